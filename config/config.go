@@ -1,0 +1,188 @@
+// Package config turns flags, environment, the configuration file and defaults
+// into one typed Settings, and remembers where each value came from.
+//
+// A flag beats an environment variable (QTOP_ and the key in capitals, dots as
+// underscores), that beats the chosen profile of the file, that its top level,
+// that the default. DATABASE_URL serves where nothing names a dsn; PGHOST and its
+// like, pgpass and service files are left to the driver, so an empty dsn is fine.
+//
+// Nothing is silently defaulted: what cannot be read, is out of range or has an
+// unknown name is a Problem, and Load lists all of them at once. No message holds
+// a password or a secret's source.
+package config
+
+// This file is the settings themselves and the one way to get them.
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/spf13/viper"
+)
+
+// Settings is everything that can be configured. Keys lists the same with a
+// sentence each.
+type Settings struct {
+	DSN        string        `mapstructure:"dsn"`        // "" leaves it to PGHOST and its like
+	ListenDSN  string        `mapstructure:"listen_dsn"` // "" means the same as DSN
+	Profile    string        `mapstructure:"profile"`    // "" is the file's top level alone
+	ReadOnly   bool          `mapstructure:"read_only"`
+	Production bool          `mapstructure:"production"`
+	Refresh    time.Duration `mapstructure:"refresh"`
+	Actor      string        `mapstructure:"actor"`
+	ASCII      bool          `mapstructure:"ascii"`
+	Theme      string        `mapstructure:"theme"` // one of Themes
+	Mouse      bool          `mapstructure:"mouse"`
+	Clipboard  bool          `mapstructure:"clipboard"`
+
+	HostID      string        `mapstructure:"host_id"`
+	Loops       []string      `mapstructure:"loops"` // empty means all
+	Concurrency int           `mapstructure:"concurrency"`
+	Grace       time.Duration `mapstructure:"grace"`
+	MetricsAddr string        `mapstructure:"metrics_addr"` // "" serves no metrics
+	Handlers    []Handler     `mapstructure:"handlers"`
+
+	Delivery Delivery `mapstructure:"delivery"`
+
+	origins []Origin
+}
+
+// Delivery is what the webhook sender needs to know.
+type Delivery struct {
+	// AllowNetworks may be dialled although they are special-purpose (loopback,
+	// private, …); plain http is allowed to these alone.
+	AllowNetworks []netip.Prefix `mapstructure:"allow_networks"`
+	PerEndpoint   int            `mapstructure:"per_endpoint"` // in flight per host:port
+	Secrets       []Secret       `mapstructure:"secrets"`
+}
+
+// Handler binds a job kind to a command (argv, never a shell) or to an HTTP
+// endpoint: exactly one of the two is set.
+type Handler struct {
+	Kind    string
+	Command []string
+	URL     string
+}
+
+// Secret says where the signing secret behind a secret_ref is to be read:
+// exactly one of Env (a variable's name) and File (an absolute path) is set. The
+// same Ref twice means that both sign, which is how a secret is rotated.
+type Secret struct {
+	Ref  string
+	Env  string
+	File string
+}
+
+// Sources is where settings come from. System fills it for a real process.
+type Sources struct {
+	// Flags that were set explicitly, by key ("read_only") or by the flag's own
+	// name ("read-only"). A flag at its default must not be here.
+	Flags map[string]string
+	// Environ is in the form of os.Environ.
+	Environ []string
+	// ConfigHome overrides $XDG_CONFIG_HOME; qtop/config.yaml is below it.
+	ConfigHome string
+	// Hostname is the default of host_id, User that of actor.
+	Hostname string
+	User     string
+}
+
+// Load reads all sources. The error, if any, is a Problems with every problem
+// found; the settings then hold what could be understood, good for showing and
+// for nothing else.
+func Load(src Sources) (Settings, error) {
+	l := loader{
+		keys:  keys(src),
+		env:   environ(src.Environ),
+		vars:  viper.New(),
+		found: map[string]Origin{},
+	}
+	l.defaults()
+	flags := l.flagValues(src.Flags)
+	env := l.envValues()
+	path := configPath(src.ConfigHome, l.env)
+	file := l.readFile(path)
+
+	l.layer(file.top, "file "+path)
+	profile, from := l.chooseProfile(flags, env, file)
+	if profile != "" {
+		if values, ok := l.profileValues(profile, from, file); ok {
+			l.layer(values, "file "+path+", profile "+quote(profile))
+		}
+	}
+	l.layerDatabaseURL(flags)
+	l.layer(env, "env")
+	l.layer(flags, "flag")
+	l.required()
+
+	var s Settings
+	if err := l.vars.UnmarshalExact(&s); err != nil {
+		// Every value was given its field's type before it got here.
+		l.problem("the settings do not fit together: "+oneLine(err.Error()), "config", "report this as a bug")
+	}
+	s.origins = l.origins()
+	return s, l.problems.err()
+}
+
+// loader gathers values layer by layer, weakest first, into one viper, and the
+// problems on the way.
+type loader struct {
+	keys     []key
+	env      map[string]string
+	vars     *viper.Viper
+	found    map[string]Origin
+	problems Problems
+}
+
+func (l *loader) problem(what, where, do string) {
+	l.problems = append(l.problems, Problem{What: what, Where: where, Do: do})
+}
+
+// value is one understood value of a layer.
+type value struct {
+	v     any
+	text  string // as shown, passwords masked
+	where string // "" takes the layer's own name
+}
+
+func (l *loader) defaults() {
+	for _, k := range l.keys {
+		l.vars.SetDefault(k.Name, k.def)
+		l.found[k.Name] = Origin{Key: k.Name, Value: k.Default, From: "default"}
+	}
+}
+
+// layer puts values over what stronger layers will cover in turn.
+func (l *loader) layer(values map[string]value, name string) {
+	for key, v := range values {
+		where := v.where
+		if where == "" {
+			where = name
+		}
+		l.vars.Set(key, v.v)
+		l.found[key] = Origin{Key: key, Value: v.text, From: where}
+	}
+}
+
+// layerDatabaseURL takes the platform's usual variable where nothing of qtop's
+// own names a database.
+func (l *loader) layerDatabaseURL(flags map[string]value) {
+	const name = "DATABASE_URL"
+	raw := l.env[name]
+	_, byFlag := flags["dsn"]
+	// A variable of others is judged only if it would be used.
+	if raw == "" || byFlag || l.env["QTOP_DSN"] != "" || l.found["dsn"].From != "default" {
+		return
+	}
+	k, _ := l.key("dsn")
+	if v, ok := l.understand(k, raw, "env "+name); ok {
+		l.layer(map[string]value{"dsn": v}, "env "+name)
+	}
+}
+
+// required checks what has a default only where the system could tell it.
+func (l *loader) required() {
+	if l.vars.GetString("host_id") == "" {
+		l.problem("host_id is empty and this machine has no host name", l.found["host_id"].From, "set QTOP_HOST_ID to a name of its own for this worker host")
+	}
+}

@@ -1,0 +1,322 @@
+package config_test
+
+// Tests of Load as a whole: precedence, origins, profiles, the file's mode.
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/config"
+)
+
+// home writes a configuration file and returns the folder for Sources.ConfigHome.
+func home(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "qtop"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "qtop", "config.yaml"), []byte(text), 0o600))
+	return dir
+}
+
+func load(t *testing.T, src config.Sources) config.Settings {
+	t.Helper()
+	s, err := config.Load(withMachine(src))
+	require.NoError(t, err)
+	return s
+}
+
+// withMachine fills what System would, and keeps the tester's own file out.
+func withMachine(src config.Sources) config.Sources {
+	if src.Hostname == "" {
+		src.Hostname = "db1"
+	}
+	if src.User == "" {
+		src.User = "anna"
+	}
+	return src
+}
+
+// problems are the lines of a Load that must fail.
+func problems(t *testing.T, src config.Sources) []string {
+	t.Helper()
+	_, err := config.Load(withMachine(src))
+	require.Error(t, err)
+	all, ok := config.AsProblems(err)
+	require.True(t, ok)
+	lines := strings.Split(err.Error(), "\n")
+	require.Len(t, lines, len(all), "each problem is one line")
+	return lines
+}
+
+func origin(t *testing.T, s config.Settings, key string) config.Origin {
+	t.Helper()
+	for _, o := range s.Origins() {
+		if o.Key == key {
+			return o
+		}
+	}
+	require.Fail(t, "no origin", key)
+	return config.Origin{}
+}
+
+func TestDefaults(t *testing.T) {
+	s := load(t, config.Sources{})
+	require.Empty(t, s.DSN)
+	require.Equal(t, time.Second, s.Refresh)
+	require.Equal(t, 20*time.Second, s.Grace)
+	require.Equal(t, "auto", s.Theme)
+	require.Equal(t, "anna", s.Actor)
+	require.Equal(t, "db1", s.HostID)
+	require.Equal(t, 8, s.Delivery.PerEndpoint)
+	require.Empty(t, s.Delivery.AllowNetworks)
+	require.Empty(t, s.Loops)
+	require.False(t, s.Mouse)
+	require.False(t, s.ReadOnly)
+	for _, o := range s.Origins() {
+		require.Equal(t, "default", o.From, o.Key)
+	}
+	require.Len(t, s.Origins(), len(config.Keys()))
+}
+
+const layered = `
+profile: prod
+refresh: 4s
+theme: light
+read_only: true
+dsn: service=top
+profiles:
+  prod:
+    refresh: 3s
+    dsn: service=prod
+    production: true
+  PROD-EU: {dsn: service=eu, refresh: 7s}
+  2026: {dsn: service=year}
+  empty:
+`
+
+func TestPrecedence(t *testing.T) {
+	dir := home(t, layered)
+	path := filepath.Join(dir, "qtop", "config.yaml")
+	tests := []struct {
+		name    string
+		flags   map[string]string
+		env     []string
+		refresh time.Duration
+		from    string
+	}{
+		{"profile over top", nil, nil, 3 * time.Second, "file " + path + `, profile "prod"`},
+		{"env over profile", nil, []string{"QTOP_REFRESH=2s"}, 2 * time.Second, "env QTOP_REFRESH"},
+		{"flag over env", map[string]string{"refresh": "1500ms"}, []string{"QTOP_REFRESH=2s"}, 1500 * time.Millisecond, "flag --refresh"},
+		{"empty env is not set", nil, []string{"QTOP_REFRESH="}, 3 * time.Second, "file " + path + `, profile "prod"`},
+		{"profile by env", nil, []string{"QTOP_PROFILE=PROD-EU"}, 7 * time.Second, "file " + path + `, profile "PROD-EU"`},
+		{"profile by flag", map[string]string{"profile": "empty"}, []string{"QTOP_PROFILE=PROD-EU"}, 4 * time.Second, "file " + path},
+		{"profile that looks like a number", map[string]string{"profile": "2026"}, nil, 4 * time.Second, "file " + path},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := load(t, config.Sources{Flags: tt.flags, Environ: tt.env, ConfigHome: dir})
+			require.Equal(t, tt.refresh, s.Refresh)
+			require.Equal(t, tt.from, origin(t, s, "refresh").From)
+			require.Equal(t, "light", s.Theme, "the top level holds for every profile")
+			require.True(t, s.ReadOnly)
+		})
+	}
+	s := load(t, config.Sources{ConfigHome: dir})
+	require.Equal(t, "prod", s.Profile)
+	require.True(t, s.Production)
+	require.Equal(t, "service=prod", s.DSN)
+	s = load(t, config.Sources{ConfigHome: dir, Flags: map[string]string{"read-only": "false"}})
+	require.False(t, s.ReadOnly, "a flag goes by its own name too and can switch off")
+}
+
+func TestDatabaseURLIsTheLastResort(t *testing.T) {
+	env := []string{"DATABASE_URL=postgres://a:secret@h/db"}
+	s := load(t, config.Sources{Environ: env})
+	require.Equal(t, "postgres://a:secret@h/db", s.DSN)
+	require.Equal(t, config.Origin{Key: "dsn", Value: "postgres://a:****@h/db", From: "env DATABASE_URL"}, origin(t, s, "dsn"))
+
+	s = load(t, config.Sources{Environ: append(env, "QTOP_DSN=service=x")})
+	require.Equal(t, "service=x", s.DSN)
+	s = load(t, config.Sources{Environ: env, ConfigHome: home(t, "dsn: service=file")})
+	require.Equal(t, "service=file", s.DSN)
+	s = load(t, config.Sources{Environ: []string{"DATABASE_URL=mysql://x"}, Flags: map[string]string{"dsn": "service=flag"}})
+	require.Equal(t, "service=flag", s.DSN, "another program's variable is no problem while it is not used")
+
+	got := problems(t, config.Sources{Environ: []string{"DATABASE_URL=mysql://u:secret@x"}})
+	require.Len(t, got, 1)
+	require.Contains(t, got[0], "env DATABASE_URL")
+	require.NotContains(t, got[0], "secret")
+}
+
+func TestEverythingFromTheFile(t *testing.T) {
+	s := load(t, config.Sources{ConfigHome: home(t, `
+dsn: postgres://anna@db1:6432/queue
+listen_dsn: host=db1 dbname=queue
+actor: anna
+ascii: true
+mouse: on
+clipboard: off
+host_id: gw-7
+loops: [tick, wake]
+concurrency: 200
+grace: 5s
+metrics_addr: ":9187"
+handlers:
+  - {kind: resize, command: [/usr/bin/resize, "-"]}
+  - {kind: index, url: "https://kg.example/jobs"}
+delivery:
+  allow_networks: [10.0.0.0/8, "::1/128"]
+  per_endpoint: 4
+  secrets:
+    - {ref: acme, from: "env:ACME_KEY"}
+    - {ref: acme, from: "file:/etc/qtop/acme.old"}
+`)})
+	require.Equal(t, "postgres://anna@db1:6432/queue", s.DSN)
+	require.Equal(t, "host=db1 dbname=queue", s.ListenDSN)
+	require.True(t, s.ASCII)
+	require.True(t, s.Mouse)
+	require.False(t, s.Clipboard)
+	require.Equal(t, "gw-7", s.HostID)
+	require.Equal(t, []string{"tick", "wake"}, s.Loops)
+	require.Equal(t, 200, s.Concurrency)
+	require.Equal(t, 5*time.Second, s.Grace)
+	require.Equal(t, ":9187", s.MetricsAddr)
+	require.Equal(t, []config.Handler{
+		{Kind: "resize", Command: []string{"/usr/bin/resize", "-"}},
+		{Kind: "index", URL: "https://kg.example/jobs"},
+	}, s.Handlers)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}, s.Delivery.AllowNetworks)
+	require.Equal(t, 4, s.Delivery.PerEndpoint)
+	require.Equal(t, []config.Secret{{Ref: "acme", Env: "ACME_KEY"}, {Ref: "acme", File: "/etc/qtop/acme.old"}}, s.Delivery.Secrets)
+}
+
+func TestListsFromTheEnvironment(t *testing.T) {
+	s := load(t, config.Sources{Environ: []string{
+		"QTOP_LOOPS=tick, wake",
+		"QTOP_DELIVERY_ALLOW_NETWORKS=10.0.0.0/8,::1/128",
+		"QTOP_DELIVERY_SECRETS=acme=env:ACME_KEY,new=file:/run/k=1",
+		`QTOP_HANDLERS=[{"kind":"resize","command":["/usr/bin/resize"]}]`,
+		"QTOP_PG_BIN=/x", "QTOP_PG_MIRROR=/y", "QTOP_OFFLINE=1", "QTOP_TEST_FULL=1", "HOME=/nowhere",
+	}})
+	require.Equal(t, []string{"tick", "wake"}, s.Loops)
+	require.Len(t, s.Delivery.AllowNetworks, 2)
+	require.Equal(t, []config.Secret{{Ref: "acme", Env: "ACME_KEY"}, {Ref: "new", File: "/run/k=1"}}, s.Delivery.Secrets)
+	require.Equal(t, []config.Handler{{Kind: "resize", Command: []string{"/usr/bin/resize"}}}, s.Handlers)
+	require.Equal(t, "acme=env:ACME_KEY,new=file:/run/k=1", origin(t, s, "delivery.secrets").Value)
+}
+
+func TestEveryProblemAtOnce(t *testing.T) {
+	dir := home(t, "refresch: 2s\ntheme: pink\nprofiles: {prod: {grace: 20, delivery: {per_endpoints: 3}}}\n")
+	got := problems(t, config.Sources{
+		ConfigHome: dir,
+		Flags:      map[string]string{"dsn": "postgres://anna:hunter2@h/db", "refresh": "1"},
+		Environ:    []string{"QTOP_DNS=postgres://anna:hunter2@h", "QTOP_PROFILE=prud"},
+	})
+	path := "file " + filepath.Join(dir, "qtop", "config.yaml")
+	require.Equal(t, []string{
+		`a password in --dsn is refused: anyone on this machine can read it in the process list (flag --dsn): put it in ~/.pgpass, PGPASSWORD or QTOP_DSN and give the rest`,
+		`refresh cannot be "1" (flag --refresh): use a time from 250ms to 1h0m0s with its unit, such as 500ms, 2s or 5m`,
+		`the environment sets the unknown "QTOP_DNS" (env): did you mean QTOP_DSN? else unset it`,
+		`unknown key "refresch" (` + path + `): did you mean refresh? else take it out`,
+		`theme cannot be "pink" (` + path + `): use one of auto, dark, light, mono`,
+		`unknown key "delivery.per_endpoints" (` + path + `, profile "prod"): did you mean delivery.per_endpoint? else take it out`,
+		`grace must be a time with its unit, not a number (` + path + `, profile "prod"): use a time from 0s to 1h0m0s with its unit, such as 500ms, 2s or 5m`,
+		`there is no profile "prud" (env QTOP_PROFILE): did you mean prod?`,
+	}, got)
+}
+
+func TestFileWithPasswordMustBePrivate(t *testing.T) {
+	for _, text := range []string{
+		"dsn: postgres://a:secret@h/db",
+		"profiles: {other: {listen_dsn: host=h password=secret}}",
+		"handlers: [{kind: k, url: 'https://a:secret@h/'}]",
+	} {
+		dir := home(t, text)
+		load(t, config.Sources{ConfigHome: dir})
+		path := filepath.Join(dir, "qtop", "config.yaml")
+		for _, mode := range []os.FileMode{0o640, 0o604, 0o644} {
+			require.NoError(t, os.Chmod(path, mode))
+			got := problems(t, config.Sources{ConfigHome: dir})
+			require.Len(t, got, 1)
+			require.Contains(t, got[0], "chmod 600 "+path)
+			require.NotContains(t, got[0], "secret")
+		}
+	}
+	dir := home(t, "dsn: postgres://a@h/db")
+	require.NoError(t, os.Chmod(filepath.Join(dir, "qtop", "config.yaml"), 0o644))
+	load(t, config.Sources{ConfigHome: dir})
+}
+
+func TestFilesThatAreNone(t *testing.T) {
+	for name, text := range map[string]string{
+		"not YAML":      "a: [",
+		"a list":        "- a\n- b\n",
+		"a word":        "hunter2",
+		"same key":      "dsn: service=a\ndsn: service=b\n",
+		"two documents": "dsn: service=a\n---\ndsn: service=b\n",
+		"huge":          "# " + strings.Repeat("x", 1<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := problems(t, config.Sources{ConfigHome: home(t, text), Flags: map[string]string{"profile": "p"}})
+			require.Len(t, got, 1, "a broken file is one problem: %q", got)
+			require.NotContains(t, got[0], "hunter2")
+		})
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "qtop", "config.yaml"), 0o755))
+	require.Contains(t, problems(t, config.Sources{ConfigHome: dir})[0], "not a regular file")
+
+	load(t, config.Sources{ConfigHome: home(t, "")})
+	load(t, config.Sources{ConfigHome: home(t, "# all commented out\n---\ndelivery:\n  # per_endpoint: 3\nprofiles:\n")})
+	require.Contains(t, problems(t, config.Sources{ConfigHome: home(t, "dsn:\n")})[0], "dsn has no value")
+	require.Contains(t, problems(t, config.Sources{ConfigHome: home(t, "nonsense: {}\n")})[0], `unknown key "nonsense"`)
+	require.Contains(t, problems(t, config.Sources{ConfigHome: home(t, "delivery: 3\n")})[0], `"delivery" is a number`)
+	require.Contains(t, problems(t, config.Sources{ConfigHome: home(t, "delivery: {per_endpoint: 3}\ndelivery.per_endpoint: 4\n")})[0], "twice")
+}
+
+func TestConfigHome(t *testing.T) {
+	dir := home(t, "actor: ben")
+	require.Equal(t, "ben", load(t, config.Sources{Environ: []string{"XDG_CONFIG_HOME=" + dir}}).Actor)
+	require.Equal(t, "anna", load(t, config.Sources{Environ: []string{"XDG_CONFIG_HOME=relative", "HOME=" + dir}}).Actor)
+	require.NoError(t, os.Rename(filepath.Join(dir, "qtop"), filepath.Join(t.TempDir(), "away")))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, ".config", "qtop"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".config", "qtop", "config.yaml"), []byte("actor: carl"), 0o600))
+	require.Equal(t, "carl", load(t, config.Sources{Environ: []string{"HOME=" + dir}}).Actor)
+}
+
+func TestHostNameIsNeeded(t *testing.T) {
+	_, err := config.Load(config.Sources{})
+	require.ErrorContains(t, err, "host_id")
+	_, err = config.Load(config.Sources{Environ: []string{"QTOP_HOST_ID=a"}})
+	require.NoError(t, err)
+}
+
+func TestKeysAreComplete(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range config.Keys() {
+		require.NotEmpty(t, k.Help, k.Name)
+		require.NotEmpty(t, k.Type, k.Name)
+		require.False(t, seen[k.Flag] || seen[k.Env], "%s shares its flag or variable with another key", k.Name)
+		seen[k.Flag], seen[k.Env] = true, true
+	}
+	for _, env := range []string{"QTOP_DSN", "QTOP_LISTEN_DSN", "QTOP_READ_ONLY", "QTOP_HOST_ID", "QTOP_DELIVERY_PER_ENDPOINT"} {
+		require.True(t, seen[env], env)
+	}
+}
+
+func TestSystem(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("SUDO_USER", "anna")
+	src := config.System(map[string]string{"refresh": "2s", "dsn": ""})
+	require.Equal(t, "anna", src.User)
+	require.NotEmpty(t, src.Environ)
+	s, err := config.Load(src)
+	require.NoError(t, err)
+	require.Equal(t, 2*time.Second, s.Refresh)
+}

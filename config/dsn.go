@@ -1,0 +1,172 @@
+package config
+
+// This file looks at connection strings, of both forms that the driver takes, for
+// one purpose: to know whether a password is in one, and to show it without.
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+const masked = "****"
+
+// span is a piece of a string, as offsets.
+type span struct{ from, to int }
+
+// dsnText takes a URL or key=value pairs; the driver judges the rest.
+func dsnText(raw any) (any, *bad) {
+	v, b := plainText(raw)
+	if b != nil {
+		return nil, b
+	}
+	s, _ := v.(string)
+	const do = "use postgres://USER@HOST:PORT/DATABASE or key=value pairs such as service=prod"
+	switch scheme, _, isURL := strings.Cut(s, "://"); {
+	case s == "":
+	case isURL && scheme != "postgres" && scheme != "postgresql":
+		return nil, &bad{"has a scheme that is not PostgreSQL's", do}
+	case !isURL:
+		if _, ok := pairs(s); !ok {
+			return nil, &bad{"is neither a URL nor key=value pairs", do}
+		}
+	}
+	return s, nil
+}
+
+// hasPassword tells whether a connection string or URL holds one.
+func hasPassword(s string) bool { return len(passwords(s)) > 0 }
+
+// maskDSN is s with its passwords replaced. Text without any is left alone.
+func maskDSN(s string) string {
+	var out strings.Builder
+	at := 0
+	for _, p := range passwords(s) {
+		out.WriteString(s[at:p.from])
+		out.WriteString(masked)
+		at = p.to
+	}
+	out.WriteString(s[at:])
+	return out.String()
+}
+
+// passwords finds where they stand, in order. When in doubt it takes more: a
+// masked database name is a smaller harm than a shown password.
+func passwords(s string) []span {
+	start := strings.Index(s, "://")
+	if start < 0 {
+		found, _ := pairs(s)
+		return found
+	}
+	start += len("://")
+	var found []span
+	query := len(s)
+	if q := strings.IndexByte(s[start:], '?'); q >= 0 {
+		query = start + q
+	}
+	// The last @ before the query: a password may hold an unescaped @ or /. An
+	// unescaped ? hides it from the driver, but not from a reader.
+	at := strings.LastIndexByte(s[start:query], '@')
+	if at < 0 && !hostList(s[start:query]) {
+		at = strings.LastIndexByte(s[start:], '@')
+	}
+	if at >= 0 {
+		if colon := strings.IndexByte(s[start:start+at], ':'); colon >= 0 && colon+1 < at {
+			// There is one; where it ends, only the last @ of all says for sure.
+			at = strings.LastIndexByte(s[start:], '@')
+			found = append(found, span{start + colon + 1, start + at})
+			query = max(query, start+at)
+		}
+	}
+	for at := query + 1; at < len(s); {
+		end := len(s)
+		if amp := strings.IndexByte(s[at:], '&'); amp >= 0 {
+			end = at + amp
+		}
+		name, val, _ := strings.Cut(s[at:end], "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if secretParameter(name) && val != "" {
+			found = append(found, span{end - len(val), end})
+		}
+		at = end + 1
+	}
+	return found
+}
+
+// hostList tells whether what stands between :// and the query is nothing but
+// hosts with ports, and a database.
+func hostList(s string) bool {
+	s, _, _ = strings.Cut(s, "/")
+	return regexp.MustCompile(`^((\[[^\]@]*\]|[^:@\[\],]*)(:[0-9]*)?(,|$))*$`).MatchString(s)
+}
+
+func secretParameter(name string) bool {
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case "password", "sslpassword", "oauth_client_secret":
+		return true
+	}
+	return false
+}
+
+// pairs reads libpq's form: key = value, the value bare or in single quotes,
+// backslash escapes in both. It gives the passwords, and false where the text is
+// not of this form; then all that follows the first password counts as password.
+func pairs(s string) (found []span, ok bool) {
+	const space = " \t\r\n"
+	ok = true
+	at := 0
+	skip := func() {
+		for at < len(s) && strings.IndexByte(space, s[at]) >= 0 {
+			at++
+		}
+	}
+	for skip(); at < len(s); skip() {
+		equals := strings.IndexByte(s[at:], '=')
+		if equals < 0 {
+			ok = false
+			break
+		}
+		// One word before the =, or the text is broken and its last word is it.
+		name := ""
+		words := strings.Fields(s[at : at+equals])
+		if len(words) > 0 {
+			name = words[len(words)-1]
+		}
+		ok = ok && len(words) == 1
+		at += equals + 1
+		skip()
+		from := at
+		var whole bool
+		at, whole = pairValue(s, at)
+		ok = ok && whole
+		if secretParameter(name) && at > from {
+			found = append(found, span{from, at})
+		}
+	}
+	if !ok && len(found) > 0 {
+		found = []span{{found[0].from, len(s)}}
+	}
+	return found, ok
+}
+
+// pairValue is the end of the value that begins at, and whether its quotes close.
+func pairValue(s string, at int) (end int, whole bool) {
+	quoted := at < len(s) && s[at] == '\''
+	if quoted {
+		at++
+	}
+	for at < len(s) {
+		switch {
+		case s[at] == '\\' && at+1 < len(s):
+			at++ // the next byte stands for itself
+		case quoted && s[at] == '\'':
+			return at + 1, true
+		case !quoted && strings.IndexByte(" \t\r\n", s[at]) >= 0:
+			return at, true
+		}
+		at++
+	}
+	return at, !quoted
+}

@@ -1,0 +1,99 @@
+package config
+
+// This file is the two sources that are text: flags and environment variables.
+
+import (
+	"maps"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+)
+
+const prefix = "QTOP_"
+
+// System is the sources of this process: its environment, host name and login.
+func System(flags map[string]string) Sources {
+	src := Sources{Flags: flags, Environ: os.Environ()}
+	// Without either the setting is empty, which Load or the database judges.
+	if name, err := os.Hostname(); err == nil {
+		src.Hostname = name
+	}
+	if u, err := user.Current(); err == nil {
+		src.User = u.Username
+	}
+	// Behind sudo the person is the one who called it.
+	if name := os.Getenv("SUDO_USER"); name != "" {
+		src.User = name
+	}
+	return src
+}
+
+// environ makes a map; of a name that stands there twice the first counts, as in
+// the C library.
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, entry := range list {
+		name, val, ok := strings.Cut(entry, "=")
+		if _, twice := env[name]; ok && name != "" && !twice {
+			env[name] = val
+		}
+	}
+	return env
+}
+
+// envValues understands the QTOP_ variables. An empty one counts as not set: that
+// is how a shell or a unit file takes one away.
+func (l *loader) envValues() map[string]value {
+	byEnv := map[string]key{}
+	for _, k := range l.keys {
+		byEnv[k.Env] = k
+	}
+	known := slices.Sorted(maps.Keys(byEnv))
+	values := map[string]value{}
+	for _, name := range slices.Sorted(maps.Keys(l.env)) {
+		if !strings.HasPrefix(name, prefix) || foreignEnv(name) || l.env[name] == "" {
+			continue
+		}
+		where := "env " + name
+		k, ok := byEnv[name]
+		if !ok {
+			// The value stays unsaid: it may be a password under a wrong name.
+			l.problem("the environment sets the unknown "+quote(name), "env",
+				"did you mean "+nearest(name, known)+"? else unset it")
+			continue
+		}
+		if v, ok := l.understand(k, l.env[name], where); ok {
+			v.where = where
+			values[k.Name] = v
+		}
+	}
+	return values
+}
+
+// flagValues understands the flags that were given. A password among them is
+// refused: every user of the machine sees the arguments of every process.
+func (l *loader) flagValues(flags map[string]string) map[string]value {
+	values := map[string]value{}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		at := slices.IndexFunc(l.keys, func(k key) bool { return name == k.Name || name == k.Flag })
+		if at < 0 {
+			l.problem("there is no setting behind the flag "+quote(name), "flag",
+				"did you mean --"+strings.ReplaceAll(nearest(name, l.names()), "_", "-")+"?")
+			continue
+		}
+		k := l.keys[at]
+		where := "flag --" + k.Flag
+		raw := flags[name]
+		if (k.Name == "dsn" || k.Name == "listen_dsn") && hasPassword(raw) {
+			l.problem("a password in --"+k.Flag+" is refused: anyone on this machine can read it in the process list", where,
+				"put it in ~/.pgpass, PGPASSWORD or "+k.Env+" and give the rest")
+			continue
+		}
+		if v, ok := l.understand(k, raw, where); ok {
+			v.where = where
+			values[k.Name] = v
+		}
+	}
+	return values
+}

@@ -1,0 +1,275 @@
+package config
+
+// This file is the configuration file: its place, its mode, its profiles.
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/viper"
+)
+
+// mostBytes is far more than a configuration needs; a device or a log file in its
+// place must not fill the memory.
+const mostBytes = 1 << 20
+
+// configFile is what was understood of the file.
+type configFile struct {
+	broken   bool // and so nothing can be said about what is missing in it
+	top      map[string]value
+	profiles map[string]map[string]value
+}
+
+// configPath is $XDG_CONFIG_HOME/qtop/config.yaml, or "" where no folder is known.
+// The XDG rules have a relative folder ignored.
+func configPath(home string, env map[string]string) string {
+	if home == "" {
+		home = env["XDG_CONFIG_HOME"]
+	}
+	if !filepath.IsAbs(home) {
+		home = ""
+	}
+	if home == "" && filepath.IsAbs(env["HOME"]) {
+		home = filepath.Join(env["HOME"], ".config")
+	}
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, "qtop", "config.yaml")
+}
+
+// readFile understands the whole file, the profiles that are not chosen too: a
+// mistake is better found today than on the night it is needed.
+func (l *loader) readFile(path string) configFile {
+	if path == "" {
+		return configFile{}
+	}
+	where := "file " + path
+	text, mode, err := slurp(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return configFile{}
+	case errors.Is(err, fs.ErrPermission):
+		l.problem("the configuration file cannot be read", where, "give this user the right to read it, or move it away")
+		return configFile{broken: true}
+	case err != nil:
+		l.problem("the configuration file cannot be read: "+oneLine(err.Error()), where, "correct it or move it away")
+		return configFile{broken: true}
+	}
+	settings, err := decodeYAML(text)
+	if err != nil {
+		l.problem("the configuration file is not YAML as it should be: "+err.Error(), where, "correct it")
+		return configFile{broken: true}
+	}
+	file := configFile{profiles: map[string]map[string]value{}}
+
+	raw, has := settings["profiles"]
+	delete(settings, "profiles")
+	file.top = l.fileValues(settings, where, "")
+	profiles, ok := raw.(map[string]any)
+	if has && raw != nil && !ok {
+		l.problem("profiles is "+kindOf(raw), where, "write profiles: {NAME: {dsn: …}}")
+	}
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		values, ok := profiles[name].(map[string]any)
+		if !ok && profiles[name] != nil {
+			l.problem("profile "+quote(name)+" is "+kindOf(profiles[name]), where, "give it keys, such as dsn")
+			file.broken = true
+			continue
+		}
+		file.profiles[name] = l.fileValues(values, where, name)
+	}
+
+	if mode.Perm()&0o077 != 0 && holdsPassword(settings, profiles) {
+		l.problem(fmt.Sprintf("the configuration file holds a password and others may read it (mode %04o)", mode.Perm()),
+			where, "run chmod 600 "+path)
+	}
+	return file
+}
+
+// slurp reads the file and the mode of what it read, not of what stands at the
+// path a moment later.
+func slurp(path string) ([]byte, fs.FileMode, error) {
+	// A pipe without a writer would hang a blind open.
+	if info, err := os.Stat(path); err != nil {
+		return nil, 0, err
+	} else if !info.Mode().IsRegular() {
+		return nil, 0, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err == nil && len(text) > mostBytes {
+		err = errors.New("it is larger than 1 MB")
+	}
+	return text, info.Mode(), err
+}
+
+// decodeYAML reads the text with viper's decoder. Not with viper's ReadConfig: that
+// folds case, so of 'dsn' and 'DSN' one would win by chance, and it drops a key
+// without a value and a profile without keys.
+func decodeYAML(text []byte) (map[string]any, error) {
+	dec, err := viper.NewCodecRegistry().Decoder("yaml")
+	if err != nil {
+		return nil, err
+	}
+	// The decoder stops at the end of the first document.
+	begun := false
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimRight(line, " \t\r\n")
+		if begun && (bytes.Equal(line, []byte("---")) || bytes.HasPrefix(line, []byte("--- "))) {
+			return nil, errors.New("it holds more than one document, separated by ---")
+		}
+		begun = begun || (len(line) > 0 && line[0] != '#' && line[0] != '%')
+	}
+	settings := map[string]any{}
+	if err := dec.Decode(text, settings); err != nil {
+		// The message quotes the value in doubt, which may be a password.
+		msg := regexp.MustCompile("`[^`]*`").ReplaceAllString(err.Error(), "a value")
+		return nil, errors.New(oneLine(strings.TrimPrefix(msg, "yaml: ")))
+	}
+	for name, v := range settings {
+		settings[name] = textKeys(v)
+	}
+	return settings, nil
+}
+
+// textKeys makes text of keys that YAML takes for numbers or switches: a profile
+// may be called 2026 or no.
+func textKeys(v any) any {
+	switch v := v.(type) {
+	case map[any]any:
+		out := make(map[string]any, len(v))
+		for name, inner := range v {
+			out[fmt.Sprint(name)] = textKeys(inner)
+		}
+		return out
+	case map[string]any:
+		for name, inner := range v {
+			v[name] = textKeys(inner)
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = textKeys(inner)
+		}
+	}
+	return v
+}
+
+// fileValues understands one level of keys: the top, or a profile's.
+func (l *loader) fileValues(settings map[string]any, where, profile string) map[string]value {
+	if profile != "" {
+		where += ", profile " + quote(profile)
+	}
+	flat := map[string]any{}
+	l.flatten(settings, "", where, flat)
+	values := map[string]value{}
+	for _, name := range slices.Sorted(maps.Keys(flat)) {
+		k, ok := l.key(name)
+		switch {
+		case !ok:
+			do := "did you mean " + nearest(name, append(l.names(), "profiles")) + "? else take it out"
+			l.problem("unknown key "+quote(name), where, do)
+		case name == "profile" && profile != "":
+			l.problem("a profile cannot choose a profile", where, "move the line to the top of the file")
+		default:
+			if v, ok := l.understand(k, flat[name], where); ok {
+				values[name] = v
+			}
+		}
+	}
+	return values
+}
+
+// flatten joins the names of groups with dots, down to what is a key or unknown.
+func (l *loader) flatten(settings map[string]any, above, where string, out map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		full := above + name
+		isGroup := slices.ContainsFunc(l.keys, func(k key) bool { return strings.HasPrefix(k.Name, full+".") })
+		if !isGroup {
+			if _, twice := out[full]; twice {
+				l.problem(quote(full)+" stands there twice, once with a dot", where, "keep one of them")
+			}
+			out[full] = settings[name]
+			continue
+		}
+		switch group := settings[name].(type) {
+		case nil: // 'delivery:' with everything under it commented out
+		case map[string]any:
+			l.flatten(group, full+".", where, out)
+		default:
+			l.problem(quote(full)+" is "+kindOf(group), where, "give it keys of its own")
+		}
+	}
+}
+
+// holdsPassword looks at every text of the file, wherever it stands.
+func holdsPassword(values ...any) bool {
+	for _, v := range values {
+		var inner []any
+		switch v := v.(type) {
+		case string:
+			if hasPassword(v) {
+				return true
+			}
+		case []any:
+			inner = v
+		case map[string]any:
+			inner = slices.Collect(maps.Values(v))
+		}
+		if holdsPassword(inner...) {
+			return true
+		}
+	}
+	return false
+}
+
+// chooseProfile is the strongest source's word on the profile, and where it came
+// from.
+func (l *loader) chooseProfile(flags, env map[string]value, file configFile) (name, from string) {
+	for _, layer := range []map[string]value{flags, env, file.top} {
+		v, ok := layer["profile"]
+		if !ok {
+			continue
+		}
+		if from = v.where; from == "" {
+			from = "file"
+		}
+		name, _ = v.v.(string)
+		return name, from
+	}
+	return "", ""
+}
+
+// profileValues finds a profile.
+func (l *loader) profileValues(name, from string, file configFile) (map[string]value, bool) {
+	if values, ok := file.profiles[name]; ok {
+		return values, true
+	}
+	if file.broken {
+		return nil, false
+	}
+	all := slices.Sorted(maps.Keys(file.profiles))
+	do := "write it under profiles: in $XDG_CONFIG_HOME/qtop/config.yaml (~/.config without it)"
+	if len(all) > 0 {
+		do = "did you mean " + nearest(name, all) + "?"
+	}
+	l.problem("there is no profile "+quote(name), from, do)
+	return nil, false
+}

@@ -1,0 +1,121 @@
+package config
+
+// This file is the list of keys: the one place that knows a name, its default,
+// what it takes and its sentence of help. Flags, documents and checks come of it.
+
+import (
+	"strings"
+	"time"
+)
+
+// KeyInfo describes one key, for flags and documents.
+type KeyInfo struct {
+	Name    string // "delivery.per_endpoint"
+	Flag    string // "delivery-per-endpoint"
+	Env     string // "QTOP_DELIVERY_PER_ENDPOINT"
+	Type    string // "bool", "duration", "number", "text", "list"
+	Default string // as it would be written; "" for none
+	Help    string // one sentence without a full stop
+}
+
+// Keys lists every key in the order in which they are best read.
+func Keys() []KeyInfo {
+	all := keys(Sources{})
+	infos := make([]KeyInfo, len(all))
+	for i, k := range all {
+		infos[i] = k.KeyInfo
+		switch k.Name {
+		case "host_id":
+			infos[i].Default = "the host name"
+		case "actor":
+			infos[i].Default = "the login name"
+		}
+	}
+	return infos
+}
+
+// Themes are the values of theme; auto asks the terminal for its background.
+func Themes() []string { return []string{"auto", "dark", "light", "mono"} }
+
+// key is a KeyInfo with what Load needs beside it.
+type key struct {
+	KeyInfo
+	def   any
+	parse parser
+	show  func(any) string
+}
+
+// keys is made anew for each Load: two defaults depend on the machine, and
+// nothing of a package is to be changed by a caller.
+func keys(src Sources) []key {
+	none := []string(nil)
+	all := []key{
+		text("dsn", "", dsnText, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
+		text("listen_dsn", "", dsnText, "direct connection for LISTEN and migrations where dsn is a pooler; default dsn"),
+		text("profile", "", plainText, "profile of the configuration file"),
+		flag("read_only", false, "show everything, change nothing"),
+		flag("production", false, "frame the console and ask for the profile's name before actions"),
+		duration("refresh", time.Second, 250*time.Millisecond, time.Hour, "interval between two pictures of the database"),
+		text("actor", src.User, plainText, "who acts, as the audit names it"),
+		flag("ascii", false, "draw with ASCII only"),
+		text("theme", "auto", oneOf(Themes()), "colours: "+strings.Join(Themes(), ", ")),
+		flag("mouse", false, "take mouse clicks from the terminal at start"),
+		flag("clipboard", true, "let y copy to the terminal's clipboard (OSC 52)"),
+
+		text("host_id", src.Hostname, plainText, "name of this worker host; two live hosts never share one"),
+		list("loops", none, names, "loops to run, comma separated; default all"),
+		number("concurrency", 64, 1, 10_000, "jobs and deliveries in flight at most on this host"),
+		duration("grace", 20*time.Second, 0, time.Hour, "time to finish what is in flight at a stop"),
+		text("metrics_addr", "", address, "address for Prometheus metrics, /healthz and /readyz, such as 127.0.0.1:9187"),
+		list("handlers", []Handler(nil), handlers, "job kinds and what runs them, a list of {kind, command | url}; JSON in a flag or variable"),
+
+		list("delivery.allow_networks", noPrefixes(), prefixes, "networks (CIDR) that may be dialled although special-purpose, comma separated"),
+		number("delivery.per_endpoint", 8, 1, 10_000, "deliveries in flight at most per endpoint (host:port)"),
+		list("delivery.secrets", []Secret(nil), secrets, "signing secrets, a list of {ref, from: env:NAME | file:PATH}; REF=env:NAME,… in a flag or variable"),
+	}
+	for i := range all {
+		k := &all[i]
+		k.Flag = strings.NewReplacer("_", "-", ".", "-").Replace(k.Name)
+		k.Env = "QTOP_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
+		k.Default = k.show(k.def)
+	}
+	return all
+}
+
+func (l *loader) key(name string) (key, bool) {
+	for _, k := range l.keys {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+func (l *loader) names() []string {
+	all := make([]string, len(l.keys))
+	for i, k := range l.keys {
+		all[i] = k.Name
+	}
+	return all
+}
+
+// understand parses one raw value: text from a flag or variable, whatever YAML
+// made of it from a file.
+func (l *loader) understand(k key, raw any, where string) (value, bool) {
+	v, bad := k.parse(raw)
+	if bad != nil {
+		l.problem(k.Name+" "+bad.what, where, bad.do)
+		return value{}, false
+	}
+	return value{v: v, text: k.show(v)}, true
+}
+
+// foreignEnv knows the variables of other parts of qtop that are no settings:
+// where PostgreSQL's programs come from, and what the tests are told.
+func foreignEnv(name string) bool {
+	switch name {
+	case "QTOP_PG_BIN", "QTOP_PG_MIRROR", "QTOP_OFFLINE":
+		return true
+	}
+	return strings.HasPrefix(name, "QTOP_TEST_")
+}

@@ -1,0 +1,23 @@
+package config
+
+// This file says where values came from, for `qtop config show --origin`.
+
+// Origin is one setting as it ended up.
+type Origin struct {
+	Key   string
+	Value string // as it would be written, passwords masked
+	From  string // "flag --dsn", "env QTOP_DSN", "file …, profile …", "default"
+}
+
+// Origins lists every setting in the order of Keys.
+func (s Settings) Origins() []Origin {
+	return append([]Origin(nil), s.origins...)
+}
+
+func (l *loader) origins() []Origin {
+	all := make([]Origin, len(l.keys))
+	for i, k := range l.keys {
+		all[i] = l.found[k.Name]
+	}
+	return all
+}

@@ -1,0 +1,114 @@
+package config
+
+// This file is how bad configuration is told: one line each, all at once.
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Problem is one thing that is wrong. It prints as a single line that stands
+// alone; input in it is quoted, so that it cannot steer a terminal.
+type Problem struct {
+	What  string // what is wrong
+	Where string // where it came from: a flag, a variable, a file
+	Do    string // what to do about it
+}
+
+// Error is the whole line.
+func (p Problem) Error() string {
+	return p.What + " (" + p.Where + "): " + p.Do
+}
+
+// Problems is the error of Load: everything that is wrong, in the order of the
+// sources.
+type Problems []Problem
+
+// Error is one line per problem.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives each problem to errors.As.
+func (ps Problems) Unwrap() []error {
+	all := make([]error, len(ps))
+	for i, p := range ps {
+		all[i] = p
+	}
+	return all
+}
+
+// AsProblems finds the problems in an error of Load, wrapped or not.
+func AsProblems(err error) (Problems, bool) {
+	return errors.AsType[Problems](err)
+}
+
+// err is nil without problems: a nil slice in an error interface is not.
+func (ps Problems) err() error {
+	if len(ps) == 0 {
+		return nil
+	}
+	return ps
+}
+
+// quote shows input: escaped, and not longer than a line bears.
+func quote(s string) string {
+	const most = 60
+	if len(s) > most {
+		cut := most
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		return strconv.Quote(s[:cut]) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// oneLine brings a library's message to one printable line.
+func oneLine(s string) string {
+	quoted := strconv.Quote(strings.Join(strings.Fields(s), " "))
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+// nearest is the name closest to s, or "" without any.
+func nearest(s string, names []string) string {
+	best, least := "", -1
+	s = strings.ToLower(s)
+	// Far longer than any name: not worth a table of distances.
+	if len(s) > 200 {
+		s = s[:200]
+	}
+	for _, name := range names {
+		if d := distance(s, strings.ToLower(name)); least < 0 || d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance counts the bytes to insert, delete or replace to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

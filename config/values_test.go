@@ -1,0 +1,106 @@
+package config_test
+
+// Tests of single values: what each key takes, and what it says to the rest.
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/config"
+)
+
+func TestValuesRefused(t *testing.T) {
+	tests := []struct{ key, raw, says string }{
+		{"dsn", "just words", "neither a URL nor key=value"},
+		{"dsn", "mysql://h/db", "scheme"},
+		{"dsn", "host=h options='unclosed", "neither a URL nor key=value"},
+		{"listen_dsn", "host=h\x1b]52;c;x\a", "unprintable character U+001B"},
+		{"profile", " prod", "space"},
+		{"actor", "an\u202ena", "U+202E"},
+		{"actor", "\xff", "UTF-8"},
+		{"read_only", "maybe", "use true or false"},
+		{"read_only", "", "use true or false"},
+		{"refresh", "2", "with its unit"},
+		{"refresh", "1ms", "from 250ms"},
+		{"refresh", "-1s", "from 250ms"},
+		{"theme", "Dark", "auto, dark, light, mono"},
+		{"concurrency", "0", "from 1 to"},
+		{"concurrency", "1e3", "whole number"},
+		{"concurrency", "99999999999999999999", "whole number"},
+		{"loops", "tick,,wake", "entry 2 is empty"},
+		{"loops", "tick,tick", "twice"},
+		{"metrics_addr", "9187", "HOST:PORT"},
+		{"metrics_addr", "h:99999", "port"},
+		{"delivery.per_endpoint", "-1", "from 1 to"},
+		{"delivery.allow_networks", "10.0.0.1", "write 10.0.0.1/32"},
+		{"delivery.allow_networks", "10.0.0.1/8", "write 10.0.0.0/8"},
+		{"delivery.allow_networks", "::ffff:10.0.0.0/104", "IPv4 network itself"},
+		{"delivery.allow_networks", "localhost", "10.0.0.0/8"},
+		{"delivery.secrets", "acme", "no ="},
+		{"delivery.secrets", "acme=whsec_hunter2", "neither env: nor file:"},
+		{"delivery.secrets", "acme=env:hunter2-x", "no environment variable"},
+		{"delivery.secrets", "acme=file:hunter2", "not absolute"},
+		{"delivery.secrets", "=env:A", "empty ref"},
+		{"delivery.secrets", "a=env:A,a=env:A", "already"},
+		{"handlers", "resize", "not JSON"},
+		{"handlers", `{"kind":"a"}`, "must be a list"},
+		{"handlers", `[] []`, "something after"},
+		{"handlers", `[3]`, "entry 1 is a number"},
+		{"handlers", `[{"kind":"a"}]`, "either command or url"},
+		{"handlers", `[{"kind":"a","url":"http://h","command":["x"]}]`, "exactly one"},
+		{"handlers", `[{"kind":"a","comand":["x"]}]`, "did you mean command?"},
+		{"handlers", `[{"kind":"a","command":"resize -x"}]`, "list of the program"},
+		{"handlers", `[{"kind":"a","command":[]}]`, "empty command"},
+		{"handlers", `[{"kind":"a","command":["x",1]}]`, "in quotes"},
+		{"handlers", `[{"kind":"a","url":"ftp://h"}]`, "https://"},
+		{"handlers", `[{"command":["x"]}]`, "no kind"},
+		{"handlers", `[{"kind":"a","command":["x"]},{"kind":"a","command":["y"]}]`, "again"},
+		{"refreshh", "1s", "did you mean --refresh?"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.key+" "+tt.raw, func(t *testing.T) {
+			got := problems(t, config.Sources{Flags: map[string]string{tt.key: tt.raw}})
+			require.Len(t, got, 1)
+			require.Contains(t, got[0], tt.says)
+			require.NotContains(t, got[0], "hunter2", "what may be a secret stays unsaid")
+			require.NotContains(t, got[0], "\x1b")
+		})
+	}
+}
+
+func TestPasswordInAFlagIsRefused(t *testing.T) {
+	for _, dsn := range []string{
+		"postgres://a:hunter2@h/db",
+		"postgresql://a:hunter2@h1:5432,h2:5432/db?sslmode=require",
+		"postgres://a:hun/ter2@h/db",
+		"postgres://a:hun?ter2@h/db",
+		"postgres://a:hun@ter2@h/db",
+		"postgres:///db?host=/tmp&password=hunter2",
+		"postgres:///db?host=/tmp&p%61ssword=hunter2",
+		"host=h password=hunter2",
+		"host=h PASSWORD = 'hunter2 \\' x' dbname=d",
+		"host=h sslpassword=hunter2",
+	} {
+		for _, key := range []string{"dsn", "listen_dsn"} {
+			got := problems(t, config.Sources{Flags: map[string]string{key: dsn}})
+			require.Len(t, got, 1, dsn)
+			require.Contains(t, got[0], "process list", dsn)
+			require.NotContains(t, got[0], "ter2", dsn)
+		}
+		// Elsewhere it is taken, and never shown.
+		s := load(t, config.Sources{Environ: []string{"QTOP_DSN=" + dsn}})
+		require.Equal(t, dsn, s.DSN)
+		require.NotContains(t, origin(t, s, "dsn").Value, "ter2", dsn)
+		require.Contains(t, origin(t, s, "dsn").Value, "****", dsn)
+	}
+	for _, dsn := range []string{
+		"", "service=prod", "host=/run/postgresql dbname=queue user=anna", "passfile=/x host=h",
+		"postgres://anna@h:5432/db", "postgres://h1:5432,h2:5432/db?application_name=a@b",
+		"postgres://[::1]:5432/db?application_name=a@b", "postgres:///db?host=/tmp&password=",
+	} {
+		s := load(t, config.Sources{Flags: map[string]string{"dsn": dsn}})
+		require.Equal(t, dsn, s.DSN)
+		require.Equal(t, dsn, origin(t, s, "dsn").Value)
+	}
+}
