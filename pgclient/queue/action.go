@@ -1,0 +1,263 @@
+package queue
+
+// This file is the one registry of what an operator can do. The footer, the
+// help, the command palette, read-only gating, the headless verbs and
+// docs/keys.md are all made of it.
+
+import "time"
+
+// ActionID names an action everywhere: in the registry, rights and audit.
+type ActionID string
+
+// The actions.
+const (
+	ActAck            ActionID = "ack"
+	ActUnack          ActionID = "unack"
+	ActRequeue        ActionID = "requeue"
+	ActResolve        ActionID = "resolve"
+	ActReopen         ActionID = "reopen"
+	ActUndoRequeue    ActionID = "requeue_undo"
+	ActFlagSet        ActionID = "flag_set"
+	ActExecRegister   ActionID = "executor_register"
+	ActExecDeregister ActionID = "executor_deregister"
+	ActTick           ActionID = "tick"
+	ActHostStart      ActionID = "host_start"
+	ActHostDrain      ActionID = "host_drain"
+	ActHostStop       ActionID = "host_stop"
+)
+
+// Danger says how an action is guarded.
+type Danger int
+
+// The guards, by blast radius.
+const (
+	DangerLocal Danger = iota // this process only: one confirm
+	DangerOne                 // one row: one confirm
+	DangerMany                // as One for one row; many: type the count
+)
+
+// Action is a registry entry.
+type Action struct {
+	ID     ActionID
+	Key    string   // the capital that starts it; "" = command line only
+	Panes  []PaneID // where the key works
+	Verb   string   // "Requeue": what its button says, before the count
+	Undo   string   // how to take it back, in words; "" = cannot be undone
+	Help   string   // one line
+	Twin   string   // headless form: "qtop requeue ID…"
+	Danger Danger
+	// Function is the SQL function whose EXECUTE right this needs, as a
+	// regprocedure; "" = none (this process only).
+	Function string
+	Role     string // the role that carries the right, named where it is missing
+	Reason   bool   // a reason must be given
+	Args     []Arg
+}
+
+// Arg is one input of an action's form.
+type Arg struct {
+	Name     string // key in Request.Args and name of the headless flag
+	Label    string
+	Default  string
+	Required bool
+	Choices  []string // nil = free text
+	Help     string
+}
+
+// Request asks for an action on targets.
+type Request struct {
+	Action  ActionID
+	Targets []string          // ids as the lists show them
+	Filter  string            // instead of Targets
+	Args    map[string]string // by Arg.Name
+	Actor   string
+	Reason  string
+}
+
+// Plan is the exact preview of a Request. Applying it does what it shows or
+// refuses: Expect carries what was read, compared again when it is applied.
+type Plan struct {
+	Request   Request
+	Count     int64         // rows that will change
+	Skipped   int64         // rows that will not, with their reasons in Results
+	Lines     []PlanLine    // what the dialog shows
+	Results   []Outcome     // per id, bounded to 1,000
+	Refused   string        // non-empty: nothing can be done, and why
+	Rule      string        // of the refusal
+	Expect    string        // compare-and-set token
+	Command   string        // the equivalent headless command line
+	ReadAt    time.Time     // when it was read, by this machine's clock
+	Took      time.Duration // of the planning
+	Ephemeral bool          // concerns this process only: no audit row
+}
+
+// PlanLine is one labelled line of a preview.
+type PlanLine struct {
+	Label string `json:"label"`
+	Value Text   `json:"value"`
+}
+
+// Outcome is what happened, or would happen, to one id.
+type Outcome struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"` // done verbs (requeued, acked, …), would_…, skipped, refused
+	Why     Text   `json:"why,omitzero"`
+	NewID   string `json:"new_id,omitempty"`
+}
+
+// Result is the answer to an applied plan, in the shape of the headless JSON.
+type Result struct {
+	Action  ActionID   `json:"action"`
+	DryRun  bool       `json:"dry_run"`
+	Plan    []PlanLine `json:"plan"`
+	Results []Outcome  `json:"results"`
+	AuditID int64      `json:"audit_id"`
+	Refused string     `json:"refused,omitempty"`
+	Done    int64      `json:"done"`
+	Skipped int64      `json:"skipped"`
+}
+
+// PaneID names a pane.
+type PaneID string
+
+// The panes that exist.
+const (
+	PaneOverview  PaneID = "overview"
+	PaneHealth    PaneID = "health"
+	PaneAlerts    PaneID = "alerts"
+	PaneExecutors PaneID = "executors"
+	PaneDead      PaneID = "dead"
+	PaneFlags     PaneID = "flags"
+	PaneHost      PaneID = "host"
+	PaneAudit     PaneID = "audit"
+)
+
+// Pane is a registry entry of a pane.
+type Pane struct {
+	ID    PaneID
+	Keys  string // "1", "gf"
+	Title string
+	From  string // tables and views it reads
+	Help  string
+}
+
+// Panes lists the panes in menu order.
+func Panes() []Pane {
+	return []Pane{
+		{PaneOverview, "1", "Overview", "all", "what is off or held, who is silent, what waits longest, what is dead, the flow"},
+		{PaneHealth, "2", "Health", "v_queue_health", "every source and row, stale first"},
+		{PaneAlerts, "3", "Alerts", "v_queue_alert", "silences with who has them; acknowledge"},
+		{PaneExecutors, "4", "Executors", "queue_heartbeat", "working, idle, stuck, stale, dead; register"},
+		{PaneDead, "5", "Dead letters", "dead_letters", "groups, letters, detail; requeue"},
+		{PaneFlags, "gf", "Flags", "dot_config", "flip or edit with reason and expiry"},
+		{PaneHost, "gw", "Worker host", "queue_host, this process", "loops, hosts, the wake stream; start, drain, stop"},
+		{PaneAudit, "ga", "Audit", "queue_operator_action", "who did what, why, before and after"},
+	}
+}
+
+// Actions lists the registry in a stable order.
+func Actions() []Action {
+	return []Action{
+		{
+			ID: ActAck, Key: "A", Panes: []PaneID{PaneOverview, PaneAlerts, PaneExecutors}, Verb: "Acknowledge", Undo: "qtop unack",
+			Help: "say that you have this alert, with a comment and for how long", Twin: "qtop ack EXECUTOR|ALERT --comment C --for 30m",
+			Danger: DangerOne, Function: "public.fn_queue_alert_ack(text,text,text,interval)", Role: "workflow_admin",
+			Args: []Arg{
+				{Name: "comment", Label: "Comment", Required: true, Help: "what you are doing about it"},
+				{Name: "for", Label: "For", Default: "30m", Required: true, Help: "after this it is open again, such as 30m or 2h"},
+			},
+		},
+		{
+			ID: ActUnack, Key: "A", Panes: []PaneID{PaneAlerts}, Verb: "Give up", Undo: "qtop ack",
+			Help: "open an acknowledged alert again", Twin: "qtop unack EXECUTOR|ALERT --comment C",
+			Danger: DangerOne, Function: "public.fn_queue_alert_unack(text,text,text)", Role: "workflow_admin",
+			Args: []Arg{{Name: "comment", Label: "Comment", Required: true, Help: "why you no longer have it"}},
+		},
+		{
+			ID: ActRequeue, Key: "R", Panes: []PaneID{PaneDead}, Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt)",
+			Help: "make one new saga per dead letter; the old one stays dead", Twin: "qtop requeue ID… | --filter F",
+			Danger: DangerMany, Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		},
+		{
+			ID: ActResolve, Key: "C", Panes: []PaneID{PaneDead}, Verb: "Close", Undo: "qtop reopen",
+			Help: "close a dead letter with a resolution, without sending it", Twin: "qtop resolve ID… --resolution abandoned",
+			Danger: DangerMany, Function: "public.fn_dead_letter_resolve(bigint[],text,text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+			Args: []Arg{{
+				Name: "resolution", Label: "Resolution", Default: "abandoned", Required: true,
+				Choices: []string{"abandoned", "delivered_otherwise", "duplicate"}, Help: "why it need not be sent",
+			}},
+		},
+		{
+			ID: ActReopen, Panes: []PaneID{PaneDead}, Verb: "Reopen", Undo: "qtop resolve",
+			Help: "open a closed dead letter again", Twin: "qtop reopen ID…",
+			Danger: DangerMany, Function: "public.fn_dead_letter_reopen(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		},
+		{
+			ID: ActUndoRequeue, Key: "U", Panes: []PaneID{PaneDead}, Verb: "Undo requeue of", Undo: "qtop requeue",
+			Help: "recall a requeued letter whose saga has no job yet", Twin: "qtop undo ID…",
+			Danger: DangerMany, Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		},
+		{
+			ID: ActFlagSet, Key: "E", Panes: []PaneID{PaneFlags, PaneOverview}, Verb: "Set", Undo: "set it back, or give it an expiry",
+			Help: "flip or edit a flag, with a reason and an optional expiry", Twin: "qtop flag set KEY VALUE --reason R [--for 30m]",
+			Danger:   DangerOne,
+			Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
+			Args: []Arg{
+				{Name: "value", Label: "New value", Required: true},
+				{Name: "for", Label: "For", Help: "comes back by itself after this; empty = stays"},
+			},
+		},
+		{
+			ID: ActExecRegister, Key: "N", Panes: []PaneID{PaneExecutors}, Verb: "Register", Undo: "qtop executor deregister",
+			Help: "register an executor, so that its silence is seen", Twin: "qtop executor register ID --kind K --domains a,b --cadence 60s --stale-after 5m",
+			Danger:   DangerOne,
+			Function: "public.fn_queue_heartbeat_register(text,text,text[],integer,integer,text)", Role: "workflow_admin",
+			Args: []Arg{
+				{Name: "id", Label: "Executor id", Required: true},
+				{Name: "kind", Label: "Kind", Default: "external_worker", Required: true, Choices: ExecutorKinds()},
+				{Name: "domains", Label: "Domains", Help: "event domains it covers, separated by commas"},
+				{Name: "cadence", Label: "Cadence", Default: "60s", Required: true, Help: "it beats this often"},
+				{Name: "stale-after", Label: "Stale after", Help: "empty = the flag queue.heartbeat.stale_threshold_seconds"},
+			},
+		},
+		{
+			ID: ActExecDeregister, Verb: "Deregister", Undo: "qtop executor register",
+			Panes: []PaneID{PaneExecutors},
+			Help:  "take an executor off the watch; it stays listed as a tombstone", Twin: "qtop executor deregister ID --reason R",
+			Danger: DangerOne, Function: "public.fn_queue_heartbeat_deregister(text,text,text)", Role: "workflow_admin", Reason: true,
+		},
+		{
+			ID: ActTick, Key: "T", Panes: []PaneID{PaneHost}, Verb: "Tick",
+			Help: "run a tick worker now, whatever its interval", Twin: "qtop tick WORKER",
+			Danger: DangerOne, Function: "public.fn_queue_tick_request(text,text)", Role: "dot_executor",
+			Args: []Arg{{Name: "worker", Label: "Tick worker", Required: true}},
+		},
+		{
+			ID: ActHostStart, Key: "S", Panes: []PaneID{PaneHost}, Verb: "Start", Undo: "P drains it",
+			Help: "start a loop of the worker host in this process", Twin: "qtop worker --loops LOOP", Danger: DangerLocal,
+		},
+		{
+			ID: ActHostDrain, Key: "P", Panes: []PaneID{PaneHost}, Verb: "Drain", Undo: "S starts it again",
+			Help: "let a loop finish what it has and take nothing new", Twin: "SIGTERM to qtop worker", Danger: DangerLocal,
+		},
+		{
+			ID: ActHostStop, Key: "X", Panes: []PaneID{PaneHost}, Verb: "Stop", Undo: "S starts it again",
+			Help: "stop a loop at once; what it had is handed back", Twin: "SIGTERM twice to qtop worker", Danger: DangerLocal,
+		},
+	}
+}
+
+// ActionByID finds a registry entry.
+func ActionByID(id ActionID) (Action, bool) {
+	for _, a := range Actions() {
+		if a.ID == id {
+			return a, true
+		}
+	}
+	return Action{}, false
+}
+
+// ExecutorKinds is the whitelist of DP6 §3.4. MOT is not an executor.
+func ExecutorKinds() []string {
+	return []string{"DOT", "Agent", "Hermes", "Codex", "PG_worker", "external_worker", "future_Kestra_adapter"}
+}

@@ -1,0 +1,101 @@
+package queue
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestActionRegistryIsSound(t *testing.T) {
+	var panes []PaneID
+	for _, p := range Panes() {
+		panes = append(panes, p.ID)
+	}
+	function := regexp.MustCompile(`^public\.fn_[a-z_]+\([a-z\[\], ]*\)$`)
+	ids := map[ActionID]bool{}
+	for _, a := range Actions() {
+		require.NotEmpty(t, a.ID)
+		require.False(t, ids[a.ID], "%s is there twice", a.ID)
+		ids[a.ID] = true
+		require.NotEmpty(t, a.Verb, a.ID)
+		require.NotEmpty(t, a.Help, a.ID)
+		require.NotEmpty(t, a.Twin, a.ID)
+		if a.Key != "" {
+			require.Regexp(t, `^[A-Z]$`, a.Key, "%s: capitals act", a.ID)
+			require.NotEmpty(t, a.Panes, "%s: a key without a pane", a.ID)
+		}
+		for _, p := range a.Panes {
+			require.Contains(t, panes, p, a.ID)
+		}
+		if a.Danger == DangerLocal {
+			require.Empty(t, a.Function, "%s: concerns this process only", a.ID)
+			require.Empty(t, a.Role, a.ID)
+		} else {
+			require.Regexp(t, function, a.Function, a.ID)
+			require.NotEmpty(t, a.Role, a.ID)
+			require.Regexp(t, `^qtop `, a.Twin, a.ID)
+		}
+		args := map[string]bool{}
+		for _, arg := range a.Args {
+			require.Regexp(t, `^[a-z][a-z-]*$`, arg.Name, a.ID)
+			require.NotEmpty(t, arg.Label, "%s %s", a.ID, arg.Name)
+			require.False(t, args[arg.Name], "%s: %s is there twice", a.ID, arg.Name)
+			args[arg.Name] = true
+			if arg.Default != "" && arg.Choices != nil {
+				require.Contains(t, arg.Choices, arg.Default, "%s %s", a.ID, arg.Name)
+			}
+		}
+		found, ok := ActionByID(a.ID)
+		require.True(t, ok)
+		require.Equal(t, a, found)
+	}
+	_, ok := ActionByID("no_such_action")
+	require.False(t, ok)
+}
+
+// A key means one thing in a pane. Acknowledging and giving up are the two
+// halves of one key: which of them it is depends on the row.
+func TestActionKeysMeanOneThing(t *testing.T) {
+	type place struct {
+		pane PaneID
+		key  string
+	}
+	taken := map[place][]ActionID{}
+	everywhere := map[string][]ActionID{}
+	for _, a := range Actions() {
+		if a.Key == "" {
+			continue
+		}
+		everywhere[a.Key] = append(everywhere[a.Key], a.ID)
+		for _, p := range a.Panes {
+			taken[place{p, a.Key}] = append(taken[place{p, a.Key}], a.ID)
+		}
+	}
+	pair := []ActionID{ActAck, ActUnack}
+	for at, ids := range taken {
+		if len(ids) > 1 {
+			slices.Sort(ids)
+			require.Equal(t, pair, ids, "%s in pane %s", at.key, at.pane)
+		}
+	}
+	for key, ids := range everywhere {
+		if len(ids) > 1 {
+			slices.Sort(ids)
+			require.Equal(t, pair, ids, "%s means one thing everywhere", key)
+		}
+	}
+}
+
+func TestPanesAreSound(t *testing.T) {
+	ids, keys := map[PaneID]bool{}, map[string]bool{}
+	for _, p := range Panes() {
+		require.False(t, ids[p.ID] || keys[p.Keys], "%s is there twice", p.ID)
+		ids[p.ID], keys[p.Keys] = true, true
+		require.Regexp(t, `^([1-9]|g[a-z])$`, p.Keys, p.ID)
+		require.NotEmpty(t, p.Title, p.ID)
+		require.NotEmpty(t, p.From, p.ID)
+		require.NotEmpty(t, p.Help, p.ID)
+	}
+}

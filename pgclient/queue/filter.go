@@ -1,0 +1,247 @@
+package queue
+
+// This file holds the tree of the filter language, which panes, previews, bulk
+// operations and headless verbs share, and how it is written back as text.
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// FieldKind is what a field's values are, which decides its operators.
+type FieldKind int
+
+// The kinds of fields.
+const (
+	FieldText     FieldKind = iota // : and =
+	FieldNumber                    // all; : means =
+	FieldDuration                  // > < >= <=
+	FieldTime                      // > < >= <=
+	FieldID                        // : and = on its text; > < >= <= with a whole number, which only ids that are one can meet
+)
+
+// Field is a name that a filter may use.
+type Field struct {
+	Name   string
+	Kind   FieldKind
+	Help   string
+	Values []string // known values, for completion
+	Closed bool     // there are no values but Values: another one is an error
+}
+
+// Op is how a term compares.
+type Op string
+
+// The operators.
+const (
+	OpContains Op = ""   // a bare word: part of any text field, as a glob
+	OpGlob     Op = ":"  // the whole value, as a glob
+	OpEq       Op = "="  // the exact value
+	OpGt       Op = ">"  //
+	OpLt       Op = "<"  //
+	OpGe       Op = ">=" //
+	OpLe       Op = "<=" //
+)
+
+// Filter is a list of terms that must all hold. A nil Filter is the empty one,
+// which everything passes.
+//
+// What a term means, so that SQL can say the same:
+//   - Text that is absent (NULL) is the empty string. Any other absent value
+//     makes a comparison false and so its negation true:
+//     not coalesce(<comparison>, false).
+//   - A glob ignores case; = does not. Beyond ASCII the database's locale
+//     decides what one letter in two cases is.
+//   - Values are alternatives; a negated term holds if none of them does.
+//   - A bare word holds if one text field contains it: AnyFields.
+type Filter struct {
+	Terms []Term
+
+	any []string
+}
+
+// Term is one condition.
+type Term struct {
+	Negate bool
+	Field  string    // "" = any text
+	Kind   FieldKind // of the field
+	Op     Op
+	Values []Value // at least one; exactly one for > < >= <=
+	Column int     // 1-based, in characters
+}
+
+// Value is what a term compares with.
+type Value struct {
+	// Raw is the pattern where Glob is set (* and ? are wildcards, a backslash
+	// takes the meaning from the character behind it), else the literal text.
+	// For a number it is the exact decimal.
+	Raw      string
+	Glob     bool
+	Number   float64 // nearest to Raw, for FieldNumber and comparisons of FieldID
+	Duration time.Duration
+	Time     TimeRef
+}
+
+// TimeKind says how a TimeRef is anchored.
+type TimeKind int
+
+// The kinds of time references.
+const (
+	TimeNone     TimeKind = iota
+	TimeAbsolute          // At
+	TimeAgo               // Ago before now
+	TimeClock             // the last time that the clock in Loc showed Clock
+)
+
+// TimeRef is a point in time, absolute or relative to now.
+type TimeRef struct {
+	Kind  TimeKind
+	At    time.Time // UTC, whole microseconds as in the database
+	Ago   time.Duration
+	Clock time.Duration // since midnight
+	Loc   *time.Location
+}
+
+// Resolve is the point in time, seen from now.
+func (r TimeRef) Resolve(now time.Time) time.Time {
+	switch r.Kind {
+	case TimeAgo:
+		return now.Add(-r.Ago)
+	case TimeClock:
+		loc := r.Loc
+		if loc == nil {
+			loc = time.UTC
+		}
+		at := r.clockOn(now.In(loc), 0)
+		if at.After(now) {
+			at = r.clockOn(now.In(loc), -1)
+		}
+		return at
+	}
+	return r.At
+}
+
+func (r TimeRef) clockOn(day time.Time, addDays int) time.Time {
+	sec := int(r.Clock / time.Second)
+	return time.Date(day.Year(), day.Month(), day.Day()+addDays, sec/3600, sec/60%60, sec%60, 0, day.Location())
+}
+
+// FilterError points at what is wrong with a filter.
+type FilterError struct {
+	Column int // 1-based, in characters
+	What   string
+	Do     string
+}
+
+// Error is one line.
+func (e *FilterError) Error() string {
+	return fmt.Sprintf("filter, column %d: %s: %s", e.Column, e.What, e.Do)
+}
+
+// Empty reports whether the filter lets everything pass.
+func (f *Filter) Empty() bool { return f == nil || len(f.Terms) == 0 }
+
+// AnyFields names the text fields that a bare word is looked for in.
+func (f *Filter) AnyFields() []string {
+	if f == nil {
+		return nil
+	}
+	return append([]string(nil), f.any...)
+}
+
+// At is f with every time that depends on now replaced by the one it means, so
+// that the same text means the same rows later, elsewhere and in any time zone.
+// Durations stay: an age is compared by whoever computes it.
+func (f *Filter) At(now time.Time) *Filter {
+	if f.Empty() {
+		return f
+	}
+	fixed := *f
+	fixed.Terms = append([]Term(nil), f.Terms...)
+	for i, t := range fixed.Terms {
+		if t.Kind != FieldTime {
+			continue
+		}
+		values := append([]Value(nil), t.Values...)
+		for j, v := range values {
+			values[j] = absoluteValue(v.Time.Resolve(now))
+		}
+		fixed.Terms[i].Values = values
+	}
+	return &fixed
+}
+
+// String is the canonical text: parsing it (with the same fields and location)
+// gives the same terms, and it holds no character that is unsafe to draw.
+func (f *Filter) String() string {
+	if f.Empty() {
+		return ""
+	}
+	terms := make([]string, len(f.Terms))
+	for i, t := range f.Terms {
+		terms[i] = t.String()
+	}
+	return strings.Join(terms, " ")
+}
+
+// String is the canonical text of the term.
+func (t Term) String() string {
+	var b strings.Builder
+	if t.Negate {
+		b.WriteByte('!')
+	}
+	b.WriteString(t.Field + string(t.Op))
+	for i, v := range t.Values {
+		if i > 0 {
+			b.WriteByte('|')
+		}
+		b.WriteString(quoteValue(v, t.Field == ""))
+	}
+	return b.String()
+}
+
+// quoteValue writes a value so that it is read back as it is.
+func quoteValue(v Value, bare bool) string {
+	s := v.Raw
+	if !v.Glob {
+		s = strings.ReplaceAll(s, `\`, `\\`)
+	}
+	s = strings.ReplaceAll(s, `"`, `\"`)
+	special := s == "" || strings.ContainsAny(s, `|"`) || strings.ContainsAny(s[:1], `:=<>!'`) ||
+		strings.ContainsFunc(s, unicode.IsSpace)
+	if bare {
+		special = special || strings.ContainsAny(s, ":=<>") || isConnective(s)
+	}
+	if special {
+		return `"` + s + `"`
+	}
+	return s
+}
+
+// isConnective reports words that other languages put between terms.
+func isConnective(s string) bool {
+	switch strings.ToLower(s) {
+	case "and", "or", "not":
+		return true
+	}
+	return false
+}
+
+// DeadLetterFields are the fields of dead letters.
+func DeadLetterFields() []Field {
+	return []Field{
+		{Name: "id", Kind: FieldID, Help: "the dead letter: a number for a webhook, job:UUID, event:UUID"},
+		{Name: "code", Help: "the last error", Values: []string{"HTTP_500", "HTTP_502", "HTTP_503", "HTTP_504", "TIMEOUT", "LEASE_LOST_LIMIT"}},
+		{Name: "endpoint", Help: "where it should have gone"},
+		{Name: "subscription", Kind: FieldNumber, Help: "number of the subscription"},
+		{Name: "domain", Help: "event domain"},
+		{Name: "kind", Help: "kind of the job"},
+		{Name: "type", Help: "event type"},
+		{Name: "age", Kind: FieldDuration, Help: "time since it died: age>2h"},
+		{Name: "failed", Kind: FieldTime, Help: "when it died: failed>-30m failed<2026-11-20T02:00 failed>02:00"},
+		{Name: "source", Help: "which queue", Values: []string{"webhook", "job", "event"}, Closed: true},
+		{Name: "state", Help: "what became of it", Values: []string{"open", "requeued", "resolved"}, Closed: true},
+	}
+}

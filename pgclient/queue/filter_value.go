@@ -1,0 +1,147 @@
+package queue
+
+// This file reads the typed values of the filter language.
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxDuration keeps now minus a duration inside the years that a timestamp has.
+const maxDuration = 100 * 365 * 24 * time.Hour
+
+// maxDigits bounds the length of a number; int64 has 19 digits.
+const maxDigits = 40
+
+// parseNumber takes plain decimals only: no exponent, so that comparing exactly
+// costs nothing.
+func parseNumber(s string) (Value, bool) {
+	s = strings.TrimPrefix(s, "+")
+	digits := strings.TrimPrefix(s, "-")
+	whole, frac, dot := strings.Cut(digits, ".")
+	if !isDigits(whole) || (dot && !isDigits(frac)) || len(s) > maxDigits {
+		return Value{}, false
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	return Value{Raw: s, Number: n}, err == nil
+}
+
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// durationUnit takes a unit from the start of s. ms comes before m.
+func durationUnit(s string) (time.Duration, string) {
+	for _, u := range [...]struct {
+		name string
+		len  time.Duration
+	}{
+		{"ms", time.Millisecond}, {"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour},
+		{"h", time.Hour}, {"m", time.Minute}, {"s", time.Second},
+	} {
+		if rest, ok := strings.CutPrefix(s, u.name); ok {
+			return u.len, rest
+		}
+	}
+	return 0, s
+}
+
+// parseDuration reads 90s, 2h30m, 3d, 1.5h.
+func parseDuration(s string) (time.Duration, bool) {
+	var total time.Duration
+	if s == "" {
+		return 0, false
+	}
+	for s != "" {
+		n := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+		if n <= 0 || n > maxDigits {
+			return 0, false
+		}
+		v, ok := parseNumber(s[:n])
+		if !ok {
+			return 0, false
+		}
+		var unit time.Duration
+		unit, s = durationUnit(s[n:])
+		part := v.Number * float64(unit)
+		if unit == 0 || part > float64(maxDuration) {
+			return 0, false
+		}
+		total += time.Duration(math.Round(part/1e3)) * time.Microsecond
+		if total > maxDuration {
+			return 0, false
+		}
+	}
+	return total, true
+}
+
+// formatDuration is the canonical form: largest units first, none twice.
+func formatDuration(d time.Duration) string {
+	if d == 0 {
+		return "0s"
+	}
+	var b strings.Builder
+	for _, u := range []struct {
+		name string
+		len  time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}} {
+		if n := d / u.len; n > 0 {
+			b.WriteString(strconv.FormatInt(int64(n), 10) + u.name)
+			d -= n * u.len
+		}
+	}
+	if d > 0 {
+		us := strconv.FormatInt(int64(d/time.Microsecond)+1_000_000_000, 10)[1:] // 9 digits
+		sec, frac := strings.TrimLeft(us[:3], "0"), strings.TrimRight(us[3:], "0")
+		if sec == "" {
+			sec = "0"
+		}
+		if frac != "" {
+			sec += "." + frac
+		}
+		b.WriteString(sec + "s")
+	}
+	return b.String()
+}
+
+// parseTime reads -30m, 02:00 and dates with or without a time and a zone.
+func parseTime(s string, loc *time.Location) (Value, bool) {
+	if ago, ok := strings.CutPrefix(s, "-"); ok {
+		d, ok := parseDuration(ago)
+		return Value{Raw: "-" + formatDuration(d), Time: TimeRef{Kind: TimeAgo, Ago: d}}, ok
+	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if len(s) != len(layout) {
+			continue
+		}
+		if at, err := time.Parse(layout, s); err == nil {
+			// "02:00:00" becomes "02:00"; only one ":00" is taken off.
+			clock := at.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC))
+			return Value{Raw: strings.TrimSuffix(at.Format("15:04:05"), ":00"), Time: TimeRef{Kind: TimeClock, Clock: clock, Loc: loc}}, true
+		}
+	}
+	s = strings.Replace(s, " ", "T", 1)
+	for _, layout := range []string{
+		"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", // a fraction of the second is taken too
+		"2006-01-02T15:04Z07:00", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04Z07", "2006-01-02T15:04:05Z07",
+	} {
+		at, err := time.ParseInLocation(layout, s, loc)
+		// Years in which every zone's form has four digits.
+		if err == nil && at.Year() > 1900 && at.Year() < 3000 {
+			return absoluteValue(at), true
+		}
+	}
+	return Value{}, false
+}
+
+func absoluteValue(at time.Time) Value {
+	at = at.UTC().Truncate(time.Microsecond)
+	return Value{Raw: at.Format(time.RFC3339Nano), Time: TimeRef{Kind: TimeAbsolute, At: at}}
+}

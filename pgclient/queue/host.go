@@ -1,0 +1,54 @@
+package queue
+
+// This file describes the worker host inside this process as the console shows
+// it in pane gw.
+
+import "time"
+
+// HostStatus is the host of this process at one instant.
+type HostStatus struct {
+	ID       string
+	Instance string
+	Running  bool   // at least one loop runs
+	Refused  string // why the host may not start here (another live instance holds the id)
+	Loops    []LoopStatus
+	Listener ListenerStatus
+	Wakes    []Wake // newest first, bounded
+	InFlight int
+}
+
+// LoopStatus is one loop.
+type LoopStatus struct {
+	Name     string
+	State    string // stopped, running, draining, failed
+	What     string // one line: what the loop does
+	Every    time.Duration
+	LastTick time.Time
+	InFlight int
+	Done     int64
+	Errors   int64
+	LastErr  Text
+	PerSec   float64 // done per second, mean of the last minute
+}
+
+// ListenerStatus is the LISTEN connection.
+type ListenerStatus struct {
+	State    string // off, connecting, listening, polling, lost
+	Since    time.Time
+	Reason   Text
+	Channels int
+	LastPing time.Time
+	Heard    int64
+	Resyncs  int64 // full refreshes after a (re)subscription
+}
+
+// Wake is one notification that was heard. Its fields come from the network:
+// anybody may notify.
+type Wake struct {
+	At      time.Time
+	Channel Text
+	Layer   Text
+	Hint    Text
+	Count   int64
+	LagMS   float64 // from occurred_at to arrival; negative where unknown
+}

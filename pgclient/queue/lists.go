@@ -1,0 +1,131 @@
+package queue
+
+// This file holds the rows of the panes that page through a table: dead letters
+// and the audit. They are read on demand, never by the live refresh.
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ListKind names what List reads.
+type ListKind string
+
+// The lists.
+const (
+	ListDeadLetters  ListKind = "dead_letters"  // open ones, newest first
+	ListDeadLetter   ListKind = "dead_letter"   // one, with timeline and lineage (Query.ID)
+	ListAudit        ListKind = "audit"         // newest first
+	ListAlertHistory ListKind = "alert_history" // acknowledgements of one alert key or all
+	ListFlagHistory  ListKind = "flag_history"  // audit rows of one flag (Query.ID)
+	ListSession      ListKind = "session"       // the Session of this login
+)
+
+// Query asks for one page.
+type Query struct {
+	Kind   ListKind
+	Filter string // the filter language; errors point at the column
+	ID     string
+	After  string // Page.Next of the page before
+	Limit  int    // 0 = 200
+}
+
+// Page is the answer to a Query; only the slice of its kind is set.
+type Page struct {
+	DeadLetters  []DeadLetter
+	Detail       *DeadLetterDetail
+	Audit        []AuditEntry
+	AlertHistory []AlertAck
+	Session      *Session
+	Total        int64 // rows that match
+	TotalBound   bool  // true: at least Total, the count was bounded
+	Next         string
+	AsOf         time.Time
+}
+
+// DeadLetter is one open dead letter. ID is a bare number for a webhook,
+// job:UUID or event:UUID otherwise.
+type DeadLetter struct {
+	ID             string    `json:"id"`
+	Source         string    `json:"source"`
+	State          string    `json:"state"` // open, requeued, resolved
+	Code           Text      `json:"code"`
+	Endpoint       Text      `json:"endpoint"`
+	Domain         Text      `json:"domain"`
+	SubscriptionID int64     `json:"subscription_id"`
+	EventID        int64     `json:"event_id"`
+	EventType      Text      `json:"event_type"`
+	SagaID         int64     `json:"saga_id"`
+	Generation     int       `json:"generation"` // how many requeues led here
+	FailedAt       time.Time `json:"failed_at"`
+	AgeSeconds     int64     `json:"age_seconds"`
+}
+
+// DeadLetterDetail is one dead letter with all that is known of it.
+type DeadLetterDetail struct {
+	DeadLetter
+	Payload       Text // JSON as stored, secrets masked; empty with PayloadWhyNot set
+	PayloadWhyNot Text
+	Attempts      []Attempt
+	Lineage       []LineageStep
+	RequeuedBy    Text
+	RequeuedAt    *time.Time
+	NewSagaID     int64
+	Resolution    Text
+	ResolvedBy    Text
+	ResolvedAt    *time.Time
+	ResolvedNote  Text
+	CallbackURL   Text
+	Unsigned      bool
+}
+
+// Attempt is one job of the saga.
+type Attempt struct {
+	JobID      int64      `json:"job_id"`
+	No         int        `json:"attempt_no"`
+	Status     string     `json:"status"`
+	StartedAt  *time.Time `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at"`
+	HTTPStatus *int       `json:"response_status"`
+	Code       Text       `json:"error_code"`
+	Worker     Text       `json:"worker_id"`
+	Excerpt    Text       `json:"response_excerpt"`
+	Resets     int        `json:"lease_resets"`
+}
+
+// LineageStep is one link of event → saga → dead letter → requeued saga.
+type LineageStep struct {
+	Kind   string     `json:"kind"` // event, saga, dead_letter, requeue
+	ID     string     `json:"id"`
+	Status string     `json:"status"`
+	At     *time.Time `json:"at"`
+	By     Text       `json:"by"`
+}
+
+// AuditEntry is a row of queue_operator_action.
+type AuditEntry struct {
+	ID          int64           `json:"id"`
+	At          time.Time       `json:"at"`
+	Actor       Text            `json:"actor"`
+	DBRole      Text            `json:"db_role"`
+	ClientAddr  Text            `json:"client_addr"`
+	Action      Text            `json:"action"`
+	Target      Text            `json:"target"`
+	Filter      Text            `json:"filter"`
+	FrozenCount *int64          `json:"frozen_count"`
+	Reason      Text            `json:"reason"`
+	Before      json.RawMessage `json:"before"`
+	After       json.RawMessage `json:"after"`
+	Outcome     Text            `json:"outcome"`
+}
+
+// AlertAck is a row of queue_alert_ack.
+type AlertAck struct {
+	AlertKey      Text       `json:"alert_key"`
+	AckedBy       Text       `json:"acked_by"`
+	AckedAt       time.Time  `json:"acked_at"`
+	Comment       Text       `json:"comment"`
+	ExpiresAt     *time.Time `json:"expires_at"`
+	ClearedAt     *time.Time `json:"cleared_at"`
+	ClearedReason Text       `json:"cleared_reason"`
+}

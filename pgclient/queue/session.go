@@ -1,0 +1,32 @@
+package queue
+
+// This file says who is looking: the login, its rights, and the kind of
+// connection. Rights live in PostgreSQL; the console only mirrors them.
+
+// Session is what the database says of this connection.
+type Session struct {
+	User        Text   // session_user
+	Actor       string // the person claimed for audit rows
+	Roles       []string
+	Database    Text
+	Address     Text // host:port or socket directory
+	Version     Text
+	InRecovery  bool
+	ReadOnly    bool // default_transaction_read_only or the read_only setting
+	Pooler      bool // a transaction pooler is in the path: no LISTEN
+	TLS         bool
+	Superuser   bool
+	SchemaState string // "", or why the schema is not the one this program knows
+	// Rights tells for each action whether this login may do it; Needs names
+	// the role that is missing where it may not.
+	Rights map[ActionID]bool
+	Needs  map[ActionID]string
+}
+
+// Link is the state of a console's connection to the database.
+type Link struct {
+	State   string // connecting, live, polling, lost
+	Reason  Text   // of the last failure; empty while live
+	Attempt int
+	RetryIn float64 // seconds, while lost
+}

@@ -1,0 +1,213 @@
+package queue
+
+// This file mirrors what fn_queue_snapshot returns: one picture that feeds all
+// live panes of all consoles. Every age is computed by the server's clock.
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Snapshot is one picture of the queue as of TakenAt (server time).
+type Snapshot struct {
+	TakenAt time.Time `json:"taken_at"`
+	TookMS  float64   `json:"took_ms"` // database time it cost to compute
+	Shared  bool      `json:"shared"`  // true: the stored picture, computed for someone else
+	Server  Server    `json:"server"`
+
+	Flags      []Flag       `json:"flags"`
+	Health     []HealthRow  `json:"health"`
+	Alerts     []Alert      `json:"alerts"`
+	Executors  []Executor   `json:"executors"`
+	DeadGroups []DeadGroup  `json:"dead_groups"`
+	Waiting    []Waiting    `json:"waiting"`
+	Hosts      []Host       `json:"hosts"`
+	Held       []Held       `json:"held"`
+	Suspended  []Suspension `json:"suspended"`
+	Ticks      []TickWorker `json:"ticks"`
+	Flow       Flow         `json:"flow"`
+
+	// Missing names what this picture could not contain and why (a view that is
+	// not installed, a right that is missing), by section name.
+	Missing map[string]Text `json:"missing,omitempty"`
+
+	// MonitoringOff is true from a stale threshold flag of 1,000,000 s on: the
+	// stale check emits nothing and every pane says so (DP4 §7).
+	MonitoringOff bool `json:"monitoring_off"`
+}
+
+// Server describes the server the picture was taken on.
+type Server struct {
+	Version          Text     `json:"version"`
+	Database         Text     `json:"database"`
+	InRecovery       bool     `json:"in_recovery"`
+	ReplayLagSeconds *float64 `json:"replay_lag_seconds"` // on a standby only
+}
+
+// Flag is a row of dot_config with its pending revert.
+type Flag struct {
+	Key         Text       `json:"key"`
+	Value       Text       `json:"value"`
+	Description Text       `json:"description"`
+	Kind        string     `json:"kind"` // boolean, integer, mode
+	UpdatedAt   time.Time  `json:"updated_at"`
+	UpdatedBy   Text       `json:"updated_by"`
+	Reason      Text       `json:"reason"`     // of the change that stands
+	Off         bool       `json:"off"`        // a switch whose normal position is on is off
+	Invalid     bool       `json:"invalid"`    // unreadable: counts as the safe side
+	RevertsAt   *time.Time `json:"reverts_at"` // "back in 30 min"
+	RevertsTo   Text       `json:"reverts_to"`
+	Overdue     bool       `json:"overdue"` // past its expiry and not reverted
+}
+
+// HealthRow is a row of v_queue_health (DP4 §3.3).
+type HealthRow struct {
+	Source          Text       `json:"source"`
+	Subject         Text       `json:"subject"`
+	Domain          Text       `json:"domain"`
+	LastSeenAt      *time.Time `json:"last_seen_at"`
+	AgeSeconds      *int64     `json:"age_seconds"`
+	EventsSeen      *int64     `json:"events_seen"`
+	AttemptsWritten *int64     `json:"attempts_written"`
+	DeadLettered    *int64     `json:"dead_lettered"`
+	StatusHint      Text       `json:"status_hint"` // stale, fresh, open, held, …; may be empty
+}
+
+// Alert is a row of v_queue_alert: one silence (or one broadcast share over its
+// line), whether or not a checker emitted an event for it.
+type Alert struct {
+	Key          Text       `json:"alert_key"`
+	Kind         string     `json:"kind"` // silence, broadcast
+	Subject      Text       `json:"subject"`
+	Severity     string     `json:"severity"` // warning, critical
+	Since        *time.Time `json:"since"`    // the last beat
+	AgeSeconds   int64      `json:"age_seconds"`
+	Ratio        float64    `json:"ratio"` // age ÷ expected cadence
+	EventIDs     []string   `json:"event_ids"`
+	State        string     `json:"state"` // open, acked
+	AckedBy      Text       `json:"acked_by"`
+	AckedAt      *time.Time `json:"acked_at"`
+	Comment      Text       `json:"comment"`
+	AckExpiresAt *time.Time `json:"ack_expires_at"`
+	// LastCleared tells how the previous acknowledgement of this alert ended:
+	// "", expired, beat_returned, rose_to_critical, unacked.
+	LastCleared string `json:"last_cleared"`
+}
+
+// Executor is a row of queue_heartbeat as an operator reads it.
+type Executor struct {
+	ID               Text       `json:"executor_id"`
+	Kind             Text       `json:"executor_kind"`
+	Domains          []Text     `json:"domain_scope"`
+	State            string     `json:"state"` // working, idle, stuck, stale, dead, stopped, deregistered
+	LastBeatAt       *time.Time `json:"last_beat_at"`
+	AgeSeconds       int64      `json:"age_seconds"`
+	CadenceSeconds   int64      `json:"expected_cadence_seconds"`
+	ThresholdSeconds int64      `json:"stale_threshold_seconds"`
+	Ratio            float64    `json:"ratio"`
+	Severity         string     `json:"severity"` // "", warning, critical
+	InFlight         *int64     `json:"in_flight"`
+	DoneTotal        *int64     `json:"done_total"`
+	LastWorkAt       *time.Time `json:"last_work_at"`
+	OwnerRole        Text       `json:"owner_role"`
+	AckedBy          Text       `json:"acked_by"`
+	AckExpiresAt     *time.Time `json:"ack_expires_at"`
+	RegisteredAt     time.Time  `json:"registered_at"`
+	RegisteredBy     Text       `json:"registered_by"`
+	DeregisteredAt   *time.Time `json:"deregistered_at"`
+	DeregisteredBy   Text       `json:"deregistered_by"`
+	TickWorker       bool       `json:"tick_worker"` // beaten by its tick alone
+}
+
+// DeadGroup is one fingerprint of open dead letters.
+type DeadGroup struct {
+	Source         string    `json:"source"` // webhook, job, event
+	Code           Text      `json:"code"`
+	Endpoint       Text      `json:"endpoint"`
+	Domain         Text      `json:"domain"`
+	SubscriptionID int64     `json:"subscription_id"`
+	Open           int64     `json:"open"`
+	FirstAt        time.Time `json:"first_at"`
+	LastAt         time.Time `json:"last_at"`
+	Trend          []int64   `json:"trend"` // newly dead per 5 minutes, oldest first, 12 buckets
+}
+
+// Waiting is one queue with work that waits.
+type Waiting struct {
+	Queue           Text       `json:"queue"`  // "webhook hooks.acme", "job kg.reindex"
+	Source          string     `json:"source"` // webhook, event, job
+	Subject         Text       `json:"subject"`
+	Domain          Text       `json:"domain"`
+	OldestAt        *time.Time `json:"oldest_at"`
+	AgeSeconds      int64      `json:"age_seconds"`
+	Waiting         int64      `json:"waiting"`
+	WaitingBound    bool       `json:"waiting_bound"` // true: at least Waiting
+	InPerSecond     float64    `json:"in_per_s"`      // arrivals, mean of the last 5 minutes
+	OutPerSecond    float64    `json:"out_per_s"`     // drain, mean of the last 5 minutes
+	ClearsInSeconds *int64     `json:"clears_in_seconds"`
+	Why             Text       `json:"why"` // the first link of the blocking chain; empty = nothing blocks
+}
+
+// Host is a row of queue_host: a worker host, in this process or elsewhere.
+type Host struct {
+	ID         Text                `json:"host_id"`
+	Instance   string              `json:"instance"`
+	StartedAt  time.Time           `json:"started_at"`
+	LastSeenAt time.Time           `json:"last_seen_at"`
+	StoppedAt  *time.Time          `json:"stopped_at"`
+	AgeSeconds int64               `json:"age_seconds"`
+	Alive      bool                `json:"alive"`
+	Version    Text                `json:"version"`
+	Loops      []Text              `json:"loops"`
+	InFlight   int64               `json:"in_flight"`
+	Progress   map[string]LoopMark `json:"progress"`
+}
+
+// LoopMark is what a host reports of one of its loops.
+type LoopMark struct {
+	State    string     `json:"state"`
+	LastTick *time.Time `json:"last_tick"`
+	Done     int64      `json:"done"`
+	Errors   int64      `json:"errors"`
+}
+
+// Held is a cursor that an open writing transaction keeps from advancing.
+type Held struct {
+	Worker     Text   `json:"worker"`
+	Domain     Text   `json:"domain"`
+	Rows       int64  `json:"rows"` // events that wait behind it
+	AgeSeconds int64  `json:"age_seconds"`
+	Pid        *int64 `json:"pid"` // null without pg_read_all_stats
+	Program    Text   `json:"program"`
+	User       Text   `json:"user"`
+}
+
+// Suspension is an endpoint that gets nothing for now.
+type Suspension struct {
+	SubscriptionID int64      `json:"subscription_id"`
+	Endpoint       Text       `json:"endpoint"`
+	Reason         Text       `json:"reason"` // 410, circuit, operator
+	Since          time.Time  `json:"since"`
+	Until          *time.Time `json:"until"`
+	By             Text       `json:"by"`
+}
+
+// TickWorker is a row of v_queue_scheduler_status (DP1 §10).
+type TickWorker struct {
+	Name            Text            `json:"worker_name"`
+	IntervalSeconds int64           `json:"configured_interval_seconds"`
+	LastRunAt       *time.Time      `json:"last_run_at"`
+	AgeSeconds      *int64          `json:"age_seconds"`
+	Stale           bool            `json:"stale"`
+	Mode            Text            `json:"mode"`
+	LastResult      json.RawMessage `json:"last_result"`
+}
+
+// Flow is the last hour, a bucket a minute, oldest first, 60 buckets; the last
+// bucket is the running minute.
+type Flow struct {
+	Delivered  []int64 `json:"delivered"`
+	Dead       []int64 `json:"dead"`
+	HostsAlive int64   `json:"hosts_alive"`
+	DeadOpen   int64   `json:"dead_open"` // all open dead letters
+}

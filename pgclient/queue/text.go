@@ -1,0 +1,150 @@
+package queue
+
+// This file is the one sanitising type between rows and views: whatever comes
+// from the database, the network or a configuration is a Text before it is
+// drawn or printed.
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Text is a string in which nothing can act on a terminal or deceive the eye.
+// Only Clean makes a Text that is not empty, and there is no way back to what
+// was cleaned. Texts compare with ==; the zero value is the empty text.
+//
+// What cannot be shown as itself is shown as a mark:
+//
+//	␛ ␊ ␉ ␡          a C0 control character or DEL
+//	⟨9B⟩              a C1 control character
+//	⟨U+202E⟩          a character that cannot be seen, or that moves others
+//	⟨xFF⟩             a byte that is not UTF-8
+//	⟨+12⟩             12 characters piled on the one before were left out
+//	◌                 a combining mark that had no letter of its own
+//	…(+900 bytes)     so many bytes of the raw value were left out
+//
+// A value that spells a mark in plain characters looks the same as the mark:
+// that is the price of Clean(t.String()) == t, without which a text that is
+// cleaned twice on its way to the screen would grow.
+type Text struct{ s string }
+
+// Clean makes a Text. At most 64 KiB of raw are looked at and at most 64 KiB
+// come out, so that a value of any size costs the same.
+func Clean(raw string) Text {
+	if plain(raw) {
+		return Text{s: raw}
+	}
+	var c cleaner
+	return Text{s: c.clean(raw)}
+}
+
+// String is the safe form.
+func (t Text) String() string { return t.s }
+
+// Len is the length of the safe form in bytes, not in cells.
+func (t Text) Len() int { return len(t.s) }
+
+// Empty reports whether there is no text.
+func (t Text) Empty() bool { return t.s == "" }
+
+// IsZero is Empty, for the omitzero option of encoding/json.
+func (t Text) IsZero() bool { return t.s == "" }
+
+// MarshalText is the safe form.
+func (t Text) MarshalText() ([]byte, error) { return []byte(t.s), nil }
+
+// UnmarshalText cleans what it is given.
+func (t *Text) UnmarshalText(b []byte) error {
+	*t = Clean(string(b))
+	return nil
+}
+
+// MarshalJSON is the safe form as a JSON string. Only two characters need an
+// escape, because a Text has no control characters; < > & are left to the
+// encoder around it.
+func (t Text) MarshalJSON() ([]byte, error) {
+	b := make([]byte, 0, len(t.s)+2)
+	b = append(b, '"')
+	for i := range len(t.s) {
+		if t.s[i] == '"' || t.s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, t.s[i])
+	}
+	return append(b, '"'), nil
+}
+
+// UnmarshalJSON cleans a JSON string. null becomes the empty text; any other
+// value becomes its compact JSON text, with its numbers digit for digit.
+func (t *Text) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	switch {
+	case string(b) == "null":
+		*t = Text{}
+		return nil
+	case len(b) > 0 && b[0] == '"':
+		var s string
+		if err := json.Unmarshal(b, &s); err != nil {
+			return err
+		}
+		*t = Clean(s)
+		return nil
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, b); err != nil {
+		return err
+	}
+	*t = Clean(compact.String())
+	return nil
+}
+
+// Scan cleans a column's value, so that a row never holds the raw form. NULL
+// becomes the empty text.
+func (t *Text) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*t = Text{}
+	case string:
+		*t = Clean(v)
+	case []byte:
+		*t = Clean(string(v))
+	default:
+		return fmt.Errorf("a text cannot be read from a %T column: cast it to text in the query", src)
+	}
+	return nil
+}
+
+// The bounds of Lines.
+const (
+	linesMaxBytes = 1 << 20
+	linesMaxCount = 20_000
+	tabSpaces     = "    "
+)
+
+// Lines is Clean for values of several lines, such as payloads: split at line
+// ends, tabs become four spaces, each line is cleaned. At most 1 MiB and 20,000
+// lines are kept; a last line then says how many bytes were left out.
+func Lines(raw string) []Text {
+	var lines []Text
+	rest := raw
+	if len(rest) > linesMaxBytes {
+		rest = keep(rest, linesMaxBytes)
+	}
+	left := len(raw) - len(rest)
+	for rest != "" {
+		if len(lines) == linesMaxCount {
+			left += len(rest)
+			break
+		}
+		line, after, _ := strings.Cut(rest, "\n")
+		line = strings.TrimSuffix(line, "\r")
+		lines = append(lines, Clean(strings.ReplaceAll(line, "\t", tabSpaces)))
+		rest = after
+	}
+	if left > 0 {
+		lines = append(lines, Clean(tail(left)))
+	}
+	return lines
+}

@@ -1,0 +1,44 @@
+package queue
+
+// This file is the form of a Text for terminals that can only draw ASCII.
+
+import "strings"
+
+// ASCII is t in printable ASCII. Marks keep their names (<ESC>, <9B>,
+// <U+202E>, <+12>, "...(+900 bytes)"); every other character is written by its
+// number, as \u{E9}. It is never replaced by a letter that looks like it: two
+// ids that differ must not read the same.
+func ASCII(t Text) string {
+	if plain(t.s) {
+		return t.s
+	}
+	var b strings.Builder
+	b.Grow(len(t.s) + 16)
+	for _, r := range t.s {
+		switch {
+		case r >= 0x20 && r < 0x7f:
+			b.WriteByte(byte(r))
+		case r == '⟨':
+			b.WriteByte('<')
+		case r == '⟩':
+			b.WriteByte('>')
+		case r == '…':
+			b.WriteString("...")
+		case r >= '␀' && r <= '␡':
+			b.WriteString("<" + controlName(r-'␀') + ">")
+		default:
+			b.WriteString(`\u{` + hex(r, 1) + `}`)
+		}
+	}
+	return b.String()
+}
+
+// controlName names a control picture by its distance from U+2400.
+func controlName(n rune) string {
+	names := [...]string{
+		"NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "TAB", "LF", "VT", "FF", "CR", "SO", "SI",
+		"DLE", "DC1", "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC", "FS", "GS", "RS", "US",
+		"SP", "DEL",
+	}
+	return names[n]
+}
