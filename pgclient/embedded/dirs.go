@@ -1,0 +1,278 @@
+// Where things live: base directories, temporary ones, the socket, the cache.
+
+package embedded
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Names of temporary directories. A base directory is made under the second
+// name and renamed once its lock is held, so that sweep never takes one that
+// is only being made.
+const (
+	tempPrefix   = "qtop-pg-"
+	makingPrefix = "qtop-new-"
+	sockPrefix   = "qtop-s-"
+)
+
+// DefaultDir is the base directory of `qtop demo --keep`: in the user's state
+// directory, and for root where the server's user can reach it.
+func DefaultDir() (string, error) {
+	if os.Geteuid() == 0 {
+		return ownDir("/var/lib/qtop/demo", "/tmp/qtop-demo-0")
+	}
+	fallback := filepath.Join(os.TempDir(), "qtop-demo-"+strconv.Itoa(os.Geteuid()))
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ownDir(fallback)
+		}
+		state = filepath.Join(home, ".local", "state")
+		if runtime.GOOS == "darwin" {
+			state = filepath.Join(home, "Library", "Application Support")
+		}
+	}
+	return ownDir(filepath.Join(state, "qtop", "demo"), fallback)
+}
+
+// CacheDir is where fetched programs and ready test clusters are kept.
+func CacheDir() (string, error) {
+	if os.Geteuid() != 0 {
+		fallback := filepath.Join(os.TempDir(), "qtop-cache-"+strconv.Itoa(os.Geteuid()))
+		if dir, err := os.UserCacheDir(); err == nil {
+			return ownDir(filepath.Join(dir, "qtop"), fallback)
+		}
+		return ownDir(fallback)
+	}
+	var places []string
+	if dir := os.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(dir) && openToAll(dir) {
+		places = append(places, filepath.Join(dir, "qtop"))
+	}
+	return ownDir(append(places, "/var/cache/qtop", "/tmp/qtop-cache-0")...)
+}
+
+// ownDir makes and returns the first of the places that works. Programs are run
+// from below it, so a directory that somebody else can write to is refused.
+func ownDir(places ...string) (string, error) {
+	var errs []error
+	for _, dir := range places {
+		path, err := openBase(dir)
+		if err == nil {
+			err = ownedByUs(path)
+		}
+		if err == nil {
+			err = writable(path)
+		}
+		if err == nil {
+			return path, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}
+
+func ownedByUs(dir string) error {
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !fi.IsDir() || !ok || int(st.Uid) != os.Geteuid() || fi.Mode()&0o022 != 0 {
+		return fmt.Errorf("%s is not a directory that only we can write to", dir)
+	}
+	return nil
+}
+
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".probe-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// openBase makes a base directory and returns its real path: the working
+// directory of a server process is compared with it. Root's directories let the
+// server's user pass, ours let nobody.
+func openBase(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	var missing []string
+	for d := dir; ; d = filepath.Dir(d) {
+		_, err := os.Stat(d)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		missing = append(missing, d)
+	}
+	for i := len(missing) - 1; i >= 0; i-- {
+		if err := os.Mkdir(missing[i], baseMode()); err != nil {
+			if errors.Is(err, fs.ErrExist) {
+				continue
+			}
+			return "", err
+		}
+		if err := os.Chmod(missing[i], baseMode()); err != nil { // the umask may have taken the x
+			return "", err
+		}
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+func baseMode() os.FileMode {
+	if os.Geteuid() == 0 {
+		return 0o711
+	}
+	return 0o700
+}
+
+// tempBase makes a temporary base directory and takes its lock. A test server's
+// lies in memory where there is room, unless TMPDIR says where.
+func tempBase(test bool) (string, *os.File, error) {
+	root := tempRoot()
+	if mem := memoryRoot(); test && mem != "" && os.Getenv("TMPDIR") == "" {
+		root = mem
+	}
+	making, err := os.MkdirTemp(root, makingPrefix)
+	if err != nil {
+		return "", nil, err
+	}
+	fail := func(err error) (string, *os.File, error) {
+		_ = os.RemoveAll(making)
+		return "", nil, err
+	}
+	if err := os.Chmod(making, baseMode()); err != nil {
+		return fail(err)
+	}
+	lock, err := tryLock(filepath.Join(making, "lock"))
+	if err != nil {
+		return fail(err)
+	}
+	if lock == nil {
+		return fail(fmt.Errorf("%s: somebody else took its lock", making))
+	}
+	dir := filepath.Join(filepath.Dir(making), tempPrefix+strings.TrimPrefix(filepath.Base(making), makingPrefix))
+	if err := os.Rename(making, dir); err != nil {
+		_ = lock.Close()
+		return fail(err)
+	}
+	return dir, lock, nil
+}
+
+// shmDir is where Linux has its memory file system.
+const shmDir = "/dev/shm"
+
+// tempRoot is the real path of the directory for temporary files; for root, one
+// that other users can pass through.
+func tempRoot() string {
+	places := []string{os.TempDir(), "/tmp", "/var/tmp"}
+	if os.Geteuid() != 0 {
+		places = places[:1]
+	}
+	for _, dir := range places {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil && (os.Geteuid() != 0 || openToAll(real)) {
+			return real
+		}
+	}
+	return places[0]
+}
+
+// openToAll reports whether every user can pass through dir and its parents. A
+// directory that does not exist yet counts as its nearest parent.
+func openToAll(dir string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		fi, err := os.Stat(dir)
+		if err == nil && fi.Mode()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// socketLimit is the longest path of a unix socket that PostgreSQL takes, in
+// bytes: the smaller limit of macOS, for all.
+const socketLimit = 103
+
+// makeSocketDir makes the directory of the socket: run in the base directory,
+// or a short one named after it where that path would be too long. A comma
+// would make clients read the path as a list of hosts.
+func makeSocketDir(base string, id identity) (string, error) {
+	dir := filepath.Join(base, "run")
+	if len(dir)+len("/.s.PGSQL.5432") <= socketLimit && !strings.Contains(dir, ",") {
+		return dir, freshPrivate(dir, id)
+	}
+	sum := sha256.Sum256([]byte(base))
+	top := filepath.Join("/tmp", sockPrefix+strconv.Itoa(os.Geteuid())+"-"+hex.EncodeToString(sum[:6]))
+	err := os.Mkdir(top, baseMode())
+	if errors.Is(err, fs.ErrExist) {
+		err = ownedByUs(top)
+	}
+	if err != nil { // somebody else took the name
+		if top, err = os.MkdirTemp("/tmp", sockPrefix); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Chmod(top, baseMode()); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(top, baseNote), []byte(base), 0o600); err != nil {
+		return "", err
+	}
+	dir = filepath.Join(top, "s")
+	return dir, freshPrivate(dir, id)
+}
+
+// baseNote is the file in a short socket directory's parent that names the base
+// directory it serves.
+const baseNote = "base"
+
+// removeSocketDir removes a short socket directory; run stays with its base.
+func removeSocketDir(dir string) {
+	if top := filepath.Dir(dir); strings.HasPrefix(filepath.Base(top), sockPrefix) {
+		_ = os.RemoveAll(top)
+	}
+}
+
+// freshPrivate makes an empty directory that only id can enter. An old one goes
+// with what a dead server left in it: the caller holds the lock.
+func freshPrivate(dir string, id identity) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return makePrivate(dir, id)
+}
+
+// makePrivate makes sure that dir exists, is a directory and is id's alone.
+func makePrivate(dir string, id identity) error {
+	err := os.Mkdir(dir, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !fi.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	return id.give(dir)
+}

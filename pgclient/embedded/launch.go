@@ -1,0 +1,170 @@
+// Starting the server program and waiting until it accepts connections.
+
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	logFile = "server.log"
+	// startPatience includes crash recovery of a kept data directory.
+	startPatience = 2 * time.Minute
+)
+
+// launch runs postgres on the prepared data directory and returns when it
+// accepts connections.
+func (s *Server) launch(ctx context.Context) error {
+	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(s.bin.Dir, "postgres"), s.args()...)
+	cmd.Dir = "/"
+	cmd.Env = childEnv()
+	cmd.Stdout, cmd.Stderr = log, log
+	var p *postmaster
+	if s.opts.pipe || !deathSignals {
+		p, err = spawnSupervised(ctx, cmd, s.id, s.data)
+	} else {
+		p, err = spawn(cmd, s.id.attr())
+	}
+	if err != nil {
+		return fmt.Errorf("starting %s%s: %w", cmd.Path, s.id.as(), err)
+	}
+	s.setCurrent(p)
+	if err := s.awaitReady(ctx, p); err != nil {
+		stopErr := p.stop(ctx)
+		return errors.Join(err, stopErr)
+	}
+	if s.ver, err = ping(ctx, s.sock); err == nil {
+		err = s.writeState()
+	}
+	if err != nil {
+		return errors.Join(err, p.stop(ctx))
+	}
+	return nil
+}
+
+func (s *Server) args() []string {
+	args := []string{"-D", s.data}
+	set := func(k, v string) { args = append(args, "-c", k+"="+v) }
+	set("max_connections", "200")
+	set("max_wal_size", "1GB")
+	if s.opts.Test {
+		set("fsync", "off")
+		set("full_page_writes", "off")
+		set("synchronous_commit", "off")
+	}
+	names := make([]string, 0, len(s.opts.Params))
+	for name := range s.opts.Params {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		set(name, s.opts.Params[name])
+	}
+	set("listen_addresses", "")
+	set("port", strconv.Itoa(socketPort))
+	set("unix_socket_directories", s.sock)
+	set("unix_socket_permissions", "0700")
+	set("cluster_name", clusterTag(s.data))
+	return args
+}
+
+// childEnv is all that the server programs see of our environment: settings
+// such as PGDATA or PGHOST must not leak into them.
+func childEnv() []string {
+	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+}
+
+// spawn runs the server as our direct child. Where the kernel has parent-death
+// signals they are tied to the thread that forked, so this goroutine keeps its
+// thread until the child has ended.
+func spawn(cmd *exec.Cmd, attr *syscall.SysProcAttr) (*postmaster, error) {
+	cmd.SysProcAttr = attr
+	p := &postmaster{done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	p.pid, p.signal = cmd.Process.Pid, cmd.Process.Signal
+	return p, nil
+}
+
+// awaitReady waits for the server's own word in postmaster.pid, as pg_ctl does.
+func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
+	deadline := time.Now().Add(startPatience)
+	for {
+		f, ok := readPidFile(s.data)
+		if ok && f.status == "ready" {
+			s.mu.Lock()
+			p.pid = f.pid
+			s.mu.Unlock()
+			return nil
+		}
+		if p.ended() {
+			return fmt.Errorf("the server ended while starting: %s", s.logTail())
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the server did not become ready in %s: %s", startPatience, s.logTail())
+		}
+		if err := pause(ctx, 4*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for the server: %w: %s", err, s.logTail())
+		}
+	}
+}
+
+// logTail picks the lines of the server's log that say why it does not run.
+func (s *Server) logTail() string {
+	b, err := os.ReadFile(s.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	return tail(string(b))
+}
+
+// tail returns the last error lines of a program's output, else its last line.
+func tail(out string) string {
+	var errs []string
+	last := "it printed nothing"
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		last = line
+		for _, mark := range []string{"FATAL:", "PANIC:", "error:", "ERROR:", "HINT:", "could not"} {
+			if strings.Contains(line, mark) {
+				errs = append(errs, line)
+				break
+			}
+		}
+	}
+	if len(errs) == 0 {
+		return last
+	}
+	return strings.Join(errs[max(0, len(errs)-3):], "; ")
+}

@@ -1,0 +1,92 @@
+// Processes as Linux tells them, and its parent-death signals.
+
+package embedded
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// deathSignals: the kernel itself tells the server that its host has died.
+const deathSignals = true
+
+func processes() ([]process, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var all []process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := lookup(pid); ok {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// lookup describes one process; false = there is none.
+func lookup(pid int) (process, bool) {
+	if pid <= 0 {
+		return process{}, false
+	}
+	base := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(base, "stat"))
+	if err != nil {
+		// A /proc that hides other users' processes still answers kill.
+		return process{pid: pid}, errors.Is(syscall.Kill(pid, 0), syscall.EPERM)
+	}
+	p := process{pid: pid}
+	// "123 (name) S ...": the name may hold spaces and parentheses.
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	if open < 0 || end < open {
+		return p, true
+	}
+	p.name = string(stat[open+1 : end])
+	state := strings.Fields(string(stat[end+1:]))
+	p.zombie = len(state) > 0 && (state[0] == "Z" || state[0] == "X")
+	if !strings.Contains(p.name, "postgres") {
+		return p, true
+	}
+	p.cwd, _ = os.Readlink(filepath.Join(base, "cwd"))
+	args, _ := os.ReadFile(filepath.Join(base, "cmdline"))
+	p.args = string(bytes.ReplaceAll(args, []byte{0}, []byte{' '}))
+	return p, true
+}
+
+// attr makes a child run as id, in a session of its own (Ctrl-C and a closed
+// terminal do not reach it), and be told to shut down when we die.
+func (id identity) attr() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGINT}
+	switch {
+	case id.ns:
+		a.Cloneflags = syscall.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: nobodyID, HostID: os.Getuid(), Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: nobodyID, HostID: os.Getgid(), Size: 1}}
+	case id.drop:
+		a.Credential = &syscall.Credential{Uid: uint32(id.uid), Gid: uint32(id.gid)}
+	}
+	return a
+}
+
+// namespaces: a user namespace can stand in for a second user.
+const namespaces = true
+
+// withoutDeathSignal is for short runs from a thread that may end earlier.
+func withoutDeathSignal(a *syscall.SysProcAttr) *syscall.SysProcAttr {
+	a.Pdeathsig = 0
+	return a
+}

@@ -1,0 +1,141 @@
+// Ending and restarting an owned server. SIGINT (fast shutdown) always comes
+// first; harder signals only after a wait.
+
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+const (
+	fastPatience  = 30 * time.Second // a fast shutdown writes a checkpoint
+	graceOnCancel = 2 * time.Second  // what a fast shutdown still gets when ctx has ended
+	quitPatience  = 8 * time.Second  // PostgreSQL kills its own children 5 s after SIGQUIT
+)
+
+// Stop ends an owned server with a fast shutdown, waits for it, and removes a
+// temporary base directory; on a joined server it only ends the watch. A second
+// call returns the result of the first.
+func (s *Server) Stop(ctx context.Context) error {
+	s.op.Lock()
+	defer s.op.Unlock()
+	if s.stopped {
+		return s.stopErr
+	}
+	s.stopped = true
+	if s.stopJoin != nil {
+		s.stopJoin()
+		return nil
+	}
+	s.stopErr = s.current().stop(ctx)
+	if s.stopErr == nil {
+		s.stopErr = s.awaitBackends(ctx)
+	}
+	if s.stopErr != nil {
+		// Something still runs there: the lock and the files stay with it.
+		s.stopErr = fmt.Errorf("embedded postgres: stopping: %w", s.stopErr)
+		return s.stopErr
+	}
+	s.release()
+	return nil
+}
+
+// Restart ends the server if it still runs and starts it again on the same data
+// and socket, so every DSN stays valid.
+func (s *Server) Restart(ctx context.Context) error {
+	s.op.Lock()
+	defer s.op.Unlock()
+	if s.stopped {
+		return errors.New("embedded postgres: restart after Stop")
+	}
+	if s.stopJoin != nil {
+		return fmt.Errorf("embedded postgres: the server in %s belongs to another process, which alone can restart it", s.dir)
+	}
+	err := s.current().stop(ctx)
+	if err == nil {
+		err = clearStale(ctx, s.data)
+	}
+	if err == nil {
+		err = freshPrivate(s.sock, s.id)
+	}
+	if err == nil {
+		err = s.launch(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("embedded postgres: restarting: %w", err)
+	}
+	return nil
+}
+
+// awaitBackends waits for the children of a postmaster that did not end in
+// order: they end by themselves shortly after it.
+func (s *Server) awaitBackends(ctx context.Context) error {
+	if s.current().clean() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitPatience)
+	defer cancel()
+	return awaitEmpty(ctx, s.data)
+}
+
+// stop ends the process: fast, then immediate, then by force.
+func (p *postmaster) stop(ctx context.Context) error {
+	if p.ended() {
+		return nil
+	}
+	_ = p.signal(syscall.SIGINT)
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(fastPatience):
+	case <-ctx.Done():
+		if p.wait(graceOnCancel) {
+			return nil
+		}
+	}
+	_ = p.signal(syscall.SIGQUIT)
+	if p.wait(quitPatience) {
+		return nil
+	}
+	_ = p.signal(syscall.SIGKILL)
+	if p.wait(quitPatience) {
+		return nil
+	}
+	return fmt.Errorf("process %d does not end", p.pid)
+}
+
+func (p *postmaster) wait(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (p *postmaster) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// clean reports whether the process ended by itself with status 0.
+func (p *postmaster) clean() bool { return p.ended() && p.err == nil }
+
+// postmaster is one run of the server program.
+type postmaster struct {
+	pid    int                       // of postgres itself, known once it is ready
+	done   chan struct{}             // closed when it ended
+	err    error                     // how it ended; valid after done
+	signal func(sig os.Signal) error // nil for a joined server
+}
