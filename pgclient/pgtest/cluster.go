@@ -1,0 +1,169 @@
+// The one cluster of this test process: started at the first use, stopped by Main.
+
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+)
+
+const (
+	startPatience = 5 * time.Minute // may fetch PostgreSQL and wait for another process that does
+	stepPatience  = time.Minute     // one administrative statement on a loaded machine
+)
+
+// cluster is where the databases of the tests live.
+type cluster struct {
+	server   *embedded.Server // nil for a server named by QTOP_TEST_DSN
+	given    *url.URL         // that server's DSN
+	admin    *pgxpool.Pool
+	template string
+	password string // of every role made by Login; only a given server asks for it
+}
+
+// shared is the process's cluster. A test process has no object that outlives
+// its tests except its globals, and a cluster per test would cost ten times more.
+var shared = sync.OnceValues(func() (*cluster, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	defer cancel()
+	c, err := open(ctx)
+	if err == nil {
+		running.set(c)
+	}
+	return c, err
+})
+
+// running lets Main stop the cluster without starting one.
+var running holder
+
+type holder struct {
+	mu sync.Mutex
+	c  *cluster
+}
+
+func (h *holder) set(c *cluster) {
+	h.mu.Lock()
+	h.c = c
+	h.mu.Unlock()
+}
+
+func (h *holder) take() *cluster {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.c
+	h.c = nil
+	return c
+}
+
+func open(ctx context.Context) (*cluster, error) {
+	c := &cluster{password: unique(""), template: templateName(time.Now())}
+	if dsn := os.Getenv("QTOP_TEST_DSN"); dsn != "" {
+		u, err := url.Parse(dsn)
+		if err != nil || u.Scheme == "" {
+			return nil, errors.New("QTOP_TEST_DSN must be a postgres:// URL of a superuser")
+		}
+		c.given = u
+	} else {
+		seed, err := readySeed(ctx, c.template)
+		if err != nil {
+			return nil, err
+		}
+		c.server, err = embedded.Start(ctx, embedded.Options{Test: true, Major: major(), Seed: seed, Notice: say})
+		if err != nil {
+			return nil, err
+		}
+	}
+	config, err := pgxpool.ParseConfig(c.dsn("", ""))
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	config.MaxConns = 8
+	if c.admin, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	if c.given != nil {
+		if err := c.ensureTemplate(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("QTOP_TEST_DSN: %w", err), c.close())
+		}
+	}
+	return c, nil
+}
+
+func (c *cluster) close() error {
+	if c.admin != nil {
+		c.admin.Close()
+	}
+	if c.server == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
+	defer cancel()
+	return c.server.Stop(ctx)
+}
+
+// dsn is a connection string; "" stands for the superuser and for the
+// superuser's own database.
+func (c *cluster) dsn(user, database string) string {
+	if c.given == nil {
+		if user == "" {
+			user = embedded.Superuser
+		}
+		if database == "" {
+			database = "postgres"
+		}
+		return c.server.DSN(user, database)
+	}
+	u := *c.given
+	if user != "" {
+		u.User = url.UserPassword(user, c.password)
+	}
+	if database != "" {
+		u.Path = "/" + database
+	}
+	return u.String()
+}
+
+// exec runs one administrative statement.
+func (c *cluster) exec(ctx context.Context, sql string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepPatience)
+	defer cancel()
+	_, err := c.admin.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// major is the PostgreSQL version under test, from QTOP_TEST_PG; 0 = any. A list
+// is for the Makefile, which runs the tests once for each of its members.
+func major() int {
+	first, _, _ := strings.Cut(os.Getenv("QTOP_TEST_PG"), ",")
+	n, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// unique makes a name that no other test process uses, fit as an SQL identifier.
+func unique(prefix string) string {
+	var b [6]byte
+	_, _ = rand.Read(b[:])
+	return prefix + hex.EncodeToString(b[:])
+}
+
+// say shows a noteworthy step, such as a download, in the output of the tests.
+func say(line string) { fmt.Fprintln(os.Stderr, "pgtest:", line) }
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -1,0 +1,211 @@
+// Package pgtest gives a test a PostgreSQL database of its own.
+//
+// All tests of a process share one private server, started at the first use
+// from a ready data directory. New clones a template that has the schema; tests
+// may run in parallel. A package that uses it has
+//
+//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+//
+// Environment: QTOP_TEST_PG picks the major version; QTOP_TEST_DSN, the
+// postgres:// URL of a superuser, names a server to use in place of the private one.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+)
+
+// Main runs the tests of a package and then stops the cluster.
+func Main(m *testing.M) int {
+	embedded.SuperviseMain()
+	code := m.Run()
+	if c := running.take(); c != nil {
+		if err := c.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest:", err)
+			code = max(code, 1)
+		}
+	}
+	return code
+}
+
+// DB is a database that belongs to one test.
+type DB struct {
+	Name   string
+	Server *embedded.Server // nil where QTOP_TEST_DSN names the server
+
+	cluster *cluster
+	mu      sync.Mutex
+	roles   []string // dropped after the database
+}
+
+// New makes a database with the schema installed; it is dropped at cleanup.
+func New(t testing.TB) *DB {
+	t.Helper()
+	c := use(t)
+	d := c.create(t, "TEMPLATE "+quote(c.template)+" STRATEGY FILE_COPY")
+	// The template may be hours old; a migration of this moment would have seeded
+	// the beats of the tick workers with now.
+	conn := d.Conn(t, "")
+	if _, err := conn.Exec(context.Background(), "UPDATE public.queue_heartbeat SET last_beat_at = clock_timestamp()"); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	if err := conn.Close(context.Background()); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	return d
+}
+
+// Empty makes a database without the schema; it is dropped at cleanup.
+func Empty(t testing.TB) *DB {
+	t.Helper()
+	return use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY")
+}
+
+func use(t testing.TB) *cluster {
+	t.Helper()
+	c, err := shared()
+	if err != nil {
+		t.Fatalf("pgtest: no PostgreSQL for the tests: %v", err)
+	}
+	return c
+}
+
+func (c *cluster) create(t testing.TB, how string) *DB {
+	t.Helper()
+	d := &DB{Name: unique("t_"), Server: c.server, cluster: c}
+	if err := c.exec(context.Background(), "CREATE DATABASE "+quote(d.Name)+" "+how); err != nil {
+		t.Fatalf("pgtest: creating a database: %v", err)
+	}
+	t.Cleanup(func() { d.drop(t) })
+	return d
+}
+
+// drop removes the database with whoever is still connected, then its roles: by
+// then nothing depends on them.
+func (d *DB) drop(t testing.TB) {
+	if d.Server != nil {
+		select {
+		case <-d.Server.Done(): // the test ended the server itself
+			return
+		default:
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ctx := context.Background() // the test's own has ended by now
+	if err := d.cluster.exec(ctx, "DROP DATABASE IF EXISTS "+quote(d.Name)+" WITH (FORCE)"); err != nil {
+		t.Errorf("pgtest: dropping %s: %v", d.Name, err)
+	}
+	for _, role := range d.roles {
+		if err := d.cluster.exec(ctx, "DROP ROLE IF EXISTS "+quote(role)); err != nil {
+			t.Errorf("pgtest: dropping role %s: %v", role, err)
+		}
+	}
+}
+
+// DSN connects to the database as user; "" is the superuser.
+func (d *DB) DSN(user string) string { return d.cluster.dsn(user, d.Name) }
+
+// Pool connects to the database as user; "" is the superuser. It is closed at
+// cleanup, when every connection must have been given back.
+func (d *DB) Pool(t testing.TB, user string) *pgxpool.Pool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
+	defer cancel()
+	pool, err := pgxpool.New(ctx, d.DSN(user))
+	if err == nil {
+		err = pool.Ping(ctx)
+	}
+	if err != nil {
+		if pool != nil {
+			pool.Close()
+		}
+		t.Fatalf("pgtest: connecting to %s: %v", d.Name, err)
+	}
+	t.Cleanup(func() {
+		closed := make(chan struct{})
+		go func() {
+			pool.Close()
+			close(closed)
+		}()
+		select {
+		case <-closed:
+		case <-time.After(stepPatience):
+			t.Errorf("pgtest: %d connections of a pool were not given back", pool.Stat().AcquiredConns())
+		}
+	})
+	return pool
+}
+
+// Conn is one connection to the database as user; "" is the superuser. It is
+// closed at cleanup.
+func (d *DB) Conn(t testing.TB, user string) *pgx.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, d.DSN(user))
+	if err != nil {
+		t.Fatalf("pgtest: connecting to %s: %v", d.Name, err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
+		defer cancel()
+		_ = conn.Close(ctx)
+	})
+	return conn
+}
+
+// Login makes a role that can log in and is a member of the given groups, and
+// returns its name. It is dropped with the database.
+func Login(t testing.TB, d *DB, groups ...string) string {
+	t.Helper()
+	name := unique("login_")
+	sql := "CREATE ROLE " + quote(name) + " LOGIN PASSWORD '" + d.cluster.password + "'"
+	for i, group := range groups {
+		sep := ", "
+		if i == 0 {
+			sep = " IN ROLE "
+		}
+		sql += sep + quote(group)
+	}
+	if err := d.cluster.exec(context.Background(), sql); err != nil {
+		t.Fatalf("pgtest: creating a login: %v", err)
+	}
+	d.mu.Lock()
+	d.roles = append(d.roles, name)
+	d.mu.Unlock()
+	return name
+}
+
+// OwnServer starts a private server, without the schema, for a test that
+// restarts or kills it. It is stopped at cleanup.
+func OwnServer(t testing.TB, params map[string]string) *embedded.Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	defer cancel()
+	seed, err := readySeed(ctx, "")
+	if err != nil {
+		t.Fatalf("pgtest: no PostgreSQL for the tests: %v", err)
+	}
+	s, err := embedded.Start(ctx, embedded.Options{Test: true, Major: major(), Seed: seed, Params: params, Notice: say})
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return s
+}

@@ -1,0 +1,148 @@
+// What the tests of the core share: a database with a superuser's pool, and
+// logins with the roles a test asks for.
+
+package schema_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// patience is how long a condition may take on a loaded machine.
+const patience = 30 * time.Second
+
+type core struct {
+	t    *testing.T
+	db   *pgtest.DB
+	root *pgxpool.Pool // superuser
+}
+
+func newCore(t *testing.T) *core {
+	t.Helper()
+	t.Parallel()
+	db := pgtest.New(t)
+	c := &core{t: t, db: db, root: db.Pool(t, "")}
+	// A lock that a broken function waits for must end the test, not hang it.
+	c.exec("ALTER DATABASE " + pgx.Identifier{db.Name}.Sanitize() + " SET statement_timeout = '45s'")
+	c.root.Reset()
+	// The template may have been made long ago: its tick workers are silent.
+	c.exec("UPDATE queue_heartbeat SET last_beat_at = now()")
+	return c
+}
+
+// as is a pool of a new login with these roles.
+func (c *core) as(roles ...string) *pgxpool.Pool {
+	c.t.Helper()
+	return c.db.Pool(c.t, pgtest.Login(c.t, c.db, roles...))
+}
+
+// wide is a pool of many sessions: a race needs them open before it starts.
+func (c *core) wide(n int32, roles ...string) *pgxpool.Pool {
+	c.t.Helper()
+	cfg, err := pgxpool.ParseConfig(c.db.DSN(pgtest.Login(c.t, c.db, roles...)))
+	require.NoError(c.t, err)
+	cfg.MaxConns = n
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	require.NoError(c.t, err)
+	c.t.Cleanup(pool.Close)
+	conns := make([]*pgxpool.Conn, n)
+	for i := range conns {
+		conns[i], err = pool.Acquire(context.Background())
+		require.NoError(c.t, err)
+	}
+	for _, conn := range conns {
+		conn.Release()
+	}
+	return pool
+}
+
+// exec runs as superuser and must succeed.
+func (c *core) exec(sql string, args ...any) {
+	c.t.Helper()
+	_, err := c.root.Exec(context.Background(), sql, args...)
+	require.NoError(c.t, err)
+}
+
+// fails runs the statement and wants this SQLSTATE.
+func fails(t *testing.T, pool *pgxpool.Pool, state, sql string, args ...any) {
+	t.Helper()
+	_, err := pool.Exec(context.Background(), sql, args...)
+	refused(t, state, err, sql)
+}
+
+// get reads a single value as superuser.
+func get[T any](c *core, sql string, args ...any) T {
+	c.t.Helper()
+	var v T
+	require.NoError(c.t, c.root.QueryRow(context.Background(), sql, args...).Scan(&v), sql)
+	return v
+}
+
+// call runs a jsonb function, which must not raise.
+func call(t *testing.T, pool *pgxpool.Pool, expr string, args ...any) map[string]any {
+	t.Helper()
+	got, err := tryCall(pool, expr, args...)
+	require.NoError(t, err, expr)
+	return got
+}
+
+// together runs f n times at once and collects what it answers.
+func together(t *testing.T, n int, f func(i int) (map[string]any, error)) []map[string]any {
+	t.Helper()
+	out, errs := make([]map[string]any, n), make([]error, n)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			out[i], errs[i] = f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	return out
+}
+
+// count tells how often a key of the answers has this value.
+func count(answers []map[string]any, key string, want any) (n int) {
+	for _, a := range answers {
+		if a[key] == want {
+			n++
+		}
+	}
+	return n
+}
+
+// eventually waits for a condition that a neighbour's transaction may delay.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, patience, 20*time.Millisecond, what)
+}
+
+// begin opens a transaction that is rolled back at the end.
+func (c *core) begin(pool *pgxpool.Pool) pgx.Tx {
+	c.t.Helper()
+	tx, err := pool.Begin(context.Background())
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// executor makes a heartbeat row that last beat so long ago.
+func (c *core) executor(id string, cadence, threshold, silentFor int) {
+	c.t.Helper()
+	c.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+		stale_threshold_seconds, registered_by) VALUES ($1, 'external_worker', '{}', now() - make_interval(secs => $4), $2, $3, 'test')`,
+		id, cadence, threshold, silentFor)
+}

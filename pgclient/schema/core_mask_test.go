@@ -1,0 +1,111 @@
+// Payloads: what a viewer may see of them, and that there is no other way in.
+
+package schema_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMask(t *testing.T) {
+	c := newCore(t)
+	const s = "S3cr3tV4lue" // what must never come out
+	for _, payload := range []string{
+		`{"password": "` + s + `"}`, `{"a": {"b": [{"Api-Key": "` + s + `"}]}}`, `{"PASSWD": "` + s + `"}`, `{"clientSecret": {"x": "` + s + `"}}`,
+		`{"tokens": ["` + s + `"]}`, `{"Authorization": "Bearer ` + s + `"}`, `{"x_access_key_id": "` + s + `"}`, `{"card": 12345, "pin": "` + s + `"}`,
+		`{"body": "{\"user\": {\"password\": \"` + s + `\"}}"}`, `{"body": "[{\"token\": \"` + s + `\"}]"}`,
+		`{"body": "\"{\\\"password\\\": \\\"` + s + `\\\"}\""}`, `{"cut": "{\"password\": \"` + s + `"}`, `{"cut": "{\"a\": 1, \"token\":\"` + s + `\", \"b"}`,
+		`{"esc": "x {\\\"password\\\": \\\"` + s + `\\\"}"}`,
+		`{"url": "https://ann:` + s + `@example.org/x"}`, `{"url": "https://` + s + `@example.org/x"}`, `{"url": "https://h/?a=1&access_token=` + s + `&b=2"}`,
+		`{"url": "https://h/?access%5Ftoken=` + s + `"}`, `{"url": "https://h/#id_token=` + s + `"}`, `{"dsn": "host=h password=` + s + ` user=u"}`,
+		`{"dsn": "host=h password='` + s + ` x' user=u"}`, `{"text": "use API_KEY: ` + s + `, please"}`, `{"text": "Authorization: Basic ` + s + `"}`,
+		`{"h": ["Cookie: sid=` + s + `"]}`, `{"h": "X-Signature=` + s + `"}`, `["secret=` + s + `"]`, `"token: ` + s + `"`,
+		`{"j": "eyJhbGciOiJIUzI1NiJ9.` + s + `.x"}`, `{"k": "-----BEGIN RSA PRIVATE KEY-----\n` + s + `\n-----END RSA PRIVATE KEY-----"}`,
+		strings.Repeat(`{"a":`, 70) + `"` + s + `"` + strings.Repeat("}", 70),
+	} {
+		got := get[string](c, "SELECT fn_mask_json($1::jsonb)::text", payload)
+		require.NotContains(t, got, s, payload)
+	}
+	for payload, want := range map[string]string{
+		`{"n": 12345678901234567890.123456789, "m": 1e2, "z": 0.10}`: `{"m": 100, "n": 12345678901234567890.123456789, "z": 0.10}`,
+		`{"body": "{\"n\": 12345678901234567890.10}"}`:               `{"body": "{\"n\": 12345678901234567890.10}"}`,
+		`[null, true, [], {}, ""]`:                                   `[null, true, [], {}, ""]`,
+		`{"password": null, "note": "{not json"}`:                    `{"note": "{not json", "password": null}`,
+		`{"url": "https://example.org/a?b=c&d=e"}`:                   `{"url": "https://example.org/a?b=c&d=e"}`,
+		`"plain text, with: colons = and equals"`:                    `"plain text, with: colons = and equals"`,
+		`{"url": "https://ann:x@h/?token=abc&keep=1"}`:               `{"url": "https://ann:•••@h/?token=•••&keep=1"}`,
+		`{"secret": 5, "ok": {"token": [1]}}`:                        `{"ok": {"token": "•••"}, "secret": "•••"}`,
+	} {
+		require.Equal(t, want, get[string](c, "SELECT fn_mask_json($1::jsonb)::text", payload))
+	}
+	require.Nil(t, get[*string](c, "SELECT fn_mask_json(NULL)::text"))
+}
+
+// A viewer sees payloads through the mask and in no other way.
+func TestViewerSeesNoPayload(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	h.subscribe("order")
+	h.exec("UPDATE subscriptions SET max_attempts = 1")
+	h.exec(`INSERT INTO events (event_type, payload) VALUES ('order', '{"n": 1, "card_number": "hidden-4111"}')`)
+	h.step()
+	r := result(h.claim(1)[0], "HTTP_500")
+	r["excerpt"] = "hidden-excerpt"
+	h.report(r)
+	h.step()
+	h.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	h.exec(`SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, '{"n": 1, "api_key": "hidden-key"}')`)
+
+	viewer := c.as("queue_viewer")
+	for kind, table := range map[string]string{"event": "events", "dead_letter": "dead_letters", "event_outbox": "event_outbox"} {
+		id := get[string](c, "SELECT id::text FROM "+table)
+		var masked string
+		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT fn_payload_masked($1, $2)::text", kind, id).Scan(&masked))
+		require.Contains(t, masked, `"n": 1`)
+		require.NotContains(t, masked, "hidden")
+	}
+	for _, columns := range []string{"payload FROM events", "* FROM events", "e FROM events e", "to_jsonb(e) FROM events e", "payload_snapshot FROM dead_letters",
+		"* FROM dead_letters", "safe_payload FROM event_outbox", "* FROM event_outbox", "row_to_json(e) FROM event_outbox e",
+		"safe_payload FROM event_outbox_default", "response_excerpt FROM webhook_delivery_jobs", "event_snapshot FROM iu_route_dead_letter",
+		"body FROM queue_snapshot", "secret_ref FROM subscriptions"} {
+		_, err := viewer.Exec(context.Background(), "SELECT "+columns)
+		if strings.HasPrefix(columns, "secret_ref") && err == nil {
+			continue // names a secret, holds none
+		}
+		refused(t, "42501", err, columns)
+	}
+	for _, sql := range []string{"COPY events TO STDOUT", "COPY dead_letters (payload_snapshot) TO STDOUT", "SELECT fn_mask_json('{}')",
+		"CREATE TEMP TABLE x AS TABLE events", "CREATE TABLE mine ()"} {
+		fails(t, viewer, "42501", sql)
+	}
+	// Nor do the views, the picture or the statistics hold any of it.
+	var all strings.Builder
+	rows, err := viewer.Query(context.Background(), "SELECT c.relname::text FROM pg_class c WHERE relnamespace = 'public'::regnamespace AND relkind = 'v'")
+	require.NoError(t, err)
+	var views []string
+	for rows.Next() {
+		var name string
+		require.NoError(t, rows.Scan(&name))
+		views = append(views, name)
+	}
+	require.NoError(t, rows.Err())
+	for _, name := range append(views, "pg_stats", "queue_operator_action", "queue_heartbeat", "queue_tick_worker") {
+		var text *string
+		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT string_agg(v::text, ' ') FROM "+name+" v").Scan(&text), name)
+		if text != nil {
+			all.WriteString(*text)
+		}
+	}
+	var snapshot string
+	require.NoError(t, viewer.QueryRow(context.Background(), "SELECT fn_queue_snapshot('0')::text").Scan(&snapshot))
+	require.NotContains(t, all.String()+snapshot, "hidden")
+
+	for _, bad := range []string{"'job', '1'", "NULL, '1'", "'event', 'x'", "'event', '99999999999999999999'", "'event_outbox', '1'"} {
+		fails(t, viewer, "22023", "SELECT fn_payload_masked("+bad+")")
+	}
+	require.Nil(t, get[*string](c, "SELECT fn_payload_masked('event', '999')::text"))
+	fails(t, c.as("dot_executor", "event_ingest_writer", "webhook_worker"), "42501", "SELECT fn_payload_masked('event', '1')")
+}

@@ -1,0 +1,153 @@
+// migrate up, down and status.
+
+package schema_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// catalogue lists what is in schema public, with definitions, owners and rights.
+const catalogue = `
+SELECT string_agg(line, E'\n' ORDER BY line) FROM (
+	SELECT format('rel %s %s %s %s %s %s', c.relkind, c.relname, pg_get_userbyid(c.relowner), c.relacl, c.reloptions, obj_description(c.oid)) AS line
+	FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind <> 'i'
+	UNION ALL SELECT format('col %s %s %s %s %s', a.attrelid::regclass, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attacl) ||
+		COALESCE(pg_get_expr(d.adbin, d.adrelid), '') FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND a.attnum > 0 AND NOT a.attisdropped
+	UNION ALL SELECT format('index %s', pg_get_indexdef(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relnamespace = 'public'::regnamespace
+	UNION ALL SELECT format('view %s %s', c.relname, pg_get_viewdef(c.oid)) FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'v'
+	UNION ALL SELECT format('fn %s %s %s %s', p.oid::regprocedure, p.proacl, pg_get_functiondef(p.oid), pg_get_userbyid(p.proowner)) || obj_description(p.oid)
+		FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
+	UNION ALL SELECT format('trg %s', pg_get_triggerdef(t.oid)) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+		WHERE c.relnamespace = 'public'::regnamespace AND NOT t.tgisinternal
+	UNION ALL SELECT format('con %s %s %s', o.conrelid::regclass, o.conname, pg_get_constraintdef(o.oid)) FROM pg_constraint o WHERE o.connamespace = 'public'::regnamespace
+	UNION ALL SELECT format('type %s %s %s', y.typname, y.typtype, y.typacl) FROM pg_type y WHERE y.typnamespace = 'public'::regnamespace
+	UNION ALL SELECT format('flag %s %s', key, value) FROM dot_config
+	UNION ALL SELECT format('tick %s %s', worker_name, function) FROM queue_tick_worker) l`
+
+type steps struct{ lines []string }
+
+func (s *steps) add(line string) { s.lines = append(s.lines, line) }
+
+func TestMigrateUpDownUp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	ctx, dsn := context.Background(), db.DSN("")
+	conn := db.Conn(t, "")
+	listing := func() (s string) {
+		t.Helper()
+		require.NoError(t, conn.QueryRow(ctx, catalogue).Scan(&s))
+		return s
+	}
+	st, err := schema.GetStatus(ctx, conn)
+	require.NoError(t, err)
+	require.EqualValues(t, 0, st.Current)
+	require.Len(t, st.Pending, int(schema.Latest()))
+
+	var first, second steps
+	require.NoError(t, schema.Up(ctx, dsn, first.add))
+	require.Len(t, first.lines, int(schema.Latest()))
+	once := listing()
+	require.NoError(t, schema.Up(ctx, dsn, second.add))
+	require.Len(t, second.lines, 1)
+	require.Contains(t, second.lines[0], "already")
+	require.Equal(t, once, listing(), "up twice changes nothing")
+	st, err = schema.GetStatus(ctx, conn)
+	require.NoError(t, err)
+	require.Equal(t, schema.Status{Current: schema.Latest(), Latest: schema.Latest(), Pending: []string{}}, st)
+
+	var dry, down steps
+	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{DryRun: true}, dry.add))
+	require.Equal(t, once, listing(), "a dry run changes nothing")
+	require.Len(t, dry.lines, int(schema.Latest()))
+	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{}, down.add))
+	var left int
+	require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +
+		(SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace) +
+		(SELECT count(*) FROM pg_type WHERE typnamespace = 'public'::regnamespace)`).Scan(&left))
+	require.Zero(t, left, "nothing is left behind")
+	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{}, nil), "nothing to remove")
+	require.NoError(t, schema.Up(ctx, dsn, nil))
+	require.Equal(t, once, listing(), "up, down, up makes no difference")
+}
+
+func TestMigrateRefusesForeign(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	conn := db.Conn(t, "")
+	_, err := conn.Exec(t.Context(), "CREATE TABLE events (id int); CREATE VIEW v_queue_alert AS SELECT 1 AS x")
+	require.NoError(t, err)
+	err = schema.Up(t.Context(), db.DSN(""), nil)
+	require.Equal(t, queue.KindFailed, queue.KindOf(err))
+	require.Contains(t, err.Error(), "events, v_queue_alert")
+	require.NotContains(t, err.Error(), "\n")
+	var n int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace").Scan(&n))
+	require.Equal(t, 2, n, "nothing was changed, as it says")
+}
+
+// Two hosts that start together may both migrate.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	errs := make([]error, 3)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = schema.Up(context.Background(), db.DSN(""), nil) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+func TestMigrateRefusesNewer(t *testing.T) {
+	c := newCore(t)
+	c.exec("UPDATE qtop_schema_version SET version = 999")
+	err := schema.Up(t.Context(), c.db.DSN(""), nil)
+	require.ErrorContains(t, err, "version 999, this qtop knows")
+}
+
+func TestMigrateNeedsRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	err := schema.Up(t.Context(), db.DSN(pgtest.Login(t, db)), nil)
+	require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
+}
+
+func TestMigrateDownRefusesLoss(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	h.die("dead", 2)
+	h.emit("dead", 3)
+	c.executor("kg", 60, 300, 1)
+	h.exec("INSERT INTO queue_host (host_id, instance) VALUES ('h', gen_random_uuid())")
+	h.exec("SELECT fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
+	// A search_path of the login must not hide what is there.
+	login := pgtest.Login(t, h.db)
+	h.exec("ALTER ROLE " + login + " SUPERUSER")
+	h.exec("ALTER ROLE " + login + " SET search_path = elsewhere")
+	dsn := h.db.DSN(login)
+	before := get[string](c, catalogue)
+	err := schema.Down(t.Context(), dsn, schema.DownOptions{}, nil)
+	require.Equal(t, queue.KindFailed, queue.KindOf(err))
+	for _, loss := range []string{"2 open dead letters", "3 unrouted webhook events", "1 unrouted events", "1 registered executors of others", "1 live worker hosts", "--discard"} {
+		require.Contains(t, err.Error(), loss)
+	}
+	var dry steps
+	require.NoError(t, schema.Down(t.Context(), dsn, schema.DownOptions{DryRun: true, Discard: true}, dry.add))
+	require.Contains(t, strings.Join(dry.lines, "\n"), "would lose 2 open dead letters")
+	require.Equal(t, before, get[string](c, catalogue))
+	require.NoError(t, schema.Down(t.Context(), dsn, schema.DownOptions{Discard: true}, nil))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"))
+}

@@ -1,0 +1,132 @@
+// The wake bridge: silent when off, one signal per channel and statement when
+// on, and never at the cost of a row.
+
+package schema_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+const longDomain = "d23456789_123456789_123456789_123456789_123456789_1" // 51 characters
+
+// ear listens on every channel there can be.
+func (c *core) ear() *pgx.Conn {
+	c.t.Helper()
+	c.exec(`INSERT INTO event_type_registry VALUES ($1, 'made', 's', 'immediate', 'w'), ('iu', 'made', 's', 'immediate', 'iu_outbound_default'),
+		('kg', 'made', 's', 'delayed', NULL), ('iu', repeat('é', 2000), 's', 'immediate', NULL)`, longDomain)
+	conn := c.db.Conn(c.t, "")
+	for _, domain := range []string{longDomain, "iu", "kg", "system", "webhook"} {
+		_, err := conn.Exec(context.Background(), "LISTEN "+pgx.Identifier{"queue_wake_" + domain}.Sanitize())
+		require.NoError(c.t, err)
+	}
+	return conn
+}
+
+// heard returns what came until now: a marker is sent behind it.
+func (c *core) heard(conn *pgx.Conn) (got []*pgconn.Notification) {
+	c.t.Helper()
+	c.exec("SELECT pg_notify('queue_wake_system', 'marker')")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		require.NoError(c.t, err)
+		if n.Payload == "marker" {
+			return got
+		}
+		got = append(got, n)
+	}
+}
+
+const insertEvents = `INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane)
+	SELECT d, 'made', 's', 'immediate' FROM unnest($1::text[]) d, generate_series(1, $2)`
+
+func TestWakeOff(t *testing.T) {
+	c := newCore(t)
+	conn, writer := c.ear(), c.as("event_ingest_writer")
+	_, err := writer.Exec(context.Background(), insertEvents, []string{"iu", "kg"}, 10)
+	require.NoError(t, err)
+	_, err = writer.Exec(context.Background(), "INSERT INTO events (event_type, payload) VALUES ('x', '{}')")
+	require.NoError(t, err)
+	require.Equal(t, false, call(t, writer, "fn_queue_doorbell('iu')")["rung"])
+	setFlag(t, c.as("workflow_admin"), "webhook.max_attempts", "4")
+	call(t, c.as("workflow_admin"), register, "kg", "Agent")
+	require.Empty(t, c.heard(conn))
+}
+
+func TestWakeOn(t *testing.T) {
+	c := newCore(t)
+	conn, writer := c.ear(), c.as("event_ingest_writer")
+	c.exec("UPDATE dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
+	_, err := writer.Exec(context.Background(), insertEvents, []string{"iu", "kg", longDomain}, 1000)
+	require.NoError(t, err)
+	got := c.heard(conn)
+	require.Len(t, got, 3, "one per channel and statement")
+	channels := map[string]map[string]any{}
+	for _, n := range got {
+		var p map[string]any
+		require.NoError(t, json.Unmarshal([]byte(n.Payload), &p))
+		require.EqualValues(t, 1000, p["count"])
+		for _, key := range []string{"layer", "event_id", "event_domain", "event_type", "lane", "occurred_at", "worker_hint", "count"} {
+			require.Contains(t, p, key)
+		}
+		require.Len(t, p, 8, "a signal carries no content")
+		channels[n.Channel] = p
+	}
+	require.Equal(t, "iu_outbound_default", channels["queue_wake_iu"]["worker_hint"])
+	require.Equal(t, "event", channels["queue_wake_kg"]["layer"])
+	require.Contains(t, channels, "queue_wake_"+longDomain)
+
+	// A writer that rings itself.
+	require.NoError(t, pgx.BeginFunc(context.Background(), writer, func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), "SET LOCAL qtop.doorbell = 'on'")
+		require.NoError(t, err)
+		_, err = tx.Exec(context.Background(), insertEvents, []string{"iu"}, 5)
+		require.NoError(t, err)
+		_, err = tx.Exec(context.Background(), "INSERT INTO events (event_type, payload) VALUES ('x', '{}')")
+		return err
+	}))
+	require.Empty(t, c.heard(conn))
+	require.Equal(t, true, call(t, writer, "fn_queue_doorbell($1)", longDomain)["rung"])
+	got = c.heard(conn)
+	require.Len(t, got, 1)
+	require.Equal(t, "queue_wake_"+longDomain, got[0].Channel)
+	for _, bad := range []any{nil, "", "Iu", "a b", longDomain + "x", "1a"} {
+		_, err := tryCall(writer, "fn_queue_doorbell($1)", bad)
+		refused(t, "22023", err, "doorbell")
+	}
+
+	_, err = writer.Exec(context.Background(), insertEvents, []string{"iu"}, 0)
+	require.NoError(t, err)
+	_, err = writer.Exec(context.Background(), `INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane)
+		VALUES ('iu', repeat('é', 2000), 's', 'immediate')`)
+	require.NoError(t, err, "a huge type costs no row")
+	got = c.heard(conn)
+	require.Len(t, got, 1, "none for no row")
+	require.Less(t, len(got[0].Payload), 8000)
+	c.exec("UPDATE event_type_registry SET worker_name = repeat('w', 9000) WHERE event_domain = 'iu'")
+	_, err = writer.Exec(context.Background(), insertEvents, []string{"iu"}, 1)
+	require.NoError(t, err)
+	require.Empty(t, c.heard(conn), "a signal that is too long is left out")
+	require.Equal(t, 3007, get[int](c, "SELECT count(*) FROM event_outbox"))
+}
+
+// Even a broken bridge costs no row.
+func TestWakeNeverRaises(t *testing.T) {
+	c := newCore(t)
+	c.ear()
+	c.exec("UPDATE dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
+	c.exec("CREATE OR REPLACE FUNCTION fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$")
+	_, err := c.as("event_ingest_writer").Exec(context.Background(), insertEvents, []string{"iu", "kg"}, 2)
+	require.NoError(t, err)
+	require.Equal(t, 4, get[int](c, "SELECT count(*) FROM event_outbox"))
+	c.exec("SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
+	require.Equal(t, strings.Repeat("iu ", 3)+"kg kg", get[string](c, "SELECT string_agg(event_domain, ' ' ORDER BY event_domain) FROM event_outbox"))
+}

@@ -1,0 +1,597 @@
+-- Roles, the configuration table with its setter, and the operator audit.
+-- Sources: DP1 §8 (dot_config), DP4 §7, DP6 §7 (off switches).
+
+-- ---------------------------------------------------------------------------
+-- Roles. NOLOGIN groups, made if missing, never dropped by the down part:
+-- logins of other databases in the cluster may be members.
+-- ---------------------------------------------------------------------------
+DO $do$
+DECLARE
+  v_role text;
+BEGIN
+  FOREACH v_role IN ARRAY ARRAY[
+    'queue_owner', 'queue_viewer', 'dot_executor', 'workflow_admin', 'dead_letter_operator',
+    'event_ingest_writer', 'router_worker', 'saga_orchestrator', 'webhook_worker',
+    'lease_reset_cleaner', 'subscription_admin']
+  LOOP
+    BEGIN
+      IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
+        EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', v_role);
+      END IF;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+      NULL; -- made by a migration of another database at the same moment
+    END;
+  END LOOP;
+
+  IF NOT pg_catalog.pg_has_role(current_user, 'queue_owner', 'USAGE') THEN
+    EXECUTE pg_catalog.format('GRANT queue_owner TO %I', current_user);
+  END IF;
+
+  -- Who looks at a held cursor wants to know which session holds it. Only a
+  -- role that owns pg_read_all_stats may hand it on; without it the panes say
+  -- what they cannot see.
+  BEGIN
+    GRANT pg_read_all_stats TO queue_owner, queue_viewer;
+  EXCEPTION WHEN insufficient_privilege THEN
+    RAISE NOTICE 'pg_read_all_stats not granted: held cursors will show without their session';
+  END;
+END
+$do$;
+
+GRANT USAGE, CREATE ON SCHEMA public TO queue_owner;
+GRANT USAGE ON SCHEMA public TO
+  queue_viewer, dot_executor, workflow_admin, dead_letter_operator, event_ingest_writer,
+  router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, subscription_admin;
+
+SET LOCAL ROLE queue_owner;
+
+-- ---------------------------------------------------------------------------
+-- The operator audit: append-only for everybody, the owner included.
+-- ---------------------------------------------------------------------------
+CREATE TABLE public.queue_operator_action (
+  id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at           timestamptz NOT NULL DEFAULT now(),
+  actor        text NOT NULL,
+  db_role      text NOT NULL DEFAULT session_user,
+  client_addr  inet DEFAULT inet_client_addr(),
+  action       text NOT NULL,
+  target       text NOT NULL,
+  filter       text,
+  frozen_count bigint,
+  reason       text,
+  before       jsonb,
+  after        jsonb,
+  outcome      text NOT NULL
+);
+CREATE INDEX ix_queue_operator_action_target ON public.queue_operator_action (target, id DESC);
+COMMENT ON TABLE public.queue_operator_action IS
+  'Who did what, why, before and after. actor is the person claimed; db_role and client_addr come from the '
+  'session. Append-only: every operator function writes its row in its own transaction.';
+
+CREATE FUNCTION public.fn_refuse_change() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  RAISE EXCEPTION '% is append-only: % is refused for every role', TG_TABLE_NAME, TG_OP
+    USING ERRCODE = '42501', HINT = 'rows of this table never change; correct them by a new row';
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_refuse_change() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_refuse_change() IS
+  'Trigger function of append-only tables: refuses UPDATE, DELETE and TRUNCATE, whoever asks.';
+
+CREATE TRIGGER trg_queue_operator_action_immutable
+  BEFORE UPDATE OR DELETE ON public.queue_operator_action
+  FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
+CREATE TRIGGER trg_queue_operator_action_no_truncate
+  BEFORE TRUNCATE ON public.queue_operator_action
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+GRANT SELECT ON public.queue_operator_action TO
+  queue_viewer, workflow_admin, dead_letter_operator, subscription_admin;
+
+-- fn_operator_actor(name) → the trimmed name; 22023 when it says nothing.
+CREATE FUNCTION public.fn_operator_actor(p_actor text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  IF COALESCE(btrim(p_actor), '') = '' OR length(p_actor) > 200 THEN
+    RAISE EXCEPTION 'p_actor must name a person, with 1 to 200 characters' USING ERRCODE = '22023';
+  END IF;
+  RETURN btrim(p_actor);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_operator_actor(text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_operator_actor(text) IS 'Checks and trims the person an operator function acts for.';
+
+-- fn_operator_reason(text) → the trimmed reason; 22023 when it says nothing.
+CREATE FUNCTION public.fn_operator_reason(p_reason text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  IF COALESCE(btrim(p_reason), '') = '' OR length(p_reason) > 2000 THEN
+    RAISE EXCEPTION 'a reason is needed, with 1 to 2000 characters' USING ERRCODE = '22023';
+  END IF;
+  RETURN btrim(p_reason);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_operator_reason(text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_operator_reason(text) IS 'Checks and trims the reason given to an operator function.';
+
+-- fn_operator_audit(…) → id of the audit row. Internal: db_role and client_addr
+-- are read from the session, so that nobody can write them.
+CREATE FUNCTION public.fn_operator_audit(
+  p_action text, p_target text, p_actor text, p_reason text,
+  p_filter text DEFAULT NULL, p_frozen_count bigint DEFAULT NULL,
+  p_before jsonb DEFAULT NULL, p_after jsonb DEFAULT NULL, p_outcome text DEFAULT 'done')
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_id bigint;
+BEGIN
+  INSERT INTO public.queue_operator_action
+    (actor, action, target, filter, frozen_count, reason, before, after, outcome)
+  VALUES
+    (p_actor, p_action, p_target, p_filter, p_frozen_count, p_reason, p_before, p_after, p_outcome)
+  RETURNING id INTO v_id;
+  RETURN v_id;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_operator_audit(text, text, text, text, text, bigint, jsonb, jsonb, text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_operator_audit(text, text, text, text, text, bigint, jsonb, jsonb, text) IS
+  'Writes one operator audit row in the caller''s transaction. Internal.';
+
+-- ---------------------------------------------------------------------------
+-- Configuration
+-- ---------------------------------------------------------------------------
+CREATE TABLE public.dot_config (
+  key         text PRIMARY KEY,
+  value       text NOT NULL,
+  description text NOT NULL DEFAULT '',
+  updated_at  timestamptz NOT NULL DEFAULT now(),
+  updated_by  text NOT NULL DEFAULT session_user
+);
+COMMENT ON TABLE public.dot_config IS
+  'Flags and numbers that steer the queue (DP1 §4.2). Change them with fn_dot_config_set: it validates, '
+  'audits and can give a value an expiry. An unreadable value counts as the safe side.';
+
+CREATE TABLE public.dot_config_rule (
+  key           text PRIMARY KEY,
+  kind          text NOT NULL CHECK (kind IN ('boolean', 'integer', 'mode')),
+  default_value text NOT NULL,
+  choices       text[],
+  switch        boolean NOT NULL DEFAULT false
+);
+COMMENT ON TABLE public.dot_config_rule IS
+  'What fn_dot_config_set admits per key. switch: at false (or 0) something of the queue is switched off, '
+  'which the console shows above everything else.';
+
+CREATE TABLE public.dot_config_revert (
+  key        text PRIMARY KEY,
+  set_value  text NOT NULL,
+  set_at     timestamptz NOT NULL,
+  revert_to  text NOT NULL,
+  revert_at  timestamptz NOT NULL,
+  set_by     text NOT NULL,
+  reason     text NOT NULL
+);
+COMMENT ON TABLE public.dot_config_revert IS
+  'Values that expire: at revert_at the key goes back to revert_to, unless somebody changed it since.';
+
+INSERT INTO public.dot_config_rule (key, kind, default_value, choices, switch)
+SELECT 'queue.tick.' || w || '.interval_seconds', 'integer', s::text, NULL, true
+FROM (VALUES
+  ('iu_outbound_default', 60), ('staging_outbound', 60), ('job_queue_default', 30),
+  ('stale_heartbeat_check', 120), ('staging_cleanup_sweep', 3600), ('lease_reaper', 60),
+  ('iu_notification_worker', 120), ('webhook_router', 5), ('saga_orchestrator', 5), ('webhook_worker', 1),
+  ('lease_reset_cleaner', 30), ('metrics_sampler', 60), ('counter_compactor', 1),
+  ('bulk_operation_runner', 1), ('config_expiry', 30), ('retention_sweep', 3600)) AS t (w, s);
+
+INSERT INTO public.dot_config_rule (key, kind, default_value, choices, switch) VALUES
+  ('queue.heartbeat.stale_threshold_seconds', 'integer', '300', NULL, false),
+  ('queue.notify.bridge_enabled', 'boolean', 'false', NULL, false),
+  ('queue.scheduler.mode', 'mode', 'external', ARRAY['external', 'pg_cron', 'hybrid'], false),
+  ('queue.subscription_resolution.enabled', 'boolean', 'true', NULL, true),
+  ('queue.subscription_resolution.broadcast_warn_percent', 'integer', '5', NULL, false),
+  ('queue.job_substrate.enabled', 'boolean', 'true', NULL, true),
+  ('queue.dlq.replay_enabled', 'boolean', 'true', NULL, true),
+  ('queue.lease.duration_seconds', 'integer', '300', NULL, false),
+  ('queue.lease.reaper_enabled', 'boolean', 'true', NULL, true),
+  ('queue.retry.backoff_base_seconds', 'integer', '10', NULL, false),
+  ('queue.retry.backoff_cap_seconds', 'integer', '3600', NULL, false),
+  ('queue.retry.max_attempts_default', 'integer', '5', NULL, false),
+  ('iu_core.routes_master_enabled', 'boolean', 'true', NULL, true),
+  ('iu_core.route_worker_enabled', 'boolean', 'true', NULL, true),
+  ('notification.debounce_seconds', 'integer', '90', NULL, false),
+  ('notification.batch_piece_threshold', 'integer', '2', NULL, false),
+  ('webhook.worker.enabled', 'boolean', 'true', NULL, true),
+  ('webhook.max_attempts', 'integer', '5', NULL, false),
+  ('webhook.backoff_base_seconds', 'integer', '30', NULL, false),
+  ('webhook.backoff_cap_seconds', 'integer', '3600', NULL, false),
+  ('webhook.lease_seconds', 'integer', '60', NULL, false),
+  ('webhook.timeout_seconds', 'integer', '30', NULL, false),
+  ('webhook.circuit_failures', 'integer', '10', NULL, false),
+  ('webhook.circuit_open_seconds', 'integer', '30', NULL, false),
+  ('retention.events_days', 'integer', '90', NULL, false),
+  ('retention.jobs_days', 'integer', '90', NULL, false),
+  ('retention.dead_letters_days', 'integer', '365', NULL, false),
+  ('retention.staging_days', 'integer', '15', NULL, false),
+  ('retention.samples_days', 'integer', '30', NULL, false);
+
+INSERT INTO public.dot_config (key, value, description, updated_by)
+SELECT r.key, r.default_value, COALESCE(d.description, 'how often the ' || split_part(r.key, '.', 3)
+       || ' tick runs, in seconds; 0 = off'), 'migration'
+FROM public.dot_config_rule r
+LEFT JOIN (VALUES
+  ('queue.heartbeat.stale_threshold_seconds', 'a row registered without a threshold gets this one; from 1000000 on the stale check emits nothing'),
+  ('queue.notify.bridge_enabled', 'NOTIFY wakes listeners at once; off = everything runs by polling. Each notifying commit takes a cluster-wide lock'),
+  ('queue.scheduler.mode', 'who ticks: external (worker hosts), pg_cron, or hybrid (both)'),
+  ('queue.subscription_resolution.enabled', 'off = every event goes to broadcast'),
+  ('queue.subscription_resolution.broadcast_warn_percent', 'a broadcast share above this raises an alert, in percent'),
+  ('queue.job_substrate.enabled', 'off = no job is claimed'),
+  ('queue.dlq.replay_enabled', 'off = nothing is requeued or replayed'),
+  ('queue.lease.duration_seconds', 'how long a job lease lasts, in seconds'),
+  ('queue.lease.reaper_enabled', 'off = expired job leases are not taken back'),
+  ('queue.retry.backoff_base_seconds', 'first wait before a job is tried again, in seconds; doubles per attempt'),
+  ('queue.retry.backoff_cap_seconds', 'longest wait before a job is tried again, in seconds'),
+  ('queue.retry.max_attempts_default', 'tries of a job that names no number of its own'),
+  ('iu_core.routes_master_enabled', 'off = no event is routed'),
+  ('iu_core.route_worker_enabled', 'off = the event route workers do not run'),
+  ('notification.debounce_seconds', 'how long staged notifications wait for more, in seconds; clamped to 60-300'),
+  ('notification.batch_piece_threshold', 'pieces from which notifications are grouped; clamped to 2-50'),
+  ('webhook.worker.enabled', 'off = no webhook is routed or sent'),
+  ('webhook.max_attempts', 'tries of a webhook whose subscription names no number of its own'),
+  ('webhook.backoff_base_seconds', 'first wait before a webhook is tried again, in seconds; doubles per attempt'),
+  ('webhook.backoff_cap_seconds', 'longest wait before a webhook is tried again, in seconds'),
+  ('webhook.lease_seconds', 'how long a webhook job lease lasts, in seconds; at least the timeout + 10'),
+  ('webhook.timeout_seconds', 'a webhook request ends after this, in seconds'),
+  ('webhook.circuit_failures', 'failures in a row that open the circuit of an endpoint; 0 = never'),
+  ('webhook.circuit_open_seconds', 'how long an open circuit waits before it probes, in seconds'),
+  ('retention.events_days', 'routed events are kept this long, in days'),
+  ('retention.jobs_days', 'finished jobs are kept this long, in days'),
+  ('retention.dead_letters_days', 'resolved job and route dead letters are kept this long, in days'),
+  ('retention.staging_days', 'processed staged notifications are kept this long, in days'),
+  ('retention.samples_days', 'metric samples are kept this long, in days')) AS d (key, description) USING (key);
+
+-- fn_cfg_bool(key) → true only for the text 'true'; missing or unreadable is
+-- false, the side on which nothing is sent. Internal.
+CREATE FUNCTION public.fn_cfg_bool(p_key text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+  SELECT COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = p_key), false)
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_cfg_bool(text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_cfg_bool(text) IS 'A boolean flag; anything but the text true is false. Internal.';
+
+-- fn_cfg_int(key, default) → the whole number ≥ 0, or the default where the
+-- value is missing, negative or unreadable. Internal.
+CREATE FUNCTION public.fn_cfg_int(p_key text, p_default int) RETURNS int
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+  SELECT COALESCE(
+    (SELECT c.value::int FROM public.dot_config c WHERE c.key = p_key AND c.value ~ '^[0-9]{1,9}$'), p_default)
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_cfg_int(text, int) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_cfg_int(text, int) IS 'An integer flag ≥ 0, else the default given. Internal.';
+
+-- fn_cfg_readable(key, value) → whether the value fits the key's kind.
+CREATE FUNCTION public.fn_cfg_readable(p_key text, p_value text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+  SELECT COALESCE((
+    SELECT CASE r.kind
+      WHEN 'boolean' THEN p_value IN ('true', 'false')
+      WHEN 'integer' THEN p_value ~ '^[0-9]{1,9}$'
+      ELSE p_value = ANY (r.choices) END
+    FROM public.dot_config_rule r WHERE r.key = p_key), true)
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_cfg_readable(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_cfg_readable(text, text) IS 'Whether a value fits the kind of its key. Internal.';
+
+-- A write of a row, by whichever way, stamps who and when; one that did not
+-- come through fn_dot_config_set or its expiry is audited here, and cancels a
+-- pending revert as a set does. Which way it came is read from the call stack: a
+-- setting could be made by whoever writes.
+CREATE FUNCTION public.fn_dot_config_stamp() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_stack text;
+BEGIN
+  GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  IF v_stack ~ '\mfn_dot_config_(set|expire)\(' THEN
+    RETURN NEW;
+  END IF;
+  NEW.updated_at := clock_timestamp();
+  NEW.updated_by := session_user;
+  RETURN NEW;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_dot_config_stamp() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_dot_config_stamp() IS 'Trigger function: stamps who wrote a dot_config row by hand, and when.';
+
+CREATE FUNCTION public.fn_dot_config_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_stack text;
+BEGIN
+  GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  IF v_stack ~ '\mfn_dot_config_(set|expire)\(' THEN
+    RETURN NULL;
+  END IF;
+  IF TG_OP = 'TRUNCATE' THEN
+    PERFORM public.fn_operator_audit('flag_set', '(all flags)', session_user, 'table truncated by hand');
+    DELETE FROM public.dot_config_revert;
+    RETURN NULL;
+  END IF;
+  PERFORM public.fn_operator_audit(
+    'flag_set', COALESCE(NEW.key, OLD.key), session_user, 'written to the table by hand', NULL, NULL,
+    CASE WHEN TG_OP <> 'INSERT' THEN jsonb_build_object('value', OLD.value) END,
+    CASE WHEN TG_OP <> 'DELETE' THEN jsonb_build_object('value', NEW.value) END);
+  DELETE FROM public.dot_config_revert WHERE key IN (OLD.key, NEW.key);
+  RETURN NULL;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_dot_config_audit() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_dot_config_audit() IS 'Trigger function: audits dot_config rows written by hand.';
+
+CREATE TRIGGER trg_dot_config_stamp BEFORE INSERT OR UPDATE ON public.dot_config
+  FOR EACH ROW EXECUTE FUNCTION public.fn_dot_config_stamp();
+CREATE TRIGGER trg_dot_config_audit AFTER INSERT OR UPDATE OR DELETE ON public.dot_config
+  FOR EACH ROW EXECUTE FUNCTION public.fn_dot_config_audit();
+CREATE TRIGGER trg_dot_config_audit_truncate AFTER TRUNCATE ON public.dot_config
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_dot_config_audit();
+
+-- fn_dot_config_conflict(key, value) → '' when the value may stand with the
+-- others, else what it breaks. Internal.
+CREATE FUNCTION public.fn_dot_config_conflict(p_key text, p_value text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_interval int := public.fn_cfg_int('queue.tick.stale_heartbeat_check.interval_seconds', 120);
+  v_threshold int := public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300);
+  v_lease int := public.fn_cfg_int('webhook.lease_seconds', 60);
+  v_timeout int := public.fn_cfg_int('webhook.timeout_seconds', 30);
+BEGIN
+  CASE p_key
+    WHEN 'queue.tick.stale_heartbeat_check.interval_seconds' THEN v_interval := p_value::int;
+    WHEN 'queue.heartbeat.stale_threshold_seconds' THEN v_threshold := p_value::int;
+    WHEN 'webhook.lease_seconds' THEN v_lease := p_value::int;
+    WHEN 'webhook.timeout_seconds' THEN v_timeout := p_value::int;
+    ELSE RETURN '';
+  END CASE;
+  IF p_key LIKE 'queue.%' AND v_interval * 2 >= v_threshold THEN
+    RETURN format('the stale check (every %s s) must run more than twice per stale threshold (%s s): '
+      'choose an interval below %s s', v_interval, v_threshold, (v_threshold + 1) / 2);
+  END IF;
+  IF p_key LIKE 'webhook.%' AND v_lease < v_timeout + 10 THEN
+    RETURN format('webhook.lease_seconds (%s) must be at least webhook.timeout_seconds (%s) + 10, '
+      'else a request outlives its lease', v_lease, v_timeout);
+  END IF;
+  IF p_key = 'webhook.timeout_seconds' AND v_timeout = 0 THEN
+    RETURN 'webhook.timeout_seconds must be at least 1';
+  END IF;
+  RETURN '';
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_dot_config_conflict(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_dot_config_conflict(text, text) IS
+  'Why a value cannot stand beside the other flags; empty when it can. Internal.';
+
+-- fn_dot_config_set(key, value, actor, reason, expires_at, expected_updated_at)
+-- → {key, before, after, updated_at, reverts_at, audit_id}, or a refusal:
+-- unknown_key, invalid_value, conflict, changed (who, when), unchanged,
+-- expiry_in_the_past, expiry_too_far. A later set cancels a pending revert.
+CREATE FUNCTION public.fn_dot_config_set(
+  p_key text, p_value text, p_actor text, p_reason text,
+  p_expires_at timestamptz DEFAULT NULL, p_expected_updated_at timestamptz DEFAULT NULL)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_rule public.dot_config_rule;
+  v_row public.dot_config;
+  v_pending public.dot_config_revert;
+  v_at timestamptz;
+  c_coupled CONSTANT text[] := ARRAY['queue.tick.stale_heartbeat_check.interval_seconds',
+    'queue.heartbeat.stale_threshold_seconds', 'webhook.lease_seconds', 'webhook.timeout_seconds'];
+  v_refusal text;
+  v_code text;
+  v_audit bigint;
+BEGIN
+  IF p_key IS NULL OR p_value IS NULL THEN
+    RAISE EXCEPTION 'p_key and p_value are needed' USING ERRCODE = '22023';
+  END IF;
+  -- Rows that check each other are locked together, in key order.
+  PERFORM 1 FROM public.dot_config
+  WHERE key = p_key OR (p_key = ANY (c_coupled) AND key = ANY (c_coupled)) ORDER BY key FOR UPDATE;
+  SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
+  SELECT * INTO v_rule FROM public.dot_config_rule WHERE key = p_key;
+
+  IF v_rule.key IS NULL THEN
+    v_code := 'unknown_key';
+    v_refusal := format('there is no flag %s; see dot_config', left(p_key, 100));
+  ELSIF NOT public.fn_cfg_readable(p_key, p_value) THEN
+    v_code := 'invalid_value';
+    v_refusal := format('%s takes %s, not "%s"', p_key,
+      CASE v_rule.kind WHEN 'boolean' THEN 'true or false' WHEN 'integer' THEN 'a whole number from 0 to 999999999'
+        ELSE array_to_string(v_rule.choices, ', ') END, left(p_value, 100));
+  ELSIF p_expires_at <= clock_timestamp() THEN
+    v_code := 'expiry_in_the_past';
+    v_refusal := 'the expiry must lie in the future';
+  ELSIF p_expires_at > clock_timestamp() + interval '366 days' THEN
+    v_code := 'expiry_too_far';
+    v_refusal := 'the expiry must lie within a year; leave it out for a value that stays';
+  ELSIF v_row.updated_at > p_expected_updated_at THEN
+    v_code := 'changed';
+    v_refusal := format('%s was changed to "%s" by %s at %s', p_key, v_row.value, v_row.updated_by,
+      to_char(v_row.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
+  ELSIF public.fn_dot_config_conflict(p_key, p_value) <> '' THEN
+    v_code := 'conflict';
+    v_refusal := public.fn_dot_config_conflict(p_key, p_value);
+  ELSIF v_row.value = p_value AND p_expires_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM public.dot_config_revert WHERE key = p_key) THEN
+    v_code := 'unchanged';
+    v_refusal := format('%s is "%s" already', p_key, p_value);
+  END IF;
+  IF v_code IS NOT NULL THEN
+    v_audit := public.fn_operator_audit('flag_set', left(p_key, 200), v_actor, v_reason, NULL, NULL,
+      jsonb_build_object('value', v_row.value), jsonb_build_object('value', left(p_value, 200)), 'refused: ' || v_code);
+    RETURN jsonb_build_object('refused', true, 'rule', v_code, 'reason', v_refusal, 'audit_id', v_audit,
+      'updated_by', v_row.updated_by, 'updated_at', v_row.updated_at, 'value', v_row.value);
+  END IF;
+
+  v_at := clock_timestamp();
+  INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by) VALUES (p_key, p_value, v_at, v_actor)
+  ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at, updated_by = excluded.updated_by;
+
+  -- Over a value that is itself to expire, the one to go back to stays what it was.
+  DELETE FROM public.dot_config_revert WHERE key = p_key RETURNING * INTO v_pending;
+  IF p_expires_at IS NOT NULL THEN
+    INSERT INTO public.dot_config_revert (key, set_value, set_at, revert_to, revert_at, set_by, reason)
+    VALUES (p_key, p_value, v_at, COALESCE(CASE WHEN v_pending.set_at = v_row.updated_at THEN v_pending.revert_to END,
+      v_row.value, v_rule.default_value), p_expires_at, v_actor, v_reason);
+  END IF;
+
+  v_audit := public.fn_operator_audit('flag_set', p_key, v_actor, v_reason, NULL, NULL,
+    jsonb_build_object('value', v_row.value),
+    jsonb_build_object('value', p_value, 'reverts_at', p_expires_at));
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'config', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', v_at));
+  RETURN jsonb_build_object('key', p_key, 'before', v_row.value, 'after', p_value, 'updated_at', v_at,
+    'reverts_at', p_expires_at, 'audit_id', v_audit);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_dot_config_set(text, text, text, text, timestamptz, timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_dot_config_set(text, text, text, text, timestamptz, timestamptz) TO workflow_admin;
+COMMENT ON FUNCTION public.fn_dot_config_set(text, text, text, text, timestamptz, timestamptz) IS
+  'Changes a flag: validates by key, compares updated_at with what the caller saw, audits before and after, '
+  'and with p_expires_at remembers what to go back to. Refusals: unknown_key, invalid_value, '
+  'conflict, changed, unchanged, expiry_in_the_past, expiry_too_far.';
+
+-- fn_dot_config_expire() → {reverted, dropped, held}: the config_expiry tick. A
+-- revert acts only on the value that the expiring set left. One that would break
+-- the flags that stand now is held: it stays, shown as overdue.
+CREATE FUNCTION public.fn_dot_config_expire() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_key text;
+  v_due public.dot_config_revert;
+  v_row public.dot_config;
+  v_reverted int := 0;
+  v_dropped int := 0;
+  v_held int := 0;
+BEGIN
+  FOR v_key IN SELECT r.key FROM public.dot_config_revert r WHERE r.revert_at <= clock_timestamp() ORDER BY r.key LOOP
+    -- The flag's row first, as fn_dot_config_set does; one that is being set now is not due any more.
+    SELECT * INTO v_row FROM public.dot_config WHERE key = v_key FOR UPDATE SKIP LOCKED;
+    CONTINUE WHEN NOT FOUND;
+    SELECT * INTO v_due FROM public.dot_config_revert WHERE key = v_key AND revert_at <= clock_timestamp();
+    CONTINUE WHEN NOT FOUND;
+    IF v_row.value <> v_due.set_value OR v_row.updated_at <> v_due.set_at THEN
+      v_dropped := v_dropped + 1;
+    ELSIF (CASE WHEN public.fn_cfg_readable(v_key, v_due.revert_to)
+        THEN public.fn_dot_config_conflict(v_key, v_due.revert_to) <> '' ELSE false END) THEN
+      v_held := v_held + 1;
+      CONTINUE;
+    ELSE
+      UPDATE public.dot_config SET value = v_due.revert_to, updated_at = clock_timestamp(), updated_by = v_due.set_by
+      WHERE key = v_key;
+      PERFORM public.fn_operator_audit('flag_revert', v_key, v_due.set_by,
+        'expired: ' || v_due.reason, NULL, NULL,
+        jsonb_build_object('value', v_due.set_value), jsonb_build_object('value', v_due.revert_to));
+      v_reverted := v_reverted + 1;
+    END IF;
+    DELETE FROM public.dot_config_revert WHERE key = v_key;
+  END LOOP;
+  IF v_reverted > 0 THEN
+    PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'config', 'event_domain', 'system',
+      'worker_hint', 'console', 'count', v_reverted, 'occurred_at', clock_timestamp()));
+  END IF;
+  RETURN jsonb_build_object('reverted', v_reverted, 'dropped', v_dropped, 'held', v_held);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_dot_config_expire() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_dot_config_expire() TO dot_executor;
+COMMENT ON FUNCTION public.fn_dot_config_expire() IS
+  'Tick config_expiry: takes expired flag values back, and leaves alone what somebody changed since.';
+
+GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_revert TO
+  queue_viewer, workflow_admin, dead_letter_operator, dot_executor, subscription_admin;
+
+-- ---------------------------------------------------------------------------
+-- Delta counters: statement triggers append, the counter_compactor tick folds,
+-- readers add both. Counts on screen never scan a queue table.
+-- ---------------------------------------------------------------------------
+CREATE TABLE public.queue_counter (
+  scope text NOT NULL,
+  k1    text NOT NULL DEFAULT '',
+  k2    text NOT NULL DEFAULT '',
+  k3    text NOT NULL DEFAULT '',
+  n     bigint NOT NULL,
+  PRIMARY KEY (scope, k1, k2, k3)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE TABLE public.queue_counter_delta (
+  scope text NOT NULL,
+  k1    text NOT NULL DEFAULT '',
+  k2    text NOT NULL DEFAULT '',
+  k3    text NOT NULL DEFAULT '',
+  n     bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE public.queue_counter IS 'Folded counts by scope; k3 of the scopes ending in m is the epoch of the bucket.';
+COMMENT ON TABLE public.queue_counter_delta IS 'Counts not folded yet, one row per statement and key.';
+CREATE VIEW public.v_queue_counter AS
+  SELECT scope, k1, k2, k3, sum(n)::bigint AS n
+  FROM (SELECT scope, k1, k2, k3, n FROM public.queue_counter
+        UNION ALL SELECT scope, k1, k2, k3, n FROM public.queue_counter_delta) u
+  GROUP BY scope, k1, k2, k3;
+COMMENT ON VIEW public.v_queue_counter IS 'Exact counts: folded ones plus the deltas since.';
+GRANT SELECT ON public.queue_counter, public.queue_counter_delta, public.v_queue_counter TO queue_viewer;
+
+-- fn_queue_counter_compact() → {folded, pruned}: the counter_compactor tick.
+CREATE FUNCTION public.fn_queue_counter_compact() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_folded bigint;
+  v_pruned bigint;
+BEGIN
+  WITH gone AS (
+    DELETE FROM public.queue_counter_delta RETURNING scope, k1, k2, k3, n
+  ), sums AS (
+    SELECT scope, k1, k2, k3, sum(n) AS n, count(*) AS c FROM gone GROUP BY scope, k1, k2, k3
+  ), put AS (
+    INSERT INTO public.queue_counter AS q (scope, k1, k2, k3, n)
+    SELECT scope, k1, k2, k3, n FROM sums WHERE n <> 0 ORDER BY scope, k1, k2, k3
+    ON CONFLICT (scope, k1, k2, k3) DO UPDATE SET n = q.n + excluded.n
+  )
+  SELECT COALESCE(sum(c), 0) INTO v_folded FROM sums;
+  DELETE FROM public.queue_counter
+  WHERE scope ~ '_[0-9]+m$' AND k3 ~ '^[0-9]+$' AND k3::bigint < extract(epoch FROM now())::bigint - 7200;
+  GET DIAGNOSTICS v_pruned = ROW_COUNT;
+  RETURN jsonb_build_object('folded', v_folded, 'pruned', v_pruned);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_counter_compact() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_queue_counter_compact() TO dot_executor;
+COMMENT ON FUNCTION public.fn_queue_counter_compact() IS
+  'Tick counter_compactor: folds counter deltas and drops time buckets older than two hours.';
+
+RESET ROLE;
+
+---- create above / drop below ----
+
+SET LOCAL ROLE queue_owner;
+DROP FUNCTION public.fn_queue_counter_compact();
+DROP VIEW public.v_queue_counter;
+DROP TABLE public.queue_counter_delta;
+DROP TABLE public.queue_counter;
+DROP FUNCTION public.fn_dot_config_expire();
+DROP FUNCTION public.fn_dot_config_set(text, text, text, text, timestamptz, timestamptz);
+DROP FUNCTION public.fn_dot_config_conflict(text, text);
+DROP TABLE public.dot_config_revert;
+DROP TABLE public.dot_config;
+DROP FUNCTION public.fn_dot_config_audit();
+DROP FUNCTION public.fn_dot_config_stamp();
+DROP FUNCTION public.fn_cfg_readable(text, text);
+DROP FUNCTION public.fn_cfg_int(text, int);
+DROP FUNCTION public.fn_cfg_bool(text);
+DROP TABLE public.dot_config_rule;
+DROP FUNCTION public.fn_operator_audit(text, text, text, text, text, bigint, jsonb, jsonb, text);
+DROP FUNCTION public.fn_operator_reason(text);
+DROP FUNCTION public.fn_operator_actor(text);
+DROP TABLE public.queue_operator_action;
+DROP FUNCTION public.fn_refuse_change();
+RESET ROLE;

@@ -1,0 +1,249 @@
+-- Tick workers: who runs what, how often, and never twice at once.
+-- Source: DP1 §4.1, §5, §8 and §10.
+
+SET LOCAL ROLE queue_owner;
+
+CREATE TABLE public.queue_tick_worker (
+  worker_name     text PRIMARY KEY,
+  function        text NOT NULL CHECK (function ~ '^fn_[a-z0-9_]{1,60}$'),
+  flag_key        text REFERENCES public.dot_config_rule (key),
+  cron_job        boolean NOT NULL DEFAULT false,
+  last_run_at     timestamptz,
+  last_attempt_at timestamptz,
+  last_work_at    timestamptz,
+  done_total      bigint NOT NULL DEFAULT 0,
+  last_result     jsonb
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE public.queue_tick_worker IS
+  'The known tick workers (DP1 §4.2). last_run_at: last success; last_attempt_at: last try, also one that failed.';
+GRANT SELECT ON public.queue_tick_worker TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+
+CREATE TABLE public.dot_iu_runtime_lease (
+  lease_name   text PRIMARY KEY,
+  lease_holder text,
+  token        uuid,
+  acquired_at  timestamptz,
+  expires_at   timestamptz
+) WITH (fillfactor = 50);
+COMMENT ON TABLE public.dot_iu_runtime_lease IS
+  'One row per tick worker, held by its row lock while the worker runs: nothing is left behind by a failure. The '
+  'columns tell who ran last.';
+GRANT SELECT ON public.dot_iu_runtime_lease TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+
+-- fn_queue_tick_worker_add(name, function, flag, cron job, domains): makes the
+-- registry row, its lease and its heartbeat. For migrations.
+CREATE FUNCTION public.fn_queue_tick_worker_add(
+  p_worker_name text, p_function text, p_flag_key text, p_cron_job boolean, p_domain_scope text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_interval int := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60);
+BEGIN
+  INSERT INTO public.queue_tick_worker (worker_name, function, flag_key, cron_job)
+  VALUES (p_worker_name, p_function, p_flag_key, p_cron_job);
+  INSERT INTO public.dot_iu_runtime_lease (lease_name) VALUES (p_worker_name);
+  INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at,
+    expected_cadence_seconds, stale_threshold_seconds, registered_by, tick_worker)
+  VALUES (p_worker_name, 'PG_worker', p_domain_scope, now(), greatest(v_interval, 1),
+    greatest(3 * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300)), 'migration', true)
+  ON CONFLICT (executor_id) DO UPDATE SET tick_worker = true;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_tick_worker_add(text, text, text, boolean, text[]) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_tick_worker_add(text, text, text, boolean, text[]) IS
+  'Adds a tick worker with its lease and heartbeat rows. For migrations.';
+
+-- fn_queue_tick_worker_drop(name): takes the rows away again. For migrations.
+CREATE FUNCTION public.fn_queue_tick_worker_drop(p_worker_name text) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $fn$
+  DELETE FROM public.queue_heartbeat WHERE executor_id = p_worker_name AND tick_worker;
+  DELETE FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name;
+  DELETE FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_tick_worker_drop(text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_tick_worker_drop(text) IS 'Removes a tick worker. For migrations.';
+
+-- fn_queue_tick_due(worker, source) → '' when the worker may run now, else the
+-- reason it is skipped: off, mode, not_due. Internal.
+CREATE FUNCTION public.fn_queue_tick_due(p_worker_name text, p_source text) RETURNS text
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_worker public.queue_tick_worker;
+  v_interval int;
+  v_mode text;
+  v_last timestamptz;
+BEGIN
+  SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+  v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
+  IF v_interval = 0 OR (v_worker.flag_key IS NOT NULL AND NOT public.fn_cfg_bool(v_worker.flag_key)) THEN
+    RETURN 'off';
+  END IF;
+  SELECT value INTO v_mode FROM public.dot_config WHERE key = 'queue.scheduler.mode';
+  IF (p_source = 'pg_cron' AND COALESCE(v_mode, '') NOT IN ('pg_cron', 'hybrid'))
+    OR (p_source = 'external' AND v_mode = 'pg_cron' AND v_worker.cron_job) THEN
+    RETURN 'mode';
+  END IF;
+  v_last := greatest(v_worker.last_run_at, v_worker.last_attempt_at);
+  IF p_source IN ('external', 'pg_cron') AND clock_timestamp() - v_last < make_interval(secs => 0.9 * v_interval) THEN
+    RETURN 'not_due';
+  END IF;
+  RETURN '';
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_tick_due(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_tick_due(text, text) IS 'Whether a tick worker may run now, else why not. Internal.';
+
+-- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms},
+-- {worker, ran: false, skipped: off|mode|not_due|lease_held, reason} or
+-- {worker, ran: false, failed: true, error}. source: external, pg_cron, wake,
+-- operator. A failure of the worker is recorded and beats nothing, so that it
+-- shows; a cancelled one leaves no trace at all.
+CREATE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external') RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_worker public.queue_tick_worker;
+  v_skip text;
+  v_result jsonb;
+  v_work numeric;
+  v_started timestamptz := clock_timestamp();
+  v_interval int;
+  v_error text;
+BEGIN
+  IF p_source IS NULL OR p_source NOT IN ('external', 'pg_cron', 'wake', 'operator') THEN
+    RAISE EXCEPTION 'p_source must be external, pg_cron, wake or operator' USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no tick worker %', quote_literal(COALESCE(left(p_worker_name, 100), '')) USING ERRCODE = '22023',
+      HINT = 'known: ' || (SELECT string_agg(worker_name, ', ' ORDER BY worker_name) FROM public.queue_tick_worker);
+  END IF;
+
+  v_skip := public.fn_queue_tick_due(p_worker_name, p_source);
+  IF v_skip IN ('mode', 'not_due') THEN
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
+      CASE v_skip WHEN 'mode' THEN 'queue.scheduler.mode does not admit ' || p_source ELSE 'its interval has not passed' END);
+  END IF;
+  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'lease_held', 'reason', 'another run is under way');
+  END IF;
+  v_skip := public.fn_queue_tick_due(p_worker_name, p_source);
+  IF v_skip IN ('mode', 'not_due') THEN
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
+      CASE v_skip WHEN 'mode' THEN 'queue.scheduler.mode has just changed' ELSE 'it ran a moment ago' END);
+  END IF;
+
+  v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
+  IF v_skip = 'off' THEN
+    -- Switched off is a clean stop: shown, and no silence.
+    PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_worker_name AND last_beat_payload ->> 'state' = 'stopped'
+      AND clock_timestamp() - last_beat_at < interval '20 seconds';
+    IF NOT FOUND THEN
+      PERFORM public.fn_queue_heartbeat_touch(p_worker_name, jsonb_build_object('state', 'stopped', 'done_total', v_worker.done_total));
+    END IF;
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'off', 'reason', CASE
+      WHEN v_interval = 0 THEN 'queue.tick.' || p_worker_name || '.interval_seconds is 0'
+      ELSE v_worker.flag_key || ' is off' END);
+  END IF;
+
+  BEGIN
+    EXECUTE format('SELECT public.%I()', v_worker.function) INTO v_result;
+    v_result := COALESCE(v_result, '{}');
+    IF jsonb_typeof(v_result) <> 'object' THEN
+      RAISE EXCEPTION '% answered %, not an object', v_worker.function, jsonb_typeof(v_result);
+    END IF;
+  EXCEPTION WHEN OTHERS THEN
+    v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
+  END;
+  IF v_error IS NOT NULL THEN
+    UPDATE public.queue_tick_worker SET last_attempt_at = clock_timestamp(),
+      last_result = jsonb_build_object('error', v_error, 'at', clock_timestamp(), 'source', p_source)
+    WHERE worker_name = p_worker_name;
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'failed', true, 'error', v_error);
+  END IF;
+
+  SELECT COALESCE(sum(value::numeric), 0) INTO v_work FROM jsonb_each_text(
+    (SELECT COALESCE(jsonb_object_agg(e.key, e.value), '{}') FROM jsonb_each(v_result) e
+     WHERE jsonb_typeof(e.value) = 'number' AND e.key NOT IN ('held', 'waiting', 'in_flight', 'checked', 'total')));
+  UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp(), last_attempt_at = clock_timestamp(),
+    last_work_at = CASE WHEN v_work > 0 THEN clock_timestamp() ELSE last_work_at END,
+    done_total = done_total + v_work::bigint,
+    last_result = v_result || jsonb_build_object('source', p_source)
+  WHERE worker_name = p_worker_name RETURNING * INTO v_worker;
+  UPDATE public.dot_iu_runtime_lease SET lease_holder = session_user || ' pid ' || pg_backend_pid(),
+    token = gen_random_uuid(), acquired_at = v_started, expires_at = clock_timestamp() WHERE lease_name = p_worker_name;
+  PERFORM public.fn_queue_heartbeat_touch(p_worker_name, jsonb_build_object(
+    'state', CASE WHEN v_work > 0 THEN 'working' ELSE 'idle' END,
+    'done_total', v_worker.done_total, 'last_work_at', v_worker.last_work_at,
+    'in_flight', COALESCE((v_result ->> 'in_flight')::bigint, 0)));
+  UPDATE public.queue_heartbeat SET expected_cadence_seconds = v_interval,
+    stale_threshold_seconds = greatest(3 * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300))
+  WHERE executor_id = p_worker_name AND expected_cadence_seconds <> v_interval;
+  RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'result', v_result,
+    'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_tick_request(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_queue_tick_request(text, text) TO dot_executor, workflow_admin;
+COMMENT ON FUNCTION public.fn_queue_tick_request(text, text) IS
+  'The one door through which tick workers run (DP1 §8): flag, mode, interval, then the lease. Ten hosts and a cron '
+  'make one run per interval.';
+
+-- Switching a worker on again ends its clean stop: from now on its silence
+-- counts, also when no host is left to run it.
+CREATE FUNCTION public.fn_queue_tick_switched_on() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  UPDATE public.queue_heartbeat h SET last_beat_payload = h.last_beat_payload || '{"state": "idle"}',
+    last_beat_at = clock_timestamp()
+  WHERE h.executor_id IN (
+    SELECT b.executor_id FROM public.queue_heartbeat b JOIN public.queue_tick_worker w ON w.worker_name = b.executor_id
+    WHERE b.tick_worker AND b.last_beat_payload ->> 'state' = 'stopped'
+      AND NEW.key IN (w.flag_key, 'queue.tick.' || w.worker_name || '.interval_seconds')
+      AND (w.flag_key IS NULL OR public.fn_cfg_bool(w.flag_key))
+      AND public.fn_cfg_int('queue.tick.' || w.worker_name || '.interval_seconds', 0) > 0
+    ORDER BY b.executor_id FOR UPDATE OF b SKIP LOCKED);
+  RETURN NULL;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_tick_switched_on() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_tick_switched_on() IS
+  'Trigger function: a tick worker that is switched on is watched again.';
+CREATE TRIGGER trg_dot_config_switched_on AFTER UPDATE ON public.dot_config
+  FOR EACH ROW WHEN (OLD.value <> NEW.value AND NEW.value <> '0' AND NEW.value <> 'false')
+  EXECUTE FUNCTION public.fn_queue_tick_switched_on();
+
+CREATE VIEW public.v_queue_scheduler_status AS
+SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at,
+       floor(extract(epoch FROM now() - w.last_run_at))::bigint AS age_seconds,
+       c.n > 0 AND COALESCE(extract(epoch FROM now() - w.last_run_at), 'infinity') > greatest(3 * c.n, c.threshold) AS stale,
+       c.mode, w.last_result, w.flag_key, w.last_attempt_at
+FROM public.queue_tick_worker w
+CROSS JOIN LATERAL (SELECT
+  COALESCE((SELECT d.value::int FROM public.dot_config d
+            WHERE d.key = 'queue.tick.' || w.worker_name || '.interval_seconds' AND d.value ~ '^[0-9]{1,9}$'), 0) AS n,
+  COALESCE((SELECT d.value::int FROM public.dot_config d
+            WHERE d.key = 'queue.heartbeat.stale_threshold_seconds' AND d.value ~ '^[0-9]{1,9}$'), 300) AS threshold,
+  (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode) c;
+COMMENT ON VIEW public.v_queue_scheduler_status IS
+  'Cadence and last run per tick worker (DP1 §10). stale: due and not run for three intervals or the stale threshold.';
+GRANT SELECT ON public.v_queue_scheduler_status TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+
+SELECT public.fn_queue_tick_worker_add('stale_heartbeat_check', 'fn_queue_stale_check', NULL, true, '{}');
+SELECT public.fn_queue_tick_worker_add('counter_compactor', 'fn_queue_counter_compact', NULL, false, '{}');
+SELECT public.fn_queue_tick_worker_add('config_expiry', 'fn_dot_config_expire', NULL, false, '{}');
+
+RESET ROLE;
+
+---- create above / drop below ----
+
+SET LOCAL ROLE queue_owner;
+DROP VIEW public.v_queue_scheduler_status;
+DROP TRIGGER trg_dot_config_switched_on ON public.dot_config;
+DROP FUNCTION public.fn_queue_tick_switched_on();
+DROP FUNCTION public.fn_queue_tick_request(text, text);
+DROP FUNCTION public.fn_queue_tick_due(text, text);
+DROP FUNCTION public.fn_queue_tick_worker_drop(text);
+DROP FUNCTION public.fn_queue_tick_worker_add(text, text, text, boolean, text[]);
+DROP TABLE public.dot_iu_runtime_lease;
+DROP TABLE public.queue_tick_worker;
+RESET ROLE;

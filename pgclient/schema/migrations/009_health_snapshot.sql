@@ -1,0 +1,436 @@
+-- What the panes show: v_queue_health, the masked payload, and the one snapshot
+-- that feeds all consoles. Sources: DP4 §3.3, §8; DP1 §10.
+
+SET LOCAL ROLE queue_owner;
+
+-- ---------------------------------------------------------------------------
+-- v_queue_health: DP4's nine columns. Counts come from counters and index ends,
+-- never from a scan; staleness comes from the row and server time.
+-- ---------------------------------------------------------------------------
+CREATE VIEW public.v_queue_health AS
+SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS domain, c.last_run_at AS last_seen_at,
+       floor(extract(epoch FROM now() - c.last_run_at))::bigint AS age_seconds,
+       c.events_seen, c.attempts_written, c.dead_lettered,
+       CASE WHEN s.stale THEN 'stale' ELSE 'fresh' END AS status_hint
+FROM public.iu_route_worker_cursor c
+JOIN public.v_queue_scheduler_status s ON s.worker_name = c.worker_name
+UNION ALL
+SELECT 'cursor', 'webhook_router', 'webhook', s.last_run_at, s.age_seconds, o.events_seen, NULL, NULL,
+       CASE WHEN s.stale THEN 'stale' ELSE 'fresh' END
+FROM public.router_offsets o JOIN public.v_queue_scheduler_status s ON s.worker_name = 'webhook_router'
+UNION ALL
+SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
+       floor(extract(epoch FROM now() - h.last_beat_at))::bigint, NULL, NULL, NULL,
+       CASE WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
+            WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
+            WHEN now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
+FROM public.queue_heartbeat h
+UNION ALL
+SELECT 'dead_letter_event', d.failure_code, d.event_domain, max(d.last_failed_at), NULL, NULL, NULL, count(*), 'open'
+FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL GROUP BY d.event_domain, d.failure_code
+UNION ALL
+SELECT 'dead_letter_webhook', c.k1, 'webhook',
+       max((SELECT o.failed_at FROM public.dead_letter_open o
+            WHERE o.final_error_code = c.k1 AND o.subscription_id = c.k2::bigint ORDER BY o.failed_at DESC LIMIT 1)),
+       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
+FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook' AND c.n > 0 GROUP BY c.k1
+UNION ALL
+SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
+       floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
+FROM public.v_webhook_backlog b GROUP BY b.endpoint
+UNION ALL
+SELECT 'cursor_held', c.worker_name, c.event_domain, c.held_since,
+       floor(extract(epoch FROM now() - c.held_since))::bigint, c.held_rows, NULL, NULL, 'held'
+FROM public.iu_route_worker_cursor c WHERE c.held_rows > 0
+UNION ALL
+SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
+       floor(extract(epoch FROM now() - o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
+FROM public.router_offsets o WHERE o.held_rows > 0
+UNION ALL
+SELECT 'default_partition', 'event_outbox_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+WHERE EXISTS (SELECT 1 FROM public.event_outbox_default);
+COMMENT ON VIEW public.v_queue_health IS
+  'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
+  'fresh, open, held, stopped or deregistered.';
+GRANT SELECT ON public.v_queue_health TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+
+-- ---------------------------------------------------------------------------
+-- Payloads
+-- ---------------------------------------------------------------------------
+-- fn_mask_json(value, depth) → the value with secrets masked: members whose name
+-- speaks of a secret, secrets in URLs, and JSON inside strings. Internal.
+CREATE FUNCTION public.fn_mask_json(p_value jsonb, p_depth int DEFAULT 0) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  c_name CONSTANT text := '(secret|token|passw|pwd|passphrase|api.?key|access.?key|auth|credential|private|signature|cookie'
+    '|session|bearer|jwt|ssn|card|cvv|cvc|iban|pin$)';
+  v_text text;
+BEGIN
+  IF p_depth > 64 THEN
+    RETURN '"[masked: nested too deep]"'::jsonb;
+  END IF;
+  CASE jsonb_typeof(p_value)
+    WHEN 'object' THEN
+      RETURN (SELECT COALESCE(jsonb_object_agg(e.key, CASE
+          WHEN e.key ~* c_name AND jsonb_typeof(e.value) <> 'null' THEN '"•••"'::jsonb
+          ELSE public.fn_mask_json(e.value, p_depth + 1) END), '{}') FROM jsonb_each(p_value) e);
+    WHEN 'array' THEN
+      RETURN (SELECT COALESCE(jsonb_agg(public.fn_mask_json(e.value, p_depth + 1) ORDER BY e.n), '[]')
+              FROM jsonb_array_elements(p_value) WITH ORDINALITY e (value, n));
+    WHEN 'string' THEN
+      v_text := p_value #>> '{}';
+      IF v_text ~ '^\s*[\[{"]' AND length(v_text) <= 1000000 THEN
+        BEGIN
+          RETURN to_jsonb(public.fn_mask_json(v_text::jsonb, p_depth + 1)::text);
+        EXCEPTION WHEN OTHERS THEN
+          NULL; -- not JSON after all: treated as text
+        END;
+      END IF;
+      v_text := regexp_replace(v_text, '(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}', '\1 •••', 'gi');
+      v_text := regexp_replace(v_text, '-----BEGIN [A-Z ]*PRIVATE KEY-----.*', '•••', 'g');
+      v_text := regexp_replace(v_text, '(://[^/@:\s]*:)[^@/\s]+@', '\1•••@', 'g');
+      v_text := regexp_replace(v_text, '(://)[^/@:\s]+@', '\1•••@', 'g');
+      -- name=value and name: value, also in quotes and in JSON that was cut or escaped
+      v_text := regexp_replace(v_text, '([^A-Za-z0-9_.%-]|^)([A-Za-z0-9_.%-]*' || c_name
+        || '[A-Za-z0-9_.%-]*\\*["'']?\s*[=:]\s*)(\\*"[^"]*("|$)|''[^'']*(''|$)|[^&;,\s"'']+)', '\1\2•••', 'gi');
+      v_text := regexp_replace(v_text, 'eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+', '•••', 'g');
+      RETURN to_jsonb(v_text);
+    ELSE
+      RETURN p_value;
+  END CASE;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_mask_json(jsonb, int) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_mask_json(jsonb, int) IS 'A payload with its secrets masked. Internal.';
+
+-- fn_payload_masked(kind, id) → the payload with secrets masked; NULL where
+-- there is none. kind: event (a webhook event), dead_letter, event_outbox.
+CREATE FUNCTION public.fn_payload_masked(p_kind text, p_id text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_payload jsonb;
+BEGIN
+  CASE p_kind
+    WHEN 'event' THEN
+      SELECT e.payload INTO v_payload FROM public.events e WHERE e.id = p_id::bigint;
+    WHEN 'dead_letter' THEN
+      SELECT d.payload_snapshot INTO v_payload FROM public.dead_letters d WHERE d.id = p_id::bigint;
+    WHEN 'event_outbox' THEN
+      SELECT e.safe_payload INTO v_payload FROM public.event_outbox e WHERE e.id = p_id::uuid;
+    ELSE
+      RAISE EXCEPTION 'p_kind must be event, dead_letter or event_outbox' USING ERRCODE = '22023';
+  END CASE;
+  RETURN public.fn_mask_json(v_payload);
+EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
+  RAISE EXCEPTION 'p_id does not fit the kind %', p_kind USING ERRCODE = '22023';
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_payload_masked(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_payload_masked(text, text) TO queue_viewer, dead_letter_operator, workflow_admin;
+COMMENT ON FUNCTION public.fn_payload_masked(text, text) IS 'A payload as a viewer may see it: secrets are masked.';
+
+-- ---------------------------------------------------------------------------
+-- Snapshot
+-- ---------------------------------------------------------------------------
+-- fn_queue_time_or_null(text) → the time, or NULL where the text is none, or none
+-- of this age: what an executor or a host writes must not break the picture of
+-- everybody. Internal.
+CREATE FUNCTION public.fn_queue_time_or_null(p_text text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_at timestamptz;
+BEGIN
+  IF p_text ~ '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)$' THEN
+    v_at := p_text::timestamptz;
+  END IF;
+  RETURN CASE WHEN v_at BETWEEN '2000-01-01Z' AND '2200-01-01Z' THEN v_at END;
+EXCEPTION WHEN OTHERS THEN
+  RETURN NULL;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_time_or_null(text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_time_or_null(text) IS 'A time out of a payload, NULL where it is none. Internal.';
+
+CREATE UNLOGGED TABLE public.queue_snapshot (
+  one      boolean PRIMARY KEY DEFAULT true CHECK (one),
+  taken_at timestamptz NOT NULL,
+  took_ms  numeric NOT NULL,
+  body     jsonb NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE public.queue_snapshot IS 'The last picture, shared by all consoles. Read it through fn_queue_snapshot.';
+
+-- fn_queue_snapshot_parts() → the sections of the picture, computed now. Internal.
+-- Its statements are planned once per session: planning them anew costs twice
+-- as much as running them.
+CREATE FUNCTION public.fn_queue_snapshot_parts() RETURNS jsonb
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off AS $fn$
+DECLARE
+  v_minute bigint := extract(epoch FROM date_trunc('minute', now()))::bigint;
+  v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
+  v_out jsonb;
+  v_part jsonb;
+  v_hosts int;
+  v_senders int;
+  v_webhooks_off boolean := NOT public.fn_cfg_bool('webhook.worker.enabled');
+  v_xid xid8;
+  v_event bigint;
+BEGIN
+  SELECT o.last_xid, o.last_event_id INTO v_xid, v_event FROM public.router_offsets o;
+  SELECT count(*), count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)) INTO v_hosts, v_senders
+  FROM public.queue_host q WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds';
+
+  SELECT jsonb_agg(jsonb_build_object(
+    'key', c.key, 'value', c.value, 'description', c.description, 'kind', COALESCE(r.kind, 'text'),
+    'updated_at', c.updated_at, 'updated_by', c.updated_by, 'reason', COALESCE(a.reason, ''),
+    'off', COALESCE(r.switch AND c.value IN ('false', '0') AND r.default_value <> c.value, false),
+    'invalid', NOT public.fn_cfg_readable(c.key, c.value),
+    'reverts_at', v.revert_at, 'reverts_to', COALESCE(v.revert_to, ''), 'overdue', COALESCE(v.revert_at <= now(), false)
+  ) ORDER BY c.key) INTO v_part
+  FROM public.dot_config c
+  LEFT JOIN public.dot_config_rule r USING (key)
+  LEFT JOIN public.dot_config_revert v USING (key)
+  LEFT JOIN LATERAL (
+    SELECT q.reason FROM public.queue_operator_action q
+    WHERE q.target = c.key AND q.action IN ('flag_set', 'flag_revert') AND q.outcome = 'done'
+    ORDER BY q.id DESC LIMIT 1) a ON c.updated_by <> 'migration';
+  v_out := jsonb_build_object('flags', COALESCE(v_part, '[]'));
+
+  SELECT jsonb_agg(to_jsonb(h) ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject)
+  INTO v_part FROM public.v_queue_health h;
+  v_out := v_out || jsonb_build_object('health', COALESCE(v_part, '[]'));
+
+  SELECT jsonb_agg(to_jsonb(a) ORDER BY a.ratio DESC, a.subject) INTO v_part FROM public.v_queue_alert a;
+  v_out := v_out || jsonb_build_object('alerts', COALESCE(v_part, '[]'));
+
+  SELECT jsonb_agg(jsonb_build_object(
+    'executor_id', h.executor_id, 'executor_kind', h.executor_kind, 'domain_scope', h.domain_scope,
+    'state', CASE
+      WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
+      WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
+      WHEN v.severity = 'critical' THEN 'dead'
+      WHEN v.severity IS NOT NULL THEN 'stale'
+      WHEN p.in_flight > 0 AND p.last_work_at < now() - make_interval(secs => h.stale_threshold_seconds) THEN 'stuck'
+      WHEN h.last_beat_payload ->> 'state' = 'working' THEN 'working'
+      ELSE 'idle' END,
+    'last_beat_at', h.last_beat_at, 'age_seconds', floor(extract(epoch FROM now() - h.last_beat_at))::bigint,
+    'expected_cadence_seconds', h.expected_cadence_seconds, 'stale_threshold_seconds', h.stale_threshold_seconds,
+    'ratio', round((extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2),
+    'severity', COALESCE(v.severity, ''), 'in_flight', p.in_flight, 'done_total', p.done_total, 'last_work_at', p.last_work_at,
+    'owner_role', COALESCE(h.owner_role, ''), 'acked_by', COALESCE(v.acked_by, ''), 'ack_expires_at', v.ack_expires_at,
+    'registered_at', h.registered_at, 'registered_by', h.registered_by, 'deregistered_at', h.deregistered_at,
+    'deregistered_by', COALESCE(h.deregistered_by, ''), 'tick_worker', h.tick_worker
+  ) ORDER BY h.deregistered_at IS NOT NULL, v.ratio DESC NULLS LAST, h.executor_id) INTO v_part
+  FROM public.queue_heartbeat h
+  LEFT JOIN public.v_queue_alert v ON v.kind = 'silence' AND v.subject = h.executor_id
+  CROSS JOIN LATERAL (SELECT
+    CASE WHEN h.last_beat_payload ->> 'in_flight' ~ '^[0-9]{1,15}$' THEN (h.last_beat_payload ->> 'in_flight')::bigint END AS in_flight,
+    CASE WHEN h.last_beat_payload ->> 'done_total' ~ '^[0-9]{1,15}$' THEN (h.last_beat_payload ->> 'done_total')::bigint END AS done_total,
+    public.fn_queue_time_or_null(h.last_beat_payload ->> 'last_work_at') AS last_work_at) p;
+  v_out := v_out || jsonb_build_object('executors', COALESCE(v_part, '[]'));
+
+  WITH bucket AS (
+    SELECT c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter c
+    WHERE c.scope = 'dead_webhook_5m' AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
+  ), trend AS MATERIALIZED (
+    SELECT p.k1, p.k2, jsonb_agg(COALESCE(b.n, 0) ORDER BY p.back DESC) AS bars
+    FROM (SELECT DISTINCT x.k1, x.k2, g AS back FROM bucket x CROSS JOIN generate_series(0, 11) g) p
+    LEFT JOIN bucket b ON b.k1 = p.k1 AND b.k2 = p.k2 AND b.back = p.back GROUP BY p.k1, p.k2
+  ), groups AS (
+    SELECT 'webhook' AS source, c.k1 AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain, s.id AS subscription_id, c.n AS open,
+      (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
+       ORDER BY o.failed_at LIMIT 1) AS first_at,
+      (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
+       ORDER BY o.failed_at DESC LIMIT 1) AS last_at,
+      COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend
+    FROM public.v_queue_counter c JOIN public.subscriptions s ON s.id = c.k2::bigint
+    LEFT JOIN trend t ON t.k1 = c.k1 AND t.k2 = c.k2
+    WHERE c.scope = 'dead_webhook' AND c.n > 0
+  )
+  SELECT jsonb_agg(to_jsonb(g) ORDER BY g.open DESC, g.code, g.subscription_id) INTO v_part FROM groups g WHERE g.first_at IS NOT NULL;
+  v_out := v_out || jsonb_build_object('dead_groups', COALESCE(v_part, '[]'));
+
+  WITH pace AS (
+    SELECT c.k1::bigint AS sub,
+      sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / 300.0 AS in_s, sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
+    FROM public.v_queue_counter c
+    WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 300 GROUP BY c.k1
+  ), hooks AS (
+    SELECT 'webhook ' || COALESCE(b.endpoint, '(none)') AS queue, 'webhook' AS source, COALESCE(b.endpoint, '(none)') AS subject,
+      'webhook' AS domain, min(b.oldest_at) AS oldest_at, sum(b.waiting)::bigint AS waiting, false AS waiting_bound,
+      COALESCE(sum(p.in_s), 0)::float8 AS in_per_s, COALESCE(sum(p.out_s), 0)::float8 AS out_per_s,
+      CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
+        WHEN bool_and(g.gate IN ('suspended')) THEN 'endpoint suspended: ' || COALESCE(max(g.suspended_reason), '')
+        WHEN bool_and(g.gate = 'half_open') THEN 'circuit half open: one probe at a time'
+        WHEN v_senders = 0 THEN 'no live host runs webhook_worker'
+        WHEN min(b.oldest_at) IS NULL THEN 'all due later: backing off'
+        ELSE '' END AS why
+    FROM public.v_webhook_backlog b
+    JOIN public.v_webhook_gate g USING (subscription_id)
+    LEFT JOIN pace p ON p.sub = b.subscription_id
+    GROUP BY b.endpoint
+  ), unrouted AS (
+    SELECT 'webhook events' AS queue, 'webhook' AS source, 'webhook_router' AS subject, 'webhook' AS domain,
+      min(e.created_at) AS oldest_at, least(count(*), 10000) AS waiting, count(*) > 10000 AS waiting_bound, 0::float8, 0::float8,
+      CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
+        WHEN (SELECT o.held_rows > 0 FROM public.router_offsets o) THEN 'held by an open transaction'
+        WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
+          AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_router' = ANY (q.loops))
+          THEN 'no live host runs webhook_router' ELSE '' END
+    FROM (SELECT e.created_at FROM public.events e
+          WHERE (e.created_xid, e.id) > (v_xid, v_event) ORDER BY e.created_xid, e.id LIMIT 10001) e
+    HAVING count(*) > 0
+  ), routes AS (
+    SELECT 'events ' || d.event_domain, 'event', 'iu_outbound_default', d.event_domain,
+      min(e.created_at), least(count(*), 10000), count(*) > 10000,
+      COALESCE((SELECT sum(c.n) / 300.0 FROM public.v_queue_counter c WHERE c.scope = 'event_1m' AND c.k1 = d.event_domain
+        AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 300), 0)::float8, 0::float8,
+      CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled') THEN 'iu_core.route_worker_enabled is off'
+        WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off'
+        WHEN max(c.held_rows) > 0 THEN 'held by an open transaction'
+        WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
+          AND q.last_seen_at > now() - interval '15 seconds' AND 'iu_outbound_default' = ANY (q.loops))
+          THEN 'no live host runs iu_outbound_default' ELSE '' END
+    FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r WHERE r.event_domain <> 'staging') d
+    LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = 'iu_outbound_default' AND c.event_domain = d.event_domain
+    CROSS JOIN LATERAL (SELECT e.created_at FROM public.event_outbox e WHERE e.event_domain = d.event_domain
+      AND (e.created_xid, e.id) > (COALESCE(c.cursor_xid, '0'::xid8), COALESCE(c.cursor_id, '00000000-0000-0000-0000-000000000000'))
+      ORDER BY e.created_xid, e.id LIMIT 10001) e
+    GROUP BY d.event_domain
+  ), w AS (SELECT * FROM hooks UNION ALL SELECT * FROM unrouted UNION ALL SELECT * FROM routes)
+  SELECT jsonb_agg(to_jsonb(w) || jsonb_build_object(
+    'age_seconds', COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0),
+    'clears_in_seconds', CASE WHEN w.out_per_s > w.in_per_s THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END)
+    ORDER BY w.oldest_at NULLS LAST, w.waiting DESC) INTO v_part FROM w;
+  v_out := v_out || jsonb_build_object('waiting', COALESCE(v_part, '[]'));
+
+  SELECT jsonb_agg(jsonb_build_object(
+    'host_id', q.host_id, 'instance', q.instance, 'started_at', q.started_at, 'last_seen_at', q.last_seen_at,
+    'stopped_at', q.stopped_at, 'age_seconds', floor(extract(epoch FROM now() - q.last_seen_at))::bigint,
+    'alive', q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds',
+    'version', q.version, 'loops', q.loops, 'in_flight', q.in_flight, 'progress', (
+      SELECT COALESCE(jsonb_object_agg(e.key, jsonb_build_object(
+        'state', COALESCE(e.value ->> 'state', ''), 'last_tick', public.fn_queue_time_or_null(e.value ->> 'last_tick'),
+        'done', COALESCE(substring(e.value ->> 'done' FROM '^[0-9]{1,15}$')::bigint, 0),
+        'errors', COALESCE(substring(e.value ->> 'errors' FROM '^[0-9]{1,15}$')::bigint, 0))), '{}')
+      FROM jsonb_each(CASE jsonb_typeof(q.progress) WHEN 'object' THEN q.progress ELSE '{}' END) e
+      WHERE jsonb_typeof(e.value) = 'object'))
+    ORDER BY q.stopped_at IS NOT NULL, q.host_id) INTO v_part
+  FROM public.queue_host q WHERE q.last_seen_at > now() - interval '7 days';
+  v_out := v_out || jsonb_build_object('hosts', COALESCE(v_part, '[]'));
+
+  WITH held AS (
+    SELECT c.worker_name AS worker, c.event_domain AS domain, c.held_rows AS rows, c.held_since AS since
+    FROM public.iu_route_worker_cursor c WHERE c.held_rows > 0 AND c.held_since < now() - interval '10 seconds'
+    UNION ALL
+    SELECT 'webhook_router', 'webhook', o.held_rows, o.held_since
+    FROM public.router_offsets o WHERE o.held_rows > 0 AND o.held_since < now() - interval '10 seconds'
+  ), who AS (
+    SELECT s.pid, s.application_name, s.usename FROM pg_stat_activity s
+    WHERE s.backend_xid IS NOT NULL AND s.pid <> pg_backend_pid() ORDER BY s.xact_start LIMIT 1
+  )
+  SELECT jsonb_agg(jsonb_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
+    'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
+    'program', COALESCE(w.application_name, ''), 'user', COALESCE(w.usename, '')) ORDER BY h.since) INTO v_part
+  FROM held h LEFT JOIN who w ON true;
+  v_out := v_out || jsonb_build_object('held', COALESCE(v_part, '[]'));
+
+  SELECT jsonb_agg(jsonb_build_object('subscription_id', x.subscription_id, 'endpoint', COALESCE(s.endpoint, '(none)'), 'reason', x.reason,
+    'since', x.since, 'until', CASE WHEN isfinite(x.until) THEN x.until END, 'by', COALESCE(x.by, '')) ORDER BY x.since) INTO v_part
+  FROM public.webhook_endpoint_suspensions x JOIN public.subscriptions s ON s.id = x.subscription_id
+  WHERE x.until IS NULL OR x.until > now() OR x.reason = 'circuit';
+  v_out := v_out || jsonb_build_object('suspended', COALESCE(v_part, '[]'));
+
+  SELECT jsonb_agg(jsonb_build_object('worker_name', t.worker_name, 'configured_interval_seconds', t.configured_interval_seconds,
+    'last_run_at', t.last_run_at, 'age_seconds', t.age_seconds, 'stale', t.stale, 'mode', t.mode, 'last_result', t.last_result)
+    ORDER BY t.worker_name) INTO v_part FROM public.v_queue_scheduler_status t;
+  v_out := v_out || jsonb_build_object('ticks', COALESCE(v_part, '[]'));
+
+  WITH b AS (
+    SELECT c.scope, (v_minute - c.k3::bigint) / 60 AS back, sum(c.n) AS n FROM public.v_queue_counter c
+    WHERE c.scope IN ('delivered_1m', 'dead_1m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 3600 GROUP BY 1, 2
+  )
+  SELECT jsonb_build_object(
+    'delivered', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'delivered_1m' AND b.back = g), 0) ORDER BY g DESC),
+    'dead', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'dead_1m' AND b.back = g), 0) ORDER BY g DESC),
+    'hosts_alive', v_hosts,
+    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook')) INTO v_part
+  FROM generate_series(0, 59) g;
+  v_out := v_out || jsonb_build_object('flow', v_part);
+
+  RETURN v_out || jsonb_build_object(
+    'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
+    'server', jsonb_build_object('version', current_setting('server_version'), 'database', current_database(),
+      'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN pg_is_in_recovery()
+        THEN extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END));
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_snapshot_parts() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_snapshot_parts() IS 'Computes the sections of the picture. Internal.';
+
+-- fn_queue_snapshot(max age) → the picture: the stored one while it is younger
+-- than max age, else computed by one session for everybody (transaction-scoped
+-- try-lock). The others take a stored one that is a little older, or wait for the
+-- new one for a moment: a transaction that keeps the lock open must not hold up
+-- the screens, so then each computes its own. A standby, a read-only session and
+-- one with an old snapshot compute their own and store nothing.
+CREATE FUNCTION public.fn_queue_snapshot(p_max_age interval DEFAULT interval '1 second') RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_stored public.queue_snapshot;
+  v_body jsonb;
+  v_start timestamptz := clock_timestamp();
+  v_ms numeric;
+  v_store boolean := NOT pg_is_in_recovery(); -- whose unlogged tables cannot even be read
+  v_fits interval := p_max_age;
+  v_locked boolean := false;
+BEGIN
+  IF p_max_age IS NULL OR p_max_age < interval '0' THEN
+    RAISE EXCEPTION 'p_max_age must not be negative' USING ERRCODE = '22023';
+  END IF;
+  IF v_store THEN
+    FOR v_try IN 1..40 LOOP
+      SELECT * INTO v_stored FROM public.queue_snapshot;
+      IF clock_timestamp() - v_stored.taken_at < v_fits OR v_stored.taken_at > v_start THEN
+        RETURN v_stored.body || jsonb_build_object('taken_at', v_stored.taken_at, 'took_ms', v_stored.took_ms, 'shared', true);
+      END IF;
+      v_store := current_setting('transaction_read_only') = 'off'
+        AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted');
+      EXIT WHEN NOT v_store OR v_locked;
+      -- The lock may have come free because the picture has just been stored: look once more.
+      v_locked := pg_try_advisory_xact_lock(hashtext('qtop.queue_snapshot'));
+      IF NOT v_locked THEN
+        v_store := false;
+        v_fits := greatest(p_max_age, interval '1 second') * 5;
+        PERFORM pg_sleep(CASE WHEN v_try = 1 THEN 0 ELSE 0.025 END);
+      END IF;
+    END LOOP;
+    v_start := clock_timestamp();
+  END IF;
+  v_body := public.fn_queue_snapshot_parts();
+  v_ms := round(extract(epoch FROM clock_timestamp() - v_start)::numeric * 1000, 2);
+  IF v_store THEN
+    INSERT INTO public.queue_snapshot (taken_at, took_ms, body) VALUES (v_start, v_ms, v_body)
+    ON CONFLICT (one) DO UPDATE SET taken_at = excluded.taken_at, took_ms = excluded.took_ms, body = excluded.body;
+  END IF;
+  RETURN v_body || jsonb_build_object('taken_at', v_start, 'took_ms', v_ms, 'shared', false);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_snapshot(interval) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_queue_snapshot(interval) TO queue_viewer, workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_queue_snapshot(interval) IS
+  'Everything the live panes show, computed at most once per p_max_age for all consoles together.';
+
+RESET ROLE;
+
+---- create above / drop below ----
+
+SET LOCAL ROLE queue_owner;
+DROP FUNCTION public.fn_queue_snapshot(interval);
+DROP FUNCTION public.fn_queue_snapshot_parts();
+DROP TABLE public.queue_snapshot;
+DROP FUNCTION public.fn_queue_time_or_null(text);
+DROP FUNCTION public.fn_payload_masked(text, text);
+DROP FUNCTION public.fn_mask_json(jsonb, int);
+DROP VIEW public.v_queue_health;
+RESET ROLE;
