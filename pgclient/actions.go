@@ -1,0 +1,216 @@
+package pgclient
+
+// This file is how anything changes: a request is planned (a fresh read, an
+// exact preview), then applied by the same code with what the plan saw as the
+// condition. The functions of the schema do the work, check the right and write
+// the audit row in their own transaction.
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// operation is one action: its preview and its doing.
+type operation struct {
+	plan  func(context.Context, *Client, *queue.Plan) error
+	apply func(context.Context, *Client, queue.Plan, *queue.Result) error
+}
+
+func operations() map[queue.ActionID]operation {
+	return map[queue.ActionID]operation{
+		queue.ActAck:            {planAck, applyAck},
+		queue.ActUnack:          {planAck, applyUnack},
+		queue.ActRequeue:        {planLetters, applyLetters},
+		queue.ActResolve:        {planLetters, applyLetters},
+		queue.ActReopen:         {planLetters, applyLetters},
+		queue.ActUndoRequeue:    {planLetters, applyLetters},
+		queue.ActFlagSet:        {planFlag, applyFlag},
+		queue.ActExecRegister:   {planRegister, applyRegister},
+		queue.ActExecDeregister: {planDeregister, applyDeregister},
+		queue.ActTick:           {planTick, applyTick},
+	}
+}
+
+// Plan reads what the request would do. It changes nothing.
+func (c *Client) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) {
+	op, ok := operations()[r.Action]
+	if !ok {
+		return queue.Plan{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no action " + string(r.Action))}
+	}
+	if r.Actor == "" {
+		r.Actor = c.Actor()
+	}
+	if r.Args == nil {
+		r.Args = map[string]string{}
+	}
+	a, _ := queue.ActionByID(r.Action)
+	for _, arg := range a.Args {
+		v, given := r.Args[arg.Name]
+		if !given && arg.Default != "" { // what was given empty is not silently another value
+			r.Args[arg.Name] = arg.Default
+			v = arg.Default
+		}
+		if v == "" && arg.Required {
+			return queue.Plan{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean(arg.Name + " is needed"), Do: queue.Clean(arg.Help)}
+		}
+	}
+	if a.Reason && strings.TrimSpace(r.Reason) == "" {
+		return queue.Plan{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("a reason is needed"), Do: queue.Clean("--reason TEXT")}
+	}
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	p := queue.Plan{Request: r, ReadAt: started}
+	err := translate(op.plan(ctx, c, &p))
+	p.Took = time.Since(started)
+	p.Command = command(p.Request)
+	c.note(err)
+	return p, err
+}
+
+// Apply does what the plan shows, or refuses when the row moved on since.
+func (c *Client) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) {
+	res := queue.Result{Action: p.Request.Action, Plan: p.Lines}
+	op, ok := operations()[p.Request.Action]
+	if !ok {
+		return res, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no action " + string(p.Request.Action))}
+	}
+	if p.Refused != "" {
+		res.Refused = p.Refused
+		return res, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	err := translate(op.apply(ctx, c, p, &res))
+	c.note(err)
+	return res, err
+}
+
+// answer is the common part of what the action functions return.
+type answer struct {
+	refusal
+	Results []struct {
+		ID      int64  `json:"id"`
+		Outcome string `json:"outcome"`
+		Why     string `json:"why"`
+		NewID   *int64 `json:"new_id"`
+	} `json:"results"`
+	ReadAt    *time.Time `json:"at"`
+	UpdatedAt *time.Time `json:"updated_at"`
+	RevertsAt *time.Time `json:"reverts_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// ask runs an action function.
+func (c *Client) ask(ctx context.Context, sql string, args ...any) (answer, error) {
+	var a answer
+	err := c.act.QueryRow(ctx, sql, args...).Scan(&a)
+	return a, err
+}
+
+// one records the outcome of an action on a single thing.
+func one(res *queue.Result, id, done string, a answer) {
+	res.AuditID = a.AuditID
+	if a.Refused {
+		res.Refused = a.Reason
+		res.Skipped++
+		res.Results = append(res.Results, queue.Outcome{ID: id, Outcome: "refused", Why: queue.Clean(a.Reason)})
+		return
+	}
+	res.Done++
+	res.Results = append(res.Results, queue.Outcome{ID: id, Outcome: done})
+}
+
+func line(label, format string, args ...any) queue.PlanLine {
+	return queue.PlanLine{Label: label, Value: queue.Clean(fmt.Sprintf(format, args...))}
+}
+
+// seconds reads a duration such as 30m, 90s, 2h, 1d.
+func seconds(name, text string) (int64, error) {
+	s := strings.TrimSpace(text)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseInt(days, 10, 32); err == nil && n > 0 {
+			return n * 86400, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Second {
+		return 0, &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is no duration of a second or more", text)), Where: queue.Clean(name),
+			Do: queue.Clean("write it like 90s, 30m, 2h or 1d"),
+		}
+	}
+	return int64(d.Seconds()), nil
+}
+
+// command is the headless form of a request.
+func command(r queue.Request) string {
+	var b strings.Builder
+	targets := quoteAll(r.Targets)
+	if len(r.Targets) > 20 {
+		targets = quoteAll(r.Targets[:20]) + fmt.Sprintf(" … (%d ids)", len(r.Targets))
+	}
+	if r.Filter != "" {
+		targets = "--filter " + shellQuote(r.Filter)
+	}
+	switch r.Action {
+	case queue.ActAck:
+		fmt.Fprintf(&b, "qtop ack %s --comment %s --for %s", quoteAll(r.Targets), shellQuote(r.Args["comment"]), shellQuote(r.Args["for"]))
+	case queue.ActUnack:
+		fmt.Fprintf(&b, "qtop unack %s --comment %s", quoteAll(r.Targets), shellQuote(r.Args["comment"]))
+	case queue.ActRequeue:
+		fmt.Fprintf(&b, "qtop requeue %s", targets)
+	case queue.ActResolve:
+		fmt.Fprintf(&b, "qtop resolve %s --resolution %s", targets, shellQuote(r.Args["resolution"]))
+	case queue.ActReopen:
+		fmt.Fprintf(&b, "qtop reopen %s", targets)
+	case queue.ActUndoRequeue:
+		fmt.Fprintf(&b, "qtop undo %s", targets)
+	case queue.ActFlagSet:
+		fmt.Fprintf(&b, "qtop flag set %s %s", quoteAll(r.Targets), shellQuote(r.Args["value"]))
+		if r.Args["for"] != "" {
+			fmt.Fprintf(&b, " --for %s", shellQuote(r.Args["for"]))
+		}
+	case queue.ActExecRegister:
+		fmt.Fprintf(&b, "qtop executor register %s --kind %s --cadence %s", shellQuote(r.Args["id"]), shellQuote(r.Args["kind"]), shellQuote(r.Args["cadence"]))
+		if r.Args["domains"] != "" {
+			fmt.Fprintf(&b, " --domains %s", shellQuote(r.Args["domains"]))
+		}
+		if r.Args["stale-after"] != "" {
+			fmt.Fprintf(&b, " --stale-after %s", shellQuote(r.Args["stale-after"]))
+		}
+	case queue.ActExecDeregister:
+		fmt.Fprintf(&b, "qtop executor deregister %s", quoteAll(r.Targets))
+	case queue.ActTick:
+		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
+	default: // concerns a process, not the database: no verb
+		return ""
+	}
+	if r.Reason != "" {
+		fmt.Fprintf(&b, " --reason %s", shellQuote(r.Reason))
+	}
+	return queue.Clean(b.String()).String()
+}
+
+func quoteAll(words []string) string {
+	q := make([]string, len(words))
+	for i, w := range words {
+		q[i] = shellQuote(w)
+	}
+	return strings.Join(q, " ")
+}
+
+// shellQuote makes one word for a POSIX shell.
+func shellQuote(s string) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/@%+=", r)
+	}) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,82 @@
+package pgclient
+
+// This file plans and applies a change of a flag: what stands now and since
+// when is the condition under which the change is made.
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func planFlag(ctx context.Context, c *Client, p *queue.Plan) error {
+	if len(p.Request.Targets) != 1 {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one flag"), Do: queue.Clean("qtop flags lists them")}
+	}
+	key := p.Request.Targets[0]
+	var value, description, by, revertTo queue.Text
+	var at time.Time
+	var revertAt, setAt *time.Time
+	err := c.act.QueryRow(ctx, `SELECT c.value, c.description, c.updated_at, c.updated_by, v.revert_to, v.revert_at, v.set_at
+		FROM public.dot_config c LEFT JOIN public.dot_config_revert v USING (key) WHERE c.key = $1`, key).
+		Scan(textInto(&value), textInto(&description), &at, textInto(&by), textInto(&revertTo), &revertAt, &setAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		p.Refused, p.Rule = "there is no flag "+key, "unknown_key"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.Count = 1
+	p.Expect = at.UTC().Format(time.RFC3339Nano)
+	p.Lines = append(p.Lines, line("flag", "%s", key), line("what", "%s", description),
+		line("now", "%s, set by %s at %s", value, by, at.UTC().Format(time.RFC3339)),
+		line("new", "%s", p.Request.Args["value"]))
+	if text := p.Request.Args["for"]; text != "" {
+		secs, err := seconds("--for", text)
+		if err != nil {
+			return err
+		}
+		back := value
+		if setAt != nil && setAt.Equal(at) { // what stands now is itself to expire
+			back = revertTo
+		}
+		p.Lines = append(p.Lines, line("back", "to %s by itself after %s", back, time.Duration(secs)*time.Second))
+	}
+	if revertAt != nil {
+		p.Lines = append(p.Lines, line("cancels", "the pending return to %s at %s", revertTo, revertAt.UTC().Format(time.RFC3339)))
+	}
+	return nil
+}
+
+func applyFlag(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	var expires *float64
+	if text := p.Request.Args["for"]; text != "" {
+		secs, err := seconds("--for", text)
+		if err != nil {
+			return err
+		}
+		f := float64(secs)
+		expires = &f
+	}
+	var expect *time.Time
+	if p.Expect != "" {
+		at, err := time.Parse(time.RFC3339Nano, p.Expect)
+		if err != nil {
+			return err
+		}
+		expect = &at
+	}
+	key := p.Request.Targets[0]
+	a, err := c.ask(ctx, "SELECT public.fn_dot_config_set($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $6)",
+		key, p.Request.Args["value"], p.Request.Actor, p.Request.Reason, expires, expect)
+	if err != nil {
+		return err
+	}
+	one(res, key, "set", a)
+	return nil
+}

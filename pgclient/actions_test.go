@@ -1,0 +1,258 @@
+// Actions: the plan is what happens, or nothing does.
+
+package pgclient_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func plan(t *testing.T, c *pgclient.Client, r queue.Request) queue.Plan {
+	t.Helper()
+	p, err := c.Plan(context.Background(), r)
+	require.NoError(t, err)
+	return p
+}
+
+func apply(t *testing.T, c *pgclient.Client, p queue.Plan) queue.Result {
+	t.Helper()
+	r, err := c.Apply(context.Background(), p)
+	require.NoError(t, err)
+	return r
+}
+
+func TestPlanIsWhatHappens(t *testing.T) {
+	w := newWorld(t)
+	l := letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}
+	made := w.die(l, l, l, letter{"other", "https://other.test/", "TIMEOUT", time.Hour})
+	op := w.client("queue_viewer", "dead_letter_operator")
+	before := get[string](w, "SELECT count(*) || ' ' || (SELECT count(*) FROM queue_operator_action) FROM webhook_delivery_sagas")
+
+	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:HTTP_503", Reason: "back"})
+	require.EqualValues(t, 3, p.Count)
+	require.Equal(t, made[:3], p.Request.Targets, "the filter is frozen to ids")
+	require.Equal(t, before, get[string](w, "SELECT count(*) || ' ' || (SELECT count(*) FROM queue_operator_action) FROM webhook_delivery_sagas"),
+		"a plan changes nothing")
+	late := w.die(l) // matches the filter, but nobody has seen it
+	// One of them is closed meanwhile.
+	closed := apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: made[:1], Reason: "r"}))
+	require.EqualValues(t, 1, closed.Done)
+	res := apply(t, op, p)
+	require.EqualValues(t, 2, res.Done)
+	require.EqualValues(t, 1, res.Skipped)
+	require.NotZero(t, res.AuditID)
+	for _, o := range res.Results {
+		if o.ID == made[0] {
+			require.Equal(t, "skipped", o.Outcome)
+			require.Contains(t, o.Why.String(), "ann")
+		} else {
+			require.NotEmpty(t, o.NewID)
+		}
+	}
+	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM dead_letter_open WHERE dead_letter_id = $1::text::bigint", late[0]))
+
+	again := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: made[:3], Reason: "back"})
+	require.Zero(t, again.Count)
+	require.EqualValues(t, 3, again.Skipped)
+	require.NotEmpty(t, again.Refused)
+	require.NotEmpty(t, apply(t, op, again).Refused, "a refused plan is not applied")
+
+	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: made[1:2], Reason: "too early"})
+	require.EqualValues(t, 1, undo.Count)
+	require.EqualValues(t, 1, apply(t, op, undo).Done)
+	require.Equal(t, "nothing matches", plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:NOPE", Reason: "r"}).Refused)
+	for _, empty := range []string{"", "   "} {
+		_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActRequeue, Filter: empty, Reason: "r"})
+		kind(t, queue.KindUsage, err)
+		require.Contains(t, err.Error(), "empty filter")
+	}
+}
+
+// Two consoles with the same plan: one saga per letter, and the loser is told who.
+func TestRequeueTwice(t *testing.T) {
+	w := newWorld(t)
+	made := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
+	ops := []*pgclient.Client{w.client("queue_viewer", "dead_letter_operator"), w.client("queue_viewer", "dead_letter_operator")}
+	results := make([]queue.Result, 2)
+	errs := make([]error, 2)
+	var plans []queue.Plan
+	var wg sync.WaitGroup
+	for i, c := range ops {
+		c.WithActor(fmt.Sprint("op", i))
+		plans = append(plans, plan(t, c, queue.Request{Action: queue.ActRequeue, Targets: made, Reason: "back"}))
+	}
+	for i, c := range ops {
+		wg.Go(func() { results[i], errs[i] = c.Apply(context.Background(), plans[i]) })
+	}
+	wg.Wait()
+	require.NoError(t, errs[0])
+	require.NoError(t, errs[1])
+	loser := 0
+	if results[0].Done == 1 {
+		loser = 1
+	}
+	require.EqualValues(t, 1, results[0].Done+results[1].Done)
+	require.Contains(t, results[loser].Results[0].Why.String(), fmt.Sprint("op", 1-loser))
+	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL"))
+}
+
+func TestFlagPlan(t *testing.T) {
+	w := newWorld(t)
+	admin := w.client("workflow_admin")
+	request := func(value, length string) queue.Request {
+		return queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.worker.enabled"}, Args: map[string]string{"value": value, "for": length}, Reason: "r"}
+	}
+	text := func(p queue.Plan) (s string) {
+		for _, l := range p.Lines {
+			s += l.Label + " " + l.Value.String() + "\n"
+		}
+		return s
+	}
+	stale := plan(t, admin, request("false", ""))
+	p := plan(t, admin, request("false", "30m"))
+	require.Contains(t, text(p), "back to true by itself after 30m0s")
+	require.Equal(t, "qtop flag set webhook.worker.enabled false --for 30m --reason r", p.Command)
+	require.Empty(t, apply(t, admin, p).Refused)
+	res := apply(t, admin, stale)
+	require.Contains(t, res.Refused, `changed to "false" by ann`)
+	require.Zero(t, res.Done)
+	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM dot_config_revert"), "the pending return stands")
+	p = plan(t, admin, request("false", "2h"))
+	require.Contains(t, text(p), "back to true by itself after 2h0m0s", "longer is not for ever")
+	require.Contains(t, text(p), "cancels the pending return")
+	require.Empty(t, apply(t, admin, p).Refused)
+	require.Equal(t, "true", get[string](w, "SELECT revert_to FROM dot_config_revert"))
+	require.Equal(t, "unknown_key", plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{"no.such"}, Args: map[string]string{"value": "1"}, Reason: "r"}).Rule)
+	for _, invalid := range []string{"yes", "1"} {
+		require.Contains(t, apply(t, admin, plan(t, admin, request(invalid, ""))).Refused, "true or false")
+	}
+}
+
+// MOT is not an executor here either.
+func TestExecutorPlan(t *testing.T) {
+	w := newWorld(t)
+	admin := w.client("workflow_admin")
+	request := func(kind string) queue.Request {
+		return queue.Request{Action: queue.ActExecRegister, Args: map[string]string{"id": "kg", "kind": kind, "domains": "iu, kg", "cadence": "1m", "stale-after": "5m"}}
+	}
+	for _, bad := range []string{"MOT", "mot", "DOT ", "future_MOT_executor", " ", "dot"} {
+		_, err := admin.Plan(context.Background(), request(bad))
+		kind(t, queue.KindUsage, err)
+		require.Contains(t, err.Error(), "future_Kestra_adapter", "it says what is admitted")
+		// Nor is a plan that skipped the preview.
+		_, err = admin.Apply(context.Background(), queue.Plan{Request: queue.Request{Action: queue.ActExecRegister, Actor: "ann", Args: request(bad).Args}})
+		kind(t, queue.KindUsage, err)
+	}
+	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_heartbeat WHERE NOT tick_worker"))
+	_, err := admin.Plan(context.Background(), request(""))
+	kind(t, queue.KindUsage, err)
+	unsaid := request("")
+	delete(unsaid.Args, "kind")
+	require.Equal(t, "external_worker", plan(t, admin, unsaid).Request.Args["kind"])
+	first, second := plan(t, admin, request("Agent")), plan(t, admin, request("DOT"))
+	require.EqualValues(t, 1, apply(t, admin, first).Done)
+	require.Contains(t, apply(t, admin, second).Refused, "registered already, by ann")
+	require.Equal(t, "Agent {iu,kg} 60 300", get[string](w, `SELECT concat_ws(' ', executor_kind, domain_scope::text, expected_cadence_seconds,
+		stale_threshold_seconds) FROM queue_heartbeat WHERE executor_id = 'kg'`))
+	require.Equal(t, "exists", plan(t, admin, request("Agent")).Rule)
+
+	gone := plan(t, admin, queue.Request{Action: queue.ActExecDeregister, Targets: []string{"kg"}, Reason: "moved"})
+	require.EqualValues(t, 1, apply(t, admin, gone).Done)
+	require.Contains(t, apply(t, admin, gone).Refused, "was deregistered by ann")
+	for id, rule := range map[string]string{"kg": "gone", "no_such": "not_found", "webhook_router": "tick_worker"} {
+		require.Equal(t, rule, plan(t, admin, queue.Request{Action: queue.ActExecDeregister, Targets: []string{id}, Reason: "r"}).Rule)
+	}
+}
+
+func TestAckPlan(t *testing.T) {
+	w := newWorld(t)
+	w.silent("kg", 400)
+	w.silent("dot1", 4000)
+	admin := w.client("queue_viewer", "workflow_admin")
+	request := queue.Request{Action: queue.ActAck, Targets: []string{"kg", "dot1", "nobody"}, Args: map[string]string{"comment": "mine", "for": "2m"}}
+	p := plan(t, admin, request)
+	require.EqualValues(t, 2, p.Count)
+	require.EqualValues(t, 1, p.Skipped)
+	bob := w.client("queue_viewer", "workflow_admin")
+	bob.WithActor("bob")
+	require.EqualValues(t, 1, apply(t, bob, plan(t, bob, queue.Request{Action: queue.ActAck, Targets: []string{"kg"}, Args: map[string]string{"comment": "was faster"}})).Done)
+	res := apply(t, admin, p)
+	require.EqualValues(t, 1, res.Done)
+	require.Contains(t, res.Refused, "bob has it since")
+	require.Contains(t, plan(t, admin, request).Results[0].Why.String(), "bob has it: was faster")
+	s, err := admin.Snapshot(context.Background())
+	require.NoError(t, err)
+	acked := map[string]string{}
+	for _, a := range s.Alerts {
+		acked[a.Subject.String()] = a.AckedBy.String()
+	}
+	require.Equal(t, map[string]string{"kg": "bob", "dot1": "ann"}, acked)
+	h, err := admin.List(context.Background(), queue.Query{Kind: queue.ListAlertHistory, ID: "kg"})
+	require.NoError(t, err)
+	require.Len(t, h.AlertHistory, 1)
+	un := plan(t, admin, queue.Request{Action: queue.ActUnack, Targets: []string{"kg"}, Args: map[string]string{"comment": "bob left"}})
+	require.EqualValues(t, 1, apply(t, admin, un).Done)
+	require.Contains(t, apply(t, admin, un).Refused, "nobody has")
+	w.exec("UPDATE queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'kg'")
+	require.Contains(t, apply(t, admin, queue.Plan{Request: queue.Request{Action: queue.ActAck, Targets: []string{"kg"}, Actor: "ann",
+		Args: map[string]string{"comment": "c", "for": "2m"}}}).Refused, "the beat returned")
+}
+
+func TestTickPlan(t *testing.T) {
+	w := newWorld(t)
+	dot := w.client("queue_viewer", "dot_executor")
+	p := plan(t, dot, queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": "config_expiry"}})
+	require.EqualValues(t, 1, apply(t, dot, p).Done)
+	w.exec("UPDATE dot_config SET value = '0' WHERE key = 'queue.tick.config_expiry.interval_seconds'")
+	require.Contains(t, apply(t, dot, p).Refused, "interval_seconds is 0")
+	at, refused, err := dot.Beat(context.Background(), "config_expiry", "{}")
+	require.NoError(t, err)
+	require.Empty(t, at)
+	require.Contains(t, refused, "beaten by its tick alone")
+}
+
+// The command that a dialog shows is one that a shell reads back as it was meant.
+func TestCommandRoundTrips(t *testing.T) {
+	t.Parallel()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("NOT CHECKED: there is no sh")
+	}
+	c := open(t, pgclient.Options{DSN: "host=" + t.TempDir() + " user=u"})
+	for _, word := range []string{"plain", "two words", "it's", `"double"`, "$HOME `id` $(id)", `back\slash`, "a;b|c&d>e<f", "*?[x]", "ünï ✓", "''", "~", "#x", "!x", "a=b", "{a,b}"} {
+		for _, tc := range []struct {
+			r    queue.Request
+			want []string
+		}{
+			{queue.Request{Action: queue.ActAck, Targets: []string{word, "b"}, Args: map[string]string{"comment": word, "for": "2m"}},
+				[]string{"qtop", "ack", word, "b", "--comment", word, "--for", "2m"}},
+			{queue.Request{Action: queue.ActUnack, Targets: []string{word}, Args: map[string]string{"comment": word}},
+				[]string{"qtop", "unack", word, "--comment", word}},
+			{queue.Request{Action: queue.ActFlagSet, Targets: []string{"k"}, Args: map[string]string{"value": word, "for": word}, Reason: word},
+				[]string{"qtop", "flag", "set", "k", word, "--for", word, "--reason", word}},
+			{queue.Request{Action: queue.ActRequeue, Filter: word, Reason: word}, []string{"qtop", "requeue", "--filter", word, "--reason", word}},
+			{queue.Request{Action: queue.ActResolve, Targets: []string{word}, Args: map[string]string{"resolution": word}, Reason: word},
+				[]string{"qtop", "resolve", word, "--resolution", word, "--reason", word}},
+			{queue.Request{Action: queue.ActUndoRequeue, Targets: []string{word}, Reason: word}, []string{"qtop", "undo", word, "--reason", word}},
+			{queue.Request{Action: queue.ActExecRegister, Args: map[string]string{"id": word, "kind": word, "cadence": word, "domains": word, "stale-after": word}},
+				[]string{"qtop", "executor", "register", word, "--kind", word, "--cadence", word, "--domains", word, "--stale-after", word}},
+			{queue.Request{Action: queue.ActExecDeregister, Targets: []string{word}, Reason: word}, []string{"qtop", "executor", "deregister", word, "--reason", word}},
+			{queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": word}}, []string{"qtop", "tick", word}},
+		} {
+			p, _ := c.Plan(context.Background(), tc.r) // nothing is there to plan on: the command is made all the same
+			out, err := exec.CommandContext(t.Context(), sh, "-c", `printf '%s\n' `+p.Command).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			require.Equal(t, tc.want, strings.Split(strings.TrimSuffix(string(out), "\n"), "\n"), p.Command)
+		}
+	}
+}

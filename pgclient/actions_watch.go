@@ -1,0 +1,262 @@
+package pgclient
+
+// This file plans and applies what is done about silence: acknowledge and give
+// up alerts, register and deregister executors, tick a worker.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// planAck finds the alerts meant: by key, or by the executor they are about.
+func planAck(ctx context.Context, c *Client, p *queue.Plan) error {
+	if len(p.Request.Targets) == 0 {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which alert?"), Do: queue.Clean("name an executor or an alert key, as qtop alerts prints them")}
+	}
+	if p.Request.Action == queue.ActAck {
+		if _, err := seconds("--for", p.Request.Args["for"]); err != nil {
+			return err
+		}
+	}
+	var keys []string
+	for _, t := range p.Request.Targets {
+		var a queue.Alert
+		err := c.act.QueryRow(ctx, `SELECT alert_key, subject, severity, age_seconds, state, acked_by, comment
+			FROM public.v_queue_alert WHERE alert_key = $1 OR subject = $1`, t).
+			Scan(textInto(&a.Key), textInto(&a.Subject), &a.Severity, &a.AgeSeconds, &a.State, textInto(&a.AckedBy), textInto(&a.Comment))
+		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			out.Outcome, out.Why = "refused", queue.Clean("there is no alert about it now")
+		case err != nil:
+			return err
+		case p.Request.Action == queue.ActAck && a.State == "acked":
+			out.Outcome, out.Why = "refused", queue.Clean(a.AckedBy.String()+" has it: "+a.Comment.String())
+		case p.Request.Action == queue.ActUnack && a.State != "acked":
+			out.Outcome, out.Why = "refused", queue.Clean("nobody has it")
+		}
+		p.Results = append(p.Results, out)
+		if out.Outcome == "refused" {
+			p.Skipped++
+			p.Lines = append(p.Lines, line(t, "%s", out.Why))
+			continue
+		}
+		p.Count++
+		keys = append(keys, t)
+		p.Lines = append(p.Lines, line(a.Subject.String(), "silent for %s, %s", time.Duration(a.AgeSeconds)*time.Second, a.Severity))
+	}
+	if p.Count == 0 {
+		p.Refused, p.Rule = p.Results[0].Why.String(), "refused"
+		return nil
+	}
+	p.Request.Targets = keys
+	if p.Request.Action == queue.ActAck {
+		p.Lines = append(p.Lines, line("for", "%s, then it is open again", p.Request.Args["for"]))
+	}
+	return nil
+}
+
+func applyAck(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	secs, err := seconds("--for", p.Request.Args["for"])
+	if err != nil {
+		return err
+	}
+	for _, t := range p.Request.Targets {
+		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_ack($1, $2, $3, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs))
+		if err != nil {
+			return err
+		}
+		one(res, t, "acked", a)
+	}
+	return nil
+}
+
+func applyUnack(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	for _, t := range p.Request.Targets {
+		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_unack($1, $2, $3)", t, p.Request.Actor, p.Request.Args["comment"])
+		if err != nil {
+			return err
+		}
+		one(res, t, "unacked", a)
+	}
+	return nil
+}
+
+func domains(text string) []string {
+	out := []string{}
+	for _, d := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		out = append(out, strings.TrimSpace(d))
+	}
+	return out
+}
+
+// registration reads the numbers of a registration; a nil threshold takes the
+// flag's.
+func registration(r queue.Request) (cadence int64, threshold *int64, err error) {
+	if cadence, err = seconds("--cadence", r.Args["cadence"]); err != nil {
+		return 0, nil, err
+	}
+	if text := r.Args["stale-after"]; text != "" {
+		n, err := seconds("--stale-after", text)
+		if err != nil {
+			return 0, nil, err
+		}
+		threshold = &n
+	}
+	return cadence, threshold, nil
+}
+
+func planRegister(ctx context.Context, c *Client, p *queue.Plan) error {
+	r := p.Request
+	if !slices.Contains(queue.ExecutorKinds(), r.Args["kind"]) {
+		return &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not an executor kind", r.Args["kind"])), Where: queue.Clean("--kind"),
+			Do: queue.Clean("use " + strings.Join(queue.ExecutorKinds(), ", ")),
+		}
+	}
+	cadence, threshold, err := registration(r)
+	if err != nil {
+		return err
+	}
+	var tombstone *time.Time
+	var by, registered queue.Text
+	err = c.act.QueryRow(ctx, "SELECT deregistered_at, deregistered_by, registered_by FROM public.queue_heartbeat WHERE executor_id = $1", r.Args["id"]).
+		Scan(&tombstone, textInto(&by), textInto(&registered))
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return err
+	case tombstone == nil:
+		p.Refused, p.Rule = fmt.Sprintf("%s is registered already, by %s", r.Args["id"], registered), "exists"
+		return nil
+	default:
+		p.Lines = append(p.Lines, line("again", "it was deregistered by %s at %s", by, tombstone.UTC().Format(time.RFC3339)))
+	}
+	p.Count = 1
+	p.Lines = append(p.Lines, line("executor", "%s (%s)", r.Args["id"], r.Args["kind"]),
+		line("domains", "%s", strings.Join(domains(r.Args["domains"]), ", ")),
+		line("expected", "a beat every %s from now on", time.Duration(cadence)*time.Second))
+	if threshold != nil {
+		p.Lines = append(p.Lines, line("stale after", "%s", time.Duration(*threshold)*time.Second))
+	} else {
+		p.Lines = append(p.Lines, line("stale after", "the flag queue.heartbeat.stale_threshold_seconds"))
+	}
+	return nil
+}
+
+func applyRegister(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	r := p.Request
+	cadence, threshold, err := registration(r)
+	if err != nil {
+		return err
+	}
+	a, err := c.ask(ctx, "SELECT public.fn_queue_heartbeat_register($1, $2, $3, $4::bigint::int, $5::bigint::int, $6)",
+		r.Args["id"], r.Args["kind"], domains(r.Args["domains"]), cadence, threshold, r.Actor)
+	if err != nil {
+		return err
+	}
+	one(res, r.Args["id"], "registered", a)
+	return nil
+}
+
+func planDeregister(ctx context.Context, c *Client, p *queue.Plan) error {
+	if len(p.Request.Targets) != 1 {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor")}
+	}
+	id := p.Request.Targets[0]
+	var kind queue.Text
+	var last time.Time
+	var gone *time.Time
+	var tick bool
+	err := c.act.QueryRow(ctx, "SELECT executor_kind, last_beat_at, deregistered_at, tick_worker FROM public.queue_heartbeat WHERE executor_id = $1", id).
+		Scan(textInto(&kind), &last, &gone, &tick)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		p.Refused, p.Rule = "no executor "+id+" is registered", "not_found"
+	case err != nil:
+		return err
+	case gone != nil:
+		p.Refused, p.Rule = id+" is deregistered already", "gone"
+	case tick:
+		p.Refused, p.Rule = id+" is a worker of the queue itself: switch it off with queue.tick."+id+".interval_seconds = 0", "tick_worker"
+	default:
+		p.Count = 1
+		p.Lines = append(p.Lines, line("executor", "%s (%s)", id, kind), line("last beat", "%s", last.UTC().Format(time.RFC3339)),
+			line("then", "its silence raises no alert; it stays listed as a tombstone"))
+	}
+	return nil
+}
+
+func applyDeregister(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	id := p.Request.Targets[0]
+	a, err := c.ask(ctx, "SELECT public.fn_queue_heartbeat_deregister($1, $2, $3)", id, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	one(res, id, "deregistered", a)
+	return nil
+}
+
+func planTick(ctx context.Context, c *Client, p *queue.Plan) error {
+	var last *time.Time
+	var secs int64
+	name := p.Request.Args["worker"]
+	err := c.act.QueryRow(ctx, "SELECT last_run_at, configured_interval_seconds FROM public.v_queue_scheduler_status WHERE worker_name = $1", name).Scan(&last, &secs)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no tick worker " + name), Do: queue.Clean("qtop scheduler lists them")}
+	}
+	if err != nil {
+		return err
+	}
+	p.Count = 1
+	ran := "never"
+	if last != nil {
+		ran = last.UTC().Format(time.RFC3339)
+	}
+	p.Lines = append(p.Lines, line("worker", "%s, every %d s", name, secs), line("last run", "%s", ran))
+	return nil
+}
+
+func applyTick(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	name := p.Request.Args["worker"]
+	t, err := tickOn(ctx, c.act, name, "operator")
+	if err != nil {
+		return err
+	}
+	out := queue.Outcome{ID: name, Outcome: "ran", Why: queue.Clean(string(t.Raw))}
+	switch {
+	case t.Failed:
+		res.Refused = t.Error
+		out.Outcome, out.Why = "failed", queue.Clean(t.Error)
+		res.Skipped++
+	case !t.Ran:
+		res.Refused = t.Reason
+		out.Outcome, out.Why = "skipped", queue.Clean(t.Reason)
+		res.Skipped++
+	default:
+		res.Done++
+	}
+	res.Results = append(res.Results, out)
+	return nil
+}
+
+// Beat writes one beat of a registered executor. It gives the time of the beat,
+// or the refusal.
+func (c *Client) Beat(ctx context.Context, id, payload string) (at, refused string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var a struct {
+		refusal
+		At string `json:"last_beat_at"`
+	}
+	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_heartbeat_write($1, $2::jsonb, $3)", id, payload, c.Actor()).Scan(&a)
+	return a.At, a.Reason, translate(err)
+}

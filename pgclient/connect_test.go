@@ -1,0 +1,183 @@
+// Connecting: what is verified, what is said when it fails, and what never is.
+
+package pgclient_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Without an sslmode of the operator's own, whatever is not on this machine is
+// verified in full.
+func TestParseDSNVerifies(t *testing.T) {
+	for _, v := range []string{"PGSSLMODE", "PGSERVICE", "PGHOST", "PGSSLROOTCERT"} {
+		t.Setenv(v, "")
+	}
+	for dsn, verified := range map[string]bool{
+		"postgres://u@db.example.org/q":                          true,
+		"postgres://u@db.example.org/q?application_name=x":       true,
+		"host=db.example.org user=u":                             true,
+		"host=10.0.0.7":                                          true,
+		"postgres://u@db.example.org/q?sslmode=disable":          false,
+		"postgres://u@db.example.org/q?a=b&sslmode=disable":      false,
+		"host=db.example.org sslmode=disable":                    false,
+		"host=db.example.org sslmode = disable":                  false,
+		"host=/var/run/postgresql user=u":                        false,
+		"postgres:///q?host=/run/postgresql":                     false,
+		"postgres://u@localhost/q":                               false,
+		"postgres://u@127.0.0.1:5433/q":                          false,
+		"postgres://u@[::1]/q":                                   false,
+		"host=localhost,db.example.org":                          true,
+		"postgres://u@/q?host=/run/postgresql,db.example.org":    true,
+		"host=db.example.org password='x sslmode=disable'":       true,
+		"host=db.example.org password=xsslmode=disable":          true,
+		"postgres://u:xsslmode=disable@db.example.org/q":         true,
+		"host=db.example.org options='-c service=1' user=u":      true,
+		"postgres://u@db.example.org/q?application_name=service": true,
+	} {
+		cc, err := pgclient.ParseDSN(dsn)
+		require.NoError(t, err, dsn)
+		full := cc.TLSConfig != nil && !cc.TLSConfig.InsecureSkipVerify && cc.TLSConfig.ServerName != ""
+		for _, f := range cc.Fallbacks {
+			if !strings.HasPrefix(f.Host, "/") {
+				full = full && f.TLSConfig != nil
+			}
+		}
+		if strings.HasPrefix(cc.Host, "/") && verified { // the socket of a mixed list
+			full = len(cc.Fallbacks) > 0 && cc.Fallbacks[len(cc.Fallbacks)-1].TLSConfig != nil
+		}
+		require.Equal(t, verified, full, dsn)
+	}
+	t.Setenv("PGSSLMODE", "disable")
+	cc, err := pgclient.ParseDSN("host=db.example.org")
+	require.NoError(t, err)
+	require.Nil(t, cc.TLSConfig, "the environment is the operator's word too")
+}
+
+// No error repeats a password, however the DSN spells it.
+func TestErrorsHoldNoPassword(t *testing.T) {
+	const s = "S3cr3tV4lue"
+	for _, dsn := range []string{
+		"postgres://u:" + s + "@h/q?sslmode=nope", "postgres://u:a@" + s + "@h/q?sslmode=nope", "postgres://u:" + s + "@h:port/q",
+		"host=h password=" + s + " sslmode=nope", "host=h password = " + s + " sslmode=nope", "host=h password='a " + s + "' sslmode=nope",
+		`host=h password='a\' ` + s + `' sslmode=nope`, `host=h password=a\ ` + s + ` sslmode=nope`, "host=h PASSWORD=" + s + " port=x",
+		"postgres://h/q?password=" + s + "&sslmode=nope", "host=h sslpassword=" + s + " sslmode=nope", "host=h password='" + s,
+		"postgres://u:" + s + "%zz@h/q", "host=h password=a&" + s + " sslmode=nope", "postgres://u:" + s + "/@h/q\x7f",
+	} {
+		_, err := pgclient.Open(context.Background(), pgclient.Options{DSN: dsn})
+		kind(t, queue.KindConfig, err)
+		require.NotContains(t, err.Error(), s, dsn)
+	}
+	c := open(t, pgclient.Options{DSN: "host=" + t.TempDir() + " user=u password=" + s})
+	_, err := c.Snapshot(context.Background())
+	kind(t, queue.KindUnavailable, err)
+	require.NotContains(t, err.Error(), s)
+	require.Equal(t, "lost", c.Link().State)
+	require.NotContains(t, c.Link().Reason.String(), s)
+}
+
+func TestErrorKinds(t *testing.T) {
+	w := newWorld(t)
+	ctx := context.Background()
+	viewer := w.client("queue_viewer")
+
+	_, err := open(t, pgclient.Options{DSN: "host=" + filepath.Join(t.TempDir(), "none") + " user=u"}).List(ctx, queue.Query{Kind: queue.ListAudit})
+	kind(t, queue.KindUnavailable, err)
+	require.Contains(t, err.Error(), "qtop doctor")
+
+	_, err = open(t, pgclient.Options{DSN: strings.Replace(w.db.DSN(""), w.db.Name, "no_such_db", 1)}).Snapshot(ctx)
+	kind(t, queue.KindUnavailable, err)
+
+	p, err := viewer.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
+	require.NoError(t, err)
+	_, err = viewer.Apply(ctx, p)
+	kind(t, queue.KindPermission, err)
+	require.Contains(t, err.Error(), "role")
+
+	for _, r := range []queue.Request{
+		{Action: "no_such"}, {Action: queue.ActFlagSet, Reason: "r", Args: map[string]string{"value": "1"}},
+		{Action: queue.ActFlagSet, Reason: " ", Targets: []string{"x"}, Args: map[string]string{"value": "1"}},
+		{Action: queue.ActFlagSet, Reason: "r", Targets: []string{"x"}}, {Action: queue.ActTick, Args: map[string]string{"worker": "no_such"}},
+		{Action: queue.ActAck, Args: map[string]string{"comment": "c"}}, {Action: queue.ActRequeue, Reason: "r", Targets: []string{"x"}},
+		{Action: queue.ActRequeue, Reason: "r", Targets: []string{"-1"}}, {Action: queue.ActRequeue, Reason: "r"},
+		{Action: queue.ActRequeue, Reason: "r", Filter: "nofield:x"},
+		{Action: queue.ActFlagSet, Reason: "r", Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "1", "for": "soon"}},
+	} {
+		_, err := viewer.Plan(ctx, r)
+		kind(t, queue.KindUsage, err)
+	}
+	_, err = viewer.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: "code:[x y:z"})
+	kind(t, queue.KindUsage, err)
+	require.Contains(t, err.Error(), "column")
+	_, err = viewer.List(ctx, queue.Query{Kind: queue.ListAudit, After: "x"})
+	kind(t, queue.KindUsage, err)
+	_, err = viewer.List(ctx, queue.Query{Kind: "no_such"})
+	kind(t, queue.KindUsage, err)
+	_, err = viewer.List(ctx, queue.Query{Kind: queue.ListDeadLetter, ID: "99"})
+	kind(t, queue.KindFailed, err)
+
+	admin := w.client("workflow_admin")
+	_, err = admin.Apply(ctx, queue.Plan{Request: queue.Request{Action: queue.ActExecRegister, Actor: "ann",
+		Args: map[string]string{"id": " x", "kind": "DOT", "cadence": "60s"}}})
+	kind(t, queue.KindUsage, err)
+	_, err = admin.Apply(ctx, queue.Plan{Request: queue.Request{Action: queue.ActExecRegister, Actor: "ann",
+		Args: map[string]string{"id": "x", "kind": "DOT", "cadence": "2000000h"}}})
+	kind(t, queue.KindUsage, err)
+
+	readonly := open(t, pgclient.Options{DSN: w.db.DSN(""), Actor: "ann", ReadOnly: true})
+	_, err = readonly.Snapshot(ctx)
+	require.NoError(t, err)
+	p, err = readonly.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
+	require.NoError(t, err)
+	_, err = readonly.Apply(ctx, p)
+	kind(t, queue.KindFailed, err)
+	require.Contains(t, err.Error(), "read-only")
+}
+
+func TestWithoutSchemaOrRights(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	empty := pgtest.Empty(t)
+	c := open(t, pgclient.Options{DSN: empty.DSN("")})
+	s, err := c.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Contains(t, s.Missing["all"].String(), "qtop migrate up")
+	require.False(t, s.TakenAt.IsZero())
+	require.Equal(t, empty.Name, s.Server.Database.String())
+	_, err = c.List(ctx, queue.Query{Kind: queue.ListAudit})
+	kind(t, queue.KindFailed, err)
+	require.Contains(t, err.Error(), "qtop migrate up")
+	page, err := c.List(ctx, queue.Query{Kind: queue.ListSession})
+	require.NoError(t, err)
+	require.Contains(t, page.Session.SchemaState, "qtop migrate up")
+
+	db := pgtest.New(t)
+	nobody := open(t, pgclient.Options{DSN: db.DSN(pgtest.Login(t, db))})
+	s, err = nobody.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Contains(t, s.Missing["all"].String(), "queue_viewer")
+	_, err = nobody.List(ctx, queue.Query{Kind: queue.ListDeadLetters})
+	kind(t, queue.KindPermission, err)
+
+	viewer := open(t, pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "queue_viewer"))})
+	s, err = viewer.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Empty(t, s.Missing)
+	require.NotEmpty(t, s.Flags)
+	require.Equal(t, "live", viewer.Link().State)
+	page, err = viewer.List(ctx, queue.Query{Kind: queue.ListSession})
+	require.NoError(t, err)
+	require.Equal(t, []string{"queue_viewer"}, page.Session.Roles)
+	require.False(t, page.Session.Rights[queue.ActRequeue])
+	require.Equal(t, "dead_letter_operator", page.Session.Needs[queue.ActRequeue])
+	require.Empty(t, page.Session.SchemaState)
+	require.False(t, page.Session.Pooler)
+}

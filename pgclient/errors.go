@@ -1,0 +1,126 @@
+package pgclient
+
+// This file turns what pgx and the server say into one clear line.
+
+import (
+	"context"
+	"errors"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// connectError explains a DSN or a connection that failed, without its secrets.
+func connectError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) {
+		return &queue.Error{
+			Kind: queue.KindConfig, What: queue.Clean("the connection string cannot be read: " + mask(withoutDSN(parse.Error()))),
+			Where: queue.Clean("dsn"), Do: queue.Clean("see QTOP_DSN, DATABASE_URL, the profile, or PG* variables"), Err: err,
+		}
+	}
+	return translate(err)
+}
+
+// withoutDSN leaves out the DSN that pgconn quotes in backquotes: its own masking
+// knows not every form a password can take.
+func withoutDSN(msg string) string {
+	if i := strings.LastIndex(msg, "`: "); i >= 0 {
+		return msg[i+3:]
+	}
+	return msg
+}
+
+var secretInDSN = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:\\.|\S)+)|(://[^:/@\s]*:)\S*@`)
+
+// mask hides passwords in text that may quote a DSN.
+func mask(s string) string {
+	return secretInDSN.ReplaceAllString(s, "${1}${3}*****")
+}
+
+// translate gives an error its kind and its remedy. A nil stays nil.
+func translate(err error) error {
+	if err == nil {
+		return nil
+	}
+	var own *queue.Error
+	if errors.As(err, &own) {
+		return err
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return serverError(pg, err)
+	}
+	var connect *pgconn.ConnectError
+	var netErr net.Error
+	what := ""
+	switch {
+	case errors.As(err, &connect):
+		what = "no connection to PostgreSQL: " + reason(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		what = "PostgreSQL did not answer in time"
+	case errors.As(err, &netErr), pgconn.SafeToRetry(err), strings.Contains(err.Error(), "conn closed"),
+		strings.Contains(err.Error(), "unexpected EOF"), strings.Contains(err.Error(), "closed pool"):
+		what = "the connection to PostgreSQL was lost: " + reason(err)
+	default:
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(mask(err.Error())), Err: err}
+	}
+	return &queue.Error{
+		Kind: queue.KindUnavailable, What: queue.Clean(what),
+		Do: queue.Clean("check that the server runs and is reachable; see qtop doctor"), Err: err,
+	}
+}
+
+// reason is the innermost message: the outer ones repeat host and user.
+func reason(err error) string {
+	msg := mask(err.Error())
+	if i := strings.LastIndex(msg, "dial error: "); i >= 0 {
+		msg = msg[i+len("dial error: "):]
+	}
+	return strings.ReplaceAll(strings.TrimSpace(msg), "\n", "; ")
+}
+
+func serverError(pg *pgconn.PgError, err error) error {
+	e := &queue.Error{Kind: queue.KindFailed, What: queue.Clean(pg.Message), Where: queue.Clean("SQLSTATE " + pg.Code), Err: err}
+	switch {
+	case pg.Code == "42501" && strings.Contains(pg.Message, "read-only"), pg.Code == "25006":
+		e.What, e.Do = queue.Clean("this server or session is read-only"), queue.Clean("connect to the primary, without read_only")
+	case pg.Code == "42501":
+		e.Kind, e.Do = queue.KindPermission, queue.Clean("ask for the role that carries this right; see qtop doctor")
+	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":
+		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
+	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
+		e.Kind, e.Do = queue.KindUsage, queue.Clean(pg.Hint)
+	case pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000":
+		e.Kind, e.Do = queue.KindUnavailable, queue.Clean("check user, database and password of the connection string")
+	case pg.Code == "57014":
+		e.Kind, e.What = queue.KindUnavailable, queue.Clean("the server cancelled the statement: "+pg.Message)
+	case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
+		e.Kind = queue.KindUnavailable
+	}
+	return e
+}
+
+// Retryable tells the failures after which the same statement may run again.
+func Retryable(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300":
+			return true
+		}
+		return false
+	}
+	return queue.KindOf(translate(err)) == queue.KindUnavailable
+}
+
+// Explain gives an error of another package's database call its kind and its
+// remedy.
+func Explain(err error) error { return connectError(err) }

@@ -1,0 +1,127 @@
+package pgclient
+
+// This file answers List: the pages that are read on demand.
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// pageSize is how many rows a page has unless the query says otherwise.
+const pageSize = 200
+
+// countBound bounds the count of a filtered list: beyond it the total is shown
+// as a bound.
+const countBound = 100_000
+
+// List reads one page.
+func (c *Client) List(ctx context.Context, q queue.Query) (queue.Page, error) {
+	p, err := c.list(ctx, q)
+	c.note(err)
+	return p, err
+}
+
+func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if q.Limit <= 0 || q.Limit > 10_000 {
+		q.Limit = pageSize
+	}
+	p := queue.Page{AsOf: time.Now()}
+	var err error
+	switch q.Kind {
+	case queue.ListSession:
+		var s queue.Session
+		if s, err = c.Session(ctx); err == nil {
+			p.Session = &s
+		}
+	case queue.ListDeadLetters:
+		err = c.deadLetters(ctx, q, &p)
+	case queue.ListDeadLetter:
+		p.Detail, err = c.deadLetter(ctx, q.ID)
+	case queue.ListAudit:
+		err = c.audit(ctx, q, &p, "")
+	case queue.ListFlagHistory:
+		err = c.audit(ctx, q, &p, q.ID)
+	case queue.ListAlertHistory:
+		err = c.alertHistory(ctx, q, &p)
+	default:
+		err = &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no list " + string(q.Kind))}
+	}
+	return p, translate(err)
+}
+
+// audit reads audit rows newest first, of one target when target is given.
+func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target string) error {
+	f, err := queue.ParseFilter(q.Filter, AuditFields())
+	if err != nil {
+		return filterError(err)
+	}
+	b := newBuilder(auditColumns, "a.at")
+	b.where(f)
+	if target != "" {
+		b.and("a.target = " + b.arg(target))
+	}
+	count := b.clone()
+	if q.After != "" {
+		after, err := strconv.ParseInt(q.After, 10, 64)
+		if err != nil {
+			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+		}
+		b.and("a.id < " + b.arg(after))
+	}
+	rows, err := c.read.Query(ctx, `SELECT a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
+		a.reason, a.before, a.after, a.outcome FROM public.queue_operator_action a`+b.clause()+
+		" ORDER BY a.id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
+	if err != nil {
+		return err
+	}
+	p.Audit, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AuditEntry, error) {
+		var e queue.AuditEntry
+		var before, after []byte
+		err := row.Scan(&e.ID, &e.At, textInto(&e.Actor), textInto(&e.DBRole), textInto(&e.ClientAddr), textInto(&e.Action),
+			textInto(&e.Target), textInto(&e.Filter), &e.FrozenCount, textInto(&e.Reason), &before, &after, textInto(&e.Outcome))
+		e.Before, e.After = before, after
+		return e, err
+	})
+	if err != nil {
+		return err
+	}
+	if len(p.Audit) == q.Limit {
+		p.Next = strconv.FormatInt(p.Audit[len(p.Audit)-1].ID, 10)
+	}
+	return c.count(ctx, "public.queue_operator_action a", count, p)
+}
+
+// count counts what a filter matches, up to the bound.
+func (c *Client) count(ctx context.Context, from string, b *builder, p *queue.Page) error {
+	err := c.read.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+from+b.clause()+
+		" LIMIT "+strconv.Itoa(countBound+1)+") s", b.args...).Scan(&p.Total)
+	if p.Total > countBound {
+		p.Total, p.TotalBound = countBound, true
+	}
+	return err
+}
+
+func (c *Client) alertHistory(ctx context.Context, q queue.Query, p *queue.Page) error {
+	rows, err := c.read.Query(ctx, `SELECT alert_key, acked_by, acked_at, comment, expires_at,
+		CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN expires_at ELSE cleared_at END,
+		CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END
+		FROM public.queue_alert_ack WHERE $1 = '' OR alert_key = $1 OR subject = $1 ORDER BY ack_id DESC LIMIT $2`, q.ID, q.Limit)
+	if err != nil {
+		return err
+	}
+	p.AlertHistory, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AlertAck, error) {
+		var a queue.AlertAck
+		err := row.Scan(textInto(&a.AlertKey), textInto(&a.AckedBy), &a.AckedAt, textInto(&a.Comment), &a.ExpiresAt,
+			&a.ClearedAt, textInto(&a.ClearedReason))
+		return a, err
+	})
+	p.Total = int64(len(p.AlertHistory))
+	return err
+}

@@ -1,0 +1,204 @@
+// Lists: the filter means in SQL what it means in memory, and pages join up.
+
+package pgclient_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// letterField is a dead letter as the filter reads it.
+func letterField(l queue.DeadLetter, asOf time.Time) func(string) (any, bool) {
+	return func(name string) (any, bool) {
+		switch name {
+		case "id":
+			return l.ID, true
+		case "code":
+			return l.Code, true
+		case "endpoint":
+			return l.Endpoint, true
+		case "subscription":
+			return l.SubscriptionID, true
+		case "domain":
+			return l.Domain, true
+		case "kind", "source":
+			return l.Source, true
+		case "type":
+			return l.EventType, true
+		case "age":
+			return asOf.Sub(l.FailedAt), true
+		case "failed":
+			return l.FailedAt, true
+		case "state":
+			return l.State, true
+		}
+		return nil, false
+	}
+}
+
+func all(t *testing.T, c *pgclient.Client, filter string) (letters []queue.DeadLetter) {
+	t.Helper()
+	q := queue.Query{Kind: queue.ListDeadLetters, Filter: filter, Limit: 5}
+	for {
+		p, err := c.List(context.Background(), q)
+		require.NoError(t, err, filter)
+		letters = append(letters, p.DeadLetters...)
+		if q.After = p.Next; p.Next == "" {
+			require.EqualValues(t, len(letters), p.Total, filter)
+			return letters
+		}
+		require.Len(t, p.DeadLetters, 5, "a page that is not the last is full")
+	}
+}
+
+func ids(letters []queue.DeadLetter) []string {
+	out := []string{}
+	for _, l := range letters {
+		out = append(out, l.ID)
+	}
+	return out
+}
+
+func TestFilterMeansTheSame(t *testing.T) {
+	w := newWorld(t)
+	made := w.die(
+		letter{"order.paid", "https://hooks.acme.test/a", "HTTP_503", time.Minute},
+		letter{"order.paid", "https://hooks.acme.test/a", "HTTP_500", time.Hour},
+		letter{"order_sent", "https://hooks.acme.test:8443/x", "TIMEOUT", 2 * time.Hour},
+		letter{"Order%Odd", "https://other.test/", "HTTP_503", 26 * time.Hour},
+		letter{`back\slash`, "https://other.test/p", "DNS_FAILURE", 48 * time.Hour},
+		letter{"ünïcode", "http://10.0.0.1:80/", "HTTP_404", 3 * time.Second},
+		letter{"order.paid", "https://hooks.acme.test/a", "HTTP_503", 90 * time.Minute},
+		letter{"star*type", "garbage url", "BAD_URL", 30 * 24 * time.Hour},
+	)
+	client := w.client("queue_viewer", "dead_letter_operator")
+	for _, r := range []queue.Request{
+		{Action: queue.ActResolve, Targets: made[4:5], Reason: "r", Args: map[string]string{"resolution": "duplicate"}},
+		{Action: queue.ActRequeue, Targets: made[6:7], Reason: "r"},
+	} {
+		p, err := client.Plan(context.Background(), r)
+		require.NoError(t, err)
+		res, err := client.Apply(context.Background(), p)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, res.Done)
+	}
+	everything := all(t, client, "state:*")
+	require.Len(t, everything, len(made))
+	sub := everything[0].SubscriptionID
+	filters := []string{
+		"state:open", "state:requeued", "state:resolved", "state:open|resolved", "!state:open", "state=open", "state:REQ*",
+		"code:HTTP_503", "code:http_503", "code=http_503", "code=HTTP_503", "code:HTTP_*", "code:HTTP_50?", "!code:HTTP_*", "code:HTTP_503|TIMEOUT",
+		"!code:HTTP_503|TIMEOUT", "endpoint:hooks.acme*", "endpoint:*acme*", "!endpoint:hooks.acme.test", `endpoint:"garbage url"`, "endpoint=other.test",
+		"type:order.paid", "type:order?paid", "type:order_*", "type:*%*", `type:star\**`, `type:*\**`, `type:back\\slash`, "type:ünïcode", "type:ORDER*",
+		"age>1h", "age<2h", "age>=26h", "age<=1m30s", "age>1d age<3d", "failed>-90m", "failed<-1d", "!failed<-1d", "failed>2020-01-01", "failed<2020-01-01T02:00",
+		fmt.Sprint("subscription:", sub), fmt.Sprint("!subscription:", sub), fmt.Sprint("subscription>", sub-1), "subscription>0.5", "id:" + made[2], "id=" + made[2],
+		"id>" + made[2], "id<=" + made[2], "!id>" + made[2], "acme", "503", "open", "!open", "webhook", "order paid", "!acme", "sla*h", "%", "_", `\*`,
+		"source:webhook", "source:job", "domain:webhook", "kind:webhook", "acme code:HTTP_50* age>30m", "requeued",
+	}
+	for _, text := range filters {
+		f, err := queue.ParseFilter(text, queue.DeadLetterFields())
+		require.NoError(t, err, text)
+		want := []string{}
+		stated := false
+		for _, term := range f.Terms {
+			stated = stated || term.Field == "state"
+		}
+		now := time.Now()
+		for _, l := range everything {
+			if (stated || l.State == "open") && f.Match(letterField(l, now), now) {
+				want = append(want, l.ID)
+			}
+		}
+		require.Equal(t, want, ids(all(t, client, text)), "filter %s", text)
+	}
+	require.Greater(t, len(filters), 40)
+}
+
+func TestDeadLetterDetail(t *testing.T) {
+	w := newWorld(t)
+	made := w.die(letter{"order", "https://hooks.acme.test/a?token=x", "HTTP_503", time.Minute})
+	client := w.client("queue_viewer", "dead_letter_operator")
+	read := func() *queue.DeadLetterDetail {
+		t.Helper()
+		p, err := client.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: made[0]})
+		require.NoError(t, err)
+		return p.Detail
+	}
+	d := read()
+	require.JSONEq(t, `{"n": 12345678901234567890, "password": "•••"}`, d.Payload.String())
+	require.Contains(t, d.Payload.String(), "12345678901234567890")
+	require.Len(t, d.Attempts, 1)
+	require.Equal(t, "HTTP_503", d.Attempts[0].Code.String())
+	require.True(t, d.Unsigned)
+	p, err := client.Plan(context.Background(), queue.Request{Action: queue.ActRequeue, Targets: made, Reason: "back"})
+	require.NoError(t, err)
+	_, err = client.Apply(context.Background(), p)
+	require.NoError(t, err)
+	d = read()
+	require.Equal(t, "requeued ann", d.State+" "+d.RequeuedBy.String())
+	require.NotZero(t, d.NewSagaID)
+	var kinds []string
+	for _, s := range d.Lineage {
+		kinds = append(kinds, s.Kind)
+	}
+	require.Equal(t, "event saga dead_letter requeue saga", strings.Join(sorted(kinds, "event saga dead_letter requeue saga"), " "))
+}
+
+// sorted brings equal multisets into the order of want.
+func sorted(got []string, want string) []string {
+	var out []string
+	for _, w := range strings.Fields(want) {
+		for i, g := range got {
+			if g == w {
+				out, got = append(out, g), append(got[:i:i], got[i+1:]...)
+				break
+			}
+		}
+	}
+	return append(out, got...)
+}
+
+func TestAuditPages(t *testing.T) {
+	w := newWorld(t)
+	for i := range 12 {
+		w.exec("SELECT fn_dot_config_set('webhook.max_attempts', $1, $2, 'r')", fmt.Sprint(10+i), []string{"ann", "bob"}[i%2])
+	}
+	client := w.client("queue_viewer")
+	var seen []int64
+	q := queue.Query{Kind: queue.ListAudit, Filter: "actor:ann target:webhook.*", Limit: 4}
+	for {
+		p, err := client.List(context.Background(), q)
+		require.NoError(t, err)
+		require.EqualValues(t, 6, p.Total)
+		for _, e := range p.Audit {
+			require.Equal(t, "ann", e.Actor.String())
+			require.True(t, json.Valid(e.Before) && json.Valid(e.After))
+			seen = append(seen, e.ID)
+		}
+		if q.After = p.Next; p.Next == "" {
+			break
+		}
+	}
+	require.Len(t, seen, 6)
+	require.IsDecreasing(t, seen)
+	p, err := client.List(context.Background(), queue.Query{Kind: queue.ListFlagHistory, ID: "webhook.max_attempts"})
+	require.NoError(t, err)
+	require.Len(t, p.Audit, 12)
+	p, err = client.List(context.Background(), queue.Query{Kind: queue.ListAudit, Filter: "age>1h"})
+	require.NoError(t, err)
+	require.Empty(t, p.Audit)
+	for _, f := range []string{"bob", "!bob outcome:done", "role:postgres", "reason=r", "at>-1h", "action:flag_set", "age<1h !actor:x"} {
+		p, err = client.List(context.Background(), queue.Query{Kind: queue.ListAudit, Filter: f})
+		require.NoError(t, err, f)
+		require.NotEmpty(t, p.Audit, f)
+	}
+}

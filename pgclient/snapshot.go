@@ -1,0 +1,55 @@
+package pgclient
+
+// This file reads the one picture behind all live panes.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Snapshot reads the shared picture, at most Options.MaxAge old.
+func (c *Client) Snapshot(ctx context.Context) (queue.Snapshot, error) {
+	s, err := c.snapshot(ctx)
+	c.note(err)
+	return s, err
+}
+
+func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var raw []byte
+	var s queue.Snapshot
+	err := c.read.QueryRow(ctx, "SELECT public.fn_queue_snapshot(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).Scan(&raw)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "42883" || pg.Code == "42501") {
+		return c.bareSnapshot(ctx, pg)
+	}
+	if err != nil {
+		return s, translate(err)
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, &queue.Error{
+			Kind: queue.KindFailed, What: queue.Clean("the snapshot cannot be read: " + err.Error()),
+			Do: queue.Clean("the schema does not fit this program: run qtop migrate status"),
+		}
+	}
+	return s, nil
+}
+
+// bareSnapshot is what can be shown of a server without the schema, or of one
+// that does not let this login read it: who it is, and what is lacking.
+func (c *Client) bareSnapshot(ctx context.Context, cause *pgconn.PgError) (queue.Snapshot, error) {
+	lack := queue.Clean("fn_queue_snapshot is not installed: run qtop migrate up")
+	if cause.Code == "42501" {
+		lack = queue.Clean("this login may not read fn_queue_snapshot: it needs the role queue_viewer")
+	}
+	s := queue.Snapshot{Missing: map[string]queue.Text{"all": lack}}
+	err := c.read.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery()`).
+		Scan(&s.TakenAt, textInto(&s.Server.Version), textInto(&s.Server.Database), &s.Server.InRecovery)
+	return s, translate(err)
+}
