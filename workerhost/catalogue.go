@@ -1,0 +1,35 @@
+package workerhost
+
+// This file lists the loops a host can run. Each is named like the tick worker
+// it drives.
+
+// The loops that hand work to each other inside one process.
+const (
+	loopRouter       = "webhook_router"
+	loopOrchestrator = "saga_orchestrator"
+	loopWebhook      = "webhook_worker"
+)
+
+type worker struct{ name, what string }
+
+func catalogue() []worker {
+	return []worker{
+		{"iu_outbound_default", "routes events of the outbox to their recipients"},
+		{loopRouter, "makes a saga per webhook event and subscription"},
+		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs"},
+		{loopWebhook, "sends webhooks and reports what came back"},
+		{"lease_reset_cleaner", "takes expired webhook leases back"},
+		{"stale_heartbeat_check", "raises the alert when an executor is silent"},
+		{"counter_compactor", "folds the counters that the panes read"},
+		{"config_expiry", "takes expired flag values back"},
+	}
+}
+
+// LoopNames lists all loops.
+func LoopNames() []string {
+	var names []string
+	for _, w := range catalogue() {
+		names = append(names, w.name)
+	}
+	return names
+}

@@ -1,0 +1,124 @@
+// The host as the console handles it: loops started, drained and stopped alone
+// and together, in any order, while work goes on.
+package workerhost_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost"
+)
+
+func TestLoopsAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.run(workerhost.Options{Loops: []string{}})
+	require.False(t, h.Status().Running)
+	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.queue_host"), "a host that runs nothing is not announced")
+	require.ErrorContains(t, h.Start("nonsense"), "no loop nonsense")
+	require.ErrorContains(t, h.Drain("nonsense"), "no loop nonsense")
+	require.ErrorContains(t, h.Stop("nonsense"), "no loop nonsense")
+	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.queue_host"))
+	require.ErrorContains(t, h.Drain("webhook_worker"), "does not run here")
+	require.ErrorContains(t, h.Stop("webhook_worker"), "does not run here")
+	require.NoError(t, h.Drain(""))
+	require.NoError(t, h.Stop(""))
+
+	eventually(t, func() bool { return h.Start("webhook_router") == nil }, "Run does not begin")
+	require.ErrorContains(t, h.Start("webhook_router"), "running already")
+	require.Equal(t, "running", h.status("webhook_router").State)
+	require.Equal(t, "stopped", h.status("webhook_worker").State)
+	require.NoError(t, h.Start(""))
+	for _, l := range h.Status().Loops {
+		require.Equal(t, "running", l.State, l.Name)
+	}
+	require.NoError(t, h.Start(""), "what runs is left alone")
+	for _, name := range workerhost.LoopNames() {
+		eventually(t, func() bool { return !h.status(name).LastTick.IsZero() }, "%s does not tick", name)
+		require.Zero(t, h.status(name).Errors, "%s: %s", name, h.status(name).LastErr)
+	}
+	require.NoError(t, h.Drain("webhook_worker"))
+	h.is("webhook_worker", "stopped")
+	require.NoError(t, h.Stop("webhook_router"))
+	h.is("webhook_router", "stopped")
+	require.Equal(t, "running", h.status("saga_orchestrator").State)
+	require.NoError(t, h.Shutdown(t.Context()))
+	require.NoError(t, h.Shutdown(t.Context()))
+	require.False(t, h.Status().Running)
+	require.Equal(t, "true", w.text("SELECT stopped_at IS NOT NULL FROM public.queue_host"))
+	require.NoError(t, h.Start("webhook_worker"), "a console may start it again")
+	require.Equal(t, "true", w.text("SELECT stopped_at IS NULL FROM public.queue_host"))
+	require.NoError(t, h.stop())
+	require.ErrorContains(t, h.Start("webhook_worker"), "not running")
+	require.Equal(t, "true", w.text("SELECT stopped_at IS NOT NULL FROM public.queue_host"), "nothing revives a host that ended")
+	require.Equal(t, "off", h.Status().Listener.State)
+}
+
+func TestUnknownLoop(t *testing.T) {
+	t.Parallel()
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "postgres://u@127.0.0.1:1/d", WorkConns: 1})
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = workerhost.New(client, workerhost.Options{ID: "x", Loops: []string{"webhook_routre"}})
+	require.ErrorContains(t, err, "there is no loop webhook_routre")
+	require.Equal(t, queue.KindConfig, queue.KindOf(err))
+	idle, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "postgres://u@127.0.0.1:1/d"})
+	require.NoError(t, err)
+	defer idle.Close()
+	_, err = workerhost.New(idle, workerhost.Options{ID: "x"})
+	require.ErrorContains(t, err, "no work pool")
+}
+
+// 200 random orders while events come in: every state is left again, nothing is
+// lost, and no attempt is spent by a stop.
+func TestRandomOrders(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t)
+	r := receive(t, ok)
+	w.subscribe("order.created", r.URL, nil)
+	h := w.run(workerhost.Options{Loops: []string{}, Concurrency: 8})
+	eventually(t, func() bool { return h.Start("webhook_router") == nil }, "Run does not begin")
+	names := append(workerhost.LoopNames(), "", "webhook_worker", "webhook_worker", "saga_orchestrator")
+	for i := range 200 {
+		if i%10 == 0 {
+			w.events("order.created", 5)
+		}
+		name := names[rnd.IntN(len(names))]
+		switch rnd.IntN(5) {
+		case 0, 1:
+			_ = h.Start(name) // running already, or draining
+		case 2, 3:
+			_ = h.Drain(name)
+		case 4:
+			_ = h.Stop(name)
+		}
+		if rnd.IntN(40) == 0 {
+			require.NoError(t, h.Shutdown(context.Background()))
+			require.False(t, h.Status().Running)
+		}
+	}
+	// a loop may still be on its way out
+	eventually(t, func() bool {
+		_ = h.Start("")
+		for _, l := range h.Status().Loops {
+			if l.State != "running" {
+				return false
+			}
+		}
+		return true
+	}, "a loop sticks")
+	w.becomes(100, completed)
+	require.Equal(t, 100, w.int(jobs), "a stop spends no attempt")
+	require.Equal(t, 0, w.int("SELECT COALESCE(max(lease_resets), 0)::int FROM public.webhook_delivery_jobs"))
+	require.NoError(t, h.stop())
+	require.False(t, h.Status().Running)
+}

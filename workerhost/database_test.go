@@ -1,0 +1,307 @@
+// The database goes away under a host, in each of the ways it can: cut, silent,
+// sessions terminated, restarted.
+package workerhost_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
+	"github.com/qtop/qtop/workerhost"
+)
+
+// path is a TCP path to a database that can be cut or fall silent.
+type path struct {
+	l  net.Listener
+	to string
+	wg sync.WaitGroup
+
+	mu     sync.Mutex
+	turn   *sync.Cond
+	open   map[net.Conn]bool
+	silent bool // bytes are swallowed, connections stand
+	down   bool // connections are refused
+}
+
+func newPath(t *testing.T, to string) *path {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &path{l: l, to: to, open: map[net.Conn]bool{}}
+	p.turn = sync.NewCond(&p.mu)
+	p.wg.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *path) addr() string { return p.l.Addr().String() }
+
+func (p *path) close() {
+	_ = p.l.Close()
+	p.cut(true)
+	p.wg.Wait()
+}
+
+func (p *path) accept() {
+	for {
+		client, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		down := p.down
+		p.mu.Unlock()
+		server, err := net.Dial("tcp", p.to)
+		if err != nil || down {
+			_ = client.Close()
+			if err == nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		p.mu.Lock()
+		p.open[client], p.open[server] = true, true
+		p.mu.Unlock()
+		p.wg.Go(func() { p.copy(client, server) })
+		p.wg.Go(func() { p.copy(server, client) })
+	}
+}
+
+func (p *path) copy(to, from net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		silent := p.silent
+		p.mu.Unlock()
+		if n > 0 && !silent {
+			if _, werr := to.Write(buf[:n]); werr != nil {
+				err = werr
+			}
+		}
+		if err != nil {
+			p.mu.Lock()
+			delete(p.open, to)
+			delete(p.open, from)
+			p.mu.Unlock()
+			_ = to.Close()
+			_ = from.Close()
+			return
+		}
+	}
+}
+
+// cut ends every connection; down: and refuses new ones.
+func (p *path) cut(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
+// hole swallows everything from now on; what stood stays broken.
+func (p *path) hole(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = on
+}
+
+// ownWorld is a world on a server of its own, over TCP.
+func ownWorld(t *testing.T, flags ...string) (*world, *embedded.Server) {
+	t.Helper()
+	s := pgtest.OwnServer(t, nil)
+	super := s.DSN(embedded.Superuser, "postgres")
+	require.NoError(t, schema.Up(t.Context(), super, func(string) {}))
+	admin, err := pgxpool.New(t.Context(), super)
+	require.NoError(t, err)
+	t.Cleanup(admin.Close)
+	w := &world{t: t, admin: admin, dsn: s.DSN("test_host", "postgres")}
+	w.exec("CREATE ROLE test_host LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner")
+	w.quick(flags...)
+	return w, s
+}
+
+// heard collects what a listener calls.
+type heard struct {
+	mu      sync.Mutex
+	wakes   map[string]int
+	resyncs int
+}
+
+func (h *heard) wake(w queue.Wake) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wakes[w.Hint.String()]++
+}
+
+func (h *heard) resync() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.resyncs++
+}
+
+func (h *heard) of(hint string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.wakes[hint]
+}
+
+func (h *heard) refreshed() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.resyncs
+}
+
+// The listener notices what happened to it, subscribes again, refreshes, and
+// hears what is sent after; nothing of it is left when it ends. Not parallel: it
+// counts goroutines.
+func TestListenerHeals(t *testing.T) {
+	w, server := ownWorld(t)
+	door := pgtest.TCP(t, server)
+	p := newPath(t, door)
+	direct := w.admin
+	leaks := goleak.IgnoreCurrent()
+	func() {
+		client, err := pgclient.Open(t.Context(), pgclient.Options{
+			DSN: pgtest.OverTCP(t, w.dsn, p.addr()), WorkConns: 1, Program: "listener_test",
+		})
+		require.NoError(t, err)
+		defer client.Close()
+		h := &heard{wakes: map[string]int{}}
+		l, err := client.NewListener("wake", h.wake, h.resync)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			l.Run(ctx)
+			close(ended)
+		}()
+		defer func() {
+			cancel()
+			<-ended
+			require.Equal(t, "off", l.Status().State)
+		}()
+		listening := func() bool { return l.Status().State == "listening" }
+		hears := func(hint string) {
+			t.Helper()
+			eventually(t, func() bool {
+				// asked on the admin's pool, which a restart breaks too
+				_, err := direct.Exec(t.Context(), `SELECT pg_notify('queue_wake_webhook', json_build_object('layer', 'event', 'worker_hint', $1::text)::text)`, hint)
+				return err == nil
+			}, "the server is not back")
+			eventually(t, func() bool { return h.of(hint) > 0 }, "%s is not heard", hint)
+		}
+		eventually(t, listening, "never listens")
+		hears("first")
+
+		harm := []struct {
+			name string
+			do   func()
+			heal func()
+		}{
+			{"cut", func() { p.cut(false) }, func() {}},
+			{"terminated", func() {
+				w.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'listener_test wake'")
+			}, func() {}},
+			{"restart", func() { require.NoError(t, server.Restart(t.Context())) }, func() {}},
+			{"black hole", func() { p.hole(true) }, func() { p.hole(false) }},
+		}
+		for _, x := range harm {
+			before, resyncs := h.refreshed(), l.Status().Resyncs
+			start := time.Now()
+			x.do()
+			// "lost" may be over before anybody looks: a new subscription tells too
+			eventually(t, func() bool { return l.Status().State != "listening" || l.Status().Resyncs > resyncs }, "%s is not noticed", x.name)
+			noticed := time.Since(start)
+			x.heal()
+			healed := time.Now()
+			eventually(t, func() bool { return listening() && l.Status().Resyncs > resyncs && h.refreshed() > before }, "not healed after %s", x.name)
+			t.Logf("%s: noticed after %v, subscribed again %v later", x.name, noticed.Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
+			hears("after " + x.name)
+		}
+	}()
+	p.close() // a cancel request of the driver may still wait for the hole to answer
+	// the restarted server is waited for until the end of the test
+	goleak.VerifyNone(t, leaks, goleak.IgnoreAnyFunction("github.com/qtop/qtop/pgclient/embedded.spawn.func1"))
+}
+
+// A restart under a host: it resumes alone and loses nothing.
+func TestDatabaseRestart(t *testing.T) {
+	t.Parallel()
+	w, server := ownWorld(t, "queue.notify.bridge_enabled", "true")
+	r := receive(t, func(http.ResponseWriter, *http.Request) { time.Sleep(10 * time.Millisecond) })
+	w.subscribe("order.created", r.URL, nil)
+	h := runHost(t, w.dsn, workerhost.Options{Concurrency: 8, PerEndpoint: 8})
+	w.events("order.created", 300)
+	for _, n := range []int{50, 150} {
+		eventually(t, func() bool { return r.count() >= n }, "no load")
+		require.NoError(t, server.Restart(t.Context()))
+	}
+	resumed := time.Now()
+	w.becomes(300, completed)
+	t.Logf("all done %v after the second restart, %d requests", time.Since(resumed).Round(time.Millisecond), r.count())
+	h.listens()
+	w.events("order.created", 1)
+	w.becomes(301, completed)
+	w.becomes(0, unfinished)
+	eventually(t, func() bool {
+		return w.text("SELECT last_seen_at > now() - interval '7 seconds' AND stopped_at IS NULL FROM public.queue_host") == "true"
+	}, "the host does not beat")
+	require.Equal(t, 301, w.int("SELECT count(DISTINCT saga_id)::int FROM public.webhook_delivery_jobs WHERE status = 'Completed'"))
+}
+
+// An answer that comes while the database is away is recorded when it is back,
+// once, and nothing is sent again.
+func TestLateReport(t *testing.T) {
+	t.Parallel()
+	w, server := ownWorld(t)
+	p := newPath(t, pgtest.TCP(t, server))
+	release := make(chan struct{})
+	r := receive(t, hanging(release))
+	w.subscribe("order.created", r.URL, nil)
+	h := runHost(t, pgtest.OverTCP(t, w.dsn, p.addr()), workerhost.Options{Concurrency: 4})
+	w.events("order.created", 3)
+	eventually(t, func() bool { return r.count() == 3 }, "no request")
+	p.cut(true)
+	errs := h.status("webhook_worker").Errors
+	close(release)
+	eventually(t, func() bool { return h.status("webhook_worker").Errors >= errs+6 }, "the report is not tried")
+	require.Equal(t, 3, w.int(leased))
+	p.cut(false)
+	w.becomes(3, completed)
+	require.Equal(t, 3, r.count())
+	require.Equal(t, "3 1 0 3", w.text("SELECT count(*) || ' ' || max(attempt_no) || ' ' || max(lease_resets) || ' ' || count(settled_at) FROM public.webhook_delivery_jobs"))
+	require.EqualValues(t, 3, h.status("webhook_worker").Done)
+}
+
+// A host that starts while the database is away waits for it, and a stop ends
+// the waiting.
+func TestStartsWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	w, server := ownWorld(t)
+	p := newPath(t, pgtest.TCP(t, server))
+	p.cut(true)
+	dsn := pgtest.OverTCP(t, w.dsn, p.addr())
+	impatient := runHost(t, dsn, workerhost.Options{ID: "impatient"})
+	h := runHost(t, dsn, workerhost.Options{ID: "patient"})
+	require.False(t, h.Status().Running)
+	require.NoError(t, impatient.stop())
+	p.cut(false)
+	h.is("webhook_worker", "running")
+	require.NoError(t, h.stop())
+	require.Equal(t, "patient", w.text("SELECT string_agg(host_id, ',') FROM public.queue_host"))
+}

@@ -1,0 +1,139 @@
+// Package demo makes the traffic and the incident of `qtop demo`: receivers
+// that behave and misbehave over real HTTP, producers and executors that are
+// ordinary logins, and one executor that has been silent for 95 hours. Whatever
+// the console shows of it came through the tables.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The logins of the demo. Nobody is a superuser: rights are really tested.
+const (
+	Operator = "demo_operator" // dead_letter_operator, workflow_admin, queue_viewer
+	Admin    = "demo_admin"    // workflow_admin, subscription_admin, queue_viewer
+	Viewer   = "demo_viewer"   // queue_viewer
+	HostUser = "demo_host"     // the worker roles
+	Producer = "demo_producer" // event_ingest_writer
+)
+
+// Database is the demo's database in the embedded server.
+const Database = "qtop"
+
+// SilentLoop is the loop that the demo does not start: starting it is the cure.
+const SilentLoop = "iu_outbound_default"
+
+// Demo is the running world around the queue.
+type Demo struct {
+	dsn       func(user string) string
+	log       *slog.Logger
+	receivers []*receiver
+	wg        sync.WaitGroup
+	stop      context.CancelFunc
+}
+
+// New takes a function that makes the DSN of a login.
+func New(dsn func(user string) string, log *slog.Logger) *Demo {
+	return &Demo{dsn: dsn, log: log}
+}
+
+// Prepare makes logins, flags, subscriptions, executors and the incident in a
+// freshly migrated database. superuser owns it.
+func (d *Demo) Prepare(ctx context.Context, superuser string) error {
+	conn, err := pgx.Connect(ctx, superuser)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := d.openReceivers(ctx); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, *pgx.Conn) error{logins, flags, d.subscriptions, executors, incident} {
+		if err := step(ctx, conn); err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+	}
+	return nil
+}
+
+// Start lets producers and executors run until Stop.
+func (d *Demo) Start(ctx context.Context) error {
+	ctx, d.stop = context.WithCancel(ctx)
+	for _, p := range []struct {
+		user string
+		run  func(context.Context, *pgxpool.Pool) error
+	}{{Producer, d.produce}, {HostUser, d.beat}} {
+		cfg, err := pgxpool.ParseConfig(d.dsn(p.user))
+		if err != nil {
+			return err
+		}
+		cfg.MaxConns = 2
+		cfg.ConnConfig.RuntimeParams["application_name"] = p.user
+		pool, err := pgxpool.NewWithConfig(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		d.wg.Go(func() {
+			defer pool.Close()
+			d.keep(ctx, func() error { return p.run(ctx, pool) })
+		})
+	}
+	return nil
+}
+
+// keep runs f again when the database was away: the world outside does not end
+// with it.
+func (d *Demo) keep(ctx context.Context, f func() error) {
+	for ctx.Err() == nil {
+		if err := f(); err != nil && ctx.Err() == nil {
+			d.log.Info("demo traffic pauses", "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Stop ends the traffic and the receivers.
+func (d *Demo) Stop() {
+	if d.stop != nil {
+		d.stop()
+	}
+	d.wg.Wait()
+	for _, r := range d.receivers {
+		r.close()
+	}
+}
+
+// Flowing waits until the first webhook was delivered.
+func (d *Demo) Flowing(ctx context.Context, viewer string) error {
+	conn, err := pgx.Connect(ctx, viewer)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for {
+		var n int64
+		err := conn.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope = 'delivered_1m'").Scan(&n)
+		switch {
+		case err != nil:
+			return err
+		case n > 0:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("demo: no webhook was delivered in time")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package demo
+
+// This file is the other side of the webhooks: servers on loopback that answer
+// well, badly, late or not at all.
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// SecretRef names the signing secret that the honest receivers share; its value
+// stands in the environment variable SecretEnv of the demo's process.
+const (
+	SecretRef = "demo"
+	SecretEnv = "DEMO_WEBHOOK_SECRET"
+)
+
+type receiver struct {
+	eventType string
+	name      string // what the subscription calls it; Lookup knows it
+	secretRef *string
+	server    *httptest.Server
+	address   string // instead of a server: nobody listens there
+	release   chan struct{}
+}
+
+func (r *receiver) url() string {
+	scheme, address := "http", r.address
+	if r.server != nil {
+		scheme, address, _ = strings.Cut(r.server.URL, "://")
+	}
+	_, port, _ := strings.Cut(address, ":")
+	return scheme + "://" + r.name + ":" + port + "/hook"
+}
+
+// Lookup is the demo's own DNS: its receivers have names that say what they do,
+// and all of them live on loopback.
+func Lookup(_ context.Context, host string) ([]netip.Addr, error) {
+	if strings.HasSuffix(host, ".example") {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+}
+
+func (r *receiver) close() {
+	if r.release != nil {
+		close(r.release)
+	}
+	if r.server != nil {
+		r.server.CloseClientConnections()
+		r.server.Close()
+	}
+}
+
+// openReceivers starts them: two honest ones, one each that returns 503, hangs,
+// refuses, has a certificate nobody trusts, and throttles.
+func (d *Demo) openReceivers(ctx context.Context) error {
+	ref := SecretRef
+	quiet := log.New(io.Discard, "", 0)
+	serve := func(eventType, name string, tls bool, h http.HandlerFunc) *receiver {
+		s := httptest.NewUnstartedServer(h)
+		s.Config.ErrorLog = quiet
+		if tls {
+			s.StartTLS()
+		} else {
+			s.Start()
+		}
+		r := &receiver{eventType: eventType, name: name, secretRef: &ref, server: s}
+		d.receivers = append(d.receivers, r)
+		return r
+	}
+	ok := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 1<<20))
+		w.WriteHeader(http.StatusNoContent)
+	}
+	serve("order.created", "hooks.acme.example", false, ok)
+	serve("invoice.paid", "billing.example", false, ok)
+	serve("shipment.sent", "ship.example", false, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, "upstream is down\n")
+	})
+	hang := serve("report.ready", "api.slow.example", false, nil)
+	hang.release = make(chan struct{})
+	hang.server.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hang.release:
+		case <-r.Context().Done():
+		}
+	})
+	serve("contract.signed", "sign.example", true, ok)
+	var seen atomic.Int64
+	serve("stock.changed", "stock.example", false, func(w http.ResponseWriter, r *http.Request) {
+		if seen.Add(1)%3 == 0 {
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		ok(w, r)
+	})
+	// A port that was just free: connections to it are refused.
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	d.receivers = append(d.receivers, &receiver{eventType: "user.invited", name: "crm.example", secretRef: &ref, address: l.Addr().String()})
+	return l.Close()
+}
+
+// steady is the pace of each event type, one event per interval.
+func steady() map[string]time.Duration {
+	return map[string]time.Duration{
+		"order.created": 150 * time.Millisecond, "invoice.paid": 400 * time.Millisecond, "shipment.sent": 700 * time.Millisecond,
+		"report.ready": 5 * time.Second, "contract.signed": 4 * time.Second, "stock.changed": time.Second, "user.invited": 3 * time.Second,
+	}
+}

@@ -1,0 +1,101 @@
+package demo
+
+// This file is the traffic: producers that insert events, and executors that
+// beat, each over its own ordinary login.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// produce inserts webhook events and outbox events until ctx ends. It begins
+// with a backlog, so that there is something to look at.
+func (d *Demo) produce(ctx context.Context, pool *pgxpool.Pool) error {
+	for t, n := range map[string]int{"shipment.sent": 60, "user.invited": 12, "order.created": 25} {
+		for range n {
+			if err := insertEvent(ctx, pool, t); err != nil {
+				return err
+			}
+		}
+	}
+	next := map[string]time.Time{}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	outbox := time.Time{}
+	for {
+		now := time.Now()
+		for t, every := range steady() {
+			if now.Before(next[t]) {
+				continue
+			}
+			next[t] = now.Add(every/2 + rand.N(every))
+			if err := insertEvent(ctx, pool, t); err != nil {
+				return err
+			}
+		}
+		if now.After(outbox) {
+			outbox = now.Add(1500 * time.Millisecond)
+			if err := emit(ctx, pool); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func insertEvent(ctx context.Context, pool *pgxpool.Pool, eventType string) error {
+	payload, err := json.Marshal(map[string]any{
+		"type": eventType, "timestamp": time.Now().UTC().Format(time.RFC3339),
+		"data": map[string]any{
+			"id": fmt.Sprintf("%s_%06d", eventType[:3], rand.IntN(1_000_000)), "amount": json.Number(fmt.Sprintf("%d.%02d", rand.IntN(900), rand.IntN(100))),
+			"customer": map[string]any{"name": "Example Ltd", "api_key": "demo-not-a-real-key"},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = pool.Exec(ctx, "INSERT INTO public.events (event_type, payload) VALUES ($1, $2)", eventType, payload)
+	return err
+}
+
+func emit(ctx context.Context, pool *pgxpool.Pool) error {
+	kinds := [][2]string{{"document_saved", "update"}, {"comment_added", "comment"}, {"template.instance_auto_composed", "update"}}
+	k := kinds[rand.IntN(len(kinds))]
+	_, err := pool.Exec(ctx, "SELECT public.fn_iu_emit_event('iu', $1, $2, 'delayed', 'info', 'information_unit', $3, jsonb_build_object('pieces', $4::int))",
+		k[0], k[1], fmt.Sprintf("iu-%05d", rand.IntN(90_000)), rand.IntN(5)+1)
+	return err
+}
+
+// beat is the life of the executors that are well.
+func (d *Demo) beat(ctx context.Context, pool *pgxpool.Pool) error {
+	done := map[string]int{}
+	t := time.NewTicker(10 * time.Second)
+	defer t.Stop()
+	for {
+		for _, id := range []string{"kg_indexer_a", "codex_nightly"} {
+			state := "idle"
+			if id == "kg_indexer_a" {
+				state = "working"
+				done[id] += rand.IntN(20)
+			}
+			payload := map[string]any{"state": state, "done_total": done[id], "in_flight": 0, "last_work_at": time.Now().UTC().Format(time.RFC3339)}
+			if _, err := pool.Exec(ctx, "SELECT public.fn_queue_heartbeat_write($1, $2, $1)", id, payload); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}

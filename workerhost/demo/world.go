@@ -1,0 +1,102 @@
+package demo
+
+// This file writes the demo's standing rows: who may log in, what is
+// subscribed, who is watched, and what went wrong before anybody looked.
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func logins(ctx context.Context, conn *pgx.Conn) error {
+	for user, groups := range map[string]string{
+		Operator: "dead_letter_operator, workflow_admin, queue_viewer",
+		Admin:    "workflow_admin, subscription_admin, queue_viewer",
+		Viewer:   "queue_viewer",
+		HostUser: "dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, queue_viewer",
+		Producer: "event_ingest_writer",
+	} {
+		var have bool
+		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)", user).Scan(&have); err != nil {
+			return err
+		}
+		if !have {
+			if _, err := conn.Exec(ctx, "CREATE ROLE "+user+" LOGIN"); err != nil {
+				return err
+			}
+		}
+		if _, err := conn.Exec(ctx, "GRANT "+groups+" TO "+user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flags makes the demo quick: short waits, and the bridge on.
+func flags(ctx context.Context, conn *pgx.Conn) error {
+	for _, kv := range [][2]string{
+		{"queue.notify.bridge_enabled", "true"},
+		{"webhook.max_attempts", "3"},
+		{"webhook.backoff_base_seconds", "2"},
+		{"webhook.backoff_cap_seconds", "20"},
+		{"webhook.timeout_seconds", "4"},
+		{"webhook.lease_seconds", "20"},
+		{"webhook.circuit_failures", "150"},
+		{"webhook.circuit_open_seconds", "15"},
+	} {
+		if _, err := conn.Exec(ctx, "SELECT public.fn_dot_config_set($1, $2, 'demo', 'makes the demo quick')", kv[0], kv[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Demo) subscriptions(ctx context.Context, conn *pgx.Conn) error {
+	for _, r := range d.receivers {
+		if _, err := conn.Exec(ctx, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified, secret_ref, rate_limit_per_second)
+			VALUES ($1, $2, true, true, $3, NULL)`, r.eventType, r.url(), r.secretRef); err != nil {
+			return err
+		}
+	}
+	for _, t := range [][2]string{
+		{"document_saved", "update"}, {"comment_added", "comment"}, {"template.instance_auto_composed", "update"}, {"issue_opened", "alert"},
+	} {
+		if _, err := conn.Exec(ctx, `INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane, worker_name, description)
+			VALUES ('iu', $1, $2, 'delayed', 'iu_outbound_default', 'demo traffic')`, t[0], t[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func executors(ctx context.Context, conn *pgx.Conn) error {
+	for _, e := range []struct {
+		id, kind, domains  string
+		cadence, threshold int
+	}{
+		{"hermes_batch_1", "Hermes", "iu", 120, 300},
+		{"kg_indexer_a", "Agent", "kg", 20, 60},
+		{"codex_nightly", "Codex", "staging", 30, 120},
+	} {
+		if _, err := conn.Exec(ctx, "SELECT public.fn_queue_heartbeat_register($1, $2, $3, $4, $5, 'demo')",
+			e.id, e.kind, strings.Split(e.domains, ","), e.cadence, e.threshold); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// incident is the story of the first screen: the outbound router has been
+// silent for 95 hours, a batch executor for a quarter of an hour.
+func incident(ctx context.Context, conn *pgx.Conn) error {
+	for _, s := range []struct{ id, ago string }{{SilentLoop, "95 hours"}, {"hermes_batch_1", "14 minutes"}} {
+		if _, err := conn.Exec(ctx, fmt.Sprintf("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '%s' WHERE executor_id = $1", s.ago), s.id); err != nil {
+			return err
+		}
+	}
+	_, err := conn.Exec(ctx, "UPDATE public.queue_tick_worker SET last_run_at = now() - interval '95 hours' WHERE worker_name = $1", SilentLoop)
+	return err
+}

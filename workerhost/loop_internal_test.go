@@ -1,0 +1,146 @@
+// A loop alone: panics and failures are contained and recorded, and whatever is
+// asked of it in whatever order, it never sticks.
+package workerhost
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func testLoop() *loop { return newLoop(worker{"test", "is tested"}, slog.New(slog.DiscardHandler)) }
+
+func isEnded(t *testing.T, l *loop) {
+	t.Helper()
+	select {
+	case <-l.ended():
+	case <-time.After(60 * time.Second):
+		require.FailNow(t, "the loop sticks", l.status().State)
+	}
+	require.Equal(t, stateStopped, l.status().State)
+}
+
+func TestLoopPanicIsContained(t *testing.T) {
+	t.Parallel()
+	l := testLoop()
+	runs := make(chan struct{}, 10)
+	body := func(ctx context.Context, l *loop) error {
+		runs <- struct{}{}
+		switch l.status().Errors {
+		case 0:
+			panic("boom")
+		case 1:
+			return errors.New("no luck")
+		}
+		<-l.draining()
+		return nil
+	}
+	require.NoError(t, l.start(t.Context(), body))
+	<-runs
+	require.Eventually(t, func() bool { return l.status().State == stateFailed }, 60*time.Second, time.Millisecond)
+	require.Equal(t, "panic: boom", l.status().LastErr.String())
+	require.NoError(t, l.start(t.Context(), body), "a start ends the pause")
+	<-runs
+	<-runs // by itself, after the pause, and no second one beside it
+	require.Never(t, func() bool { return len(runs) > 0 }, 2*firstPause+100*time.Millisecond, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return l.status().State == stateRunning }, 60*time.Second, time.Millisecond)
+	require.EqualValues(t, 2, l.status().Errors)
+	require.Equal(t, "no luck", l.status().LastErr.String())
+	require.ErrorContains(t, l.start(t.Context(), body), "running already")
+	l.drainNow()
+	l.drainNow()
+	isEnded(t, l)
+	require.Empty(t, runs)
+}
+
+// A body that fails while it drains is not started again, and a second drain
+// finds nothing to close.
+func TestLoopFailsWhileDraining(t *testing.T) {
+	t.Parallel()
+	l := testLoop()
+	require.NoError(t, l.start(t.Context(), func(ctx context.Context, l *loop) error {
+		<-l.draining()
+		return errors.New("late trouble")
+	}))
+	l.drainNow()
+	isEnded(t, l)
+	l.drainNow()
+	l.stopNow()
+	require.EqualValues(t, 1, l.status().Errors)
+	require.Equal(t, "late trouble", l.status().LastErr.String())
+}
+
+// A loop that was stopped and hands back what it had is not running any more:
+// who starts everything and looks for what does not run must see it.
+func TestLoopOnItsWayOut(t *testing.T) {
+	t.Parallel()
+	l := testLoop()
+	handBack := make(chan struct{})
+	body := func(ctx context.Context, _ *loop) error {
+		<-ctx.Done()
+		<-handBack
+		return nil
+	}
+	require.NoError(t, l.start(t.Context(), body))
+	l.stopNow()
+	require.Equal(t, stateDraining, l.status().State)
+	require.ErrorContains(t, l.start(t.Context(), body), "draining already")
+	close(handBack)
+	isEnded(t, l)
+}
+
+func TestLoopNeverSticks(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	l := testLoop()
+	var running, most atomic.Int64
+	body := func(ctx context.Context, l *loop) error {
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer running.Add(-1)
+		switch rand.IntN(3) { // of no seed: the scheduler decides as much
+		case 0:
+			panic("boom")
+		case 1:
+			return errors.New("no luck")
+		}
+		select {
+		case <-ctx.Done():
+		case <-l.draining():
+		}
+		return nil
+	}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+		wg.Go(func() {
+			for range 200 {
+				switch rnd.IntN(4) {
+				case 0, 1:
+					_ = l.start(t.Context(), body)
+				case 2:
+					l.drainNow()
+				case 3:
+					l.stopNow()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, most.Load(), int64(1), "two bodies at once")
+	l.stopNow()
+	isEnded(t, l)
+	require.NoError(t, l.start(t.Context(), func(_ context.Context, l *loop) error { <-l.draining(); return nil }))
+	require.Equal(t, stateRunning, l.status().State)
+	l.drainNow()
+	isEnded(t, l)
+}

@@ -1,0 +1,157 @@
+// This file is the tests' second life: the same binary, started again with
+// QTOP_TEST_HOST, is a worker host in a process of its own, to be killed,
+// stopped and signalled for real.
+package workerhost_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+const childEnv = "QTOP_TEST_HOST"
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(childEnv); spec != "" {
+		os.Exit(childMain(spec))
+	}
+	os.Exit(pgtest.Main(m))
+}
+
+// childSpec is what a worker process is told.
+type childSpec struct {
+	DSN, ID     string
+	Loops       []string
+	Concurrency int
+	Grace       time.Duration
+}
+
+func childMain(spec string) int {
+	var s childSpec
+	if err := json.Unmarshal([]byte(spec), &s); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 3
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() { // a test that died must not leave its workers behind
+		_, _ = bufio.NewReader(os.Stdin).ReadByte()
+		os.Exit(4)
+	}()
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: s.DSN, WorkConns: hostConns, Actor: "test"})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 3
+	}
+	defer client.Close()
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	h, err := workerhost.New(client, workerhost.Options{
+		ID: s.ID, Version: "test", Loops: s.Loops, Concurrency: s.Concurrency, Grace: s.Grace, Log: log,
+		Sender: sender.New(sender.Config{Version: "test", Allow: loopback(), Concurrency: s.Concurrency}),
+	})
+	if err == nil {
+		err = h.Run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }
+
+// child is a worker process.
+type child struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+	once sync.Once
+}
+
+// spawn starts a worker process over the world's database.
+func (w *world) spawn(s childSpec) *child {
+	w.t.Helper()
+	if s.DSN == "" {
+		s.DSN = w.dsn
+	}
+	spec, err := json.Marshal(s)
+	require.NoError(w.t, err)
+	exe, err := os.Executable()
+	require.NoError(w.t, err)
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), childEnv+"="+string(spec), "GORACE=atexit_sleep_ms=0")
+	return startChild(w.t, cmd)
+}
+
+func startChild(t *testing.T, cmd *exec.Cmd) *child {
+	t.Helper()
+	c := &child{t: t, cmd: cmd, log: filepath.Join(t.TempDir(), "worker.log"), done: make(chan struct{})}
+	out, err := os.Create(c.log)
+	require.NoError(t, err)
+	cmd.Stderr, cmd.Stdout = out, out
+	in, err := cmd.StdinPipe() // ends with this process
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	go func() {
+		_ = cmd.Wait()
+		_ = in.Close()
+		_ = out.Close()
+		close(c.done)
+	}()
+	t.Cleanup(func() {
+		c.kill()
+		if t.Failed() {
+			t.Logf("worker %d:\n%s", cmd.Process.Pid, tail(c.text(), 4000))
+		}
+	})
+	return c
+}
+
+func (c *child) signal(s syscall.Signal) {
+	c.t.Helper()
+	require.NoError(c.t, c.cmd.Process.Signal(s))
+}
+
+// kill ends the process as a crash would.
+func (c *child) kill() {
+	c.once.Do(func() { _ = c.cmd.Process.Kill() })
+	<-c.done
+}
+
+// exit waits for the end of the process.
+func (c *child) exit() int {
+	c.t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(patience):
+		require.FailNow(c.t, "the worker process does not end")
+	}
+	return c.cmd.ProcessState.ExitCode()
+}
+
+func (c *child) text() string {
+	b, _ := os.ReadFile(c.log)
+	return string(b)
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }

@@ -1,0 +1,103 @@
+package workerhost
+
+// This file serves what a host knows of itself: Prometheus metrics, /healthz
+// (the process lives) and /readyz (it holds its host id and every loop runs).
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// collector reads the loops' own counters at each scrape.
+type collector struct {
+	h                             *Host
+	up, done, errs, flying, wakes *prometheus.Desc
+}
+
+func newCollector(h *Host) *collector {
+	loop := []string{"loop"}
+	return &collector{
+		h:      h,
+		up:     prometheus.NewDesc("qtop_loop_running", "1 while the loop runs.", loop, nil),
+		done:   prometheus.NewDesc("qtop_loop_done_total", "Units of work done by the loop.", loop, nil),
+		errs:   prometheus.NewDesc("qtop_loop_errors_total", "Passes of the loop that failed.", loop, nil),
+		flying: prometheus.NewDesc("qtop_loop_in_flight", "Work in flight in the loop.", loop, nil),
+		wakes:  prometheus.NewDesc("qtop_wakes_total", "Notifications heard.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	st := c.h.Status()
+	for _, l := range st.Loops {
+		running := 0.0
+		if l.State == stateRunning {
+			running = 1
+		}
+		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, running, l.Name)
+		ch <- prometheus.MustNewConstMetric(c.done, prometheus.CounterValue, float64(l.Done), l.Name)
+		ch <- prometheus.MustNewConstMetric(c.errs, prometheus.CounterValue, float64(l.Errors), l.Name)
+		ch <- prometheus.MustNewConstMetric(c.flying, prometheus.GaugeValue, float64(l.InFlight), l.Name)
+	}
+	ch <- prometheus.MustNewConstMetric(c.wakes, prometheus.CounterValue, float64(st.Listener.Heard))
+}
+
+// ready tells why the host is not ready; empty = it is.
+func (h *Host) ready() string {
+	st := h.Status()
+	if st.Refused != "" {
+		return st.Refused
+	}
+	for _, l := range st.Loops {
+		wanted := h.opts.Loops == nil || slices.Contains(h.opts.Loops, l.Name)
+		if wanted && l.State != stateRunning {
+			return fmt.Sprintf("loop %s is %s", l.Name, l.State)
+		}
+	}
+	return ""
+}
+
+// ServeMetrics serves on addr until ctx ends. It returns the address it listens
+// on, so that port 0 can be used.
+func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("metrics_addr %s: %w", addr, err)
+	}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(newCollector(h)); err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if why := h.ready(); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = s.Close()
+	}()
+	go func() {
+		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			h.log.Error("metrics ended", "error", err.Error())
+		}
+	}()
+	return l.Addr(), nil
+}

@@ -1,0 +1,125 @@
+// The fixed error codes of a delivery and how every failure finds its own.
+package sender
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+)
+
+// Codes of Result.Code beside HTTP_<status>.
+const (
+	CodeTimeout           = "TIMEOUT"
+	CodeDNSFailure        = "DNS_FAILURE"
+	CodeConnectionRefused = "CONNECTION_REFUSED"
+	CodeConnectionReset   = "CONNECTION_RESET"
+	CodeTLSFailure        = "TLS_FAILURE"
+	CodeProtocolError     = "PROTOCOL_ERROR"
+	CodeUnreachable       = "UNREACHABLE"
+	CodeAddressRefused    = "ADDRESS_REFUSED"
+	CodeBadURL            = "BAD_URL"
+	CodeSigningFailed     = "SIGNING_FAILED"
+	CodeWorkerPanic       = "WORKER_PANIC"
+)
+
+// failure is an error whose code is known where it happens.
+type failure struct{ code, detail string }
+
+func (f *failure) Error() string { return f.code + ": " + f.detail }
+
+// classify gives code and detail of an error of build or RoundTrip.
+func classify(ctx context.Context, err error) (code, detail string) {
+	var known *failure
+	if errors.As(err, &known) {
+		return known.code, known.detail
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return CodeTimeout, "stopped by the caller before the response"
+	case ctx.Err() != nil:
+		return CodeTimeout, "no response within the time for the whole request"
+	case isTimeout(err):
+		return CodeTimeout, "no response header in time"
+	case isReset(err):
+		return CodeConnectionReset, "the connection ended before the response: " + err.Error()
+	case isUnreachable(err):
+		return CodeUnreachable, err.Error()
+	case isTLS(err):
+		return CodeTLSFailure, err.Error()
+	}
+	return CodeProtocolError, err.Error()
+}
+
+func lookupFailure(host string, err error) error {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return &failure{CodeDNSFailure, host + " does not exist"}
+	case isTimeout(err):
+		return &failure{CodeDNSFailure, "looking up " + host + " took too long"}
+	}
+	return &failure{CodeDNSFailure, "looking up " + host + ": " + err.Error()}
+}
+
+func connectFailure(target netip.AddrPort, err error) error {
+	code := CodeUnreachable // no route, no permission, no local port, …
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		code = CodeConnectionRefused
+	case isTimeout(err):
+		return &failure{CodeTimeout, fmt.Sprintf("connecting to %s took too long", target)}
+	case isReset(err):
+		code = CodeConnectionReset
+	}
+	return &failure{code, err.Error()}
+}
+
+func handshakeFailure(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil || isTimeout(err):
+		return &failure{CodeTimeout, "the TLS handshake took too long"}
+	case errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE):
+		return &failure{CodeConnectionReset, "the connection was reset in the TLS handshake"}
+	}
+	return &failure{CodeTLSFailure, "TLS handshake: " + err.Error()}
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// isReset also covers a peer that just closes: for a request without answer
+// the two are one.
+func isReset(err error) bool {
+	for _, end := range []error{syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	// net/http does not export this error, the race of a kept-alive connection's
+	// end with the next request on it.
+	return strings.Contains(err.Error(), "server closed idle connection")
+}
+
+func isUnreachable(err error) bool {
+	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.ENETDOWN)
+}
+
+// isTLS finds failures after the handshake: alerts sent or received, broken
+// records, a late certificate refusal.
+func isTLS(err error) bool {
+	var op *net.OpError
+	var record tls.RecordHeaderError
+	var cert *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") ||
+		errors.As(err, &record) || errors.As(err, &cert) || errors.As(err, &authority)
+}

@@ -1,0 +1,157 @@
+// Opening connections: resolve once, judge every answer, dial the judged
+// address itself. There is no second lookup that a hostile name server could
+// answer differently.
+package sender
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxCandidates bounds how many addresses of one name are tried.
+const maxCandidates = 8
+
+type dialDeadlineKey struct{}
+
+// withDialDeadline hands the request's deadline to the dial. net/http detaches
+// dials from their request's cancellation but keeps the values of its context;
+// without this a dial would outlive the request that wanted it.
+func withDialDeadline(ctx context.Context) context.Context {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx
+	}
+	return context.WithValue(ctx, dialDeadlineKey{}, deadline)
+}
+
+func dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Value(dialDeadlineKey{}).(time.Time); ok {
+		return context.WithDeadline(ctx, deadline)
+	}
+	return context.WithCancel(ctx)
+}
+
+// caught turns a panic on net/http's dial goroutine, where Send cannot recover
+// it, into an error.
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = &failure{CodeWorkerPanic, fmt.Sprintf("panic while connecting: %v", p)}
+	}
+}
+
+func (s *Sender) dialPlain(ctx context.Context, _, hostport string) (conn net.Conn, err error) {
+	defer caught(&err)
+	ctx, cancel := dialContext(ctx)
+	defer cancel()
+	return s.dial(ctx, hostport, true)
+}
+
+// tlsConn closes without the TLS farewell: writing that can block for 5 s on a
+// peer that reads nothing, and Send must return by its deadline.
+type tlsConn struct{ *tls.Conn }
+
+func (c tlsConn) Close() error { return c.NetConn().Close() }
+
+func (s *Sender) dialTLS(ctx context.Context, _, hostport string) (conn net.Conn, err error) {
+	defer caught(&err)
+	ctx, cancel := dialContext(ctx)
+	defer cancel()
+	raw, err := s.dial(ctx, hostport, false)
+	if err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		_ = raw.Close()
+		return nil, badURL("has no usable host and port")
+	}
+	cfg := s.tls.Clone()
+	cfg.ServerName = strings.TrimSuffix(host, ".")
+	secured := tls.Client(raw, cfg)
+	ctx, stop := context.WithTimeout(ctx, s.cfg.TLS)
+	defer stop()
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, handshakeFailure(ctx, err)
+	}
+	return tlsConn{secured}, nil
+}
+
+// dial connects to the first permitted address that answers. Forbidden answers
+// among permitted ones are passed over; when only forbidden ones are left, the
+// first refusal is the error.
+func (s *Sender) dial(ctx context.Context, hostport string, plainHTTP bool) (net.Conn, error) {
+	host, portText, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return nil, badURL("has no usable host and port")
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil || port == 0 {
+		return nil, badURL("the port is not one of 1 to 65535")
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connect)
+	defer cancel()
+	found, err := s.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var targets []netip.AddrPort
+	var refusal error
+	for _, given := range found {
+		addr, err := s.guard.judge(given, plainHTTP)
+		if err == nil {
+			targets = append(targets, netip.AddrPortFrom(addr, uint16(port)))
+		} else if refusal == nil {
+			refusal = err
+		}
+	}
+	if len(targets) == 0 {
+		return nil, refusal
+	}
+	return dialFirst(ctx, targets[:min(len(targets), maxCandidates)])
+}
+
+// resolve returns at least one address or an error.
+func (s *Sender) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr}, nil
+	}
+	found, err := s.cfg.Lookup(ctx, host)
+	if err != nil {
+		return nil, lookupFailure(host, err)
+	}
+	if len(found) == 0 {
+		return nil, &failure{CodeDNSFailure, host + " has no address"}
+	}
+	return found, nil
+}
+
+// dialFirst tries the targets, at least one, in order. Each gets an equal share of the time
+// left, so that a black hole in front does not starve what comes after it.
+func dialFirst(ctx context.Context, targets []netip.AddrPort) (net.Conn, error) {
+	var first error
+	for i, target := range targets {
+		var dialer net.Dialer
+		if end, ok := ctx.Deadline(); ok {
+			dialer.Timeout = max(time.Until(end)/time.Duration(len(targets)-i), time.Millisecond)
+		}
+		// DialTCP takes an address, never a name.
+		conn, err := dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, target)
+		if err == nil {
+			return conn, nil
+		}
+		if first == nil {
+			first = connectFailure(target, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, first
+}

@@ -1,0 +1,509 @@
+// Hostile receivers: each gets its code, ends by the deadline and costs
+// bounded memory.
+package sender
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// rawServer gives every connection to talk once its request was read.
+func rawServer(t testing.TB, talk func(c net.Conn)) string {
+	return connServer(t, func(c net.Conn) {
+		req, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, req.Body)
+		talk(c)
+	})
+}
+
+func connServer(t testing.TB, talk func(c net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	closing := false
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			if closing {
+				_ = c.Close()
+				mu.Unlock()
+				return
+			}
+			open[c] = true
+			mu.Unlock()
+			all.Go(func() {
+				talk(c)
+				_ = c.Close()
+				mu.Lock()
+				delete(open, c)
+				mu.Unlock()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		closing = true
+		for c := range open {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		all.Wait()
+	})
+	return "http://" + l.Addr().String()
+}
+
+func say(c net.Conn, text string) error {
+	_, err := io.WriteString(c, text)
+	return err
+}
+
+// hold waits until the sender hangs up.
+func hold(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+func reset(c net.Conn) {
+	_ = c.(*net.TCPConn).SetLinger(0)
+	_ = c.Close()
+}
+
+func trickle(c net.Conn, piece string) {
+	for say(c, piece) == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func flood(c net.Conn, piece string) {
+	bytes := []byte(piece) // once: the memory test counts the servers' garbage too
+	for {
+		if _, err := c.Write(bytes); err != nil {
+			return
+		}
+	}
+}
+
+func TestHostileReceivers(t *testing.T) {
+	const timeout = 300 * time.Millisecond
+	lines := strings.Repeat("X-Flood: "+strings.Repeat("y", 100)+"\r\n", 64)
+	for _, c := range []struct {
+		name      string
+		talk      func(net.Conn)
+		code      string // "" = delivered
+		atTimeout bool   // ends by the deadline, not earlier
+	}{
+		{"stall before header", hold, CodeTimeout, true},
+		{"stall in status line", func(c net.Conn) { _ = say(c, "HTTP/1.1 2"); hold(c) }, CodeTimeout, true},
+		{"trickling header", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\nX: "); trickle(c, "a") }, CodeTimeout, true},
+		{"header flood", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\n"); flood(c, lines) }, CodeProtocolError, false},
+		{"endless header line", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\nX: "); flood(c, strings.Repeat("a", 4096)) }, CodeProtocolError, false},
+		{"endless status line", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 "); flood(c, strings.Repeat("a", 4096)) }, CodeProtocolError, false},
+		{"1xx flood", func(c net.Conn) { flood(c, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n") }, CodeProtocolError, false},
+		{"1xx trickle", func(c net.Conn) { trickle(c, "HTTP/1.1 100 Continue\r\n\r\n") }, CodeTimeout, true},
+		{"endless body 2xx", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\n\r\n"); flood(c, lines) }, "", false},
+		{"endless body 5xx", func(c net.Conn) { _ = say(c, "HTTP/1.1 500 No\r\n\r\n"); flood(c, lines) }, "HTTP_500", false},
+		{"endless chunks", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			flood(c, "1000\r\n"+strings.Repeat("z", 4096)+"\r\n")
+		}, "", false},
+		{"endless chunk extension", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
+			flood(c, strings.Repeat("e", 4096))
+		}, "", false},
+		{"endless trailer", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+			flood(c, lines)
+		}, "", false},
+		{"huge content length", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\nabc")
+			hold(c)
+		}, "", true},
+		{"stalling body 2xx", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"); hold(c) }, "", true},
+		{"trickling body 2xx", func(c net.Conn) { _ = say(c, "HTTP/1.1 202 OK\r\n\r\n"); trickle(c, "a") }, "", true},
+		{"trickling body 4xx", func(c net.Conn) { _ = say(c, "HTTP/1.1 404 No\r\n\r\n"); trickle(c, "a") }, "HTTP_404", true},
+		{"reset mid-body 2xx", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"); reset(c) }, "*", false},
+		{"close mid-body 5xx", func(c net.Conn) { _ = say(c, "HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\nabc") }, "HTTP_503", false},
+		{"reset before header", reset, CodeConnectionReset, false},
+		{"close before header", func(net.Conn) {}, CodeConnectionReset, false},
+		{"close in header", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\nX: y") }, CodeConnectionReset, false},
+		{"garbage", func(c net.Conn) { _ = say(c, "\x00\x1b[2J\xff\r\nnonsense\r\n\r\n") }, CodeProtocolError, false},
+		{"another protocol", func(c net.Conn) { _ = say(c, "220 smtp.example ESMTP\r\n") }, CodeProtocolError, false},
+		{"status 000", func(c net.Conn) { _ = say(c, "HTTP/1.1 000 Zero\r\nContent-Length: 0\r\n\r\n") }, CodeProtocolError, false},
+		{"status 42", func(c net.Conn) { _ = say(c, "HTTP/1.1 42 Short\r\n\r\n") }, CodeProtocolError, false},
+		{"two content lengths", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")
+		}, CodeProtocolError, false},
+		{"switching protocols", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+			trickle(c, "raw")
+		}, "HTTP_101", false},
+		{"HTTP/1.0", func(c net.Conn) { _ = say(c, "HTTP/1.0 200 OK\r\n\r\nbye") }, "", false},
+		{"gzip is not unpacked", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x08")
+		}, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSender(t, Config{Allow: loopback()})
+			r := request(rawServer(t, c.talk))
+			r.Timeout = 10 * time.Second
+			if c.atTimeout {
+				r.Timeout = timeout
+			}
+			res := s.Send(context.Background(), r)
+			if c.code == "*" {
+				// The reset can overtake the header; both are honest.
+				require.Contains(t, []string{"", CodeConnectionReset}, res.Code, res.Detail)
+			} else {
+				require.Equal(t, c.code, res.Code, res.Detail)
+			}
+			require.Equal(t, res.Code == "", res.Delivered)
+			if c.atTimeout {
+				require.GreaterOrEqual(t, res.Took, timeout)
+			}
+			require.Less(t, res.Took, 8*time.Second, "ended long after its deadline")
+			requireClean(t, res)
+		})
+	}
+}
+
+func requireClean(t *testing.T, res Result) {
+	t.Helper()
+	require.LessOrEqual(t, len(res.Excerpt), 4<<10)
+	require.LessOrEqual(t, len(res.Detail), maxDetail)
+	require.Equal(t, res.Excerpt, clean(res.Excerpt, 1<<20))
+	require.Equal(t, res.Detail, clean(res.Detail, 1<<20))
+}
+
+func TestHeaderTimeout(t *testing.T) {
+	s := newSender(t, Config{Allow: loopback(), Headers: 50 * time.Millisecond})
+	r := request(rawServer(t, hold))
+	r.Timeout = time.Minute
+	res := s.Send(context.Background(), r)
+	require.Equal(t, CodeTimeout, res.Code)
+	require.Less(t, res.Took, 30*time.Second)
+}
+
+func TestTLSHandshakeTimeout(t *testing.T) {
+	url := strings.Replace(connServer(t, hold), "http:", "https:", 1)
+	s := newSender(t, Config{Allow: loopback(), TLS: 50 * time.Millisecond})
+	r := request(url)
+	r.Timeout = time.Minute
+	res := s.Send(context.Background(), r)
+	require.Equal(t, CodeTimeout, res.Code)
+	require.Contains(t, res.Detail, "TLS")
+
+	// The deadline of the request ends the handshake as well, and the dial with it.
+	s = newSender(t, Config{Allow: loopback(), TLS: time.Hour})
+	r.Timeout = 50 * time.Millisecond
+	res = s.Send(context.Background(), r)
+	require.Equal(t, CodeTimeout, res.Code)
+}
+
+func TestTLSEndsInHandshake(t *testing.T) {
+	s := newSender(t, Config{Allow: loopback()})
+	closing := connServer(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 4096)) })
+	res := s.Send(context.Background(), request(strings.Replace(closing, "http:", "https:", 1)))
+	require.Contains(t, []string{CodeTLSFailure, CodeConnectionReset}, res.Code) // close with unread bytes is a reset
+	resetting := connServer(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)); reset(c) })
+	res = s.Send(context.Background(), request(strings.Replace(resetting, "http:", "https:", 1)))
+	require.Equal(t, CodeConnectionReset, res.Code)
+}
+
+// boundSocket holds a port of 127.0.0.1. Until somebody calls Listen on it,
+// connections are refused, and nobody else can take the port meanwhile.
+func boundSocket(t *testing.T) (fd, port int) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	syscall.CloseOnExec(fd)
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	return fd, name.(*syscall.SockaddrInet4).Port
+}
+
+func TestConnectionRefused(t *testing.T) {
+	_, port := boundSocket(t)
+	s := newSender(t, Config{Allow: loopback()})
+	for _, scheme := range []string{"http", "https"} {
+		res := s.Send(context.Background(), request(fmt.Sprintf("%s://127.0.0.1:%d/", scheme, port)))
+		require.Equal(t, CodeConnectionRefused, res.Code)
+	}
+}
+
+// Closing must not write: the TLS farewell to a peer that reads nothing can
+// block. So nothing at all arrives after the response.
+func TestTLSCloseDoesNotWrite(t *testing.T) {
+	cert := httptest.NewUnstartedServer(nil)
+	cert.StartTLS()
+	defer cert.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(cert.Certificate())
+	farewell := make(chan int64, 1)
+	url := connServer(t, func(raw net.Conn) {
+		c := tls.Server(raw, cert.TLS)
+		req, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			farewell <- -1
+			return
+		}
+		_, _ = io.Copy(io.Discard, req.Body)
+		_ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		n, _ := io.Copy(io.Discard, raw)
+		farewell <- n
+	})
+	s := newSender(t, Config{Allow: loopback(), RootCAs: roots})
+	res := s.Send(context.Background(), request(strings.Replace(url, "http:", "https:", 1)))
+	require.True(t, res.Delivered, res.Detail)
+	require.Zero(t, <-farewell)
+}
+
+// A listener whose queue is full answers no handshake, like a black hole.
+func TestConnectTimeout(t *testing.T) {
+	fd, port := boundSocket(t)
+	require.NoError(t, syscall.Listen(fd, 0))
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	full := false
+	for range 64 {
+		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
+		if err != nil {
+			full = true
+			break
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	if !full {
+		t.Skip("this system's accept queue does not fill up")
+	}
+	s := newSender(t, Config{Allow: loopback(), Connect: 100 * time.Millisecond})
+	r := request("https://" + addr)
+	r.Timeout = time.Minute
+	res := s.Send(context.Background(), r)
+	require.Equal(t, CodeTimeout, res.Code)
+	require.Contains(t, res.Detail, "connecting to")
+	require.Less(t, res.Took, 30*time.Second)
+}
+
+// A receiver that reads nothing of a body larger than the socket buffers.
+func TestReceiverThatDoesNotRead(t *testing.T) {
+	release := make(chan struct{})
+	url := connServer(t, func(net.Conn) { <-release })
+	defer close(release)
+	s := newSender(t, Config{Allow: loopback()})
+	r := request(url)
+	r.Body = bytes.Repeat([]byte("x"), 32<<20)
+	r.Timeout = 300 * time.Millisecond
+	res := s.Send(context.Background(), r)
+	require.Equal(t, CodeTimeout, res.Code)
+	require.Less(t, res.Took, 8*time.Second)
+}
+
+// A resolver that ignores its context must not hold Send.
+func TestResolverThatHangs(t *testing.T) {
+	release := make(chan struct{})
+	returned := make(chan struct{})
+	s := newSender(t, Config{Lookup: func(context.Context, string) ([]netip.Addr, error) {
+		defer close(returned)
+		<-release
+		return nil, errors.New("late")
+	}})
+	r := request("https://hook.example/")
+	r.Timeout = 50 * time.Millisecond
+	res := s.Send(context.Background(), r)
+	require.Equal(t, CodeTimeout, res.Code)
+	close(release)
+	<-returned
+}
+
+// A dial ends with the request that wanted it.
+func TestDialEndsWithItsRequest(t *testing.T) {
+	ended := make(chan error, 1)
+	s := newSender(t, Config{Connect: time.Hour, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return nil, ctx.Err()
+	}})
+	r := request("https://hook.example/")
+	r.Timeout = 50 * time.Millisecond
+	s.Send(context.Background(), r)
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the dial outlives its request")
+	}
+}
+
+// Kept-alive connections that die between requests cost no delivery when the
+// end was seen before the next request.
+func TestDeadPooledConnection(t *testing.T) {
+	srv := server(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "ok") })
+	s := newSender(t, Config{Allow: loopback()})
+	for range 20 {
+		require.True(t, s.Send(context.Background(), request(srv.URL)).Delivered)
+		srv.CloseClientConnections() // waits until they are closed
+		// The sender's end of the connection hears of it soon; until then a request
+		// may still be lost on it, so wait for a fresh dial to be due.
+		require.Eventually(t, func() bool {
+			res := s.Send(context.Background(), request(srv.URL))
+			return res.Delivered || res.Code != CodeConnectionReset
+		}, 10*time.Second, time.Millisecond)
+	}
+}
+
+// One Send is at most one request on the wire: a connection that dies after the
+// request was written is not tried again.
+func TestNeverReplayed(t *testing.T) {
+	var mu sync.Mutex
+	requests := 0
+	url := connServer(t, func(c net.Conn) {
+		br := bufio.NewReader(c)
+		for i := 0; ; i++ {
+			req, err := http.ReadRequest(br)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+			mu.Lock()
+			requests++
+			mu.Unlock()
+			if i == 1 {
+				return // the second request on a connection is heard, not answered
+			}
+			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	s := newSender(t, Config{Allow: loopback()})
+	sent, lost := 0, 0
+	for sent < 200 && lost == 0 {
+		sent++
+		if res := s.Send(context.Background(), request(url)); !res.Delivered {
+			require.Equal(t, CodeConnectionReset, res.Code)
+			lost++
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, 1, lost, "no connection was reused in 200 requests")
+	require.Equal(t, sent, requests)
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	const sends = 64
+	piece := strings.Repeat("\xff", 64<<10)
+	url := rawServer(t, func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\n\r\n"); flood(c, piece) })
+	head := rawServer(t, func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\nX: "); flood(c, piece) })
+	s := newSender(t, Config{Allow: loopback(), Concurrency: 8})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range sends / 8 {
+				res := s.Send(context.Background(), request(url))
+				if !res.Delivered || len(res.Excerpt) > 4<<10 || len(res.Excerpt) < 4<<10-3 {
+					t.Errorf("%+v", res)
+				}
+				if res = s.Send(context.Background(), request(head)); res.Code != CodeProtocolError {
+					t.Errorf("%+v", res)
+				}
+			}
+		})
+	}
+	all.Wait()
+	runtime.ReadMemStats(&after)
+	// Everything ever allocated, the test's servers included, so that no garbage
+	// collection hides anything: each of these servers could have sent gigabytes.
+	perSend := (after.TotalAlloc - before.TotalAlloc) / (2 * sends)
+	t.Logf("%d KiB allocated per request", perSend>>10)
+	require.Less(t, perSend, uint64(512<<10))
+}
+
+// What exceeds the 64 KiB stays unread: the server notices that nobody reads.
+func TestBodyLimitStopsReading(t *testing.T) {
+	counting := &countingReader{}
+	s := newSender(t, Config{})
+	text := s.excerpt(counting)
+	require.Equal(t, maxBodyBytes, counting.read)
+	require.Len(t, text, maxExcerpt)
+}
+
+type countingReader struct{ read int }
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	c.read += len(p)
+	return len(p), nil
+}
+
+func TestExcerptCutsBetweenCharacters(t *testing.T) {
+	s := newSender(t, Config{})
+	text := s.excerpt(strings.NewReader("a" + strings.Repeat("ü", 4096)))
+	require.Equal(t, "a"+strings.Repeat("ü", 2047), text)
+	require.Empty(t, s.excerpt(strings.NewReader("")))
+}
+
+func TestClassify(t *testing.T) {
+	ctx := context.Background()
+	op := func(errno syscall.Errno) error {
+		return fmt.Errorf("wrapped: %w", &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", errno)})
+	}
+	for _, c := range []struct {
+		err  error
+		code string
+	}{
+		{op(syscall.ECONNRESET), CodeConnectionReset},
+		{op(syscall.EPIPE), CodeConnectionReset},
+		{io.ErrUnexpectedEOF, CodeConnectionReset},
+		{errors.New("http: server closed idle connection"), CodeConnectionReset},
+		{op(syscall.EHOSTUNREACH), CodeUnreachable},
+		{op(syscall.ETIMEDOUT), CodeTimeout},
+		{os.ErrDeadlineExceeded, CodeTimeout},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}, CodeTLSFailure},
+		{errors.New("net/http: HTTP/1.x transport connection broken: malformed HTTP version"), CodeProtocolError},
+	} {
+		code, _ := classify(ctx, c.err)
+		require.Equal(t, c.code, code, c.err.Error())
+	}
+	target := netip.MustParseAddrPort("192.0.2.1:443")
+	for errno, code := range map[syscall.Errno]string{
+		syscall.ECONNREFUSED: CodeConnectionRefused, syscall.ETIMEDOUT: CodeTimeout, syscall.ENETUNREACH: CodeUnreachable,
+		syscall.EHOSTUNREACH: CodeUnreachable, syscall.EACCES: CodeUnreachable, syscall.EMFILE: CodeUnreachable,
+		syscall.EADDRNOTAVAIL: CodeUnreachable, syscall.ECONNRESET: CodeConnectionReset,
+	} {
+		require.Equal(t, code, codeOf(connectFailure(target, op(errno))), errno.Error())
+	}
+}

@@ -1,0 +1,82 @@
+// One delivery attempt as it is asked for and as it goes on the wire.
+package sender
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Request is one delivery attempt.
+type Request struct {
+	URL string
+	// ID is the webhook-id: visible ASCII, no full stop (it separates the parts
+	// of the signed text). Any other ID, also one with CR or LF, is
+	// SIGNING_FAILED, for unsigned requests too.
+	ID string
+	// Body is sent byte for byte. It must not be changed later either: after a
+	// timeout the connection may hold on to it for a moment.
+	Body []byte
+	// Secrets are all used, one signature each. nil = unsigned; an empty list or
+	// an empty secret is SIGNING_FAILED, since somebody meant to sign.
+	Secrets [][]byte
+	// Timeout is for the whole request, from dial to the last byte read. Without
+	// a positive one there is no time: TIMEOUT, nothing is dialled.
+	Timeout time.Duration
+}
+
+// build checks everything that can be checked without the network.
+func (s *Sender) build(ctx context.Context, r Request, now time.Time) (*http.Request, error) {
+	u, err := judgeURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	timestamp := now.Unix()
+	header := http.Header{
+		"Content-Type":      []string{"application/json"},
+		"User-Agent":        s.userAgent,
+		"Webhook-Id":        []string{r.ID},
+		"Webhook-Timestamp": []string{strconv.FormatInt(timestamp, 10)},
+	}
+	if err := checkID(r.ID); err != nil {
+		return nil, err
+	}
+	if r.Secrets != nil {
+		signatures, err := sign(r.ID, timestamp, r.Body, r.Secrets)
+		if err != nil {
+			return nil, err
+		}
+		header["Webhook-Signature"] = []string{signatures}
+	}
+	req := &http.Request{
+		Method:        http.MethodPost,
+		URL:           u,
+		Host:          u.Host,
+		Header:        header,
+		Body:          http.NoBody,
+		ContentLength: int64(len(r.Body)),
+	}
+	if len(r.Body) > 0 {
+		// GetBody lets net/http take another connection when the pooled one turned
+		// out dead before a byte was written. It never replays a POST after that.
+		req.GetBody = func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(r.Body)), nil
+		}
+		req.Body, _ = req.GetBody()
+	}
+	return req.WithContext(withDialDeadline(ctx)), nil
+}
+
+// userAgent keeps the header line whole whatever the version string holds.
+func userAgent(version string) string {
+	b := []byte("qtop/" + version)
+	for i, c := range b {
+		if c <= ' ' || c >= 0x7f {
+			b[i] = '-'
+		}
+	}
+	return string(b)
+}

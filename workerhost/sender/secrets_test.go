@@ -1,0 +1,199 @@
+package sender
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+)
+
+const sampleSecret = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+func sampleKey() []byte {
+	key, _ := base64.StdEncoding.DecodeString(sampleSecret)
+	return key
+}
+
+func TestSecretSourcesAllProblemsAtOnce(t *testing.T) {
+	_, err := NewSecrets([]SecretSource{
+		{"good", "env:GOOD"},
+		{"good", "env:AGAIN"},
+		{"", "env:X"},
+		{"a b", "env:X"},
+		{"nokind", "hunter2hunter2"},
+		{"pasted", "whsec_" + sampleSecret},
+		{"pasted2", "env:whsec_abc"},
+		{"whsec_" + sampleSecret, "env:X"},
+		{"badenv", "env:A-B" + sampleSecret},
+		{"noenv", "env:"},
+		{"rel", "file:relative/path"},
+		{"nofile", "file:"},
+		{"upper", "ENV:X"},
+	})
+	require.Error(t, err)
+	text := err.Error()
+	require.Len(t, strings.Split(text, "\n"), 11, text)
+	for _, ref := range []string{`"nokind"`, `"pasted"`, `"pasted2"`, `"badenv"`, `"noenv"`, `"rel"`, `"nofile"`, `"upper"`} {
+		require.Contains(t, text, ref)
+	}
+	require.NotContains(t, text, sampleSecret)
+	require.NotContains(t, text, "hunter2")
+	require.NotContains(t, text, "abc")
+
+	s, err := NewSecrets(nil)
+	require.NoError(t, err)
+	_, err = s.Resolve("any")
+	require.ErrorContains(t, err, "delivery.secrets")
+}
+
+func TestSecretsFromEnvironment(t *testing.T) {
+	s, err := NewSecrets([]SecretSource{{"r", "env:QTOP_TEST_SECRET"}})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		value string
+		keys  [][]byte
+	}{
+		{"whsec_" + sampleSecret, [][]byte{sampleKey()}},
+		{sampleSecret, [][]byte{sampleKey()}},
+		{"  whsec_" + sampleSecret + "\n\twhsec_aGVsbG8=\r\n", [][]byte{sampleKey(), []byte("hello")}},
+	} {
+		t.Setenv("QTOP_TEST_SECRET", c.value)
+		keys, err := s.Resolve("r")
+		require.NoError(t, err)
+		require.Equal(t, c.keys, keys)
+	}
+	for _, bad := range []string{"", " \n", "whsec_", "whsec_" + sampleSecret + "!", sampleSecret + "=", "hunter2", "aGVsbG8", "whsk_" + sampleSecret, "whsec_" + sampleSecret + " hunter2", "aGVsbG8_"} {
+		t.Setenv("QTOP_TEST_SECRET", bad)
+		_, err := s.Resolve("r")
+		require.Error(t, err, bad)
+		require.Contains(t, err.Error(), "QTOP_TEST_SECRET")
+		require.Contains(t, err.Error(), `"r"`)
+		require.NotContains(t, err.Error(), sampleSecret)
+		require.NotContains(t, err.Error(), "hunter2")
+		require.NotContains(t, err.Error(), "aGVsbG8")
+	}
+	require.NoError(t, os.Unsetenv("QTOP_TEST_SECRET"))
+	_, err = s.Resolve("r")
+	require.ErrorContains(t, err, "is not set")
+}
+
+func TestUnknownRef(t *testing.T) {
+	s, err := NewSecrets([]SecretSource{{"r", "env:X"}})
+	require.NoError(t, err)
+	_, err = s.Resolve("other\x1b[2J\n")
+	require.ErrorContains(t, err, "other")
+	require.Equal(t, err.Error(), clean(err.Error(), 1000))
+	_, err = s.Resolve("whsec_" + sampleSecret)
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), sampleSecret)
+	var none *Secrets
+	_, err = none.Resolve("r")
+	require.Error(t, err)
+}
+
+func TestSecretsFromFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	write := func(text string, mode os.FileMode) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.NoError(t, os.Chmod(path, mode))
+	}
+	s, err := NewSecrets([]SecretSource{{"r", "file:" + path}})
+	require.NoError(t, err)
+	s.byRef["r"][0].refresh = 0
+	_, err = s.Resolve("r")
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	for _, mode := range []os.FileMode{0o600, 0o400, 0o700, 0o711} {
+		write("whsec_"+sampleSecret+"\nwhsec_aGVsbG8=\n", mode)
+		keys, err := s.Resolve("r")
+		require.NoError(t, err)
+		require.Equal(t, [][]byte{sampleKey(), []byte("hello")}, keys)
+		require.NoError(t, os.Chmod(path, 0o600))
+	}
+	for _, mode := range []os.FileMode{0o640, 0o604, 0o644, 0o620, 0o602, 0o666} {
+		write("whsec_"+sampleSecret, mode)
+		_, err := s.Resolve("r")
+		require.ErrorContains(t, err, "chmod 600 "+path)
+		require.NotContains(t, err.Error(), sampleSecret)
+	}
+	write("hunter2", 0o600)
+	_, err = s.Resolve("r")
+	require.ErrorContains(t, err, path)
+	require.NotContains(t, err.Error(), "hunter2")
+	write(strings.Repeat(sampleSecret+" ", 4096), 0o600)
+	_, err = s.Resolve("r")
+	require.ErrorContains(t, err, "64 KiB")
+
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Mkdir(path, 0o700))
+	_, err = s.Resolve("r")
+	require.ErrorContains(t, err, "regular")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	_, err = s.Resolve("r") // must not block
+	require.ErrorContains(t, err, "regular")
+}
+
+// A rotated file is taken up after the refresh time, and not read before.
+func TestSecretFileIsReadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(path, []byte("aGVsbG8="), 0o600))
+	s, err := NewSecrets([]SecretSource{{"r", "file:" + path}})
+	require.NoError(t, err)
+	entry := s.byRef["r"][0]
+	entry.refresh = time.Hour
+	first, err := s.Resolve("r")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte(sampleSecret), 0o600))
+	same, err := s.Resolve("r")
+	require.NoError(t, err)
+	require.Equal(t, first, same)
+	entry.readAt = time.Now().Add(-2 * time.Hour)
+	next, err := s.Resolve("r")
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{sampleKey()}, next)
+	// Gone bad: refused at once, the old keys are forgotten.
+	require.NoError(t, os.Chmod(path, 0o644))
+	entry.readAt = time.Now().Add(-2 * time.Hour)
+	_, err = s.Resolve("r")
+	require.Error(t, err)
+	require.Nil(t, entry.keys)
+}
+
+// From reference to verified delivery.
+func TestResolvedSecretSigns(t *testing.T) {
+	t.Setenv("QTOP_TEST_SECRET", "whsec_"+sampleSecret+" whsec_aGVsbG8=")
+	secrets, err := NewSecrets([]SecretSource{{"r", "env:QTOP_TEST_SECRET"}})
+	require.NoError(t, err)
+	keys, err := secrets.Resolve("r")
+	require.NoError(t, err)
+	srv, got := recorder(t)
+	r := request(srv.URL)
+	r.Secrets = keys
+	require.True(t, newSender(t, Config{Allow: loopback()}).Send(context.Background(), r).Delivered)
+	for _, secret := range []string{"whsec_" + sampleSecret, "whsec_aGVsbG8="} {
+		wh, err := standardwebhooks.NewWebhook(secret)
+		require.NoError(t, err)
+		require.NoError(t, wh.Verify(got()[0].body, got()[0].header))
+	}
+}
+
+// A ref that stands twice has both secrets: that is how one is rotated.
+func TestRefTwice(t *testing.T) {
+	t.Setenv("QTOP_TEST_OLD", sampleSecret)
+	t.Setenv("QTOP_TEST_NEW", "aGVsbG8=")
+	secrets, err := NewSecrets([]SecretSource{{"r", "env:QTOP_TEST_NEW"}, {"r", "env:QTOP_TEST_OLD"}})
+	require.NoError(t, err)
+	keys, err := secrets.Resolve("r")
+	require.NoError(t, err)
+	require.Len(t, keys, 2)
+	require.Equal(t, "hello", string(keys[0]))
+}

@@ -1,0 +1,199 @@
+// Package sender makes the outgoing webhook requests: the only place of the
+// worker host that opens a connection to somebody else's machine.
+//
+// What it promises, whatever the URL and whatever the receiver does:
+//
+//   - one Send puts the request on the wire at most once, follows no redirect,
+//     uses no proxy and returns by its deadline with one of the fixed codes;
+//   - no connection is opened to a special-purpose address that the operator
+//     did not allow, however it is spelt and whatever DNS answers (address.go,
+//     dial.go);
+//   - the bytes that are signed are the bytes that are sent (sign.go);
+//   - memory per request is bounded: 32 KiB of header, 64 KiB of body read,
+//     4 KiB of it kept.
+//
+// HTTP/1.1 only. With HTTP/2 all deliveries to a host would share one
+// connection: a receiver that stalls its flow-control window would stall
+// deliveries of other subscriptions, and the transport may replay refused
+// streams on its own. A pool of plain connections as large as the concurrency
+// keeps the deliveries independent and every one of them countable.
+//
+// net/http writes one quoted line to the standard logger when a receiver sends
+// bytes nobody asked for on an idle connection. slog.SetDefault, which the
+// worker host calls, takes that line away from the terminal.
+package sender
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxHeaderBytes bounds status line and header, interim 1xx answers included.
+	maxHeaderBytes = 32 << 10
+	// maxBodyBytes is read at most; a longer body costs its receiver the
+	// kept-alive connection.
+	maxBodyBytes = 64 << 10
+	// idleTimeout is how long an unused connection is kept. Many receivers close
+	// theirs after 5 to 75 s; net/http notices and dials anew.
+	idleTimeout = 60 * time.Second
+	// idleTotalFactor × Concurrency bounds idle connections over all hosts, so
+	// that many endpoints cannot use up the process's file descriptors.
+	idleTotalFactor = 4
+)
+
+// Config is read once by New.
+type Config struct {
+	Version string // sent as User-Agent qtop/<version>
+	// Allow holds special-purpose ranges that may be dialled all the same
+	// (delivery.allow_networks). Plain http is possible to these alone.
+	Allow       []netip.Prefix
+	Concurrency int // idle connections kept per host; at least 1
+	// Connect covers name resolution and the TCP handshake, TLS the TLS
+	// handshake, Headers the time from the last byte sent to the end of the
+	// response header. Zero means 5 s, 5 s and 15 s.
+	Connect, TLS, Headers time.Duration
+	RootCAs               *x509.CertPool // nil = those of the system
+	// Lookup resolves names; nil = net.DefaultResolver. Its answers are judged
+	// and then dialled as they are: no name is looked up twice.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+// Sender sends webhook requests. It is safe for concurrent use.
+type Sender struct {
+	cfg       Config
+	guard     *guard
+	userAgent []string
+	tls       *tls.Config
+	transport *http.Transport
+	buffers   sync.Pool // *[readBuffer]byte, see excerpt
+	closed    atomic.Bool
+}
+
+// New returns a Sender that holds no connection yet.
+func New(c Config) *Sender {
+	c.Connect = orDefault(c.Connect, 5*time.Second)
+	c.TLS = orDefault(c.TLS, 5*time.Second)
+	c.Headers = orDefault(c.Headers, 15*time.Second)
+	c.Concurrency = max(c.Concurrency, 1) // 0 would be net/http's default of 2
+	if c.Lookup == nil {
+		c.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	s := &Sender{
+		cfg:       c,
+		guard:     newGuard(c.Allow),
+		userAgent: []string{userAgent(c.Version)},
+		tls: &tls.Config{
+			RootCAs:            c.RootCAs,
+			MinVersion:         tls.VersionTLS12,
+			NextProtos:         []string{"http/1.1"},
+			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
+		},
+		buffers: sync.Pool{New: func() any { return new([readBuffer]byte) }},
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	s.transport = &http.Transport{
+		Proxy:                  nil,
+		DialContext:            s.dialPlain,
+		DialTLSContext:         s.dialTLS,
+		Protocols:              protocols,
+		DisableCompression:     true,
+		MaxIdleConns:           idleTotalFactor * c.Concurrency,
+		MaxIdleConnsPerHost:    c.Concurrency,
+		IdleConnTimeout:        idleTimeout,
+		ResponseHeaderTimeout:  c.Headers,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+	return s
+}
+
+// Close ends the idle connections and refuses further Sends with TIMEOUT.
+// Requests under way end by their own context or deadline.
+func (s *Sender) Close() {
+	s.closed.Store(true)
+	s.transport.CloseIdleConnections()
+}
+
+// Result is the outcome of one attempt. The response header decides it: a 2xx
+// is Delivered even if its body stalls, breaks off or never ends.
+//
+// An attempt stopped by the caller's context has Code TIMEOUT; the caller tells
+// it from a slow receiver by its own ctx.Err().
+type Result struct {
+	Delivered bool
+	Status    int    // 0 when there was no response
+	Code      string // "" when Delivered, else HTTP_<status> or a Code constant
+	Detail    string // one sanitised line for logs; never a secret, never the URL
+	Excerpt   string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
+	// RetryAfter is when a 429 or 503 asked to be called again; zero when it did
+	// not, or in no usable way. At most maxRetryAfter ahead; the caller clamps.
+	RetryAfter time.Time
+	Started    time.Time
+	Took       time.Duration
+}
+
+// Send makes one attempt. It never panics and never outlasts r.Timeout.
+func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
+	res.Started = time.Now()
+	defer func() {
+		// A panic after a 2xx changes nothing about the delivery.
+		if p := recover(); p != nil && !res.Delivered {
+			res.fail(CodeWorkerPanic, fmt.Sprintf("panic while sending: %v", p))
+		}
+		res.Took = time.Since(res.Started)
+	}()
+
+	deadline := res.Started.Add(r.Timeout)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if s.closed.Load() {
+		res.fail(CodeTimeout, "not sent: the sender is closed")
+		return res
+	}
+	if err := ctx.Err(); err != nil {
+		res.fail(CodeTimeout, "not sent: no time was left")
+		return res
+	}
+	req, err := s.build(ctx, r, res.Started)
+	if err != nil {
+		res.fail(classify(ctx, err))
+		return res
+	}
+	// RoundTrip and not http.Client: it follows no redirect and keeps no cookie.
+	resp, err := s.transport.RoundTrip(req)
+	if s.closed.Load() {
+		// A connection dialled while Close ran must not stay in the pool.
+		defer s.transport.CloseIdleConnections()
+	}
+	if err != nil {
+		res.fail(classify(ctx, err))
+		return res
+	}
+	defer func() { _ = resp.Body.Close() }() // the answer is decided; nothing to learn from it
+	s.judgeResponse(&res, resp, time.Now())
+	return res
+}
+
+func (res *Result) fail(code, detail string) {
+	res.Delivered = false
+	res.Code = code
+	res.Detail = clean(detail, maxDetail)
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d <= 0 {
+		return otherwise
+	}
+	return d
+}

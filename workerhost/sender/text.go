@@ -1,0 +1,34 @@
+// Making text of strangers fit for logs, rows and one line.
+package sender
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxDetail in bytes: long enough for an address and a reason.
+const maxDetail = 300
+
+// clean returns s as valid UTF-8 of at most limit bytes without control or
+// format characters (C0, DEL, C1, bidi marks, zero width, tags, line
+// separators). White space controls become a space, all others U+FFFD, so that
+// what was there stays visible as something.
+func clean(s string, limit int) string {
+	var b strings.Builder
+	b.Grow(min(len(s), limit))
+	for _, r := range s {
+		switch {
+		case r >= ' ' && r < 0x7f:
+		case r == '\t' || r == '\n' || r == '\v' || r == '\f' || r == '\r':
+			r = ' '
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co):
+			r = utf8.RuneError
+		}
+		if b.Len()+utf8.RuneLen(r) > limit {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,110 @@
+package workerhost
+
+// This file drives one tick worker: by its interval as the floor, at once when
+// something woke it. The database decides whether it is due.
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/qtop/qtop/pgclient"
+)
+
+// minGap keeps a flood of signals from becoming a flood of ticks.
+const minGap = 10 * time.Millisecond
+
+// fullBatch is the row limit of the SQL workers: a tick that met it has more.
+const fullBatch = 1000
+
+func (h *Host) tickLoop(ctx context.Context, l *loop) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	drain := l.draining()
+	again := false // a look that found the lease held, or rows that were held back
+	held := time.Duration(0)
+	for {
+		source := "external"
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-drain:
+			return nil
+		case <-l.kick:
+			source = "wake"
+		case <-timer.C:
+			if again {
+				source = "wake" // its interval has not passed, and need not
+			}
+		}
+		again = false
+		started := time.Now()
+		next := h.settings.every(l.name)
+		res, err := h.client.Tick(ctx, l.name, source)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			l.erred(err)
+			h.log.Warn("tick failed", "loop", l.name, "error", err.Error())
+		case res.Failed:
+			l.erred(fmt.Errorf("%s", res.Error))
+			h.log.Error("tick worker failed", "loop", l.name, "error", res.Error)
+		default:
+			l.ticked(res.Work(), next)
+			h.handOn(l, res)
+			held = soonAgain(res, source, held)
+			if held > 0 {
+				held = min(next, held)
+				again, next = true, held
+			}
+		}
+		select {
+		case <-time.After(time.Until(started.Add(minGap))):
+		case <-ctx.Done():
+			return nil
+		}
+		timer.Reset(next)
+	}
+}
+
+// soonAgain is when to look again before the interval has passed, 0 = not: when
+// whoever holds the lease may have looked before the row came, and when rows are
+// held back behind an open transaction, of which nothing will tell when it ends.
+// It doubles from 20 ms, so that a transaction open for hours costs no more than
+// the interval does.
+func soonAgain(res pgclient.TickResult, source string, before time.Duration) time.Duration {
+	switch {
+	case res.Skipped == "lease_held" && source == "wake":
+		return 100 * time.Millisecond
+	case res.Result["held"] > 0:
+		return max(2*before, 20*time.Millisecond)
+	}
+	return 0
+}
+
+// handOn kicks the loop that has the next step, inside this process.
+func (h *Host) handOn(l *loop, res pgclient.TickResult) {
+	for _, n := range res.Result {
+		if n >= fullBatch {
+			l.kickNow()
+		}
+	}
+	switch l.name {
+	case loopRouter:
+		if res.Result["sagas"] > 0 {
+			h.kick(loopOrchestrator)
+		}
+	case loopOrchestrator:
+		if res.Result["jobs_created"] > 0 {
+			h.kick(loopWebhook)
+		}
+	case "lease_reset_cleaner":
+		if res.Result["reset"] > 0 {
+			h.kick(loopWebhook)
+		}
+		if res.Result["failed"] > 0 {
+			h.kick(loopOrchestrator)
+		}
+	}
+}
