@@ -1,0 +1,30 @@
+package views
+
+// This file brings the rows of a Source into an order. It runs when the picture,
+// the filter or the order changes, never for a key that only moves.
+
+import "slices"
+
+// Arrange gives the indices that pass keep (nil: all), in the order of sort.
+func Arrange(src Source, sort int, keep func(i int) bool) []int {
+	order := make([]int, 0, src.Len)
+	for i := range src.Len {
+		if keep == nil || keep(i) {
+			order = append(order, i)
+		}
+	}
+	if sort < 0 || sort >= len(src.Sorts) || src.Sorts[sort].Less == nil {
+		return order
+	}
+	less := src.Sorts[sort].Less
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case less(a, b):
+			return -1
+		case less(b, a):
+			return 1
+		}
+		return 0
+	})
+	return order
+}

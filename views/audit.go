@@ -1,0 +1,125 @@
+package views
+
+// This file is pane ga: who did what, why, and what stood before and after.
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+)
+
+// Audit is the table of pane ga.
+func Audit(rows []queue.AuditEntry) Source {
+	return Source{
+		Columns: []table.Column{
+			{Title: "when", Width: 11},
+			{Title: "who", Width: 8, Max: 16},
+			{Title: "action", Width: 12, Want: 19, Max: 20},
+			{Title: "target", Width: 18, Want: 28, Max: 44},
+			{Title: "outcome", Width: 8, Max: 12, Drop: 3},
+			{Title: "reason", Width: 12, Max: 60, Drop: 1},
+			{Title: "role", Width: 12, Max: 20, Drop: 4},
+			{Title: "#", Width: 6, Max: 8, Right: true, Drop: 2},
+		},
+		Len: len(rows),
+		ID:  func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
+		Row: func(i int, e Env) table.Row {
+			a, th := rows[i], e.Theme
+			r := outcomeRank(a.Outcome.String())
+			target := a.Target.String()
+			if target == "" {
+				target = a.Filter.String()
+			}
+			if a.FrozenCount != nil && *a.FrozenCount > 1 {
+				target = Count(*a.FrozenCount) + " " + e.Theme.G.Times + " " + target
+			}
+			return table.Row{Sign: e.sign(r), Cells: []table.Cell{
+				cell(e.Clock(a.At), th.Dim), cell(a.Actor.String(), th.Accent), cell(a.Action.String(), th.Strong),
+				cell(target, th.Text), cell(a.Outcome.String(), e.tone(r)), cell(a.Reason.String(), th.Text),
+				cell(a.DBRole.String(), th.Dim), cell(strconv.FormatInt(a.ID, 10), th.Dim),
+			}}
+		},
+		Fields: auditFields(),
+		Sorts:  []Sort{{Name: "newest first", Column: 0, Desc: true}},
+		Empty:  []string{"Nobody has done anything yet.", "Every action leaves a row here: who, what, why, before and after."},
+	}
+}
+
+// auditFields are the words of its filter, which the database answers.
+func auditFields() []queue.Field {
+	f := fields("actor", "role", "action", "target", "reason", "outcome", "at", "age")
+	for i := range f {
+		if f[i].Name == "at" {
+			f[i].Kind = queue.FieldTime
+		}
+	}
+	return f
+}
+
+// outcomeRank: what was refused stands out with its reason behind it.
+func outcomeRank(outcome string) int {
+	word, _, _ := strings.Cut(outcome, ":")
+	return rank(word)
+}
+
+// AuditPage is one audit row with what stood before and after.
+func AuditPage(a queue.AuditEntry, e Env, w int) Page {
+	p := newPage(e, w)
+	p.head("#" + strconv.FormatInt(a.ID, 10) + " " + a.Action.String())
+	p.pair("when", e.Stamp(a.At))
+	p.pair("who", a.Actor.String()+" as "+a.DBRole.String()+from(a.ClientAddr.String()))
+	p.pair("target", a.Target.String())
+	p.pair("filter", a.Filter.String())
+	if a.FrozenCount != nil {
+		p.pair("rows", Count(*a.FrozenCount))
+	}
+	p.pair("reason", a.Reason.String())
+	p.paint("outcome", a.Outcome.String(), e.tone(outcomeRank(a.Outcome.String())))
+	p.head("Before")
+	p.rawJSON(a.Before)
+	p.head("After")
+	p.rawJSON(a.After)
+	return p.done("#" + strconv.FormatInt(a.ID, 10))
+}
+
+func from(addr string) string {
+	if addr == "" {
+		return ""
+	}
+	return " from " + addr
+}
+
+// rawJSON shows a value as it was stored: digits are not rounded.
+func (p *pageBuilder) rawJSON(raw json.RawMessage) {
+	if len(raw) == 0 || string(raw) == "null" {
+		p.para("nothing", p.e.Theme.Dim)
+		return
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		b.Reset()
+		b.Write(raw)
+	}
+	p.json(b.String(), p.e.Theme.Text)
+}
+
+// shortJSON is a value in a few words: a lone value bare, an object by its
+// value member where it has one.
+func shortJSON(raw json.RawMessage) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return "nothing"
+	}
+	var o map[string]any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&o) == nil {
+		if v, ok := o["value"].(string); ok {
+			return queue.Clean(v).String()
+		}
+	}
+	return queue.Clean(strings.Trim(string(raw), `"`)).String()
+}

@@ -1,0 +1,203 @@
+package views
+
+// This file draws the dialog in which every action is asked for, previewed,
+// confirmed and answered. The safe button stands first and is chosen at the
+// start; buttons say what they do.
+
+import (
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Field is one input of a dialog.
+type Field struct {
+	Label   string
+	Value   string
+	Caret   int // in runes
+	Help    string
+	Error   string
+	Choices bool // left and right go through them
+}
+
+// Dialog is the state of a dialog as it is drawn.
+type Dialog struct {
+	Title    string
+	Alarm    bool // production: the frame is the alarm's
+	Intro    []string
+	Facts    []queue.PlanLine
+	Notes    []string // what is skipped and why, warnings
+	Fields   []Field
+	Buttons  []string
+	Focus    int  // fields first, then buttons
+	Quiet    bool // it takes no answer yet
+	Hint     string
+	Error    string
+	Offset   int
+	Progress string // instead of buttons while something runs
+}
+
+// Lines draws it for a screen of size s.
+func (d Dialog) Lines(e Env, s Size) []string {
+	th := e.Theme
+	w := boxWidth(s, 84)
+	inner := w - 4
+	body := d.body(e, inner)
+	tail := d.tail(e, inner)
+	room := max(s.H-2-len(tail), 1)
+	if len(body) > room {
+		offset := min(max(d.Offset, 0), len(body)-room+1)
+		more := len(body) - offset - (room - 1)
+		body = append([]string{}, body[offset:min(offset+room-1, len(body))]...)
+		if more > 0 {
+			body = append(body, th.Dim.Paint(th.Cut(th.G.Down+" "+Count(int64(more))+" more lines, pgdn and pgup scroll", inner)))
+		}
+	}
+	lines := append(body, tail...)
+	if len(lines) > s.H-2 {
+		lines = lines[len(lines)-max(s.H-2, 0):]
+	}
+	edge := th.Accent
+	if d.Alarm {
+		edge = th.Critical
+	}
+	return box(e, d.Title, lines, w, edge)
+}
+
+// body is what is told: it scrolls where it is long.
+func (d Dialog) body(e Env, w int) []string {
+	th := e.Theme
+	var out []string
+	for _, s := range d.Intro {
+		for _, l := range wrap(theme.Safe(s), w) {
+			out = append(out, th.Text.Paint(l))
+		}
+	}
+	label := 0
+	for _, f := range d.Facts {
+		label = max(label, min(theme.Width(theme.Safe(f.Label)), 18))
+	}
+	if len(d.Facts) > 0 && len(out) > 0 {
+		out = append(out, "")
+	}
+	for _, f := range d.Facts {
+		for i, l := range wrap(theme.Safe(f.Value.String()), w-label-2) {
+			front := theme.Blank(label + 2)
+			if i == 0 {
+				front = th.Dim.Paint(th.Left(theme.Safe(f.Label), label)) + "  "
+			}
+			out = append(out, front+th.Text.Paint(l))
+		}
+	}
+	if len(d.Notes) > 0 && len(out) > 0 {
+		out = append(out, "")
+	}
+	for _, n := range d.Notes {
+		for _, l := range wrap(theme.Safe(n), w) {
+			out = append(out, th.Dim.Paint(l))
+		}
+	}
+	return out
+}
+
+// tail is what is asked: it always shows.
+func (d Dialog) tail(e Env, w int) []string {
+	th := e.Theme
+	var out []string
+	for i, f := range d.Fields {
+		if i == 0 {
+			out = append(out, "")
+		}
+		out = append(out, f.line(e, w, d.Focus == i))
+		switch {
+		case f.Error != "":
+			out = append(out, th.Warning.Paint(th.Cut(theme.Blank(fieldLabel)+th.G.Warning+" "+theme.Safe(f.Error), w)))
+		case f.Help != "" && d.Focus == i:
+			out = append(out, th.Dim.Paint(th.Cut(theme.Blank(fieldLabel)+theme.Safe(f.Help), w)))
+		}
+	}
+	if d.Error != "" {
+		out = append(out, "")
+		for _, l := range wrap(th.G.Critical+" "+theme.Safe(d.Error), w) {
+			out = append(out, th.Critical.Paint(l))
+		}
+	}
+	out = append(out, "")
+	if d.Progress != "" {
+		out = append(out, th.Accent.Paint(th.Cut(theme.Safe(d.Progress), w)))
+	} else if len(d.Buttons) > 0 {
+		out = append(out, d.buttons(e, w))
+	}
+	if d.Hint != "" {
+		out = append(out, th.Dim.Paint(th.Cut(theme.Safe(d.Hint), w)))
+	}
+	return out
+}
+
+const fieldLabel = 14
+
+func (f Field) line(e Env, w int, focus bool) string {
+	th := e.Theme
+	label := th.Dim
+	if focus {
+		label = th.Strong
+	}
+	front := label.Paint(th.Left(theme.Safe(f.Label), fieldLabel))
+	room := max(w-fieldLabel, 4)
+	if f.Choices {
+		v := theme.Safe(f.Value)
+		if focus {
+			return th.Cut(front+th.Accent.Paint("< ")+th.Strong.Paint(v)+th.Accent.Paint(" >")+th.Dim.Paint("  left and right choose"), w)
+		}
+		return th.Cut(front+th.Text.Paint(v), w)
+	}
+	return front + input(th, f.Value, f.Caret, room, focus)
+}
+
+// input is a line of text in exactly w cells; what is left of it scrolls so that
+// the caret stays in sight.
+func input(th theme.Theme, value string, caret, w int, focus bool) string {
+	runes := []rune(value)
+	caret = min(max(caret, 0), len(runes))
+	before, after := theme.Safe(string(runes[:caret])), theme.Safe(string(runes[caret:]))
+	if !focus {
+		return th.Field.Paint(th.Left(before+after, w))
+	}
+	at := " "
+	if len(runes) > caret {
+		at = theme.Safe(string(runes[caret : caret+1]))
+		after = theme.Safe(string(runes[caret+1:]))
+	}
+	for theme.Width(before)+theme.Width(at) > w && before != "" {
+		_, before = splitRune(before)
+	}
+	rest := max(w-theme.Width(before)-theme.Width(at), 0)
+	return th.Field.Paint(before) + th.Caret.Paint(at) + th.Field.Paint(th.Left(after, rest))
+}
+
+func splitRune(s string) (head, rest string) {
+	for i := range s {
+		if i > 0 {
+			return s[:i], s[i:]
+		}
+	}
+	return s, ""
+}
+
+func (d Dialog) buttons(e Env, w int) string {
+	th := e.Theme
+	var parts []string
+	for i, b := range d.Buttons {
+		text := "[ " + theme.Safe(b) + " ]"
+		switch {
+		case d.Quiet:
+			parts = append(parts, th.Dim.Paint(text))
+		case d.Focus == len(d.Fields)+i:
+			parts = append(parts, th.Chosen.Paint(th.G.Right+" "+theme.Safe(b)+" "))
+		default:
+			parts = append(parts, th.Button.Paint(text))
+		}
+	}
+	return th.Cut(strings.Join(parts, "   "), w)
+}

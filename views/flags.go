@@ -1,0 +1,157 @@
+package views
+
+// This file is pane gf: the flags, what stands off, what comes back by itself
+// and what should have.
+
+import (
+	"cmp"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+)
+
+// Flags is the table of pane gf.
+func Flags(s *queue.Snapshot) Source {
+	var rows []queue.Flag
+	if s != nil {
+		rows = s.Flags
+	}
+	return Source{
+		Columns: []table.Column{
+			{Title: "flag", Width: 26, Want: 44, Max: 52},
+			{Title: "value", Width: 7, Max: 14},
+			{Title: "state", Width: 8, Max: 10},
+			{Title: "comes back", Width: 13, Max: 22, Drop: 1},
+			{Title: "changed", Width: 11, Drop: 4},
+			{Title: "by", Width: 9, Max: 16, Drop: 3},
+			{Title: "reason", Width: 14, Max: 40, Drop: 2},
+			{Title: "what it does", Width: 24, Max: 60, Drop: 5},
+		},
+		Len:    len(rows),
+		ID:     func(i int) string { return rows[i].Key.String() },
+		Row:    func(i int, e Env) table.Row { return flagRow(rows[i], e) },
+		Fields: fields("key", "value", "kind", "state", "by", "reason"),
+		Field: func(i int, name string) (any, bool) {
+			f := rows[i]
+			switch name {
+			case "key":
+				return f.Key.String(), true
+			case "value":
+				return f.Value.String(), true
+			case "kind":
+				return f.Kind, true
+			case "state":
+				return flagState(f), true
+			case "by":
+				return f.UpdatedBy.String(), true
+			case "reason":
+				return f.Reason.String(), true
+			}
+			return nil, false
+		},
+		Sorts: []Sort{
+			{Name: "what stands out first", Column: 2, Desc: true, Less: func(i, j int) bool {
+				if c := cmp.Compare(rank(flagState(rows[i])), rank(flagState(rows[j]))); c != 0 {
+					return c > 0
+				}
+				return rows[i].Key.String() < rows[j].Key.String()
+			}},
+			{Name: "flag", Column: 0, Less: func(i, j int) bool { return rows[i].Key.String() < rows[j].Key.String() }},
+			{Name: "changed, newest first", Column: 4, Desc: true, Less: func(i, j int) bool { return rows[i].UpdatedAt.After(rows[j].UpdatedAt) }},
+		},
+		Empty: []string{"There are no flags in this database.", "qtop migrate up installs them."},
+		Note:  lacks(s, "flags"),
+	}
+}
+
+// flagState is one word for how a flag stands.
+func flagState(f queue.Flag) string {
+	switch {
+	case f.Invalid:
+		return "invalid"
+	case f.Overdue:
+		return "overdue"
+	case f.Off:
+		return "off"
+	case f.RevertsAt != nil:
+		return "for now"
+	default:
+		return ""
+	}
+}
+
+// flagWord is the state as it is said aloud.
+func flagWord(state string) string {
+	switch state {
+	case "off":
+		return "OFF"
+	case "invalid":
+		return "INVALID"
+	case "overdue":
+		return "OVERDUE"
+	}
+	return state
+}
+
+func flagRow(f queue.Flag, e Env) table.Row {
+	th := e.Theme
+	state := flagState(f)
+	r := rank(state)
+	back := th.G.Dash
+	if f.RevertsAt != nil {
+		back = f.RevertsTo.String() + " at " + e.Clock(*f.RevertsAt)
+		if f.Overdue {
+			back = f.RevertsTo.String() + " since " + e.Clock(*f.RevertsAt)
+		}
+	}
+	return table.Row{Sign: e.sign(r), Cells: []table.Cell{
+		cell(f.Key.String(), th.Strong), cell(f.Value.String(), e.tone(r)), cell(flagWord(state), e.tone(r)),
+		cell(back, th.Text), cell(e.Clock(f.UpdatedAt), th.Dim), cell(f.UpdatedBy.String(), th.Dim),
+		cell(f.Reason.String(), th.Text), cell(f.Description.String(), th.Dim),
+	}}
+}
+
+// FlagPage is one flag with its changes. history is nil until it has been read.
+func FlagPage(f queue.Flag, history []queue.AuditEntry, e Env, w int) Page {
+	p := newPage(e, w)
+	p.head(f.Key.String())
+	p.paint("value", f.Value.String(), e.tone(rank(flagState(f))))
+	p.paint("state", flagWord(flagState(f)), e.tone(rank(flagState(f))))
+	if f.Invalid {
+		p.pair("", "This value cannot be read; it counts as the safe side.")
+	}
+	p.pair("kind", f.Kind)
+	p.pair("what it does", f.Description.String())
+	p.pair("changed", e.Stamp(f.UpdatedAt)+" by "+f.UpdatedBy.String())
+	p.pair("reason", f.Reason.String())
+	if f.RevertsAt != nil {
+		p.pair("comes back", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
+	}
+	if e.Brief {
+		return p.done(f.Key.String())
+	}
+	p.head("Changes, newest first")
+	p.changes(history)
+	return p.done(f.Key.String())
+}
+
+// changes lists audit rows with what stood before and after.
+func (p *pageBuilder) changes(history []queue.AuditEntry) {
+	switch {
+	case history == nil:
+		p.para("reading"+p.e.Theme.G.Ellipsis, p.e.Theme.Dim)
+	case len(history) == 0:
+		p.para("Nobody has changed this yet.", p.e.Theme.Dim)
+	}
+	for _, h := range history {
+		what := shortJSON(h.Before) + " " + p.e.Theme.G.Right + " " + shortJSON(h.After)
+		p.pair(p.e.Clock(h.At), h.Actor.String()+": "+what+reasonTail(h.Reason.String()))
+	}
+}
+
+func reasonTail(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}

@@ -1,0 +1,192 @@
+package views
+
+// This file turns numbers and times into words. A number is exact (4,812),
+// shortened where the place is small (4.8k), or marked ≥ where its count was
+// bounded; a time is always as of the picture.
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Count is n with its thousands apart.
+func Count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	head := 0
+	if n < 0 {
+		head = 1
+	}
+	for i := len(s) - 3; i > head; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Short is n in at most five cells.
+func Short(n int64) string {
+	f := float64(n)
+	for _, u := range []struct {
+		at   float64
+		name string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if math.Abs(f) >= u.at {
+			v := f / u.at
+			if math.Abs(v) < 9.95 {
+				return fmt.Sprintf("%.1f%s", v, u.name)
+			}
+			return fmt.Sprintf("%.0f%s", math.Floor(v), u.name)
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Age is a number of seconds in the two units that matter at its size.
+func Age(seconds int64) string {
+	if seconds < 0 {
+		return "0s" // a beat of the next instant: clocks of two transactions
+	}
+	switch {
+	case seconds < 60:
+		return fmt.Sprintf("%ds", seconds)
+	case seconds < 3600:
+		return fmt.Sprintf("%dm", seconds/60)
+	case seconds < 100*3600:
+		return fmt.Sprintf("%dh %02dm", seconds/3600, seconds/60%60)
+	case seconds < 1000*86400:
+		return fmt.Sprintf("%dd %02dh", seconds/86400, seconds/3600%24)
+	default:
+		return fmt.Sprintf("%dy %03dd", seconds/(365*86400), seconds/86400%365)
+	}
+}
+
+// Times is how often a cadence fits into an age.
+func (e Env) Times(ratio float64) string {
+	x := e.Theme.G.Times
+	switch {
+	case math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio <= 0:
+		return e.Theme.G.Dash
+	case ratio < 10:
+		// Cut, not rounded: 9.96 is still a warning and must not read 10.
+		return strconv.FormatFloat(math.Floor(ratio*10)/10, 'f', 1, 64) + x
+	default:
+		return Count(int64(min(ratio, 1e15))) + x
+	}
+}
+
+// Rate is a number per second with the digits that matter.
+func Rate(f float64) string {
+	switch {
+	case math.IsNaN(f) || f <= 0:
+		return "0.0"
+	case f < 0.1:
+		return "<0.1"
+	case f < 100:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	default:
+		return Count(int64(math.Min(f, 1e15)))
+	}
+}
+
+// Clock is a time of today, or with its date where it is another day.
+func (e Env) Clock(t time.Time) string {
+	t, now := t.In(e.loc()), e.Now.In(e.loc())
+	switch {
+	case t.IsZero() || t.Year() < 1970:
+		return e.Theme.G.Dash
+	case t.YearDay() == now.YearDay() && t.Year() == now.Year():
+		return t.Format("15:04")
+	case t.Year() == now.Year():
+		return t.Format("01-02 15:04")
+	default:
+		return t.Format("2006-01-02")
+	}
+}
+
+// Stamp is a whole time, to the second, with its zone.
+func (e Env) Stamp(t time.Time) string {
+	if t.IsZero() {
+		return e.Theme.G.Dash
+	}
+	return t.In(e.loc()).Format("2006-01-02 15:04:05 ") + Zone(t.In(e.loc()))
+}
+
+// Zone is the zone of t as short as it can be said: UTC, +02, +0530.
+func Zone(t time.Time) string {
+	name, offset := t.Zone()
+	switch {
+	case offset == 0 && (name == "UTC" || name == ""):
+		return "UTC"
+	case offset%3600 == 0:
+		return t.Format("-07")
+	default:
+		return t.Format("-0700")
+	}
+}
+
+// Ago is how long before the picture t was.
+func (e Env) Ago(t time.Time) string {
+	if t.IsZero() {
+		return e.Theme.G.Dash
+	}
+	return Age(int64(e.Now.Sub(t).Seconds()))
+}
+
+// Until is how long after the picture t comes, "now" where it has come.
+func (e Env) Until(t time.Time) string {
+	d := t.Sub(e.Now)
+	if d <= 0 {
+		return "now"
+	}
+	if d < time.Minute {
+		return Age(int64(d.Seconds()))
+	}
+	return Age(int64(math.Ceil(d.Minutes())) * 60)
+}
+
+// Span is a duration in words.
+func Span(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second && d%time.Second != 0:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	default:
+		return Age(int64(d.Seconds()))
+	}
+}
+
+// Millis is database time as the footer shows it.
+func Millis(ms float64) string {
+	switch {
+	case ms >= 1000:
+		return fmt.Sprintf("%.1f s", ms/1000)
+	case ms >= 100:
+		return fmt.Sprintf("%.0f ms", ms)
+	default:
+		return fmt.Sprintf("%.1f ms", ms)
+	}
+}
+
+func (e Env) loc() *time.Location {
+	if e.Loc == nil {
+		return time.UTC
+	}
+	return e.Loc
+}
+
+// plural is one word for a count.
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return Count(n) + " " + one
+	}
+	return Count(n) + " " + many
+}
+
+// Plain is an id as people read it: the parts that tell rows apart internally
+// are joined by blanks.
+func Plain(id string) string { return strings.TrimSpace(strings.ReplaceAll(id, "\x00", " ")) }

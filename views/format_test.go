@@ -1,0 +1,59 @@
+package views_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "0", views.Count(0))
+	require.Equal(t, "-1,234", views.Count(-1234))
+	require.Equal(t, "999", views.Count(999))
+	require.Equal(t, "9,214,555", views.Count(9214555))
+	require.Equal(t, "-9,223,372,036,854,775,808", views.Count(math.MinInt64))
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1.0k", 4821: "4.8k", 48120: "48k", 999_999: "999k", 1_200_000: "1.2M", math.MaxInt64: "9223372T"} {
+		require.Equal(t, want, views.Short(n))
+	}
+	for f, want := range map[float64]string{0: "0.0", 0.04: "<0.1", 0.3: "0.3", 41.24: "41.2", 1234.5: "1,234", math.Inf(1): "1,000,000,000,000,000"} {
+		require.Equal(t, want, views.Rate(f))
+	}
+	require.Equal(t, "0.0", views.Rate(math.NaN()))
+}
+
+func TestAges(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[int64]string{
+		-5: "0s", 0: "0s", 59: "59s", 60: "1m", 3599: "59m", 3600: "1h 00m", 342000: "95h 00m", 360000: "4d 04h", 86400 * 2000: "5y 175d",
+	} {
+		require.Equal(t, want, views.Age(s))
+	}
+	e := env(theme.Options{})
+	for r, want := range map[float64]string{3: "3.0×", 9.9: "9.9×", 9.96: "9.9×", 10: "10×", 5700: "5,700×", 0: "–"} {
+		require.Equal(t, want, e.Times(r), "ratio %v", r)
+	}
+	require.Equal(t, "00:05", e.Clock(viewstest.Now().Add(-9*time.Minute)))
+	require.Equal(t, "11-20 23:02", e.Clock(viewstest.Now().Add(-72*time.Minute)))
+	require.Equal(t, "–", e.Clock(time.Time{}))
+	require.Equal(t, "9m", e.Until(viewstest.Now().Add(8*time.Minute+time.Second)))
+	require.Equal(t, "now", e.Until(viewstest.Now().Add(-time.Second)))
+	require.Equal(t, "+0530", views.Zone(viewstest.Now().In(time.FixedZone("x", 19800))))
+	require.Equal(t, "+02", views.Zone(viewstest.Now().In(time.FixedZone("x", 7200))))
+}
+
+func TestCurves(t *testing.T) {
+	t.Parallel()
+	th := theme.New(theme.Options{})
+	require.Equal(t, " ▁▄█", views.Spark(th, []int64{0, 1, 50, 100}, 4))
+	require.Equal(t, "  ▁█", views.Spark(th, []int64{1, 100}, 4))
+	require.Equal(t, "    ", views.Spark(th, nil, 4))
+	require.Equal(t, "", views.Spark(th, []int64{1}, 0))
+	require.Equal(t, []string{"  █", " ██"}, views.Chart(th, []int64{0, 8, 16}, 3, 2))
+}

@@ -1,0 +1,130 @@
+package views_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+var update = flag.Bool("update", false, "write the goldens of this run")
+
+var sizes = []views.Size{{W: 80, H: 24}, {W: 120, H: 40}, {W: 200, H: 60}}
+
+// looks are the three ways in which a screen is kept. Mono and ASCII goldens are
+// plain text to read; the colour ones keep their sequences, each as ␛.
+var looks = map[string]theme.Options{
+	"colour": {Depth: theme.Sixteen},
+	"mono":   {Depth: theme.Mono},
+	"ascii":  {Depth: theme.Mono, ASCII: true},
+}
+
+func env(o theme.Options) views.Env {
+	return views.Env{Theme: theme.New(o), Now: viewstest.Now(), Loc: time.UTC}
+}
+
+// grid is a source as it stands when a pane is opened.
+func grid(src views.Source, marks map[string]bool) views.Grid {
+	return views.Grid{Source: src, Order: views.Arrange(src, 0, nil), Marks: marks}
+}
+
+// bodies are all panes and pages over a picture.
+func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
+	s := w.Picture
+	g := func(src views.Source, marks map[string]bool) func(views.Env, views.Size) []string {
+		return func(e views.Env, size views.Size) []string { return grid(src, marks).Lines(e, size) }
+	}
+	page := func(build func(e views.Env, w int) views.Page) func(views.Env, views.Size) []string {
+		return func(e views.Env, size views.Size) []string {
+			return views.PageView{Page: build(e, size.W)}.Visible(e, size)
+		}
+	}
+	out := map[string]func(views.Env, views.Size) []string{
+		"overview": func(e views.Env, size views.Size) []string {
+			return views.Overview(views.OverviewState{Picture: &s}, e, size).Lines
+		},
+		"health": g(views.Health(&s), nil), "alerts": g(views.Alerts(&s), nil), "executors": g(views.Executors(&s), nil),
+		"dead": g(views.DeadGroups(&s), nil), "flags": g(views.Flags(&s), nil), "audit": g(views.Audit(w.Audit), nil),
+		"letters": g(views.Letters(w.Letters), map[string]bool{"90998": true}),
+		"host": func(e views.Env, size views.Size) []string {
+			top := grid(views.Loops(w.Host), nil).Lines(e, views.Size{W: size.W, H: min(8, size.H)})
+			return append(top, views.HostBelow(&s, w.Host, e, views.Size{W: size.W, H: size.H - len(top)})...)
+		},
+	}
+	if len(s.Alerts) > 0 {
+		out["page-alert"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[0], w.History, e, n) })
+		out["page-executor"] = page(func(e views.Env, n int) views.Page { return views.ExecutorPage(s.Executors[0], e, n) })
+		out["page-flag"] = page(func(e views.Env, n int) views.Page { return views.FlagPage(s.Flags[0], w.Audit, e, n) })
+		out["page-health"] = page(func(e views.Env, n int) views.Page { return views.HealthPage(s.Health[0], e, n) })
+		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.Letters[0], &w.Detail, e, n) })
+		out["page-audit"] = page(func(e views.Env, n int) views.Page { return views.AuditPage(w.Audit[0], e, n) })
+		out["page-loop"] = page(func(e views.Env, n int) views.Page { return views.LoopPage(w.Host.Loops[4], e, n) })
+	}
+	return out
+}
+
+func screen(w viewstest.World, name string, body func(views.Env, views.Size) []string, e views.Env, size views.Size) string {
+	return views.Screen{
+		Header: views.Header{Session: &w.Session, Server: &w.Picture.Server, Link: queue.Link{State: "live"}, Now: e.Now, Actor: "anna", Profile: "staging"},
+		Tabs:   views.Tabs(&w.Picture, queue.PaneID(name)),
+		Status: views.Status{Left: name, Right: []string{"db 3.1 ms"}},
+		Hints:  []views.Hint{{Key: "A", Word: "acknowledge", Off: true}, {Key: "?", Word: "help"}},
+	}.Draw(e, size, func(s views.Size) []string { return body(e, s) })
+}
+
+func TestGoldens(t *testing.T) {
+	t.Parallel()
+	for worldName, w := range map[string]viewstest.World{"rich": viewstest.RichWorld(), "empty": viewstest.EmptyWorld()} {
+		for name, body := range bodies(w) {
+			for look, o := range looks {
+				for _, size := range sizes {
+					got := screen(w, name, body, env(o), size)
+					requireFits(t, got, size)
+					if look != "colour" {
+						got = ansi.Strip(got)
+					}
+					golden(t, fmt.Sprintf("%s-%s-%dx%d-%s", worldName, name, size.W, size.H, look), got)
+				}
+			}
+		}
+	}
+}
+
+// requireFits: exactly as many lines, each exactly as wide as the screen.
+func requireFits(t *testing.T, got string, size views.Size) {
+	t.Helper()
+	lines := strings.Split(got, "\n")
+	require.Len(t, lines, size.H)
+	for _, l := range lines {
+		require.Equal(t, size.W, ansi.StringWidth(l), "%q", ansi.Strip(l))
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	lines := strings.Split(strings.ReplaceAll(got, "\x1b", "␛"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	got = strings.Join(lines, "\n") + "\n"
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+		return
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "go test ./views -update writes it")
+	require.Equal(t, string(want), got, "%s; if this is meant: go test ./views -update, and look at the difference", path)
+}

@@ -1,0 +1,164 @@
+package views
+
+// This file is the first line: where am I, who am I, how fresh is what I see.
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Header is what the first line tells.
+type Header struct {
+	Profile    string
+	Production bool
+	ReadOnly   bool
+	Actor      string
+	Session    *queue.Session // nil until the database has answered
+	Server     *queue.Server  // of the picture; nil without one
+	Link       queue.Link
+	Age        time.Duration // of the picture
+	Old        bool          // older than its interval explains
+	Paused     bool
+	Now        time.Time // the operator's clock
+}
+
+// Line draws it in exactly w cells.
+func (h Header) Line(e Env, w int) string {
+	th := e.Theme
+	bar := th.Bar
+	if h.Production {
+		bar = th.Alarm
+	}
+	state, look := h.state(e)
+	clock := h.Now.In(e.loc()).Format("15:04:05") + " " + Zone(h.Now.In(e.loc())) + " "
+	right := theme.Width(state) + 2 + theme.Width(clock) + 1
+	left := h.left(e, w-right)
+	fill := theme.Blank(w - right - theme.Width(left))
+	word := ""
+	if p := " " + strings.ToUpper(theme.Safe(h.Profile)) + " "; h.Profile != "" && strings.HasPrefix(left, p) && !h.Production {
+		word, left = th.Word.Paint(p), left[len(p):]
+	}
+	return th.Cut(word+bar.Paint(left+fill)+look.Paint(" "+state+" ")+bar.Paint(" "+clock), w)
+}
+
+// left says as much of where and who as fits, the most telling first.
+func (h Header) left(e Env, w int) string {
+	th := e.Theme
+	out := " "
+	if h.Profile != "" {
+		out = " " + strings.ToUpper(theme.Safe(h.Profile)) + "  "
+	}
+	for i, forms := range h.words() {
+		sep := ""
+		if i > 0 {
+			sep = " " + th.G.Dot + " "
+		}
+		for f, p := range forms {
+			p = theme.Safe(p)
+			if theme.Width(out)+theme.Width(sep)+theme.Width(p) <= w {
+				out += sep + p
+				break
+			}
+			if i == 0 && f == len(forms)-1 {
+				return th.Cut(out+p, w)
+			}
+		}
+	}
+	return th.Cut(out, w)
+}
+
+// words are the parts, each with the shorter forms that will do.
+func (h Header) words() [][]string {
+	s := h.Session
+	if s == nil {
+		return [][]string{{"no answer from the database yet"}}
+	}
+	kind := "primary"
+	if s.InRecovery {
+		kind = "STANDBY"
+	}
+	actor := h.Actor
+	for _, name := range []string{s.Actor, s.User.String()} {
+		if actor == "" {
+			actor = name
+		}
+	}
+	who := []string{actor}
+	if role := Role(s.Roles); role != "" {
+		first, _, _ := strings.Cut(role, ",")
+		who = []string{actor + " (" + role + ")", actor + " (" + first + ")", actor}
+	}
+	place := s.Database.String() + "@" + s.Address.String()
+	words := [][]string{{place, strings.TrimSuffix(place, ":5432"), s.Database.String()}}
+	if h.ReadOnly || s.ReadOnly {
+		words = append(words, []string{"READ-ONLY"})
+	}
+	words = append(words, []string{shortVersion(s.Version.String()) + " " + kind, kind}, who)
+	if s.Superuser {
+		words = append(words, []string{"SUPERUSER"})
+	}
+	if s.Pooler {
+		words = append(words, []string{"pooler"})
+	}
+	return words
+}
+
+// Role is the login's roles in the words of an operator; roles that say nothing
+// to him are left out.
+func Role(roles []string) string {
+	var out []string
+	for _, r := range []struct{ role, word string }{
+		{"workflow_admin", "admin"}, {"dead_letter_operator", "dlq operator"},
+		{"dot_executor", "executor"}, {"queue_viewer", "viewer"},
+	} {
+		if slices.Contains(roles, r.role) {
+			out = append(out, r.word)
+		}
+	}
+	if len(out) > 1 && out[len(out)-1] == "viewer" {
+		out = out[:len(out)-1] // everyone who may act may look
+	}
+	return strings.Join(out, ", ")
+}
+
+func shortVersion(v string) string {
+	v = strings.TrimPrefix(v, "PostgreSQL ")
+	v, _, _ = strings.Cut(v, " ")
+	return v
+}
+
+// state is how fresh the picture is, always as a sign and a word.
+func (h Header) state(e Env) (string, theme.Style) {
+	th := e.Theme
+	old := Age(int64(h.Age.Seconds()))
+	switch {
+	case h.Link.State == "lost":
+		if h.Server == nil {
+			return th.G.Lost + " NO DATABASE", th.Alarm
+		}
+		return th.G.Lost + " LOST, " + old + " old", th.Alarm
+	case h.Paused:
+		return th.G.Paused + " PAUSED, " + old + " old", th.Caution
+	case h.Server == nil:
+		return th.G.Waiting + " connecting", h.calm(th)
+	case h.Old:
+		return th.G.Warning + " " + old + " old", th.Caution
+	case h.Link.State == "polling":
+		return th.G.Live + " polling", h.calm(th)
+	case h.Link.State == "connecting":
+		return th.G.Waiting + " reconnecting", th.Caution
+	default:
+		return th.G.Live + " live", h.calm(th)
+	}
+}
+
+func (h Header) calm(th theme.Theme) theme.Style {
+	if h.Production {
+		return th.Alarm
+	}
+	return th.Bar
+}

@@ -1,0 +1,160 @@
+package views
+
+// This file is pane gw: the loops of the host in this process, the hosts
+// elsewhere, and the wake stream as it is heard here.
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Loops is the table of pane gw: the loops of this process.
+func Loops(h *queue.HostStatus) Source {
+	var rows []queue.LoopStatus
+	empty := []string{"No worker host can run in this process.", "qtop worker runs one elsewhere; what other hosts do is below."}
+	if h != nil {
+		rows = h.Loops
+		empty[0] = "The worker host of this process has no loops."
+		if h.Refused != "" {
+			empty[0] = "No worker host may start here: " + theme.Safe(h.Refused)
+		}
+	}
+	return Source{
+		Columns: []table.Column{
+			{Title: "loop", Width: 18, Max: 26},
+			{Title: "state", Width: 8, Max: 10},
+			{Title: "last tick", Width: 9, Right: true},
+			{Title: "every", Width: 6, Right: true, Drop: 4},
+			{Title: "in flight", Width: 9, Right: true, Drop: 2},
+			{Title: "done", Width: 8, Max: 12, Right: true},
+			{Title: "errors", Width: 6, Max: 9, Right: true},
+			{Title: "rate/s", Width: 6, Right: true, Drop: 1},
+			{Title: "what it does", Width: 22, Max: 60, Drop: 3},
+		},
+		Len: len(rows),
+		ID:  func(i int) string { return rows[i].Name },
+		Row: func(i int, e Env) table.Row {
+			l, th := rows[i], e.Theme
+			sign, tone := cell(th.G.Lost, th.Dim), th.Dim
+			switch l.State {
+			case "running":
+				sign, tone = cell(th.G.Live, th.Accent), th.Accent
+			case "draining":
+				sign, tone = cell(th.G.Warning, th.Warning), th.Warning
+			case "failed":
+				sign, tone = cell(th.G.Critical, th.Critical), th.Critical
+			}
+			what, whatStyle := l.What, th.Dim
+			if x := l.LastErr.String(); x != "" {
+				what, whatStyle = x, th.Warning
+			}
+			errs := th.Text
+			if l.Errors > 0 {
+				errs = th.Warning
+			}
+			tick := th.G.Dash
+			if !l.LastTick.IsZero() {
+				tick = e.Ago(l.LastTick)
+			}
+			return table.Row{Sign: sign, Cells: []table.Cell{
+				cell(l.Name, th.Strong), cell(l.State, tone), cell(tick, th.Text), cell(Span(l.Every), th.Dim),
+				cell(Count(int64(l.InFlight)), th.Text), cell(Count(l.Done), th.Text), cell(Count(l.Errors), errs),
+				cell(Rate(l.PerSec), th.Text), cell(what, whatStyle),
+			}}
+		},
+		Fields: fields("loop", "state"),
+		Field: func(i int, name string) (any, bool) {
+			switch name {
+			case "loop":
+				return rows[i].Name, true
+			case "state":
+				return rows[i].State, true
+			}
+			return nil, false
+		},
+		Sorts: []Sort{{Name: "as they run", Column: -1}, {Name: "loop", Column: 0, Less: func(i, j int) bool { return rows[i].Name < rows[j].Name }}},
+		Empty: empty,
+	}
+}
+
+// LoopPage is one loop in full.
+func LoopPage(l queue.LoopStatus, e Env, w int) Page {
+	p := newPage(e, w)
+	p.head("Loop " + l.Name)
+	p.pair("what it does", l.What)
+	p.pair("state", l.State)
+	p.pair("every", Span(l.Every))
+	if !l.LastTick.IsZero() {
+		p.pair("last tick", e.Stamp(l.LastTick)+", "+e.Ago(l.LastTick)+" ago")
+	}
+	p.pair("in flight", Count(int64(l.InFlight)))
+	p.pair("done", Count(l.Done))
+	p.pair("rate", Rate(l.PerSec)+" a second, mean of the last minute")
+	p.pair("errors", Count(l.Errors))
+	p.paint("last error", l.LastErr.String(), e.Theme.Warning)
+	return p.done("loop " + l.Name)
+}
+
+// HostBelow is what pane gw shows under its loops: tick workers, the hosts
+// elsewhere, and the wake stream, sharing h lines so that each is seen.
+func HostBelow(s *queue.Snapshot, h *queue.HostStatus, e Env, size Size) []string {
+	var sections []section
+	if s != nil {
+		sections = append(sections, ticksSection(s, e, Age), hostsSection(s, e, Age))
+	}
+	if h != nil {
+		sections = append(sections, wakeSection(h, e))
+	}
+	for i := range sections {
+		sections[i].order = 0
+	}
+	lead := min(1, max(size.H-2*len(sections), 0))
+	out := make([]string, lead, max(size.H, 1))
+	return append(out, stack(sections, Target{}, e, Size{size.W, size.H - lead}).lines...)
+}
+
+// wakeSection is the listener and what it heard, newest first.
+func wakeSection(h *queue.HostStatus, e Env) section {
+	th, l := e.Theme, h.Listener
+	sign, tone := cell(th.G.Lost, th.Dim), th.Dim
+	switch l.State {
+	case "listening":
+		sign, tone = cell(th.G.Live, th.Accent), th.Accent
+	case "connecting", "polling":
+		sign, tone = e.sign(rankWarning), th.Warning
+	case "lost":
+		sign, tone = e.sign(rankCritical), th.Critical
+	}
+	words := l.State
+	if !l.Since.IsZero() {
+		words += " since " + e.Clock(l.Since)
+	}
+	heard := fmt.Sprintf("%s, %s heard, %s", plural(int64(l.Channels), "channel", "channels"), Count(l.Heard), plural(l.Resyncs, "resync", "resyncs"))
+	if r := l.Reason.String(); r != "" {
+		heard = r
+	}
+	sec := section{
+		columns: []table.Column{
+			{Title: "WAKE STREAM", Width: 24, Max: 36}, {Title: "at", Width: 9, Right: true}, {Title: "rows", Width: 9, Right: true},
+			{Title: "lag", Width: 8, Right: true}, {Title: "hint", Width: 12, Max: 60},
+		},
+		gap: true,
+	}
+	for _, x := range h.Wakes {
+		lag := th.G.Dash
+		if x.LagMS >= 0 {
+			lag = Millis(x.LagMS)
+		}
+		sec.items = append(sec.items, item{row: table.Row{Sign: cell(" ", th.Text), Cells: []table.Cell{
+			cell(x.Channel.String(), th.Accent), cell(x.At.In(e.loc()).Format("15:04:05"), th.Dim), cell(Count(x.Count), th.Text),
+			cell(lag, th.Text), cell(strings.TrimSpace(x.Layer.String()+" "+x.Hint.String()), th.Dim),
+		}}})
+	}
+	state := item{row: table.Row{Sign: sign, Cells: []table.Cell{cell(words, tone), cell("", th.Text), cell("", th.Text), cell("", th.Text), cell(heard, th.Dim)}}}
+	sec.items = append([]item{state}, sec.items...)
+	return sec
+}

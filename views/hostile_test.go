@@ -1,0 +1,68 @@
+package views_test
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// own is the one kind of sequence that qtop draws with.
+var own = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// requireOwn fails on every character that could act on a terminal, other than
+// qtop's own colours and line ends.
+func requireOwn(t *testing.T, what, got string) {
+	t.Helper()
+	for _, r := range own.ReplaceAllString(got, "") {
+		if r != '\n' && queue.Unsafe(r) {
+			require.Failf(t, "unsafe", "%s draws %U", what, r)
+		}
+	}
+}
+
+func TestHostileStringsReachNoScreen(t *testing.T) {
+	t.Parallel()
+	for _, bad := range viewstest.Hostile() {
+		w := viewstest.HostileWorld(bad)
+		for name, body := range bodies(w) {
+			for _, size := range []views.Size{{W: 80, H: 24}, {W: 200, H: 60}} {
+				e := env(theme.Options{Depth: theme.Rich})
+				got := screen(w, name, body, e, size)
+				requireOwn(t, name, got)
+				requireFits(t, got, size)
+			}
+		}
+		h := views.Header{Profile: bad, Actor: bad, Session: &w.Session, Server: &w.Picture.Server, Link: queue.Link{State: bad, Reason: queue.Clean(bad)}}
+		e := env(theme.Options{})
+		requireOwn(t, "header", h.Line(e, 120))
+		requireOwn(t, "banner", views.Banner{Word: "LOST", Text: bad}.Line(e, 120))
+		requireOwn(t, "status", views.Status{Left: bad, Right: []string{bad}}.Line(e, 120))
+		for _, line := range dialogOf(bad).Lines(e, views.Size{W: 80, H: 24}) {
+			requireOwn(t, "dialog", line)
+		}
+		for _, line := range picksOf(bad).Lines(e, views.Size{W: 80, H: 24}) {
+			requireOwn(t, "picks", line)
+		}
+		for _, line := range views.Plainly(&w.Picture, e) {
+			requireOwn(t, "plain lines", line)
+		}
+	}
+}
+
+func dialogOf(s string) views.Dialog {
+	return views.Dialog{
+		Title: s, Intro: []string{s}, Facts: []queue.PlanLine{{Label: s, Value: queue.Clean(s)}}, Notes: []string{s},
+		Fields:  []views.Field{{Label: s, Value: s, Caret: 3, Help: s}, {Label: s, Value: s, Error: s}, {Label: s, Value: s, Choices: true}},
+		Buttons: []string{s, s}, Hint: s, Error: s,
+	}
+}
+
+func picksOf(s string) views.Picks {
+	return views.Picks{Title: s, Hint: s, Filter: s, KeyCol: 8, WordCol: 10, Cursor: -1, Entries: []views.Entry{{Word: s}, {Key: s, Word: s, Text: s}, {Key: s, Word: s, Text: s, Off: s}}}
+}

@@ -1,0 +1,34 @@
+package views
+
+// This file cuts the screen into its parts, in one pure function.
+
+// Rect is a part of the screen, in cells.
+type Rect struct{ X, Y, W, H int }
+
+// Layout is the screen's parts from top to bottom. Header and status line are
+// the two bars that frame the picture; a production profile colours both.
+type Layout struct {
+	Header, Tabs, Banner, Body, Status, Footer Rect
+}
+
+// Split lays a screen of w × h out with so many banner lines. ok is false where
+// the screen is too small to be honest on.
+func Split(w, h, banners int) (l Layout, ok bool) {
+	if w < MinWidth || h < MinHeight {
+		return Layout{}, false
+	}
+	banners = min(max(banners, 0), 3)
+	y := 0
+	row := func(n int) Rect {
+		r := Rect{0, y, w, n}
+		y += n
+		return r
+	}
+	l.Header = row(1)
+	l.Tabs = row(1)
+	l.Banner = row(banners)
+	l.Body = row(h - 4 - banners)
+	l.Status = row(1)
+	l.Footer = row(1)
+	return l, true
+}

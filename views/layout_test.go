@@ -1,0 +1,104 @@
+package views_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// drawn fills each part of a layout with its letter.
+func drawn(l views.Layout, w, h int) string {
+	rows := make([]string, h)
+	for i := range rows {
+		rows[i] = strings.Repeat(".", w)
+	}
+	for letter, r := range map[string]views.Rect{"h": l.Header, "t": l.Tabs, "!": l.Banner, "b": l.Body, "s": l.Status, "f": l.Footer} {
+		for y := r.Y; y < r.Y+r.H; y++ {
+			rows[y] = rows[y][:r.X] + strings.Repeat(letter, r.W) + rows[y][r.X+r.W:]
+		}
+	}
+	for i := range rows { // every column of a row is alike
+		rows[i] = rows[i][:1] + strings.TrimLeft(rows[i], rows[i][:1])
+	}
+	return strings.Join(rows, "")
+}
+
+func TestLayout(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		w, h, banners int
+		want          string
+	}{
+		{60, 15, 0, "ht" + strings.Repeat("b", 11) + "sf"},
+		{80, 24, 0, "ht" + strings.Repeat("b", 20) + "sf"},
+		{80, 24, 2, "ht!!" + strings.Repeat("b", 18) + "sf"},
+		{200, 60, 1, "ht!" + strings.Repeat("b", 55) + "sf"},
+		{60, 15, 9, "ht!!!" + strings.Repeat("b", 8) + "sf"},
+		{59, 24, 0, ""}, {80, 14, 0, ""}, {1, 1, 0, ""}, {0, 0, 0, ""}, {-3, -9, 0, ""},
+	} {
+		l, ok := views.Split(c.w, c.h, c.banners)
+		require.Equal(t, c.want != "", ok, "%dx%d", c.w, c.h)
+		if ok {
+			require.Equal(t, c.want, drawn(l, c.w, c.h), "%dx%d with %d banners", c.w, c.h, c.banners)
+		}
+	}
+}
+
+// Every size from 1×1 to 250×80: no panic, no line that is too wide, and from
+// 60×15 on every line exactly full.
+func TestEverySize(t *testing.T) {
+	t.Parallel()
+	for _, w := range []viewstest.World{viewstest.RichWorld(), viewstest.EmptyWorld(), viewstest.HostileWorld("漢字👩‍👩‍👧‍👦\x1b[31m")} {
+		all := bodies(w)
+		names := make([]string, 0, len(all))
+		for name := range all {
+			names = append(names, name)
+		}
+		e := env(theme.Options{Depth: theme.Rich})
+		n := 0
+		for width := 1; width <= 250; width += 1 + width/10 {
+			for height := 1; height <= 80; height += 1 + height/4 {
+				n++
+				size := views.Size{W: width, H: height}
+				name := names[n%len(names)]
+				got := screen(w, name, all[name], e, size)
+				if width >= views.MinWidth && height >= views.MinHeight {
+					requireFits(t, got, size)
+				}
+				lines := strings.Split(got, "\n")
+				require.LessOrEqual(t, len(lines), height)
+				for _, box := range [][]string{dialogOf("some words to wrap").Lines(e, size), picksOf("words").Lines(e, size)} {
+					lines = append(lines, strings.Split(views.Over(got, box, 0, 0, size), "\n")...)
+				}
+				for _, line := range lines {
+					require.LessOrEqual(t, theme.Width(line), max(width, 8), "%s at %v", name, size)
+				}
+				all[name](e, size) // the pane itself, without the guard of the frame
+			}
+		}
+	}
+}
+
+func TestWorstRowStays(t *testing.T) {
+	t.Parallel()
+	s := viewstest.Rich()
+	for h := 11; h < 60; h++ {
+		v := views.Overview(views.OverviewState{Picture: &s}, env(theme.Options{}), views.Size{W: 80, H: h})
+		text := strings.Join(v.Lines, "\n")
+		require.LessOrEqual(t, len(v.Lines), h)
+		require.Contains(t, text, "webhook.worker.enabled", "height %d", h)
+		if h >= 14 {
+			require.Contains(t, text, "iu_outbound_default", "height %d", h)
+			require.Contains(t, text, "HTTP_503", "height %d", h)
+			require.Contains(t, text, "webhook hooks.acme", "height %d", h)
+		}
+		if h < 20 {
+			require.Contains(t, text, "more", "height %d: what is not shown is counted", h)
+		}
+	}
+}

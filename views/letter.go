@@ -1,0 +1,156 @@
+package views
+
+// This file is one dead letter in full: what failed when and why, where it came
+// from and what became of it, and what it carries.
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// LetterPage draws the detail; d is nil until it has been read.
+func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Page {
+	p := newPage(e, w)
+	if d != nil {
+		l = d.DeadLetter
+	}
+	p.head("Dead letter " + l.ID)
+	p.pair("code", l.Code.String())
+	p.paint("state", l.State, e.Theme.Strong)
+	p.pair("failed", e.Stamp(l.FailedAt)+", "+Age(l.AgeSeconds)+" ago")
+	p.pair("endpoint", l.Endpoint.String())
+	p.pair("event", eventWords(l))
+	p.pair("domain", l.Domain.String())
+	p.pair("source", l.Source)
+	if l.SubscriptionID != 0 {
+		p.pair("subscription", strconv.FormatInt(l.SubscriptionID, 10))
+	}
+	if l.Generation > 0 {
+		p.pair("requeued", plural(int64(l.Generation), "time before", "times before"))
+	}
+	if d == nil {
+		p.head("Attempts")
+		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
+		return p.done("letter " + l.ID)
+	}
+	p.pair("url", d.CallbackURL.String())
+	if d.Unsigned {
+		p.paint("signature", "none: this subscription has no secret", e.Theme.Warning)
+	}
+	p.fate(d)
+	p.attempts(d.Attempts)
+	p.lineage(d.Lineage)
+	p.head("Payload, secrets masked")
+	if why := d.PayloadWhyNot.String(); why != "" {
+		p.para(why, e.Theme.Warning)
+	} else {
+		p.json(indented(d.Payload.String()), e.Theme.Text)
+	}
+	return p.done("letter " + l.ID)
+}
+
+// indented lays JSON out to be read by its shape; digits stay as they are, and
+// what is no JSON, for it was cut, stays whole.
+func indented(s string) string {
+	var b bytes.Buffer
+	if strings.ContainsAny(s, "\n␊") || json.Indent(&b, []byte(s), "", "  ") != nil {
+		return s
+	}
+	return b.String()
+}
+
+func eventWords(l queue.DeadLetter) string {
+	s := l.EventType.String()
+	if l.EventID != 0 {
+		s += " #" + strconv.FormatInt(l.EventID, 10)
+	}
+	return s
+}
+
+// fate says who requeued or closed it.
+func (p *pageBuilder) fate(d *queue.DeadLetterDetail) {
+	if d.RequeuedAt != nil {
+		p.pair("requeued", fmt.Sprintf("%s by %s as saga %d", p.e.Stamp(*d.RequeuedAt), d.RequeuedBy.String(), d.NewSagaID))
+	}
+	if d.ResolvedAt != nil {
+		p.pair("closed", p.e.Stamp(*d.ResolvedAt)+" by "+d.ResolvedBy.String()+": "+d.Resolution.String()+reasonTail(d.ResolvedNote.String()))
+	}
+}
+
+// attempts is the timeline: the first with its time, the others with how long
+// after it they came.
+func (p *pageBuilder) attempts(as []queue.Attempt) {
+	e, th := p.e, p.e.Theme
+	p.head(fmt.Sprintf("Attempts (%d)", len(as)))
+	if len(as) == 0 {
+		p.para("None: it failed before it was sent.", th.Dim)
+	}
+	var first *time.Time
+	for _, a := range as {
+		when, took := th.G.Dash, ""
+		if a.StartedAt != nil {
+			when = e.Clock(*a.StartedAt)
+			if first == nil {
+				first = a.StartedAt
+			} else {
+				when += " +" + Span(a.StartedAt.Sub(*first))
+			}
+			if a.FinishedAt != nil {
+				took = "took " + Span(a.FinishedAt.Sub(*a.StartedAt))
+			}
+		}
+		status := a.Status
+		if a.HTTPStatus != nil {
+			status = "HTTP " + strconv.Itoa(*a.HTTPStatus)
+		}
+		sign := e.sign(rank("failed"))
+		if a.Status == "done" || a.Status == "succeeded" || a.Status == "delivered" {
+			sign = cell(th.G.Good, th.Accent)
+		}
+		code := a.Code.String()
+		if code == status {
+			code = ""
+		}
+		p.raw("   " + sign.Style.Paint(sign.Text) + " " + th.Left(strconv.Itoa(a.No), 3) + th.Left(when, 20) +
+			th.Left(theme.Safe(status), 10) + th.Left(theme.Safe(code), 16) + th.Dim.Paint(th.Left(took, 12)+theme.Safe(a.Worker.String())))
+		if a.Resets > 0 {
+			p.pair("", plural(int64(a.Resets), "lease was lost", "leases were lost")+" in this attempt")
+		}
+		if x := a.Excerpt.String(); x != "" {
+			for _, part := range wrap(theme.Safe(x), p.w-9) {
+				p.add("       " + th.Dim.Paint(part))
+			}
+		}
+	}
+}
+
+// lineage is the chain event → saga → dead letter → requeued saga.
+func (p *pageBuilder) lineage(steps []queue.LineageStep) {
+	if len(steps) == 0 {
+		return
+	}
+	e, th := p.e, p.e.Theme
+	p.head("Lineage")
+	for i, s := range steps {
+		front := "     "
+		if i > 0 {
+			front = "   " + th.Dim.Paint(th.G.Tee) + " "
+		}
+		at := ""
+		if s.At != nil {
+			at = e.Clock(*s.At)
+		}
+		by := ""
+		if b := s.By.String(); b != "" {
+			by = " by " + b
+		}
+		p.raw(front + th.Left(theme.Safe(s.Kind), 12) + th.Strong.Paint(th.Left(theme.Safe(s.ID), 12)) + th.Left(theme.Safe(s.Status), 14) + th.Dim.Paint(at+theme.Safe(by)))
+	}
+}

@@ -1,0 +1,258 @@
+package views
+
+// This file is pane 1: silence first. What stands above all (off, held,
+// suspended, no host) is there only while it is so; under it who is silent, what
+// waits longest and why, what is dead, and the flow of the last hour.
+
+import (
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// OverviewState is what pane 1 draws.
+type OverviewState struct {
+	Picture *queue.Snapshot
+	Cursor  Target
+}
+
+// OverviewView is the drawn pane with its selectable rows, top to bottom.
+type OverviewView struct {
+	Lines   []string
+	Targets []Target
+}
+
+// newWork is the age in seconds below which nothing is said to wait: a poll may
+// still be on its way.
+const newWork = 5
+
+// twoColumns is the width from which on the picture stands in two columns.
+const twoColumns = 160
+
+// Overview draws pane 1.
+func Overview(st OverviewState, e Env, size Size) OverviewView {
+	if st.Picture == nil {
+		return OverviewView{Lines: Calm(e, []string{"Waiting for the first picture of the database.", "q quits, ? explains the keys; nothing here waits for the database."}, size)}
+	}
+	s := st.Picture
+	if size.W < twoColumns {
+		left := append(worries(s, e, size.W), flow(s, e, size.W, 1))
+		if spare := size.H - total(left); spare >= 3 {
+			left[len(left)-1] = flow(s, e, size.W, min(1+(spare-1)/2, 5))
+		}
+		return view(stack(left, st.Cursor, e, size))
+	}
+	lw := size.W * 58 / 100
+	rw := size.W - lw - 1
+	a := stack(append(worries(s, e, lw), healthSection(s, e, lw)), st.Cursor, e, Size{lw, size.H})
+	high := min(max(size.H/7, 3), 9)
+	b := stack(context(s, e, rw, high), st.Cursor, e, Size{rw, size.H})
+	return beside(a, b, e, lw, rw, size.H)
+}
+
+func view(d drawn) OverviewView {
+	v := OverviewView{Lines: d.lines}
+	for _, t := range d.targets {
+		v.Targets = append(v.Targets, t.target)
+	}
+	return v
+}
+
+// beside sets two blocks next to each other, a thin rule between.
+func beside(a, b drawn, e Env, lw, rw, h int) OverviewView {
+	th := e.Theme
+	v := OverviewView{}
+	for i := range h {
+		l, r := "", ""
+		if i < len(a.lines) {
+			l = a.lines[i]
+		}
+		if i < len(b.lines) {
+			r = b.lines[i]
+		}
+		v.Lines = append(v.Lines, th.Left(l, lw)+th.Edge.Paint(th.G.V)+th.Left(r, rw))
+	}
+	v.Targets = append(view(a).Targets, view(b).Targets...)
+	return v
+}
+
+func total(sections []section) int {
+	n := 0
+	for _, s := range sections {
+		n += s.most() + 1
+	}
+	return n
+}
+
+// worries are the sections that an operator was paged for.
+func worries(s *queue.Snapshot, e Env, w int) []section {
+	var out []section
+	for _, top := range []section{offs(s, e), helds(s, e), suspensions(s, e), noHost(s, e), broadcasts(s, e)} {
+		if len(top.items) > 0 || top.lacks != "" {
+			out = append(out, top)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, section{quiet: "nothing is off, held or suspended"})
+	}
+	return append(out, silences(s, e, w), waiting(s, e, w), dead(s, e, w))
+}
+
+// context is what stands beside them where there is room.
+func context(s *queue.Snapshot, e Env, w, high int) []section {
+	f := flow(s, e, w, high)
+	return []section{f, hostsSection(s, e, calmAge), ticksSection(s, e, calmAge), executorsSection(s, e)}
+}
+
+// nameWidth is the first column of all sections: they share it, so that their
+// numbers stand in line.
+func nameWidth(w int) int { return min(max(33+(w-80)/4, 33), 56) }
+
+func silences(s *queue.Snapshot, e Env, w int) section {
+	sec := section{
+		columns: []table.Column{
+			{Title: "SILENT", Width: nameWidth(w)}, {Title: "for", Width: 8, Right: true},
+			{Title: "×cadence", Width: 8, Right: true}, {Title: "severity", Width: 8}, {Title: "owner", Width: 11, Max: 60},
+		},
+		quiet: "nobody is silent: " + beating(s), gap: true, order: 0, lacks: lacks(s, "alerts"),
+	}
+	src := Alerts(s)
+	for _, i := range Arrange(src, 0, nil) {
+		a := s.Alerts[i]
+		if a.Kind == "broadcast" {
+			continue // it is not silence; it stands above
+		}
+		row := alertRow(a, e)
+		owner := row.Cells[4]
+		if a.State == "acked" && a.AckExpiresAt != nil {
+			owner.Text += " " + e.Until(*a.AckExpiresAt) + " left"
+		}
+		if w >= 110 && a.Comment.String() != "" && a.State == "acked" {
+			owner.Text += " " + e.Theme.G.Dot + " " + a.Comment.String()
+		}
+		row.Cells = []table.Cell{row.Cells[0], row.Cells[2], row.Cells[3], row.Cells[1], owner}
+		sec.items = append(sec.items, item{target: Target{queue.PaneAlerts, src.ID(i)}, row: row})
+	}
+	return sec
+}
+
+func beating(s *queue.Snapshot) string {
+	n := int64(0)
+	for _, x := range s.Executors {
+		if x.State == "working" || x.State == "idle" {
+			n++
+		}
+	}
+	if n == 0 {
+		return "no executor is registered yet (4, then N)"
+	}
+	return plural(n, "executor beats", "executors beat")
+}
+
+func waiting(s *queue.Snapshot, e Env, w int) section {
+	wide := w >= 96
+	cols := []table.Column{
+		{Title: "WAITING LONGEST", Width: nameWidth(w)}, {Title: "oldest", Width: 8, Right: true},
+		{Title: "waiting", Width: 8, Right: true}, {Title: "in/s", Width: 5, Right: true},
+		{Title: "out/s", Width: 5, Right: true}, {Title: "clears", Width: 6},
+	}
+	if wide {
+		cols[5] = table.Column{Title: "clears in", Width: 18}
+	}
+	sec := section{columns: cols, quiet: "nothing waits", gap: true, order: 1, lacks: lacks(s, "waiting")}
+	for _, x := range s.Waiting {
+		r := rankQuiet
+		clears := e.Theme.G.Dash
+		switch {
+		case x.ClearsInSeconds != nil:
+			clears = Age(*x.ClearsInSeconds)
+		case x.AgeSeconds < newWork:
+			// What is not due yet, or came this instant, has not waited.
+		case x.Waiting > 0:
+			clears, r = "never", rankWarning
+			if wide {
+				clears = "never at this rate"
+			}
+			if x.OutPerSecond == 0 && x.AgeSeconds >= 60 {
+				r = rankCritical
+			}
+		}
+		it := item{target: Target{queue.PaneHealth, x.Queue.String()}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
+			cell(x.Queue.String(), e.Theme.Strong), cell(Age(x.AgeSeconds), e.tone(r)), cell(Count(x.Waiting), e.Theme.Text),
+			cell(Rate(x.InPerSecond), e.Theme.Text), cell(Rate(x.OutPerSecond), e.Theme.Text), cell(clears, e.tone(r)),
+		}}}
+		if r > rankQuiet {
+			it.why = x.Why.String()
+		}
+		sec.items = append(sec.items, it)
+	}
+	return sec
+}
+
+func dead(s *queue.Snapshot, e Env, w int) section {
+	n := nameWidth(w)
+	code := min(12+(n-33)*2/3, 24)
+	sec := section{
+		columns: []table.Column{
+			{Title: "DEAD", Width: code}, {Title: "endpoint / kind", Width: n - code - table.Gap},
+			{Title: "open", Width: 8, Right: true}, {Title: "first", Width: 7, Right: true},
+			{Title: "last", Width: 7, Right: true}, {Title: "last hour", Width: 12},
+		},
+		quiet: "no dead letter is open", gap: true, order: 2, lacks: lacks(s, "dead_groups"),
+	}
+	src := DeadGroups(s)
+	for _, i := range Arrange(src, 0, nil) {
+		g := s.DeadGroups[i]
+		r := groupRank(g)
+		sec.items = append(sec.items, item{target: Target{queue.PaneDead, src.ID(i)}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
+			cell(g.Code.String(), e.Theme.Strong), cell(g.Endpoint.String(), e.Theme.Text), cell(Count(g.Open), e.tone(r)),
+			cell(e.Ago(g.FirstAt), e.Theme.Dim), cell(e.Ago(g.LastAt), e.Theme.Text), cell(Spark(e.Theme, g.Trend, 12), e.tone(r)),
+		}}})
+	}
+	return sec
+}
+
+// flow is the last hour, a bar a minute; high is the lines of each curve.
+func flow(s *queue.Snapshot, e Env, w, high int) section {
+	th := e.Theme
+	const label, tail = 14, 12
+	room := min(max(w-label-tail, 8), 60)
+	sec := section{
+		columns: []table.Column{{Title: "FLOW", Width: 9}, {Title: "last hour, a bar a minute", Width: 30, Max: 60}},
+		gap:     true, order: 3, lacks: lacks(s, "flow"), lines: []string{},
+	}
+	for _, c := range []struct {
+		name string
+		v    []int64
+		look theme.Style
+	}{{"delivered", s.Flow.Delivered, th.Accent}, {"dead", s.Flow.Dead, th.Warning}} {
+		chart := Chart(th, c.v, room, high)
+		if high > 1 && len(sec.lines) > 0 {
+			sec.lines = append(sec.lines, "")
+		}
+		for i, line := range chart {
+			left, right := "", ""
+			if i == high-1 {
+				left, right = c.name, Short(lastFull(c.v))+"/min"
+			}
+			if i == 0 && high > 1 {
+				right = "peak " + Short(greatest(c.v))
+			}
+			if line == theme.Blank(room) && i == high-1 {
+				line = th.Dim.Paint(th.Left("none", room))
+			} else {
+				line = c.look.Paint(line)
+			}
+			sec.lines = append(sec.lines, "   "+th.Dim.Paint(th.Left(left, label-3))+line+" "+th.Text.Paint(th.Right(right, tail-2)))
+		}
+	}
+	return sec
+}
+
+// lastFull is the last minute that is over: the running one is still small.
+func lastFull(v []int64) int64 {
+	if len(v) < 2 {
+		return 0
+	}
+	return v[len(v)-2]
+}

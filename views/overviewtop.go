@@ -1,0 +1,220 @@
+package views
+
+// This file is the rows of the Overview that stand above all and vanish when
+// there is nothing to say, and those beside it on a wide screen.
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+)
+
+// topRow is a label and a sentence.
+func topRow(t Target, e Env, r int, label, text string) item {
+	return item{target: t, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
+		cell(label, e.tone(r)), cell(text, e.Theme.Text),
+	}}}
+}
+
+func (e Env) dotted(parts ...string) string {
+	var kept []string
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, p)
+		}
+	}
+	return strings.Join(kept, " "+e.Theme.G.Dot+" ")
+}
+
+// offs are the switches that are off, unreadable or past their expiry.
+func offs(s *queue.Snapshot, e Env) section {
+	sec := section{lacks: lacks(s, "flags")}
+	src := Flags(s)
+	order := Arrange(src, 0, nil)
+	slices.SortStableFunc(order, func(a, b int) int { return offOrder(s.Flags[a]) - offOrder(s.Flags[b]) })
+	for _, i := range order {
+		f := s.Flags[i]
+		state := flagState(f)
+		if rank(state) == rankQuiet {
+			continue
+		}
+		why := ""
+		if r := f.Reason.String(); r != "" {
+			why = `"` + r + `"`
+		}
+		back := ""
+		if state == "invalid" {
+			back = "counts as the safe side"
+		} else if f.RevertsAt != nil && f.Overdue {
+			back = "should be " + f.RevertsTo.String() + " since " + e.Clock(*f.RevertsAt)
+		} else if f.RevertsAt != nil {
+			back = "back " + e.Clock(*f.RevertsAt)
+		}
+		what := f.Key.String()
+		if state == "invalid" {
+			what += "=" + f.Value.String()
+		}
+		by := strings.TrimSpace(f.UpdatedBy.String() + " " + e.Clock(f.UpdatedAt))
+		sec.items = append(sec.items, topRow(Target{queue.PaneFlags, src.ID(i)}, e, rank(state), flagWord(state), e.dotted(what, back, by, why)))
+	}
+	return sec
+}
+
+// offOrder: what stops work stands above what is only not as it should be.
+func offOrder(f queue.Flag) int {
+	return slices.Index([]string{"off", "invalid", "overdue", "for now", ""}, flagState(f))
+}
+
+// broadcasts are event types that go to too many subscriptions.
+func broadcasts(s *queue.Snapshot, e Env) section {
+	sec := section{}
+	for _, a := range s.Alerts {
+		if a.Kind != "broadcast" {
+			continue
+		}
+		owner := e.nobody()
+		if a.State == "acked" {
+			owner = a.AckedBy.String() + " has it"
+		}
+		text := e.dotted(a.Subject.String(), "over its share for "+Age(a.AgeSeconds), owner)
+		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "BROADCAST", text))
+	}
+	return sec
+}
+
+func helds(s *queue.Snapshot, e Env) section {
+	sec := section{lacks: lacks(s, "held")}
+	for _, h := range s.Held {
+		who := "an open transaction of a session this login may not see"
+		if h.Pid != nil {
+			who = "open transaction pid " + strconv.FormatInt(*h.Pid, 10) + " " + strings.TrimSpace(h.User.String()+" "+h.Program.String())
+		}
+		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), plural(h.Rows, "event waits", "events wait"), "for "+Age(h.AgeSeconds), who)
+		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, h.Worker.String()}, e, rankWarning, "HELD", text))
+	}
+	return sec
+}
+
+func suspensions(s *queue.Snapshot, e Env) section {
+	sec := section{lacks: lacks(s, "suspended")}
+	for _, x := range s.Suspended {
+		until := "until resumed"
+		if x.Until != nil {
+			until = "until " + e.Clock(*x.Until)
+		}
+		by := ""
+		if b := x.By.String(); b != "" {
+			by = "by " + b
+		}
+		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
+		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, x.Endpoint.String()}, e, rankWarning, "SUSPENDED", text))
+	}
+	return sec
+}
+
+func noHost(s *queue.Snapshot, e Env) section {
+	sec := section{}
+	if lacks(s, "hosts") != "" {
+		return sec
+	}
+	for _, h := range s.Hosts {
+		if h.Alive {
+			return sec
+		}
+	}
+	sec.items = append(sec.items, topRow(Target{queue.PaneHost, ""}, e, rankWarning, "NO HOST",
+		"nothing is routed or sent "+e.Theme.G.Dot+" gw, S or qtop worker starts one"))
+	return sec
+}
+
+// calmAge is the age of something that is as it should be: on the first screen
+// a column of ticking seconds is noise, on a slow link it is also bytes.
+func calmAge(seconds int64) string {
+	if seconds < 60 {
+		return "<1m"
+	}
+	return Age(seconds)
+}
+
+// hostsSection and ticksSection say the age of what is well with age: calmly on
+// the first screen, exactly in pane gw.
+func hostsSection(s *queue.Snapshot, e Env, age func(int64) string) section {
+	sec := section{
+		columns: []table.Column{{Title: "HOSTS", Width: 24, Max: 36}, {Title: "seen", Width: 9, Right: true}, {Title: "in flight", Width: 9, Right: true}, {Title: "loops", Width: 5, Max: 40}},
+		quiet:   "no worker host has ever reported", gap: true, order: 1, lacks: lacks(s, "hosts"),
+	}
+	for _, h := range s.Hosts {
+		sign, tone, seen := cell(e.Theme.G.Live, e.Theme.Accent), e.Theme.Text, age(h.AgeSeconds)
+		switch {
+		case h.StoppedAt != nil:
+			sign, tone, seen = cell(e.Theme.G.Lost, e.Theme.Dim), e.Theme.Dim, "stopped"
+		case !h.Alive:
+			sign, tone, seen = e.sign(rankCritical), e.Theme.Critical, Age(h.AgeSeconds)
+		}
+		sec.items = append(sec.items, item{target: Target{queue.PaneHost, h.ID.String() + "\x00" + h.Instance}, row: table.Row{Sign: sign, Cells: []table.Cell{
+			cell(h.ID.String(), e.Theme.Strong), cell(seen, tone), cell(Count(h.InFlight), e.Theme.Text), cell(joinTexts(h.Loops), e.Theme.Dim),
+		}}})
+	}
+	return sec
+}
+
+func ticksSection(s *queue.Snapshot, e Env, age func(int64) string) section {
+	sec := section{
+		columns: []table.Column{{Title: "TICKS", Width: 24, Max: 36}, {Title: "ran", Width: 9, Right: true}, {Title: "every", Width: 9, Right: true}, {Title: "mode", Width: 5, Max: 40}},
+		quiet:   "no tick worker has run", gap: true, order: 2, lacks: lacks(s, "ticks"),
+	}
+	for _, t := range s.Ticks {
+		r, mode := rankQuiet, t.Mode.String()
+		if t.Stale {
+			r, mode = rankWarning, strings.TrimSpace(mode+" stale")
+		}
+		ran := e.ageOrDash(t.AgeSeconds)
+		if t.AgeSeconds != nil && r == rankQuiet {
+			ran = age(*t.AgeSeconds)
+		}
+		sec.items = append(sec.items, item{target: Target{queue.PaneHost, "tick\x00" + t.Name.String()}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
+			cell(t.Name.String(), e.Theme.Strong), cell(ran, e.tone(r)), cell(Age(t.IntervalSeconds), e.Theme.Dim), cell(mode, e.tone(r)),
+		}}})
+	}
+	return sec
+}
+
+func executorsSection(s *queue.Snapshot, e Env) section {
+	sec := section{
+		columns: []table.Column{{Title: "EXECUTORS", Width: 24, Max: 36}, {Title: "last beat", Width: 9, Right: true}, {Title: "in flight", Width: 9, Right: true}, {Title: "state", Width: 5, Max: 40}},
+		quiet:   "no executor is registered", gap: true, order: 3, lacks: lacks(s, "executors"),
+	}
+	src := Executors(s)
+	for _, i := range Arrange(src, 0, nil) {
+		row := executorRow(s.Executors[i], e)
+		if x := s.Executors[i]; x.LastBeatAt != nil && executorRank(x) == rankQuiet {
+			row.Cells[3].Text = calmAge(x.AgeSeconds)
+		}
+		row.Cells = []table.Cell{row.Cells[0], row.Cells[3], row.Cells[6], row.Cells[2]}
+		sec.items = append(sec.items, item{target: Target{queue.PaneExecutors, src.ID(i)}, row: row})
+	}
+	return sec
+}
+
+// healthSection is the worst of pane 2, where there is room for it.
+func healthSection(s *queue.Snapshot, e Env, w int) section {
+	sec := section{
+		columns: []table.Column{
+			{Title: "HEALTH", Width: nameWidth(w)}, {Title: "seen", Width: 8, Right: true}, {Title: "status", Width: 8}, {Title: "source", Width: 16, Max: 40},
+		},
+		quiet: "nothing reports its health yet", gap: true, order: 3, lacks: lacks(s, "health"),
+	}
+	src := Health(s)
+	for _, i := range Arrange(src, 0, nil) {
+		row := src.Row(i, e)
+		if x := s.Health[i]; x.AgeSeconds != nil && rank(x.StatusHint.String()) == rankQuiet {
+			row.Cells[4].Text = calmAge(*x.AgeSeconds)
+		}
+		row.Cells = []table.Cell{row.Cells[0], row.Cells[4], row.Cells[3], row.Cells[1]}
+		sec.items = append(sec.items, item{target: Target{queue.PaneHealth, src.ID(i)}, row: row})
+	}
+	return sec
+}

@@ -1,0 +1,157 @@
+package views
+
+// This file is a page: lines that are scrolled and searched, such as the detail
+// of one row. It is built once per content and width, not per frame.
+
+import (
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Page is finished lines.
+type Page struct {
+	Title string
+	Lines []string
+}
+
+// labelWidth is the column of labels; the longest in use is "dead-lettered".
+const labelWidth = 15
+
+type pageBuilder struct {
+	e     Env
+	w     int
+	lines []string
+}
+
+func newPage(e Env, w int) *pageBuilder { return &pageBuilder{e: e, w: max(w, 1)} }
+
+func (p *pageBuilder) done(title string) Page { return Page{Title: theme.Safe(title), Lines: p.lines} }
+
+func (p *pageBuilder) add(line string) { p.lines = append(p.lines, p.e.Theme.Cut(line, p.w)) }
+
+func (p *pageBuilder) blank() { p.lines = append(p.lines, "") }
+
+// head starts a part.
+func (p *pageBuilder) head(text string) {
+	if len(p.lines) > 0 {
+		p.blank()
+	}
+	p.add(" " + p.e.Theme.Title.Paint(p.e.Theme.Cut(theme.Safe(text), p.w-2)))
+}
+
+// pair is a label with its value, wrapped under itself; empty values are left
+// out.
+func (p *pageBuilder) pair(label, value string) { p.paint(label, value, p.e.Theme.Text) }
+
+func (p *pageBuilder) paint(label, value string, st theme.Style) {
+	if value == "" {
+		return
+	}
+	th := p.e.Theme
+	indent := min(labelWidth+3, max(p.w/3, 1))
+	for i, part := range wrap(theme.Safe(value), p.w-indent-1) {
+		front := theme.Blank(indent)
+		if i == 0 {
+			front = "   " + th.Dim.Paint(th.Left(label, indent-3))
+		}
+		p.add(front + st.Paint(part))
+	}
+}
+
+// para is free text, wrapped; its own line breaks stay.
+func (p *pageBuilder) para(text string, st theme.Style) {
+	for _, line := range strings.Split(text, "\n") {
+		for _, part := range wrap(theme.Safe(line), p.w-4) {
+			p.add("   " + st.Paint(part))
+		}
+	}
+}
+
+// raw is a line that is already painted.
+func (p *pageBuilder) raw(line string) { p.add(line) }
+
+// wrap breaks at spaces, and inside a word only where it is longer than the
+// line: ids and URLs stay whole where they can.
+func wrap(s string, w int) []string {
+	if w < 1 {
+		w = 1
+	}
+	if theme.Width(s) <= w {
+		return []string{s}
+	}
+	return strings.Split(ansi.Wrap(s, w, ""), "\n")
+}
+
+// Beneath draws a page under a table, as much of it as fits: what the cursor is
+// on, in full, where there is room that the rows do not need.
+func Beneath(p Page, e Env, s Size) []string {
+	if s.H < 3 || len(p.Lines) == 0 {
+		return nil
+	}
+	th := e.Theme
+	rule := ""
+	for range s.W - 2 {
+		rule += th.G.Rule
+	}
+	out := []string{"", " " + th.Edge.Paint(rule)}
+	return append(out, PageView{Page: p}.Visible(e, Size{s.W, s.H - len(out)})...)
+}
+
+// PageView is a page with a place in it.
+type PageView struct {
+	Page   Page
+	Offset int
+	Find   string // matching lines are marked
+}
+
+// Visible draws the lines that show.
+func (v PageView) Visible(e Env, s Size) []string {
+	out := make([]string, 0, max(s.H, 0))
+	for i := max(v.Offset, 0); i < len(v.Page.Lines) && len(out) < s.H; i++ {
+		line := v.Page.Lines[i]
+		switch {
+		case v.Find != "" && Contains(line, v.Find):
+			line = e.Theme.Accent.Paint(e.Theme.G.Cursor) + strings.TrimPrefix(line, " ")
+		case e.Stale:
+			line = e.Theme.Dim.Paint(e.Theme.G.Stale) + strings.TrimPrefix(line, " ")
+		}
+		out = append(out, e.Theme.Cut(line, s.W))
+	}
+	return out
+}
+
+// Contains tells whether a painted line shows the words, whatever their case.
+func Contains(line, words string) bool {
+	return strings.Contains(strings.ToLower(ansi.Strip(line)), strings.ToLower(words))
+}
+
+// json is pretty-printed JSON. Where it was made safe as one text, its line ends
+// stand as marks: inside a JSON string a line end is spelt \n, so that each mark
+// is one of the printing.
+func (p *pageBuilder) json(text string, st theme.Style) {
+	for _, line := range queue.Lines(strings.ReplaceAll(text, "␊", "\n")) {
+		for _, part := range hardWrap(line.String(), p.w-4) {
+			p.add("   " + st.Paint(part))
+		}
+	}
+}
+
+// hardWrap breaks anywhere and keeps the indent: JSON is read by its shape.
+func hardWrap(s string, w int) []string {
+	if w < 8 {
+		w = 8
+	}
+	indent := len(s) - len(strings.TrimLeft(s, " "))
+	if theme.Width(s) <= w || indent > w/2 {
+		return strings.Split(ansi.Hardwrap(s, w, true), "\n")
+	}
+	parts := strings.Split(ansi.Hardwrap(s[indent:], w-indent, true), "\n")
+	for i := range parts {
+		parts[i] = theme.Blank(indent) + parts[i]
+	}
+	return parts
+}

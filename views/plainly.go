@@ -1,0 +1,51 @@
+package views
+
+// This file says the Overview in sentences that change only when something
+// changes: no ages, no rates.
+
+import (
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Plainly is one line per thing that stands out, or one that says that nothing
+// does.
+func Plainly(s *queue.Snapshot, e Env) []string {
+	var out []string
+	add := func(line string) { out = append(out, theme.Safe(line)) }
+	for _, sec := range []section{offs(s, e), helds(s, e), suspensions(s, e), noHost(s, e)} {
+		if sec.lacks != "" {
+			add("not in this picture: " + sec.lacks)
+		}
+	}
+	for _, it := range append(offs(s, e).items, append(suspensions(s, e).items, noHost(s, e).items...)...) {
+		add(it.row.Cells[0].Text + " " + it.row.Cells[1].Text)
+	}
+	for _, h := range s.Held {
+		add("HELD " + h.Worker.String() + " " + h.Domain.String())
+	}
+	for _, a := range s.Alerts {
+		line := "SILENT " + a.Subject.String() + ", " + a.Severity
+		if a.State == "acked" {
+			line += ", " + a.AckedBy.String() + " has it"
+		} else {
+			line += ", nobody has it"
+		}
+		add(line)
+	}
+	for _, w := range s.Waiting {
+		if w.ClearsInSeconds == nil && w.Waiting > 0 {
+			add("WAITING " + w.Queue.String() + ", never clears at this rate" + reasonTail(w.Why.String()))
+		}
+	}
+	for _, g := range s.DeadGroups {
+		add("DEAD " + g.Code.String() + " " + g.Endpoint.String() + ", " + plural(g.Open, "letter", "letters"))
+	}
+	if s.MonitoringOff {
+		add("MONITORING OFF")
+	}
+	if len(out) == 0 {
+		add("all quiet")
+	}
+	return out
+}

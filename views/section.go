@@ -1,0 +1,194 @@
+package views
+
+// This file is what the Overview is made of: sections that keep their worst row
+// however small the screen is, say how many more there are, and share what room
+// is left by turns.
+
+import (
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Target is what a row of the Overview is about: the pane that knows more and
+// the row in it.
+type Target struct {
+	Pane queue.PaneID
+	ID   string
+}
+
+// item is one row of a section with an optional second line, its why.
+type item struct {
+	target Target
+	row    table.Row
+	why    string
+}
+
+// section is a titled block. Without items it is one quiet line, or nothing.
+type section struct {
+	columns []table.Column // with their titles; nil: the block has no head
+	items   []item
+	quiet   string
+	lines   []string // instead of items: lines that are drawn as they are
+	lacks   string
+	gap     bool // a blank line above, where there is room
+	order   int  // who gets room first: lowest
+}
+
+// least is the lines without which the section would hide its worst row.
+func (s section) least() int {
+	switch {
+	case s.lacks != "" || (len(s.items) == 0 && s.lines == nil):
+		return s.head() + min(1, len(s.quiet)+len(s.lacks))
+	case s.lines != nil:
+		return s.head() + len(s.lines)
+	default:
+		return s.head() + 1
+	}
+}
+
+// most is the lines it would like.
+func (s section) most() int {
+	if s.lacks != "" || len(s.items) == 0 {
+		return s.least()
+	}
+	n := s.head()
+	for _, it := range s.items {
+		n++
+		if it.why != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s section) head() int {
+	if s.columns != nil {
+		return 1
+	}
+	return 0
+}
+
+// share divides h lines: first the least of each, from the top as far as it
+// goes; then one line at a time in order of need; then the gaps.
+func share(sections []section, h int) (lines []int, gaps []bool) {
+	lines, gaps = make([]int, len(sections)), make([]bool, len(sections))
+	for i, s := range sections {
+		n := min(s.least(), h)
+		if n < s.least() && s.head() > 0 && n <= s.head() {
+			n = 0 // a head with nothing under it says nothing
+		}
+		lines[i] = n
+		h -= n
+	}
+	for grew := true; grew && h > 0; {
+		grew = false
+		for order := 0; order <= 3; order++ {
+			for i, s := range sections {
+				if s.order == order && lines[i] > 0 && lines[i] < s.most() && h > 0 {
+					lines[i]++
+					h--
+					grew = true
+				}
+			}
+		}
+	}
+	for i, s := range sections {
+		if s.gap && i > 0 && lines[i] > 0 && h > 0 {
+			gaps[i] = true
+			h--
+		}
+	}
+	return lines, gaps
+}
+
+// drawn is a block of finished lines with what can be selected in it.
+type drawn struct {
+	lines   []string
+	targets []placed
+}
+
+type placed struct {
+	target Target
+	line   int
+}
+
+// stack draws sections one under another.
+func stack(sections []section, cursor Target, e Env, size Size) drawn {
+	var d drawn
+	lines, gaps := share(sections, size.H)
+	for i, s := range sections {
+		if lines[i] == 0 {
+			continue
+		}
+		if gaps[i] {
+			d.lines = append(d.lines, theme.Blank(size.W))
+		}
+		s.draw(&d, lines[i], cursor, e, size.W)
+	}
+	return d
+}
+
+func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
+	th := e.Theme
+	shown, budget := 0, n-s.head()
+	for i := 0; i < len(s.items) && budget > 0; i++ {
+		budget--
+		shown++
+		if s.items[i].why != "" && budget > 0 {
+			budget--
+		}
+	}
+	t := table.Table{Columns: s.columns, Sorted: -1, Cursor: -1, Stale: e.Stale}
+	if s.columns != nil {
+		head := t.Lines(th, w, 1)[0]
+		if more := len(s.items) - shown; more > 0 && s.lacks == "" {
+			at := t.Gutter() + theme.Width(s.columns[0].Title) + 1
+			head = splice(head, th.Dim.Paint("+"+Count(int64(more))+" more"), at, w)
+		}
+		d.lines = append(d.lines, head)
+		n--
+	}
+	switch {
+	case s.lacks != "":
+		d.lines = append(d.lines, th.Cut(" "+th.Warning.Paint(th.G.Warning+" not in this picture: "+theme.Safe(s.lacks)), w))
+		return
+	case s.lines != nil:
+		d.lines = append(d.lines, s.lines[:min(max(n, 0), len(s.lines))]...)
+		return
+	case len(s.items) == 0:
+		if n > 0 {
+			d.lines = append(d.lines, th.Cut(" "+th.Dim.Paint(th.G.Quiet+" "+s.quiet), w))
+		}
+		return
+	}
+	for i := 0; i < shown && n > 0; i++ {
+		it := s.items[i]
+		d.targets = append(d.targets, placed{it.target, len(d.lines)})
+		one := table.Table{
+			Columns: s.rowColumns(w), N: 1, Headless: true, Cursor: -1, Stale: e.Stale, Sorted: -1,
+			Row: func(int) table.Row { return it.row },
+		}
+		if it.target == cursor && cursor != (Target{}) {
+			one.Cursor = 0
+		}
+		line := one.Lines(th, w, 1)[0]
+		if s.columns == nil && i == shown-1 && len(s.items) > shown {
+			line = splice(line, th.Dim.Paint(" +"+Count(int64(len(s.items)-shown))+" more"), max(w-10, 0), w)
+		}
+		d.lines = append(d.lines, line)
+		n--
+		if it.why != "" && n > 0 {
+			d.lines = append(d.lines, th.Cut("     "+th.Dim.Paint(th.G.Tee+" "+theme.Safe(it.why)), w))
+			n--
+		}
+	}
+}
+
+// rowColumns are the columns of a block without a head: a label and the rest.
+func (s section) rowColumns(w int) []table.Column {
+	if s.columns != nil {
+		return s.columns
+	}
+	return []table.Column{{Width: 9}, {Width: 20, Max: w}}
+}

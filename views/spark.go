@@ -1,0 +1,80 @@
+package views
+
+// This file draws small curves. A bucket without anything is blank rather than
+// the lowest bar: nothing and little are different news.
+
+import (
+	"strings"
+
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Spark is one line of bars for the last w values, scaled to their greatest.
+func Spark(th theme.Theme, values []int64, w int) string {
+	values = last(values, w)
+	top := greatest(values)
+	var b strings.Builder
+	b.WriteString(theme.Blank(w - len(values)))
+	for _, v := range values {
+		b.WriteString(bar(th, v, top, len(th.G.Spark)))
+	}
+	return b.String()
+}
+
+// Chart is the same, h lines high, for the last w values.
+func Chart(th theme.Theme, values []int64, w, h int) []string {
+	values = last(values, w)
+	top, levels := greatest(values), len(th.G.Spark)
+	out := make([]string, h)
+	for line := range h {
+		floor := int64((h - 1 - line) * levels) // steps that lie below this line
+		var b strings.Builder
+		b.WriteString(theme.Blank(w - len(values)))
+		for _, v := range values {
+			steps := int64(0)
+			if top > 0 && v > 0 {
+				steps = max(1, scale(v, top, int64(h*levels)))
+			}
+			switch {
+			case steps <= floor:
+				b.WriteString(" ")
+			case steps >= floor+int64(levels):
+				b.WriteString(th.G.Spark[levels-1])
+			default:
+				b.WriteString(th.G.Spark[steps-floor-1])
+			}
+		}
+		out[line] = b.String()
+	}
+	return out
+}
+
+// scale is v ÷ top in steps, without overflow for counts as large as they get.
+func scale(v, top, steps int64) int64 {
+	return int64(float64(v) / float64(top) * float64(steps))
+}
+
+func bar(th theme.Theme, v, top int64, levels int) string {
+	if v <= 0 || top <= 0 {
+		return " "
+	}
+	return th.G.Spark[min(max(scale(v, top, int64(levels)), 1), int64(levels))-1]
+}
+
+func last(v []int64, n int) []int64 {
+	if n < 0 {
+		n = 0
+	}
+	if len(v) > n {
+		return v[len(v)-n:]
+	}
+	return v
+}
+
+func greatest(v []int64) int64 {
+	var top int64
+	for _, x := range v {
+		top = max(top, x)
+	}
+	return top
+}

@@ -1,0 +1,144 @@
+package table
+
+// This file draws the head and the rows.
+
+import (
+	"strings"
+
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Cell is one value with its look. Text is made safe when it is drawn.
+type Cell struct {
+	Text  string
+	Style theme.Style
+}
+
+// Row is one line of the table.
+type Row struct {
+	Sign  Cell // one glyph in front: the state
+	Cells []Cell
+}
+
+// Table is what is drawn; it holds no rows, it asks for those that show.
+type Table struct {
+	Columns  []Column
+	N        int
+	Row      func(i int) Row
+	Cursor   int // -1: none
+	Offset   int
+	Marks    bool // there is a column for marks
+	Marked   func(i int) bool
+	Sorted   int  // index of the column sorted by, -1: none
+	Desc     bool // which way
+	Stale    bool // the rows are old: each carries the sign
+	Headless bool // no line of titles
+}
+
+// Gutter is the cells in front of the first column.
+func (t Table) Gutter() int {
+	if t.Marks {
+		return 5
+	}
+	return 3
+}
+
+// Lines draws the table into width × height cells; each line is exactly width
+// wide. The number of rows drawn is height less the head.
+func (t Table) Lines(th theme.Theme, width, height int) []string {
+	if width <= 0 || height <= 0 {
+		return nil
+	}
+	ws := Widths(t.Columns, width-t.Gutter()-1)
+	out := make([]string, 0, height)
+	if !t.Headless {
+		out = append(out, t.head(th, ws, width))
+	}
+	for i := t.Offset; i < t.N && len(out) < height; i++ {
+		out = append(out, t.line(th, ws, width, i))
+	}
+	return out
+}
+
+func (t Table) head(th theme.Theme, ws []int, width int) string {
+	var b strings.Builder
+	b.WriteString(theme.Blank(t.Gutter()))
+	first := true
+	for i, c := range t.Columns {
+		if ws[i] == 0 {
+			continue
+		}
+		if !first {
+			b.WriteString(theme.Blank(Gap))
+		}
+		first = false
+		title := c.Title
+		if i == t.Sorted {
+			arrow := th.G.Up
+			if t.Desc {
+				arrow = th.G.Down
+			}
+			title += arrow
+		}
+		b.WriteString(align(th, title, ws[i], c.Right))
+	}
+	return th.Title.Paint(th.Left(b.String(), width))
+}
+
+func (t Table) line(th theme.Theme, ws []int, width, i int) string {
+	row := t.Row(i)
+	on := i == t.Cursor
+	paint := theme.Style.Paint
+	if on {
+		paint = theme.Style.PaintOn
+	}
+	var b strings.Builder
+	used := 0
+	put := func(s string, st theme.Style, w int) {
+		b.WriteString(paint(st, s))
+		used += w
+	}
+	switch {
+	case on:
+		put(th.G.Cursor, th.Accent, 1)
+	case t.Stale:
+		put(th.G.Stale, th.Dim, 1)
+	default:
+		put(" ", th.Text, 1)
+	}
+	if t.Marks {
+		mark := " "
+		if t.Marked != nil && t.Marked(i) {
+			mark = th.G.Mark
+		}
+		put(mark, th.Accent, 1)
+		put(" ", th.Text, 1)
+	}
+	put(th.Left(row.Sign.Text, 1), row.Sign.Style, 1)
+	put(" ", th.Text, 1)
+	first := true
+	for c, col := range t.Columns {
+		if ws[c] == 0 || c >= len(row.Cells) {
+			continue
+		}
+		if !first {
+			put(theme.Blank(Gap), th.Text, Gap)
+		}
+		first = false
+		put(align(th, theme.Safe(row.Cells[c].Text), ws[c], col.Right), row.Cells[c].Style, ws[c])
+	}
+	if used < width {
+		put(theme.Blank(width-used), th.Text, width-used)
+	}
+	if used > width { // narrower than the gutter
+		return th.Cut(b.String(), width)
+	}
+	return b.String()
+}
+
+func align(th theme.Theme, s string, w int, right bool) string {
+	if right {
+		return th.Right(s, w)
+	}
+	return th.Left(s, w)
+}

@@ -1,0 +1,43 @@
+package theme
+
+// This file holds the signs. Each state is a sign and a word, so that neither
+// colour nor a complete font is needed to read the screen. No sign is wider than
+// one cell, none is an emoji or from a patched font.
+
+// Glyphs is one set of signs.
+type Glyphs struct {
+	Critical, Warning, Quiet, Good string
+	Live, Lost, Paused, Waiting    string
+	Cursor, Mark, Stale            string
+	Ellipsis, Times, Dot, Dash     string
+	Up, Down, Right                string
+	Approx, AtLeast                string
+	H, V, TL, TR, BL, BR, Rule     string
+	Spark                          []string // low to high
+	Tee                            string
+	Caret                          string
+}
+
+var unicode = Glyphs{
+	Critical: "✖", Warning: "▲", Quiet: "·", Good: "✓",
+	Live: "●", Lost: "○", Paused: "‖", Waiting: "◌",
+	Cursor: "▌", Mark: "◆", Stale: "┊",
+	Ellipsis: "…", Times: "×", Dot: "·", Dash: "–",
+	Up: "↑", Down: "↓", Right: "→",
+	Approx: "≈", AtLeast: "≥",
+	H: "─", V: "│", TL: "╭", TR: "╮", BL: "╰", BR: "╯", Rule: "─",
+	Spark: []string{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},
+	Tee:   "└", Caret: "▏",
+}
+
+var ascii = Glyphs{
+	Critical: "X", Warning: "!", Quiet: ".", Good: "+",
+	Live: "*", Lost: "o", Paused: "=", Waiting: "?",
+	Cursor: ">", Mark: "#", Stale: ":",
+	Ellipsis: "~", Times: "x", Dot: "-", Dash: "-",
+	Up: "^", Down: "v", Right: "->",
+	Approx: "~", AtLeast: ">=",
+	H: "-", V: "|", TL: "+", TR: "+", BL: "+", BR: "+", Rule: "-",
+	Spark: []string{".", ":", "-", "=", "+", "*", "%", "#"},
+	Tee:   "`-", Caret: "_",
+}

@@ -1,0 +1,184 @@
+// Package theme holds what every widget of the console is painted with: styles
+// as prebuilt escape sequences, glyphs with their ASCII twins, and the one way
+// to bring a string to a width.
+package theme
+
+// This file makes styles. They are declared with Lip Gloss and then taken apart
+// once into their sequences: a screen has some thousand styled cells a second,
+// and a Style.Render call for each would be most of the cost of a frame.
+
+import (
+	"strings"
+
+	"charm.land/lipgloss/v2"
+)
+
+// Depth is how many colours the terminal shows.
+type Depth int
+
+// The depths. Everything is designed for sixteen; more only softens edges.
+const (
+	Mono Depth = iota
+	Sixteen
+	Rich // 256 or more
+)
+
+// Style is a prebuilt look. The zero Style paints nothing.
+type Style struct{ open, on string }
+
+const reset = "\x1b[m"
+
+// Paint gives s this look.
+func (s Style) Paint(text string) string {
+	if s.open == "" || text == "" {
+		return text
+	}
+	return s.open + text + reset
+}
+
+// PaintOn gives s this look on the row under the cursor.
+func (s Style) PaintOn(text string) string {
+	if s.on == "" || text == "" {
+		return text
+	}
+	return s.on + text + reset
+}
+
+// Options choose a Theme.
+type Options struct {
+	Depth Depth
+	Light bool // the terminal's background is light
+	ASCII bool
+}
+
+// Theme is everything a widget paints with. It is a value: a faded copy draws
+// old data, or what lies under a dialog.
+type Theme struct {
+	Options
+	G Glyphs
+
+	Text     Style // ordinary words
+	Strong   Style // what the eye should find first in a row
+	Dim      Style // labels, units, context
+	Title    Style // section and column heads
+	Accent   Style // keys, live things, what can be followed
+	Critical Style
+	Warning  Style
+	Word     Style // a word set as a badge: the profile, OFF
+	Alarm    Style // a badge that must be seen: production, lost
+	Caution  Style // a badge of a warning: PAUSED, READ-ONLY
+	Bar      Style // the header line
+	Tab      Style // the pane that is open
+	Field    Style // an input
+	Caret    Style // the cell of an input that is typed next
+	Button   Style
+	Chosen   Style // the button that enter presses
+	Edge     Style // frames
+}
+
+// New makes the theme for a terminal.
+func New(o Options) Theme {
+	t := Theme{Options: o, G: unicode}
+	if o.ASCII {
+		t.G = ascii
+	}
+	p := t.palette()
+	t.Text = t.style(p.text)
+	t.Strong = t.style(p.text.Bold(true))
+	t.Dim = t.style(p.dim)
+	t.Title = t.style(p.title)
+	t.Accent = t.style(p.accent)
+	t.Critical = t.style(p.critical)
+	t.Warning = t.style(p.warning)
+	t.Word = t.style(p.word)
+	t.Alarm = t.style(p.alarm)
+	t.Caution = t.style(p.caution)
+	t.Bar = t.style(p.bar)
+	t.Tab = t.style(p.tab)
+	t.Field = t.style(p.field)
+	t.Caret = t.style(p.text.Reverse(true))
+	t.Button = t.style(p.button)
+	t.Chosen = t.style(p.text.Bold(true).Reverse(true))
+	t.Edge = t.style(p.edge)
+	return t
+}
+
+// Faded is the theme of old data and of what lies under a dialog: the same
+// words, nothing shouting.
+func (t Theme) Faded() Theme {
+	d := t.Dim
+	t.Text, t.Strong, t.Title, t.Accent = d, d, d, d
+	t.Critical, t.Warning, t.Word, t.Alarm, t.Caution, t.Tab = d, d, d, d, d, d
+	return t
+}
+
+// palette is one look per role. Meaning never hangs on the hue alone: each
+// state has a glyph and a word too, and no two roles differ by red and green.
+type palette struct {
+	text, dim, title, accent, critical, warning         lipgloss.Style
+	word, alarm, caution, bar, tab, field, button, edge lipgloss.Style
+}
+
+func (t Theme) palette() palette {
+	n := lipgloss.NewStyle()
+	if t.Depth == Mono {
+		return palette{
+			text: n, dim: n.Faint(true), title: n.Bold(true), accent: n.Bold(true),
+			critical: n.Bold(true), warning: n.Bold(true),
+			word: n.Reverse(true), alarm: n.Reverse(true).Bold(true), caution: n.Reverse(true),
+			bar: n.Bold(true), tab: n.Reverse(true), field: n.Underline(true), button: n, edge: n.Faint(true),
+		}
+	}
+	// Of sixteen colours the dark ones vanish on black and the bright ones on
+	// white; bright black is the background itself in some palettes, so that dim
+	// is an attribute.
+	pick := lipgloss.LightDark(!t.Light)
+	red, yellow := pick(lipgloss.Red, lipgloss.BrightRed), pick(lipgloss.Magenta, lipgloss.BrightYellow)
+	cyan, blue := pick(lipgloss.Blue, lipgloss.BrightCyan), pick(lipgloss.Blue, lipgloss.Cyan)
+	p := palette{
+		text: n, dim: n.Faint(true), title: n.Foreground(blue).Bold(true), accent: n.Foreground(cyan),
+		critical: n.Foreground(red).Bold(true), warning: n.Foreground(yellow),
+		word:    n.Reverse(true),
+		alarm:   n.Background(lipgloss.Red).Foreground(lipgloss.BrightWhite).Bold(true),
+		caution: n.Background(lipgloss.Yellow).Foreground(lipgloss.Black),
+		bar:     n.Bold(true), tab: n.Foreground(cyan).Reverse(true).Bold(true),
+		field: n.Underline(true), button: n.Foreground(cyan), edge: n.Faint(true),
+	}
+	if t.Depth != Rich {
+		return p
+	}
+	p.dim = n.Foreground(pick(lipgloss.Color("242"), lipgloss.Color("246")))
+	p.edge = n.Foreground(pick(lipgloss.Color("248"), lipgloss.Color("240")))
+	p.title = n.Foreground(pick(lipgloss.Color("25"), lipgloss.Color("110"))).Bold(true)
+	p.accent = n.Foreground(pick(lipgloss.Color("30"), lipgloss.Color("80")))
+	p.critical = n.Foreground(pick(lipgloss.Color("160"), lipgloss.Color("203"))).Bold(true)
+	p.warning = n.Foreground(pick(lipgloss.Color("130"), lipgloss.Color("221")))
+	p.alarm = n.Background(lipgloss.Color("160")).Foreground(lipgloss.Color("231")).Bold(true)
+	p.caution = n.Background(lipgloss.Color("221")).Foreground(lipgloss.Color("16"))
+	p.word = n.Background(pick(lipgloss.Color("25"), lipgloss.Color("67"))).Foreground(lipgloss.Color("231")).Bold(true)
+	p.bar = n.Background(pick(lipgloss.Color("254"), lipgloss.Color("236"))).Foreground(pick(lipgloss.Color("235"), lipgloss.Color("252")))
+	p.tab = n.Background(pick(lipgloss.Color("30"), lipgloss.Color("80"))).Foreground(pick(lipgloss.Color("231"), lipgloss.Color("16"))).Bold(true)
+	p.button = n.Foreground(pick(lipgloss.Color("30"), lipgloss.Color("80")))
+	p.field = n.Background(pick(lipgloss.Color("254"), lipgloss.Color("237"))).Foreground(pick(lipgloss.Color("235"), lipgloss.Color("252")))
+	return p
+}
+
+// style takes a Lip Gloss style apart, once as it is and once as it looks on
+// the row under the cursor: a quiet background where there are colours enough,
+// otherwise reverse video without the hue (hues reversed are a colour salad).
+func (t Theme) style(s lipgloss.Style) Style {
+	on := lipgloss.NewStyle().Reverse(true).Bold(s.GetBold())
+	if t.Depth == Rich {
+		pick := lipgloss.LightDark(!t.Light)
+		on = s.Background(pick(lipgloss.Color("252"), lipgloss.Color("238")))
+		if _, none := s.GetForeground().(lipgloss.NoColor); none {
+			on = on.Foreground(pick(lipgloss.Color("232"), lipgloss.Color("255")))
+		}
+	}
+	return Style{open: opening(s), on: opening(on)}
+}
+
+func opening(s lipgloss.Style) string {
+	open, _, _ := strings.Cut(s.Render("x"), "x")
+	return open
+}

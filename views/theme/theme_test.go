@@ -1,0 +1,57 @@
+package theme_test
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/views/theme"
+)
+
+func TestWidths(t *testing.T) {
+	t.Parallel()
+	th := theme.New(theme.Options{})
+	for _, s := range []string{"", "plain", "漢字", "👩‍👩‍👧‍👦 x", "é", "a very long line that does not fit"} {
+		for w := range 12 {
+			require.Equal(t, w, theme.Width(th.Left(s, w)), "%q in %d", s, w)
+			require.Equal(t, w, theme.Width(th.Right(s, w)), "%q in %d", s, w)
+		}
+	}
+	require.Equal(t, "ab…", th.Cut("abcd", 3))
+	require.Equal(t, "left   right", th.Spread("left", "right", 12))
+	require.Equal(t, "le… right", th.Spread("left", "right", 9))
+	require.Empty(t, theme.Blank(-1))
+	require.Len(t, theme.Blank(1000), 1000)
+}
+
+// In mono no sequence sets a colour, and in none is red set against green.
+func TestColours(t *testing.T) {
+	t.Parallel()
+	colour := regexp.MustCompile(`\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m`)
+	green := regexp.MustCompile(`\x1b\[(?:[0-9;]*;)?(?:32|42|92|102)(?:;[0-9;]*)?m`)
+	for _, o := range []theme.Options{{}, {Light: true}, {Depth: theme.Sixteen}, {Depth: theme.Sixteen, Light: true}, {Depth: theme.Rich}} {
+		th := theme.New(o)
+		for _, s := range []theme.Style{th.Text, th.Strong, th.Dim, th.Title, th.Accent, th.Critical, th.Warning, th.Word, th.Alarm, th.Caution, th.Bar, th.Tab, th.Field, th.Caret, th.Button, th.Chosen, th.Edge} {
+			for _, p := range []string{s.Paint("x"), s.PaintOn("x")} {
+				if o.Depth == theme.Mono {
+					require.NotRegexp(t, colour, p)
+				}
+				require.NotRegexp(t, green, p)
+			}
+		}
+	}
+}
+
+func TestGlyphsAreOneCell(t *testing.T) {
+	t.Parallel()
+	for _, a := range []bool{false, true} {
+		g := theme.New(theme.Options{ASCII: a}).G
+		for _, s := range append([]string{g.Critical, g.Warning, g.Quiet, g.Good, g.Live, g.Lost, g.Paused, g.Waiting, g.Cursor, g.Mark, g.Stale, g.Ellipsis, g.Times, g.Dot, g.Dash, g.Up, g.Down, g.H, g.V, g.TL, g.TR, g.BL, g.BR, g.Caret}, g.Spark...) {
+			require.Equal(t, 1, theme.Width(s), "%q", s)
+			if a {
+				require.Less(t, s[0], byte(0x7f))
+			}
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package views
+
+// This file reads values that may be absent: a view that does not know a number
+// says so with a dash, which is not zero.
+
+import "time"
+
+func orZero(p *int64) int64 {
+	if p == nil {
+		return 0
+	}
+	return *p
+}
+
+func (e Env) ageOrDash(p *int64) string {
+	if p == nil {
+		return e.Theme.G.Dash
+	}
+	return Age(*p)
+}
+
+func (e Env) countOrDash(p *int64) string {
+	if p == nil {
+		return e.Theme.G.Dash
+	}
+	return Count(*p)
+}
+
+func (e Env) clockOrDash(p *time.Time) string {
+	if p == nil {
+		return e.Theme.G.Dash
+	}
+	return e.Clock(*p)
+}
+
+func (e Env) stampOrDash(p *time.Time) string {
+	if p == nil {
+		return e.Theme.G.Dash
+	}
+	return e.Stamp(*p)
+}
+
+// seconds and number hand a value to a filter; absent values match nothing.
+func seconds(p *int64) (any, bool) {
+	if p == nil {
+		return nil, false
+	}
+	return time.Duration(*p) * time.Second, true
+}
+
+func number(p *int64) (any, bool) {
+	if p == nil {
+		return nil, false
+	}
+	return *p, true
+}
+
+// nobody says that something has no owner.
+func (e Env) nobody() string { return e.Theme.G.Dash + " nobody " + e.Theme.G.Dash }

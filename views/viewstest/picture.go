@@ -1,0 +1,237 @@
+// Package viewstest holds pictures for the tests of views and tui: one rich with
+// an incident, one of an empty database, one in which every string is hostile.
+package viewstest
+
+// This file is the rich picture: an outbound executor silent for 95 hours, a
+// receiver that answers 503, and what follows from both.
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Now is the server time of every picture here.
+func Now() time.Time { return time.Date(2026, 11, 21, 0, 14, 7, 0, time.UTC) }
+
+func t(s string) queue.Text { return queue.Clean(s) }
+
+func ago(d time.Duration) time.Time { return Now().Add(-d) }
+
+func ptr[T any](v T) *T { return &v }
+
+// Rich is the picture of an incident.
+func Rich() queue.Snapshot {
+	s := queue.Snapshot{
+		TakenAt: Now(), TookMS: 3.1,
+		Server: queue.Server{Version: t("16.4"), Database: t("queue")},
+		Flags:  flags(), Health: health(), Alerts: alerts(), Executors: executors(),
+		DeadGroups: groups(), Waiting: waiting(), Hosts: hosts(), Ticks: ticks(),
+		Held: []queue.Held{{
+			Worker: t("router"), Domain: t("kg"), Rows: 41200, AgeSeconds: 2280, Pid: ptr(int64(4711)), Program: t("etl@bi"), User: t("etl"),
+		}},
+		Suspended: []queue.Suspension{{
+			SubscriptionID: 12, Endpoint: t("hooks.gone.example"), Reason: t("410 Gone"), Since: ago(3 * time.Hour),
+		}},
+	}
+	s.Flow.HostsAlive, s.Flow.DeadOpen = 2, 4821
+	for i := range 60 {
+		d := int64(2400 + 300*(i%7) - i*20)
+		x := int64(0)
+		if i > 30 {
+			d, x = max(0, d-int64(i-30)*120), int64((i-30)*(i-30)/10)
+		}
+		s.Flow.Delivered, s.Flow.Dead = append(s.Flow.Delivered, d), append(s.Flow.Dead, x)
+	}
+	return s
+}
+
+// Empty is the picture of a database that was migrated a minute ago.
+func Empty() queue.Snapshot {
+	f := flags()
+	f[0] = queue.Flag{Key: t("webhook.worker.enabled"), Value: t("true"), Kind: "boolean", Description: t("webhook worker sends"), UpdatedAt: ago(time.Minute), UpdatedBy: t("migrate")}
+	return queue.Snapshot{
+		TakenAt: Now(), TookMS: 0.6, Server: queue.Server{Version: t("16.4"), Database: t("queue")},
+		Flags: f[:1], Flow: queue.Flow{Delivered: make([]int64, 60), Dead: make([]int64, 60)},
+	}
+}
+
+func flags() []queue.Flag {
+	back, past := Now().Add(21*time.Minute), ago(12*time.Minute)
+	return []queue.Flag{
+		{Key: t("webhook.worker.enabled"), Value: t("false"), Kind: "boolean", Description: t("webhook worker sends"), UpdatedAt: ago(9 * time.Minute), UpdatedBy: t("ben"), Reason: t("receiver down"), Off: true, RevertsAt: &back, RevertsTo: t("true")},
+		{Key: t("event.wake_bridge.enabled"), Value: t("true"), Kind: "boolean", Description: t("producers ring the doorbell"), UpdatedAt: ago(200 * time.Hour), UpdatedBy: t("anna")},
+		{Key: t("queue.tick.router.mode"), Value: t("shadw"), Kind: "mode", Description: t("active, shadow or off"), UpdatedAt: ago(30 * time.Hour), UpdatedBy: t("carl"), Reason: t("try it in shadow"), Invalid: true},
+		{Key: t("queue.heartbeat.stale_threshold_seconds"), Value: t("300"), Kind: "integer", Description: t("silence after this many seconds is stale"), UpdatedAt: ago(900 * time.Hour), UpdatedBy: t("migrate")},
+		{Key: t("webhook.max_attempts"), Value: t("3"), Kind: "integer", Description: t("attempts before a dead letter"), UpdatedAt: ago(31 * time.Minute), UpdatedBy: t("anna"), Reason: t("fail fast during the incident"), RevertsAt: &past, RevertsTo: t("8"), Overdue: true},
+		{Key: t("webhook.batch_size"), Value: t("500"), Kind: "integer", Description: t("jobs that one claim takes at most"), UpdatedAt: ago(900 * time.Hour), UpdatedBy: t("migrate")},
+	}
+}
+
+func alerts() []queue.Alert {
+	exp := Now().Add(9 * time.Minute)
+	at := ago(21 * time.Minute)
+	a := []queue.Alert{
+		{Key: t("silence:iu_outbound_default"), Kind: "silence", Subject: t("iu_outbound_default"), Severity: "critical", Since: ptr(ago(95 * time.Hour)), AgeSeconds: 342000, Ratio: 5700, EventIDs: []string{"88121", "88240"}, State: "open", LastCleared: "expired"},
+		{Key: t("silence:hermes_batch_1"), Kind: "silence", Subject: t("hermes_batch_1"), Severity: "warning", Since: ptr(ago(14 * time.Minute)), AgeSeconds: 840, Ratio: 7, State: "acked", AckedBy: t("ben"), AckedAt: &at, Comment: t("import runs until half past, then it is restarted"), AckExpiresAt: &exp},
+		{Key: t("silence:codex_indexer"), Kind: "silence", Subject: t("codex_indexer"), Severity: "warning", Since: ptr(ago(6 * time.Minute)), AgeSeconds: 371, Ratio: 6.18, State: "open"},
+		{Key: t("broadcast:kg.node.updated"), Kind: "broadcast", Subject: t("kg.node.updated"), Severity: "warning", AgeSeconds: 5400, Ratio: 1.4, State: "open"},
+	}
+	return a
+}
+
+func executors() []queue.Executor {
+	x := []queue.Executor{
+		{ID: t("iu_outbound_default"), Kind: t("PG_worker"), Domains: []queue.Text{t("iu"), t("billing")}, State: "dead", LastBeatAt: ptr(ago(95 * time.Hour)), AgeSeconds: 342000, CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: 5700, Severity: "critical", OwnerRole: t("dot_executor"), RegisteredAt: ago(2000 * time.Hour), RegisteredBy: t("anna")},
+		{ID: t("hermes_batch_1"), Kind: t("Hermes"), Domains: []queue.Text{t("import")}, State: "stale", LastBeatAt: ptr(ago(14 * time.Minute)), AgeSeconds: 840, CadenceSeconds: 120, ThresholdSeconds: 300, Ratio: 7, Severity: "warning", AckedBy: t("ben"), AckExpiresAt: ptr(Now().Add(9 * time.Minute)), RegisteredAt: ago(400 * time.Hour), RegisteredBy: t("ben")},
+		{ID: t("codex_indexer"), Kind: t("Codex"), Domains: []queue.Text{t("kg")}, State: "stuck", LastBeatAt: ptr(ago(12 * time.Second)), AgeSeconds: 12, CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: 0.2, InFlight: ptr(int64(3)), DoneTotal: ptr(int64(88123)), LastWorkAt: ptr(ago(40 * time.Minute)), RegisteredAt: ago(400 * time.Hour), RegisteredBy: t("ben")},
+		{ID: t("external_reports"), Kind: t("external_worker"), State: "deregistered", LastBeatAt: ptr(ago(700 * time.Hour)), AgeSeconds: 2520000, CadenceSeconds: 300, ThresholdSeconds: 900, Ratio: 8400, RegisteredAt: ago(3000 * time.Hour), RegisteredBy: t("carl"), DeregisteredAt: ptr(ago(650 * time.Hour)), DeregisteredBy: t("anna")},
+	}
+	for i := range 9 {
+		state := []string{"working", "idle"}[i%2]
+		x = append(x, queue.Executor{
+			ID: t(fmt.Sprintf("agent_%02d", i+1)), Kind: t("Agent"), Domains: []queue.Text{t("kg"), t("iu"), t("import")}, State: state,
+			LastBeatAt: ptr(ago(time.Duration(i*5) * time.Second)), AgeSeconds: int64(i * 5), CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: float64(i*5) / 60,
+			InFlight: ptr(int64(i % 4)), DoneTotal: ptr(int64(120000 + i*7919)), LastWorkAt: ptr(ago(time.Minute)), RegisteredAt: ago(500 * time.Hour), RegisteredBy: t("deploy"),
+		})
+	}
+	return x
+}
+
+func groups() []queue.DeadGroup {
+	return []queue.DeadGroup{
+		{Source: "webhook", Code: t("HTTP_503"), Endpoint: t("hooks.acme.example"), Domain: t("billing"), SubscriptionID: 7, Open: 4640, FirstAt: ago(72 * time.Minute), LastAt: ago(2 * time.Second), Trend: []int64{0, 2, 9, 40, 80, 200, 380, 500, 620, 700, 720, 690}},
+		{Source: "webhook", Code: t("TIMEOUT"), Endpoint: t("api.slow.example"), Domain: t("iu"), SubscriptionID: 9, Open: 172, FirstAt: ago(34 * time.Minute), LastAt: ago(41 * time.Second), Trend: []int64{0, 0, 0, 0, 1, 9, 20, 22, 19, 31, 40, 30}},
+		{Source: "webhook", Code: t("TLS_CERT_INVALID"), Endpoint: t("self-signed.partner-with-a-long-name.example"), Domain: t("iu"), SubscriptionID: 11, Open: 7, FirstAt: ago(28 * time.Hour), LastAt: ago(3 * time.Hour), Trend: make([]int64, 12)},
+		{Source: "webhook", Code: t("CONN_REFUSED"), Endpoint: t("10.0.3.7:8443"), Domain: t("import"), SubscriptionID: 14, Open: 2, FirstAt: ago(5 * time.Hour), LastAt: ago(5 * time.Hour), Trend: make([]int64, 12)},
+	}
+}
+
+func waiting() []queue.Waiting {
+	return []queue.Waiting{
+		{Queue: t("webhook hooks.acme.example"), Source: "webhook", Subject: t("hooks.acme.example"), Domain: t("billing"), OldestAt: ptr(ago(192 * time.Minute)), AgeSeconds: 11520, Waiting: 48120, InPerSecond: 12, Why: t("webhook.worker.enabled is off (ben, 00:05)")},
+		{Queue: t("event kg"), Source: "event", Subject: t("kg"), Domain: t("kg"), OldestAt: ptr(ago(38 * time.Minute)), AgeSeconds: 2280, Waiting: 41200, InPerSecond: 18.4, OutPerSecond: 0, Why: t("cursor held by an open transaction, pid 4711")},
+		{Queue: t("webhook api.slow.example"), Source: "webhook", Subject: t("api.slow.example"), Domain: t("iu"), OldestAt: ptr(ago(4 * time.Minute)), AgeSeconds: 244, Waiting: 120, InPerSecond: 0.3, OutPerSecond: 1.1, ClearsInSeconds: ptr(int64(150))},
+		{Queue: t("event iu"), Source: "event", Subject: t("iu"), Domain: t("iu"), OldestAt: ptr(ago(2 * time.Second)), AgeSeconds: 2, Waiting: 3, InPerSecond: 40.2, OutPerSecond: 40.1, ClearsInSeconds: ptr(int64(1))},
+	}
+}
+
+func hosts() []queue.Host {
+	return []queue.Host{
+		{ID: t("bastion-1"), Instance: "a1", StartedAt: ago(3 * time.Minute), LastSeenAt: ago(time.Second), AgeSeconds: 1, Alive: true, Version: t("0.2.0"), Loops: []queue.Text{t("tick"), t("router")}, InFlight: 4},
+		{ID: t("worker-eu-2"), Instance: "b7", StartedAt: ago(90 * time.Hour), LastSeenAt: ago(3 * time.Second), AgeSeconds: 3, Alive: true, Version: t("0.2.0"), Loops: []queue.Text{t("router"), t("orchestrator"), t("sender")}, InFlight: 61},
+		{ID: t("worker-eu-1"), Instance: "c2", StartedAt: ago(400 * time.Hour), LastSeenAt: ago(95 * time.Hour), AgeSeconds: 342000, Version: t("0.1.9"), Loops: []queue.Text{t("sender")}},
+	}
+}
+
+func ticks() []queue.TickWorker {
+	return []queue.TickWorker{
+		{Name: t("dot_iu_event_route"), IntervalSeconds: 5, LastRunAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), Mode: t("active")},
+		{Name: t("dot_iu_orchestrate"), IntervalSeconds: 5, LastRunAt: ptr(ago(4 * time.Second)), AgeSeconds: ptr(int64(4)), Mode: t("active")},
+		{Name: t("dot_stale_check"), IntervalSeconds: 60, LastRunAt: ptr(ago(16 * time.Minute)), AgeSeconds: ptr(int64(960)), Stale: true, Mode: t("active")},
+		{Name: t("dot_lease_reset"), IntervalSeconds: 30, LastRunAt: ptr(ago(11 * time.Second)), AgeSeconds: ptr(int64(11)), Mode: t("shadow")},
+	}
+}
+
+func health() []queue.HealthRow {
+	rows := []queue.HealthRow{
+		{Source: t("queue_heartbeat"), Subject: t("iu_outbound_default"), Domain: t("iu"), LastSeenAt: ptr(ago(95 * time.Hour)), AgeSeconds: ptr(int64(342000)), StatusHint: t("stale")},
+		{Source: t("event_outbox"), Subject: t("kg"), Domain: t("kg"), LastSeenAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), EventsSeen: ptr(int64(9214555)), StatusHint: t("held")},
+		{Source: t("webhook_endpoint"), Subject: t("hooks.acme.example"), Domain: t("billing"), LastSeenAt: ptr(ago(9 * time.Minute)), AgeSeconds: ptr(int64(540)), AttemptsWritten: ptr(int64(14120)), DeadLettered: ptr(int64(4640)), StatusHint: t("open")},
+		{Source: t("webhook_endpoint"), Subject: t("api.slow.example"), Domain: t("iu"), LastSeenAt: ptr(ago(4 * time.Second)), AgeSeconds: ptr(int64(4)), AttemptsWritten: ptr(int64(90331)), DeadLettered: ptr(int64(172)), StatusHint: t("fresh")},
+		{Source: t("event_router"), Subject: t("iu"), Domain: t("iu"), LastSeenAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), EventsSeen: ptr(int64(120553)), StatusHint: t("fresh")},
+		{Source: t("event_subscription"), Subject: t("reports"), Domain: t("kg")},
+	}
+	for i := range 14 {
+		rows = append(rows, queue.HealthRow{
+			Source: t("queue_heartbeat"), Subject: t(fmt.Sprintf("agent_%02d", i+1)), Domain: t("kg"), LastSeenAt: ptr(ago(time.Duration(i) * time.Second)),
+			AgeSeconds: ptr(int64(i)), StatusHint: t("fresh"),
+		})
+	}
+	return rows
+}
+
+// Audit is the newest rows of the operator audit.
+func Audit() []queue.AuditEntry {
+	return []queue.AuditEntry{
+		{ID: 981, At: ago(9 * time.Minute), Actor: t("ben"), DBRole: t("demo_operator"), ClientAddr: t("10.0.0.4"), Action: t("flag_set"), Target: t("webhook.worker.enabled"), Reason: t("receiver down"), Before: json.RawMessage(`{"value":"true","reverts_at":null}`), After: json.RawMessage(`{"value":"false","reverts_at":"2026-11-21T00:35:00Z"}`), Outcome: t("done")},
+		{ID: 980, At: ago(21 * time.Minute), Actor: t("ben"), DBRole: t("demo_operator"), Action: t("ack"), Target: t("silence:hermes_batch_1"), Reason: t("import runs until half past, then it is restarted"), After: json.RawMessage(`{"expires_at":"2026-11-21T00:23:07Z"}`), Outcome: t("done")},
+		{ID: 977, At: ago(40 * time.Minute), Actor: t("anna"), DBRole: t("demo_operator"), Action: t("requeue"), Filter: t("code=TIMEOUT subscription=9"), FrozenCount: ptr(int64(120)), Reason: t("receiver says it is back"), Outcome: t("partial"), After: json.RawMessage(`{"requeued":118,"skipped":2}`)},
+		{ID: 976, At: ago(26 * time.Hour), Actor: t("carl"), DBRole: t("demo_viewer"), Action: t("requeue"), Target: t("5120"), Reason: t("try"), Outcome: t("refused"), After: json.RawMessage(`{"why":"demo_viewer lacks dead_letter_operator"}`)},
+	}
+}
+
+// Letters is one page of dead letters of the first group.
+func Letters(n int) []queue.DeadLetter {
+	out := make([]queue.DeadLetter, n)
+	for i := range out {
+		out[i] = queue.DeadLetter{
+			ID: fmt.Sprint(91000 - i), Source: "webhook", State: "open", Code: t("HTTP_503"), Endpoint: t("hooks.acme.example"), Domain: t("billing"),
+			SubscriptionID: 7, EventID: int64(551200 - i), EventType: t([]string{"invoice.paid", "invoice.sent", "order.created"}[i%3]), SagaID: int64(300120 - i),
+			Generation: i % 5 / 4, FailedAt: ago(time.Duration(2+i*7) * time.Second), AgeSeconds: int64(2 + i*7),
+		}
+	}
+	return out
+}
+
+// Detail is one letter in full.
+func Detail() queue.DeadLetterDetail {
+	d := queue.DeadLetterDetail{DeadLetter: Letters(1)[0], CallbackURL: t("https://hooks.acme.example/in/billing?token=•••")}
+	for i := range 3 {
+		start := ago(time.Duration(190-i*60) * time.Second)
+		end := start.Add(time.Duration(300+i*900) * time.Millisecond)
+		d.Attempts = append(d.Attempts, queue.Attempt{
+			JobID: int64(70 + i), No: i + 1, Status: "failed", StartedAt: &start, FinishedAt: &end, HTTPStatus: ptr(503), Code: t("HTTP_503"),
+			Worker: t("worker-eu-2/b7"), Excerpt: t("<html><head><title>503 Service Temporarily Unavailable</title></head>"), Resets: i / 2,
+		})
+	}
+	d.Lineage = []queue.LineageStep{
+		{Kind: "event", ID: "551200", Status: "routed", At: ptr(ago(200 * time.Second))},
+		{Kind: "saga", ID: "300120", Status: "dead_lettered", At: ptr(ago(190 * time.Second))},
+		{Kind: "dead_letter", ID: "91000", Status: "open", At: ptr(ago(2 * time.Second))},
+	}
+	d.Payload = t(`{"id":"evt_551200","type":"invoice.paid"}`)
+	return d
+}
+
+// History is the acknowledgements of one alert.
+func History() []queue.AlertAck {
+	return []queue.AlertAck{
+		{AlertKey: t("silence:iu_outbound_default"), AckedBy: t("anna"), AckedAt: ago(5 * time.Hour), Comment: t("asked the platform team"), ExpiresAt: ptr(ago(3 * time.Hour)), ClearedAt: ptr(ago(3 * time.Hour)), ClearedReason: t("expired")},
+		{AlertKey: t("silence:iu_outbound_default"), AckedBy: t("ben"), AckedAt: ago(50 * time.Hour), Comment: t("restarting the host"), ClearedAt: ptr(ago(49 * time.Hour)), ClearedReason: t("rose_to_critical")},
+	}
+}
+
+// Session is a login that may do everything.
+func Session() queue.Session {
+	s := queue.Session{
+		User: t("demo_operator"), Actor: "anna", Roles: []string{"dead_letter_operator", "workflow_admin", "queue_viewer"},
+		Database: t("queue"), Address: t("db1:5432"), Version: t("16.4 (Debian 16.4-1)"), TLS: true, Rights: map[queue.ActionID]bool{}, Needs: map[queue.ActionID]string{},
+	}
+	for _, a := range queue.Actions() {
+		s.Rights[a.ID] = true
+	}
+	return s
+}
+
+// Host is the worker host of this process.
+func Host() queue.HostStatus {
+	loops := []queue.LoopStatus{
+		{Name: "tick", State: "running", What: "runs the tick workers that are due", Every: time.Second, LastTick: ago(time.Second), Done: 18231, PerSec: 1},
+		{Name: "router", State: "running", What: "routes events to subscriptions", Every: 5 * time.Second, LastTick: ago(2 * time.Second), Done: 120553, PerSec: 40.1},
+		{Name: "orchestrator", State: "running", What: "makes the next job of each saga", Every: 5 * time.Second, LastTick: ago(4 * time.Second), Done: 98112, PerSec: 12.4},
+		{Name: "sender", State: "stopped", What: "delivers webhooks of executor iu_outbound_default", Every: 2 * time.Second},
+		{Name: "lease_reset", State: "failed", What: "takes back leases that ran out", Every: 30 * time.Second, LastTick: ago(9 * time.Minute), Done: 12, Errors: 3, LastErr: t("permission denied for function fn_lease_reset")},
+	}
+	return queue.HostStatus{
+		ID: "bastion-1", Instance: "a1", Running: true, Loops: loops, InFlight: 4,
+		Listener: queue.ListenerStatus{State: "listening", Since: ago(3 * time.Minute), Channels: 3, Heard: 4120, Resyncs: 1},
+		Wakes: []queue.Wake{
+			{At: ago(time.Second), Channel: t("qtop_wake_iu"), Layer: t("event"), Hint: t("iu.order.created"), Count: 12, LagMS: 2.3},
+			{At: ago(2 * time.Second), Channel: t("qtop_wake_webhook"), Layer: t("saga"), Count: 3, LagMS: -1},
+			{At: ago(6 * time.Second), Channel: t("qtop_wake_kg"), Layer: t("event"), Hint: t("kg.node.updated"), Count: 240, LagMS: 18.2},
+		},
+	}
+}

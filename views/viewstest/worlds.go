@@ -1,0 +1,102 @@
+package viewstest
+
+// This file gathers all that the console can show into worlds: a rich one, an
+// empty one, and one in which every string is hostile.
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// World is a picture and everything that is read on demand.
+type World struct {
+	Picture queue.Snapshot
+	Session queue.Session
+	Host    *queue.HostStatus
+	Letters []queue.DeadLetter
+	Detail  queue.DeadLetterDetail
+	Audit   []queue.AuditEntry
+	History []queue.AlertAck
+}
+
+// RichWorld is the incident.
+func RichWorld() World {
+	h := Host()
+	return World{Rich(), Session(), &h, Letters(40), Detail(), Audit(), History()}
+}
+
+// EmptyWorld is a database in which nothing has happened yet, and no worker host
+// can run here.
+func EmptyWorld() World { return World{Picture: Empty(), Session: Session()} }
+
+// Hostile are strings that act on a terminal, deceive the eye or break widths.
+func Hostile() []string {
+	return []string{
+		"\x1b[2J\x1b[31mred", "\x1b]52;c;aGk=\x07", "\x1b]0;title\x1b\\", "\u009b31m\u009d0;x\u009c", "a\rb\nc\td\x00e\x7f",
+		"\u202egnp.exe\u202c", "a\u200b\u200d\u2060b\ufeff", "\U000e0041\U000e0042tag", "bad\xff\xfeutf8", strings.Repeat("x\u0300", 300),
+		"漢字テスト全角文字列がここにあります", "👩‍👩‍👧‍👦 family", strings.Repeat("A", 5000), "\x1bP+q544e\x1b\\", "\u202e\u2066x\u2069", "\u00ad\u034f\u3164ﾠ",
+	}
+}
+
+// HostileTogether are the same in fewer strings, each of which holds many of
+// them; the very long stay alone.
+func HostileTogether() []string {
+	var out []string
+	together := ""
+	for _, s := range Hostile() {
+		if len(s) > 200 {
+			out = append(out, s)
+			continue
+		}
+		together += s + " "
+		if len(together) > 60 {
+			out, together = append(out, together), ""
+		}
+	}
+	return append(out, together)
+}
+
+// HostileWorld is the rich one with bad in every string that it holds.
+func HostileWorld(bad string) World {
+	w := RichWorld()
+	poison(reflect.ValueOf(&w).Elem(), bad)
+	raw, _ := json.Marshal(bad)
+	for i := range w.Audit {
+		w.Audit[i].Before, w.Audit[i].After = raw, json.RawMessage(`{"value":`+string(raw)+`}`)
+	}
+	return w
+}
+
+// poison sets every Text and string below v; states keep their meaning every
+// second time, so that both known and unknown ones are drawn.
+func poison(v reflect.Value, bad string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			poison(v.Elem(), bad)
+		}
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			return
+		}
+		for i := range v.Len() {
+			poison(v.Index(i), bad)
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[queue.Text]() {
+			v.Set(reflect.ValueOf(queue.Clean(bad)))
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				poison(v.Field(i), bad)
+			}
+		}
+	case reflect.String:
+		v.SetString(bad)
+	default: // numbers, times and maps stay
+	}
+}
