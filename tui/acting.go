@@ -1,0 +1,99 @@
+package tui
+
+// This file carries a dialog's requests to the store and its answers back.
+
+import (
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// startPlan reads fresh what would change.
+func (m *root) startPlan(d *dialog) tea.Cmd {
+	d.stage, d.err, d.focus = stagePlanning, nil, 0
+	if d.action.Danger == queue.DangerLocal {
+		p := m.planHere(d.req)
+		return func() tea.Msg { return plannedMsg{d.serial, p, nil} }
+	}
+	return m.plan(d.serial, d.req)
+}
+
+// planHere previews an action of this process; it needs no database.
+func (m *root) planHere(r queue.Request) queue.Plan {
+	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
+	a, _ := queue.ActionByID(r.Action)
+	p.Command = strings.ReplaceAll(a.Twin, "LOOP", strings.Join(r.Targets, ","))
+	for _, l := range m.loops() {
+		if len(r.Targets) != 1 || l.Name != r.Targets[0] {
+			continue
+		}
+		p.Lines = append(p.Lines,
+			queue.PlanLine{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
+			queue.PlanLine{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")})
+		switch {
+		case r.Action == queue.ActHostStart && (l.State == "running" || l.State == "draining"):
+			p.Refused = "it is " + l.State + " already"
+		case r.Action != queue.ActHostStart && l.State == "stopped":
+			p.Refused = "it does not run"
+		}
+		return p
+	}
+	p.Refused = "there is no such loop in this process"
+	return p
+}
+
+// startApply carries the plan out; the store compares again what was read.
+func (m *root) startApply(d *dialog) tea.Cmd {
+	if off := m.off(d.action); off != "" {
+		d.finish(queue.Result{Refused: off}, nil, m.o.Now())
+		return later(quietFor, armMsg{})
+	}
+	if d.production != "" && len(d.typed) > 0 && d.typed[0].arg.Name == d.production {
+		m.me.unlocked = m.o.Now().Add(unlockedFor)
+	}
+	if d.action.Danger == queue.DangerLocal {
+		return m.applyHere(d.serial, d.plan)
+	}
+	return m.apply(d.serial, d.plan)
+}
+
+// dialog finds the one that an answer is for; it may have been closed.
+func (m *root) dialog(serial int) *dialog {
+	for _, o := range m.over {
+		if d, ok := o.(*dialog); ok && d.serial == serial {
+			return d
+		}
+	}
+	return nil
+}
+
+func (m *root) planned(msg plannedMsg) tea.Cmd {
+	d := m.dialog(msg.dialog)
+	if d == nil || d.stage != stagePlanning {
+		return nil
+	}
+	if msg.err != nil {
+		d.finish(queue.Result{Refused: why(msg.err)}, nil, m.o.Now())
+	} else {
+		d.preview(msg.plan, m.locked(d.action, msg.plan.Count), m.o.Now())
+	}
+	return later(quietFor, armMsg{})
+}
+
+func (m *root) applied(msg appliedMsg) tea.Cmd {
+	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(), m.poll()}
+	cmds = append(cmds, m.reread(true)...)
+	d := m.dialog(msg.dialog)
+	if d == nil {
+		return tea.Batch(cmds...)
+	}
+	d.finish(msg.result, msg.err, m.o.Now())
+	if !d.failed() {
+		m.pane().top().grid.clear()
+		m.settle()
+	}
+	return tea.Batch(cmds...)
+}

@@ -1,0 +1,417 @@
+package tui
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// quiet is longer than a dialog needs before it takes an answer.
+const quiet = 500 * time.Millisecond
+
+func TestAcknowledge(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("3", "A")
+		c.sees("Acknowledge an alert", "Comment", "For", "Preview")
+		c.typing("on it")
+		c.press("tab", "enter")
+		c.rest(quiet)
+		c.sees("Not now", "Acknowledge", "same as", "qtop ack silence:iu_outbound_default --yes")
+		require.Equal(t, queue.Request{
+			Action: queue.ActAck, Targets: []string{"silence:iu_outbound_default"}, Actor: "anna",
+			Args: map[string]string{"comment": "on it", "for": "30m"},
+		}, s.asked()[0])
+		c.press("enter") // the safe answer is the default
+		require.Empty(t, s.did())
+		require.Zero(t, c.overlays())
+
+		c.press("A")
+		c.typing("on it")
+		c.press("tab", "enter")
+		c.rest(quiet)
+		c.press("tab", "enter")
+		c.sees("Done", "#982")
+		require.Len(t, s.did(), 1)
+		c.rest(quiet)
+		c.press("enter")
+		require.Zero(t, c.overlays())
+	})
+}
+
+func TestAckedAlertIsGivenUp(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("3", "G")
+		c.sees("A give")
+		c.press("A")
+		c.sees("Give up an alert")
+	})
+}
+
+// Keys that were typed before or while a dialog opened never confirm it.
+func TestEarlyKeysConfirmNothing(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("5", "enter", "enter")
+		for _, k := range []string{"R", "x", "enter", "tab", "enter", "enter", "tab", "enter", "right", "enter", "enter", "enter"} {
+			c.p.Send(keyOf(k)) // as fast as a paste without brackets
+		}
+		c.rest(2 * time.Second)
+		require.Empty(t, s.did())
+		if c.overlays() > 0 {
+			c.sees("→ Keep") // the focus is where it was, on the safe button
+		}
+		// A key that repeats for ever is let in after a while, onto the safe button.
+		if c.overlays() == 0 {
+			c.press("R", "x", "enter")
+		}
+		for range 40 {
+			c.p.Send(keyOf("enter"))
+			c.rest(30 * time.Millisecond)
+		}
+		require.Empty(t, s.did())
+	})
+}
+
+func TestGate(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }
+	g := newGate(t0)
+	require.False(t, g.passes(at(100)))
+	require.False(t, g.passes(at(399)))
+	require.False(t, g.passes(at(700)), "the quiet begins anew with each key")
+	require.True(t, g.waits(at(1000)))
+	require.True(t, g.passes(at(1100)))
+	require.True(t, g.passes(at(1101)), "open stays open")
+	g = newGate(t0)
+	for ms := 0; ms < 1500; ms += 50 {
+		require.False(t, g.passes(at(ms)))
+	}
+	require.True(t, g.passes(at(1500)))
+	g = newGate(t0)
+	require.True(t, g.passes(at(400)))
+}
+
+func TestPasteActsOnNothing(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, o: Options{Production: "prod-eu"}}, func(c *console) {
+		c.p.Send(tea.PasteMsg{Content: "5R\r\n:quit\r"})
+		c.rest(time.Second)
+		c.sees("SILENT", "pasted text does nothing here")
+		c.press("5", "R")
+		c.p.Send(tea.PasteMsg{Content: "because\r\nof \x1b[31mthis\r"})
+		c.rest(time.Second)
+		c.sees("because of ␛[31mthis")
+		c.press("enter")
+		c.rest(quiet)
+		c.p.Send(tea.PasteMsg{Content: "prod-eu"})
+		c.rest(time.Second)
+		c.sees("type it; pasted text does not confirm")
+		c.press("enter", "enter", "tab", "enter")
+		require.Empty(t, s.did())
+	})
+}
+
+func TestManyNeedTheirCount(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("5", "R")
+		c.typing("receiver is back")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("Requeue 4,638", "type 4638", "2 will not be touched", "2 × requeued already by ben 00:05")
+		require.Equal(t, "source=webhook code=HTTP_503 subscription=7 domain=billing", s.asked()[0].Filter)
+		require.Equal(t, "receiver is back", s.asked()[0].Reason)
+		c.press("tab", "tab", "enter")
+		require.Empty(t, s.did())
+		c.typing("463")
+		c.press("tab", "tab", "enter")
+		require.Empty(t, s.did(), "not the count")
+		c.typing("8")
+		c.press("enter")
+		c.press("tab", "enter")
+		require.Len(t, s.did(), 1)
+		c.sees("Done: requeue, 4,638 rows; 2 skipped.")
+	})
+}
+
+func TestSelection(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("5", "enter", "space", "space", "j", "v", "j", "j", "v")
+		c.sees("5 marked")
+		c.press("R")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, []string{"91000", "90999", "90997", "90996", "90995"}, s.asked()[0].Targets)
+		c.sees("type 5")
+		c.press("esc", "esc")
+		c.press("ctrl+a")
+		c.sees("40 marked; ctrl+a again takes all 4,640 that match")
+		c.press("ctrl+a")
+		c.sees("all 4,640 that match are selected")
+		c.press("R")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, "source=webhook code=HTTP_503 subscription=7 domain=billing", s.asked()[1].Filter)
+		require.Empty(t, s.asked()[1].Targets)
+		c.press("esc")
+		s.set(func(s *fakeStore) { s.letters = s.letters[30:] })
+		c.rest(20 * time.Second)
+		c.press("p")
+		c.press("p")
+		c.rest(time.Second)
+		c.model(func(m *root) {
+			require.LessOrEqual(t, len(m.pane().top().grid.marks), 10, "marks of vanished rows are gone")
+		})
+	})
+}
+
+func TestProduction(t *testing.T) {
+	s := newStore()
+	var ahead atomic.Int64 // of the clock: seconds
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load()) * time.Second) }
+	run(t, setup{store: s, o: Options{Production: "prod-eu", Profile: "prod-eu", Now: now}}, func(c *console) {
+		c.sees("PROD-EU")
+		one := func() {
+			c.press("5", "enter", "enter", "R")
+			c.typing("x")
+			c.press("enter")
+			c.rest(quiet)
+		}
+		one()
+		c.sees("in PROD-EU", "type prod-eu")
+		c.typing("prod-e")
+		c.press("tab", "tab", "enter")
+		require.Empty(t, s.did())
+		c.typing("u")
+		c.press("enter", "tab", "enter")
+		require.Len(t, s.did(), 1)
+		c.rest(quiet)
+		c.press("enter")
+
+		one() // unlocked for 15 minutes
+		c.seesNot("type prod-eu")
+		c.press("esc", "esc", "esc")
+		c.press("R") // a bulk asks again
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("type prod-eu", "How many")
+		c.press("esc")
+		ahead.Store(16 * 60)
+		one()
+		c.sees("type prod-eu")
+		c.press("esc")
+		c.press("3", "A") // an acknowledgement needs only its comment
+		c.typing("on it")
+		c.press("tab", "enter")
+		c.rest(quiet)
+		c.seesNot("type prod-eu")
+	})
+}
+
+func TestRefusalsAreShown(t *testing.T) {
+	s := newStore()
+	s.refuse = "requeued already by ben at 00:05 as saga 399"
+	run(t, setup{store: s}, func(c *console) {
+		c.press("5", "enter", "enter", "R")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		c.press("tab", "enter")
+		c.sees("Nothing was changed", "requeued already by ben at 00:05", "Preview again")
+		c.rest(quiet)
+		c.press("enter")
+		s.set(func(s *fakeStore) { s.err = errors.New("permission denied") })
+		c.press("R")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("permission denied")
+	})
+}
+
+func TestFlags(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("E") // the first row of the Overview stands OFF
+		c.sees("Set a flag", "webhook.worker.enabled", "New value     true", "Reason", "now   false")
+		c.typing("receiver is back")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("Set true", "reason", "receiver is back")
+		c.press("tab", "enter")
+		require.Equal(t, "true", s.did()[0].Request.Args["value"])
+		require.Equal(t, []string{"webhook.worker.enabled"}, s.did()[0].Request.Targets)
+		c.rest(quiet)
+		c.press("enter", "g", "f", "enter")
+		c.sees("Changes, newest first", "true → false")
+	})
+}
+
+func TestRegister(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("4", "N")
+		c.sees("Register an executor", "Executor id", "external_worker", "Cadence")
+		c.press("shift+tab", "shift+tab", "enter") // straight to Preview, from the end
+		c.press("esc", "N")
+		c.typing("two words")
+		c.press("enter", "enter", "enter", "enter", "enter")
+		c.sees("one word, without spaces")
+		require.Empty(t, s.asked())
+		for range len("two words") {
+			c.press("backspace")
+		}
+		c.typing("reports_2")
+		c.press("enter", "enter", "enter", "enter", "enter")
+		c.rest(quiet)
+		require.Equal(t, "reports_2", s.asked()[0].Args["id"])
+		require.Equal(t, "external_worker", s.asked()[0].Args["kind"])
+		c.sees("Register reports_2")
+	})
+}
+
+func TestCommandLine(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, host: newHost()}, func(c *console) {
+		c.press(":")
+		c.typing("exec")
+		c.press("tab")
+		c.sees(":executors")
+		c.press("tab", "tab")
+		c.sees(":executor deregister")
+		c.press("tab")
+		c.press("esc", ":")
+		c.typing("executor deregister iu_outbound_default")
+		c.press("enter")
+		c.sees("Deregister an executor", "iu_outbound_default", "Reason")
+		c.press("esc", ":")
+		c.typing("flag set webhook.max_attempts 8")
+		c.press("enter")
+		c.sees("Set a flag", "8")
+		c.press("esc", ":")
+		c.typing("flags")
+		c.press("enter")
+		c.sees("webhook.batch_size")
+		c.press(":")
+		c.typing("nonsense")
+		c.press("enter")
+		c.sees(":nonsense is no command")
+		c.press(":")
+		c.typing("drain tick")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("Drain tick")
+		c.press("esc", ":", "up")
+		c.sees(":drain tick")
+		c.press("esc", ":")
+		c.typing("quit")
+		c.press("enter")
+		c.sees("Quit?")
+	})
+}
+
+func TestWhoAreYou(t *testing.T) {
+	s := newStore()
+	named := ""
+	run(t, setup{store: s, o: Options{Actor: "root", AnswerActor: func(n string) { named = n }}}, func(c *console) {
+		c.press("3", "A")
+		c.sees("Who are you?", "acts as root")
+		c.typing("root")
+		c.press("enter")
+		c.sees("that is an account, not a person")
+		for range 4 {
+			c.press("backspace")
+		}
+		c.typing("dana")
+		c.press("enter")
+		c.sees("Acknowledge an alert", "dana")
+		require.Equal(t, "dana", named)
+		c.typing("x")
+		c.press("tab", "enter")
+		c.rest(quiet)
+		require.Equal(t, "dana", s.asked()[0].Actor)
+		c.press("esc", "A")
+		c.sees("Acknowledge an alert") // asked once
+	})
+}
+
+func TestHostPane(t *testing.T) {
+	h := newHost()
+	run(t, setup{host: h, w: 120, h: 40}, func(c *console) {
+		c.press("g", "w", "j", "j", "j", "S")
+		c.rest(quiet)
+		c.sees("Start a loop of this process", "sender", "Not now", "Start sender")
+		require.Empty(t, h.said())
+		c.press("tab", "enter")
+		require.Equal(t, []string{"start sender"}, h.said())
+		c.rest(quiet)
+		c.press("enter", "g", "g", "P")
+		c.rest(quiet)
+		c.press("tab", "enter")
+		require.Equal(t, []string{"start sender", "drain tick"}, h.said())
+		c.rest(quiet)
+		c.press("enter", "S")
+		c.rest(quiet)
+		c.sees("it is running already")
+		c.press("esc", "T")
+		c.sees("Tick", "dot_iu_event_route")
+	})
+	run(t, setup{}, func(c *console) {
+		c.press("g", "w")
+		c.sees("No worker host can run in this process", "worker-eu-2")
+		c.press("S")
+		c.sees("Start is off: no worker host can run in this process")
+	})
+}
+
+func TestQuit(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("q")
+		require.True(t, c.ended(), "nothing runs here: at once")
+	})
+	h := newHost()
+	h.wait = make(chan struct{})
+	run(t, setup{host: h}, func(c *console) {
+		h.wait = make(chan struct{}) // of this bubble
+		c.press("q")
+		c.sees("Quit?", "Stay", "Drain and quit", "Hand back and quit")
+		c.press("enter")
+		c.rest(quiet)
+		c.press("enter") // Stay
+		require.False(t, c.ended())
+		require.Zero(t, c.overlays())
+		c.press("q")
+		c.rest(quiet)
+		c.press("tab", "enter")
+		c.sees("Draining", "4 in flight")
+		require.False(t, c.ended())
+		close(h.wait)
+		require.True(t, c.ended())
+		require.Equal(t, []string{"shutdown"}, h.said())
+	})
+	h = newHost()
+	run(t, setup{host: h}, func(c *console) {
+		h.wait = make(chan struct{})
+		defer close(h.wait)
+		c.press("ctrl+c")
+		c.sees("Draining")
+		c.press("ctrl+c")
+		require.True(t, c.ended())
+		require.Equal(t, []string{"shutdown", "stop "}, h.said())
+	})
+	run(t, setup{host: newHost()}, func(c *console) {
+		c.press("ctrl+z")
+		c.sees("ctrl+z is off")
+	})
+}

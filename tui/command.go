@@ -1,0 +1,264 @@
+package tui
+
+// This file is the command line: pane names and the verbs of the registry, as
+// the headless form spells them.
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// commandWords is the name of an action on the command line: the words of its
+// headless form up to the first placeholder or flag; actions of this process go
+// by their verb.
+func commandWords(a queue.Action) string {
+	if a.Danger == queue.DangerLocal {
+		return strings.ToLower(a.Verb)
+	}
+	var words []string
+	for _, w := range strings.Fields(strings.TrimPrefix(a.Twin, "qtop ")) {
+		if strings.HasPrefix(w, "-") || strings.ContainsFunc(w, unicode.IsUpper) || w == "|" {
+			break
+		}
+		words = append(words, w)
+	}
+	return strings.Join(words, " ")
+}
+
+// paneNames are the words that open panes.
+func paneNames() map[string]queue.PaneID {
+	names := map[string]queue.PaneID{"dlq": queue.PaneDead, "worker": queue.PaneHost}
+	for _, p := range queue.Panes() {
+		names[string(p.ID)] = p.ID
+	}
+	return names
+}
+
+func (m *root) openCommand() {
+	m.line = prompt{kind: promptCommand, input: newInput(""), history: m.line.history, recall: len(m.line.history)}
+}
+
+func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
+	p := &m.line
+	switch key {
+	case "esc":
+		m.line = prompt{history: p.history}
+		return nil
+	case "enter":
+		text := strings.TrimSpace(p.input.Value())
+		history := p.history
+		if text != "" {
+			history = append(history, text)
+		}
+		m.line = prompt{history: history}
+		return m.command(text)
+	case "tab", "shift+tab":
+		m.complete(key == "tab")
+		return nil
+	case "up", "down":
+		m.recall(key == "up")
+		return nil
+	case "backspace":
+		if p.input.Value() == "" {
+			m.line = prompt{history: p.history}
+			return nil
+		}
+	}
+	p.input = edit(p.input, msg)
+	p.offers, p.problem = nil, ""
+	return nil
+}
+
+func (m *root) recall(up bool) {
+	p := &m.line
+	if up {
+		p.recall--
+	} else {
+		p.recall++
+	}
+	p.recall = min(max(p.recall, 0), len(p.history))
+	text := ""
+	if p.recall < len(p.history) {
+		text = p.history[p.recall]
+	}
+	p.input.SetValue(text)
+	p.input.CursorEnd()
+}
+
+// complete puts the next completion in; what there is stands below the line.
+func (m *root) complete(forward bool) {
+	p := &m.line
+	if p.offers == nil {
+		p.offers, p.offer = m.offers(p.input.Value()), -1
+	}
+	if len(p.offers) == 0 {
+		p.problem = "nothing begins like this"
+	}
+	m.offerNext(forward)
+}
+
+// offerNext puts the next of the offers into the line, in turn.
+func (m *root) offerNext(forward bool) {
+	p, n := &m.line, len(m.line.offers)
+	switch {
+	case n == 0:
+		return
+	case forward:
+		p.offer = (p.offer + 1) % n
+	default:
+		p.offer = (max(p.offer, 0) - 1 + n) % n
+	}
+	p.input.SetValue(p.offers[p.offer])
+	p.input.CursorEnd()
+}
+
+// offers are the lines that text can become: first the verbs and panes, then
+// the ids that a verb takes.
+func (m *root) offers(text string) []string {
+	var out []string
+	take := func(s string) {
+		if strings.HasPrefix(s, text) && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	for _, p := range queue.Panes() {
+		take(string(p.ID))
+	}
+	for _, a := range queue.Actions() {
+		words := commandWords(a)
+		take(words + " ")
+		if strings.HasPrefix(text, words+" ") {
+			for _, id := range m.ids(a) {
+				take(words + " " + id)
+			}
+		}
+	}
+	take("help")
+	take("quit")
+	return out
+}
+
+// ids are what an action can be done to, as far as the picture shows it.
+func (m *root) ids(a queue.Action) []string {
+	var out []string
+	pic := m.feed.picture
+	switch {
+	case a.Danger == queue.DangerLocal:
+		for _, l := range m.loops() {
+			out = append(out, l.Name)
+		}
+	case pic == nil:
+	case a.ID == queue.ActAck || a.ID == queue.ActUnack:
+		for _, x := range pic.Alerts {
+			out = append(out, x.Subject.String())
+		}
+	case a.ID == queue.ActFlagSet:
+		for _, x := range pic.Flags {
+			out = append(out, x.Key.String())
+		}
+	case a.ID == queue.ActExecDeregister:
+		for _, x := range pic.Executors {
+			if x.DeregisteredAt == nil {
+				out = append(out, x.ID.String())
+			}
+		}
+	case a.ID == queue.ActTick:
+		out = m.tickWorkers()
+	}
+	return out
+}
+
+// command does what a line says.
+func (m *root) command(text string) tea.Cmd {
+	switch text {
+	case "":
+		return nil
+	case "q", "quit", "exit":
+		return m.quit()
+	case "help", "h":
+		m.raise(m.help())
+		return nil
+	}
+	best, rest := queue.Action{}, ""
+	for _, a := range queue.Actions() {
+		words := commandWords(a)
+		if after, ok := cutWords(text, words); ok && len(words) > len(commandWords(best)) {
+			best, rest = a, after
+		}
+	}
+	if best.ID != "" {
+		return m.commandAct(best, strings.Fields(rest))
+	}
+	if id, ok := paneNames()[text]; ok {
+		return m.open(id)
+	}
+	for _, p := range queue.Panes() {
+		if strings.EqualFold(p.Title, text) || p.Keys == text {
+			return m.open(p.ID)
+		}
+	}
+	m.warn(":" + text + " is no command; tab completes, ? lists")
+	return nil
+}
+
+func cutWords(text, words string) (rest string, ok bool) {
+	if words == "" {
+		return "", false
+	}
+	if text == words {
+		return "", true
+	}
+	return strings.CutPrefix(text, words+" ")
+}
+
+// commandAct starts an action with the targets that the line names; without any
+// it works on what is under the cursor, like the key.
+func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
+	if off := m.off(a); off != "" {
+		m.warn(a.Verb + " is off: " + off)
+		return nil
+	}
+	req := queue.Request{Args: map[string]string{}}
+	if len(words) == 0 {
+		if works(a, m.at) && a.Key != "" {
+			return m.act(a)
+		}
+		if a.ID != queue.ActExecRegister && a.ID != queue.ActTick {
+			m.warn(":" + commandWords(a) + " needs to know on what; tab completes")
+			return nil
+		}
+	}
+	switch a.ID {
+	case queue.ActFlagSet:
+		req.Targets = words[:1]
+		if len(words) > 1 {
+			req.Args["value"] = strings.Join(words[1:], " ")
+		}
+	case queue.ActExecRegister:
+		req.Args["id"] = strings.Join(words, " ")
+	case queue.ActTick:
+		req.Args["worker"] = strings.Join(words, " ")
+	case queue.ActAck, queue.ActUnack:
+		req.Targets = []string{m.alertKey(words[0])}
+	default:
+		req.Targets = words
+	}
+	return m.ask(a, req)
+}
+
+// alertKey finds the key of an alert by its subject.
+func (m *root) alertKey(name string) string {
+	if m.feed.picture != nil {
+		for _, a := range m.feed.picture.Alerts {
+			if a.Subject.String() == name {
+				return a.Key.String()
+			}
+		}
+	}
+	return name
+}

@@ -1,0 +1,162 @@
+package tui
+
+// This file is the only place that waits: every call of store and host, each
+// with its deadline. Commands touch nothing of the model; they answer.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// The deadlines. A picture that takes longer is no picture; a list or a plan may
+// scan; an applied action is left the time of its statement_timeout.
+const (
+	pictureDeadline = 5 * time.Second
+	listDeadline    = 10 * time.Second
+	planDeadline    = 15 * time.Second
+	applyDeadline   = 30 * time.Second
+	beatEvery       = time.Second
+)
+
+func beat() tea.Cmd { return tea.Tick(beatEvery, func(time.Time) tea.Msg { return beatMsg{} }) }
+
+func later(d time.Duration, msg tea.Msg) tea.Cmd {
+	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
+}
+
+func (m *root) readPicture() tea.Cmd {
+	ctx, s, now := m.ctx, m.store, m.o.Now
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, pictureDeadline)
+		defer cancel()
+		start := now()
+		p, err := s.Snapshot(ctx)
+		return pictureMsg{p, err, now().Sub(start)}
+	}
+}
+
+func (m *root) readSession() tea.Cmd {
+	ctx, s := m.ctx, m.store
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, listDeadline)
+		defer cancel()
+		p, err := s.List(ctx, queue.Query{Kind: queue.ListSession})
+		return sessionMsg{p.Session, err}
+	}
+}
+
+func (m *root) readList(level int, q queue.Query, more bool) tea.Cmd {
+	ctx, s := m.ctx, m.store
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, listDeadline)
+		defer cancel()
+		p, err := s.List(ctx, q)
+		return pageMsg{level, q, more, p, err}
+	}
+}
+
+func (m *root) plan(dialog int, r queue.Request) tea.Cmd {
+	ctx, s := m.ctx, m.store
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, planDeadline)
+		defer cancel()
+		p, err := s.Plan(ctx, r)
+		return plannedMsg{dialog, p, err}
+	}
+}
+
+func (m *root) apply(dialog int, p queue.Plan) tea.Cmd {
+	ctx, s := m.ctx, m.store
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, applyDeadline)
+		defer cancel()
+		r, err := s.Apply(ctx, p)
+		return appliedMsg{dialog, r, err}
+	}
+}
+
+// applyHere carries out an action of this process.
+func (m *root) applyHere(dialog int, p queue.Plan) tea.Cmd {
+	h := m.host
+	return func() tea.Msg {
+		r := queue.Result{Action: p.Request.Action, Plan: p.Lines}
+		for _, loop := range p.Request.Targets {
+			var err error
+			switch p.Request.Action {
+			case queue.ActHostStart:
+				err = h.Start(loop)
+			case queue.ActHostDrain:
+				err = h.Drain(loop)
+			case queue.ActHostStop:
+				err = h.Stop(loop)
+			default:
+				err = fmt.Errorf("%s is no action of a worker host", p.Request.Action)
+			}
+			if err != nil {
+				return appliedMsg{dialog, r, err}
+			}
+			r.Done++
+			r.Results = append(r.Results, queue.Outcome{ID: loop, Outcome: "done"})
+		}
+		return appliedMsg{dialog, r, nil}
+	}
+}
+
+// poll asks memory, still in a command: a lock held elsewhere must not stop a
+// key.
+func (m *root) poll() tea.Cmd {
+	s, h := m.store, m.host
+	return func() tea.Msg {
+		p := polledMsg{link: s.Link()}
+		if h != nil {
+			st := h.Status()
+			p.host = &st
+		}
+		return p
+	}
+}
+
+// listen waits for one hint.
+func (m *root) listen() tea.Cmd {
+	ctx, ch := m.ctx, m.store.Changes()
+	if ch == nil {
+		return nil
+	}
+	return func() tea.Msg {
+		select {
+		case _, open := <-ch:
+			return hintMsg{open}
+		case <-ctx.Done():
+			return hintMsg{false}
+		}
+	}
+}
+
+func (m *root) drainAll() tea.Cmd {
+	h := m.host
+	// The drain outlives the console's own context: it is what a quit waits for.
+	ctx := context.WithoutCancel(m.ctx)
+	return func() tea.Msg { return drainedMsg{h.Shutdown(ctx)} }
+}
+
+func (m *root) handBack() tea.Cmd {
+	h := m.host
+	return func() tea.Msg { return drainedMsg{h.Stop("")} }
+}
+
+// why is an error in one line for the operator.
+func why(err error) string {
+	if err == nil {
+		return ""
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "the database did not answer in time"
+	}
+	return queue.Clean(err.Error()).String()
+}

@@ -1,0 +1,387 @@
+package tui
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+func TestFirstFrameNeedsNoDatabase(t *testing.T) {
+	s := newStore()
+	s.delay = time.Hour // it never answers
+	s.link = queue.Link{State: "connecting"}
+	run(t, setup{store: s}, func(c *console) {
+		c.sees("connecting", "1 Over", "Waiting for the first picture")
+		c.press("5")
+		c.sees("Waiting for the first picture")
+		c.press("2", "?")
+		c.sees("Keys", "Panes")
+		c.press("esc", "q")
+		require.True(t, c.ended(), "q does not wait for the database")
+	})
+}
+
+func TestPanes(t *testing.T) {
+	run(t, setup{host: newHost(), w: 120, h: 40}, func(c *console) {
+		c.sees("SILENT", "iu_outbound_default", "WAITING LONGEST", "DEAD", "FLOW", "live", "anna (admin, dlq operator)", "db 3.1 ms")
+		for _, p := range []struct{ keys, words string }{
+			{"2", "queue_heartbeat"}, {"3", "import runs"}, {"4", "external_reports"}, {"5", "TLS_CERT_INVALID"},
+			{"g f", "webhook.batch_size"}, {"g w", "WAKE STREAM"}, {"g a", "flag_set"}, {"1", "SILENT"},
+		} {
+			for _, k := range p.keys {
+				if k != ' ' {
+					c.press(string(k))
+				}
+			}
+			c.sees(p.words)
+		}
+		c.press("0")
+		c.sees("Panes", "Worker host")
+		c.press("g")
+		c.press("esc", "tab")
+		c.sees("stale first")
+		c.press("shift+tab", "shift+tab")
+		c.sees("flag_set")
+		for _, k := range []string{"6", "7", "8", "9"} {
+			c.press(k)
+			c.sees("this version has no pane")
+		}
+		c.press("g", "s")
+		c.sees("no pane Subscriptions")
+	})
+}
+
+// An empty database looks calm, and every pane says what to do next.
+func TestEmptyDatabase(t *testing.T) {
+	s := newStore()
+	s.pic, s.audit = viewstest.Empty(), nil
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.sees("NO HOST", "nobody is silent", "nothing waits", "no dead letter is open")
+		for _, p := range [][]string{
+			{"Nothing reports its health yet", "2"}, {"Nobody is silent", "3"}, {"N registers one", "4"}, {"No dead letter is open", "5"},
+			{"webhook.worker.enabled", "g", "f"}, {"no worker host has ever reported", "g", "w"}, {"Nobody has done anything yet", "g", "a"},
+		} {
+			c.press(p[1:]...)
+			c.sees(p[0])
+		}
+		c.press("g", "f", "/")
+		c.typing("key:nothing")
+		c.sees("No row matches key:nothing among 1 row", "0 of 1 rows")
+	})
+}
+
+// Where there is room under a table stands the page of the row under the cursor.
+func TestPageBeneath(t *testing.T) {
+	run(t, setup{w: 120, h: 40}, func(c *console) {
+		c.press("3")
+		c.sees("last beat", "88121, 88240")
+		c.press("j")
+		c.seesNot("88121, 88240")
+	})
+	run(t, setup{}, func(c *console) {
+		c.press("4")
+		c.seesNot("registered by")
+	})
+}
+
+func TestEscNeverQuits(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("5", "enter", "enter")
+		c.sees("Attempts")
+		c.press("esc", "space", "space")
+		c.sees("2 marked")
+		c.press("esc")
+		c.seesNot("2 marked")
+		c.press("esc", "esc", "esc", "esc", "esc")
+		c.sees("SILENT")
+		require.False(t, c.ended())
+	})
+}
+
+func TestCursorFollowsIDs(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("4", "j", "j", "j")
+		id := ""
+		c.model(func(m *root) { id = m.pane().top().grid.at })
+		require.Equal(t, "agent_01", id)
+		s.set(func(s *fakeStore) { // others come in above it
+			worse := s.pic.Executors[0]
+			worse.ID = queue.Clean("a_new_dead_one")
+			s.pic.Executors = append([]queue.Executor{worse}, s.pic.Executors...)
+		})
+		c.rest(2 * time.Second)
+		c.model(func(m *root) {
+			i, ok := m.pane().top().grid.current()
+			require.True(t, ok)
+			require.Equal(t, id, m.feed.picture.Executors[i].ID.String())
+		})
+		s.set(func(s *fakeStore) { // and it goes
+			var left []queue.Executor
+			for _, x := range s.pic.Executors {
+				if x.ID.String() != id {
+					left = append(left, x)
+				}
+			}
+			s.pic.Executors = left
+		})
+		c.rest(2 * time.Second)
+		c.sees("the row you were on is gone")
+		c.press("A")
+		c.sees("the row you were on is gone; move to another")
+		require.Zero(t, c.overlays(), "a vanished target disarms")
+		c.press("g", "g", "j", "A")
+		require.Equal(t, 1, c.overlays())
+	})
+}
+
+func TestFilter(t *testing.T) {
+	run(t, setup{w: 120, h: 40}, func(c *console) {
+		c.press("2", "/")
+		c.typing("source:webhook_endpoint")
+		c.sees("2 of 20 rows", "hooks.acme.example")
+		c.seesNot("agent_01")
+		c.press("enter")
+		c.sees("filter source:webhook_endpoint")
+		c.press("3", "2")
+		c.sees("20 rows") // cleared on pane change
+		c.press("/")
+		c.typing("domain:kg foo:1")
+		c.sees("^", "foo")
+		c.press("enter")
+		c.model(func(m *root) { require.True(t, m.line.open(), "a wrong filter is not taken") })
+		c.press("esc")
+		c.sees("20 rows")
+		// The letters are filtered by the database.
+		c.press("5", "enter", "/")
+		c.typing("age>1h")
+		c.press("enter")
+		lists := c.store.listed()
+		last := lists[len(lists)-1]
+		require.Equal(t, queue.ListDeadLetters, last.Kind)
+		require.Equal(t, "source=webhook code=HTTP_503 subscription=7 domain=billing age>1h", last.Filter)
+	})
+}
+
+func TestFilterOfAGroupIsReadBack(t *testing.T) {
+	for _, bad := range append(viewstest.Hostile(), `a b`, `x|y`, `"`, `\`, `*`, ``) {
+		g := queue.DeadGroup{Source: "webhook", Code: queue.Clean(bad), Endpoint: queue.Clean(bad), Domain: queue.Clean(bad)}
+		text := groupFilter(g)
+		if len(text) > 8000 {
+			continue // longer than a filter may be; the refusal says so
+		}
+		f, err := queue.ParseFilter(text, queue.DeadLetterFields())
+		require.NoError(t, err, text)
+		get := func(field string) (any, bool) {
+			return map[string]any{"source": "webhook", "code": g.Code.String(), "endpoint": g.Endpoint.String(), "domain": g.Domain.String()}[field], true
+		}
+		require.True(t, f.Match(get, time.Now()), text)
+	}
+}
+
+func TestLostAndBack(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
+		s.set(func(s *fakeStore) {
+			s.link = queue.Link{State: "lost", Reason: queue.Clean("connection refused"), Attempt: 2, RetryIn: 4}
+			s.err = errors.New("connection refused")
+		})
+		c.rest(42 * time.Second)
+		c.sees("LOST", "last picture 42s old", "try 3 in 4s", "connection refused", "iu_outbound_default", "┊", "(A acknowledge)")
+		c.press("3", "A")
+		c.sees("Acknowledge is off: the connection to the database is lost")
+		require.Zero(t, c.overlays())
+		s.set(func(s *fakeStore) { s.link, s.err = queue.Link{State: "live"}, nil })
+		c.rest(2 * time.Second)
+		c.seesNot("LOST", "┊")
+		c.sees("live", "the database is back")
+	})
+}
+
+func TestRefreshCadence(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		before := s.snapped()
+		c.rest(60 * time.Second)
+		require.InDelta(t, 60, s.snapped()-before, 2, "one a second")
+
+		// Hints are taken at most every 250 ms.
+		before = s.snapped()
+		for range 100 {
+			select {
+			case s.changes <- struct{}{}:
+			default:
+			}
+			c.rest(10 * time.Millisecond)
+		}
+		n := s.snapped() - before
+		require.GreaterOrEqual(t, n, 4)
+		require.LessOrEqual(t, n, 6)
+
+		// A slow database is asked less often, and never twice at once.
+		s.set(func(s *fakeStore) { s.delay = 2 * time.Second })
+		c.rest(time.Minute)
+		before = s.snapped()
+		c.rest(100 * time.Second)
+		require.InDelta(t, 10, s.snapped()-before, 1, "five times its own time")
+		require.Equal(t, 1, s.busiest())
+
+		// One that does not answer is left after the deadline.
+		s.set(func(s *fakeStore) { s.delay = time.Hour })
+		c.rest(time.Minute)
+		c.sees("NOT FRESH", "did not answer in time")
+		require.Equal(t, 1, s.busiest())
+	})
+}
+
+func TestChangeShowsWithin250ms(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, o: Options{Refresh: time.Minute}}, func(c *console) {
+		c.rest(10 * time.Second)
+		s.set(func(s *fakeStore) { s.pic.Alerts[0].Subject = queue.Clean("changed_just_now") })
+		s.changes <- struct{}{}
+		c.rest(200 * time.Millisecond)
+		c.sees("changed_just_now")
+		close(s.changes)
+		c.rest(time.Second)
+	})
+}
+
+func TestPauseFreezesAndDisarms(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("p")
+		s.set(func(s *fakeStore) { s.pic.Alerts[0].Subject = queue.Clean("not_seen_yet") })
+		n := s.snapped()
+		c.rest(20 * time.Second)
+		c.sees("PAUSED", "iu_outbound_default")
+		require.Equal(t, n, s.snapped(), "a paused console asks nothing")
+		c.press("3", "A")
+		c.sees("Acknowledge is off: the picture is paused")
+		c.press("p", "1")
+		c.sees("not_seen_yet")
+	})
+}
+
+func TestRights(t *testing.T) {
+	s := newStore()
+	s.session.Rights = map[queue.ActionID]bool{}
+	s.session.Needs = map[queue.ActionID]string{queue.ActRequeue: "dead_letter_operator"}
+	run(t, setup{store: s}, func(c *console) {
+		c.press("5")
+		c.sees("(R requeue)")
+		c.press("R")
+		c.sees("Requeue is off: demo_operator lacks the role dead_letter_operator")
+		c.press("?")
+		c.sees("lacks the role")
+	})
+	run(t, setup{o: Options{ReadOnly: true}}, func(c *console) {
+		c.sees("READ-ONLY")
+		c.press("5", "R")
+		c.sees("this console is read-only")
+	})
+	s = newStore()
+	s.session.InRecovery = true
+	run(t, setup{store: s}, func(c *console) {
+		c.sees("STANDBY")
+		c.press("5", "R")
+		c.sees("this is a standby")
+	})
+}
+
+func TestMonitoringOff(t *testing.T) {
+	s := newStore()
+	s.pic.MonitoringOff = true
+	run(t, setup{store: s}, func(c *console) {
+		for _, k := range []string{"1", "2", "3", "4", "5"} {
+			c.press(k)
+			c.sees("MONITORING OFF")
+		}
+	})
+}
+
+func TestMissingIsSaid(t *testing.T) {
+	s := newStore()
+	s.pic.Health, s.pic.Missing = nil, map[string]queue.Text{"health": queue.Clean("permission denied for view v_queue_health")}
+	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
+		c.press("2")
+		c.sees("this pane lacks health: permission denied")
+	})
+}
+
+func TestCopyAndTimes(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("4", "y")
+		c.sees("sent to the clipboard: iu_outbound_default")
+		require.Contains(t, c.out.all(), "\x1b]52;c;aXVfb3V0Ym91bmRfZGVmYXVsdA==")
+		c.press("t")
+		c.model(func(m *root) { require.False(t, m.look.utc) })
+	})
+	run(t, setup{o: Options{Clipboard: "off"}}, func(c *console) {
+		c.press("4", "y")
+		c.sees("copying is off")
+		require.NotContains(t, c.out.all(), "\x1b]52")
+	})
+}
+
+func TestOrder(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("4", "o")
+		c.sees("Order", "last beat, oldest first")
+		c.press("3")
+		c.sees("executor↑")
+		c.model(func(m *root) {
+			g := m.pane().top().grid
+			require.Equal(t, "agent_01", g.src.ID(g.order[0]))
+		})
+	})
+}
+
+// At rest the clock and the times of the picture change, and little else.
+func TestBytesAtRest(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 200, h: 50}, func(c *console) {
+		c.rest(3 * time.Second)
+		before := c.out.written()
+		for range 20 {
+			s.set(func(s *fakeStore) {
+				s.pic.TakenAt = s.pic.TakenAt.Add(time.Second)
+				for i := range s.pic.Executors {
+					s.pic.Executors[i].AgeSeconds++
+				}
+				for i := range s.pic.Health {
+					if a := s.pic.Health[i].AgeSeconds; a != nil {
+						n := *a + 1
+						s.pic.Health[i].AgeSeconds = &n
+					}
+				}
+			})
+			c.rest(time.Second)
+		}
+		perSecond := (c.out.written() - before) / 20
+		t.Logf("%d bytes a second", perSecond)
+		require.LessOrEqual(t, perSecond, 1024)
+	})
+}
+
+func TestTooSmall(t *testing.T) {
+	run(t, setup{w: 50, h: 10}, func(c *console) {
+		c.sees("at least 60 columns")
+		c.p.Send(tea.WindowSizeMsg{Width: 1, Height: 1})
+		c.rest(time.Second)
+		c.p.Send(tea.WindowSizeMsg{Width: 80, Height: 24})
+		c.rest(time.Second)
+	})
+}
+
+func TestStartsWhereAsked(t *testing.T) {
+	run(t, setup{o: Options{StartPane: queue.PaneDead, StartFilter: "code:TIMEOUT"}}, func(c *console) {
+		c.sees("1 of 4 rows", "api.slow.example")
+	})
+}

@@ -1,0 +1,187 @@
+package tui
+
+// This file is what a dialog says at each stage.
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// lines draws the dialog as it stands.
+func (d *dialog) lines(at place) []string {
+	e := at.env
+	v := views.Dialog{
+		Title: d.title(), Alarm: d.production != "", Buttons: d.buttons(), Focus: d.focus, Offset: d.offset,
+		Quiet: d.gate.waits(at.now) && d.stage != stageForm,
+	}
+	for _, f := range d.fields() {
+		v.Fields = append(v.Fields, f.shown())
+	}
+	switch d.stage {
+	case stageForm:
+		v.Intro = []string{strings.ToUpper(d.action.Help[:1]) + d.action.Help[1:] + "."}
+		v.Facts = append(d.onWhat(), d.about...)
+		v.Hint = "enter goes on to a preview; nothing is done yet. esc closes"
+	case stagePlanning:
+		v.Facts = d.onWhat()
+		v.Progress = "reading what would change" + e.Theme.G.Ellipsis + "  esc closes"
+	case stagePreview:
+		d.viewPreview(&v)
+	case stageApplying:
+		v.Facts = d.plan.Lines
+		v.Progress = "doing it" + e.Theme.G.Ellipsis
+	case stageDone:
+		d.viewDone(&v)
+	}
+	if v.Quiet {
+		v.Hint = "a moment: keys typed while this opened do not count"
+	}
+	return v.Lines(e, at.size)
+}
+
+func (d *dialog) title() string {
+	t := d.action.Verb
+	if d.action.Danger == queue.DangerMany {
+		t += " dead letters"
+	}
+	switch d.action.ID {
+	case queue.ActAck, queue.ActUnack:
+		t += " an alert"
+	case queue.ActFlagSet:
+		t += " a flag"
+	case queue.ActExecRegister, queue.ActExecDeregister:
+		t += " an executor"
+	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop:
+		t += " a loop of this process"
+	}
+	if d.production != "" {
+		t += " in " + strings.ToUpper(d.production)
+	}
+	return t
+}
+
+// onWhat names the targets before the plan is there.
+func (d *dialog) onWhat() []queue.PlanLine {
+	switch n := len(d.req.Targets); {
+	case d.req.Filter != "":
+		return []queue.PlanLine{{Label: "all that match", Value: queue.Clean(d.req.Filter)}}
+	case n == 1:
+		return []queue.PlanLine{{Label: "on", Value: queue.Clean(d.req.Targets[0])}}
+	case n > 1:
+		return []queue.PlanLine{{Label: "on", Value: queue.Clean(fmt.Sprintf("%d selected: %s", n, firstFew(d.req.Targets)))}}
+	}
+	return nil
+}
+
+func firstFew(ids []string) string {
+	if len(ids) > 5 {
+		return strings.Join(ids[:5], ", ") + ", …"
+	}
+	return strings.Join(ids, ", ")
+}
+
+func (d *dialog) viewPreview(v *views.Dialog) {
+	p := d.plan
+	v.Facts = append([]queue.PlanLine{}, p.Lines...)
+	if d.req.Reason != "" {
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "reason", Value: queue.Clean(d.req.Reason)})
+	}
+	if p.Command != "" {
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.Clean(p.Command)})
+	}
+	if d.action.Undo != "" {
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(d.action.Undo)})
+	} else {
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean("none: this cannot be taken back")})
+	}
+	v.Notes = skippedWords(p.Results, p.Skipped)
+	switch {
+	case p.Refused != "":
+		v.Error = p.Refused
+	case p.Count == 0:
+		v.Error = "nothing would change"
+	default:
+		v.Hint = "tab goes to the other button, enter presses; esc changes nothing"
+	}
+}
+
+func (d *dialog) viewDone(v *views.Dialog) {
+	r := d.result
+	switch {
+	case d.err != nil:
+		v.Error = why(d.err)
+		v.Intro = []string{"It is not known to be done. A repeated request never repeats an effect."}
+		return
+	case r.Refused != "":
+		v.Error = r.Refused
+		v.Intro = []string{"Nothing was changed."}
+		return
+	}
+	v.Intro = []string{doneWords(d.action, r)}
+	if r.AuditID != 0 {
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "audit", Value: queue.Clean(fmt.Sprintf("#%d, in ga", r.AuditID))})
+	}
+	if d.action.Danger == queue.DangerLocal {
+		return
+	}
+	for i, o := range r.Results {
+		if i == 20 {
+			v.Notes = append(v.Notes, fmt.Sprintf("and %s more", views.Count(int64(len(r.Results)-i))))
+			break
+		}
+		v.Facts = append(v.Facts, queue.PlanLine{Label: views.Plain(o.ID), Value: queue.Clean(outcomeWords(o))})
+	}
+}
+
+func doneWords(a queue.Action, r queue.Result) string {
+	s := "Done: " + strings.ToLower(a.Verb) + ", " + views.Count(r.Done) + " " + map[bool]string{true: "row", false: "rows"}[r.Done == 1]
+	if a.Danger == queue.DangerLocal {
+		s = "Done: " + strings.ToLower(a.Verb)
+		for _, o := range r.Results {
+			s += " " + views.Plain(o.ID)
+		}
+	}
+	if r.Skipped > 0 {
+		s += "; " + views.Count(r.Skipped) + " skipped"
+	}
+	return s + "."
+}
+
+func outcomeWords(o queue.Outcome) string {
+	s := strings.ReplaceAll(o.Outcome, "_", " ")
+	if o.NewID != "" {
+		s += " → " + o.NewID
+	}
+	if w := o.Why.String(); w != "" {
+		s += ": " + w
+	}
+	return s
+}
+
+// skippedWords groups what would not be done by its reason.
+func skippedWords(results []queue.Outcome, skipped int64) []string {
+	if skipped == 0 {
+		return nil
+	}
+	count, order := map[string]int64{}, []string{}
+	first := map[string]string{}
+	for _, o := range results {
+		if o.Outcome != "skipped" && o.Outcome != "refused" {
+			continue
+		}
+		w := o.Why.String()
+		if count[w] == 0 {
+			order = append(order, w)
+			first[w] = o.ID
+		}
+		count[w]++
+	}
+	out := []string{views.Count(skipped) + " will not be touched:"}
+	for _, w := range order {
+		out = append(out, fmt.Sprintf("  %s × %s (such as %s)", views.Count(count[w]), w, first[w]))
+	}
+	return out
+}

@@ -1,0 +1,204 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// fakeStore answers from pictures; tests change it while the console runs.
+type fakeStore struct {
+	mu      sync.Mutex
+	pic     queue.Snapshot
+	session queue.Session
+	link    queue.Link
+	letters []queue.DeadLetter
+	audit   []queue.AuditEntry
+	err     error
+	delay   time.Duration // of a snapshot
+	snaps   []time.Time
+	lists   []queue.Query
+	plans   []queue.Request
+	applied []queue.Plan
+	refuse  string // what Apply answers
+	flying  int    // snapshots under way
+	most    int    // and the most there were at once
+	changes chan struct{}
+	clock   func() time.Time
+}
+
+func newStore() *fakeStore {
+	return &fakeStore{
+		pic: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
+		letters: viewstest.Letters(40), audit: viewstest.Audit(), changes: make(chan struct{}, 1), clock: time.Now,
+	}
+}
+
+func (s *fakeStore) set(f func(*fakeStore)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+}
+
+func (s *fakeStore) Snapshot(ctx context.Context) (queue.Snapshot, error) {
+	s.mu.Lock()
+	s.snaps = append(s.snaps, s.clock())
+	s.flying++
+	s.most = max(s.most, s.flying)
+	delay := s.delay
+	s.mu.Unlock()
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flying--
+	if ctx.Err() != nil {
+		return queue.Snapshot{}, ctx.Err()
+	}
+	p := s.pic // tests go on changing theirs
+	p.Alerts, p.Executors, p.Health = slices.Clone(p.Alerts), slices.Clone(p.Executors), slices.Clone(p.Health)
+	return p, s.err
+}
+
+func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists = append(s.lists, q)
+	switch q.Kind {
+	case queue.ListSession:
+		x := s.session
+		return queue.Page{Session: &x}, s.err
+	case queue.ListDeadLetters:
+		if q.After != "" {
+			return queue.Page{Total: int64(len(s.letters)) + 4600}, s.err
+		}
+		return queue.Page{DeadLetters: s.letters, Total: int64(len(s.letters)) + 4600, Next: "more"}, s.err
+	case queue.ListDeadLetter:
+		d := viewstest.Detail()
+		return queue.Page{Detail: &d}, s.err
+	case queue.ListAudit, queue.ListFlagHistory:
+		return queue.Page{Audit: s.audit, Total: int64(len(s.audit))}, s.err
+	case queue.ListAlertHistory:
+		return queue.Page{AlertHistory: viewstest.History()}, s.err
+	}
+	return queue.Page{}, errors.New("no such list")
+}
+
+func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plans = append(s.plans, r)
+	p := queue.Plan{Request: r, Count: int64(max(len(r.Targets), 1)), Command: "qtop " + string(r.Action) + " " + strings.Join(r.Targets, " ") + " --yes", Expect: "x"}
+	if r.Filter != "" {
+		p.Count, p.Skipped = 4638, 2
+		p.Results = []queue.Outcome{
+			{ID: "90990", Outcome: "skipped", Why: queue.Clean("requeued already by ben 00:05")},
+			{ID: "90991", Outcome: "skipped", Why: queue.Clean("requeued already by ben 00:05")},
+		}
+		p.Lines = []queue.PlanLine{
+			{Label: "letters", Value: queue.Clean("4,638, failed 23:02 to 00:14")},
+			{Label: "endpoint", Value: queue.Clean("hooks.acme.example, last success 22:58, 0.0/s now")},
+			{Label: "codes", Value: queue.Clean("HTTP_503 4,638")},
+			{Label: "before", Value: queue.Clean("120 of them were requeued once")},
+			{Label: "hosts", Value: queue.Clean("2 live hosts send webhooks")},
+		}
+	} else {
+		p.Lines = []queue.PlanLine{{Label: "changes", Value: queue.Clean(fmt.Sprint(len(r.Targets), " row(s)"))}}
+	}
+	return p, s.err
+}
+
+func (s *fakeStore) Apply(_ context.Context, p queue.Plan) (queue.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applied = append(s.applied, p)
+	if s.refuse != "" || s.err != nil {
+		return queue.Result{Action: p.Request.Action, Refused: s.refuse}, s.err
+	}
+	r := queue.Result{Action: p.Request.Action, Plan: p.Lines, AuditID: 982, Done: p.Count, Skipped: p.Skipped}
+	for i, id := range p.Request.Targets {
+		r.Results = append(r.Results, queue.Outcome{ID: id, Outcome: "done", NewID: fmt.Sprint(400000 + i)})
+	}
+	return r, nil
+}
+
+// What the store was asked, as copies: the console may be asking.
+func (s *fakeStore) snapped() (n int) { s.set(func(s *fakeStore) { n = len(s.snaps) }); return n }
+func (s *fakeStore) busiest() (n int) { s.set(func(s *fakeStore) { n = s.most }); return n }
+
+func (s *fakeStore) did() (p []queue.Plan) {
+	s.set(func(s *fakeStore) { p = slices.Clone(s.applied) })
+	return p
+}
+
+func (s *fakeStore) asked() (r []queue.Request) {
+	s.set(func(s *fakeStore) { r = slices.Clone(s.plans) })
+	return r
+}
+
+func (s *fakeStore) listed() (q []queue.Query) {
+	s.set(func(s *fakeStore) { q = slices.Clone(s.lists) })
+	return q
+}
+
+func (s *fakeStore) Changes() <-chan struct{} { return s.changes }
+
+func (s *fakeStore) Link() queue.Link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link
+}
+
+// fakeHost runs nothing and remembers what it was told.
+type fakeHost struct {
+	mu    sync.Mutex
+	st    queue.HostStatus
+	calls []string
+	wait  chan struct{} // Shutdown waits for it; nil: it does not wait
+}
+
+func newHost() *fakeHost { return &fakeHost{st: viewstest.Host()} }
+
+func (h *fakeHost) say(call string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, call)
+}
+
+func (h *fakeHost) said() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string{}, h.calls...)
+}
+
+func (h *fakeHost) Status() queue.HostStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.st
+}
+
+func (h *fakeHost) Start(loop string) error { h.say("start " + loop); return nil }
+func (h *fakeHost) Drain(loop string) error { h.say("drain " + loop); return nil }
+func (h *fakeHost) Stop(loop string) error  { h.say("stop " + loop); return nil }
+
+func (h *fakeHost) Shutdown(ctx context.Context) error {
+	h.say("shutdown")
+	if h.wait != nil {
+		select {
+		case <-h.wait:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package tui
+
+// This file is / : the filter of a table, live where its rows are here, sent to
+// the database where it has to look; on a page the same key searches.
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func (m *root) openFilter() {
+	l := m.pane().top()
+	if l.kind == kindOverview {
+		m.warn("the Overview is not filtered: it shows the worst of everything; the panes are")
+		return
+	}
+	was := l.grid.text
+	if l.kind == kindPage {
+		was = l.find
+	}
+	m.line = prompt{kind: promptFilter, input: newInput(was), was: was, history: m.line.history}
+}
+
+// live tells that the rows of a level are here, so that a filter can be tried
+// with every key.
+func live(l *level) bool { return l.kind != kindLetters && l.list.query.Kind != queue.ListAudit }
+
+// typed takes a key or a paste for the open line.
+func (m *root) typed(msg tea.Msg) tea.Cmd {
+	k, isKey := msg.(tea.KeyPressMsg)
+	s := ""
+	if isKey {
+		s = k.String()
+	}
+	if m.line.kind == promptCommand {
+		return m.typedCommand(msg, s)
+	}
+	switch s {
+	case "esc":
+		was := m.line.was
+		m.line = prompt{history: m.line.history}
+		return m.setFilter(was)
+	case "enter":
+		text := m.line.input.Value()
+		if !m.checkFilter(text) {
+			return nil
+		}
+		m.line = prompt{history: m.line.history}
+		return m.setFilter(text)
+	case "tab", "shift+tab":
+		if m.line.offers == nil {
+			l := m.pane().top()
+			m.line.offers, m.line.offer = queue.CompleteFilter(m.line.input.Value(), m.line.input.Position(), l.grid.src.Fields), -1
+		}
+		m.offerNext(s == "tab")
+	default:
+		m.line.input, m.line.offers = edit(m.line.input, msg), nil
+	}
+	text := m.line.input.Value()
+	if l := m.pane().top(); m.checkFilter(text) && (live(l) || l.kind == kindPage) {
+		return m.setFilter(text)
+	}
+	return nil
+}
+
+// checkFilter notes where the filter that is being typed is wrong.
+func (m *root) checkFilter(text string) bool {
+	m.line.column, m.line.problem = 0, ""
+	l := m.pane().top()
+	if l.kind == kindPage || strings.TrimSpace(text) == "" {
+		return true
+	}
+	_, err := queue.ParseFilter(text, l.grid.src.Fields)
+	if err == nil {
+		return true
+	}
+	m.line.column, m.line.problem = filterProblem(err)
+	return false
+}
+
+// filterProblem is where and what: errors point at the column.
+func filterProblem(err error) (column int, text string) {
+	var fe *queue.FilterError
+	if !errors.As(err, &fe) {
+		return 1, why(err)
+	}
+	text = clean(fe.What)
+	if do := clean(fe.Do); do != "" {
+		text += "; " + do
+	}
+	return max(fe.Column, 1), text
+}
+
+// setFilter puts a filter that was checked to work.
+func (m *root) setFilter(text string) tea.Cmd {
+	l := m.pane().top()
+	text = strings.TrimSpace(text)
+	if l.kind == kindPage {
+		l.find = text
+		if text != "" {
+			m.findFrom(l, l.offset)
+		}
+		return nil
+	}
+	changed := l.grid.text != text
+	l.grid.text, l.grid.filter = text, nil
+	if changed {
+		l.grid.clear()
+	}
+	if l.list.query.Kind != "" {
+		if changed {
+			l.list.refilter(text)
+			l.grid.at, l.grid.gone, l.grid.cursor = "", false, 0
+			m.settle()
+			return m.read(l)
+		}
+		return nil
+	}
+	if text != "" {
+		f, err := queue.ParseFilter(text, l.grid.src.Fields)
+		if err != nil {
+			_, problem := filterProblem(err)
+			m.warn("filter: " + problem)
+			l.grid.text = ""
+			return nil
+		}
+		l.grid.filter = f
+	}
+	m.settle()
+	if l.grid.gone { // the row is hidden, not gone: take the first that shows
+		l.grid.at, l.grid.gone, l.grid.cursor = "", false, 0
+		m.settle()
+	}
+	return nil
+}
+
+// clearFilter drops the filter of a level that is left.
+func (m *root) clearFilter(l *level) {
+	if l.grid.text == "" {
+		return
+	}
+	l.grid.text, l.grid.filter = "", nil
+	if l.list.query.Kind != "" {
+		l.list.refilter("")
+	}
+}
+
+// nextMatch is n: the next line of a page with the words that are looked for,
+// the next row of a table that passes its filter.
+func (m *root) nextMatch() {
+	l := m.pane().top()
+	switch {
+	case l.kind == kindPage && l.find != "":
+		m.findFrom(l, l.offset+1)
+	case l.kind == kindPage || l.grid.text == "":
+		m.warn("there is nothing to look for; / says what")
+	default:
+		l.grid.next(func(int) bool { return true }, m.rows())
+	}
+}
+
+// findFrom scrolls a page to the next line with the words, around its end.
+func (m *root) findFrom(l *level, from int) {
+	lines := l.built.Lines
+	for d := range lines {
+		i := (from + d) % len(lines)
+		if containsLine(lines[i], l.find) {
+			l.offset = min(i, max(len(lines)-m.body().H, 0))
+			return
+		}
+	}
+	m.warn("no line has " + l.find)
+}
+
+// caretCell is in which cell of the line a column stands: columns count bytes or
+// runes of what was typed, cells are what the eye sees.
+func caretCell(text string, column int) int {
+	n := 0
+	for i := range text {
+		if n++; n >= column {
+			return cells(text[:i])
+		}
+	}
+	return cells(text) + max(column-1-utf8.RuneCountInString(text), 0)
+}

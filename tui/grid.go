@@ -1,0 +1,160 @@
+package tui
+
+// This file is a table under an operator's hands: cursor, marks, order, filter.
+// Cursor and marks hold ids, so that a refresh that adds or removes rows never
+// moves them to another row. When the row under the cursor vanishes the place is
+// kept and the grid is disarmed until the cursor moves.
+
+import (
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+type grid struct {
+	src    views.Source
+	order  []int
+	at     string // id under the cursor
+	cursor int
+	offset int
+	gone   bool // the row that was under the cursor is no more
+	sort   int
+	text   string // the filter as it was typed
+	filter *queue.Filter
+	marks  map[string]bool // nil: this table has none
+	anchor int             // where a range began, -1: none
+	before map[string]bool // the marks when it began
+	all    bool            // all that match, not only what is loaded
+}
+
+func newGrid(marks bool) grid {
+	g := grid{anchor: -1}
+	if marks {
+		g.marks = map[string]bool{}
+	}
+	return g
+}
+
+// refresh takes new rows in. It returns how many marked rows have vanished.
+func (g *grid) refresh(src views.Source, now time.Time) (lost int) {
+	g.src = src
+	var keep func(int) bool
+	if g.filter != nil {
+		keep = func(i int) bool {
+			return g.filter.Match(func(f string) (any, bool) { return src.Field(i, f) }, now)
+		}
+	}
+	g.order = views.Arrange(src, g.sort, keep)
+	g.follow()
+	return g.prune()
+}
+
+// follow finds the row again that the cursor was on.
+func (g *grid) follow() {
+	if len(g.order) == 0 {
+		g.gone = g.at != ""
+		g.cursor, g.offset = 0, 0
+		return
+	}
+	if g.at == "" && !g.gone {
+		g.cursor = min(g.cursor, len(g.order)-1)
+		g.at = g.src.ID(g.order[g.cursor])
+		return
+	}
+	// Mostly the row is where it was.
+	if g.cursor < len(g.order) && g.src.ID(g.order[g.cursor]) == g.at {
+		g.gone = false
+		return
+	}
+	for i, o := range g.order {
+		if g.src.ID(o) == g.at {
+			g.cursor, g.gone = i, false
+			return
+		}
+	}
+	g.gone = true
+	g.cursor = min(g.cursor, len(g.order)-1)
+}
+
+func (g *grid) prune() (lost int) {
+	if len(g.marks) == 0 {
+		return 0
+	}
+	here := make(map[string]bool, len(g.marks))
+	for i := range g.src.Len {
+		if id := g.src.ID(i); g.marks[id] {
+			here[id] = true
+		}
+	}
+	lost = len(g.marks) - len(here)
+	g.marks = here
+	return lost
+}
+
+// current is the index in the source of the row under the cursor.
+func (g *grid) current() (i int, ok bool) {
+	if g.gone || g.cursor < 0 || g.cursor >= len(g.order) {
+		return 0, false
+	}
+	return g.order[g.cursor], true
+}
+
+// move puts the cursor by d rows, and the window so that it shows.
+func (g *grid) move(d, rows int) { g.place(g.cursor+d, rows) }
+
+func (g *grid) place(to, rows int) {
+	if len(g.order) == 0 {
+		return
+	}
+	g.cursor = min(max(to, 0), len(g.order)-1)
+	g.at, g.gone = g.src.ID(g.order[g.cursor]), false
+	g.scroll(rows)
+	g.stretch()
+}
+
+// jump puts the cursor on an id.
+func (g *grid) jump(id string, rows int) bool {
+	for i, o := range g.order {
+		if g.src.ID(o) == id {
+			g.place(i, rows)
+			return true
+		}
+	}
+	return false
+}
+
+// scroll keeps the cursor in the window.
+func (g *grid) scroll(rows int) {
+	rows = max(rows, 1)
+	if g.cursor < g.offset {
+		g.offset = g.cursor
+	}
+	if g.cursor >= g.offset+rows {
+		g.offset = g.cursor - rows + 1
+	}
+	g.offset = min(max(g.offset, 0), max(len(g.order)-rows, 0))
+}
+
+// next goes to the next row that the text of the filter is in, around the end.
+func (g *grid) next(has func(i int) bool, rows int) bool {
+	for d := 1; d <= len(g.order); d++ {
+		to := (g.cursor + d) % len(g.order)
+		if has(g.order[to]) {
+			g.place(to, rows)
+			return true
+		}
+	}
+	return false
+}
+
+func (g grid) view() views.Grid {
+	v := views.Grid{
+		Source: g.src, Order: g.order, Cursor: g.cursor, Offset: g.offset,
+		Marks: g.marks, Sort: g.sort, Filter: g.text,
+	}
+	if g.gone {
+		v.Cursor = -1
+	}
+	return v
+}

@@ -1,0 +1,274 @@
+package tui
+
+// This file takes keys: first what lies on top, then the line that is typed
+// into, then the pane.
+
+import (
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
+	if k.String() == "ctrl+c" {
+		return m.interrupt()
+	}
+	if n := len(m.over); n > 0 {
+		return m.overlaid(k)
+	}
+	if m.line.open() {
+		return m.typed(k)
+	}
+	if m.chord {
+		m.chord = false
+		return m.second("g" + k.String())
+	}
+	if a, ok := m.bound(k.String()); ok {
+		return m.act(a)
+	}
+	if cmd, ok := m.paneKey(k.String()); ok {
+		return cmd
+	}
+	return m.look1(k.String())
+}
+
+// paste goes into inputs alone: pasted text never acts.
+func (m *root) paste(p tea.PasteMsg) tea.Cmd {
+	switch {
+	case len(m.over) > 0:
+		return m.overlaid(p)
+	case m.line.open():
+		return m.typed(p)
+	}
+	m.warn("pasted text does nothing here; / and : take it")
+	return nil
+}
+
+// second is the key after g.
+func (m *root) second(keys string) tea.Cmd {
+	if keys == "gg" {
+		return m.moveTo(0)
+	}
+	for _, p := range queue.Panes() {
+		if p.Keys == keys {
+			return m.open(p.ID)
+		}
+	}
+	if title, ok := notYet(keys); ok {
+		m.warn("this version has no pane " + title + " (" + keys + "); 0 lists those it has")
+		return nil
+	}
+	if keys != "gesc" {
+		m.warn(keys + " is no pane; gg goes to the first row, 0 lists the panes")
+	}
+	return nil
+}
+
+// paneKey moves in the pane.
+func (m *root) paneKey(k string) (tea.Cmd, bool) {
+	page := max(m.rows()-1, 1)
+	switch k {
+	case "j", "down":
+		return m.move(1), true
+	case "k", "up":
+		return m.move(-1), true
+	case "pgdown", "ctrl+f":
+		return m.move(page), true
+	case "pgup", "ctrl+b":
+		return m.move(-page), true
+	case "ctrl+d":
+		return m.move(max(page/2, 1)), true
+	case "ctrl+u":
+		return m.move(-max(page/2, 1)), true
+	case "G", "end":
+		return m.moveTo(1 << 30), true
+	case "home":
+		return m.moveTo(0), true
+	case "enter", "l", "right":
+		return m.enter(), true
+	case "esc", "h", "left":
+		return m.back(), true
+	case "tab":
+		return m.cycle(1), true
+	case "shift+tab":
+		return m.cycle(-1), true
+	case "space", "v", "ctrl+a":
+		m.mark(k)
+		return nil, true
+	}
+	return nil, false
+}
+
+// look1 is every other key.
+func (m *root) look1(k string) tea.Cmd {
+	switch k {
+	case "g":
+		m.chord = true
+	case "/":
+		m.openFilter()
+	case ":":
+		m.openCommand()
+	case "?":
+		m.raise(m.help())
+	case "0":
+		m.raise(m.menu())
+	case "o":
+		m.raise(m.orders())
+	case "n":
+		m.nextMatch()
+	case "p":
+		return m.pause()
+	case "t":
+		m.look.utc = !m.look.utc
+		m.stamp++
+		m.settle()
+	case "y":
+		return m.copy()
+	case "m":
+		m.look.mouse = !m.look.mouse
+		m.tell(map[bool]string{true: "mouse on: the terminal's own selection is off until m", false: "mouse off"}[m.look.mouse])
+	case "q":
+		return m.quit()
+	case "ctrl+z":
+		return m.suspend()
+	default:
+		return m.digit(k)
+	}
+	return nil
+}
+
+// digit opens a pane by its number, and says of other keys that they do nothing
+// only where one might have expected something.
+func (m *root) digit(k string) tea.Cmd {
+	for _, p := range queue.Panes() {
+		if p.Keys == k {
+			return m.open(p.ID)
+		}
+	}
+	if title, ok := notYet(k); ok {
+		m.warn("this version has no pane " + title + " (" + k + "); 0 lists those it has")
+		return nil
+	}
+	if len(k) == 1 && strings.ToUpper(k) == k && strings.ToLower(k) != k {
+		m.elsewhere(k)
+	}
+	return nil
+}
+
+// elsewhere says of a capital where it works.
+func (m *root) elsewhere(k string) {
+	for _, a := range queue.Actions() {
+		if a.Key != k {
+			continue
+		}
+		var where []string
+		for _, id := range a.Panes {
+			for _, p := range queue.Panes() {
+				if p.ID == id {
+					where = append(where, p.Title+" ("+p.Keys+")")
+				}
+			}
+		}
+		m.warn(k + ", " + strings.ToLower(a.Verb) + ", works in " + strings.Join(where, ", "))
+		return
+	}
+	m.warn(k + " is bound to nothing in this version; ? lists the keys")
+}
+
+// move puts the cursor of whatever is open by d.
+func (m *root) move(d int) tea.Cmd {
+	p := m.pane()
+	l := p.top()
+	switch l.kind {
+	case kindOverview:
+		m.moveOverview(p, d)
+	case kindPage:
+		l.offset = min(max(l.offset+d, 0), max(len(l.built.Lines)-m.body().H, 0))
+	default:
+		l.grid.move(d, m.rows())
+		return m.more()
+	}
+	return nil
+}
+
+func (m *root) moveTo(i int) tea.Cmd {
+	p := m.pane()
+	l := p.top()
+	switch l.kind {
+	case kindOverview:
+		m.moveOverview(p, map[bool]int{true: -1 << 20, false: 1 << 20}[i == 0])
+	case kindPage:
+		l.offset = min(i, max(len(l.built.Lines)-m.body().H, 0))
+	default:
+		l.grid.place(i, m.rows())
+		return m.more()
+	}
+	return nil
+}
+
+func (m *root) moveOverview(p *pane, d int) {
+	targets := m.overview(p).Targets
+	if len(targets) == 0 {
+		return
+	}
+	at := 0
+	for i, t := range targets {
+		if t == p.target {
+			at = i + d
+		}
+	}
+	p.target, p.armed = targets[min(max(at, 0), len(targets)-1)], true
+}
+
+func (m *root) mark(k string) {
+	g := &m.pane().top().grid
+	if g.marks == nil {
+		m.warn("rows are marked in the letters of a group (5, enter); here a key acts on the row under the cursor")
+		return
+	}
+	switch k {
+	case "space":
+		if g.toggle() {
+			g.move(1, m.rows())
+		}
+	case "v":
+		g.ranges()
+	case "ctrl+a":
+		g.markAll()
+		m.sayMarked()
+	}
+}
+
+func (m *root) sayMarked() {
+	l := m.pane().top()
+	n := int64(len(l.grid.marked()))
+	switch {
+	case l.grid.all:
+		m.tell("all " + m.totalWords(l) + " that match are selected")
+	case l.list.page.Total > n:
+		m.tell(views.Count(n) + " marked; ctrl+a again takes all " + m.totalWords(l) + " that match")
+	default:
+		m.tell(views.Count(n) + " marked")
+	}
+}
+
+func (m *root) totalWords(l *level) string {
+	if l.list.page.TotalBound {
+		return m.look.theme.G.AtLeast + views.Count(l.list.page.Total)
+	}
+	return views.Count(l.list.page.Total)
+}
+
+// pause freezes the picture; going on reads a fresh one at once.
+func (m *root) pause() tea.Cmd {
+	m.feed.paused = !m.feed.paused
+	if m.feed.paused {
+		m.tell("paused: the picture stands and every action is off; p goes on")
+		return nil
+	}
+	m.said = notice{}
+	return tea.Batch(append(m.reread(true), m.refresh())...)
+}

@@ -1,0 +1,53 @@
+package tui
+
+// This file is the keys that move and look. The capitals that act come from the
+// registry of package queue; both together make the help and docs/keys.md.
+
+import "github.com/qtop/qtop/pgclient/queue"
+
+// KeyHelp is one line of the list of keys.
+type KeyHelp struct {
+	Group, Keys, Text string
+}
+
+// Keys lists the keys that move and look, in the order of the help.
+func Keys() []KeyHelp {
+	list := []KeyHelp{}
+	for _, p := range queue.Panes() {
+		list = append(list, KeyHelp{"Panes", p.Keys, p.Title + ": " + p.Help})
+	}
+	return append(list, []KeyHelp{
+		{"Panes", "0", "the menu of all panes"},
+		{"Panes", "tab, shift+tab", "the next pane, the one before"},
+		{"Move", "j k, arrows", "down and up a row"},
+		{"Move", "gg G", "the first row, the last row; so do home and end"},
+		{"Move", "pgdn pgup", "a screen down, a screen up; so do ctrl+f and ctrl+b"},
+		{"Move", "ctrl+d ctrl+u", "half a screen down, half a screen up"},
+		{"Move", "enter, l, right", "open what is under the cursor; never acts"},
+		{"Move", "esc, h, left", "back: dialog, filter, selection, parent; never quits"},
+		{"Look", "/", "filter this pane: field:glob = > < !negate a|b \"quoted\""},
+		{"Look", "n", "the next match of the filter or the search"},
+		{"Look", "o", "choose the order of the rows"},
+		{"Look", "p", "pause the picture and go on; while paused no action works"},
+		{"Look", "t", "times in UTC or as here"},
+		{"Look", "y", "copy the id under the cursor (OSC 52)"},
+		{"Look", "m", "mouse on and off; while on, the terminal cannot select text"},
+		{"Select", "space", "mark the row and go down"},
+		{"Select", "v", "begin a range, end it"},
+		{"Select", "ctrl+a", "mark all that are loaded; again: all that match"},
+		{"Other", ":", "command line with completion (tab)"},
+		{"Other", "?", "this help; / filters it"},
+		{"Other", "q", "quit; asks only if loops run in this process"},
+		{"Other", "ctrl+c", "drain the loops and quit; twice hands back at once"},
+		{"Other", "ctrl+z", "suspend; only when no loop runs in this process"},
+	}...)
+}
+
+// notYet are panes that a later version brings.
+func notYet(keys string) (title string, ok bool) {
+	title, ok = map[string]string{
+		"6": "Operations", "7": "Webhooks", "8": "Queues", "9": "Scheduler",
+		"gs": "Subscriptions", "gn": "Notifications",
+	}[keys]
+	return title, ok
+}

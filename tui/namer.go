@@ -1,0 +1,59 @@
+package tui
+
+// This file asks once who acts, where the account is one that many share: an
+// audit row that says root helps nobody.
+
+import (
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+type namer struct {
+	action queue.Action
+	req    queue.Request
+	was    string
+	field  *field
+}
+
+func newNamer(a queue.Action, req queue.Request, was string) *namer {
+	return &namer{action: a, req: req, was: was, field: newField(queue.Arg{
+		Label: "Your name", Required: true, Help: "audit rows will carry it; asked once",
+	})}
+}
+
+func (n *namer) update(msg tea.Msg, _ place) (overlay, effect) {
+	k, ok := msg.(tea.KeyPressMsg)
+	if !ok {
+		n.field.edit(msg)
+		return n, nil
+	}
+	switch k.String() {
+	case "esc":
+		return nil, nil
+	case "enter":
+		if !n.field.check(n.action) {
+			return n, nil
+		}
+		if shared(n.field.value()) {
+			n.field.problem = "that is an account, not a person"
+			return n, nil
+		}
+		return nil, effNamed{n.field.value(), n.action, n.req}
+	}
+	n.field.edit(k)
+	return n, nil
+}
+
+func (n *namer) lines(at place) []string {
+	was := n.was
+	if was == "" {
+		was = "nobody in particular"
+	}
+	return views.Dialog{
+		Title: "Who are you?", Fields: []views.Field{n.field.shown()},
+		Intro: []string{"This session acts as " + was + ". Say once who you are, so that the audit names a person."},
+		Hint:  "enter goes on to " + n.action.Verb + ", esc leaves it",
+	}.Lines(at.env, at.size)
+}

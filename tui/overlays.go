@@ -1,0 +1,87 @@
+package tui
+
+// This file is what lies over the picture. An overlay takes keys and answers
+// with an effect; it never touches the model, and only the root carries effects
+// out.
+
+import (
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// overlay is one of them. A nil overlay from update closes it.
+type overlay interface {
+	update(msg tea.Msg, at place) (overlay, effect)
+	lines(at place) []string
+}
+
+// place is where and when an overlay is.
+type place struct {
+	now  time.Time // the operator's clock
+	env  views.Env
+	size views.Size
+}
+
+func (m *root) here() place { return place{m.o.Now(), m.env(), m.size} }
+
+// effect is what an overlay wants done; nil is nothing.
+type effect any
+
+type (
+	effOpen  struct{ pane queue.PaneID }
+	effSort  struct{ index int }
+	effPlan  struct{ dialog *dialog }
+	effApply struct{ dialog *dialog }
+	effNamed struct {
+		name   string
+		action queue.Action
+		req    queue.Request
+	}
+	effLeave struct{ how leaveHow }
+)
+
+func (m *root) raise(o overlay) {
+	if o != nil {
+		m.over = append(m.over, o)
+	}
+}
+
+// overlaid hands a key or a paste to the top overlay.
+func (m *root) overlaid(msg tea.Msg) tea.Cmd {
+	n := len(m.over) - 1
+	next, eff := m.over[n].update(msg, m.here())
+	if next == nil {
+		m.over = m.over[:n]
+	} else {
+		m.over[n] = next
+	}
+	return m.perform(eff)
+}
+
+// perform carries an effect out.
+func (m *root) perform(eff effect) tea.Cmd {
+	switch eff := eff.(type) {
+	case effOpen:
+		return m.open(eff.pane)
+	case effSort:
+		g := &m.pane().top().grid
+		g.sort = eff.index
+		m.settle()
+	case effPlan:
+		return m.startPlan(eff.dialog)
+	case effApply:
+		return m.startApply(eff.dialog)
+	case effNamed:
+		m.me.ask, m.me.actor = false, eff.name
+		m.o.AnswerActor(eff.name)
+		eff.req.Actor = eff.name
+		return m.ask(eff.action, eff.req)
+	case effLeave:
+		return m.leaveNow(eff.how)
+	}
+	return nil
+}

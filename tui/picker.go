@@ -1,0 +1,199 @@
+package tui
+
+// This file is the lists over the picture: menu, orders, help. They move like
+// every list, and help can be filtered.
+
+import (
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+type picker struct {
+	view   views.Picks
+	all    []views.Entry
+	choose func(i int) effect // nil: nothing to choose, it is for reading
+	keys   map[string]int     // entries by their key
+}
+
+func (p *picker) lines(at place) []string {
+	return p.view.Lines(at.env, at.size)
+}
+
+func (p *picker) update(msg tea.Msg, at place) (overlay, effect) {
+	k, ok := msg.(tea.KeyPressMsg)
+	if !ok {
+		return p, nil
+	}
+	if p.view.Typing {
+		return p.typed(k), nil
+	}
+	switch s := k.String(); s {
+	case "esc", "q", "?", "left", "h":
+		if p.view.Filter != "" && s == "esc" {
+			p.narrow("")
+			return p, nil
+		}
+		return nil, nil
+	case "j", "down":
+		p.move(1, at)
+	case "k", "up":
+		p.move(-1, at)
+	case "pgdown", "ctrl+f", "ctrl+d", "space":
+		p.move(10, at)
+	case "pgup", "ctrl+b", "ctrl+u":
+		p.move(-10, at)
+	case "G", "end":
+		p.move(1<<20, at)
+	case "g", "home":
+		p.move(-1<<20, at)
+	case "/":
+		p.view.Typing = p.choose == nil
+	case "enter", "l", "right":
+		if p.choose != nil && p.view.Cursor >= 0 {
+			return nil, p.choose(p.view.Cursor)
+		}
+	default:
+		if i, ok := p.keys[s]; ok && p.choose != nil {
+			return nil, p.choose(i)
+		}
+	}
+	return p, nil
+}
+
+func (p *picker) typed(k tea.KeyPressMsg) overlay {
+	switch s := k.String(); {
+	case s == "esc":
+		p.narrow("")
+		p.view.Typing = false
+	case s == "enter":
+		p.view.Typing = false
+	case s == "backspace":
+		r := []rune(p.view.Filter)
+		p.narrow(string(r[:max(len(r)-1, 0)]))
+	case k.Text != "":
+		p.narrow(p.view.Filter + clean1(k.Text))
+	}
+	return p
+}
+
+func clean1(s string) string { return queue.Clean(s).String() }
+
+// narrow keeps the entries that show the words, under their headings.
+func (p *picker) narrow(words string) {
+	p.view.Filter, p.view.Offset = words, 0
+	p.view.Entries = nil
+	var head *views.Entry
+	for i := range p.all {
+		x := p.all[i]
+		if x.Key == "" && x.Text == "" {
+			head = &p.all[i]
+			continue
+		}
+		text := strings.ToLower(x.Key + " " + x.Word + " " + x.Text)
+		if !strings.Contains(text, strings.ToLower(words)) {
+			continue
+		}
+		if head != nil {
+			p.view.Entries = append(p.view.Entries, *head)
+			head = nil
+		}
+		p.view.Entries = append(p.view.Entries, x)
+	}
+}
+
+// move moves the cursor where there is one, otherwise the text.
+func (p *picker) move(d int, at place) {
+	n, room := len(p.view.Entries), p.view.Room(at.size)
+	if p.choose == nil {
+		p.view.Offset = min(max(p.view.Offset+d, 0), p.view.Last(at.env, at.size))
+		return
+	}
+	p.view.Cursor = min(max(p.view.Cursor+d, 0), n-1)
+	p.view.Offset = min(max(p.view.Offset, p.view.Cursor-room+1), p.view.Cursor)
+}
+
+// menu is all panes.
+func (m *root) menu() overlay {
+	p := &picker{keys: map[string]int{}, view: views.Picks{Title: "Panes", Hint: "enter opens, esc closes", KeyCol: 5, WordCol: 14}}
+	panes := queue.Panes()
+	for i, x := range panes {
+		p.all = append(p.all, views.Entry{Key: x.Keys, Word: x.Title, Text: x.Help})
+		p.keys[x.Keys] = i
+		if x.ID == m.at {
+			p.view.Cursor = i
+		}
+	}
+	p.view.Entries = p.all
+	p.choose = func(i int) effect { return effOpen{panes[i].ID} }
+	return p
+}
+
+// orders is how the rows of this table can be sorted.
+func (m *root) orders() overlay {
+	l := m.pane().top()
+	if l.kind == kindOverview || l.kind == kindPage || len(l.grid.src.Sorts) < 2 {
+		m.warn("there is one order only here")
+		return nil
+	}
+	p := &picker{keys: map[string]int{}, view: views.Picks{Title: "Order", Hint: "enter chooses, esc keeps the order", KeyCol: 3, WordCol: 40, Cursor: l.grid.sort}}
+	for i, s := range l.grid.src.Sorts {
+		k := string(rune('1' + i))
+		p.all = append(p.all, views.Entry{Key: k, Word: s.Name})
+		p.keys[k] = i
+	}
+	p.view.Entries = p.all
+	p.choose = func(i int) effect { return effSort{i} }
+	return p
+}
+
+// help is made of the registry: what can be done here, then everything else.
+func (m *root) help() overlay {
+	p := &picker{view: views.Picks{Title: "Keys", Hint: "/ filters, esc closes", Wide: true, KeyCol: 17, WordCol: 0, Cursor: -1}}
+	title := ""
+	for _, x := range queue.Panes() {
+		if x.ID == m.at {
+			title = x.Title
+		}
+	}
+	here, rest := []views.Entry{}, []views.Entry{}
+	for _, a := range queue.Actions() {
+		k := a.Key
+		if k == "" {
+			k = ":" + commandWords(a)
+		}
+		e := views.Entry{Key: k, Text: a.Help + undoWords(a), Off: m.off(a)}
+		if e.Off != "" {
+			e.Text, e.Off = e.Text+" (off: "+e.Off+")", ""
+		}
+		if works(a, m.at) {
+			here = append(here, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	if len(here) > 0 {
+		p.all = append(append(p.all, views.Entry{Word: "Act in " + title}), here...)
+	}
+	group := ""
+	for _, k := range Keys() {
+		if k.Group != group {
+			group = k.Group
+			p.all = append(p.all, views.Entry{Word: group})
+		}
+		p.all = append(p.all, views.Entry{Key: k.Keys, Text: k.Text})
+	}
+	p.all = append(append(p.all, views.Entry{Word: "Act elsewhere"}), rest...)
+	p.view.Entries = p.all
+	return p
+}
+
+func undoWords(a queue.Action) string {
+	if a.Undo == "" {
+		return "; cannot be undone"
+	}
+	return "; undo: " + a.Undo
+}

@@ -1,0 +1,232 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// still is a model that is driven by hand, without a program: what its commands
+// would do is done here and now, except to wait.
+type still struct {
+	*root
+	store *fakeStore
+}
+
+func newStill(s *fakeStore, h Host, o Options) *still {
+	o.Now = viewstest.Now
+	o.UTC = true
+	m := newRoot(context.Background(), s, h, o)
+	st := &still{m, s}
+	st.send(tea.ColorProfileMsg{Profile: colorprofile.ANSI256}, tea.WindowSizeMsg{Width: 120, Height: 40})
+	st.load()
+	return st
+}
+
+// load hands the model what its commands would have read.
+func (s *still) load() {
+	pic, err := s.store.Snapshot(context.Background())
+	s.send(pictureMsg{picture: pic, err: err})
+	page, _ := s.store.List(context.Background(), queue.Query{Kind: queue.ListSession})
+	s.send(sessionMsg{session: page.Session})
+	s.poll1()
+	s.lists()
+}
+
+func (s *still) poll1() {
+	p := polledMsg{link: s.store.Link()}
+	if s.host != nil {
+		st := s.host.Status()
+		p.host = &st
+	}
+	s.send(p)
+}
+
+// lists answers the list of the level that is open.
+func (s *still) lists() {
+	l := s.pane().top()
+	if l.list.query.Kind != "" {
+		page, err := s.store.List(context.Background(), l.list.query)
+		s.send(pageMsg{level: l.serial, query: l.list.query, page: page, err: err})
+	}
+}
+
+func (s *still) send(msgs ...tea.Msg) {
+	for _, m := range msgs {
+		_, _ = s.Update(m)
+	}
+}
+
+func (s *still) keys(keys ...string) {
+	for _, k := range keys {
+		s.send(keyOf(k))
+		s.lists()
+	}
+}
+
+// plans answers the dialog that is open.
+func (s *still) plans() {
+	if len(s.over) == 0 {
+		return
+	}
+	if d, ok := s.over[len(s.over)-1].(*dialog); ok && d.stage == stagePlanning {
+		p, err := s.store.Plan(context.Background(), d.req)
+		s.send(plannedMsg{dialog: d.serial, plan: p, err: err})
+	}
+}
+
+// tours are ways to every pane, page and overlay.
+func tours() map[string][]string {
+	return map[string][]string{
+		"overview": {"1"}, "health": {"2"}, "health page": {"2", "enter"}, "alerts": {"3"}, "alert page": {"3", "enter"}, "executors": {"4"},
+		"executor page": {"4", "enter"}, "dead": {"5"}, "letters": {"5", "enter", "space", "v", "j"}, "letter": {"5", "enter", "enter"},
+		"flags": {"g", "f"}, "flag page": {"g", "f", "enter"}, "host": {"g", "w"}, "loop page": {"g", "w", "enter"}, "audit": {"g", "a"},
+		"audit page": {"g", "a", "enter"}, "menu": {"0"}, "help": {"?"}, "help filtered": {"?", "/", "d"}, "order": {"4", "o"},
+		"filter": {"2", "/", "x", ":"}, "command": {":", "f", "tab"}, "ack": {"3", "A"}, "ack preview": {"3", "A", "x", "tab", "enter"},
+		"requeue": {"5", "R", "x", "enter"}, "flag set": {"g", "f", "E"}, "register": {"4", "N"}, "tick": {"g", "w", "T"}, "quit": {"q"}, "paused": {"p"},
+		"chord": {"g"}, "refused": {"6"},
+	}
+}
+
+func toured(s *fakeStore, h Host, o Options, keys []string) *still {
+	m := newStill(s, h, o)
+	for _, k := range keys {
+		m.keys(k)
+		m.plans()
+	}
+	return m
+}
+
+// Any size, at any time, in every pane and under every overlay: no panic, no
+// line that is wider than the screen, never more lines than it has.
+func TestResizeFuzz(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	rounds := 8
+	if os.Getenv("QTOP_TEST_FULL") != "" {
+		rounds = 400
+	}
+	for name, keys := range tours() {
+		for _, production := range []string{"", "prod-eu"} {
+			m := toured(newStore(), newHost(), Options{Actor: "anna", Production: production}, keys)
+			for range rounds {
+				w, h := 1+r.IntN(250), 1+r.IntN(80)
+				m.send(tea.WindowSizeMsg{Width: w, Height: h})
+				lines := strings.Split(m.frame(), "\n")
+				require.LessOrEqual(t, len(lines), h, "%s at %dx%d", name, w, h)
+				for _, l := range lines {
+					require.LessOrEqual(t, theme.Width(l), w, "%s at %dx%d: %q", name, w, h, l)
+				}
+				m.keys([]string{"j", "k", "G", "pgup", "pgdown"}[r.IntN(5)])
+			}
+		}
+	}
+}
+
+var ownSequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// Nothing that the database, the network, a host or an operator says reaches the
+// terminal raw.
+func TestHostileStringsReachNoScreen(t *testing.T) {
+	n := 0
+	for _, bad := range viewstest.HostileTogether() {
+		w := viewstest.HostileWorld(bad)
+		for name, keys := range tours() {
+			// The very long ones cost most and differ least: each goes on every
+			// fourth tour, on all of them in the full run.
+			if n++; len(bad) > 200 && n%4 != 0 && os.Getenv("QTOP_TEST_FULL") == "" {
+				continue
+			}
+			s := newStore()
+			s.pic, s.audit, s.letters = w.Picture, w.Audit, w.Letters
+			s.pic.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
+			s.link = queue.Link{State: "lost", Reason: queue.Clean(bad), RetryIn: 3}
+			s.session.Database, s.session.SchemaState, s.session.Actor = queue.Clean(bad), bad, bad
+			h := newHost()
+			h.st = *w.Host
+			m := toured(s, h, Options{Actor: bad, Profile: bad, Demo: bad}, keys)
+			for range 2 { // as it is, and with an error in both lines
+				for _, r := range ownSequence.ReplaceAllString(m.frame(), "") {
+					if r != '\n' && queue.Unsafe(r) {
+						require.Failf(t, "unsafe", "%s draws %U of %q", name, r, bad)
+					}
+				}
+				m.send(pictureMsg{err: fmt.Errorf("no: %s", bad)})
+				m.warn(bad)
+			}
+			v := m.View()
+			for _, r := range v.WindowTitle {
+				require.False(t, queue.Unsafe(r), "title: %U", r)
+			}
+		}
+	}
+}
+
+func TestAccessible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		done := make(chan error)
+		go func() { done <- accessible(ctx, s, Options{UTC: true, Profile: "x"}.withDefaults(), &out) }()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		first := out.String()
+		require.Contains(t, first, "SILENT iu_outbound_default, critical, nobody has it")
+		require.Contains(t, first, "OFF webhook.worker.enabled")
+		require.NotContains(t, first, "\x1b")
+		s.set(func(s *fakeStore) { s.pic.Alerts = s.pic.Alerts[1:] })
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(out.String()[len(first):], "\n"), "only what changed is said")
+		require.Contains(t, out.String(), "over: SILENT iu_outbound_default")
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+func BenchmarkKeyToFrame(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		w, h int
+	}{{"80x24", 80, 24}, {"200x60", 200, 60}} {
+		b.Run(c.name, func(b *testing.B) {
+			s := newStore()
+			s.letters = viewstest.Letters(100_000)
+			m := newStill(s, nil, Options{Actor: "anna"})
+			m.send(tea.WindowSizeMsg{Width: c.w, Height: c.h})
+			m.keys("5", "enter")
+			require.Equal(b, 100_000, m.pane().top().grid.src.Len)
+			j := keyOf("j")
+			for b.Loop() {
+				m.send(j)
+				_ = m.View()
+			}
+		})
+	}
+	b.Run("overview 200x60", func(b *testing.B) {
+		m := newStill(newStore(), nil, Options{Actor: "anna"})
+		m.send(tea.WindowSizeMsg{Width: 200, Height: 60})
+		j, k := keyOf("j"), keyOf("k")
+		for b.Loop() {
+			m.send(j)
+			_ = m.View()
+			m.send(k)
+		}
+	})
+}

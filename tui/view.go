@@ -1,0 +1,206 @@
+package tui
+
+// This file draws the screen from the model. It reads, it changes nothing.
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// View draws one frame.
+func (m *root) View() tea.View {
+	v := tea.NewView(m.frame())
+	v.AltScreen = true
+	v.WindowTitle = strings.TrimSpace("qtop " + theme.Safe(m.o.Profile))
+	if m.look.mouse {
+		v.MouseMode = tea.MouseModeCellMotion
+	}
+	return v
+}
+
+func (m *root) frame() string {
+	e := m.env()
+	if _, ok := views.Split(m.size.W, m.size.H, 0); !ok {
+		return views.TooSmall(e, m.size)
+	}
+	under := e
+	if len(m.over) > 0 {
+		under.Theme = e.Theme.Faded()
+	}
+	body := under
+	if body.Stale {
+		body.Theme = body.Theme.Faded()
+	}
+	screen := m.screen().Draw(under, m.size, func(s views.Size) []string { return m.drawBody(body, s) })
+	for _, o := range m.over {
+		box := o.lines(m.here())
+		x, y := views.Centre(box, m.size)
+		screen = views.Over(screen, box, x, y, m.size)
+	}
+	return screen
+}
+
+// screen is everything around the body.
+func (m *root) screen() views.Screen {
+	now := m.o.Now()
+	h := views.Header{
+		Profile: m.o.Profile, Production: m.o.Production != "", ReadOnly: m.o.ReadOnly, Actor: m.me.actor,
+		Session: m.me.session, Link: m.feed.link, Age: m.feed.age(now), Old: m.feed.old(now),
+		Paused: m.feed.paused, Now: now,
+	}
+	if h.Profile == "" && h.Production {
+		h.Profile = m.o.Production
+	}
+	if m.feed.picture != nil {
+		h.Server = &m.feed.picture.Server
+	}
+	return views.Screen{
+		Header: h, Tabs: views.Tabs(m.feed.picture, m.at), Banners: m.banners(),
+		Status: m.status(), Hints: m.hints(), Problem: m.problem(),
+	}
+}
+
+// body is the size that a pane has.
+func (m *root) body() views.Size {
+	l, ok := views.Split(m.size.W, m.size.H, len(m.banners()))
+	if !ok {
+		return views.Size{}
+	}
+	return views.Size{W: l.Body.W, H: l.Body.H}
+}
+
+// rows is how many rows of a table show.
+func (m *root) rows() int {
+	l := m.pane().top()
+	s := m.tableSize(m.body(), l)
+	return views.Grid{Source: l.grid.src}.Rows(m.env(), s)
+}
+
+// tableSize is what a table has of the body: pane gw keeps room for the other
+// hosts and the wake stream under its loops, a level below another for its
+// title.
+func (m *root) tableSize(s views.Size, l *level) views.Size {
+	if l.kind == kindLetters {
+		s.H--
+	}
+	need := l.grid.src.Len + 1
+	if l.grid.src.Note != "" {
+		need++
+	}
+	switch {
+	case l.kind != kindTable:
+	case m.at == queue.PaneHost:
+		s.H = min(max(need, 4), max(s.H*2/3, 4))
+	case len(l.grid.order) == 0: // the words take the room
+	case m.at != queue.PaneDead && need+beneath <= s.H:
+		s.H = need
+	}
+	return s
+}
+
+// beneath is the lines that must be free under a table for the page of the row
+// under the cursor to stand there.
+const beneath = 16
+
+// drawBeneath draws that page.
+func (m *root) drawBeneath(e views.Env, s views.Size, p *pane, l *level) []string {
+	i, ok := l.grid.current()
+	if !ok || s.H < beneath {
+		return nil
+	}
+	row := level{kind: kindPage, id: l.grid.src.ID(i)}
+	if p.id == queue.PaneAudit {
+		row.audit = l.list.page.Audit[i]
+	}
+	page, ok := m.page(p, &row, e, s.W)
+	if !ok {
+		return nil
+	}
+	return views.Beneath(page, e, s)
+}
+
+func (m *root) drawBody(e views.Env, s views.Size) []string {
+	p := m.pane()
+	l := p.top()
+	switch l.kind {
+	case kindOverview:
+		return views.Overview(views.OverviewState{Picture: m.feed.picture, Cursor: m.shownTarget(p)}, e, s).Lines
+	case kindPage:
+		return views.PageView{Page: l.built, Offset: l.offset, Find: l.find}.Visible(e, s)
+	case kindTable, kindLetters:
+	}
+	t := m.tableSize(s, l)
+	var out []string
+	if l.kind == kindLetters {
+		out = append(out, e.Theme.Title.Paint(e.Theme.Cut("   "+theme.Safe(views.Plain(l.title)), s.W)))
+	}
+	out = append(out, l.grid.view().Lines(e, t)...)
+	if l.kind == kindTable && m.at != queue.PaneHost && m.at != queue.PaneDead {
+		brief := e
+		brief.Brief = true
+		out = append(out, m.drawBeneath(brief, views.Size{W: s.W, H: s.H - len(out)}, p, l)...)
+	}
+	if m.at == queue.PaneHost {
+		for len(out) < t.H {
+			out = append(out, "")
+		}
+		out = append(out, views.HostBelow(m.feed.picture, m.local, e, views.Size{W: s.W, H: s.H - len(out)})...)
+	}
+	return out
+}
+
+// shownTarget is the cursor of the Overview; one whose row is gone is not shown.
+func (m *root) shownTarget(p *pane) views.Target {
+	if !p.armed {
+		return views.Target{}
+	}
+	return p.target
+}
+
+// banners are what is wrong with the picture itself.
+func (m *root) banners() []views.Banner {
+	var out []views.Banner
+	f, now := m.feed, m.o.Now()
+	zone := m.env()
+	switch {
+	case f.lost():
+		dot, parts := " "+m.look.theme.G.Dot+" ", []string{}
+		if f.picture != nil {
+			parts = append(parts, "last picture "+views.Age(int64(f.age(now).Seconds()))+" old")
+		}
+		if f.link.RetryIn > 0 {
+			parts = append(parts, fmt.Sprintf("try %d in %ds", f.link.Attempt+1, int(math.Ceil(f.link.RetryIn))))
+		}
+		since := "since " + zone.Clock(f.linkAt)
+		if r := f.link.Reason.String(); r != "" {
+			since += ": " + r
+		}
+		text := strings.Join(append(parts, "actions off", since), dot)
+		out = append(out, views.Banner{Word: "LOST", Text: text, Alarm: true})
+	case f.err != nil && !f.paused:
+		out = append(out, views.Banner{Word: "NOT FRESH", Text: "since " + zone.Clock(f.failing) + ": " + why(f.err)})
+	}
+	if f.picture != nil && f.picture.MonitoringOff {
+		out = append(out, views.Banner{Word: "MONITORING OFF", Text: "the stale threshold is so high that no silence is reported; gf sets it back", Alarm: true})
+	}
+	if s := m.me.session; s != nil && s.SchemaState != "" {
+		out = append(out, views.Banner{Word: "SCHEMA", Text: s.SchemaState})
+	} else if s != nil && s.InRecovery {
+		out = append(out, views.Banner{Word: "STANDBY", Text: "this server only follows; what is shown may lag, actions are off" + lag(f.picture)})
+	}
+	return out
+}
+
+func lag(p *queue.Snapshot) string {
+	if p == nil || p.Server.ReplayLagSeconds == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (replay lag %.1f s)", *p.Server.ReplayLagSeconds)
+}
