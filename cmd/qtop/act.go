@@ -1,0 +1,228 @@
+package main
+
+// This file is the verbs that act: the headless twins of the console's actions.
+// Each plans, shows the plan, and applies it when told to.
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+type actOptions struct {
+	dryRun, yes    bool
+	reason, filter string
+	values         map[string]*string
+}
+
+// actVerb is one headless form of an action.
+type actVerb struct {
+	use    string
+	action queue.ActionID
+	args   cobra.PositionalArgs
+	filter bool
+	skip   []string // registry arguments that are positional here
+	// into puts the positional arguments into the request.
+	into func(r *queue.Request, args []string)
+}
+
+func targets(r *queue.Request, args []string) { r.Targets = args }
+
+func (a *app) actCmds() []*cobra.Command {
+	cmds := []*cobra.Command{
+		a.act(actVerb{use: "ack EXECUTOR|ALERT...", action: queue.ActAck, args: cobra.MinimumNArgs(1), into: targets}),
+		a.act(actVerb{use: "unack EXECUTOR|ALERT...", action: queue.ActUnack, args: cobra.MinimumNArgs(1), into: targets}),
+		a.act(actVerb{use: "requeue [ID...]", action: queue.ActRequeue, args: cobra.ArbitraryArgs, filter: true, into: targets}),
+		a.act(actVerb{use: "resolve [ID...]", action: queue.ActResolve, args: cobra.ArbitraryArgs, filter: true, into: targets}),
+		a.act(actVerb{use: "reopen ID...", action: queue.ActReopen, args: cobra.MinimumNArgs(1), into: targets}),
+		a.act(actVerb{use: "undo ID...", action: queue.ActUndoRequeue, args: cobra.MinimumNArgs(1), into: targets}),
+		a.act(actVerb{
+			use: "tick WORKER", action: queue.ActTick, args: cobra.ExactArgs(1), skip: []string{"worker"},
+			into: func(r *queue.Request, args []string) { r.Args["worker"] = args[0] },
+		}),
+	}
+	flag := &cobra.Command{Use: "flag", Short: "Change a flag"}
+	flag.AddCommand(a.act(actVerb{
+		use: "set KEY VALUE", action: queue.ActFlagSet, args: cobra.ExactArgs(2), skip: []string{"value"},
+		into: func(r *queue.Request, args []string) { r.Targets, r.Args["value"] = args[:1], args[1] },
+	}))
+	executor := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor"}
+	executor.AddCommand(
+		a.act(actVerb{
+			use: "register ID", action: queue.ActExecRegister, args: cobra.ExactArgs(1), skip: []string{"id"},
+			into: func(r *queue.Request, args []string) { r.Args["id"] = args[0] },
+		}),
+		a.act(actVerb{use: "deregister ID", action: queue.ActExecDeregister, args: cobra.ExactArgs(1), into: targets}),
+		a.beatCmd(),
+	)
+	return append(cmds, flag, executor)
+}
+
+func (a *app) act(v actVerb) *cobra.Command {
+	entry, _ := queue.ActionByID(v.action)
+	o := actOptions{values: map[string]*string{}}
+	cmd := &cobra.Command{
+		Use: v.use, Short: strings.ToUpper(entry.Help[:1]) + entry.Help[1:], Args: v.args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := queue.Request{Action: v.action, Args: map[string]string{}, Filter: o.filter, Reason: o.reason, Actor: a.settings.Actor}
+			for name, value := range o.values {
+				r.Args[name] = *value
+			}
+			v.into(&r, args)
+			if v.filter && (len(args) > 0) == (o.filter != "") {
+				return usage("name ids, or give --filter, one of the two", "command line", "see qtop dlq")
+			}
+			return a.doAct(cmd.Context(), r, o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.dryRun, "dry-run", false, "say what would happen, change nothing")
+	f.BoolVar(&o.yes, "yes", false, "do not ask")
+	f.StringVar(&o.reason, "reason", "", "why, for the audit")
+	if v.filter {
+		f.StringVar(&o.filter, "filter", "", "all that match, such as 'code:HTTP_503 age<2h'")
+	}
+	for _, arg := range entry.Args {
+		skip := false
+		for _, s := range v.skip {
+			skip = skip || s == arg.Name
+		}
+		if !skip {
+			value := new(string)
+			o.values[arg.Name] = value
+			f.StringVar(value, arg.Name, arg.Default, arg.Help)
+		}
+	}
+	return cmd
+}
+
+func (a *app) doAct(ctx context.Context, r queue.Request, o actOptions) error {
+	client, err := a.client(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if o.dryRun && r.Reason == "" {
+		r.Reason = "dry run"
+	}
+	plan, err := client.Plan(ctx, r)
+	if err != nil {
+		return err
+	}
+	res := queue.Result{Action: r.Action, DryRun: o.dryRun, Plan: plan.Lines, Results: plan.Results, Refused: plan.Refused, Skipped: plan.Skipped}
+	switch {
+	case plan.Refused != "", o.dryRun:
+	default:
+		if err := a.confirm(plan, o); err != nil {
+			return err
+		}
+		if res, err = client.Apply(ctx, plan); err != nil {
+			return err
+		}
+	}
+	return a.outcome(res, plan)
+}
+
+// confirm asks unless --yes; where nobody can answer it refuses.
+func (a *app) confirm(p queue.Plan, o actOptions) error {
+	if o.yes {
+		return nil
+	}
+	if !terminal(a.in) || a.output == "json" {
+		return usage("nobody is here to confirm", "command line", "say --yes, or --dry-run to see the plan")
+	}
+	a.planLines(p)
+	entry, _ := queue.ActionByID(p.Request.Action)
+	want := "yes"
+	if p.Count > 1 {
+		want = fmt.Sprint(p.Count)
+	}
+	fmt.Fprintf(a.errs, "%s %d? Type %s to do it: ", entry.Verb, p.Count, want)
+	text, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil || strings.TrimSpace(text) != want {
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("not confirmed: nothing was changed")}
+	}
+	return nil
+}
+
+func (a *app) planLines(p queue.Plan) {
+	for _, l := range p.Lines {
+		fmt.Fprintf(a.errs, "%-14s %s\n", queue.Clean(l.Label), l.Value)
+	}
+}
+
+// outcome prints the result; any refused or skipped id makes the exit code 1.
+func (a *app) outcome(res queue.Result, p queue.Plan) error {
+	if a.output == "json" {
+		if res.Plan == nil {
+			res.Plan = []queue.PlanLine{}
+		}
+		if res.Results == nil {
+			res.Results = []queue.Outcome{}
+		}
+		a.encode(a.out, map[string]any{
+			"action": res.Action, "dry_run": res.DryRun, "plan": res.Plan, "results": res.Results, "audit_id": res.AuditID,
+			"refused": queue.Clean(res.Refused),
+		})
+	} else {
+		if res.DryRun || res.Refused != "" {
+			a.planLines(p)
+		}
+		for _, r := range res.Results {
+			line := queue.Clean(r.ID).String() + " " + r.Outcome
+			if r.NewID != "" {
+				line += " → " + r.NewID
+			}
+			if !r.Why.Empty() {
+				line += ": " + r.Why.String()
+			}
+			fmt.Fprintln(a.out, line)
+		}
+		if res.Refused != "" {
+			fmt.Fprintln(a.errs, "qtop: refused: "+queue.Clean(res.Refused).String())
+		}
+		if res.AuditID != 0 {
+			fmt.Fprintf(a.out, "audit %d\n", res.AuditID)
+		}
+	}
+	if res.Refused != "" || res.Skipped > 0 {
+		return &exitError{1}
+	}
+	return nil
+}
+
+func (a *app) beatCmd() *cobra.Command {
+	var payload string
+	cmd := &cobra.Command{
+		Use: "beat ID", Short: "Write one beat of a registered executor", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			at, refused, err := client.Beat(cmd.Context(), args[0], payload)
+			if err != nil {
+				return err
+			}
+			return a.outcome(queue.Result{
+				Action: "executor_beat", Refused: refused,
+				Results: []queue.Outcome{{ID: args[0], Outcome: beatWord(refused), Why: queue.Clean(at)}},
+			}, queue.Plan{})
+		},
+	}
+	cmd.Flags().StringVar(&payload, "payload", "{}", "JSON: state, done_total, in_flight, last_work_at")
+	return cmd
+}
+
+func beatWord(refused string) string {
+	if refused != "" {
+		return "refused"
+	}
+	return "beaten"
+}

@@ -1,0 +1,147 @@
+package main
+
+// This file is the verb without a name: the console, with a worker host beside
+// it that runs nothing until it is told to.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/tui"
+	"github.com/qtop/qtop/workerhost"
+)
+
+// hostConns are the connections of a worker host beside its listener: ticks,
+// claims and reports, each for a moment.
+const hostConns = 8
+
+func (a *app) console(ctx context.Context) error {
+	client, err := a.client(ctx, hostConns)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	log, closeLog := a.logFile()
+	defer closeLog()
+	host, err := a.host(client, []string{}, log, nil)
+	if err != nil {
+		return err
+	}
+	return a.show(ctx, client, host, log, "")
+}
+
+// show runs the console over a client and, beside it, a host; both are walled
+// from each other by their own contexts and pools.
+func (a *app) show(ctx context.Context, client *pgclient.Client, host *workerhost.Host, log *slog.Logger, demo string) error {
+	if err := a.canShow(); err != nil {
+		return err
+	}
+	pane, err := paneOf(a.pane)
+	if err != nil {
+		return err
+	}
+	s := a.settings
+	o := tui.Options{
+		Profile: s.Profile, ReadOnly: s.ReadOnly, Actor: s.Actor, ASCII: s.ASCII, Theme: s.Theme, Refresh: s.Refresh,
+		NoColor: os.Getenv("NO_COLOR") != "", Accessible: a.access, StartPane: pane, StartFilter: a.filter,
+		Version: version(), Demo: demo, Mouse: s.Mouse, AnswerActor: client.WithActor,
+	}
+	if s.Production {
+		o.Production = s.Profile
+		if o.Production == "" {
+			o.Production = "production"
+		}
+	}
+	if !s.Clipboard {
+		o.Clipboard = "off"
+	}
+	slog.SetDefault(log) // what libraries log must not reach the screen
+	hostCtx, stopHost := context.WithCancel(context.WithoutCancel(ctx))
+	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	var hostErr error
+	var th tui.Host
+	if host != nil {
+		th = host
+		wg.Go(func() { hostErr = host.Run(hostCtx) })
+	}
+	wg.Go(func() { _ = client.Listen(listenCtx) }) // its DSN was read before
+	err = tui.Run(ctx, client, th, o)
+	stopListening()
+	stopHost()
+	wg.Wait()
+	if err == nil && hostErr != nil {
+		return hostErr
+	}
+	return err
+}
+
+// canShow refuses a terminal that cannot show a screen, and says what to do.
+func (a *app) canShow() error {
+	if a.access {
+		return nil
+	}
+	if !terminal(a.out) || !terminal(a.in) {
+		return usage("this is no terminal", "standard input or output", "use a verb such as qtop status, or --accessible")
+	}
+	if t := os.Getenv("TERM"); t == "dumb" || t == "" {
+		return usage(fmt.Sprintf("the terminal says TERM=%q: it cannot show a screen", t), "env TERM",
+			"use --accessible for plain lines, a verb such as qtop status --watch, or set TERM (xterm-256color)")
+	}
+	return nil
+}
+
+func paneOf(name string) (queue.PaneID, error) {
+	if name == "" {
+		return "", nil
+	}
+	if name == "dlq" {
+		return queue.PaneDead, nil
+	}
+	var names []string
+	for _, p := range queue.Panes() {
+		if string(p.ID) == name {
+			return p.ID, nil
+		}
+		names = append(names, string(p.ID))
+	}
+	slices.Sort(names)
+	return "", usage(fmt.Sprintf("there is no pane %q", name), "--pane", fmt.Sprintf("use one of %v", names))
+}
+
+// logFile is where a host inside the console logs: the screen is not its own.
+func (a *app) logFile() (*slog.Logger, func()) {
+	dir := os.Getenv("XDG_STATE_HOME")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return slog.New(slog.DiscardHandler), func() {}
+		}
+		dir = filepath.Join(home, ".local", "state")
+	}
+	dir = filepath.Join(dir, "qtop")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return slog.New(slog.DiscardHandler), func() {}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "qtop.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return slog.New(slog.DiscardHandler), func() {}
+	}
+	return slog.New(slog.NewJSONHandler(f, nil)), func() { _ = f.Close() }
+}
+
+// hostLog is the log of a host that has the terminal for itself.
+func hostLog(w io.Writer) *slog.Logger {
+	if terminal(w) {
+		return slog.New(slog.NewTextHandler(w, nil))
+	}
+	return slog.New(slog.NewJSONHandler(w, nil))
+}

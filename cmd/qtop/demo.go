@@ -1,0 +1,205 @@
+package main
+
+// This file is `qtop demo`: an embedded PostgreSQL, the demo's traffic and
+// incident, a worker host in this process, and the console over it.
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/schema"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/demo"
+)
+
+type demoOptions struct {
+	headless, keep bool
+	as             string
+}
+
+func (a *app) demoCmd() *cobra.Command {
+	var o demoOptions
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Try qtop: a private PostgreSQL with live traffic and an incident", Args: cobra.NoArgs,
+		Long: "Starts a private PostgreSQL on a socket of its own, installs the schema, sends real webhooks to receivers on\n" +
+			"loopback, and opens the console. Executor iu_outbound_default has been silent for 95 hours: find it, and start\n" +
+			"its loop in the worker host (gw). Everything is wiped at the next start unless --keep.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), o) },
+	}
+	cmd.Flags().BoolVar(&o.headless, "headless", false, "no console: print the DSN once traffic flows, stay until a signal")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the state of the last demo")
+	cmd.Flags().StringVar(&o.as, "as", "operator", "who looks: operator, viewer or admin")
+	return cmd
+}
+
+func (a *app) demo(ctx context.Context, o demoOptions) error {
+	user, ok := map[string]string{"operator": demo.Operator, "viewer": demo.Viewer, "admin": demo.Admin}[o.as]
+	if !ok {
+		return usage(fmt.Sprintf("--as is %q", o.as), "command line", "use operator, viewer or admin")
+	}
+	if !o.headless {
+		if err := a.canShow(); err != nil {
+			return err
+		}
+	}
+	dir, err := embedded.DefaultDir()
+	if err != nil {
+		return err
+	}
+	notice := func(line string) { fmt.Fprintln(a.errs, "qtop: "+line) }
+	server, err := embedded.Start(ctx, embedded.Options{Dir: dir, Wipe: !o.keep, Notice: notice})
+	if err != nil {
+		return err
+	}
+	defer stopServer(server, a.errs)
+	dsn := func(user string) string { return server.DSN(user, demo.Database) }
+	if server.Joined() {
+		notice("joined the demo that is running already")
+		return a.demoJoined(ctx, o, dsn(user))
+	}
+	log, closeLog := a.logFile()
+	defer closeLog()
+	world, err := a.demoWorld(ctx, server, dsn, log)
+	if world != nil {
+		defer world.Stop()
+	}
+	if err != nil {
+		return err
+	}
+	hostClient, host, err := a.demoHost(ctx, dsn(demo.HostUser), log)
+	if err != nil {
+		return err
+	}
+	defer hostClient.Close()
+	if o.headless {
+		return a.demoHeadless(ctx, host, world, dsn(user), dsn(demo.Viewer))
+	}
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn(user), Actor: a.settings.Actor, ReadOnly: a.settings.ReadOnly, MaxAge: sharedAge(true)})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return a.show(ctx, client, host, log, "demo as "+user)
+}
+
+func stopServer(s *embedded.Server, errs io.Writer) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		fmt.Fprintln(errs, "qtop: "+err.Error())
+	}
+}
+
+// demoWorld installs the schema and starts the traffic.
+func (a *app) demoWorld(ctx context.Context, server *embedded.Server, dsn func(string) string, log *slog.Logger) (*demo.Demo, error) {
+	super, err := pgx.Connect(ctx, server.DSN("postgres", "postgres"))
+	if err != nil {
+		return nil, pgclient.Explain(err)
+	}
+	defer super.Close(context.WithoutCancel(ctx))
+	var have bool
+	if err := super.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)", demo.Database).Scan(&have); err != nil {
+		return nil, pgclient.Explain(err)
+	}
+	if !have {
+		if _, err := super.Exec(ctx, "CREATE DATABASE "+demo.Database); err != nil {
+			return nil, pgclient.Explain(err)
+		}
+	}
+	if err := schema.Up(ctx, dsn("postgres"), nil); err != nil {
+		return nil, pgclient.Explain(err)
+	}
+	world := demo.New(dsn, log)
+	if err := world.Prepare(ctx, dsn("postgres")); err != nil {
+		return world, err
+	}
+	return world, world.Start(ctx)
+}
+
+// demoHost is the worker host of the demo: it may dial loopback, signs with a
+// secret made for this run, and runs every loop but the silent one.
+func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgclient.Client, *workerhost.Host, error) {
+	var secret [24]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		return nil, nil, err
+	}
+	if err := os.Setenv(demo.SecretEnv, "whsec_"+base64.StdEncoding.EncodeToString(secret[:])); err != nil {
+		return nil, nil, err
+	}
+	a.settings.Delivery.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	a.settings.Delivery.Secrets = []config.Secret{{Ref: demo.SecretRef, Env: demo.SecretEnv}}
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Program: "qtop host", WorkConns: hostConns})
+	if err != nil {
+		return nil, nil, err
+	}
+	loops := slices.DeleteFunc(workerhost.LoopNames(), func(n string) bool { return n == demo.SilentLoop })
+	host, err := a.host(client, loops, log, demo.Lookup)
+	if err != nil {
+		client.Close()
+		return nil, nil, err
+	}
+	return client, host, nil
+}
+
+// demoJoined is a second console, or a second DSN, on the running demo.
+func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string) error {
+	if o.headless {
+		a.announce(dsn)
+		<-ctx.Done()
+		return nil
+	}
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Actor: a.settings.Actor, ReadOnly: a.settings.ReadOnly, MaxAge: sharedAge(true)})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	log, closeLog := a.logFile()
+	defer closeLog()
+	return a.show(ctx, client, nil, log, "demo, joined")
+}
+
+func (a *app) demoHeadless(ctx context.Context, host *workerhost.Host, world *demo.Demo, dsn, viewer string) error {
+	ended := make(chan error, 1)
+	hostCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() { ended <- host.Run(hostCtx) }()
+	flowing, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	if err := world.Flowing(flowing, viewer); err != nil && ctx.Err() == nil {
+		stop()
+		return errors.Join(err, <-ended)
+	}
+	if ctx.Err() == nil {
+		a.announce(dsn)
+	}
+	select {
+	case <-ctx.Done():
+		stop()
+		return <-ended
+	case err := <-ended:
+		return err
+	}
+}
+
+func (a *app) announce(dsn string) {
+	if a.output == "json" {
+		a.encode(a.out, map[string]string{"dsn": dsn})
+		return
+	}
+	fmt.Fprintf(a.out, "traffic flows; connect with\n  qtop --dsn '%s'\nstop with ctrl+c\n", dsn)
+}

@@ -1,0 +1,125 @@
+package main
+
+// This file is `qtop doctor`: what stands between this machine and a working
+// queue, each line with its remedy.
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// finding is one line of the doctor. ok, note (works, with less), bad.
+type finding struct {
+	State  string     `json:"state"`
+	Check  string     `json:"check"`
+	Found  queue.Text `json:"found"`
+	Remedy string     `json:"remedy"`
+}
+
+func (a *app) doctorCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check connection, TLS, pooler, standby, schema, rights and clock", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			all := a.examine(cmd.Context(), client)
+			var rows [][]string
+			bad := false
+			for _, f := range all {
+				rows = append(rows, []string{f.State, f.Check, f.Found.String(), f.Remedy})
+				bad = bad || f.State == "bad"
+			}
+			a.print(all, []string{"STATE", "CHECK", "FOUND", "REMEDY"}, rows)
+			if bad {
+				return &exitError{1}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
+	s, err := c.Session(ctx)
+	if err != nil {
+		var do string
+		if q, ok := asQueueError(err); ok {
+			do = q.Do.String()
+		}
+		return []finding{{"bad", "connection", queue.Clean(err.Error()), do}}
+	}
+	all := []finding{{"ok", "connection", queue.Clean(fmt.Sprintf("%s at %s, PostgreSQL %s", s.User, s.Address, s.Version)), ""}}
+	all = append(all, tlsFinding(s), choose(s.Pooler, finding{"note", "pooler", queue.Clean("a pooler is in the path"),
+		"set listen_dsn to a direct connection, or live with polling"}, finding{"ok", "pooler", queue.Clean("none in the path"), ""}),
+		choose(s.InRecovery, finding{"note", "standby", queue.Clean("this is a standby: read only"),
+			"connect to the primary to act"}, finding{"ok", "standby", queue.Clean("this is the primary"), ""}))
+	if s.SchemaState != "" {
+		return append(all, finding{"bad", "schema", queue.Clean(s.SchemaState), "qtop migrate up, over a direct connection"})
+	}
+	all = append(all, finding{"ok", "schema", queue.Clean("as this program knows it"), ""})
+	missing := map[string]bool{}
+	for _, act := range queue.Actions() {
+		if need := s.Needs[act.ID]; need != "" && !missing[need] {
+			missing[need] = true
+			all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + string(act.ID)), "GRANT " + need + " TO the login, where that is meant"})
+		}
+	}
+	if len(missing) == 0 {
+		all = append(all, finding{"ok", "rights", queue.Clean("every action"), ""})
+	}
+	return append(all, clockFinding(ctx, c), hostFinding(ctx, c))
+}
+
+func choose(cond bool, yes, no finding) finding {
+	if cond {
+		return yes
+	}
+	return no
+}
+
+func tlsFinding(s queue.Session) finding {
+	switch {
+	case s.Address.String() == "local socket":
+		return finding{"ok", "tls", queue.Clean("a local socket needs none"), ""}
+	case s.TLS:
+		return finding{"ok", "tls", queue.Clean("encrypted"), ""}
+	}
+	return finding{"note", "tls", queue.Clean("not encrypted"), "sslmode=verify-full in the connection string"}
+}
+
+// clockFinding compares clocks: times are compared by the server alone, a skew
+// only makes ages on this screen wrong.
+func clockFinding(ctx context.Context, c *pgclient.Client) finding {
+	before := time.Now()
+	var at time.Time
+	if err := c.Read().QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
+		return finding{"bad", "clock", queue.Clean(err.Error()), ""}
+	}
+	mid := before.Add(time.Since(before) / 2)
+	skew := at.Sub(mid).Abs().Round(time.Millisecond)
+	if skew > 5*time.Second {
+		return finding{"note", "clock", queue.Clean("this machine and the server differ by " + skew.String()), "run NTP on both"}
+	}
+	return finding{"ok", "clock", queue.Clean("within " + skew.String() + " of the server"), ""}
+}
+
+func hostFinding(ctx context.Context, c *pgclient.Client) finding {
+	s, err := c.Snapshot(ctx)
+	switch {
+	case err != nil:
+		return finding{"bad", "snapshot", queue.Clean(err.Error()), ""}
+	case !s.Missing["all"].Empty():
+		return finding{"bad", "snapshot", s.Missing["all"], "GRANT queue_viewer TO the login"}
+	case s.Flow.HostsAlive == 0:
+		return finding{"note", "hosts", queue.Clean("no worker host is alive"), "run qtop worker, or start loops in the console (gw)"}
+	}
+	return finding{"ok", "hosts", queue.Clean(fmt.Sprintf("%d alive", s.Flow.HostsAlive)), ""}
+}

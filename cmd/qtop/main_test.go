@@ -1,0 +1,95 @@
+package main
+
+// This file lets the test binary be qtop itself: scripts and process tests run
+// the real program.
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+const asProgram = "QTOP_TEST_AS_PROGRAM"
+
+type runner struct{ m *testing.M }
+
+func (r runner) Run() int { return pgtest.Main(r.m) }
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) == "1" {
+		main()
+		return
+	}
+	testscript.Main(runner{m}, map[string]func(){"qtop": main})
+}
+
+// qtop is a real process of the program.
+func qtop(t *testing.T, dsn string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), asProgram+"=1", "QTOP_DSN="+dsn, "QTOP_ACTOR=tester", "XDG_CONFIG_HOME="+home, "XDG_STATE_HOME="+home)
+	return cmd
+}
+
+// operator is a login with the rights of an operator on call.
+func operator(t *testing.T, db *pgtest.DB) string {
+	t.Helper()
+	return pgtest.Login(t, db, "dead_letter_operator", "workflow_admin", "queue_viewer")
+}
+
+// deadLetters makes n dead letters of one endpoint through the machine: events
+// are routed, claimed, reported as failed and settled.
+func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error {
+	for _, sql := range []string{
+		`UPDATE public.dot_config SET value = '1' WHERE key = 'webhook.max_attempts'`,
+		`UPDATE public.dot_config SET value = '0' WHERE key = 'webhook.circuit_failures'`,
+		fmt.Sprintf(`INSERT INTO public.subscriptions (event_type, callback_url, active, verified)
+			VALUES ('t.%s', 'https://%s.example/hook', true, true)`, code, strings.ToLower(code)),
+		fmt.Sprintf(`INSERT INTO public.events (event_type, payload)
+			SELECT 't.%s', jsonb_build_object('n', i, 'api_key', 'hush') FROM generate_series(1, %d) i`, code, n),
+	} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	for {
+		if _, err := conn.Exec(ctx, `SELECT public.fn_webhook_router_run(10000)`); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, `SELECT public.fn_saga_orchestrator_run(10000)`); err != nil {
+			return err
+		}
+		var reports string
+		err := conn.QueryRow(ctx, `SELECT COALESCE(jsonb_agg(jsonb_build_object('job_id', job_id, 'lease_token', lease_token,
+			'delivered', false, 'code', $1::text)), '[]')::text FROM public.fn_webhook_job_claim('test', 5000)`, code).Scan(&reports)
+		if err != nil {
+			return err
+		}
+		if reports == "[]" {
+			break
+		}
+		if _, err := conn.Exec(ctx, `SELECT public.fn_webhook_job_report($1::jsonb)`, reports); err != nil {
+			return err
+		}
+	}
+	var open int
+	if err := conn.QueryRow(ctx, "SELECT count(*) FROM public.dead_letter_open WHERE final_error_code = $1", code).Scan(&open); err != nil {
+		return err
+	}
+	if open != n {
+		return fmt.Errorf("%d of %d letters are open", open, n)
+	}
+	return nil
+}

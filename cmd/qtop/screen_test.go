@@ -1,0 +1,242 @@
+package main
+
+// This file drives the console as an operator does: the real program in a
+// pseudo-terminal, keys in, screen out, on a real database.
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/vt"
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// patience bounds every wait; a busy machine is no failure.
+const patience = 60 * time.Second
+
+type screen struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	tty  *os.File
+	emu  *vt.SafeEmulator
+	exit chan error
+	raw  *lastBytes
+}
+
+// lastBytes keeps the end of what the program wrote.
+type lastBytes struct{ b []byte }
+
+func (l *lastBytes) add(p []byte) {
+	l.b = append(l.b, p...)
+	if len(l.b) > 1<<16 {
+		l.b = l.b[len(l.b)-1<<15:]
+	}
+}
+
+func open(t *testing.T, dsn string, args ...string) *screen {
+	t.Helper()
+	cmd := qtop(t, dsn, args...)
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color", "LANG=C.UTF-8", "TZ=UTC")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 120, Rows: 40})
+	require.NoError(t, err)
+	s := &screen{t: t, cmd: cmd, tty: tty, emu: vt.NewSafeEmulator(120, 40), exit: make(chan error, 1), raw: &lastBytes{}}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := tty.Read(buf)
+			s.raw.add(buf[:n])
+			_, _ = s.emu.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() { // the emulator answers the program's questions
+		buf := make([]byte, 1024)
+		for {
+			n, err := s.emu.Read(buf)
+			if err != nil {
+				return
+			}
+			_, _ = tty.Write(buf[:n])
+		}
+	}()
+	go func() {
+		err := cmd.Wait()
+		_ = tty.Close()
+		<-read
+		s.exit <- err
+	}()
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Signal(syscall.SIGKILL)
+		}
+	})
+	return s
+}
+
+func (s *screen) text() string { return ansi.Strip(s.emu.Render()) }
+
+func (s *screen) wait(what string, ok func(string) bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok(s.text()) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("the screen never showed %s:\n%s", what, s.text())
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks at the screen
+	}
+}
+
+func (s *screen) until(text string) {
+	s.t.Helper()
+	s.wait(fmt.Sprintf("%q", text), func(have string) bool { return strings.Contains(have, text) })
+}
+
+func (s *screen) match(expr string) {
+	s.t.Helper()
+	re := regexp.MustCompile(expr)
+	s.wait(expr, re.MatchString)
+}
+
+func (s *screen) gone(text string) {
+	s.t.Helper()
+	s.wait(fmt.Sprintf("anything but %q", text), func(have string) bool { return !strings.Contains(have, text) })
+}
+
+func (s *screen) keys(keys ...string) {
+	s.t.Helper()
+	for _, k := range keys {
+		_, err := s.tty.WriteString(k)
+		require.NoError(s.t, err)
+		time.Sleep(30 * time.Millisecond) // as fast as a person types
+	}
+}
+
+// quiet lets a dialog's period pass in which it takes no keys.
+func (s *screen) quiet() { time.Sleep(600 * time.Millisecond) }
+
+func (s *screen) ends() {
+	s.t.Helper()
+	select {
+	case err := <-s.exit:
+		require.NoError(s.t, err)
+	case <-time.After(patience):
+		s.t.Fatalf("the program did not end:\n%s", s.text())
+	}
+}
+
+const (
+	enter = "\r"
+	tab   = "\t"
+)
+
+// An operator finds the letter, requeues it with a reason, and reads the audit.
+func TestConsoleRequeues(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	require.NoError(t, deadLetters(t.Context(), conn, 3, "HTTP_503"))
+	s := open(t, db.DSN(operator(t, db)))
+	s.until("NO HOST")
+	s.keys("5")
+	s.until("http_503.example")
+	s.keys(enter)
+	s.match(`(?m)HTTP_503.*\n(.*\n)*.*HTTP_503`)
+	s.keys("R")
+	s.until("Reason")
+	s.quiet()
+	s.keys("receiver healed", enter)
+	s.until("Keep")
+	s.match(`Requeue \d`)
+	s.quiet()
+	s.keys(enter) // the safe answer is the default
+	s.gone("Keep")
+	var n int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM dead_letter_requeues").Scan(&n))
+	require.Zero(t, n)
+
+	s.keys("R")
+	s.until("Reason")
+	s.quiet()
+	s.keys("receiver healed", enter)
+	s.until("Keep")
+	s.quiet()
+	s.keys(tab, enter)
+	require.Eventually(t, func() bool {
+		return conn.QueryRow(t.Context(), "SELECT count(*) FROM dead_letter_requeues").Scan(&n) == nil && n == 1
+	}, patience, 50*time.Millisecond, "%s", s.text())
+	var attempts, jobs int
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT g.attempt_count, (SELECT count(*) FROM webhook_delivery_jobs j WHERE j.saga_id = g.id)
+		FROM dead_letter_requeues r JOIN webhook_delivery_sagas g ON g.id = r.new_saga_id WHERE r.requeued_by = 'tester' AND r.reason = 'receiver healed'`).Scan(&attempts, &jobs))
+	require.Zero(t, attempts)
+	require.Zero(t, jobs)
+	s.until("Done")
+	s.quiet()
+	s.keys(enter)
+	s.gone("Done")
+	s.keys("ga")
+	s.until("dead_letter 3")
+	s.keys(enter)
+	s.until("receiver healed")
+	s.keys("q")
+	s.ends()
+	require.Contains(t, string(s.raw.b), "\x1b[?1049l", "the alternate screen was left")
+}
+
+// The database goes away under the console: the last picture stays with its
+// age, actions are off with the reason; when it is back all recovers alone.
+func TestConsoleSurvivesDatabase(t *testing.T) {
+	t.Parallel()
+	server := pgtest.OwnServer(t, nil)
+	dsn := server.DSN("postgres", "postgres")
+	require.NoError(t, schema.Up(t.Context(), dsn, nil))
+	s := open(t, dsn)
+	s.until("NO HOST")
+	s.keys("3")
+	s.until("Alerts")
+	s.keys("gf")
+	s.until("queue.notify.bridge_enabled")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	done := server.Done()
+	require.NoError(t, syscall.Kill(server.Pid(), syscall.SIGINT)) // a fast shutdown
+	<-done
+	s.until("actions off")
+	s.until("queue.notify.bridge_enabled")
+	s.keys("E")
+	s.quiet()
+	require.NotContains(t, s.text(), "Set a flag", "no form opens while nothing can be done")
+	require.NoError(t, server.Restart(ctx))
+	s.until("live")
+	s.keys("q")
+	s.ends()
+}
+
+// A signal from outside ends the console cleanly, too.
+func TestConsoleEndsOnHangup(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	dsn := db.DSN(operator(t, db))
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+		s := open(t, dsn)
+		s.until("NO HOST")
+		require.NoError(t, s.cmd.Process.Signal(sig))
+		s.ends()
+		require.Contains(t, string(s.raw.b), "\x1b[?1049l", "%v", sig)
+	}
+}

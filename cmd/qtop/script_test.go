@@ -1,0 +1,68 @@
+package main
+
+// This file runs the scripts of testdata/script: each with a database of its
+// own and three logins.
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// dial is a superuser's connection for a script's own commands.
+func dial(ts *testscript.TestScript) *pgx.Conn {
+	conn, err := pgx.Connect(context.Background(), ts.Getenv("SUPER"))
+	ts.Check(err)
+	ts.Defer(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			db := pgtest.New(t)
+			empty := pgtest.Empty(t)
+			env.Setenv("QTOP_DSN", db.DSN(operator(t, db)))
+			env.Setenv("VIEWER", db.DSN(pgtest.Login(t, db, "queue_viewer")))
+			env.Setenv("NOBODY", db.DSN(pgtest.Login(t, db)))
+			env.Setenv("HOST", db.DSN(pgtest.Login(t, db, "dot_executor", "queue_viewer")))
+			env.Setenv("SUPER", db.DSN(""))
+			env.Setenv("EMPTY", empty.DSN(""))
+			env.Setenv("QTOP_ACTOR", "anna")
+			env.Setenv("HOME", env.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// sql STATEMENT: runs it as the superuser.
+			"sql": func(ts *testscript.TestScript, neg bool, args []string) {
+				_, err := dial(ts).Exec(context.Background(), args[0])
+				if neg != (err != nil) {
+					ts.Fatalf("sql: %v", err)
+				}
+			},
+			// letters N CODE: makes dead letters through the machine.
+			"letters": func(ts *testscript.TestScript, _ bool, args []string) {
+				n, err := strconv.Atoi(args[0])
+				ts.Check(err)
+				ts.Check(deadLetters(context.Background(), dial(ts), n, args[1]))
+			},
+			// expect SQL WANT: the one value that a query gives.
+			"expect": func(ts *testscript.TestScript, _ bool, args []string) {
+				var got string
+				ts.Check(dial(ts).QueryRow(context.Background(), fmt.Sprintf("SELECT (%s)::text", args[0])).Scan(&got))
+				if got != args[1] {
+					ts.Fatalf("%s is %q, want %q", args[0], got, args[1])
+				}
+			},
+		},
+	})
+}

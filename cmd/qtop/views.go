@@ -1,0 +1,380 @@
+package main
+
+// This file is the verbs that look: they print and end, or print again with
+// --watch.
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// view is a verb that prints one thing.
+type view struct {
+	use, short string
+	list       bool // takes --filter and --limit
+	show       func(context.Context, *app, *pgclient.Client, viewOptions) error
+}
+
+type viewOptions struct {
+	filter string
+	limit  int
+	args   []string
+}
+
+func (a *app) viewCmds() []*cobra.Command {
+	var cmds []*cobra.Command
+	for _, v := range []view{
+		{"status", "Say how the queue is; exits 3 when something is critical", false, showStatus},
+		{"health", "Every source and row of v_queue_health", false, showHealth},
+		{"alerts", "Silences, and who has them", false, showAlerts},
+		{"executors", "Executors with their state", false, showExecutors},
+		{"hosts", "Worker hosts with their loops", false, showHosts},
+		{"dlq [ID]", "Open dead letters, or one with its attempts and lineage", true, showDead},
+		{"dlq-groups", "Open dead letters by code and endpoint", false, showGroups},
+		{"flags", "Flags with who set them and when they come back", false, showFlags},
+		{"scheduler", "Tick workers with cadence and last run", false, showScheduler},
+		{"audit", "Who did what, why, before and after", true, showAudit},
+	} {
+		var o viewOptions
+		var watch bool
+		cmd := &cobra.Command{Use: v.use, Short: v.short, Args: cobra.NoArgs}
+		if strings.Contains(v.use, "[ID]") {
+			cmd.Args = cobra.MaximumNArgs(1)
+		}
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			o.args = args
+			client, err := a.client(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			for {
+				err := v.show(cmd.Context(), a, client, o)
+				if !watch {
+					return err
+				}
+				if err != nil {
+					a.exit(err)
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(a.settings.Refresh):
+				}
+			}
+		}
+		cmd.Flags().BoolVar(&watch, "watch", false, "print again at each --refresh, until a signal")
+		if v.list {
+			cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
+			cmd.Flags().IntVar(&o.limit, "limit", 200, "rows at most")
+		}
+		cmds = append(cmds, cmd)
+	}
+	return cmds
+}
+
+// snapshot reads the picture; one that lacks everything is an error here.
+func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
+	s, err := c.Snapshot(ctx)
+	if lack := s.Missing["all"].String(); err == nil && lack != "" {
+		kind := queue.KindFailed
+		if strings.Contains(lack, "needs the role") {
+			kind = queue.KindPermission
+		}
+		return s, &queue.Error{Kind: kind, What: queue.Clean(lack)}
+	}
+	return s, err
+}
+
+type statusJSON struct {
+	AsOf          time.Time         `json:"as_of"`
+	Health        string            `json:"health"` // ok, warning, critical
+	Off           []queue.Flag      `json:"off"`
+	Held          []queue.Held      `json:"held"`
+	Silent        []queue.Alert     `json:"silent"`
+	Waiting       []queue.Waiting   `json:"waiting"`
+	DeadOpen      int64             `json:"dead_open"`
+	Dead          []queue.DeadGroup `json:"dead"`
+	HostsAlive    int64             `json:"hosts_alive"`
+	MonitoringOff bool              `json:"monitoring_off"`
+}
+
+func statusOf(s queue.Snapshot) statusJSON {
+	st := statusJSON{
+		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Silent: s.Alerts, Waiting: s.Waiting,
+		DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
+	}
+	warn := s.MonitoringOff || s.Flow.DeadOpen > 0 || s.Flow.HostsAlive == 0 || len(s.Held) > 0
+	for _, f := range s.Flags {
+		if f.Off || f.Invalid {
+			st.Off = append(st.Off, f)
+			warn = true
+		}
+	}
+	for _, al := range s.Alerts {
+		warn = true
+		if al.Severity == "critical" {
+			st.Health = "critical"
+		}
+	}
+	if warn && st.Health == "ok" {
+		st.Health = "warning"
+	}
+	return st
+}
+
+func showStatus(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	if err != nil {
+		return err
+	}
+	st := statusOf(s)
+	if a.output == "json" {
+		a.encode(a.out, st)
+	} else {
+		a.statusTable(st)
+	}
+	if st.Health == "critical" {
+		return &exitError{exitCritical}
+	}
+	return nil
+}
+
+func (a *app) statusTable(st statusJSON) {
+	fmt.Fprintf(a.out, "%s as of %s\n", strings.ToUpper(st.Health), stamp(&st.AsOf))
+	if st.MonitoringOff {
+		fmt.Fprintln(a.out, "MONITORING OFF  the stale threshold flag is 1000000 s or more: no silence is reported")
+	}
+	for _, f := range st.Off {
+		word := "OFF"
+		if f.Invalid {
+			word = "INVALID"
+		}
+		back := ""
+		if f.RevertsAt != nil {
+			back = " · back at " + stamp(f.RevertsAt)
+		}
+		fmt.Fprintf(a.out, "%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, stamp(&f.UpdatedAt), f.Reason.String(), back)
+	}
+	for _, h := range st.Held {
+		fmt.Fprintf(a.out, "HELD    %s (%s): %d events wait for an open transaction since %s, pid %s %s %s\n", h.Worker, h.Domain, h.Rows,
+			age(h.AgeSeconds), num(h.Pid), h.Program, h.User)
+	}
+	if st.HostsAlive == 0 {
+		fmt.Fprintln(a.out, "NO HOST no worker host is alive: nothing ticks, nothing is sent")
+	}
+	for _, al := range st.Silent {
+		owner := "nobody has it"
+		if al.State == "acked" {
+			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, stamp(al.AckExpiresAt), al.Comment)
+		}
+		fmt.Fprintf(a.out, "SILENT  %s · %s · %s× cadence · %s · %s\n", al.Subject, age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64), al.Severity, owner)
+	}
+	for _, w := range st.Waiting {
+		clears := "never at this rate"
+		if w.ClearsInSeconds != nil {
+			clears = "clears in " + age(*w.ClearsInSeconds)
+		}
+		why := ""
+		if !w.Why.Empty() {
+			why = " · " + w.Why.String()
+		}
+		fmt.Fprintf(a.out, "WAITING %s · %s%d · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", w.Queue, bound(w.WaitingBound), w.Waiting,
+			age(w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, why)
+	}
+	for _, g := range st.Dead {
+		fmt.Fprintf(a.out, "DEAD    %s %s · %d open · first %s · last %s\n", g.Code, g.Endpoint, g.Open, stamp(&g.FirstAt), stamp(&g.LastAt))
+	}
+	fmt.Fprintf(a.out, "%d dead letters open, %d worker hosts alive\n", st.DeadOpen, st.HostsAlive)
+}
+
+func bound(b bool) string {
+	if b {
+		return "≥"
+	}
+	return ""
+}
+
+func showHealth(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	var rows [][]string
+	for _, h := range s.Health {
+		rows = append(rows, []string{
+			h.StatusHint.String(), h.Source.String(), h.Subject.String(), h.Domain.String(), agePtr(h.AgeSeconds), stamp(h.LastSeenAt),
+			num(h.EventsSeen), num(h.AttemptsWritten), num(h.DeadLettered),
+		})
+	}
+	return a.answer(err, s.Health, []string{"HINT", "SOURCE", "SUBJECT", "DOMAIN", "AGE", "LAST SEEN", "EVENTS", "ATTEMPTS", "DEAD"}, rows)
+}
+
+// answer prints rows unless reading them failed; an empty list is [] in JSON.
+func (a *app) answer(err error, v any, heads []string, rows [][]string) error {
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		v = []any{}
+	}
+	a.print(v, heads, rows)
+	return nil
+}
+
+func showAlerts(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	var rows [][]string
+	for _, al := range s.Alerts {
+		rows = append(rows, []string{
+			al.Severity, al.State, al.Subject.String(), age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64) + "×", al.AckedBy.String(),
+			stamp(al.AckExpiresAt), al.Comment.String(), al.Key.String(),
+		})
+	}
+	return a.answer(err, s.Alerts, []string{"SEVERITY", "STATE", "SUBJECT", "SILENT", "CADENCE", "OWNER", "UNTIL", "COMMENT", "KEY"}, rows)
+}
+
+func showExecutors(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	var rows [][]string
+	for _, e := range s.Executors {
+		var domains []string
+		for _, d := range e.Domains {
+			domains = append(domains, d.String())
+		}
+		rows = append(rows, []string{
+			e.State, e.ID.String(), e.Kind.String(), strings.Join(domains, ","), age(e.AgeSeconds), age(e.CadenceSeconds),
+			age(e.ThresholdSeconds), num(e.InFlight), num(e.DoneTotal), e.AckedBy.String(),
+		})
+	}
+	return a.answer(err, s.Executors, []string{"STATE", "EXECUTOR", "KIND", "DOMAINS", "LAST BEAT", "CADENCE", "STALE AFTER", "IN FLIGHT", "DONE", "OWNER"}, rows)
+}
+
+func showHosts(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	var rows [][]string
+	for _, h := range s.Hosts {
+		state := "silent"
+		switch {
+		case h.StoppedAt != nil:
+			state = "stopped"
+		case h.Alive:
+			state = "alive"
+		}
+		var loops []string
+		for _, l := range h.Loops {
+			loops = append(loops, l.String())
+		}
+		rows = append(rows, []string{state, h.ID.String(), age(h.AgeSeconds), strconv.FormatInt(h.InFlight, 10), h.Version.String(), strings.Join(loops, ",")})
+	}
+	return a.answer(err, s.Hosts, []string{"STATE", "HOST", "SEEN", "IN FLIGHT", "VERSION", "LOOPS"}, rows)
+}
+
+func showGroups(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	var rows [][]string
+	for _, g := range s.DeadGroups {
+		rows = append(rows, []string{
+			g.Code.String(), g.Endpoint.String(), strconv.FormatInt(g.SubscriptionID, 10), strconv.FormatInt(g.Open, 10),
+			stamp(&g.FirstAt), stamp(&g.LastAt),
+		})
+	}
+	return a.answer(err, s.DeadGroups, []string{"CODE", "ENDPOINT", "SUBSCRIPTION", "OPEN", "FIRST", "LAST"}, rows)
+}
+
+func showFlags(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	var rows [][]string
+	for _, f := range s.Flags {
+		state := ""
+		switch {
+		case f.Invalid:
+			state = "INVALID"
+		case f.Off:
+			state = "OFF"
+		}
+		rows = append(rows, []string{f.Key.String(), f.Value.String(), state, f.UpdatedBy.String(), stamp(&f.UpdatedAt), f.Reason.String(), stamp(f.RevertsAt)})
+	}
+	return a.answer(err, s.Flags, []string{"FLAG", "VALUE", "STATE", "BY", "AT", "REASON", "BACK AT"}, rows)
+}
+
+func showScheduler(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	var rows [][]string
+	for _, t := range s.Ticks {
+		state := "fresh"
+		if t.Stale {
+			state = "STALE"
+		}
+		rows = append(rows, []string{
+			state, t.Name.String(), age(t.IntervalSeconds), agePtr(t.AgeSeconds), stamp(t.LastRunAt), t.Mode.String(),
+			queue.Clean(string(t.LastResult)).String(),
+		})
+	}
+	return a.answer(err, s.Ticks, []string{"STATE", "WORKER", "EVERY", "AGE", "LAST RUN", "MODE", "LAST RESULT"}, rows)
+}
+
+func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	if len(o.args) == 1 {
+		return showLetter(ctx, a, c, o.args[0])
+	}
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: o.filter, Limit: o.limit})
+	var rows [][]string
+	for _, d := range p.DeadLetters {
+		rows = append(rows, []string{
+			d.ID, d.State, d.Code.String(), d.Endpoint.String(), d.EventType.String(), age(d.AgeSeconds), stamp(&d.FailedAt), strconv.Itoa(d.Generation),
+		})
+	}
+	if err := a.answer(err, p.DeadLetters, []string{"ID", "STATE", "CODE", "ENDPOINT", "TYPE", "AGE", "FAILED", "REQUEUED BEFORE"}, rows); err != nil {
+		return err
+	}
+	if a.output == "table" && int64(len(rows)) < p.Total {
+		fmt.Fprintf(a.out, "%d of %s%d\n", len(rows), bound(p.TotalBound), p.Total)
+	}
+	return nil
+}
+
+func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string) error {
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetter, ID: id})
+	if err != nil {
+		return err
+	}
+	d := p.Detail
+	if a.output == "json" {
+		a.encode(a.out, d)
+		return nil
+	}
+	fmt.Fprintf(a.out, "%s  %s  %s  %s\nsaga %d, event %d %s, subscription %d %s\nfailed %s (%s ago), generation %d\n", d.ID, d.State, d.Code, d.Endpoint,
+		d.SagaID, d.EventID, d.EventType, d.SubscriptionID, d.CallbackURL, stamp(&d.FailedAt), age(d.AgeSeconds), d.Generation)
+	var rows [][]string
+	for _, t := range d.Attempts {
+		status := "-"
+		if t.HTTPStatus != nil {
+			status = strconv.Itoa(*t.HTTPStatus)
+		}
+		rows = append(rows, []string{strconv.Itoa(t.No), strconv.FormatInt(t.JobID, 10), t.Status, status, t.Code.String(), stamp(t.StartedAt), t.Worker.String(), t.Excerpt.String()})
+	}
+	a.print(nil, []string{"ATTEMPT", "JOB", "STATUS", "HTTP", "CODE", "AT", "WORKER", "ANSWER"}, rows)
+	fmt.Fprintln(a.out, "payload (secrets masked): "+d.Payload.String()+d.PayloadWhyNot.String())
+	for _, l := range d.Lineage {
+		fmt.Fprintf(a.out, "%s  %s %s  %s  %s\n", stamp(l.At), l.Kind, l.ID, l.Status, l.By)
+	}
+	return nil
+}
+
+func showAudit(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListAudit, Filter: o.filter, Limit: o.limit})
+	var rows [][]string
+	for _, e := range p.Audit {
+		rows = append(rows, []string{
+			strconv.FormatInt(e.ID, 10), stamp(&e.At), e.Actor.String(), e.DBRole.String(), e.Action.String(), e.Target.String(), e.Outcome.String(),
+			e.Reason.String(), queue.Clean(string(e.Before)).String(), queue.Clean(string(e.After)).String(),
+		})
+	}
+	return a.answer(err, p.Audit, []string{"ID", "AT", "ACTOR", "ROLE", "ACTION", "TARGET", "OUTCOME", "REASON", "BEFORE", "AFTER"}, rows)
+}

@@ -1,0 +1,93 @@
+package main
+
+// This file is `qtop worker`: the host alone.
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+type lookup = func(context.Context, string) ([]netip.Addr, error)
+
+// host makes a worker host of the settings. loops: nil = the settings' own.
+// lookup: nil = the system's resolver.
+func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, lookup lookup) (*workerhost.Host, error) {
+	s := a.settings
+	if len(s.Handlers) > 0 {
+		return nil, &queue.Error{
+			Kind: queue.KindConfig, What: queue.Clean("handlers are set, and this version runs no job handlers"),
+			Where: queue.Clean("handlers"), Do: queue.Clean("take the setting away"),
+		}
+	}
+	secrets, err := sender.NewSecrets(secretSources(s.Delivery.Secrets))
+	if err != nil {
+		return nil, err
+	}
+	if loops == nil && len(s.Loops) > 0 {
+		loops = s.Loops
+	}
+	return workerhost.New(client, workerhost.Options{
+		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,
+		Grace: s.Grace, Log: log, Secrets: secrets,
+		Sender: sender.New(sender.Config{
+			Version: version(), Allow: s.Delivery.AllowNetworks, Concurrency: s.Concurrency, Lookup: lookup,
+		}),
+	})
+}
+
+func secretSources(in []config.Secret) []sender.SecretSource {
+	var out []sender.SecretSource
+	for _, s := range in {
+		from := "file:" + s.File
+		if s.Env != "" {
+			from = "env:" + s.Env
+		}
+		out = append(out, sender.SecretSource{Ref: s.Ref, From: from})
+	}
+	return out
+}
+
+func (a *app) workerCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "worker", Short: "Run the worker host: tick every worker, send the webhooks", Args: cobra.NoArgs,
+		Long: "Runs the loops (all, or those of --loops) until a signal. The first signal drains within --grace and hands\n" +
+			"back what is unfinished; the second aborts. Any number of hosts share one database.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client(cmd.Context(), hostConns)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return a.work(cmd.Context(), client)
+		},
+	}
+}
+
+func (a *app) work(ctx context.Context, client *pgclient.Client) error {
+	log := hostLog(a.errs)
+	slog.SetDefault(log)
+	host, err := a.host(client, nil, log, nil)
+	if err != nil {
+		return err
+	}
+	if a.settings.MetricsAddr != "" {
+		addr, err := host.ServeMetrics(ctx, a.settings.MetricsAddr)
+		if err != nil {
+			return usage(err.Error(), "metrics_addr", "choose a free address such as 127.0.0.1:9187")
+		}
+		log.Info("metrics", "address", addr.String())
+	}
+	log.Info("worker host starts", "host_id", a.settings.HostID, "version", version())
+	err = host.Run(ctx)
+	log.Info("worker host ended", "host_id", a.settings.HostID)
+	return err
+}
