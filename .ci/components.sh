@@ -1,0 +1,49 @@
+#!/bin/sh
+# Installs the real components that the full tests use, where it can: Debian and
+# root. Each one that stays missing is named; its tests skip and say so.
+set -eu
+
+# The extensions exist per server major: one set for each that is installed.
+list="pgbouncer pg-auto-failover-cli"
+for dir in /usr/lib/postgresql/*; do
+	[ -x "$dir/bin/postgres" ] || continue
+	major=${dir##*/}
+	for name in cron pgtap plpgsql-check auto-failover; do
+		list="$list postgresql-$major-$name"
+	done
+done
+
+missing() {
+	for package in $list; do
+		status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) || status=
+		[ "$status" = "install ok installed" ] || echo "$package"
+	done | tr '\n' ' '
+}
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+	echo "SKIP components: not a Debian system; a test that needs one of these skips unless it is installed: $list" >&2
+	exit 0
+fi
+want=$(missing)
+[ -n "$want" ] || exit 0
+if [ "$(id -u)" -ne 0 ]; then
+	echo "SKIP components: not root, so not installed: $want" >&2
+	exit 0
+fi
+
+# policy-rc.d keeps a package from starting its server: the tests start their
+# own. One that is already there is the admin's and stays.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	trap 'rm -f "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 0755 "$policy"
+fi
+apt-get update -q >/dev/null 2>&1 || true
+# One by one: a package that this release lacks must not take the others along.
+for package in $want; do
+	echo "components: installing $package" >&2
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package" >/dev/null 2>&1 || true
+done
+want=$(missing)
+[ -z "$want" ] || echo "SKIP components: could not be installed: $want" >&2

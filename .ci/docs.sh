@@ -1,0 +1,12 @@
+#!/bin/sh
+# Writes the generated documents; `make lint` fails while one of them is stale.
+set -eu
+cd "$(dirname "$0")/.."
+
+mkdir -p docs
+tmp=$(mktemp)
+trap 'rm -f "$tmp"' EXIT
+# Through a temporary file: a failed run must not leave an empty document.
+go run ./cmd/qtop keys >"$tmp"
+cat "$tmp" >docs/keys.md
+echo "docs/keys.md"

