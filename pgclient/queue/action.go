@@ -20,6 +20,9 @@ const (
 	ActFlagSet        ActionID = "flag_set"
 	ActExecRegister   ActionID = "executor_register"
 	ActExecDeregister ActionID = "executor_deregister"
+	ActJobSubscribe   ActionID = "job_subscribe"
+	ActJobCancel      ActionID = "job_cancel"
+	ActLeaseRelease   ActionID = "lease_release"
 	ActTick           ActionID = "tick"
 	ActHostStart      ActionID = "host_start"
 	ActHostDrain      ActionID = "host_drain"
@@ -127,6 +130,7 @@ const (
 	PaneAlerts    PaneID = "alerts"
 	PaneExecutors PaneID = "executors"
 	PaneDead      PaneID = "dead"
+	PaneQueues    PaneID = "queues"
 	PaneFlags     PaneID = "flags"
 	PaneHost      PaneID = "host"
 	PaneAudit     PaneID = "audit"
@@ -147,8 +151,9 @@ func Panes() []Pane {
 		{PaneOverview, "1", "Overview", "all", "what is off or held, who is silent, what waits longest, what is dead, the flow"},
 		{PaneHealth, "2", "Health", "v_queue_health", "every source and row, stale first"},
 		{PaneAlerts, "3", "Alerts", "v_queue_alert", "silences with who has them; acknowledge"},
-		{PaneExecutors, "4", "Executors", "queue_heartbeat", "working, idle, stuck, stale, dead; register"},
-		{PaneDead, "5", "Dead letters", "dead_letters", "groups, letters, detail; requeue"},
+		{PaneExecutors, "4", "Executors", "queue_heartbeat, job_subscription", "working, idle, stuck, stale, dead; register; what each may claim"},
+		{PaneDead, "5", "Dead letters", "dead_letters, job_dead_letter", "groups, letters, detail; requeue"},
+		{PaneQueues, "8", "Queues", "job_queue, job_history", "jobs per kind and domain, oldest wait and why, stuck leases, dead rows; cancel"},
 		{PaneFlags, "gf", "Flags", "dot_config", "flip or edit with reason and expiry"},
 		{PaneHost, "gw", "Worker host", "queue_host, this process", "loops, hosts, the wake stream; start, drain, stop"},
 		{PaneAudit, "ga", "Audit", "queue_operator_action", "who did what, why, before and after"},
@@ -175,7 +180,7 @@ func Actions() []Action {
 		},
 		{
 			ID: ActRequeue, Key: "R", Panes: []PaneID{PaneDead}, Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt)",
-			Help: "make one new saga per dead letter; the old one stays dead", Twin: "qtop requeue ID… | --filter F",
+			Help: "make one new saga or job per dead letter; the old one stays dead", Twin: "qtop requeue ID… | --filter F",
 			Danger: DangerMany, Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
@@ -225,6 +230,30 @@ func Actions() []Action {
 			Panes: []PaneID{PaneExecutors},
 			Help:  "take an executor off the watch; it stays listed as a tombstone", Twin: "qtop executor deregister ID --reason R",
 			Danger: DangerOne, Function: "public.fn_queue_heartbeat_deregister(text,text,text)", Role: "workflow_admin", Reason: true,
+		},
+		{
+			ID: ActJobSubscribe, Key: "E", Panes: []PaneID{PaneExecutors}, Verb: "Save", Undo: "save it again as it was, or with enabled=false",
+			Help: "make or change what an executor may claim", Twin: "qtop executor subscribe ID [--kind K] [--domain D] --floor N --parallel N --enabled=true --reason R",
+			Danger:   DangerOne,
+			Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []Arg{
+				{Name: "kind", Label: "Job kind", Help: "empty = every kind"},
+				{Name: "domain", Label: "Domain", Help: "empty = every domain"},
+				{Name: "floor", Label: "Priority floor", Default: "0", Required: true, Help: "jobs of this priority or higher"},
+				{Name: "parallel", Label: "At once", Default: "1", Required: true, Help: "jobs it may hold at once, over all its hosts"},
+				{Name: "enabled", Label: "Enabled", Default: "true", Required: true, Choices: []string{"true", "false"}},
+				{Name: "notes", Label: "Notes"},
+			},
+		},
+		{
+			ID: ActJobCancel, Key: "C", Panes: []PaneID{PaneQueues}, Verb: "Cancel",
+			Help: "cancel live jobs; a worker that has one is told at its next report", Twin: "qtop job cancel ID…",
+			Danger: DangerMany, Function: "public.fn_job_cancel(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		},
+		{
+			ID: ActLeaseRelease, Key: "L", Panes: []PaneID{PaneQueues}, Verb: "Release",
+			Help: "take the jobs of an expired lease back now", Twin: "qtop lease release TOKEN…",
+			Danger: DangerMany, Function: "public.fn_job_lease_release(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
 			ID: ActTick, Key: "T", Panes: []PaneID{PaneHost}, Verb: "Tick",

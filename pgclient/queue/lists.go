@@ -19,6 +19,8 @@ const (
 	ListAlertHistory ListKind = "alert_history" // acknowledgements of one alert key or all
 	ListFlagHistory  ListKind = "flag_history"  // audit rows of one flag (Query.ID)
 	ListSession      ListKind = "session"       // the Session of this login
+	ListJobs         ListKind = "jobs"          // live ones of Query.ID = "domain/kind", or of all, those that wait longest first
+	ListJob          ListKind = "job"           // one, live or finished, with its masked payload (Query.ID)
 )
 
 // Query asks for one page.
@@ -37,6 +39,8 @@ type Page struct {
 	Audit        []AuditEntry
 	AlertHistory []AlertAck
 	Session      *Session
+	Jobs         []Job
+	Job          *JobDetail
 	Total        int64 // rows that match
 	TotalBound   bool  // true: at least Total, the count was bounded
 	Next         string
@@ -77,6 +81,11 @@ type DeadLetterDetail struct {
 	ResolvedNote  Text
 	CallbackURL   Text
 	Unsigned      bool
+	// Of a job's letter.
+	JobID         string
+	ReplayedJobID string
+	LastError     Text
+	FirstFailedAt *time.Time
 }
 
 // Attempt is one job of the saga.
@@ -128,4 +137,18 @@ type AlertAck struct {
 	ExpiresAt     *time.Time `json:"expires_at"`
 	ClearedAt     *time.Time `json:"cleared_at"`
 	ClearedReason Text       `json:"cleared_reason"`
+}
+
+// JobDetail is one job with what is known of it.
+type JobDetail struct {
+	Job
+	Payload       Text // JSON as stored, secrets masked; empty with PayloadWhyNot set
+	PayloadWhyNot Text
+	FromStatus    string // of a finished one: where it stood before
+	SourceRef     Text
+	TargetRef     Text
+	PayloadRef    Text
+	Actor         Text
+	CorrelationID Text
+	LostLeases    int
 }

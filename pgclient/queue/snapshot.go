@@ -27,6 +27,11 @@ type Snapshot struct {
 	Ticks      []TickWorker `json:"ticks"`
 	Flow       Flow         `json:"flow"`
 
+	Queues           []Lane            `json:"queues"` // oldest wait first
+	JobTable         JobTable          `json:"job_table"`
+	JobLeases        []JobLease        `json:"job_leases"`
+	JobSubscriptions []JobSubscription `json:"job_subscriptions"`
+
 	// Missing names what this picture could not contain and why (a view that is
 	// not installed, a right that is missing), by section name.
 	Missing map[string]Text `json:"missing,omitempty"`
@@ -208,6 +213,7 @@ type TickWorker struct {
 type Flow struct {
 	Delivered  []int64 `json:"delivered"`
 	Dead       []int64 `json:"dead"`
+	Jobs       []int64 `json:"jobs"` // finished, whatever became of them
 	HostsAlive int64   `json:"hosts_alive"`
 	DeadOpen   int64   `json:"dead_open"` // all open dead letters
 }

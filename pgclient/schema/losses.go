@@ -23,6 +23,8 @@ var lossQueries = []struct{ what, sql string }{
 		SELECT 1 FROM public.iu_route_worker_cursor c
 		WHERE c.event_domain = e.event_domain AND (c.cursor_xid, c.cursor_id) >= (e.created_xid, e.id))`},
 	{"open event dead letters", `SELECT count(*) FROM public.iu_route_dead_letter WHERE resolved_at IS NULL`},
+	{"jobs not finished", `SELECT count(*) FROM public.job_queue`},
+	{"open job dead letters", `SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL`},
 	{"registered executors of others", `SELECT count(*) FROM public.queue_heartbeat WHERE NOT tick_worker AND deregistered_at IS NULL`},
 	{"live worker hosts", `SELECT count(*) FROM public.queue_host
 		WHERE stopped_at IS NULL AND last_seen_at > now() - interval '15 seconds'`},

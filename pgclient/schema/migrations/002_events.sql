@@ -222,14 +222,27 @@ COMMENT ON FUNCTION public.fn_iu_emit_event(text, text, text, text, text, text, 
 -- ---------------------------------------------------------------------------
 -- Partitions
 -- ---------------------------------------------------------------------------
--- fn_queue_partitions_ensure() → {created, moved}: months of event_outbox from the
--- current one to six ahead, each leaf with its own TRUNCATE guard (a TRUNCATE
+CREATE TABLE public.queue_partitioned (
+  parent      text PRIMARY KEY,
+  time_column text NOT NULL,
+  step        text NOT NULL CHECK (step IN ('day', 'month')),
+  ahead       interval NOT NULL
+);
+COMMENT ON TABLE public.queue_partitioned IS
+  'The tables that are partitioned by time: by which column, in which steps (UTC), how far ahead leaves are made.';
+INSERT INTO public.queue_partitioned VALUES ('event_outbox', 'created_at', 'month', '6 months');
+GRANT SELECT ON public.queue_partitioned TO queue_viewer, dot_executor, workflow_admin;
+
+-- fn_queue_partitions_ensure() → {created, moved}: the leaves from the current step
+-- to as far ahead as the table asks, each with its own TRUNCATE guard (a TRUNCATE
 -- of a leaf passes the parent's trigger), and a default that catches the rest.
--- Rows that the default caught move into their month when it is made.
+-- Rows that the default caught move into their leaf when it is made.
 CREATE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
-  v_month timestamp;
+  v_plan public.queue_partitioned;
+  v_default text;
+  v_start timestamp;
   v_name text;
   v_from timestamptz;
   v_to timestamptz;
@@ -238,37 +251,43 @@ DECLARE
   v_moved bigint := 0;
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('qtop.partitions'));
-  IF to_regclass('public.event_outbox_default') IS NULL THEN
-    CREATE TABLE public.event_outbox_default PARTITION OF public.event_outbox DEFAULT;
-    COMMENT ON TABLE public.event_outbox_default IS 'Events of months without a partition; should be empty.';
-    CREATE TRIGGER trg_event_outbox_default_no_truncate BEFORE TRUNCATE ON public.event_outbox_default
-      FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
-    v_created := v_created + 1;
-  END IF;
-  FOR v_month IN
-    SELECT generate_series(date_trunc('month', now() AT TIME ZONE 'UTC'),
-      date_trunc('month', now() AT TIME ZONE 'UTC') + interval '6 months', interval '1 month')
-  LOOP
-    v_name := 'event_outbox_' || to_char(v_month, 'YYYY_MM');
-    CONTINUE WHEN to_regclass('public.' || v_name) IS NOT NULL;
-    v_from := v_month AT TIME ZONE 'UTC';
-    v_to := (v_month + interval '1 month') AT TIME ZONE 'UTC';
-    EXECUTE format('CREATE TABLE public.%I (LIKE public.event_outbox INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name);
-    EXECUTE format('COMMENT ON TABLE public.%I IS %L', v_name, 'Events of ' || to_char(v_month, 'YYYY-MM') || ' (UTC).');
-    IF EXISTS (SELECT 1 FROM public.event_outbox_default d WHERE d.created_at >= v_from AND d.created_at < v_to) THEN
-      -- Apart from its parent the default has no row triggers: moving a row changes nothing of it.
-      ALTER TABLE public.event_outbox DETACH PARTITION public.event_outbox_default;
-      EXECUTE format('WITH gone AS (DELETE FROM public.event_outbox_default d WHERE d.created_at >= $1 AND d.created_at < $2 '
-        'RETURNING *) INSERT INTO public.%I SELECT * FROM gone', v_name) USING v_from, v_to;
-      GET DIAGNOSTICS v_rows = ROW_COUNT;
-      v_moved := v_moved + v_rows;
-      ALTER TABLE public.event_outbox ATTACH PARTITION public.event_outbox_default DEFAULT;
+  FOR v_plan IN SELECT * FROM public.queue_partitioned ORDER BY parent LOOP
+    v_default := v_plan.parent || '_default';
+    IF to_regclass('public.' || v_default) IS NULL THEN
+      EXECUTE format('CREATE TABLE public.%I PARTITION OF public.%I DEFAULT', v_default, v_plan.parent);
+      EXECUTE format('COMMENT ON TABLE public.%I IS %L', v_default,
+        format('Rows of %s in a %s without a partition; should be empty.', v_plan.parent, v_plan.step));
+      EXECUTE format('CREATE TRIGGER %I BEFORE TRUNCATE ON public.%I FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change()',
+        'trg_' || v_default || '_no_truncate', v_default);
+      v_created := v_created + 1;
     END IF;
-    EXECUTE format('ALTER TABLE public.event_outbox ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
-      v_name, v_from, v_to);
-    EXECUTE format('CREATE TRIGGER %I BEFORE TRUNCATE ON public.%I FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change()',
-      'trg_' || v_name || '_no_truncate', v_name);
-    v_created := v_created + 1;
+    FOR v_start IN
+      SELECT generate_series(date_trunc(v_plan.step, now() AT TIME ZONE 'UTC'),
+        date_trunc(v_plan.step, now() AT TIME ZONE 'UTC') + v_plan.ahead, ('1 ' || v_plan.step)::interval)
+    LOOP
+      v_name := v_plan.parent || to_char(v_start, CASE v_plan.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END);
+      CONTINUE WHEN to_regclass('public.' || v_name) IS NOT NULL;
+      v_from := v_start AT TIME ZONE 'UTC';
+      v_to := (v_start + ('1 ' || v_plan.step)::interval) AT TIME ZONE 'UTC';
+      EXECUTE format('CREATE TABLE public.%I (LIKE public.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name, v_plan.parent);
+      EXECUTE format('COMMENT ON TABLE public.%I IS %L', v_name,
+        format('Rows of %s of %s (UTC).', v_plan.parent, to_char(v_start, CASE v_plan.step WHEN 'day' THEN 'YYYY-MM-DD' ELSE 'YYYY-MM' END)));
+      EXECUTE format('SELECT count(*) FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2', v_default, v_plan.time_column)
+        INTO v_rows USING v_from, v_to;
+      IF v_rows > 0 THEN
+        -- Apart from its parent the default has no row triggers: moving a row changes nothing of it.
+        EXECUTE format('ALTER TABLE public.%I DETACH PARTITION public.%I', v_plan.parent, v_default);
+        EXECUTE format('WITH gone AS (DELETE FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2 RETURNING *) '
+          'INSERT INTO public.%3$I SELECT * FROM gone', v_default, v_plan.time_column, v_name) USING v_from, v_to;
+        v_moved := v_moved + v_rows;
+        EXECUTE format('ALTER TABLE public.%I ATTACH PARTITION public.%I DEFAULT', v_plan.parent, v_default);
+      END IF;
+      EXECUTE format('ALTER TABLE public.%I ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
+        v_plan.parent, v_name, v_from, v_to);
+      EXECUTE format('CREATE TRIGGER %I BEFORE TRUNCATE ON public.%I FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change()',
+        'trg_' || v_name || '_no_truncate', v_name);
+      v_created := v_created + 1;
+    END LOOP;
   END LOOP;
   RETURN jsonb_build_object('created', v_created, 'moved', v_moved);
 END
@@ -276,7 +295,7 @@ $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_partitions_ensure() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_queue_partitions_ensure() TO dot_executor;
 COMMENT ON FUNCTION public.fn_queue_partitions_ensure() IS
-  'Makes the partitions of the months to come. Called by migrate up and doctor.';
+  'Makes the partitions of the time to come. Called by migrate up and doctor.';
 SELECT public.fn_queue_partitions_ensure();
 
 RESET ROLE;
@@ -285,6 +304,7 @@ RESET ROLE;
 
 SET LOCAL ROLE queue_owner;
 DROP FUNCTION public.fn_queue_partitions_ensure();
+DROP TABLE public.queue_partitioned;
 DROP FUNCTION public.fn_iu_emit_event(text, text, text, text, text, text, text, jsonb, text, text, timestamptz);
 DROP TABLE public.event_outbox;
 DROP FUNCTION public.fn_queue_wake_notify_event_outbox();

@@ -192,8 +192,15 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_write(text, jsonb, text) TO 
 COMMENT ON FUNCTION public.fn_queue_heartbeat_write(text, jsonb, text) IS
   'A beat of a registered executor. Payload keys: state (working, idle, stopped), done_total, in_flight, last_work_at.';
 
+-- fn_queue_executor_waits(id) → why the executor cannot go: work waits for it. NULL
+-- as long as there is nothing that could wait. Internal.
+CREATE FUNCTION public.fn_queue_executor_waits(p_executor_id text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$ SELECT NULL::text $fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_executor_waits(text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_executor_waits(text) IS 'Which work waits for an executor, null = none. Internal.';
+
 -- fn_queue_heartbeat_deregister(id, actor, reason) → {executor_id, deregistered,
--- audit_id}; refused: not_found, gone, tick_worker.
+-- audit_id}; refused: not_found, gone, tick_worker, work_waits.
 CREATE FUNCTION public.fn_queue_heartbeat_deregister(p_executor_id text, p_actor text, p_reason text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
@@ -216,6 +223,9 @@ BEGIN
     v_rule := 'tick_worker';
     v_why := format('%s is a worker of the queue itself: switch it off with queue.tick.%s.interval_seconds = 0',
       p_executor_id, p_executor_id);
+  ELSE
+    v_why := public.fn_queue_executor_waits(p_executor_id);
+    v_rule := CASE WHEN v_why IS NOT NULL THEN 'work_waits' END;
   END IF;
   IF v_rule IS NOT NULL THEN
     v_audit := public.fn_operator_audit('executor_deregister', left(p_executor_id, 200), v_actor, v_reason,
@@ -539,6 +549,7 @@ DROP FUNCTION public.fn_queue_stale_check();
 DROP VIEW public.v_queue_alert;
 DROP FUNCTION public.fn_queue_severity(double precision, int);
 DROP FUNCTION public.fn_queue_heartbeat_deregister(text, text, text);
+DROP FUNCTION public.fn_queue_executor_waits(text);
 DROP FUNCTION public.fn_queue_heartbeat_write(text, jsonb, text);
 DROP FUNCTION public.fn_queue_heartbeat_register(text, text, text[], int, int, text);
 DROP FUNCTION public.fn_queue_heartbeat_touch(text, jsonb);

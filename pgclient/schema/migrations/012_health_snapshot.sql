@@ -7,6 +7,72 @@ SET LOCAL ROLE queue_owner;
 -- v_queue_health: DP4's nine columns. Counts come from counters and index ends,
 -- never from a scan; staleness comes from the row and server time.
 -- ---------------------------------------------------------------------------
+-- fn_job_lane_ends(domain, kind) → since when the oldest job that is due waits, and when the newest was enqueued:
+-- the ends of the claim index, priority by priority. Only a few rows are looked at per end, so a job enqueued
+-- with a process_after in its past may hide one that waits a little longer. Internal.
+CREATE FUNCTION public.fn_job_lane_ends(p_event_domain text, p_job_kind text, OUT oldest_at timestamptz, OUT newest_at timestamptz)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  WITH RECURSIVE level (priority) AS (
+    (SELECT q.priority FROM public.job_queue q WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
+      ORDER BY q.priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.priority FROM public.job_queue q WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
+      AND q.priority < l.priority ORDER BY q.priority DESC LIMIT 1)
+    FROM level l WHERE l.priority IS NOT NULL
+  )
+  SELECT min(o.at), max(n.at) INTO oldest_at, newest_at
+  FROM level l
+  CROSS JOIN LATERAL (SELECT min(greatest(h.enqueued_at, h.process_after)) AS at FROM (
+    SELECT q.enqueued_at, q.process_after FROM public.job_queue q
+    WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready AND q.priority = l.priority
+      AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after, q.job_id LIMIT 5) h) o
+  CROSS JOIN LATERAL (SELECT max(h.enqueued_at) AS at FROM (
+    SELECT q.enqueued_at FROM public.job_queue q
+    WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready AND q.priority = l.priority
+      AND q.status = 'queued' ORDER BY q.process_after DESC, q.job_id DESC LIMIT 5) h) n;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_job_lane_ends(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_lane_ends(text, text) IS 'Oldest wait and newest arrival of a lane, from the ends of the claim index. Internal.';
+
+-- fn_job_backlog() → one row per domain and kind with live jobs. Definer: who may look at the health of the queue
+-- need not read the queue.
+CREATE FUNCTION public.fn_job_backlog() RETURNS TABLE (job_kind text, event_domain text, queued bigint, scheduled bigint,
+  leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+  SELECT c.k1, c.k2, c.queued + c.scheduled, c.scheduled, c.leased, c.in_progress, c.retry_waiting, e.oldest_at, e.newest_at
+  FROM (
+    SELECT k1, k2, COALESCE(sum(n) FILTER (WHERE k3 = 'queued'), 0)::bigint AS queued,
+      COALESCE(sum(n) FILTER (WHERE k3 = 'scheduled'), 0)::bigint AS scheduled,
+      COALESCE(sum(n) FILTER (WHERE k3 = 'leased'), 0)::bigint AS leased,
+      COALESCE(sum(n) FILTER (WHERE k3 = 'in_progress'), 0)::bigint AS in_progress,
+      COALESCE(sum(n) FILTER (WHERE k3 = 'retry_waiting'), 0)::bigint AS retry_waiting
+    FROM public.v_queue_counter WHERE scope = 'job' AND k3 IN ('queued', 'scheduled', 'leased', 'in_progress', 'retry_waiting')
+    GROUP BY k1, k2) c
+  CROSS JOIN LATERAL public.fn_job_lane_ends(c.k2, c.k1) e
+  WHERE c.queued + c.scheduled + c.leased + c.in_progress + c.retry_waiting > 0
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_job_backlog() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_backlog() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_job_backlog() IS 'Live jobs per domain and kind: exact counts, oldest wait of what is due, newest arrival.';
+
+-- fn_job_letters_open() → open job dead letters per domain and code. Definer, as fn_job_backlog.
+CREATE FUNCTION public.fn_job_letters_open() RETURNS TABLE (event_domain text, failure_code text, job_kind text, open bigint,
+  first_at timestamptz, last_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+  SELECT c.k3, c.k1, c.k2, c.n,
+    (SELECT d.last_failed_at FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND d.failure_code = c.k1 AND d.job_kind = c.k2
+      AND d.event_domain = c.k3 ORDER BY d.last_failed_at LIMIT 1),
+    (SELECT d.last_failed_at FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND d.failure_code = c.k1 AND d.job_kind = c.k2
+      AND d.event_domain = c.k3 ORDER BY d.last_failed_at DESC LIMIT 1)
+  FROM public.v_queue_counter c WHERE c.scope = 'dead_job' AND c.n > 0
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_job_letters_open() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_letters_open() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_job_letters_open() IS 'Open job dead letters per code, kind and domain, with their first and last time.';
+
 CREATE VIEW public.v_queue_health AS
 SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS domain, c.last_run_at AS last_seen_at,
        floor(extract(epoch FROM now() - c.last_run_at))::bigint AS age_seconds,
@@ -35,6 +101,17 @@ SELECT 'dead_letter_webhook', c.k1, 'webhook',
        NULL, NULL, NULL, sum(c.n)::bigint, 'open'
 FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook' AND c.n > 0 GROUP BY c.k1
 UNION ALL
+SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
+FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.failure_code
+UNION ALL
+SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
+       floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
+FROM public.fn_job_backlog() b
+UNION ALL
+SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
+       CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
+FROM public.v_executor_subscription_health s
+UNION ALL
 SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
        floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
 FROM public.v_webhook_backlog b GROUP BY b.endpoint
@@ -48,10 +125,13 @@ SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
 FROM public.router_offsets o WHERE o.held_rows > 0
 UNION ALL
 SELECT 'default_partition', 'event_outbox_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
-WHERE EXISTS (SELECT 1 FROM public.event_outbox_default);
+WHERE EXISTS (SELECT 1 FROM public.event_outbox_default)
+UNION ALL
+SELECT 'default_partition', 'job_history_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+WHERE EXISTS (SELECT 1 FROM public.job_history_default);
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
-  'fresh, open, held, stopped or deregistered.';
+  'fresh, open, held, stopped, deregistered, enabled or disabled.';
 GRANT SELECT ON public.v_queue_health TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
 -- ---------------------------------------------------------------------------
@@ -104,7 +184,7 @@ REVOKE ALL ON FUNCTION public.fn_mask_json(jsonb, int) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_mask_json(jsonb, int) IS 'A payload with its secrets masked. Internal.';
 
 -- fn_payload_masked(kind, id) → the payload with secrets masked; NULL where
--- there is none. kind: event (a webhook event), dead_letter, event_outbox.
+-- there is none. kind: event (a webhook event), dead_letter, event_outbox, job, job_dead_letter.
 CREATE FUNCTION public.fn_payload_masked(p_kind text, p_id text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
@@ -117,8 +197,12 @@ BEGIN
       SELECT d.payload_snapshot INTO v_payload FROM public.dead_letters d WHERE d.id = p_id::bigint;
     WHEN 'event_outbox' THEN
       SELECT e.safe_payload INTO v_payload FROM public.event_outbox e WHERE e.id = p_id::uuid;
+    WHEN 'job' THEN
+      SELECT j.payload INTO v_payload FROM public.v_job j WHERE j.job_id = p_id::uuid;
+    WHEN 'job_dead_letter' THEN
+      SELECT d.payload INTO v_payload FROM public.job_dead_letter d WHERE d.dead_letter_id = p_id::uuid;
     ELSE
-      RAISE EXCEPTION 'p_kind must be event, dead_letter or event_outbox' USING ERRCODE = '22023';
+      RAISE EXCEPTION 'p_kind must be event, dead_letter, event_outbox, job or job_dead_letter' USING ERRCODE = '22023';
   END CASE;
   RETURN public.fn_mask_json(v_payload);
 EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
@@ -172,6 +256,10 @@ DECLARE
   v_part jsonb;
   v_hosts int;
   v_senders int;
+  v_queues jsonb;
+  v_jobs_off boolean := NOT public.fn_cfg_bool('queue.job_substrate.enabled');
+  v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
+  v_window numeric := 300 + extract(epoch FROM now())::bigint % 300;
   v_webhooks_off boolean := NOT public.fn_cfg_bool('webhook.worker.enabled');
   v_xid xid8;
   v_event bigint;
@@ -231,7 +319,7 @@ BEGIN
 
   WITH bucket AS (
     SELECT c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter c
-    WHERE c.scope = 'dead_webhook_5m' AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
+    WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
   ), trend AS MATERIALIZED (
     SELECT p.k1, p.k2, jsonb_agg(COALESCE(b.n, 0) ORDER BY p.back DESC) AS bars
     FROM (SELECT DISTINCT x.k1, x.k2, g AS back FROM bucket x CROSS JOIN generate_series(0, 11) g) p
@@ -246,9 +334,90 @@ BEGIN
     FROM public.v_queue_counter c JOIN public.subscriptions s ON s.id = c.k2::bigint
     LEFT JOIN trend t ON t.k1 = c.k1 AND t.k2 = c.k2
     WHERE c.scope = 'dead_webhook' AND c.n > 0
+    UNION ALL
+    SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at,
+      COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]')
+    FROM public.fn_job_letters_open() l
+    LEFT JOIN trend t ON t.k1 = l.failure_code AND t.k2 = l.event_domain || '/' || l.job_kind
   )
-  SELECT jsonb_agg(to_jsonb(g) ORDER BY g.open DESC, g.code, g.subscription_id) INTO v_part FROM groups g WHERE g.first_at IS NOT NULL;
+  SELECT jsonb_agg(to_jsonb(g) ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) INTO v_part FROM groups g WHERE g.first_at IS NOT NULL;
   v_out := v_out || jsonb_build_object('dead_groups', COALESCE(v_part, '[]'));
+
+  WITH c AS MATERIALIZED (
+    SELECT c.scope, c.k1, c.k2, c.k3::bigint AS at, c.n FROM public.v_queue_counter c
+    WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m', 'job_cancelled_10m')
+      AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
+  ), pace AS (
+    -- the bucket that runs and the one before: five to ten minutes
+    SELECT c.k1, c.k2,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_in_5m' AND c.at >= v_five - 300), 0) AS came,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_out_5m' AND c.at >= v_five - 300), 0) AS went,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_succeeded_10m'), 0) AS succeeded,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_failed_10m'), 0) AS failed,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_dead_letter_10m'), 0) AS dead,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_cancelled_10m'), 0) AS cancelled
+    FROM c GROUP BY 1, 2
+  ), rules AS (
+    SELECT s.*, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
+      s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS room
+    FROM public.job_subscription s JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+    WHERE s.enabled
+  ), lanes AS (
+    SELECT COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
+      COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
+      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at,
+      COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
+      round(COALESCE(p.came, 0) / v_window, 3)::float8 AS in_per_s, round(COALESCE(p.went, 0) / v_window, 3)::float8 AS out_per_s,
+      COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h, COALESCE(p.dead, 0)::bigint AS dead_1h,
+      COALESCE(p.cancelled, 0)::bigint AS cancelled_1h
+    FROM public.fn_job_backlog() b FULL JOIN pace p ON p.k1 = b.job_kind AND p.k2 = b.event_domain
+  ), told AS (
+    SELECT l.*, CASE WHEN l.queued + l.retry_waiting > 0 AND l.out_per_s > l.in_per_s
+        THEN ceil((l.queued + l.retry_waiting) / (l.out_per_s - l.in_per_s))::bigint END AS clears_in_seconds,
+      CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
+        WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
+        WHEN r.n = 0 THEN 'no executor subscribes to it'
+        WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who
+        WHEN l.oldest_at IS NULL THEN 'all due later'
+        WHEN r.no_room THEN 'parallel limit reached: ' || r.who
+        WHEN r.floor > 100 AND l.leased + l.in_progress = 0 AND l.out_per_s = 0 THEN 'priority floor ' || r.floor || ' of ' || r.who
+        ELSE '' END AS why
+    FROM lanes l CROSS JOIN LATERAL (
+      SELECT count(*) AS n, COALESCE(bool_and(x.silent), false) AS all_silent, COALESCE(bool_and(x.room <= 0), false) AS no_room,
+        min(x.priority_floor) AS floor, COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who
+      FROM (SELECT DISTINCT ON (r.executor_id) r.* FROM rules r
+        WHERE (r.job_kind IS NULL OR r.job_kind = l.job_kind) AND (r.event_domain IS NULL OR r.event_domain = l.event_domain)
+        ORDER BY r.executor_id, r.job_kind IS NULL, r.event_domain IS NULL) x) r
+  )
+  SELECT jsonb_agg(to_jsonb(t) ORDER BY t.oldest_at NULLS LAST, t.queued DESC, t.job_kind, t.event_domain) INTO v_part FROM told t;
+  v_out := v_out || jsonb_build_object('queues', COALESCE(v_part, '[]'));
+  v_queues := COALESCE(v_part, '[]');
+
+  SELECT jsonb_agg(jsonb_build_object('subscription_id', s.subscription_id, 'executor_id', s.executor_id, 'executor_kind', s.executor_kind,
+    'job_kind', COALESCE(s.job_kind, ''), 'event_domain', COALESCE(s.event_domain, ''), 'priority_floor', s.priority_floor,
+    'max_parallel', s.max_parallel, 'enabled', s.enabled, 'notes', COALESCE(s.notes, ''),
+    'in_flight', COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0),
+    'registered_by', s.registered_by, 'registered_at', s.registered_at)
+    ORDER BY s.executor_id, s.job_kind NULLS FIRST, s.event_domain NULLS FIRST) INTO v_part FROM public.job_subscription s;
+  v_out := v_out || jsonb_build_object('job_subscriptions', COALESCE(v_part, '[]'));
+
+  SELECT jsonb_agg(to_jsonb(x) ORDER BY x.lease_until) INTO v_part FROM (
+    SELECT l.lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind, COALESCE(q.event_domain, '') AS event_domain, l.live,
+      l.claimed_at, l.lease_until, l.lease_until < now() AS expired
+    FROM public.job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
+    WHERE l.lease_until < now() + make_interval(secs => v_lease / 3.0) ORDER BY l.lease_until LIMIT 50) x;
+  v_out := v_out || jsonb_build_object('job_leases', COALESCE(v_part, '[]'));
+
+  SELECT jsonb_build_object('live_rows', COALESCE(t.n_live_tup, 0), 'dead_rows', COALESCE(t.n_dead_tup, 0),
+    'last_vacuum', greatest(t.last_vacuum, t.last_autovacuum), 'leases', k.n, 'leases_expired', k.expired,
+    'oldest_snapshot_seconds', floor(extract(epoch FROM now() - o.xact_start))::bigint, 'oldest_snapshot_pid', o.pid,
+    'oldest_snapshot_program', COALESCE(o.application_name, '')) INTO v_part
+  FROM (SELECT count(*) AS n, count(*) FILTER (WHERE lease_until < now()) AS expired FROM public.job_lease) k
+  LEFT JOIN pg_stat_user_tables t ON t.relid = 'public.job_queue'::regclass
+  LEFT JOIN LATERAL (SELECT a.pid, a.xact_start, a.application_name FROM pg_stat_activity a
+    WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database() AND a.xact_start IS NOT NULL
+    ORDER BY age(a.backend_xmin) DESC LIMIT 1) o ON true;
+  v_out := v_out || jsonb_build_object('job_table', v_part);
 
   WITH pace AS (
     SELECT c.k1::bigint AS sub,
@@ -297,7 +466,13 @@ BEGIN
       AND (e.created_xid, e.id) > (COALESCE(c.cursor_xid, '0'::xid8), COALESCE(c.cursor_id, '00000000-0000-0000-0000-000000000000'))
       ORDER BY e.created_xid, e.id LIMIT 10001) e
     GROUP BY d.event_domain
-  ), w AS (SELECT * FROM hooks UNION ALL SELECT * FROM unrouted UNION ALL SELECT * FROM routes)
+  ), jobs AS (
+    SELECT 'job ' || j.job_kind, 'job', j.job_kind, j.event_domain, j.oldest_at, j.queued + j.retry_waiting, false,
+      j.in_per_s, j.out_per_s, j.why
+    FROM jsonb_to_recordset(v_queues) AS j (job_kind text, event_domain text, oldest_at timestamptz, queued bigint,
+      retry_waiting bigint, in_per_s float8, out_per_s float8, why text)
+    WHERE j.queued + j.retry_waiting > 0
+  ), w AS (SELECT * FROM hooks UNION ALL SELECT * FROM unrouted UNION ALL SELECT * FROM routes UNION ALL SELECT * FROM jobs)
   SELECT jsonb_agg(to_jsonb(w) || jsonb_build_object(
     'age_seconds', COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0),
     'clears_in_seconds', CASE WHEN w.out_per_s > w.in_per_s THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END)
@@ -348,13 +523,14 @@ BEGIN
 
   WITH b AS (
     SELECT c.scope, (v_minute - c.k3::bigint) / 60 AS back, sum(c.n) AS n FROM public.v_queue_counter c
-    WHERE c.scope IN ('delivered_1m', 'dead_1m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 3600 GROUP BY 1, 2
+    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 3600 GROUP BY 1, 2
   )
   SELECT jsonb_build_object(
     'delivered', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'delivered_1m' AND b.back = g), 0) ORDER BY g DESC),
     'dead', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'dead_1m' AND b.back = g), 0) ORDER BY g DESC),
+    'jobs', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'job_done_1m' AND b.back = g), 0) ORDER BY g DESC),
     'hosts_alive', v_hosts,
-    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook')) INTO v_part
+    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope IN ('dead_webhook', 'dead_job'))) INTO v_part
   FROM generate_series(0, 59) g;
   v_out := v_out || jsonb_build_object('flow', v_part);
 
@@ -433,4 +609,7 @@ DROP FUNCTION public.fn_queue_time_or_null(text);
 DROP FUNCTION public.fn_payload_masked(text, text);
 DROP FUNCTION public.fn_mask_json(jsonb, int);
 DROP VIEW public.v_queue_health;
+DROP FUNCTION public.fn_job_letters_open();
+DROP FUNCTION public.fn_job_backlog();
+DROP FUNCTION public.fn_job_lane_ends(text, text);
 RESET ROLE;

@@ -1,0 +1,96 @@
+package queue
+
+// This file holds the job queue as the panes read it: the sections of the picture,
+// and the jobs that a lane lists on demand.
+
+import "time"
+
+// Lane is one domain and kind of job_queue, with the last hour of what became of
+// its jobs.
+type Lane struct {
+	Kind            Text       `json:"job_kind"`
+	Domain          Text       `json:"event_domain"`
+	Queued          int64      `json:"queued"`    // those due later included
+	Scheduled       int64      `json:"scheduled"` // of Queued: due later
+	Leased          int64      `json:"leased"`
+	InProgress      int64      `json:"in_progress"`
+	RetryWaiting    int64      `json:"retry_waiting"`
+	OldestAt        *time.Time `json:"oldest_at"` // since when the oldest that is due waits
+	AgeSeconds      int64      `json:"age_seconds"`
+	NewestAt        *time.Time `json:"newest_at"`
+	InPerSecond     float64    `json:"in_per_s"`  // arrivals, mean of the last 5 to 10 minutes
+	OutPerSecond    float64    `json:"out_per_s"` // finished, likewise
+	Succeeded       int64      `json:"succeeded_1h"`
+	Failed          int64      `json:"failed_1h"`
+	Dead            int64      `json:"dead_1h"`
+	Cancelled       int64      `json:"cancelled_1h"`
+	ClearsInSeconds *int64     `json:"clears_in_seconds"`
+	Why             Text       `json:"why"` // the first link of the blocking chain; empty = nothing blocks
+}
+
+// JobTable is the health of the table under the queue: dead rows pile up behind
+// an old snapshot, the slow killer of queues.
+type JobTable struct {
+	LiveRows              int64      `json:"live_rows"`
+	DeadRows              int64      `json:"dead_rows"`
+	LastVacuum            *time.Time `json:"last_vacuum"`
+	Leases                int64      `json:"leases"`
+	LeasesExpired         int64      `json:"leases_expired"`
+	OldestSnapshotSeconds *int64     `json:"oldest_snapshot_seconds"` // null: none, or no right to see it
+	OldestSnapshotPid     *int64     `json:"oldest_snapshot_pid"`
+	OldestSnapshotProgram Text       `json:"oldest_snapshot_program"`
+}
+
+// JobLease is a lease that ran for two thirds of its time without a renewal, or
+// expired.
+type JobLease struct {
+	Token     string    `json:"lease_token"`
+	Owner     Text      `json:"lease_owner"`
+	Kind      Text      `json:"job_kind"` // of its first job
+	Domain    Text      `json:"event_domain"`
+	Live      int64     `json:"live"` // jobs it still holds
+	ClaimedAt time.Time `json:"claimed_at"`
+	Until     time.Time `json:"lease_until"`
+	Expired   bool      `json:"expired"`
+}
+
+// JobSubscription is a row of job_subscription: what an executor may claim (DP6
+// §3.3).
+type JobSubscription struct {
+	ID            string    `json:"subscription_id"`
+	ExecutorID    Text      `json:"executor_id"`
+	ExecutorKind  Text      `json:"executor_kind"`
+	JobKind       Text      `json:"job_kind"`     // empty = all
+	Domain        Text      `json:"event_domain"` // empty = all
+	PriorityFloor int64     `json:"priority_floor"`
+	MaxParallel   int64     `json:"max_parallel"`
+	Enabled       bool      `json:"enabled"`
+	Notes         Text      `json:"notes"`
+	InFlight      int64     `json:"in_flight"`
+	RegisteredBy  Text      `json:"registered_by"`
+	RegisteredAt  time.Time `json:"registered_at"`
+}
+
+// Job is a row of v_job without its payload.
+type Job struct {
+	ID           string     `json:"job_id"`
+	Kind         Text       `json:"job_kind"`
+	Domain       Text       `json:"event_domain"`
+	Executor     Text       `json:"executor"`
+	Status       string     `json:"status"`
+	Ready        bool       `json:"ready"`
+	Priority     int64      `json:"priority"`
+	ProcessAfter time.Time  `json:"process_after"`
+	EnqueuedAt   time.Time  `json:"enqueued_at"`
+	PickedAt     *time.Time `json:"picked_at"`
+	FinishedAt   *time.Time `json:"finished_at"`
+	LeaseOwner   Text       `json:"lease_owner"`
+	LeaseUntil   *time.Time `json:"lease_until"`
+	LeaseToken   string     `json:"lease_token"`
+	Attempts     int        `json:"attempts"`
+	MaxAttempts  int        `json:"max_attempts"`
+	Key          Text       `json:"idempotency_key"`
+	Code         Text       `json:"failure_code"`
+	LastError    Text       `json:"last_error"`
+	AgeSeconds   int64      `json:"age_seconds"` // since it is due and waits, or since it was picked
+}

@@ -1,0 +1,429 @@
+-- The job queue, the tables: what may stand in them and which way a job may go, whoever asks.
+-- Live jobs stand in job_queue, finished ones in job_history; leases in job_lease, one row per claim.
+-- Sources: DP1, DP4 §3.2, DP6 §3.3–3.5. The machine is 010, what operators do is 011.
+SET LOCAL ROLE queue_owner;
+
+-- ---------------------------------------------------------------------------------------------------
+-- job_queue. ready is no status: late work and retries are not ready until fn_job_tick finds them due,
+-- and stay outside the claim index until then. No index holds a column or a predicate that a claim
+-- changes, so that claims stay HOT; leases are found through job_lease. prior_token and prior_result:
+-- the last try that ended without finishing the job, so that a repeated report is a success.
+-- The form of kind and domain is checked once per statement, by job_lane.
+-- ---------------------------------------------------------------------------------------------------
+CREATE TABLE public.job_queue (
+  job_id             uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+  job_kind           text NOT NULL,
+  event_domain       text NOT NULL,
+  executor           text NOT NULL CONSTRAINT chk_job_queue_executor CHECK (executor IN (
+    'DOT', 'Agent', 'Hermes', 'Codex', 'PG_worker', 'external_worker', 'future_Kestra_adapter')),
+  status             text NOT NULL DEFAULT 'queued'
+    CONSTRAINT chk_job_queue_status CHECK (status IN ('queued', 'leased', 'in_progress', 'retry_waiting')),
+  ready              boolean NOT NULL DEFAULT true,
+  priority           int NOT NULL DEFAULT 100,
+  process_after      timestamptz NOT NULL DEFAULT now(),
+  enqueued_at        timestamptz NOT NULL DEFAULT now(),
+  picked_at          timestamptz,
+  finished_at        timestamptz CHECK (finished_at IS NULL),
+  lease_owner        text,
+  lease_until        timestamptz,
+  lease_token        uuid,
+  attempts           int NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+  max_attempts       int NOT NULL DEFAULT 5 CHECK (max_attempts BETWEEN 1 AND 1000),
+  lost_leases        int NOT NULL DEFAULT 0 CHECK (lost_leases >= 0),
+  idempotency_key    text CHECK (length(idempotency_key) BETWEEN 1 AND 500),
+  source_ref         text,
+  target_ref         text,
+  payload_ref        text,
+  payload            jsonb NOT NULL DEFAULT '{}'
+    CONSTRAINT chk_job_queue_payload CHECK (jsonb_typeof(payload) = 'object' AND NOT payload ?| ARRAY[
+      'body', 'content', 'raw', 'vector', 'embedding', 'secret', 'token', 'password', 'ssn', 'personal_data']),
+  last_error         text CHECK (octet_length(last_error) <= 4096),
+  failure_code       text CHECK (failure_code ~ '^[A-Z][A-Z0-9_]{0,63}$'),
+  first_failed_at    timestamptz,
+  actor              text,
+  correlation_id     text,
+  causation_event_id uuid,
+  updated_at         timestamptz NOT NULL DEFAULT now(),
+  prior_token        uuid,
+  prior_result       text CHECK (prior_result IN ('failed', 'released')),
+  CONSTRAINT chk_job_queue_lease CHECK (
+    num_nonnulls(lease_owner, lease_until, lease_token) = CASE WHEN status IN ('leased', 'in_progress') THEN 3 ELSE 0 END)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ix_job_queue_claim ON public.job_queue (event_domain, job_kind, priority DESC, process_after, job_id)
+  WHERE ready;
+CREATE INDEX ix_job_queue_late ON public.job_queue (process_after, job_id) WHERE NOT ready;
+CREATE UNIQUE INDEX ux_job_queue_idempotency ON public.job_queue (job_kind, idempotency_key)
+  WHERE idempotency_key IS NOT NULL;
+COMMENT ON TABLE public.job_queue IS
+  'Jobs that are not finished: queued, leased, in_progress or retry_waiting. Written by the fn_job_ functions alone.';
+
+CREATE TABLE public.job_history (
+  LIKE public.job_queue INCLUDING DEFAULTS,
+  from_status text NOT NULL,
+  CONSTRAINT job_history_pkey PRIMARY KEY (job_id, finished_at),
+  CONSTRAINT chk_job_history_edge CHECK (CASE status
+    WHEN 'succeeded' THEN from_status IN ('leased', 'in_progress')
+    WHEN 'failed' THEN from_status IN ('leased', 'in_progress')
+    WHEN 'dead_letter' THEN from_status IN ('leased', 'in_progress')
+    WHEN 'cancelled' THEN from_status IN ('queued', 'leased', 'in_progress', 'retry_waiting')
+    WHEN 'cleaned' THEN from_status IN ('succeeded', 'failed', 'dead_letter', 'cancelled')
+      AND payload = '{}' AND num_nonnulls(source_ref, target_ref, payload_ref, last_error) = 0
+    ELSE false END)
+) PARTITION BY RANGE (finished_at);
+COMMENT ON TABLE public.job_history IS
+  'Finished jobs, append-only, partitioned by day: succeeded, failed, dead_letter, cancelled, cleaned. from_status: '
+  'where the job stood before.';
+
+CREATE VIEW public.v_job AS
+SELECT job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at, finished_at,
+  lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
+  payload_ref, payload, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at,
+  NULL::text AS from_status
+FROM public.job_queue
+UNION ALL
+SELECT job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at, finished_at,
+  lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
+  payload_ref, payload, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at,
+  from_status
+FROM public.job_history;
+COMMENT ON VIEW public.v_job IS 'All jobs, live and finished. Look one up by job_id; never count it.';
+
+-- A lease is the mutex of its jobs: whoever changes a leased job holds the row of its lease first.
+CREATE TABLE public.job_lease (
+  lease_token     uuid PRIMARY KEY,
+  lease_owner     text NOT NULL,
+  subscription_id uuid NOT NULL,
+  claimed_at      timestamptz NOT NULL DEFAULT now(),
+  lease_until     timestamptz NOT NULL,
+  job_ids         uuid[] NOT NULL,
+  live            int NOT NULL CHECK (live >= 0)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ix_job_lease_subscription ON public.job_lease (subscription_id);
+COMMENT ON TABLE public.job_lease IS
+  'One row per claim: who holds which jobs until when; live = those still held. The reaper and max_parallel read this alone.';
+
+-- Without a unique index: two producers that open the same new lane must not wait for each other.
+CREATE TABLE public.job_lane (
+  event_domain text NOT NULL CONSTRAINT chk_job_lane_domain CHECK (event_domain ~ '^[a-z][a-z0-9_]{0,50}$'),
+  job_kind     text NOT NULL CONSTRAINT chk_job_lane_kind CHECK (job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'),
+  opened_at    timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX ix_job_lane ON public.job_lane (event_domain, job_kind);
+COMMENT ON TABLE public.job_lane IS 'Every domain and kind that ever had a job, so that no claim looks for them in the queue.';
+
+CREATE TABLE public.job_subscription (
+  subscription_id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+  executor_id     text NOT NULL CHECK (executor_id <> '' AND length(executor_id) <= 200),
+  executor_kind   text NOT NULL CONSTRAINT chk_job_subscription_kind CHECK (executor_kind IN (
+    'DOT', 'Agent', 'Hermes', 'Codex', 'PG_worker', 'external_worker', 'future_Kestra_adapter')),
+  job_kind        text,
+  event_domain    text,
+  priority_floor  smallint NOT NULL DEFAULT 0,
+  max_parallel    integer NOT NULL DEFAULT 1 CHECK (max_parallel >= 1),
+  enabled         boolean NOT NULL DEFAULT false,
+  notes           text,
+  registered_by   text NOT NULL,
+  registered_at   timestamptz NOT NULL DEFAULT now(),
+  updated_by      text,
+  updated_at      timestamptz NOT NULL DEFAULT now(),
+  UNIQUE NULLS NOT DISTINCT (executor_id, job_kind, event_domain)
+);
+CREATE INDEX ix_job_subscription_claim ON public.job_subscription (executor_id, job_kind, event_domain) WHERE enabled = true;
+COMMENT ON TABLE public.job_subscription IS
+  'What an executor may claim (DP6 §3.3). NULL means every kind or domain; the most specific enabled row governs a job: '
+  'the kind counts more than the domain.';
+
+CREATE TABLE public.executor_producer (
+  executor_kind text NOT NULL CHECK (executor_kind IN (
+    'DOT', 'Agent', 'Hermes', 'Codex', 'PG_worker', 'external_worker', 'future_Kestra_adapter')),
+  producer_role text NOT NULL CHECK (producer_role <> ''),
+  PRIMARY KEY (executor_kind, producer_role)
+);
+COMMENT ON TABLE public.executor_producer IS
+  'Who may enqueue for an executor kind (DP6 §1.4). Without a row anybody with the right to enqueue may.';
+
+CREATE TABLE public.job_dead_letter (
+  dead_letter_id  uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+  job_id          uuid NOT NULL UNIQUE,
+  job_kind        text NOT NULL,
+  event_domain    text NOT NULL,
+  executor        text NOT NULL,
+  attempts        int NOT NULL,
+  failure_code    text NOT NULL,
+  last_error      text,
+  payload         jsonb NOT NULL,
+  first_failed_at timestamptz NOT NULL,
+  last_failed_at  timestamptz NOT NULL,
+  triage_status   text NOT NULL DEFAULT 'open'
+    CHECK (triage_status IN ('open', 'replayed', 'abandoned', 'done_otherwise', 'duplicate')),
+  triage_note     text,
+  resolved_at     timestamptz,
+  resolved_by     text,
+  resolution      text,
+  replayed_job_id uuid UNIQUE,
+  CONSTRAINT chk_job_dead_letter_resolved CHECK (
+    num_nonnulls(resolved_at, resolved_by, resolution) = CASE triage_status WHEN 'open' THEN 0 ELSE 3 END
+    AND (replayed_job_id IS NOT NULL) = (triage_status = 'replayed'))
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ix_job_dead_letter_open
+  ON public.job_dead_letter (failure_code, job_kind, event_domain, last_failed_at, dead_letter_id) WHERE resolved_at IS NULL;
+COMMENT ON TABLE public.job_dead_letter IS
+  'Jobs that failed for good, with a copy of the payload. Replayed at most once, into a new job with a new key.';
+
+-- ---------------------------------------------------------------------------------------------------
+-- Guards. The legal edges stand in the WHEN, so a legal change costs no function call.
+-- ---------------------------------------------------------------------------------------------------
+CREATE FUNCTION public.fn_job_refuse() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    RAISE EXCEPTION 'a job is born queued, unleased, with no attempts' USING ERRCODE = '42501';
+  ELSIF TG_TABLE_NAME = 'job_queue' THEN
+    RAISE EXCEPTION 'job % may not go from % to % this way', OLD.job_id, OLD.status, NEW.status
+      USING ERRCODE = '42501', HINT = 'the fn_job_ functions move jobs; what a job is never changes';
+  END IF;
+  RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'finished jobs are only ever cleaned, dead letters only ever closed and reopened';
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_refuse() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_refuse() IS 'Trigger: refuses a change outside the state machine of jobs.';
+
+CREATE TRIGGER trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW
+  WHEN (NEW.status <> 'queued' OR NEW.attempts <> 0 OR NEW.lost_leases <> 0 OR NEW.prior_token IS NOT NULL)
+  EXECUTE FUNCTION public.fn_job_refuse();
+CREATE TRIGGER trg_job_queue_edge BEFORE UPDATE ON public.job_queue FOR EACH ROW
+  WHEN (NOT (
+    (NEW.status = OLD.status OR CASE OLD.status
+      WHEN 'queued' THEN NEW.status = 'leased'
+      WHEN 'leased' THEN NEW.status IN ('in_progress', 'queued', 'retry_waiting')
+      WHEN 'in_progress' THEN NEW.status IN ('queued', 'retry_waiting')
+      ELSE NEW.status = 'leased' END)
+    AND NEW.job_id = OLD.job_id AND NEW.job_kind = OLD.job_kind AND NEW.event_domain = OLD.event_domain
+    AND NEW.executor = OLD.executor AND NEW.enqueued_at = OLD.enqueued_at AND NEW.max_attempts = OLD.max_attempts
+    AND NEW.attempts BETWEEN OLD.attempts AND OLD.attempts + 1
+    AND (NEW.attempts = OLD.attempts OR OLD.status IN ('leased', 'in_progress') AND NEW.status IN ('queued', 'retry_waiting'))
+    AND NEW.idempotency_key IS NOT DISTINCT FROM OLD.idempotency_key))
+  EXECUTE FUNCTION public.fn_job_refuse();
+CREATE TRIGGER trg_job_queue_no_truncate BEFORE TRUNCATE ON public.job_queue
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+CREATE FUNCTION public.fn_job_late() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  NEW.ready := false;
+  RETURN NEW;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_late() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_late() IS 'Trigger: work due later stays outside the claim index.';
+CREATE TRIGGER trg_job_queue_late BEFORE INSERT ON public.job_queue FOR EACH ROW
+  WHEN (NEW.ready AND NEW.process_after > now()) EXECUTE FUNCTION public.fn_job_late();
+
+CREATE TRIGGER trg_job_history_edge BEFORE UPDATE ON public.job_history FOR EACH ROW
+  WHEN (NOT (NEW.status = 'cleaned' AND OLD.status <> 'cleaned' AND NEW.from_status = OLD.status
+    AND (NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.priority, NEW.process_after, NEW.enqueued_at,
+      NEW.finished_at, NEW.attempts, NEW.max_attempts, NEW.lost_leases)
+      = (OLD.job_id, OLD.job_kind, OLD.event_domain, OLD.executor, OLD.priority, OLD.process_after, OLD.enqueued_at,
+      OLD.finished_at, OLD.attempts, OLD.max_attempts, OLD.lost_leases)
+    AND (NEW.picked_at, NEW.lease_owner, NEW.lease_token, NEW.idempotency_key, NEW.failure_code, NEW.actor,
+      NEW.correlation_id, NEW.causation_event_id) IS NOT DISTINCT FROM (OLD.picked_at, OLD.lease_owner, OLD.lease_token,
+      OLD.idempotency_key, OLD.failure_code, OLD.actor, OLD.correlation_id, OLD.causation_event_id)))
+  EXECUTE FUNCTION public.fn_job_refuse();
+CREATE TRIGGER trg_job_history_no_delete BEFORE DELETE ON public.job_history
+  FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
+CREATE TRIGGER trg_job_history_no_truncate BEFORE TRUNCATE ON public.job_history
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+CREATE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter FOR EACH ROW
+  WHEN (NOT (OLD.triage_status <> 'replayed' AND (OLD.triage_status = 'open') <> (NEW.triage_status = 'open')
+    AND (NEW.dead_letter_id, NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.attempts, NEW.failure_code,
+      NEW.payload, NEW.first_failed_at, NEW.last_failed_at)
+      = (OLD.dead_letter_id, OLD.job_id, OLD.job_kind, OLD.event_domain, OLD.executor, OLD.attempts, OLD.failure_code,
+      OLD.payload, OLD.first_failed_at, OLD.last_failed_at)
+    AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error))
+  EXECUTE FUNCTION public.fn_job_refuse();
+CREATE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
+  FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
+CREATE TRIGGER trg_job_dead_letter_no_truncate BEFORE TRUNCATE ON public.job_dead_letter
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+-- ---------------------------------------------------------------------------------------------------
+-- After the fact, once per statement: counters, lanes, the wake. Counter job: kind, domain, status, where
+-- scheduled means queued and not ready. Buckets (k3) are the epoch of the bucket's start; few and wide per lane,
+-- because a refresh reads them all.
+-- ---------------------------------------------------------------------------------------------------
+CREATE FUNCTION public.fn_job_queue_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_stack text;
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    WITH a AS MATERIALIZED (
+      SELECT job_kind, event_domain, ready, count(*) AS n FROM new_rows GROUP BY 1, 2, 3
+    ), lanes AS (
+      INSERT INTO public.job_lane (event_domain, job_kind)
+      SELECT DISTINCT a.event_domain, a.job_kind FROM a
+      WHERE NOT EXISTS (SELECT 1 FROM public.job_lane l WHERE l.event_domain = a.event_domain AND l.job_kind = a.job_kind)
+    )
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'job', job_kind, event_domain, CASE WHEN ready THEN 'queued' ELSE 'scheduled' END, n FROM a
+    UNION ALL SELECT 'job_in_5m', job_kind, event_domain, (floor(extract(epoch FROM now()) / 300) * 300)::bigint::text, sum(n)
+      FROM a GROUP BY 1, 2, 3;
+  ELSIF TG_OP = 'UPDATE' THEN
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'job', job_kind, event_domain, status, sum(n) FROM (
+      SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END AS status,
+        -count(*) AS n FROM old_rows GROUP BY 1, 2, 3
+      UNION ALL
+      SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END,
+        count(*) FROM new_rows GROUP BY 1, 2, 3) x
+    GROUP BY 1, 2, 3, 4 HAVING sum(n) <> 0;
+  ELSE
+    GET DIAGNOSTICS v_stack = PG_CONTEXT;
+    IF position('function fn_job_' IN v_stack) = 0 THEN
+      RAISE EXCEPTION 'DELETE of job_queue is refused: a job ends through the fn_job_ functions' USING ERRCODE = '42501';
+    END IF;
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'job', job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END, -count(*)
+    FROM old_rows GROUP BY 1, 2, 3, 4;
+  END IF;
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_queue_counted() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_queue_counted() IS
+  'Trigger: counters job and job_in_5m, lanes; a job leaves the queue only inside a fn_job_ function.';
+CREATE TRIGGER trg_job_queue_inserted AFTER INSERT ON public.job_queue
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
+CREATE TRIGGER trg_job_queue_updated AFTER UPDATE ON public.job_queue
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
+CREATE TRIGGER trg_job_queue_deleted AFTER DELETE ON public.job_queue
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
+
+CREATE FUNCTION public.fn_job_history_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_now bigint := floor(extract(epoch FROM now()));
+BEGIN
+  INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+  WITH a AS MATERIALIZED (SELECT job_kind, event_domain, status, count(*) AS n FROM new_rows GROUP BY 1, 2, 3)
+  SELECT 'job', job_kind, event_domain, status, n FROM a
+  UNION ALL SELECT 'job_' || status || '_10m', job_kind, event_domain, (v_now - v_now % 600)::text, n FROM a
+  UNION ALL SELECT 'job_out_5m', job_kind, event_domain, (v_now - v_now % 300)::text, sum(n) FROM a GROUP BY 2, 3
+  UNION ALL SELECT 'job_done_1m', '', '', (v_now - v_now % 60)::text, sum(n) FROM a HAVING count(*) > 0;
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_history_counted() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_history_counted() IS 'Trigger: counters of finished jobs: job, job_<status>_10m, job_out_5m, job_done_1m.';
+CREATE TRIGGER trg_job_history_inserted AFTER INSERT ON public.job_history
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_history_counted();
+
+CREATE FUNCTION public.fn_job_cleaned_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+  SELECT 'job', job_kind, event_domain, status, sum(n) FROM (
+    SELECT job_kind, event_domain, status, -count(*) AS n FROM old_rows GROUP BY 1, 2, 3
+    UNION ALL SELECT job_kind, event_domain, status, count(*) FROM new_rows GROUP BY 1, 2, 3) x
+  GROUP BY 1, 2, 3, 4 HAVING sum(n) <> 0;
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_cleaned_counted() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_cleaned_counted() IS 'Trigger: counter job when finished jobs are cleaned.';
+CREATE TRIGGER trg_job_history_cleaned AFTER UPDATE ON public.job_history
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_cleaned_counted();
+
+-- Counter dead_job: code, kind, domain of the open ones; dead_job_5m: code, domain/kind, bucket of five minutes.
+CREATE FUNCTION public.fn_job_letter_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'dead_job', failure_code, job_kind, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'dead_job_5m', failure_code, event_domain || '/' || job_kind,
+      (floor(extract(epoch FROM last_failed_at) / 300) * 300)::bigint::text, count(*) FROM new_rows GROUP BY 2, 3, 4;
+  ELSE
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'dead_job', failure_code, job_kind, event_domain, sum(n) FROM (
+      SELECT failure_code, job_kind, event_domain, -count(*) AS n FROM old_rows WHERE resolved_at IS NULL GROUP BY 1, 2, 3
+      UNION ALL
+      SELECT failure_code, job_kind, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL GROUP BY 1, 2, 3) x
+    GROUP BY 2, 3, 4 HAVING sum(n) <> 0;
+  END IF;
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_letter_counted() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_letter_counted() IS 'Trigger: counters dead_job and dead_job_5m.';
+CREATE TRIGGER trg_job_dead_letter_born AFTER INSERT ON public.job_dead_letter
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_letter_counted();
+CREATE TRIGGER trg_job_dead_letter_closed AFTER UPDATE ON public.job_dead_letter
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_letter_counted();
+
+-- One signal per channel and statement; the definer function reads the flag, for a WHEN clause would run
+-- with the writer's rights (DP4 §3.2).
+CREATE FUNCTION public.fn_queue_wake_notify_job_queue() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_row record;
+BEGIN
+  IF current_setting('qtop.doorbell', true) = 'on' OR NOT public.fn_queue_notify_enabled() THEN
+    RETURN NULL;
+  END IF;
+  FOR v_row IN
+    SELECT DISTINCT ON (n.event_domain) n.event_domain, n.job_id, n.job_kind, n.process_after,
+      count(*) OVER (PARTITION BY n.event_domain) AS n_rows
+    FROM new_rows n ORDER BY n.event_domain, n.process_after
+  LOOP
+    PERFORM public.fn_queue_wake('queue_wake_' || v_row.event_domain, jsonb_build_object(
+      'layer', 'job', 'job_id', v_row.job_id, 'job_kind', v_row.job_kind, 'process_after', v_row.process_after,
+      'worker_hint', 'job_executor', 'count', v_row.n_rows));
+  END LOOP;
+  RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_queue_wake_notify_job_queue() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_wake_notify_job_queue() IS
+  'Trigger: wakes the listeners of each domain a statement put jobs into, when the bridge is on (DP4 §3.2).';
+CREATE TRIGGER trg_job_queue_wake_notify AFTER INSERT ON public.job_queue
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_job_queue();
+
+-- ---------------------------------------------------------------------------------------------------
+-- Grants: everything but payloads is there to be seen; writing goes through the functions.
+-- ---------------------------------------------------------------------------------------------------
+GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
+  finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
+  payload_ref, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at)
+  ON public.job_queue, public.job_history, public.v_job TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+GRANT SELECT (from_status) ON public.job_history, public.v_job TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+GRANT SELECT (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, first_failed_at,
+  last_failed_at, triage_status, triage_note, resolved_at, resolved_by, resolution, replayed_job_id)
+  ON public.job_dead_letter TO queue_viewer, workflow_admin, dead_letter_operator;
+GRANT SELECT ON public.job_lease, public.job_lane, public.job_subscription, public.executor_producer
+  TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+GRANT INSERT, UPDATE ON public.job_subscription TO workflow_admin;
+
+INSERT INTO public.queue_partitioned VALUES ('job_history', 'finished_at', 'day', '35 days');
+SELECT public.fn_queue_partitions_ensure();
+
+RESET ROLE;
+
+---- create above / drop below ----
+
+SET LOCAL ROLE queue_owner;
+DELETE FROM public.queue_partitioned WHERE parent = 'job_history';
+DROP TABLE public.executor_producer;
+DROP TABLE public.job_subscription;
+DROP VIEW public.v_job;
+DROP TABLE public.job_dead_letter;
+DROP TABLE public.job_lane;
+DROP TABLE public.job_lease;
+DROP TABLE public.job_history;
+DROP TABLE public.job_queue;
+DROP FUNCTION public.fn_queue_wake_notify_job_queue();
+DROP FUNCTION public.fn_job_letter_counted();
+DROP FUNCTION public.fn_job_cleaned_counted();
+DROP FUNCTION public.fn_job_history_counted();
+DROP FUNCTION public.fn_job_queue_counted();
+DROP FUNCTION public.fn_job_late();
+DROP FUNCTION public.fn_job_refuse();
+RESET ROLE;

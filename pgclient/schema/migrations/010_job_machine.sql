@@ -1,0 +1,730 @@
+-- The job queue, the machine: enqueue, claim, start, renew, ack, fail, release, promote, reap.
+-- Over 500 lines because each step leans on the lock order written here once: subscriptions, leases, jobs,
+-- each by id. A leased job is changed only under the row of its lease; jobs without one are locked in
+-- job_id order or skipped. Sources: DP1 §5, DP4, DP6 §3.3.
+SET LOCAL ROLE queue_owner;
+
+-- ---------------------------------------------------------------------------------------------------
+-- Enqueueing
+-- ---------------------------------------------------------------------------------------------------
+-- fn_job_producer_refusal(executor kinds) → why this session may not enqueue for one of them, or NULL.
+-- Internal.
+CREATE FUNCTION public.fn_job_producer_refusal(p_executors text[]) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_kind text;
+BEGIN
+  IF NOT public.fn_cfg_bool('queue.job_substrate.enabled') THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'disabled',
+      'reason', 'jobs are switched off: queue.job_substrate.enabled is not true');
+  END IF;
+  SELECT p.executor_kind INTO v_kind FROM public.executor_producer p
+  WHERE p.executor_kind = ANY (p_executors)
+  GROUP BY p.executor_kind
+  HAVING NOT bool_or(EXISTS (SELECT 1 FROM pg_roles r WHERE r.rolname = p.producer_role
+    AND pg_has_role(session_user, r.oid, 'MEMBER')))
+  ORDER BY 1 LIMIT 1;
+  IF v_kind IS NOT NULL THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'producer',
+      'reason', format('%s may not enqueue for executor kind %s: executor_producer names others', session_user, v_kind));
+  END IF;
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_producer_refusal(text[]) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_producer_refusal(text[]) IS 'Why this session may not enqueue, or null (DP6 §1.4). Internal.';
+
+-- fn_job_enqueue(…) → {job_id, created: true}, or {job_id, created: false} of the active job of the same
+-- kind that has the key; refused: disabled, producer. Rings no bell: the caller does after its commit.
+CREATE FUNCTION public.fn_job_enqueue(p_job_kind text, p_event_domain text, p_executor text, p_payload jsonb DEFAULT '{}',
+  p_priority int DEFAULT 100, p_process_after timestamptz DEFAULT now(), p_idempotency_key text DEFAULT NULL,
+  p_max_attempts int DEFAULT NULL, p_actor text DEFAULT NULL) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_refusal jsonb := public.fn_job_producer_refusal(ARRAY[p_executor]);
+  v_id uuid;
+BEGIN
+  IF v_refusal IS NOT NULL THEN
+    RETURN v_refusal;
+  END IF;
+  IF p_job_kind IS NULL OR p_event_domain IS NULL OR p_executor IS NULL THEN
+    RAISE EXCEPTION 'p_job_kind, p_event_domain and p_executor are needed' USING ERRCODE = '22023';
+  END IF;
+  FOR v_try IN 1..10 LOOP
+    INSERT INTO public.job_queue (job_kind, event_domain, executor, payload, priority, process_after, ready,
+      idempotency_key, max_attempts, actor)
+    VALUES (p_job_kind, p_event_domain, p_executor, COALESCE(p_payload, '{}'), COALESCE(p_priority, 100),
+      COALESCE(p_process_after, now()), COALESCE(p_process_after <= now(), true), p_idempotency_key,
+      COALESCE(p_max_attempts, public.fn_cfg_int('queue.retry.max_attempts_default', 5)), p_actor)
+    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+    RETURNING job_id INTO v_id;
+    IF v_id IS NOT NULL THEN
+      RETURN jsonb_build_object('job_id', v_id, 'created', true);
+    END IF;
+    SELECT q.job_id INTO v_id FROM public.job_queue q
+    WHERE q.job_kind = p_job_kind AND q.idempotency_key = p_idempotency_key;
+    IF v_id IS NOT NULL THEN
+      RETURN jsonb_build_object('job_id', v_id, 'created', false);
+    END IF;
+  END LOOP; -- the one in the way has just finished
+  RAISE EXCEPTION 'the job with this idempotency key changed ten times meanwhile' USING ERRCODE = '40001';
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_enqueue(text, text, text, jsonb, int, timestamptz, text, int, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_enqueue(text, text, text, jsonb, int, timestamptz, text, int, text) TO event_ingest_writer;
+COMMENT ON FUNCTION public.fn_job_enqueue(text, text, text, jsonb, int, timestamptz, text, int, text) IS
+  'Puts one job into the queue; the same key twice while active is one job.';
+
+-- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids}: an array of objects with the names of
+-- fn_job_enqueue without p_; job_ids in the order given. All or nothing. The ids ascend, so that the indexes
+-- grow at their end.
+CREATE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off AS $$
+DECLARE
+  v_prefix text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7';
+  v_suffix text := right(gen_random_uuid()::text, 12);
+  v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 5);
+  v_refusal jsonb;
+  v_keyed boolean;
+  v_bad text;
+  v_made bigint;
+  v_ids jsonb;
+BEGIN
+  IF p_jobs IS NULL OR jsonb_typeof(p_jobs) <> 'array' OR jsonb_array_length(p_jobs) NOT BETWEEN 1 AND 1000000 THEN
+    RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
+  END IF;
+  -- paths are walked without making rows of the objects
+  v_refusal := public.fn_job_producer_refusal(ARRAY(
+    SELECT DISTINCT x #>> '{}' FROM jsonb_path_query(p_jobs, 'strict $[*].executor', '{}', true) x));
+  IF v_refusal IS NOT NULL THEN
+    RETURN v_refusal;
+  END IF;
+  v_keyed := jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)');
+
+  IF NOT v_keyed THEN
+    WITH made AS (
+      INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
+      SELECT (v_prefix || lpad(to_hex(g.n >> 12), 3, '0') || '8' || lpad(to_hex(g.n & 4095), 3, '0') || v_suffix)::uuid,
+        g.job_kind, g.event_domain, g.executor, COALESCE(g.payload, '{}'), COALESCE(g.priority, 100), COALESCE(g.process_after, now()),
+        COALESCE(g.process_after <= now(), true), COALESCE(g.max_attempts, v_max), g.actor
+      FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
+        priority int, process_after timestamptz, max_attempts int, actor text)) WITH ORDINALITY
+        AS g (job_kind, event_domain, executor, payload, priority, process_after, max_attempts, actor, n)
+      RETURNING job_id
+    )
+    SELECT count(*), jsonb_agg(job_id) INTO v_made, v_ids FROM made;
+    RETURN jsonb_build_object('enqueued', v_made, 'existing', 0, 'job_ids', v_ids);
+  END IF;
+
+  WITH given AS MATERIALIZED (
+    SELECT g.*, (v_prefix || lpad(to_hex(g.ord >> 12), 3, '0') || '8' || lpad(to_hex(g.ord & 4095), 3, '0') || v_suffix)::uuid AS id
+    FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
+      priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
+      AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, ord)
+  ), made AS (
+    -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
+    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
+      idempotency_key, max_attempts, actor)
+    SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
+      COALESCE(process_after <= now(), true), idempotency_key, COALESCE(max_attempts, v_max), actor
+    FROM given ORDER BY job_kind, idempotency_key, ord
+    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+    RETURNING job_id, job_kind, idempotency_key
+  )
+  SELECT (SELECT count(*) FROM made), jsonb_agg(COALESCE(m.job_id, k.job_id) ORDER BY g.ord) INTO v_made, v_ids
+  FROM given g
+  LEFT JOIN made m ON m.job_id = g.id
+  LEFT JOIN made k ON k.job_kind = g.job_kind AND k.idempotency_key = g.idempotency_key;
+  -- those that were active before: in a statement of its own, which sees what was committed meanwhile
+  IF jsonb_path_exists(v_ids, '$[*] ? (@ == null)') THEN
+    SELECT jsonb_agg(COALESCE(i.id, to_jsonb(q.job_id)) ORDER BY i.n) INTO v_ids
+    FROM (SELECT NULLIF(x.id, 'null') AS id, x.n, p_jobs -> (x.n - 1)::int AS job
+          FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) i
+    LEFT JOIN public.job_queue q ON i.id IS NULL AND q.job_kind = i.job ->> 'job_kind'
+      AND q.idempotency_key = i.job ->> 'idempotency_key';
+  END IF;
+  RETURN jsonb_build_object('enqueued', v_made, 'existing', jsonb_array_length(p_jobs) - v_made, 'job_ids', v_ids);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_enqueue_many(jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_enqueue_many(jsonb) TO event_ingest_writer;
+COMMENT ON FUNCTION public.fn_job_enqueue_many(jsonb) IS
+  'Puts many jobs into the queue in one statement; keys that are active already are counted as existing.';
+
+-- ---------------------------------------------------------------------------------------------------
+-- Claiming
+-- ---------------------------------------------------------------------------------------------------
+-- fn_job_refusal(executor) → why this session gets no job as that executor, or NULL.
+CREATE FUNCTION public.fn_job_refusal(p_executor_id text) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_executor public.queue_heartbeat;
+BEGIN
+  IF NOT public.fn_cfg_bool('queue.job_substrate.enabled') THEN
+    RETURN 'jobs are switched off: queue.job_substrate.enabled is not true';
+  END IF;
+  SELECT * INTO v_executor FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
+  IF NOT FOUND THEN
+    RETURN format('no executor %s is registered', left(COALESCE(p_executor_id, '(null)'), 200));
+  ELSIF v_executor.deregistered_at IS NOT NULL THEN
+    RETURN format('executor %s was deregistered by %s', p_executor_id, v_executor.deregistered_by);
+  ELSIF v_executor.owner_role IS NOT NULL AND NOT EXISTS (SELECT 1 FROM pg_roles r
+      WHERE r.rolname = v_executor.owner_role AND pg_has_role(session_user, r.oid, 'MEMBER')) THEN
+    RETURN format('executor %s belongs to role %s, of which %s is no member', p_executor_id, v_executor.owner_role, session_user);
+  ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s WHERE s.executor_id = p_executor_id AND s.enabled) THEN
+    RETURN format('executor %s has no enabled subscription', p_executor_id);
+  ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s
+      WHERE s.executor_id = p_executor_id AND s.enabled AND s.executor_kind = v_executor.executor_kind) THEN
+    RETURN format('executor %s is of kind %s, its subscriptions are of another', p_executor_id, v_executor.executor_kind);
+  END IF;
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_refusal(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_refusal(text) TO dot_executor, queue_viewer, workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_job_refusal(text) IS 'Why fn_job_claim gives this session nothing as that executor; null when it may.';
+
+-- fn_job_lane_rule(executor, domain, kind) → the subscription that governs the lane for the executor: of the
+-- enabled ones the most specific, the kind before the domain. Internal.
+CREATE FUNCTION public.fn_job_lane_rule(p_executor_id text, p_event_domain text, p_job_kind text)
+RETURNS SETOF public.job_subscription
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT s.* FROM public.job_subscription s
+  WHERE s.executor_id = p_executor_id AND s.enabled
+    AND (s.job_kind IS NULL OR s.job_kind = p_job_kind) AND (s.event_domain IS NULL OR s.event_domain = p_event_domain)
+  ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1
+$$;
+REVOKE ALL ON FUNCTION public.fn_job_lane_rule(text, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_lane_rule(text, text, text) IS 'The subscription that governs a lane for an executor (DP6 §3.3). Internal.';
+
+-- fn_job_lane_head(domain, kind, executor kind, floor, below, key) → the highest priority under below at which
+-- a job can be claimed after the key, NULL = none. The key is where the caller stopped: (priority,
+-- process_after, job_id); what stands before it at its priority is not looked at, so that the dead entries an
+-- old snapshot keeps there cost nothing. Internal.
+CREATE FUNCTION public.fn_job_lane_head(p_event_domain text, p_job_kind text, p_executor text, p_floor int, p_below bigint,
+  p_priority int, p_after timestamptz, p_id uuid) RETURNS int
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_head int;
+BEGIN
+  SELECT q.priority INTO v_head FROM public.job_queue q
+  WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
+    AND q.priority >= p_floor AND q.priority > p_priority AND q.priority < p_below
+    AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_executor
+  ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
+  IF v_head IS NOT NULL THEN
+    RETURN v_head;
+  END IF;
+  IF p_priority >= p_floor AND p_priority < p_below THEN
+    SELECT q.priority INTO v_head FROM public.job_queue q
+    WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
+      AND q.priority = p_priority AND (q.process_after, q.job_id) > (p_after, p_id)
+      AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_executor
+    ORDER BY q.process_after, q.job_id LIMIT 1;
+    IF v_head IS NOT NULL THEN
+      RETURN v_head;
+    END IF;
+  END IF;
+  SELECT q.priority INTO v_head FROM public.job_queue q
+  WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
+    AND q.priority >= p_floor AND q.priority < least(p_below, p_priority)
+    AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_executor
+  ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
+  RETURN v_head;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_lane_head(text, text, text, int, bigint, int, timestamptz, uuid) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_lane_head(text, text, text, int, bigint, int, timestamptz, uuid) IS
+  'The priority of the next claimable job of a lane. Internal.';
+
+-- fn_job_claim(executor, kinds, limit, after) → the rows leased, higher priority first, older first; nothing
+-- when refused (fn_job_refusal says why). after: {"<domain>/<kind>": [priority, process_after, job_id]}, where
+-- this worker stopped in each lane; without it the lanes are swept from their start. Lanes whose next jobs
+-- have the same priority share the limit. The governing subscriptions are locked first, so that max_parallel
+-- holds whatever runs beside it. A call that meets very many priorities may return fewer than there are.
+-- Commit before working: a lease is held only once it is committed.
+CREATE FUNCTION public.fn_job_claim(p_executor_id text, p_kinds text[] DEFAULT NULL, p_limit int DEFAULT 1, p_after jsonb DEFAULT NULL)
+RETURNS SETOF public.job_queue
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  c_first CONSTANT timestamptz := '-infinity';
+  c_nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+  v_until timestamptz := clock_timestamp() + make_interval(secs => public.fn_cfg_int('queue.lease.duration_seconds', 300));
+  v_kind text;
+  v_subs uuid[];
+  v_room int[];
+  v_tokens uuid[];
+  v_domains text[];
+  v_kinds text[];
+  v_floors int[];
+  v_sub int[];           -- of each lane: the index of its subscription
+  v_prio int[];
+  v_after timestamptz[];
+  v_ids uuid[];
+  v_heads int[];
+  v_left int := p_limit;
+  v_top int;
+  v_at_top int;
+  v_n int;
+  v_got int;
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  IF p_after IS NOT NULL AND jsonb_typeof(p_after) <> 'object' THEN
+    RAISE EXCEPTION 'p_after must be an object of [priority, process_after, job_id]' USING ERRCODE = '22023';
+  END IF;
+  IF public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
+    RETURN;
+  END IF;
+  SELECT h.executor_kind INTO v_kind FROM public.queue_heartbeat h WHERE h.executor_id = p_executor_id;
+
+  -- which subscriptions have work at all: an idle claim locks nothing and writes nothing
+  SELECT array_agg(DISTINCT r.subscription_id ORDER BY r.subscription_id) INTO v_subs
+  FROM public.job_lane l
+  CROSS JOIN LATERAL public.fn_job_lane_rule(p_executor_id, l.event_domain, l.job_kind) r
+  CROSS JOIN LATERAL (SELECT p_after -> (l.event_domain || '/' || l.job_kind) AS a) k
+  WHERE (p_kinds IS NULL OR l.job_kind = ANY (p_kinds)) AND r.executor_kind = v_kind
+    AND public.fn_job_lane_head(l.event_domain, l.job_kind, v_kind, r.priority_floor, 2147483648,
+      COALESCE((k.a ->> 0)::int, 2147483647), COALESCE((k.a ->> 1)::timestamptz, c_first), COALESCE((k.a ->> 2)::uuid, c_nobody)) IS NOT NULL;
+  IF v_subs IS NULL THEN
+    RETURN;
+  END IF;
+  PERFORM 1 FROM public.job_subscription s WHERE s.subscription_id = ANY (v_subs) ORDER BY s.subscription_id FOR UPDATE;
+
+  -- under the locks: what the rules say now, and what of max_parallel is free
+  SELECT array_agg(x.subscription_id ORDER BY x.subscription_id), array_agg(x.room ORDER BY x.subscription_id),
+    array_agg(gen_random_uuid())
+  INTO v_subs, v_room, v_tokens FROM (
+    SELECT s.subscription_id, s.max_parallel
+      - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0)::int AS room
+    FROM public.job_subscription s WHERE s.subscription_id = ANY (v_subs) AND s.enabled) x
+  WHERE x.room > 0;
+  IF v_subs IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT array_agg(x.event_domain), array_agg(x.job_kind), array_agg(x.priority_floor), array_agg(x.sub),
+    array_agg(x.prio), array_agg(x.after), array_agg(x.id), array_agg(public.fn_job_lane_head(x.event_domain, x.job_kind,
+      v_kind, x.priority_floor, 2147483648, x.prio, x.after, x.id))
+  INTO v_domains, v_kinds, v_floors, v_sub, v_prio, v_after, v_ids, v_heads FROM (
+    SELECT DISTINCT ON (l.event_domain, l.job_kind) l.event_domain, l.job_kind, r.priority_floor::int,
+      array_position(v_subs, r.subscription_id) AS sub, COALESCE((k.a ->> 0)::int, 2147483647) AS prio,
+      COALESCE((k.a ->> 1)::timestamptz, c_first) AS after, COALESCE((k.a ->> 2)::uuid, c_nobody) AS id
+    FROM public.job_lane l
+    CROSS JOIN LATERAL public.fn_job_lane_rule(p_executor_id, l.event_domain, l.job_kind) r
+    CROSS JOIN LATERAL (SELECT p_after -> (l.event_domain || '/' || l.job_kind) AS a) k
+    WHERE (p_kinds IS NULL OR l.job_kind = ANY (p_kinds)) AND r.executor_kind = v_kind AND r.subscription_id = ANY (v_subs)
+    ORDER BY l.event_domain, l.job_kind) x;
+
+  FOR v_step IN 1..64 LOOP
+    SELECT max(h) INTO v_top FROM unnest(v_heads) h;
+    EXIT WHEN v_left = 0 OR v_top IS NULL;
+    SELECT count(*) INTO v_at_top FROM unnest(v_heads) h WHERE h = v_top;
+    FOR i IN 1..cardinality(v_heads) LOOP
+      CONTINUE WHEN v_heads[i] IS DISTINCT FROM v_top;
+      v_n := least(ceil(v_left::numeric / v_at_top)::int, v_room[v_sub[i]]);
+      v_at_top := v_at_top - 1;
+      v_got := 0;
+      IF v_n > 0 THEN
+        RETURN QUERY
+        WITH picked AS MATERIALIZED (
+          SELECT q.job_id FROM public.job_queue q
+          WHERE q.event_domain = v_domains[i] AND q.job_kind = v_kinds[i] AND q.priority = v_top AND q.ready
+            AND (q.process_after, q.job_id) > (CASE WHEN v_prio[i] = v_top THEN v_after[i] ELSE c_first END,
+              CASE WHEN v_prio[i] = v_top THEN v_ids[i] ELSE c_nobody END)
+            AND q.status IN ('queued', 'retry_waiting') AND q.executor = v_kind
+          ORDER BY q.process_after, q.job_id LIMIT v_n FOR UPDATE SKIP LOCKED
+        ), claimed AS (
+          UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
+            lease_token = v_tokens[v_sub[i]], picked_at = clock_timestamp(), updated_at = now()
+          FROM picked p WHERE q.job_id = p.job_id RETURNING q.*
+        ), leased AS (
+          INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+          SELECT v_tokens[v_sub[i]], p_executor_id, v_subs[v_sub[i]], v_until, array_agg(c.job_id), count(*)
+          FROM claimed c HAVING count(*) > 0
+          ON CONFLICT (lease_token) DO UPDATE SET job_ids = l.job_ids || excluded.job_ids, live = l.live + excluded.live
+        )
+        SELECT * FROM claimed c ORDER BY c.process_after, c.job_id;
+        GET DIAGNOSTICS v_got = ROW_COUNT;
+      END IF;
+      v_left := v_left - v_got;
+      v_room[v_sub[i]] := v_room[v_sub[i]] - v_got;
+      IF v_room[v_sub[i]] <= 0 THEN
+        v_heads[i] := NULL;
+      ELSIF v_got < v_n THEN
+        v_heads[i] := public.fn_job_lane_head(v_domains[i], v_kinds[i], v_kind, v_floors[i], v_top, v_prio[i], v_after[i], v_ids[i]);
+      END IF;
+      EXIT WHEN v_left = 0;
+    END LOOP;
+  END LOOP;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_claim(text, text[], int, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_claim(text, text[], int, jsonb) TO dot_executor;
+COMMENT ON FUNCTION public.fn_job_claim(text, text[], int, jsonb) IS
+  'Leases jobs for a registered executor within its subscriptions (DP6 §3.3). Commit before working on them.';
+
+-- ---------------------------------------------------------------------------------------------------
+-- Results. Each takes parallel arrays of job ids and lease tokens, changes what the token still holds, and
+-- answers per pair: done, or lease_lost when the token holds the job no more. The same result once more is
+-- done, and changes nothing.
+-- ---------------------------------------------------------------------------------------------------
+-- fn_job_lease_lock(ids, tokens): checks the arrays and locks the leases. Internal.
+CREATE FUNCTION public.fn_job_lease_lock(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens)
+    OR cardinality(p_job_ids) NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must hold the same number of values, 1 to 100000' USING ERRCODE = '22023';
+  END IF;
+  PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) ORDER BY l.lease_token FOR UPDATE;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_lease_lock(uuid[], uuid[]) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_lease_lock(uuid[], uuid[]) IS 'Checks and locks what a result is reported for. Internal.';
+
+-- fn_job_start(ids, tokens) → (job_id, outcome): leased → in_progress.
+CREATE FUNCTION public.fn_job_start(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  UPDATE public.job_queue q SET status = 'in_progress', updated_at = now()
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+  WHERE q.job_id = g.id AND q.lease_token = g.token AND q.status = 'leased';
+  RETURN QUERY
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q WHERE q.job_id = g.id AND q.lease_token = g.token)
+    THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_start(uuid[], uuid[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_start(uuid[], uuid[]) TO dot_executor;
+COMMENT ON FUNCTION public.fn_job_start(uuid[], uuid[]) IS 'Says that leased jobs are being worked on: leased to in_progress.';
+
+-- fn_job_renew(ids, tokens) → (job_id, outcome): the lease lasts its full time from now.
+CREATE FUNCTION public.fn_job_renew(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_until timestamptz := clock_timestamp() + make_interval(secs => public.fn_cfg_int('queue.lease.duration_seconds', 300));
+BEGIN
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  RETURN QUERY
+  WITH given AS MATERIALIZED (
+    SELECT g.id, g.token FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+  ), kept AS (
+    UPDATE public.job_queue q SET lease_until = v_until FROM given g
+    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING q.job_id AS id, q.lease_token AS token
+  ), leases AS (
+    UPDATE public.job_lease l SET lease_until = v_until
+    FROM (SELECT DISTINCT k.token FROM kept k) k WHERE l.lease_token = k.token
+  )
+  SELECT g.id, CASE WHEN (g.id, g.token) IN (SELECT k.id, k.token FROM kept k) THEN 'done' ELSE 'lease_lost' END FROM given g;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_renew(uuid[], uuid[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_renew(uuid[], uuid[]) TO dot_executor;
+COMMENT ON FUNCTION public.fn_job_renew(uuid[], uuid[]) IS
+  'Prolongs leases from now by queue.lease.duration_seconds. The other jobs of the same claim stay leased with it.';
+
+-- fn_job_ack(ids, tokens) → (job_id, outcome): succeeded; the job moves to job_history.
+CREATE FUNCTION public.fn_job_ack(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_done uuid[];
+BEGIN
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  WITH gone AS (
+    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING q.*
+  ), kept AS (
+    INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
+      enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+      correlation_id, causation_event_id, updated_at, from_status)
+    SELECT job_id, job_kind, event_domain, executor, 'succeeded', ready, priority, process_after,
+      enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+      correlation_id, causation_event_id, now(), status
+    FROM gone
+  ), freed AS (
+    UPDATE public.job_lease l SET live = l.live - d.n
+    FROM (SELECT x.lease_token, count(*)::int AS n FROM gone x GROUP BY 1) d WHERE l.lease_token = d.lease_token
+  )
+  SELECT array_agg(job_id) INTO v_done FROM gone;
+  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
+  IF cardinality(v_done) = cardinality(p_job_ids) THEN
+    RETURN QUERY SELECT d, 'done' FROM unnest(v_done) d;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT g.id, CASE WHEN g.id = ANY (v_done) OR EXISTS (SELECT 1 FROM public.job_history h
+      WHERE h.job_id = g.id AND h.lease_token = g.token AND 'succeeded' IN (h.status, h.from_status))
+    THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_ack(uuid[], uuid[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_ack(uuid[], uuid[]) TO dot_executor;
+COMMENT ON FUNCTION public.fn_job_ack(uuid[], uuid[]) IS 'Records success: the jobs move to job_history. Fenced by the lease token.';
+
+-- fn_job_release(ids, tokens) → (job_id, outcome): handed back to queued, no attempt spent.
+CREATE FUNCTION public.fn_job_release(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  WITH back AS (
+    UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
+      prior_token = q.lease_token, prior_result = 'released', updated_at = now()
+    FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING g.token
+  )
+  UPDATE public.job_lease l SET live = l.live - d.n
+  FROM (SELECT token, count(*)::int AS n FROM back GROUP BY 1) d WHERE l.lease_token = d.token;
+  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
+  RETURN QUERY
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
+      WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'released') THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_release(uuid[], uuid[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_release(uuid[], uuid[]) TO dot_executor;
+COMMENT ON FUNCTION public.fn_job_release(uuid[], uuid[]) IS 'Hands leased jobs back to queued without spending an attempt.';
+
+-- fn_job_bury(ids, statuses, codes, errors, lost): moves leased jobs to job_history as failed or dead_letter, with
+-- the try that failed counted; dead ones get their job_dead_letter row. The caller holds the leases. Internal.
+CREATE FUNCTION public.fn_job_bury(p_job_ids uuid[], p_statuses text[], p_codes text[], p_errors text[], p_lost int) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+BEGIN
+  WITH gone AS (
+    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_statuses, p_codes, p_errors) AS g (id, fate, code, error)
+    WHERE q.job_id = g.id
+    RETURNING q.*, g.fate, g.code, g.error
+  ), letters AS (
+    INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload,
+      first_failed_at, last_failed_at)
+    SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.attempts + 1, x.code, x.error, x.payload,
+      COALESCE(x.first_failed_at, now()), now()
+    FROM gone x WHERE x.fate = 'dead_letter' ORDER BY x.job_id
+  )
+  INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
+    enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+    idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+    correlation_id, causation_event_id, updated_at, from_status)
+  SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.fate, x.ready, x.priority, x.process_after,
+    x.enqueued_at, x.picked_at, now(), x.lease_owner, x.lease_until, x.lease_token, x.attempts + 1, x.max_attempts,
+    x.lost_leases + p_lost, x.idempotency_key, x.source_ref, x.target_ref, x.payload_ref, x.payload, x.error, x.code,
+    COALESCE(x.first_failed_at, now()), x.actor, x.correlation_id, x.causation_event_id, now(), x.status
+  FROM gone x;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_bury(uuid[], text[], text[], text[], int) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_bury(uuid[], text[], text[], text[], int) IS
+  'Moves jobs whose last try failed to history, and to job_dead_letter. Internal.';
+
+-- fn_job_lease_less(tokens): takes from each lease as many jobs as the token stands there; empty leases go.
+-- Internal.
+CREATE FUNCTION public.fn_job_lease_less(p_lease_tokens uuid[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  UPDATE public.job_lease l SET live = l.live - d.n
+  FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d WHERE l.lease_token = d.t;
+  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_lease_less(uuid[]) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_lease_less(uuid[]) IS 'Counts jobs out of their leases. Internal.';
+
+-- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): one more finished try. Permanent →
+-- failed, not kept as a dead letter; attempts at max_attempts → dead_letter; else retry_waiting for up to
+-- base × 2^(attempts-1), capped, full jitter. A code that is none counts as HANDLER_ERROR.
+CREATE FUNCTION public.fn_job_fail(p_job_ids uuid[], p_lease_tokens uuid[], p_codes text[], p_errors text[], p_permanent boolean[])
+RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_cap double precision := public.fn_cfg_int('queue.retry.backoff_cap_seconds', 3600);
+  v_base double precision := public.fn_cfg_int('queue.retry.backoff_base_seconds', 10);
+  v_ids uuid[];
+  v_tokens uuid[];
+  v_fates text[];
+  v_codes text[];
+  v_errors text[];
+  v_dead uuid[];
+  v_retry uuid[];
+BEGIN
+  IF cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_codes) OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_errors)
+    OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_permanent) THEN
+    RAISE EXCEPTION 'all arrays must hold the same number of values' USING ERRCODE = '22023';
+  END IF;
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  SELECT array_agg(x.id), array_agg(x.token), array_agg(x.fate), array_agg(x.code), array_agg(x.error)
+  INTO v_ids, v_tokens, v_fates, v_codes, v_errors FROM (
+    SELECT DISTINCT ON (g.id) g.id, g.token, left(g.error, 1000) AS error,
+      CASE WHEN g.code ~ '^[A-Z][A-Z0-9_]{0,63}$' THEN g.code ELSE 'HANDLER_ERROR' END AS code,
+      CASE WHEN COALESCE(g.permanent, false) THEN 'failed' WHEN q.attempts + 1 >= q.max_attempts THEN 'dead_letter'
+        ELSE 'retry_waiting' END AS fate
+    FROM unnest(p_job_ids, p_lease_tokens, p_codes, p_errors, p_permanent) AS g (id, token, code, error, permanent)
+    JOIN public.job_queue q ON q.job_id = g.id AND q.lease_token = g.token
+    ORDER BY g.id) x;
+
+  UPDATE public.job_queue q SET status = 'retry_waiting', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
+    attempts = q.attempts + 1, prior_token = g.token, prior_result = 'failed', last_error = g.error, failure_code = g.code,
+    first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(), ready = v_base = 0,
+    process_after = clock_timestamp() + make_interval(secs => random() * least(v_cap, v_base * power(2, least(q.attempts, 30))))
+  FROM unnest(v_ids, v_tokens, v_fates, v_codes, v_errors) AS g (id, token, fate, code, error)
+  WHERE g.fate = 'retry_waiting' AND q.job_id = g.id;
+  PERFORM public.fn_job_bury(array_agg(g.id), array_agg(g.fate), array_agg(g.code), array_agg(g.error), 0)
+  FROM unnest(v_ids, v_fates, v_codes, v_errors) AS g (id, fate, code, error)
+  WHERE g.fate <> 'retry_waiting' HAVING count(*) > 0;
+  PERFORM public.fn_job_lease_less(v_tokens);
+  IF cardinality(v_ids) = cardinality(p_job_ids) THEN
+    RETURN QUERY SELECT d, 'done' FROM unnest(v_ids) d;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT g.id, CASE WHEN g.id = ANY (v_ids)
+      OR EXISTS (SELECT 1 FROM public.job_queue q WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'failed')
+      OR EXISTS (SELECT 1 FROM public.job_history h WHERE h.job_id = g.id AND h.lease_token = g.token
+        AND (h.status IN ('failed', 'dead_letter') OR h.from_status IN ('failed', 'dead_letter')))
+    THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_fail(uuid[], uuid[], text[], text[], boolean[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_fail(uuid[], uuid[], text[], text[], boolean[]) TO dot_executor;
+COMMENT ON FUNCTION public.fn_job_fail(uuid[], uuid[], text[], text[], boolean[]) IS
+  'Records failed tries: to be retried, failed for good, or dead. Fenced by the lease token.';
+
+-- ---------------------------------------------------------------------------------------------------
+-- Ticks
+-- ---------------------------------------------------------------------------------------------------
+-- fn_job_tick(limit) → {promoted, next_due}: finds due work that waited outside the claim index; next_due is
+-- when the next of it falls due, NULL = none. Many may run at once. Tick worker job_queue_default.
+CREATE FUNCTION public.fn_job_tick(p_limit int DEFAULT 10000) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+  v_domains text[];
+  v_counts bigint[];
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  WITH due AS MATERIALIZED (
+    SELECT q.job_id FROM public.job_queue q WHERE NOT q.ready AND q.process_after <= now()
+    ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
+  ), up AS (
+    UPDATE public.job_queue q SET ready = true, updated_at = now() FROM due d WHERE q.job_id = d.job_id
+    RETURNING q.event_domain
+  )
+  SELECT array_agg(x.event_domain), array_agg(x.n) INTO v_domains, v_counts
+  FROM (SELECT event_domain, count(*) AS n FROM up GROUP BY 1 ORDER BY 1) x;
+  PERFORM public.fn_queue_wake('queue_wake_' || w.domain, jsonb_build_object('layer', 'job', 'event_domain', w.domain,
+    'worker_hint', 'job_executor', 'count', w.n, 'occurred_at', clock_timestamp()))
+  FROM unnest(v_domains, v_counts) AS w (domain, n);
+  DELETE FROM public.job_lane l WHERE EXISTS (SELECT 1 FROM public.job_lane o
+    WHERE o.event_domain = l.event_domain AND o.job_kind = l.job_kind AND o.ctid < l.ctid);
+  RETURN jsonb_build_object(
+    'promoted', COALESCE((SELECT sum(n) FROM unnest(v_counts) n), 0),
+    'next_due', (SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM public.job_queue q
+      WHERE NOT q.ready AND isfinite(q.process_after) ORDER BY q.process_after, q.job_id LIMIT 1));
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_tick(int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_tick(int) TO dot_executor;
+COMMENT ON FUNCTION public.fn_job_tick(int) IS 'Tick job_queue_default: makes late work and retries claimable when they are due.';
+
+-- fn_job_reap(tokens) → {reaped, returned, dead_lettered}: what is left of these leases, which the caller has
+-- locked, counts as one lost try each: back to queued, or dead at the third lost lease or the last attempt.
+-- Internal.
+CREATE FUNCTION public.fn_job_reap(p_lease_tokens uuid[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+  v_ids uuid[];
+  v_codes text[];
+  v_returned bigint;
+  v_dead int;
+BEGIN
+  SELECT array_agg(x.job_id), array_agg(x.code) INTO v_ids, v_codes FROM (
+    SELECT q.job_id, CASE WHEN q.lost_leases + 1 >= 3 THEN 'LEASE_LOST_LIMIT' WHEN q.attempts + 1 >= q.max_attempts THEN 'LEASE_LOST' END AS code
+    FROM (SELECT unnest(l.job_ids) AS id, l.lease_token FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens)) j
+    JOIN public.job_queue q ON q.job_id = j.id AND q.lease_token = j.lease_token
+    ORDER BY q.job_id) x;
+  WITH back AS (
+    UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
+      attempts = q.attempts + 1, lost_leases = q.lost_leases + 1, first_failed_at = COALESCE(q.first_failed_at, now()),
+      failure_code = 'LEASE_LOST', last_error = 'the lease of ' || q.lease_owner || ' expired', updated_at = now()
+    FROM unnest(v_ids, v_codes) AS g (id, code) WHERE q.job_id = g.id AND g.code IS NULL RETURNING q.event_domain
+  ), rung AS MATERIALIZED (
+    SELECT public.fn_queue_wake('queue_wake_' || b.event_domain, jsonb_build_object('layer', 'job', 'event_domain', b.event_domain,
+      'worker_hint', 'job_executor', 'count', b.n, 'occurred_at', clock_timestamp())), b.n
+    FROM (SELECT event_domain, count(*) AS n FROM back GROUP BY 1) b
+  )
+  SELECT COALESCE(sum(n), 0) INTO v_returned FROM rung;
+  PERFORM public.fn_job_bury(array_agg(g.id), array_agg('dead_letter'::text), array_agg(g.code),
+    array_agg('the worker went silent: its lease expired'::text), 1)
+  FROM unnest(v_ids, v_codes) AS g (id, code) WHERE g.code IS NOT NULL HAVING count(*) > 0;
+  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens);
+  v_dead := COALESCE(cardinality(v_ids), 0) - v_returned;
+  RETURN jsonb_build_object('reaped', COALESCE(cardinality(v_ids), 0), 'returned', v_returned, 'dead_lettered', v_dead);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_reap(uuid[]) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_reap(uuid[]) IS 'Takes the jobs of locked leases back. Internal.';
+
+-- fn_job_reap_expired(limit) → {reaped, returned, dead_lettered}: takes back expired leases, oldest first, about
+-- limit jobs. Many at once share them out. Tick worker lease_reaper.
+CREATE FUNCTION public.fn_job_reap_expired(p_limit int DEFAULT 1000) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_tokens uuid[];
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  SELECT array_agg(x.lease_token) INTO v_tokens FROM (
+    SELECT l.lease_token FROM public.job_lease l
+    WHERE l.lease_until < clock_timestamp() AND l.lease_token IN (
+      SELECT w.lease_token FROM (
+        SELECT e.lease_token, sum(e.live) OVER (ORDER BY e.lease_until, e.lease_token) - e.live AS before
+        FROM (SELECT lease_token, live, lease_until FROM public.job_lease WHERE lease_until < clock_timestamp()
+          ORDER BY lease_until, lease_token LIMIT 4 * p_limit) e) w -- more than wanted: a neighbour may be taking the first ones
+      WHERE w.before < 4 * p_limit)
+    ORDER BY l.lease_until, l.lease_token LIMIT p_limit FOR UPDATE SKIP LOCKED) x;
+  IF v_tokens IS NULL THEN
+    RETURN jsonb_build_object('reaped', 0, 'returned', 0, 'dead_lettered', 0);
+  END IF;
+  RETURN public.fn_job_reap(v_tokens);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_reap_expired(int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_job_reap_expired(int) TO dot_executor;
+COMMENT ON FUNCTION public.fn_job_reap_expired(int) IS
+  'Tick lease_reaper: expired leases count as lost tries; their jobs go back to queued or die.';
+
+SELECT public.fn_queue_tick_worker_add('job_queue_default', 'fn_job_tick', 'queue.job_substrate.enabled', true, '{}');
+SELECT public.fn_queue_tick_worker_add('lease_reaper', 'fn_job_reap_expired', 'queue.lease.reaper_enabled', true, '{}');
+
+RESET ROLE;
+
+---- create above / drop below ----
+
+SET LOCAL ROLE queue_owner;
+SELECT public.fn_queue_tick_worker_drop('lease_reaper');
+SELECT public.fn_queue_tick_worker_drop('job_queue_default');
+DROP FUNCTION public.fn_job_reap_expired(int);
+DROP FUNCTION public.fn_job_reap(uuid[]);
+DROP FUNCTION public.fn_job_tick(int);
+DROP FUNCTION public.fn_job_fail(uuid[], uuid[], text[], text[], boolean[]);
+DROP FUNCTION public.fn_job_lease_less(uuid[]);
+DROP FUNCTION public.fn_job_bury(uuid[], text[], text[], text[], int);
+DROP FUNCTION public.fn_job_release(uuid[], uuid[]);
+DROP FUNCTION public.fn_job_ack(uuid[], uuid[]);
+DROP FUNCTION public.fn_job_renew(uuid[], uuid[]);
+DROP FUNCTION public.fn_job_start(uuid[], uuid[]);
+DROP FUNCTION public.fn_job_lease_lock(uuid[], uuid[]);
+DROP FUNCTION public.fn_job_claim(text, text[], int, jsonb);
+DROP FUNCTION public.fn_job_lane_head(text, text, text, int, bigint, int, timestamptz, uuid);
+DROP FUNCTION public.fn_job_lane_rule(text, text, text);
+DROP FUNCTION public.fn_job_refusal(text);
+DROP FUNCTION public.fn_job_enqueue_many(jsonb);
+DROP FUNCTION public.fn_job_enqueue(text, text, text, jsonb, int, timestamptz, text, int, text);
+DROP FUNCTION public.fn_job_producer_refusal(text[]);
+RESET ROLE;
