@@ -12,8 +12,8 @@ SET LOCAL ROLE queue_owner;
 -- ---------------------------------------------------------------------------------------------------
 CREATE TABLE public.job_queue (
   job_id             uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-  job_kind           text NOT NULL,
-  event_domain       text NOT NULL,
+  job_kind           text COLLATE "C" NOT NULL,
+  event_domain       text COLLATE "C" NOT NULL,
   executor           text NOT NULL CONSTRAINT chk_job_queue_executor CHECK (executor IN (
     'DOT', 'Agent', 'Hermes', 'Codex', 'PG_worker', 'external_worker', 'future_Kestra_adapter')),
   status             text NOT NULL DEFAULT 'queued'
@@ -98,14 +98,15 @@ CREATE TABLE public.job_lease (
   job_ids         uuid[] NOT NULL,
   live            int NOT NULL CHECK (live >= 0)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE public.job_lease ALTER COLUMN job_ids SET STORAGE EXTERNAL; -- random ids do not compress
 CREATE INDEX ix_job_lease_subscription ON public.job_lease (subscription_id);
 COMMENT ON TABLE public.job_lease IS
   'One row per claim: who holds which jobs until when; live = those still held. The reaper and max_parallel read this alone.';
 
 -- Without a unique index: two producers that open the same new lane must not wait for each other.
 CREATE TABLE public.job_lane (
-  event_domain text NOT NULL CONSTRAINT chk_job_lane_domain CHECK (event_domain ~ '^[a-z][a-z0-9_]{0,50}$'),
-  job_kind     text NOT NULL CONSTRAINT chk_job_lane_kind CHECK (job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'),
+  event_domain text COLLATE "C" NOT NULL CONSTRAINT chk_job_lane_domain CHECK (event_domain ~ '^[a-z][a-z0-9_]{0,50}$'),
+  job_kind     text COLLATE "C" NOT NULL CONSTRAINT chk_job_lane_kind CHECK (job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'),
   opened_at    timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX ix_job_lane ON public.job_lane (event_domain, job_kind);

@@ -83,58 +83,45 @@ DECLARE
   v_suffix text := right(gen_random_uuid()::text, 12);
   v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 5);
   v_refusal jsonb;
-  v_keyed boolean;
-  v_bad text;
   v_made bigint;
   v_ids jsonb;
 BEGIN
   IF p_jobs IS NULL OR jsonb_typeof(p_jobs) <> 'array' OR jsonb_array_length(p_jobs) NOT BETWEEN 1 AND 1000000 THEN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
   END IF;
-  -- paths are walked without making rows of the objects
-  v_refusal := public.fn_job_producer_refusal(ARRAY(
-    SELECT DISTINCT x #>> '{}' FROM jsonb_path_query(p_jobs, 'strict $[*].executor', '{}', true) x));
+  -- the kinds matter only where somebody is named for one
+  v_refusal := public.fn_job_producer_refusal(CASE WHEN EXISTS (SELECT 1 FROM public.executor_producer)
+    THEN ARRAY(SELECT DISTINCT x.executor FROM jsonb_to_recordset(p_jobs) AS x (executor text)) END);
   IF v_refusal IS NOT NULL THEN
     RETURN v_refusal;
   END IF;
-  v_keyed := jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)');
-
-  IF NOT v_keyed THEN
-    WITH made AS (
-      INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
-      SELECT (v_prefix || lpad(to_hex(g.n >> 12), 3, '0') || '8' || lpad(to_hex(g.n & 4095), 3, '0') || v_suffix)::uuid,
-        g.job_kind, g.event_domain, g.executor, COALESCE(g.payload, '{}'), COALESCE(g.priority, 100), COALESCE(g.process_after, now()),
-        COALESCE(g.process_after <= now(), true), COALESCE(g.max_attempts, v_max), g.actor
-      FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
-        priority int, process_after timestamptz, max_attempts int, actor text)) WITH ORDINALITY
-        AS g (job_kind, event_domain, executor, payload, priority, process_after, max_attempts, actor, n)
-      RETURNING job_id
-    )
-    SELECT count(*), jsonb_agg(job_id) INTO v_made, v_ids FROM made;
-    RETURN jsonb_build_object('enqueued', v_made, 'existing', 0, 'job_ids', v_ids);
-  END IF;
 
   WITH given AS MATERIALIZED (
-    SELECT g.*, (v_prefix || lpad(to_hex(g.ord >> 12), 3, '0') || '8' || lpad(to_hex(g.ord & 4095), 3, '0') || v_suffix)::uuid AS id
+    SELECT g.*, (v_prefix || lpad(to_hex(g.n >> 12), 3, '0') || '8' || lpad(to_hex(g.n & 4095), 3, '0') || v_suffix)::uuid AS id
     FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
       priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
-      AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, ord)
-  ), made AS (
+      AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, n)
+  ), plain AS (
+    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
+    SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
+      COALESCE(process_after <= now(), true), COALESCE(max_attempts, v_max), actor
+    FROM given WHERE idempotency_key IS NULL
+  ), keyed AS (
     -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
     INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
       idempotency_key, max_attempts, actor)
     SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
       COALESCE(process_after <= now(), true), idempotency_key, COALESCE(max_attempts, v_max), actor
-    FROM given ORDER BY job_kind, idempotency_key, ord
+    FROM given WHERE idempotency_key IS NOT NULL ORDER BY job_kind, idempotency_key, n
     ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING job_id, job_kind, idempotency_key
   )
-  SELECT (SELECT count(*) FROM made), jsonb_agg(COALESCE(m.job_id, k.job_id) ORDER BY g.ord) INTO v_made, v_ids
-  FROM given g
-  LEFT JOIN made m ON m.job_id = g.id
-  LEFT JOIN made k ON k.job_kind = g.job_kind AND k.idempotency_key = g.idempotency_key;
+  SELECT count(*) FILTER (WHERE g.idempotency_key IS NULL OR k.job_id = g.id),
+    jsonb_agg(CASE WHEN g.idempotency_key IS NULL THEN g.id ELSE k.job_id END ORDER BY g.n)
+  INTO v_made, v_ids
+  FROM given g LEFT JOIN keyed k ON k.job_kind = g.job_kind AND k.idempotency_key = g.idempotency_key;
   -- those that were active before: in a statement of its own, which sees what was committed meanwhile
-  IF jsonb_path_exists(v_ids, '$[*] ? (@ == null)') THEN
+  IF v_made < jsonb_array_length(p_jobs) THEN
     SELECT jsonb_agg(COALESCE(i.id, to_jsonb(q.job_id)) ORDER BY i.n) INTO v_ids
     FROM (SELECT NULLIF(x.id, 'null') AS id, x.n, p_jobs -> (x.n - 1)::int AS job
           FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) i
@@ -248,13 +235,14 @@ DECLARE
   c_nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
   v_until timestamptz := clock_timestamp() + make_interval(secs => public.fn_cfg_int('queue.lease.duration_seconds', 300));
   v_kind text;
-  v_subs uuid[];
+  v_subs uuid[];         -- the subscriptions concerned, their free places, the token of each
   v_room int[];
   v_tokens uuid[];
-  v_domains text[];
+  v_domains text[];      -- of each lane
   v_kinds text[];
   v_floors int[];
-  v_sub int[];           -- of each lane: the index of its subscription
+  v_rules uuid[];
+  v_sub int[] := '{}';   -- index of its subscription
   v_prio int[];
   v_after timestamptz[];
   v_ids uuid[];
@@ -263,7 +251,10 @@ DECLARE
   v_top int;
   v_at_top int;
   v_n int;
+  v_rows tid[];          -- what one step takes: locked, so that their places stand
+  v_jobs uuid[];
   v_got int;
+  v_moved int;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
@@ -276,42 +267,36 @@ BEGIN
   END IF;
   SELECT h.executor_kind INTO v_kind FROM public.queue_heartbeat h WHERE h.executor_id = p_executor_id;
 
-  -- which subscriptions have work at all: an idle claim locks nothing and writes nothing
-  SELECT array_agg(DISTINCT r.subscription_id ORDER BY r.subscription_id) INTO v_subs
-  FROM public.job_lane l
-  CROSS JOIN LATERAL public.fn_job_lane_rule(p_executor_id, l.event_domain, l.job_kind) r
-  CROSS JOIN LATERAL (SELECT p_after -> (l.event_domain || '/' || l.job_kind) AS a) k
-  WHERE (p_kinds IS NULL OR l.job_kind = ANY (p_kinds)) AND r.executor_kind = v_kind
-    AND public.fn_job_lane_head(l.event_domain, l.job_kind, v_kind, r.priority_floor, 2147483648,
-      COALESCE((k.a ->> 0)::int, 2147483647), COALESCE((k.a ->> 1)::timestamptz, c_first), COALESCE((k.a ->> 2)::uuid, c_nobody)) IS NOT NULL;
-  IF v_subs IS NULL THEN
+  -- where there is work at all: an idle claim locks nothing and writes nothing
+  SELECT array_agg(x.event_domain), array_agg(x.job_kind), array_agg(x.priority_floor), array_agg(x.subscription_id),
+    array_agg(x.prio), array_agg(x.after), array_agg(x.id), array_agg(x.head)
+  INTO v_domains, v_kinds, v_floors, v_rules, v_prio, v_after, v_ids, v_heads FROM (
+    SELECT l.event_domain, l.job_kind, r.priority_floor::int, r.subscription_id, k.prio, k.after, k.id,
+      public.fn_job_lane_head(l.event_domain, l.job_kind, v_kind, r.priority_floor, 2147483648, k.prio, k.after, k.id) AS head
+    FROM (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
+    CROSS JOIN LATERAL public.fn_job_lane_rule(p_executor_id, l.event_domain, l.job_kind) r
+    CROSS JOIN LATERAL (SELECT COALESCE((a ->> 0)::int, 2147483647) AS prio, COALESCE((a ->> 1)::timestamptz, c_first) AS after,
+      COALESCE((a ->> 2)::uuid, c_nobody) AS id FROM (SELECT p_after -> (l.event_domain || '/' || l.job_kind) AS a) p) k
+    WHERE r.executor_kind = v_kind) x
+  WHERE x.head IS NOT NULL;
+  IF v_rules IS NULL THEN
     RETURN;
   END IF;
-  PERFORM 1 FROM public.job_subscription s WHERE s.subscription_id = ANY (v_subs) ORDER BY s.subscription_id FOR UPDATE;
 
-  -- under the locks: what the rules say now, and what of max_parallel is free
-  SELECT array_agg(x.subscription_id ORDER BY x.subscription_id), array_agg(x.room ORDER BY x.subscription_id),
-    array_agg(gen_random_uuid())
-  INTO v_subs, v_room, v_tokens FROM (
+  -- under the locks: what of max_parallel is free. A rule that changed meanwhile admits nothing in this call.
+  PERFORM 1 FROM public.job_subscription s WHERE s.subscription_id = ANY (v_rules) ORDER BY s.subscription_id FOR UPDATE;
+  SELECT array_agg(x.subscription_id), array_agg(x.room), array_agg(gen_random_uuid()) INTO v_subs, v_room, v_tokens FROM (
     SELECT s.subscription_id, s.max_parallel
       - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0)::int AS room
-    FROM public.job_subscription s WHERE s.subscription_id = ANY (v_subs) AND s.enabled) x
-  WHERE x.room > 0;
-  IF v_subs IS NULL THEN
-    RETURN;
-  END IF;
-  SELECT array_agg(x.event_domain), array_agg(x.job_kind), array_agg(x.priority_floor), array_agg(x.sub),
-    array_agg(x.prio), array_agg(x.after), array_agg(x.id), array_agg(public.fn_job_lane_head(x.event_domain, x.job_kind,
-      v_kind, x.priority_floor, 2147483648, x.prio, x.after, x.id))
-  INTO v_domains, v_kinds, v_floors, v_sub, v_prio, v_after, v_ids, v_heads FROM (
-    SELECT DISTINCT ON (l.event_domain, l.job_kind) l.event_domain, l.job_kind, r.priority_floor::int,
-      array_position(v_subs, r.subscription_id) AS sub, COALESCE((k.a ->> 0)::int, 2147483647) AS prio,
-      COALESCE((k.a ->> 1)::timestamptz, c_first) AS after, COALESCE((k.a ->> 2)::uuid, c_nobody) AS id
-    FROM public.job_lane l
-    CROSS JOIN LATERAL public.fn_job_lane_rule(p_executor_id, l.event_domain, l.job_kind) r
-    CROSS JOIN LATERAL (SELECT p_after -> (l.event_domain || '/' || l.job_kind) AS a) k
-    WHERE (p_kinds IS NULL OR l.job_kind = ANY (p_kinds)) AND r.executor_kind = v_kind AND r.subscription_id = ANY (v_subs)
-    ORDER BY l.event_domain, l.job_kind) x;
+    FROM public.job_subscription s WHERE s.subscription_id = ANY (v_rules)) x;
+  FOR i IN 1..cardinality(v_rules) LOOP
+    v_sub[i] := array_position(v_subs, v_rules[i]);
+    IF v_sub[i] IS NULL OR v_room[v_sub[i]] <= 0 OR NOT EXISTS (
+        SELECT 1 FROM public.fn_job_lane_rule(p_executor_id, v_domains[i], v_kinds[i]) r
+        WHERE r.subscription_id = v_rules[i] AND r.priority_floor = v_floors[i] AND r.executor_kind = v_kind) THEN
+      v_heads[i] := NULL;
+    END IF;
+  END LOOP;
 
   FOR v_step IN 1..64 LOOP
     SELECT max(h) INTO v_top FROM unnest(v_heads) h;
@@ -323,26 +308,27 @@ BEGIN
       v_at_top := v_at_top - 1;
       v_got := 0;
       IF v_n > 0 THEN
-        RETURN QUERY
-        WITH picked AS MATERIALIZED (
-          SELECT q.job_id FROM public.job_queue q
+        SELECT array_agg(p.at), array_agg(p.job_id) INTO v_rows, v_jobs FROM (
+          SELECT q.ctid AS at, q.job_id FROM public.job_queue q
           WHERE q.event_domain = v_domains[i] AND q.job_kind = v_kinds[i] AND q.priority = v_top AND q.ready
             AND (q.process_after, q.job_id) > (CASE WHEN v_prio[i] = v_top THEN v_after[i] ELSE c_first END,
               CASE WHEN v_prio[i] = v_top THEN v_ids[i] ELSE c_nobody END)
             AND q.status IN ('queued', 'retry_waiting') AND q.executor = v_kind
-          ORDER BY q.process_after, q.job_id LIMIT v_n FOR UPDATE SKIP LOCKED
-        ), claimed AS (
-          UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
-            lease_token = v_tokens[v_sub[i]], picked_at = clock_timestamp(), updated_at = now()
-          FROM picked p WHERE q.job_id = p.job_id RETURNING q.*
-        ), leased AS (
-          INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
-          SELECT v_tokens[v_sub[i]], p_executor_id, v_subs[v_sub[i]], v_until, array_agg(c.job_id), count(*)
-          FROM claimed c HAVING count(*) > 0
-          ON CONFLICT (lease_token) DO UPDATE SET job_ids = l.job_ids || excluded.job_ids, live = l.live + excluded.live
-        )
-        SELECT * FROM claimed c ORDER BY c.process_after, c.job_id;
-        GET DIAGNOSTICS v_got = ROW_COUNT;
+          ORDER BY q.process_after, q.job_id LIMIT v_n FOR UPDATE SKIP LOCKED) p;
+        v_got := COALESCE(cardinality(v_rows), 0);
+      END IF;
+      IF v_got > 0 THEN
+        RETURN QUERY
+        UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
+          lease_token = v_tokens[v_sub[i]], picked_at = clock_timestamp(), updated_at = now()
+        WHERE q.ctid = ANY (v_rows) RETURNING q.*;
+        GET DIAGNOSTICS v_moved = ROW_COUNT;
+        IF v_moved <> v_got THEN
+          RAISE EXCEPTION 'of % locked jobs % were leased', v_got, v_moved USING ERRCODE = '40001';
+        END IF;
+        INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+        VALUES (v_tokens[v_sub[i]], p_executor_id, v_subs[v_sub[i]], v_until, v_jobs, v_got)
+        ON CONFLICT (lease_token) DO UPDATE SET job_ids = l.job_ids || excluded.job_ids, live = l.live + excluded.live;
       END IF;
       v_left := v_left - v_got;
       v_room[v_sub[i]] := v_room[v_sub[i]] - v_got;
