@@ -85,6 +85,7 @@ DECLARE
   v_refusal jsonb;
   v_made bigint;
   v_ids jsonb;
+  v_again jsonb;
 BEGIN
   IF p_jobs IS NULL OR jsonb_typeof(p_jobs) <> 'array' OR jsonb_array_length(p_jobs) NOT BETWEEN 1 AND 1000000 THEN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
@@ -127,6 +128,15 @@ BEGIN
           FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) i
     LEFT JOIN public.job_queue q ON i.id IS NULL AND q.job_kind = i.job ->> 'job_kind'
       AND q.idempotency_key = i.job ->> 'idempotency_key';
+  END IF;
+  -- and those that have finished since: their keys are free again
+  IF v_made < jsonb_array_length(p_jobs) AND jsonb_path_exists(v_ids, '$[*] ? (@ == null)') THEN
+    v_again := public.fn_job_enqueue_many((SELECT jsonb_agg(p_jobs -> (x.n - 1)::int ORDER BY x.n)
+      FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n) WHERE x.id = 'null'));
+    SELECT jsonb_agg(CASE WHEN y.id = 'null' THEN v_again -> 'job_ids' -> y.nth ELSE y.id END ORDER BY y.n) INTO v_ids FROM (
+      SELECT x.id, x.n, (count(*) FILTER (WHERE x.id = 'null') OVER (ORDER BY x.n))::int - 1 AS nth
+      FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) y;
+    v_made := v_made + (v_again ->> 'enqueued')::bigint;
   END IF;
   RETURN jsonb_build_object('enqueued', v_made, 'existing', jsonb_array_length(p_jobs) - v_made, 'job_ids', v_ids);
 END $$;
@@ -425,11 +435,11 @@ BEGIN
     INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
       enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
       idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-      correlation_id, causation_event_id, updated_at, from_status)
+      correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
     SELECT job_id, job_kind, event_domain, executor, 'succeeded', ready, priority, process_after,
       enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
       idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-      correlation_id, causation_event_id, now(), status
+      correlation_id, causation_event_id, now(), prior_token, prior_result, status
     FROM gone
   ), freed AS (
     UPDATE public.job_lease l SET live = l.live - d.n
@@ -442,7 +452,7 @@ BEGIN
     RETURN;
   END IF;
   RETURN QUERY
-  SELECT g.id, CASE WHEN g.id = ANY (v_done) OR EXISTS (SELECT 1 FROM public.job_history h
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_history h
       WHERE h.job_id = g.id AND h.lease_token = g.token AND 'succeeded' IN (h.status, h.from_status))
     THEN 'done' ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
@@ -456,6 +466,8 @@ CREATE FUNCTION public.fn_job_release(p_job_ids uuid[], p_lease_tokens uuid[]) R
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
+DECLARE
+  v_back bigint;
 BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
   WITH back AS (
@@ -463,13 +475,17 @@ BEGIN
       prior_token = q.lease_token, prior_result = 'released', updated_at = now()
     FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
     WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING g.token
+  ), freed AS (
+    UPDATE public.job_lease l SET live = l.live - d.n
+    FROM (SELECT token, count(*)::int AS n FROM back GROUP BY 1) d WHERE l.lease_token = d.token
   )
-  UPDATE public.job_lease l SET live = l.live - d.n
-  FROM (SELECT token, count(*)::int AS n FROM back GROUP BY 1) d WHERE l.lease_token = d.token;
+  SELECT count(*) INTO v_back FROM back;
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
   RETURN QUERY
   SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
-      WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'released') THEN 'done' ELSE 'lease_lost' END
+        WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'released')
+      OR (v_back < cardinality(p_job_ids) AND EXISTS (SELECT 1 FROM public.job_history h
+        WHERE h.job_id = g.id AND h.prior_token = g.token AND h.prior_result = 'released')) THEN 'done' ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
 END $$;
 REVOKE ALL ON FUNCTION public.fn_job_release(uuid[], uuid[]) FROM PUBLIC;
@@ -496,11 +512,11 @@ BEGIN
   INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
     enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
     idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-    correlation_id, causation_event_id, updated_at, from_status)
+    correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
   SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.fate, x.ready, x.priority, x.process_after,
     x.enqueued_at, x.picked_at, now(), x.lease_owner, x.lease_until, x.lease_token, x.attempts + 1, x.max_attempts,
     x.lost_leases + p_lost, x.idempotency_key, x.source_ref, x.target_ref, x.payload_ref, x.payload, x.error, x.code,
-    COALESCE(x.first_failed_at, now()), x.actor, x.correlation_id, x.causation_event_id, now(), x.status
+    COALESCE(x.first_failed_at, now()), x.actor, x.correlation_id, x.causation_event_id, now(), x.prior_token, x.prior_result, x.status
   FROM gone x;
 END $$;
 REVOKE ALL ON FUNCTION public.fn_job_bury(uuid[], text[], text[], text[], int) FROM PUBLIC;
@@ -568,10 +584,11 @@ BEGIN
     RETURN;
   END IF;
   RETURN QUERY
-  SELECT g.id, CASE WHEN g.id = ANY (v_ids)
-      OR EXISTS (SELECT 1 FROM public.job_queue q WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'failed')
-      OR EXISTS (SELECT 1 FROM public.job_history h WHERE h.job_id = g.id AND h.lease_token = g.token
-        AND (h.status IN ('failed', 'dead_letter') OR h.from_status IN ('failed', 'dead_letter')))
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
+        WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'failed')
+      OR EXISTS (SELECT 1 FROM public.job_history h WHERE h.job_id = g.id
+        AND (h.lease_token = g.token AND (h.status IN ('failed', 'dead_letter') OR h.from_status IN ('failed', 'dead_letter'))
+          OR h.prior_token = g.token AND h.prior_result = 'failed'))
     THEN 'done' ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
 END $$;

@@ -85,11 +85,11 @@ BEGIN
       INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
         enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
         idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-        correlation_id, causation_event_id, updated_at, from_status)
+        correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
       SELECT job_id, job_kind, event_domain, executor, 'cancelled', ready, priority, process_after,
         enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
         idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-        correlation_id, causation_event_id, now(), status
+        correlation_id, causation_event_id, now(), prior_token, prior_result, status
       FROM gone
     )
     SELECT array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL) INTO v_freed FROM gone x;
