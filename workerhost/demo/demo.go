@@ -56,7 +56,7 @@ func (d *Demo) Prepare(ctx context.Context, superuser string) error {
 	if err := d.openReceivers(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *pgx.Conn) error{logins, flags, d.subscriptions, executors, incident} {
+	for _, step := range []func(context.Context, *pgx.Conn) error{logins, flags, d.subscriptions, executors, jobExecutors, incident} {
 		if err := step(ctx, conn); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
@@ -70,7 +70,7 @@ func (d *Demo) Start(ctx context.Context) error {
 	for _, p := range []struct {
 		user string
 		run  func(context.Context, *pgxpool.Pool) error
-	}{{Producer, d.produce}, {HostUser, d.beat}} {
+	}{{Producer, d.produce}, {Producer, d.enqueue}, {HostUser, d.beat}} {
 		cfg, err := pgxpool.ParseConfig(d.dsn(p.user))
 		if err != nil {
 			return err

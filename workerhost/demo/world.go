@@ -46,6 +46,8 @@ func flags(ctx context.Context, conn *pgx.Conn) error {
 		{"webhook.lease_seconds", "20"},
 		{"webhook.circuit_failures", "150"},
 		{"webhook.circuit_open_seconds", "15"},
+		{"queue.retry.backoff_base_seconds", "2"},
+		{"queue.retry.backoff_cap_seconds", "20"},
 	} {
 		if _, err := conn.Exec(ctx, "SELECT public.fn_dot_config_set($1, $2, 'demo', 'makes the demo quick')", kv[0], kv[1]); err != nil {
 			return err

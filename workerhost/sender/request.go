@@ -23,6 +23,9 @@ type Request struct {
 	// Secrets are all used, one signature each. nil = unsigned; an empty list or
 	// an empty secret is SIGNING_FAILED, since somebody meant to sign.
 	Secrets [][]byte
+	// Header holds further lines, one value each. Those that every request has
+	// are not replaced.
+	Header map[string]string
 	// Timeout is for the whole request, from dial to the last byte read. Without
 	// a positive one there is no time: TIMEOUT, nothing is dialled.
 	Timeout time.Duration
@@ -50,6 +53,16 @@ func (s *Sender) build(ctx context.Context, r Request, now time.Time) (*http.Req
 			return nil, err
 		}
 		header["Webhook-Signature"] = []string{signatures}
+	}
+	for name, value := range r.Header {
+		name = http.CanonicalHeaderKey(name)
+		if name == "Idempotency-Key" {
+			// By this spelling net/http would know a request that it may send twice.
+			name = "idempotency-key"
+		}
+		if header[name] == nil {
+			header[name] = []string{value}
+		}
 	}
 	req := &http.Request{
 		Method:        http.MethodPost,

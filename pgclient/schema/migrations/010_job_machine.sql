@@ -85,7 +85,6 @@ DECLARE
   v_refusal jsonb;
   v_made bigint;
   v_ids jsonb;
-  v_again jsonb;
 BEGIN
   IF p_jobs IS NULL OR jsonb_typeof(p_jobs) <> 'array' OR jsonb_array_length(p_jobs) NOT BETWEEN 1 AND 1000000 THEN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
@@ -97,48 +96,51 @@ BEGIN
     RETURN v_refusal;
   END IF;
 
-  WITH given AS MATERIALIZED (
-    SELECT g.*, (v_prefix || lpad(to_hex(g.n >> 12), 3, '0') || '8' || lpad(to_hex(g.n & 4095), 3, '0') || v_suffix)::uuid AS id
-    FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
-      priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
-      AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, n)
-  ), plain AS (
-    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
-    SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
-      COALESCE(process_after <= now(), true), COALESCE(max_attempts, v_max), actor
-    FROM given WHERE idempotency_key IS NULL
-  ), keyed AS (
-    -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
-    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
-      idempotency_key, max_attempts, actor)
-    SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
-      COALESCE(process_after <= now(), true), idempotency_key, COALESCE(max_attempts, v_max), actor
-    FROM given WHERE idempotency_key IS NOT NULL ORDER BY job_kind, idempotency_key, n
-    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-    RETURNING job_id, job_kind, idempotency_key
-  )
-  SELECT count(*) FILTER (WHERE g.idempotency_key IS NULL OR k.job_id = g.id),
-    jsonb_agg(CASE WHEN g.idempotency_key IS NULL THEN g.id ELSE k.job_id END ORDER BY g.n)
-  INTO v_made, v_ids
-  FROM given g LEFT JOIN keyed k ON k.job_kind = g.job_kind AND k.idempotency_key = g.idempotency_key;
-  -- those that were active before: in a statement of its own, which sees what was committed meanwhile
-  IF v_made < jsonb_array_length(p_jobs) THEN
-    SELECT jsonb_agg(COALESCE(i.id, to_jsonb(q.job_id)) ORDER BY i.n) INTO v_ids
-    FROM (SELECT NULLIF(x.id, 'null') AS id, x.n, p_jobs -> (x.n - 1)::int AS job
-          FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) i
-    LEFT JOIN public.job_queue q ON i.id IS NULL AND q.job_kind = i.job ->> 'job_kind'
-      AND q.idempotency_key = i.job ->> 'idempotency_key';
-  END IF;
-  -- and those that have finished since: their keys are free again
-  IF v_made < jsonb_array_length(p_jobs) AND jsonb_path_exists(v_ids, '$[*] ? (@ == null)') THEN
-    v_again := public.fn_job_enqueue_many((SELECT jsonb_agg(p_jobs -> (x.n - 1)::int ORDER BY x.n)
-      FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n) WHERE x.id = 'null'));
-    SELECT jsonb_agg(CASE WHEN y.id = 'null' THEN v_again -> 'job_ids' -> y.nth ELSE y.id END ORDER BY y.n) INTO v_ids FROM (
-      SELECT x.id, x.n, (count(*) FILTER (WHERE x.id = 'null') OVER (ORDER BY x.n))::int - 1 AS nth
-      FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) y;
-    v_made := v_made + (v_again ->> 'enqueued')::bigint;
-  END IF;
-  RETURN jsonb_build_object('enqueued', v_made, 'existing', jsonb_array_length(p_jobs) - v_made, 'job_ids', v_ids);
+  -- A key that was active and is free a moment later must not leave its job behind: then all is taken back, with
+  -- the locks on the other keys, and tried again.
+  FOR v_try IN 1..10 LOOP
+    BEGIN
+      WITH given AS MATERIALIZED (
+        SELECT g.*, (v_prefix || lpad(to_hex(g.n >> 12), 3, '0') || '8' || lpad(to_hex(g.n & 4095), 3, '0') || v_suffix)::uuid AS id
+        FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
+          priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
+          AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, n)
+      ), plain AS (
+        INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
+        SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
+          COALESCE(process_after <= now(), true), COALESCE(max_attempts, v_max), actor
+        FROM given WHERE idempotency_key IS NULL
+      ), keyed AS (
+        -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
+        INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
+          idempotency_key, max_attempts, actor)
+        SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
+          COALESCE(process_after <= now(), true), idempotency_key, COALESCE(max_attempts, v_max), actor
+        FROM given WHERE idempotency_key IS NOT NULL ORDER BY job_kind, idempotency_key, n
+        ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        RETURNING job_id, job_kind, idempotency_key
+      )
+      SELECT count(*) FILTER (WHERE g.idempotency_key IS NULL OR k.job_id = g.id),
+        jsonb_agg(CASE WHEN g.idempotency_key IS NULL THEN g.id ELSE k.job_id END ORDER BY g.n)
+      INTO v_made, v_ids
+      FROM given g LEFT JOIN keyed k ON k.job_kind = g.job_kind AND k.idempotency_key = g.idempotency_key;
+      -- those that were active before: in a statement of its own, which sees what was committed meanwhile
+      IF v_made < jsonb_array_length(p_jobs) THEN
+        SELECT jsonb_agg(COALESCE(i.id, to_jsonb(q.job_id)) ORDER BY i.n) INTO v_ids
+        FROM (SELECT NULLIF(x.id, 'null') AS id, x.n, p_jobs -> (x.n - 1)::int AS job
+              FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) i
+        LEFT JOIN public.job_queue q ON i.id IS NULL AND q.job_kind = i.job ->> 'job_kind'
+          AND q.idempotency_key = i.job ->> 'idempotency_key';
+      END IF;
+      IF v_made = jsonb_array_length(p_jobs) OR NOT jsonb_path_exists(v_ids, '$[*] ? (@ == null)') THEN
+        RETURN jsonb_build_object('enqueued', v_made, 'existing', jsonb_array_length(p_jobs) - v_made, 'job_ids', v_ids);
+      END IF;
+      RAISE EXCEPTION 'a key was given free meanwhile' USING ERRCODE = 'QTJOB';
+    EXCEPTION WHEN SQLSTATE 'QTJOB' THEN
+      NULL;
+    END;
+  END LOOP;
+  RAISE EXCEPTION 'jobs with these idempotency keys changed ten times meanwhile' USING ERRCODE = '40001';
 END $$;
 REVOKE ALL ON FUNCTION public.fn_job_enqueue_many(jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_enqueue_many(jsonb) TO event_ingest_writer;

@@ -7,52 +7,44 @@ SET LOCAL ROLE queue_owner;
 -- v_queue_health: DP4's nine columns. Counts come from counters and index ends,
 -- never from a scan; staleness comes from the row and server time.
 -- ---------------------------------------------------------------------------
--- fn_job_lane_ends(domain, kind) → since when the oldest job that is due waits, and when the newest was enqueued:
--- the ends of the claim index, priority by priority. Only a few rows are looked at per end, so a job enqueued
--- with a process_after in its past may hide one that waits a little longer. Internal.
-CREATE FUNCTION public.fn_job_lane_ends(p_event_domain text, p_job_kind text, OUT oldest_at timestamptz, OUT newest_at timestamptz)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
-BEGIN
-  WITH RECURSIVE level (priority) AS (
-    (SELECT q.priority FROM public.job_queue q WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
-      ORDER BY q.priority DESC LIMIT 1)
-    UNION ALL
-    SELECT (SELECT q.priority FROM public.job_queue q WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
-      AND q.priority < l.priority ORDER BY q.priority DESC LIMIT 1)
-    FROM level l WHERE l.priority IS NOT NULL
-  )
-  SELECT min(o.at), max(n.at) INTO oldest_at, newest_at
-  FROM level l
-  CROSS JOIN LATERAL (SELECT min(greatest(h.enqueued_at, h.process_after)) AS at FROM (
-    SELECT q.enqueued_at, q.process_after FROM public.job_queue q
-    WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready AND q.priority = l.priority
-      AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after, q.job_id LIMIT 5) h) o
-  CROSS JOIN LATERAL (SELECT max(h.enqueued_at) AS at FROM (
-    SELECT q.enqueued_at FROM public.job_queue q
-    WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready AND q.priority = l.priority
-      AND q.status = 'queued' ORDER BY q.process_after DESC, q.job_id DESC LIMIT 5) h) n;
-END
-$fn$;
-REVOKE ALL ON FUNCTION public.fn_job_lane_ends(text, text) FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_job_lane_ends(text, text) IS 'Oldest wait and newest arrival of a lane, from the ends of the claim index. Internal.';
-
--- fn_job_backlog() → one row per domain and kind with live jobs. Definer: who may look at the health of the queue
--- need not read the queue.
+-- fn_job_backlog() → one row per domain and kind with live jobs: exact counts, since when the oldest that is due
+-- waits, when the newest was enqueued. The ends are read off the claim index, priority by priority, so a job
+-- enqueued with a process_after in its past may hide one that waits longer. Definer: who may look at the health of
+-- the queue need not read the queue.
 CREATE FUNCTION public.fn_job_backlog() RETURNS TABLE (job_kind text, event_domain text, queued bigint, scheduled bigint,
   leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
-  SELECT c.k1, c.k2, c.queued + c.scheduled, c.scheduled, c.leased, c.in_progress, c.retry_waiting, e.oldest_at, e.newest_at
-  FROM (
-    SELECT k1, k2, COALESCE(sum(n) FILTER (WHERE k3 = 'queued'), 0)::bigint AS queued,
-      COALESCE(sum(n) FILTER (WHERE k3 = 'scheduled'), 0)::bigint AS scheduled,
-      COALESCE(sum(n) FILTER (WHERE k3 = 'leased'), 0)::bigint AS leased,
-      COALESCE(sum(n) FILTER (WHERE k3 = 'in_progress'), 0)::bigint AS in_progress,
-      COALESCE(sum(n) FILTER (WHERE k3 = 'retry_waiting'), 0)::bigint AS retry_waiting
-    FROM public.v_queue_counter WHERE scope = 'job' AND k3 IN ('queued', 'scheduled', 'leased', 'in_progress', 'retry_waiting')
-    GROUP BY k1, k2) c
-  CROSS JOIN LATERAL public.fn_job_lane_ends(c.k2, c.k1) e
-  WHERE c.queued + c.scheduled + c.leased + c.in_progress + c.retry_waiting > 0
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  v_level bigint;
+  v_at timestamptz;
+  v_newest timestamptz;
+BEGIN
+  FOR job_kind, event_domain, queued, scheduled, leased, in_progress, retry_waiting IN
+    SELECT c.k1, c.k2, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'scheduled'), 0)::bigint, COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'leased'), 0)::bigint,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'in_progress'), 0)::bigint, COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'retry_waiting'), 0)::bigint
+    FROM public.v_queue_counter c
+    WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'leased', 'in_progress', 'retry_waiting') AND c.n <> 0
+    GROUP BY c.k1, c.k2
+  LOOP
+    oldest_at := NULL;
+    newest_at := NULL;
+    v_level := 2147483648;
+    WHILE queued + retry_waiting > scheduled LOOP
+      SELECT q.priority, greatest(q.enqueued_at, q.process_after) INTO v_level, v_at FROM public.job_queue q
+      WHERE q.event_domain = fn_job_backlog.event_domain AND q.job_kind = fn_job_backlog.job_kind AND q.ready AND q.priority < v_level
+        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      SELECT q.enqueued_at INTO v_newest FROM public.job_queue q
+      WHERE q.event_domain = fn_job_backlog.event_domain AND q.job_kind = fn_job_backlog.job_kind AND q.ready AND q.priority = v_level
+        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC, q.job_id DESC LIMIT 1;
+      oldest_at := least(oldest_at, v_at);
+      newest_at := greatest(newest_at, v_newest);
+    END LOOP;
+    RETURN NEXT;
+  END LOOP;
+END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_job_backlog() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_backlog() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
@@ -73,7 +65,7 @@ REVOKE ALL ON FUNCTION public.fn_job_letters_open() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_letters_open() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 COMMENT ON FUNCTION public.fn_job_letters_open() IS 'Open job dead letters per code, kind and domain, with their first and last time.';
 
-CREATE VIEW public.v_queue_health AS
+CREATE VIEW public.v_queue_health_but_jobs AS
 SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS domain, c.last_run_at AS last_seen_at,
        floor(extract(epoch FROM now() - c.last_run_at))::bigint AS age_seconds,
        c.events_seen, c.attempts_written, c.dead_lettered,
@@ -104,10 +96,6 @@ UNION ALL
 SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
 FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.failure_code
 UNION ALL
-SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
-       floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
-FROM public.fn_job_backlog() b
-UNION ALL
 SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
        CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
 FROM public.v_executor_subscription_health s
@@ -129,10 +117,18 @@ WHERE EXISTS (SELECT 1 FROM public.event_outbox_default)
 UNION ALL
 SELECT 'default_partition', 'job_history_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
 WHERE EXISTS (SELECT 1 FROM public.job_history_default);
+COMMENT ON VIEW public.v_queue_health_but_jobs IS
+  'v_queue_health without backlog_job_queue, which the snapshot has at hand already. Read v_queue_health.';
+CREATE VIEW public.v_queue_health AS
+SELECT * FROM public.v_queue_health_but_jobs
+UNION ALL
+SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
+       floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
+FROM public.fn_job_backlog() b;
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
   'fresh, open, held, stopped, deregistered, enabled or disabled.';
-GRANT SELECT ON public.v_queue_health TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+GRANT SELECT ON public.v_queue_health_but_jobs, public.v_queue_health TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
 -- ---------------------------------------------------------------------------
 -- Payloads
@@ -284,8 +280,65 @@ BEGIN
     ORDER BY q.id DESC LIMIT 1) a ON c.updated_by <> 'migration';
   v_out := jsonb_build_object('flags', COALESCE(v_part, '[]'));
 
+  WITH c AS MATERIALIZED (
+    SELECT c.scope, c.k1, c.k2, c.k3::bigint AS at, c.n FROM public.v_queue_counter c
+    WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m', 'job_cancelled_10m')
+      AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
+  ), pace AS (
+    -- the bucket that runs and the one before: five to ten minutes
+    SELECT c.k1, c.k2,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_in_5m' AND c.at >= v_five - 300), 0) AS came,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_out_5m' AND c.at >= v_five - 300), 0) AS went,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_succeeded_10m'), 0) AS succeeded,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_failed_10m'), 0) AS failed,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_dead_letter_10m'), 0) AS dead,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_cancelled_10m'), 0) AS cancelled
+    FROM c GROUP BY 1, 2
+  ), rules AS (
+    SELECT s.*, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
+      s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS room
+    FROM public.job_subscription s JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+    WHERE s.enabled
+  ), lanes AS (
+    SELECT COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
+      COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
+      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at,
+      COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
+      round(COALESCE(p.came, 0) / v_window, 3)::float8 AS in_per_s, round(COALESCE(p.went, 0) / v_window, 3)::float8 AS out_per_s,
+      COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h, COALESCE(p.dead, 0)::bigint AS dead_1h,
+      COALESCE(p.cancelled, 0)::bigint AS cancelled_1h
+    FROM public.fn_job_backlog() b FULL JOIN pace p ON p.k1 = b.job_kind AND p.k2 = b.event_domain
+  ), told AS (
+    SELECT l.*, CASE WHEN l.queued + l.retry_waiting > 0 AND l.out_per_s > l.in_per_s
+        THEN ceil((l.queued + l.retry_waiting) / (l.out_per_s - l.in_per_s))::bigint END AS clears_in_seconds,
+      CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
+        WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
+        WHEN r.n = 0 THEN 'no executor subscribes to it'
+        WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who
+        WHEN l.oldest_at IS NULL THEN 'all due later'
+        WHEN r.no_room THEN 'parallel limit reached: ' || r.who
+        WHEN r.floor > 100 AND l.leased + l.in_progress = 0 AND l.out_per_s = 0 THEN 'priority floor ' || r.floor || ' of ' || r.who
+        ELSE '' END AS why
+    FROM lanes l CROSS JOIN LATERAL (
+      SELECT count(*) AS n, COALESCE(bool_and(x.silent), false) AS all_silent, COALESCE(bool_and(x.room <= 0), false) AS no_room,
+        min(x.priority_floor) AS floor, COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who
+      FROM (SELECT DISTINCT ON (r.executor_id) r.* FROM rules r
+        WHERE (r.job_kind IS NULL OR r.job_kind = l.job_kind) AND (r.event_domain IS NULL OR r.event_domain = l.event_domain)
+        ORDER BY r.executor_id, r.job_kind IS NULL, r.event_domain IS NULL) x) r
+  )
+  SELECT jsonb_agg(to_jsonb(t) ORDER BY t.oldest_at NULLS LAST, t.queued DESC, t.job_kind, t.event_domain) INTO v_part FROM told t;
+  v_queues := COALESCE(v_part, '[]');
+  v_out := v_out || jsonb_build_object('queues', v_queues);
+
   SELECT jsonb_agg(to_jsonb(h) ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject)
-  INTO v_part FROM public.v_queue_health h;
+  INTO v_part FROM (
+    SELECT * FROM public.v_queue_health_but_jobs
+    UNION ALL
+    SELECT 'backlog_job_queue', j.job_kind, j.event_domain, j.newest_at, CASE WHEN j.oldest_at IS NOT NULL THEN j.age_seconds END,
+      j.queued, NULL, NULL, NULL
+    FROM jsonb_to_recordset(v_queues) AS j (job_kind text, event_domain text, newest_at timestamptz, oldest_at timestamptz,
+      age_seconds bigint, queued bigint, leased bigint, in_progress bigint, retry_waiting bigint)
+    WHERE j.queued + j.leased + j.in_progress + j.retry_waiting > 0) h;
   v_out := v_out || jsonb_build_object('health', COALESCE(v_part, '[]'));
 
   SELECT jsonb_agg(to_jsonb(a) ORDER BY a.ratio DESC, a.subject) INTO v_part FROM public.v_queue_alert a;
@@ -342,56 +395,6 @@ BEGIN
   )
   SELECT jsonb_agg(to_jsonb(g) ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) INTO v_part FROM groups g WHERE g.first_at IS NOT NULL;
   v_out := v_out || jsonb_build_object('dead_groups', COALESCE(v_part, '[]'));
-
-  WITH c AS MATERIALIZED (
-    SELECT c.scope, c.k1, c.k2, c.k3::bigint AS at, c.n FROM public.v_queue_counter c
-    WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m', 'job_cancelled_10m')
-      AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
-  ), pace AS (
-    -- the bucket that runs and the one before: five to ten minutes
-    SELECT c.k1, c.k2,
-      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_in_5m' AND c.at >= v_five - 300), 0) AS came,
-      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_out_5m' AND c.at >= v_five - 300), 0) AS went,
-      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_succeeded_10m'), 0) AS succeeded,
-      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_failed_10m'), 0) AS failed,
-      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_dead_letter_10m'), 0) AS dead,
-      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_cancelled_10m'), 0) AS cancelled
-    FROM c GROUP BY 1, 2
-  ), rules AS (
-    SELECT s.*, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
-      s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS room
-    FROM public.job_subscription s JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
-    WHERE s.enabled
-  ), lanes AS (
-    SELECT COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
-      COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
-      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at,
-      COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
-      round(COALESCE(p.came, 0) / v_window, 3)::float8 AS in_per_s, round(COALESCE(p.went, 0) / v_window, 3)::float8 AS out_per_s,
-      COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h, COALESCE(p.dead, 0)::bigint AS dead_1h,
-      COALESCE(p.cancelled, 0)::bigint AS cancelled_1h
-    FROM public.fn_job_backlog() b FULL JOIN pace p ON p.k1 = b.job_kind AND p.k2 = b.event_domain
-  ), told AS (
-    SELECT l.*, CASE WHEN l.queued + l.retry_waiting > 0 AND l.out_per_s > l.in_per_s
-        THEN ceil((l.queued + l.retry_waiting) / (l.out_per_s - l.in_per_s))::bigint END AS clears_in_seconds,
-      CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
-        WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
-        WHEN r.n = 0 THEN 'no executor subscribes to it'
-        WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who
-        WHEN l.oldest_at IS NULL THEN 'all due later'
-        WHEN r.no_room THEN 'parallel limit reached: ' || r.who
-        WHEN r.floor > 100 AND l.leased + l.in_progress = 0 AND l.out_per_s = 0 THEN 'priority floor ' || r.floor || ' of ' || r.who
-        ELSE '' END AS why
-    FROM lanes l CROSS JOIN LATERAL (
-      SELECT count(*) AS n, COALESCE(bool_and(x.silent), false) AS all_silent, COALESCE(bool_and(x.room <= 0), false) AS no_room,
-        min(x.priority_floor) AS floor, COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who
-      FROM (SELECT DISTINCT ON (r.executor_id) r.* FROM rules r
-        WHERE (r.job_kind IS NULL OR r.job_kind = l.job_kind) AND (r.event_domain IS NULL OR r.event_domain = l.event_domain)
-        ORDER BY r.executor_id, r.job_kind IS NULL, r.event_domain IS NULL) x) r
-  )
-  SELECT jsonb_agg(to_jsonb(t) ORDER BY t.oldest_at NULLS LAST, t.queued DESC, t.job_kind, t.event_domain) INTO v_part FROM told t;
-  v_out := v_out || jsonb_build_object('queues', COALESCE(v_part, '[]'));
-  v_queues := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(jsonb_build_object('subscription_id', s.subscription_id, 'executor_id', s.executor_id, 'executor_kind', s.executor_kind,
     'job_kind', COALESCE(s.job_kind, ''), 'event_domain', COALESCE(s.event_domain, ''), 'priority_floor', s.priority_floor,
@@ -609,7 +612,7 @@ DROP FUNCTION public.fn_queue_time_or_null(text);
 DROP FUNCTION public.fn_payload_masked(text, text);
 DROP FUNCTION public.fn_mask_json(jsonb, int);
 DROP VIEW public.v_queue_health;
+DROP VIEW public.v_queue_health_but_jobs;
 DROP FUNCTION public.fn_job_letters_open();
 DROP FUNCTION public.fn_job_backlog();
-DROP FUNCTION public.fn_job_lane_ends(text, text);
 RESET ROLE;

@@ -1,0 +1,76 @@
+package handler
+
+// This file makes handlers of what the configuration says.
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+// Spec binds a job kind to a command or to a URL.
+type Spec struct {
+	Kind    string
+	Command []string
+	URL     string
+}
+
+// Parse makes the handlers by job kind. Everything that is wrong is in the one
+// error, a line each, every line a *queue.Error of KindConfig. The sender is for
+// those with a URL; it may be nil when there are none.
+func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
+	all := make(map[string]Handler, len(specs))
+	entries := make(map[string]int, len(specs))                   // kind → entry that binds it
+	form := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,99}$`) // as job_lane checks it
+	var problems []error
+	for i, spec := range specs {
+		bad := func(what, do string) {
+			problems = append(problems, problem(i, spec.Kind, what, do))
+		}
+		switch first, again := entries[spec.Kind]; {
+		case spec.Kind == "":
+			bad("kind is missing", "name the job kind that this entry works on")
+		case !form.MatchString(spec.Kind):
+			bad("kind is not the name of a job kind", "use a letter, then letters, digits and _ . : - (at most 100)")
+		case again:
+			bad(fmt.Sprintf("kind is bound already by entry %d", first), "keep one of them")
+		default:
+			entries[spec.Kind] = i + 1
+		}
+		h, err := spec.handler(s)
+		if e, ok := errors.AsType[*queue.Error](err); ok {
+			bad(e.What.String(), e.Do.String())
+			continue
+		}
+		all[spec.Kind] = h
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return all, nil
+}
+
+// handler makes one handler; an error is a *queue.Error.
+func (spec Spec) handler(s *sender.Sender) (Handler, error) {
+	switch {
+	case spec.Command != nil && spec.URL != "":
+		return nil, badCommand("both command and url are given", "keep one of them")
+	case spec.URL != "":
+		return URL(spec.URL, s)
+	case spec.Command != nil:
+		return Command(spec.Command, CommandOptions{})
+	}
+	return nil, badCommand("neither command nor url is given", "give one of them")
+}
+
+// problem is one line.
+func problem(i int, kind, what, do string) error {
+	where := fmt.Sprintf("handlers, entry %d", i+1)
+	if kind != "" {
+		where += ", kind " + cleanText(kind, 100)
+	}
+	return &queue.Error{Kind: queue.KindConfig, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)}
+}

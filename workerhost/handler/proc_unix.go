@@ -1,0 +1,47 @@
+//go:build unix
+
+package handler
+
+// This file is processes and signals as Unix has them.
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+const (
+	terminate = syscall.SIGTERM
+	kill      = syscall.SIGKILL
+)
+
+// signalGroup reaches the command and what it started and did not move away.
+// os.ErrProcessDone says that there is nobody left.
+func signalGroup(pid int, sig syscall.Signal) error {
+	err := syscall.Kill(-pid, sig)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// endSignal names the signal that ended a process, without the SIG.
+func endSignal(state *os.ProcessState) (string, bool) {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return "", false
+	}
+	sig := status.Signal()
+	names := map[syscall.Signal]string{
+		syscall.SIGABRT: "ABRT", syscall.SIGALRM: "ALRM", syscall.SIGBUS: "BUS", syscall.SIGFPE: "FPE",
+		syscall.SIGHUP: "HUP", syscall.SIGILL: "ILL", syscall.SIGINT: "INT", syscall.SIGKILL: "KILL",
+		syscall.SIGPIPE: "PIPE", syscall.SIGQUIT: "QUIT", syscall.SIGSEGV: "SEGV", syscall.SIGSYS: "SYS",
+		syscall.SIGTERM: "TERM", syscall.SIGTRAP: "TRAP", syscall.SIGUSR1: "USR1", syscall.SIGUSR2: "USR2",
+		syscall.SIGXCPU: "XCPU", syscall.SIGXFSZ: "XFSZ",
+	}
+	if name, known := names[sig]; known {
+		return name, true
+	}
+	return strconv.Itoa(int(sig)), true
+}

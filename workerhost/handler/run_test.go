@@ -1,0 +1,226 @@
+// Handlers that misbehave, and what their host sees of it.
+package handler_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/workerhost/handler"
+)
+
+// logged is a log that can be read while it is written.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newRunner() (*handler.Runner, *logged) {
+	var l logged
+	return &handler.Runner{Log: slog.New(slog.NewTextHandler(&l, nil))}, &l
+}
+
+type brokenError struct{}
+
+func (*brokenError) Error() string { panic("no text") }
+
+type exitingError struct{}
+
+func (exitingError) Error() string { runtime.Goexit(); return "" }
+
+func TestRunContains(t *testing.T) {
+	t.Parallel()
+	var none map[string]int
+	var nothing any
+	for _, tt := range []struct {
+		name      string
+		h         handler.Func
+		code      string
+		text      string
+		permanent bool
+		log       string
+	}{
+		{"success", func(context.Context, handler.Job) error { return nil }, "", "", false, ""},
+		{"error", func(context.Context, handler.Job) error { return errors.New("no") }, "HANDLER_ERROR", "no", false, ""},
+		{"coded", func(context.Context, handler.Job) error {
+			return fmt.Errorf("shop: %w", handler.Coded("SHOP_CLOSED", errors.New("no")))
+		}, "SHOP_CLOSED", "shop: no", false, ""},
+		{"permanent", func(context.Context, handler.Job) error { return handler.Permanent(errors.New("never")) }, "HANDLER_ERROR", "never", true, ""},
+		{"panic", func(context.Context, handler.Job) error { panic("oh\x00 \xff") }, "HANDLER_PANIC", "panic: oh\ufffd \ufffd", false, "run_test.go"},
+		{"panic with an error", func(context.Context, handler.Job) error { none["x"]++; return nil }, "HANDLER_PANIC", "panic: assignment to entry in nil map", false, "run_test.go"},
+		{"panic with nil", func(context.Context, handler.Job) error { panic(nothing) }, "HANDLER_PANIC", "panic: " + new(runtime.PanicNilError).Error(), false, "stack"},
+		{"panic with a broken error", func(context.Context, handler.Job) error { panic(new(brokenError)) }, "HANDLER_PANIC", "panic: %!v(PANIC=Error method: no text)", false, "stack"},
+		{"panic in the error", func(context.Context, handler.Job) error { return new(brokenError) }, "HANDLER_PANIC", "panic: no text", false, "stack"},
+		{"exit", func(context.Context, handler.Job) error { runtime.Goexit(); return nil }, "HANDLER_EXIT", "the handler ended its goroutine (runtime.Goexit)", false, "ended its goroutine"},
+		{"exit in the error", func(context.Context, handler.Job) error { return exitingError{} }, "HANDLER_EXIT", "the handler ended its goroutine (runtime.Goexit)", false, "ended its goroutine"},
+		{"flood", func(context.Context, handler.Job) error { return errors.New(strings.Repeat("é", 1<<20)) }, "HANDLER_ERROR", strings.Repeat("é", 2048), false, ""},
+		{"flood in a panic", func(context.Context, handler.Job) error { panic(strings.Repeat("x", 1<<20)) }, "HANDLER_PANIC", "panic: " + strings.Repeat("x", 4096-7), false, "stack"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, log := newRunner()
+			err := within(t, func() error { return r.Run(t.Context(), tt.h, job(), patience) })
+			code, text, permanent := handler.Outcome(err)
+			require.Equal(t, tt.code, code)
+			require.Equal(t, tt.text, text)
+			require.Equal(t, tt.permanent, permanent)
+			require.Contains(t, log.String(), tt.log)
+			require.Equal(t, tt.log == "", log.String() == "", "what is logged is what is not recorded")
+			require.Zero(t, r.Abandoned())
+		})
+	}
+}
+
+func TestRunWithoutALogger(t *testing.T) {
+	t.Parallel()
+	var r handler.Runner
+	require.NoError(t, r.Run(t.Context(), handler.Func(func(context.Context, handler.Job) error { return nil }), job(), 0))
+}
+
+func TestRunGivesTheJobAndTheTime(t *testing.T) {
+	t.Parallel()
+	r, _ := newRunner()
+	var got handler.Job
+	var left time.Duration
+	require.NoError(t, r.Run(t.Context(), handler.Func(func(ctx context.Context, j handler.Job) error {
+		end, _ := ctx.Deadline()
+		got, left = j, time.Until(end)
+		return nil
+	}), job(), time.Hour))
+	require.Equal(t, job(), got)
+	require.InDelta(t, time.Hour, left, float64(time.Minute))
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	obey := func(err error) handler.Func {
+		return func(ctx context.Context, _ handler.Job) error {
+			<-ctx.Done()
+			return err
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		h       handler.Func
+		timeout time.Duration // 0 = stopped
+		code    string
+	}{
+		{"out of time", obey(errors.New("interrupted")), time.Millisecond, handler.CodeTimeout},
+		{"stopped", obey(errors.New("interrupted")), 0, handler.CodeStopped},
+		{"out of time, with a code", obey(handler.Coded("MINE", errors.New("interrupted"))), time.Millisecond, "MINE"},
+		{"done all the same", obey(nil), time.Millisecond, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := newRunner()
+			r.Grace = patience
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tt.timeout == 0 {
+				inner := tt.h
+				tt.h = func(ctx context.Context, j handler.Job) error { cancel(); return inner(ctx, j) }
+			}
+			code, _, _ := handler.Outcome(within(t, func() error { return r.Run(ctx, tt.h, job(), tt.timeout) }))
+			require.Equal(t, tt.code, code)
+			require.Zero(t, r.Abandoned())
+		})
+	}
+}
+
+func TestRunAbandonsWhatHangs(t *testing.T) {
+	t.Parallel()
+	r, log := newRunner()
+	r.Grace = time.Millisecond
+	release := make(chan struct{})
+	hang := handler.Func(func(context.Context, handler.Job) error { <-release; return errors.New("too late") })
+	const n = 3
+	for range n {
+		code, text, permanent := handler.Outcome(within(t, func() error { return r.Run(t.Context(), hang, job(), time.Millisecond) }))
+		require.Equal(t, handler.CodeHung, code)
+		require.Equal(t, "the handler did not return within 1ms after the end of its context (context deadline exceeded) and was abandoned", text)
+		require.False(t, permanent)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := handler.Func(func(ctx context.Context, j handler.Job) error { cancel(); return hang(ctx, j) })
+	code, _, _ := handler.Outcome(within(t, func() error { return r.Run(ctx, cancelled, job(), 0) }))
+	require.Equal(t, handler.CodeHung, code)
+	require.Equal(t, n+1, r.Abandoned())
+	close(release)
+	require.Eventually(t, func() bool { return r.Abandoned() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Count(log.String(), "an abandoned handler has returned") == n+1 }, patience, time.Millisecond)
+	require.Zero(t, r.Abandoned())
+}
+
+// The end of the grace and the end of the handler meet: one of them counts.
+func TestRunCountsEachAbandonedHandlerOnce(t *testing.T) {
+	t.Parallel()
+	r, _ := newRunner()
+	r.Grace = 20 * time.Microsecond
+	late := handler.Func(func(ctx context.Context, _ handler.Job) error {
+		<-ctx.Done()
+		for end := time.Now().Add(15 * time.Microsecond); time.Now().Before(end); {
+			runtime.Gosched()
+		}
+		return nil
+	})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				_ = r.Run(t.Context(), late, job(), time.Microsecond)
+			}
+		})
+	}
+	all.Wait()
+	require.Eventually(t, func() bool { return r.Abandoned() == 0 }, patience, time.Millisecond)
+}
+
+func TestRunDoesNotStartWithoutTime(t *testing.T) {
+	t.Parallel()
+	r, _ := newRunner()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	called := false
+	h := handler.Func(func(context.Context, handler.Job) error { called = true; return nil })
+	code, _, _ := handler.Outcome(r.Run(ctx, h, job(), time.Hour))
+	require.Equal(t, handler.CodeStopped, code)
+	code, _, _ = handler.Outcome(r.Run(t.Context(), h, job(), time.Nanosecond))
+	require.Contains(t, []string{handler.CodeTimeout, ""}, code)
+	require.Equal(t, code == "", called)
+}
+
+// A command that must be killed is not taken for a handler that hangs.
+func TestCommandIsKilledBeforeItIsAbandoned(t *testing.T) {
+	t.Parallel()
+	p := newPresence(t)
+	r, _ := newRunner()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { <-p.lines; cancel() }()
+	h := command(t, 0, "sh", "-c", family, p.path) // the default graces
+	code, _, _ := handler.Outcome(within(t, func() error { return r.Run(ctx, h, job(), patience) }))
+	require.Equal(t, handler.CodeStopped, code)
+	require.Zero(t, r.Abandoned())
+	p.none(t)
+}

@@ -1,0 +1,229 @@
+// Endpoints as real HTTP receivers, and the making of handlers from settings.
+package handler_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/handler"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+func newSender(t *testing.T, allow ...string) *sender.Sender {
+	t.Helper()
+	c := sender.Config{Version: "test"}
+	for _, a := range allow {
+		c.Allow = append(c.Allow, netip.MustParsePrefix(a))
+	}
+	s := sender.New(c)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func endpoint(t *testing.T, url string) handler.Handler {
+	t.Helper()
+	h, err := handler.URL(url, newSender(t, "127.0.0.0/8"))
+	require.NoError(t, err)
+	return h
+}
+
+func receiver(t *testing.T, f http.HandlerFunc) string {
+	t.Helper()
+	srv := httptest.NewServer(f)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func TestURLOutcomes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status    int
+		body      string
+		code      string
+		text      string
+		permanent bool
+	}{
+		{200, "noise", "", "", false},
+		{204, "", "", "", false},
+		{302, "", "HTTP_302", "answered 302 Found", false},
+		{400, "bad\nline\x00", "HTTP_400", "answered 400 Bad Request: bad line\ufffd", true},
+		{401, "", "HTTP_401", "answered 401 Unauthorized", false},
+		{404, "no such job", "HTTP_404", "answered 404 Not Found: no such job", false},
+		{410, "", "HTTP_410", "answered 410 Gone", true},
+		{422, "", "HTTP_422", "answered 422 Unprocessable Entity", true},
+		{429, "", "HTTP_429", "answered 429 Too Many Requests", false},
+		{500, strings.Repeat("x", 1<<20), "HTTP_500", "answered 500 Internal Server Error: " + strings.Repeat("x", 4096-36), false},
+		{503, "", "HTTP_503", "answered 503 Service Unavailable", false},
+	} {
+		t.Run(tt.code, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			url := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+				calls.Add(1)
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			code, text, permanent := handler.Outcome(endpoint(t, url).Handle(t.Context(), job()))
+			require.Equal(t, tt.code, code)
+			require.Equal(t, tt.text, text)
+			require.Equal(t, tt.permanent, permanent)
+			require.Equal(t, int64(1), calls.Load())
+		})
+	}
+}
+
+func TestURLGetsTheJob(t *testing.T) {
+	t.Parallel()
+	j := job()
+	j.Payload = json.RawMessage(`{"n": 12345678901234567890.1, "t": "<é>"}`)
+	want, err := j.JSON()
+	require.NoError(t, err)
+	got := make(chan *http.Request, 1)
+	body := make(chan string, 1)
+	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got <- r
+		body <- string(b)
+	})
+	require.NoError(t, endpoint(t, url+"/work?x=1").Handle(t.Context(), j))
+	r := <-got
+	require.Equal(t, string(want), <-body)
+	require.Equal(t, "POST /work?x=1", r.Method+" "+r.RequestURI)
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Qtop-Job-Id": j.ID, "Idempotency-Key": j.ID, "Qtop-Job-Attempt": "2", "User-Agent": "qtop/test",
+	} {
+		require.Equal(t, []string{value}, r.Header.Values(name), name)
+	}
+	require.Empty(t, r.Header.Values("Webhook-Signature"))
+}
+
+// net/http repeats a request that has an Idempotency-Key when a kept-alive
+// connection breaks off; one try is one request.
+func TestURLIsCalledOncePerTry(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	url := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		if calls.Add(1) == 2 {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				conn.Close()
+			}
+		}
+	})
+	h := endpoint(t, url)
+	require.NoError(t, h.Handle(t.Context(), job()))
+	code, _, _ := handler.Outcome(h.Handle(t.Context(), job()))
+	require.Equal(t, sender.CodeConnectionReset, code)
+	require.Equal(t, int64(2), calls.Load())
+}
+
+func TestURLWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := "http://" + l.Addr().String()
+	require.NoError(t, l.Close())
+	code, text, permanent := handler.Outcome(endpoint(t, closed).Handle(t.Context(), job()))
+	require.Equal(t, sender.CodeConnectionRefused, code)
+	require.NotEmpty(t, text)
+	require.False(t, permanent)
+
+	h, err := handler.URL(closed, newSender(t))
+	require.NoError(t, err)
+	code, _, _ = handler.Outcome(h.Handle(t.Context(), job()))
+	require.Equal(t, sender.CodeAddressRefused, code, "the operator's own URL is no way around allow_networks")
+
+	called := make(chan struct{}, 4)
+	hang := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		called <- struct{}{}
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { <-called; cancel() }()
+	code, _, _ = handler.Outcome(within(t, func() error { return endpoint(t, hang).Handle(ctx, job()) }))
+	require.Equal(t, handler.CodeStopped, code)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	code, _, _ = handler.Outcome(within(t, func() error { return endpoint(t, hang).Handle(ctx, job()) }))
+	require.Equal(t, handler.CodeTimeout, code)
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	url := receiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	all, err := handler.Parse([]handler.Spec{
+		{Kind: "resize", Command: []string{"sh", "-c", "exit 5"}},
+		{Kind: "Mail.send:bulk_1-x", URL: url},
+	}, newSender(t, "127.0.0.0/8"))
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	code, _, _ := handler.Outcome(all["resize"].Handle(t.Context(), job()))
+	require.Equal(t, "EXIT_5", code)
+	code, _, _ = handler.Outcome(all["Mail.send:bulk_1-x"].Handle(t.Context(), job()))
+	require.Equal(t, "HTTP_418", code)
+
+	none, err := handler.Parse(nil, nil)
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
+
+func TestParseSaysEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	ok := []string{"sh"}
+	all, err := handler.Parse([]handler.Spec{
+		{Command: ok},
+		{Kind: "1st", Command: ok},
+		{Kind: "a", Command: ok},
+		{Kind: "a", Command: ok},
+		{Kind: "b"},
+		{Kind: "c", Command: ok, URL: "https://example.org"},
+		{Kind: "d", Command: []string{}},
+		{Kind: "e", Command: []string{"qtop-no-such-program"}},
+		{Kind: "f", URL: "ftp://token@example.org/secret"},
+		{Kind: "g", URL: "https:///secret"},
+		{Kind: "h", URL: "https://%zz/secret"},
+		{Kind: strings.Repeat("k", 101), URL: "https://example.org"},
+		{Kind: "x\x1b[2J\n", URL: "nonsense"},
+		{Kind: "a b"},
+	}, newSender(t))
+	require.Nil(t, all)
+	require.Equal(t, queue.KindConfig, queue.KindOf(err))
+	const form = "kind is not the name of a job kind (handlers, entry %): use a letter, then letters, digits and _ . : - (at most 100)"
+	at := func(where string) string { return strings.Replace(form, "%", where, 1) }
+	require.Equal(t, []string{
+		"kind is missing (handlers, entry 1): name the job kind that this entry works on",
+		at("2, kind 1st"),
+		"kind is bound already by entry 3 (handlers, entry 4, kind a): keep one of them",
+		"neither command nor url is given (handlers, entry 5, kind b): give one of them",
+		"both command and url are given (handlers, entry 6, kind c): keep one of them",
+		"the command is empty (handlers, entry 7, kind d): name a program and its arguments",
+		`command "qtop-no-such-program" cannot be run: executable file not found in $PATH (handlers, entry 8, kind e): install it, or give its whole path`,
+		"the scheme of the url is neither http nor https (handlers, entry 9, kind f): use https://HOST/PATH",
+		"the url has no host (handlers, entry 10, kind g): use https://HOST/PATH",
+		"the url cannot be parsed (handlers, entry 11, kind h): use https://HOST/PATH",
+		at("12, kind " + strings.Repeat("k", 100)),
+		at("13, kind x␛[2J␊"),
+		"the scheme of the url is neither http nor https (handlers, entry 13, kind x␛[2J␊): use https://HOST/PATH",
+		at("14, kind a b"),
+		"neither command nor url is given (handlers, entry 14, kind a b): give one of them",
+	}, strings.Split(err.Error(), "\n"))
+
+	_, err = handler.Parse([]handler.Spec{{Kind: "a", URL: "https://example.org"}}, nil)
+	require.ErrorContains(t, err, "this host cannot make requests")
+}
