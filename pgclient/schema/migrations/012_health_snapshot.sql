@@ -53,13 +53,17 @@ COMMENT ON FUNCTION public.fn_job_backlog() IS 'Live jobs per domain and kind: e
 -- fn_job_letters_open() → open job dead letters per domain and code. Definer, as fn_job_backlog.
 CREATE FUNCTION public.fn_job_letters_open() RETURNS TABLE (event_domain text, failure_code text, job_kind text, open bigint,
   first_at timestamptz, last_at timestamptz)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN QUERY
   SELECT c.k3, c.k1, c.k2, c.n,
     (SELECT d.last_failed_at FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND d.failure_code = c.k1 AND d.job_kind = c.k2
       AND d.event_domain = c.k3 ORDER BY d.last_failed_at LIMIT 1),
     (SELECT d.last_failed_at FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND d.failure_code = c.k1 AND d.job_kind = c.k2
       AND d.event_domain = c.k3 ORDER BY d.last_failed_at DESC LIMIT 1)
-  FROM public.v_queue_counter c WHERE c.scope = 'dead_job' AND c.n > 0
+  FROM public.v_queue_counter c WHERE c.scope = 'dead_job' AND c.n > 0;
+END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_job_letters_open() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_letters_open() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
@@ -93,9 +97,6 @@ SELECT 'dead_letter_webhook', c.k1, 'webhook',
        NULL, NULL, NULL, sum(c.n)::bigint, 'open'
 FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook' AND c.n > 0 GROUP BY c.k1
 UNION ALL
-SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
-FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.failure_code
-UNION ALL
 SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
        CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
 FROM public.v_executor_subscription_health s
@@ -118,13 +119,16 @@ UNION ALL
 SELECT 'default_partition', 'job_history_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
 WHERE EXISTS (SELECT 1 FROM public.job_history_default);
 COMMENT ON VIEW public.v_queue_health_but_jobs IS
-  'v_queue_health without backlog_job_queue, which the snapshot has at hand already. Read v_queue_health.';
+  'v_queue_health without the backlog and the dead letters of jobs, which the snapshot has at hand. Read v_queue_health.';
 CREATE VIEW public.v_queue_health AS
 SELECT * FROM public.v_queue_health_but_jobs
 UNION ALL
 SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
        floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
-FROM public.fn_job_backlog() b;
+FROM public.fn_job_backlog() b
+UNION ALL
+SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
+FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.failure_code;
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
   'fresh, open, held, stopped, deregistered, enabled or disabled.';
@@ -253,6 +257,7 @@ DECLARE
   v_hosts int;
   v_senders int;
   v_queues jsonb;
+  v_letters jsonb := COALESCE((SELECT jsonb_agg(to_jsonb(l)) FROM public.fn_job_letters_open() l), '[]');
   v_jobs_off boolean := NOT public.fn_cfg_bool('queue.job_substrate.enabled');
   v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
   v_window numeric := 300 + extract(epoch FROM now())::bigint % 300;
@@ -338,7 +343,11 @@ BEGIN
       j.queued, NULL, NULL, NULL
     FROM jsonb_to_recordset(v_queues) AS j (job_kind text, event_domain text, newest_at timestamptz, oldest_at timestamptz,
       age_seconds bigint, queued bigint, leased bigint, in_progress bigint, retry_waiting bigint)
-    WHERE j.queued + j.leased + j.in_progress + j.retry_waiting > 0) h;
+    WHERE j.queued + j.leased + j.in_progress + j.retry_waiting > 0
+    UNION ALL
+    SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
+    FROM jsonb_to_recordset(v_letters) AS l (failure_code text, event_domain text, last_at timestamptz, open bigint)
+    GROUP BY l.event_domain, l.failure_code) h;
   v_out := v_out || jsonb_build_object('health', COALESCE(v_part, '[]'));
 
   SELECT jsonb_agg(to_jsonb(a) ORDER BY a.ratio DESC, a.subject) INTO v_part FROM public.v_queue_alert a;
@@ -390,7 +399,8 @@ BEGIN
     UNION ALL
     SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at,
       COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]')
-    FROM public.fn_job_letters_open() l
+    FROM jsonb_to_recordset(v_letters) AS l (event_domain text, failure_code text, job_kind text, open bigint, first_at timestamptz,
+      last_at timestamptz)
     LEFT JOIN trend t ON t.k1 = l.failure_code AND t.k2 = l.event_domain || '/' || l.job_kind
   )
   SELECT jsonb_agg(to_jsonb(g) ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) INTO v_part FROM groups g WHERE g.first_at IS NOT NULL;
