@@ -114,7 +114,7 @@ type Result struct {
 	DryRun  bool       `json:"dry_run"`
 	Plan    []PlanLine `json:"plan"`
 	Results []Outcome  `json:"results"`
-	AuditID int64      `json:"audit_id"`
+	AuditID int64      `json:"audit_id"` // of the last row: webhook and job letters in one request write one each
 	Refused string     `json:"refused,omitempty"`
 	Done    int64      `json:"done"`
 	Skipped int64      `json:"skipped"`
@@ -247,7 +247,7 @@ func Actions() []Action {
 		},
 		{
 			ID: ActJobCancel, Key: "C", Panes: []PaneID{PaneQueues}, Verb: "Cancel",
-			Help: "cancel live jobs; a worker that has one is told at its next report", Twin: "qtop job cancel ID…",
+			Help: "cancel live jobs; a worker that has one is told at its next report", Twin: "qtop job cancel ID… | --kind K --domain D [--status S]",
 			Danger: DangerMany, Function: "public.fn_job_cancel(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
 		{

@@ -233,15 +233,31 @@ func isConnective(s string) bool {
 func DeadLetterFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldID, Help: "the dead letter: a number for a webhook, job:UUID, event:UUID"},
-		{Name: "code", Help: "the last error", Values: []string{"HTTP_500", "HTTP_502", "HTTP_503", "HTTP_504", "TIMEOUT", "LEASE_LOST_LIMIT"}},
-		{Name: "endpoint", Help: "where it should have gone"},
-		{Name: "subscription", Kind: FieldNumber, Help: "number of the subscription"},
+		{Name: "code", Help: "the last error", Values: []string{"HTTP_500", "HTTP_502", "HTTP_503", "HTTP_504", "TIMEOUT", "HANDLER_ERROR", "LEASE_LOST_LIMIT"}},
+		{Name: "endpoint", Help: "where it should have gone; of a job, its kind"},
+		{Name: "subscription", Kind: FieldNumber, Help: "number of the subscription; a job has none"},
 		{Name: "domain", Help: "event domain"},
-		{Name: "kind", Help: "kind of the job"},
-		{Name: "type", Help: "event type"},
+		{Name: "kind", Help: "kind of the job; webhook for a webhook"},
+		{Name: "type", Help: "event type; a job has none"},
 		{Name: "age", Kind: FieldDuration, Help: "time since it died: age>2h"},
 		{Name: "failed", Kind: FieldTime, Help: "when it died: failed>-30m failed<2026-11-20T02:00 failed>02:00"},
 		{Name: "source", Help: "which queue", Values: []string{"webhook", "job", "event"}, Closed: true},
 		{Name: "state", Help: "what became of it", Values: []string{"open", "requeued", "resolved"}, Closed: true},
+	}
+}
+
+// JobFields are the fields of live jobs.
+func JobFields() []Field {
+	return []Field{
+		{Name: "id", Kind: FieldID, Help: "the job"},
+		{Name: "kind", Help: "what is to be done"},
+		{Name: "domain", Help: "event domain"},
+		{Name: "status", Help: "where it stands", Values: LiveJobStatuses(), Closed: true},
+		{Name: "executor", Help: "the executor kind it is meant for", Values: ExecutorKinds()},
+		{Name: "priority", Kind: FieldNumber, Help: "higher goes first: priority>100"},
+		{Name: "attempts", Kind: FieldNumber, Help: "finished tries"},
+		{Name: "age", Kind: FieldDuration, Help: "since it is due and waits, or since it was picked: age>2h"},
+		{Name: "code", Help: "the last error", Values: []string{"HANDLER_ERROR", "LEASE_LOST"}},
+		{Name: "owner", Help: "the executor that holds it"},
 	}
 }

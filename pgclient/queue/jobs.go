@@ -15,6 +15,7 @@ type Lane struct {
 	Leased          int64      `json:"leased"`
 	InProgress      int64      `json:"in_progress"`
 	RetryWaiting    int64      `json:"retry_waiting"`
+	Executor        Text       `json:"executor"`  // kind of executor that the oldest is for
 	OldestAt        *time.Time `json:"oldest_at"` // since when the oldest that is due waits
 	AgeSeconds      int64      `json:"age_seconds"`
 	NewestAt        *time.Time `json:"newest_at"`
@@ -71,6 +72,14 @@ type JobSubscription struct {
 	RegisteredAt  time.Time `json:"registered_at"`
 }
 
+// LiveJobStatuses are the statuses of a job that is not finished.
+func LiveJobStatuses() []string {
+	return []string{"queued", "leased", "in_progress", "retry_waiting"}
+}
+
+// JobLetter is the id of a job's dead letter as lists show it and verbs take it.
+func JobLetter(uuid string) string { return "job:" + uuid }
+
 // Job is a row of v_job without its payload.
 type Job struct {
 	ID           string     `json:"job_id"`
@@ -92,5 +101,5 @@ type Job struct {
 	Key          Text       `json:"idempotency_key"`
 	Code         Text       `json:"failure_code"`
 	LastError    Text       `json:"last_error"`
-	AgeSeconds   int64      `json:"age_seconds"` // since it is due and waits, or since it was picked
+	AgeSeconds   int64      `json:"age_seconds"` // since it is due and waits, since it was picked, or since it finished
 }

@@ -68,24 +68,26 @@ type DeadLetter struct {
 // DeadLetterDetail is one dead letter with all that is known of it.
 type DeadLetterDetail struct {
 	DeadLetter
-	Payload       Text // JSON as stored, secrets masked; empty with PayloadWhyNot set
-	PayloadWhyNot Text
-	Attempts      []Attempt
-	Lineage       []LineageStep
-	RequeuedBy    Text
-	RequeuedAt    *time.Time
-	NewSagaID     int64
-	Resolution    Text
-	ResolvedBy    Text
-	ResolvedAt    *time.Time
-	ResolvedNote  Text
-	CallbackURL   Text
-	Unsigned      bool
+	Payload       Text          `json:"payload"` // JSON as stored, secrets masked; empty with PayloadWhyNot set
+	PayloadWhyNot Text          `json:"payload_why_not"`
+	Attempts      []Attempt     `json:"attempts"` // of a webhook's letter
+	Lineage       []LineageStep `json:"lineage"`
+	RequeuedBy    Text          `json:"requeued_by"`
+	RequeuedAt    *time.Time    `json:"requeued_at"`
+	NewSagaID     int64         `json:"new_saga_id"`
+	Resolution    Text          `json:"resolution"`
+	ResolvedBy    Text          `json:"resolved_by"`
+	ResolvedAt    *time.Time    `json:"resolved_at"`
+	ResolvedNote  Text          `json:"resolved_note"`
+	CallbackURL   Text          `json:"callback_url"`
+	Unsigned      bool          `json:"unsigned"`
 	// Of a job's letter.
-	JobID         string
-	ReplayedJobID string
-	LastError     Text
-	FirstFailedAt *time.Time
+	JobID         string     `json:"job_id,omitempty"`
+	ReplayedJobID string     `json:"replayed_job_id,omitempty"`
+	Executor      Text       `json:"executor,omitzero"` // the executor kind it was meant for
+	Tries         int        `json:"tries,omitempty"`   // how often it was tried
+	LastError     Text       `json:"last_error,omitzero"`
+	FirstFailedAt *time.Time `json:"first_failed_at,omitempty"`
 }
 
 // Attempt is one job of the saga.
@@ -102,9 +104,10 @@ type Attempt struct {
 	Resets     int        `json:"lease_resets"`
 }
 
-// LineageStep is one link of event → saga → dead letter → requeued saga.
+// LineageStep is one link of event → saga → dead letter → requeued saga, or of
+// job → dead letter → replayed job.
 type LineageStep struct {
-	Kind   string     `json:"kind"` // event, saga, dead_letter, requeue
+	Kind   string     `json:"kind"` // event, saga, job, dead_letter, requeue
 	ID     string     `json:"id"`
 	Status string     `json:"status"`
 	At     *time.Time `json:"at"`
@@ -142,13 +145,13 @@ type AlertAck struct {
 // JobDetail is one job with what is known of it.
 type JobDetail struct {
 	Job
-	Payload       Text // JSON as stored, secrets masked; empty with PayloadWhyNot set
-	PayloadWhyNot Text
-	FromStatus    string // of a finished one: where it stood before
-	SourceRef     Text
-	TargetRef     Text
-	PayloadRef    Text
-	Actor         Text
-	CorrelationID Text
-	LostLeases    int
+	Payload       Text   `json:"payload"` // JSON as stored, secrets masked; empty with PayloadWhyNot set
+	PayloadWhyNot Text   `json:"payload_why_not"`
+	FromStatus    string `json:"from_status"` // of a finished one: where it stood before
+	SourceRef     Text   `json:"source_ref"`
+	TargetRef     Text   `json:"target_ref"`
+	PayloadRef    Text   `json:"payload_ref"`
+	Actor         Text   `json:"actor"`
+	CorrelationID Text   `json:"correlation_id"`
+	LostLeases    int    `json:"lost_leases"`
 }
