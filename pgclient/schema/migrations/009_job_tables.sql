@@ -48,7 +48,7 @@ CREATE TABLE public.job_queue (
   prior_result       text CHECK (prior_result IN ('failed', 'released')),
   CONSTRAINT chk_job_queue_lease CHECK (
     num_nonnulls(lease_owner, lease_until, lease_token) = CASE WHEN status IN ('leased', 'in_progress') THEN 3 ELSE 0 END)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ix_job_queue_claim ON public.job_queue (event_domain, job_kind, priority DESC, process_after, job_id)
   WHERE ready;
 CREATE INDEX ix_job_queue_late ON public.job_queue (process_after, job_id) WHERE NOT ready;
@@ -332,7 +332,8 @@ COMMENT ON FUNCTION public.fn_job_cleaned_counted() IS 'Trigger: counter job whe
 CREATE TRIGGER trg_job_history_cleaned AFTER UPDATE ON public.job_history
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_cleaned_counted();
 
--- Counter dead_job: code, kind, domain of the open ones; dead_job_5m: code, domain/kind, bucket of five minutes.
+-- Counter dead_job: code, kind, domain of the open ones; dead_job_5m: code, domain/kind, bucket of five minutes;
+-- dead_1m: with the webhooks' dead ones.
 CREATE FUNCTION public.fn_job_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -341,7 +342,9 @@ BEGIN
     SELECT 'dead_job', failure_code, job_kind, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL GROUP BY 2, 3, 4
     UNION ALL
     SELECT 'dead_job_5m', failure_code, event_domain || '/' || job_kind,
-      (floor(extract(epoch FROM last_failed_at) / 300) * 300)::bigint::text, count(*) FROM new_rows GROUP BY 2, 3, 4;
+      (floor(extract(epoch FROM last_failed_at) / 300) * 300)::bigint::text, count(*) FROM new_rows GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'dead_1m', '', '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, count(*) FROM new_rows HAVING count(*) > 0;
   ELSE
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
     SELECT 'dead_job', failure_code, job_kind, event_domain, sum(n) FROM (
@@ -353,7 +356,7 @@ BEGIN
   RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION public.fn_job_letter_counted() FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_job_letter_counted() IS 'Trigger: counters dead_job and dead_job_5m.';
+COMMENT ON FUNCTION public.fn_job_letter_counted() IS 'Trigger: counters dead_job, dead_job_5m and dead_1m.';
 CREATE TRIGGER trg_job_dead_letter_born AFTER INSERT ON public.job_dead_letter
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_letter_counted();
 CREATE TRIGGER trg_job_dead_letter_closed AFTER UPDATE ON public.job_dead_letter

@@ -41,13 +41,26 @@ CREATE FUNCTION public.fn_job_enqueue(p_job_kind text, p_event_domain text, p_ex
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   v_refusal jsonb := public.fn_job_producer_refusal(ARRAY[p_executor]);
+  v_bad text;
   v_id uuid;
 BEGIN
   IF v_refusal IS NOT NULL THEN
     RETURN v_refusal;
   END IF;
-  IF p_job_kind IS NULL OR p_event_domain IS NULL OR p_executor IS NULL THEN
-    RAISE EXCEPTION 'p_job_kind, p_event_domain and p_executor are needed' USING ERRCODE = '22023';
+  -- what the CHECKs of job_queue and job_lane refuse, in the words of the arguments
+  v_bad := CASE
+    WHEN COALESCE(p_job_kind, '') !~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$' THEN 'p_job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'
+    WHEN COALESCE(p_event_domain, '') !~ '^[a-z][a-z0-9_]{0,50}$' THEN 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$'
+    WHEN COALESCE(p_executor, '') NOT IN ('DOT', 'Agent', 'Hermes', 'Codex', 'PG_worker', 'external_worker', 'future_Kestra_adapter')
+      THEN 'p_executor must be DOT, Agent, Hermes, Codex, PG_worker, external_worker or future_Kestra_adapter'
+    WHEN p_max_attempts NOT BETWEEN 1 AND 1000 THEN 'p_max_attempts must be 1 to 1000'
+    WHEN length(p_idempotency_key) NOT BETWEEN 1 AND 500 THEN 'p_idempotency_key must have 1 to 500 characters'
+    WHEN jsonb_typeof(p_payload) <> 'object' THEN 'p_payload must be an object'
+    WHEN p_payload ?| ARRAY['body', 'content', 'raw', 'vector', 'embedding', 'secret', 'token', 'password', 'ssn', 'personal_data']
+      THEN 'p_payload carries references, not content: body, content, raw, vector, embedding, secret, token, password, ssn and '
+        'personal_data are refused' END;
+  IF v_bad IS NOT NULL THEN
+    RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
   END IF;
   FOR v_try IN 1..10 LOOP
     INSERT INTO public.job_queue (job_kind, event_domain, executor, payload, priority, process_after, ready,
@@ -136,8 +149,11 @@ BEGIN
         RETURN jsonb_build_object('enqueued', v_made, 'existing', jsonb_array_length(p_jobs) - v_made, 'job_ids', v_ids);
       END IF;
       RAISE EXCEPTION 'a key was given free meanwhile' USING ERRCODE = 'QTJOB';
-    EXCEPTION WHEN SQLSTATE 'QTJOB' THEN
-      NULL;
+    EXCEPTION
+      WHEN SQLSTATE 'QTJOB' THEN
+        NULL;
+      WHEN check_violation OR not_null_violation OR invalid_text_representation OR datetime_field_overflow THEN
+        RAISE EXCEPTION 'p_jobs holds a job that cannot be: %', SQLERRM USING ERRCODE = '22023';
     END;
   END LOOP;
   RAISE EXCEPTION 'jobs with these idempotency keys changed ten times meanwhile' USING ERRCODE = '40001';
@@ -274,6 +290,10 @@ BEGIN
   IF p_after IS NOT NULL AND jsonb_typeof(p_after) <> 'object' THEN
     RAISE EXCEPTION 'p_after must be an object of [priority, process_after, job_id]' USING ERRCODE = '22023';
   END IF;
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    -- an old snapshot would not see what the neighbours hold
+    RAISE EXCEPTION 'fn_job_claim needs a transaction that is read committed' USING ERRCODE = '25001';
+  END IF;
   IF public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
     RETURN;
   END IF;
@@ -331,9 +351,12 @@ BEGIN
       END IF;
       IF v_got > 0 THEN
         RETURN QUERY
-        UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
-          lease_token = v_tokens[v_sub[i]], picked_at = clock_timestamp(), updated_at = now()
-        WHERE q.ctid = ANY (v_rows) RETURNING q.*;
+        WITH claimed AS (
+          UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
+            lease_token = v_tokens[v_sub[i]], picked_at = clock_timestamp(), updated_at = now()
+          WHERE q.ctid = ANY (v_rows) RETURNING q.*
+        )
+        SELECT * FROM claimed c ORDER BY c.process_after, c.job_id;
         GET DIAGNOSTICS v_moved = ROW_COUNT;
         IF v_moved <> v_got THEN
           RAISE EXCEPTION 'of % locked jobs % were leased', v_got, v_moved USING ERRCODE = '40001';

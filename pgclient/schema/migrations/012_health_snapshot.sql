@@ -8,17 +8,18 @@ SET LOCAL ROLE queue_owner;
 -- never from a scan; staleness comes from the row and server time.
 -- ---------------------------------------------------------------------------
 -- fn_job_backlog() → one row per domain and kind with live jobs: exact counts, since when the oldest that is due
--- waits, when the newest was enqueued. The ends are read off the claim index, priority by priority, so a job
+-- waits and for which kind of executor, when the newest was enqueued. The ends are read off the claim index, priority by priority, so a job
 -- enqueued with a process_after in its past may hide one that waits longer. Definer: who may look at the health of
 -- the queue need not read the queue.
 CREATE FUNCTION public.fn_job_backlog() RETURNS TABLE (job_kind text, event_domain text, queued bigint, scheduled bigint,
-  leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz)
+  leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz, executor text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
   v_level bigint;
   v_at timestamptz;
   v_newest timestamptz;
+  v_executor text;
 BEGIN
   FOR job_kind, event_domain, queued, scheduled, leased, in_progress, retry_waiting IN
     SELECT c.k1, c.k2, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint,
@@ -30,15 +31,17 @@ BEGIN
   LOOP
     oldest_at := NULL;
     newest_at := NULL;
+    executor := NULL;
     v_level := 2147483648;
     WHILE queued + retry_waiting > scheduled LOOP
-      SELECT q.priority, greatest(q.enqueued_at, q.process_after) INTO v_level, v_at FROM public.job_queue q
+      SELECT q.priority, greatest(q.enqueued_at, q.process_after), q.executor INTO v_level, v_at, v_executor FROM public.job_queue q
       WHERE q.event_domain = fn_job_backlog.event_domain AND q.job_kind = fn_job_backlog.job_kind AND q.ready AND q.priority < v_level
         AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
       EXIT WHEN NOT FOUND;
       SELECT q.enqueued_at INTO v_newest FROM public.job_queue q
       WHERE q.event_domain = fn_job_backlog.event_domain AND q.job_kind = fn_job_backlog.job_kind AND q.ready AND q.priority = v_level
         AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC, q.job_id DESC LIMIT 1;
+      executor := CASE WHEN v_at >= oldest_at THEN executor ELSE v_executor END;
       oldest_at := least(oldest_at, v_at);
       newest_at := greatest(newest_at, v_newest);
     END LOOP;
@@ -307,18 +310,16 @@ BEGIN
   ), lanes AS (
     SELECT COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
       COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
-      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at,
+      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at, b.executor,
       COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
       round(COALESCE(p.came, 0) / v_window, 3)::float8 AS in_per_s, round(COALESCE(p.went, 0) / v_window, 3)::float8 AS out_per_s,
       COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h, COALESCE(p.dead, 0)::bigint AS dead_1h,
       COALESCE(p.cancelled, 0)::bigint AS cancelled_1h
     FROM public.fn_job_backlog() b FULL JOIN pace p ON p.k1 = b.job_kind AND p.k2 = b.event_domain
   ), told AS (
-    SELECT l.*, CASE WHEN l.queued + l.retry_waiting > 0 AND l.out_per_s > l.in_per_s
-        THEN ceil((l.queued + l.retry_waiting) / (l.out_per_s - l.in_per_s))::bigint END AS clears_in_seconds,
-      CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
+    SELECT l.*, CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
         WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
-        WHEN r.n = 0 THEN 'no executor subscribes to it'
+        WHEN r.n = 0 THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
         WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who
         WHEN l.oldest_at IS NULL THEN 'all due later'
         WHEN r.no_room THEN 'parallel limit reached: ' || r.who
@@ -329,9 +330,13 @@ BEGIN
         min(x.priority_floor) AS floor, COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who
       FROM (SELECT DISTINCT ON (r.executor_id) r.* FROM rules r
         WHERE (r.job_kind IS NULL OR r.job_kind = l.job_kind) AND (r.event_domain IS NULL OR r.event_domain = l.event_domain)
+          AND (l.executor IS NULL OR r.executor_kind = l.executor)
         ORDER BY r.executor_id, r.job_kind IS NULL, r.event_domain IS NULL) x) r
   )
-  SELECT jsonb_agg(to_jsonb(t) ORDER BY t.oldest_at NULLS LAST, t.queued DESC, t.job_kind, t.event_domain) INTO v_part FROM told t;
+  SELECT jsonb_agg(to_jsonb(t) || jsonb_build_object('clears_in_seconds',
+      CASE WHEN t.why = '' AND t.queued + t.retry_waiting > 0 AND t.out_per_s > t.in_per_s
+        THEN ceil((t.queued + t.retry_waiting) / (t.out_per_s - t.in_per_s))::bigint END)
+    ORDER BY t.oldest_at NULLS LAST, t.queued DESC, t.job_kind, t.event_domain) INTO v_part FROM told t;
   v_queues := COALESCE(v_part, '[]');
   v_out := v_out || jsonb_build_object('queues', v_queues);
 
@@ -488,7 +493,7 @@ BEGIN
   ), w AS (SELECT * FROM hooks UNION ALL SELECT * FROM unrouted UNION ALL SELECT * FROM routes UNION ALL SELECT * FROM jobs)
   SELECT jsonb_agg(to_jsonb(w) || jsonb_build_object(
     'age_seconds', COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0),
-    'clears_in_seconds', CASE WHEN w.out_per_s > w.in_per_s THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END)
+    'clears_in_seconds', CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '') THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END)
     ORDER BY w.oldest_at NULLS LAST, w.waiting DESC) INTO v_part FROM w;
   v_out := v_out || jsonb_build_object('waiting', COALESCE(v_part, '[]'));
 

@@ -1,0 +1,281 @@
+// Claiming: order, where a worker goes on, which rule governs, and who is refused
+// and told why.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// job enqueues one and returns its id.
+func (j *jobs) job(kind, domain string, priority int) string {
+	j.t.Helper()
+	return call(j.t, j.work, "fn_job_enqueue($1, $2, 'external_worker', p_priority => $3)", kind, domain, priority)["job_id"].(string)
+}
+
+func (j *jobs) takeOf(executor string, kinds []string, limit int, after any) []string {
+	j.t.Helper()
+	got, err := tryTake(j.work, executor, kinds, limit, after)
+	require.NoError(j.t, err)
+	return ids(got)
+}
+
+func TestJobClaimOrder(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", -100, 1000)
+	low, mid, high := j.job("k", "iu", -5), j.job("k", "iu", 100), j.job("k", "kg", 2147483647)
+	early := call(t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2020-01-01')")["job_id"].(string)
+	require.Equal(t, []string{high, early}, j.takeOf("w", nil, 2, nil), "higher priority first, then older")
+	oldest := call(t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2019-01-01')")["job_id"].(string)
+	require.Equal(t, []string{oldest, mid, low}, j.takeOf("w", nil, 10, nil), "in one call as in many")
+	require.Empty(t, j.take("w", 10))
+	fails(t, j.work, "22023", "SELECT fn_job_claim('w', NULL, 0)")
+	fails(t, j.work, "22023", "SELECT fn_job_claim('w', NULL, 10001)")
+	fails(t, j.work, "22023", "SELECT fn_job_claim('w', NULL, NULL)")
+	fails(t, j.work, "22023", "SELECT fn_job_claim('w', NULL, 1, '[]')")
+
+	// Lanes whose next jobs are alike share what is asked for.
+	j.put("k", "iu", 100)
+	j.put("k", "kg", 10)
+	j.put("l", "kg", 100)
+	lanes := map[string]int{}
+	for _, h := range j.take("w", 60) {
+		lanes[h.Domain+"/"+h.Kind]++
+	}
+	require.Equal(t, 60, lanes["iu/k"]+lanes["kg/k"]+lanes["kg/l"])
+	require.Equal(t, 10, lanes["kg/k"])
+	for _, lane := range []string{"iu/k", "kg/l"} {
+		require.GreaterOrEqual(t, lanes[lane], 20, lanes)
+	}
+	j.balanced()
+}
+
+// A claim with keys starts behind the last job taken from a lane, sees all that
+// is more urgent, and leaves what is behind for a sweep without keys.
+func TestJobClaimAfter(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	list := j.put("k", "iu", 10)
+	five := j.take("w", 5)
+	require.Equal(t, list[:5], ids(five))
+	last := five[4]
+	after := map[string]any{"iu/k": []any{last.Priority, last.After, last.Job}}
+	require.Equal(t, "done", j.told("release", five[1], five[3]))
+	require.Equal(t, list[5:7], j.takeOf("w", nil, 2, after), "what was handed back lies before the key")
+	other, urgent, idle := j.job("k", "kg", 100), j.job("k", "iu", 101), j.job("k", "iu", 99)
+	require.Equal(t, []string{urgent}, j.takeOf("w", nil, 1, after), "more urgent than the key")
+	require.ElementsMatch(t, append([]string{other, idle}, list[7:]...), j.takeOf("w", nil, 10, after), "other lanes, and less urgent")
+	require.Empty(t, j.takeOf("w", nil, 10, after))
+	require.Equal(t, []string{list[1], list[3]}, j.takeOf("w", nil, 10, nil), "a sweep finds all")
+	for _, bad := range []any{map[string]any{"iu/k": []any{"x", last.After, last.Job}}, map[string]any{"iu/k": []any{1, "x", last.Job}}, map[string]any{"iu/k": []any{1, last.After, "x"}}} {
+		_, err := tryTake(j.work, "w", nil, 1, bad)
+		require.Error(t, err)
+	}
+	require.Empty(t, j.takeOf("w", nil, 10, map[string]any{"no/lane": 7, "iu": nil}))
+}
+
+func TestJobClaimGoverningRule(t *testing.T) {
+	j := newJobs(t)
+	of := func(domain, kind string) string {
+		return get[string](j.core, `SELECT COALESCE(max(concat_ws(' ', s.job_kind, s.event_domain)), 'none') FROM job_queue q JOIN job_lease l USING (lease_token)
+			JOIN job_subscription s USING (subscription_id) WHERE (q.event_domain, q.job_kind) = ($1, $2)`, domain, kind)
+	}
+	j.rule("w", "", "", 0, 1000)
+	j.rule("w", "", "kg", 0, 1000)
+	j.rule("w", "b", "", 0, 1000)
+	j.rule("w", "b", "kg", 0, 1000)
+	for _, domain := range []string{"iu", "kg"} {
+		for _, kind := range []string{"a", "b"} {
+			j.put(kind, domain, 1)
+		}
+	}
+	require.Len(t, j.take("w", 10), 4)
+	require.Equal(t, []string{"", "kg", "b", "b kg"}, []string{of("iu", "a"), of("kg", "a"), of("iu", "b"), of("kg", "b")})
+
+	// The kind counts more than the domain, a disabled rule counts for nothing.
+	reset := func() {
+		j.exec("SELECT fn_job_release(array_agg(job_id), array_agg(lease_token)) FROM job_queue WHERE lease_token IS NOT NULL")
+	}
+	for _, step := range []struct{ off, want string }{{"b kg", "b"}, {"b", "kg"}, {"kg", ""}} {
+		reset()
+		j.exec("UPDATE job_subscription SET enabled = false WHERE concat_ws(' ', job_kind, event_domain) = $1", step.off)
+		j.take("w", 10)
+		require.Equal(t, step.want, of("kg", "b"))
+	}
+	reset()
+	j.exec("UPDATE job_subscription SET enabled = false")
+	require.Empty(t, j.take("w", 10))
+}
+
+func TestJobClaimFloorAndLimit(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 100, 3)
+	j.rule("w", "free", "", 0, 1000)
+	below := j.job("k", "iu", 99)
+	at := []string{j.job("k", "iu", 100), j.job("k", "kg", 100), j.job("l", "iu", 200), j.job("k", "iu", 101)}
+	free := j.job("free", "iu", 1)
+	first := j.take("w", 10)
+	require.ElementsMatch(t, []string{at[2], at[3], at[0], free}, ids(first), "three of the limited rule, whatever the lanes")
+	require.Empty(t, j.take("w", 10))
+	require.Equal(t, "done", j.told("start", first...))
+	require.Empty(t, j.take("w", 10), "in progress counts")
+	require.Equal(t, "done", j.told("ack", first[0]))
+	require.Equal(t, []string{at[1]}, j.takeOf("w", nil, 10, nil), "one more for each that is finished")
+	j.exec("UPDATE job_subscription SET priority_floor = 99, max_parallel = 1000")
+	require.Equal(t, []string{below}, j.takeOf("w", nil, 10, nil))
+	// Nothing but the floor holds these back.
+	j.rule("f", "f", "", 100, 1000)
+	j.job("f", "iu", 99)
+	require.Equal(t, []string{j.job("f", "iu", 100)}, j.takeOf("f", nil, 10, nil))
+	require.Empty(t, j.take("f", 10))
+	j.job("f", "iu", 98)
+	require.Empty(t, j.take("f", 10))
+	// Several executors have their own limit each.
+	j.rule("w1", "z", "", 0, 2)
+	j.rule("w2", "z", "", 0, 2)
+	j.put("z", "iu", 10)
+	require.Len(t, j.takeOf("w1", nil, 10, nil), 2)
+	require.Len(t, j.takeOf("w2", nil, 10, nil), 2)
+	j.balanced()
+}
+
+func TestJobClaimKindsAndExecutors(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	a, b, c := j.job("a", "iu", 1), j.job("b", "iu", 1), j.job("c", "iu", 1)
+	agent := call(t, j.work, "fn_job_enqueue('a', 'iu', 'Agent', p_priority => 500)")["job_id"].(string)
+	require.Equal(t, []string{b}, j.takeOf("w", []string{"b", "nothing"}, 10, nil))
+	require.Empty(t, j.takeOf("w", []string{}, 10, nil), "no kind is none")
+	require.ElementsMatch(t, []string{a, c}, j.takeOf("w", nil, 10, nil), "a job of another executor kind is not seen")
+	j.rule("ag", "", "", 0, 1000)
+	j.exec("UPDATE queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'ag'")
+	require.Empty(t, j.take("ag", 10), "the rule is of another kind")
+	j.rule("ag", "", "", 0, 1000)
+	require.Equal(t, []string{agent}, j.takeOf("ag", nil, 10, nil))
+}
+
+func TestJobRefusal(t *testing.T) {
+	j := newJobs(t)
+	j.put("k", "iu", 5)
+	why := func(executor any) string {
+		t.Helper()
+		var got *string
+		require.NoError(t, j.work.QueryRow(context.Background(), "SELECT fn_job_refusal($1)", executor).Scan(&got))
+		if got == nil {
+			return ""
+		}
+		hs, err := tryTake(j.work, fmt.Sprint(executor), nil, 5, nil)
+		require.NoError(t, err)
+		require.Empty(t, hs, *got)
+		return *got
+	}
+	require.Contains(t, why("w"), "no executor w is registered")
+	require.Contains(t, why(nil), "no executor (null) is registered")
+	j.executor("w", 60, 300, 0)
+	require.Contains(t, why("w"), "w has no enabled subscription")
+	j.rule("w", "", "", 0, 100)
+	require.Empty(t, why("w"))
+	j.exec("UPDATE job_subscription SET enabled = false")
+	require.Contains(t, why("w"), "no enabled subscription")
+	j.rule("w", "", "", 0, 100)
+	j.exec("UPDATE queue_heartbeat SET executor_kind = 'Codex' WHERE executor_id = 'w'")
+	require.Contains(t, why("w"), "w is of kind Codex, its subscriptions are of another")
+	j.exec("UPDATE queue_heartbeat SET executor_kind = 'external_worker', owner_role = 'webhook_worker' WHERE executor_id = 'w'")
+	require.Contains(t, why("w"), "belongs to role webhook_worker")
+	j.exec("UPDATE queue_heartbeat SET owner_role = 'no_such_role' WHERE executor_id = 'w'")
+	require.Contains(t, why("w"), "belongs to role no_such_role")
+	j.exec("UPDATE queue_heartbeat SET owner_role = 'dot_executor' WHERE executor_id = 'w'")
+	require.Empty(t, why("w"))
+	setFlag(t, j.work, "queue.job_substrate.enabled", "false")
+	require.Contains(t, why("w"), "queue.job_substrate.enabled")
+	for _, fn := range []string{"fn_job_enqueue('k', 'iu', 'external_worker')", `fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "external_worker"}]')`} {
+		got := call(t, j.work, fn)
+		require.Equal(t, []any{true, "disabled"}, []any{got["refused"], got["rule"]}, fn)
+	}
+	setFlag(t, j.work, "queue.job_substrate.enabled", "true")
+	require.Len(t, j.take("w", 5), 5)
+	j.exec("UPDATE queue_heartbeat SET deregistered_at = now(), deregistered_by = 'ann' WHERE executor_id = 'w'")
+	require.Contains(t, why("w"), "w was deregistered by ann")
+}
+
+func TestJobDeregisterWaits(t *testing.T) {
+	j := newJobs(t)
+	deregister := func() map[string]any {
+		return call(t, j.work, "fn_queue_heartbeat_deregister('w', 'ann', 'no more of it')")
+	}
+	j.rule("w", "k", "", 0, 100)
+	j.put("other", "iu", 3)
+	job := j.put("k", "iu", 2)
+	got := deregister()
+	require.Equal(t, "work_waits", got["rule"])
+	require.Contains(t, got["reason"], "2 jobs wait")
+	h := j.one("w")
+	require.Contains(t, deregister()["reason"], "w holds 1 jobs")
+	require.Equal(t, "done", j.told("ack", h))
+	require.Contains(t, deregister()["reason"], "1 jobs wait")
+	call(t, j.work, "fn_job_cancel($1::uuid[], 'ann', 'test')", job[1:])
+	require.Equal(t, true, deregister()["deregistered"])
+	require.Equal(t, "gone", call(t, j.work, "fn_job_subscription_set('w', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
+	require.Equal(t, "not_found", call(t, j.work, "fn_job_subscription_set('nobody', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
+	require.Equal(t, "tick_worker", call(t, j.work, "fn_job_subscription_set('lease_reaper', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
+}
+
+func TestJobSubscriptionSet(t *testing.T) {
+	j := newJobs(t)
+	j.executor("w", 60, 300, 0)
+	set := func(parallel int, dry bool) map[string]any {
+		return call(t, j.work, "fn_job_subscription_set('w', NULL, 'iu', 5, $1, true, 'a note', 'ann', 'more hands', $2)", parallel, dry)
+	}
+	require.Equal(t, []any{true, nil, nil}, []any{set(2, true)["created"], set(2, true)["before"], set(2, true)["audit_id"]})
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM job_subscription"), "a dry run")
+	first := set(2, false)
+	require.Equal(t, true, first["created"])
+	second := set(4, false)
+	require.Equal(t, []any{false, first["subscription_id"]}, []any{second["created"], second["subscription_id"]})
+	require.EqualValues(t, 2, second["before"].(map[string]any)["max_parallel"])
+	require.EqualValues(t, 4, second["after"].(map[string]any)["max_parallel"])
+	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM job_subscription WHERE event_domain = 'iu' AND job_kind IS NULL AND executor_kind = 'external_worker' AND updated_by = 'ann'"))
+	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE id = $1 AND before ->> 'max_parallel' = '2' AND after ->> 'max_parallel' = '4'", second["audit_id"]))
+	for _, bad := range []string{"'w', NULL, NULL, 0, 0, true", "'w', NULL, NULL, 40000, 1, true", "'w', NULL, NULL, NULL, 1, true", "'w', NULL, NULL, 0, NULL, true",
+		"'w', NULL, NULL, 0, 1, NULL", "'w', '', NULL, 0, 1, true", "'w', 'k', 'No', 0, 1, true"} {
+		fails(t, j.work, "22023", "SELECT fn_job_subscription_set("+bad+", NULL, 'ann', 'x')")
+	}
+	require.Equal(t, "w 1 1,x 2 0", func() string {
+		j.rule("x", "a", "", 0, 1)
+		j.rule("x", "b", "", 0, 1)
+		j.exec("UPDATE job_subscription SET enabled = false WHERE executor_id = 'x'")
+		return get[string](j.core, "SELECT string_agg(concat_ws(' ', executor_id, rules, any_enabled), ',' ORDER BY executor_id) FROM v_executor_subscription_health")
+	}())
+	require.Equal(t, "w enabled,x disabled", get[string](j.core, `SELECT string_agg(subject || ' ' || status_hint, ',' ORDER BY subject) FROM v_queue_health
+		WHERE source = 'executor_subscription'`))
+}
+
+// A transaction with an old snapshot does not see what others took: it gets an
+// error or nothing, never more than the limit.
+func TestJobClaimOldSnapshot(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1)
+	j.put("a", "iu", 1)
+	j.put("b", "iu", 1)
+	ctx := context.Background()
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		tx, err := j.work.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+		require.NoError(t, err)
+		_, err = tx.Exec(ctx, "SELECT job_id FROM job_queue")
+		require.NoError(t, err)
+		h, err := tryTake(j.work, "w", []string{"a"}, 1, nil)
+		require.NoError(t, err)
+		require.Len(t, h, 1)
+		if _, err = tx.Exec(ctx, "SELECT fn_job_claim('w', '{b}', 1)"); err == nil {
+			err = tx.Commit(ctx)
+		}
+		_ = tx.Rollback(ctx)
+		require.LessOrEqual(t, get[int](j.core, "SELECT sum(live) FROM job_lease"), 1, "%s: %v", level, err)
+		require.Equal(t, "done", j.told("release", h...))
+	}
+}

@@ -1,0 +1,192 @@
+// The state machine against whoever writes by hand: of nine times nine edges the
+// legal ones, nothing deleted, nothing emptied, no executor of no kind.
+
+package schema_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	liveStates  = []string{"queued", "leased", "in_progress", "retry_waiting"}
+	finalStates = []string{"succeeded", "failed", "dead_letter", "cancelled", "cleaned"}
+)
+
+// legal are the edges by UPDATE within job_queue; finishing is a move to history.
+var legal = map[string][]string{
+	"queued":        {"leased"},
+	"leased":        {"in_progress", "queued", "retry_waiting"},
+	"in_progress":   {"queued", "retry_waiting"},
+	"retry_waiting": {"leased"},
+}
+
+var finishing = map[string][]string{
+	"queued":        {"cancelled"},
+	"leased":        {"succeeded", "failed", "dead_letter", "cancelled"},
+	"in_progress":   {"succeeded", "failed", "dead_letter", "cancelled"},
+	"retry_waiting": {"cancelled"},
+	"succeeded":     {"cleaned"}, "failed": {"cleaned"}, "dead_letter": {"cleaned"}, "cancelled": {"cleaned"},
+}
+
+// byHand runs as superuser, with the owner's role or not, and undoes it.
+func (j *jobs) byHand(role, sql string, args ...any) (state string) {
+	j.t.Helper()
+	ctx := context.Background()
+	tx := j.begin(j.root)
+	defer func() { _ = tx.Rollback(ctx) }()
+	if role != "" {
+		_, err := tx.Exec(ctx, "SET LOCAL ROLE "+role)
+		require.NoError(j.t, err)
+	}
+	_, err := tx.Exec(ctx, sql, args...)
+	if err == nil {
+		return ""
+	}
+	var pg *pgconn.PgError
+	require.ErrorAs(j.t, err, &pg, sql)
+	return pg.Code
+}
+
+func TestJobEdgesByHand(t *testing.T) {
+	j := newJobs(t)
+	const columns = `lease_owner = CASE WHEN $2 IN ('leased', 'in_progress') THEN 'w' END, lease_until = CASE WHEN $2 IN ('leased', 'in_progress') THEN now() END,
+		lease_token = CASE WHEN $2 IN ('leased', 'in_progress') THEN gen_random_uuid() END`
+	for _, role := range []string{"", "queue_owner"} {
+		for _, from := range liveStates {
+			h := j.standing(from)
+			for _, to := range slices.Concat(liveStates, finalStates) {
+				state := j.byHand(role, "UPDATE job_queue SET status = $2, "+columns+" WHERE job_id = $1", h.Job, to)
+				if to == from || slices.Contains(legal[from], to) {
+					require.Empty(t, state, "%s to %s", from, to)
+				} else {
+					require.Equal(t, "42501", state, "%s to %s as %q", from, to, role)
+				}
+			}
+			call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
+		}
+		for _, from := range finalStates {
+			h := j.standing(from)
+			for _, to := range slices.Concat(liveStates, finalStates) {
+				state := j.byHand(role, `UPDATE job_history SET status = $2, from_status = status, payload = '{}', last_error = NULL WHERE job_id = $1`, h.Job, to)
+				if to == "cleaned" && from != "cleaned" {
+					require.Empty(t, state, "%s to cleaned", from)
+				} else {
+					require.Equal(t, "42501", state, "%s to %s as %q", from, to, role)
+				}
+			}
+			require.NotEmpty(t, j.byHand(role, "UPDATE job_history SET status = 'cleaned', from_status = status, attempts = 0, payload = '{}', priority = 9 WHERE job_id = $1", h.Job))
+		}
+		// A finished job enters history by a finishing edge, and a new one is queued.
+		j.standing("queued")
+		for _, from := range slices.Concat(liveStates, finalStates) {
+			for _, to := range slices.Concat(liveStates, finalStates) {
+				state := j.byHand(role, `INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
+					VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', $1, $2, now())`, to, from)
+				if slices.Contains(finishing[from], to) {
+					require.Empty(t, state, "%s from %s", to, from)
+				} else {
+					require.Equal(t, "23514", state, "%s from %s", to, from)
+				}
+			}
+		}
+		for _, to := range slices.Concat(liveStates, finalStates) {
+			state := j.byHand(role, `INSERT INTO job_queue (job_kind, event_domain, executor, status, lease_owner, lease_until, lease_token)
+				SELECT 'k', 'iu', 'DOT', s, CASE WHEN s IN ('leased', 'in_progress') THEN 'w' END, CASE WHEN s IN ('leased', 'in_progress') THEN now() END,
+				CASE WHEN s IN ('leased', 'in_progress') THEN gen_random_uuid() END FROM (VALUES ($1)) v (s)`, to)
+			require.Equal(t, map[bool]string{true: "", false: "42501"}[to == "queued"], state, "born %s", to)
+		}
+		j.exec("SELECT fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM job_queue")
+	}
+}
+
+func TestJobIsWhatItIs(t *testing.T) {
+	j := newJobs(t)
+	h := j.standing("leased")
+	for _, set := range []string{"job_id = gen_random_uuid()", "job_kind = 'other'", "event_domain = 'kg'", "executor = 'DOT'", "enqueued_at = '2020-01-01'",
+		"max_attempts = 9", "idempotency_key = 'x'", "attempts = attempts + 1", "attempts = -1", "status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL, attempts = 2"} {
+		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
+	}
+	for _, set := range []string{"lease_token = NULL", "lease_owner = NULL, lease_until = NULL", "status = 'queued'", "finished_at = now()"} {
+		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
+	}
+	require.Equal(t, "42501", j.byHand("queue_owner", "INSERT INTO job_queue (job_kind, event_domain, executor, attempts) VALUES ('k', 'iu', 'DOT', 1)"))
+	dead := j.standing("dead_letter")
+	for _, set := range []string{"payload = '{}'", "failure_code = 'OTHER'", "attempts = 0", "job_id = gen_random_uuid()", "last_error = 'x'", "triage_note = 'x'"} {
+		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE job_dead_letter SET "+set+" WHERE job_id = $1", dead.Job), set)
+	}
+}
+
+// Nobody deletes or empties, on any leaf, also where nothing would be hit.
+func TestJobNothingGoes(t *testing.T) {
+	j := newJobs(t)
+	j.standing("dead_letter")
+	j.standing("leased")
+	h := j.standing("queued")
+	leaves := get[[]string](j.core, "SELECT array_agg(relid::regclass::text) FROM pg_partition_tree('job_history')")
+	require.Greater(t, len(leaves), 35)
+	tables := append(leaves, "job_queue", "job_dead_letter")
+	for _, role := range []string{"", "queue_owner"} {
+		for _, table := range tables {
+			require.Equal(t, "42501", j.byHand(role, "TRUNCATE "+table), table)
+			require.Equal(t, "42501", j.byHand(role, "TRUNCATE "+table+" CASCADE"), table)
+		}
+		leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM job_history")
+		for _, sql := range []string{"job_queue WHERE job_id = '" + h.Job + "'", "job_queue", "job_queue WHERE false", "job_history", leaf, "job_dead_letter"} {
+			require.Equal(t, "42501", j.byHand(role, "DELETE FROM "+sql), sql)
+		}
+		require.Equal(t, "42501", j.byHand(role, "UPDATE "+leaf+" SET status = 'succeeded'"), leaf)
+		// Neither a name nor a remark makes a function of ours of it.
+		for _, sql := range []string{"DO $$ BEGIN DELETE FROM job_queue; END $$", "DO $$ BEGIN DELETE FROM job_queue /* PL/pgSQL function fn_job_ack(uuid[]) */; END $$",
+			"CREATE FUNCTION pg_temp.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM job_queue; END $$; SELECT pg_temp.fn_job_mine()"} {
+			tx := j.begin(j.root)
+			if role != "" && strings.HasPrefix(sql, "CREATE") {
+				continue // the owner may not make temporary objects
+			}
+			_, err := tx.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol)
+			refused(t, "42501", err, sql)
+			require.NoError(t, tx.Rollback(context.Background()))
+		}
+	}
+	fails(t, j.work, "42501", "DELETE FROM job_queue")
+	require.Equal(t, 2, get[int](j.core, "SELECT count(*) FROM job_queue"))
+}
+
+// What finished in a day without a partition moves when its day is made, past the
+// guards and without being counted again; the sweep may clean it, once.
+func TestJobHistoryPartitions(t *testing.T) {
+	j := newJobs(t)
+	j.standing("succeeded")
+	h := j.standing("failed")
+	j.exec(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload)
+		VALUES ($1, 'late', 'iu', 'DOT', 'succeeded', 'leased', now() + interval '40 days', '{"n": 1}')`, "00000000-0000-0000-0000-00000000000a")
+	where := func() string {
+		return get[string](j.core, "SELECT tableoid::regclass::text FROM job_history WHERE job_kind = 'late'")
+	}
+	require.Equal(t, "job_history_default", where())
+	stale := "SELECT count(*) FROM v_queue_health WHERE source = 'default_partition' AND subject = 'job_history_default' AND status_hint = 'stale'"
+	require.Equal(t, 1, get[int](j.core, stale))
+	j.balanced()
+	j.exec("UPDATE queue_partitioned SET ahead = '45 days' WHERE parent = 'job_history'")
+	require.EqualValues(t, 1, call(t, j.root, "fn_queue_partitions_ensure()")["moved"])
+	require.NotEqual(t, "job_history_default", where())
+	require.Zero(t, get[int](j.core, stale))
+	j.balanced()
+	for _, table := range []string{where(), "job_history_default"} {
+		require.Equal(t, "42501", j.byHand("", "TRUNCATE "+table), table)
+	}
+	require.Equal(t, "42501", j.byHand("queue_owner", "DELETE FROM "+where()))
+	const clean = "UPDATE job_history SET status = 'cleaned', from_status = status, payload = '{}', last_error = NULL WHERE status <> 'cleaned'"
+	j.exec(clean)
+	j.balanced()
+	require.Equal(t, "42501", j.byHand("", "UPDATE job_history SET updated_at = now() WHERE job_id = $1", h.Job))
+	require.Equal(t, 3, get[int](j.core, "SELECT count(*) FROM job_history WHERE status = 'cleaned'"))
+	require.Equal(t, "23514", j.byHand("", "INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload) "+
+		"VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', 'cleaned', 'failed', now(), '{\"n\": 1}')"), "cleaned is empty")
+}

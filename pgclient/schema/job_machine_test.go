@@ -1,0 +1,231 @@
+// The state machine as its functions walk it: every legal edge, no other, and
+// what a token is worth once its lease is gone.
+
+package schema_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var reports = []string{"start", "renew", "ack", "release", "TIMEOUT", "BROKEN!"}
+
+// standing makes one job of kind "k" that stands at this status, and the claim it
+// had last, with a token nobody knows where it had none.
+func (j *jobs) standing(status string) held {
+	j.t.Helper()
+	if get[int](j.core, "SELECT count(*) FROM job_subscription WHERE executor_id = 'w'") == 0 {
+		j.rule("w", "k", "", 0, 1000)
+	}
+	max := 5
+	if status == "dead_letter" {
+		max = 1
+	}
+	job := call(j.t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', '{\"n\": 1}', p_max_attempts => $1)", max)["job_id"].(string)
+	h := held{Job: job, Token: "00000000-0000-0000-0000-000000000001"}
+	cancel := func() { call(j.t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", job) }
+	if status == "queued" {
+		return h
+	}
+	if status != "cancelled" {
+		h = j.one("w")
+		require.Equal(j.t, job, h.Job)
+	}
+	switch status {
+	case "leased":
+	case "in_progress":
+		require.Equal(j.t, "done", j.told("start", h))
+	case "retry_waiting", "dead_letter":
+		require.Equal(j.t, "done", j.told("TIMEOUT", h))
+	case "succeeded", "cleaned":
+		require.Equal(j.t, "done", j.told("ack", h))
+	case "failed":
+		require.Equal(j.t, "done", j.told("BROKEN!", h))
+	case "cancelled":
+		cancel()
+	}
+	if status == "cleaned" {
+		j.exec("UPDATE job_history SET status = 'cleaned', from_status = status, payload = '{}' WHERE job_id = $1", job)
+	}
+	require.Equal(j.t, status, strings.Fields(j.state(job))[0])
+	return h
+}
+
+func TestJobEdgesByFunction(t *testing.T) {
+	j := newJobs(t)
+	for _, from := range []string{"leased", "in_progress"} {
+		for what, want := range map[string]string{"start": "in_progress 0 0", "renew": from + " 0 0", "ack": "succeeded 0 0", "release": "queued 0 0",
+			"TIMEOUT": "retry_waiting 1 0", "BROKEN!": "failed 1 0"} {
+			h := j.standing(from)
+			require.Equal(t, "done", j.told(what, h), from+" "+what)
+			require.Equal(t, want, j.state(h.Job), from+" "+what)
+			call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
+		}
+	}
+	h := j.standing("retry_waiting")
+	again := j.one("w")
+	require.Equal(t, h.Job, again.Job, "retry_waiting to leased")
+	require.NotEqual(t, h.Token, again.Token)
+	require.Equal(t, "leased 1 0", j.state(h.Job))
+	for _, from := range []string{"queued", "leased", "in_progress", "retry_waiting"} {
+		j.exec("SELECT fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM job_queue HAVING count(*) > 0")
+		h := j.standing(from)
+		got := call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", h.Job)
+		require.EqualValues(t, 1, got["cancelled"], got)
+		require.Equal(t, from, get[string](j.core, "SELECT from_status FROM job_history WHERE job_id = $1 AND status = 'cancelled'", h.Job))
+		require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE id = $1 AND actor = 'ann'", got["audit_id"]))
+	}
+	j.balanced()
+}
+
+// With a token that holds nothing, no function changes anything, wherever the job
+// stands; without a lease there is no way but a claim or a cancel.
+func TestJobForeignTokenChangesNothing(t *testing.T) {
+	j := newJobs(t)
+	for _, status := range []string{"leased", "in_progress", "queued", "retry_waiting", "succeeded", "failed", "dead_letter", "cancelled", "cleaned"} {
+		h := j.standing(status)
+		h.Token = "00000000-0000-0000-0000-000000000002"
+		before := j.all()
+		for _, what := range reports {
+			require.Equal(t, "lease_lost", j.told(what, h), status+" "+what)
+		}
+		require.Equal(t, before, j.all(), status)
+		call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
+	}
+	for _, status := range []string{"succeeded", "failed", "dead_letter", "cancelled", "cleaned"} {
+		h := j.standing(status)
+		got := call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", h.Job)
+		require.EqualValues(t, 0, got["cancelled"])
+		require.Contains(t, results(t, got)[0]["why"], "finished already: "+status)
+		require.Empty(t, j.take("w", 10), "a final job is not claimed")
+	}
+	require.Contains(t, results(t, call(t, j.work, "fn_job_cancel(ARRAY[gen_random_uuid()], 'ann', 'test')"))[0]["why"], "no such job")
+}
+
+// The token of a lease that was lost, after another took the job.
+func TestJobStaleToken(t *testing.T) {
+	j := newJobs(t)
+	old := j.standing("leased")
+	j.expire(old)
+	require.EqualValues(t, 1, j.reap()["returned"])
+	stale := func(when string) {
+		before := j.all()
+		for _, what := range reports {
+			require.Equal(t, "lease_lost", j.told(what, old), what+" "+when)
+		}
+		require.Equal(t, before, j.all(), when)
+	}
+	stale("between two leases")
+	fresh := j.one("w")
+	stale("under another's lease")
+	require.Equal(t, "done", j.told("start", fresh))
+	stale("under another's work")
+	require.Equal(t, "done", j.told("ack", fresh))
+	stale("after another's success")
+	require.Equal(t, "succeeded 1 1", j.state(old.Job))
+
+	// A batch may hold the same job under both.
+	old = j.standing("leased")
+	j.expire(old)
+	j.reap()
+	fresh = j.one("w")
+	for _, what := range []string{"renew($1, $2)", "fail($1, $2, '{A,A}', '{b,b}', '{f,f}')"} {
+		rows, err := j.work.Query(context.Background(), "SELECT outcome FROM fn_job_"+what, ids([]held{fresh, old}), tokens([]held{fresh, old}))
+		require.NoError(t, err)
+		require.Equal(t, []string{"done", "lease_lost"}, texts(t, rows), what)
+	}
+	fresh, old = j.one("w"), fresh
+	rows, err := j.work.Query(context.Background(), "SELECT outcome FROM fn_job_ack($1, $2)", ids([]held{fresh, old}), tokens([]held{fresh, old}))
+	require.NoError(t, err)
+	require.Equal(t, []string{"done", "lease_lost"}, texts(t, rows), "ack")
+}
+
+// The same result once more is a success and changes nothing; another one is not.
+func TestJobRepeatedResult(t *testing.T) {
+	j := newJobs(t)
+	same := func(when, what string, h held) {
+		t.Helper()
+		before := j.all()
+		require.Equal(t, "done", j.told(what, h), what+" repeated "+when)
+		for _, other := range reports {
+			if other != what && !(strings.ToUpper(other) == other && strings.ToUpper(what) == what) {
+				require.Equal(t, "lease_lost", j.told(other, h), other+" after "+what+" "+when)
+			}
+		}
+		require.Equal(t, before, j.all(), what+" "+when)
+	}
+	for what, status := range map[string]string{"ack": "succeeded", "BROKEN!": "failed", "TIMEOUT": "dead_letter"} {
+		h := j.standing(status)
+		same("after the end", what, h)
+		j.exec("UPDATE job_history SET status = 'cleaned', from_status = status, payload = '{}', last_error = NULL WHERE job_id = $1", h.Job)
+		same("after the cleaning", what, h)
+	}
+	for what, status := range map[string]string{"TIMEOUT": "retry_waiting", "release": "queued"} {
+		h := j.standing("in_progress")
+		require.Equal(t, "done", j.told(what, h))
+		require.Equal(t, status, strings.Fields(j.state(h.Job))[0])
+		same("while it waits", what, h)
+		next := j.one("w")
+		require.Equal(t, h.Job, next.Job)
+		same("under the next lease", what, h)
+		require.Equal(t, "done", j.told("ack", next))
+		same("after the next one's success", what, h)
+	}
+	h := j.standing("in_progress")
+	before := j.all()
+	require.Equal(t, "done", j.told("start", h))
+	require.Equal(t, before, j.all())
+	require.Equal(t, "done,lease_lost", j.told("ack", h, j.standing("succeeded"), held{Job: h.Job[:35] + "f", Token: h.Token}))
+}
+
+// Twice in one batch counts once; what stands beside it is done all the same.
+func TestJobMixedBatch(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	j.put("k", "iu", 6)
+	a, b := j.take("w", 3), j.take("w", 3)
+	batch := []held{b[2], a[0], a[0], a[1], {Job: a[2].Job, Token: b[0].Token}}
+	got, err := tell(context.Background(), j.work, "ack", batch...)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{b[2].Job: "done", a[0].Job: "done", a[1].Job: "done", a[2].Job: "lease_lost"}, got)
+	require.Equal(t, 3, get[int](j.core, "SELECT count(*) FROM job_history"))
+	require.Equal(t, "done", j.told("TIMEOUT", a[2], b[0], b[0]))
+	require.Equal(t, "retry_waiting 1 0", j.state(b[0].Job))
+	j.balanced()
+	for _, bad := range []string{"ack(NULL, NULL)", "ack('{}', '{}')", "ack(ARRAY[gen_random_uuid()], '{}')", "renew(NULL, '{}')",
+		"fail(ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], '{}', '{x}', '{f}')", "fail(ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], NULL, NULL, NULL)"} {
+		fails(t, j.work, "22023", "SELECT fn_job_"+bad)
+	}
+}
+
+func TestJobFailRecordsWhy(t *testing.T) {
+	j := newJobs(t)
+	j.flag("queue.retry.backoff_base_seconds", "100")
+	j.flag("queue.retry.backoff_cap_seconds", "300")
+	j.rule("w", "", "", 0, 1000)
+	job := call(t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 4)")["job_id"].(string)
+	for try := 1; try <= 4; try++ {
+		h := j.one("w")
+		require.Equal(t, "done", j.told([]string{"", "TIMEOUT", "NO CODE", "HTTP_500", "LAST"}[try], h))
+		if try == 4 {
+			break
+		}
+		longest := min(300, 100<<(try-1))
+		require.True(t, get[bool](j.core, `SELECT NOT ready AND status = 'retry_waiting' AND attempts = $2 AND process_after - updated_at BETWEEN '-1 second' AND make_interval(secs => $3 + 1)
+			FROM job_queue WHERE job_id = $1`, job, try, longest), "try %d waits up to %d s", try, longest)
+		require.Empty(t, j.take("w", 10), "not before it is due")
+		j.exec("UPDATE job_queue SET process_after = now()")
+		require.EqualValues(t, 1, call(t, j.work, "fn_job_tick()")["promoted"])
+	}
+	require.Equal(t, "dead_letter 4 0", j.state(job))
+	require.Equal(t, "LAST LAST it broke 4 t open", get[string](j.core, `SELECT concat_ws(' ', h.failure_code, d.failure_code, d.last_error, d.attempts,
+		d.first_failed_at < d.last_failed_at, d.triage_status) FROM job_history h JOIN job_dead_letter d USING (job_id)`))
+	j.exec("SELECT fn_job_enqueue('k', 'iu', 'external_worker')")
+	h := j.one("w")
+	_, err := j.work.Exec(context.Background(), "SELECT fn_job_fail(ARRAY[$1]::uuid[], ARRAY[$2]::uuid[], '{x y}', ARRAY[repeat('汉', 5000)], '{NULL}')", h.Job, h.Token)
+	require.NoError(t, err)
+	require.Equal(t, "HANDLER_ERROR 1000", get[string](j.core, "SELECT failure_code || ' ' || length(last_error) FROM job_queue"))
+}
