@@ -32,6 +32,9 @@ func operations() map[queue.ActionID]operation {
 		queue.ActFlagSet:        {planFlag, applyFlag},
 		queue.ActExecRegister:   {planRegister, applyRegister},
 		queue.ActExecDeregister: {planDeregister, applyDeregister},
+		queue.ActJobCancel:      {planJobCancel, applyJobCancel},
+		queue.ActLeaseRelease:   {planLeaseRelease, applyLeaseRelease},
+		queue.ActJobSubscribe:   {planSubscribe, applySubscribe},
 		queue.ActTick:           {planTick, applyTick},
 	}
 }
@@ -95,15 +98,49 @@ func (c *Client) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) 
 type answer struct {
 	refusal
 	Results []struct {
-		ID      int64  `json:"id"`
+		ID      anyID  `json:"id"`
 		Outcome string `json:"outcome"`
 		Why     string `json:"why"`
-		NewID   *int64 `json:"new_id"`
+		NewID   anyID  `json:"new_id"`
 	} `json:"results"`
 	ReadAt    *time.Time `json:"at"`
 	UpdatedAt *time.Time `json:"updated_at"`
 	RevertsAt *time.Time `json:"reverts_at"`
 	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// anyID is a number or a uuid, as JSON has it; null is the empty one.
+type anyID string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (id *anyID) UnmarshalJSON(raw []byte) error {
+	*id = anyID(strings.Trim(string(raw), `"`))
+	if *id == "null" {
+		*id = ""
+	}
+	return nil
+}
+
+// outcomes are the results per id; a prefix tells the source of those that need
+// one.
+func (a answer) outcomes(prefix string) []queue.Outcome {
+	out := make([]queue.Outcome, len(a.Results))
+	for i, r := range a.Results {
+		out[i] = queue.Outcome{ID: prefix + string(r.ID), Outcome: r.Outcome, Why: queue.Clean(r.Why), NewID: string(r.NewID)}
+	}
+	return out
+}
+
+// record counts outcomes and adds them.
+func record(res *queue.Result, all []queue.Outcome) {
+	for _, o := range all {
+		if o.Outcome == "skipped" || o.Outcome == "refused" {
+			res.Skipped++
+		} else {
+			res.Done++
+		}
+	}
+	res.Results = append(res.Results, all...)
 }
 
 // ask runs an action function.
@@ -186,6 +223,17 @@ func command(r queue.Request) string {
 		}
 	case queue.ActExecDeregister:
 		fmt.Fprintf(&b, "qtop executor deregister %s", quoteAll(r.Targets))
+	case queue.ActJobCancel:
+		fmt.Fprintf(&b, "qtop job cancel %s", targets)
+	case queue.ActLeaseRelease:
+		fmt.Fprintf(&b, "qtop lease release %s", targets)
+	case queue.ActJobSubscribe:
+		fmt.Fprintf(&b, "qtop executor subscribe %s", quoteAll(r.Targets))
+		for _, name := range []string{"kind", "domain", "floor", "parallel", "enabled", "notes"} {
+			if r.Args[name] != "" {
+				fmt.Fprintf(&b, " --%s=%s", name, shellQuote(r.Args[name]))
+			}
+		}
 	case queue.ActTick:
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
 	default: // concerns a process, not the database: no verb

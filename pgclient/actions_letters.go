@@ -1,12 +1,12 @@
 package pgclient
 
-// This file plans and applies what is done to dead letters. The dry run of the
-// schema's function is the preview: one predicate for both.
+// This file plans and applies what is done to dead letters of both sources. The
+// dry run of the schema's functions is the preview: one predicate for both.
 
 import (
 	"context"
-	"fmt"
-	"strconv"
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -17,31 +17,145 @@ import (
 // shownOutcomes bounds the per-id outcomes that a plan carries to a screen.
 const shownOutcomes = 1000
 
-// letterCall is the statement of an action; $4 says whether it is a dry run.
-func letterCall(r queue.Request) (string, []any) {
+// letterCall is the statement of an action on webhook letters and on those of
+// jobs; $4 says whether it is a dry run. A job's replay has no undo.
+func letterCall(r queue.Request) (hooks, jobs string, hookArgs, jobArgs []any) {
 	switch r.Action {
 	case queue.ActResolve:
-		return "SELECT public.fn_dead_letter_resolve($1, $5, $3, $2, $4)", []any{r.Args["resolution"]}
+		// The two sources say the same with different words.
+		hook, job := r.Args["resolution"], r.Args["resolution"]
+		if hook == "done_otherwise" || hook == "delivered_otherwise" {
+			hook, job = "delivered_otherwise", "done_otherwise"
+		}
+		return "SELECT public.fn_dead_letter_resolve($1, $5, $3, $2, $4)", "SELECT public.fn_job_dead_letter_resolve($1, $5, $3, $2, $4)",
+			[]any{hook}, []any{job}
 	case queue.ActReopen:
-		return "SELECT public.fn_dead_letter_reopen($1, $2, $3, $4)", nil
+		return "SELECT public.fn_dead_letter_reopen($1, $2, $3, $4)", "SELECT public.fn_job_dead_letter_reopen($1, $2, $3, $4)", nil, nil
 	case queue.ActUndoRequeue:
-		return "SELECT public.fn_dead_letter_requeue_undo($1, $2, $3, $4)", nil
+		return "SELECT public.fn_dead_letter_requeue_undo($1, $2, $3, $4)", "", nil, nil
 	default:
-		return "SELECT public.fn_dead_letter_requeue($1, $2, $3, $4)", nil
+		return "SELECT public.fn_dead_letter_requeue($1, $2, $3, $4)", "SELECT public.fn_job_dead_letter_replay($1, $2, $3, $4)", nil, nil
 	}
 }
 
-func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (answer, error) {
-	ids := make([]int64, 0, len(r.Targets))
-	for _, t := range r.Targets {
+// letterIDs sorts ids by their source.
+func letterIDs(targets []string) (hooks []int64, jobs []string, err error) {
+	hooks, jobs = []int64{}, []string{}
+	for _, t := range targets {
+		if isJobLetter(t) {
+			id, err := uuidOf(t, "job dead letter", jobPrefix)
+			if err != nil {
+				return nil, nil, err
+			}
+			jobs = append(jobs, id)
+			continue
+		}
 		id, err := webhookID(t)
 		if err != nil {
-			return answer{}, err
+			return nil, nil, err
 		}
-		ids = append(ids, id)
+		hooks = append(hooks, id)
 	}
-	sql, extra := letterCall(r)
-	return c.ask(ctx, sql, append([]any{ids, r.Actor, r.Reason, dry}, extra...)...)
+	return hooks, jobs, nil
+}
+
+// lettersAnswer is what both functions together answered.
+type lettersAnswer struct {
+	results []queue.Outcome
+	auditID int64  // of the last row written
+	refused string // set when nothing at all could be done
+	rule    string
+}
+
+// letters runs the functions of both sources in one transaction: the request is
+// done, or it is not. One flag governs both, so the first refusal is the answer;
+// should it change between the two, all is taken back.
+func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (lettersAnswer, error) {
+	hooks, jobs, err := letterIDs(r.Targets)
+	if err != nil {
+		return lettersAnswer{}, err
+	}
+	hookSQL, jobSQL, hookArgs, jobArgs := letterCall(r)
+	errRefused := errors.New("refused")
+	var out lettersAnswer
+	ask := func(tx pgx.Tx, sql, prefix string, ids any, extra []any) error {
+		var a answer
+		if err := tx.QueryRow(ctx, sql, append([]any{ids, r.Actor, r.Reason, dry}, extra...)...).Scan(&a); err != nil {
+			return err
+		}
+		if a.Refused {
+			begun := len(out.results) > 0
+			out = lettersAnswer{refused: a.Reason, rule: a.Rule, auditID: a.AuditID}
+			if begun {
+				out.auditID = 0
+				return errRefused
+			}
+			return nil
+		}
+		out.auditID = a.AuditID
+		for _, o := range a.outcomes(prefix) {
+			o.Outcome = oneWord(o.Outcome)
+			out.results = append(out.results, o)
+		}
+		return nil
+	}
+	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
+		if len(hooks) > 0 {
+			if err := ask(tx, hookSQL, "", hooks, hookArgs); err != nil || out.refused != "" {
+				return err
+			}
+		}
+		switch {
+		case len(jobs) == 0:
+			return nil
+		case jobSQL == "":
+			told, err := noReplayUndo(ctx, tx, jobs)
+			out.results = append(out.results, told...)
+			return err
+		}
+		return ask(tx, jobSQL, jobPrefix, jobs, jobArgs)
+	})
+	if errors.Is(err, errRefused) {
+		err = nil
+	}
+	return out, err
+}
+
+// oneWord is the outcome as a request says it, whatever the source: replaying
+// is what requeueing is called for a job.
+func oneWord(outcome string) string {
+	switch outcome {
+	case "replayed":
+		return "requeued"
+	case "would_replay":
+		return "would_requeue"
+	}
+	return outcome
+}
+
+// noReplayUndo says of each job letter why its replay is not taken back, and
+// what to do instead.
+func noReplayUndo(ctx context.Context, tx pgx.Tx, ids []string) ([]queue.Outcome, error) {
+	rows, err := tx.Query(ctx, `SELECT i.id::text, COALESCE(d.triage_status, ''), COALESCE(d.replayed_job_id::text, ''), COALESCE(v.status, '')
+		FROM (SELECT DISTINCT id FROM unnest($1::uuid[]) id) i LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
+		LEFT JOIN LATERAL (SELECT x.status FROM public.v_job x WHERE x.job_id = d.replayed_job_id LIMIT 1) v ON true ORDER BY 1`, ids)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Outcome, error) {
+		var id, triage, job, status string
+		err := row.Scan(&id, &triage, &job, &status)
+		why := "it was not requeued"
+		switch {
+		case triage == "":
+			why = "no such dead letter"
+		case slices.Contains(queue.LiveJobStatuses(), status):
+			why = "a replay of a job is not taken back: cancel the new job instead, qtop job cancel " + job
+		case triage == "replayed":
+			why = "a replay of a job is not taken back, and its new job " + job + " is finished: " + status
+		}
+		return queue.Outcome{ID: jobPrefix + id, Outcome: "skipped", Why: queue.Clean(why)}, err
+	})
 }
 
 func planLetters(ctx context.Context, c *Client, p *queue.Plan) error {
@@ -60,40 +174,75 @@ func planLetters(ctx context.Context, c *Client, p *queue.Plan) error {
 	if err != nil {
 		return err
 	}
-	if a.Refused {
-		p.Refused, p.Rule = a.Reason, a.Rule
+	if a.refused != "" {
+		p.Refused, p.Rule = a.refused, a.rule
 		return nil
 	}
-	skipped := map[string]int{}
-	var order []string
-	for _, r := range a.Results {
+	whys := tally(p, a.results)
+	p.Lines = append(p.Lines, line("dead letters", "%d of %d", p.Count, len(a.results)))
+	hooks, jobs, err := letterIDs(p.Request.Targets)
+	if err != nil {
+		return err
+	}
+	if len(hooks) > 0 {
+		if err := c.breakdown(ctx, p, hooks); err != nil {
+			return err
+		}
+	}
+	if len(jobs) > 0 {
+		if err := c.jobBreakdown(ctx, p, jobs); err != nil {
+			return err
+		}
+	}
+	if len(hooks) > 0 && len(jobs) > 0 && p.Request.Action != queue.ActUndoRequeue {
+		p.Lines = append(p.Lines, line("audit", "two rows, one for the webhooks and one for the jobs; the result names the last"))
+	}
+	whys.lines(p)
+	if p.Count == 0 {
+		p.Refused, p.Rule = whys.refusal("none of them can be "+pastOf(p.Request.Action)), "skipped"
+	}
+	return nil
+}
+
+// whys are the reasons for which ids are left out.
+type whys struct {
+	order []string
+	n     map[string]int
+}
+
+// tally counts what a dry run would do, keeps the first outcomes for a screen
+// and groups the reasons of the rest.
+func tally(p *queue.Plan, all []queue.Outcome) whys {
+	w := whys{n: map[string]int{}}
+	for _, r := range all {
 		if strings.HasPrefix(r.Outcome, "would_") {
 			p.Count++
 		} else {
 			p.Skipped++
-			if skipped[r.Why]++; skipped[r.Why] == 1 {
-				order = append(order, r.Why)
+			why := r.Why.String()
+			if w.n[why]++; w.n[why] == 1 {
+				w.order = append(w.order, why)
 			}
 		}
 		if len(p.Results) < shownOutcomes {
-			p.Results = append(p.Results, queue.Outcome{ID: strconv.FormatInt(r.ID, 10), Outcome: r.Outcome, Why: queue.Clean(r.Why)})
+			p.Results = append(p.Results, r)
 		}
 	}
-	p.Lines = append(p.Lines, line("dead letters", "%d of %d", p.Count, len(a.Results)))
-	if err := c.breakdown(ctx, p); err != nil {
-		return err
-	}
-	for i, why := range order {
+	return w
+}
+
+func (w whys) lines(p *queue.Plan) {
+	for i, why := range w.order {
 		if i == 5 {
-			p.Lines = append(p.Lines, line("skipped", "+%d more reasons", len(order)-i))
+			p.Lines = append(p.Lines, line("skipped", "+%d more reasons", len(w.order)-i))
 			break
 		}
-		p.Lines = append(p.Lines, line("skipped", "%d: %s", skipped[why], why))
+		p.Lines = append(p.Lines, line("skipped", "%d: %s", w.n[why], why))
 	}
-	if p.Count == 0 {
-		p.Refused, p.Rule = "none of them can be "+pastOf(p.Request.Action)+": "+strings.Join(order[:min(3, len(order))], "; "), "skipped"
-	}
-	return nil
+}
+
+func (w whys) refusal(what string) string {
+	return what + ": " + strings.Join(w.order[:min(3, len(w.order))], "; ")
 }
 
 func pastOf(a queue.ActionID) string {
@@ -111,64 +260,34 @@ func pastOf(a queue.ActionID) string {
 
 // freeze turns a filter into the ids that match now; an empty one is refused.
 func (c *Client) freeze(ctx context.Context, filter string) ([]string, error) {
-	b, f, err := deadWhere(filter)
+	s, err := deadWhere(filter)
 	if err != nil {
 		return nil, err
 	}
-	if f.Empty() {
-		return nil, &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("an empty filter selects everything"), Where: queue.Clean("--filter"),
-			Do: queue.Clean("say what you mean, such as code:HTTP_503 endpoint:hooks.acme*"),
-		}
+	if s.filter.Empty() {
+		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
-	rows, err := c.act.Query(ctx, "SELECT d.id::text FROM "+deadFrom+b.clause()+" ORDER BY d.id", b.args...)
+	rows, err := c.act.Query(ctx, "SELECT d.id::text FROM "+deadFrom+s.hooks.clause()+" ORDER BY d.id", s.hooks.args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	hooks, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	rows, err = c.act.Query(ctx, "SELECT 'job:' || d.dead_letter_id FROM "+deadJobFrom+s.jobs.clause()+" ORDER BY d.dead_letter_id", s.jobs.args...)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return append(hooks, jobs...), err
 }
 
-// breakdown says where they would go: per endpoint and code, with how the
-// endpoint has been lately.
-func (c *Client) breakdown(ctx context.Context, p *queue.Plan) error {
-	rows, err := c.act.Query(ctx, `SELECT COALESCE(v.endpoint, '(none)'), d.final_error_code, count(*), max(v.gate),
-		to_char(max(v.last_success_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI"Z"'), max(g.requeue_generation)
-		FROM public.dead_letters d JOIN public.v_webhook_endpoint v ON v.subscription_id = d.subscription_id
-		JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id
-		WHERE d.id = ANY ($1::bigint[]) GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9`, p.Request.Targets)
-	if err != nil {
-		return err
+func emptyFilter(example string) error {
+	return &queue.Error{
+		Kind: queue.KindUsage, What: queue.Clean("an empty filter selects everything"), Where: queue.Clean("--filter"),
+		Do: queue.Clean("say what you mean, such as " + example),
 	}
-	type part struct {
-		endpoint, code, gate string
-		n                    int64
-		success              *string
-		generation           int
-	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (part, error) {
-		var x part
-		err := row.Scan(&x.endpoint, &x.code, &x.n, &x.gate, &x.success, &x.generation)
-		return x, err
-	})
-	if err != nil {
-		return err
-	}
-	for i, x := range parts {
-		if i == 8 {
-			p.Lines = append(p.Lines, line("to", "and more endpoints"))
-			break
-		}
-		last := "never succeeded"
-		if x.success != nil {
-			last = "last success " + *x.success
-		}
-		again := ""
-		if x.generation > 0 {
-			again = fmt.Sprintf(", requeued %d times before", x.generation)
-		}
-		p.Lines = append(p.Lines, line("to", "%d × %s %s (gate %s, %s%s)", x.n, x.endpoint, x.code, x.gate, last, again))
-	}
-	return nil
 }
 
 func applyLetters(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
@@ -176,22 +295,7 @@ func applyLetters(ctx context.Context, c *Client, p queue.Plan, res *queue.Resul
 	if err != nil {
 		return err
 	}
-	res.AuditID = a.AuditID
-	if a.Refused {
-		res.Refused = a.Reason
-		return nil
-	}
-	for _, r := range a.Results {
-		o := queue.Outcome{ID: strconv.FormatInt(r.ID, 10), Outcome: r.Outcome, Why: queue.Clean(r.Why)}
-		if r.NewID != nil {
-			o.NewID = strconv.FormatInt(*r.NewID, 10)
-		}
-		if r.Outcome == "skipped" {
-			res.Skipped++
-		} else {
-			res.Done++
-		}
-		res.Results = append(res.Results, o)
-	}
+	res.AuditID, res.Refused = a.auditID, a.refused
+	record(res, a.results)
 	return nil
 }

@@ -247,6 +247,10 @@ func TestCommandRoundTrips(t *testing.T) {
 			{queue.Request{Action: queue.ActExecRegister, Args: map[string]string{"id": word, "kind": word, "cadence": word, "domains": word, "stale-after": word}},
 				[]string{"qtop", "executor", "register", word, "--kind", word, "--cadence", word, "--domains", word, "--stale-after", word}},
 			{queue.Request{Action: queue.ActExecDeregister, Targets: []string{word}, Reason: word}, []string{"qtop", "executor", "deregister", word, "--reason", word}},
+			{queue.Request{Action: queue.ActJobCancel, Filter: word, Reason: word}, []string{"qtop", "job", "cancel", "--filter", word, "--reason", word}},
+			{queue.Request{Action: queue.ActLeaseRelease, Targets: []string{word, "b"}, Reason: word}, []string{"qtop", "lease", "release", word, "b", "--reason", word}},
+			{queue.Request{Action: queue.ActJobSubscribe, Targets: []string{word}, Args: map[string]string{"kind": word, "floor": "1", "parallel": "2", "enabled": "false", "notes": word}, Reason: word},
+				[]string{"qtop", "executor", "subscribe", word, "--kind=" + word, "--floor=1", "--parallel=2", "--enabled=false", "--notes=" + word, "--reason", word}},
 			{queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": word}}, []string{"qtop", "tick", word}},
 		} {
 			p, _ := c.Plan(context.Background(), tc.r) // nothing is there to plan on: the command is made all the same

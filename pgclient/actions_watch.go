@@ -117,10 +117,7 @@ func registration(r queue.Request) (cadence int64, threshold *int64, err error) 
 func planRegister(ctx context.Context, c *Client, p *queue.Plan) error {
 	r := p.Request
 	if !slices.Contains(queue.ExecutorKinds(), r.Args["kind"]) {
-		return &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not an executor kind", r.Args["kind"])), Where: queue.Clean("--kind"),
-			Do: queue.Clean("use " + strings.Join(queue.ExecutorKinds(), ", ")),
-		}
+		return notExecutorKind(r.Args["kind"], "--kind")
 	}
 	cadence, threshold, err := registration(r)
 	if err != nil {
@@ -188,6 +185,14 @@ func planDeregister(ctx context.Context, c *Client, p *queue.Plan) error {
 	case tick:
 		p.Refused, p.Rule = id+" is a worker of the queue itself: switch it off with queue.tick."+id+".interval_seconds = 0", "tick_worker"
 	default:
+		waits, err := c.executorWaits(ctx, id)
+		if err != nil {
+			return err
+		}
+		if waits != "" {
+			p.Refused, p.Rule = waits, "work_waits"
+			return nil
+		}
 		p.Count = 1
 		p.Lines = append(p.Lines, line("executor", "%s (%s)", id, kind), line("last beat", "%s", last.UTC().Format(time.RFC3339)),
 			line("then", "its silence raises no alert; it stays listed as a tombstone"))

@@ -46,6 +46,7 @@ type Client struct {
 	link queue.Link
 
 	listener *Listener
+	ringer   *Ringer // made at its first use
 	changes  chan struct{}
 }
 

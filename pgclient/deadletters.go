@@ -1,7 +1,8 @@
 package pgclient
 
-// This file reads webhook dead letters: the list with its filter, and one with
-// its attempts, payload (masked by the database) and lineage.
+// This file reads dead letters: the list of both sources with its filter, and
+// one of a webhook with its attempts, payload (masked by the database) and
+// lineage.
 
 import (
 	"context"
@@ -30,59 +31,129 @@ var deadColumns = map[string]column{
 	"source": {expr: "'webhook'"}, "state": {expr: deadState},
 }
 
-// deadWhere compiles a filter over dead letters; without a state it means the
-// open ones.
-func deadWhere(text string) (*builder, *queue.Filter, error) {
-	f, err := queue.ParseFilter(text, queue.DeadLetterFields())
-	if err != nil {
-		return nil, nil, filterError(err)
-	}
-	b := newBuilder(deadColumns, "d.id")
-	b.where(f)
-	for _, t := range f.Terms {
-		if t.Field == "state" {
-			return b, f, nil
-		}
-	}
-	b.and("EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)")
-	return b, f, nil
+// deadSelection is a filter over the dead letters of both sources.
+type deadSelection struct {
+	filter      *queue.Filter
+	hooks, jobs *builder
 }
 
+// deadWhere compiles a filter over dead letters; without a state it means the
+// open ones.
+func deadWhere(text string) (deadSelection, error) {
+	f, err := queue.ParseFilter(text, queue.DeadLetterFields())
+	if err != nil {
+		return deadSelection{}, filterError(err)
+	}
+	s := deadSelection{filter: f, hooks: newBuilder(deadColumns, "d.id"), jobs: newBuilder(deadJobColumns, "d.last_failed_at")}
+	s.hooks.where(f)
+	s.jobs.where(f)
+	for _, t := range f.Terms {
+		if t.Field == "state" {
+			return s, nil
+		}
+	}
+	s.hooks.and("EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)")
+	s.jobs.and("d.resolved_at IS NULL")
+	return s, nil
+}
+
+// deadMark is where a page ended in each of the two lists that it merges; the
+// zero value is before both.
+type deadMark struct {
+	hook int64
+	at   time.Time
+	job  string
+}
+
+// String is the mark as Page.Next carries it.
+func (m deadMark) String() string {
+	s := strconv.FormatInt(m.hook, 10)
+	if m.job != "" {
+		s += " " + m.at.UTC().Format(time.RFC3339Nano) + " " + m.job
+	}
+	return s
+}
+
+func readDeadMark(text string) (m deadMark, err error) {
+	parts := strings.Fields(text)
+	if m.hook, err = strconv.ParseInt(parts[0], 10, 64); err == nil && len(parts) == 3 {
+		if m.at, err = time.Parse(time.RFC3339Nano, parts[1]); err == nil {
+			m.job, err = uuidOf(parts[2], "dead letter", "")
+		}
+	}
+	if err != nil || len(parts) == 2 || len(parts) > 3 {
+		return m, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+	}
+	return m, nil
+}
+
+// deadLetters merges the letters of both sources, newest first. Webhook letters
+// come in the order of their ids, which is that of their times but for those of
+// transactions that ran side by side.
 func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) error {
-	b, f, err := deadWhere(q.Filter)
+	s, err := deadWhere(q.Filter)
 	if err != nil {
 		return err
 	}
-	count := b.clone()
-	if q.After != "" {
-		after, err := strconv.ParseInt(q.After, 10, 64)
-		if err != nil {
-			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+	var mark deadMark
+	if strings.TrimSpace(q.After) != "" {
+		if mark, err = readDeadMark(q.After); err != nil {
+			return err
 		}
-		b.and("d.id < " + b.arg(after))
+	}
+	hooks, err := c.hookLetters(ctx, s.hooks.clone(), mark, q.Limit+1)
+	if err != nil {
+		return err
+	}
+	jobs, err := c.jobLetters(ctx, s.jobs.clone(), mark, q.Limit+1)
+	if err != nil {
+		return err
+	}
+	for len(hooks)+len(jobs) > 0 {
+		if len(p.DeadLetters) == q.Limit {
+			p.Next = mark.String()
+			break
+		}
+		if len(jobs) == 0 || len(hooks) > 0 && !hooks[0].FailedAt.Before(jobs[0].FailedAt) {
+			if mark.hook, err = webhookID(hooks[0].ID); err != nil {
+				return err
+			}
+			p.DeadLetters, hooks = append(p.DeadLetters, hooks[0]), hooks[1:]
+			continue
+		}
+		mark.at, mark.job = jobs[0].FailedAt, strings.TrimPrefix(jobs[0].ID, jobPrefix)
+		p.DeadLetters, jobs = append(p.DeadLetters, jobs[0]), jobs[1:]
+	}
+	if s.filter.Empty() {
+		return c.read.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job')").Scan(&p.Total)
+	}
+	var jobPage queue.Page
+	if err := c.count(ctx, deadFrom, s.hooks, p); err != nil {
+		return err
+	}
+	if err := c.count(ctx, deadJobFrom, s.jobs, &jobPage); err != nil {
+		return err
+	}
+	p.Total, p.TotalBound = p.Total+jobPage.Total, p.TotalBound || jobPage.TotalBound
+	return nil
+}
+
+func (c *Client) hookLetters(ctx context.Context, b *builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+	if mark.hook != 0 {
+		b.and("d.id < " + b.arg(mark.hook))
 	}
 	rows, err := c.read.Query(ctx, `SELECT d.id::text, `+deadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(extract(epoch FROM now() - d.failed_at))::bigint
-		FROM `+deadFrom+b.clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
+		FROM `+deadFrom+b.clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.args...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.DeadLetters, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.DeadLetter, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.DeadLetter, error) {
 		l := queue.DeadLetter{Source: "webhook", Domain: queue.Clean("webhook")}
 		err := row.Scan(&l.ID, &l.State, textInto(&l.Code), textInto(&l.Endpoint), &l.SubscriptionID, &l.EventID,
 			textInto(&l.EventType), &l.SagaID, &l.Generation, &l.FailedAt, &l.AgeSeconds)
 		return l, err
 	})
-	if err != nil {
-		return err
-	}
-	if len(p.DeadLetters) == q.Limit {
-		p.Next = p.DeadLetters[len(p.DeadLetters)-1].ID
-	}
-	if f.Empty() {
-		return c.read.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope = 'dead_webhook'").Scan(&p.Total)
-	}
-	return c.count(ctx, deadFrom, count, p)
 }
 
 // webhookID reads a dead-letter id: a bare number.
@@ -91,13 +162,16 @@ func webhookID(id string) (int64, error) {
 	if err != nil || n <= 0 {
 		return 0, &queue.Error{
 			Kind: queue.KindUsage, What: queue.Clean("not a dead-letter id: " + id),
-			Do: queue.Clean("a webhook dead letter has a bare number, as qtop dlq prints it"),
+			Do: queue.Clean("a webhook dead letter has a bare number, one of a job is job:UUID, as qtop dlq prints them"),
 		}
 	}
 	return n, nil
 }
 
 func (c *Client) deadLetter(ctx context.Context, id string) (*queue.DeadLetterDetail, error) {
+	if isJobLetter(id) {
+		return c.jobLetter(ctx, id)
+	}
 	n, err := webhookID(id)
 	if err != nil {
 		return nil, err
@@ -122,7 +196,7 @@ func (c *Client) deadLetter(ctx context.Context, id string) (*queue.DeadLetterDe
 	if err != nil {
 		return nil, err
 	}
-	if err := c.payload(ctx, n, &d); err != nil {
+	if d.Payload, d.PayloadWhyNot, err = c.payload(ctx, "dead_letter", strconv.FormatInt(n, 10)); err != nil {
 		return nil, err
 	}
 	if d.Attempts, err = c.attempts(ctx, d.SagaID); err != nil {
@@ -132,23 +206,21 @@ func (c *Client) deadLetter(ctx context.Context, id string) (*queue.DeadLetterDe
 	return &d, err
 }
 
-// payload is what fn_payload_masked gives, with the numbers as stored.
-func (c *Client) payload(ctx context.Context, id int64, d *queue.DeadLetterDetail) error {
+// payload is what fn_payload_masked gives, with the numbers as stored, or why
+// there is none.
+func (c *Client) payload(ctx context.Context, kind, id string) (text, whyNot queue.Text, err error) {
 	var raw *string
-	err := c.read.QueryRow(ctx, "SELECT public.fn_payload_masked('dead_letter', $1::text)::text", strconv.FormatInt(id, 10)).Scan(&raw)
+	err = c.read.QueryRow(ctx, "SELECT public.fn_payload_masked($1, $2)::text", kind, id).Scan(&raw)
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42501":
-		d.PayloadWhyNot = queue.Clean("this login may not read payloads: it needs the role queue_viewer")
-		return nil
+		return text, queue.Clean("this login may not read payloads: it needs the role queue_viewer"), nil
 	case err != nil:
-		return err
+		return text, whyNot, err
 	case raw == nil:
-		d.PayloadWhyNot = queue.Clean("the payload is empty")
-		return nil
+		return text, queue.Clean("the payload is empty"), nil
 	}
-	d.Payload = queue.Clean(*raw)
-	return nil
+	return queue.Clean(*raw), whyNot, nil
 }
 
 func (c *Client) attempts(ctx context.Context, saga int64) ([]queue.Attempt, error) {

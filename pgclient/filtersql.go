@@ -17,7 +17,10 @@ import (
 // column is how a field reads in SQL; of an age, the time it counts from. Text
 // columns compare as text; NULL is the empty string there, and no comparison of
 // numbers or times holds for it.
-type column struct{ expr string }
+type column struct {
+	expr   string
+	number string // what numbers compare with where expr is text; empty = expr
+}
 
 // builder collects conditions and their arguments.
 type builder struct {
@@ -94,7 +97,11 @@ func (b *builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 	case queue.OpEq:
 		return fmt.Sprintf("COALESCE((%s)::text, '') = %s", c.expr, b.arg(v.Raw))
 	}
-	return fmt.Sprintf("%s %s %s::numeric", c.expr, sqlOp(t.Op), b.arg(v.Raw))
+	number := c.number
+	if number == "" {
+		number = c.expr
+	}
+	return fmt.Sprintf("%s %s %s::numeric", number, sqlOp(t.Op), b.arg(v.Raw))
 }
 
 // like is a value as a LIKE pattern.

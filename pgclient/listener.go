@@ -223,13 +223,14 @@ func (l *Listener) ring(ctx context.Context, channel string) error {
 func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
-	rows, err := conn.Query(ctx, `SELECT 'queue_wake_' || d FROM (
-		SELECT DISTINCT event_domain AS d FROM public.event_type_registry
-		UNION SELECT 'webhook' UNION SELECT 'system') s ORDER BY 1`, pgx.QueryExecModeExec)
-	if err != nil {
-		return nil, err
+	want, err := wakeChannels(ctx, conn, `
+		UNION SELECT event_domain FROM public.event_subscription
+		UNION SELECT event_domain FROM public.job_subscription
+		UNION SELECT event_domain FROM public.job_lane`)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "42P01") {
+		want, err = wakeChannels(ctx, conn, "") // a login or a schema without them
 	}
-	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +256,18 @@ func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string)
 	return want, nil
 }
 
+// wakeChannels lists the channels of all domains that there are: those of the registry,
+// and of what more may be named.
+func wakeChannels(ctx context.Context, conn *pgx.Conn, more string) ([]string, error) {
+	rows, err := conn.Query(ctx, `SELECT 'queue_wake_' || d FROM (
+		SELECT event_domain AS d FROM public.event_type_registry`+more+`
+		UNION SELECT 'webhook' UNION SELECT 'system') s WHERE d ~ '^[a-z][a-z0-9_]{0,50}$' ORDER BY 1`, pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
 // heard records one signal. Its payload may come from anybody: it is read
 // leniently, and what it says is only shown and taken as a hint.
 func (l *Listener) heard(n *pgconn.Notification) {
@@ -263,6 +276,7 @@ func (l *Listener) heard(n *pgconn.Notification) {
 		Hint       queue.Text      `json:"worker_hint"`
 		Count      json.RawMessage `json:"count"`
 		OccurredAt string          `json:"occurred_at"`
+		Due        string          `json:"process_after"`
 	}
 	w := queue.Wake{At: time.Now(), Channel: queue.Clean(n.Channel), LagMS: -1}
 	if json.Unmarshal([]byte(n.Payload), &p) == nil {
@@ -272,6 +286,9 @@ func (l *Listener) heard(n *pgconn.Notification) {
 		}
 		if at, err := time.Parse(time.RFC3339Nano, p.OccurredAt); err == nil {
 			w.LagMS = float64(w.At.Sub(at).Microseconds()) / 1000
+		}
+		if due, err := time.Parse(time.RFC3339Nano, p.Due); err == nil {
+			w.Due = due
 		}
 	}
 	l.mu.Lock()

@@ -44,6 +44,10 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		err = c.deadLetters(ctx, q, &p)
 	case queue.ListDeadLetter:
 		p.Detail, err = c.deadLetter(ctx, q.ID)
+	case queue.ListJobs:
+		err = c.jobs(ctx, q, &p)
+	case queue.ListJob:
+		p.Job, err = c.job(ctx, q.ID)
 	case queue.ListAudit:
 		err = c.audit(ctx, q, &p, "")
 	case queue.ListFlagHistory:

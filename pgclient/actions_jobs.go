@@ -1,0 +1,239 @@
+package pgclient
+
+// This file plans and applies what is done to jobs and their leases: cancel, and
+// release what an expired lease holds.
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// mostJobs is how many jobs one call of the schema cancels.
+const mostJobs = 100_000
+
+func uuids(targets []string, what string) ([]string, error) {
+	ids := make([]string, len(targets))
+	for i, t := range targets {
+		id, err := uuidOf(t, what, "")
+		if err != nil {
+			return nil, err
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}
+
+// freezeJobs turns a filter into the live jobs that match now.
+func (c *Client) freezeJobs(ctx context.Context, filter string) ([]string, error) {
+	b, f, err := jobWhere(filter)
+	if err != nil {
+		return nil, err
+	}
+	if f.Empty() {
+		return nil, emptyFilter("kind=kg.reindex domain=kg status=queued")
+	}
+	rows, err := c.act.Query(ctx, "SELECT q.job_id::text FROM public.job_queue q"+b.clause()+fmt.Sprintf(" LIMIT %d", mostJobs+1), b.args...)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if len(ids) > mostJobs {
+		return nil, &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("more than %d jobs match", mostJobs)), Where: queue.Clean("--filter"),
+			Do: queue.Clean("cancel them in parts: by status, domain, priority or age"),
+		}
+	}
+	return ids, err
+}
+
+func planJobCancel(ctx context.Context, c *Client, p *queue.Plan) error {
+	ids, err := uuids(p.Request.Targets, "job")
+	if len(p.Request.Targets) == 0 {
+		ids, err = c.freezeJobs(ctx, p.Request.Filter)
+	}
+	if err != nil {
+		return err
+	}
+	p.Request.Targets = ids
+	if len(p.Request.Targets) == 0 {
+		p.Refused, p.Rule = "nothing matches", "empty"
+		return nil
+	}
+	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1, $2, $3, true)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	whys := tally(p, a.outcomes(""))
+	p.Lines = append(p.Lines, line("jobs", "%d of %d", p.Count, len(a.Results)))
+	if err := c.cancelLines(ctx, p); err != nil {
+		return err
+	}
+	whys.lines(p)
+	if p.Count == 0 {
+		p.Refused, p.Rule = whys.refusal("none of them can be cancelled"), "skipped"
+	}
+	return nil
+}
+
+// cancelLines counts what is to go per kind, domain and status, and says who
+// holds some of it.
+func (c *Client) cancelLines(ctx context.Context, p *queue.Plan) error {
+	rows, err := c.act.Query(ctx, `SELECT q.job_kind, q.event_domain, q.status, count(*), COALESCE(string_agg(DISTINCT q.lease_owner, ', '), '')
+		FROM public.job_queue q WHERE q.job_id = ANY ($1::uuid[]) GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`, p.Request.Targets)
+	if err != nil {
+		return err
+	}
+	type part struct {
+		kind, domain, status, owners string
+		n                            int64
+	}
+	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x part, err error) {
+		err = row.Scan(&x.kind, &x.domain, &x.status, &x.n, &x.owners)
+		return x, err
+	})
+	if err != nil {
+		return err
+	}
+	held, owners := int64(0), map[string]bool{}
+	for i, x := range parts {
+		if x.status == "leased" || x.status == "in_progress" {
+			held += x.n
+			for _, o := range strings.Split(x.owners, ", ") {
+				owners[o] = true
+			}
+		}
+		switch {
+		case i < 8:
+			p.Lines = append(p.Lines, line("of them", "%d × %s (%s) %s", x.n, x.kind, x.domain, x.status))
+		case i == 8:
+			p.Lines = append(p.Lines, line("of them", "and more kinds"))
+		}
+	}
+	if held > 0 {
+		p.Lines = append(p.Lines, line("held now", "%d by %s: their work is lost to them at the next renewal or report", held, first(slices.Sorted(maps.Keys(owners)))))
+	} else {
+		p.Lines = append(p.Lines, line("held now", "none by a worker"))
+	}
+	return nil
+}
+
+// applyJobCancel cancels what the plan froze; of a filter, only what still meets
+// it: whoever cancels what is queued does not mean what a worker took since.
+func applyJobCancel(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	ids := p.Request.Targets
+	if p.Request.Filter != "" {
+		b, _, err := jobWhere(p.Request.Filter)
+		if err != nil {
+			return err
+		}
+		b.and("q.job_id = ANY (" + b.arg(ids) + "::uuid[])")
+		rows, err := c.act.Query(ctx, "SELECT q.job_id::text FROM public.job_queue q"+b.clause(), b.args...)
+		if err != nil {
+			return err
+		}
+		still, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		meets := map[string]bool{}
+		for _, id := range still {
+			meets[id] = true
+		}
+		var gone []queue.Outcome
+		for _, id := range ids {
+			if !meets[id] {
+				gone = append(gone, queue.Outcome{ID: id, Outcome: "skipped", Why: queue.Clean("it no longer matches the filter")})
+			}
+		}
+		record(res, gone)
+		if ids = still; len(ids) == 0 {
+			res.Refused = "none of them matches the filter any more"
+			return nil
+		}
+	}
+	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1, $2, $3)", ids, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	res.AuditID = a.AuditID
+	record(res, a.outcomes(""))
+	return nil
+}
+
+func planLeaseRelease(ctx context.Context, c *Client, p *queue.Plan) error {
+	if len(p.Request.Targets) == 0 {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which lease?"), Do: queue.Clean("name lease tokens, as qtop lease list prints them")}
+	}
+	ids, err := uuids(p.Request.Targets, "lease")
+	if err != nil {
+		return err
+	}
+	p.Request.Targets = ids
+	a, err := c.ask(ctx, "SELECT public.fn_job_lease_release($1, $2, $3, true)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	whys := tally(p, a.outcomes(""))
+	p.Lines = append(p.Lines, line("leases", "%d of %d", p.Count, len(a.Results)))
+	if err := c.leaseLines(ctx, p); err != nil {
+		return err
+	}
+	whys.lines(p)
+	if p.Count == 0 {
+		p.Refused, p.Rule = whys.refusal("none of them can be released"), "skipped"
+	}
+	return nil
+}
+
+// leaseLines says whose the expired leases are, and which of their jobs die
+// instead of going back: the third lease lost, or the last try.
+func (c *Client) leaseLines(ctx context.Context, p *queue.Plan) error {
+	rows, err := c.act.Query(ctx, `SELECT l.lease_owner, l.lease_until, count(q.job_id),
+			count(q.job_id) FILTER (WHERE q.lost_leases + 1 >= 3 OR q.attempts + 1 >= q.max_attempts)
+		FROM public.job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
+		LEFT JOIN public.job_queue q ON q.job_id = i.id AND q.lease_token = l.lease_token
+		WHERE l.lease_token = ANY ($1::uuid[]) AND l.lease_until < clock_timestamp()
+		GROUP BY l.lease_token ORDER BY l.lease_until LIMIT 9`, p.Request.Targets)
+	if err != nil {
+		return err
+	}
+	type lease struct {
+		owner   string
+		until   time.Time
+		n, dies int64
+	}
+	leases, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x lease, err error) {
+		err = row.Scan(&x.owner, &x.until, &x.n, &x.dies)
+		return x, err
+	})
+	if err != nil {
+		return err
+	}
+	for i, x := range leases {
+		if i == 8 {
+			p.Lines = append(p.Lines, line("lease", "and more"))
+			break
+		}
+		p.Lines = append(p.Lines, line("lease", "of %s, expired at %s: %d jobs go back to queued, %d die", x.owner,
+			x.until.UTC().Format(time.RFC3339), x.n-x.dies, x.dies))
+	}
+	return nil
+}
+
+func applyLeaseRelease(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	a, err := c.ask(ctx, "SELECT public.fn_job_lease_release($1, $2, $3)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	res.AuditID = a.AuditID
+	record(res, a.outcomes(""))
+	return nil
+}

@@ -1,0 +1,335 @@
+// Actions on jobs: what the preview says is what happens, to letters of both
+// sources in one request, to live jobs, leases and rules.
+
+package pgclient_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func lines(p queue.Plan) (s string) {
+	for _, l := range p.Lines {
+		s += l.Label + " " + l.Value.String() + "\n"
+	}
+	return s
+}
+
+func outcomes(all []queue.Outcome) map[string]string {
+	out := map[string]string{}
+	for _, o := range all {
+		out[o.ID] = strings.TrimSpace(o.Outcome + " " + o.Why.String())
+	}
+	return out
+}
+
+func TestLettersOfBothSources(t *testing.T) {
+	w := newWorld(t)
+	hooks := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
+	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
+	op := w.client("queue_viewer", "dead_letter_operator")
+	count := func() string {
+		return get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM dead_letter_open), (SELECT count(*) FROM job_dead_letter WHERE resolved_at IS NULL),
+			(SELECT count(*) FROM job_queue), (SELECT count(*) FROM queue_operator_action WHERE action LIKE '%dead_letter%'))`)
+	}
+	require.Equal(t, "2 2 0 0", count())
+	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:HTTP_503", Reason: "back"})
+	require.EqualValues(t, 3, p.Count)
+	require.ElementsMatch(t, append([]string{jobs[0]}, hooks...), p.Request.Targets)
+	require.Contains(t, lines(p), "to 1 × job kg.reindex (kg) HTTP_503 (0 wait there, Agent subscribe to it: 1)")
+	require.Contains(t, lines(p), "to 2 × hooks.acme.test HTTP_503")
+	require.Contains(t, lines(p), "audit two rows")
+	require.Equal(t, "2 2 0 0", count(), "a plan changes nothing")
+	res := apply(t, op, p)
+	require.EqualValues(t, 3, res.Done)
+	require.Equal(t, "0 1 1 2", count())
+	require.Equal(t, get[int64](w, "SELECT max(id) FROM queue_operator_action"), res.AuditID, "the last audit row is named")
+	for _, o := range res.Results {
+		require.NotEmpty(t, o.NewID, o.ID)
+		require.Equal(t, "requeued", o.Outcome, "one word for both")
+	}
+
+	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{hooks[0], jobs[0], jobs[1]}, Reason: "too early"})
+	require.EqualValues(t, 1, undo.Count)
+	job := get[string](w, "SELECT job_id::text FROM job_queue")
+	require.Equal(t, map[string]string{
+		hooks[0]: "would_requeue_undo", jobs[1]: "skipped it was not requeued",
+		jobs[0]: "skipped a replay of a job is not taken back: cancel the new job instead, qtop job cancel " + job,
+	}, outcomes(undo.Results))
+	res = apply(t, op, undo)
+	require.EqualValues(t, 1, res.Done)
+	require.EqualValues(t, 2, res.Skipped)
+	none := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: jobs[:1], Reason: "r"})
+	require.Contains(t, none.Refused, "qtop job cancel "+job)
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: []string{job}, Reason: "r"})).Done)
+	none = plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: jobs[:1], Reason: "r"})
+	require.Contains(t, none.Refused, "is finished: cancelled")
+
+	// One word for both, either of the two.
+	for i, word := range []string{"done_otherwise", "delivered_otherwise"} {
+		targets := []string{hooks[0], jobs[1]}
+		p = plan(t, op, queue.Request{Action: queue.ActResolve, Targets: targets, Reason: "by hand", Args: map[string]string{"resolution": word}})
+		require.EqualValues(t, 2, apply(t, op, p).Done, word)
+		require.Equal(t, "delivered_otherwise done_otherwise", get[string](w, `SELECT concat_ws(' ', (SELECT max(resolution::text) FROM dead_letter_resolutions),
+			(SELECT resolution FROM job_dead_letter WHERE 'job:' || dead_letter_id = $1))`, jobs[1]))
+		p = plan(t, op, queue.Request{Action: queue.ActReopen, Targets: targets, Reason: "it was not"})
+		require.EqualValues(t, 2, apply(t, op, p).Done, i)
+	}
+
+	// Switched off is switched off for both, and nothing is half done.
+	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[1]}, Reason: "r"})
+	require.EqualValues(t, 2, p.Count)
+	w.exec("UPDATE dot_config SET value = 'false' WHERE key = 'queue.dlq.replay_enabled'")
+	was := count()
+	res = apply(t, op, p)
+	require.Contains(t, res.Refused, "queue.dlq.replay_enabled is not true")
+	require.Equal(t, was[:5], count()[:5])
+	require.Equal(t, "disabled", plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: jobs[1:], Reason: "r"}).Rule)
+
+	for _, bad := range []string{"job:", "job:1", "job:" + hooks[0], "event:" + job, job} {
+		_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[1], bad}, Reason: "r"})
+		kind(t, queue.KindUsage, err)
+	}
+	_, err := w.client("queue_viewer").Plan(context.Background(), queue.Request{Action: queue.ActRequeue, Targets: jobs, Reason: "r"})
+	kind(t, queue.KindPermission, err)
+}
+
+// Many consoles replay one letter at once: one job, and the losers are told who.
+func TestReplayTwice(t *testing.T) {
+	w := newWorld(t)
+	made := w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
+	const n = 4
+	var ops []*pgclient.Client
+	var plans []queue.Plan
+	results := make([]queue.Result, n)
+	errs := make([]error, n)
+	for i := range n {
+		c := w.client("queue_viewer", "dead_letter_operator")
+		c.WithActor(fmt.Sprint("op", i))
+		ops, plans = append(ops, c), append(plans, plan(t, c, queue.Request{Action: queue.ActRequeue, Targets: made, Reason: "back"}))
+	}
+	var wg sync.WaitGroup
+	for i, c := range ops {
+		wg.Go(func() { results[i], errs[i] = c.Apply(context.Background(), plans[i]) })
+	}
+	wg.Wait()
+	done := int64(0)
+	for i := range n {
+		require.NoError(t, errs[i])
+		done += results[i].Done
+		if results[i].Done == 0 {
+			require.Regexp(t, `already replayed by op\d at \d{4}-.* as job `, results[i].Results[0].Why.String())
+		}
+	}
+	require.EqualValues(t, 1, done)
+	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM v_job WHERE idempotency_key LIKE 'replay:%'"))
+}
+
+func TestCancelPlan(t *testing.T) {
+	w := newWorld(t)
+	w.agent("kg_1", 5)
+	var ids []string
+	for range 4 {
+		ids = append(ids, w.enqueue("kg.reindex", "kg", 5))
+	}
+	other := w.enqueue("iu.route", "iu", 5)
+	held, _ := w.claim("kg_1", "kg.reindex")
+	op := w.client("dead_letter_operator")
+	before := get[string](w, "SELECT string_agg(status, ' ' ORDER BY job_id) FROM job_queue")
+	p := plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind=kg.reindex domain=kg", Reason: "wrong input"})
+	require.EqualValues(t, 4, p.Count)
+	require.ElementsMatch(t, ids, p.Request.Targets, "the filter is frozen to ids")
+	require.Contains(t, lines(p), "of them 3 × kg.reindex (kg) queued\nof them 1 × kg.reindex (kg) leased\nheld now 1 by kg_1")
+	require.Equal(t, "qtop job cancel --filter 'kind=kg.reindex domain=kg' --reason 'wrong input'", p.Command)
+	require.Equal(t, before, get[string](w, "SELECT string_agg(status, ' ' ORDER BY job_id) FROM job_queue"), "a plan changes nothing")
+
+	// What a worker took meanwhile is no longer what was asked for.
+	queued := plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind:kg.* status:queued", Reason: "r"})
+	require.EqualValues(t, 3, queued.Count)
+	require.Contains(t, lines(queued), "held now none")
+	taken, _ := w.claim("kg_1", "kg.reindex")
+	res := apply(t, op, queued)
+	require.EqualValues(t, 2, res.Done)
+	require.EqualValues(t, 1, res.Skipped)
+	require.Equal(t, "skipped it no longer matches the filter", outcomes(res.Results)[taken])
+	require.NotZero(t, res.AuditID)
+
+	p = plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: ids, Reason: "r"})
+	require.EqualValues(t, 2, p.Count)
+	require.EqualValues(t, 2, p.Skipped)
+	require.Contains(t, lines(p), "skipped 2: finished already: cancelled at")
+	res = apply(t, op, p)
+	require.EqualValues(t, 2, res.Done)
+	require.Equal(t, "cancelled", outcomes(res.Results)[held])
+	require.Equal(t, "0 4 1", get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM job_lease), (SELECT count(*) FROM job_history WHERE status = 'cancelled'),
+		(SELECT count(*) FROM job_queue))`), "the leases are empty and gone, the other lane stands")
+	again := plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: ids, Reason: "r"})
+	require.Contains(t, again.Refused, "none of them can be cancelled: finished already")
+	require.NotEmpty(t, apply(t, op, again).Refused)
+	require.Equal(t, "nothing matches", plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind=none", Reason: "r"}).Refused)
+	for _, empty := range []string{"", "  "} {
+		_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActJobCancel, Filter: empty, Reason: "r"})
+		kind(t, queue.KindUsage, err)
+		require.Contains(t, err.Error(), "empty filter")
+	}
+	for _, bad := range []queue.Request{{Targets: []string{"12"}, Reason: "r"}, {Targets: []string{"job:" + other}, Reason: "r"}, {Targets: []string{other}}, {Filter: "status:succeeded", Reason: "r"}} {
+		bad.Action = queue.ActJobCancel
+		_, err := op.Plan(context.Background(), bad)
+		kind(t, queue.KindUsage, err)
+	}
+	_, err := w.client("queue_viewer").Plan(context.Background(), queue.Request{Action: queue.ActJobCancel, Targets: []string{other}, Reason: "r"})
+	kind(t, queue.KindPermission, err)
+}
+
+func TestLeaseReleasePlan(t *testing.T) {
+	w := newWorld(t)
+	w.agent("kg_1", 5)
+	w.enqueue("kg.reindex", "kg", 5)
+	w.enqueue("kg.embed", "kg", 1)
+	first, expired := w.claim("kg_1", "kg.reindex")
+	dying, last := w.claim("kg_1", "kg.embed")
+	op := w.client("dead_letter_operator")
+	request := queue.Request{Action: queue.ActLeaseRelease, Targets: []string{expired, last}, Reason: "host died"}
+	require.Contains(t, plan(t, op, request).Refused, "none of them can be released: it runs until")
+	w.exec("UPDATE job_lease SET lease_until = now() - interval '1 minute'")
+	p := plan(t, op, request)
+	require.EqualValues(t, 2, p.Count)
+	require.Contains(t, lines(p), "of kg_1, expired at")
+	require.Contains(t, lines(p), "1 jobs go back to queued, 0 die")
+	require.Contains(t, lines(p), "0 jobs go back to queued, 1 die")
+	require.Equal(t, 2, get[int](w, "SELECT count(*) FROM job_lease"), "a plan changes nothing")
+	res := apply(t, op, p)
+	require.EqualValues(t, 2, res.Done)
+	require.NotZero(t, res.AuditID)
+	require.Equal(t, "queued 1", get[string](w, "SELECT status || ' ' || lost_leases FROM job_queue WHERE job_id = $1", first))
+	require.Equal(t, "LEASE_LOST", get[string](w, "SELECT failure_code FROM job_dead_letter WHERE job_id = $1", dying))
+	require.Contains(t, plan(t, op, request).Refused, "no such lease")
+	_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"kg_1"}, Reason: "r"})
+	kind(t, queue.KindUsage, err)
+	_, err = op.Plan(context.Background(), queue.Request{Action: queue.ActLeaseRelease, Reason: "r"})
+	kind(t, queue.KindUsage, err)
+}
+
+func TestSubscribePlan(t *testing.T) {
+	w := newWorld(t)
+	w.silent("kg_1", 1)
+	for i := range 6 {
+		w.exec("SELECT fn_job_enqueue('kg.reindex', $1, $2, p_priority => $3)", []string{"kg", "iu"}[i%2], []string{"Agent", "Agent", "DOT"}[i/2], 50+50*(i%2))
+	}
+	admin := w.client("workflow_admin")
+	request := func(args ...string) queue.Request {
+		r := queue.Request{Action: queue.ActJobSubscribe, Targets: []string{"kg_1"}, Args: map[string]string{}, Reason: "r"}
+		for i := 0; i < len(args); i += 2 {
+			r.Args[args[i]] = args[i+1]
+		}
+		return r
+	}
+	p := plan(t, admin, request("kind", "kg.reindex", "parallel", "3", "notes", "ask bob"))
+	require.Contains(t, lines(p), "for kg.reindex in every domain\nbefore no such rule\nafter enabled, priority 0 or higher, 3 at once, notes \"ask bob\"\n"+
+		"governs kg.reindex (iu), kg.reindex (kg)\nwaiting 4 jobs wait that it admits\n", "those for DOT are not its own")
+	require.Equal(t, "qtop executor subscribe kg_1 --kind=kg.reindex --floor=0 --parallel=3 --enabled=true --notes='ask bob' --reason r", p.Command)
+	require.Zero(t, get[int](w, "SELECT count(*) FROM job_subscription"), "a plan changes nothing")
+	stale := plan(t, admin, request("kind", "kg.reindex", "parallel", "9"))
+	res := apply(t, admin, p)
+	require.Equal(t, map[string]string{"kg_1": "created"}, outcomes(res.Results))
+	require.NotZero(t, res.AuditID)
+	res = apply(t, admin, stale)
+	require.Contains(t, res.Refused, "changed meanwhile, last by ann")
+	require.Equal(t, 3, get[int](w, "SELECT max_parallel FROM job_subscription"))
+
+	p = plan(t, admin, request("kind", "kg.reindex", "floor", "60", "parallel", "9"))
+	require.Contains(t, lines(p), "before enabled, priority 0 or higher, 3 at once")
+	require.Contains(t, lines(p), "waiting 2 jobs wait that it admits")
+	stale = plan(t, admin, request("kind", "kg.reindex", "enabled", "false"))
+	require.Contains(t, lines(stale), "governs nothing while it is disabled")
+	require.Contains(t, lines(stale), "waiting 4 jobs wait that it would admit")
+	require.Equal(t, map[string]string{"kg_1": "changed"}, outcomes(apply(t, admin, p).Results))
+	require.Contains(t, apply(t, admin, stale).Refused, "changed meanwhile")
+
+	p = plan(t, admin, request())
+	require.Contains(t, lines(p), "governs nothing: more specific rules govern kg.reindex (iu), kg.reindex (kg)")
+	require.Contains(t, lines(p), "waiting 0 jobs")
+	p = plan(t, admin, request("kind", "kg.reindex", "domain", "kg"))
+	require.Contains(t, lines(p), "governs kg.reindex (kg)\nwaiting 2")
+	require.Contains(t, lines(plan(t, admin, request("kind", "none"))), "there was never such a job")
+
+	// Work waits for it: it does not go.
+	gone := queue.Request{Action: queue.ActExecDeregister, Targets: []string{"kg_1"}, Reason: "moved"}
+	refused := plan(t, admin, gone)
+	require.Equal(t, "work_waits", refused.Rule)
+	require.Equal(t, "6 jobs wait that its subscriptions admit: disable those first", refused.Refused)
+	require.Equal(t, refused.Refused, get[string](w, "SELECT fn_queue_executor_waits('kg_1')"), "as the database says it")
+	w.claim("kg_1", "kg.reindex")
+	require.Equal(t, "kg_1 holds 1 jobs: let it drain, or cancel them", plan(t, admin, gone).Refused)
+	require.Equal(t, "kg_1 holds 1 jobs: let it drain, or cancel them", get[string](w, "SELECT fn_queue_executor_waits('kg_1')"))
+	unseen := queue.Plan{Request: gone}
+	unseen.Request.Actor = "ann"
+	require.Contains(t, apply(t, admin, unseen).Refused, "holds 1 jobs", "nor without the preview")
+
+	for id, rule := range map[string]string{"no_such": "not_found", "webhook_router": "tick_worker"} {
+		r := request()
+		r.Targets = []string{id}
+		require.Equal(t, rule, plan(t, admin, r).Rule)
+	}
+	for _, bad := range [][]string{{"floor", "high"}, {"floor", "40000"}, {"parallel", "0"}, {"parallel", "1.5"}, {"enabled", "yes"}, {"kind", "1x"}, {"domain", "KG"}, {"floor", ""}, {"parallel", "99999999999"}} {
+		_, err := admin.Plan(context.Background(), request(bad...))
+		kind(t, queue.KindUsage, err)
+	}
+	two := request()
+	two.Targets = []string{"kg_1", "b"}
+	_, err := admin.Plan(context.Background(), two)
+	kind(t, queue.KindUsage, err)
+	_, err = w.client("queue_viewer").Plan(context.Background(), request())
+	kind(t, queue.KindPermission, err)
+}
+
+func TestPutJob(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("event_ingest_writer")
+	put := func(j pgclient.JobPut) (string, bool, string) {
+		t.Helper()
+		id, created, refused, err := c.PutJob(context.Background(), j)
+		require.NoError(t, err)
+		return id, created, refused
+	}
+	j := pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: `{"n": 12345678901234567890}`, Priority: 7, Key: "once", MaxAttempts: 2, After: time.Hour}
+	id, created, _ := put(j)
+	require.True(t, created)
+	again, created, _ := put(j)
+	require.False(t, created)
+	require.Equal(t, id, again)
+	require.Equal(t, `7 2 once ann {"n": 12345678901234567890} t`, get[string](w, `SELECT concat_ws(' ', priority, max_attempts, idempotency_key, actor, payload,
+		(process_after - enqueued_at BETWEEN interval '59 minutes' AND interval '61 minutes')) FROM job_queue WHERE job_id = $1`, id))
+	_, created, _ = put(pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT"})
+	require.True(t, created)
+	require.Equal(t, "0 5 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM job_queue WHERE job_id <> $1", id))
+	for name, change := range map[string]func(*pgclient.JobPut){
+		"executor": func(j *pgclient.JobPut) { j.Executor = "MOT" }, "kind": func(j *pgclient.JobPut) { j.Kind = "1 2" },
+		"domain": func(j *pgclient.JobPut) { j.Domain = "KG" }, "payload": func(j *pgclient.JobPut) { j.Payload = "[1]" },
+		"payload null": func(j *pgclient.JobPut) { j.Payload = "null" }, "payload broken": func(j *pgclient.JobPut) { j.Payload = "{" },
+		"payload secret": func(j *pgclient.JobPut) { j.Payload = `{"password": "x"}` }, "tries": func(j *pgclient.JobPut) { j.MaxAttempts = 1001 },
+		"key": func(j *pgclient.JobPut) { j.Key = strings.Repeat("k", 501) },
+	} {
+		bad := pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT"}
+		change(&bad)
+		_, _, _, err := c.PutJob(context.Background(), bad)
+		kind(t, queue.KindUsage, err)
+		if where := strings.Fields(name)[0]; where != "tries" {
+			require.Contains(t, err.Error(), where, name)
+		}
+	}
+	w.exec("UPDATE dot_config SET value = 'false' WHERE key = 'queue.job_substrate.enabled'")
+	_, _, refused := put(j)
+	require.Contains(t, refused, "switched off")
+	_, _, _, err := w.client("workflow_admin").PutJob(context.Background(), j)
+	kind(t, queue.KindPermission, err)
+}

@@ -1,0 +1,250 @@
+package pgclient
+
+// This file plans and applies a rule of what an executor may claim, and says
+// which work waits for an executor.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// executorWaits says why an executor cannot go: jobs that it holds, or that wait
+// and that its rules admit; the empty text where nothing waits. The database
+// asks the same when it is done.
+func (c *Client) executorWaits(ctx context.Context, id string) (string, error) {
+	var held, waits int64
+	err := c.act.QueryRow(ctx, `SELECT COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.lease_owner = $1), 0)::bigint,
+		COALESCE((SELECT sum(b.queued + b.retry_waiting) FROM public.fn_job_backlog() b WHERE EXISTS (
+			SELECT 1 FROM public.job_subscription s WHERE s.executor_id = $1 AND s.enabled
+				AND (s.job_kind IS NULL OR s.job_kind = b.job_kind) AND (s.event_domain IS NULL OR s.event_domain = b.event_domain))), 0)::bigint`, id).
+		Scan(&held, &waits)
+	switch {
+	case err != nil:
+		return "", err
+	case held > 0:
+		return fmt.Sprintf("%s holds %d jobs: let it drain, or cancel them", id, held), nil
+	case waits > 0:
+		return fmt.Sprintf("%d jobs wait that its subscriptions admit: disable those first", waits), nil
+	}
+	return "", nil
+}
+
+// rule is a row of job_subscription as the schema's function shows it.
+type rule struct {
+	ID           string     `json:"subscription_id"`
+	ExecutorKind string     `json:"executor_kind"`
+	Floor        int        `json:"priority_floor"`
+	Parallel     int        `json:"max_parallel"`
+	Enabled      bool       `json:"enabled"`
+	Notes        string     `json:"notes"`
+	UpdatedAt    *time.Time `json:"updated_at"`
+	UpdatedBy    string     `json:"updated_by"`
+}
+
+func (r *rule) String() string {
+	if r == nil {
+		return "no such rule"
+	}
+	state := "disabled"
+	if r.Enabled {
+		state = "enabled"
+	}
+	s := fmt.Sprintf("%s, priority %d or higher, %d at once", state, r.Floor, r.Parallel)
+	if r.Notes != "" {
+		s += ", notes " + strconv.Quote(r.Notes)
+	}
+	return s
+}
+
+type ruleAnswer struct {
+	refusal
+	Created bool  `json:"created"`
+	Before  *rule `json:"before"`
+	After   *rule `json:"after"`
+}
+
+// noRule is Plan.Expect where there was no such rule.
+const noRule = "none"
+
+// ruleArguments reads what a subscription says.
+func ruleArguments(r queue.Request) ([]any, error) {
+	if len(r.Targets) != 1 {
+		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor"), Do: queue.Clean("qtop executors lists them")}
+	}
+	numbers := map[string]int64{}
+	for _, name := range []string{"floor", "parallel"} {
+		n, err := strconv.ParseInt(strings.TrimSpace(r.Args[name]), 10, 32)
+		if err != nil {
+			return nil, &queue.Error{
+				Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not a whole number", r.Args[name])), Where: queue.Clean("--" + name), Err: err,
+			}
+		}
+		numbers[name] = n
+	}
+	if e := r.Args["enabled"]; e != "true" && e != "false" {
+		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is neither true nor false", e)), Where: queue.Clean("--enabled")}
+	}
+	return []any{
+		r.Targets[0], r.Args["kind"], r.Args["domain"], numbers["floor"], numbers["parallel"], r.Args["enabled"] == "true",
+		r.Args["notes"], r.Actor, r.Reason,
+	}, nil
+}
+
+const ruleSet = `SELECT public.fn_job_subscription_set($1, NULLIF($2, ''), NULLIF($3, ''), $4::bigint::int, $5::bigint::int, $6, NULLIF($7, ''), $8, $9, $10)`
+
+func planSubscribe(ctx context.Context, c *Client, p *queue.Plan) error {
+	args, err := ruleArguments(p.Request)
+	if err != nil {
+		return err
+	}
+	var a ruleAnswer
+	if err := c.act.QueryRow(ctx, ruleSet, append(args, true)...).Scan(&a); err != nil {
+		return err
+	}
+	if a.Refused {
+		p.Refused, p.Rule = a.Reason, a.Rule
+		return nil
+	}
+	p.Count, p.Expect = 1, noRule
+	if a.Before != nil && a.Before.UpdatedAt != nil {
+		p.Expect = a.Before.UpdatedAt.UTC().Format(time.RFC3339Nano)
+	}
+	p.Lines = append(p.Lines, line("executor", "%s (%s)", p.Request.Targets[0], a.After.ExecutorKind),
+		line("for", "%s in %s", orEvery(p.Request.Args["kind"], "every kind"), orEvery(p.Request.Args["domain"], "every domain")),
+		line("before", "%s", a.Before), line("after", "%s", a.After))
+	return c.governs(ctx, p, a.After)
+}
+
+func orEvery(name, every string) string {
+	if name == "" {
+		return every
+	}
+	return name
+}
+
+// governs says for which lanes the rule is the most specific one of its executor,
+// and how many jobs wait there that it admits.
+func (c *Client) governs(ctx context.Context, p *queue.Plan, r *rule) error {
+	rows, err := c.act.Query(ctx, `WITH lane AS (
+			SELECT DISTINCT l.event_domain, l.job_kind FROM public.job_lane l
+			WHERE ($2 = '' OR l.job_kind = $2) AND ($3 = '' OR l.event_domain = $3)
+		), told AS (
+			SELECT l.*, NOT EXISTS (SELECT 1 FROM public.job_subscription s WHERE s.executor_id = $1 AND s.enabled
+				AND (s.job_kind IS NULL OR s.job_kind = l.job_kind) AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
+				AND (s.job_kind IS NULL, s.event_domain IS NULL) < ($2 = '', $3 = '')) AS mine FROM lane l
+		)
+		SELECT t.job_kind, t.event_domain, t.mine, COALESCE(w.n, 0) FROM told t LEFT JOIN LATERAL (SELECT count(*) AS n FROM (
+			SELECT 1 FROM public.job_queue q WHERE q.event_domain = t.event_domain AND q.job_kind = t.job_kind AND q.priority >= $5
+				AND q.status IN ('queued', 'retry_waiting') AND q.executor = $4 LIMIT $6) x) w ON t.mine
+		ORDER BY 4 DESC, 1, 2`, p.Request.Targets[0], p.Request.Args["kind"], p.Request.Args["domain"], r.ExecutorKind, r.Floor, countBound)
+	if err != nil {
+		return err
+	}
+	var mine, other []string
+	var waits int64
+	bound := ""
+	type lane struct {
+		kind, domain string
+		mine         bool
+		n            int64
+	}
+	lanes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x lane, err error) {
+		err = row.Scan(&x.kind, &x.domain, &x.mine, &x.n)
+		return x, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range lanes {
+		name := fmt.Sprintf("%s (%s)", x.kind, x.domain)
+		if !x.mine {
+			other = append(other, name)
+			continue
+		}
+		mine = append(mine, name)
+		if waits += x.n; x.n == countBound {
+			bound = "≥"
+		}
+	}
+	switch {
+	case len(lanes) == 0:
+		p.Lines = append(p.Lines, line("governs", "nothing yet: there was never such a job"))
+	case !r.Enabled:
+		p.Lines = append(p.Lines, line("governs", "nothing while it is disabled: a less specific rule that is enabled takes its place"))
+	case len(mine) == 0:
+		p.Lines = append(p.Lines, line("governs", "nothing: more specific rules govern %s", first(other)))
+	default:
+		p.Lines = append(p.Lines, line("governs", "%s", first(mine)))
+		if len(other) > 0 {
+			p.Lines = append(p.Lines, line("but not", "%s: more specific rules govern there", first(other)))
+		}
+	}
+	what := "jobs wait that it admits"
+	if !r.Enabled {
+		what = "jobs wait that it would admit"
+	}
+	p.Lines = append(p.Lines, line("waiting", "%s%d %s", bound, waits, what))
+	return nil
+}
+
+// first names up to five, and how many there are beyond.
+func first(names []string) string {
+	if len(names) > 5 {
+		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
+	}
+	return strings.Join(names, ", ")
+}
+
+// applySubscribe saves the rule if it still stands as the plan saw it.
+func applySubscribe(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	args, err := ruleArguments(p.Request)
+	if err != nil {
+		return err
+	}
+	errMoved := errors.New("the rule was changed")
+	id := p.Request.Targets[0]
+	var a ruleAnswer
+	var by string
+	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
+		now := noRule
+		var at time.Time
+		err := tx.QueryRow(ctx, `SELECT s.updated_at, COALESCE(s.updated_by, s.registered_by) FROM public.job_subscription s WHERE s.executor_id = $1
+			AND s.job_kind IS NOT DISTINCT FROM NULLIF($2, '') AND s.event_domain IS NOT DISTINCT FROM NULLIF($3, '') FOR UPDATE`, args[:3]...).Scan(&at, &by)
+		switch {
+		case err == nil:
+			now = at.UTC().Format(time.RFC3339Nano)
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		}
+		if p.Expect != "" && p.Expect != now {
+			return errMoved
+		}
+		if err := tx.QueryRow(ctx, ruleSet, append(args, false)...).Scan(&a); err != nil {
+			return err
+		}
+		if p.Expect == noRule && !a.Refused && !a.Created { // somebody made it between the two statements
+			by = a.Before.UpdatedBy
+			return errMoved
+		}
+		return nil
+	})
+	out := queue.Outcome{ID: id, Outcome: "changed"}
+	switch {
+	case errors.Is(err, errMoved):
+		a.Refused, a.AuditID, a.Reason = true, 0, "the rule was changed meanwhile, last by "+orEvery(by, "nobody who is known")+": look again"
+	case err != nil:
+		return err
+	case a.Created:
+		out.Outcome = "created"
+	}
+	one(res, id, out.Outcome, answer{refusal: a.refusal})
+	return nil
+}

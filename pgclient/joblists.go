@@ -1,0 +1,153 @@
+package pgclient
+
+// This file reads jobs: the live ones of a lane or of all, and one with its
+// payload as the database masks it.
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// jobSince is since when a job stands as it does: picked, or due and waiting. A
+// time that no calendar of a program holds counts as the last one that it does.
+const jobSince = `CASE WHEN q.finished_at IS NOT NULL THEN q.finished_at WHEN q.status IN ('leased', 'in_progress') THEN q.picked_at
+	ELSE greatest(q.enqueued_at, least(q.process_after, '9999-12-31Z')) END`
+
+// jobColumnList is what may be read of a job without its payload.
+const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority, q.process_after, q.enqueued_at,
+	q.picked_at, q.finished_at, q.lease_owner, q.lease_until, q.lease_token, q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error`
+
+// jobSelect is those columns as scanJob reads them.
+const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority,
+	greatest(least(q.process_after, '9999-12-31Z'), '0001-01-01Z'), q.enqueued_at, q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
+	COALESCE(q.lease_token::text, ''), q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error,
+	greatest(floor(extract(epoch FROM now() - (` + jobSince + `))), 0)::bigint`
+
+func scanJob(j *queue.Job) []any {
+	return []any{
+		&j.ID, textInto(&j.Kind), textInto(&j.Domain), textInto(&j.Executor), &j.Status, &j.Ready, &j.Priority, &j.ProcessAfter, &j.EnqueuedAt,
+		&j.PickedAt, &j.FinishedAt, textInto(&j.LeaseOwner), &j.LeaseUntil, &j.LeaseToken, &j.Attempts, &j.MaxAttempts, textInto(&j.Key),
+		textInto(&j.Code), textInto(&j.LastError), &j.AgeSeconds,
+	}
+}
+
+var jobColumns = map[string]column{
+	"id": {expr: "q.job_id::text", number: "NULL::numeric"}, "kind": {expr: "q.job_kind"}, "domain": {expr: "q.event_domain"},
+	"status": {expr: "q.status"}, "executor": {expr: "q.executor"}, "priority": {expr: "q.priority"}, "attempts": {expr: "q.attempts"},
+	"age": {expr: "(" + jobSince + ")"}, "code": {expr: "q.failure_code"}, "owner": {expr: "q.lease_owner"},
+}
+
+// jobWhere compiles a filter over live jobs.
+func jobWhere(text string) (*builder, *queue.Filter, error) {
+	f, err := queue.ParseFilter(text, queue.JobFields())
+	if err != nil {
+		return nil, nil, filterError(err)
+	}
+	b := newBuilder(jobColumns, "q.job_id")
+	b.where(f)
+	return b, f, nil
+}
+
+// jobs reads a page of live jobs, the earliest due first: lane by lane and
+// priority by priority from the claim index, so that a page costs the same
+// whatever the queue holds.
+func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
+	b, f, err := jobWhere(q.Filter)
+	if err != nil {
+		return err
+	}
+	lane := ""
+	if q.ID != "" {
+		domain, kind, ok := strings.Cut(q.ID, "/")
+		if !ok {
+			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not a lane: " + q.ID), Do: queue.Clean("write it as domain/kind")}
+		}
+		d, k := b.arg(domain), b.arg(kind)
+		lane = " WHERE l.event_domain = " + d + " AND l.job_kind = " + k
+		b.and("q.event_domain = " + d)
+		b.and("q.job_kind = " + k)
+	}
+	count := b.clone()
+	if q.After != "" {
+		at, id, ok := strings.Cut(q.After, "|")
+		uuid, err := uuidOf(id, "job", "")
+		if !ok || err != nil {
+			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+		}
+		b.and("(q.process_after, q.job_id) > (" + b.arg(at) + "::text::timestamptz, " + b.arg(uuid) + "::uuid)")
+	}
+	conds := ""
+	if len(b.conds) > 0 {
+		conds = " AND " + strings.Join(b.conds, " AND ")
+	}
+	limit := " ORDER BY q.process_after, q.job_id LIMIT " + strconv.Itoa(q.Limit+1)
+	rows, err := c.read.Query(ctx, `WITH RECURSIVE lane AS MATERIALIZED (
+			SELECT DISTINCT l.event_domain, l.job_kind FROM public.job_lane l`+lane+`
+		), level (event_domain, job_kind, priority) AS (
+			SELECT l.event_domain, l.job_kind, (SELECT x.priority FROM public.job_queue x WHERE x.event_domain = l.event_domain
+				AND x.job_kind = l.job_kind AND x.ready ORDER BY x.priority DESC LIMIT 1) FROM lane l
+			UNION ALL
+			SELECT v.event_domain, v.job_kind, (SELECT x.priority FROM public.job_queue x WHERE x.event_domain = v.event_domain
+				AND x.job_kind = v.job_kind AND x.ready AND x.priority < v.priority ORDER BY x.priority DESC LIMIT 1)
+			FROM level v WHERE v.priority IS NOT NULL
+		), page AS (
+			SELECT r.* FROM level v CROSS JOIN LATERAL (SELECT `+jobColumnList+` FROM public.job_queue q WHERE q.event_domain = v.event_domain
+				AND q.job_kind = v.job_kind AND q.priority = v.priority AND q.ready`+conds+limit+`) r
+			UNION ALL
+			(SELECT `+jobColumnList+` FROM public.job_queue q WHERE NOT q.ready`+conds+limit+`)
+		)
+		SELECT q.process_after::text || '|' || q.job_id, `+jobSelect+" FROM page q"+limit, b.args...)
+	if err != nil {
+		return err
+	}
+	var marks []string
+	p.Jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Job, error) {
+		var j queue.Job
+		var mark string
+		err := row.Scan(append([]any{&mark}, scanJob(&j)...)...)
+		marks = append(marks, mark)
+		return j, err
+	})
+	if err != nil {
+		return err
+	}
+	if len(p.Jobs) > q.Limit {
+		p.Jobs, p.Next = p.Jobs[:q.Limit], marks[q.Limit-1]
+	}
+	if !f.Empty() {
+		return c.count(ctx, "public.job_queue q", count, p)
+	}
+	return c.read.QueryRow(ctx, `SELECT COALESCE(sum(b.queued + b.leased + b.in_progress + b.retry_waiting), 0)::bigint FROM public.fn_job_backlog() b
+		WHERE $1 = '' OR b.event_domain || '/' || b.job_kind = $1`, q.ID).Scan(&p.Total)
+}
+
+// job reads one job, live or finished.
+func (c *Client) job(ctx context.Context, id string) (*queue.JobDetail, error) {
+	uuid, err := uuidOf(id, "job", "")
+	if err != nil {
+		return nil, err
+	}
+	var j queue.JobDetail
+	err = c.read.QueryRow(ctx, "SELECT "+jobSelect+`, COALESCE(q.from_status, ''), q.source_ref, q.target_ref, q.payload_ref, q.actor, q.correlation_id, q.lost_leases
+		FROM public.v_job q WHERE q.job_id = $1 LIMIT 1`, uuid).
+		Scan(append(scanJob(&j.Job), &j.FromStatus, textInto(&j.SourceRef), textInto(&j.TargetRef), textInto(&j.PayloadRef),
+			textInto(&j.Actor), textInto(&j.CorrelationID), &j.LostLeases)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no job " + uuid), Do: queue.Clean("a finished job is kept for as long as its history")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if j.Status == "cleaned" {
+		j.PayloadWhyNot = queue.Clean("the payload was cleaned away")
+		return &j, nil
+	}
+	j.Payload, j.PayloadWhyNot, err = c.payload(ctx, "job", uuid)
+	return &j, err
+}

@@ -1,0 +1,161 @@
+// The job calls against a real queue: what comes back is what stands in the row, a
+// repeated result is done, a lost lease is told, and a bell rings seldom.
+package pgclient_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// jobClient opens a client that may do everything a host and a producer may.
+func jobClient(t *testing.T, db *pgtest.DB) *pgclient.Client {
+	t.Helper()
+	c, err := pgclient.Open(t.Context(), pgclient.Options{
+		DSN: db.DSN(pgtest.Login(t, db, "dot_executor", "event_ingest_writer")), WorkConns: 4, Actor: "test",
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	conn := db.Conn(t, "")
+	for _, sql := range []string{
+		"SELECT public.fn_queue_heartbeat_register('mine', 'DOT', '{}', 30, 600, 'test')::text",
+		"SELECT public.fn_job_subscription_set('mine', NULL, NULL, 0, 100, true, NULL, 'test', 'test')::text",
+	} {
+		var answer string
+		require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(&answer))
+		require.NotContains(t, answer, "refused")
+	}
+	return c
+}
+
+func leases(jobs []pgclient.Job) []pgclient.JobLease {
+	var out []pgclient.JobLease
+	for _, j := range jobs {
+		out = append(out, pgclient.JobLease{ID: j.ID, Token: j.Token})
+	}
+	return out
+}
+
+func TestJobCalls(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := jobClient(t, db)
+	conn := db.Conn(t, "")
+	text := func(sql string) string {
+		t.Helper()
+		var s string
+		require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(&s))
+		return s
+	}
+	high, later := 200, time.Now().Add(time.Hour)
+	made, err := c.JobEnqueueMany(t.Context(), []pgclient.JobSpec{
+		{Kind: "a", Domain: "work", Executor: "DOT", Payload: json.RawMessage(`{"n": 1.50}`)},
+		{Kind: "a", Domain: "work", Executor: "DOT", Priority: &high, IdempotencyKey: "k", MaxAttempts: 9, Actor: "me"},
+		{Kind: "b", Domain: "work", Executor: "DOT"},
+		{Kind: "a", Domain: "work", Executor: "DOT", ProcessAfter: &later},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 4, made.Made)
+	require.Len(t, made.IDs, 4)
+	id, created, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT", IdempotencyKey: "k"})
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, made.IDs[1], id)
+
+	jobs, err := c.JobClaim(t.Context(), "mine", []string{"a"}, 10, nil)
+	require.NoError(t, err)
+	require.Len(t, jobs, 2, "kind b is not asked for, one is due later")
+	first, second := jobs[0], jobs[1]
+	require.Equal(t, made.IDs[1], first.ID.String())
+	require.Equal(t, []any{"a", "work", "DOT", int32(200), int32(0), int32(9), "k", "work/a", "{}"},
+		[]any{first.Kind, first.Domain, first.Executor, first.Priority, first.Attempts, first.MaxAttempts, first.IdempotencyKey, first.Lane(), string(first.Payload)})
+	require.Equal(t, []any{int32(100), "", `{"n": 1.50}`}, []any{second.Priority, second.IdempotencyKey, string(second.Payload)})
+	require.InDelta(t, 300, first.Lease.Seconds(), 5)
+
+	// behind the last key there is nothing, in other lanes there is
+	after := pgclient.JobKeys{second.Lane(): second.Key()}
+	none, err := c.JobClaim(t.Context(), "mine", []string{"a"}, 10, after)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	other, err := c.JobClaim(t.Context(), "mine", []string{"a", "b"}, 10, after)
+	require.NoError(t, err)
+	require.Len(t, other, 1)
+
+	held := leases(jobs)
+	for _, call := range []func() ([]pgtype.UUID, error){
+		func() ([]pgtype.UUID, error) { return c.JobStart(t.Context(), held) },
+		func() ([]pgtype.UUID, error) { return c.JobRenew(t.Context(), held) },
+		func() ([]pgtype.UUID, error) { return c.JobAck(t.Context(), held[:1]) },
+		func() ([]pgtype.UUID, error) { return c.JobAck(t.Context(), held[:1]) }, // the same once more
+		func() ([]pgtype.UUID, error) { return c.JobRelease(t.Context(), held[1:]) },
+		func() ([]pgtype.UUID, error) { return c.JobRelease(t.Context(), held[1:]) },
+		func() ([]pgtype.UUID, error) {
+			return c.JobFail(t.Context(), []pgclient.JobFailure{{JobLease: leases(other)[0], Code: "BAD_INPUT", Text: "no", Permanent: true}})
+		},
+	} {
+		lost, err := call()
+		require.NoError(t, err)
+		require.Empty(t, lost)
+	}
+	lost, err := c.JobRenew(t.Context(), held)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []pgtype.UUID{held[0].ID, held[1].ID}, lost)
+	require.Equal(t, "a queued, a queued, a succeeded, b failed",
+		text("SELECT string_agg(job_kind || ' ' || status, ', ' ORDER BY job_kind, status) FROM public.v_job"))
+
+	s, err := c.JobStanding(t.Context(), "mine")
+	require.NoError(t, err)
+	require.Equal(t, pgclient.JobStanding{Cadence: 30 * time.Second, Lease: 300 * time.Second}, s)
+	why, err := c.JobRefusal(t.Context(), "nobody")
+	require.NoError(t, err)
+	require.Contains(t, why, "no executor nobody is registered")
+	refused, err := c.ExecutorBeat(t.Context(), "mine", "host", pgclient.JobBeat{State: "working", DoneTotal: 2})
+	require.NoError(t, err)
+	require.Empty(t, refused)
+	require.Equal(t, "working 2", text("SELECT (last_beat_payload ->> 'state') || ' ' || (last_beat_payload ->> 'done_total') FROM public.queue_heartbeat WHERE executor_id = 'mine'"))
+	refused, err = c.ExecutorBeat(t.Context(), "nobody", "host", pgclient.JobBeat{State: "idle"})
+	require.NoError(t, err)
+	require.Contains(t, refused, "not registered")
+}
+
+// Writers of qtop ring after their commit, and no trigger of the statement does.
+func TestJobBell(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := jobClient(t, db)
+	conn := db.Conn(t, "")
+	_, err := conn.Exec(t.Context(), "SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'test', 'test')")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "LISTEN queue_wake_work")
+	require.NoError(t, err)
+	began := time.Now()
+	for range 200 {
+		_, _, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT"})
+		require.NoError(t, err)
+	}
+	took := time.Since(began)
+	_, err = conn.Exec(t.Context(), "LISTEN last_word")
+	require.NoError(t, err)
+	time.AfterFunc(100*time.Millisecond, func() { // what is rung within 5 ms is in by then, or comes later and is not missed
+		_, _ = c.Work().Exec(t.Context(), "SELECT pg_notify('last_word', '')")
+	})
+	rung := 0
+	for {
+		n, err := conn.WaitForNotification(t.Context())
+		require.NoError(t, err)
+		if n.Channel == "last_word" {
+			break
+		}
+		require.Contains(t, n.Payload, `"doorbell"`)
+		rung++
+	}
+	t.Logf("200 jobs in %v: rung %d times", took, rung)
+	require.Positive(t, rung)
+	require.LessOrEqual(t, rung, int(took/(5*time.Millisecond))+2)
+}
