@@ -36,7 +36,8 @@ type Settings struct {
 	Clipboard  bool          `mapstructure:"clipboard"`
 
 	HostID      string        `mapstructure:"host_id"`
-	Loops       []string      `mapstructure:"loops"` // empty means all
+	Executor    string        `mapstructure:"executor"` // "" means the same as HostID
+	Loops       []string      `mapstructure:"loops"`    // empty means all
 	Concurrency int           `mapstructure:"concurrency"`
 	Grace       time.Duration `mapstructure:"grace"`
 	MetricsAddr string        `mapstructure:"metrics_addr"` // "" serves no metrics

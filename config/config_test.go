@@ -73,6 +73,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, "auto", s.Theme)
 	require.Equal(t, "anna", s.Actor)
 	require.Equal(t, "db1", s.HostID)
+	require.Empty(t, s.Executor, "the host's id")
 	require.Equal(t, 8, s.Delivery.PerEndpoint)
 	require.Empty(t, s.Delivery.AllowNetworks)
 	require.Empty(t, s.Loops)
@@ -163,6 +164,7 @@ ascii: true
 mouse: on
 clipboard: off
 host_id: gw-7
+executor: resizer
 loops: [tick, wake]
 concurrency: 200
 grace: 5s
@@ -183,6 +185,7 @@ delivery:
 	require.True(t, s.Mouse)
 	require.False(t, s.Clipboard)
 	require.Equal(t, "gw-7", s.HostID)
+	require.Equal(t, "resizer", s.Executor)
 	require.Equal(t, []string{"tick", "wake"}, s.Loops)
 	require.Equal(t, 200, s.Concurrency)
 	require.Equal(t, 5*time.Second, s.Grace)

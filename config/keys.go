@@ -63,6 +63,7 @@ func keys(src Sources) []key {
 		flag("clipboard", true, "let y copy to the terminal's clipboard (OSC 52)"),
 
 		text("host_id", src.Hostname, plainText, "name of this worker host; two live hosts never share one"),
+		text("executor", "", plainText, "executor that this host claims jobs as, registered and subscribed; default host_id"),
 		list("loops", none, names, "loops to run, comma separated; default all"),
 		number("concurrency", 64, 1, 10_000, "jobs and deliveries in flight at most on this host"),
 		duration("grace", 20*time.Second, 0, time.Hour, "time to finish what is in flight at a stop"),
