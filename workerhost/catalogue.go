@@ -1,13 +1,16 @@
 package workerhost
 
 // This file lists the loops a host can run. Each is named like the tick worker
-// it drives.
+// it drives; job_executor drives none.
 
 // The loops that hand work to each other inside one process.
 const (
 	loopRouter       = "webhook_router"
 	loopOrchestrator = "saga_orchestrator"
 	loopWebhook      = "webhook_worker"
+	loopJobs         = "job_executor"
+	loopDue          = "job_queue_default"
+	loopReaper       = "lease_reaper"
 )
 
 type worker struct{ name, what string }
@@ -19,6 +22,9 @@ func catalogue() []worker {
 		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs"},
 		{loopWebhook, "sends webhooks and reports what came back"},
 		{"lease_reset_cleaner", "takes expired webhook leases back"},
+		{loopJobs, "claims jobs and runs their handlers"},
+		{loopDue, "finds jobs and retries that fall due"},
+		{loopReaper, "takes expired job leases back"},
 		{"stale_heartbeat_check", "raises the alert when an executor is silent"},
 		{"counter_compactor", "folds the counters that the panes read"},
 		{"config_expiry", "takes expired flag values back"},

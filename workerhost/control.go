@@ -77,8 +77,11 @@ func (h *Host) Stop(name string) error {
 }
 
 func (h *Host) body(name string) func(context.Context, *loop) error {
-	if name == loopWebhook {
+	switch name {
+	case loopWebhook:
 		return h.deliver
+	case loopJobs:
+		return h.execute
 	}
 	return h.tickLoop
 }

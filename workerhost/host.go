@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
@@ -25,12 +27,19 @@ type Options struct {
 	ID          string // host_id: one live instance may hold it
 	Version     string
 	Loops       []string // started by Run; nil = all, empty = none
-	Concurrency int      // webhook requests in flight; default 64
+	Concurrency int      // webhook requests in flight, and jobs at work; default 64
 	PerEndpoint int      // webhook requests in flight per endpoint; default 8
 	Grace       time.Duration
-	Log         *slog.Logger
-	Sender      *sender.Sender
-	Secrets     *sender.Secrets
+	// Handlers work on jobs, by job kind; a kind without one is never claimed. The
+	// names of the tick workers are built in and cannot be given.
+	Handlers map[string]handler.Handler
+	// Executor is the executor id that the host claims jobs as; default ID. Hosts
+	// may share one.
+	Executor   string
+	JobTimeout time.Duration // of one try; 0 = as long as its lease can be renewed
+	Log        *slog.Logger
+	Sender     *sender.Sender
+	Secrets    *sender.Secrets
 }
 
 // Host runs loops over one database.
@@ -42,6 +51,9 @@ type Host struct {
 	instance uuid.UUID
 	settings settings
 	loops    []*loop
+	handlers map[string]handler.Handler // with the built-in ones
+	jobsDone [jobOutcomes]atomic.Int64
+	late     spacing // looks for work that falls due
 
 	// engaging is held while the host id is taken or given free and while loops
 	// start, so that no running loop is ever without it.
@@ -73,11 +85,18 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	if o.Grace <= 0 {
 		o.Grace = 20 * time.Second
 	}
+	if o.Executor == "" {
+		o.Executor = o.ID
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Host{opts: o, client: c, pool: c.Work(), instance: uuid.New()}
 	h.log = o.Log.With("worker_id", h.workerID())
+	var err error
+	if h.handlers, err = h.withBuiltIn(o.Handlers); err != nil {
+		return nil, err
+	}
 	for _, w := range catalogue() {
 		h.loops = append(h.loops, newLoop(w, h.log))
 	}

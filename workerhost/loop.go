@@ -234,6 +234,14 @@ func (l *loop) erred(err error) {
 	l.lastErr = queue.Clean(err.Error())
 }
 
+// waits records a pass of a loop that may not work: why, and what to do.
+func (l *loop) waits(why error, every time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastTick, l.every = time.Now(), every
+	l.lastErr = queue.Clean(why.Error())
+}
+
 func (l *loop) setInFlight(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,6 +24,7 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
@@ -42,6 +43,33 @@ type childSpec struct {
 	Loops       []string
 	Concurrency int
 	Grace       time.Duration
+	Executor    string
+	Ledger      string // where job kind "work" writes the job's id when it begins and when it ends
+	Took        time.Duration
+}
+
+// handlers are those of a worker process: "work" takes a while, "stuck" for ever.
+func (s childSpec) handlers() (map[string]handler.Handler, error) {
+	if s.Ledger == "" {
+		return map[string]handler.Handler{}, nil
+	}
+	ledger, err := os.OpenFile(s.Ledger, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]handler.Handler{
+		"work": handler.Func(func(_ context.Context, job handler.Job) error {
+			_, _ = fmt.Fprintln(ledger, "begin", job.ID)
+			time.Sleep(s.Took)
+			_, _ = fmt.Fprintln(ledger, "end", job.ID)
+			return nil
+		}),
+		"stuck": handler.Func(func(ctx context.Context, job handler.Job) error {
+			_, _ = fmt.Fprintln(ledger, "begin", job.ID)
+			<-ctx.Done()
+			return ctx.Err()
+		}),
+	}, nil
 }
 
 func childMain(spec string) int {
@@ -63,8 +91,13 @@ func childMain(spec string) int {
 	}
 	defer client.Close()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	handlers, err := s.handlers()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 3
+	}
 	h, err := workerhost.New(client, workerhost.Options{
-		ID: s.ID, Version: "test", Loops: s.Loops, Concurrency: s.Concurrency, Grace: s.Grace, Log: log,
+		ID: s.ID, Version: "test", Executor: s.Executor, Handlers: handlers, Loops: s.Loops, Concurrency: s.Concurrency, Grace: s.Grace, Log: log,
 		Sender: sender.New(sender.Config{Version: "test", Allow: loopback(), Concurrency: s.Concurrency}),
 	})
 	if err == nil {

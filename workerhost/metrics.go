@@ -20,6 +20,7 @@ import (
 type collector struct {
 	h                             *Host
 	up, done, errs, flying, wakes *prometheus.Desc
+	jobs, jobsFlying              *prometheus.Desc
 }
 
 func newCollector(h *Host) *collector {
@@ -31,6 +32,9 @@ func newCollector(h *Host) *collector {
 		errs:   prometheus.NewDesc("qtop_loop_errors_total", "Passes of the loop that failed.", loop, nil),
 		flying: prometheus.NewDesc("qtop_loop_in_flight", "Work in flight in the loop.", loop, nil),
 		wakes:  prometheus.NewDesc("qtop_wakes_total", "Notifications heard.", nil, nil),
+		jobs: prometheus.NewDesc("qtop_jobs_done_total", "Tries of jobs by outcome; failed ones are retried or dead-lettered.",
+			[]string{"outcome"}, nil),
+		jobsFlying: prometheus.NewDesc("qtop_jobs_in_flight", "Jobs claimed and not settled.", nil, nil),
 	}
 }
 
@@ -50,6 +54,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.errs, prometheus.CounterValue, float64(l.Errors), l.Name)
 		ch <- prometheus.MustNewConstMetric(c.flying, prometheus.GaugeValue, float64(l.InFlight), l.Name)
 	}
+	for i, outcome := range outcomeNames() {
+		ch <- prometheus.MustNewConstMetric(c.jobs, prometheus.CounterValue, float64(c.h.jobsDone[i].Load()), outcome)
+	}
+	ch <- prometheus.MustNewConstMetric(c.jobsFlying, prometheus.GaugeValue, float64(c.h.loop(loopJobs).status().InFlight))
 	ch <- prometheus.MustNewConstMetric(c.wakes, prometheus.CounterValue, float64(st.Listener.Heard))
 }
 

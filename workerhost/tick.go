@@ -5,6 +5,7 @@ package workerhost
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -23,6 +24,7 @@ func (h *Host) tickLoop(ctx context.Context, l *loop) error {
 	drain := l.draining()
 	again := false // a look that found the lease held, or rows that were held back
 	held := time.Duration(0)
+	overdue := minGap // doubles while what this clock calls due is not due over there
 	for {
 		source := "external"
 		select {
@@ -58,6 +60,15 @@ func (h *Host) tickLoop(ctx context.Context, l *loop) error {
 				held = min(next, held)
 				again, next = true, held
 			}
+			if due, known := nextDue(res); known {
+				overdue = min(2*overdue, time.Minute)
+				if left := time.Until(due); left > 0 || res.Result["promoted"] > 0 {
+					overdue = minGap
+				}
+				if left := max(time.Until(due), overdue); left < next {
+					again, next = true, left
+				}
+			}
 		}
 		select {
 		case <-time.After(time.Until(started.Add(minGap))):
@@ -83,6 +94,19 @@ func soonAgain(res pgclient.TickResult, source string, before time.Duration) tim
 	return 0
 }
 
+// nextDue is when the next late work falls due, by the server's clock.
+func nextDue(res pgclient.TickResult) (time.Time, bool) {
+	var body struct {
+		Result struct {
+			NextDue *time.Time `json:"next_due"`
+		} `json:"result"`
+	}
+	if len(res.Raw) == 0 || json.Unmarshal(res.Raw, &body) != nil || body.Result.NextDue == nil {
+		return time.Time{}, false
+	}
+	return *body.Result.NextDue, true
+}
+
 // handOn kicks the loop that has the next step, inside this process.
 func (h *Host) handOn(l *loop, res pgclient.TickResult) {
 	for _, n := range res.Result {
@@ -98,6 +122,14 @@ func (h *Host) handOn(l *loop, res pgclient.TickResult) {
 	case loopOrchestrator:
 		if res.Result["jobs_created"] > 0 {
 			h.kick(loopWebhook)
+		}
+	case loopDue:
+		if res.Result["promoted"] > 0 {
+			h.kick(loopJobs)
+		}
+	case loopReaper:
+		if res.Result["returned"] > 0 {
+			h.kick(loopJobs)
 		}
 	case "lease_reset_cleaner":
 		if res.Result["reset"] > 0 {

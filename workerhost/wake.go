@@ -5,6 +5,8 @@ package workerhost
 
 import (
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -13,13 +15,58 @@ func (h *Host) onWake(w queue.Wake) {
 	switch channel := w.Channel.String(); {
 	case w.Layer.String() == "config":
 		h.settings.invalidate()
+		h.kick(loopJobs)
 	case channel == "queue_wake_webhook":
 		h.kickWebhook(w)
 	case strings.HasPrefix(channel, "queue_wake_"):
-		if !h.kick(w.Hint.String()) {
+		hinted := h.kick(w.Hint.String())
+		switch w.Layer.String() {
+		case "job", "subscription", "executor":
+			h.kick(loopJobs)
+			if w.Due.After(w.At) {
+				h.kick(loopDue)
+			}
+			return
+		case "doorbell": // it does not say for what
+			h.kick(loopJobs)
+			h.late.after(lateGap, func() { h.kick(loopDue) })
+		}
+		if !hinted {
 			h.kick("iu_outbound_default")
 		}
 	}
+}
+
+// lateGap is the least time between two looks for late work because of a bell,
+// which rings for every job.
+const lateGap = time.Second
+
+// spacing calls at most once per gap, the last time at its end.
+type spacing struct {
+	mu   sync.Mutex
+	next time.Time
+	set  bool
+}
+
+func (s *spacing) after(gap time.Duration, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set {
+		return
+	}
+	wait := time.Until(s.next)
+	if wait <= 0 {
+		s.next = time.Now().Add(gap)
+		f()
+		return
+	}
+	s.set = true
+	time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		s.set, s.next = false, time.Now().Add(gap)
+		s.mu.Unlock()
+		f()
+	})
 }
 
 func (h *Host) kickWebhook(w queue.Wake) {

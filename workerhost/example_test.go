@@ -1,0 +1,38 @@
+package workerhost_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
+)
+
+// A host that works on jobs of one kind in Go. Before it gets any, a
+// workflow_admin registers its executor and subscribes it to the kind.
+func ExampleOptions_handlers() {
+	client, err := pgclient.Open(context.Background(), pgclient.Options{DSN: "postgres://host@db.example/app", WorkConns: 8})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	host, err := workerhost.New(client, workerhost.Options{
+		ID: "thumbs-1", Executor: "thumbs", Loops: []string{"job_executor", "job_queue_default", "lease_reaper"},
+		Handlers: map[string]handler.Handler{
+			"thumbnail": handler.Func(func(ctx context.Context, job handler.Job) error {
+				if len(job.Payload) == 0 {
+					return handler.Permanent(handler.Coded("NO_PICTURE", fmt.Errorf("job %s names no picture", job.ID)))
+				}
+				return nil // job.Payload is JSON; ctx ends when the lease is lost or the host stops
+			}),
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(len(host.Status().Loops) > 0) // host.Run(ctx) works until ctx ends
+	// Output: true
+}

@@ -1,0 +1,60 @@
+package workerhost
+
+// This file says which job kinds a host works on: those of its handlers, and the
+// tick workers of the catalogue, which are built in. A kind without a handler is
+// never claimed.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/handler"
+)
+
+// withBuiltIn adds the built-in handlers, which nobody replaces.
+func (h *Host) withBuiltIn(given map[string]handler.Handler) (map[string]handler.Handler, error) {
+	all := make(map[string]handler.Handler, len(given))
+	for _, w := range catalogue() {
+		if w.name != loopJobs {
+			all[w.name] = h.tickHandler(w.name)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(given)) {
+		bad := func(what, do string) error {
+			return &queue.Error{
+				Kind: queue.KindConfig, What: queue.Clean(what), Where: queue.Clean("handlers, kind " + kind), Do: queue.Clean(do),
+			}
+		}
+		switch {
+		case all[kind] != nil:
+			return nil, bad("this job kind is built in", "give yours another kind")
+		case given[kind] == nil:
+			return nil, bad("the handler is nil", "give it one or take it out")
+		}
+		all[kind] = given[kind]
+	}
+	return all, nil
+}
+
+// jobKinds are the kinds that this host claims.
+func (h *Host) jobKinds() []string { return slices.Sorted(maps.Keys(h.handlers)) }
+
+// tickHandler runs a tick worker as a job.
+func (h *Host) tickHandler(worker string) handler.Handler {
+	return handler.Func(func(ctx context.Context, _ handler.Job) error {
+		res, err := h.client.Tick(ctx, worker, "operator")
+		switch {
+		case err != nil:
+			return err
+		case res.Failed:
+			return handler.Coded("TICK_FAILED", errors.New(res.Error))
+		case res.Skipped == "off":
+			return handler.Permanent(handler.Coded("TICK_OFF", fmt.Errorf("%s does not run: %s", worker, res.Reason)))
+		}
+		return nil // it ran, or another run was under way
+	})
+}

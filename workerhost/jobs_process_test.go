@@ -1,0 +1,146 @@
+// Worker processes that are killed and signalled while they work on jobs, seen
+// from what their handlers wrote down and from the database.
+package workerhost_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
+)
+
+// ledger is how often the handlers of worker processes wrote down what of each job,
+// in all files that begin with path.
+func ledger(path, what string) map[string]int {
+	files, _ := filepath.Glob(path + "*")
+	n := map[string]int{}
+	for _, file := range files {
+		b, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(b)) {
+			if event, id, ok := strings.Cut(strings.TrimSpace(line), " "); ok && event == what {
+				n[id]++
+			}
+		}
+	}
+	return n
+}
+
+// TestJobsKilled kills random hosts of one executor under load: no job is lost, and
+// none has two outcomes.
+func TestJobsKilled(t *testing.T) {
+	t.Parallel()
+	n, kills := 300, 2
+	if os.Getenv("QTOP_TEST_FULL") != "" {
+		n, kills = 3000, 5
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	w := jobWorld(t, 1000, "queue.lease.duration_seconds", "4", "queue.tick.lease_reaper.interval_seconds", "1", "queue.retry.max_attempts_default", "100")
+	path := filepath.Join(t.TempDir(), "ledger")
+	w.enqueue("work", n)
+	own := func(i int) string { return fmt.Sprintf("%s.%d", path, i) }
+	spawn := func(i int) *child {
+		return w.spawn(childSpec{
+			ID: fmt.Sprintf("w%d", i), Executor: "host", Concurrency: 8, Grace: 5 * time.Second, Ledger: own(i), Took: 20 * time.Millisecond,
+			Loops: []string{"job_executor", "job_queue_default", "lease_reaper"},
+		})
+	}
+	workers, numbers := []*child{spawn(0), spawn(1)}, []int{0, 1}
+	for k := range kills {
+		at := n * (k + 1) / (kills + 2)
+		eventually(t, func() bool { return len(ledger(path, "end")) >= at }, "no load")
+		i := rnd.IntN(len(workers))
+		eventually(t, func() bool {
+			return len(ledger(own(numbers[i]), "begin")) > len(ledger(own(numbers[i]), "end")) || w.int("SELECT count(*)::int FROM public.job_queue") == 0
+		}, "the one to be killed never works")
+		workers[i].kill()
+		workers[i], numbers[i] = spawn(k+2), k+2
+	}
+	w.becomes(0, "SELECT count(*)::int FROM public.job_queue")
+
+	require.Equal(t, n, w.int("SELECT count(DISTINCT job_id)::int FROM public.job_history"), "a job is lost")
+	require.Equal(t, n, w.int("SELECT count(*)::int FROM public.job_history"), "a job has two outcomes")
+	require.Equal(t, n, w.int(jobsOf, "succeeded"))
+	require.Equal(t, 0, w.int(jobLeases))
+	require.Len(t, ledger(path, "end"), n, "a job succeeded without being worked on")
+	again := 0
+	for _, times := range ledger(path, "begin") {
+		again += times - 1
+	}
+	lost := w.int("SELECT sum(lost_leases)::int FROM public.job_history")
+	t.Logf("%d jobs, %d kills: %d begun again, %d leases lost", n, kills, again, lost)
+	require.Positive(t, lost, "no lease was lost: nothing was tested")
+	require.LessOrEqual(t, again, lost, "more were begun again than leases were lost")
+	for i, c := range workers { // the last one may have just begun
+		w.becomes(1, "SELECT count(*)::int FROM public.queue_host WHERE host_id = $1", fmt.Sprintf("w%d", numbers[i]))
+		c.signal(syscall.SIGTERM)
+		require.Equal(t, 0, c.exit())
+	}
+}
+
+// SIGTERM under load: what can finish finishes, the rest is handed back at once,
+// also what was claimed ahead.
+func TestJobsTerminate(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 1000)
+	path := filepath.Join(t.TempDir(), "ledger")
+	w.exec("SELECT public.fn_job_enqueue('stuck', 'work', 'DOT', p_priority => 200) FROM generate_series(1, 3)")
+	w.enqueue("work", 5000)
+	const grace = 4 * time.Second
+	a := w.spawn(childSpec{
+		ID: "a", Executor: "host", Concurrency: 8, Grace: grace, Ledger: path, Took: 2 * time.Millisecond, Loops: []string{"job_executor"},
+	})
+	eventually(t, func() bool {
+		return len(ledger(path, "end")) >= 300 && w.int("SELECT COALESCE(sum(live), 0)::int FROM public.job_lease") > 30
+	}, "no load, or nothing is claimed ahead")
+	start := time.Now()
+	a.signal(syscall.SIGTERM)
+	eventually(t, func() bool { return w.int("SELECT COALESCE(sum(live), 0)::int FROM public.job_lease") == 3 }, "what was claimed ahead stays")
+	ahead := time.Since(start)
+	require.Equal(t, 0, a.exit())
+	t.Logf("claimed ahead was back after %v; exit 0 after %v of %v grace", ahead.Round(time.Millisecond), time.Since(start).Round(time.Millisecond), grace)
+	require.Equal(t, 0, w.int(jobLeases))
+	done := ledger(path, "end")
+	require.Equal(t, len(done), w.int(jobsOf, "succeeded"), "what finished is recorded")
+	require.Equal(t, 5003-len(done), w.int("SELECT count(*)::int FROM public.job_queue WHERE status = 'queued' AND attempts = 0 AND lost_leases = 0"))
+	require.Len(t, ledger(path, "begin"), len(done)+3)
+	require.Equal(t, "stopped", w.text("SELECT last_beat_payload ->> 'state' FROM public.queue_heartbeat WHERE executor_id = 'host'"))
+
+	w.jobs(workerhost.Options{ID: "b", Executor: "host", Concurrency: 8}, map[string]handler.Handler{"work": &seen{}, "stuck": &seen{}})
+	w.becomes(5003, jobsOf, "succeeded")
+}
+
+// A worker that slept through its leases changes nothing when it wakes.
+func TestJobsStale(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 1000, "queue.lease.duration_seconds", "2", "queue.tick.lease_reaper.interval_seconds", "1")
+	path := filepath.Join(t.TempDir(), "ledger")
+	w.enqueue("work", 3)
+	a := w.spawn(childSpec{
+		ID: "a", Executor: "host", Concurrency: 8, Grace: 5 * time.Second, Ledger: path, Took: 4 * time.Second, Loops: []string{"job_executor"},
+	})
+	eventually(t, func() bool { return len(ledger(path, "begin")) == 3 }, "nothing begins")
+	a.signal(syscall.SIGSTOP)
+	s := &seen{}
+	b := w.jobs(workerhost.Options{ID: "b", Executor: "host"}, map[string]handler.Handler{"work": s})
+	w.becomes(3, jobsOf, "succeeded")
+	require.NoError(t, b.stop())
+	const rows = "SELECT string_agg(to_jsonb(x)::text || x.xmin, E'\n' ORDER BY x.job_id) FROM public.job_history x"
+	before := w.text(rows)
+	a.signal(syscall.SIGCONT)
+	eventually(t, func() bool { return strings.Count(a.text(), "lease lost: the result was dropped") == 3 }, "the stale results are not dropped")
+	a.signal(syscall.SIGTERM)
+	require.Equal(t, 0, a.exit())
+	require.Equal(t, before, w.text(rows))
+	require.Equal(t, 3, s.count())
+}
