@@ -18,6 +18,15 @@ func Arrange(src Source, sort int, keep func(i int) bool) []int {
 	}
 	less := src.Sorts[sort].Less
 	slices.SortStableFunc(order, func(a, b int) int {
+		if la, lb := src.Lower(a), src.Lower(b); la || lb {
+			switch {
+			case la == lb:
+				return 0 // the second table stands as it comes
+			case la:
+				return 1
+			}
+			return -1
+		}
 		switch {
 		case less(a, b):
 			return -1

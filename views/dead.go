@@ -39,7 +39,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 				cell(g.Domain.String(), th.Dim), cell(g.Source, th.Dim), cell(idOrDash(g.SubscriptionID, e), th.Dim),
 			}}
 		},
-		Fields: fields("code", "endpoint", "subscription", "domain", "source", "open", "age"),
+		Fields: fields("code", "endpoint", "kind", "subscription", "domain", "source", "open", "age"),
 		Field: func(i int, name string) (any, bool) {
 			g := rows[i]
 			switch name {
@@ -47,6 +47,11 @@ func DeadGroups(s *queue.Snapshot) Source {
 				return g.Code.String(), true
 			case "endpoint":
 				return g.Endpoint.String(), true
+			case "kind":
+				if g.Source == "job" {
+					return g.Endpoint.String(), true
+				}
+				return g.Source, true
 			case "subscription":
 				return g.SubscriptionID, true
 			case "domain":
@@ -90,14 +95,19 @@ func groupRank(g queue.DeadGroup) int {
 
 // Letters is the second table of pane 5: the letters of one group.
 func Letters(rows []queue.DeadLetter) Source {
+	id, event := 8, 1
+	if len(rows) > 0 && rows[0].Source == "job" {
+		event = 9                   // it has none
+		id = len("job:") + shortLen // the page has the whole
+	}
 	return Source{
 		Columns: []table.Column{
-			{Title: "id", Width: 8, Max: 14},
+			{Title: "id", Width: id, Max: max(id, 14)},
 			{Title: "failed", Width: 11},
 			{Title: "age", Width: 8, Right: true},
 			{Title: "state", Width: 8, Max: 9},
 			{Title: "code", Width: 10, Max: 20, Drop: 3},
-			{Title: "event", Width: 14, Max: 34, Drop: 1},
+			{Title: "event", Width: 14, Max: 34, Drop: event},
 			{Title: "endpoint / kind", Width: 16, Max: 40, Drop: 4},
 			{Title: "domain", Width: 8, Max: 18, Drop: 5},
 			{Title: "requeued", Width: 8, Right: true, Drop: 2},
@@ -112,8 +122,8 @@ func Letters(rows []queue.DeadLetter) Source {
 				sign, state = cell(th.G.Good, th.Accent), th.Accent
 			}
 			return table.Row{Sign: sign, Cells: []table.Cell{
-				cell(d.ID, th.Strong), cell(e.Clock(d.FailedAt), th.Text), cell(Age(d.AgeSeconds), th.Text), cell(d.State, state),
-				cell(d.Code.String(), th.Text), cell(d.EventType.String(), th.Text), cell(d.Endpoint.String(), th.Dim),
+				cell(ShortID(d.ID), th.Strong), cell(e.Clock(d.FailedAt), th.Text), cell(Age(d.AgeSeconds), th.Text), cell(d.State, state),
+				cell(d.Code.String(), th.Text), cell(textOrDash(d.EventType, e), th.Text), cell(d.Endpoint.String(), th.Dim),
 				cell(d.Domain.String(), th.Dim), cell(generations(d.Generation, e), th.Text), cell(idOrDash(d.SagaID, e), th.Dim),
 			}}
 		},
@@ -133,6 +143,13 @@ func idOrDash(id int64, e Env) string {
 		return e.Theme.G.Dash
 	}
 	return strconv.FormatInt(id, 10)
+}
+
+func textOrDash(t queue.Text, e Env) string {
+	if t.Empty() {
+		return e.Theme.G.Dash
+	}
+	return t.String()
 }
 
 func generations(n int, e Env) string {

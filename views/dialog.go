@@ -135,7 +135,7 @@ func (d Dialog) tail(e Env, w int) []string {
 	return out
 }
 
-const fieldLabel = 14
+const fieldLabel = 16
 
 func (f Field) line(e Env, w int, focus bool) string {
 	th := e.Theme

@@ -1,22 +1,26 @@
 package views
 
 // This file is pane 4: every executor, by what it does now. A deregistered one
-// stays as a tombstone.
+// stays as a tombstone. Under them stands what each may claim.
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
 )
 
-// Executors is the table of pane 4.
+// Executors is the table of pane 4: executors, and under them their
+// subscriptions.
 func Executors(s *queue.Snapshot) Source {
 	var rows []queue.Executor
+	var subs []queue.JobSubscription
 	if s != nil {
-		rows = s.Executors
+		rows, subs = s.Executors, s.JobSubscriptions
 	}
+	n, rules := len(rows), subscriptionCounts(subs)
 	return Source{
 		Columns: []table.Column{
 			{Title: "executor", Width: 22, Max: 36},
@@ -28,13 +32,31 @@ func Executors(s *queue.Snapshot) Source {
 			{Title: "in flight", Width: 9, Right: true, Drop: 4},
 			{Title: "done", Width: 9, Max: 12, Right: true, Drop: 7},
 			{Title: "owner", Width: 12, Max: 20, Drop: 1},
+			{Title: "may claim", Width: 9, Max: 14, Drop: 1},
 			{Title: "domains", Width: 12, Max: 44, Drop: 6},
 		},
-		Len:    len(rows),
-		ID:     func(i int) string { return rows[i].ID.String() },
-		Row:    func(i int, e Env) table.Row { return executorRow(rows[i], e) },
+		Len: n + len(subs),
+		ID: func(i int) string {
+			if i >= n {
+				return subscriptionRowID(subs[i-n])
+			}
+			return rows[i].ID.String()
+		},
+		Row: func(i int, e Env) table.Row {
+			if i >= n {
+				return subscriptionRow(subs[i-n], e)
+			}
+			row := executorRow(rows[i], e)
+			row.Cells = slices.Insert(row.Cells, len(row.Cells)-1, mayClaim(rows[i], rules[rows[i].ID], e))
+			return row
+		},
 		Fields: fields("id", "kind", "domain", "state", "severity", "owner", "age", "ratio"),
-		Field:  func(i int, name string) (any, bool) { return executorField(rows[i], name) },
+		Field: func(i int, name string) (any, bool) {
+			if i >= n {
+				return subscriptionField(subs[i-n], name)
+			}
+			return executorField(rows[i], name)
+		},
 		Sorts: []Sort{
 			{Name: "state, worst first", Column: 2, Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(executorRank(rows[i]), executorRank(rows[j])); c != 0 {
@@ -50,7 +72,17 @@ func Executors(s *queue.Snapshot) Source {
 			{Name: "kind", Column: 1, Less: func(i, j int) bool { return rows[i].Kind.String() < rows[j].Kind.String() }},
 		},
 		Empty: []string{"No executor is registered.", "N registers one, so that its silence is seen.", "gw starts the loops of a worker host; they register themselves."},
-		Note:  lacks(s, "executors"),
+		Note:  lacks(s, "executors", "job_subscriptions"),
+		Second: Second{From: n, Columns: []table.Column{
+			{Title: "MAY CLAIM", Width: 20, Want: 22, Max: 36},
+			{Title: "job kind", Width: 12, Max: 30},
+			{Title: "domain", Width: 9, Max: 18},
+			{Title: "floor", Width: 5, Right: true, Drop: 2},
+			{Title: "in flight", Width: 10, Max: 14, Right: true},
+			{Title: "state", Width: 7},
+			{Title: "notes", Width: 12, Max: 50, Drop: 3},
+			{Title: "by", Width: 8, Max: 16, Drop: 4},
+		}},
 	}
 }
 
@@ -130,8 +162,8 @@ func executorField(x queue.Executor, name string) (any, bool) {
 	return nil, false
 }
 
-// ExecutorPage is one executor in full.
-func ExecutorPage(x queue.Executor, e Env, w int) Page {
+// ExecutorPage is one executor in full, with its subscriptions.
+func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) Page {
 	p := newPage(e, w)
 	r := executorRank(x)
 	p.head(x.ID.String())
@@ -147,6 +179,7 @@ func ExecutorPage(x queue.Executor, e Env, w int) Page {
 	if x.TickWorker {
 		p.pair("beats", "by its tick alone")
 	}
+	p.subscriptions(x, subs)
 	p.head("Who")
 	p.pair("owner role", x.OwnerRole.String())
 	p.pair("acknowledged", x.AckedBy.String())

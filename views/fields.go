@@ -14,7 +14,7 @@ func fields(names ...string) []queue.Field {
 		switch name {
 		case "age":
 			out[i].Kind = queue.FieldDuration
-		case "ratio", "open", "events", "attempts", "dead", "subscription":
+		case "ratio", "open", "events", "attempts", "dead", "subscription", "queued", "priority", "jobs":
 			out[i].Kind = queue.FieldNumber
 		}
 	}

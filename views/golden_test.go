@@ -56,20 +56,37 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		},
 		"health": g(views.Health(&s), nil), "alerts": g(views.Alerts(&s), nil), "executors": g(views.Executors(&s), nil),
 		"dead": g(views.DeadGroups(&s), nil), "flags": g(views.Flags(&s), nil), "audit": g(views.Audit(w.Audit), nil),
-		"letters": g(views.Letters(w.Letters), map[string]bool{"90998": true}),
+		"queues": func(e views.Env, size views.Size) []string {
+			return views.Queues(&s, grid(views.Lanes(&s, size.W), map[string]bool{"3f2a9484-1111-4222-8333-0123456789ab": true}), e, size)
+		},
+		"jobs": func(e views.Env, size views.Size) []string {
+			return grid(views.Jobs(w.Jobs, size.W), map[string]bool{}).Lines(e, size)
+		},
+		"letters-job": g(views.Letters(w.JobLetters), map[string]bool{}),
+		"letters":     g(views.Letters(w.Letters), map[string]bool{"90998": true}),
 		"host": func(e views.Env, size views.Size) []string {
 			top := grid(views.Loops(w.Host), nil).Lines(e, views.Size{W: size.W, H: min(8, size.H)})
-			return append(top, views.HostBelow(&s, w.Host, e, views.Size{W: size.W, H: size.H - len(top)})...)
+			return append(top, views.HostBelow(&s, w.Host, "", e, views.Size{W: size.W, H: size.H - len(top)})...)
 		},
 	}
 	if len(s.Alerts) > 0 {
 		out["page-alert"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[0], w.History, e, n) })
-		out["page-executor"] = page(func(e views.Env, n int) views.Page { return views.ExecutorPage(s.Executors[0], e, n) })
+		out["page-executor"] = page(func(e views.Env, n int) views.Page {
+			return views.ExecutorPage(s.Executors[0], s.JobSubscriptions, e, n)
+		})
 		out["page-flag"] = page(func(e views.Env, n int) views.Page { return views.FlagPage(s.Flags[0], w.Audit, e, n) })
 		out["page-health"] = page(func(e views.Env, n int) views.Page { return views.HealthPage(s.Health[0], e, n) })
 		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.Letters[0], &w.Detail, e, n) })
+		out["page-letter-job"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.JobLetters[0], &w.JobLetter, e, n) })
+		out["page-executor-rules"] = page(func(e views.Env, n int) views.Page {
+			return views.ExecutorPage(s.Executors[4], s.JobSubscriptions, e, n)
+		})
+		out["page-job"] = page(func(e views.Env, n int) views.Page { return views.JobPage(w.Jobs[0], &w.Job, e, n) })
+		out["page-job-leased"] = page(func(e views.Env, n int) views.Page { return views.JobPage(w.Jobs[0], nil, e, n) })
+		out["page-lane"] = page(func(e views.Env, n int) views.Page { return views.LanePage(s.Queues[0], &s, e, n) })
+		out["page-lease"] = page(func(e views.Env, n int) views.Page { return views.LeasePage(s.JobLeases[0], e, n) })
 		out["page-audit"] = page(func(e views.Env, n int) views.Page { return views.AuditPage(w.Audit[0], e, n) })
-		out["page-loop"] = page(func(e views.Env, n int) views.Page { return views.LoopPage(w.Host.Loops[4], e, n) })
+		out["page-loop"] = page(func(e views.Env, n int) views.Page { return views.LoopPage(w.Host.Loops[5], e, n) })
 	}
 	return out
 }

@@ -99,9 +99,48 @@ func LoopPage(l queue.LoopStatus, e Env, w int) Page {
 	return p.done("loop " + l.Name)
 }
 
-// HostBelow is what pane gw shows under its loops: tick workers, the hosts
-// elsewhere, and the wake stream, sharing h lines so that each is seen.
-func HostBelow(s *queue.Snapshot, h *queue.HostStatus, e Env, size Size) []string {
+// HostBelow is what pane gw shows under its loops: the last error of the one that
+// is at, tick workers, the hosts elsewhere, and the wake stream, sharing h lines
+// so that each is seen.
+func HostBelow(s *queue.Snapshot, h *queue.HostStatus, at string, e Env, size Size) []string {
+	said := loopErrors(h, at, e, size.W)
+	said = said[:min(len(said), max(size.H, 0))]
+	return append(said, hostSections(s, h, e, Size{size.W, size.H - len(said)})...)
+}
+
+// loopErrors is the last error of the loop at, else of the first that has one; in
+// two lines as soon as any has one, so that nothing moves with the cursor.
+func loopErrors(h *queue.HostStatus, at string, e Env, w int) []string {
+	if h == nil {
+		return nil
+	}
+	var bad *queue.LoopStatus
+	for i, l := range h.Loops {
+		if !l.LastErr.Empty() && (bad == nil || l.Name == at) {
+			bad = &h.Loops[i]
+		}
+	}
+	if bad == nil {
+		return nil
+	}
+	out := wrap(theme.Safe(bad.Name+": "+bad.LastErr.String()), max(w-6, 8))
+	if len(out) > 2 {
+		out = append(out[:1], e.Theme.Cut(out[1]+" "+e.Theme.G.Ellipsis, w-6))
+	}
+	for i := range out {
+		front := "   "
+		if i == 0 {
+			front = " " + e.Theme.G.Tee + " "
+		}
+		out[i] = e.Theme.Cut(e.Theme.Warning.Paint(front+out[i]), w)
+	}
+	for len(out) < 2 {
+		out = append(out, "")
+	}
+	return out
+}
+
+func hostSections(s *queue.Snapshot, h *queue.HostStatus, e Env, size Size) []string {
 	var sections []section
 	if s != nil {
 		sections = append(sections, ticksSection(s, e, Age), hostsSection(s, e, Age))

@@ -25,7 +25,11 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 	p.pair("code", l.Code.String())
 	p.paint("state", l.State, e.Theme.Strong)
 	p.pair("failed", e.Stamp(l.FailedAt)+", "+Age(l.AgeSeconds)+" ago")
-	p.pair("endpoint", l.Endpoint.String())
+	if l.Source == "job" {
+		p.pair("job kind", l.Endpoint.String())
+	} else {
+		p.pair("endpoint", l.Endpoint.String())
+	}
 	p.pair("event", eventWords(l))
 	p.pair("domain", l.Domain.String())
 	p.pair("source", l.Source)
@@ -44,15 +48,22 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 	if d.Unsigned {
 		p.paint("signature", "none: this subscription has no secret", e.Theme.Warning)
 	}
-	p.fate(d)
-	p.attempts(d.Attempts)
-	p.lineage(d.Lineage)
-	p.head("Payload, secrets masked")
-	if why := d.PayloadWhyNot.String(); why != "" {
-		p.para(why, e.Theme.Warning)
-	} else {
-		p.json(indented(d.Payload.String()), e.Theme.Text)
+	p.pair("job", d.JobID)
+	if d.Tries > 0 {
+		p.pair("attempts", strconv.Itoa(d.Tries))
 	}
+	p.pair("executor", d.Executor.String())
+	if d.FirstFailedAt != nil {
+		p.pair("first failed", e.Stamp(*d.FirstFailedAt)+", "+e.Ago(*d.FirstFailedAt)+" ago")
+	}
+	p.fate(d)
+	if x := d.LastError.String(); x != "" {
+		p.head("Last error")
+		p.said(x)
+	}
+	p.attempts(d)
+	p.lineage(d.Lineage)
+	p.payload(d.Payload, d.PayloadWhyNot)
 	return p.done("letter " + l.ID)
 }
 
@@ -76,7 +87,13 @@ func eventWords(l queue.DeadLetter) string {
 
 // fate says who requeued or closed it.
 func (p *pageBuilder) fate(d *queue.DeadLetterDetail) {
-	if d.RequeuedAt != nil {
+	if d.ReplayedJobID != "" {
+		who := ""
+		if d.RequeuedAt != nil {
+			who = p.e.Stamp(*d.RequeuedAt) + " by " + d.RequeuedBy.String() + " "
+		}
+		p.pair("replayed", who+"as job "+d.ReplayedJobID)
+	} else if d.RequeuedAt != nil {
 		p.pair("requeued", fmt.Sprintf("%s by %s as saga %d", p.e.Stamp(*d.RequeuedAt), d.RequeuedBy.String(), d.NewSagaID))
 	}
 	if d.ResolvedAt != nil {
@@ -86,8 +103,11 @@ func (p *pageBuilder) fate(d *queue.DeadLetterDetail) {
 
 // attempts is the timeline: the first with its time, the others with how long
 // after it they came.
-func (p *pageBuilder) attempts(as []queue.Attempt) {
-	e, th := p.e, p.e.Theme
+func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
+	e, th, as := p.e, p.e.Theme, d.Attempts
+	if len(as) == 0 && d.Source == "job" {
+		return // its queue keeps the last error alone
+	}
 	p.head(fmt.Sprintf("Attempts (%d)", len(as)))
 	if len(as) == 0 {
 		p.para("None: it failed before it was sent.", th.Dim)
@@ -131,12 +151,18 @@ func (p *pageBuilder) attempts(as []queue.Attempt) {
 	}
 }
 
-// lineage is the chain event → saga → dead letter → requeued saga.
+// lineage is the chain event → saga → dead letter → requeued saga, or that of a
+// job and its replays.
 func (p *pageBuilder) lineage(steps []queue.LineageStep) {
 	if len(steps) == 0 {
 		return
 	}
 	e, th := p.e, p.e.Theme
+	ids := 13
+	for _, s := range steps {
+		ids = max(ids, min(theme.Width(ShortID(theme.Safe(s.ID)))+1, len("job:")+shortLen+1))
+	}
+	status := min(max(p.w-48-ids, 14), 44) // of a replay it is the reason
 	p.head("Lineage")
 	for i, s := range steps {
 		front := "     "
@@ -151,6 +177,6 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep) {
 		if b := s.By.String(); b != "" {
 			by = " by " + b
 		}
-		p.raw(front + th.Left(theme.Safe(s.Kind), 12) + th.Strong.Paint(th.Left(theme.Safe(s.ID), 12)) + th.Left(theme.Safe(s.Status), 14) + th.Dim.Paint(at+theme.Safe(by)))
+		p.raw(front + th.Left(theme.Safe(s.Kind), 12) + th.Strong.Paint(th.Left(ShortID(theme.Safe(s.ID)), ids)) + th.Left(theme.Safe(s.Status), status) + " " + th.Dim.Paint(at+theme.Safe(by)))
 	}
 }

@@ -36,9 +36,17 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 	}
 	s := st.Picture
 	if size.W < twoColumns {
-		left := append(worries(s, e, size.W), flow(s, e, size.W, 1))
-		if spare := size.H - total(left); spare >= 3 {
-			left[len(left)-1] = flow(s, e, size.W, min(1+(spare-1)/2, 5))
+		left := append(worries(s, e, size.W), flow(s, e, size.W, 1, false))
+		if spare := size.H - total(left); spare >= 1 {
+			jobs := greatest(s.Flow.Jobs) > 0
+			left[len(left)-1] = flow(s, e, size.W, 1, jobs)
+			if jobs {
+				spare -= 2
+			}
+			if spare >= 3 {
+				curves := map[bool]int{false: 2, true: 3}[jobs]
+				left[len(left)-1] = flow(s, e, size.W, min(1+(spare-curves+1)/curves, 5), jobs)
+			}
 		}
 		return view(stack(left, st.Cursor, e, size))
 	}
@@ -100,7 +108,11 @@ func worries(s *queue.Snapshot, e Env, w int) []section {
 
 // context is what stands beside them where there is room.
 func context(s *queue.Snapshot, e Env, w, high int) []section {
-	f := flow(s, e, w, high)
+	jobs := greatest(s.Flow.Jobs) > 0
+	if jobs {
+		high = max(high*2/3, 3) // three curves in the room of two
+	}
+	f := flow(s, e, w, high, jobs)
 	return []section{f, hostsSection(s, e, calmAge), ticksSection(s, e, calmAge), executorsSection(s, e)}
 }
 
@@ -160,25 +172,21 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 		cols[5] = table.Column{Title: "clears in", Width: 18}
 	}
 	sec := section{columns: cols, quiet: "nothing waits", gap: true, order: 1, lacks: lacks(s, "waiting")}
+	named := map[string]int{}
 	for _, x := range s.Waiting {
-		r := rankQuiet
-		clears := e.Theme.G.Dash
-		switch {
-		case x.ClearsInSeconds != nil:
-			clears = Age(*x.ClearsInSeconds)
-		case x.AgeSeconds < newWork:
-			// What is not due yet, or came this instant, has not waited.
-		case x.Waiting > 0:
-			clears, r = "never", rankWarning
-			if wide {
-				clears = "never at this rate"
-			}
-			if x.OutPerSecond == 0 && x.AgeSeconds >= 60 {
-				r = rankCritical
+		named[x.Queue.String()]++
+	}
+	for _, x := range s.Waiting {
+		clears, r := e.clearing(x.ClearsInSeconds, x.AgeSeconds, x.Waiting, x.OutPerSecond, wide)
+		target, name := Target{queue.PaneHealth, x.Queue.String()}, x.Queue.String()
+		if x.Source == "job" {
+			target = Target{queue.PaneQueues, LaneID(x.Domain.String(), x.Subject.String())}
+			if named[name] > 1 { // one kind in several domains
+				name += " in " + x.Domain.String()
 			}
 		}
-		it := item{target: Target{queue.PaneHealth, x.Queue.String()}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
-			cell(x.Queue.String(), e.Theme.Strong), cell(Age(x.AgeSeconds), e.tone(r)), cell(Count(x.Waiting), e.Theme.Text),
+		it := item{target: target, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
+			cell(name, e.Theme.Strong), cell(Age(x.AgeSeconds), e.tone(r)), cell(Count(x.Waiting), e.Theme.Text),
 			cell(Rate(x.InPerSecond), e.Theme.Text), cell(Rate(x.OutPerSecond), e.Theme.Text), cell(clears, e.tone(r)),
 		}}}
 		if r > rankQuiet {
@@ -187,6 +195,25 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 		sec.items = append(sec.items, it)
 	}
 	return sec
+}
+
+// clearing says when what waits is gone at the present rates, and how bad that is.
+func (e Env) clearing(clears *int64, age, waiting int64, out float64, wide bool) (string, int) {
+	switch {
+	case clears != nil:
+		return Age(*clears), rankQuiet
+	case age < newWork || waiting == 0:
+		// What is not due yet, or came this instant, has not waited.
+		return e.Theme.G.Dash, rankQuiet
+	}
+	words, r := "never", rankWarning
+	if wide {
+		words = "never at this rate"
+	}
+	if out == 0 && age >= 60 {
+		r = rankCritical
+	}
+	return words, r
 }
 
 func dead(s *queue.Snapshot, e Env, w int) section {
@@ -212,8 +239,9 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// flow is the last hour, a bar a minute; high is the lines of each curve.
-func flow(s *queue.Snapshot, e Env, w, high int) section {
+// flow is the last hour, a bar a minute; high is the lines of each curve, jobs
+// asks for the jobs that finished beside what was delivered and what died.
+func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	th := e.Theme
 	const label, tail = 14, 12
 	room := min(max(w-label-tail, 8), 60)
@@ -221,11 +249,16 @@ func flow(s *queue.Snapshot, e Env, w, high int) section {
 		columns: []table.Column{{Title: "FLOW", Width: 9}, {Title: "last hour, a bar a minute", Width: 30, Max: 60}},
 		gap:     true, order: 3, lacks: lacks(s, "flow"), lines: []string{},
 	}
-	for _, c := range []struct {
+	type curve struct {
 		name string
 		v    []int64
 		look theme.Style
-	}{{"delivered", s.Flow.Delivered, th.Accent}, {"dead", s.Flow.Dead, th.Warning}} {
+	}
+	curves := []curve{{"delivered", s.Flow.Delivered, th.Accent}, {"dead", s.Flow.Dead, th.Warning}}
+	if jobs {
+		curves = append(curves[:1:1], curve{"jobs done", s.Flow.Jobs, th.Accent}, curves[1])
+	}
+	for _, c := range curves {
 		chart := Chart(th, c.v, room, high)
 		if high > 1 && len(sec.lines) > 0 {
 			sec.lines = append(sec.lines, "")

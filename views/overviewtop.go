@@ -189,6 +189,9 @@ func executorsSection(s *queue.Snapshot, e Env) section {
 	}
 	src := Executors(s)
 	for _, i := range Arrange(src, 0, nil) {
+		if src.Lower(i) {
+			break // what they may claim stands in the pane
+		}
 		row := executorRow(s.Executors[i], e)
 		if x := s.Executors[i]; x.LastBeatAt != nil && executorRank(x) == rankQuiet {
 			row.Cells[3].Text = calmAge(x.AgeSeconds)

@@ -71,6 +71,14 @@ func (p *pageBuilder) para(text string, st theme.Style) {
 	}
 }
 
+// said is what a program said, such as an error: its line ends, which stand as
+// marks since it was made safe, are line ends again.
+func (p *pageBuilder) said(text string) {
+	if text != "" {
+		p.para(strings.ReplaceAll(text, "␊", "\n"), p.e.Theme.Text)
+	}
+}
+
 // raw is a line that is already painted.
 func (p *pageBuilder) raw(line string) { p.add(line) }
 

@@ -35,11 +35,21 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 	}
 	for _, w := range s.Waiting {
 		if w.ClearsInSeconds == nil && w.Waiting > 0 {
-			add("WAITING " + w.Queue.String() + ", never clears at this rate" + reasonTail(w.Why.String()))
+			name := w.Queue.String()
+			if w.Source == "job" {
+				name += " in " + w.Domain.String()
+			}
+			add("WAITING " + name + ", never clears at this rate" + reasonTail(w.Why.String()))
 		}
 	}
 	for _, g := range s.DeadGroups {
 		add("DEAD " + g.Code.String() + " " + g.Endpoint.String() + ", " + plural(g.Open, "letter", "letters"))
+	}
+	if jobTableRank(s.JobTable) > rankQuiet {
+		add("JOB TABLE dead rows pile up, or an old snapshot keeps them")
+	}
+	if s.JobTable.LeasesExpired > 0 {
+		add("LEASES expired, their jobs are not taken back yet")
 	}
 	if s.MonitoringOff {
 		add("MONITORING OFF")

@@ -23,7 +23,19 @@ type Source struct {
 	Sorts   []Sort   // the first is how it comes
 	Empty   []string // what is said when there is no row: calm, and what to do next
 	Note    string   // what the picture lacks here, and why
+	Second  Second
 }
+
+// Second is a table of another kind of rows under the first: what the rows from
+// index From on are. Sorts order the first alone.
+type Second struct {
+	Columns []table.Column // nil: there is none
+	From    int
+	Marks   bool // its rows, and no others, can be marked
+}
+
+// Lower tells rows of the second table.
+func (s Source) Lower(i int) bool { return s.Second.Columns != nil && i >= s.Second.From }
 
 // Sort is one order of a Source.
 type Sort struct {
@@ -40,6 +52,7 @@ type Grid struct {
 	Order  []int
 	Cursor int // index into Order, -1 none
 	Offset int
+	Low    int             // the offset of the second table
 	Marks  map[string]bool // nil: the pane has no marks
 	Sort   int
 	Filter string // the filter that stands, to explain an empty table
@@ -52,24 +65,106 @@ func (g Grid) Lines(e Env, s Size) []string {
 		note = note[:max(s.H, 0)]
 	}
 	height := s.H - len(note)
-	if len(g.Order) == 0 {
-		return append(note, g.empty(e, Size{s.W, height})...)
+	k := g.Upper()
+	upper, lower := g.split(height)
+	out := note
+	if k == 0 {
+		out = append(out, g.empty(e, Size{s.W, upper})...)
+	} else {
+		t := g.table(e, g.Source.Columns, 0, k, window(g.Offset, k, upper-1))
+		t.Marks = g.Marks != nil && g.Source.Second.Columns == nil
+		if g.Sort >= 0 && g.Sort < len(g.Source.Sorts) {
+			t.Sorted, t.Desc = g.Source.Sorts[g.Sort].Column, g.Source.Sorts[g.Sort].Desc
+		}
+		out = append(out, t.Lines(e.Theme, s.W, upper)...)
 	}
-	t := table.Table{
-		Columns: g.Source.Columns, N: len(g.Order), Cursor: g.Cursor, Offset: g.Offset,
-		Row:   func(i int) table.Row { return g.Source.Row(g.Order[i], e) },
-		Marks: g.Marks != nil, Sorted: -1, Stale: e.Stale,
-		Marked: func(i int) bool { return g.Marks[g.Source.ID(g.Order[i])] },
+	if lower < 2 {
+		return out
 	}
-	if g.Sort >= 0 && g.Sort < len(g.Source.Sorts) {
-		t.Sorted, t.Desc = g.Source.Sorts[g.Sort].Column, g.Source.Sorts[g.Sort].Desc
+	for len(out) < len(note)+upper+1 {
+		out = append(out, "")
 	}
-	return append(note, t.Lines(e.Theme, s.W, height)...)
+	t := g.table(e, g.Source.Second.Columns, k, len(g.Order), window(g.Low, len(g.Order)-k, lower-2))
+	t.Marks = g.Marks != nil && g.Source.Second.Marks
+	return append(out, t.Lines(e.Theme, s.W, lower-1)...)
 }
 
-// Rows is how many rows a grid shows in a body of height h.
+// table is the rows from index from of Order up to to.
+func (g Grid) table(e Env, columns []table.Column, from, to, offset int) table.Table {
+	return table.Table{
+		Columns: columns, N: to - from, Cursor: g.Cursor - from, Offset: offset,
+		Row:    func(i int) table.Row { return g.Source.Row(g.Order[from+i], e) },
+		Sorted: -1, Stale: e.Stale,
+		Marked: func(i int) bool { return g.Marks[g.Source.ID(g.Order[from+i])] },
+	}
+}
+
+// Upper is how many of Order stand in the first table.
+func (g Grid) Upper() int {
+	n := len(g.Order)
+	for n > 0 && g.Source.Lower(g.Order[n-1]) {
+		n--
+	}
+	return n
+}
+
+// Need is the lines on which all rows show.
+func (g Grid) Need() int {
+	n := len(g.Order) + 1
+	if g.Upper() < len(g.Order) {
+		n += 2
+	}
+	if g.Source.Note != "" {
+		n++
+	}
+	return n
+}
+
+// split divides h lines: the second table, with a blank line and its head, has
+// what it needs, or a good third where both are long.
+func (g Grid) split(h int) (upper, lower int) {
+	k := g.Upper()
+	low := len(g.Order) - k
+	if low == 0 {
+		return h, 0
+	}
+	first := k + 1
+	if k == 0 {
+		first = min(4, h/2)
+	}
+	lower = min(low+2, max(h*2/5, h-first))
+	return min(h-lower, first), lower
+}
+
+// window keeps a table full: n rows, of which rows show.
+func window(offset, n, rows int) int { return min(max(offset, 0), max(n-max(rows, 0), 0)) }
+
+// Rows is how many rows show, in a body of size s, of the table that the cursor
+// is in.
 func (g Grid) Rows(e Env, s Size) int {
-	return max(s.H-1-len(noteLines(e, g.Source.Note, s.W)), 0)
+	upper, lower := g.split(s.H - len(noteLines(e, g.Source.Note, s.W)))
+	if k := g.Upper(); g.Cursor >= k && k < len(g.Order) {
+		return max(lower-2, 0)
+	}
+	return max(upper-1, 0)
+}
+
+// RowAt is the index into Order of the row on line y of a body of size s.
+func (g Grid) RowAt(e Env, s Size, y int) (int, bool) {
+	note := len(noteLines(e, g.Source.Note, s.W))
+	k := g.Upper()
+	upper, lower := g.split(s.H - note)
+	first := y - note - 1
+	second := first - upper - 1
+	switch {
+	case first >= 0 && first < upper-1:
+		i := window(g.Offset, k, upper-1) + first
+		return i, i < k
+	case second >= 0 && second < lower-2:
+		i := k + window(g.Low, len(g.Order)-k, lower-2) + second
+		return i, i < len(g.Order)
+	}
+	return 0, false
 }
 
 func (g Grid) empty(e Env, s Size) []string {

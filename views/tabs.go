@@ -4,6 +4,8 @@ package views
 // those where something should be looked at.
 
 import (
+	"slices"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
@@ -19,7 +21,7 @@ type Tab struct {
 // Tabs counts what is in each pane.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []Tab {
 	short := map[queue.PaneID]string{
-		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneHost: "Host",
+		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneQueues: "Queue", queue.PaneHost: "Host",
 	}
 	var tabs []Tab
 	for _, p := range queue.Panes() {
@@ -46,6 +48,13 @@ func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
 		}
 	case queue.PaneDead:
 		n, loud = s.Flow.DeadOpen, rankWarning
+	case queue.PaneQueues:
+		for _, l := range s.Queues {
+			if r := laneRank(l); r > rankQuiet {
+				n++
+				loud = max(loud, r)
+			}
+		}
 	case queue.PaneFlags:
 		for _, f := range s.Flags {
 			if r := rank(flagState(f)); r > rankQuiet {
@@ -58,7 +67,8 @@ func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
 }
 
 // TabLine draws the panes in exactly w cells, with short titles where the long
-// ones do not fit.
+// ones do not fit, and at last without the panes of two keys in which there is
+// nothing: the menu has them all.
 func TabLine(tabs []Tab, e Env, w int) string {
 	th := e.Theme
 	for _, form := range []struct {
@@ -68,6 +78,14 @@ func TabLine(tabs []Tab, e Env, w int) string {
 		line, used := tabLine(tabs, th, form.long, form.gap)
 		if used <= w {
 			return line + theme.Blank(w-used)
+		}
+	}
+	for i := len(tabs) - 1; i >= 0; i-- {
+		if t := tabs[i]; len(t.Keys) > 1 && !t.Open && t.Count == 0 {
+			tabs = slices.Delete(slices.Clone(tabs), i, i+1)
+			if line, used := tabLine(tabs, th, false, 1); used <= w {
+				return line + theme.Blank(w-used)
+			}
 		}
 	}
 	line, _ := tabLine(tabs, th, false, 1)

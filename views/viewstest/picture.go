@@ -36,7 +36,8 @@ func Rich() queue.Snapshot {
 			SubscriptionID: 12, Endpoint: t("hooks.gone.example"), Reason: t("410 Gone"), Since: ago(3 * time.Hour),
 		}},
 	}
-	s.Flow.HostsAlive, s.Flow.DeadOpen = 2, 4821
+	s.Queues, s.JobTable, s.JobLeases, s.JobSubscriptions = lanes(), jobTable(), jobLeases(), subscriptions()
+	s.Flow.HostsAlive, s.Flow.DeadOpen = 2, 4866
 	for i := range 60 {
 		d := int64(2400 + 300*(i%7) - i*20)
 		x := int64(0)
@@ -44,6 +45,7 @@ func Rich() queue.Snapshot {
 			d, x = max(0, d-int64(i-30)*120), int64((i-30)*(i-30)/10)
 		}
 		s.Flow.Delivered, s.Flow.Dead = append(s.Flow.Delivered, d), append(s.Flow.Dead, x)
+		s.Flow.Jobs = append(s.Flow.Jobs, int64(60+i%9*11))
 	}
 	return s
 }
@@ -54,7 +56,7 @@ func Empty() queue.Snapshot {
 	f[0] = queue.Flag{Key: t("webhook.worker.enabled"), Value: t("true"), Kind: "boolean", Description: t("webhook worker sends"), UpdatedAt: ago(time.Minute), UpdatedBy: t("migrate")}
 	return queue.Snapshot{
 		TakenAt: Now(), TookMS: 0.6, Server: queue.Server{Version: t("16.4"), Database: t("queue")},
-		Flags: f[:1], Flow: queue.Flow{Delivered: make([]int64, 60), Dead: make([]int64, 60)},
+		Flags: f[:1], JobTable: queue.JobTable{}, Flow: queue.Flow{Delivered: make([]int64, 60), Dead: make([]int64, 60)},
 	}
 }
 
@@ -104,6 +106,8 @@ func groups() []queue.DeadGroup {
 	return []queue.DeadGroup{
 		{Source: "webhook", Code: t("HTTP_503"), Endpoint: t("hooks.acme.example"), Domain: t("billing"), SubscriptionID: 7, Open: 4640, FirstAt: ago(72 * time.Minute), LastAt: ago(2 * time.Second), Trend: []int64{0, 2, 9, 40, 80, 200, 380, 500, 620, 700, 720, 690}},
 		{Source: "webhook", Code: t("TIMEOUT"), Endpoint: t("api.slow.example"), Domain: t("iu"), SubscriptionID: 9, Open: 172, FirstAt: ago(34 * time.Minute), LastAt: ago(41 * time.Second), Trend: []int64{0, 0, 0, 0, 1, 9, 20, 22, 19, 31, 40, 30}},
+		{Source: "job", Code: t("HANDLER_ERROR"), Endpoint: t("mail.send"), Domain: t("iu"), Open: 41, FirstAt: ago(3 * time.Hour), LastAt: ago(4 * time.Minute), Trend: []int64{1, 0, 4, 2, 0, 6, 9, 3, 2, 5, 4, 5}},
+		{Source: "job", Code: t("LEASE_LOST_LIMIT"), Endpoint: t("kg.reindex"), Domain: t("kg"), Open: 4, FirstAt: ago(26 * time.Hour), LastAt: ago(2 * time.Hour), Trend: make([]int64, 12)},
 		{Source: "webhook", Code: t("TLS_CERT_INVALID"), Endpoint: t("self-signed.partner-with-a-long-name.example"), Domain: t("iu"), SubscriptionID: 11, Open: 7, FirstAt: ago(28 * time.Hour), LastAt: ago(3 * time.Hour), Trend: make([]int64, 12)},
 		{Source: "webhook", Code: t("CONN_REFUSED"), Endpoint: t("10.0.3.7:8443"), Domain: t("import"), SubscriptionID: 14, Open: 2, FirstAt: ago(5 * time.Hour), LastAt: ago(5 * time.Hour), Trend: make([]int64, 12)},
 	}
@@ -114,6 +118,7 @@ func waiting() []queue.Waiting {
 		{Queue: t("webhook hooks.acme.example"), Source: "webhook", Subject: t("hooks.acme.example"), Domain: t("billing"), OldestAt: ptr(ago(192 * time.Minute)), AgeSeconds: 11520, Waiting: 48120, InPerSecond: 12, Why: t("webhook.worker.enabled is off (ben, 00:05)")},
 		{Queue: t("event kg"), Source: "event", Subject: t("kg"), Domain: t("kg"), OldestAt: ptr(ago(38 * time.Minute)), AgeSeconds: 2280, Waiting: 41200, InPerSecond: 18.4, OutPerSecond: 0, Why: t("cursor held by an open transaction, pid 4711")},
 		{Queue: t("webhook api.slow.example"), Source: "webhook", Subject: t("api.slow.example"), Domain: t("iu"), OldestAt: ptr(ago(4 * time.Minute)), AgeSeconds: 244, Waiting: 120, InPerSecond: 0.3, OutPerSecond: 1.1, ClearsInSeconds: ptr(int64(150))},
+		{Queue: t("job kg.reindex"), Source: "job", Subject: t("kg.reindex"), Domain: t("kg"), OldestAt: ptr(ago(47 * time.Minute)), AgeSeconds: 2820, Waiting: 1206, InPerSecond: 0.4, Why: t("every subscribed executor is silent: codex_indexer")},
 		{Queue: t("event iu"), Source: "event", Subject: t("iu"), Domain: t("iu"), OldestAt: ptr(ago(2 * time.Second)), AgeSeconds: 2, Waiting: 3, InPerSecond: 40.2, OutPerSecond: 40.1, ClearsInSeconds: ptr(int64(1))},
 	}
 }
@@ -223,6 +228,7 @@ func Host() queue.HostStatus {
 		{Name: "router", State: "running", What: "routes events to subscriptions", Every: 5 * time.Second, LastTick: ago(2 * time.Second), Done: 120553, PerSec: 40.1},
 		{Name: "orchestrator", State: "running", What: "makes the next job of each saga", Every: 5 * time.Second, LastTick: ago(4 * time.Second), Done: 98112, PerSec: 12.4},
 		{Name: "sender", State: "stopped", What: "delivers webhooks of executor iu_outbound_default", Every: 2 * time.Second},
+		{Name: "job_executor", State: "failed", What: "runs handlers of this process for the jobs it may claim", Every: time.Second, Errors: 12, LastErr: t("executor bastion_jobs is not registered: qtop executor register bastion_jobs --kind external_worker, then 4 and E to let it claim")},
 		{Name: "lease_reset", State: "failed", What: "takes back leases that ran out", Every: 30 * time.Second, LastTick: ago(9 * time.Minute), Done: 12, Errors: 3, LastErr: t("permission denied for function fn_lease_reset")},
 	}
 	return queue.HostStatus{

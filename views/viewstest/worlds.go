@@ -20,12 +20,20 @@ type World struct {
 	Detail  queue.DeadLetterDetail
 	Audit   []queue.AuditEntry
 	History []queue.AlertAck
+	Jobs    []queue.Job
+	Job     queue.JobDetail
+
+	JobLetters []queue.DeadLetter
+	JobLetter  queue.DeadLetterDetail
 }
 
 // RichWorld is the incident.
 func RichWorld() World {
 	h := Host()
-	return World{Rich(), Session(), &h, Letters(40), Detail(), Audit(), History()}
+	return World{
+		Picture: Rich(), Session: Session(), Host: &h, Letters: Letters(40), Detail: Detail(), Audit: Audit(), History: History(),
+		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
+	}
 }
 
 // EmptyWorld is a database in which nothing has happened yet, and no worker host

@@ -1,0 +1,211 @@
+package views
+
+// This file is what pane 8 says of one lane or lease, and of the table under the
+// queue: dead rows behind an old snapshot are the slow killer of queues.
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// LanePage is one lane in full, with who may claim from it.
+func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
+	p := newPage(e, w)
+	clears, r := e.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, true)
+	switch {
+	case l.ClearsInSeconds != nil:
+		clears = "; clears in " + clears
+	case r > rankQuiet:
+		clears = "; at this rate it never clears"
+	default:
+		clears = ""
+	}
+	p.head(l.Kind.String() + " in " + l.Domain.String())
+	if l.OldestAt != nil {
+		p.paint("oldest wait", Age(l.AgeSeconds)+", since "+e.Stamp(*l.OldestAt), e.tone(r))
+	}
+	p.paint("why", l.Why.String(), e.tone(r))
+	p.pair("waiting", Count(l.Queued)+" queued, "+Count(l.RetryWaiting)+" wait for their next attempt; "+Count(l.Scheduled)+" of both are due later")
+	p.pair("at work", Count(l.Leased)+" leased, "+Count(l.InProgress)+" in progress")
+	p.pair("pace", Rate(l.InPerSecond)+" in, "+Rate(l.OutPerSecond)+" out a second"+clears)
+	p.pair("last hour", hourWords(l, e))
+	if l.NewestAt != nil {
+		p.pair("newest", e.Stamp(*l.NewestAt))
+	}
+	p.head("Who may claim them")
+	n := 0
+	for _, x := range s.JobSubscriptions {
+		if k, d := x.JobKind.String(), x.Domain.String(); (k == "" || k == l.Kind.String()) && (d == "" || d == l.Domain.String()) {
+			p.pair(x.ExecutorID.String(), subscriptionWords(x))
+			n++
+		}
+	}
+	if n == 0 {
+		p.para("Nobody: no subscription covers this lane. 4, then E on an executor, makes one.", e.Theme.Warning)
+	}
+	return p.done(l.Kind.String())
+}
+
+// hourWords is what became of the jobs of a lane within the last hour.
+func hourWords(l queue.Lane, e Env) string {
+	var parts []string
+	for _, x := range []struct {
+		n    int64
+		word string
+	}{{l.Succeeded, "ok"}, {l.Failed, "failed"}, {l.Dead, "dead"}, {l.Cancelled, "cancelled"}} {
+		if x.n > 0 {
+			parts = append(parts, Count(x.n)+" "+x.word)
+		}
+	}
+	switch {
+	case len(parts) == 0:
+		return "nothing finished"
+	case l.Succeeded > 0:
+		parts[0] = e.Theme.G.Good + " " + parts[0]
+	}
+	return strings.Join(parts, ", ")
+}
+
+// laneWords is one lane in a few words, for a screen without room for its page.
+func laneWords(l queue.Lane, e Env) []string {
+	why := l.Why.String()
+	if why == "" && waits(l) > 0 {
+		why = "nothing blocks it"
+	}
+	parts := []string{why, l.Domain.String(), Rate(l.InPerSecond) + " in/s " + Rate(l.OutPerSecond) + " out/s"}
+	if l.RetryWaiting > 0 {
+		parts = append(parts, Count(l.RetryWaiting)+" retry")
+	}
+	if l.Scheduled > 0 {
+		parts = append(parts, Count(l.Scheduled)+" due later")
+	}
+	return append(parts, "1 h: "+hourWords(l, e))
+}
+
+// LeasePage is one lease in full.
+func LeasePage(l queue.JobLease, e Env, w int) Page {
+	p := newPage(e, w)
+	p.head("Lease of " + l.Owner.String())
+	r := rankWarning
+	if l.Expired {
+		r = rankCritical
+	}
+	p.paint("what is wrong", leaseWords(l, e), e.tone(r))
+	p.pair("jobs", plural(l.Live, "job", "jobs")+", the first of kind "+l.Kind.String()+" in "+l.Domain.String())
+	p.pair("claimed", e.Stamp(l.ClaimedAt)+", "+e.Ago(l.ClaimedAt)+" ago")
+	p.pair("until", e.Stamp(l.Until))
+	p.pair("token", l.Token)
+	if l.Expired {
+		p.pair("what happens", "The lease_reaper takes its jobs back within a minute where a live host runs it; L does it now. A worker that still has them is refused at its next report.")
+	} else {
+		p.pair("what happens", "Its worker may be at work: only a lease that has expired can be released.")
+	}
+	return p.done("lease " + ShortID(l.Token))
+}
+
+// When the job table needs a look: a snapshot this old keeps every row that died
+// since, and this many dead rows cost each claim.
+const (
+	oldSnapshot  = 5 * 60 // seconds
+	manyDeadRows = 10_000
+)
+
+// jobTableRank tells whether the table under the queue is in a bad way.
+func jobTableRank(t queue.JobTable) int {
+	old := t.OldestSnapshotSeconds != nil && *t.OldestSnapshotSeconds >= oldSnapshot
+	bloated := t.DeadRows >= manyDeadRows && t.DeadRows >= t.LiveRows
+	switch {
+	case old && bloated:
+		return rankCritical
+	case old || bloated:
+		return rankWarning
+	default:
+		return rankQuiet
+	}
+}
+
+// JobTable is what stands at the foot of pane 8, in as many lines as it needs.
+func JobTable(s *queue.Snapshot, e Env, w int) []string {
+	if s == nil || lacks(s, "job_table") != "" {
+		return nil
+	}
+	th, t := e.Theme, s.JobTable
+	r := jobTableRank(t)
+	sign := e.sign(r)
+	indent := 3 + len("JOB TABLE") + 2
+	var out []string
+	for i, part := range e.dottedLines(w-indent-1, rowWords(t), vacuumWords(t, e), snapshotWords(t), leaseCount(t)) {
+		front := theme.Blank(indent)
+		if i == 0 {
+			front = " " + sign.Style.Paint(sign.Text) + " " + th.Title.Paint("JOB TABLE") + "  "
+		}
+		out = append(out, th.Cut(front+e.tone(r).Paint(part), w))
+	}
+	return out
+}
+
+// dottedLines sets parts with dots between them into lines of w cells. A line may
+// end in a dot, none begins with one.
+func (e Env) dottedLines(w int, parts ...string) []string {
+	w = max(w, 8)
+	var out []string
+	line := ""
+	for _, word := range strings.Fields(theme.Safe(e.dotted(parts...))) {
+		switch {
+		case line == "":
+			line = word
+		case word == e.Theme.G.Dot || theme.Width(line)+1+theme.Width(word) <= w-2: // a dot still fits behind it
+			line += " " + word
+		default:
+			out, line = append(out, line), word
+		}
+	}
+	return append(out, wrap(line, w)...)
+}
+
+func rowWords(t queue.JobTable) string {
+	s := plural(t.LiveRows, "live row", "live rows") + ", " + Count(t.DeadRows) + " dead"
+	if all := t.LiveRows + t.DeadRows; t.DeadRows > 0 && all > 0 {
+		s += " (" + strconv.FormatInt(t.DeadRows*100/all, 10) + " %"
+		if t.DeadRows >= manyDeadRows && t.DeadRows >= t.LiveRows {
+			s += ": each claim reads past them)"
+		} else {
+			s += ": harmless)"
+		}
+	}
+	return s
+}
+
+func vacuumWords(t queue.JobTable, e Env) string {
+	if t.LastVacuum == nil {
+		return "never vacuumed"
+	}
+	return "vacuumed " + e.Ago(*t.LastVacuum) + " ago"
+}
+
+// snapshotWords: a null age is no snapshot, or one that this login may not see.
+func snapshotWords(t queue.JobTable) string {
+	if t.OldestSnapshotSeconds == nil {
+		return "no old snapshot in sight"
+	}
+	s := "oldest snapshot " + Age(*t.OldestSnapshotSeconds)
+	if t.OldestSnapshotPid != nil {
+		s += ", pid " + strconv.FormatInt(*t.OldestSnapshotPid, 10)
+	}
+	s = strings.TrimSpace(s + " " + t.OldestSnapshotProgram.String())
+	if *t.OldestSnapshotSeconds >= oldSnapshot {
+		s += ": the queue's slow killer"
+	}
+	return s
+}
+
+func leaseCount(t queue.JobTable) string {
+	s := plural(t.Leases, "lease", "leases")
+	if t.LeasesExpired > 0 {
+		s += ", " + Count(t.LeasesExpired) + " expired"
+	}
+	return s
+}

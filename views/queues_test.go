@@ -1,0 +1,152 @@
+package views_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+func plain(lines []string) string { return ansi.Strip(strings.Join(lines, "\n")) }
+
+// The table under the queue is bad news from 5 minutes of snapshot on, or from
+// 10,000 dead rows that are as many as the live ones.
+func TestJobTableSaysWhenItIsBad(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	at := func(n int64) *int64 { return &n }
+	for _, c := range []struct {
+		table      queue.JobTable
+		sign, says string
+	}{
+		{queue.JobTable{}, "·", "0 live rows, 0 dead · never vacuumed · no old snapshot in sight · 0 leases"},
+		{queue.JobTable{LiveRows: 900, DeadRows: 100, OldestSnapshotSeconds: at(299), OldestSnapshotPid: at(7)}, "·", "100 dead (10 %: harmless) · never vacuumed · oldest snapshot 4m, pid 7 ·"},
+		{queue.JobTable{LiveRows: 1, DeadRows: 9999}, "·", "harmless"},
+		{queue.JobTable{LiveRows: 10001, DeadRows: 10000}, "·", "harmless"},
+		{queue.JobTable{LiveRows: 10000, DeadRows: 10000}, "▲", "(50 %: each claim reads past them)"},
+		{queue.JobTable{LiveRows: 9, OldestSnapshotSeconds: at(300), OldestSnapshotPid: at(7), OldestSnapshotProgram: queue.Clean("etl")}, "▲", "oldest snapshot 5m, pid 7 etl: the queue's slow killer"},
+		{queue.JobTable{LiveRows: 9, DeadRows: 90000, OldestSnapshotSeconds: at(4000)}, "✖", "slow killer"},
+		{queue.JobTable{Leases: 1, LeasesExpired: 1}, "·", "1 lease, 1 expired"},
+	} {
+		got := plain(views.JobTable(&queue.Snapshot{JobTable: c.table}, e, 400))
+		require.True(t, strings.HasPrefix(got, " "+c.sign+" JOB TABLE"), got)
+		require.Contains(t, got, c.says)
+	}
+	require.Empty(t, views.JobTable(&queue.Snapshot{Missing: map[string]queue.Text{"job_table": queue.Clean("no right")}}, e, 400))
+}
+
+// A lane is judged like everything that waits: by its age and whether it drains.
+func TestLanesAreJudged(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	since, clears := viewstest.Now(), int64(90)
+	for _, c := range []struct {
+		lane queue.Lane
+		want string // sign, then what it says of clearing
+	}{
+		{queue.Lane{Queued: 5, AgeSeconds: 4, OldestAt: &since}, "· –"},
+		{queue.Lane{Queued: 5, AgeSeconds: 5, OldestAt: &since}, "▲ never"},
+		{queue.Lane{Queued: 5, AgeSeconds: 60, OldestAt: &since}, "✖ never"},
+		{queue.Lane{Queued: 5, AgeSeconds: 600, OldestAt: &since, OutPerSecond: 1}, "▲ never"},
+		{queue.Lane{Queued: 5, AgeSeconds: 600, OldestAt: &since, OutPerSecond: 1, ClearsInSeconds: &clears}, "· 1m"},
+		{queue.Lane{Queued: 5, Scheduled: 5}, "· –"},
+		{queue.Lane{InProgress: 1}, "● –"},
+	} {
+		c.lane.Kind, c.lane.Domain = queue.Clean("k"), queue.Clean("d")
+		src := views.Lanes(&queue.Snapshot{Queues: []queue.Lane{c.lane}}, 80)
+		row := src.Row(0, e)
+		require.Equal(t, c.want, row.Sign.Text+" "+row.Cells[9].Text, "%+v", c.lane)
+	}
+	src := views.Lanes(&queue.Snapshot{Queues: []queue.Lane{{Queued: 5, AgeSeconds: 60}}}, 200)
+	require.Equal(t, "never at this rate", src.Row(0, e).Cells[9].Text)
+}
+
+// Whatever the order, leases stay under lanes.
+func TestLeasesStayUnderLanes(t *testing.T) {
+	t.Parallel()
+	s := viewstest.Rich()
+	src := views.Lanes(&s, 200)
+	src.Second.From = 2 // as if lanes came behind
+	for sort := range src.Sorts {
+		low := false
+		for _, i := range views.Arrange(src, sort, nil) {
+			require.False(t, low && !src.Lower(i), src.Sorts[sort].Name)
+			low = low || src.Lower(i)
+		}
+	}
+}
+
+func TestShortIDsDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for i := range 4096 { // as fn_job_enqueue_many numbers a batch
+		seen[views.ShortID(fmt.Sprintf("01a1ffab-7790-7000-8%03x-48907d178d60", i))] = true
+	}
+	require.Len(t, seen, 4096)
+	for id, want := range map[string]string{
+		"9c7f3b52-435d-4bc7-935c-cafdc8225f72": "9c7f3b52", "job:f4766602-f757-4854-8306-a2469267fd0b": "job:f4766602",
+		"job:01a1ffab-7790-7000-8020-4b5c4b4dafde": "job:8020-4b5c4b4dafde", "90998": "90998", "": "", "a-b": "a-b",
+	} {
+		require.Equal(t, want, views.ShortID(id))
+	}
+}
+
+// Both tables show however many rows each has, the cursor's window among them,
+// and a click finds the row that it is on.
+func TestTwoTables(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	for _, c := range []struct{ lanes, leases int }{{0, 0}, {0, 3}, {3, 0}, {2, 2}, {50, 3}, {3, 50}, {50, 50}} {
+		s := viewstest.Rich()
+		s.Queues, s.JobLeases = s.Queues[:0], s.JobLeases[:0]
+		for i := range c.lanes {
+			s.Queues = append(s.Queues, queue.Lane{Kind: queue.Clean(fmt.Sprintf("lane%03d", i)), Domain: queue.Clean("d")})
+		}
+		for i := range c.leases {
+			s.JobLeases = append(s.JobLeases, queue.JobLease{Token: fmt.Sprintf("t%07d", i), Owner: queue.Clean("o"), Until: viewstest.Now().Add(-time.Minute), Expired: true})
+		}
+		for _, size := range []views.Size{{W: 80, H: 20}, {W: 120, H: 36}, {W: 200, H: 56}} {
+			g := grid(views.Lanes(&s, size.W), nil)
+			lines := views.Queues(&s, g, e, size)
+			require.Len(t, lines, size.H)
+			got := plain(lines)
+			require.Contains(t, got, "JOB TABLE")
+			require.Equal(t, c.lanes > 0, strings.Contains(got, "lane000"), "%+v", c)
+			require.Equal(t, c.leases > 0, strings.Contains(got, "t0000000"), "%+v", c)
+			n, _ := views.QueuesTable(&s, g, e, size)
+			for y := range n {
+				i, ok := g.RowAt(e, views.Size{W: size.W, H: n}, y)
+				if ok {
+					id := g.Source.ID(g.Order[i])
+					require.Contains(t, ansi.Strip(lines[y]), strings.TrimPrefix(id, "d/"), "line %d", y)
+				} else {
+					require.NotRegexp(t, `lane\d|t00000`, ansi.Strip(lines[y]))
+				}
+			}
+		}
+	}
+}
+
+func TestTabsLeaveOutQuietOnesWhereTheyMust(t *testing.T) {
+	t.Parallel()
+	s := viewstest.Rich()
+	e := env(theme.Options{Depth: theme.Mono})
+	for _, p := range queue.Panes() {
+		line := ansi.Strip(views.TabLine(views.Tabs(&s, p.ID), e, 80))
+		require.Equal(t, 80, ansi.StringWidth(line))
+		require.Contains(t, line, p.Keys+" ", "the open one shows")
+		require.Contains(t, line, "0 …", p.ID)
+		for _, keys := range []string{"1 Over", "5 Dead", "8 Queue·3", "gf Flags·3"} {
+			require.Contains(t, line, keys, p.ID)
+		}
+	}
+}

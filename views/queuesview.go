@@ -1,0 +1,119 @@
+package views
+
+// This file lays pane 8 out: its tables, then the page of the row under the
+// cursor where there is room or else that row in two lines, and at the foot the
+// table under the queue.
+
+import (
+	"slices"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// PageRoom is the lines that must be free under a table for the page of the row
+// under the cursor to stand there.
+const PageRoom = 16
+
+// rowLines is the lines of the row under the cursor where its page does not fit.
+const rowLines = 2
+
+// QueuesTable is how many lines of size the tables have, and whether the page
+// stands under them.
+func QueuesTable(s *queue.Snapshot, g Grid, e Env, size Size) (lines int, page bool) {
+	foot := len(JobTable(s, e, size.W)) + 1
+	need := g.Need()
+	switch {
+	case len(g.Order) == 0:
+		return max(size.H-foot, 0), false
+	case need+PageRoom+foot <= size.H:
+		return need, true
+	}
+	return max(min(need, size.H-foot-rowLines), min(4, size.H)), false
+}
+
+// Queues draws pane 8.
+func Queues(s *queue.Snapshot, g Grid, e Env, size Size) []string {
+	lines, page := QueuesTable(s, g, e, size)
+	out := g.Lines(e, Size{size.W, lines})
+	foot := JobTable(s, e, size.W)
+	id := ""
+	if g.Cursor >= 0 && g.Cursor < len(g.Order) {
+		id = g.Source.ID(g.Order[g.Cursor])
+	}
+	switch {
+	case page:
+		brief := e
+		brief.Brief = true
+		if p, ok := QueuesPage(s, id, brief, size.W); ok {
+			out = append(out, Beneath(p, e, Size{size.W, size.H - lines - len(foot) - 1})...)
+		}
+	case len(g.Order) > 0:
+		foot = append(rowInTwo(s, id, e, size.W), foot...)
+	}
+	for len(out) < size.H-len(foot) {
+		out = append(out, "")
+	}
+	return append(out, foot[:min(len(foot), max(size.H-len(out), 0))]...)
+}
+
+// rowInTwo is the row under the cursor, in exactly two lines: the rows above do
+// not move with the cursor.
+func rowInTwo(s *queue.Snapshot, id string, e Env, w int) []string {
+	var words []string
+	if l, ok := LaneAt(s, id); ok {
+		words = laneWords(l, e)
+	} else if l, ok := LeaseAt(s, id); ok {
+		words = []string{leaseWords(l, e), plural(l.Live, "job", "jobs"), "claimed " + e.Ago(l.ClaimedAt) + " ago", "token " + l.Token}
+	}
+	out := make([]string, 0, rowLines)
+	for i, part := range e.dottedLines(w-6, words...) {
+		if i == rowLines {
+			out[i-1] += e.Theme.G.Ellipsis
+			break
+		}
+		front := "   "
+		if i == 0 && words != nil {
+			front = " " + e.Theme.G.Tee + " "
+		}
+		out = append(out, e.Theme.Cut(e.Theme.Dim.Paint(front)+e.Theme.Text.Paint(part), w))
+	}
+	for len(out) < rowLines {
+		out = append(out, "")
+	}
+	return out
+}
+
+// QueuesPage is the page of a row of pane 8.
+func QueuesPage(s *queue.Snapshot, id string, e Env, w int) (Page, bool) {
+	if l, ok := LaneAt(s, id); ok {
+		return LanePage(l, s, e, w), true
+	}
+	if l, ok := LeaseAt(s, id); ok {
+		return LeasePage(l, e, w), true
+	}
+	return Page{}, false
+}
+
+// LaneAt finds a lane by the id of its row.
+func LaneAt(s *queue.Snapshot, id string) (queue.Lane, bool) {
+	if s == nil {
+		return queue.Lane{}, false
+	}
+	i := slices.IndexFunc(s.Queues, func(l queue.Lane) bool { return LaneID(l.Domain.String(), l.Kind.String()) == id })
+	if i < 0 {
+		return queue.Lane{}, false
+	}
+	return s.Queues[i], true
+}
+
+// LeaseAt finds a lease by the id of its row.
+func LeaseAt(s *queue.Snapshot, id string) (queue.JobLease, bool) {
+	if s == nil {
+		return queue.JobLease{}, false
+	}
+	i := slices.IndexFunc(s.JobLeases, func(l queue.JobLease) bool { return l.Token == id })
+	if i < 0 {
+		return queue.JobLease{}, false
+	}
+	return s.JobLeases[i], true
+}

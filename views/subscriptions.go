@@ -1,0 +1,150 @@
+package views
+
+// This file is what an executor may claim: the second table of pane 4 and its
+// part of an executor's page.
+
+import (
+	"strconv"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+)
+
+// ruleCount is how many subscriptions an executor has.
+type ruleCount struct{ all, enabled int64 }
+
+func subscriptionCounts(subs []queue.JobSubscription) map[queue.Text]ruleCount {
+	counts := make(map[queue.Text]ruleCount, len(subs))
+	for _, x := range subs {
+		c := counts[x.ExecutorID]
+		c.all++
+		if x.Enabled {
+			c.enabled++
+		}
+		counts[x.ExecutorID] = c
+	}
+	return counts
+}
+
+// needsRules tells executors that do nothing without a subscription: those that
+// come from outside. Workers of the database have their work by name.
+func needsRules(x queue.Executor) bool {
+	return !x.TickWorker && x.State != "deregistered" && x.Kind.String() != "PG_worker" && x.Kind.String() != "DOT"
+}
+
+// mayClaim says how many rules an executor has, and that one which needs some has
+// none.
+func mayClaim(x queue.Executor, c ruleCount, e Env) table.Cell {
+	switch {
+	case c.all == 0 && needsRules(x):
+		return cell("nothing", e.Theme.Warning)
+	case c.all == 0:
+		return cell(e.Theme.G.Dash, e.Theme.Dim)
+	case c.enabled == 0:
+		return cell("off", e.Theme.Warning)
+	case c.enabled < c.all:
+		return cell(Count(c.enabled)+" of "+Count(c.all), e.Theme.Text)
+	}
+	return cell(plural(c.all, "rule", "rules"), e.Theme.Text)
+}
+
+// subscriptionRowID keeps the ids of both tables of pane 4 apart.
+func subscriptionRowID(x queue.JobSubscription) string { return "sub\x00" + x.ID }
+
+// orEvery says an empty kind or domain in words.
+func orEvery(t queue.Text) string {
+	if t.Empty() {
+		return "every"
+	}
+	return t.String()
+}
+
+func subscriptionRow(x queue.JobSubscription, e Env) table.Row {
+	th := e.Theme
+	sign, state, tone, name := cell(th.G.Live, th.Accent), "enabled", th.Text, th.Strong
+	if !x.Enabled {
+		sign, state, tone, name = cell(th.G.Lost, th.Dim), "off", th.Warning, th.Dim
+	}
+	flight := th.Text
+	if x.Enabled && x.InFlight >= x.MaxParallel {
+		flight = th.Warning // it takes nothing more
+	}
+	return table.Row{Sign: sign, Cells: []table.Cell{
+		cell(x.ExecutorID.String(), name), cell(orEvery(x.JobKind), th.Text), cell(orEvery(x.Domain), th.Text),
+		cell(strconv.FormatInt(x.PriorityFloor, 10), th.Dim), cell(Count(x.InFlight)+" of "+Count(x.MaxParallel), flight), cell(state, tone),
+		cell(x.Notes.String(), th.Dim), cell(x.RegisteredBy.String(), th.Dim),
+	}}
+}
+
+// subscriptionField answers the filter of pane 4, whose kind is an executor's.
+func subscriptionField(x queue.JobSubscription, name string) (any, bool) {
+	switch name {
+	case "id":
+		return x.ExecutorID.String(), true
+	case "kind":
+		return x.ExecutorKind.String(), true
+	case "domain":
+		return x.Domain.String(), true
+	case "state":
+		if x.Enabled {
+			return "enabled", true
+		}
+		return "off", true
+	}
+	return nil, false
+}
+
+// subscriptionWords is a rule in one line.
+func subscriptionWords(x queue.JobSubscription) string {
+	s := "priority " + strconv.FormatInt(x.PriorityFloor, 10) + " and up, " + Count(x.InFlight) + " of " + Count(x.MaxParallel) + " in flight"
+	if !x.Enabled {
+		s = "OFF; " + s
+	}
+	return s
+}
+
+// Rule is a subscription in one line: which jobs, how many at once.
+func Rule(x queue.JobSubscription) string {
+	s := orEvery(x.JobKind) + " in " + orEvery(x.Domain) + ": " + subscriptionWords(x)
+	if note := x.Notes.String(); note != "" {
+		s += " (" + note + ")"
+	}
+	return s
+}
+
+// subscriptions is what an executor may claim.
+func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscription) {
+	p.head("May claim")
+	n := 0
+	for _, s := range subs {
+		if s.ExecutorID != x.ID {
+			continue
+		}
+		n++
+		tone := p.e.Theme.Text
+		if !s.Enabled {
+			tone = p.e.Theme.Warning
+		}
+		p.paint("job kind", Rule(s), tone)
+	}
+	switch {
+	case n > 0:
+	case needsRules(x):
+		p.para("No subscription: it gets no job. E makes one.", p.e.Theme.Warning)
+	default:
+		p.para("No subscription.", p.e.Theme.Dim)
+	}
+}
+
+// SubscriptionOf is the subscription of a row of pane 4, which is of the second
+// table there.
+func SubscriptionOf(s *queue.Snapshot, row string) (queue.JobSubscription, bool) {
+	if s != nil {
+		for _, x := range s.JobSubscriptions {
+			if subscriptionRowID(x) == row {
+				return x, true
+			}
+		}
+	}
+	return queue.JobSubscription{}, false
+}
