@@ -85,6 +85,12 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 		req.Targets = []string{al.Key.String()}
 	case queue.ActRequeue, queue.ActResolve, queue.ActUndoRequeue:
 		return m.letters(req)
+	case queue.ActJobCancel:
+		return m.jobs(req)
+	case queue.ActLeaseRelease:
+		return m.leases(req)
+	case queue.ActJobSubscribe:
+		return m.subscription(req)
 	case queue.ActFlagSet:
 		f, ok := m.flag()
 		if !ok {
@@ -105,7 +111,7 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 
 func (m *root) noRow(otherwise string) string {
 	p := m.pane()
-	if l := p.top(); (l.kind == kindTable || l.kind == kindLetters) && l.grid.gone && len(l.grid.order) > 0 {
+	if l := p.top(); (l.kind == kindTable || l.listed()) && l.grid.gone && len(l.grid.order) > 0 {
 		return moveFirst
 	}
 	if p.top().kind == kindOverview && !p.armed && p.target != (views.Target{}) {
@@ -140,7 +146,7 @@ func (m *root) alert() (queue.Alert, bool) {
 		id := m.subject()
 		is = func(a queue.Alert) bool { return id != "" && a.Key.String() == id }
 	case m.at == queue.PaneExecutors:
-		id := m.subject()
+		id := m.executor()
 		is = func(a queue.Alert) bool { return id != "" && a.Kind == "silence" && a.Subject.String() == id }
 	}
 	if i := slices.IndexFunc(pic.Alerts, is); i >= 0 {
@@ -152,8 +158,8 @@ func (m *root) alert() (queue.Alert, bool) {
 func (m *root) noAlert() string {
 	switch m.at {
 	case queue.PaneExecutors:
-		if id := m.subject(); id != "" {
-			return views.Plain(id) + " is not silent: there is nothing to acknowledge"
+		if id := m.executor(); id != "" {
+			return id + " is not silent: there is nothing to acknowledge"
 		}
 	case queue.PaneOverview:
 		return m.noRow("A works on a row under SILENT")
@@ -264,7 +270,13 @@ func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 
 // about tells what a form should know of its target.
 func (m *root) about(a queue.Action, req queue.Request) []queue.PlanLine {
-	if a.ID != queue.ActFlagSet || len(req.Targets) != 1 {
+	if len(req.Targets) != 1 {
+		return nil
+	}
+	if a.ID == queue.ActJobSubscribe {
+		return m.stands(req.Targets[0])
+	}
+	if a.ID != queue.ActFlagSet {
 		return nil
 	}
 	f, ok := m.flagByKey(req.Targets[0])

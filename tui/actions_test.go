@@ -244,7 +244,7 @@ func TestFlags(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {
 		c.press("E") // the first row of the Overview stands OFF
-		c.sees("Set a flag", "webhook.worker.enabled", "New value     true", "Reason", "now   false")
+		c.sees("Set a flag", "webhook.worker.enabled", "New value       true", "Reason", "now   false")
 		c.typing("receiver is back")
 		c.press("enter")
 		c.rest(quiet)

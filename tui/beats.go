@@ -82,7 +82,7 @@ func (m *root) settle() {
 	switch l.kind {
 	case kindOverview:
 		m.settleOverview(p)
-	case kindTable, kindLetters:
+	case kindTable, kindLetters, kindJobs:
 		if lost := l.grid.refresh(m.source(p, l), m.env().Now); lost > 0 {
 			m.warn(views.Count(int64(lost)) + " marked rows are gone; " + views.Count(int64(len(l.grid.marks))) + " are left")
 		}

@@ -167,6 +167,16 @@ func (m *root) ids(a queue.Action) []string {
 				out = append(out, x.ID.String())
 			}
 		}
+	case a.ID == queue.ActJobSubscribe:
+		for _, x := range pic.Executors {
+			if x.DeregisteredAt == nil {
+				out = append(out, x.ID.String())
+			}
+		}
+	case a.ID == queue.ActLeaseRelease:
+		for _, x := range pic.JobLeases {
+			out = append(out, x.Token)
+		}
 	case a.ID == queue.ActTick:
 		out = m.tickWorkers()
 	}
@@ -245,6 +255,13 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		req.Args["worker"] = strings.Join(words, " ")
 	case queue.ActAck, queue.ActUnack:
 		req.Targets = []string{m.alertKey(words[0])}
+	case queue.ActJobSubscribe:
+		req.Targets = words[:1]
+		if len(words) > 1 {
+			req.Args["kind"] = words[1]
+		} else if rules := m.rules(words[0]); len(rules) > 0 {
+			req = filled(req, rules[0])
+		}
 	default:
 		req.Targets = words
 	}

@@ -31,7 +31,7 @@ func TestPanes(t *testing.T) {
 	run(t, setup{host: newHost(), w: 120, h: 40}, func(c *console) {
 		c.sees("SILENT", "iu_outbound_default", "WAITING LONGEST", "DEAD", "FLOW", "live", "anna (admin, dlq operator)", "db 3.1 ms")
 		for _, p := range []struct{ keys, words string }{
-			{"2", "queue_heartbeat"}, {"3", "import runs"}, {"4", "external_reports"}, {"5", "TLS_CERT_INVALID"},
+			{"2", "queue_heartbeat"}, {"3", "import runs"}, {"4", "external_reports"}, {"5", "TLS_CERT_INVALID"}, {"8", "STUCK LEASES"},
 			{"g f", "webhook.batch_size"}, {"g w", "WAKE STREAM"}, {"g a", "flag_set"}, {"1", "SILENT"},
 		} {
 			for _, k := range p.keys {
@@ -48,7 +48,7 @@ func TestPanes(t *testing.T) {
 		c.sees("stale first")
 		c.press("shift+tab", "shift+tab")
 		c.sees("flag_set")
-		for _, k := range []string{"6", "7", "8", "9"} {
+		for _, k := range []string{"6", "7", "9"} {
 			c.press(k)
 			c.sees("this version has no pane")
 		}
@@ -64,7 +64,7 @@ func TestEmptyDatabase(t *testing.T) {
 	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
 		c.sees("NO HOST", "nobody is silent", "nothing waits", "no dead letter is open")
 		for _, p := range [][]string{
-			{"Nothing reports its health yet", "2"}, {"Nobody is silent", "3"}, {"N registers one", "4"}, {"No dead letter is open", "5"},
+			{"Nothing reports its health yet", "2"}, {"Nobody is silent", "3"}, {"N registers one", "4"}, {"No dead letter is open", "5"}, {"fn_job_enqueue", "8"},
 			{"webhook.worker.enabled", "g", "f"}, {"no worker host has ever reported", "g", "w"}, {"Nobody has done anything yet", "g", "a"},
 		} {
 			c.press(p[1:]...)
@@ -382,6 +382,6 @@ func TestTooSmall(t *testing.T) {
 
 func TestStartsWhereAsked(t *testing.T) {
 	run(t, setup{o: Options{StartPane: queue.PaneDead, StartFilter: "code:TIMEOUT"}}, func(c *console) {
-		c.sees("1 of 4 rows", "api.slow.example")
+		c.sees("1 of 6 rows", "api.slow.example")
 	})
 }

@@ -87,6 +87,9 @@ func (d *dialog) fields() []*field {
 func (d *dialog) buttons() []string {
 	switch d.stage {
 	case stageForm:
+		if d.action.ID == queue.ActJobCancel {
+			return []string{"Preview", "Leave"} // Cancel would be said of the jobs
+		}
 		return []string{"Preview", "Cancel"}
 	case stagePreview:
 		if d.plan.Refused != "" || d.plan.Count == 0 {
@@ -115,9 +118,11 @@ func (d *dialog) safe() string {
 
 func (d *dialog) verb() string {
 	if d.action.Danger == queue.DangerMany {
-		return d.action.Verb + " " + views.Count(d.plan.Count)
+		return strings.TrimSpace(d.action.Verb + " " + views.Count(d.plan.Count) + " " + d.things(d.plan.Count))
 	}
 	switch d.action.ID {
+	case queue.ActJobSubscribe:
+		return "Save for " + strings.Join(d.req.Targets, ", ")
 	case queue.ActFlagSet:
 		return d.action.Verb + " " + d.req.Args["value"]
 	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop, queue.ActExecDeregister:
@@ -128,6 +133,16 @@ func (d *dialog) verb() string {
 		return d.action.Verb + " " + d.req.Args["id"]
 	}
 	return d.action.Verb
+}
+
+// things names what is counted where the verb alone might mean the dialog.
+func (d *dialog) things(n int64) string {
+	switch word := map[queue.ActionID]string{queue.ActJobCancel: "job", queue.ActLeaseRelease: "lease"}[d.action.ID]; {
+	case word == "" || n == 1:
+		return word
+	default:
+		return word + "s"
+	}
 }
 
 func (d *dialog) failed() bool { return d.err != nil || d.result.Refused != "" }

@@ -44,10 +44,15 @@ func (d *dialog) lines(at place) []string {
 
 func (d *dialog) title() string {
 	t := d.action.Verb
-	if d.action.Danger == queue.DangerMany {
-		t += " dead letters"
-	}
 	switch d.action.ID {
+	case queue.ActRequeue, queue.ActResolve, queue.ActReopen, queue.ActUndoRequeue:
+		t += " dead letters"
+	case queue.ActJobCancel:
+		t += " jobs"
+	case queue.ActLeaseRelease:
+		t += " leases"
+	case queue.ActJobSubscribe:
+		t = "What an executor may claim"
 	case queue.ActAck, queue.ActUnack:
 		t += " an alert"
 	case queue.ActFlagSet:

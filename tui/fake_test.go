@@ -20,6 +20,7 @@ type fakeStore struct {
 	session queue.Session
 	link    queue.Link
 	letters []queue.DeadLetter
+	jobs    []queue.Job
 	audit   []queue.AuditEntry
 	err     error
 	delay   time.Duration // of a snapshot
@@ -37,7 +38,7 @@ type fakeStore struct {
 func newStore() *fakeStore {
 	return &fakeStore{
 		pic: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
-		letters: viewstest.Letters(40), audit: viewstest.Audit(), changes: make(chan struct{}, 1), clock: time.Now,
+		letters: viewstest.Letters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
 }
 
@@ -67,6 +68,7 @@ func (s *fakeStore) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 		return queue.Snapshot{}, ctx.Err()
 	}
 	p := s.pic // tests go on changing theirs
+	p.Queues, p.JobLeases, p.JobSubscriptions = slices.Clone(p.Queues), slices.Clone(p.JobLeases), slices.Clone(p.JobSubscriptions)
 	p.Alerts, p.Executors, p.Health = slices.Clone(p.Alerts), slices.Clone(p.Executors), slices.Clone(p.Health)
 	return p, s.err
 }
@@ -84,7 +86,24 @@ func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
 			return queue.Page{Total: int64(len(s.letters)) + 4600}, s.err
 		}
 		return queue.Page{DeadLetters: s.letters, Total: int64(len(s.letters)) + 4600, Next: "more"}, s.err
+	case queue.ListJobs:
+		jobs := s.jobs
+		if q.Filter == "status:retry_waiting" { // what the database would find
+			jobs = slices.DeleteFunc(slices.Clone(jobs), func(j queue.Job) bool { return j.Status != "retry_waiting" })
+			return queue.Page{Jobs: jobs, Total: int64(len(jobs))}, s.err
+		}
+		return queue.Page{Jobs: jobs, Total: int64(len(jobs)) + 1176, Next: map[bool]string{true: "more"}[q.After == ""]}, s.err
+	case queue.ListJob:
+		d := viewstest.Job()
+		if i := slices.IndexFunc(s.jobs, func(j queue.Job) bool { return j.ID == q.ID }); i >= 0 {
+			d.Job = s.jobs[i]
+		}
+		return queue.Page{Job: &d}, s.err
 	case queue.ListDeadLetter:
+		if strings.HasPrefix(q.ID, "job:") {
+			d := viewstest.JobLetter()
+			return queue.Page{Detail: &d}, s.err
+		}
 		d := viewstest.Detail()
 		return queue.Page{Detail: &d}, s.err
 	case queue.ListAudit, queue.ListFlagHistory:
@@ -102,6 +121,11 @@ func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error)
 	p := queue.Plan{Request: r, Count: int64(max(len(r.Targets), 1)), Command: "qtop " + string(r.Action) + " " + strings.Join(r.Targets, " ") + " --yes", Expect: "x"}
 	if r.Filter != "" {
 		p.Count, p.Skipped = 4638, 2
+		if r.Action == queue.ActJobCancel {
+			p.Count, p.Skipped = 1216, 0
+			p.Lines = []queue.PlanLine{{Label: "jobs", Value: queue.Clean("1,216 live")}}
+			return p, s.err
+		}
 		p.Results = []queue.Outcome{
 			{ID: "90990", Outcome: "skipped", Why: queue.Clean("requeued already by ben 00:05")},
 			{ID: "90991", Outcome: "skipped", Why: queue.Clean("requeued already by ben 00:05")},

@@ -4,6 +4,7 @@ package tui
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,6 +70,14 @@ func (f *field) check(a queue.Action) bool {
 		}
 		if d, err := time.ParseDuration(v); err != nil || d <= 0 {
 			f.problem = "a length of time such as 90s, 30m, 2h or 1d"
+		}
+	case a.ID == queue.ActJobSubscribe && f.arg.Name == "floor":
+		if _, err := strconv.ParseInt(v, 10, 16); err != nil {
+			f.problem = "a whole number, such as 0 or 100"
+		}
+	case a.ID == queue.ActJobSubscribe && f.arg.Name == "parallel":
+		if n, err := strconv.ParseInt(v, 10, 32); err != nil || n < 1 {
+			f.problem = "a whole number from 1 on"
 		}
 	case a.ID == queue.ActExecRegister && f.arg.Name == "kind":
 		if !slices.Contains(queue.ExecutorKinds(), v) {

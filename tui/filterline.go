@@ -28,7 +28,7 @@ func (m *root) openFilter() {
 
 // live tells that the rows of a level are here, so that a filter can be tried
 // with every key.
-func live(l *level) bool { return l.kind != kindLetters && l.list.query.Kind != queue.ListAudit }
+func live(l *level) bool { return !l.listed() && l.list.query.Kind != queue.ListAudit }
 
 // typed takes a key or a paste for the open line.
 func (m *root) typed(msg tea.Msg) tea.Cmd {
@@ -160,7 +160,7 @@ func (m *root) nextMatch() {
 	case l.kind == kindPage || l.grid.text == "":
 		m.warn("there is nothing to look for; / says what")
 	default:
-		l.grid.next(func(int) bool { return true }, m.rows())
+		l.grid.next(func(int) bool { return true }, m.rows)
 	}
 }
 

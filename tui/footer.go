@@ -151,7 +151,7 @@ func (m *root) hints() []views.Hint {
 		}
 		b, _ := m.bound(a.Key)
 		seen[a.Key] = true
-		hints = append(hints, views.Hint{Key: b.Key, Word: strings.ToLower(strings.Fields(b.Verb)[0]), Off: m.off(b) != ""})
+		hints = append(hints, views.Hint{Key: b.Key, Word: hintWord(b), Off: m.off(b) != ""})
 	}
 	l := m.pane().top()
 	switch l.kind {
@@ -159,12 +159,20 @@ func (m *root) hints() []views.Hint {
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"})
 	case kindPage:
 		hints = append(hints, views.Hint{Key: "esc", Word: "back"}, views.Hint{Key: "/", Word: "search"})
-	case kindLetters:
+	case kindLetters, kindJobs:
 		hints = append(hints, views.Hint{Key: "space", Word: "mark"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "esc", Word: "back"})
 	default:
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "o", Word: "order"})
 	}
 	return append(hints, views.Hint{Key: ":", Word: "command"}, views.Hint{Key: "?", Word: "help"}, views.Hint{Key: "p", Word: "pause"}, views.Hint{Key: "q", Word: "quit"})
+}
+
+// hintWord is an action in one word.
+func hintWord(a queue.Action) string {
+	if a.ID == queue.ActJobSubscribe {
+		return "may claim" // Save says nothing before its form is open
+	}
+	return strings.ToLower(strings.Fields(a.Verb)[0])
 }
 
 // problem is what is wrong with the line that is typed into, and where. The bar

@@ -18,6 +18,7 @@ type grid struct {
 	at     string // id under the cursor
 	cursor int
 	offset int
+	low    int  // the offset of the second table
 	gone   bool // the row that was under the cursor is no more
 	sort   int
 	text   string // the filter as it was typed
@@ -100,21 +101,22 @@ func (g *grid) current() (i int, ok bool) {
 	return g.order[g.cursor], true
 }
 
-// move puts the cursor by d rows, and the window so that it shows.
-func (g *grid) move(d, rows int) { g.place(g.cursor+d, rows) }
+// move puts the cursor by d rows, and the window so that it shows. rows is asked
+// after the cursor has moved: it is of the table that the cursor is in.
+func (g *grid) move(d int, rows func() int) { g.place(g.cursor+d, rows) }
 
-func (g *grid) place(to, rows int) {
+func (g *grid) place(to int, rows func() int) {
 	if len(g.order) == 0 {
 		return
 	}
 	g.cursor = min(max(to, 0), len(g.order)-1)
 	g.at, g.gone = g.src.ID(g.order[g.cursor]), false
-	g.scroll(rows)
+	g.scroll(rows())
 	g.stretch()
 }
 
 // jump puts the cursor on an id.
-func (g *grid) jump(id string, rows int) bool {
+func (g *grid) jump(id string, rows func() int) bool {
 	for i, o := range g.order {
 		if g.src.ID(o) == id {
 			g.place(i, rows)
@@ -124,20 +126,26 @@ func (g *grid) jump(id string, rows int) bool {
 	return false
 }
 
-// scroll keeps the cursor in the window.
+// scroll keeps the cursor in the window of its table.
 func (g *grid) scroll(rows int) {
+	k := g.view().Upper()
+	if g.cursor >= k && k < len(g.order) {
+		g.low = scrolled(g.low, g.cursor-k, len(g.order)-k, rows)
+		return
+	}
+	g.offset = scrolled(g.offset, g.cursor, k, rows)
+}
+
+// scrolled is the offset of a window of so many rows of n, that the row at is in.
+func scrolled(offset, at, n, rows int) int {
 	rows = max(rows, 1)
-	if g.cursor < g.offset {
-		g.offset = g.cursor
-	}
-	if g.cursor >= g.offset+rows {
-		g.offset = g.cursor - rows + 1
-	}
-	g.offset = min(max(g.offset, 0), max(len(g.order)-rows, 0))
+	offset = min(offset, at)
+	offset = max(offset, at-rows+1)
+	return min(max(offset, 0), max(n-rows, 0))
 }
 
 // next goes to the next row that the text of the filter is in, around the end.
-func (g *grid) next(has func(i int) bool, rows int) bool {
+func (g *grid) next(has func(i int) bool, rows func() int) bool {
 	for d := 1; d <= len(g.order); d++ {
 		to := (g.cursor + d) % len(g.order)
 		if has(g.order[to]) {
@@ -150,7 +158,7 @@ func (g *grid) next(has func(i int) bool, rows int) bool {
 
 func (g grid) view() views.Grid {
 	v := views.Grid{
-		Source: g.src, Order: g.order, Cursor: g.cursor, Offset: g.offset,
+		Source: g.src, Order: g.order, Cursor: g.cursor, Offset: g.offset, Low: g.low,
 		Marks: g.marks, Sort: g.sort, Filter: g.text,
 	}
 	if g.gone {

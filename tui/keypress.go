@@ -160,6 +160,7 @@ func (m *root) digit(k string) tea.Cmd {
 
 // elsewhere says of a capital where it works.
 func (m *root) elsewhere(k string) {
+	var said []string
 	for _, a := range queue.Actions() {
 		if a.Key != k {
 			continue
@@ -172,7 +173,10 @@ func (m *root) elsewhere(k string) {
 				}
 			}
 		}
-		m.warn(k + ", " + strings.ToLower(a.Verb) + ", works in " + strings.Join(where, ", "))
+		said = append(said, "to "+strings.ToLower(a.Verb)+" in "+strings.Join(where, ", "))
+	}
+	if said != nil {
+		m.warn(k + " works " + strings.Join(said, "; "))
 		return
 	}
 	m.warn(k + " is bound to nothing in this version; ? lists the keys")
@@ -188,7 +192,7 @@ func (m *root) move(d int) tea.Cmd {
 	case kindPage:
 		l.offset = min(max(l.offset+d, 0), max(len(l.built.Lines)-m.body().H, 0))
 	default:
-		l.grid.move(d, m.rows())
+		l.grid.move(d, m.rows)
 		return m.more()
 	}
 	return nil
@@ -203,7 +207,7 @@ func (m *root) moveTo(i int) tea.Cmd {
 	case kindPage:
 		l.offset = min(i, max(len(l.built.Lines)-m.body().H, 0))
 	default:
-		l.grid.place(i, m.rows())
+		l.grid.place(i, m.rows)
 		return m.more()
 	}
 	return nil
@@ -226,18 +230,22 @@ func (m *root) moveOverview(p *pane, d int) {
 func (m *root) mark(k string) {
 	g := &m.pane().top().grid
 	if g.marks == nil {
-		m.warn("rows are marked in the letters of a group (5, enter); here a key acts on the row under the cursor")
+		m.warn("rows are marked in the letters of a group (5, enter) and the jobs of a lane (8, enter); here a key acts on the row under the cursor")
+		return
+	}
+	if i, ok := g.current(); ok && k != "ctrl+a" && !g.markable(i) {
+		m.warn("lanes are not marked: enter opens its jobs, which are; so are the stuck leases")
 		return
 	}
 	switch k {
 	case "space":
 		if g.toggle() {
-			g.move(1, m.rows())
+			g.move(1, m.rows)
 		}
 	case "v":
 		g.ranges()
 	case "ctrl+a":
-		g.markAll()
+		g.markAll(m.pane().top().list.query.Kind != "")
 		m.sayMarked()
 	}
 }

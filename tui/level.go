@@ -15,6 +15,7 @@ const (
 	kindOverview kind = iota
 	kindTable         // the pane's own table
 	kindLetters       // the dead letters of a group
+	kindJobs          // the jobs of a lane
 	kindPage          // one row in full
 )
 
@@ -31,6 +32,8 @@ type level struct {
 	id     string
 	letter queue.DeadLetter
 	audit  queue.AuditEntry
+	job    queue.Job
+	within string // of a table of jobs: the filter that means its lane
 
 	// A page: where it is scrolled to, what is looked for, and its lines as they
 	// were last built.
@@ -51,17 +54,20 @@ type list struct {
 }
 
 // rows is how many rows are loaded.
-func (l list) rows() int { return len(l.page.DeadLetters) + len(l.page.Audit) }
+func (l list) rows() int { return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) }
 
 // add appends a following page. Rows that moved on from the page before come
 // again; once is enough.
 func (l *list) add(p queue.Page) {
-	letters, audit := map[string]bool{}, map[int64]bool{}
+	letters, audit, jobs := map[string]bool{}, map[int64]bool{}, map[string]bool{}
 	for _, x := range l.page.DeadLetters {
 		letters[x.ID] = true
 	}
 	for _, x := range l.page.Audit {
 		audit[x.ID] = true
+	}
+	for _, x := range l.page.Jobs {
+		jobs[x.ID] = true
 	}
 	for _, x := range p.DeadLetters {
 		if !letters[x.ID] {
@@ -71,6 +77,11 @@ func (l *list) add(p queue.Page) {
 	for _, x := range p.Audit {
 		if !audit[x.ID] {
 			l.page.Audit = append(l.page.Audit, x)
+		}
+	}
+	for _, x := range p.Jobs {
+		if !jobs[x.ID] {
+			l.page.Jobs = append(l.page.Jobs, x)
 		}
 	}
 	l.page.Next, l.page.Total, l.page.TotalBound, l.page.AsOf = p.Next, p.Total, p.TotalBound, p.AsOf
@@ -84,12 +95,15 @@ type pane struct {
 	armed  bool         // the target still exists
 }
 
+// listed tells the levels whose rows the database was asked for, under a title.
+func (l *level) listed() bool { return l.kind == kindLetters || l.kind == kindJobs }
+
 func (p *pane) top() *level { return &p.levels[len(p.levels)-1] }
 
 func newPanes() map[queue.PaneID]*pane {
 	panes := map[queue.PaneID]*pane{}
 	for _, p := range queue.Panes() {
-		l := level{kind: kindTable, grid: newGrid(false)}
+		l := level{kind: kindTable, grid: newGrid(p.ID == queue.PaneQueues)}
 		if p.ID == queue.PaneOverview {
 			l.kind = kindOverview
 		}

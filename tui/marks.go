@@ -8,7 +8,7 @@ import "maps"
 // toggle marks or unmarks the row under the cursor.
 func (g *grid) toggle() bool {
 	i, ok := g.current()
-	if !ok || g.marks == nil {
+	if !ok || !g.markable(i) {
 		return false
 	}
 	g.all = false
@@ -19,6 +19,12 @@ func (g *grid) toggle() bool {
 		g.marks[id] = true
 	}
 	return true
+}
+
+// markable tells rows that can be marked: where there are two tables, those of
+// one alone.
+func (g *grid) markable(i int) bool {
+	return g.marks != nil && (g.src.Second.Columns == nil || g.src.Second.Marks == g.src.Lower(i))
 }
 
 // ranges begins a range at the cursor, or ends it.
@@ -43,24 +49,29 @@ func (g *grid) stretch() {
 	g.marks = maps.Clone(g.before)
 	from, to := min(g.anchor, g.cursor), max(g.anchor, g.cursor)
 	for i := from; i <= to && i < len(g.order); i++ {
-		g.marks[g.src.ID(g.order[i])] = true
+		if g.markable(g.order[i]) {
+			g.marks[g.src.ID(g.order[i])] = true
+		}
 	}
 }
 
 // markAll marks every row that is loaded and passes the filter; where they all
-// are marked already it takes all that match.
-func (g *grid) markAll() {
+// are marked already and the rest can be asked for, it takes all that match.
+func (g *grid) markAll(more bool) {
 	if g.marks == nil || len(g.order) == 0 {
 		return
 	}
 	g.anchor, g.before = -1, nil
 	full := true
 	for _, o := range g.order {
+		if !g.markable(o) {
+			continue
+		}
 		id := g.src.ID(o)
 		full = full && g.marks[id]
 		g.marks[id] = true
 	}
-	g.all = full
+	g.all = full && more
 }
 
 // clear drops the selection; false: there was none.

@@ -70,8 +70,14 @@ func (m *root) enter() tea.Cmd {
 	id := l.grid.src.ID(i)
 	next := level{kind: kindPage, id: id, title: id}
 	switch {
+	case l.kind == kindJobs:
+		next.job = l.list.page.Jobs[i]
+		next.title = "job " + views.ShortID(id)
+		next.list.query = queue.Query{Kind: queue.ListJob, ID: id}
+	case p.id == queue.PaneQueues:
+		next = m.lane(id, next)
 	case l.kind == kindLetters:
-		next.letter = l.list.page.DeadLetters[i]
+		next.letter, next.title = l.list.page.DeadLetters[i], views.ShortID(id)
 		next.list.query = queue.Query{Kind: queue.ListDeadLetter, ID: id}
 	case p.id == queue.PaneDead:
 		g := m.feed.picture.DeadGroups[i]
@@ -81,6 +87,8 @@ func (m *root) enter() tea.Cmd {
 	case p.id == queue.PaneAudit:
 		next.audit = l.list.page.Audit[i]
 		next.title = "#" + strconv.FormatInt(next.audit.ID, 10)
+	case p.id == queue.PaneExecutors:
+		next.title = m.executor()
 	case p.id == queue.PaneAlerts:
 		next.list.query = queue.Query{Kind: queue.ListAlertHistory, ID: id}
 	case p.id == queue.PaneFlags:
@@ -100,10 +108,10 @@ func (m *root) follow(p *pane) tea.Cmd {
 	to.levels = to.levels[:1]
 	cmd := m.open(t.Pane)
 	g := &to.levels[0].grid
-	if !g.jump(t.ID, m.rows()) && t.Pane == queue.PaneHealth {
+	if !g.jump(t.ID, m.rows) && t.Pane == queue.PaneHealth {
 		for i, o := range g.order { // a queue is named by its subject there
 			if v, _ := g.src.Field(o, "subject"); v != "" && views.Names(t.ID, v) {
-				g.place(i, m.rows())
+				g.place(i, m.rows)
 				break
 			}
 		}

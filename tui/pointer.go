@@ -29,9 +29,12 @@ func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 		if !ok || l.kind == kindOverview || l.kind == kindPage {
 			return nil
 		}
-		row := e.Y - screen.Body.Y - (screen.Body.H - m.tableSize(m.body(), l).H) - 1
-		if row >= 0 && row < m.rows() && l.grid.offset+row < len(l.grid.order) {
-			l.grid.place(l.grid.offset+row, m.rows())
+		y := e.Y - screen.Body.Y
+		if l.listed() {
+			y-- // its title
+		}
+		if i, ok := l.grid.view().RowAt(m.env(), m.tableSize(m.body(), l), y); ok {
+			l.grid.place(i, m.rows)
 		}
 	}
 	return nil
@@ -48,6 +51,9 @@ func (m *root) copy() tea.Cmd {
 		return nil
 	}
 	id := views.Plain(m.subject())
+	if x, ok := views.SubscriptionOf(m.feed.picture, m.subject()); ok {
+		id = x.ID
+	}
 	if p := m.pane(); p.top().kind == kindOverview && p.armed {
 		id = views.Plain(p.target.ID)
 	}

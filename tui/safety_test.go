@@ -99,6 +99,9 @@ func tours() map[string][]string {
 		"filter": {"2", "/", "x", ":"}, "command": {":", "f", "tab"}, "ack": {"3", "A"}, "ack preview": {"3", "A", "x", "tab", "enter"},
 		"requeue": {"5", "R", "x", "enter"}, "flag set": {"g", "f", "E"}, "register": {"4", "N"}, "tick": {"g", "w", "T"}, "quit": {"q"}, "paused": {"p"},
 		"chord": {"g"}, "refused": {"6"},
+		"lanes": {"8"}, "leases": {"8", "G", "space", "v", "k"}, "lease page": {"8", "G", "enter"}, "jobs": {"8", "enter", "space", "v", "j"},
+		"job page": {"8", "enter", "enter"}, "cancel": {"8", "C", "x", "enter"}, "release": {"8", "G", "L", "x", "enter"},
+		"subscribe": {"4", "E"}, "subscription": {"4", "G", "E"}, "subscription page": {"4", "G", "enter"}, "job letter": {"5", "j", "j", "enter", "enter"},
 	}
 }
 
@@ -153,6 +156,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 				continue
 			}
 			s := newStore()
+			s.jobs = w.Jobs
 			s.pic, s.audit, s.letters = w.Picture, w.Audit, w.Letters
 			s.pic.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
 			s.link = queue.Link{State: "lost", Reason: queue.Clean(bad), RetryIn: 3}

@@ -15,6 +15,9 @@ func (m *root) source(p *pane, l *level) views.Source {
 	if l.kind == kindLetters {
 		return listed(views.Letters(l.list.page.DeadLetters), l.list)
 	}
+	if l.kind == kindJobs {
+		return listed(views.Jobs(l.list.page.Jobs, m.size.W), l.list)
+	}
 	var src views.Source
 	switch p.id {
 	case queue.PaneHealth:
@@ -25,6 +28,8 @@ func (m *root) source(p *pane, l *level) views.Source {
 		src = views.Executors(pic)
 	case queue.PaneDead:
 		src = views.DeadGroups(pic)
+	case queue.PaneQueues:
+		src = views.Lanes(pic, m.size.W)
 	case queue.PaneFlags:
 		src = views.Flags(pic)
 	case queue.PaneHost:
@@ -69,6 +74,12 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	if p.id == queue.PaneAudit {
 		return views.AuditPage(l.audit, e, w), true
 	}
+	if l.job.ID != "" {
+		return views.JobPage(l.job, l.list.page.Job, e, w), true
+	}
+	if p.id == queue.PaneQueues {
+		return views.QueuesPage(pic, l.id, e, w)
+	}
 	if pic == nil {
 		return views.Page{}, false
 	}
@@ -82,7 +93,7 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	case queue.PaneAlerts:
 		return views.AlertPage(pic.Alerts[i], known(l.list, l.list.page.AlertHistory), e, w), true
 	case queue.PaneExecutors:
-		return views.ExecutorPage(pic.Executors[i], e, w), true
+		return m.executorPage(i, e, w)
 	case queue.PaneFlags:
 		return views.FlagPage(pic.Flags[i], known(l.list, l.list.page.Audit), e, w), true
 	}
@@ -133,19 +144,21 @@ func (m *root) overview(p *pane) views.OverviewView {
 	return views.Overview(st, m.env(), m.body())
 }
 
+// exactly is a term that holds for one value, whatever is in it.
+func exactly(field string, kind queue.FieldKind, raw string) queue.Term {
+	return queue.Term{Field: field, Kind: kind, Op: queue.OpEq, Values: []queue.Value{{Raw: raw}}}
+}
+
 // groupFilter is the filter of a group in the words of the filter language.
 func groupFilter(g queue.DeadGroup) string {
-	is := func(field string, kind queue.FieldKind, raw string) queue.Term {
-		return queue.Term{Field: field, Kind: kind, Op: queue.OpEq, Values: []queue.Value{{Raw: raw}}}
-	}
 	f := queue.Filter{Terms: []queue.Term{
-		is("source", queue.FieldText, g.Source), is("code", queue.FieldText, g.Code.String()),
+		exactly("source", queue.FieldText, g.Source), exactly("code", queue.FieldText, g.Code.String()),
 	}}
 	if g.SubscriptionID != 0 {
-		f.Terms = append(f.Terms, is("subscription", queue.FieldNumber, strconv.FormatInt(g.SubscriptionID, 10)))
+		f.Terms = append(f.Terms, exactly("subscription", queue.FieldNumber, strconv.FormatInt(g.SubscriptionID, 10)))
 	} else {
-		f.Terms = append(f.Terms, is("endpoint", queue.FieldText, g.Endpoint.String()))
+		f.Terms = append(f.Terms, exactly("endpoint", queue.FieldText, g.Endpoint.String()))
 	}
-	f.Terms = append(f.Terms, is("domain", queue.FieldText, g.Domain.String()))
+	f.Terms = append(f.Terms, exactly("domain", queue.FieldText, g.Domain.String()))
 	return f.String()
 }

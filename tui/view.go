@@ -80,39 +80,35 @@ func (m *root) body() views.Size {
 func (m *root) rows() int {
 	l := m.pane().top()
 	s := m.tableSize(m.body(), l)
-	return views.Grid{Source: l.grid.src}.Rows(m.env(), s)
+	return l.grid.view().Rows(m.env(), s)
 }
 
 // tableSize is what a table has of the body: pane gw keeps room for the other
 // hosts and the wake stream under its loops, a level below another for its
 // title.
 func (m *root) tableSize(s views.Size, l *level) views.Size {
-	if l.kind == kindLetters {
+	if l.listed() {
 		s.H--
 	}
-	need := l.grid.src.Len + 1
-	if l.grid.src.Note != "" {
-		need++
-	}
+	need := l.grid.view().Need()
 	switch {
 	case l.kind != kindTable:
+	case m.at == queue.PaneQueues:
+		s.H, _ = views.QueuesTable(m.feed.picture, l.grid.view(), m.env(), s)
 	case m.at == queue.PaneHost:
 		s.H = min(max(need, 4), max(s.H*2/3, 4))
 	case len(l.grid.order) == 0: // the words take the room
-	case m.at != queue.PaneDead && need+beneath <= s.H:
+	case m.at != queue.PaneDead && need+views.PageRoom <= s.H:
 		s.H = need
 	}
 	return s
 }
 
-// beneath is the lines that must be free under a table for the page of the row
-// under the cursor to stand there.
-const beneath = 16
-
-// drawBeneath draws that page.
+// drawBeneath draws the page of the row under the cursor under its table, where
+// there is room.
 func (m *root) drawBeneath(e views.Env, s views.Size, p *pane, l *level) []string {
 	i, ok := l.grid.current()
-	if !ok || s.H < beneath {
+	if !ok || s.H < views.PageRoom {
 		return nil
 	}
 	row := level{kind: kindPage, id: l.grid.src.ID(i)}
@@ -134,11 +130,14 @@ func (m *root) drawBody(e views.Env, s views.Size) []string {
 		return views.Overview(views.OverviewState{Picture: m.feed.picture, Cursor: m.shownTarget(p)}, e, s).Lines
 	case kindPage:
 		return views.PageView{Page: l.built, Offset: l.offset, Find: l.find}.Visible(e, s)
-	case kindTable, kindLetters:
+	case kindTable, kindLetters, kindJobs:
+	}
+	if l.kind == kindTable && m.at == queue.PaneQueues {
+		return views.Queues(m.feed.picture, l.grid.view(), e, s)
 	}
 	t := m.tableSize(s, l)
 	var out []string
-	if l.kind == kindLetters {
+	if l.listed() {
 		out = append(out, e.Theme.Title.Paint(e.Theme.Cut("   "+theme.Safe(views.Plain(l.title)), s.W)))
 	}
 	out = append(out, l.grid.view().Lines(e, t)...)
@@ -151,7 +150,7 @@ func (m *root) drawBody(e views.Env, s views.Size) []string {
 		for len(out) < t.H {
 			out = append(out, "")
 		}
-		out = append(out, views.HostBelow(m.feed.picture, m.local, e, views.Size{W: s.W, H: s.H - len(out)})...)
+		out = append(out, views.HostBelow(m.feed.picture, m.local, m.subject(), e, views.Size{W: s.W, H: s.H - len(out)})...)
 	}
 	return out
 }

@@ -1,0 +1,294 @@
+package tui
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+func last[T any](all []T) T { return all[len(all)-1] }
+
+func TestLaneToJobToCancel(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("8")
+		c.sees("kg.reindex", "report.render", "STUCK LEASES", "JOB TABLE", "every subscribed executor is silent: codex_indexer")
+		c.press("enter")
+		c.sees("kg.reindex in kg", "lease expired", "40 of 1,216 rows")
+		require.Equal(t, queue.Query{Kind: queue.ListJobs, ID: "kg/kg.reindex", Limit: pageRows}, last(s.listed()))
+
+		c.press("enter") // one job is one confirm
+		c.sees("Job 01a1ffab-7790-7000-8000-48907d178d60", "expired 36m ago: L takes it back", "Queues → kg.reindex in kg → job 8000-48907d178d60")
+		require.Equal(t, queue.ListJob, last(s.listed()).Kind)
+		c.press("C")
+		c.sees("Cancel jobs", "Leave")
+		c.typing("no longer wanted")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("Keep", "Cancel 1 job", "cannot be taken back")
+		c.seesNot("How many")
+		c.press("enter") // the safe answer is the default
+		require.Empty(t, s.did())
+		require.Equal(t, s.jobs[0].ID, last(s.asked()).Targets[0])
+
+		c.press("esc", "space", "space", "j", "space")
+		c.sees("3 marked")
+		c.press("C")
+		c.typing("no longer wanted")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("Cancel 3 jobs", "type 3")
+		require.Equal(t, []string{s.jobs[0].ID, s.jobs[1].ID, s.jobs[3].ID}, last(s.asked()).Targets)
+		c.typing("4")
+		c.press("tab", "tab", "enter")
+		require.Empty(t, s.did(), "not the count")
+		c.press("backspace")
+		c.typing("3")
+		c.press("enter", "tab", "enter")
+		require.Len(t, s.did(), 1)
+		require.Equal(t, queue.ActJobCancel, s.did()[0].Request.Action)
+		c.rest(quiet)
+		c.press("enter")
+		c.seesNot("marked")
+	})
+}
+
+// A whole lane is cancelled through its filter and the typed count alone.
+func TestCancelAWholeLane(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press("8", "C")
+		c.typing("wrong import")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, "kind=kg.reindex domain=kg", last(s.asked()).Filter)
+		require.Empty(t, last(s.asked()).Targets)
+		c.sees("Cancel 1,216 jobs", "type 1216")
+		c.press("tab", "tab", "enter")
+		require.Empty(t, s.did())
+		c.press("esc", "enter", "ctrl+a")
+		c.sees("40 marked; ctrl+a again takes all 1,216 that match")
+		c.press("ctrl+a", "C")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, "kind=kg.reindex domain=kg", last(s.asked()).Filter)
+		c.press("esc", "esc", "/")
+		c.typing("status:retry_waiting")
+		c.press("enter")
+		require.Equal(t, "status:retry_waiting", last(s.listed()).Filter)
+		require.Equal(t, "kg/kg.reindex", last(s.listed()).ID)
+		c.rest(7 * time.Second) // what was said goes
+		c.sees("4 rows")
+		c.press("ctrl+a", "ctrl+a", "C")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, "kind=kg.reindex domain=kg status:retry_waiting", last(s.asked()).Filter)
+		f, err := queue.ParseFilter(last(s.asked()).Filter, queue.JobFields())
+		require.NoError(t, err)
+		require.Len(t, f.Terms, 3)
+	})
+}
+
+func TestLaneFilterIsReadBack(t *testing.T) {
+	for _, bad := range append(viewstest.Hostile(), `a b`, `x|y`, `"`, `\`, `*`, ``) {
+		l := queue.Lane{Kind: queue.Clean(bad), Domain: queue.Clean(bad)}
+		text := laneFilter(l)
+		if len(text) > 8000 {
+			continue // longer than a filter may be; the refusal says so
+		}
+		f, err := queue.ParseFilter(text, queue.JobFields())
+		require.NoError(t, err, text)
+		is := func(kind string) func(string) (any, bool) {
+			return func(field string) (any, bool) {
+				return map[string]any{"kind": kind, "domain": l.Domain.String()}[field], true
+			}
+		}
+		require.True(t, f.Match(is(l.Kind.String()), time.Now()), text)
+		require.False(t, f.Match(is(l.Kind.String()+"x"), time.Now()), text)
+	}
+}
+
+func TestReleaseLeases(t *testing.T) {
+	s := newStore()
+	token := func(i int) string { return s.pic.JobLeases[i].Token }
+	run(t, setup{store: s}, func(c *console) {
+		c.press("8", "L")
+		c.sees("L works on a row under STUCK LEASES")
+		c.press("space")
+		c.sees("lanes are not marked")
+		require.Zero(t, c.overlays())
+		c.press("G", "C")
+		c.sees("C cancels jobs: those of a lane")
+		require.Zero(t, c.overlays())
+		c.press("k", "k")
+		c.sees("expired 36m ago", "3f2a9484-1111")
+		c.press("L")
+		c.typing("codex is down")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("Release leases", "Release 1 lease")
+		require.Equal(t, []string{token(0)}, last(s.asked()).Targets)
+		c.press("esc", "space", "space", "L")
+		c.typing("codex is down")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("Release 2 leases", "type 2")
+		require.Equal(t, []string{token(0), token(1)}, last(s.asked()).Targets)
+		c.press("esc")
+		c.press("ctrl+a", "ctrl+a")
+		c.sees("3 marked")
+		all := true
+		c.model(func(m *root) { all = m.pane().top().grid.all })
+		require.False(t, all, "there is nothing beyond what shows")
+
+		c.press("esc", "g", "g", "enter", "space", "space", "space", "space", "L") // by the jobs that they hold
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, []string{token(0), s.jobs[3].LeaseToken}, last(s.asked()).Targets, "each lease once")
+		c.press("esc", "esc", "G")
+		c.press("k", "L") // one that waits for its next attempt
+		c.sees("no lease holds it")
+		require.Empty(t, s.did())
+	})
+}
+
+func TestSubscriptionForm(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 50}, func(c *console) {
+		c.press("4")
+		c.sees("E may claim", "may claim", "MAY CLAIM", "nothing", "off until the")
+		c.press("j", "j", "j", "E") // agent_01, with two rules: the first
+		c.sees("what an executor may claim", "agent_01", "mail.send in iu: priority 0 and up", "Job kind        mail.send", "At once         12", "Enabled         true", "Reason")
+		c.typing("the relay has more room")
+		c.press("up", "up", "up", "backspace", "backspace")
+		c.typing("0")
+		c.press("enter", "enter", "enter", "enter")
+		c.sees("a whole number from 1 on")
+		require.Empty(t, s.asked())
+		c.press("backspace")
+		c.typing("20")
+		c.press("enter", "enter", "enter", "enter")
+		c.rest(quiet)
+		req := last(s.asked())
+		require.Equal(t, queue.ActJobSubscribe, req.Action)
+		require.Equal(t, []string{"agent_01"}, req.Targets)
+		require.Equal(t, map[string]string{
+			"kind": "mail.send", "domain": "iu", "floor": "0", "parallel": "20", "enabled": "true", "notes": "twelve at once is what the relay takes",
+		}, req.Args)
+		require.Equal(t, "the relay has more room", req.Reason)
+		c.sees("Keep", "Save for agent_01")
+		c.press("tab", "enter")
+		require.Len(t, s.did(), 1)
+		c.rest(quiet)
+		c.press("enter")
+
+		c.press("G", "k", "k", "k", "E") // the second of agent_01
+		c.sees("agent_01", "Job kind        thumb.make", "Priority floor  50")
+		c.press("esc", "G", "k", "E") // the rule under the cursor, which is off
+		c.sees("agent_03", "Job kind        report.render", "Enabled         false")
+		c.press("esc", "enter")
+		c.sees("Executors → agent_03", "OFF; priority 0 and up")
+		c.press("E")
+		c.sees("Job kind        report.render")
+		c.press("esc", "esc", "g", "g", "E") // none yet
+		c.sees("iu_outbound_default", "no subscription: it gets no job", "At once         1")
+		c.press("esc", "D")
+		c.sees("D is bound to nothing")
+		c.press(":")
+		c.typing("executor subscribe agent_02")
+		c.press("enter")
+		c.sees("what an executor may claim", "Domain          import", "At once         100")
+	})
+}
+
+// What waits on the Overview opens its lane, the dead of a kind open their
+// letters.
+func TestJobsFromTheOverview(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 200, h: 60}, func(c *console) {
+		c.sees("job kg.reindex", "jobs done", "mail.send")
+		c.model(func(m *root) {
+			for _, x := range m.overview(m.pane()).Targets {
+				if x.Pane == queue.PaneQueues {
+					m.pane().target, m.pane().armed = x, true
+				}
+			}
+		})
+		c.press("enter")
+		c.sees("Queues · 10 rows", "Who may claim them")
+		at := ""
+		c.model(func(m *root) { at = m.pane().top().grid.at })
+		require.Equal(t, "kg/kg.reindex", at)
+	})
+	run(t, setup{}, func(c *console) {
+		c.press("5", "j", "j", "enter")
+		lists := c.store.listed()
+		require.Equal(t, "source=job code=HANDLER_ERROR endpoint=mail.send domain=iu", last(lists).Filter)
+		c.store.set(func(s *fakeStore) { s.letters = viewstest.JobLetters(12) })
+		c.rest(20 * time.Second)
+		c.sees("job:81f4-48907d178d60")
+		c.press("g", "g", "enter")
+		c.sees("Last error", "550 5.1.1 no such user", "attempts       5")
+		c.press("R")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, []string{"job:01a1ffab-7790-7000-81f4-48907d178d60"}, last(c.store.asked()).Targets)
+	})
+}
+
+// Cursor, marks and windows stay with their rows while others come and go, in
+// both tables.
+func TestTwoTablesStayInPlace(t *testing.T) {
+	s := newStore()
+	for i := range 60 {
+		s.pic.Queues = append(s.pic.Queues, queue.Lane{Kind: queue.Clean(fmt.Sprintf("z.kind_%02d", i)), Domain: queue.Clean("iu"), Queued: 1})
+		l := s.pic.JobLeases[0]
+		l.Token = fmt.Sprintf("%08x-2222-4222-8333-0123456789ab", i)
+		s.pic.JobLeases = append(s.pic.JobLeases, l)
+	}
+	run(t, setup{store: s}, func(c *console) {
+		at := func() (id string) { c.model(func(m *root) { id = m.pane().top().grid.at }); return id }
+		c.press("8")
+		for range 30 {
+			c.p.Send(keyOf("j"))
+		}
+		c.rest(time.Second)
+		lane := at()
+		require.Equal(t, "iu/z.kind_23", lane)
+		c.sees("▌· z.kind_23")
+		before := c.screen()
+		s.set(func(s *fakeStore) {
+			s.pic.Queues = append([]queue.Lane{{Kind: queue.Clean("a.new_one"), Domain: queue.Clean("iu")}}, s.pic.Queues...)
+		})
+		c.rest(3 * time.Second)
+		require.Equal(t, lane, at())
+		c.sees("▌· z.kind_23")
+		require.Contains(t, before, "z.kind_23")
+		c.press("G")
+		c.sees("▌  ✖ codex_indexer", "0000003b", "z.kind_23") // the upper window stands
+		for range 61 {
+			c.p.Send(keyOf("k"))
+		}
+		c.rest(time.Second)
+		lease := at()
+		c.sees("▌  ✖ codex_indexer", "3f2a9485")
+		s.set(func(s *fakeStore) { s.pic.JobLeases = s.pic.JobLeases[1:] })
+		c.rest(3 * time.Second)
+		require.Equal(t, lease, at())
+		c.sees("3f2a9485")
+		s.set(func(s *fakeStore) { s.pic.JobLeases = s.pic.JobLeases[1:] })
+		c.rest(3 * time.Second)
+		c.press("L")
+		c.sees("the row you were on is gone; move to another")
+		require.Zero(t, c.overlays(), "a vanished target disarms")
+	})
+}
