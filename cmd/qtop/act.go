@@ -26,9 +26,17 @@ type actVerb struct {
 	action queue.ActionID
 	args   cobra.PositionalArgs
 	filter bool
+	list   string   // the verb that shows what may be named; "" = dlq
 	skip   []string // registry arguments that are positional here
 	// into puts the positional arguments into the request.
 	into func(r *queue.Request, args []string)
+}
+
+func orWord(word, otherwise string) string {
+	if word == "" {
+		return otherwise
+	}
+	return word
 }
 
 func targets(r *queue.Request, args []string) { r.Targets = args }
@@ -51,16 +59,18 @@ func (a *app) actCmds() []*cobra.Command {
 		use: "set KEY VALUE", action: queue.ActFlagSet, args: cobra.ExactArgs(2), skip: []string{"value"},
 		into: func(r *queue.Request, args []string) { r.Targets, r.Args["value"] = args[:1], args[1] },
 	}))
-	executor := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor"}
+	executor := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
 	executor.AddCommand(
 		a.act(actVerb{
 			use: "register ID", action: queue.ActExecRegister, args: cobra.ExactArgs(1), skip: []string{"id"},
 			into: func(r *queue.Request, args []string) { r.Args["id"] = args[0] },
 		}),
 		a.act(actVerb{use: "deregister ID", action: queue.ActExecDeregister, args: cobra.ExactArgs(1), into: targets}),
+		a.act(actVerb{use: "subscribe ID", action: queue.ActJobSubscribe, args: cobra.ExactArgs(1), into: targets}),
+		a.viewCmd(view{"subscriptions [ID]", "What executors may claim", false, showSubscriptions}, &viewOptions{}),
 		a.beatCmd(),
 	)
-	return append(cmds, flag, executor)
+	return append(cmds, flag, executor, a.jobCmd(), a.leaseCmd())
 }
 
 func (a *app) act(v actVerb) *cobra.Command {
@@ -74,8 +84,8 @@ func (a *app) act(v actVerb) *cobra.Command {
 				r.Args[name] = *value
 			}
 			v.into(&r, args)
-			if v.filter && (len(args) > 0) == (o.filter != "") {
-				return usage("name ids, or give --filter, one of the two", "command line", "see qtop dlq")
+			if v.filter && (len(r.Targets) > 0) == (r.Filter != "") {
+				return usage("name ids, or give --filter, one of the two", "command line", "see qtop "+orWord(v.list, "dlq"))
 			}
 			return a.doAct(cmd.Context(), r, o)
 		},

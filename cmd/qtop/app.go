@@ -61,7 +61,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	pf.StringVarP(&a.output, "output", "o", "table", "table or json")
-	root.Flags().StringVar(&a.pane, "pane", "", "pane to open: overview, health, alerts, executors, dlq, flags, host, audit")
+	root.Flags().StringVar(&a.pane, "pane", "", "pane to open: overview, health, alerts, executors, dlq, queues, flags, host, audit")
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.load(cmd) }
@@ -83,8 +83,9 @@ func (a *app) load(cmd *cobra.Command) error {
 	for _, k := range config.Keys() {
 		known[k.Flag] = true
 	}
+	own := cmd.LocalNonPersistentFlags() // a verb's flag of the same name is no setting
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if known[f.Name] {
+		if known[f.Name] && own.Lookup(f.Name) == nil {
 			flags[f.Name] = f.Value.String()
 		}
 	})

@@ -31,7 +31,7 @@ func (a *app) console(ctx context.Context) error {
 	defer client.Close()
 	log, closeLog := a.logFile()
 	defer closeLog()
-	host, err := a.host(client, []string{}, log, nil)
+	host, err := a.host(client, []string{}, log, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,8 @@ func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgcl
 		return nil, nil, err
 	}
 	loops := slices.DeleteFunc(workerhost.LoopNames(), func(n string) bool { return n == demo.SilentLoop })
-	host, err := a.host(client, loops, log, demo.Lookup)
+	a.settings.Executor = demo.Executor
+	host, err := a.host(client, loops, log, demo.Handlers(), demo.Lookup)
 	if err != nil {
 		client.Close()
 		return nil, nil, err

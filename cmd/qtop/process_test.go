@@ -26,6 +26,37 @@ func TestRequeueRace(t *testing.T) {
 	db := pgtest.New(t)
 	conn := db.Conn(t, "")
 	require.NoError(t, deadLetters(t.Context(), conn, 1, "HTTP_503"))
+	race(t, db, "1", `already requeued by operator-\d+ at \d{4}-`)
+	var sagas, jobs int
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'DeadLettered'),
+		(SELECT count(*) FROM webhook_delivery_jobs j JOIN dead_letter_requeues r ON r.new_saga_id = j.saga_id)`).Scan(&sagas, &jobs))
+	require.Equal(t, 1, sagas)
+	require.Zero(t, jobs)
+}
+
+// The same with the letter of a job: one new job.
+func TestReplayRace(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	require.NoError(t, deadJobs(t.Context(), conn, 1, "kg.reindex", "kg"))
+	var id string
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT 'job:' || dead_letter_id FROM job_dead_letter").Scan(&id))
+	made := race(t, db, id, `already replayed by operator-\d+ at \d{4}-.* as job [0-9a-f-]{36}`)
+	var jobs, audits int
+	var job string
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM v_job WHERE idempotency_key LIKE 'replay:%'),
+		(SELECT count(*) FROM queue_operator_action WHERE action = 'job_dead_letter_replay' AND outcome = 'done'),
+		(SELECT replayed_job_id::text FROM job_dead_letter)`).Scan(&jobs, &audits, &job))
+	require.Equal(t, 1, jobs)
+	require.Equal(t, 1, audits)
+	require.Equal(t, job, made)
+}
+
+// race lets sixteen processes requeue the letter at once; one does, the others
+// are told why not. It gives the new id.
+func race(t *testing.T, db *pgtest.DB, id, told string) (made string) {
+	t.Helper()
 	dsn := db.DSN(operator(t, db))
 	const n = 16
 	type answer struct {
@@ -35,7 +66,7 @@ func TestRequeueRace(t *testing.T) {
 	answers := make([]answer, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		cmd := qtop(t, dsn, "requeue", "1", "--yes", "--reason", fmt.Sprintf("process %d", i), "-o", "json")
+		cmd := qtop(t, dsn, "requeue", id, "--yes", "--reason", fmt.Sprintf("process %d", i), "-o", "json")
 		cmd.Env = append(cmd.Env, fmt.Sprintf("QTOP_ACTOR=operator-%d", i))
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -57,17 +88,14 @@ func TestRequeueRace(t *testing.T) {
 			won++
 			require.Zero(t, a.code)
 			require.NotZero(t, res.AuditID)
+			made = res.Results[0].NewID
 			continue
 		}
 		require.Equal(t, 1, a.code, a.out)
-		require.Regexp(t, `already requeued by operator-\d+ at \d{4}-`, res.Results[0].Why.String())
+		require.Regexp(t, told, res.Results[0].Why.String())
 	}
 	require.Equal(t, 1, won)
-	var sagas, jobs int
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'DeadLettered'),
-		(SELECT count(*) FROM webhook_delivery_jobs j JOIN dead_letter_requeues r ON r.new_saga_id = j.saga_id)`).Scan(&sagas, &jobs))
-	require.Equal(t, 1, sagas)
-	require.Zero(t, jobs)
+	return made
 }
 
 // corpus is what must never reach a terminal as it is.
@@ -96,6 +124,10 @@ func TestHostileStrings(t *testing.T) {
 	exec(`ALTER TABLE queue_heartbeat DROP CONSTRAINT queue_heartbeat_executor_id_check`)
 	exec(`ALTER TABLE queue_host DROP CONSTRAINT queue_host_host_id_check`)
 	exec(`DROP INDEX ix_queue_operator_action_target`)
+	for _, c := range []string{"queue CONSTRAINT chk_job_queue_executor", "queue CONSTRAINT job_queue_failure_code_check", "lane CONSTRAINT chk_job_lane_domain",
+		"lane CONSTRAINT chk_job_lane_kind", "subscription CONSTRAINT chk_job_subscription_kind"} {
+		exec("ALTER TABLE job_" + strings.Replace(c, "CONSTRAINT", "DROP CONSTRAINT", 1))
+	}
 	exec(`SET session_replication_role = replica`)
 	for i, long := range corpus() {
 		s := long[:min(len(long), 2000)] // the megabyte stands in two columns: enough to see that it is cut
@@ -115,6 +147,7 @@ func TestHostileStrings(t *testing.T) {
 			VALUES ($1, $1, $1, $1, $1, $1, to_jsonb($1::text), to_jsonb($1::text), $1)`, s)
 		exec(`UPDATE queue_tick_worker SET last_result = to_jsonb($1::text) WHERE worker_name = 'config_expiry'`, s)
 		exec(`UPDATE webhook_delivery_jobs SET response_excerpt = $1, worker_id = left($1, 200)`, s)
+		hostileJobs(exec, i, s)
 		exec(`UPDATE subscriptions SET event_type = left($1, 90), callback_url = left($1, 2000)`, s)
 	}
 	user := operator(t, db)
@@ -122,6 +155,14 @@ func TestHostileStrings(t *testing.T) {
 		{"status"}, {"health"}, {"alerts"}, {"executors"}, {"hosts"}, {"dlq"}, {"dlq", "1"}, {"dlq-groups"}, {"flags"}, {"scheduler"}, {"audit"},
 		{"requeue", "1", "--dry-run"}, {"flag", "set", "x0" + "\x1b[2J", "1", "--reason", "\x1b[2J", "--yes"},
 		{"executor", "deregister", "\x1b]0;x\x07", "--reason", "\u202e", "--yes"}, {"dlq", "--filter", "\x1b[2J"}, {"ack", "\u009b2J", "--comment", "\x1b", "--yes"},
+		{"queues"}, {"queues", "--filter", "kind:* !domain:none"}, {"queues", "--kind", "\x1b[2J", "--domain", "\x07"}, {"lease", "list"}, {"executor", "subscriptions"},
+		{"executor", "subscriptions", "\x1b[2J0"}, {"job", "show", uuid("1", 0)}, {"job", "show", uuid("2", 3)}, {"job", "show", "\x1b[2J"},
+		{"dlq", "--filter", "source:job state:*"}, {"dlq", "job:" + uuid("3", 0)}, {"dlq", "show", "job:" + uuid("3", 6)}, {"dlq", "job:\x1b[2J"},
+		{"requeue", "--filter", "source:job", "--dry-run"}, {"undo", "job:" + uuid("3", 2), "--dry-run"}, {"job", "cancel", "--filter", "kind:*", "--dry-run"},
+		{"job", "cancel", "--kind", "\x1b[2J", "--dry-run"}, {"lease", "release", uuid("4", 0), uuid("4", 1), uuid("4", 2), "--dry-run"}, {"lease", "release", "\x1b[2J", "--dry-run"},
+		{"executor", "subscribe", "\x1b[2J\x1b]0;owned\x070", "--dry-run"}, {"executor", "subscribe", "\u202eevil", "--kind", "\x07", "--notes", "\x1b", "--yes", "--reason", "\x1b"},
+		{"executor", "deregister", "line\nbreak\r\ttab\b\x07\x7f6", "--reason", "\x1b", "--dry-run"}, {"job", "enqueue", "--kind", "\x1b[2J", "--domain", "\x07", "--executor", "DOT"},
+		{"job", "enqueue", "--kind", "a", "--domain", "b", "--executor", "\x1b[2J"},
 	} {
 		for _, form := range []string{"table", "json"} {
 			t.Run(strings.Trim(fmt.Sprintf("%q %s", args, form), "[]"), func(t *testing.T) {
@@ -130,8 +171,12 @@ func TestHostileStrings(t *testing.T) {
 				var out bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &out
 				_ = cmd.Run()
-				require.Contains(t, []int{0, 1, 2, 3}, cmd.ProcessState.ExitCode(), "%.300s", out.String())
+				require.Contains(t, []int{0, 1, 2, 3, 77}, cmd.ProcessState.ExitCode(), "%.300s", out.String())
 				require.True(t, utf8.Valid(out.Bytes()))
+				if shows := strings.Join(args, " "); shows == "queues" || strings.HasPrefix(shows, "job show 1") || strings.HasPrefix(shows, "dlq job:3") ||
+					shows == "lease list" || shows == "executor subscriptions" {
+					require.Contains(t, out.String(), "owned", "the row itself is what was read")
+				}
 				for i, r := range out.String() {
 					if r != '\n' && queue.Unsafe(r) {
 						t.Fatalf("it prints %U at %d: %.80q", r, i, out.String()[max(0, i-40):])
@@ -140,4 +185,39 @@ func TestHostileStrings(t *testing.T) {
 			})
 		}
 	}
+}
+
+// uuid is the id of a hostile row: which table, which string.
+func uuid(table string, i int) string {
+	return fmt.Sprintf("%s0000000-0000-4000-8000-00000000000%d", table, i)
+}
+
+// hostileJobs puts a string into every text column of the job tables. What an
+// index holds is cut: it has a bound of its own.
+func hostileJobs(exec func(string, ...any), i int, s string) {
+	short := s[:min(len(s), 400)]
+	for !utf8.ValidString(short) {
+		short = short[:len(short)-1]
+	}
+	kind := fmt.Sprint(short, i)
+	exec(`INSERT INTO job_queue (job_id, job_kind, event_domain, executor, idempotency_key, source_ref, target_ref, payload_ref, payload, last_error,
+		failure_code, actor, correlation_id, process_after, status, lease_owner, lease_until, lease_token)
+		VALUES ($1, $3, $3, $2, left($3, 500), $2, $2, $2, jsonb_build_object('x', $2::text), left($2, 900), left($2, 900), $2, $2, now() - interval '1 hour',
+			CASE WHEN $4::uuid IS NULL THEN 'queued' ELSE 'leased' END, CASE WHEN $4::uuid IS NOT NULL THEN $2 END,
+			CASE WHEN $4::uuid IS NOT NULL THEN now() - interval '1 minute' END, $4)`, uuid("1", i), s, kind, map[bool]any{true: uuid("4", i), false: nil}[i%2 == 0])
+	exec(`INSERT INTO job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+		VALUES ($1, $2, gen_random_uuid(), now() - interval '1 minute', ARRAY[$3::uuid], 1)`, uuid("4", i), s, uuid("1", i))
+	exec(`INSERT INTO job_lane (event_domain, job_kind) VALUES ($1, $1)`, kind)
+	exec(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, idempotency_key, source_ref, target_ref,
+		payload_ref, payload, last_error, failure_code, actor, correlation_id, lease_owner)
+		VALUES ($1, $3, $3, $2, 'succeeded', 'leased', now(), $3, $2, $2, $2, jsonb_build_object('x', $2::text), $2, $2, $2, $2, $2)`, uuid("2", i), s, kind)
+	exec(`INSERT INTO job_subscription (executor_id, executor_kind, job_kind, event_domain, enabled, notes, registered_by, updated_by)
+		VALUES (left($2, 200), $1, $2, $2, true, $1, $1, $1)`, s, kind)
+	exec(`INSERT INTO job_dead_letter (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload,
+		first_failed_at, last_failed_at, triage_status, triage_note, resolved_at, resolved_by, resolution, replayed_job_id)
+		SELECT $1, $4, $3, $3, $2, 3, $3, $2, jsonb_build_object('x', $2::text), now(), now(), t, $2, CASE WHEN t <> 'open' THEN now() END,
+			CASE WHEN t <> 'open' THEN $2 END, CASE WHEN t <> 'open' THEN $2 END, CASE WHEN t = 'replayed' THEN gen_random_uuid() END
+		FROM (SELECT (ARRAY['open', 'duplicate', 'replayed'])[$5::int % 3 + 1]) x (t)`, uuid("3", i), s, kind, uuid("2", i), i)
+	exec(`INSERT INTO queue_counter_delta (scope, k1, k2, k3, n) SELECT v.scope, v.k1, $1, v.k3, 1 FROM (VALUES
+		('job', $1, 'queued'), ('dead_job', $1, $1), ('dead_job_5m', $1, '0')) v (scope, k1, k3)`, kind)
 }

@@ -5,7 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"strconv"
 	"testing"
 
@@ -35,6 +37,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("VIEWER", db.DSN(pgtest.Login(t, db, "queue_viewer")))
 			env.Setenv("NOBODY", db.DSN(pgtest.Login(t, db)))
 			env.Setenv("HOST", db.DSN(pgtest.Login(t, db, "dot_executor", "queue_viewer")))
+			env.Setenv("WRITER", db.DSN(pgtest.Login(t, db, "event_ingest_writer")))
 			env.Setenv("SUPER", db.DSN(""))
 			env.Setenv("EMPTY", empty.DSN(""))
 			env.Setenv("QTOP_ACTOR", "anna")
@@ -54,6 +57,26 @@ func TestScripts(t *testing.T) {
 				n, err := strconv.Atoi(args[0])
 				ts.Check(err)
 				ts.Check(deadLetters(context.Background(), dial(ts), n, args[1]))
+			},
+			// jobletters N KIND DOMAIN: makes dead letters of jobs through the machine.
+			"jobletters": func(ts *testscript.TestScript, _ bool, args []string) {
+				n, err := strconv.Atoi(args[0])
+				ts.Check(err)
+				ts.Check(deadJobs(context.Background(), dial(ts), n, args[1], args[2]))
+			},
+			// value NAME SQL: puts the one value that a query gives into the environment.
+			"value": func(ts *testscript.TestScript, _ bool, args []string) {
+				var got string
+				ts.Check(dial(ts).QueryRow(context.Background(), fmt.Sprintf("SELECT (%s)::text", args[1])).Scan(&got))
+				ts.Setenv(args[0], got)
+			},
+			// code N COMMAND: the program ends with this exit code.
+			"code": func(ts *testscript.TestScript, _ bool, args []string) {
+				err := ts.Exec(args[1], args[2:]...)
+				var ee *exec.ExitError
+				if !errors.As(err, &ee) || strconv.Itoa(ee.ExitCode()) != args[0] {
+					ts.Fatalf("it ends with %v, not exit code %s", err, args[0])
+				}
 			},
 			// expect SQL WANT: the one value that a query gives.
 			"expect": func(ts *testscript.TestScript, _ bool, args []string) {

@@ -24,9 +24,10 @@ type view struct {
 }
 
 type viewOptions struct {
-	filter string
-	limit  int
-	args   []string
+	filter       string
+	limit        int
+	kind, domain string
+	args         []string
 }
 
 func (a *app) viewCmds() []*cobra.Command {
@@ -43,42 +44,52 @@ func (a *app) viewCmds() []*cobra.Command {
 		{"scheduler", "Tick workers with cadence and last run", false, showScheduler},
 		{"audit", "Who did what, why, before and after", true, showAudit},
 	} {
-		var o viewOptions
-		var watch bool
-		cmd := &cobra.Command{Use: v.use, Short: v.short, Args: cobra.NoArgs}
-		if strings.Contains(v.use, "[ID]") {
-			cmd.Args = cobra.MaximumNArgs(1)
-		}
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			o.args = args
-			client, err := a.client(cmd.Context(), 0)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			for {
-				err := v.show(cmd.Context(), a, client, o)
-				if !watch {
-					return err
-				}
-				if err != nil {
-					a.exit(err)
-				}
-				select {
-				case <-cmd.Context().Done():
-					return nil
-				case <-time.After(a.settings.Refresh):
-				}
-			}
-		}
-		cmd.Flags().BoolVar(&watch, "watch", false, "print again at each --refresh, until a signal")
-		if v.list {
-			cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
-			cmd.Flags().IntVar(&o.limit, "limit", 200, "rows at most")
+		cmd := a.viewCmd(v, &viewOptions{})
+		if strings.HasPrefix(v.use, "dlq ") {
+			cmd.AddCommand(a.viewCmd(view{"show ID", "One dead letter with its attempts and lineage", false, showDead}, &viewOptions{}))
 		}
 		cmds = append(cmds, cmd)
 	}
-	return cmds
+	return append(cmds, a.queuesCmd())
+}
+
+func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{Use: v.use, Short: v.short, Args: cobra.NoArgs}
+	switch {
+	case strings.Contains(v.use, "[ID]"):
+		cmd.Args = cobra.MaximumNArgs(1)
+	case strings.Contains(v.use, "ID"):
+		cmd.Args = cobra.ExactArgs(1)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.args = args
+		client, err := a.client(cmd.Context(), 0)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		for {
+			err := v.show(cmd.Context(), a, client, *o)
+			if !watch {
+				return err
+			}
+			if err != nil {
+				a.exit(err)
+			}
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case <-time.After(a.settings.Refresh):
+			}
+		}
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again at each --refresh, until a signal")
+	if v.list {
+		cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
+		cmd.Flags().IntVar(&o.limit, "limit", 200, "rows at most")
+	}
+	return cmd
 }
 
 // snapshot reads the picture; one that lacks everything is an error here.
@@ -101,6 +112,8 @@ type statusJSON struct {
 	Held          []queue.Held      `json:"held"`
 	Silent        []queue.Alert     `json:"silent"`
 	Waiting       []queue.Waiting   `json:"waiting"`
+	Queues        []queue.Lane      `json:"queues"`
+	JobLeases     []queue.JobLease  `json:"job_leases"` // expired, or long without a renewal
 	DeadOpen      int64             `json:"dead_open"`
 	Dead          []queue.DeadGroup `json:"dead"`
 	HostsAlive    int64             `json:"hosts_alive"`
@@ -110,7 +123,7 @@ type statusJSON struct {
 func statusOf(s queue.Snapshot) statusJSON {
 	st := statusJSON{
 		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Silent: s.Alerts, Waiting: s.Waiting,
-		DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
+		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
 	}
 	warn := s.MonitoringOff || s.Flow.DeadOpen > 0 || s.Flow.HostsAlive == 0 || len(s.Held) > 0
 	for _, f := range s.Flags {
@@ -118,6 +131,9 @@ func statusOf(s queue.Snapshot) statusJSON {
 			st.Off = append(st.Off, f)
 			warn = true
 		}
+	}
+	for _, l := range s.JobLeases {
+		warn = warn || l.Expired
 	}
 	for _, al := range s.Alerts {
 		warn = true
@@ -179,6 +195,9 @@ func (a *app) statusTable(st statusJSON) {
 		fmt.Fprintf(a.out, "SILENT  %s · %s · %s× cadence · %s · %s\n", al.Subject, age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64), al.Severity, owner)
 	}
 	for _, w := range st.Waiting {
+		if w.Source == "job" { // its lane says more
+			continue
+		}
 		clears := "never at this rate"
 		if w.ClearsInSeconds != nil {
 			clears = "clears in " + age(*w.ClearsInSeconds)
@@ -190,6 +209,7 @@ func (a *app) statusTable(st statusJSON) {
 		fmt.Fprintf(a.out, "WAITING %s · %s%d · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", w.Queue, bound(w.WaitingBound), w.Waiting,
 			age(w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, why)
 	}
+	a.statusLanes(st)
 	for _, g := range st.Dead {
 		fmt.Fprintf(a.out, "DEAD    %s %s · %d open · first %s · last %s\n", g.Code, g.Endpoint, g.Open, stamp(&g.FirstAt), stamp(&g.LastAt))
 	}
@@ -280,11 +300,11 @@ func showGroups(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 	var rows [][]string
 	for _, g := range s.DeadGroups {
 		rows = append(rows, []string{
-			g.Code.String(), g.Endpoint.String(), strconv.FormatInt(g.SubscriptionID, 10), strconv.FormatInt(g.Open, 10),
-			stamp(&g.FirstAt), stamp(&g.LastAt),
+			g.Code.String(), g.Endpoint.String(), numberOr(g.SubscriptionID), strconv.FormatInt(g.Open, 10),
+			stamp(&g.FirstAt), stamp(&g.LastAt), g.Source, g.Domain.String(),
 		})
 	}
-	return a.answer(err, s.DeadGroups, []string{"CODE", "ENDPOINT", "SUBSCRIPTION", "OPEN", "FIRST", "LAST"}, rows)
+	return a.answer(err, s.DeadGroups, []string{"CODE", "ENDPOINT / KIND", "SUBSCRIPTION", "OPEN", "FIRST", "LAST", "SOURCE", "DOMAIN"}, rows)
 }
 
 func showFlags(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
@@ -317,54 +337,6 @@ func showScheduler(ctx context.Context, a *app, c *pgclient.Client, _ viewOption
 		})
 	}
 	return a.answer(err, s.Ticks, []string{"STATE", "WORKER", "EVERY", "AGE", "LAST RUN", "MODE", "LAST RESULT"}, rows)
-}
-
-func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	if len(o.args) == 1 {
-		return showLetter(ctx, a, c, o.args[0])
-	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: o.filter, Limit: o.limit})
-	var rows [][]string
-	for _, d := range p.DeadLetters {
-		rows = append(rows, []string{
-			d.ID, d.State, d.Code.String(), d.Endpoint.String(), d.EventType.String(), age(d.AgeSeconds), stamp(&d.FailedAt), strconv.Itoa(d.Generation),
-		})
-	}
-	if err := a.answer(err, p.DeadLetters, []string{"ID", "STATE", "CODE", "ENDPOINT", "TYPE", "AGE", "FAILED", "REQUEUED BEFORE"}, rows); err != nil {
-		return err
-	}
-	if a.output == "table" && int64(len(rows)) < p.Total {
-		fmt.Fprintf(a.out, "%d of %s%d\n", len(rows), bound(p.TotalBound), p.Total)
-	}
-	return nil
-}
-
-func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string) error {
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetter, ID: id})
-	if err != nil {
-		return err
-	}
-	d := p.Detail
-	if a.output == "json" {
-		a.encode(a.out, d)
-		return nil
-	}
-	fmt.Fprintf(a.out, "%s  %s  %s  %s\nsaga %d, event %d %s, subscription %d %s\nfailed %s (%s ago), generation %d\n", d.ID, d.State, d.Code, d.Endpoint,
-		d.SagaID, d.EventID, d.EventType, d.SubscriptionID, d.CallbackURL, stamp(&d.FailedAt), age(d.AgeSeconds), d.Generation)
-	var rows [][]string
-	for _, t := range d.Attempts {
-		status := "-"
-		if t.HTTPStatus != nil {
-			status = strconv.Itoa(*t.HTTPStatus)
-		}
-		rows = append(rows, []string{strconv.Itoa(t.No), strconv.FormatInt(t.JobID, 10), t.Status, status, t.Code.String(), stamp(t.StartedAt), t.Worker.String(), t.Excerpt.String()})
-	}
-	a.print(nil, []string{"ATTEMPT", "JOB", "STATUS", "HTTP", "CODE", "AT", "WORKER", "ANSWER"}, rows)
-	fmt.Fprintln(a.out, "payload (secrets masked): "+d.Payload.String()+d.PayloadWhyNot.String())
-	for _, l := range d.Lineage {
-		fmt.Fprintf(a.out, "%s  %s %s  %s  %s\n", stamp(l.At), l.Kind, l.ID, l.Status, l.By)
-	}
-	return nil
 }
 
 func showAudit(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {

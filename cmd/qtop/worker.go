@@ -5,29 +5,35 @@ package main
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
-	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
 type lookup = func(context.Context, string) ([]netip.Addr, error)
 
-// host makes a worker host of the settings. loops: nil = the settings' own.
-// lookup: nil = the system's resolver.
-func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, lookup lookup) (*workerhost.Host, error) {
+// host makes a worker host of the settings. loops: nil = the settings' own; own:
+// handlers beside the settings'; lookup: nil = the system's resolver.
+func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, own map[string]handler.Handler, lookup lookup) (*workerhost.Host, error) {
 	s := a.settings
-	if len(s.Handlers) > 0 {
-		return nil, &queue.Error{
-			Kind: queue.KindConfig, What: queue.Clean("handlers are set, and this version runs no job handlers"),
-			Where: queue.Clean("handlers"), Do: queue.Clean("take the setting away"),
-		}
+	// An endpoint of a job does its work before it answers: its header may take as
+	// long as the lease can be renewed.
+	jobSender := sender.New(sender.Config{
+		Version: version(), Allow: s.Delivery.AllowNetworks, Concurrency: s.Concurrency, Headers: longestTry, Lookup: lookup,
+	})
+	handlers, err := handler.Parse(specs(s.Handlers), jobSender)
+	if err != nil {
+		return nil, problems(err)
 	}
+	maps.Copy(handlers, own)
 	secrets, err := sender.NewSecrets(secretSources(s.Delivery.Secrets))
 	if err != nil {
 		return nil, err
@@ -37,11 +43,39 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, lo
 	}
 	return workerhost.New(client, workerhost.Options{
 		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,
-		Grace: s.Grace, Log: log, Secrets: secrets,
+		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor,
 		Sender: sender.New(sender.Config{
 			Version: version(), Allow: s.Delivery.AllowNetworks, Concurrency: s.Concurrency, Lookup: lookup,
 		}),
 	})
+}
+
+// longestTry is as long as a handler's request may last.
+const longestTry = 24 * time.Hour
+
+func specs(in []config.Handler) []handler.Spec {
+	var out []handler.Spec
+	for _, h := range in {
+		out = append(out, handler.Spec{Kind: h.Kind, Command: h.Command, URL: h.URL})
+	}
+	return out
+}
+
+// problems makes a line of each error of a joined one.
+func problems(err error) error {
+	all, ok := err.(interface{ Unwrap() []error }) // as errors.Join makes them
+	if !ok {
+		return err
+	}
+	var out config.Problems
+	for _, one := range all.Unwrap() {
+		if q, ok := asQueueError(one); ok {
+			out = append(out, config.Problem{What: q.What.String(), Where: q.Where.String(), Do: q.Do.String()})
+		} else {
+			out = append(out, config.Problem{What: one.Error()})
+		}
+	}
+	return out
 }
 
 func secretSources(in []config.Secret) []sender.SecretSource {
@@ -58,7 +92,7 @@ func secretSources(in []config.Secret) []sender.SecretSource {
 
 func (a *app) workerCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "worker", Short: "Run the worker host: tick every worker, send the webhooks", Args: cobra.NoArgs,
+		Use: "worker", Short: "Run the worker host: tick every worker, send the webhooks, work on jobs", Args: cobra.NoArgs,
 		Long: "Runs the loops (all, or those of --loops) until a signal. The first signal drains within --grace and hands\n" +
 			"back what is unfinished; the second aborts. Any number of hosts share one database.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,7 +109,7 @@ func (a *app) workerCmd() *cobra.Command {
 func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	log := hostLog(a.errs)
 	slog.SetDefault(log)
-	host, err := a.host(client, nil, log, nil)
+	host, err := a.host(client, nil, log, nil, nil)
 	if err != nil {
 		return err
 	}

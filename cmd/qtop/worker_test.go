@@ -1,13 +1,15 @@
 package main
 
-// This file runs `qtop worker` as a process: it ticks, tells its metrics, and
-// ends cleanly at a signal.
+// This file runs `qtop worker` as a process: it ticks, works on jobs, tells its
+// metrics, and ends cleanly at a signal.
 
 import (
 	"bufio"
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,7 +58,7 @@ func TestWorkerProcess(t *testing.T) {
 	require.Eventually(t, func() bool {
 		var ticked int
 		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM queue_tick_worker WHERE last_run_at IS NOT NULL").Scan(&ticked)
-		return err == nil && ticked == 8
+		return err == nil && ticked == 10
 	}, patience, 50*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())
@@ -71,4 +73,44 @@ func TestWorkerProcess(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, 78, bad.ProcessState.ExitCode())
 	require.Contains(t, string(out), "no_such_loop")
+}
+
+// Handlers of the configuration work on jobs; what is wrong with them is told all
+// at once, a line each.
+func TestWorkerHandlers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	for _, sql := range []string{
+		"SELECT public.fn_queue_heartbeat_register('mine', 'DOT', '{}', 3, 600, 'test')",
+		"SELECT public.fn_job_subscription_set('mine', NULL, NULL, 0, 5, true, NULL, 'test', 'test')",
+		"SELECT public.fn_job_enqueue('resize', 'media', 'DOT', '{\"picture\": 7}')",
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	login := pgtest.Login(t, db, "dot_executor")
+	got := filepath.Join(t.TempDir(), "got")
+	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1", "--executor", "mine", "--loops", "job_executor")
+	cmd.Env = append(cmd.Env, `QTOP_HANDLERS=[{"kind":"resize","command":["/bin/sh","-c","cat > \"$0\"","`+got+`"]}]`)
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool {
+		var done int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM public.job_history WHERE status = 'succeeded'").Scan(&done)
+		return err == nil && done == 1
+	}, patience, 50*time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait())
+	input, err := os.ReadFile(got)
+	require.NoError(t, err)
+	require.Contains(t, string(input), `"payload":{"picture": 7}`)
+
+	bad := qtop(t, db.DSN(login), "worker")
+	bad.Env = append(bad.Env, `QTOP_HANDLERS=[{"kind":"a","command":["/no/such/program"]},{"kind":"b b","url":"https://h/"}]`)
+	out, err := bad.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, 78, bad.ProcessState.ExitCode())
+	require.Len(t, strings.Split(strings.TrimSpace(string(out)), "\n"), 2, string(out))
+	require.Contains(t, string(out), "kind a")
+	require.Contains(t, string(out), "entry 2")
 }
