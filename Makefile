@@ -39,7 +39,17 @@ vuln: ## known vulnerabilities in what the binary calls (needs vuln.go.dev)
 	@.ci/vuln.sh
 
 .PHONY: bench
-bench: ## run the benchmarks (compare two runs with benchstat; time never fails a build)
+bench: ## measure against the peers and the limits, in one run (time never fails a build); about 15 minutes
+	@.ci/postgres.sh
+	@cd workerhost/peerbench && go run . $(BENCH)
+
+.PHONY: bench-large
+bench-large: ## the same with the panes over 10 M finished and 3 M queued jobs
+	@.ci/postgres.sh
+	@cd workerhost/peerbench && go run . -large $(BENCH)
+
+.PHONY: bench-go
+bench-go: ## the benchmarks of the packages (compare two runs with benchstat)
 	@.ci/postgres.sh
 	@go test -p 1 -run '^$$' -bench . -benchmem ./...
 
