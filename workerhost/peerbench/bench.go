@@ -1,0 +1,216 @@
+package main
+
+// This file is the server of the run and the databases in it: every measurement
+// has a fresh one, cloned from a template, so that no round inherits the dead
+// rows of the round before.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+)
+
+// bench is one run of the program.
+type bench struct {
+	server       *embedded.Server
+	admin        *pgxpool.Pool
+	rounds       int
+	quick, large bool
+	progress     io.Writer
+
+	part      string // that runs now
+	databases int
+	templates map[string]bool
+	graphile  *graphile
+	wrong     []string
+}
+
+// params keep the server durable and let no checkpoint fall into one contender
+// and not into the next; each measurement starts from a checkpoint.
+func params() map[string]string {
+	return map[string]string{
+		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on",
+		"shared_buffers": "1GB", "max_wal_size": "16GB", "checkpoint_timeout": "30min",
+	}
+}
+
+func (b *bench) start(ctx context.Context) (err error) {
+	p := maps.Clone(params())
+	b.server, err = embedded.Start(ctx, embedded.Options{Params: p, Notice: func(line string) { b.say("%s", line) }})
+	if err != nil {
+		return err
+	}
+	if b.admin, err = pgxpool.New(ctx, b.server.DSN(embedded.Superuser, "postgres")); err != nil {
+		return errors.Join(err, b.stop())
+	}
+	b.templates = map[string]bool{}
+	return nil
+}
+
+func (b *bench) stop() error {
+	if b.admin != nil {
+		b.admin.Close()
+	}
+	b.graphile.remove()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return b.server.Stop(ctx)
+}
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
+
+// scale picks the size of a part.
+func (b *bench) scale(full, quick int) int {
+	if b.quick {
+		return quick
+	}
+	return full
+}
+
+// database is one database of the run and a superuser's pool to it.
+type database struct {
+	name string
+	pool *pgxpool.Pool
+	b    *bench
+}
+
+func (d *database) dsn(user string) string { return d.b.server.DSN(user, d.name) }
+
+// template is a database that is made at its first use and cloned from then on.
+type template struct {
+	name    string
+	base    *template // nil = empty
+	prepare func(ctx context.Context, d *database) error
+}
+
+// fresh makes a database of the template.
+func (b *bench) fresh(ctx context.Context, t *template) (*database, error) {
+	from, err := b.ready(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	b.databases++
+	return b.create(ctx, fmt.Sprintf("b%d_%s", b.databases, t.name), from)
+}
+
+func (b *bench) ready(ctx context.Context, t *template) (name string, err error) {
+	if t == nil {
+		return "template0", nil
+	}
+	name = "tpl_" + t.name
+	if b.templates[name] {
+		return name, nil
+	}
+	from, err := b.ready(ctx, t.base)
+	if err != nil {
+		return "", err
+	}
+	d, err := b.create(ctx, name, from)
+	if err == nil {
+		err = t.prepare(ctx, d)
+		d.pool.Close()
+	}
+	if err != nil {
+		return "", fmt.Errorf("preparing %s: %w", t.name, err)
+	}
+	b.templates[name] = true
+	return name, nil
+}
+
+func (b *bench) create(ctx context.Context, name, from string) (*database, error) {
+	sql := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY FILE_COPY", pgx.Identifier{name}.Sanitize(), pgx.Identifier{from}.Sanitize())
+	if _, err := b.admin.Exec(ctx, sql); err != nil {
+		return nil, err
+	}
+	d := &database{name: name, b: b}
+	cfg, err := pgxpool.ParseConfig(d.dsn(embedded.Superuser))
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = 40
+	d.pool, err = pgxpool.NewWithConfig(ctx, cfg)
+	return d, err
+}
+
+// login is a pool of somebody else than the superuser; doorbell silences the
+// trigger's signal in its sessions.
+func (d *database) login(ctx context.Context, user string, conns int, doorbell bool) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(d.dsn(user))
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns, cfg.MinConns = int32(conns), int32(conns)
+	if doorbell {
+		cfg.ConnConfig.RuntimeParams["qtop.doorbell"] = "on"
+	}
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// drop removes the database with whoever is still connected.
+func (d *database) drop() {
+	d.pool.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := d.b.admin.Exec(ctx, "DROP DATABASE "+pgx.Identifier{d.name}.Sanitize()+" WITH (FORCE)"); err != nil {
+		d.b.say("dropping %s: %v", d.name, err)
+	}
+}
+
+func (d *database) exec(ctx context.Context, sql string, args ...any) error {
+	_, err := d.pool.Exec(ctx, sql, args...)
+	return err
+}
+
+// settle is the same start for everybody: fresh statistics, hint bits set, no
+// dirty page left over from filling.
+func (d *database) settle(ctx context.Context) error {
+	if err := d.exec(ctx, "VACUUM (ANALYZE)"); err != nil {
+		return err
+	}
+	return d.exec(ctx, "CHECKPOINT")
+}
+
+// count is the answer of a statement that counts.
+func (d *database) count(ctx context.Context, sql string) (n int, err error) {
+	err = d.pool.QueryRow(ctx, sql).Scan(&n)
+	return n, err
+}
+
+// expect checks a count: a rate of jobs that were not done is no rate.
+func (d *database) expect(ctx context.Context, want int, sql string) error {
+	got, err := d.count(ctx, sql)
+	if err == nil && got != want {
+		err = fmt.Errorf("%d instead of %d: %s", got, want, sql)
+	}
+	return err
+}
+
+// until polls a statement that answers a boolean.
+func (d *database) until(ctx context.Context, sql string) error {
+	for {
+		var yes bool
+		if err := d.pool.QueryRow(ctx, sql).Scan(&yes); err != nil || yes {
+			return err
+		}
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for %s: %w", sql, err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+// This file is qtop's database: its logins, each with the rights of its kind and
+// no other, one executor with one subscription, and the ways to fill the queue.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+const (
+	qtopName     = "qtop"
+	qtopBellName = "qtop, doorbell"
+	qtopDomain   = "bench"
+	qtopExecutor = "bench_executor"
+	hostLogin    = "bench_host"
+	writerLogin  = "bench_writer"
+	viewerLogin  = "bench_viewer"
+)
+
+func qtopTemplate() *template { return &template{"qtop", nil, qtopPrepare} }
+
+// qtopPrepare runs once: the logins it makes are of the whole server.
+func qtopPrepare(ctx context.Context, d *database) error {
+	if err := schema.Up(ctx, d.dsn("postgres"), nil); err != nil {
+		return err
+	}
+	for login, groups := range map[string]string{
+		hostLogin:   "dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner",
+		writerLogin: "event_ingest_writer", viewerLogin: "queue_viewer",
+	} {
+		if err := d.exec(ctx, "CREATE ROLE "+login+" LOGIN IN ROLE "+groups); err != nil {
+			return err
+		}
+	}
+	for _, sql := range []string{
+		"SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'bench', 'measured with wakes')",
+		"SELECT public.fn_queue_heartbeat_register('" + qtopExecutor + "', 'DOT', ARRAY['" + qtopDomain + "'], 10, 3600, 'bench')",
+		"SELECT public.fn_job_subscription_set('" + qtopExecutor + "', 'noop', '" + qtopDomain + "', 0::smallint, 1000000, true, " +
+			"'bench', 'bench', 'measured without a ceiling')",
+	} {
+		var answer string
+		if err := d.pool.QueryRow(ctx, sql).Scan(&answer); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		} else if err := refusal(answer); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
+}
+
+// refusal is the error of an answer that says no.
+func refusal(answer string) error {
+	var a struct {
+		Refused bool   `json:"refused"`
+		Reason  string `json:"reason"`
+	}
+	if err := json.Unmarshal([]byte(answer), &a); err != nil {
+		return err
+	}
+	if a.Refused {
+		return errors.New("refused: " + a.Reason)
+	}
+	return nil
+}
+
+func qtopSystem() system {
+	return system{
+		name: qtopName, template: qtopTemplate(), fill: qtopFill,
+		open: func(ctx context.Context, d *database, handled func(int)) (session, error) {
+			return qtopOpen(ctx, d, handled, false)
+		},
+		none: "SELECT NOT EXISTS (SELECT FROM public.job_queue WHERE ready AND event_domain = '" + qtopDomain + "')",
+		done: "SELECT count(*)::int FROM public.job_history WHERE status = 'succeeded'",
+	}
+}
+
+// qtopBellSystem is the same with producers that ring themselves.
+func qtopBellSystem() system {
+	s := qtopSystem()
+	s.name = qtopBellName
+	s.open = func(ctx context.Context, d *database, handled func(int)) (session, error) {
+		return qtopOpen(ctx, d, handled, true)
+	}
+	return s
+}
+
+// manyJobs is the argument of fn_job_enqueue_many for generated jobs $1 … $2.
+const manyJobs = `SELECT public.fn_job_enqueue_many(jsonb_agg(jsonb_build_object('job_kind', 'noop', 'event_domain', '` + qtopDomain + `',
+	'executor', 'DOT', 'payload', jsonb_build_object('n', g))))::text FROM generate_series($1::int, $2::int) g`
+
+func qtopFill(ctx context.Context, d *database, n int) error {
+	for at := 0; at < n; at += fillBatch {
+		var answer string
+		if err := d.pool.QueryRow(ctx, manyJobs, at, min(n, at+fillBatch)-1).Scan(&answer); err != nil {
+			return err
+		} else if err := refusal(answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const oneJob = `SELECT public.fn_job_enqueue('noop', '` + qtopDomain + `', 'DOT', jsonb_build_object('n', $1::int))::text`

@@ -1,0 +1,177 @@
+package main
+
+// This file is graphile-worker: installed into a temporary folder for the run,
+// two processes of node, told to start and heard when they found no more work.
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+)
+
+const (
+	graphileName      = "graphile-worker"
+	graphileVersion   = "0.18.0"
+	graphileProcesses = 2
+)
+
+//go:embed graphile.mjs
+var graphileScript []byte
+
+// graphile is the folder with the package, or why there is none.
+type graphile struct {
+	dir, node string
+	err       error
+}
+
+func (g *graphile) remove() {
+	if g != nil && g.dir != "" {
+		_ = os.RemoveAll(g.dir)
+	}
+}
+
+func installGraphile(ctx context.Context) *graphile {
+	g := &graphile{}
+	version, err := exec.CommandContext(ctx, "node", "-v").Output()
+	if err != nil {
+		g.err = notRun{"no node"}
+		return g
+	}
+	g.node = strings.TrimSpace(string(version))
+	if _, err := exec.LookPath("npm"); err != nil {
+		g.err = notRun{"no npm"}
+		return g
+	}
+	if g.dir, err = os.MkdirTemp("", "qtop-graphile-"); err != nil {
+		g.err = err
+		return g
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	install := exec.CommandContext(ctx, "npm", "install", "--prefix", g.dir, "--no-audit", "--no-fund", "--loglevel=error", "graphile-worker@"+graphileVersion)
+	if out, err := install.CombinedOutput(); err != nil {
+		g.err = notRun{fmt.Sprintf("npm install: %v: %s", err, strings.TrimSpace(string(out)))}
+		return g
+	}
+	g.err = os.WriteFile(g.script(), graphileScript, 0o600)
+	return g
+}
+
+func (g *graphile) script() string { return filepath.Join(g.dir, "graphile.mjs") }
+
+func (g *graphile) command(ctx context.Context, d *database, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "node", append([]string{g.script()}, args...)...)
+	cmd.Env = append(os.Environ(), "BENCH_HOST="+d.b.server.SocketDir(), "BENCH_USER="+embedded.Superuser, "BENCH_DATABASE="+d.name)
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+func (g *graphile) system() system {
+	return system{
+		name: graphileName, template: &template{"graphile", nil, func(ctx context.Context, d *database) error {
+			if g.err != nil {
+				return g.err
+			}
+			out, err := g.command(ctx, d, "migrate").CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			// Finished jobs are deleted; the workers' own count is kept here.
+			return errors.Join(err, d.exec(ctx, "CREATE TABLE public.ran (n int NOT NULL)"))
+		}},
+		fill: func(ctx context.Context, d *database, n int) error {
+			return d.exec(ctx, `SELECT count(*) FROM graphile_worker.add_jobs(ARRAY(SELECT json_populate_record(
+				NULL::graphile_worker.job_spec, json_build_object('identifier', 'noop', 'payload', json_build_object('n', g)))
+				FROM generate_series(0, $1 - 1) g))`, n)
+		},
+		open: g.open,
+		none: "SELECT NOT EXISTS (SELECT FROM graphile_worker._private_jobs)",
+		done: "SELECT COALESCE(sum(n), 0)::int FROM public.ran",
+	}
+}
+
+// graphileWorker is one process of node.
+type graphileWorker struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+	ran int
+}
+
+func (g *graphile) spawn(ctx context.Context, d *database) (*graphileWorker, error) {
+	w := &graphileWorker{cmd: g.command(ctx, d, "work")}
+	w.cmd.Stderr = os.Stderr
+	out, err := w.cmd.StdoutPipe()
+	if err == nil {
+		w.in, err = w.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = w.cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.out = bufio.NewReader(out)
+	line, err := w.out.ReadString('\n')
+	if err != nil || line != "ready\n" {
+		return w, fmt.Errorf("node said %q: %w", line, errors.Join(err, w.cmd.Cancel()))
+	}
+	return w, nil
+}
+
+// open starts the processes and, when all are connected, their work: the time
+// that node takes to start is not measured.
+func (g *graphile) open(ctx context.Context, d *database, _ func(int)) (session, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var workers []*graphileWorker
+	for range graphileProcesses {
+		w, err := g.spawn(ctx, d)
+		if err != nil {
+			cancel()
+			return session{}, err
+		}
+		workers = append(workers, w)
+	}
+	return session{
+		ready: func() error {
+			for _, w := range workers {
+				if _, err := io.WriteString(w.in, "go\n"); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		idle: func(ctx context.Context) error {
+			var wg sync.WaitGroup
+			errs := make([]error, len(workers))
+			for i, w := range workers {
+				wg.Go(func() { _, errs[i] = fmt.Fscanf(w.out, "ran %d\n", &w.ran) })
+			}
+			wg.Wait()
+			return errors.Join(errs...)
+		},
+		stop: func() error {
+			defer cancel()
+			for _, w := range workers {
+				if err := d.exec(ctx, "INSERT INTO public.ran VALUES ($1)", w.ran); err != nil {
+					return err
+				}
+				if err := w.cmd.Wait(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}, nil
+}

@@ -1,0 +1,67 @@
+package main
+
+// This file is part 2: the time from just before an insert to the start of its
+// handler, on an idle queue and beside a steady load.
+
+import (
+	"context"
+	"time"
+)
+
+func (b *bench) wakeLatency(ctx context.Context) part {
+	loads := []struct {
+		name     string
+		n        int
+		inFlight int
+		gap      func() time.Duration
+	}{
+		{"idle", b.scale(2000, 100), 1, idlePauses},
+		{"1,000/s", b.scale(10_000, 500), 32, everyMillisecond},
+	}
+	var cs []contender
+	for _, s := range []system{qtopSystem(), qtopBellSystem(), riverSystem(), rawSystem()} {
+		cs = append(cs, contender{s.name, func(ctx context.Context, put put) error {
+			for _, l := range loads {
+				if err := b.waited(ctx, s, l.name, l.n, l.inFlight, l.gap, put); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+	}
+	f := b.contest(ctx, cs...)
+	p := part{title: "latency", figs: f, notes: []string{
+		"idle: single inserts with random pauses of 10 to 30 ms; 1,000/s: one insert each millisecond, up to 32 in flight",
+		"qtop inserts with fn_job_enqueue, the bridge on; \"doorbell\": the trigger is silenced and the producer rings after its commit, " +
+			"at most once per 5 ms; the raw loop ends when the claim has returned",
+	}}
+	for _, of := range []struct {
+		figure       string
+		floor, aimed float64
+	}{{"idle p50", 1, 0.6}, {"idle p99", 1, 0.6}, {"1,000/s p50", 1, 0.4}, {"1,000/s p99", 1, 0.4}} {
+		for _, who := range []string{qtopName, qtopBellName} {
+			p.goals = append(p.goals, goal{"insert → handler start, " + of.figure + ", " + who, f.get(who, of.figure),
+				f.get(riverName, of.figure), riverName, atMost(of.floor), atMost(of.aimed)})
+		}
+	}
+	return p
+}
+
+func (b *bench) waited(ctx context.Context, s system, load string, n, inFlight int, gap func() time.Duration, put put) error {
+	d, err := b.fresh(ctx, s.template)
+	if err != nil {
+		return err
+	}
+	defer d.drop()
+	took, err := s.latency(ctx, d, n, inFlight, gap)
+	if err != nil {
+		return err
+	}
+	for _, q := range []struct {
+		name string
+		at   float64
+	}{{"p50", 0.5}, {"p99", 0.99}} {
+		put(load+" "+q.name, "ms", float64(quantile(took, q.at).Microseconds())/1000)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+// Command peerbench measures qtop against its peers and its limit, side by side
+// in one run on a private PostgreSQL, and prints the goals with what was met as
+// Markdown. It reports and never judges a build by time; it fails when a job was
+// lost or left over.
+//
+//	go run . [-run regexp] [-rounds 3] [-quick] [-large] [-o file]
+//
+// The peers' modules are needed here alone, so this is a module of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+)
+
+func main() {
+	embedded.SuperviseMain()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peerbench:", err)
+		os.Exit(1) //nolint:forbidigo // a main of its own; run has drained
+	}
+}
+
+// section measures one part of the report.
+type section struct {
+	name string
+	run  func(*bench, context.Context) part
+}
+
+func sections() []section {
+	return []section{
+		{"work", (*bench).workRate},
+		{"latency", (*bench).wakeLatency},
+		{"claim", (*bench).claimRate},
+		{"produce", (*bench).produceRate},
+		{"enqueue", (*bench).enqueueRate},
+		{"panes", (*bench).paneTime},
+		{"snapshot", (*bench).heldSnapshot},
+		{"growth", (*bench).growth},
+	}
+}
+
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
+	flags := flag.NewFlagSet("peerbench", flag.ContinueOnError)
+	var names []string
+	for _, s := range sections() {
+		names = append(names, s.name)
+	}
+	only := flags.String("run", "", "measure the parts whose name matches: "+strings.Join(names, ", "))
+	file := flags.String("o", "", "write the result to this file too")
+	b := &bench{progress: progress}
+	flags.IntVar(&b.rounds, "rounds", 0, "rounds of every comparison (default 3, with -quick 1)")
+	flags.BoolVar(&b.quick, "quick", false, "everything small, under a minute: shows that it works, not how fast")
+	flags.BoolVar(&b.large, "large", false, "the panes also over 10 M finished and 3 M queued jobs")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	if b.rounds <= 0 {
+		b.rounds = b.scale(3, 1)
+	}
+	began, load := time.Now(), procField("/proc/loadavg", "")
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	r := report{header: b.header(ctx)}
+	for _, s := range sections() {
+		if wanted.MatchString(s.name) && ctx.Err() == nil {
+			b.part = s.name
+			r.parts = append(r.parts, s.run(b, ctx))
+		}
+	}
+	r.wrong = b.wrong
+	r.header = append(r.header, [2]string{"run", b.described(time.Since(began), load)})
+	r.write(out)
+	var errs []error
+	if *file != "" {
+		errs = append(errs, writeFile(*file, r))
+	}
+	if len(b.wrong) > 0 {
+		errs = append(errs, errors.New("not everything was done right: "+strings.Join(b.wrong, "; ")))
+	}
+	return errors.Join(append(errs, ctx.Err(), b.stop())...)
+}
+
+func writeFile(name string, r report) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	r.write(f)
+	return f.Close()
+}

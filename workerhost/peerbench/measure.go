@@ -1,0 +1,171 @@
+package main
+
+// This file is the unit of everything here: a figure that was taken once a
+// round, and the contest in which it is taken.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// measure is one figure, with a value for each round; the empty measure was not
+// taken.
+type measure struct {
+	unit   string
+	values []float64
+}
+
+func (m measure) taken() bool { return len(m.values) > 0 }
+
+// median of the rounds; of an even number the mean of the middle two.
+func (m measure) median() float64 {
+	s := slices.Sorted(slices.Values(m.values))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// over divides round by round: what slows the machine for one round slows both.
+func (m measure) over(peer measure) measure {
+	if len(m.values) != len(peer.values) {
+		return measure{}
+	}
+	r := measure{unit: "×"}
+	for i, v := range m.values {
+		r.values = append(r.values, v/peer.values[i])
+	}
+	return r
+}
+
+func (m measure) String() string {
+	switch {
+	case !m.taken():
+		return "–"
+	case len(m.values) == 1:
+		return number(m.values[0]) + m.suffix()
+	}
+	return fmt.Sprintf("%s%s (%s–%s)", number(m.median()), m.suffix(), number(slices.Min(m.values)), number(slices.Max(m.values)))
+}
+
+func (m measure) suffix() string {
+	if m.unit == "" || m.unit == "×" {
+		return ""
+	}
+	return " " + m.unit
+}
+
+// number writes three significant digits, and whole thousands in groups.
+func number(v float64) string {
+	switch {
+	case v >= 1000:
+		s := fmt.Sprintf("%.0f", v)
+		for i := len(s) - 3; i > 0; i -= 3 {
+			s = s[:i] + "," + s[i:]
+		}
+		return s
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case v >= 0.1 || v == 0:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.2g", v)
+}
+
+// quantile of sorted samples, by nearest rank.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// put records one value of the contender that runs.
+type put func(figure, unit string, v float64)
+
+// contender is measured once a round.
+type contender struct {
+	name string
+	run  func(ctx context.Context, put put) error
+}
+
+// notRun is why a contender cannot be measured here; that is no fault.
+type notRun struct{ why string }
+
+func (e notRun) Error() string { return "not run: " + e.why }
+
+// figures are the results of one part, in the order they were first put.
+type figures struct {
+	keys []figure
+	by   map[figure]*measure
+	outs []string // contenders that gave no result, and why
+}
+
+type figure struct{ who, what string }
+
+func (f *figures) get(who, what string) measure {
+	if m := f.by[figure{who, what}]; m != nil {
+		return *m
+	}
+	return measure{}
+}
+
+func (f *figures) put(who, what, unit string, v float64) {
+	k := figure{who, what}
+	if f.by[k] == nil {
+		f.keys = append(f.keys, k)
+		f.by[k] = &measure{unit: unit}
+	}
+	f.by[k].values = append(f.by[k].values, v)
+}
+
+// drop forgets a contender: rounds without it would not pair.
+func (f *figures) drop(who, why string) {
+	f.keys = slices.DeleteFunc(f.keys, func(k figure) bool {
+		if k.who == who {
+			delete(f.by, k)
+		}
+		return k.who == who
+	})
+	f.outs = append(f.outs, who+": "+why)
+}
+
+// contest measures the contenders in turn, round by round (A B C A B C …), so
+// that slow drift of the machine meets all of them. One that fails is out.
+func (b *bench) contest(ctx context.Context, cs ...contender) *figures {
+	f := &figures{by: map[figure]*measure{}}
+	for round := range b.rounds {
+		for _, c := range slices.Clone(cs) {
+			if ctx.Err() != nil {
+				break
+			}
+			began := time.Now()
+			err := b.once(ctx, c, f)
+			if err != nil && ctx.Err() == nil {
+				f.drop(c.name, err.Error())
+				cs = slices.DeleteFunc(cs, func(x contender) bool { return x.name == c.name })
+				if why := (notRun{}); !errors.As(err, &why) {
+					b.wrong = append(b.wrong, b.part+", "+c.name+": "+err.Error())
+				}
+			}
+			b.say("%s, round %d of %d: %s, %.1f s%s", b.part, round+1, b.rounds, c.name, time.Since(began).Seconds(), trouble(err))
+		}
+	}
+	return f
+}
+
+// patience bounds one measurement of one contender.
+const patience = 30 * time.Minute
+
+func (b *bench) once(ctx context.Context, c contender, f *figures) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.run(ctx, func(what, unit string, v float64) { f.put(c.name, what, unit, v) })
+}
+
+func trouble(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
+}

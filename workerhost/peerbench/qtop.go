@@ -1,0 +1,71 @@
+package main
+
+// This file is qtop at work: one worker host in this process, as the login of a
+// host, whose one job kind does nothing.
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
+)
+
+// What a host is started with; the loops are those that a queue of jobs needs.
+const (
+	hostConns       = 8
+	hostConcurrency = 100
+)
+
+func qtopOpen(ctx context.Context, d *database, handled func(int), doorbell bool) (session, error) {
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: d.dsn(hostLogin), Program: "bench host", WorkConns: hostConns})
+	if err != nil {
+		return session{}, err
+	}
+	noop := func(_ context.Context, job handler.Job) error {
+		var p struct {
+			N int `json:"n"`
+		}
+		if err := json.Unmarshal(job.Payload, &p); err != nil {
+			return err
+		}
+		handled(p.N)
+		return nil
+	}
+	host, err := workerhost.New(client, workerhost.Options{
+		ID: "bench", Version: "bench", Executor: qtopExecutor, Concurrency: hostConcurrency, Grace: 10 * time.Second,
+		Loops:    []string{"job_executor", "job_queue_default", "lease_reaper", "counter_compactor"},
+		Handlers: map[string]handler.Handler{"noop": handler.Func(noop)},
+	})
+	if err != nil {
+		client.Close()
+		return session{}, err
+	}
+	writer, err := d.login(ctx, writerLogin, 32, doorbell)
+	if err != nil {
+		client.Close()
+		return session{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ringer := pgclient.NewRinger(writer)
+	ended := make(chan error, 1)
+	go func() { ended <- host.Run(ctx) }()
+	return session{
+		insert: func(ctx context.Context, n int) error {
+			_, err := writer.Exec(ctx, oneJob, n)
+			if err == nil && doorbell {
+				ringer.Ring(qtopDomain)
+			}
+			return err
+		},
+		stop: func() error {
+			cancel()
+			err := <-ended
+			writer.Close()
+			client.Close()
+			return err
+		},
+	}, nil
+}

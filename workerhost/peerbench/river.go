@@ -1,0 +1,101 @@
+package main
+
+// This file is River with the settings of its own benchmark.
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+const riverName = "River"
+
+// riverNoop is a job that does nothing.
+type riverNoop struct {
+	N int `json:"n"`
+}
+
+func (riverNoop) Kind() string { return "noop" }
+
+type riverWorker struct {
+	river.WorkerDefaults[riverNoop]
+	handled func(n int)
+}
+
+func (w *riverWorker) Work(_ context.Context, job *river.Job[riverNoop]) error {
+	w.handled(job.Args.N)
+	return nil
+}
+
+func riverSystem() system {
+	return system{
+		name: riverName, template: &template{"river", nil, func(ctx context.Context, d *database) error {
+			m, err := rivermigrate.New(riverpgxv5.New(d.pool), nil)
+			if err == nil {
+				_, err = m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+			}
+			return err
+		}},
+		fill: riverFill, open: riverOpen,
+		none: "SELECT NOT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled'))",
+		done: "SELECT count(*)::int FROM river_job WHERE state = 'completed'",
+	}
+}
+
+func riverClient(d *database, handled func(n int)) (*river.Client[pgx.Tx], error) {
+	cfg := &river.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	if handled != nil {
+		cfg.Workers = river.NewWorkers()
+		river.AddWorker(cfg.Workers, &riverWorker{handled: handled})
+		cfg.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2000}}
+		cfg.FetchCooldown, cfg.FetchPollInterval = 2*time.Millisecond, 20*time.Millisecond
+	}
+	return river.NewClient(riverpgxv5.New(d.pool), cfg)
+}
+
+func riverFill(ctx context.Context, d *database, n int) error {
+	client, err := riverClient(d, nil)
+	if err != nil {
+		return err
+	}
+	for at := 0; at < n; at += fillBatch {
+		var jobs []river.InsertManyParams
+		for i := at; i < min(n, at+fillBatch); i++ {
+			jobs = append(jobs, river.InsertManyParams{Args: riverNoop{i}})
+		}
+		if _, err := client.InsertManyFast(ctx, jobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillBatch is how many jobs are inserted with one call.
+const fillBatch = 5000
+
+func riverOpen(ctx context.Context, d *database, handled func(n int)) (session, error) {
+	client, err := riverClient(d, handled)
+	if err != nil {
+		return session{}, err
+	}
+	if err := client.Start(ctx); err != nil {
+		return session{}, err
+	}
+	return session{
+		insert: func(ctx context.Context, n int) error {
+			_, err := client.Insert(ctx, riverNoop{n}, nil)
+			return err
+		},
+		stop: func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			return client.Stop(ctx)
+		},
+	}, nil
+}
