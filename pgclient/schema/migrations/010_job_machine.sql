@@ -259,8 +259,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-  c_first CONSTANT timestamptz := '-infinity';
-  c_nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+  c_first CONSTANT timestamptz := timestamptz '-infinity';
+  c_nobody CONSTANT uuid := uuid '00000000-0000-0000-0000-000000000000';
   v_until timestamptz := clock_timestamp() + make_interval(secs => public.fn_cfg_int('queue.lease.duration_seconds', 300));
   v_kind text;
   v_subs uuid[];         -- the subscriptions concerned, their free places, the token of each
@@ -270,7 +270,7 @@ DECLARE
   v_kinds text[];
   v_floors int[];
   v_rules uuid[];
-  v_sub int[] := '{}';   -- index of its subscription
+  v_sub int[] := ARRAY[]::int[]; -- index of its subscription
   v_prio int[];
   v_after timestamptz[];
   v_ids uuid[];
@@ -576,8 +576,6 @@ DECLARE
   v_fates text[];
   v_codes text[];
   v_errors text[];
-  v_dead uuid[];
-  v_retry uuid[];
 BEGIN
   IF cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_codes) OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_errors)
     OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_permanent) THEN

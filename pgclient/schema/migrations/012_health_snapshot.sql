@@ -16,35 +16,54 @@ CREATE FUNCTION public.fn_job_backlog() RETURNS TABLE (job_kind text, event_doma
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
-  v_level bigint;
-  v_at timestamptz;
-  v_newest timestamptz;
-  v_executor text;
+  v_kinds text[];          -- of each lane
+  v_domains text[];
+  v_counts bigint[];       -- five each
+  v_levels bigint[];       -- the priority looked at last, NULL = there is no lower one
+  v_oldest timestamptz[];
+  v_newest timestamptz[];
+  v_executors text[];
 BEGIN
-  FOR job_kind, event_domain, queued, scheduled, leased, in_progress, retry_waiting IN
-    SELECT c.k1, c.k2, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint,
-      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'scheduled'), 0)::bigint, COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'leased'), 0)::bigint,
-      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'in_progress'), 0)::bigint, COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'retry_waiting'), 0)::bigint
+  SELECT array_agg(x.k1), array_agg(x.k2), array_agg(ARRAY[x.queued, x.scheduled, x.leased, x.in_progress, x.retry_waiting]),
+    array_agg(CASE WHEN x.queued + x.retry_waiting > x.scheduled THEN 2147483648 END),
+    array_agg(NULL::timestamptz), array_agg(NULL::timestamptz), array_agg(NULL::text)
+  INTO v_kinds, v_domains, v_counts, v_levels, v_oldest, v_newest, v_executors FROM (
+    SELECT c.k1, c.k2, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint AS queued,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'scheduled'), 0)::bigint AS scheduled,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'leased'), 0)::bigint AS leased,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'in_progress'), 0)::bigint AS in_progress,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'retry_waiting'), 0)::bigint AS retry_waiting
     FROM public.v_queue_counter c
     WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'leased', 'in_progress', 'retry_waiting') AND c.n <> 0
-    GROUP BY c.k1, c.k2
-  LOOP
-    oldest_at := NULL;
-    newest_at := NULL;
-    executor := NULL;
-    v_level := 2147483648;
-    WHILE queued + retry_waiting > scheduled LOOP
-      SELECT q.priority, greatest(q.enqueued_at, q.process_after), q.executor INTO v_level, v_at, v_executor FROM public.job_queue q
-      WHERE q.event_domain = fn_job_backlog.event_domain AND q.job_kind = fn_job_backlog.job_kind AND q.ready AND q.priority < v_level
-        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
-      EXIT WHEN NOT FOUND;
-      SELECT q.enqueued_at INTO v_newest FROM public.job_queue q
-      WHERE q.event_domain = fn_job_backlog.event_domain AND q.job_kind = fn_job_backlog.job_kind AND q.ready AND q.priority = v_level
-        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC, q.job_id DESC LIMIT 1;
-      executor := CASE WHEN v_at >= oldest_at THEN executor ELSE v_executor END;
-      oldest_at := least(oldest_at, v_at);
-      newest_at := greatest(newest_at, v_newest);
-    END LOOP;
+    GROUP BY c.k1, c.k2) x;
+  -- one priority of all lanes at a time: a statement per lane would cost more than what it finds
+  WHILE cardinality(array_remove(v_levels, NULL)) > 0 LOOP
+    SELECT array_agg(t.priority::bigint ORDER BY a.n), array_agg(least(a.oldest, t.at) ORDER BY a.n),
+      array_agg(greatest(a.newest, e.at) ORDER BY a.n),
+      array_agg(CASE WHEN t.at < a.oldest OR a.oldest IS NULL THEN t.executor ELSE a.executor END ORDER BY a.n)
+    INTO v_levels, v_oldest, v_newest, v_executors
+    FROM unnest(v_kinds, v_domains, v_levels, v_oldest, v_newest, v_executors) WITH ORDINALITY
+      AS a (kind, domain, level, oldest, newest, executor, n)
+    LEFT JOIN LATERAL (
+      SELECT q.priority, greatest(q.enqueued_at, q.process_after) AS at, q.executor FROM public.job_queue q
+      WHERE q.event_domain = a.domain AND q.job_kind = a.kind AND q.ready AND q.priority < a.level
+        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) t ON true
+    LEFT JOIN LATERAL (
+      SELECT q.enqueued_at AS at FROM public.job_queue q
+      WHERE q.event_domain = a.domain AND q.job_kind = a.kind AND q.ready AND q.priority = t.priority
+        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC, q.job_id DESC LIMIT 1) e ON true;
+  END LOOP;
+  FOR i IN 1..COALESCE(cardinality(v_kinds), 0) LOOP
+    job_kind := v_kinds[i];
+    event_domain := v_domains[i];
+    queued := v_counts[i][1];
+    scheduled := v_counts[i][2];
+    leased := v_counts[i][3];
+    in_progress := v_counts[i][4];
+    retry_waiting := v_counts[i][5];
+    oldest_at := v_oldest[i];
+    newest_at := v_newest[i];
+    executor := v_executors[i];
     RETURN NEXT;
   END LOOP;
 END
@@ -244,6 +263,7 @@ CREATE UNLOGGED TABLE public.queue_snapshot (
   took_ms  numeric NOT NULL,
   body     jsonb NOT NULL
 ) WITH (fillfactor = 50);
+ALTER TABLE public.queue_snapshot ALTER COLUMN body SET STORAGE EXTERNAL; -- replaced every second: not worth compressing
 COMMENT ON TABLE public.queue_snapshot IS 'The last picture, shared by all consoles. Read it through fn_queue_snapshot.';
 
 -- fn_queue_snapshot_parts() → the sections of the picture, computed now. Internal.
@@ -255,9 +275,22 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $fn$
 DECLARE
   v_minute bigint := extract(epoch FROM date_trunc('minute', now()))::bigint;
   v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
-  v_out jsonb;
   v_part jsonb;
-  v_hosts int;
+  v_flags jsonb;
+  v_health jsonb;
+  v_alerts jsonb;
+  v_executors jsonb;
+  v_dead_groups jsonb;
+  v_job_subscriptions jsonb;
+  v_job_leases jsonb;
+  v_job_table jsonb;
+  v_waiting jsonb;
+  v_hosts jsonb;
+  v_held jsonb;
+  v_suspended jsonb;
+  v_ticks jsonb;
+  v_flow jsonb;
+  v_alive int;
   v_senders int;
   v_queues jsonb;
   v_letters jsonb := COALESCE((SELECT jsonb_agg(to_jsonb(l)) FROM public.fn_job_letters_open() l), '[]');
@@ -269,7 +302,7 @@ DECLARE
   v_event bigint;
 BEGIN
   SELECT o.last_xid, o.last_event_id INTO v_xid, v_event FROM public.router_offsets o;
-  SELECT count(*), count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)) INTO v_hosts, v_senders
+  SELECT count(*), count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)) INTO v_alive, v_senders
   FROM public.queue_host q WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds';
 
   SELECT jsonb_agg(jsonb_build_object(
@@ -286,7 +319,7 @@ BEGIN
     SELECT q.reason FROM public.queue_operator_action q
     WHERE q.target = c.key AND q.action IN ('flag_set', 'flag_revert') AND q.outcome = 'done'
     ORDER BY q.id DESC LIMIT 1) a ON c.updated_by <> 'migration';
-  v_out := jsonb_build_object('flags', COALESCE(v_part, '[]'));
+  v_flags := COALESCE(v_part, '[]');
 
   WITH c AS MATERIALIZED (
     SELECT c.scope, c.k1, c.k2, c.k3::bigint AS at, c.n FROM public.v_queue_counter c
@@ -338,7 +371,6 @@ BEGIN
         THEN ceil((t.queued + t.retry_waiting) / (t.out_per_s - t.in_per_s))::bigint END)
     ORDER BY t.oldest_at NULLS LAST, t.queued DESC, t.job_kind, t.event_domain) INTO v_part FROM told t;
   v_queues := COALESCE(v_part, '[]');
-  v_out := v_out || jsonb_build_object('queues', v_queues);
 
   SELECT jsonb_agg(to_jsonb(h) ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject)
   INTO v_part FROM (
@@ -353,10 +385,10 @@ BEGIN
     SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
     FROM jsonb_to_recordset(v_letters) AS l (failure_code text, event_domain text, last_at timestamptz, open bigint)
     GROUP BY l.event_domain, l.failure_code) h;
-  v_out := v_out || jsonb_build_object('health', COALESCE(v_part, '[]'));
+  v_health := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(to_jsonb(a) ORDER BY a.ratio DESC, a.subject) INTO v_part FROM public.v_queue_alert a;
-  v_out := v_out || jsonb_build_object('alerts', COALESCE(v_part, '[]'));
+  v_alerts := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(jsonb_build_object(
     'executor_id', h.executor_id, 'executor_kind', h.executor_kind, 'domain_scope', h.domain_scope,
@@ -382,7 +414,7 @@ BEGIN
     CASE WHEN h.last_beat_payload ->> 'in_flight' ~ '^[0-9]{1,15}$' THEN (h.last_beat_payload ->> 'in_flight')::bigint END AS in_flight,
     CASE WHEN h.last_beat_payload ->> 'done_total' ~ '^[0-9]{1,15}$' THEN (h.last_beat_payload ->> 'done_total')::bigint END AS done_total,
     public.fn_queue_time_or_null(h.last_beat_payload ->> 'last_work_at') AS last_work_at) p;
-  v_out := v_out || jsonb_build_object('executors', COALESCE(v_part, '[]'));
+  v_executors := COALESCE(v_part, '[]');
 
   WITH bucket AS (
     SELECT c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter c
@@ -409,7 +441,7 @@ BEGIN
     LEFT JOIN trend t ON t.k1 = l.failure_code AND t.k2 = l.event_domain || '/' || l.job_kind
   )
   SELECT jsonb_agg(to_jsonb(g) ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) INTO v_part FROM groups g WHERE g.first_at IS NOT NULL;
-  v_out := v_out || jsonb_build_object('dead_groups', COALESCE(v_part, '[]'));
+  v_dead_groups := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(jsonb_build_object('subscription_id', s.subscription_id, 'executor_id', s.executor_id, 'executor_kind', s.executor_kind,
     'job_kind', COALESCE(s.job_kind, ''), 'event_domain', COALESCE(s.event_domain, ''), 'priority_floor', s.priority_floor,
@@ -417,14 +449,14 @@ BEGIN
     'in_flight', COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0),
     'registered_by', s.registered_by, 'registered_at', s.registered_at)
     ORDER BY s.executor_id, s.job_kind NULLS FIRST, s.event_domain NULLS FIRST) INTO v_part FROM public.job_subscription s;
-  v_out := v_out || jsonb_build_object('job_subscriptions', COALESCE(v_part, '[]'));
+  v_job_subscriptions := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(to_jsonb(x) ORDER BY x.lease_until) INTO v_part FROM (
     SELECT l.lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind, COALESCE(q.event_domain, '') AS event_domain, l.live,
       l.claimed_at, l.lease_until, l.lease_until < now() AS expired
     FROM public.job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
     WHERE l.lease_until < now() + make_interval(secs => v_lease / 3.0) ORDER BY l.lease_until LIMIT 50) x;
-  v_out := v_out || jsonb_build_object('job_leases', COALESCE(v_part, '[]'));
+  v_job_leases := COALESCE(v_part, '[]');
 
   SELECT jsonb_build_object('live_rows', COALESCE(t.n_live_tup, 0), 'dead_rows', COALESCE(t.n_dead_tup, 0),
     'last_vacuum', greatest(t.last_vacuum, t.last_autovacuum), 'leases', k.n, 'leases_expired', k.expired,
@@ -435,7 +467,7 @@ BEGIN
   LEFT JOIN LATERAL (SELECT a.pid, a.xact_start, a.application_name FROM pg_stat_activity a
     WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database() AND a.xact_start IS NOT NULL
     ORDER BY age(a.backend_xmin) DESC LIMIT 1) o ON true;
-  v_out := v_out || jsonb_build_object('job_table', v_part);
+  v_job_table := v_part;
 
   WITH pace AS (
     SELECT c.k1::bigint AS sub,
@@ -495,7 +527,7 @@ BEGIN
     'age_seconds', COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0),
     'clears_in_seconds', CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '') THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END)
     ORDER BY w.oldest_at NULLS LAST, w.waiting DESC) INTO v_part FROM w;
-  v_out := v_out || jsonb_build_object('waiting', COALESCE(v_part, '[]'));
+  v_waiting := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(jsonb_build_object(
     'host_id', q.host_id, 'instance', q.instance, 'started_at', q.started_at, 'last_seen_at', q.last_seen_at,
@@ -510,7 +542,7 @@ BEGIN
       WHERE jsonb_typeof(e.value) = 'object'))
     ORDER BY q.stopped_at IS NOT NULL, q.host_id) INTO v_part
   FROM public.queue_host q WHERE q.last_seen_at > now() - interval '7 days';
-  v_out := v_out || jsonb_build_object('hosts', COALESCE(v_part, '[]'));
+  v_hosts := COALESCE(v_part, '[]');
 
   WITH held AS (
     SELECT c.worker_name AS worker, c.event_domain AS domain, c.held_rows AS rows, c.held_since AS since
@@ -526,18 +558,18 @@ BEGIN
     'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
     'program', COALESCE(w.application_name, ''), 'user', COALESCE(w.usename, '')) ORDER BY h.since) INTO v_part
   FROM held h LEFT JOIN who w ON true;
-  v_out := v_out || jsonb_build_object('held', COALESCE(v_part, '[]'));
+  v_held := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(jsonb_build_object('subscription_id', x.subscription_id, 'endpoint', COALESCE(s.endpoint, '(none)'), 'reason', x.reason,
     'since', x.since, 'until', CASE WHEN isfinite(x.until) THEN x.until END, 'by', COALESCE(x.by, '')) ORDER BY x.since) INTO v_part
   FROM public.webhook_endpoint_suspensions x JOIN public.subscriptions s ON s.id = x.subscription_id
   WHERE x.until IS NULL OR x.until > now() OR x.reason = 'circuit';
-  v_out := v_out || jsonb_build_object('suspended', COALESCE(v_part, '[]'));
+  v_suspended := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(jsonb_build_object('worker_name', t.worker_name, 'configured_interval_seconds', t.configured_interval_seconds,
     'last_run_at', t.last_run_at, 'age_seconds', t.age_seconds, 'stale', t.stale, 'mode', t.mode, 'last_result', t.last_result)
     ORDER BY t.worker_name) INTO v_part FROM public.v_queue_scheduler_status t;
-  v_out := v_out || jsonb_build_object('ticks', COALESCE(v_part, '[]'));
+  v_ticks := COALESCE(v_part, '[]');
 
   WITH b AS (
     SELECT c.scope, (v_minute - c.k3::bigint) / 60 AS back, sum(c.n) AS n FROM public.v_queue_counter c
@@ -547,12 +579,18 @@ BEGIN
     'delivered', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'delivered_1m' AND b.back = g), 0) ORDER BY g DESC),
     'dead', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'dead_1m' AND b.back = g), 0) ORDER BY g DESC),
     'jobs', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'job_done_1m' AND b.back = g), 0) ORDER BY g DESC),
-    'hosts_alive', v_hosts,
+    'hosts_alive', v_alive,
     'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope IN ('dead_webhook', 'dead_job'))) INTO v_part
   FROM generate_series(0, 59) g;
-  v_out := v_out || jsonb_build_object('flow', v_part);
+  v_flow := v_part;
 
-  RETURN v_out || jsonb_build_object(
+  -- put together at the end: every || walks through all that is there
+  -- put together once: every || would walk through all that is there
+  RETURN jsonb_build_object(
+    'flags', v_flags, 'queues', v_queues, 'health', v_health, 'alerts', v_alerts,
+    'executors', v_executors, 'dead_groups', v_dead_groups, 'job_subscriptions', v_job_subscriptions, 'job_leases', v_job_leases,
+    'job_table', v_job_table, 'waiting', v_waiting, 'hosts', v_hosts, 'held', v_held,
+    'suspended', v_suspended, 'ticks', v_ticks, 'flow', v_flow,
     'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
     'server', jsonb_build_object('version', current_setting('server_version'), 'database', current_database(),
       'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN pg_is_in_recovery()
