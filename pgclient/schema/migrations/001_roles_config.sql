@@ -253,8 +253,10 @@ LEFT JOIN (VALUES
 -- fn_cfg_bool(key) → true only for the text 'true'; missing or unreadable is
 -- false, the side on which nothing is sent. Internal.
 CREATE FUNCTION public.fn_cfg_bool(p_key text) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
-  SELECT COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = p_key), false)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN -- not SQL: that would be planned anew at every call
+  RETURN COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = p_key), false);
+END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_cfg_bool(text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_cfg_bool(text) IS 'A boolean flag; anything but the text true is false. Internal.';
@@ -262,9 +264,11 @@ COMMENT ON FUNCTION public.fn_cfg_bool(text) IS 'A boolean flag; anything but th
 -- fn_cfg_int(key, default) → the whole number ≥ 0, or the default where the
 -- value is missing, negative or unreadable. Internal.
 CREATE FUNCTION public.fn_cfg_int(p_key text, p_default int) RETURNS int
-LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
-  SELECT COALESCE(
-    (SELECT c.value::int FROM public.dot_config c WHERE c.key = p_key AND c.value ~ '^[0-9]{1,9}$'), p_default)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE(
+    (SELECT c.value::int FROM public.dot_config c WHERE c.key = p_key AND c.value ~ '^[0-9]{1,9}$'), p_default);
+END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_cfg_int(text, int) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_cfg_int(text, int) IS 'An integer flag ≥ 0, else the default given. Internal.';

@@ -29,8 +29,10 @@ GRANT SELECT ON public.event_type_registry TO
 -- ---------------------------------------------------------------------------
 -- fn_queue_notify_enabled() → the flag queue.notify.bridge_enabled.
 CREATE FUNCTION public.fn_queue_notify_enabled() RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
-  SELECT public.fn_cfg_bool('queue.notify.bridge_enabled')
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.notify.bridge_enabled'), false);
+END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_notify_enabled() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_queue_notify_enabled() TO

@@ -255,9 +255,29 @@ CREATE TRIGGER trg_job_dead_letter_no_truncate BEFORE TRUNCATE ON public.job_dea
 CREATE FUNCTION public.fn_job_queue_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
+  v_five text;
   v_stack text;
+  v_n bigint;
+  v_kind text;
+  v_domain text;
+  v_status text;
+  v_one boolean;
 BEGIN
   IF TG_OP = 'INSERT' THEN
+    v_five := (floor(extract(epoch FROM now()) / 300) * 300)::bigint::text;
+    -- mostly a statement writes to one lane: then a few cheap statements do
+    SELECT count(*), min(r.job_kind), min(r.event_domain), CASE WHEN bool_and(r.ready) THEN 'queued' ELSE 'scheduled' END,
+      (min(r.job_kind), min(r.event_domain), bool_and(r.ready)) = (max(r.job_kind), max(r.event_domain), bool_or(r.ready))
+    INTO v_n, v_kind, v_domain, v_status, v_one FROM new_rows r;
+    IF v_one THEN
+      INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+      VALUES ('job', v_kind, v_domain, v_status, v_n), ('job_in_5m', v_kind, v_domain, v_five, v_n);
+      PERFORM 1 FROM public.job_lane l WHERE l.event_domain = v_domain AND l.job_kind = v_kind;
+      IF NOT FOUND THEN
+        INSERT INTO public.job_lane (event_domain, job_kind) VALUES (v_domain, v_kind);
+      END IF;
+      RETURN NULL;
+    END IF;
     WITH a AS MATERIALIZED (
       SELECT job_kind, event_domain, ready, count(*) AS n FROM new_rows GROUP BY 1, 2, 3
     ), lanes AS (
@@ -267,17 +287,15 @@ BEGIN
     )
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
     SELECT 'job', job_kind, event_domain, CASE WHEN ready THEN 'queued' ELSE 'scheduled' END, n FROM a
-    UNION ALL SELECT 'job_in_5m', job_kind, event_domain, (floor(extract(epoch FROM now()) / 300) * 300)::bigint::text, sum(n)
-      FROM a GROUP BY 1, 2, 3;
+    UNION ALL SELECT 'job_in_5m', job_kind, event_domain, v_five, sum(n) FROM a GROUP BY 1, 2, 3;
   ELSIF TG_OP = 'UPDATE' THEN
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
-    SELECT 'job', job_kind, event_domain, status, sum(n) FROM (
+    SELECT 'job', x.job_kind, x.event_domain, x.status, sum(x.n) FROM (
       SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END AS status,
-        -count(*) AS n FROM old_rows GROUP BY 1, 2, 3
+        -1 AS n FROM old_rows
       UNION ALL
-      SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END,
-        count(*) FROM new_rows GROUP BY 1, 2, 3) x
-    GROUP BY 1, 2, 3, 4 HAVING sum(n) <> 0;
+      SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END, 1 FROM new_rows) x
+    GROUP BY 2, 3, 4 HAVING sum(x.n) <> 0;
   ELSE
     GET DIAGNOSTICS v_stack = PG_CONTEXT;
     IF v_stack !~ E'\nPL/pgSQL function fn_job_[a-z_]+\\(' THEN -- the first line is this function itself

@@ -306,7 +306,11 @@ BEGIN
     SELECT l.event_domain, l.job_kind, r.priority_floor::int, r.subscription_id, k.prio, k.after, k.id,
       public.fn_job_lane_head(l.event_domain, l.job_kind, v_kind, r.priority_floor, 2147483648, k.prio, k.after, k.id) AS head
     FROM (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
-    CROSS JOIN LATERAL public.fn_job_lane_rule(p_executor_id, l.event_domain, l.job_kind) r
+    CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
+      SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
+      WHERE s.executor_id = p_executor_id AND s.enabled
+        AND (s.job_kind IS NULL OR s.job_kind = l.job_kind) AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
+      ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1) r
     CROSS JOIN LATERAL (SELECT COALESCE((a ->> 0)::int, 2147483647) AS prio, COALESCE((a ->> 1)::timestamptz, c_first) AS after,
       COALESCE((a ->> 2)::uuid, c_nobody) AS id FROM (SELECT p_after -> (l.event_domain || '/' || l.job_kind) AS a) p) k
     WHERE r.executor_kind = v_kind) x
@@ -324,7 +328,11 @@ BEGIN
   FOR i IN 1..cardinality(v_rules) LOOP
     v_sub[i] := array_position(v_subs, v_rules[i]);
     IF v_sub[i] IS NULL OR v_room[v_sub[i]] <= 0 OR NOT EXISTS (
-        SELECT 1 FROM public.fn_job_lane_rule(p_executor_id, v_domains[i], v_kinds[i]) r
+        SELECT 1 FROM (
+          SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
+          WHERE s.executor_id = p_executor_id AND s.enabled
+            AND (s.job_kind IS NULL OR s.job_kind = v_kinds[i]) AND (s.event_domain IS NULL OR s.event_domain = v_domains[i])
+          ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1) r
         WHERE r.subscription_id = v_rules[i] AND r.priority_floor = v_floors[i] AND r.executor_kind = v_kind) THEN
       v_heads[i] := NULL;
     END IF;
