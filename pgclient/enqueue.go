@@ -58,32 +58,17 @@ func (c *Client) PutJob(ctx context.Context, j JobPut) (id string, created bool,
 	return a.ID, a.Created, a.Reason, err
 }
 
-// jobCheck says which of the values a constraint of the queue refused.
+// jobCheck names the flag of the value that fn_job_enqueue refused.
 func jobCheck(err error) error {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	if !errors.As(err, &pg) || pg.Code != "22023" {
 		return err
 	}
-	if name, _, _ := strings.Cut(pg.Message, " "); pg.Code == "22023" {
-		flag := map[string]string{
-			"p_job_kind": "--kind", "p_event_domain": "--domain", "p_payload": "--payload", "p_max_attempts": "--max-attempts", "p_idempotency_key": "--key",
-		}[name]
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(pg.Message), Where: queue.Clean(flag), Do: queue.Clean(pg.Hint), Err: err}
-	}
-	if pg.Code != "23514" && pg.Code != "23502" {
-		return err
-	}
-	where, do := map[string][2]string{
-		"chk_job_lane_kind":               {"--kind", "a letter, then letters, digits or _ . : - up to 100"},
-		"chk_job_lane_domain":             {"--domain", "a small letter, then small letters, digits or _ up to 51"},
-		"chk_job_queue_payload":           {"--payload", "an object of references: no member may be called body, content, raw, vector, embedding, secret, token, password, ssn or personal_data"},
-		"job_queue_max_attempts_check":    {"--max-attempts", "1 to 1000"},
-		"job_queue_idempotency_key_check": {"--key", "1 to 500 characters"},
-	}[pg.ConstraintName], "see the constraint "+pg.ConstraintName
-	if where[1] != "" {
-		do = where[1]
-	}
-	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the queue does not take this job"), Where: queue.Clean(where[0]), Do: queue.Clean(do), Err: err}
+	argument, _, _ := strings.Cut(pg.Message, " ")
+	flag := map[string]string{
+		"p_job_kind": "--kind", "p_event_domain": "--domain", "p_payload": "--payload", "p_max_attempts": "--max-attempts", "p_idempotency_key": "--key",
+	}[argument]
+	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(pg.Message), Where: queue.Clean(flag), Do: queue.Clean(pg.Hint), Err: err}
 }
 
 func notExecutorKind(kind, where string) error {

@@ -147,7 +147,7 @@ func (r *Ringer) ring(domain string, b *bell) {
 		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 		_, _ = r.pool.Exec(ctx, "SELECT public.fn_queue_doorbell($1)", domain)
 		cancel()
-		time.Sleep(time.Until(next))
+		time.Sleep(time.Until(next)) // the pause between two bells, in a goroutine that is there for it alone
 	}
 }
 

@@ -113,7 +113,7 @@ func run(t *testing.T, s setup, test func(c *console)) {
 			}
 			_ = c.emu.Close()
 			<-drained
-			time.Sleep(time.Minute) // timers that were started run out
+			time.Sleep(time.Minute) // of virtual time: timers that were started run out
 		}()
 		c.rest(200 * time.Millisecond)
 		test(c)

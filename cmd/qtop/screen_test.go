@@ -128,7 +128,7 @@ func (s *screen) keys(keys ...string) {
 }
 
 // quiet lets a dialog's period pass in which it takes no keys.
-func (s *screen) quiet() { time.Sleep(600 * time.Millisecond) }
+func (s *screen) quiet() { time.Sleep(600 * time.Millisecond) } // nothing on the screen tells when it is over
 
 func (s *screen) ends() {
 	s.t.Helper()

@@ -267,7 +267,7 @@ func TestMachineWithoutPostgres(t *testing.T) {
 		h.awaitReport(t)
 		h.end(t)
 		if strings.Contains(h.report.Err, "hiding PostgreSQL") {
-			t.Skip(h.report.Err)
+			t.Skip(h.report.Err) // says why PostgreSQL cannot be hidden here
 		}
 		return h.report
 	}

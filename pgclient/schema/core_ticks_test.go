@@ -122,7 +122,7 @@ func TestTickCancelled(t *testing.T) {
 
 // stopSleeper waits until the backend sleeps and then signals it.
 func (c *core) stopSleeper(how string, pid uint32) {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) { // between two looks
 		var done bool
 		err := c.root.QueryRow(context.Background(), "SELECT "+how+"(pid) FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'", pid).Scan(&done)
 		if err == nil && done {

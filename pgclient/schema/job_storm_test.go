@@ -122,7 +122,7 @@ func TestJobStorm(t *testing.T) {
 	if full() {
 		deadline = time.Now().Add(20 * time.Minute)
 	}
-	for left := 1; left > 0; time.Sleep(50 * time.Millisecond) {
+	for left := 1; left > 0; time.Sleep(50 * time.Millisecond) { // between two looks
 		left = get[int](s.core, "SELECT count(*) FROM job_queue WHERE "+admitted)
 		require.True(t, time.Now().Before(deadline), "%d jobs are not finished", left)
 	}
@@ -162,7 +162,7 @@ func (s *storm) claimer(pool *pgxpool.Pool, executor string, r *rand.Rand) {
 		hs, err := takeWithin(ctx, pool, executor, nil, 1+r.IntN(20), nil)
 		cancel()
 		if err != nil || len(hs) == 0 {
-			time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond)
+			time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond) // a worker that found nothing polls
 			continue
 		}
 		for _, h := range hs {
