@@ -14,10 +14,10 @@ CREATE TABLE public.job_queue (
   job_id             uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   job_kind           text COLLATE "C" NOT NULL,
   event_domain       text COLLATE "C" NOT NULL,
-  executor           text NOT NULL CONSTRAINT chk_job_queue_executor CHECK (executor IN (
-    'DOT', 'Agent', 'Hermes', 'Codex', 'PG_worker', 'external_worker', 'future_Kestra_adapter')),
+  executor           text NOT NULL CONSTRAINT chk_job_queue_executor CHECK (
+    executor = ANY ('{DOT,Agent,Hermes,Codex,PG_worker,external_worker,future_Kestra_adapter}'::text[])),
   status             text NOT NULL DEFAULT 'queued'
-    CONSTRAINT chk_job_queue_status CHECK (status IN ('queued', 'leased', 'in_progress', 'retry_waiting')),
+    CONSTRAINT chk_job_queue_status CHECK (status = ANY ('{queued,leased,in_progress,retry_waiting}'::text[])),
   ready              boolean NOT NULL DEFAULT true,
   priority           int NOT NULL DEFAULT 100,
   process_after      timestamptz NOT NULL DEFAULT now(),
@@ -35,8 +35,8 @@ CREATE TABLE public.job_queue (
   target_ref         text,
   payload_ref        text,
   payload            jsonb NOT NULL DEFAULT '{}'
-    CONSTRAINT chk_job_queue_payload CHECK (jsonb_typeof(payload) = 'object' AND NOT payload ?| ARRAY[
-      'body', 'content', 'raw', 'vector', 'embedding', 'secret', 'token', 'password', 'ssn', 'personal_data']),
+    CONSTRAINT chk_job_queue_payload CHECK (jsonb_typeof(payload) = 'object'
+      AND NOT payload ?| '{body,content,raw,vector,embedding,secret,token,password,ssn,personal_data}'::text[]),
   last_error         text CHECK (octet_length(last_error) <= 4096),
   failure_code       text CHECK (failure_code ~ '^[A-Z][A-Z0-9_]{0,63}$'),
   first_failed_at    timestamptz,
@@ -45,9 +45,9 @@ CREATE TABLE public.job_queue (
   causation_event_id uuid,
   updated_at         timestamptz NOT NULL DEFAULT now(),
   prior_token        uuid,
-  prior_result       text CHECK (prior_result IN ('failed', 'released')),
+  prior_result       text CHECK (prior_result = ANY ('{failed,released}'::text[])),
   CONSTRAINT chk_job_queue_lease CHECK (
-    num_nonnulls(lease_owner, lease_until, lease_token) = CASE WHEN status IN ('leased', 'in_progress') THEN 3 ELSE 0 END)
+    num_nonnulls(lease_owner, lease_until, lease_token) = 3 * (status = ANY ('{leased,in_progress}'::text[]))::int)
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ix_job_queue_claim ON public.job_queue (event_domain, job_kind, priority DESC, process_after, job_id)
   WHERE ready;
@@ -61,14 +61,10 @@ CREATE TABLE public.job_history (
   LIKE public.job_queue INCLUDING DEFAULTS,
   from_status text NOT NULL,
   CONSTRAINT job_history_pkey PRIMARY KEY (job_id, finished_at),
-  CONSTRAINT chk_job_history_edge CHECK (CASE status
-    WHEN 'succeeded' THEN from_status IN ('leased', 'in_progress')
-    WHEN 'failed' THEN from_status IN ('leased', 'in_progress')
-    WHEN 'dead_letter' THEN from_status IN ('leased', 'in_progress')
-    WHEN 'cancelled' THEN from_status IN ('queued', 'leased', 'in_progress', 'retry_waiting')
-    WHEN 'cleaned' THEN from_status IN ('succeeded', 'failed', 'dead_letter', 'cancelled')
-      AND payload = '{}' AND num_nonnulls(source_ref, target_ref, payload_ref, last_error) = 0
-    ELSE false END)
+  CONSTRAINT chk_job_history_edge CHECK ((from_status || '>' || status) = ANY ('{leased>succeeded,in_progress>succeeded,
+    leased>failed,in_progress>failed,leased>dead_letter,in_progress>dead_letter,queued>cancelled,leased>cancelled,
+    in_progress>cancelled,retry_waiting>cancelled,succeeded>cleaned,failed>cleaned,dead_letter>cleaned,cancelled>cleaned}'::text[])
+    AND (status <> 'cleaned' OR payload = '{}' AND num_nonnulls(source_ref, target_ref, payload_ref, last_error) = 0))
 ) PARTITION BY RANGE (finished_at);
 COMMENT ON TABLE public.job_history IS
   'Finished jobs, append-only, partitioned by day: succeeded, failed, dead_letter, cancelled, cleaned. from_status: '
@@ -172,7 +168,8 @@ COMMENT ON TABLE public.job_dead_letter IS
   'Jobs that failed for good, with a copy of the payload. Replayed at most once, into a new job with a new key.';
 
 -- ---------------------------------------------------------------------------------------------------
--- Guards. The legal edges stand in the WHEN, so a legal change costs no function call.
+-- Guards. The legal edges stand in the WHEN, so a legal change costs no function call. A CHECK and a WHEN are parsed
+-- by every statement that meets them: constant arrays and joined texts are short there.
 -- ---------------------------------------------------------------------------------------------------
 CREATE FUNCTION public.fn_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
@@ -190,20 +187,15 @@ REVOKE ALL ON FUNCTION public.fn_job_refuse() FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_refuse() IS 'Trigger: refuses a change outside the state machine of jobs.';
 
 CREATE TRIGGER trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW
-  WHEN (NEW.status <> 'queued' OR NEW.attempts <> 0 OR NEW.lost_leases <> 0 OR NEW.prior_token IS NOT NULL)
+  WHEN (NEW.status || NEW.attempts || NEW.lost_leases <> 'queued00' OR NEW.prior_token IS NOT NULL)
   EXECUTE FUNCTION public.fn_job_refuse();
-CREATE TRIGGER trg_job_queue_edge BEFORE UPDATE ON public.job_queue FOR EACH ROW
-  WHEN (NOT (
-    (NEW.status = OLD.status OR CASE OLD.status
-      WHEN 'queued' THEN NEW.status = 'leased'
-      WHEN 'leased' THEN NEW.status IN ('in_progress', 'queued', 'retry_waiting')
-      WHEN 'in_progress' THEN NEW.status IN ('queued', 'retry_waiting')
-      ELSE NEW.status = 'leased' END)
-    AND NEW.job_id = OLD.job_id AND NEW.job_kind = OLD.job_kind AND NEW.event_domain = OLD.event_domain
-    AND NEW.executor = OLD.executor AND NEW.enqueued_at = OLD.enqueued_at AND NEW.max_attempts = OLD.max_attempts
-    AND NEW.attempts BETWEEN OLD.attempts AND OLD.attempts + 1
-    AND (NEW.attempts = OLD.attempts OR OLD.status IN ('leased', 'in_progress') AND NEW.status IN ('queued', 'retry_waiting'))
-    AND NEW.idempotency_key IS NOT DISTINCT FROM OLD.idempotency_key))
+CREATE TRIGGER trg_job_queue_fixed BEFORE UPDATE OF job_id, job_kind, event_domain, executor, enqueued_at, max_attempts,
+  idempotency_key ON public.job_queue FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
+-- the status before, by how much attempts grew, the status after
+CREATE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts ON public.job_queue FOR EACH ROW
+  WHEN ((OLD.status || (NEW.attempts - OLD.attempts) || NEW.status) <> ALL ('{queued0queued,leased0leased,in_progress0in_progress,
+    retry_waiting0retry_waiting,queued0leased,retry_waiting0leased,leased0in_progress,leased0queued,leased1queued,leased0retry_waiting,
+    leased1retry_waiting,in_progress0queued,in_progress1queued,in_progress0retry_waiting,in_progress1retry_waiting}'::text[]))
   EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_queue_no_truncate BEFORE TRUNCATE ON public.job_queue
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
@@ -262,18 +254,21 @@ DECLARE
   v_domain text;
   v_status text;
   v_one boolean;
+  v_open boolean;
 BEGIN
   IF TG_OP = 'INSERT' THEN
     v_five := (floor(extract(epoch FROM now()) / 300) * 300)::bigint::text;
     -- mostly a statement writes to one lane: then a few cheap statements do
-    SELECT count(*), min(r.job_kind), min(r.event_domain), CASE WHEN bool_and(r.ready) THEN 'queued' ELSE 'scheduled' END,
-      (min(r.job_kind), min(r.event_domain), bool_and(r.ready)) = (max(r.job_kind), max(r.event_domain), bool_or(r.ready))
-    INTO v_n, v_kind, v_domain, v_status, v_one FROM new_rows r;
+    SELECT x.n, x.kind, x.domain, CASE WHEN x.ready THEN 'queued' ELSE 'scheduled' END,
+      (x.kind, x.domain, x.ready) = (x.last_kind, x.last_domain, x.any_ready),
+      EXISTS (SELECT 1 FROM public.job_lane l WHERE l.event_domain = x.domain AND l.job_kind = x.kind)
+    INTO v_n, v_kind, v_domain, v_status, v_one, v_open
+    FROM (SELECT count(*) AS n, min(r.job_kind) AS kind, max(r.job_kind) AS last_kind, min(r.event_domain) AS domain,
+      max(r.event_domain) AS last_domain, bool_and(r.ready) AS ready, bool_or(r.ready) AS any_ready FROM new_rows r) x;
     IF v_one THEN
       INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
       VALUES ('job', v_kind, v_domain, v_status, v_n), ('job_in_5m', v_kind, v_domain, v_five, v_n);
-      PERFORM 1 FROM public.job_lane l WHERE l.event_domain = v_domain AND l.job_kind = v_kind;
-      IF NOT FOUND THEN
+      IF NOT v_open THEN
         INSERT INTO public.job_lane (event_domain, job_kind) VALUES (v_domain, v_kind);
       END IF;
       RETURN NULL;
@@ -384,21 +379,18 @@ CREATE TRIGGER trg_job_dead_letter_closed AFTER UPDATE ON public.job_dead_letter
 -- with the writer's rights (DP4 §3.2).
 CREATE FUNCTION public.fn_queue_wake_notify_job_queue() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-DECLARE
-  v_row record;
 BEGIN
-  IF current_setting('qtop.doorbell', true) = 'on' OR NOT public.fn_queue_notify_enabled() THEN
+  IF current_setting('qtop.doorbell', true) = 'on' OR NOT public.fn_queue_notify_enabled()
+    OR pg_notification_queue_usage() > 0.5 THEN
     RETURN NULL;
   END IF;
-  FOR v_row IN
-    SELECT DISTINCT ON (n.event_domain) n.event_domain, n.job_id, n.job_kind, n.process_after,
+  -- the CHECKs of job_lane keep channel and payload within their bounds
+  PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
+    'layer', 'job', 'job_id', x.job_id, 'job_kind', x.job_kind, 'process_after', x.process_after,
+    'worker_hint', 'job_executor', 'count', x.n_rows)::text)
+  FROM (SELECT DISTINCT ON (n.event_domain) n.event_domain, n.job_id, n.job_kind, n.process_after,
       count(*) OVER (PARTITION BY n.event_domain) AS n_rows
-    FROM new_rows n ORDER BY n.event_domain, n.process_after
-  LOOP
-    PERFORM public.fn_queue_wake('queue_wake_' || v_row.event_domain, jsonb_build_object(
-      'layer', 'job', 'job_id', v_row.job_id, 'job_kind', v_row.job_kind, 'process_after', v_row.process_after,
-      'worker_hint', 'job_executor', 'count', v_row.n_rows));
-  END LOOP;
+    FROM new_rows n ORDER BY n.event_domain, n.process_after) x;
   RETURN NULL;
 EXCEPTION WHEN OTHERS THEN
   RETURN NULL;

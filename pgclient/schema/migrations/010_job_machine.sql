@@ -40,12 +40,22 @@ CREATE FUNCTION public.fn_job_enqueue(p_job_kind text, p_event_domain text, p_ex
   p_max_attempts int DEFAULT NULL, p_actor text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-  v_refusal jsonb := public.fn_job_producer_refusal(ARRAY[p_executor]);
+  v_free boolean;
+  v_max int;
+  v_refusal jsonb;
   v_bad text;
-  v_id uuid;
+  v_id uuid := gen_random_uuid();
 BEGIN
-  IF v_refusal IS NOT NULL THEN
-    RETURN v_refusal;
+  SELECT COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled'), false)
+      AND NOT EXISTS (SELECT 1 FROM public.executor_producer p WHERE p.executor_kind = p_executor),
+    COALESCE(p_max_attempts, (SELECT c.value::int FROM public.dot_config c
+      WHERE c.key = 'queue.retry.max_attempts_default' AND c.value ~ '^[0-9]{1,9}$'), 5)
+  INTO v_free, v_max;
+  IF NOT v_free THEN
+    v_refusal := public.fn_job_producer_refusal(ARRAY[p_executor]);
+    IF v_refusal IS NOT NULL THEN
+      RETURN v_refusal;
+    END IF;
   END IF;
   -- what the CHECKs of job_queue and job_lane refuse, in the words of the arguments
   v_bad := CASE
@@ -62,22 +72,27 @@ BEGIN
   IF v_bad IS NOT NULL THEN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
   END IF;
+  IF p_idempotency_key IS NULL THEN
+    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
+    VALUES (v_id, p_job_kind, p_event_domain, p_executor, COALESCE(p_payload, '{}'), COALESCE(p_priority, 100),
+      COALESCE(p_process_after, now()), COALESCE(p_process_after <= now(), true), v_max, p_actor);
+    RETURN jsonb_build_object('job_id', v_id, 'created', true);
+  END IF;
   FOR v_try IN 1..10 LOOP
-    INSERT INTO public.job_queue (job_kind, event_domain, executor, payload, priority, process_after, ready,
+    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
       idempotency_key, max_attempts, actor)
-    VALUES (p_job_kind, p_event_domain, p_executor, COALESCE(p_payload, '{}'), COALESCE(p_priority, 100),
-      COALESCE(p_process_after, now()), COALESCE(p_process_after <= now(), true), p_idempotency_key,
-      COALESCE(p_max_attempts, public.fn_cfg_int('queue.retry.max_attempts_default', 5)), p_actor)
-    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-    RETURNING job_id INTO v_id;
-    IF v_id IS NOT NULL THEN
+    VALUES (v_id, p_job_kind, p_event_domain, p_executor, COALESCE(p_payload, '{}'), COALESCE(p_priority, 100),
+      COALESCE(p_process_after, now()), COALESCE(p_process_after <= now(), true), p_idempotency_key, v_max, p_actor)
+    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+    IF FOUND THEN
       RETURN jsonb_build_object('job_id', v_id, 'created', true);
     END IF;
     SELECT q.job_id INTO v_id FROM public.job_queue q
     WHERE q.job_kind = p_job_kind AND q.idempotency_key = p_idempotency_key;
-    IF v_id IS NOT NULL THEN
+    IF FOUND THEN
       RETURN jsonb_build_object('job_id', v_id, 'created', false);
     END IF;
+    v_id := gen_random_uuid();
   END LOOP; -- the one in the way has just finished
   RAISE EXCEPTION 'the job with this idempotency key changed ten times meanwhile' USING ERRCODE = '40001';
 END $$;
@@ -261,28 +276,29 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 DECLARE
   c_first CONSTANT timestamptz := timestamptz '-infinity';
   c_nobody CONSTANT uuid := uuid '00000000-0000-0000-0000-000000000000';
-  v_until timestamptz := clock_timestamp() + make_interval(secs => public.fn_cfg_int('queue.lease.duration_seconds', 300));
-  v_kind text;
-  v_subs uuid[];         -- the subscriptions concerned, their free places, the token of each
-  v_room int[];
-  v_tokens uuid[];
+  v_lane record;
+  v_lanes int := 0;
   v_domains text[];      -- of each lane
   v_kinds text[];
   v_floors int[];
   v_rules uuid[];
-  v_sub int[] := ARRAY[]::int[]; -- index of its subscription
   v_prio int[];
   v_after timestamptz[];
   v_ids uuid[];
   v_heads int[];
+  v_known boolean[];     -- whether its rule was read under the lock
+  v_room int[];          -- free places of its subscription, kept at the first lane that has it
+  v_tokens uuid[];       -- the lease of its subscription, likewise
+  v_kind text;
+  v_until timestamptz;
   v_left int := p_limit;
   v_top int;
   v_at_top int;
+  v_low int;             -- a single lane swept from its start gives all its priorities at once
   v_n int;
-  v_rows tid[];          -- what one step takes: locked, so that their places stand
-  v_jobs uuid[];
   v_got int;
-  v_moved int;
+  v_first int;
+  v_free int;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
@@ -294,18 +310,12 @@ BEGIN
     -- an old snapshot would not see what the neighbours hold
     RAISE EXCEPTION 'fn_job_claim needs a transaction that is read committed' USING ERRCODE = '25001';
   END IF;
-  IF public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
-    RETURN;
-  END IF;
-  SELECT h.executor_kind INTO v_kind FROM public.queue_heartbeat h WHERE h.executor_id = p_executor_id;
-
-  -- where there is work at all: an idle claim locks nothing and writes nothing
-  SELECT array_agg(x.event_domain), array_agg(x.job_kind), array_agg(x.priority_floor), array_agg(x.subscription_id),
-    array_agg(x.prio), array_agg(x.after), array_agg(x.id), array_agg(x.head)
-  INTO v_domains, v_kinds, v_floors, v_rules, v_prio, v_after, v_ids, v_heads FROM (
-    SELECT l.event_domain, l.job_kind, r.priority_floor::int, r.subscription_id, k.prio, k.after, k.id,
-      public.fn_job_lane_head(l.event_domain, l.job_kind, v_kind, r.priority_floor, 2147483648, k.prio, k.after, k.id) AS head
-    FROM (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
+  -- What fn_job_refusal refuses finds no lane here. Where there is no work, a claim locks and writes nothing.
+  FOR v_lane IN
+    SELECT h.executor_kind, h.owner_role, l.event_domain, l.job_kind, r.priority_floor, r.subscription_id, k.prio, k.after, k.id, n.head,
+      (SELECT c.value::int FROM public.dot_config c WHERE c.key = 'queue.lease.duration_seconds' AND c.value ~ '^[0-9]{1,9}$') AS secs
+    FROM public.queue_heartbeat h
+    CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
     CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
       SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
       WHERE s.executor_id = p_executor_id AND s.enabled
@@ -313,69 +323,96 @@ BEGIN
       ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1) r
     CROSS JOIN LATERAL (SELECT COALESCE((a ->> 0)::int, 2147483647) AS prio, COALESCE((a ->> 1)::timestamptz, c_first) AS after,
       COALESCE((a ->> 2)::uuid, c_nobody) AS id FROM (SELECT p_after -> (l.event_domain || '/' || l.job_kind) AS a) p) k
-    WHERE r.executor_kind = v_kind) x
-  WHERE x.head IS NOT NULL;
-  IF v_rules IS NULL THEN
+    CROSS JOIN LATERAL (SELECT CASE WHEN p_after IS NULL THEN (
+        SELECT q.priority FROM public.job_queue q
+        WHERE q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready AND q.priority >= r.priority_floor
+          AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
+        ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1)
+      ELSE public.fn_job_lane_head(l.event_domain, l.job_kind, h.executor_kind, r.priority_floor, 2147483648, k.prio, k.after, k.id)
+      END AS head) n
+    WHERE h.executor_id = p_executor_id AND h.deregistered_at IS NULL AND r.executor_kind = h.executor_kind AND n.head IS NOT NULL
+      AND (SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled')
+  LOOP
+    v_lanes := v_lanes + 1;
+    v_domains[v_lanes] := v_lane.event_domain;
+    v_kinds[v_lanes] := v_lane.job_kind;
+    v_floors[v_lanes] := v_lane.priority_floor;
+    v_rules[v_lanes] := v_lane.subscription_id;
+    v_prio[v_lanes] := v_lane.prio;
+    v_after[v_lanes] := v_lane.after;
+    v_ids[v_lanes] := v_lane.id;
+    v_heads[v_lanes] := v_lane.head;
+    v_kind := v_lane.executor_kind;
+  END LOOP;
+  IF v_lanes = 0 OR v_lane.owner_role IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
     RETURN;
   END IF;
 
-  -- under the locks: what of max_parallel is free. A rule that changed meanwhile admits nothing in this call.
+  -- Under the locks max_parallel holds. A rule that changed meanwhile admits nothing in this call.
   PERFORM 1 FROM public.job_subscription s WHERE s.subscription_id = ANY (v_rules) ORDER BY s.subscription_id FOR UPDATE;
-  SELECT array_agg(x.subscription_id), array_agg(x.room), array_agg(gen_random_uuid()) INTO v_subs, v_room, v_tokens FROM (
-    SELECT s.subscription_id, s.max_parallel
-      - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0)::int AS room
-    FROM public.job_subscription s WHERE s.subscription_id = ANY (v_rules)) x;
-  FOR i IN 1..cardinality(v_rules) LOOP
-    v_sub[i] := array_position(v_subs, v_rules[i]);
-    IF v_sub[i] IS NULL OR v_room[v_sub[i]] <= 0 OR NOT EXISTS (
-        SELECT 1 FROM (
-          SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
-          WHERE s.executor_id = p_executor_id AND s.enabled
-            AND (s.job_kind IS NULL OR s.job_kind = v_kinds[i]) AND (s.event_domain IS NULL OR s.event_domain = v_domains[i])
-          ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1) r
-        WHERE r.subscription_id = v_rules[i] AND r.priority_floor = v_floors[i] AND r.executor_kind = v_kind) THEN
-      v_heads[i] := NULL;
-    END IF;
-  END LOOP;
+  v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lane.secs, 300));
 
   FOR v_step IN 1..64 LOOP
-    SELECT max(h) INTO v_top FROM unnest(v_heads) h;
+    IF v_lanes = 1 THEN
+      v_top := v_heads[1];
+      v_at_top := 1;
+      v_low := CASE WHEN p_after IS NULL THEN v_floors[1] ELSE v_top END;
+    ELSE
+      SELECT max(h), count(*) FILTER (WHERE h = m) INTO v_top, v_at_top
+      FROM (SELECT h, max(h) OVER () AS m FROM unnest(v_heads) h) x;
+      v_low := v_top;
+    END IF;
     EXIT WHEN v_left = 0 OR v_top IS NULL;
-    SELECT count(*) INTO v_at_top FROM unnest(v_heads) h WHERE h = v_top;
-    FOR i IN 1..cardinality(v_heads) LOOP
+    FOR i IN 1..v_lanes LOOP
       CONTINUE WHEN v_heads[i] IS DISTINCT FROM v_top;
-      v_n := least(ceil(v_left::numeric / v_at_top)::int, v_room[v_sub[i]]);
+      v_first := array_position(v_rules, v_rules[i]);
+      IF v_known[i] IS NULL THEN
+        v_known[i] := true;
+        SELECT s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0)
+        INTO v_free FROM (
+          SELECT o.* FROM public.job_subscription o
+          WHERE o.executor_id = p_executor_id AND o.enabled
+            AND (o.job_kind IS NULL OR o.job_kind = v_kinds[i]) AND (o.event_domain IS NULL OR o.event_domain = v_domains[i])
+          ORDER BY o.job_kind IS NULL, o.event_domain IS NULL LIMIT 1) s
+        WHERE s.subscription_id = v_rules[i] AND s.priority_floor = v_floors[i] AND s.executor_kind = v_kind;
+        IF NOT FOUND THEN
+          v_heads[i] := NULL;
+          v_at_top := v_at_top - 1;
+          CONTINUE;
+        END IF;
+        IF v_room[v_first] IS NULL THEN
+          v_room[v_first] := v_free;
+          v_tokens[v_first] := gen_random_uuid();
+        END IF;
+      END IF;
+      v_n := least((v_left + v_at_top - 1) / v_at_top, v_room[v_first]);
       v_at_top := v_at_top - 1;
       v_got := 0;
       IF v_n > 0 THEN
-        SELECT array_agg(p.at), array_agg(p.job_id) INTO v_rows, v_jobs FROM (
-          SELECT q.ctid AS at, q.job_id FROM public.job_queue q
-          WHERE q.event_domain = v_domains[i] AND q.job_kind = v_kinds[i] AND q.priority = v_top AND q.ready
-            AND (q.process_after, q.job_id) > (CASE WHEN v_prio[i] = v_top THEN v_after[i] ELSE c_first END,
-              CASE WHEN v_prio[i] = v_top THEN v_ids[i] ELSE c_nobody END)
-            AND q.status IN ('queued', 'retry_waiting') AND q.executor = v_kind
-          ORDER BY q.process_after, q.job_id LIMIT v_n FOR UPDATE SKIP LOCKED) p;
-        v_got := COALESCE(cardinality(v_rows), 0);
-      END IF;
-      IF v_got > 0 THEN
         RETURN QUERY
         WITH claimed AS (
           UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
-            lease_token = v_tokens[v_sub[i]], picked_at = clock_timestamp(), updated_at = now()
-          WHERE q.ctid = ANY (v_rows) RETURNING q.*
+            lease_token = v_tokens[v_first], picked_at = clock_timestamp(), updated_at = now()
+          WHERE q.ctid = ANY (ARRAY( -- locked, so that their places stand
+            SELECT w.ctid FROM public.job_queue w
+            WHERE w.event_domain = v_domains[i] AND w.job_kind = v_kinds[i] AND w.priority BETWEEN v_low AND v_top AND w.ready
+              AND (w.process_after, w.job_id) > (CASE WHEN v_prio[i] = v_top THEN v_after[i] ELSE c_first END,
+                CASE WHEN v_prio[i] = v_top THEN v_ids[i] ELSE c_nobody END)
+              AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_kind
+            ORDER BY w.priority DESC, w.process_after, w.job_id LIMIT v_n FOR UPDATE SKIP LOCKED))
+          RETURNING q.*
+        ), leased AS (
+          INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+          SELECT v_tokens[v_first], p_executor_id, v_rules[i], v_until, array_agg(c.job_id), count(*)::int
+          FROM claimed c HAVING count(*) > 0
+          ON CONFLICT (lease_token) DO UPDATE SET job_ids = l.job_ids || excluded.job_ids, live = l.live + excluded.live
         )
-        SELECT * FROM claimed c ORDER BY c.process_after, c.job_id;
-        GET DIAGNOSTICS v_moved = ROW_COUNT;
-        IF v_moved <> v_got THEN
-          RAISE EXCEPTION 'of % locked jobs % were leased', v_got, v_moved USING ERRCODE = '40001';
-        END IF;
-        INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
-        VALUES (v_tokens[v_sub[i]], p_executor_id, v_subs[v_sub[i]], v_until, v_jobs, v_got)
-        ON CONFLICT (lease_token) DO UPDATE SET job_ids = l.job_ids || excluded.job_ids, live = l.live + excluded.live;
+        SELECT * FROM claimed c ORDER BY c.priority DESC, c.process_after, c.job_id;
+        GET DIAGNOSTICS v_got = ROW_COUNT;
       END IF;
       v_left := v_left - v_got;
-      v_room[v_sub[i]] := v_room[v_sub[i]] - v_got;
-      IF v_room[v_sub[i]] <= 0 THEN
+      v_room[v_first] := v_room[v_first] - v_got;
+      IF v_room[v_first] <= 0 OR v_got < v_n AND v_low = v_floors[i] THEN
         v_heads[i] := NULL;
       ELSIF v_got < v_n THEN
         v_heads[i] := public.fn_job_lane_head(v_domains[i], v_kinds[i], v_kind, v_floors[i], v_top, v_prio[i], v_after[i], v_ids[i]);
@@ -410,7 +447,8 @@ COMMENT ON FUNCTION public.fn_job_lease_lock(uuid[], uuid[]) IS 'Checks and lock
 -- fn_job_start(ids, tokens) → (job_id, outcome): leased → in_progress.
 CREATE FUNCTION public.fn_job_start(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
@@ -429,7 +467,8 @@ COMMENT ON FUNCTION public.fn_job_start(uuid[], uuid[]) IS 'Says that leased job
 -- fn_job_renew(ids, tokens) → (job_id, outcome): the lease lasts its full time from now.
 CREATE FUNCTION public.fn_job_renew(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_until timestamptz := clock_timestamp() + make_interval(secs => public.fn_cfg_int('queue.lease.duration_seconds', 300));
@@ -455,7 +494,8 @@ COMMENT ON FUNCTION public.fn_job_renew(uuid[], uuid[]) IS
 -- fn_job_ack(ids, tokens) → (job_id, outcome): succeeded; the job moves to job_history.
 CREATE FUNCTION public.fn_job_ack(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_done uuid[];
@@ -497,7 +537,8 @@ COMMENT ON FUNCTION public.fn_job_ack(uuid[], uuid[]) IS 'Records success: the j
 -- fn_job_release(ids, tokens) → (job_id, outcome): handed back to queued, no attempt spent.
 CREATE FUNCTION public.fn_job_release(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_back bigint;
@@ -529,7 +570,8 @@ COMMENT ON FUNCTION public.fn_job_release(uuid[], uuid[]) IS 'Hands leased jobs 
 -- the try that failed counted; dead ones get their job_dead_letter row. The caller holds the leases. Internal.
 CREATE FUNCTION public.fn_job_bury(p_job_ids uuid[], p_statuses text[], p_codes text[], p_errors text[], p_lost int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   WITH gone AS (
     DELETE FROM public.job_queue q USING unnest(p_job_ids, p_statuses, p_codes, p_errors) AS g (id, fate, code, error)
@@ -574,7 +616,8 @@ COMMENT ON FUNCTION public.fn_job_lease_less(uuid[]) IS 'Counts jobs out of thei
 CREATE FUNCTION public.fn_job_fail(p_job_ids uuid[], p_lease_tokens uuid[], p_codes text[], p_errors text[], p_permanent boolean[])
 RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_cap double precision := public.fn_cfg_int('queue.retry.backoff_cap_seconds', 3600);
@@ -671,7 +714,8 @@ COMMENT ON FUNCTION public.fn_job_tick(int) IS 'Tick job_queue_default: makes la
 -- Internal.
 CREATE FUNCTION public.fn_job_reap(p_lease_tokens uuid[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_ids uuid[];
   v_codes text[];
