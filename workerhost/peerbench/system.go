@@ -150,16 +150,20 @@ func (s system) latency(ctx context.Context, d *database, n, inFlight int, gap f
 	if err != nil {
 		return nil, err
 	}
-	took := make([]time.Duration, n)
-	for i := range took {
-		took[i] = time.Duration(a.started[i].Load() - a.sent[i].Load())
+	var took []time.Duration
+	for i := n / warmShare; i < n; i++ {
+		took = append(took, time.Duration(a.started[i].Load()-a.sent[i].Load()))
 	}
 	slices.Sort(took)
 	return took, nil
 }
 
-// warmUp lets listeners subscribe and connections open.
-const warmUp = 500 * time.Millisecond
+const (
+	// warmUp lets listeners subscribe and connections open.
+	warmUp = 500 * time.Millisecond
+	// The first of the jobs, one in warmShare, are not counted: connections open and plans are made.
+	warmShare = 10
+)
 
 func (a *arrivals) send(ctx context.Context, run session, inFlight int, gap func() time.Duration) error {
 	if err := pause(ctx, warmUp); err != nil {

@@ -187,13 +187,13 @@ REVOKE ALL ON FUNCTION public.fn_job_refuse() FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_refuse() IS 'Trigger: refuses a change outside the state machine of jobs.';
 
 CREATE TRIGGER trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW
-  WHEN (NEW.status || NEW.attempts || NEW.lost_leases <> 'queued00' OR NEW.prior_token IS NOT NULL)
+  WHEN (NEW.status <> 'queued' OR NEW.attempts + NEW.lost_leases <> 0 OR NEW.prior_token IS NOT NULL)
   EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_queue_fixed BEFORE UPDATE OF job_id, job_kind, event_domain, executor, enqueued_at, max_attempts,
   idempotency_key ON public.job_queue FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
 -- the status before, by how much attempts grew, the status after
 CREATE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts ON public.job_queue FOR EACH ROW
-  WHEN ((OLD.status || (NEW.attempts - OLD.attempts) || NEW.status) <> ALL ('{queued0queued,leased0leased,in_progress0in_progress,
+  WHEN ((OLD.status || (NEW.attempts - OLD.attempts)::text || NEW.status) <> ALL ('{queued0queued,leased0leased,in_progress0in_progress,
     retry_waiting0retry_waiting,queued0leased,retry_waiting0leased,leased0in_progress,leased0queued,leased1queued,leased0retry_waiting,
     leased1retry_waiting,in_progress0queued,in_progress1queued,in_progress0retry_waiting,in_progress1retry_waiting}'::text[]))
   EXECUTE FUNCTION public.fn_job_refuse();
@@ -388,9 +388,10 @@ BEGIN
   PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
     'layer', 'job', 'job_id', x.job_id, 'job_kind', x.job_kind, 'process_after', x.process_after,
     'worker_hint', 'job_executor', 'count', x.n_rows)::text)
-  FROM (SELECT DISTINCT ON (n.event_domain) n.event_domain, n.job_id, n.job_kind, n.process_after,
-      count(*) OVER (PARTITION BY n.event_domain) AS n_rows
-    FROM new_rows n ORDER BY n.event_domain, n.process_after) x;
+  FROM (SELECT d.event_domain, d.n_rows, d.process_after, f.job_id, f.job_kind
+    FROM (SELECT n.event_domain, count(*) AS n_rows, min(n.process_after) AS process_after FROM new_rows n GROUP BY 1) d
+    CROSS JOIN LATERAL (SELECT n.job_id, n.job_kind FROM new_rows n
+      WHERE n.event_domain = d.event_domain AND n.process_after = d.process_after LIMIT 1) f) x;
   RETURN NULL;
 EXCEPTION WHEN OTHERS THEN
   RETURN NULL;
