@@ -19,15 +19,9 @@ func (m *root) lane(id string, page level) level {
 		page.title = "lease " + views.ShortID(id)
 		return page
 	}
-	next := level{kind: kindJobs, id: id, title: l.Kind.String() + " in " + l.Domain.String(), grid: newGrid(true), within: laneFilter(l)}
+	next := level{kind: kindJobs, id: id, title: l.Kind.String() + " in " + l.Domain.String(), grid: newGrid(true), within: queue.LaneFilter(l.Kind.String(), l.Domain.String(), "")}
 	next.list.query = queue.Query{Kind: queue.ListJobs, ID: id}
 	return next
-}
-
-// laneFilter means all live jobs of a lane.
-func laneFilter(l queue.Lane) string {
-	f := queue.Filter{Terms: []queue.Term{exactly("kind", queue.FieldText, l.Kind.String()), exactly("domain", queue.FieldText, l.Domain.String())}}
-	return f.String()
 }
 
 // jobs is what C works on: all live jobs of a lane by their filter, all that
@@ -42,7 +36,7 @@ func (m *root) jobs(req queue.Request) (queue.Request, string) {
 		if !ok {
 			return req, m.noRow("C cancels jobs: those of a lane, or single ones in it (enter)")
 		}
-		req.Filter = laneFilter(lane)
+		req.Filter = queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), "")
 	case l.grid.all:
 		req.Filter = l.within
 		if f := l.list.query.Filter; f != "" {

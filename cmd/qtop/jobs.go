@@ -31,7 +31,7 @@ func (a *app) jobCmd() *cobra.Command {
 		use: "cancel [ID...]", action: queue.ActJobCancel, args: cobra.ArbitraryArgs, filter: true, list: "queues --kind K",
 		into: func(r *queue.Request, args []string) {
 			r.Targets = args
-			r.Filter = strings.TrimSpace(laneFilter(kind, domain, status) + " " + r.Filter)
+			r.Filter = strings.TrimSpace(queue.LaneFilter(kind, domain, status) + " " + r.Filter)
 		},
 	})
 	cancel.Flags().StringVar(&kind, "kind", "", "all live jobs of this kind")
@@ -46,17 +46,6 @@ func (a *app) jobCmd() *cobra.Command {
 	}
 	cmd.AddCommand(a.viewCmd(view{"show ID", "One job, live or finished, with its payload", false, showJob}, &viewOptions{}), cancel, a.enqueueCmd())
 	return cmd
-}
-
-// laneFilter is a filter over jobs that means exactly these words.
-func laneFilter(kind, domain, status string) string {
-	var f queue.Filter
-	for _, t := range [][2]string{{"domain", domain}, {"kind", kind}, {"status", status}} {
-		if t[1] != "" {
-			f.Terms = append(f.Terms, queue.Term{Field: t[0], Op: queue.OpEq, Values: []queue.Value{{Raw: t[1]}}})
-		}
-	}
-	return f.String()
 }
 
 func (a *app) leaseCmd() *cobra.Command {
@@ -149,7 +138,7 @@ func showJobs(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) er
 	if o.kind != "" && o.domain != "" {
 		q.ID = o.domain + "/" + o.kind
 	} else {
-		q.Filter = strings.TrimSpace(laneFilter(o.kind, o.domain, "") + " " + o.filter)
+		q.Filter = strings.TrimSpace(queue.LaneFilter(o.kind, o.domain, "") + " " + o.filter)
 	}
 	p, err := c.List(ctx, q)
 	var rows [][]string

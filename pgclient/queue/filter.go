@@ -246,6 +246,18 @@ func DeadLetterFields() []Field {
 	}
 }
 
+// LaneFilter means exactly the live jobs of a kind, a domain and a status; what is
+// empty is left out.
+func LaneFilter(kind, domain, status string) string {
+	var f Filter
+	for _, t := range [][2]string{{"kind", kind}, {"domain", domain}, {"status", status}} {
+		if t[1] != "" {
+			f.Terms = append(f.Terms, Term{Field: t[0], Op: OpEq, Values: []Value{{Raw: t[1]}}})
+		}
+	}
+	return f.String()
+}
+
 // JobFields are the fields of live jobs.
 func JobFields() []Field {
 	return []Field{

@@ -164,6 +164,8 @@ CREATE TABLE public.job_dead_letter (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ix_job_dead_letter_open
   ON public.job_dead_letter (failure_code, job_kind, event_domain, last_failed_at, dead_letter_id) WHERE resolved_at IS NULL;
+CREATE INDEX ix_job_dead_letter_newest
+  ON public.job_dead_letter (last_failed_at DESC, dead_letter_id DESC) WHERE resolved_at IS NULL;
 COMMENT ON TABLE public.job_dead_letter IS
   'Jobs that failed for good, with a copy of the payload. Replayed at most once, into a new job with a new key.';
 
