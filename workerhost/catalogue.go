@@ -25,6 +25,7 @@ func catalogue() []worker {
 		{loopJobs, "claims jobs and runs their handlers"},
 		{loopDue, "finds jobs and retries that fall due"},
 		{loopReaper, "takes expired job leases back"},
+		{"bulk_operation_runner", "carries bulk operations out, at their rate"},
 		{"stale_heartbeat_check", "raises the alert when an executor is silent"},
 		{"counter_compactor", "folds the counters that the panes read"},
 		{"config_expiry", "takes expired flag values back"},

@@ -56,9 +56,9 @@ func TestWorkerProcess(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 	conn := db.Conn(t, "")
 	require.Eventually(t, func() bool {
-		var ticked int
-		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM queue_tick_worker WHERE last_run_at IS NOT NULL").Scan(&ticked)
-		return err == nil && ticked == 10
+		var waiting int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM queue_tick_worker WHERE last_run_at IS NULL").Scan(&waiting)
+		return err == nil && waiting == 0
 	}, patience, 50*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())

@@ -21,8 +21,9 @@ func TestJobRolesEveryFunction(t *testing.T) {
 		"fn_job_fail": "dot_executor", "fn_job_release": "dot_executor", "fn_job_tick": "dot_executor", "fn_job_reap_expired": "dot_executor",
 		"fn_job_cancel": "dead_letter_operator", "fn_job_lease_release": "dead_letter_operator", "fn_job_dead_letter_replay": "dead_letter_operator",
 		"fn_job_dead_letter_resolve": "dead_letter_operator", "fn_job_dead_letter_reopen": "dead_letter_operator",
-		"fn_job_subscription_set": "workflow_admin",
-		"fn_job_refusal":          viewers, "fn_job_backlog": viewers, "fn_job_letters_open": viewers,
+		"fn_job_dead_letter_replay_undo": "dead_letter_operator",
+		"fn_job_subscription_set":        "workflow_admin",
+		"fn_job_refusal":                 viewers, "fn_job_backlog": viewers, "fn_job_letters_open": viewers,
 	}
 	rows, err := j.root.Query(context.Background(), `SELECT p.proname::text, COALESCE(string_agg(a.grantee::regrole::text, ' ' ORDER BY a.grantee::regrole::text), '')
 		FROM pg_proc p LEFT JOIN LATERAL aclexplode(p.proacl) a ON a.grantee <> p.proowner
