@@ -35,6 +35,13 @@ func operations() map[queue.ActionID]operation {
 		queue.ActJobCancel:      {planJobCancel, applyJobCancel},
 		queue.ActLeaseRelease:   {planLeaseRelease, applyLeaseRelease},
 		queue.ActJobSubscribe:   {planSubscribe, applySubscribe},
+		queue.ActBulkPlan:       {planBulk, applyBulk},
+		queue.ActBulkRun:        {planTurn, applyTurn},
+		queue.ActBulkPause:      {planTurn, applyTurn},
+		queue.ActBulkResume:     {planTurn, applyTurn},
+		queue.ActBulkAbort:      {planTurn, applyTurn},
+		queue.ActBulkRate:       {planTurn, applyTurn},
+		queue.ActBulkUndo:       {planTurn, applyTurn},
 		queue.ActTick:           {planTick, applyTick},
 	}
 }
@@ -234,6 +241,15 @@ func command(r queue.Request) string {
 				fmt.Fprintf(&b, " --%s=%s", name, shellQuote(r.Args[name]))
 			}
 		}
+	case queue.ActBulkPlan:
+		fmt.Fprintf(&b, "qtop ops plan %s", targets)
+		for _, name := range []string{"what", "rate", "brake", "canary"} {
+			fmt.Fprintf(&b, " --%s %s", name, shellQuote(r.Args[name]))
+		}
+	case queue.ActBulkRun, queue.ActBulkPause, queue.ActBulkResume, queue.ActBulkAbort, queue.ActBulkUndo:
+		fmt.Fprintf(&b, "qtop ops %s %s", strings.TrimPrefix(string(r.Action), "bulk_"), quoteAll(r.Targets))
+	case queue.ActBulkRate:
+		fmt.Fprintf(&b, "qtop ops rate %s --rate %s", quoteAll(r.Targets), shellQuote(r.Args["rate"]))
 	case queue.ActTick:
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
 	default: // concerns a process, not the database: no verb

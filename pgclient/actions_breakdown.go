@@ -13,13 +13,13 @@ import (
 )
 
 // breakdown says where they would go: per endpoint and code, with how the
-// endpoint has been lately.
-func (c *Client) breakdown(ctx context.Context, p *queue.Plan, ids []int64) error {
+// endpoint has been lately. ids is a query for them.
+func (c *Client) breakdown(ctx context.Context, p *queue.Plan, ids string, args ...any) error {
 	rows, err := c.act.Query(ctx, `SELECT COALESCE(v.endpoint, '(none)'), d.final_error_code, count(*), max(v.gate),
 		to_char(max(v.last_success_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI"Z"'), max(g.requeue_generation)
 		FROM public.dead_letters d JOIN public.v_webhook_endpoint v ON v.subscription_id = d.subscription_id
 		JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id
-		WHERE d.id = ANY ($1::bigint[]) GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9`, ids)
+		WHERE d.id IN (`+ids+`) GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9`, args...)
 	if err != nil {
 		return err
 	}
@@ -56,19 +56,19 @@ func (c *Client) breakdown(ctx context.Context, p *queue.Plan, ids []int64) erro
 }
 
 // jobBreakdown says where they would go: per kind, domain and code, with what
-// waits there already and whether anybody may claim it.
-func (c *Client) jobBreakdown(ctx context.Context, p *queue.Plan, ids []string) error {
+// waits there already and whether anybody may claim it. ids is a query for them.
+func (c *Client) jobBreakdown(ctx context.Context, p *queue.Plan, ids string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS (
 			SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, count(*) AS n, count(e.job_id) AS again
 			FROM public.job_dead_letter d LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id
-			WHERE d.dead_letter_id = ANY ($1::uuid[]) GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
+			WHERE d.dead_letter_id IN (`+ids+`) GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
 		SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, d.n, d.again, COALESCE(b.queued + b.retry_waiting, 0), (
 			SELECT count(DISTINCT s.executor_id) FROM public.job_subscription s
 			JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
 			WHERE s.enabled AND s.executor_kind = d.executor AND (s.job_kind IS NULL OR s.job_kind = d.job_kind)
 				AND (s.event_domain IS NULL OR s.event_domain = d.event_domain))
 		FROM parts d LEFT JOIN public.fn_job_backlog() b ON b.job_kind = d.job_kind AND b.event_domain = d.event_domain
-		ORDER BY d.n DESC, 1, 2, 3, 4`, ids)
+		ORDER BY d.n DESC, 1, 2, 3, 4`, args...)
 	if err != nil {
 		return err
 	}

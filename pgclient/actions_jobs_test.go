@@ -58,21 +58,18 @@ func TestLettersOfBothSources(t *testing.T) {
 		require.Equal(t, "requeued", o.Outcome, "one word for both")
 	}
 
-	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{hooks[0], jobs[0], jobs[1]}, Reason: "too early"})
-	require.EqualValues(t, 1, undo.Count)
 	job := get[string](w, "SELECT job_id::text FROM job_queue")
+	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{hooks[0], jobs[0], jobs[1]}, Reason: "too early"})
+	require.EqualValues(t, 2, undo.Count)
 	require.Equal(t, map[string]string{
-		hooks[0]: "would_requeue_undo", jobs[1]: "skipped it was not requeued",
-		jobs[0]: "skipped a replay of a job is not taken back: cancel the new job instead, qtop job cancel " + job,
+		hooks[0]: "would_requeue_undo", jobs[0]: "would_requeue_undo", jobs[1]: "skipped not replayed",
 	}, outcomes(undo.Results))
 	res = apply(t, op, undo)
-	require.EqualValues(t, 1, res.Done)
-	require.EqualValues(t, 2, res.Skipped)
+	require.EqualValues(t, 2, res.Done)
+	require.EqualValues(t, 1, res.Skipped)
+	require.Zero(t, get[int](w, "SELECT count(*) FROM job_queue"), "the job of the replay is gone")
 	none := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: jobs[:1], Reason: "r"})
-	require.Contains(t, none.Refused, "qtop job cancel "+job)
-	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: []string{job}, Reason: "r"})).Done)
-	none = plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: jobs[:1], Reason: "r"})
-	require.Contains(t, none.Refused, "is finished: cancelled")
+	require.Contains(t, none.Refused, "not replayed")
 
 	// One word for both, either of the two.
 	for i, word := range []string{"done_otherwise", "delivered_otherwise"} {

@@ -6,7 +6,6 @@ package pgclient
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -17,8 +16,14 @@ import (
 // shownOutcomes bounds the per-id outcomes that a plan carries to a screen.
 const shownOutcomes = 1000
 
+// Queries for the letters that were named one by one.
+const (
+	givenHooks = "SELECT unnest($1::bigint[])"
+	givenJobs  = "SELECT unnest($1::uuid[])"
+)
+
 // letterCall is the statement of an action on webhook letters and on those of
-// jobs; $4 says whether it is a dry run. A job's replay has no undo.
+// jobs; $4 says whether it is a dry run.
 func letterCall(r queue.Request) (hooks, jobs string, hookArgs, jobArgs []any) {
 	switch r.Action {
 	case queue.ActResolve:
@@ -32,7 +37,7 @@ func letterCall(r queue.Request) (hooks, jobs string, hookArgs, jobArgs []any) {
 	case queue.ActReopen:
 		return "SELECT public.fn_dead_letter_reopen($1, $2, $3, $4)", "SELECT public.fn_job_dead_letter_reopen($1, $2, $3, $4)", nil, nil
 	case queue.ActUndoRequeue:
-		return "SELECT public.fn_dead_letter_requeue_undo($1, $2, $3, $4)", "", nil, nil
+		return "SELECT public.fn_dead_letter_requeue_undo($1, $2, $3, $4)", "SELECT public.fn_job_dead_letter_replay_undo($1, $2, $3, $4)", nil, nil
 	default:
 		return "SELECT public.fn_dead_letter_requeue($1, $2, $3, $4)", "SELECT public.fn_job_dead_letter_replay($1, $2, $3, $4)", nil, nil
 	}
@@ -105,13 +110,8 @@ func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (letter
 				return err
 			}
 		}
-		switch {
-		case len(jobs) == 0:
+		if len(jobs) == 0 {
 			return nil
-		case jobSQL == "":
-			told, err := noReplayUndo(ctx, tx, jobs)
-			out.results = append(out.results, told...)
-			return err
 		}
 		return ask(tx, jobSQL, jobPrefix, jobs, jobArgs)
 	})
@@ -129,33 +129,10 @@ func oneWord(outcome string) string {
 		return "requeued"
 	case "would_replay":
 		return "would_requeue"
+	case "would_replay_undo":
+		return "would_requeue_undo"
 	}
 	return outcome
-}
-
-// noReplayUndo says of each job letter why its replay is not taken back, and
-// what to do instead.
-func noReplayUndo(ctx context.Context, tx pgx.Tx, ids []string) ([]queue.Outcome, error) {
-	rows, err := tx.Query(ctx, `SELECT i.id::text, COALESCE(d.triage_status, ''), COALESCE(d.replayed_job_id::text, ''), COALESCE(v.status, '')
-		FROM (SELECT DISTINCT id FROM unnest($1::uuid[]) id) i LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
-		LEFT JOIN LATERAL (SELECT x.status FROM public.v_job x WHERE x.job_id = d.replayed_job_id LIMIT 1) v ON true ORDER BY 1`, ids)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Outcome, error) {
-		var id, triage, job, status string
-		err := row.Scan(&id, &triage, &job, &status)
-		why := "it was not requeued"
-		switch {
-		case triage == "":
-			why = "no such dead letter"
-		case slices.Contains(queue.LiveJobStatuses(), status):
-			why = "a replay of a job is not taken back: cancel the new job instead, qtop job cancel " + job
-		case triage == "replayed":
-			why = "a replay of a job is not taken back, and its new job " + job + " is finished: " + status
-		}
-		return queue.Outcome{ID: jobPrefix + id, Outcome: "skipped", Why: queue.Clean(why)}, err
-	})
 }
 
 func planLetters(ctx context.Context, c *Client, p *queue.Plan) error {
@@ -185,16 +162,16 @@ func planLetters(ctx context.Context, c *Client, p *queue.Plan) error {
 		return err
 	}
 	if len(hooks) > 0 {
-		if err := c.breakdown(ctx, p, hooks); err != nil {
+		if err := c.breakdown(ctx, p, givenHooks, hooks); err != nil {
 			return err
 		}
 	}
 	if len(jobs) > 0 {
-		if err := c.jobBreakdown(ctx, p, jobs); err != nil {
+		if err := c.jobBreakdown(ctx, p, givenJobs, jobs); err != nil {
 			return err
 		}
 	}
-	if len(hooks) > 0 && len(jobs) > 0 && p.Request.Action != queue.ActUndoRequeue {
+	if len(hooks) > 0 && len(jobs) > 0 {
 		p.Lines = append(p.Lines, line("audit", "two rows, one for the webhooks and one for the jobs; the result names the last"))
 	}
 	whys.lines(p)

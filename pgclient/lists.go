@@ -48,6 +48,8 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		err = c.jobs(ctx, q, &p)
 	case queue.ListJob:
 		p.Job, err = c.job(ctx, q.ID)
+	case queue.ListOperations, queue.ListOperation:
+		err = c.bulkOperations(ctx, q, &p)
 	case queue.ListAudit:
 		err = c.audit(ctx, q, &p, "")
 	case queue.ListFlagHistory:

@@ -5,6 +5,7 @@ package tui
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -28,7 +29,11 @@ func (m *root) bound(k string) (queue.Action, bool) {
 	if len(found) == 0 {
 		return queue.Action{}, false
 	}
-	if len(found) > 1 {
+	if len(found) > 1 && m.at == queue.PaneOps {
+		if o, ok := m.bulk(); ok && o.State == queue.BulkPaused {
+			return found[1], true
+		}
+	} else if len(found) > 1 {
 		if al, ok := m.alert(); ok && al.State == "acked" {
 			return found[1], true
 		}
@@ -83,8 +88,14 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 			return req, al.Subject.String() + " is acknowledged by " + al.AckedBy.String() + "; A in Alerts (3) gives it up"
 		}
 		req.Targets = []string{al.Key.String()}
-	case queue.ActRequeue, queue.ActResolve, queue.ActUndoRequeue:
+	case queue.ActRequeue, queue.ActResolve, queue.ActUndoRequeue, queue.ActBulkPlan:
 		return m.letters(req)
+	case queue.ActBulkRun, queue.ActBulkPause, queue.ActBulkResume, queue.ActBulkAbort, queue.ActBulkRate, queue.ActBulkUndo:
+		o, ok := m.bulk()
+		if !ok {
+			return req, m.noRow("there is no operation under the cursor; N in 5 plans one")
+		}
+		req.Targets = []string{strconv.FormatInt(o.ID, 10)}
 	case queue.ActJobCancel:
 		return m.jobs(req)
 	case queue.ActLeaseRelease:
@@ -218,6 +229,43 @@ func (m *root) letters(req queue.Request) (queue.Request, string) {
 		req.Targets = []string{l.list.page.DeadLetters[i].ID}
 	}
 	return req, ""
+}
+
+// bulk is the operation that is open or under the cursor.
+func (m *root) bulk() (queue.Operation, bool) {
+	l := m.pane().top()
+	if m.at != queue.PaneOps {
+		return queue.Operation{}, false
+	}
+	if l.kind == kindPage {
+		return l.op, true
+	}
+	if i, ok := l.grid.current(); ok && i < len(l.list.page.Operations) {
+		return l.list.page.Operations[i], true
+	}
+	return queue.Operation{}, false
+}
+
+// rate doubles or halves the rate of the operation under the cursor, through the
+// same preview as every action.
+func (m *root) rate(k string) tea.Cmd {
+	a, _ := queue.ActionByID(queue.ActBulkRate)
+	if off := m.off(a); off != "" {
+		m.warn(a.Verb + " is off: " + off)
+		return nil
+	}
+	req, problem := m.request(a)
+	if problem != "" {
+		m.warn(problem)
+		return nil
+	}
+	o, _ := m.bulk()
+	to := o.Rate * 2
+	if k == "-" {
+		to = o.Rate / 2
+	}
+	req.Args["rate"] = strconv.FormatFloat(min(max(to, 0.01), 1000), 'f', -1, 64)
+	return m.ask(a, req)
 }
 
 // tickWorker is the tick worker that the row under the cursor seems to mean.

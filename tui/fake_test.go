@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -108,6 +109,14 @@ func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
 		return queue.Page{Detail: &d}, s.err
 	case queue.ListAudit, queue.ListFlagHistory:
 		return queue.Page{Audit: s.audit, Total: int64(len(s.audit))}, s.err
+	case queue.ListOperations:
+		return queue.Page{Operations: viewstest.Operations(), Total: int64(len(viewstest.Operations()))}, s.err
+	case queue.ListOperation:
+		for _, o := range viewstest.Operations() {
+			if q.ID == strconv.FormatInt(o.ID, 10) {
+				return queue.Page{Operations: []queue.Operation{o}, Items: viewstest.OperationItems()}, s.err
+			}
+		}
 	case queue.ListAlertHistory:
 		return queue.Page{AlertHistory: viewstest.History()}, s.err
 	}

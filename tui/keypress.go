@@ -26,6 +26,9 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 		m.chord = false
 		return m.second("g" + k.String())
 	}
+	if s := k.String(); m.at == queue.PaneOps && (s == "+" || s == "-") {
+		return m.rate(s)
+	}
 	if a, ok := m.bound(k.String()); ok {
 		return m.act(a)
 	}

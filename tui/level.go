@@ -32,6 +32,7 @@ type level struct {
 	id     string
 	letter queue.DeadLetter
 	audit  queue.AuditEntry
+	op     queue.Operation
 	job    queue.Job
 	within string // of a table of jobs: the filter that means its lane
 
@@ -54,7 +55,9 @@ type list struct {
 }
 
 // rows is how many rows are loaded.
-func (l list) rows() int { return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) }
+func (l list) rows() int {
+	return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) + len(l.page.Operations)
+}
 
 // add appends a following page. Rows that moved on from the page before come
 // again; once is enough.

@@ -40,7 +40,11 @@ func (m *root) reread(now bool) []tea.Cmd {
 	if l.list.query.Kind == "" || l.list.loading || m.feed.paused || m.feed.lost() || l.list.rows() > rereadMax {
 		return nil
 	}
-	if !now && m.o.Now().Sub(m.reads[l.serial]) < max(rereadGap, m.feed.interval()) {
+	gap := rereadGap
+	if m.at == queue.PaneOps { // few rows, and their progress is what one looks for
+		gap = 0
+	}
+	if !now && m.o.Now().Sub(m.reads[l.serial]) < max(gap, m.feed.interval()) {
 		return nil
 	}
 	return []tea.Cmd{m.read(l)}

@@ -23,12 +23,24 @@ func (m *root) open(id queue.PaneID) tea.Cmd {
 		m.at = id
 	}
 	l := p.top()
-	if p.id == queue.PaneAudit && l.list.query.Kind == "" {
+	if kind := ownList(p.id); kind != "" && l.list.query.Kind == "" {
 		m.serial++
-		l.serial, l.list.query = m.serial, queue.Query{Kind: queue.ListAudit}
+		l.serial, l.list.query = m.serial, queue.Query{Kind: kind}
 	}
 	m.settle()
 	return tea.Batch(m.reread(true)...)
+}
+
+// ownList is the list that is a pane's own table; empty where that comes with the
+// picture.
+func ownList(id queue.PaneID) queue.ListKind {
+	switch id {
+	case queue.PaneAudit:
+		return queue.ListAudit
+	case queue.PaneOps:
+		return queue.ListOperations
+	}
+	return ""
 }
 
 // cycle goes to the next pane, or the one before.
@@ -87,6 +99,9 @@ func (m *root) enter() tea.Cmd {
 	case p.id == queue.PaneAudit:
 		next.audit = l.list.page.Audit[i]
 		next.title = "#" + strconv.FormatInt(next.audit.ID, 10)
+	case p.id == queue.PaneOps:
+		next.op, next.title = l.list.page.Operations[i], "operation "+id
+		next.list.query = queue.Query{Kind: queue.ListOperation, ID: id}
 	case p.id == queue.PaneExecutors:
 		next.title = m.executor()
 	case p.id == queue.PaneAlerts:

@@ -36,6 +36,8 @@ func (m *root) source(p *pane, l *level) views.Source {
 		return views.Loops(m.local)
 	case queue.PaneAudit:
 		return listed(views.Audit(l.list.page.Audit), l.list)
+	case queue.PaneOps:
+		return listed(views.Operations(l.list.page.Operations), l.list)
 	}
 	if pic == nil {
 		src.Empty = []string{"Waiting for the first picture of the database."}
@@ -73,6 +75,12 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	}
 	if p.id == queue.PaneAudit {
 		return views.AuditPage(l.audit, e, w), true
+	}
+	if p.id == queue.PaneOps {
+		if len(l.list.page.Operations) == 1 {
+			l.op = l.list.page.Operations[0]
+		}
+		return views.OperationPage(l.op, known(l.list, l.list.page.Items), e, w), true
 	}
 	if l.job.ID != "" {
 		return views.JobPage(l.job, l.list.page.Job, e, w), true

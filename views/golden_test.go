@@ -62,6 +62,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		"jobs": func(e views.Env, size views.Size) []string {
 			return grid(views.Jobs(w.Jobs, size.W), map[string]bool{}).Lines(e, size)
 		},
+		"ops":         g(views.Operations(w.Operations), nil),
 		"letters-job": g(views.Letters(w.JobLetters), map[string]bool{}),
 		"letters":     g(views.Letters(w.Letters), map[string]bool{"90998": true}),
 		"host": func(e views.Env, size views.Size) []string {
@@ -86,6 +87,8 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-lane"] = page(func(e views.Env, n int) views.Page { return views.LanePage(s.Queues[0], &s, e, n) })
 		out["page-lease"] = page(func(e views.Env, n int) views.Page { return views.LeasePage(s.JobLeases[0], e, n) })
 		out["page-audit"] = page(func(e views.Env, n int) views.Page { return views.AuditPage(w.Audit[0], e, n) })
+		out["page-operation"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[2], w.Items, e, n) })
+		out["page-operation-planned"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[0], nil, e, n) })
 		out["page-loop"] = page(func(e views.Env, n int) views.Page { return views.LoopPage(w.Host.Loops[5], e, n) })
 	}
 	return out

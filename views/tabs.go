@@ -21,7 +21,7 @@ type Tab struct {
 // Tabs counts what is in each pane.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []Tab {
 	short := map[queue.PaneID]string{
-		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneQueues: "Queue", queue.PaneHost: "Host",
+		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneQueues: "Queue", queue.PaneHost: "Host",
 	}
 	var tabs []Tab
 	for _, p := range queue.Panes() {
@@ -67,8 +67,8 @@ func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
 }
 
 // TabLine draws the panes in exactly w cells, with short titles where the long
-// ones do not fit, and at last without the panes of two keys in which there is
-// nothing: the menu has them all.
+// ones do not fit, and at last without panes in which there is nothing, first
+// those of two keys: the menu has them all.
 func TabLine(tabs []Tab, e Env, w int) string {
 	th := e.Theme
 	for _, form := range []struct {
@@ -80,11 +80,13 @@ func TabLine(tabs []Tab, e Env, w int) string {
 			return line + theme.Blank(w-used)
 		}
 	}
-	for i := len(tabs) - 1; i >= 0; i-- {
-		if t := tabs[i]; len(t.Keys) > 1 && !t.Open && t.Count == 0 {
-			tabs = slices.Delete(slices.Clone(tabs), i, i+1)
-			if line, used := tabLine(tabs, th, false, 1); used <= w {
-				return line + theme.Blank(w-used)
+	for _, keys := range []int{2, 1} {
+		for i := len(tabs) - 1; i > 0; i-- {
+			if t := tabs[i]; len(t.Keys) == keys && !t.Open && t.Count == 0 {
+				tabs = slices.Delete(slices.Clone(tabs), i, i+1)
+				if line, used := tabLine(tabs, th, false, 1); used <= w {
+					return line + theme.Blank(w-used)
+				}
 			}
 		}
 	}

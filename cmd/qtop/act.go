@@ -45,7 +45,7 @@ func (a *app) actCmds() []*cobra.Command {
 	cmds := []*cobra.Command{
 		a.act(actVerb{use: "ack EXECUTOR|ALERT...", action: queue.ActAck, args: cobra.MinimumNArgs(1), into: targets}),
 		a.act(actVerb{use: "unack EXECUTOR|ALERT...", action: queue.ActUnack, args: cobra.MinimumNArgs(1), into: targets}),
-		a.act(actVerb{use: "requeue [ID...]", action: queue.ActRequeue, args: cobra.ArbitraryArgs, filter: true, into: targets}),
+		a.requeueCmd(),
 		a.act(actVerb{use: "resolve [ID...]", action: queue.ActResolve, args: cobra.ArbitraryArgs, filter: true, into: targets}),
 		a.act(actVerb{use: "reopen ID...", action: queue.ActReopen, args: cobra.MinimumNArgs(1), into: targets}),
 		a.act(actVerb{use: "undo ID...", action: queue.ActUndoRequeue, args: cobra.MinimumNArgs(1), into: targets}),
@@ -70,7 +70,7 @@ func (a *app) actCmds() []*cobra.Command {
 		a.viewCmd(view{"subscriptions [ID]", "What executors may claim", false, showSubscriptions}, &viewOptions{}),
 		a.beatCmd(),
 	)
-	return append(cmds, flag, executor, a.jobCmd(), a.leaseCmd())
+	return append(cmds, flag, executor, a.jobCmd(), a.leaseCmd(), a.opsCmd())
 }
 
 func (a *app) act(v actVerb) *cobra.Command {
@@ -112,6 +112,11 @@ func (a *app) act(v actVerb) *cobra.Command {
 }
 
 func (a *app) doAct(ctx context.Context, r queue.Request, o actOptions) error {
+	return a.doActThen(ctx, r, o, "")
+}
+
+// doActThen does an action, and then another one on what it made.
+func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then queue.ActionID) error {
 	client, err := a.client(ctx, 0)
 	if err != nil {
 		return err
@@ -133,6 +138,23 @@ func (a *app) doAct(ctx context.Context, r queue.Request, o actOptions) error {
 		}
 		if res, err = client.Apply(ctx, plan); err != nil {
 			return err
+		}
+		for i := range res.Results {
+			if then == "" || res.Refused != "" {
+				break
+			}
+			next, err := client.Plan(ctx, queue.Request{Action: then, Targets: []string{res.Results[i].NewID}, Actor: r.Actor})
+			if err != nil {
+				return err
+			}
+			done, err := client.Apply(ctx, next)
+			if err != nil {
+				return err
+			}
+			res.AuditID, res.Refused = done.AuditID, done.Refused
+			if len(done.Results) == 1 {
+				res.Results[i].Outcome = done.Results[0].Outcome
+			}
 		}
 	}
 	return a.outcome(res, plan)

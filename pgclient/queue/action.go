@@ -23,6 +23,13 @@ const (
 	ActJobSubscribe   ActionID = "job_subscribe"
 	ActJobCancel      ActionID = "job_cancel"
 	ActLeaseRelease   ActionID = "lease_release"
+	ActBulkPlan       ActionID = "bulk_plan"
+	ActBulkRun        ActionID = "bulk_run"
+	ActBulkPause      ActionID = "bulk_pause"
+	ActBulkResume     ActionID = "bulk_resume"
+	ActBulkAbort      ActionID = "bulk_abort"
+	ActBulkRate       ActionID = "bulk_rate"
+	ActBulkUndo       ActionID = "bulk_undo"
 	ActTick           ActionID = "tick"
 	ActHostStart      ActionID = "host_start"
 	ActHostDrain      ActionID = "host_drain"
@@ -130,6 +137,7 @@ const (
 	PaneAlerts    PaneID = "alerts"
 	PaneExecutors PaneID = "executors"
 	PaneDead      PaneID = "dead"
+	PaneOps       PaneID = "ops"
 	PaneQueues    PaneID = "queues"
 	PaneFlags     PaneID = "flags"
 	PaneHost      PaneID = "host"
@@ -153,6 +161,7 @@ func Panes() []Pane {
 		{PaneAlerts, "3", "Alerts", "v_queue_alert", "silences with who has them; acknowledge"},
 		{PaneExecutors, "4", "Executors", "queue_heartbeat, job_subscription", "working, idle, stuck, stale, dead; register; what each may claim"},
 		{PaneDead, "5", "Dead letters", "dead_letters, job_dead_letter", "groups, letters, detail; requeue"},
+		{PaneOps, "6", "Operations", "queue_bulk_operation", "frozen selections: start, rate, pause, brake, abort, undo, what became of each"},
 		{PaneQueues, "8", "Queues", "job_queue, job_history", "jobs per kind and domain, oldest wait and why, stuck leases, dead rows; cancel"},
 		{PaneFlags, "gf", "Flags", "dot_config", "flip or edit with reason and expiry"},
 		{PaneHost, "gw", "Worker host", "queue_host, this process", "loops, hosts, the wake stream; start, drain, stop"},
@@ -254,6 +263,50 @@ func Actions() []Action {
 			ID: ActLeaseRelease, Key: "L", Panes: []PaneID{PaneQueues}, Verb: "Release",
 			Help: "take the jobs of an expired lease back now", Twin: "qtop lease release TOKEN…",
 			Danger: DangerMany, Function: "public.fn_job_lease_release(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		},
+		{
+			ID: ActBulkPlan, Key: "N", Panes: []PaneID{PaneDead}, Verb: "Freeze", Undo: "qtop ops abort",
+			Help:   "freeze a selection of dead letters, to be requeued, replayed or closed at a rate",
+			Twin:   "qtop ops plan ID… | --filter F --rate N --brake PERCENT --canary N",
+			Danger: DangerMany, Function: "public.fn_queue_bulk_plan(text,text[],text,numeric,integer,integer,text,text)",
+			Role: "dead_letter_operator", Reason: true,
+			Args: []Arg{
+				{Name: "what", Label: "What", Default: "requeue", Required: true, Choices: []string{"requeue", "resolve"}, Help: "requeue, or resolve as abandoned"},
+				{Name: "rate", Label: "Rate", Default: "20", Required: true, Help: "items per second, 0.01 to 1000"},
+				{Name: "brake", Label: "Brake", Default: "20", Required: true, Help: "percent of failed first tries, of the last 50, that pauses it; 0 = none"},
+				{Name: "canary", Label: "Canary", Default: "5", Required: true, Help: "this many go first and must succeed; 0 = none"},
+			},
+		},
+		{
+			ID: ActBulkRun, Key: "S", Panes: []PaneID{PaneOps}, Verb: "Start", Undo: "qtop ops pause, then undo",
+			Help: "start a planned bulk operation, its canary first", Twin: "qtop ops run OPERATION", Danger: DangerMany,
+			Function: "public.fn_queue_bulk_run(bigint,text)", Role: "dead_letter_operator",
+		},
+		{
+			ID: ActBulkPause, Key: "P", Panes: []PaneID{PaneOps}, Verb: "Pause", Undo: "qtop ops resume",
+			Help: "pause a bulk operation between two items", Twin: "qtop ops pause OPERATION", Danger: DangerOne,
+			Function: "public.fn_queue_bulk_pause(bigint,text)", Role: "dead_letter_operator",
+		},
+		{
+			ID: ActBulkResume, Key: "P", Panes: []PaneID{PaneOps}, Verb: "Resume", Undo: "qtop ops pause",
+			Help: "go on with a paused bulk operation; after a brake the canary goes first again", Twin: "qtop ops resume OPERATION",
+			Danger: DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)", Role: "dead_letter_operator",
+		},
+		{
+			ID: ActBulkAbort, Key: "X", Panes: []PaneID{PaneOps}, Verb: "Abort",
+			Help: "end a bulk operation for good; what was not attempted stays as it is", Twin: "qtop ops abort OPERATION", Danger: DangerOne,
+			Function: "public.fn_queue_bulk_abort(bigint,text)", Role: "dead_letter_operator",
+		},
+		{
+			ID: ActBulkRate, Key: "+", Panes: []PaneID{PaneOps}, Verb: "Set the rate of", Undo: "set it back",
+			Help: "change the rate of a bulk operation, also while it runs", Twin: "qtop ops rate OPERATION --rate N", Danger: DangerOne,
+			Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)", Role: "dead_letter_operator",
+			Args: []Arg{{Name: "rate", Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}},
+		},
+		{
+			ID: ActBulkUndo, Key: "U", Panes: []PaneID{PaneOps}, Verb: "Undo", Undo: "qtop requeue",
+			Help: "take back what a bulk operation did and nobody has attempted yet", Twin: "qtop ops undo OPERATION", Danger: DangerMany,
+			Function: "public.fn_queue_bulk_undo(bigint,text)", Role: "dead_letter_operator",
 		},
 		{
 			ID: ActTick, Key: "T", Panes: []PaneID{PaneHost}, Verb: "Tick",

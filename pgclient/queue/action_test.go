@@ -23,7 +23,9 @@ func TestActionRegistryIsSound(t *testing.T) {
 		require.NotEmpty(t, a.Help, a.ID)
 		require.NotEmpty(t, a.Twin, a.ID)
 		if a.Key != "" {
-			require.Regexp(t, `^[A-Z]$`, a.Key, "%s: capitals act", a.ID)
+			if a.ID != ActBulkRate { // + and - are the rate of the selected operation
+				require.Regexp(t, `^[A-Z]$`, a.Key, "%s: capitals act", a.ID)
+			}
 			require.NotEmpty(t, a.Panes, "%s: a key without a pane", a.ID)
 		}
 		for _, p := range a.Panes {
@@ -55,9 +57,10 @@ func TestActionRegistryIsSound(t *testing.T) {
 	require.False(t, ok)
 }
 
-// A key means one thing in a pane. Acknowledging and giving up are the two
-// halves of one key: which of them it is depends on the row. Elsewhere C closes
-// and E edits, whatever the pane is about.
+// A key means one thing in a pane. Acknowledging and giving up, pausing and
+// resuming are the two halves of one key: which of them it is depends on the row.
+// Elsewhere C closes, E edits, N makes, P pauses, S starts, U undoes and X ends,
+// whatever the pane is about.
 func TestActionKeysMeanOneThing(t *testing.T) {
 	type place struct {
 		pane PaneID
@@ -74,17 +77,20 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 			taken[place{p, a.Key}] = append(taken[place{p, a.Key}], a.ID)
 		}
 	}
-	pair := []ActionID{ActAck, ActUnack}
+	pairs := [][]ActionID{{ActAck, ActUnack}, {ActBulkPause, ActBulkResume}}
 	for at, ids := range taken {
 		if len(ids) > 1 {
 			slices.Sort(ids)
-			require.Equal(t, pair, ids, "%s in pane %s", at.key, at.pane)
+			require.Contains(t, pairs, ids, "%s in pane %s", at.key, at.pane)
 		}
 	}
 	for key, ids := range everywhere {
 		if len(ids) > 1 {
 			slices.Sort(ids)
-			same := [][]ActionID{pair, {ActJobCancel, ActResolve}, {ActFlagSet, ActJobSubscribe}}
+			same := [][]ActionID{
+				pairs[0], {ActJobCancel, ActResolve}, {ActFlagSet, ActJobSubscribe}, {ActBulkPlan, ActExecRegister},
+				{ActBulkPause, ActBulkResume, ActHostDrain}, {ActBulkRun, ActHostStart}, {ActBulkUndo, ActUndoRequeue}, {ActBulkAbort, ActHostStop},
+			}
 			require.Contains(t, same, ids, "%s means one thing everywhere", key)
 		}
 	}

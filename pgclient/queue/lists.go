@@ -21,6 +21,8 @@ const (
 	ListSession      ListKind = "session"       // the Session of this login
 	ListJobs         ListKind = "jobs"          // live ones of Query.ID = "domain/kind", or of all, those that wait longest first
 	ListJob          ListKind = "job"           // one, live or finished, with its masked payload (Query.ID)
+	ListOperations   ListKind = "operations"    // bulk operations, newest first
+	ListOperation    ListKind = "operation"     // one with its items, those attempted last first (Query.ID)
 )
 
 // Query asks for one page.
@@ -41,8 +43,10 @@ type Page struct {
 	Session      *Session
 	Jobs         []Job
 	Job          *JobDetail
-	Total        int64 // rows that match
-	TotalBound   bool  // true: at least Total, the count was bounded
+	Operations   []Operation
+	Items        []OperationItem // of the one operation asked for
+	Total        int64           // rows that match
+	TotalBound   bool            // true: at least Total, the count was bounded
 	Next         string
 	AsOf         time.Time
 }

@@ -25,6 +25,9 @@ type World struct {
 
 	JobLetters []queue.DeadLetter
 	JobLetter  queue.DeadLetterDetail
+
+	Operations []queue.Operation
+	Items      []queue.OperationItem
 }
 
 // RichWorld is the incident.
@@ -33,6 +36,7 @@ func RichWorld() World {
 	return World{
 		Picture: Rich(), Session: Session(), Host: &h, Letters: Letters(40), Detail: Detail(), Audit: Audit(), History: History(),
 		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
+		Operations: Operations(), Items: OperationItems(),
 	}
 }
 

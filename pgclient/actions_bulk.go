@@ -1,0 +1,380 @@
+package pgclient
+
+// This file plans and applies bulk operations: a selection is frozen by the query
+// that previewed it, inside the server, however large it is; then it is started,
+// paused, sped up and taken back by its number.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// bulkPart is the letters of one source in a selection; an operation is of one
+// source.
+type bulkPart struct {
+	source string
+	kind   string // of the operation
+	ids    string // a query for them, in the order they are to go
+	text   string // their ids as the console writes them, from the column id of that query
+	b      *builder
+	n      int64
+}
+
+// bulkParts splits a selection by source.
+func bulkParts(r queue.Request) ([]bulkPart, error) {
+	hook := bulkPart{source: "webhook", kind: "requeue_webhook", text: "id::text"}
+	job := bulkPart{source: "job", kind: "replay_job", text: "'" + jobPrefix + "' || id"}
+	if r.Args["what"] == "resolve" {
+		hook.kind, job.kind = "resolve", "resolve"
+	}
+	if len(r.Targets) > 0 {
+		hooks, jobs, err := letterIDs(r.Targets)
+		if err != nil {
+			return nil, err
+		}
+		hook.b, job.b = &builder{}, &builder{}
+		hook.ids = "SELECT unnest(" + hook.b.arg(hooks) + "::bigint[]) AS id"
+		job.ids = "SELECT unnest(" + job.b.arg(jobs) + "::uuid[]) AS id"
+		return []bulkPart{hook, job}, nil
+	}
+	s, err := deadWhere(r.Filter)
+	if err != nil {
+		return nil, err
+	}
+	if s.filter.Empty() {
+		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
+	}
+	hook.b, job.b = s.hooks, s.jobs
+	hook.ids = "SELECT d.id FROM " + deadFrom + s.hooks.clause() + " ORDER BY d.id"
+	job.ids = "SELECT d.dead_letter_id AS id FROM " + deadJobFrom + s.jobs.clause() + " ORDER BY d.last_failed_at, d.dead_letter_id"
+	return []bulkPart{hook, job}, nil
+}
+
+// bulkNumbers are the numbers of a plan's form.
+func bulkNumbers(r queue.Request) (rate float64, brake, canary int, err error) {
+	bad := func(name, what string) error {
+		return &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is no %s", r.Args[name], name)), Where: queue.Clean("--" + name),
+			Do: queue.Clean("give " + what),
+		}
+	}
+	if rate, err = bulkRate(r.Args["rate"]); err != nil {
+		return 0, 0, 0, err
+	}
+	if brake, err = strconv.Atoi(r.Args["brake"]); err != nil || brake < 0 || brake > 100 {
+		return 0, 0, 0, bad("brake", "a percentage from 1 to 100, or 0 for none")
+	}
+	if canary, err = strconv.Atoi(r.Args["canary"]); err != nil || canary < 0 || canary > 1000 {
+		return 0, 0, 0, bad("canary", "a number from 1 to 1000, or 0 for none")
+	}
+	if !slices.Contains([]string{"requeue", "resolve"}, r.Args["what"]) {
+		return 0, 0, 0, bad("what", "requeue or resolve")
+	}
+	return rate, brake, canary, nil
+}
+
+func bulkRate(text string) (float64, error) {
+	rate, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(rate >= 0.01 && rate <= 1000) {
+		return 0, &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is no rate", text)), Where: queue.Clean("--rate"),
+			Do: queue.Clean("give items per second, from 0.01 to 1000"),
+		}
+	}
+	return rate, nil
+}
+
+func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
+	rate, brake, canary, err := bulkNumbers(p.Request)
+	if err != nil {
+		return err
+	}
+	parts, err := bulkParts(p.Request)
+	if err != nil {
+		return err
+	}
+	for i := range parts {
+		x := &parts[i]
+		if err := c.act.QueryRow(ctx, "SELECT count(*) FROM ("+x.ids+") s", x.b.args...).Scan(&x.n); err != nil {
+			return err
+		}
+		p.Count += x.n
+		p.Expect += fmt.Sprintf("%s=%d ", x.source, x.n)
+	}
+	if p.Count == 0 {
+		p.Refused, p.Rule = "nothing matches", "empty"
+		return nil
+	}
+	p.Lines = append(p.Lines, line("dead letters", "%d, frozen as they are now; what dies later is not in it", p.Count))
+	for _, x := range parts {
+		if x.n == 0 {
+			continue
+		}
+		if x.n < p.Count {
+			p.Lines = append(p.Lines, line("operation", "one of its own for the %d of source %s", x.n, x.source))
+		}
+		where := c.breakdown
+		if x.source == "job" {
+			where = c.jobBreakdown
+		}
+		if err := where(ctx, p, x.ids, x.b.args...); err != nil {
+			return err
+		}
+	}
+	takes := time.Duration(float64(p.Count) / rate * float64(time.Second)).Round(time.Second)
+	p.Lines = append(p.Lines, line("rate", "%s/s: about %s once it is started", strconv.FormatFloat(rate, 'f', -1, 64), takes))
+	if p.Request.Args["what"] == "requeue" {
+		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
+			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first tries failed", brake)))
+	}
+	return c.runners(ctx, p)
+}
+
+func guardText(off bool, none, format string, n int) string {
+	if off {
+		return none
+	}
+	return fmt.Sprintf(format, n)
+}
+
+// runners says whether any live host carries bulk operations out.
+func (c *Client) runners(ctx context.Context, p *queue.Plan) error {
+	var n int
+	err := c.act.QueryRow(ctx, `SELECT count(*) FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'
+		AND 'bulk_operation_runner' = ANY (h.loops)`).Scan(&n)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		p.Lines = append(p.Lines, line("hosts", "no live host runs bulk operations: start one, qtop worker"))
+	default:
+		p.Lines = append(p.Lines, line("hosts", "%d can carry it out", n))
+	}
+	return nil
+}
+
+func applyBulk(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	rate, brake, canary, err := bulkNumbers(p.Request)
+	if err != nil {
+		return err
+	}
+	parts, err := bulkParts(p.Request)
+	if err != nil {
+		return err
+	}
+	filter := p.Request.Filter
+	if filter == "" {
+		filter = fmt.Sprintf("%d ids", len(p.Request.Targets))
+	}
+	errRefused := errors.New("refused")
+	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
+		frozen := ""
+		for _, x := range parts {
+			var a struct {
+				answer
+				ID     int64 `json:"operation_id"`
+				Frozen int64 `json:"frozen_count"`
+			}
+			// the count first: an empty selection is no operation
+			if err := tx.QueryRow(ctx, "SELECT count(*) FROM ("+x.ids+") s", x.b.args...).Scan(&a.Frozen); err != nil {
+				return err
+			}
+			if a.Frozen > 0 {
+				b := x.b.clone()
+				sql := "SELECT public.fn_queue_bulk_plan(" + b.arg(x.kind) + ", ARRAY(SELECT " + x.text + " FROM (" + x.ids + ") s), " + b.arg(filter) + ", " +
+					b.arg(strconv.FormatFloat(rate, 'f', -1, 64)) + "::numeric, " + b.arg(brake) + ", " + b.arg(canary) + ", " +
+					b.arg(p.Request.Actor) + ", " + b.arg(p.Request.Reason) + ")"
+				if err := tx.QueryRow(ctx, sql, b.args...).Scan(&a); err != nil {
+					return err
+				}
+				if a.Refused {
+					res.Refused = a.Reason
+					return errRefused
+				}
+				res.AuditID = a.AuditID
+				res.Done += a.Frozen
+				res.Results = append(res.Results, queue.Outcome{ID: x.source, Outcome: "planned", NewID: strconv.FormatInt(a.ID, 10)})
+			}
+			frozen += fmt.Sprintf("%s=%d ", x.source, a.Frozen)
+		}
+		if frozen != p.Expect {
+			res.Refused = "the selection changed since the preview: it was " + p.Expect + "and is " + frozen
+			return errRefused
+		}
+		return nil
+	})
+	if errors.Is(err, errRefused) {
+		*res = queue.Result{Action: res.Action, Plan: res.Plan, Refused: res.Refused, Skipped: 1}
+		err = nil
+	}
+	return err
+}
+
+// turns are the ways an operation can be turned: the function, the states it may
+// be in, and the word for the outcome.
+var turns = map[queue.ActionID]struct {
+	sql, done string
+	from      []string
+}{
+	queue.ActBulkRun:    {"SELECT public.fn_queue_bulk_run($1, $2)", "running", []string{queue.BulkPlanned}},
+	queue.ActBulkPause:  {"SELECT public.fn_queue_bulk_pause($1, $2)", "paused", []string{queue.BulkRunning}},
+	queue.ActBulkResume: {"SELECT public.fn_queue_bulk_resume($1, $2)", "running", []string{queue.BulkPaused}},
+	queue.ActBulkAbort:  {"SELECT public.fn_queue_bulk_abort($1, $2)", "aborted", []string{queue.BulkPlanned, queue.BulkRunning, queue.BulkPaused}},
+	queue.ActBulkRate: {
+		"SELECT public.fn_queue_bulk_set_rate($1, $3::numeric, $2)", "rate set", []string{queue.BulkPlanned, queue.BulkRunning, queue.BulkPaused},
+	},
+	queue.ActBulkUndo: {"SELECT public.fn_queue_bulk_undo($1, $2)", "undone", []string{queue.BulkPaused, queue.BulkAborted, queue.BulkCompleted}},
+}
+
+func operationID(r queue.Request) (int64, error) {
+	if len(r.Targets) != 1 {
+		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("one operation is needed"), Do: queue.Clean("see qtop ops")}
+	}
+	n, err := strconv.ParseInt(r.Targets[0], 10, 64)
+	if err != nil || n <= 0 {
+		return 0, &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean("not the number of an operation: " + r.Targets[0]), Do: queue.Clean("see qtop ops"),
+		}
+	}
+	return n, nil
+}
+
+func planTurn(ctx context.Context, c *Client, p *queue.Plan) error {
+	id, err := operationID(p.Request)
+	if err != nil {
+		return err
+	}
+	if p.Request.Action == queue.ActBulkRate {
+		if _, err := bulkRate(p.Request.Args["rate"]); err != nil {
+			return err
+		}
+	}
+	ops, err := readOperations(ctx, c.act, "WHERE o.operation_id = $1", id)
+	if err != nil {
+		return err
+	}
+	if len(ops) == 0 {
+		p.Refused, p.Rule = fmt.Sprintf("there is no operation %d", id), "not_found"
+		return nil
+	}
+	o := ops[0]
+	p.Lines = append(p.Lines,
+		line("operation", "%d: %s, %s by %s since %s", o.ID, o.Kind, o.State, o.StateBy, o.StateAt.UTC().Format("2006-01-02 15:04:05Z")),
+		line("selection", "%s", o.Filter), line("reason", "%s", o.Reason),
+		line("progress", "%d of %d tried: %d done, %d skipped, %d failed, %d undone", o.Tried(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone),
+		line("first tries", "%d succeeded, %d failed, %d not known yet", o.FirstOK, o.FirstFailed, o.Done-o.FirstOK-o.FirstFailed))
+	if o.StateWhy.String() != "" {
+		p.Lines = append(p.Lines, line("paused by", "%s", o.StateWhy))
+	}
+	turn := turns[p.Request.Action]
+	if !slices.Contains(turn.from, o.State) {
+		p.Refused, p.Rule = fmt.Sprintf("operation %d is %s", o.ID, o.State), "state"
+		return nil
+	}
+	p.Count = 1
+	switch p.Request.Action {
+	case queue.ActBulkRun, queue.ActBulkResume:
+		p.Count = o.Left()
+		p.Lines = append(p.Lines, line("then", "%d at %s/s: about %s", o.Left(), strconv.FormatFloat(o.Rate, 'f', -1, 64),
+			time.Duration(float64(o.Left())/o.Rate*float64(time.Second)).Round(time.Second)))
+		return c.runners(ctx, p)
+	case queue.ActBulkUndo:
+		p.Count = o.Done - o.FirstOK - o.FirstFailed
+		p.Lines = append(p.Lines, line("then", "up to %d are taken back: those that nobody has begun", p.Count))
+		if p.Count == 0 {
+			p.Refused, p.Rule = "everything it did has been attempted already", "empty"
+		}
+	case queue.ActBulkAbort:
+		p.Lines = append(p.Lines, line("then", "%d not tried stay open dead letters; this operation cannot be started again", o.Left()))
+	case queue.ActBulkRate:
+		p.Lines = append(p.Lines, line("rate", "%s/s → %s/s", strconv.FormatFloat(o.Rate, 'f', -1, 64), p.Request.Args["rate"]))
+	}
+	return nil
+}
+
+func applyTurn(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	id, err := operationID(p.Request)
+	if err != nil {
+		return err
+	}
+	turn := turns[p.Request.Action]
+	args := []any{id, p.Request.Actor}
+	if p.Request.Action == queue.ActBulkRate {
+		args = append(args, p.Request.Args["rate"])
+	}
+	var a struct {
+		answer
+		Undone  int64 `json:"undone"`
+		Skipped int64 `json:"skipped"`
+	}
+	if err := c.act.QueryRow(ctx, turn.sql, args...).Scan(&a); err != nil {
+		return err
+	}
+	one(res, p.Request.Targets[0], turn.done, a.answer)
+	if p.Request.Action == queue.ActBulkUndo && !a.Refused {
+		res.Done, res.Skipped = a.Undone, a.Skipped
+		res.Results[0].Why = queue.Clean(fmt.Sprintf("%d taken back, %d had begun", a.Undone, a.Skipped))
+	}
+	return nil
+}
+
+// readOperations reads operations, newest first.
+func readOperations(ctx context.Context, q interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, where string, args ...any) ([]queue.Operation, error) {
+	rows, err := q.Query(ctx, `SELECT o.operation_id, o.kind, o.filter, o.created_by, o.created_at, o.reason, o.state, o.state_why, o.state_by,
+		o.state_at, o.started_at, o.rate_per_second::float8, o.brake_percent, o.canary, o.canary_passed, o.frozen_count, o.done_count,
+		o.skipped_count, o.failed_count, o.undone_count, o.first_ok, o.first_failed
+		FROM public.queue_bulk_operation o `+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Operation, error) {
+		var o queue.Operation
+		err := row.Scan(&o.ID, &o.Kind, textInto(&o.Filter), textInto(&o.CreatedBy), &o.CreatedAt, textInto(&o.Reason), &o.State,
+			textInto(&o.StateWhy), textInto(&o.StateBy), &o.StateAt, &o.StartedAt, &o.Rate, &o.Brake, &o.Canary, &o.CanaryPassed, &o.Frozen,
+			&o.Done, &o.Skipped, &o.Failed, &o.Undone, &o.FirstOK, &o.FirstFailed)
+		return o, err
+	})
+}
+
+// bulkOperations reads a page of operations, or one with its items.
+func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Page) (err error) {
+	if q.Kind == queue.ListOperations {
+		p.Operations, err = readOperations(ctx, c.read, "ORDER BY o.operation_id DESC LIMIT $1", q.Limit)
+		p.Total = int64(len(p.Operations))
+		return err
+	}
+	id, err := operationID(queue.Request{Targets: []string{q.ID}})
+	if err != nil {
+		return err
+	}
+	if p.Operations, err = readOperations(ctx, c.read, "WHERE o.operation_id = $1", id); err != nil {
+		return err
+	}
+	if len(p.Operations) == 0 {
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no operation %d", id)), Do: queue.Clean("see qtop ops")}
+	}
+	rows, err := c.read.Query(ctx, `SELECT i.item_no, i.target, COALESCE(i.outcome, ''), i.why, COALESCE(i.new_id, ''), i.at,
+		COALESCE(i.first_result, ''), i.first_code FROM public.queue_bulk_operation_item i
+		JOIN public.queue_bulk_operation o USING (operation_id)
+		WHERE i.operation_id = $1 AND i.item_no < o.next_item ORDER BY i.item_no DESC LIMIT $2`, id, q.Limit)
+	if err != nil {
+		return err
+	}
+	p.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.OperationItem, error) {
+		var i queue.OperationItem
+		err := row.Scan(&i.No, &i.Target, &i.Outcome, textInto(&i.Why), &i.NewID, &i.At, &i.FirstResult, textInto(&i.FirstCode))
+		return i, err
+	})
+	p.Total = p.Operations[0].Frozen
+	return err
+}

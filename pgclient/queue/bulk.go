@@ -1,0 +1,67 @@
+package queue
+
+// This file is bulk operations: frozen selections of dead letters that worker
+// hosts requeue, replay or close at a rate.
+
+import "time"
+
+// The states of an operation.
+const (
+	BulkPlanned   = "planned"
+	BulkRunning   = "running"
+	BulkPaused    = "paused"
+	BulkCompleted = "completed"
+	BulkAborted   = "aborted"
+)
+
+// Operation is a row of queue_bulk_operation.
+type Operation struct {
+	ID           int64      `json:"operation_id"`
+	Kind         string     `json:"kind"` // requeue_webhook, replay_job, resolve
+	Filter       Text       `json:"filter"`
+	CreatedBy    Text       `json:"created_by"`
+	CreatedAt    time.Time  `json:"created_at"`
+	Reason       Text       `json:"reason"`
+	State        string     `json:"state"`
+	StateWhy     Text       `json:"state_why"` // why the brake or a canary paused it
+	StateBy      Text       `json:"state_by"`
+	StateAt      time.Time  `json:"state_at"`
+	StartedAt    *time.Time `json:"started_at"`
+	Rate         float64    `json:"rate_per_second"`
+	Brake        int        `json:"brake_percent"` // 0 = none
+	Canary       int        `json:"canary"`
+	CanaryPassed bool       `json:"canary_passed"`
+	Frozen       int64      `json:"frozen_count"`
+	Done         int64      `json:"done_count"`
+	Skipped      int64      `json:"skipped_count"`
+	Failed       int64      `json:"failed_count"`
+	Undone       int64      `json:"undone_count"`
+	FirstOK      int64      `json:"first_ok"` // first tries of what was put back that succeeded
+	FirstFailed  int64      `json:"first_failed"`
+}
+
+// Tried is how many items were attempted.
+func (o Operation) Tried() int64 { return o.Done + o.Skipped + o.Failed + o.Undone }
+
+// Left is how many items were not attempted.
+func (o Operation) Left() int64 { return o.Frozen - o.Tried() }
+
+// EndsIn is how long the rest takes at the rate; false unless it runs.
+func (o Operation) EndsIn() (time.Duration, bool) {
+	if o.State != BulkRunning || o.Rate <= 0 {
+		return 0, false
+	}
+	return time.Duration(float64(o.Left()) / o.Rate * float64(time.Second)), true
+}
+
+// OperationItem is one frozen dead letter of an operation.
+type OperationItem struct {
+	No          int64      `json:"item_no"`
+	Target      string     `json:"target"`
+	Outcome     string     `json:"outcome"` // done, skipped, failed, undone; empty = not attempted
+	Why         Text       `json:"why"`
+	NewID       string     `json:"new_id"` // the saga or job it became
+	At          *time.Time `json:"at"`
+	FirstResult string     `json:"first_result"` // ok, failed; empty = not known yet
+	FirstCode   Text       `json:"first_code"`
+}

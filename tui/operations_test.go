@@ -1,0 +1,70 @@
+package tui
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Each key of pane 6 asks for its action on the operation under the cursor.
+func TestOperationsKeys(t *testing.T) {
+	for _, c := range []struct {
+		down, key string
+		want      queue.Request
+	}{
+		{"", "S", queue.Request{Action: queue.ActBulkRun, Targets: []string{"14"}}},
+		{"j", "P", queue.Request{Action: queue.ActBulkPause, Targets: []string{"13"}}},
+		{"j", "X", queue.Request{Action: queue.ActBulkAbort, Targets: []string{"13"}}},
+		{"jj", "P", queue.Request{Action: queue.ActBulkResume, Targets: []string{"12"}}},
+		{"jj", "U", queue.Request{Action: queue.ActBulkUndo, Targets: []string{"12"}}},
+	} {
+		s := newStore()
+		run(t, setup{store: s}, func(x *console) {
+			x.press("6")
+			x.sees("running", "the brake: 12 of")
+			for _, k := range c.down {
+				x.press(string(k))
+			}
+			x.press(c.key)
+			x.rest(quiet)
+			require.NotEmpty(t, s.asked(), c.key)
+			got := last(s.plans)
+			require.Equal(t, c.want.Action, got.Action, c.key)
+			require.Equal(t, c.want.Targets, got.Targets, c.key)
+			require.Empty(t, s.did(), "nothing happens without a confirm")
+		})
+	}
+}
+
+func TestOperationsRate(t *testing.T) {
+	for k, want := range map[string]string{"+": "40", "-": "10"} {
+		run(t, setup{}, func(x *console) {
+			x.press("6", "j", k)
+			x.sees("Set the rate", want)
+		})
+	}
+}
+
+// A page shows the operation and what became of its letters; its keys still work.
+func TestOperationPage(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(x *console) {
+		x.press("6", "j", "j", "enter")
+		x.sees("operation 12", "first try failed HTTP_503", "already requeued by anna")
+		x.press("U")
+		x.rest(quiet)
+		require.Equal(t, []string{"12"}, last(s.plans).Targets)
+		x.press("esc", "esc", "esc")
+		x.sees("WAITING LONGEST")
+	})
+}
+
+// N in 5 plans over a group by its filter.
+func TestPlanAnOperation(t *testing.T) {
+	run(t, setup{}, func(x *console) {
+		x.press("5", "N")
+		x.sees("Freeze", "Rate", "Brake", "Canary")
+	})
+}

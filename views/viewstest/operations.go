@@ -1,0 +1,42 @@
+package viewstest
+
+// This file is bulk operations in every state, and the items of one.
+
+import (
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Operations are newest first; the second is stopped by its brake.
+func Operations() []queue.Operation {
+	op := func(id int64, state, filter string, frozen, done, skipped int64) queue.Operation {
+		return queue.Operation{
+			ID: id, Kind: "requeue_webhook", Filter: t(filter), CreatedBy: t("ben"), CreatedAt: ago(2 * time.Hour), Reason: t("receiver is back since 02:00"),
+			State: state, StateBy: t("ben"), StateAt: ago(20 * time.Minute), StartedAt: ptr(ago(40 * time.Minute)), Rate: 20, Brake: 20, Canary: 5,
+			CanaryPassed: true, Frozen: frozen, Done: done, Skipped: skipped, FirstOK: done * 9 / 10, FirstFailed: done / 50,
+		}
+	}
+	braked := op(12, queue.BulkPaused, "code:HTTP_503 endpoint:hooks.acme.example", 4640, 1190, 12)
+	braked.StateBy, braked.StateWhy = t("bulk_operation_runner"), t("the brake: 12 of the last 50 first tries failed (mostly HTTP_503)")
+	braked.Failed, braked.Undone = 2, 30
+	planned := op(14, queue.BulkPlanned, "source:job kind:kg.reindex", 600, 0, 0)
+	planned.Kind, planned.CanaryPassed, planned.StartedAt = "replay_job", false, nil
+	running := op(13, queue.BulkRunning, "code:TIMEOUT age<2h", 50_000, 30_512, 41)
+	closed := op(9, queue.BulkCompleted, "code:HTTP_404", 300, 300, 0)
+	closed.Kind, closed.Canary, closed.Brake = "resolve", 0, 0
+	return []queue.Operation{planned, running, braked, op(11, queue.BulkAborted, "12 ids", 12, 3, 1), closed}
+}
+
+// OperationItems are what became of some letters, those tried last first.
+func OperationItems() []queue.OperationItem {
+	at := ptr(ago(time.Minute))
+	return []queue.OperationItem{
+		{No: 6, Target: "90998", Outcome: "done", NewID: "120455", At: at},
+		{No: 5, Target: "90997", Outcome: "done", NewID: "120454", At: at, FirstResult: "failed", FirstCode: t("HTTP_503")},
+		{No: 4, Target: "90996", Outcome: "skipped", Why: t("already requeued by anna at 2026-11-20 00:01:12Z as saga 120001"), At: at},
+		{No: 3, Target: "job:3f2a9484-1111-4222-8333-0123456789ab", Outcome: "failed", Why: t("no such luck"), At: at},
+		{No: 2, Target: "90995", Outcome: "undone", Why: t("recalled by ben"), NewID: "120453", At: at},
+		{No: 1, Target: "90994", Outcome: "done", NewID: "120452", At: at, FirstResult: "ok"},
+	}
+}
