@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,8 +29,8 @@ type bulkPart struct {
 	n      int64
 }
 
-// bulkParts splits a selection by source.
-func bulkParts(r queue.Request) ([]bulkPart, error) {
+// bulkParts splits a selection by source: what had died at a time of the server.
+func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 	hook := bulkPart{source: "webhook", kind: "requeue_webhook", text: "id::text"}
 	job := bulkPart{source: "job", kind: "replay_job", text: "'" + jobPrefix + "' || id"}
 	if r.Args["what"] == "resolve" {
@@ -45,7 +46,7 @@ func bulkParts(r queue.Request) ([]bulkPart, error) {
 		job.ids = "SELECT unnest(" + job.b.arg(jobs) + "::uuid[]) AS id"
 		return []bulkPart{hook, job}, nil
 	}
-	s, err := deadWhere(r.Filter)
+	s, err := deadWhereAt(r.Filter, at)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,12 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 	if err != nil {
 		return err
 	}
-	parts, err := bulkParts(p.Request)
+	var at time.Time
+	if err := c.act.QueryRow(ctx, "SELECT now()").Scan(&at); err != nil {
+		return err
+	}
+	p.Expect = at.UTC().Format(time.RFC3339Nano)
+	parts, err := bulkParts(p.Request, at)
 	if err != nil {
 		return err
 	}
@@ -107,13 +113,13 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 			return err
 		}
 		p.Count += x.n
-		p.Expect += fmt.Sprintf("%s=%d ", x.source, x.n)
+		p.Expect += fmt.Sprintf(" %s=%d", x.source, x.n)
 	}
 	if p.Count == 0 {
 		p.Refused, p.Rule = "nothing matches", "empty"
 		return nil
 	}
-	p.Lines = append(p.Lines, line("dead letters", "%d, frozen as they are now; what dies later is not in it", p.Count))
+	p.Lines = append(p.Lines, line("dead letters", "%d, as of %s; what dies later is not in it", p.Count, at.UTC().Format("15:04:05Z")))
 	for _, x := range parts {
 		if x.n == 0 {
 			continue
@@ -166,7 +172,12 @@ func applyBulk(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 	if err != nil {
 		return err
 	}
-	parts, err := bulkParts(p.Request)
+	seen, counts, _ := strings.Cut(p.Expect, " ")
+	at, err := time.Parse(time.RFC3339Nano, seen)
+	if err != nil {
+		return err
+	}
+	parts, err := bulkParts(p.Request, at)
 	if err != nil {
 		return err
 	}
@@ -203,10 +214,10 @@ func applyBulk(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 				res.Done += a.Frozen
 				res.Results = append(res.Results, queue.Outcome{ID: x.source, Outcome: "planned", NewID: strconv.FormatInt(a.ID, 10)})
 			}
-			frozen += fmt.Sprintf("%s=%d ", x.source, a.Frozen)
+			frozen += fmt.Sprintf(" %s=%d", x.source, a.Frozen)
 		}
-		if frozen != p.Expect {
-			res.Refused = "the selection changed since the preview: it was " + p.Expect + "and is " + frozen
+		if frozen = strings.TrimSpace(frozen); frozen != counts {
+			res.Refused = "the selection changed since the preview: it was " + counts + " and is " + frozen
 			return errRefused
 		}
 		return nil

@@ -76,8 +76,15 @@ func TestBulkRefusesWhatChanged(t *testing.T) {
 	closed := plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[:1], Reason: "r", Args: map[string]string{"resolution": "abandoned"}})
 	require.EqualValues(t, 1, apply(t, op, closed).Done)
 	res := apply(t, op, p)
-	require.Contains(t, res.Refused, "the selection changed since the preview")
+	require.Equal(t, "the selection changed since the preview: it was webhook=2 job=2 and is webhook=1 job=2", res.Refused)
 	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_bulk_operation"))
+
+	// What has died since the preview is left out, and stops nobody.
+	p = plan(t, op, bulkPlan("age>0s"))
+	w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", 0})
+	res = apply(t, op, p)
+	require.Empty(t, res.Refused)
+	require.EqualValues(t, 3, res.Done)
 }
 
 func TestBulkTurns(t *testing.T) {

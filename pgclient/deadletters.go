@@ -39,12 +39,22 @@ type deadSelection struct {
 
 // deadWhere compiles a filter over dead letters; without a state it means the
 // open ones.
-func deadWhere(text string) (deadSelection, error) {
+func deadWhere(text string) (deadSelection, error) { return deadWhereAt(text, time.Time{}) }
+
+// deadWhereAt means the letters that had died by then, judged as of then; the zero
+// time is now.
+func deadWhereAt(text string, at time.Time) (deadSelection, error) {
 	f, err := queue.ParseFilter(text, queue.DeadLetterFields())
 	if err != nil {
 		return deadSelection{}, filterError(err)
 	}
 	s := deadSelection{filter: f, hooks: newBuilder(deadColumns, "d.id"), jobs: newBuilder(deadJobColumns, "d.last_failed_at")}
+	if !at.IsZero() {
+		for b, died := range map[*builder]string{s.hooks: "d.failed_at", s.jobs: "d.last_failed_at"} {
+			b.now = b.arg(at) + "::timestamptz"
+			b.and(died + " <= " + b.now)
+		}
+	}
 	s.hooks.where(f)
 	s.jobs.where(f)
 	for _, t := range f.Terms {

@@ -26,12 +26,13 @@ type column struct {
 type builder struct {
 	columns map[string]column
 	order   string
+	now     string // what ages count to
 	conds   []string
 	args    []any
 }
 
 func newBuilder(columns map[string]column, order string) *builder {
-	return &builder{columns: columns, order: order}
+	return &builder{columns: columns, order: order, now: "now()"}
 }
 
 func (b *builder) clone() *builder {
@@ -84,7 +85,7 @@ func (b *builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 	c := b.columns[t.Field]
 	switch t.Kind {
 	case queue.FieldDuration:
-		return fmt.Sprintf("now() - %s %s make_interval(secs => %s)", c.expr, sqlOp(t.Op), b.arg(v.Duration.Seconds()))
+		return fmt.Sprintf("%s - %s %s make_interval(secs => %s)", b.now, c.expr, sqlOp(t.Op), b.arg(v.Duration.Seconds()))
 	case queue.FieldTime:
 		return fmt.Sprintf("%s %s %s", c.expr, sqlOp(t.Op), b.when(v.Time))
 	case queue.FieldNumber:
@@ -112,10 +113,10 @@ func like(v queue.Value) string {
 	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(v.Raw)
 }
 
-// when is a point in time: absolute, or relative to the server's now.
+// when is a point in time: absolute, or relative to now.
 func (b *builder) when(t queue.TimeRef) string {
 	if t.Kind == queue.TimeAgo {
-		return fmt.Sprintf("now() - make_interval(secs => %s)", b.arg(t.Ago.Seconds()))
+		return fmt.Sprintf("%s - make_interval(secs => %s)", b.now, b.arg(t.Ago.Seconds()))
 	}
 	return b.arg(t.Resolve(time.Now())) + "::timestamptz"
 }
