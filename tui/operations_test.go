@@ -42,7 +42,7 @@ func TestOperationsRate(t *testing.T) {
 	for k, want := range map[string]string{"+": "40", "-": "10"} {
 		run(t, setup{}, func(x *console) {
 			x.press("6", "j", k)
-			x.sees("Set the rate", want)
+			x.sees("Change the rate of a bulk operation", want)
 		})
 	}
 }
@@ -50,8 +50,10 @@ func TestOperationsRate(t *testing.T) {
 // A page shows the operation and what became of its letters; its keys still work.
 func TestOperationPage(t *testing.T) {
 	s := newStore()
-	run(t, setup{store: s}, func(x *console) {
-		x.press("6", "j", "j", "enter")
+	run(t, setup{store: s, w: 100, h: 40}, func(x *console) {
+		x.press("6", "j", "j")
+		x.sees("operation 12: requeue", "pauses when 20 %")
+		x.press("enter")
 		x.sees("operation 12", "first try failed HTTP_503", "already requeued by anna")
 		x.press("U")
 		x.rest(quiet)

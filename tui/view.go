@@ -115,6 +115,9 @@ func (m *root) drawBeneath(e views.Env, s views.Size, p *pane, l *level) []strin
 	if p.id == queue.PaneAudit {
 		row.audit = l.list.page.Audit[i]
 	}
+	if p.id == queue.PaneOps {
+		row.op = l.list.page.Operations[i]
+	}
 	page, ok := m.page(p, &row, e, s.W)
 	if !ok {
 		return nil

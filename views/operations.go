@@ -123,8 +123,8 @@ func progress(o queue.Operation, e Env, w int) string {
 	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d%%", share)
 }
 
-// OperationPage is one operation with its items, those tried last first. items nil
-// = not read yet.
+// OperationPage is one operation with its items, those tried last first; a brief one
+// is without them. items nil = not read yet.
 func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int) Page {
 	title := "operation " + strconv.FormatInt(o.ID, 10)
 	th := e.Theme
@@ -149,6 +149,9 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	p.pair("selection", o.Filter.String())
 	p.pair("reason", o.Reason.String())
 	p.pair("planned", e.Stamp(o.CreatedAt)+" by "+o.CreatedBy.String())
+	if e.Brief {
+		return p.done(title)
+	}
 	p.head("Items, those tried last first")
 	switch {
 	case items == nil:
@@ -164,14 +167,14 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 			sign, look = th.G.Warning, th.Warning
 		}
 		text := fmt.Sprintf("%s  %s", i.Target, i.Outcome)
-		if i.NewID != "" {
-			text += " " + th.G.Right + " " + i.NewID
-		}
 		if i.FirstResult != "" {
-			text += ", first try " + i.FirstResult + " " + i.FirstCode.String()
+			text += ", first try " + strings.TrimSpace(i.FirstResult+" "+i.FirstCode.String())
 		}
 		if !i.Why.Empty() {
 			text += ": " + i.Why.String()
+		}
+		if i.NewID != "" {
+			text += " " + th.G.Right + " " + i.NewID
 		}
 		p.raw("   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(strconv.FormatInt(i.No, 10), 8)) + th.Text.Paint(th.Cut(queue.Clean(text).String(), max(w-14, 1))))
 	}

@@ -298,7 +298,7 @@ func Actions() []Action {
 			Function: "public.fn_queue_bulk_abort(bigint,text)", Role: "dead_letter_operator",
 		},
 		{
-			ID: ActBulkRate, Key: "+", Panes: []PaneID{PaneOps}, Verb: "Set the rate of", Undo: "set it back",
+			ID: ActBulkRate, Key: "+", Panes: []PaneID{PaneOps}, Verb: "Rate", Undo: "set it back",
 			Help: "change the rate of a bulk operation, also while it runs", Twin: "qtop ops rate OPERATION --rate N", Danger: DangerOne,
 			Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)", Role: "dead_letter_operator",
 			Args: []Arg{{Name: "rate", Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}},
