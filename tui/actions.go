@@ -4,6 +4,7 @@ package tui
 // now, on what it works, and why it cannot.
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,8 +42,9 @@ func (m *root) bound(k string) (queue.Action, bool) {
 	return found[0], true
 }
 
-// act starts an action on what is under the cursor or selected.
-func (m *root) act(a queue.Action) tea.Cmd {
+// act starts an action on what is under the cursor or selected; args are put into
+// its form.
+func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 	if off := m.off(a); off != "" {
 		m.warn(a.Verb + " is off: " + off)
 		return nil
@@ -52,6 +54,7 @@ func (m *root) act(a queue.Action) tea.Cmd {
 		m.warn(problem)
 		return nil
 	}
+	maps.Copy(req.Args, args)
 	return m.ask(a, req)
 }
 
@@ -250,22 +253,12 @@ func (m *root) bulk() (queue.Operation, bool) {
 // same preview as every action.
 func (m *root) rate(k string) tea.Cmd {
 	a, _ := queue.ActionByID(queue.ActBulkRate)
-	if off := m.off(a); off != "" {
-		m.warn(a.Verb + " is off: " + off)
-		return nil
-	}
-	req, problem := m.request(a)
-	if problem != "" {
-		m.warn(problem)
-		return nil
-	}
 	o, _ := m.bulk()
 	to := o.Rate * 2
 	if k == "-" {
 		to = o.Rate / 2
 	}
-	req.Args["rate"] = strconv.FormatFloat(min(max(to, 0.01), 1000), 'f', -1, 64)
-	return m.ask(a, req)
+	return m.act(a, map[string]string{"rate": strconv.FormatFloat(min(max(to, 0.01), 1000), 'f', -1, 64)})
 }
 
 // tickWorker is the tick worker that the row under the cursor seems to mean.

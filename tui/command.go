@@ -236,7 +236,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	req := queue.Request{Args: map[string]string{}}
 	if len(words) == 0 {
 		if works(a, m.at) && a.Key != "" {
-			return m.act(a)
+			return m.act(a, nil)
 		}
 		if a.ID != queue.ActExecRegister && a.ID != queue.ActTick {
 			m.warn(":" + commandWords(a) + " needs to know on what; tab completes")

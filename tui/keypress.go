@@ -30,7 +30,7 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 		return m.rate(s)
 	}
 	if a, ok := m.bound(k.String()); ok {
-		return m.act(a)
+		return m.act(a, nil)
 	}
 	if cmd, ok := m.paneKey(k.String()); ok {
 		return cmd
