@@ -154,6 +154,20 @@ func TestBulkBrake(t *testing.T) {
 	b.counted()
 }
 
+// The off switch holds an operation; it does not use it up.
+func TestBulkSwitchedOff(t *testing.T) {
+	h := newHooks(t)
+	_, letters := h.die("e", 4)
+	b := h.started(letters, 1000, 0, 0)
+	h.flag("queue.dlq.replay_enabled", "false")
+	require.Equal(t, "0 0 0", b.tick(1))
+	require.Equal(t, "paused requeueing is switched off: queue.dlq.replay_enabled is not true", b.state())
+	h.flag("queue.dlq.replay_enabled", "true")
+	h.call("fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
+	require.Equal(t, "4 0 0", b.tick(1))
+	b.counted()
+}
+
 // Of two operations over the same letters each letter is requeued by one, and the
 // other says by whom.
 func TestBulkOverlap(t *testing.T) {

@@ -371,8 +371,9 @@ END $$;
 REVOKE ALL ON FUNCTION public.fn_queue_bulk_watch(public.queue_bulk_operation) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_queue_bulk_watch(public.queue_bulk_operation) IS 'Learns how first tries ended. Internal.';
 
--- fn_queue_bulk_halt(operation) → why it must pause, or NULL: a failed canary, or the brake: of the last 50 first
--- tries since it was started, at least 10, too many failed. Internal.
+-- fn_queue_bulk_halt(operation) → why it must pause, or NULL: requeueing is switched off, which would skip all that
+-- is left; a failed canary; or the brake: of the last 50 first tries since it was started, at least 10, too many
+-- failed. Internal.
 CREATE FUNCTION public.fn_queue_bulk_halt(p_operation public.queue_bulk_operation) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -380,6 +381,9 @@ DECLARE
   v_failed int;
   v_code text;
 BEGIN
+  IF p_operation.kind <> 'resolve' AND NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
+    RETURN 'requeueing is switched off: queue.dlq.replay_enabled is not true';
+  END IF;
   SELECT count(*), count(*) FILTER (WHERE x.first_result = 'failed'), mode() WITHIN GROUP (ORDER BY x.first_code)
   INTO v_seen, v_failed, v_code FROM (
     SELECT i.first_result, i.first_code FROM public.queue_bulk_operation_item i
