@@ -42,6 +42,8 @@ func operations() map[queue.ActionID]operation {
 		queue.ActBulkAbort:      {planTurn, applyTurn},
 		queue.ActBulkRate:       {planTurn, applyTurn},
 		queue.ActBulkUndo:       {planTurn, applyTurn},
+		queue.ActSuspend:        {planGate, applyGate},
+		queue.ActResume:         {planGate, applyGate},
 		queue.ActTick:           {planTick, applyTick},
 	}
 }
@@ -250,6 +252,13 @@ func command(r queue.Request) string {
 		fmt.Fprintf(&b, "qtop ops %s %s", strings.TrimPrefix(string(r.Action), "bulk_"), quoteAll(r.Targets))
 	case queue.ActBulkRate:
 		fmt.Fprintf(&b, "qtop ops rate %s --rate %s", quoteAll(r.Targets), shellQuote(r.Args["rate"]))
+	case queue.ActSuspend:
+		fmt.Fprintf(&b, "qtop endpoint suspend %s", quoteAll(r.Targets))
+		if r.Args["for"] != "" {
+			fmt.Fprintf(&b, " --for %s", shellQuote(r.Args["for"]))
+		}
+	case queue.ActResume:
+		fmt.Fprintf(&b, "qtop endpoint resume %s", quoteAll(r.Targets))
 	case queue.ActTick:
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
 	default: // concerns a process, not the database: no verb

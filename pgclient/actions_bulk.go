@@ -357,12 +357,24 @@ func readOperations(ctx context.Context, q interface {
 	})
 }
 
+var operationColumns = map[string]column{
+	"id": {expr: "o.operation_id"}, "state": {expr: "o.state"}, "by": {expr: "o.created_by"}, "kind": {expr: "o.kind"}, "selection": {expr: "o.filter"},
+}
+
 // bulkOperations reads a page of operations, or one with its items.
 func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Page) (err error) {
 	if q.Kind == queue.ListOperations {
-		p.Operations, err = readOperations(ctx, c.read, "ORDER BY o.operation_id DESC LIMIT $1", q.Limit)
-		p.Total = int64(len(p.Operations))
-		return err
+		f, err := queue.ParseFilter(q.Filter, queue.OperationFields())
+		if err != nil {
+			return filterError(err)
+		}
+		b := newBuilder(operationColumns, "o.operation_id")
+		b.where(f)
+		p.Operations, err = readOperations(ctx, c.read, b.clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
+		if err != nil {
+			return err
+		}
+		return c.count(ctx, "public.queue_bulk_operation o", b, p)
 	}
 	id, err := operationID(queue.Request{Targets: []string{q.ID}})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -170,20 +171,15 @@ func applyJobCancel(ctx context.Context, c *Client, p queue.Plan, res *queue.Res
 
 func planLeaseRelease(ctx context.Context, c *Client, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which lease?"), Do: queue.Clean("name lease tokens, as qtop lease list prints them")}
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which lease?"), Do: queue.Clean("name lease tokens or webhook jobs, as qtop lease list prints them")}
 	}
-	ids, err := uuids(p.Request.Targets, "lease")
+	all, err := c.releaseLeases(ctx, p.Request, true)
 	if err != nil {
 		return err
 	}
-	p.Request.Targets = ids
-	a, err := c.ask(ctx, "SELECT public.fn_job_lease_release($1, $2, $3, true)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
-	if err != nil {
-		return err
-	}
-	whys := tally(p, a.outcomes(""))
-	p.Lines = append(p.Lines, line("leases", "%d of %d", p.Count, len(a.Results)))
-	if err := c.leaseLines(ctx, p); err != nil {
+	whys := tally(p, all.outcomes)
+	p.Lines = append(p.Lines, line("leases", "%d of %d", p.Count, len(all.outcomes)))
+	if err := c.leaseLines(ctx, p, all.tokens, all.hooks); err != nil {
 		return err
 	}
 	whys.lines(p)
@@ -195,13 +191,16 @@ func planLeaseRelease(ctx context.Context, c *Client, p *queue.Plan) error {
 
 // leaseLines says whose the expired leases are, and which of their jobs die
 // instead of going back: the third lease lost, or the last try.
-func (c *Client) leaseLines(ctx context.Context, p *queue.Plan) error {
+func (c *Client) leaseLines(ctx context.Context, p *queue.Plan, tokens []string, hooks []int64) error {
 	rows, err := c.act.Query(ctx, `SELECT l.lease_owner, l.lease_until, count(q.job_id),
 			count(q.job_id) FILTER (WHERE q.lost_leases + 1 >= 3 OR q.attempts + 1 >= q.max_attempts)
 		FROM public.job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
 		LEFT JOIN public.job_queue q ON q.job_id = i.id AND q.lease_token = l.lease_token
-		WHERE l.lease_token = ANY ($1::uuid[]) AND l.lease_until < clock_timestamp()
-		GROUP BY l.lease_token ORDER BY l.lease_until LIMIT 9`, p.Request.Targets)
+		WHERE l.lease_token = ANY ($1::uuid[]) AND l.lease_until < clock_timestamp() GROUP BY l.lease_token
+		UNION ALL
+		SELECT j.worker_id, j.lease_until, 1, (j.lease_resets >= 2)::int FROM public.webhook_delivery_jobs j
+		WHERE j.id = ANY ($2::bigint[]) AND j.status = 'Leased' AND j.lease_until < clock_timestamp()
+		ORDER BY 2 LIMIT 9`, tokens, hooks)
 	if err != nil {
 		return err
 	}
@@ -229,11 +228,45 @@ func (c *Client) leaseLines(ctx context.Context, p *queue.Plan) error {
 }
 
 func applyLeaseRelease(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
-	a, err := c.ask(ctx, "SELECT public.fn_job_lease_release($1, $2, $3)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
-	if err != nil {
+	all, err := c.releaseLeases(ctx, p.Request, false)
+	res.AuditID = all.audit
+	record(res, all.outcomes)
+	return err
+}
+
+// leases are those of a request: tokens of jobs' leases, numbers of webhook jobs.
+type leases struct {
+	tokens   []string
+	hooks    []int64
+	outcomes []queue.Outcome
+	audit    int64
+}
+
+// releaseLeases releases what the request names, of both kinds.
+func (c *Client) releaseLeases(ctx context.Context, r queue.Request, dry bool) (all leases, err error) {
+	for _, t := range r.Targets {
+		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
+			all.hooks = append(all.hooks, n)
+			continue
+		}
+		token, err := uuidOf(t, "lease", "")
+		if err != nil {
+			return all, err
+		}
+		all.tokens = append(all.tokens, token)
+	}
+	take := func(a answer, err error) error {
+		all.audit = max(all.audit, a.AuditID)
+		all.outcomes = append(all.outcomes, a.outcomes("")...)
 		return err
 	}
-	res.AuditID = a.AuditID
-	record(res, a.outcomes(""))
-	return nil
+	if len(all.tokens) > 0 {
+		if err = take(c.ask(ctx, "SELECT public.fn_job_lease_release($1, $2, $3, $4)", all.tokens, r.Actor, r.Reason, dry)); err != nil {
+			return all, err
+		}
+	}
+	if len(all.hooks) > 0 {
+		err = take(c.ask(ctx, "SELECT public.fn_webhook_lease_release($1, $2, $3, $4)", all.hooks, r.Actor, r.Reason, dry))
+	}
+	return all, err
 }

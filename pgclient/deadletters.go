@@ -209,7 +209,7 @@ func (c *Client) deadLetter(ctx context.Context, id string) (*queue.DeadLetterDe
 	if d.Payload, d.PayloadWhyNot, err = c.payload(ctx, "dead_letter", strconv.FormatInt(n, 10)); err != nil {
 		return nil, err
 	}
-	if d.Attempts, err = c.attempts(ctx, d.SagaID); err != nil {
+	if d.Attempts, err = c.attempts(ctx, "saga_id = $1 ORDER BY attempt_no", d.SagaID); err != nil {
 		return nil, err
 	}
 	d.Lineage, err = c.lineage(ctx, &d)
@@ -233,7 +233,8 @@ func (c *Client) payload(ctx context.Context, kind, id string) (text, whyNot que
 	return queue.Clean(*raw), whyNot, nil
 }
 
-func (c *Client) attempts(ctx context.Context, saga int64) ([]queue.Attempt, error) {
+// attempts reads webhook jobs, by a condition on $1 and in its order.
+func (c *Client) attempts(ctx context.Context, which string, id int64) ([]queue.Attempt, error) {
 	// The excerpt comes from the receiver and may hold anything: not everybody
 	// may read it.
 	excerpt := "response_excerpt"
@@ -246,7 +247,7 @@ func (c *Client) attempts(ctx context.Context, saga int64) ([]queue.Attempt, err
 		excerpt = "NULL::text"
 	}
 	rows, err := c.read.Query(ctx, `SELECT id, attempt_no, status::text, COALESCE(started_at, attempt_at), finished_at, response_status, error_code,
-		worker_id, `+excerpt+`, lease_resets FROM public.webhook_delivery_jobs WHERE saga_id = $1 ORDER BY attempt_no`, saga)
+		worker_id, `+excerpt+`, lease_resets FROM public.webhook_delivery_jobs WHERE `+which, id)
 	if err != nil {
 		return nil, err
 	}

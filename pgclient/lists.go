@@ -50,6 +50,10 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		p.Job, err = c.job(ctx, q.ID)
 	case queue.ListOperations, queue.ListOperation:
 		err = c.bulkOperations(ctx, q, &p)
+	case queue.ListEndpoints, queue.ListEndpoint:
+		err = c.endpoints(ctx, q, &p)
+	case queue.ListWhy:
+		p.Why, err = c.why(ctx, q.ID)
 	case queue.ListAudit:
 		err = c.audit(ctx, q, &p, "")
 	case queue.ListFlagHistory:

@@ -34,6 +34,10 @@ func (m *root) bound(k string) (queue.Action, bool) {
 		if o, ok := m.bulk(); ok && o.State == queue.BulkPaused {
 			return found[1], true
 		}
+	} else if len(found) > 1 && m.at == queue.PaneWebhooks {
+		if r, ok := m.endpoint(); ok && r.Since != nil {
+			return found[1], true
+		}
 	} else if len(found) > 1 {
 		if al, ok := m.alert(); ok && al.State == "acked" {
 			return found[1], true
@@ -101,7 +105,16 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 		req.Targets = []string{strconv.FormatInt(o.ID, 10)}
 	case queue.ActJobCancel:
 		return m.jobs(req)
+	case queue.ActSuspend, queue.ActResume:
+		r, ok := m.endpoint()
+		if !ok {
+			return req, m.noRow("there is no endpoint under the cursor")
+		}
+		req.Targets = []string{strconv.FormatInt(r.ID, 10)}
 	case queue.ActLeaseRelease:
+		if m.at == queue.PaneWebhooks {
+			return m.hookLeases(req)
+		}
 		return m.leases(req)
 	case queue.ActJobSubscribe:
 		return m.subscription(req)

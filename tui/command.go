@@ -138,6 +138,12 @@ func (m *root) offers(text string) []string {
 			}
 		}
 	}
+	take("why ")
+	if m.feed.picture != nil {
+		for _, x := range m.feed.picture.Waiting {
+			take("why " + waitingName(x))
+		}
+	}
 	take("help")
 	take("quit")
 	return out
@@ -193,6 +199,9 @@ func (m *root) command(text string) tea.Cmd {
 	case "help", "h":
 		m.raise(m.help())
 		return nil
+	}
+	if name, ok := cutWords(text, "why"); ok {
+		return m.why(strings.TrimSpace(name))
 	}
 	best, rest := queue.Action{}, ""
 	for _, a := range queue.Actions() {

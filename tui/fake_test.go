@@ -117,6 +117,24 @@ func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
 				return queue.Page{Operations: []queue.Operation{o}, Items: viewstest.OperationItems()}, s.err
 			}
 		}
+	case queue.ListEndpoints:
+		rows := viewstest.Endpoints()
+		if q.Filter != "" { // what the database would find
+			rows = rows[:1]
+		}
+		return queue.Page{Endpoints: rows, Leases: viewstest.WebhookLeases(), Total: int64(len(rows))}, s.err
+	case queue.ListEndpoint:
+		for _, r := range viewstest.Endpoints() {
+			if q.ID == strconv.FormatInt(r.ID, 10) {
+				p := viewstest.EndpointPage()
+				p.Endpoints = []queue.Endpoint{r}
+				return p, s.err
+			}
+		}
+	case queue.ListWhy:
+		w := viewstest.Why()
+		w.Queue = queue.Clean(q.ID)
+		return queue.Page{Why: &w}, s.err
 	case queue.ListAlertHistory:
 		return queue.Page{AlertHistory: viewstest.History()}, s.err
 	}

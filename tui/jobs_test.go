@@ -201,7 +201,7 @@ func TestSubscriptionForm(t *testing.T) {
 		c.press("esc", "esc", "g", "g", "E") // none yet
 		c.sees("iu_outbound_default", "no subscription: it gets no job", "At once         1")
 		c.press("esc", "D")
-		c.sees("D is bound to nothing")
+		c.sees("D works to suspend in Webhooks (7)")
 		c.press(":")
 		c.typing("executor subscribe agent_02")
 		c.press("enter")

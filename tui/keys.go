@@ -46,7 +46,7 @@ func Keys() []KeyHelp {
 // notYet are panes that a later version brings.
 func notYet(keys string) (title string, ok bool) {
 	title, ok = map[string]string{
-		"7": "Webhooks", "9": "Scheduler",
+		"9":  "Scheduler",
 		"gs": "Subscriptions", "gn": "Notifications",
 	}[keys]
 	return title, ok

@@ -35,6 +35,8 @@ type level struct {
 	op     queue.Operation
 	job    queue.Job
 	within string // of a table of jobs: the filter that means its lane
+	hook   queue.Endpoint
+	why    string // of a page: the queue that it says this of
 
 	// A page: where it is scrolled to, what is looked for, and its lines as they
 	// were last built.
@@ -56,7 +58,7 @@ type list struct {
 
 // rows is how many rows are loaded.
 func (l list) rows() int {
-	return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) + len(l.page.Operations)
+	return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) + len(l.page.Operations) + len(l.page.Endpoints)
 }
 
 // add appends a following page. Rows that moved on from the page before come
@@ -106,7 +108,7 @@ func (p *pane) top() *level { return &p.levels[len(p.levels)-1] }
 func newPanes() map[queue.PaneID]*pane {
 	panes := map[queue.PaneID]*pane{}
 	for _, p := range queue.Panes() {
-		l := level{kind: kindTable, grid: newGrid(p.ID == queue.PaneQueues)}
+		l := level{kind: kindTable, grid: newGrid(p.ID == queue.PaneQueues || p.ID == queue.PaneWebhooks)}
 		if p.ID == queue.PaneOverview {
 			l.kind = kindOverview
 		}

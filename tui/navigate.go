@@ -25,7 +25,7 @@ func (m *root) open(id queue.PaneID) tea.Cmd {
 	l := p.top()
 	if kind := ownList(p.id); kind != "" && l.list.query.Kind == "" {
 		m.serial++
-		l.serial, l.list.query = m.serial, queue.Query{Kind: kind}
+		l.serial, l.list.query.Kind = m.serial, kind
 	}
 	m.settle()
 	return tea.Batch(m.reread(true)...)
@@ -39,6 +39,8 @@ func ownList(id queue.PaneID) queue.ListKind {
 		return queue.ListAudit
 	case queue.PaneOps:
 		return queue.ListOperations
+	case queue.PaneWebhooks:
+		return queue.ListEndpoints
 	}
 	return ""
 }
@@ -102,6 +104,8 @@ func (m *root) enter() tea.Cmd {
 	case p.id == queue.PaneOps:
 		next.op, next.title = l.list.page.Operations[i], "operation "+id
 		next.list.query = queue.Query{Kind: queue.ListOperation, ID: id}
+	case p.id == queue.PaneWebhooks:
+		next = m.hook(id, next)
 	case p.id == queue.PaneExecutors:
 		next.title = m.executor()
 	case p.id == queue.PaneAlerts:
@@ -121,8 +125,15 @@ func (m *root) follow(p *pane) tea.Cmd {
 	t := p.target
 	to := m.panes[t.Pane]
 	to.levels = to.levels[:1]
-	cmd := m.open(t.Pane)
 	g := &to.levels[0].grid
+	switch t.Pane {
+	case queue.PaneWebhooks:
+		g.text = hookFilter(t.ID)
+		to.levels[0].list.refilter(g.text)
+	case queue.PaneOps: // its rows may still have to be read
+		g.at = t.ID
+	}
+	cmd := m.open(t.Pane)
 	if !g.jump(t.ID, m.rows) && t.Pane == queue.PaneHealth {
 		for i, o := range g.order { // a queue is named by its subject there
 			if v, _ := g.src.Field(o, "subject"); v != "" && views.Names(t.ID, v) {

@@ -36,6 +36,8 @@ func (m *root) source(p *pane, l *level) views.Source {
 		return views.Loops(m.local)
 	case queue.PaneAudit:
 		return listed(views.Audit(l.list.page.Audit), l.list)
+	case queue.PaneWebhooks:
+		return listed(views.Webhooks(l.list.page.Endpoints, l.list.page.Leases), l.list)
 	case queue.PaneOps:
 		return listed(views.Operations(l.list.page.Operations), l.list)
 	}
@@ -62,6 +64,12 @@ func listed(src views.Source, l list) views.Source {
 // it last was.
 func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	pic := m.feed.picture
+	if l.why != "" {
+		return views.WhyPage(l.why, l.list.page.Why, e, w), true
+	}
+	if p.id == queue.PaneWebhooks {
+		return m.hookPage(p, l, e, w)
+	}
 	if p.id == queue.PaneHost {
 		for _, x := range m.loops() {
 			if x.Name == l.id {

@@ -118,6 +118,9 @@ func (m *root) drawBeneath(e views.Env, s views.Size, p *pane, l *level) []strin
 	if p.id == queue.PaneOps {
 		row.op = l.list.page.Operations[i]
 	}
+	if p.id == queue.PaneWebhooks {
+		row = m.hook(row.id, row)
+	}
 	page, ok := m.page(p, &row, e, s.W)
 	if !ok {
 		return nil

@@ -63,6 +63,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			return grid(views.Jobs(w.Jobs, size.W), map[string]bool{}).Lines(e, size)
 		},
 		"ops":         g(views.Operations(w.Operations), nil),
+		"webhooks":    g(views.Webhooks(w.Endpoints, w.Leases), map[string]bool{"job 88001": true}),
 		"letters-job": g(views.Letters(w.JobLetters), map[string]bool{}),
 		"letters":     g(views.Letters(w.Letters), map[string]bool{"90998": true}),
 		"host": func(e views.Env, size views.Size) []string {
@@ -89,6 +90,10 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-audit"] = page(func(e views.Env, n int) views.Page { return views.AuditPage(w.Audit[0], e, n) })
 		out["page-operation"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[2], w.Items, e, n) })
 		out["page-operation-planned"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[0], nil, e, n) })
+		out["page-endpoint"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[0], &w.Endpoint, e, n) })
+		out["page-endpoint-slow"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[3], nil, e, n) })
+		out["page-webhook-lease"] = page(func(e views.Env, n int) views.Page { return views.WebhookLeasePage(w.Leases[0], e, n) })
+		out["page-why"] = page(func(e views.Env, n int) views.Page { return views.WhyPage("x", &w.Why, e, n) })
 		out["page-loop"] = page(func(e views.Env, n int) views.Page { return views.LoopPage(w.Host.Loops[5], e, n) })
 	}
 	return out

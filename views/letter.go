@@ -104,7 +104,7 @@ func (p *pageBuilder) fate(d *queue.DeadLetterDetail) {
 // attempts is the timeline: the first with its time, the others with how long
 // after it they came.
 func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
-	e, th, as := p.e, p.e.Theme, d.Attempts
+	th, as := p.e.Theme, d.Attempts
 	if len(as) == 0 && d.Source == "job" {
 		return // its queue keeps the last error alone
 	}
@@ -114,39 +114,47 @@ func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
 	}
 	var first *time.Time
 	for _, a := range as {
-		when, took := th.G.Dash, ""
-		if a.StartedAt != nil {
-			when = e.Clock(*a.StartedAt)
-			if first == nil {
-				first = a.StartedAt
-			} else {
-				when += " +" + Span(a.StartedAt.Sub(*first))
-			}
-			if a.FinishedAt != nil {
-				took = "took " + Span(a.FinishedAt.Sub(*a.StartedAt))
-			}
+		p.attempt(a, first)
+		if first == nil {
+			first = a.StartedAt
 		}
-		status := a.Status
-		if a.HTTPStatus != nil {
-			status = "HTTP " + strconv.Itoa(*a.HTTPStatus)
+	}
+}
+
+// attempt is one line of a timeline, with what came back under it; after the
+// first of a timeline the time says how long after it.
+func (p *pageBuilder) attempt(a queue.Attempt, first *time.Time) {
+	e, th := p.e, p.e.Theme
+	when, took := th.G.Dash, ""
+	if a.StartedAt != nil {
+		when = e.Clock(*a.StartedAt)
+		if first != nil {
+			when += " +" + Span(a.StartedAt.Sub(*first))
 		}
-		sign := e.sign(rank("failed"))
-		if a.Status == "done" || a.Status == "succeeded" || a.Status == "delivered" {
-			sign = cell(th.G.Good, th.Accent)
+		if a.FinishedAt != nil {
+			took = "took " + Span(a.FinishedAt.Sub(*a.StartedAt))
 		}
-		code := a.Code.String()
-		if code == status {
-			code = ""
-		}
-		p.raw("   " + sign.Style.Paint(sign.Text) + " " + th.Left(strconv.Itoa(a.No), 3) + th.Left(when, 20) +
-			th.Left(theme.Safe(status), 10) + th.Left(theme.Safe(code), 16) + th.Dim.Paint(th.Left(took, 12)+theme.Safe(a.Worker.String())))
-		if a.Resets > 0 {
-			p.pair("", plural(int64(a.Resets), "lease was lost", "leases were lost")+" in this attempt")
-		}
-		if x := a.Excerpt.String(); x != "" {
-			for _, part := range wrap(theme.Safe(x), p.w-9) {
-				p.add("       " + th.Dim.Paint(part))
-			}
+	}
+	status := a.Status
+	if a.HTTPStatus != nil {
+		status = "HTTP " + strconv.Itoa(*a.HTTPStatus)
+	}
+	sign := e.sign(rank("failed"))
+	if a.Status == "Completed" {
+		sign = cell(th.G.Good, th.Accent)
+	}
+	code := a.Code.String()
+	if code == status {
+		code = ""
+	}
+	p.raw("   " + sign.Style.Paint(sign.Text) + " " + th.Left(strconv.Itoa(a.No), 3) + th.Left(when, 20) +
+		th.Left(theme.Safe(status), 10) + th.Left(theme.Safe(code), 16) + th.Dim.Paint(th.Left(took, 12)+theme.Safe(a.Worker.String())))
+	if a.Resets > 0 {
+		p.pair("", plural(int64(a.Resets), "lease was lost", "leases were lost")+" in this attempt")
+	}
+	if x := a.Excerpt.String(); x != "" {
+		for _, part := range wrap(theme.Safe(x), p.w-9) {
+			p.add("       " + th.Dim.Paint(part))
 		}
 	}
 }

@@ -31,28 +31,11 @@ func Operations(rows []queue.Operation) Source {
 			{Title: "what", Width: 7, Max: 9, Drop: 5},
 			{Title: "selection, or why it stands", Width: 24, Want: 60, Max: 90},
 		},
-		Len: len(rows),
-		ID:  func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
-		Row: func(i int, e Env) table.Row { return operationRow(rows[i], e) },
-		Fields: append(fields("state", "by", "what", "selection"),
-			queue.Field{Name: "id", Kind: queue.FieldNumber, Help: "its number"}),
-		Field: func(i int, name string) (any, bool) {
-			o := rows[i]
-			switch name {
-			case "id":
-				return o.ID, true
-			case "state":
-				return o.State, true
-			case "by":
-				return o.CreatedBy.String(), true
-			case "what":
-				return operationWord(o.Kind), true
-			case "selection":
-				return o.Filter.String(), true
-			}
-			return nil, false
-		},
-		Sorts: []Sort{{Name: "newest first", Column: 0, Desc: true}},
+		Len:    len(rows),
+		ID:     func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
+		Row:    func(i int, e Env) table.Row { return operationRow(rows[i], e) },
+		Fields: queue.OperationFields(),
+		Sorts:  []Sort{{Name: "newest first", Column: 0, Desc: true}},
 		Empty: []string{
 			"No bulk operation has been planned.",
 			"In 5, N freezes a group, a filter or the marked letters; here S starts it.",

@@ -103,7 +103,11 @@ func worries(s *queue.Snapshot, e Env, w int) []section {
 	if len(out) == 0 {
 		out = append(out, section{quiet: "nothing is off, held or suspended"})
 	}
-	return append(out, silences(s, e, w), waiting(s, e, w), dead(s, e, w))
+	out = append(out, silences(s, e, w), waiting(s, e, w), dead(s, e, w))
+	if ops := running(s, e, w); len(ops.items) > 0 || ops.lacks != "" {
+		out = append(out, ops)
+	}
+	return out
 }
 
 // context is what stands beside them where there is room.
@@ -179,7 +183,12 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 	for _, x := range s.Waiting {
 		clears, r := e.clearing(x.ClearsInSeconds, x.AgeSeconds, x.Waiting, x.OutPerSecond, wide)
 		target, name := Target{queue.PaneHealth, x.Queue.String()}, x.Queue.String()
-		if x.Source == "job" {
+		switch x.Source {
+		case "webhook":
+			if x.Subject.String() != "webhook_router" {
+				target = Target{queue.PaneWebhooks, x.Subject.String()}
+			}
+		case "job":
 			target = Target{queue.PaneQueues, LaneID(x.Domain.String(), x.Subject.String())}
 			if named[name] > 1 { // one kind in several domains
 				name += " in " + x.Domain.String()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // topRow is a label and a sentence.
@@ -110,7 +111,35 @@ func suspensions(s *queue.Snapshot, e Env) section {
 			by = "by " + b
 		}
 		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
-		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, x.Endpoint.String()}, e, rankWarning, "SUSPENDED", text))
+		sec.items = append(sec.items, topRow(Target{queue.PaneWebhooks, strconv.FormatInt(x.SubscriptionID, 10)}, e, rankWarning, "SUSPENDED", text))
+	}
+	return sec
+}
+
+// running are the bulk operations that are under way, or that stopped of themselves.
+func running(s *queue.Snapshot, e Env, w int) section {
+	sec := section{gap: true, order: 2, lacks: lacks(s, "operations")}
+	ops := slices.Clone(s.Operations)
+	slices.SortStableFunc(ops, func(a, b queue.Operation) int { return operationRank(b) - operationRank(a) })
+	for _, o := range ops {
+		label, end := "RUNNING", ""
+		switch {
+		case o.State == queue.BulkPaused && !o.StateWhy.Empty():
+			label, end = "PAUSED", o.StateWhy.String()
+		case o.State != queue.BulkRunning:
+			continue
+		default:
+			end = rateText(o.Rate)
+			if d, ok := o.EndsIn(); ok {
+				end = e.dotted(end, Span(d)+" left")
+			}
+		}
+		end = e.Theme.Cut(theme.Safe(end), max(w/3, 16))
+		what := "#" + strconv.FormatInt(o.ID, 10) + " " + operationWord(o.Kind) + " " + o.Filter.String()
+		bar := progress(o, e, min(max(w/9, 5), 20))
+		room := max(w-18-theme.Width(bar)-theme.Width(end)-theme.Width(o.CreatedBy.String())-9, 12)
+		text := e.dotted(e.Theme.Cut(theme.Safe(what), room), o.CreatedBy.String()) + "  " + bar + " " + e.dotted("", end)
+		sec.items = append(sec.items, topRow(Target{queue.PaneOps, strconv.FormatInt(o.ID, 10)}, e, operationRank(o), label, text))
 	}
 	return sec
 }

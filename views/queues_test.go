@@ -145,7 +145,7 @@ func TestTabsLeaveOutQuietOnesWhereTheyMust(t *testing.T) {
 		require.Equal(t, 80, ansi.StringWidth(line))
 		require.Contains(t, line, p.Keys+" ", "the open one shows")
 		require.Contains(t, line, "0 …", p.ID)
-		for _, keys := range []string{"1 Over", "5 Dead", "8 Queue·3", "gf Flags·3"} {
+		for _, keys := range []string{"1 Over", "3 Alerts·3", "5 Dead", "6 Ops·2", "7 Hooks·1", "8 Queue·3"} {
 			require.Contains(t, line, keys, p.ID)
 		}
 	}

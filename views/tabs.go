@@ -21,7 +21,7 @@ type Tab struct {
 // Tabs counts what is in each pane.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []Tab {
 	short := map[queue.PaneID]string{
-		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneQueues: "Queue", queue.PaneHost: "Host",
+		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneWebhooks: "Hooks", queue.PaneQueues: "Queue", queue.PaneHost: "Host",
 	}
 	var tabs []Tab
 	for _, p := range queue.Panes() {
@@ -48,6 +48,15 @@ func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
 		}
 	case queue.PaneDead:
 		n, loud = s.Flow.DeadOpen, rankWarning
+	case queue.PaneOps:
+		for _, o := range s.Operations {
+			if o.State != queue.BulkPlanned {
+				n++
+				loud = max(loud, operationRank(o))
+			}
+		}
+	case queue.PaneWebhooks:
+		n, loud = int64(len(s.Suspended)), rankWarning
 	case queue.PaneQueues:
 		for _, l := range s.Queues {
 			if r := laneRank(l); r > rankQuiet {
@@ -68,7 +77,7 @@ func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
 
 // TabLine draws the panes in exactly w cells, with short titles where the long
 // ones do not fit, and at last without panes in which there is nothing, first
-// those of two keys: the menu has them all.
+// those of two keys, and then without others of two keys: the menu has them all.
 func TabLine(tabs []Tab, e Env, w int) string {
 	th := e.Theme
 	for _, form := range []struct {
@@ -80,9 +89,12 @@ func TabLine(tabs []Tab, e Env, w int) string {
 			return line + theme.Blank(w-used)
 		}
 	}
-	for _, keys := range []int{2, 1} {
+	for _, drop := range []struct {
+		keys    int
+		counted bool
+	}{{2, false}, {1, false}, {2, true}} {
 		for i := len(tabs) - 1; i > 0; i-- {
-			if t := tabs[i]; len(t.Keys) == keys && !t.Open && t.Count == 0 {
+			if t := tabs[i]; len(t.Keys) == drop.keys && !t.Open && (t.Count > 0) == drop.counted {
 				tabs = slices.Delete(slices.Clone(tabs), i, i+1)
 				if line, used := tabLine(tabs, th, false, 1); used <= w {
 					return line + theme.Blank(w-used)

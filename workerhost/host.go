@@ -287,6 +287,9 @@ func (h *Host) beat(ctx context.Context) {
 				at := l.LastTick
 				m.LastTick = &at
 			}
+			if l.Name == loopJobs {
+				m.Executor, m.Kinds = h.opts.Executor, h.jobKinds()
+			}
 			progress[l.Name] = m
 		}
 	}

@@ -70,7 +70,12 @@ func (a *app) actCmds() []*cobra.Command {
 		a.viewCmd(view{"subscriptions [ID]", "What executors may claim", false, showSubscriptions}, &viewOptions{}),
 		a.beatCmd(),
 	)
-	return append(cmds, flag, executor, a.jobCmd(), a.leaseCmd(), a.opsCmd())
+	endpoint := &cobra.Command{Use: "endpoint", Short: "Suspend or resume a webhook subscription"}
+	endpoint.AddCommand(
+		a.act(actVerb{use: "suspend SUBSCRIPTION...", action: queue.ActSuspend, args: cobra.MinimumNArgs(1), list: "webhooks", into: targets}),
+		a.act(actVerb{use: "resume SUBSCRIPTION...", action: queue.ActResume, args: cobra.MinimumNArgs(1), list: "webhooks", into: targets}),
+	)
+	return append(cmds, flag, executor, endpoint, a.jobCmd(), a.leaseCmd(), a.opsCmd())
 }
 
 func (a *app) act(v actVerb) *cobra.Command {

@@ -51,8 +51,8 @@ func (a *app) jobCmd() *cobra.Command {
 func (a *app) leaseCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "lease", Short: "List stuck leases of jobs, release expired ones"}
 	cmd.AddCommand(
-		a.viewCmd(view{"list", "Leases of jobs that expired, or that ran long without a renewal", false, showLeases}, &viewOptions{}),
-		a.act(actVerb{use: "release TOKEN...", action: queue.ActLeaseRelease, args: cobra.MinimumNArgs(1), into: targets}),
+		a.viewCmd(view{"list", "Leases of jobs that expired, or that ran long without a renewal; leases of webhook jobs", false, showLeases}, &viewOptions{}),
+		a.act(actVerb{use: "release TOKEN|WEBHOOK-JOB...", action: queue.ActLeaseRelease, args: cobra.MinimumNArgs(1), into: targets}),
 	)
 	return cmd
 }
@@ -191,17 +191,34 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 
 func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
 	s, err := snapshot(ctx, c)
+	if err != nil {
+		return err
+	}
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListEndpoints, Limit: 10_000})
+	if err != nil {
+		return err
+	}
 	var rows [][]string
+	var all []any
 	for _, l := range s.JobLeases {
 		state := "long"
 		if l.Expired {
 			state = "EXPIRED"
 		}
+		all = append(all, l)
 		rows = append(rows, []string{
 			state, l.Token, l.Owner.String(), count(l.Live), l.Kind.String(), l.Domain.String(), stamp(&l.ClaimedAt), stamp(&l.Until),
 		})
 	}
-	return a.answer(err, s.JobLeases, []string{"STATE", "TOKEN", "OWNER", "JOBS", "KIND", "DOMAIN", "CLAIMED", "UNTIL"}, rows)
+	for _, l := range p.Leases {
+		state := "sending"
+		if l.Expired {
+			state = "EXPIRED"
+		}
+		all = append(all, l)
+		rows = append(rows, []string{state, count(l.JobID), l.Worker.String(), "1", l.Endpoint.String(), "webhook", stamp(&l.StartedAt), stamp(&l.Until)})
+	}
+	return a.answer(nil, all, []string{"STATE", "LEASE", "OWNER", "JOBS", "KIND / ENDPOINT", "DOMAIN", "CLAIMED", "UNTIL"}, rows)
 }
 
 func showSubscriptions(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) opsCmd() *cobra.Command {
-	cmd := a.viewCmd(view{"ops", "Bulk operations with their progress; freeze, start, pause, abort or undo one", false, showOps}, &viewOptions{limit: 200})
+	cmd := a.viewCmd(view{"ops", "Bulk operations with their progress; freeze, start, pause, abort or undo one", true, showOps}, &viewOptions{})
 	show := &viewOptions{limit: 200}
 	one := a.viewCmd(view{"show ID", "One operation with what became of its items, those tried last first", false, showOp}, show)
 	one.Flags().IntVar(&show.limit, "limit", 200, "items at most")
@@ -68,7 +68,7 @@ func (a *app) requeueCmd() *cobra.Command {
 }
 
 func showOps(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListOperations, Limit: o.limit})
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListOperations, Filter: o.filter, Limit: o.limit})
 	var rows [][]string
 	for _, op := range p.Operations {
 		rows = append(rows, []string{

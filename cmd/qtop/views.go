@@ -42,6 +42,8 @@ func (a *app) viewCmds() []*cobra.Command {
 		{"dlq-groups", "Open dead letters by code and endpoint", false, showGroups},
 		{"flags", "Flags with who set them and when they come back", false, showFlags},
 		{"scheduler", "Tick workers with cadence and last run", false, showScheduler},
+		{"webhooks [ID]", "Endpoints with gate, success, pace and what waits, or one with its attempts and retries", true, showWebhooks},
+		{"why [QUEUE]", "Why a queue waits: every link that could block it, with its cure; without a name, all that wait", false, showWhy},
 		{"audit", "Who did what, why, before and after", true, showAudit},
 	} {
 		cmd := a.viewCmd(v, &viewOptions{})
@@ -57,7 +59,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{Use: v.use, Short: v.short, Args: cobra.NoArgs}
 	switch {
-	case strings.Contains(v.use, "[ID]"):
+	case strings.Contains(v.use, "[ID]"), strings.Contains(v.use, "[QUEUE]"):
 		cmd.Args = cobra.MaximumNArgs(1)
 	case strings.Contains(v.use, "ID"):
 		cmd.Args = cobra.ExactArgs(1)

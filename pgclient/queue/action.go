@@ -30,6 +30,8 @@ const (
 	ActBulkAbort      ActionID = "bulk_abort"
 	ActBulkRate       ActionID = "bulk_rate"
 	ActBulkUndo       ActionID = "bulk_undo"
+	ActSuspend        ActionID = "endpoint_suspend"
+	ActResume         ActionID = "endpoint_resume"
 	ActTick           ActionID = "tick"
 	ActHostStart      ActionID = "host_start"
 	ActHostDrain      ActionID = "host_drain"
@@ -138,6 +140,7 @@ const (
 	PaneExecutors PaneID = "executors"
 	PaneDead      PaneID = "dead"
 	PaneOps       PaneID = "ops"
+	PaneWebhooks  PaneID = "webhooks"
 	PaneQueues    PaneID = "queues"
 	PaneFlags     PaneID = "flags"
 	PaneHost      PaneID = "host"
@@ -162,6 +165,7 @@ func Panes() []Pane {
 		{PaneExecutors, "4", "Executors", "queue_heartbeat, job_subscription", "working, idle, stuck, stale, dead; register; what each may claim"},
 		{PaneDead, "5", "Dead letters", "dead_letters, job_dead_letter", "groups, letters, detail; requeue"},
 		{PaneOps, "6", "Operations", "queue_bulk_operation", "frozen selections: start, rate, pause, brake, abort, undo, what became of each"},
+		{PaneWebhooks, "7", "Webhooks", "subscriptions, webhook_delivery_sagas, webhook_delivery_jobs", "endpoints with gate, success, pace and retries, leases in flight; suspend, resume, release"},
 		{PaneQueues, "8", "Queues", "job_queue, job_history", "jobs per kind and domain, oldest wait and why, stuck leases, dead rows; cancel"},
 		{PaneFlags, "gf", "Flags", "dot_config", "flip or edit with reason and expiry"},
 		{PaneHost, "gw", "Worker host", "queue_host, this process", "loops, hosts, the wake stream; start, drain, stop"},
@@ -260,8 +264,8 @@ func Actions() []Action {
 			Danger: DangerMany, Function: "public.fn_job_cancel(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
-			ID: ActLeaseRelease, Key: "L", Panes: []PaneID{PaneQueues}, Verb: "Release",
-			Help: "take the jobs of an expired lease back now", Twin: "qtop lease release TOKEN…",
+			ID: ActLeaseRelease, Key: "L", Panes: []PaneID{PaneQueues, PaneWebhooks}, Verb: "Release",
+			Help: "take the jobs of an expired lease back now", Twin: "qtop lease release TOKEN|WEBHOOK-JOB…",
 			Danger: DangerMany, Function: "public.fn_job_lease_release(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
@@ -307,6 +311,17 @@ func Actions() []Action {
 			ID: ActBulkUndo, Key: "U", Panes: []PaneID{PaneOps}, Verb: "Undo", Undo: "qtop requeue",
 			Help: "take back what a bulk operation did and nobody has attempted yet", Twin: "qtop ops undo OPERATION", Danger: DangerMany,
 			Function: "public.fn_queue_bulk_undo(bigint,text)", Role: "dead_letter_operator",
+		},
+		{
+			ID: ActSuspend, Key: "D", Panes: []PaneID{PaneWebhooks}, Verb: "Suspend", Undo: "qtop endpoint resume",
+			Help: "send nothing to an endpoint until it is resumed, or for a time; what waits spends no attempt", Twin: "qtop endpoint suspend SUBSCRIPTION… --reason R [--for 30m]",
+			Danger: DangerMany, Function: "public.fn_endpoint_suspend(bigint,text,text,interval)", Role: "dead_letter_operator", Reason: true,
+			Args: []Arg{{Name: "for", Label: "For", Help: "it is resumed by itself after this, such as 30m or 2h; empty = until somebody resumes it"}},
+		},
+		{
+			ID: ActResume, Key: "D", Panes: []PaneID{PaneWebhooks}, Verb: "Resume", Undo: "qtop endpoint suspend",
+			Help: "lift a suspension or close a circuit; what waited is due at once", Twin: "qtop endpoint resume SUBSCRIPTION… --reason R",
+			Danger: DangerMany, Function: "public.fn_endpoint_resume(bigint,text,text,timestamptz)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
 			ID: ActTick, Key: "T", Panes: []PaneID{PaneHost}, Verb: "Tick",

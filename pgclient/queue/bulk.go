@@ -54,6 +54,17 @@ func (o Operation) EndsIn() (time.Duration, bool) {
 	return time.Duration(float64(o.Left()) / o.Rate * float64(time.Second)), true
 }
 
+// OperationFields are the words of the filter of operations.
+func OperationFields() []Field {
+	return []Field{
+		{Name: "id", Kind: FieldNumber, Help: "its number"},
+		{Name: "state", Kind: FieldText, Help: "planned, running, paused, completed, aborted"},
+		{Name: "by", Kind: FieldText, Help: "who planned it"},
+		{Name: "kind", Kind: FieldText, Help: "requeue_webhook, replay_job, resolve"},
+		{Name: "selection", Kind: FieldText, Help: "the words it was planned with"},
+	}
+}
+
 // OperationItem is one frozen dead letter of an operation.
 type OperationItem struct {
 	No          int64      `json:"item_no"`

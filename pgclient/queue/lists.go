@@ -23,6 +23,9 @@ const (
 	ListJob          ListKind = "job"           // one, live or finished, with its masked payload (Query.ID)
 	ListOperations   ListKind = "operations"    // bulk operations, newest first
 	ListOperation    ListKind = "operation"     // one with its items, those attempted last first (Query.ID)
+	ListEndpoints    ListKind = "endpoints"     // subscriptions, those in trouble first, and the leases on their jobs
+	ListEndpoint     ListKind = "endpoint"      // one with its latest attempts, its leases and when what waits is due (Query.ID)
+	ListWhy          ListKind = "why"           // why a queue waits (Query.ID = its name)
 )
 
 // Query asks for one page.
@@ -45,8 +48,13 @@ type Page struct {
 	Job          *JobDetail
 	Operations   []Operation
 	Items        []OperationItem // of the one operation asked for
-	Total        int64           // rows that match
-	TotalBound   bool            // true: at least Total, the count was bounded
+	Endpoints    []Endpoint
+	Leases       []WebhookLease // of those endpoints
+	Attempts     []Attempt      // of the one endpoint asked for, newest first
+	Retries      []RetrySlot    // likewise, soonest first
+	Why          *Why
+	Total        int64 // rows that match
+	TotalBound   bool  // true: at least Total, the count was bounded
 	Next         string
 	AsOf         time.Time
 }

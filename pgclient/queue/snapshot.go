@@ -21,6 +21,7 @@ type Snapshot struct {
 	Executors  []Executor   `json:"executors"`
 	DeadGroups []DeadGroup  `json:"dead_groups"`
 	Waiting    []Waiting    `json:"waiting"`
+	Operations []Operation  `json:"operations"` // planned, running and paused ones; the running first
 	Hosts      []Host       `json:"hosts"`
 	Held       []Held       `json:"held"`
 	Suspended  []Suspension `json:"suspended"`
@@ -174,6 +175,9 @@ type LoopMark struct {
 	LastTick *time.Time `json:"last_tick"`
 	Done     int64      `json:"done"`
 	Errors   int64      `json:"errors"`
+	// Of the job executor: whom it works as and what it has handlers for.
+	Executor string   `json:"executor,omitempty"`
+	Kinds    []string `json:"kinds,omitempty"`
 }
 
 // Held is a cursor that an open writing transaction keeps from advancing.

@@ -29,6 +29,7 @@ func Rich() queue.Snapshot {
 		Server: queue.Server{Version: t("16.4"), Database: t("queue")},
 		Flags:  flags(), Health: health(), Alerts: alerts(), Executors: executors(),
 		DeadGroups: groups(), Waiting: waiting(), Hosts: hosts(), Ticks: ticks(),
+		Operations: Operations()[:3],
 		Held: []queue.Held{{
 			Worker: t("router"), Domain: t("kg"), Rows: 41200, AgeSeconds: 2280, Pid: ptr(int64(4711)), Program: t("etl@bi"), User: t("etl"),
 		}},

@@ -28,6 +28,11 @@ type World struct {
 
 	Operations []queue.Operation
 	Items      []queue.OperationItem
+
+	Endpoints []queue.Endpoint
+	Leases    []queue.WebhookLease
+	Endpoint  queue.Page
+	Why       queue.Why
 }
 
 // RichWorld is the incident.
@@ -37,6 +42,7 @@ func RichWorld() World {
 		Picture: Rich(), Session: Session(), Host: &h, Letters: Letters(40), Detail: Detail(), Audit: Audit(), History: History(),
 		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
 		Operations: Operations(), Items: OperationItems(),
+		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(),
 	}
 }
 

@@ -651,35 +651,29 @@ COMMENT ON FUNCTION public.fn_webhook_job_release(bigint[], uuid[]) IS
   'Hands leased jobs back to Pending, no attempt spent: what a draining worker does.';
 
 -- ---------------------------------------------------------------------------------------------------
--- fn_lease_reset_cleaner_run(p_limit): leases that ran out → Pending, lease_resets + 1; at the third
--- loss → Failed LEASE_LOST_LIMIT; {reset, failed}. Once per row however many run. The token goes, so
--- the worker that lost it changes nothing.
+-- fn_webhook_lease_lose(ids) → {reset, failed}: leases that ran out → Pending, lease_resets + 1; at the third loss
+-- → Failed LEASE_LOST_LIMIT. One that was renewed or reported meanwhile is left alone. The token goes, so the
+-- worker that lost it changes nothing. The caller has locked the rows. Internal.
+-- fn_lease_reset_cleaner_run(p_limit): that for all that ran out, once per row however many run.
 -- ---------------------------------------------------------------------------------------------------
-CREATE FUNCTION public.fn_lease_reset_cleaner_run(p_limit int DEFAULT 1000) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET jit = off AS $$
+CREATE FUNCTION public.fn_webhook_lease_lose(p_ids bigint[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_reset bigint;
   v_failed bigint;
 BEGIN
-  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
-    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
-  END IF;
-  WITH lost AS MATERIALIZED (
-    SELECT j.id, j.lease_resets >= 2 AS over FROM public.webhook_delivery_jobs j
-    WHERE j.status = 'Leased' AND j.lease_until < now()
-    ORDER BY j.lease_until, j.id LIMIT p_limit FOR UPDATE SKIP LOCKED
-  ), taken AS (
+  WITH taken AS (
     UPDATE public.webhook_delivery_jobs j SET
-      status = CASE WHEN l.over THEN 'Failed' ELSE 'Pending' END::public.webhook_job_status,
+      status = CASE WHEN j.lease_resets >= 2 THEN 'Failed' ELSE 'Pending' END::public.webhook_job_status,
       lease_resets = j.lease_resets + 1,
       lease_token = NULL,
-      error_code = CASE WHEN l.over THEN 'LEASE_LOST_LIMIT' END,
-      finished_at = CASE WHEN l.over THEN now() END,
-      lease_until = CASE WHEN l.over THEN j.lease_until END,
-      worker_id = CASE WHEN l.over THEN j.worker_id END,
-      started_at = CASE WHEN l.over THEN j.started_at END
-    FROM lost l WHERE j.id = l.id RETURNING j.id, l.over
+      error_code = CASE WHEN j.lease_resets >= 2 THEN 'LEASE_LOST_LIMIT' END,
+      finished_at = CASE WHEN j.lease_resets >= 2 THEN now() END,
+      lease_until = CASE WHEN j.lease_resets >= 2 THEN j.lease_until END,
+      worker_id = CASE WHEN j.lease_resets >= 2 THEN j.worker_id END,
+      started_at = CASE WHEN j.lease_resets >= 2 THEN j.started_at END
+    WHERE j.id = ANY (p_ids) AND j.status = 'Leased' AND j.lease_until < now()
+    RETURNING j.id, j.status = 'Failed' AS over
   ), probes AS (
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
     FROM taken t WHERE x.probe_job_id = t.id
@@ -687,6 +681,20 @@ BEGIN
   SELECT count(*) FILTER (WHERE NOT t.over), count(*) FILTER (WHERE t.over) INTO v_reset, v_failed
   FROM taken t;
   RETURN jsonb_build_object('reset', v_reset, 'failed', v_failed);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_webhook_lease_lose(bigint[]) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_webhook_lease_lose(bigint[]) IS 'Takes expired leases of webhook jobs back. Internal.';
+
+CREATE FUNCTION public.fn_lease_reset_cleaner_run(p_limit int DEFAULT 1000) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  RETURN public.fn_webhook_lease_lose((SELECT array_agg(l.id) FROM (
+    SELECT j.id FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.lease_until < now()
+    ORDER BY j.lease_until, j.id LIMIT p_limit FOR UPDATE SKIP LOCKED) l));
 END $$;
 COMMENT ON FUNCTION public.fn_lease_reset_cleaner_run(int) IS
   'Resets leases that ran out, fails the third loss. Tick worker lease_reset_cleaner (R02 §2.4).';
@@ -751,6 +759,7 @@ SELECT public.fn_queue_tick_worker_drop('saga_orchestrator');
 SELECT public.fn_queue_tick_worker_drop('webhook_router');
 DROP FUNCTION public.fn_webhook_worker_tick();
 DROP FUNCTION public.fn_lease_reset_cleaner_run(int);
+DROP FUNCTION public.fn_webhook_lease_lose(bigint[]);
 DROP FUNCTION public.fn_webhook_job_release(bigint[], uuid[]);
 DROP FUNCTION public.fn_webhook_job_renew(bigint[], uuid[]);
 DROP FUNCTION public.fn_webhook_job_report(jsonb);

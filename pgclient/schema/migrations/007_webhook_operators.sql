@@ -255,7 +255,8 @@ COMMENT ON FUNCTION public.fn_dead_letter_reopen(bigint[], text, text, boolean) 
 -- ---------------------------------------------------------------------------------------------------
 -- fn_endpoint_suspend(subscription, actor, reason, for): nothing is sent until resumed, or for that long.
 -- Refused (rule suspended) where an operator or a 410 has suspended it already; a circuit gives way.
--- fn_endpoint_resume(subscription, actor, reason): lifts any suspension and forgets the failures counted.
+-- fn_endpoint_resume(subscription, actor, reason, expected): lifts any suspension and forgets the failures counted;
+-- refused (rule changed) where it is not the one that began at expected.
 -- ---------------------------------------------------------------------------------------------------
 CREATE FUNCTION public.fn_endpoint_suspend(p_subscription_id bigint, p_actor text, p_reason text,
   p_for interval DEFAULT NULL) RETURNS jsonb
@@ -298,7 +299,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_endpoint_suspend(bigint, text, text, interval) IS
   'Stops sending to one subscription; its sagas wait and spend no attempt.';
 
-CREATE FUNCTION public.fn_endpoint_resume(p_subscription_id bigint, p_actor text, p_reason text) RETURNS jsonb
+CREATE FUNCTION public.fn_endpoint_resume(p_subscription_id bigint, p_actor text, p_reason text,
+  p_expected_since timestamptz DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
@@ -311,6 +313,14 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'there is no subscription %', COALESCE(p_subscription_id::text, 'null')
       USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_before FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = p_subscription_id;
+  IF v_before.since <> p_expected_since THEN
+    v_audit := public.fn_operator_audit('endpoint_resume', v_target, v_actor, v_reason, NULL, NULL,
+      to_jsonb(v_before), NULL, 'refused: changed');
+    RETURN jsonb_build_object('refused', true, 'rule', 'changed', 'audit_id', v_audit,
+      'reason', format('meanwhile it was suspended anew (%s) by %s at %s', v_before.reason, v_before."by",
+        to_char(v_before.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
   END IF;
   DELETE FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = p_subscription_id
   RETURNING x.* INTO v_before;
@@ -326,7 +336,7 @@ BEGIN
   RETURN jsonb_build_object('action', 'endpoint_resume', 'subscription_id', p_subscription_id,
     'was', v_before.reason, 'audit_id', v_audit);
 END $$;
-COMMENT ON FUNCTION public.fn_endpoint_resume(bigint, text, text) IS
+COMMENT ON FUNCTION public.fn_endpoint_resume(bigint, text, text, timestamptz) IS
   'Lifts the suspension or circuit of one subscription; what waited is due at once.';
 
 -- ---------------------------------------------------------------------------------------------------
@@ -391,13 +401,13 @@ REVOKE ALL ON FUNCTION public.fn_webhook_letter_ids(bigint[]),
   public.fn_dead_letter_requeue_undo(bigint[], text, text, boolean),
   public.fn_dead_letter_resolve(bigint[], text, text, text, boolean),
   public.fn_dead_letter_reopen(bigint[], text, text, boolean),
-  public.fn_endpoint_suspend(bigint, text, text, interval), public.fn_endpoint_resume(bigint, text, text),
+  public.fn_endpoint_suspend(bigint, text, text, interval), public.fn_endpoint_resume(bigint, text, text, timestamptz),
   public.fn_webhook_backlog() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue(bigint[], text, text, boolean),
   public.fn_dead_letter_requeue_undo(bigint[], text, text, boolean),
   public.fn_dead_letter_resolve(bigint[], text, text, text, boolean),
   public.fn_dead_letter_reopen(bigint[], text, text, boolean),
-  public.fn_endpoint_suspend(bigint, text, text, interval), public.fn_endpoint_resume(bigint, text, text)
+  public.fn_endpoint_suspend(bigint, text, text, interval), public.fn_endpoint_resume(bigint, text, text, timestamptz)
   TO dead_letter_operator;
 GRANT SELECT ON public.v_webhook_backlog, public.v_webhook_endpoint
   TO queue_viewer, dead_letter_operator, workflow_admin, subscription_admin;
@@ -410,7 +420,7 @@ SET LOCAL ROLE queue_owner;
 DROP VIEW public.v_webhook_endpoint;
 DROP FUNCTION public.fn_webhook_backlog();
 DROP VIEW public.v_webhook_backlog;
-DROP FUNCTION public.fn_endpoint_resume(bigint, text, text);
+DROP FUNCTION public.fn_endpoint_resume(bigint, text, text, timestamptz);
 DROP FUNCTION public.fn_endpoint_suspend(bigint, text, text, interval);
 DROP FUNCTION public.fn_dead_letter_reopen(bigint[], text, text, boolean);
 DROP FUNCTION public.fn_dead_letter_resolve(bigint[], text, text, text, boolean);

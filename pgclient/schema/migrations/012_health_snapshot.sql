@@ -72,6 +72,30 @@ REVOKE ALL ON FUNCTION public.fn_job_backlog() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_backlog() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 COMMENT ON FUNCTION public.fn_job_backlog() IS 'Live jobs per domain and kind: exact counts, oldest wait of what is due, newest arrival.';
 
+-- fn_job_due_late() → whether something has been due for a minute that fn_job_tick has not found: it does not run.
+-- Definer, as fn_job_backlog.
+CREATE FUNCTION public.fn_job_due_late() RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT q.process_after FROM public.job_queue q WHERE NOT q.ready ORDER BY q.process_after LIMIT 1)
+    < now() - interval '1 minute', false);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_job_due_late() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_due_late() IS 'Whether due jobs have not been taken in for a minute. Internal.';
+
+-- What the live hosts that work as an executor can handle. An executor without a row works outside of qtop's hosts:
+-- nothing is known of it.
+CREATE VIEW public.v_job_handlers AS
+SELECT m.mark ->> 'executor' AS executor_id, array_agg(DISTINCT k.kind) AS kinds
+FROM (SELECT h.progress -> 'job_executor' AS mark FROM public.queue_host h
+  WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds' AND 'job_executor' = ANY (h.loops)) m
+CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(m.mark -> 'kinds') WHEN 'array' THEN m.mark -> 'kinds' ELSE '[]' END) k (kind)
+WHERE m.mark ->> 'executor' <> '' GROUP BY 1;
+COMMENT ON VIEW public.v_job_handlers IS 'Job kinds that live worker hosts have handlers for, per executor they work as.';
+GRANT SELECT ON public.v_job_handlers TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+
 -- fn_job_letters_open() → open job dead letters per domain and code. Definer, as fn_job_backlog.
 CREATE FUNCTION public.fn_job_letters_open() RETURNS TABLE (event_domain text, failure_code text, job_kind text, open bigint,
   first_at timestamptz, last_at timestamptz)
@@ -292,17 +316,22 @@ DECLARE
   v_flow jsonb;
   v_alive int;
   v_senders int;
+  v_orchestrators int;
   v_queues jsonb;
   v_letters jsonb := COALESCE((SELECT jsonb_agg(to_jsonb(l)) FROM public.fn_job_letters_open() l), '[]');
   v_jobs_off boolean := NOT public.fn_cfg_bool('queue.job_substrate.enabled');
   v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
   v_window numeric := 300 + extract(epoch FROM now())::bigint % 300;
   v_webhooks_off boolean := NOT public.fn_cfg_bool('webhook.worker.enabled');
+  v_unscheduled boolean := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0;
+  v_due_late boolean := public.fn_job_due_late();
+  v_operations jsonb;
   v_xid xid8;
   v_event bigint;
 BEGIN
   SELECT o.last_xid, o.last_event_id INTO v_xid, v_event FROM public.router_offsets o;
-  SELECT count(*), count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)) INTO v_alive, v_senders
+  SELECT count(*), count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)), count(*) FILTER (WHERE 'saga_orchestrator' = ANY (q.loops))
+  INTO v_alive, v_senders, v_orchestrators
   FROM public.queue_host q WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds';
 
   SELECT jsonb_agg(jsonb_build_object(
@@ -337,8 +366,9 @@ BEGIN
     FROM c GROUP BY 1, 2
   ), rules AS (
     SELECT s.*, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
-      s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS room
-    FROM public.job_subscription s JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+      s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS room,
+      k.kinds
+    FROM public.job_subscription s LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
     WHERE s.enabled
   ), lanes AS (
     SELECT COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
@@ -354,12 +384,15 @@ BEGIN
         WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
         WHEN r.n = 0 THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
         WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who
+        WHEN r.unhandled THEN 'no live host has a handler for it'
+        WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
         WHEN l.oldest_at IS NULL THEN 'all due later'
         WHEN r.no_room THEN 'parallel limit reached: ' || r.who
         WHEN r.floor > 100 AND l.leased + l.in_progress = 0 AND l.out_per_s = 0 THEN 'priority floor ' || r.floor || ' of ' || r.who
         ELSE '' END AS why
     FROM lanes l CROSS JOIN LATERAL (
       SELECT count(*) AS n, COALESCE(bool_and(x.silent), false) AS all_silent, COALESCE(bool_and(x.room <= 0), false) AS no_room,
+        COALESCE(bool_and(x.kinds IS NOT NULL AND l.job_kind <> ALL (x.kinds)), false) AS unhandled,
         min(x.priority_floor) AS floor, COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who
       FROM (SELECT DISTINCT ON (r.executor_id) r.* FROM rules r
         WHERE (r.job_kind IS NULL OR r.job_kind = l.job_kind) AND (r.event_domain IS NULL OR r.event_domain = l.event_domain)
@@ -479,10 +512,17 @@ BEGIN
       'webhook' AS domain, min(b.oldest_at) AS oldest_at, sum(b.waiting)::bigint AS waiting, false AS waiting_bound,
       COALESCE(sum(p.in_s), 0)::float8 AS in_per_s, COALESCE(sum(p.out_s), 0)::float8 AS out_per_s,
       CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
-        WHEN bool_and(g.gate IN ('suspended')) THEN 'endpoint suspended: ' || COALESCE(max(g.suspended_reason), '')
+        WHEN v_unscheduled THEN 'queue.tick.saga_orchestrator.interval_seconds is 0'
+        WHEN bool_and(g.gate IN ('inactive', 'unverified')) THEN 'subscription ' || max(g.gate)
+        WHEN bool_and(g.gate = 'suspended' AND g.suspended_reason <> 'circuit') THEN 'endpoint suspended: ' || max(g.suspended_reason)
+        WHEN bool_and(g.gate = 'suspended' AND g.suspended_reason = 'circuit') THEN 'circuit open'
         WHEN bool_and(g.gate = 'half_open') THEN 'circuit half open: one probe at a time'
+        WHEN bool_and(g.gate <> 'open') THEN 'none of its subscriptions is open'
         WHEN v_senders = 0 THEN 'no live host runs webhook_worker'
+        WHEN v_orchestrators = 0 THEN 'no live host runs saga_orchestrator'
         WHEN min(b.oldest_at) IS NULL THEN 'all due later: backing off'
+        WHEN bool_and(g.rate_limit_per_second IS NOT NULL) AND sum(b.waiting) > sum(2 * g.rate_limit_per_second)
+          THEN 'rate limit ' || sum(g.rate_limit_per_second) || '/s'
         ELSE '' END AS why
     FROM public.v_webhook_backlog b
     JOIN public.v_webhook_gate g USING (subscription_id)
@@ -584,12 +624,19 @@ BEGIN
   FROM generate_series(0, 59) g;
   v_flow := v_part;
 
-  -- put together at the end: every || walks through all that is there
+  SELECT jsonb_agg(to_jsonb(o) ORDER BY o.state = 'running' DESC, o.operation_id DESC) INTO v_part FROM (
+    SELECT b.operation_id, b.kind, b.filter, b.created_by, b.created_at, b.reason, b.state, COALESCE(b.state_why, '') AS state_why,
+      b.state_by, b.state_at, b.started_at, b.rate_per_second::float8 AS rate_per_second, b.brake_percent, b.canary, b.canary_passed,
+      b.frozen_count, b.done_count, b.skipped_count, b.failed_count, b.undone_count, b.first_ok, b.first_failed
+    FROM public.queue_bulk_operation b WHERE b.state = ANY ('{planned,running,paused}'::text[])
+    ORDER BY b.state = 'running' DESC, b.operation_id DESC LIMIT 50) o;
+  v_operations := COALESCE(v_part, '[]');
+
   -- put together once: every || would walk through all that is there
   RETURN jsonb_build_object(
     'flags', v_flags, 'queues', v_queues, 'health', v_health, 'alerts', v_alerts,
     'executors', v_executors, 'dead_groups', v_dead_groups, 'job_subscriptions', v_job_subscriptions, 'job_leases', v_job_leases,
-    'job_table', v_job_table, 'waiting', v_waiting, 'hosts', v_hosts, 'held', v_held,
+    'job_table', v_job_table, 'waiting', v_waiting, 'operations', v_operations, 'hosts', v_hosts, 'held', v_held,
     'suspended', v_suspended, 'ticks', v_ticks, 'flow', v_flow,
     'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
     'server', jsonb_build_object('version', current_setting('server_version'), 'database', current_database(),
@@ -667,5 +714,7 @@ DROP FUNCTION public.fn_mask_json(jsonb, int);
 DROP VIEW public.v_queue_health;
 DROP VIEW public.v_queue_health_but_jobs;
 DROP FUNCTION public.fn_job_letters_open();
+DROP VIEW public.v_job_handlers;
+DROP FUNCTION public.fn_job_due_late();
 DROP FUNCTION public.fn_job_backlog();
 RESET ROLE;

@@ -37,6 +37,8 @@ COMMENT ON TABLE public.queue_bulk_operation IS
 COMMENT ON COLUMN public.queue_bulk_operation.credit IS 'Items allowed but not yet taken; fractions carry over from tick to tick.';
 COMMENT ON COLUMN public.queue_bulk_operation.watch_from IS 'Canary and brake look at items from here on: where it was last started.';
 
+CREATE INDEX ix_queue_bulk_live ON public.queue_bulk_operation (operation_id) WHERE state = ANY ('{planned,running,paused}'::text[]);
+
 CREATE TABLE public.queue_bulk_operation_item (
   operation_id bigint NOT NULL, -- without a foreign key: it would be a third of planning a million
   item_no      bigint NOT NULL,

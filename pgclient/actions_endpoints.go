@@ -1,0 +1,172 @@
+package pgclient
+
+// This file plans and applies what is done to an endpoint: suspend and resume.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// gate is what stands between a subscription and its deliveries.
+type gate struct {
+	id               int64
+	endpoint         queue.Text
+	gate             string
+	waiting, leased  int64
+	reason, by       queue.Text
+	since, until     *time.Time
+	lastSuccess      *time.Time
+	lastCode         queue.Text
+	failures         int
+}
+
+func (c *Client) gateOf(ctx context.Context, id int64) (g gate, err error) {
+	err = c.act.QueryRow(ctx, `SELECT v.subscription_id, v.endpoint, v.gate, v.waiting, v.suspended_reason, v.suspended_by, v.suspended_since,
+			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, v.last_success_at, v.last_failure_code, COALESCE(v.consecutive_failures, 0),
+			(SELECT count(*) FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.subscription_id = v.subscription_id)
+		FROM public.v_webhook_endpoint v WHERE v.subscription_id = $1`, id).
+		Scan(&g.id, textInto(&g.endpoint), &g.gate, &g.waiting, textInto(&g.reason), textInto(&g.by), &g.since, &g.until, &g.lastSuccess,
+			textInto(&g.lastCode), &g.failures, &g.leased)
+	return g, err
+}
+
+// stands says how a suspension stands.
+func (g gate) stands() string {
+	s := fmt.Sprintf("%s by %s since %s", g.reason, g.by, g.since.UTC().Format(time.RFC3339))
+	if g.until != nil {
+		s += " until " + g.until.UTC().Format(time.RFC3339)
+	}
+	return s
+}
+
+// shut tells a gate that an operator or a 410 shut: it is not suspended again. A
+// circuit gives way to an operator.
+func (g gate) shut() bool { return g.gate == "suspended" && g.reason.String() != "circuit" }
+
+// held tells a gate that there is something to lift of.
+func (g gate) held() bool { return g.since != nil }
+
+func planGate(ctx context.Context, c *Client, p *queue.Plan) error {
+	if len(p.Request.Targets) == 0 {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which endpoint?"), Do: queue.Clean("name subscriptions by number, as qtop webhooks prints them")}
+	}
+	suspend := p.Request.Action == queue.ActSuspend
+	if _, err := gateFor(p.Request); err != nil {
+		return err
+	}
+	var targets []string
+	since := map[string]*time.Time{}
+	for _, t := range p.Request.Targets {
+		id, err := subscriptionID(t)
+		if err != nil {
+			return err
+		}
+		g, err := c.gateOf(ctx, id)
+		out := queue.Outcome{ID: t, Outcome: "would_" + map[bool]string{true: "suspend", false: "resume"}[suspend]}
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			out.Outcome, out.Why = "refused", queue.Clean("there is no such subscription")
+		case err != nil:
+			return err
+		case suspend && g.shut():
+			out.Outcome, out.Why = "refused", queue.Clean("suspended already: "+g.stands())
+		case !suspend && !g.held():
+			out.Outcome, out.Why = "refused", queue.Clean("it is not suspended")
+		}
+		p.Results = append(p.Results, out)
+		if out.Outcome == "refused" {
+			p.Skipped++
+			p.Lines = append(p.Lines, line("subscription "+t, "%s", out.Why))
+			continue
+		}
+		p.Count++
+		targets = append(targets, t)
+		since[t] = g.since
+		p.Lines = append(p.Lines, g.lines()...)
+	}
+	if p.Count == 0 {
+		p.Refused, p.Rule = p.Results[0].Why.String(), "refused"
+		return nil
+	}
+	p.Request.Targets = targets
+	if expect, err := json.Marshal(since); err == nil {
+		p.Expect = string(expect)
+	}
+	switch {
+	case !suspend:
+		p.Lines = append(p.Lines, line("then", "what waited is due at once, and failures in a row are counted from none"))
+	case p.Request.Args["for"] == "":
+		p.Lines = append(p.Lines, line("until", "somebody resumes it; what waits spends no attempt"))
+	default:
+		p.Lines = append(p.Lines, line("for", "%s, then it resumes by itself; what waits spends no attempt", p.Request.Args["for"]))
+	}
+	return nil
+}
+
+func (g gate) lines() []queue.PlanLine {
+	answers := "never a success"
+	if g.lastSuccess != nil {
+		answers = "last success " + g.lastSuccess.UTC().Format(time.RFC3339)
+	}
+	if g.failures > 0 {
+		answers += fmt.Sprintf(", %d failures in a row (%s)", g.failures, g.lastCode)
+	}
+	out := []queue.PlanLine{
+		line("endpoint", "%s, subscription %d", g.endpoint, g.id), line("waiting", "%d deliveries, %d in flight", g.waiting, g.leased),
+		line("it answers", "%s", answers),
+	}
+	if g.held() {
+		out = append(out, line("now", "%s", g.stands()))
+	}
+	return out
+}
+
+// gateFor reads for how long; nil = until it is resumed.
+func gateFor(r queue.Request) (*float64, error) {
+	if r.Action != queue.ActSuspend || r.Args["for"] == "" {
+		return nil, nil //nolint:nilnil // no time is a time without end
+	}
+	n, err := seconds("--for", r.Args["for"])
+	if err != nil {
+		return nil, err
+	}
+	secs := float64(n)
+	return &secs, nil
+}
+
+func applyGate(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	secs, err := gateFor(p.Request)
+	if err != nil {
+		return err
+	}
+	since := map[string]*time.Time{}
+	if err := json.Unmarshal([]byte(p.Expect), &since); err != nil {
+		return err
+	}
+	for _, t := range p.Request.Targets {
+		id, err := subscriptionID(t)
+		if err != nil {
+			return err
+		}
+		var a answer
+		done := "suspended"
+		if p.Request.Action == queue.ActSuspend {
+			a, err = c.ask(ctx, "SELECT public.fn_endpoint_suspend($1, $2, $3, make_interval(secs => $4))", id, p.Request.Actor, p.Request.Reason, secs)
+		} else {
+			done = "resumed"
+			a, err = c.ask(ctx, "SELECT public.fn_endpoint_resume($1, $2, $3, $4)", id, p.Request.Actor, p.Request.Reason, since[t])
+		}
+		if err != nil {
+			return err
+		}
+		one(res, t, done, a)
+	}
+	return nil
+}

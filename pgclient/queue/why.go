@@ -1,0 +1,27 @@
+package queue
+
+// This file is why a queue waits: the ordered chain of what can block it.
+
+import "time"
+
+// Why is the answer of fn_queue_why.
+type Why struct {
+	Queue        Text       `json:"queue"`
+	Source       string     `json:"source"` // webhook, job, events
+	Waiting      int64      `json:"waiting"`
+	WaitingBound bool       `json:"waiting_bound"` // true: at least Waiting
+	OldestAt     *time.Time `json:"oldest_at"`
+	AgeSeconds   int64      `json:"age_seconds"`
+	Why          Text       `json:"why"` // the first link that blocks, else that slows; empty = nothing does
+	Links        []WhyLink  `json:"links"`
+}
+
+// WhyLink is one thing that can block, in the order in which they do.
+type WhyLink struct {
+	Link   string `json:"link"`  // flag, schedule, subscription, suspension, circuit, gates, executor, silence, handler, parallel, floor, due, held, host, rate
+	State  string `json:"state"` // blocks, slows, clear
+	Text   Text   `json:"text"`
+	Detail Text   `json:"detail"`
+	Keys   string `json:"keys"` // where in the console it is cured, such as "7 D"; empty = not in the console
+	Do     Text   `json:"do"`   // the cure as a command line or in words
+}

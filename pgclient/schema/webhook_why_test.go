@@ -1,0 +1,241 @@
+// Why a queue waits: each link of the chain blocks when it should, says the words
+// that the picture says, and names a cure. And expired webhook leases are released.
+
+package schema_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// told is the chain of a queue and the column of the picture for it.
+func (h *hooks) told(name string) (why string, links map[string]string, column string) {
+	h.t.Helper()
+	got := h.call("fn_queue_why($1)", name)
+	require.Nil(h.t, got["refused"], got)
+	links = map[string]string{}
+	for _, l := range got["links"].([]any) {
+		l := l.(map[string]any)
+		name := l["link"].(string)
+		if links[name] != "blocks" {
+			links[name] = l["state"].(string)
+		}
+		if l["state"] == "blocks" && name != "due" {
+			require.NotEmpty(h.t, l["do"], "%s has no cure", name)
+		}
+	}
+	picture := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts() -> 'waiting') w
+		WHERE $1 IN (w.value ->> 'queue', concat(w.value ->> 'queue', ' in ', w.value ->> 'domain'))), '(nothing waits)')`, name)
+	return got["why"].(string), links, picture
+}
+
+// unguarded changes a table behind the back of its triggers.
+func (h *hooks) unguarded(table, sql string, args ...any) {
+	h.t.Helper()
+	h.exec("ALTER TABLE " + table + " DISABLE TRIGGER USER")
+	h.exec(sql, args...)
+	h.exec("ALTER TABLE " + table + " ENABLE TRIGGER USER")
+}
+
+// alive makes a worker host with these loops.
+func (h *hooks) alive(loops ...string) {
+	h.t.Helper()
+	h.exec("DELETE FROM queue_host")
+	if len(loops) > 0 {
+		h.exec("INSERT INTO queue_host (host_id, instance, version, loops) VALUES ('h1', gen_random_uuid(), 'v', $1)", loops)
+	}
+}
+
+func TestWhyAnEndpointWaits(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	name := "webhook " + one[string](h, "SELECT endpoint FROM subscriptions")
+	why, _, _ := h.told(name)
+	require.Empty(t, why, "nothing waits")
+	h.emit("order", 3)
+	h.route()
+	gate := func(reason, until string) func() {
+		return func() {
+			h.exec("INSERT INTO webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, $2, now() + $3::interval, 'ann')", sub, reason, until)
+		}
+	}
+	open := func() { h.exec("DELETE FROM webhook_endpoint_suspensions") }
+	flag := func(key, value string) func() { return func() { h.flag(key, value) } }
+	update := func(sql string) func() { return func() { h.exec(sql) } }
+	both := []string{"webhook_worker", "saga_orchestrator"}
+	h.alive(both...)
+	for _, c := range []struct {
+		set, back func()
+		link, why string
+	}{
+		{nil, nil, "", ""},
+		{flag("webhook.worker.enabled", "false"), flag("webhook.worker.enabled", "true"), "flag", "webhook.worker.enabled is off"},
+		{flag("queue.tick.saga_orchestrator.interval_seconds", "0"), flag("queue.tick.saga_orchestrator.interval_seconds", "5"), "schedule", "queue.tick.saga_orchestrator.interval_seconds is 0"},
+		{update("UPDATE subscriptions SET active = false"), update("UPDATE subscriptions SET active = true"), "subscription", "subscription inactive"},
+		{update("UPDATE subscriptions SET verified = false"), update("UPDATE subscriptions SET verified = true"), "subscription", "subscription unverified"},
+		{gate("operator", "1 hour"), open, "suspension", "endpoint suspended: operator"},
+		{gate("410", "1 hour"), open, "suspension", "endpoint suspended: 410"},
+		{gate("operator", "-1 second"), open, "", ""},
+		{gate("circuit", "1 hour"), open, "circuit", "circuit open"},
+		{gate("circuit", "-1 second"), open, "circuit", "circuit half open: one probe at a time"},
+		{func() { h.alive("saga_orchestrator") }, func() { h.alive(both...) }, "host", "no live host runs webhook_worker"},
+		{func() { h.alive("webhook_worker") }, func() { h.alive(both...) }, "host", "no live host runs saga_orchestrator"},
+		{update("UPDATE subscriptions SET rate_limit_per_second = 0.5"), update("UPDATE subscriptions SET rate_limit_per_second = NULL"), "rate", "rate limit 0.5/s"},
+		{
+			func() { h.unguarded("webhook_delivery_sagas", "UPDATE webhook_delivery_sagas SET next_attempt_at = now() + interval '1 hour'") },
+			func() { h.unguarded("webhook_delivery_sagas", "UPDATE webhook_delivery_sagas SET next_attempt_at = now()") },
+			"due", "all due later: backing off",
+		},
+	} {
+		if c.set != nil {
+			c.set()
+		}
+		why, links, column := h.told(name)
+		require.Equal(t, c.why, why, c.link)
+		require.Equal(t, why, column, "the column of the picture says the same")
+		if c.link != "" {
+			require.Equal(t, map[bool]string{true: "slows", false: "blocks"}[c.link == "rate"], links[c.link], c.why)
+		}
+		if c.back != nil {
+			c.back()
+		}
+	}
+
+	// of two subscriptions at one endpoint one is suspended: it slows, it does not block
+	other := h.subscribe("order2")
+	h.exec("UPDATE subscriptions SET callback_url = (SELECT callback_url FROM subscriptions WHERE id = $1) WHERE id = $2", sub, other)
+	h.emit("order2", 1)
+	h.route()
+	gate("operator", "1 hour")()
+	why, links, column := h.told(name)
+	require.Equal(t, []string{"1 of 2 subscriptions are suspended", "slows", ""}, []string{why, links["suspension"], column})
+	h.exec("UPDATE subscriptions SET active = false WHERE id = $1", other)
+	why, _, column = h.told(name)
+	require.Equal(t, []string{"none of its subscriptions is open", "none of its subscriptions is open"}, []string{why, column})
+	for _, alias := range []string{fmt.Sprint(sub), fmt.Sprintf("subscription %d", sub), name[len("webhook "):]} {
+		require.Equal(t, name, h.call("fn_queue_why($1)", alias)["queue"], alias)
+	}
+}
+
+func TestWhyEventsWait(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.alive("webhook_router")
+	h.emit("order", 2)
+	why, _, column := h.told("webhook events")
+	require.Equal(t, []string{"", ""}, []string{why, column})
+	h.alive()
+	why, _, column = h.told("webhook events")
+	require.Equal(t, []string{"no live host runs webhook_router", why}, []string{why, column})
+	h.exec("UPDATE router_offsets SET held_rows = 2, held_since = now() - interval '1 minute'")
+	why, links, column := h.told("webhook events")
+	require.Equal(t, []string{"held by an open transaction", why, "blocks"}, []string{why, column, links["held"]})
+
+	got := h.call("fn_queue_why('no such queue')")
+	require.Equal(t, "not_found", got["rule"], got)
+	_, err := tryCall(h.work, "fn_queue_why('  ')")
+	refused(t, "22023", err, "no name")
+}
+
+func TestWhyALaneWaits(t *testing.T) {
+	j := newJobs(t)
+	told := func(name string) (why, column string) {
+		t.Helper()
+		got := call(t, j.root, "fn_queue_why($1)", name)
+		require.Nil(t, got["refused"], got)
+		return got["why"].(string), get[string](j.core, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts() -> 'waiting') w
+			WHERE w.value ->> 'queue' = 'job k'), '(nothing waits)')`)
+	}
+	host := func(executor string, kinds ...string) {
+		t.Helper()
+		j.exec("DELETE FROM queue_host")
+		progress, err := json.Marshal(map[string]any{"job_executor": map[string]any{"executor": executor, "kinds": kinds}})
+		require.NoError(t, err)
+		j.exec("INSERT INTO queue_host (host_id, instance, version, loops, progress) VALUES ('h1', gen_random_uuid(), 'v', '{job_executor}', $1)", string(progress))
+	}
+	j.put("k", "iu", 2)
+	for _, c := range []struct {
+		set func()
+		why string
+	}{
+		{func() {}, "no external_worker executor subscribes to it"},
+		{func() { j.rule("w", "k", "", 0, 1) }, ""},
+		{func() { host("w", "other") }, "no live host has a handler for it"},
+		{func() { host("w", "k", "other") }, ""},
+		{func() { host("somebody", "other") }, ""},
+		{func() { j.exec("UPDATE queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'w'") }, "every subscribed executor is silent: w"},
+		{func() { j.exec("UPDATE queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'w'"); j.one("w") }, "parallel limit reached: w"},
+		{func() { j.flag("queue.job_substrate.enabled", "false") }, "queue.job_substrate.enabled is off"},
+	} {
+		c.set()
+		why, column := told("job k in iu")
+		require.Equal(t, c.why, why)
+		require.Equal(t, why, column, "the column of the picture says the same")
+	}
+	j.flag("queue.job_substrate.enabled", "true")
+	j.put("k", "kg", 1)
+	require.Equal(t, "ambiguous", call(t, j.root, "fn_queue_why('k')")["rule"])
+}
+
+// What is due and not taken in is said, as nobody runs job_queue_default.
+func TestWhyDueJobsAreNotTakenIn(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 100)
+	call(t, j.root, "fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + interval '1 hour')")
+	require.Equal(t, "all due later", call(t, j.root, "fn_queue_why('k')")["why"])
+	j.exec("ALTER TABLE job_queue DISABLE TRIGGER USER")
+	j.exec("UPDATE job_queue SET process_after = now() - interval '10 minutes'")
+	j.exec("ALTER TABLE job_queue ENABLE TRIGGER USER")
+	require.Equal(t, "job_queue_default does not run: what is due is not taken in", call(t, j.root, "fn_queue_why('k')")["why"])
+}
+
+func TestWebhookLeaseRelease(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.emit("order", 3)
+	h.step()
+	held := h.claim(2)
+	waiting := one[int64](h, "SELECT id FROM webhook_delivery_jobs WHERE status = 'Pending'")
+	ids := []int64{held[0].Job, held[1].Job, waiting, 999}
+	h.unguarded("webhook_delivery_jobs", "UPDATE webhook_delivery_jobs SET lease_until = now() - interval '1 second' WHERE id = $1", held[0].Job)
+	release := "fn_webhook_lease_release($1, 'ann', 'its host is gone', $2)"
+	whys := func(answer map[string]any) (out []string) {
+		for _, r := range results(t, answer) {
+			out = append(out, fmt.Sprint(r["outcome"], " ", r["why"]))
+		}
+		return out
+	}
+	dry := h.call(release, ids, true)
+	require.Equal(t, "would_release <nil>", whys(dry)[0])
+	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'"), "a dry run changes nothing")
+	got := whys(h.call(release, ids, false))
+	require.Equal(t, "released <nil>", got[0])
+	require.Contains(t, got[1], "skipped it runs until 20")
+	require.Equal(t, "skipped no lease holds it: it is Pending", got[2])
+	require.Equal(t, "skipped no such webhook job", got[3])
+	require.Equal(t, "Pending 1", one[string](h, "SELECT concat_ws(' ', status, lease_resets) FROM webhook_delivery_jobs WHERE id = $1", held[0].Job))
+	require.Equal(t, []string{"lease_lost"}, h.report(result(held[0], "")), "the worker that had it changes nothing")
+	require.Equal(t, "done", one[string](h, "SELECT outcome FROM queue_operator_action WHERE action = 'webhook_lease_release'"))
+
+	for range 2 { // the third loss fails it
+		h.unguarded("webhook_delivery_jobs", "UPDATE webhook_delivery_jobs SET status = 'Leased', lease_until = now() - interval '1 second', lease_token = gen_random_uuid(), worker_id = 'w', started_at = now() WHERE id = $1", held[0].Job)
+		h.call(release, ids[:1], false)
+	}
+	require.Equal(t, "Failed LEASE_LOST_LIMIT", one[string](h, "SELECT concat_ws(' ', status, error_code) FROM webhook_delivery_jobs WHERE id = $1", held[0].Job))
+	_, err := tryCall(h.work, "fn_webhook_lease_release('{}', 'ann', 'x')")
+	refused(t, "22023", err, "no ids")
+}
+
+func TestWebhookResumeLiftsWhatWasSeen(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.call("fn_endpoint_suspend($1, 'ann', 'receiver down')", sub)
+	got := h.call("fn_endpoint_resume($1, 'ben', 'it is back', now() - interval '1 hour')", sub)
+	require.Equal(t, "changed", got["rule"], got)
+	require.Contains(t, got["reason"], "by ann")
+	since := one[string](h, "SELECT since::text FROM webhook_endpoint_suspensions")
+	require.Nil(t, h.call("fn_endpoint_resume($1, 'ben', 'it is back', $2::text::timestamptz)", sub, since)["refused"])
+}

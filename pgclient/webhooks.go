@@ -1,0 +1,171 @@
+package pgclient
+
+// This file reads what pane 7 shows: endpoints with how they answer, the leases on
+// their jobs, one endpoint with its attempts and retries; and why a queue waits.
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+const (
+	recentAttempts = 50     // settled ones that success and latency are of
+	retryBound     = 10_000 // counted per slot of the retry calendar
+	leasesShown    = 200
+)
+
+var endpointColumns = map[string]column{
+	"id": {expr: "v.subscription_id"}, "endpoint": {expr: "v.endpoint"}, "type": {expr: "v.event_type"}, "gate": {expr: "v.gate"},
+	"reason": {expr: "v.suspended_reason"}, "waiting": {expr: "v.waiting"}, "dead": {expr: "v.dead_open"}, "code": {expr: "v.last_failure_code"},
+}
+
+// endpoints reads subscriptions, those in trouble first, with the leases on their
+// jobs; with an id one of them with all that is known of it.
+func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) error {
+	f, err := queue.ParseFilter(q.Filter, queue.EndpointFields())
+	if err != nil {
+		return filterError(err)
+	}
+	b := newBuilder(endpointColumns, "v.subscription_id")
+	b.where(f)
+	var one int64
+	if q.Kind == queue.ListEndpoint {
+		if one, err = subscriptionID(q.ID); err != nil {
+			return err
+		}
+		b.and("v.subscription_id = " + b.arg(one))
+	}
+	if err := c.endpointPage(ctx, b, q.Limit, p); err != nil {
+		return err
+	}
+	if q.Kind == queue.ListEndpoint && len(p.Endpoints) == 0 {
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no subscription %d", one)), Do: queue.Clean("see qtop webhooks")}
+	}
+	var ids []int64
+	for _, e := range p.Endpoints {
+		ids = append(ids, e.ID)
+	}
+	if p.Leases, err = c.webhookLeases(ctx, ids); err != nil || q.Kind == queue.ListEndpoints {
+		return err
+	}
+	if p.Attempts, err = c.attempts(ctx, "subscription_id = $1 AND settled_at IS NOT NULL ORDER BY id DESC LIMIT 20", one); err != nil {
+		return err
+	}
+	if p.Retries, err = c.retries(ctx, one); err != nil {
+		return err
+	}
+	p.Why, err = c.why(ctx, "subscription "+strconv.FormatInt(one, 10))
+	return err
+}
+
+func subscriptionID(id string) (int64, error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not a subscription: " + id), Do: queue.Clean("write its number, as qtop webhooks prints it")}
+	}
+	return n, nil
+}
+
+// endpointPage orders by what needs a look before it reads how each answers: that
+// costs recentAttempts rows each.
+func (c *Client) endpointPage(ctx context.Context, b *builder, limit int, p *queue.Page) error {
+	rows, err := c.read.Query(ctx, `WITH v AS MATERIALIZED (SELECT v.* FROM public.v_webhook_endpoint v`+b.clause()+`
+		), page AS MATERIALIZED (
+			SELECT v.* FROM v ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id LIMIT `+strconv.Itoa(limit)+`
+		), saga AS MATERIALIZED (
+			SELECT c.k1, c.k2, sum(c.n)::bigint AS n FROM public.v_queue_counter c WHERE c.scope = 'saga' GROUP BY c.k1, c.k2
+		), state AS MATERIALIZED (
+			SELECT s.k1::bigint AS id, COALESCE(sum(s.n) FILTER (WHERE s.k2 = 'Pending'), 0)::bigint AS pending,
+				COALESCE(sum(s.n) FILTER (WHERE s.k2 = 'InProgress'), 0)::bigint AS progress, COALESCE(sum(s.n) FILTER (WHERE s.k2 = 'PendingRetry'), 0)::bigint AS retry,
+				COALESCE(sum(s.n) FILTER (WHERE s.k2 = 'Completed'), 0)::bigint AS completed, COALESCE(sum(s.n) FILTER (WHERE s.k2 = 'DeadLettered'), 0)::bigint AS dead
+			FROM saga s GROUP BY 1
+		), leased AS MATERIALIZED (
+			SELECT j.subscription_id AS id, count(*) AS n, count(*) FILTER (WHERE j.lease_until < now()) AS expired
+			FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' GROUP BY 1
+		)
+		SELECT v.subscription_id, v.event_type, v.callback_url, v.endpoint, v.gate, v.unsigned, v.max_attempts, v.rate_limit_per_second, v.waiting,
+			v.oldest_waiting_at, COALESCE(floor(extract(epoch FROM now() - v.oldest_waiting_at)), 0)::bigint, v.dead_open,
+			COALESCE(s.pending, 0), COALESCE(s.progress, 0), COALESCE(s.retry, 0), COALESCE(s.completed, 0), COALESCE(s.dead, 0),
+			COALESCE(l.n, 0), COALESCE(l.expired, 0), n.at, v.suspended_by, v.suspended_reason, v.suspended_since,
+			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, COALESCE(v.consecutive_failures, 0), v.last_success_at,
+			v.last_failure_at, v.last_failure_code, r.n, r.ok, r.p50, r.p95, (SELECT count(*) FROM v)
+		FROM page v LEFT JOIN state s ON s.id = v.subscription_id LEFT JOIN leased l ON l.id = v.subscription_id
+		LEFT JOIN LATERAL (SELECT g.next_attempt_at AS at FROM public.webhook_delivery_sagas g WHERE g.status IN ('Pending', 'PendingRetry')
+			AND g.subscription_id = v.subscription_id ORDER BY g.next_attempt_at LIMIT 1) n ON true
+		CROSS JOIN LATERAL (SELECT count(*) AS n, count(*) FILTER (WHERE a.status = 'Completed') AS ok,
+				percentile_cont(0.5) WITHIN GROUP (ORDER BY a.took_ms) AS p50, percentile_cont(0.95) WITHIN GROUP (ORDER BY a.took_ms) AS p95
+			FROM (SELECT j.status, j.took_ms FROM public.webhook_delivery_jobs j WHERE j.subscription_id = v.subscription_id AND j.settled_at IS NOT NULL
+				ORDER BY j.id DESC LIMIT `+strconv.Itoa(recentAttempts)+`) a) r
+		ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id`, b.args...)
+	if err != nil {
+		return err
+	}
+	p.Endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Endpoint, error) {
+		var e queue.Endpoint
+		var url string
+		err := row.Scan(&e.ID, textInto(&e.EventType), &url, textInto(&e.Endpoint), &e.Gate, &e.Unsigned, &e.MaxAttempts, &e.RateLimit, &e.Waiting,
+			&e.OldestAt, &e.AgeSeconds, &e.DeadOpen, &e.Pending, &e.InProgress, &e.PendingRetry, &e.Completed, &e.DeadLettered,
+			&e.Leased, &e.Expired, &e.NextAt, textInto(&e.SuspendedBy), textInto(&e.Reason), &e.Since, &e.Until, &e.FailuresInRow, &e.LastSuccessAt,
+			&e.LastFailureAt, textInto(&e.LastFailure), &e.Recent, &e.RecentOK, &e.P50MS, &e.P95MS, &p.Total)
+		e.URL = queue.SafeURL(url)
+		return e, err
+	})
+	return err
+}
+
+// webhookLeases reads who has jobs of these subscriptions, those that expired
+// first.
+func (c *Client) webhookLeases(ctx context.Context, subscriptions []int64) ([]queue.WebhookLease, error) {
+	rows, err := c.read.Query(ctx, `SELECT j.id, j.saga_id, j.subscription_id, s.endpoint, j.worker_id, j.attempt_no, j.started_at, j.lease_until,
+			j.lease_until < now(), j.lease_resets
+		FROM public.webhook_delivery_jobs j JOIN public.subscriptions s ON s.id = j.subscription_id
+		WHERE j.status = 'Leased' AND j.subscription_id = ANY ($1) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(leasesShown), subscriptions)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.WebhookLease, error) {
+		var l queue.WebhookLease
+		err := row.Scan(&l.JobID, &l.SagaID, &l.SubscriptionID, textInto(&l.Endpoint), textInto(&l.Worker), &l.AttemptNo, &l.StartedAt, &l.Until, &l.Expired, &l.Resets)
+		return l, err
+	})
+}
+
+// retries counts what waits by when it is due, each slot up to a bound.
+func (c *Client) retries(ctx context.Context, subscription int64) ([]queue.RetrySlot, error) {
+	rows, err := c.read.Query(ctx, `SELECT b.a, b.z, (SELECT count(*) FROM (SELECT 1 FROM public.webhook_delivery_sagas g
+			WHERE g.status IN ('Pending', 'PendingRetry') AND g.subscription_id = $1
+				AND (b.a < 0 OR g.next_attempt_at > now() + make_interval(secs => b.a))
+				AND (b.z = 0 AND b.a >= 0 OR g.next_attempt_at <= now() + make_interval(secs => b.z)) LIMIT $2 + 1) x)
+		FROM (VALUES (-1, 0), (0, 60), (60, 300), (300, 900), (900, 1800), (1800, 3600), (3600, 0)) b (a, z)`, subscription, retryBound)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.RetrySlot, error) {
+		var s queue.RetrySlot
+		err := row.Scan(&s.From, &s.To, &s.N)
+		if s.N > retryBound {
+			s.N, s.Bound = retryBound, true
+		}
+		return s, err
+	})
+}
+
+// why asks what blocks a queue.
+func (c *Client) why(ctx context.Context, name string) (*queue.Why, error) {
+	var a struct {
+		refusal
+		queue.Why
+	}
+	if err := c.read.QueryRow(ctx, "SELECT public.fn_queue_why($1)", name).Scan(&a); err != nil {
+		return nil, err
+	}
+	if a.Refused {
+		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean(a.Reason), Do: queue.Clean("name one as qtop why lists them")}
+	}
+	return &a.Why, nil
+}

@@ -1,0 +1,94 @@
+package tui
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// D suspends what is open and resumes what is shut; L takes expired leases.
+func TestWebhookKeys(t *testing.T) {
+	for _, c := range []struct {
+		down int
+		key  string
+		want queue.Request
+		says string
+	}{
+		{0, "D", queue.Request{Action: queue.ActResume, Targets: []string{"5"}}, "Resume"},
+		{3, "D", queue.Request{Action: queue.ActSuspend, Targets: []string{"12"}}, "Suspend"},
+		{3, "L", queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"88001"}}, "Release"},
+		{6, "L", queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"88001"}}, "Release"},
+		{6, "D", queue.Request{Action: queue.ActSuspend, Targets: []string{"12"}}, "Suspend"},
+	} {
+		s := newStore()
+		run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+			x.press("7")
+			x.sees("hooks.acme.example", "IN FLIGHT")
+			for range c.down {
+				x.press("j")
+			}
+			x.press(c.key)
+			x.sees(c.says, "Reason")
+			x.typing("receiver is being mended")
+			x.press("enter")
+			x.rest(quiet)
+			got := last(s.asked())
+			require.Equal(t, c.want.Action, got.Action)
+			require.Equal(t, c.want.Targets, got.Targets)
+			require.Empty(t, s.did(), "nothing happens without a confirm")
+		})
+	}
+}
+
+func TestWebhookKeysSayWhyNot(t *testing.T) {
+	run(t, setup{}, func(x *console) {
+		x.press("7", "L")
+		x.sees("no lease of hooks.acme.example has expired")
+	})
+}
+
+// From the Overview to the endpoint that waits, to why it waits, and back.
+func TestWhyAnEndpointWaits(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+		x.press("7", "enter")
+		x.sees("Why it waits", "circuit open", "cure: 7 D", "When what waits is tried")
+		x.press("G")
+		x.sees("Latest attempts")
+		x.press("esc", ":")
+		x.typing("why")
+		x.press("enter")
+		x.sees("Why webhook hooks.acme.example waits", "no live host runs saga_orchestrator", "qtop worker --loops saga_orchestrator")
+		require.Equal(t, queue.Query{Kind: queue.ListWhy, ID: "webhook hooks.acme.example", Limit: pageRows}, last(s.listed()))
+		x.press("esc", ":")
+		x.typing("why events iu")
+		x.press("enter")
+		x.sees("Why events iu waits")
+		x.press("esc", "esc")
+		x.sees("WAITING LONGEST")
+	})
+}
+
+// The rows of the Overview about an endpoint open pane 7 with that endpoint alone;
+// that about an operation opens it in pane 6.
+func TestOverviewLeadsToEndpointsAndOperations(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+		x.model(func(m *root) {
+			for i, q := range m.feed.picture.Suspended {
+				require.NotZero(t, q.SubscriptionID, i)
+			}
+		})
+		for range 4 { // OFF, INVALID, OVERDUE, HELD
+			x.press("j")
+		}
+		x.press("enter")
+		x.sees("gate", "filter id=12")
+		require.Contains(t, last(s.listed()).Filter, "id=")
+		x.press("esc", "esc")
+		x.press("G", "k", "enter")
+		x.sees("first tries")
+	})
+}

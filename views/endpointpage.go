@@ -1,0 +1,226 @@
+package views
+
+// This file is one endpoint in full: its gate, how it answers, when what waits is
+// tried again, and why it waits.
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// EndpointPage draws one endpoint; d is what was read of it, nil until then.
+func EndpointPage(r queue.Endpoint, d *queue.Page, e Env, w int) Page {
+	th := e.Theme
+	p := newPage(e, w)
+	p.head(r.Endpoint.String() + ", subscription " + strconv.FormatInt(r.ID, 10))
+	p.pair("url", r.URL.String())
+	p.pair("event type", r.EventType.String())
+	p.gate(r)
+	p.pair("waiting", fmt.Sprintf("%s: %s new, %s in progress, %s wait for their next attempt", Count(r.Waiting), Count(r.Pending), Count(r.InProgress), Count(r.PendingRetry)))
+	if r.OldestAt != nil {
+		p.paint("oldest wait", Age(r.AgeSeconds)+", since "+e.Stamp(*r.OldestAt), e.tone(endpointRank(r)))
+	} else if r.NextAt != nil {
+		p.pair("next", "in "+e.Until(*r.NextAt)+", at "+e.Stamp(*r.NextAt))
+	}
+	p.pair("in flight", inFlightWords(r))
+	p.pair("ended", Count(r.Completed)+" delivered, "+Count(r.DeadLettered)+" dead, "+Count(r.DeadOpen)+" of them open (5)")
+	p.answers(r)
+	if r.Unsigned {
+		p.paint("signature", "none: this subscription has no secret", th.Warning)
+	}
+	p.pair("limits", limitWords(r))
+	if e.Brief {
+		return p.done("endpoint " + r.Endpoint.String())
+	}
+	if d == nil {
+		p.head("Why it waits")
+		p.para("reading"+th.G.Ellipsis, th.Dim)
+		return p.done("endpoint " + r.Endpoint.String())
+	}
+	if d.Why != nil {
+		p.head("Why it waits")
+		p.chain(*d.Why)
+	}
+	p.retries(d.Retries)
+	p.head(fmt.Sprintf("Latest attempts (%d)", len(d.Attempts)))
+	if len(d.Attempts) == 0 {
+		p.para("None has been settled yet.", th.Dim)
+	}
+	for _, a := range d.Attempts {
+		p.attempt(a, nil)
+	}
+	return p.done("endpoint " + r.Endpoint.String())
+}
+
+// gate says what stands between it and its deliveries.
+func (p *pageBuilder) gate(r queue.Endpoint) {
+	e := p.e
+	switch r.Gate {
+	case "open":
+		p.pair("gate", "open")
+	case "inactive", "unverified":
+		p.paint("gate", r.Gate+": a subscription_admin changes that; nothing is routed to it", e.Theme.Warning)
+	default:
+		s := "suspended (" + r.Reason.String() + ")"
+		switch {
+		case r.Gate == "half_open":
+			s = "circuit half open: one probe at a time decides"
+		case r.Reason.String() == "circuit":
+			s = "circuit open: nothing is sent, no attempt is spent"
+		}
+		if r.Since != nil {
+			s += ", by " + r.SuspendedBy.String() + " since " + e.Stamp(*r.Since)
+		}
+		switch {
+		case r.Gate == "half_open":
+		case r.Until != nil:
+			s += ", for another " + e.Until(*r.Until)
+		default:
+			s += ", until it is resumed"
+		}
+		p.paint("gate", s+"; D lifts it", e.Theme.Warning)
+	}
+}
+
+func inFlightWords(r queue.Endpoint) string {
+	s := Count(r.Leased)
+	if r.Expired > 0 {
+		s += ", " + Count(r.Expired) + " with an expired lease: L takes them back"
+	}
+	return s
+}
+
+func (p *pageBuilder) answers(r queue.Endpoint) {
+	e := p.e
+	if r.Recent == 0 {
+		p.pair("it answers", "nothing was sent to it yet")
+		return
+	}
+	s := fmt.Sprintf("%d %% of the last %d attempts succeeded, p50 %s, p95 %s", int(100*okShare(r)), r.Recent, e.millisOrDash(r.P50MS), e.millisOrDash(r.P95MS))
+	look := e.Theme.Text
+	if okShare(r) < 0.9 {
+		look = e.Theme.Warning
+	}
+	p.paint("it answers", s, look)
+	if r.LastSuccessAt != nil {
+		p.pair("last success", e.Stamp(*r.LastSuccessAt)+", "+e.Ago(*r.LastSuccessAt)+" ago")
+	} else {
+		p.paint("last success", "never", e.Theme.Warning)
+	}
+	if r.LastFailureAt != nil {
+		in := ""
+		if r.FailuresInRow > 0 {
+			in = ", " + strconv.Itoa(r.FailuresInRow) + " in a row"
+		}
+		p.pair("last failure", e.Stamp(*r.LastFailureAt)+", "+e.Ago(*r.LastFailureAt)+" ago: "+r.LastFailure.String()+in)
+	}
+}
+
+func limitWords(r queue.Endpoint) string {
+	rate, most := "no rate limit", "webhook.max_attempts"
+	if r.RateLimit != nil {
+		rate = rateText(*r.RateLimit) + " over all hosts"
+	}
+	if r.MaxAttempts != nil {
+		most = strconv.Itoa(*r.MaxAttempts)
+	}
+	return rate + ", attempts: " + most
+}
+
+// retries is the calendar of what waits.
+func (p *pageBuilder) retries(slots []queue.RetrySlot) {
+	var top int64
+	for _, s := range slots {
+		top = max(top, s.N)
+	}
+	if top == 0 {
+		return
+	}
+	th := p.e.Theme
+	p.head("When what waits is tried")
+	room := max(p.w-40, 8)
+	for _, s := range slots {
+		n := Count(s.N)
+		if s.Bound {
+			n = "≥ " + n
+		}
+		bar := ""
+		for range int(s.N * int64(min(room, 40)) / top) {
+			bar += th.G.Spark[len(th.G.Spark)-1]
+		}
+		p.raw("   " + th.Dim.Paint(th.Left(slotWords(s), 16)) + th.Text.Paint(th.Right(n, 9)) + " " + th.Accent.Paint(bar))
+	}
+}
+
+// chain is the links of a why: what blocks with its cure, and what is in order.
+func (p *pageBuilder) chain(y queue.Why) {
+	th := p.e.Theme
+	for _, l := range y.Links {
+		sign, look := th.G.Good, th.Dim
+		switch l.State {
+		case "blocks":
+			sign, look = th.G.Critical, th.Critical
+		case "slows":
+			sign, look = th.G.Warning, th.Warning
+		}
+		for i, part := range wrap(theme.Safe(l.Text.String()), p.w-20) {
+			front := theme.Blank(19)
+			if i == 0 {
+				front = "   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(theme.Safe(l.Link), 14))
+			}
+			p.raw(front + look.Paint(part))
+		}
+		under := func(text string) {
+			for _, part := range wrap(theme.Safe(text), p.w-20) {
+				p.raw(theme.Blank(19) + th.Dim.Paint(part))
+			}
+		}
+		if d := l.Detail.String(); d != "" {
+			under(d)
+		}
+		if l.State != "clear" {
+			cure := l.Do.String()
+			if l.Keys != "" {
+				cure = l.Keys + ", or " + cure
+			}
+			if cure != "" {
+				under("cure: " + cure)
+			}
+		}
+	}
+}
+
+// WhyPage is why a queue waits; y is nil until it has been read.
+func WhyPage(name string, y *queue.Why, e Env, w int) Page {
+	p := newPage(e, w)
+	if y == nil {
+		p.head("Why " + name + " waits")
+		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
+		return p.done("why " + name)
+	}
+	p.head("Why " + y.Queue.String() + " waits")
+	n := Count(y.Waiting)
+	if y.WaitingBound {
+		n = "≥ " + n
+	}
+	switch {
+	case y.Waiting == 0:
+		p.pair("waiting", "nothing")
+	case y.OldestAt != nil:
+		p.pair("waiting", n+", the oldest for "+Age(y.AgeSeconds)+", since "+e.Stamp(*y.OldestAt))
+	default:
+		p.pair("waiting", n)
+	}
+	switch {
+	case !y.Why.Empty():
+		p.paint("because", y.Why.String(), e.Theme.Warning)
+	case y.Waiting > 0:
+		p.pair("because", "nothing blocks it: it is being worked on, or comes faster than it goes")
+	}
+	p.head("What can block it, in order")
+	p.chain(*y)
+	return p.done("why " + y.Queue.String())
+}
