@@ -15,40 +15,83 @@ func bulkPlan(filter string) queue.Request {
 	return queue.Request{Action: queue.ActBulkPlan, Filter: filter, Reason: "the receiver is back", Args: map[string]string{}}
 }
 
-// What the preview counts is what is frozen, for filters of every kind, and one
-// that does not parse points at its column.
-func TestBulkFreezesWhatThePreviewCounts(t *testing.T) {
+// What a filter lists is what the preview counts, and what is frozen and requeued;
+// one that does not parse points at its column, everywhere alike.
+func TestFortyFilters(t *testing.T) {
 	w := newWorld(t)
-	hooks, jobs := bulkLetters(w)
+	const acme, slow = "https://hooks.acme.test/a", "https://slow.test/b"
+	hooks := w.die(letter{"order", acme, "HTTP_503", time.Minute}, letter{"order", acme, "HTTP_500", 2 * time.Minute},
+		letter{"invoice", slow, "TIMEOUT", 10 * time.Minute}, letter{"invoice", slow, "HTTP_503", 3 * time.Hour},
+		letter{"order", acme, "HTTP_503", 26 * time.Hour}, letter{"order", acme, "CONNECTION_REFUSED", 5 * time.Minute})
+	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute},
+		jobLetter{"mail.send", "iu", "EXIT_7", 40 * time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
-	for _, filter := range []string{
-		"source:webhook", "source:job", "code:HTTP_*", "!code:HTTP_*", "kind:k*", "age>0s", "age<1h", "failed>-1h", "state:open", "state:open|resolved",
-		"domain:webhook", "domain:kg", "id:" + hooks[0], "id:" + jobs[0], "TIMEOUT", "code:HTTP_500|TIMEOUT source:webhook|job", "state:requeued", "code:NOTHING",
-		"subscription>0", "type:*", "endpoint:hooks*",
-	} {
-		p := plan(t, op, bulkPlan(filter))
+	resolve := queue.Request{Action: queue.ActResolve, Targets: hooks[4:5], Reason: "r", Args: map[string]string{"resolution": "abandoned"}}
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, resolve)).Done)
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: hooks[5:6], Reason: "r"})).Done)
+	sub := get[string](w, "SELECT id::text FROM subscriptions WHERE event_type = 'order'")
+
+	list := func(filter string) (int64, error) {
 		page, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetters, Filter: filter})
+		if err == nil {
+			require.EqualValues(t, len(page.DeadLetters), page.Total, filter)
+		}
+		return page.Total, err
+	}
+	for filter, want := range map[string]int64{
+		"source:webhook": 4, "source:job": 3, "source:event": 0, "source:webhook|job": 7, "code:HTTP_503": 3, "code:HTTP_*": 4, "!code:HTTP_*": 3,
+		"code=HTTP_50?": 0, "code:HTTP_50?": 4, "code:TIMEOUT|EXIT_7": 3, "code:NOTHING": 0, "endpoint:*acme*": 2, "endpoint:kg.reindex": 2,
+		"endpoint=hooks.acme.test": 2, "!endpoint:*.test": 3, "domain:webhook": 4, "domain:kg|iu": 3, "kind:webhook": 4, "kind:mail.*": 1,
+		"type:order": 2, "!type:order": 5, "age>5m": 3, "age<5m": 4, "age>1h age<4h": 1, "failed>-1h": 6, "state:open": 7, "state:resolved": 1,
+		"state:requeued": 1, "state:*": 9, "state:open|resolved": 8, "subscription>0": 4, "subscription=" + sub: 2, "id:" + hooks[0]: 1,
+		"id:" + hooks[0] + "|" + jobs[0]: 2, "TIMEOUT": 2, "acme": 2, `"kg.reindex"`: 2, "code:HTTP_503 source:webhook": 2, "code:HTTP_503 !source:webhook": 1,
+		"age>10000d": 0, "code:HTTP_503|TIMEOUT domain:webhook age<1h": 2, `code:"HTTP_503"`: 3, "id>0": 4, "!acme": 5,
+	} {
+		n, err := list(filter)
 		require.NoError(t, err, filter)
-		require.EqualValues(t, len(page.DeadLetters), p.Count, filter)
-		if p.Count == 0 {
-			require.Equal(t, "nothing matches", p.Refused, filter)
+		require.Equal(t, want, n, filter)
+		requeue := plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: filter, Reason: "r"})
+		require.Equal(t, want, requeue.Count+requeue.Skipped, filter)
+		p := plan(t, op, bulkPlan(filter))
+		require.Equal(t, want, p.Count, filter)
+		if want == 0 {
+			require.Equal(t, []string{"nothing matches", "nothing matches"}, []string{p.Refused, requeue.Refused}, filter)
 			continue
 		}
 		res := apply(t, op, p)
 		require.Empty(t, res.Refused, filter)
-		require.Equal(t, p.Count, res.Done, filter)
+		require.Equal(t, want, res.Done, filter)
 		var frozen int64
 		for _, o := range res.Results {
 			frozen += get[int64](w, "SELECT count(*) FROM queue_bulk_operation_item WHERE operation_id = $1::text::bigint", o.NewID)
 		}
-		require.Equal(t, p.Count, frozen, filter)
+		require.Equal(t, want, frozen, filter)
 	}
-	for filter, column := range map[string]string{"code:": "column 6", "nonsense:x": "column 1", "age>soon": "column 5"} {
-		_, err := op.Plan(context.Background(), bulkPlan(filter))
+	for filter, column := range map[string]string{
+		"code:": "column 6", "nonsense:x": "column 1", "age>soon": "column 5", `code:"open`: "column 6", "!": "column 1", "age>1h code:x|": "column 15",
+	} {
+		for _, a := range []queue.ActionID{queue.ActBulkPlan, queue.ActRequeue, queue.ActResolve} {
+			_, err := op.Plan(context.Background(), queue.Request{Action: a, Filter: filter, Reason: "r"})
+			require.ErrorContains(t, err, column, "%s %s", a, filter)
+		}
+		_, err := list(filter)
 		require.ErrorContains(t, err, column, filter)
 	}
-	_, err := op.Plan(context.Background(), bulkPlan(""))
-	require.ErrorContains(t, err, "selects everything")
+	for _, a := range []queue.ActionID{queue.ActBulkPlan, queue.ActRequeue} {
+		_, err := op.Plan(context.Background(), queue.Request{Action: a, Reason: "r"})
+		require.ErrorContains(t, err, "selects everything")
+	}
+
+	// And what is requeued by a filter is what its preview counted.
+	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:HTTP_* !source:job", Reason: "r"})
+	require.EqualValues(t, 3, p.Count)
+	require.EqualValues(t, 3, apply(t, op, p).Done)
+}
+
+func TestBulkRefusesBadNumbers(t *testing.T) {
+	w := newWorld(t)
+	bulkLetters(w)
+	op := w.client("dead_letter_operator", "queue_viewer")
 	for name, bad := range map[string]string{"rate": "0", "brake": "101", "canary": "-1", "what": "burn"} {
 		r := bulkPlan("age>0s")
 		r.Args[name] = bad
