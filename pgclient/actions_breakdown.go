@@ -6,6 +6,7 @@ package pgclient
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,23 +16,29 @@ import (
 // breakdown says where they would go: per endpoint and code, with how the
 // endpoint has been lately. ids is a query for them.
 func (c *Client) breakdown(ctx context.Context, p *queue.Plan, ids string, args ...any) error {
-	rows, err := c.act.Query(ctx, `SELECT COALESCE(v.endpoint, '(none)'), d.final_error_code, count(*), max(v.gate),
-		to_char(max(v.last_success_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI"Z"'), max(g.requeue_generation)
-		FROM public.dead_letters d JOIN public.v_webhook_endpoint v ON v.subscription_id = d.subscription_id
-		JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id
-		WHERE d.id IN (`+ids+`) GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9`, args...)
+	rows, err := c.act.Query(ctx, `WITH parts AS MATERIALIZED (
+			SELECT d.subscription_id AS sub, d.final_error_code AS code, count(*) AS n, count(*) FILTER (WHERE g.requeue_generation > 0) AS again
+			FROM public.dead_letters d JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id
+			WHERE d.id IN (`+ids+`) GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
+		SELECT v.endpoint, x.code, x.n, x.again, v.gate, COALESCE(v.suspended_reason, ''),
+			to_char(v.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI"Z"'), r.pace
+		FROM parts x JOIN public.v_webhook_endpoint v ON v.subscription_id = x.sub
+		CROSS JOIN LATERAL (SELECT CASE WHEN count(*) >= 20 THEN (count(*) - 1) / NULLIF(extract(epoch FROM max(j.finished_at) - min(j.finished_at)), 0) END::float8 AS pace
+			FROM (SELECT j.finished_at FROM public.webhook_delivery_jobs j WHERE j.subscription_id = x.sub AND j.settled_at IS NOT NULL AND j.status = 'Completed'
+				ORDER BY j.id DESC LIMIT 200) j) r
+		ORDER BY x.n DESC, x.sub, x.code`, args...)
 	if err != nil {
 		return err
 	}
 	type part struct {
-		endpoint, code, gate string
-		n                    int64
-		success              *string
-		generation           int
+		endpoint, code, gate, reason string
+		n, again                     int64
+		success                      *string
+		pace                         *float64 // deliveries a second, while it took them
 	}
 	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (part, error) {
 		var x part
-		err := row.Scan(&x.endpoint, &x.code, &x.n, &x.gate, &x.success, &x.generation)
+		err := row.Scan(&x.endpoint, &x.code, &x.n, &x.again, &x.gate, &x.reason, &x.success, &x.pace)
 		return x, err
 	})
 	if err != nil {
@@ -46,13 +53,23 @@ func (c *Client) breakdown(ctx context.Context, p *queue.Plan, ids string, args 
 		if x.success != nil {
 			last = "last success " + *x.success
 		}
-		again := ""
-		if x.generation > 0 {
-			again = fmt.Sprintf(", requeued %d times before", x.generation)
+		if x.pace != nil {
+			last += fmt.Sprintf(", it took %.3g/s", *x.pace)
 		}
-		p.Lines = append(p.Lines, line("to", "%d × %s %s (gate %s, %s%s)", x.n, x.endpoint, x.code, x.gate, last, again))
+		again := ""
+		if x.again > 0 {
+			again = fmt.Sprintf(", %d of them requeued before", x.again)
+		}
+		p.Lines = append(p.Lines, line("to", "%d × %s %s (%s, %s%s)", x.n, x.endpoint, x.code, gateText(x.gate, x.reason), last, again))
 	}
 	return nil
+}
+
+func gateText(gate, reason string) string {
+	if gate == "suspended" {
+		return "suspended: " + reason
+	}
+	return "gate " + strings.ReplaceAll(gate, "_", " ")
 }
 
 // jobBreakdown says where they would go: per kind, domain and code, with what

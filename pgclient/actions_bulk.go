@@ -134,14 +134,29 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 		if err := where(ctx, p, x.ids, x.b.args...); err != nil {
 			return err
 		}
+		if err := c.sample(ctx, p, x); err != nil {
+			return err
+		}
 	}
 	takes := time.Duration(float64(p.Count) / rate * float64(time.Second)).Round(time.Second)
-	p.Lines = append(p.Lines, line("rate", "%s/s: about %s once it is started", strconv.FormatFloat(rate, 'f', -1, 64), takes))
+	p.Lines = append(p.Lines, line("rate", "%s/s: about %s once it is started; started now it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), takes,
+		at.Add(takes).UTC().Format("2006-01-02 15:04:05Z")))
 	if p.Request.Args["what"] == "requeue" {
 		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
 			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first tries failed", brake)))
 	}
 	return c.runners(ctx, p)
+}
+
+// sample names the first ones to go.
+func (c *Client) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
+	rows, err := c.act.Query(ctx, "SELECT "+x.text+" FROM ("+x.ids+" LIMIT 3) s", x.b.args...)
+	if err != nil {
+		return err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	p.Lines = append(p.Lines, line("first to go", "%s", strings.Join(ids, ", ")))
+	return err
 }
 
 func guardText(off bool, none, format string, n int) string {
@@ -160,7 +175,7 @@ func (c *Client) runners(ctx context.Context, p *queue.Plan) error {
 	case err != nil:
 		return err
 	case n == 0:
-		p.Lines = append(p.Lines, line("hosts", "no live host runs bulk operations: start one, qtop worker"))
+		p.Lines = append(p.Lines, line("hosts", "no live host runs bulk operations: start one, gw S or qtop worker"))
 	default:
 		p.Lines = append(p.Lines, line("hosts", "%d can carry it out", n))
 	}

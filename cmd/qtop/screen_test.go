@@ -47,11 +47,16 @@ func (l *lastBytes) add(p []byte) {
 
 func open(t *testing.T, dsn string, args ...string) *screen {
 	t.Helper()
+	return openSized(t, 120, 40, dsn, args...)
+}
+
+func openSized(t *testing.T, cols, rows int, dsn string, args ...string) *screen {
+	t.Helper()
 	cmd := qtop(t, dsn, args...)
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color", "LANG=C.UTF-8", "TZ=UTC")
-	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 120, Rows: 40})
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)})
 	require.NoError(t, err)
-	s := &screen{t: t, cmd: cmd, tty: tty, emu: vt.NewSafeEmulator(120, 40), exit: make(chan error, 1), raw: &lastBytes{}}
+	s := &screen{t: t, cmd: cmd, tty: tty, emu: vt.NewSafeEmulator(cols, rows), exit: make(chan error, 1), raw: &lastBytes{}}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

@@ -1,0 +1,243 @@
+package main
+
+// This file is the story at three in the morning, whole: an operator on a narrow
+// terminal finds what killed fifty thousand letters, freezes them, requeues them
+// at a rate with the brake on, loses the connection, comes back, sees exact
+// progress, raises the rate, aborts, takes back what was not begun, and reads it
+// all in the audit. Real database, real worker processes, a real receiver.
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// ledger is a receiver that writes down what it got before it answers.
+type ledger struct {
+	mu  sync.Mutex
+	got map[string]int // requests by webhook-id
+}
+
+func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.got[r.Header.Get("webhook-id")]++
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (l *ledger) distinct() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.got)
+}
+
+// story is what the test looks at beside the screen.
+type story struct {
+	t    *testing.T
+	conn *pgx.Conn
+	db   *pgtest.DB
+}
+
+func (x story) number(sql string) (n int) {
+	x.t.Helper()
+	require.NoError(x.t, x.conn.QueryRow(x.t.Context(), sql).Scan(&n), sql)
+	return n
+}
+
+func (x story) eventually(what string, ok func() bool) {
+	x.t.Helper()
+	require.Eventually(x.t, ok, patience, 50*time.Millisecond, "%s", what)
+}
+
+const tried = "SELECT done_count + skipped_count + failed_count + undone_count FROM queue_bulk_operation"
+
+// host starts a worker process with these loops.
+func (x story) host(id, loops string) *exec.Cmd {
+	x.t.Helper()
+	login := pgtest.Login(x.t, x.db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "queue_viewer")
+	cmd := qtop(x.t, x.db.DSN(login), "worker", "--host-id", id, "--loops", loops)
+	cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8")
+	require.NoError(x.t, cmd.Start())
+	x.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	x.eventually(id+" is alive", func() bool {
+		return x.number("SELECT count(*) FROM queue_host WHERE host_id = '"+id+"' AND stopped_at IS NULL") == 1
+	})
+	return cmd
+}
+
+// confirm answers a preview that asks for a count, or for one yes where it is about
+// one thing.
+func (s *screen) confirm(button string) {
+	s.t.Helper()
+	s.until(button)
+	s.quiet()
+	if m := regexp.MustCompile(button + ` (\d[\d,]*) `).FindStringSubmatch(s.text()); m != nil {
+		s.keys(strings.ReplaceAll(m[1], ",", ""), tab)
+	}
+	s.keys(tab, enter)
+	s.until("audit")
+	s.quiet()
+	s.keys(enter)
+	s.gone("audit ")
+}
+
+func TestStoryAtThreeInTheMorning(t *testing.T) {
+	t.Parallel()
+	cause := 2000
+	if os.Getenv("QTOP_TEST_FULL") != "" {
+		cause = 50_000
+	}
+	db := pgtest.New(t)
+	x := story{t, db.Conn(t, ""), db}
+	for code, n := range map[string]int{"HTTP_503": cause, "TIMEOUT": cause / 8, "TLS_FAILURE": cause / 40} {
+		require.NoError(t, deadLetters(t.Context(), x.conn, n, code))
+	}
+	require.NoError(t, deadJobs(t.Context(), x.conn, cause/20, "kg.reindex", "kg"))
+	all := x.number("SELECT (SELECT count(*) FROM dead_letter_open) + (SELECT count(*) FROM job_dead_letter WHERE resolved_at IS NULL)")
+	require.Greater(t, all, cause+cause/8)
+	receiver := &ledger{got: map[string]int{}}
+	server := httptest.NewServer(receiver)
+	t.Cleanup(server.Close)
+	_, err := x.conn.Exec(t.Context(), "UPDATE subscriptions SET callback_url = $1 WHERE event_type = 't.HTTP_503'", server.URL+"/hook")
+	require.NoError(t, err)
+	endpoint := strings.TrimPrefix(server.URL, "http://")
+	sender := x.host("sender", "saga_orchestrator,webhook_worker,lease_reset_cleaner")
+	x.host("runner", "bulk_operation_runner,counter_compactor")
+	dsn := db.DSN(operator(t, db))
+
+	// The cause stands on the first screen, and is the first group.
+	s := openSized(t, 80, 24, dsn)
+	s.until("DEAD")
+	s.until("HTTP_503")
+	s.keys("5")
+	s.match(`(?m)HTTP_503 +` + regexp.QuoteMeta(endpoint) + ` .*` + grouped(cause))
+
+	// Freeze it, with the preview that says how many and to whom.
+	s.keys("N")
+	s.until("Canary")
+	s.keys("receiver is back since 02:50", enter)
+	s.until(endpoint)
+	s.match(`dead letters +` + strconv.Itoa(cause) + `, as of`)
+	s.confirm("Freeze")
+	require.Equal(t, cause, x.number("SELECT frozen_count FROM queue_bulk_operation"))
+	_, err = x.conn.Exec(t.Context(), "UPDATE dot_config SET value = '5' WHERE key = 'webhook.max_attempts'")
+	require.NoError(t, err)
+
+	// Start it; the canary goes first, then the rate.
+	s.keys("6")
+	s.until("planned")
+	s.keys("S")
+	s.confirm("Start")
+	s.until("running")
+	x.eventually("the canary passed", func() bool { return x.number("SELECT canary_passed::int FROM queue_bulk_operation") == 1 })
+	x.eventually("it goes on at its rate", func() bool { return x.number(tried) > 30 })
+
+	// The terminal is lost. Nobody looks, and it goes on.
+	require.NoError(t, s.tty.Close())
+	select {
+	case <-s.exit:
+	case <-time.After(patience):
+		t.Fatal("the console outlived its terminal")
+	}
+	before := x.number(tried)
+	x.eventually("it goes on without a console", func() bool { return x.number(tried) > before+20 })
+
+	// Back again: the first screen says that it runs, pane 6 how far it is, exactly.
+	s = openSized(t, 80, 24, dsn)
+	s.until("RUNNING")
+	s.keys("6", enter)
+	s.until("Items, those tried last first")
+	least := x.number(tried)
+	s.match(`items +[\d,]+ done`)
+	s.wait("exact progress", func(text string) bool {
+		m := regexp.MustCompile(`([\d,]+) done, ([\d,]+) skipped, ([\d,]+) failed, ([\d,]+) undone`).FindStringSubmatch(text)
+		if m == nil {
+			return false
+		}
+		shown := 0
+		for _, part := range m[1:] {
+			n, err := strconv.Atoi(strings.ReplaceAll(part, ",", ""))
+			require.NoError(t, err)
+			shown += n
+		}
+		return shown >= least && shown <= x.number(tried)
+	})
+
+	// Twice as fast.
+	s.keys("+")
+	s.until("items per second")
+	s.keys(enter)
+	s.until("20/s → 40/s")
+	s.confirm("Rate")
+	s.until("40/s")
+	require.Equal(t, 40, x.number("SELECT rate_per_second::int FROM queue_bulk_operation"))
+
+	// The sender goes away: what is requeued now waits, and the console says why.
+	require.NoError(t, sender.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, sender.Wait())
+	const begun = `EXISTS (SELECT 1 FROM webhook_delivery_jobs j WHERE j.saga_id = g.id)`
+	x.eventually("requeued ones wait", func() bool {
+		return x.number("SELECT count(*) FROM webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT "+begun) > 10
+	})
+	s.keys(":", "why webhook "+endpoint, enter)
+	s.until("no live host runs webhook_worker")
+	s.keys("\x1b")
+	s.until("Items, those tried last first")
+
+	// Enough: abort, and take back what nobody has begun.
+	s.keys("X")
+	s.confirm("Abort")
+	s.until("aborted")
+	waiting := x.number("SELECT count(*) FROM webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT " + begun)
+	s.keys("U")
+	s.confirm("Undo")
+	require.Equal(t, waiting, x.number("SELECT undone_count FROM queue_bulk_operation"))
+	s.match(fmt.Sprintf(`%d undone`, waiting))
+
+	// Nothing was lost and nothing went twice: each letter is open, or was requeued once.
+	require.Equal(t, 0, x.number("SELECT count(*) FROM (SELECT dead_letter_id FROM dead_letter_requeues GROUP BY 1 HAVING count(*) > 1) x"))
+	require.Equal(t, all, x.number(`SELECT (SELECT count(*) FROM dead_letter_open) + (SELECT count(*) FROM dead_letter_requeues)
+		+ (SELECT count(*) FROM job_dead_letter WHERE resolved_at IS NULL)`))
+	require.Equal(t, x.number("SELECT done_count FROM queue_bulk_operation"), x.number("SELECT count(*) FROM dead_letter_requeues"))
+	require.Equal(t, receiver.distinct(), x.number("SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Completed'"), "what was delivered is what the receiver wrote down")
+
+	// And it is all in the audit: who, what, why.
+	s.keys("ga")
+	for _, action := range []string{"bulk_undo", "bulk_abort", "bulk_rate", "bulk_run", "bulk_plan"} {
+		s.until(action)
+	}
+	s.until("tester")
+	s.keys("/", "action:bulk_plan", enter)
+	s.gone("bulk_undo")
+	s.keys(enter)
+	s.until("receiver is back since 02:50")
+	s.match(`rows +` + grouped(cause))
+	s.keys("q")
+	s.ends()
+}
+
+// grouped is a number as the screens write it.
+func grouped(n int) string {
+	s := strconv.Itoa(n)
+	if len(s) > 3 {
+		s = s[:len(s)-3] + "," + s[len(s)-3:]
+	}
+	return s
+}
