@@ -17,8 +17,8 @@ func TestWebhookKeys(t *testing.T) {
 		says string
 	}{
 		{0, "D", queue.Request{Action: queue.ActResume, Targets: []string{"5"}}, "Resume"},
-		{3, "D", queue.Request{Action: queue.ActSuspend, Targets: []string{"12"}}, "Suspend"},
-		{3, "L", queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"88001"}}, "Release"},
+		{1, "D", queue.Request{Action: queue.ActSuspend, Targets: []string{"12"}}, "Suspend"},
+		{1, "L", queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"88001"}}, "Release"},
 		{6, "L", queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"88001"}}, "Release"},
 		{6, "D", queue.Request{Action: queue.ActSuspend, Targets: []string{"12"}}, "Suspend"},
 	} {

@@ -57,7 +57,23 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 		},
 		Fields: queue.EndpointFields(),
 		Sorts: []Sort{
-			{Name: "shut first, then oldest wait", Column: 3, Desc: true},
+			{Name: "in trouble first", Column: 2, Less: func(i, j int) bool {
+				a, b := rows[i], rows[j]
+				if x, y := endpointRank(a), endpointRank(b); x != y {
+					return x > y
+				}
+				if a.Shut() != b.Shut() {
+					return a.Shut()
+				}
+				if a.Shut() && a.AgeSeconds != b.AgeSeconds {
+					return a.AgeSeconds > b.AgeSeconds
+				}
+				if a.Endpoint != b.Endpoint { // by age or count each refresh would reorder those that flow
+					return a.Endpoint.String() < b.Endpoint.String()
+				}
+				return a.ID < b.ID
+			}},
+			{Name: "oldest wait first", Column: 3, Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
 			{Name: "waiting, most first", Column: 4, Desc: true, Less: func(i, j int) bool { return rows[i].Waiting > rows[j].Waiting }},
 			{Name: "success, worst first", Column: 7, Less: func(i, j int) bool { return okShare(rows[i]) < okShare(rows[j]) }},
 			{Name: "p95, slowest first", Column: 9, Desc: true, Less: func(i, j int) bool { return orNone(rows[i].P95MS) > orNone(rows[j].P95MS) }},
@@ -132,9 +148,9 @@ func endpointRow(r queue.Endpoint, e Env) table.Row {
 	if k == rankQuiet && r.Leased > 0 {
 		sign = cell(th.G.Live, th.Accent)
 	}
-	oldest, share, look := th.G.Dash, th.G.Dash, th.Dim
+	oldest, share, look := cell(th.G.Dash, th.Dim), th.G.Dash, th.Dim
 	if r.OldestAt != nil {
-		oldest = Age(r.AgeSeconds)
+		oldest = cell(Age(r.AgeSeconds), e.tone(k))
 	}
 	if r.Recent > 0 {
 		share, look = strconv.Itoa(int(100*okShare(r)))+"%", th.Text
@@ -152,7 +168,7 @@ func endpointRow(r queue.Endpoint, e Env) table.Row {
 	}
 	return table.Row{Sign: sign, Cells: []table.Cell{
 		cell(r.Endpoint.String(), th.Strong), cell(strconv.FormatInt(r.ID, 10), th.Dim), cell(gateWords(r, e), e.tone(rankOf(r.Shut()))),
-		cell(oldest, e.tone(k)), cell(Count(r.Waiting), th.Text), cell(Count(r.PendingRetry), th.Text), cell(Count(r.Leased), th.Text),
+		oldest, cell(Count(r.Waiting), th.Text), cell(Count(r.PendingRetry), th.Text), cell(Count(r.Leased), th.Text),
 		cell(share, look), cell(e.millisOrDash(r.P50MS), th.Text), cell(e.millisOrDash(r.P95MS), th.Text), cell(Count(r.DeadOpen), th.Text),
 		cell(since, th.Dim), cell(limit, th.Dim), cell(r.EventType.String(), th.Dim),
 	}}
