@@ -139,13 +139,19 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 		}
 	}
 	takes := time.Duration(float64(p.Count) / rate * float64(time.Second)).Round(time.Second)
+	var kinds []string
+	for _, x := range parts {
+		if x.n > 0 {
+			kinds = append(kinds, x.kind)
+		}
+	}
 	p.Lines = append(p.Lines, line("rate", "%s/s: about %s once it is started; started now it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), takes,
 		at.Add(takes).UTC().Format("2006-01-02 15:04:05Z")))
 	if p.Request.Args["what"] == "requeue" {
 		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
 			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first tries failed", brake)))
 	}
-	return c.runners(ctx, p)
+	return c.runners(ctx, p, kinds...)
 }
 
 // sample names the first ones to go.
@@ -166,11 +172,15 @@ func guardText(off bool, none, format string, n int) string {
 	return fmt.Sprintf(format, n)
 }
 
-// runners says whether any live host carries bulk operations out.
-func (c *Client) runners(ctx context.Context, p *queue.Plan) error {
-	var n int
-	err := c.act.QueryRow(ctx, `SELECT count(*) FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'
-		AND 'bulk_operation_runner' = ANY (h.loops)`).Scan(&n)
+// runners says whether any live host carries bulk operations out, and whether what
+// one puts back is sent by anybody.
+func (c *Client) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
+	var n, senders int
+	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops))
+		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders)
+	if err == nil && senders == 0 && slices.Contains(kinds, "requeue_webhook") {
+		p.Lines = append(p.Lines, line("to know", "no live host sends webhooks: what is requeued piles up unseen by the brake, and goes at once when one does"))
+	}
 	switch {
 	case err != nil:
 		return err
@@ -311,7 +321,7 @@ func planTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 		p.Count = o.Left()
 		p.Lines = append(p.Lines, line("then", "%d at %s/s: about %s", o.Left(), strconv.FormatFloat(o.Rate, 'f', -1, 64),
 			time.Duration(float64(o.Left())/o.Rate*float64(time.Second)).Round(time.Second)))
-		return c.runners(ctx, p)
+		return c.runners(ctx, p, o.Kind)
 	case queue.ActBulkUndo:
 		p.Count = o.Done - o.FirstOK - o.FirstFailed
 		p.Lines = append(p.Lines, line("then", "up to %d are taken back: those that nobody has begun", p.Count))

@@ -16,15 +16,15 @@ import (
 
 // gate is what stands between a subscription and its deliveries.
 type gate struct {
-	id               int64
-	endpoint         queue.Text
-	gate             string
-	waiting, leased  int64
-	reason, by       queue.Text
-	since, until     *time.Time
-	lastSuccess      *time.Time
-	lastCode         queue.Text
-	failures         int
+	id              int64
+	endpoint        queue.Text
+	gate            string
+	waiting, leased int64
+	reason, by      queue.Text
+	since, until    *time.Time
+	lastSuccess     *time.Time
+	lastCode        queue.Text
+	failures        int
 }
 
 func (c *Client) gateOf(ctx context.Context, id int64) (g gate, err error) {

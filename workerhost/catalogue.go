@@ -11,6 +11,7 @@ const (
 	loopJobs         = "job_executor"
 	loopDue          = "job_queue_default"
 	loopReaper       = "lease_reaper"
+	loopBulk         = "bulk_operation_runner"
 )
 
 type worker struct{ name, what string }
@@ -25,7 +26,7 @@ func catalogue() []worker {
 		{loopJobs, "claims jobs and runs their handlers"},
 		{loopDue, "finds jobs and retries that fall due"},
 		{loopReaper, "takes expired job leases back"},
-		{"bulk_operation_runner", "carries bulk operations out, at their rate"},
+		{loopBulk, "carries bulk operations out, at their rate"},
 		{"stale_heartbeat_check", "raises the alert when an executor is silent"},
 		{"counter_compactor", "folds the counters that the panes read"},
 		{"config_expiry", "takes expired flag values back"},

@@ -131,6 +131,11 @@ func (h *Host) handOn(l *loop, res pgclient.TickResult) {
 		if res.Result["returned"] > 0 {
 			h.kick(loopJobs)
 		}
+	case loopBulk:
+		if res.Result["done"] > 0 { // its brake looks at how the first tries end: soon
+			h.kick(loopOrchestrator)
+			h.kick(loopJobs)
+		}
 	case "lease_reset_cleaner":
 		if res.Result["reset"] > 0 {
 			h.kick(loopWebhook)

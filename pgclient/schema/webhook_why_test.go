@@ -85,8 +85,12 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		{func() { h.alive("webhook_worker") }, func() { h.alive(both...) }, "host", "no live host runs saga_orchestrator"},
 		{update("UPDATE subscriptions SET rate_limit_per_second = 0.5"), update("UPDATE subscriptions SET rate_limit_per_second = NULL"), "rate", "rate limit 0.5/s"},
 		{
-			func() { h.unguarded("webhook_delivery_sagas", "UPDATE webhook_delivery_sagas SET next_attempt_at = now() + interval '1 hour'") },
-			func() { h.unguarded("webhook_delivery_sagas", "UPDATE webhook_delivery_sagas SET next_attempt_at = now()") },
+			func() {
+				h.unguarded("webhook_delivery_sagas", "UPDATE webhook_delivery_sagas SET next_attempt_at = now() + interval '1 hour'")
+			},
+			func() {
+				h.unguarded("webhook_delivery_sagas", "UPDATE webhook_delivery_sagas SET next_attempt_at = now()")
+			},
 			"due", "all due later: backing off",
 		},
 	} {
@@ -166,7 +170,9 @@ func TestWhyALaneWaits(t *testing.T) {
 		{func() { host("w", "other") }, "no live host has a handler for it"},
 		{func() { host("w", "k", "other") }, ""},
 		{func() { host("somebody", "other") }, ""},
-		{func() { j.exec("UPDATE queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'w'") }, "every subscribed executor is silent: w"},
+		{func() {
+			j.exec("UPDATE queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'w'")
+		}, "every subscribed executor is silent: w"},
 		{func() { j.exec("UPDATE queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'w'"); j.one("w") }, "parallel limit reached: w"},
 		{func() { j.flag("queue.job_substrate.enabled", "false") }, "queue.job_substrate.enabled is off"},
 	} {

@@ -1,0 +1,117 @@
+package main
+
+// This file is bulk operations under fire: worker hosts that are killed while they
+// carry one out, and a receiver that fails again in the middle.
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// planned freezes and starts all letters of a code headless, and waits for nothing.
+func (x story) planned(code, rate, brake, canary string) {
+	x.t.Helper()
+	cmd := qtop(x.t, x.db.DSN(operator(x.t, x.db)), "requeue", "--filter", "code:"+code, "--rate", rate, "--brake", brake, "--canary", canary,
+		"--reason", "the receiver is back", "--yes")
+	out, err := cmd.CombinedOutput()
+	require.NoError(x.t, err, string(out))
+}
+
+// Every worker host is killed at random, five times: each item has its outcome once,
+// each letter became one saga, and none is left.
+func TestBulkSurvivesKilledHosts(t *testing.T) {
+	t.Parallel()
+	n := 1000
+	if os.Getenv("QTOP_TEST_FULL") != "" {
+		n = 50_000
+	}
+	db := pgtest.New(t)
+	x := story{t, db.Conn(t, ""), db}
+	require.NoError(t, deadLetters(t.Context(), x.conn, n, "HTTP_503"))
+	require.NoError(t, deadLetters(t.Context(), x.conn, n/20, "TIMEOUT"))
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	dice := rand.New(rand.NewPCG(seed, 0))
+	x.planned("HTTP_503", strconv.Itoa(max(n/10, 200)), "0", "0")
+	require.NoError(t, deadLetters(t.Context(), x.conn, n/20, "CONNECTION_RESET")) // after the freeze: not in it
+	_, err := x.conn.Exec(t.Context(), "UPDATE dot_config SET value = '0' WHERE key = 'queue.tick.saga_orchestrator.interval_seconds'")
+	require.NoError(t, err)
+
+	hosts := map[string]*exec.Cmd{}
+	for round := range 6 {
+		for _, name := range []string{"a", "b"} {
+			hosts[name] = x.host(name+strconv.Itoa(round), "bulk_operation_runner")
+		}
+		if round == 5 {
+			break
+		}
+		before := x.number(tried)
+		x.eventually("the operation goes on", func() bool { return x.number(tried) > before })
+		time.Sleep(time.Duration(dice.IntN(700)) * time.Millisecond) // killed at a moment that nothing tells
+		for _, cmd := range hosts {
+			require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
+			_ = cmd.Wait()
+		}
+	}
+	require.Eventually(t, func() bool {
+		return x.number("SELECT count(*) FROM queue_bulk_operation WHERE state = 'completed'") == 1
+	}, 5*patience, 100*time.Millisecond)
+	for sql, want := range map[string]int{
+		"SELECT done_count FROM queue_bulk_operation": n, "SELECT skipped_count + failed_count + undone_count FROM queue_bulk_operation": 0,
+		"SELECT count(*) FROM queue_bulk_operation_item WHERE outcome = 'done'": n, "SELECT count(DISTINCT target) FROM queue_bulk_operation_item": n,
+		"SELECT count(DISTINCT new_id) FROM queue_bulk_operation_item": n, "SELECT count(*) FROM dead_letter_requeues WHERE operation_id = 1": n,
+		"SELECT count(*) FROM webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL": n,
+		"SELECT count(*) FROM dead_letter_open": 2 * (n / 20),
+	} {
+		require.Equal(t, want, x.number(sql), sql)
+	}
+}
+
+// The receiver fails again in the middle: the brake pauses the operation while no
+// more than fifty first attempts have failed, and says so; the rest is untouched.
+func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	x := story{t, db.Conn(t, ""), db}
+	require.NoError(t, deadLetters(t.Context(), x.conn, 400, "HTTP_503"))
+	well := &ledger{got: map[string]int{}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if well.distinct() >= 60 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		well.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	for _, sql := range []string{
+		"UPDATE subscriptions SET callback_url = '" + server.URL + "'", "UPDATE dot_config SET value = '5' WHERE key = 'webhook.max_attempts'",
+	} {
+		_, err := x.conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	x.host("w", "saga_orchestrator,webhook_worker,bulk_operation_runner")
+	x.planned("HTTP_503", "40", "20", "5")
+	x.eventually("the brake", func() bool {
+		return x.number("SELECT count(*) FROM queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'the brake:%'") == 1
+	})
+	failed := x.number("SELECT count(*) FROM queue_bulk_operation_item i JOIN queue_bulk_operation o USING (operation_id) WHERE i.first_result = 'failed' AND i.first_at <= o.state_at")
+	require.LessOrEqual(t, failed, 50, "settled when it was paused")
+	require.GreaterOrEqual(t, failed, 10)
+	left := x.number("SELECT count(*) FROM dead_letter_open")
+	require.Greater(t, left, 200, "what was not attempted is an open letter as before")
+	out, err := qtop(t, db.DSN(operator(t, db)), "ops").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, strings.Join(strings.Fields(string(out)), " "), "1 requeue_webhook paused")
+}
