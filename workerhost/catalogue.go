@@ -29,6 +29,7 @@ func catalogue() []worker {
 		{loopBulk, "carries bulk operations out, at their rate"},
 		{"stale_heartbeat_check", "raises the alert when an executor is silent"},
 		{"counter_compactor", "folds the counters that the panes read"},
+		{"metrics_sampler", "keeps once a minute what an incident is told by"},
 		{"config_expiry", "takes expired flag values back"},
 	}
 }

@@ -27,6 +27,7 @@ type Snapshot struct {
 	Suspended  []Suspension `json:"suspended"`
 	Ticks      []TickWorker `json:"ticks"`
 	Flow       Flow         `json:"flow"`
+	Marks      []Mark       `json:"marks"` // of the last hour, newest first, at most 20
 
 	Queues           []Lane            `json:"queues"` // oldest wait first
 	JobTable         JobTable          `json:"job_table"`
@@ -210,6 +211,13 @@ type TickWorker struct {
 	Stale           bool            `json:"stale"`
 	Mode            Text            `json:"mode"`
 	LastResult      json.RawMessage `json:"last_result"`
+}
+
+// Mark is a label on the history lines: a deploy, say.
+type Mark struct {
+	At    time.Time `json:"at"`
+	Label Text      `json:"label"`
+	By    Text      `json:"by"`
 }
 
 // Flow is the last hour, a bucket a minute, oldest first, 60 buckets; the last

@@ -57,7 +57,7 @@ func picture(t *testing.T, raw []byte) (s queue.Snapshot) {
 	var loose map[string]any
 	require.NoError(t, json.Unmarshal(raw, &loose))
 	complete(t, "snapshot", reflect.TypeOf(s), loose)
-	for _, section := range []string{"flags", "health", "alerts", "executors", "dead_groups", "waiting", "hosts", "held", "suspended", "ticks"} {
+	for _, section := range []string{"flags", "health", "alerts", "executors", "dead_groups", "waiting", "hosts", "held", "suspended", "ticks", "marks"} {
 		require.NotNil(t, loose[section], "%s is a list, if empty", section)
 	}
 	require.Len(t, s.Flow.Delivered, 60)

@@ -1,7 +1,81 @@
--- What the panes show: v_queue_health, the masked payload, and the one snapshot
--- that feeds all consoles. Sources: DP4 §3.3, §8; DP1 §10.
+-- What the panes show: marks and metric samples, v_queue_health, the masked payload, and
+-- the one snapshot that feeds all consoles. Sources: DP4 §3.3, §8; DP1 §10.
 
 SET LOCAL ROLE queue_owner;
+
+-- ---------------------------------------------------------------------------
+-- Marks and samples: what history lines are drawn of. Who writes samples is 015.
+-- ---------------------------------------------------------------------------
+CREATE TABLE public.queue_mark (
+  mark_id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+  label      text NOT NULL CHECK (length(label) BETWEEN 1 AND 200),
+  created_by text NOT NULL CHECK (created_by <> '')
+);
+CREATE INDEX ix_queue_mark_at ON public.queue_mark (at DESC);
+COMMENT ON TABLE public.queue_mark IS 'Labels (a deploy, say) that are drawn on every history line. Append-only.';
+CREATE TRIGGER trg_queue_mark_immutable BEFORE UPDATE OR DELETE ON public.queue_mark
+  FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
+CREATE TRIGGER trg_queue_mark_no_truncate BEFORE TRUNCATE ON public.queue_mark
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+GRANT SELECT ON public.queue_mark TO queue_viewer, workflow_admin, dead_letter_operator;
+
+-- fn_queue_mark(label, actor) → {mark_id, at, label, audit_id}: puts a label of 1 to 200 characters on the history
+-- lines, now. refused: repeated, the same label by the same person within a minute, which no line could tell apart.
+CREATE FUNCTION public.fn_queue_mark(p_label text, p_actor text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_label text := btrim(p_label);
+  v_mark public.queue_mark;
+  v_audit bigint;
+BEGIN
+  IF COALESCE(v_label, '') = '' OR length(v_label) > 200 THEN
+    RAISE EXCEPTION 'p_label must say what happened, with 1 to 200 characters' USING ERRCODE = '22023';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtext('qtop.queue_mark'));
+  SELECT * INTO v_mark FROM public.queue_mark m
+  WHERE m.at > clock_timestamp() - interval '1 minute' AND m.label = v_label AND m.created_by = v_actor ORDER BY m.at DESC LIMIT 1;
+  IF FOUND THEN
+    v_audit := public.fn_operator_audit('mark', 'mark ' || v_mark.mark_id, v_actor, v_label, NULL, NULL, NULL, NULL, 'refused: repeated');
+    RETURN jsonb_build_object('refused', true, 'rule', 'repeated', 'reason', format('%s set this mark at %s', v_actor,
+      to_char(v_mark.at AT TIME ZONE 'UTC', 'HH24:MI:SS"Z"')), 'mark_id', v_mark.mark_id, 'audit_id', v_audit);
+  END IF;
+  INSERT INTO public.queue_mark (label, created_by) VALUES (v_label, v_actor) RETURNING * INTO v_mark;
+  v_audit := public.fn_operator_audit('mark', 'mark ' || v_mark.mark_id, v_actor, v_mark.label, NULL, NULL, NULL,
+    jsonb_build_object('at', v_mark.at, 'label', v_mark.label));
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'mark', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', v_mark.at));
+  RETURN jsonb_build_object('mark_id', v_mark.mark_id, 'at', v_mark.at, 'label', v_mark.label, 'audit_id', v_audit);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_mark(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_queue_mark(text, text) TO workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_queue_mark(text, text) IS 'Puts a label on every history line.';
+
+CREATE SEQUENCE public.queue_metric_sample_id; -- no identity: leaves are made LIKE their parent, which does not copy one
+CREATE TABLE public.queue_metric_sample (
+  id     bigint NOT NULL DEFAULT nextval('public.queue_metric_sample_id'),
+  at     timestamptz NOT NULL,
+  metric text COLLATE "C" NOT NULL,
+  labels jsonb NOT NULL DEFAULT '{}',
+  value  double precision NOT NULL,
+  PRIMARY KEY (id, at)
+) PARTITION BY RANGE (at);
+ALTER SEQUENCE public.queue_metric_sample_id OWNED BY public.queue_metric_sample.id;
+CREATE INDEX ix_queue_metric_sample_at ON public.queue_metric_sample (metric, at);
+COMMENT ON TABLE public.queue_metric_sample IS
+  'What incidents are told by, once a minute, partitioned by day, append-only; at = the minute. Of a picture: waiting (of '
+  'events up to 10,000) and oldest_age_seconds per queue and domain, the hundred that wait longest; dead_open per source; '
+  'silent_executors, silent_age_seconds per executor and alert; hosts_alive; picture_ms. Counted over the whole minute: '
+  'delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
+CREATE TRIGGER trg_queue_metric_sample_immutable BEFORE UPDATE OR DELETE ON public.queue_metric_sample
+  FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
+CREATE TRIGGER trg_queue_metric_sample_no_truncate BEFORE TRUNCATE ON public.queue_metric_sample
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+GRANT SELECT ON public.queue_metric_sample TO queue_viewer, workflow_admin, dead_letter_operator;
+INSERT INTO public.queue_partitioned VALUES ('queue_metric_sample', 'at', 'day', '35 days');
+SELECT public.fn_queue_partitions_ensure();
 
 -- ---------------------------------------------------------------------------
 -- v_queue_health: DP4's nine columns. Counts come from counters and index ends,
@@ -163,7 +237,10 @@ SELECT 'default_partition', 'event_outbox_default', NULL, NULL, NULL, NULL, NULL
 WHERE EXISTS (SELECT 1 FROM public.event_outbox_default)
 UNION ALL
 SELECT 'default_partition', 'job_history_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
-WHERE EXISTS (SELECT 1 FROM public.job_history_default);
+WHERE EXISTS (SELECT 1 FROM public.job_history_default)
+UNION ALL
+SELECT 'default_partition', 'queue_metric_sample_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+WHERE EXISTS (SELECT 1 FROM public.queue_metric_sample_default);
 COMMENT ON VIEW public.v_queue_health_but_jobs IS
   'v_queue_health without the backlog and the dead letters of jobs, which the snapshot has at hand. Read v_queue_health.';
 CREATE VIEW public.v_queue_health AS
@@ -314,6 +391,7 @@ DECLARE
   v_suspended jsonb;
   v_ticks jsonb;
   v_flow jsonb;
+  v_marks jsonb;
   v_alive int;
   v_senders int;
   v_orchestrators int;
@@ -632,12 +710,16 @@ BEGIN
     ORDER BY b.state = 'running' DESC, b.operation_id DESC LIMIT 50) o;
   v_operations := COALESCE(v_part, '[]');
 
+  SELECT jsonb_agg(jsonb_build_object('at', m.at, 'label', m.label, 'by', m.created_by) ORDER BY m.at DESC) INTO v_part
+  FROM (SELECT k.at, k.label, k.created_by FROM public.queue_mark k WHERE k.at > now() - interval '1 hour' ORDER BY k.at DESC LIMIT 20) m;
+  v_marks := COALESCE(v_part, '[]');
+
   -- put together once: every || would walk through all that is there
   RETURN jsonb_build_object(
     'flags', v_flags, 'queues', v_queues, 'health', v_health, 'alerts', v_alerts,
     'executors', v_executors, 'dead_groups', v_dead_groups, 'job_subscriptions', v_job_subscriptions, 'job_leases', v_job_leases,
     'job_table', v_job_table, 'waiting', v_waiting, 'operations', v_operations, 'hosts', v_hosts, 'held', v_held,
-    'suspended', v_suspended, 'ticks', v_ticks, 'flow', v_flow,
+    'suspended', v_suspended, 'ticks', v_ticks, 'flow', v_flow, 'marks', v_marks,
     'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
     'server', jsonb_build_object('version', current_setting('server_version'), 'database', current_database(),
       'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN pg_is_in_recovery()
@@ -717,4 +799,8 @@ DROP FUNCTION public.fn_job_letters_open();
 DROP VIEW public.v_job_handlers;
 DROP FUNCTION public.fn_job_due_late();
 DROP FUNCTION public.fn_job_backlog();
+DELETE FROM public.queue_partitioned WHERE parent = 'queue_metric_sample';
+DROP TABLE public.queue_metric_sample;
+DROP FUNCTION public.fn_queue_mark(text, text);
+DROP TABLE public.queue_mark;
 RESET ROLE;

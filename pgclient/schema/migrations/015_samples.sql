@@ -1,0 +1,137 @@
+-- The tick metrics_sampler: once a minute it keeps of the picture, and of the counters before they are compacted
+-- away, what an incident is told by; and drops the samples that are old enough. The table is in 012.
+SET LOCAL ROLE queue_owner;
+
+-- fn_queue_leaves_drop(parent, before) → the leaves of a partitioned table that end before then and were dropped;
+-- NULL when the lock was not to be had within 2 s: try again later. Internal.
+CREATE FUNCTION public.fn_queue_leaves_drop(p_parent text, p_before timestamptz) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp SET lock_timeout = '2s' AS $fn$
+DECLARE
+  v_step text;
+  v_leaf text;
+  v_dropped text[] := ARRAY[]::text[];
+BEGIN
+  SELECT p.step INTO STRICT v_step FROM public.queue_partitioned p WHERE p.parent = p_parent;
+  FOR v_leaf IN
+    SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = to_regclass('public.' || quote_ident(p_parent)) AND c.relname ~ '_[0-9]{4}_[0-9]{2}(_[0-9]{2})?$'
+      AND (to_date(substr(c.relname, length(p_parent) + 2), 'YYYY_MM_DD') + ('1 ' || v_step)::interval) AT TIME ZONE 'UTC' <= p_before
+    ORDER BY c.relname
+  LOOP
+    EXECUTE format('DROP TABLE public.%I', v_leaf);
+    v_dropped := v_dropped || v_leaf;
+  END LOOP;
+  RETURN v_dropped;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN NULL;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_leaves_drop(text, timestamptz) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_leaves_drop(text, timestamptz) IS 'Drops the leaves of a partitioned table that are past their time. Internal.';
+
+-- fn_metrics_sampler_run() → {samples, retention}: one set of samples a minute, whoever asks. What is counted by the
+-- minute is taken for every whole minute since the sample before, at most for the two hours that counters are kept; a
+-- minute is whole 10 s after it has ended, for whatever commits late counts in the minute in which it began. Once an
+-- hour the leaves older than retention.samples_days go. Tick worker metrics_sampler.
+CREATE FUNCTION public.fn_metrics_sampler_run() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_epoch bigint := floor(extract(epoch FROM now()));
+  v_minute timestamptz := to_timestamp(v_epoch - v_epoch % 60);
+  v_whole timestamptz := to_timestamp((v_epoch - 10) - (v_epoch - 10) % 60 - 60);
+  v_first timestamptz; -- the first minute that is to be counted
+  v_sampled timestamptz;
+  v_counted timestamptz;
+  v_picture jsonb;
+  v_rows bigint;
+  v_samples bigint := 0;
+  v_dropped text[];
+  v_retention text := '';
+BEGIN
+  -- Also who calls this beside the tick keeps to its lease.
+  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'metrics_sampler' FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('samples', 0, 'skipped', 'another run is under way');
+  END IF;
+  SELECT max(s.at) INTO v_sampled FROM public.queue_metric_sample s WHERE s.metric = 'hosts_alive' AND s.at > v_minute - interval '2 hours';
+  IF v_sampled >= v_minute THEN
+    RETURN jsonb_build_object('samples', 0, 'skipped', 'this minute has its samples');
+  END IF;
+
+  v_picture := public.fn_queue_snapshot(interval '10 seconds');
+  INSERT INTO public.queue_metric_sample (at, metric, labels, value)
+  WITH queues AS (
+    SELECT jsonb_build_object('queue', w.row ->> 'queue', 'domain', w.row ->> 'domain') AS labels,
+      (w.row ->> 'waiting')::double precision AS waiting, (w.row ->> 'age_seconds')::double precision AS age
+    FROM jsonb_array_elements(v_picture -> 'waiting') WITH ORDINALITY w (row, n) WHERE w.n <= 100
+  ), letters AS (
+    SELECT s.source, COALESCE(sum((h.row ->> 'dead_lettered')::bigint), 0) AS open FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
+    LEFT JOIN jsonb_array_elements(v_picture -> 'health') h (row) ON h.row ->> 'source' = 'dead_letter_' || s.source GROUP BY s.source
+  ), silent AS (
+    SELECT a.row ->> 'subject' AS executor, a.row ->> 'alert_key' AS alert, (a.row ->> 'age_seconds')::double precision AS age,
+      row_number() OVER (ORDER BY (a.row ->> 'ratio')::numeric DESC) AS n
+    FROM jsonb_array_elements(v_picture -> 'alerts') a (row) WHERE a.row ->> 'kind' = 'silence'
+  )
+  SELECT v_minute, x.metric, x.labels, x.value FROM (
+    SELECT 'waiting' AS metric, q.labels, q.waiting AS value FROM queues q
+    UNION ALL SELECT 'oldest_age_seconds', q.labels, q.age FROM queues q
+    UNION ALL SELECT 'dead_open', jsonb_build_object('source', l.source), l.open FROM letters l
+    UNION ALL SELECT 'silent_executors', '{}', count(*) FROM silent
+    UNION ALL SELECT 'silent_age_seconds', jsonb_build_object('executor', s.executor, 'alert', s.alert), s.age FROM silent s WHERE s.n <= 100
+    UNION ALL SELECT 'hosts_alive', '{}', (v_picture #>> '{flow,hosts_alive}')::double precision
+    UNION ALL SELECT 'picture_ms', '{}', (v_picture ->> 'took_ms')::double precision) x;
+  GET DIAGNOSTICS v_samples = ROW_COUNT;
+
+  SELECT max(s.at) INTO v_counted FROM public.queue_metric_sample s
+  WHERE s.metric = 'delivered_per_minute' AND s.at > v_minute - interval '2 hours';
+  v_first := v_counted + interval '1 minute';
+  IF v_counted IS NULL THEN -- never, or not for long: from the first minute of which the counters know
+    SELECT to_timestamp(min(c.k3::bigint)) INTO v_first FROM public.v_queue_counter c
+    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$';
+    v_first := COALESCE(v_first, v_whole);
+  END IF;
+  INSERT INTO public.queue_metric_sample (at, metric, value)
+  WITH counted AS MATERIALIZED (
+    SELECT c.scope, to_timestamp(c.k3::bigint) AS at, sum(c.n) AS n FROM public.v_queue_counter c
+    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$' GROUP BY 1, 2
+  )
+  SELECT m.at, s.metric, COALESCE(c.n, 0)
+  FROM generate_series(greatest(v_first, v_minute - interval '118 minutes'), v_whole, interval '1 minute') m (at)
+  CROSS JOIN (VALUES ('delivered_1m', 'delivered_per_minute'), ('dead_1m', 'dead_per_minute'), ('job_done_1m', 'jobs_done_per_minute')) s (scope, metric)
+  LEFT JOIN counted c ON c.scope = s.scope AND c.at = m.at;
+  GET DIAGNOSTICS v_rows = ROW_COUNT;
+  v_samples := v_samples + v_rows;
+
+  IF v_sampled IS NULL OR date_trunc('hour', v_sampled) < date_trunc('hour', v_minute) THEN
+    v_dropped := public.fn_queue_leaves_drop('queue_metric_sample',
+      v_minute - make_interval(days => public.fn_cfg_int('retention.samples_days', 30)));
+    v_retention := COALESCE('dropped: ' || NULLIF(array_to_string(v_dropped, ', '), ''), CASE WHEN v_dropped IS NULL THEN 'busy' ELSE '' END);
+  END IF;
+  RETURN jsonb_build_object('samples', v_samples, 'retention', v_retention);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_metrics_sampler_run() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_metrics_sampler_run() TO dot_executor;
+COMMENT ON FUNCTION public.fn_metrics_sampler_run() IS 'Tick metrics_sampler: one set of samples a minute; drops old ones.';
+
+-- A report of an incident reads these tables by time, also what is closed.
+CREATE INDEX ix_queue_operator_action_at ON public.queue_operator_action (at);
+CREATE INDEX ix_dead_letters_failed ON public.dead_letters (failed_at);
+CREATE INDEX ix_job_dead_letter_failed ON public.job_dead_letter (last_failed_at);
+CREATE INDEX ix_iu_route_dead_letter_failed ON public.iu_route_dead_letter (last_failed_at);
+
+SELECT public.fn_queue_tick_worker_add('metrics_sampler', 'fn_metrics_sampler_run', NULL, false, '{}');
+
+RESET ROLE;
+
+---- create above / drop below ----
+
+SET LOCAL ROLE queue_owner;
+SELECT public.fn_queue_tick_worker_drop('metrics_sampler');
+DROP INDEX public.ix_iu_route_dead_letter_failed;
+DROP INDEX public.ix_job_dead_letter_failed;
+DROP INDEX public.ix_dead_letters_failed;
+DROP INDEX public.ix_queue_operator_action_at;
+DROP FUNCTION public.fn_metrics_sampler_run();
+DROP FUNCTION public.fn_queue_leaves_drop(text, timestamptz);
+RESET ROLE;

@@ -1,0 +1,242 @@
+// Metric samples and marks: what the tables hold, once a minute, never changed,
+// dropped by the day.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// asReplica does what triggers let nobody do: it moves what was recorded in time.
+func (c *core) asReplica(sql string, args ...any) {
+	c.t.Helper()
+	require.NoError(c.t, pgx.BeginFunc(context.Background(), c.root, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(context.Background(), "SET LOCAL session_replication_role = replica"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(context.Background(), sql, args...)
+		return err
+	}))
+}
+
+// later is a sampler's run after so many minutes.
+func (c *core) later(minutes int) map[string]any {
+	c.t.Helper()
+	c.asReplica("UPDATE queue_metric_sample SET at = at - make_interval(mins => $1)", minutes)
+	return call(c.t, c.root, "fn_metrics_sampler_run()")
+}
+
+// samples are the newest of a metric, by labels.
+func (c *core) samples(metric string) map[string]float64 {
+	c.t.Helper()
+	rows, err := c.root.Query(context.Background(), `SELECT labels::text, value FROM queue_metric_sample
+		WHERE metric = $1 AND at = (SELECT max(at) FROM queue_metric_sample WHERE metric = $1)`, metric)
+	require.NoError(c.t, err)
+	out := map[string]float64{}
+	var labels string
+	var value float64
+	_, err = pgx.ForEachRow(rows, []any{&labels, &value}, func() error { out[labels] = value; return nil })
+	require.NoError(c.t, err)
+	return out
+}
+
+func TestSamplesAreWhatTheTablesHold(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	c.exec("UPDATE queue_heartbeat SET last_beat_at = now()")
+	h.die("dead", 3)
+	h.subscribe("waits")
+	h.emit("waits", 4)
+	h.step()
+	c.exec("SELECT fn_job_enqueue('kg.reindex', 'kg', 'external_worker') FROM generate_series(1, 5)")
+	c.executor("quiet", 60, 300, 900)
+	c.executor("dead_for_days", 60, 300, 90000)
+	c.executor("fine", 60, 300, 1)
+	c.exec("SELECT fn_queue_host_register('h1', gen_random_uuid(), 'v', '{webhook_worker}'), fn_queue_host_register('h2', gen_random_uuid(), 'v', '{}')")
+	c.exec("UPDATE queue_host SET last_seen_at = now() - interval '1 hour' WHERE host_id = 'h2'")
+	got := call(t, c.as("dot_executor"), "fn_queue_tick_request('metrics_sampler')")
+	require.Equal(t, true, got["ran"], got)
+
+	label := func(queue, domain string) string { return fmt.Sprintf(`{"queue": %q, "domain": %q}`, queue, domain) }
+	waiting, age := c.samples("waiting"), c.samples("oldest_age_seconds")
+	require.InDelta(t, get[float64](c, "SELECT count(*)::float8 FROM job_queue"), waiting[label("job kg.reindex", "kg")], 0)
+	hook := label("webhook 127.0.0.1:1", "webhook")
+	require.Contains(t, waiting, hook)
+	require.InDelta(t, get[float64](c, "SELECT sum(waiting)::float8 FROM v_webhook_backlog"), waiting[hook], 0)
+	require.Len(t, age, len(waiting))
+	require.Equal(t, map[string]float64{`{"source": "webhook"}`: 3, `{"source": "job"}`: 0, `{"source": "event"}`: 0}, c.samples("dead_open"))
+	require.Equal(t, map[string]float64{"{}": 2}, c.samples("silent_executors"))
+	require.Equal(t, map[string]float64{"{}": 1}, c.samples("hosts_alive"))
+	silent := c.samples("silent_age_seconds")
+	require.Len(t, silent, 2)
+	for labels, seconds := range silent {
+		want := 900.0
+		if strings.Contains(labels, "dead_for_days") {
+			want = 90000
+		}
+		require.InDelta(t, want, seconds, 60)
+		require.True(t, get[bool](c, "SELECT $1::text::jsonb ->> 'alert' IN (SELECT alert_key FROM v_queue_alert)", labels))
+	}
+	require.Positive(t, c.samples("picture_ms")["{}"])
+	require.True(t, get[bool](c, "SELECT bool_and(at = date_trunc('minute', at)) FROM queue_metric_sample"))
+}
+
+// Every whole minute is counted once, also those in which nobody sampled, and
+// before the counters go.
+func TestSamplesCountEveryMinute(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	h.die("dead", 2)
+	h.subscribe("fine")
+	h.emit("fine", 3)
+	h.step()
+	h.finish("", h.claim(3)...)
+	h.call("fn_saga_orchestrator_run()")
+	c.exec("UPDATE queue_counter_delta SET k3 = (k3::bigint - 600)::text WHERE scope ~ '_1m$'") // ten minutes ago
+	counted := func() string {
+		return get[string](c, `SELECT COALESCE(string_agg(metric || ' ' || x, ', ' ORDER BY metric), '') FROM (SELECT metric, count(*) || ' ' || count(DISTINCT at) || ' ' || sum(value) AS x
+			FROM queue_metric_sample WHERE metric ~ 'per_minute$' GROUP BY metric) s`)
+	}
+	call(t, c.root, "fn_metrics_sampler_run()")
+	minutes := get[int](c, "SELECT count(DISTINCT at) FROM queue_metric_sample WHERE metric = 'dead_per_minute'")
+	require.Contains(t, []int{8, 9, 10, 11}, minutes, "from the first minute that is known to the last that is over")
+	require.Equal(t, fmt.Sprintf("dead_per_minute %[1]d %[1]d 2, delivered_per_minute %[1]d %[1]d 3, jobs_done_per_minute %[1]d %[1]d 0", minutes), counted())
+
+	// Nobody samples for half an hour in which one more is delivered; counters are folded meanwhile.
+	h.emit("fine", 1)
+	h.step()
+	h.finish("", h.claim(1)...)
+	h.call("fn_saga_orchestrator_run()")
+	c.exec("UPDATE queue_counter_delta SET k3 = (k3::bigint - 300)::text WHERE scope = 'delivered_1m' AND k3::bigint > extract(epoch FROM now()) - 120")
+	c.exec("SELECT fn_queue_counter_compact()")
+	c.later(30)
+	require.Equal(t, fmt.Sprintf("dead_per_minute %[1]d %[1]d 4, delivered_per_minute %[1]d %[1]d 7, jobs_done_per_minute %[1]d %[1]d 0", minutes+30), counted(),
+		"the sums of before, which the test moved back in time, and those of the minutes between")
+
+	// After three hours the counters know of two.
+	c.later(180)
+	require.LessOrEqual(t, get[int](c, "SELECT count(DISTINCT at) FROM queue_metric_sample WHERE metric = 'dead_per_minute' AND at > now() - interval '170 minutes'"), 120)
+	require.Zero(t, get[int](c, "SELECT count(*) FROM (SELECT 1 FROM queue_metric_sample GROUP BY at, metric, labels HAVING count(*) > 1) x"))
+}
+
+func TestSamplesOncePerMinute(t *testing.T) {
+	c := newCore(t)
+	pool := c.wide(8, "dot_executor")
+	// All eight must ask within one minute.
+	require.Eventually(t, func() bool { return time.Now().Second() < 50 }, patience, 100*time.Millisecond)
+	for _, how := range []string{"fn_metrics_sampler_run()", "fn_queue_tick_request('metrics_sampler', 'wake')"} {
+		together(t, 8, func(int) (map[string]any, error) { return tryCall(pool, how) })
+		require.Equal(t, 1, get[int](c, "SELECT count(*) FROM queue_metric_sample WHERE metric = 'hosts_alive'"), how)
+	}
+	require.Positive(t, num(c.later(1), "samples"))
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM queue_metric_sample WHERE metric = 'hosts_alive'"))
+}
+
+// A run writes a bounded number of rows, of those that wait longest.
+func TestSamplesAreBounded(t *testing.T) {
+	c := newCore(t)
+	c.exec(`SELECT fn_job_enqueue('k' || i, 'kg', 'external_worker') FROM generate_series(1, 150) i`)
+	c.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds, registered_by)
+		SELECT 'x' || i, 'Agent', '{}', now() - make_interval(hours => i), 60, 300, 'test' FROM generate_series(1, 130) i`)
+	require.Less(t, num(call(t, c.root, "fn_metrics_sampler_run()"), "samples"), 350)
+	require.Len(t, c.samples("waiting"), 100)
+	silent := c.samples("silent_age_seconds")
+	require.Len(t, silent, 100)
+	require.Equal(t, map[string]float64{"{}": 130}, c.samples("silent_executors"), "the count is of all")
+	require.True(t, get[bool](c, "SELECT min(value) > 30 * 3600 FROM queue_metric_sample WHERE metric = 'silent_age_seconds'"), "the longest")
+}
+
+func TestSamplesArePartitioned(t *testing.T) {
+	c := newCore(t)
+	call(t, c.root, "fn_metrics_sampler_run()")
+	leaf := get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM queue_metric_sample WHERE metric = 'hosts_alive'")
+	require.Regexp(t, `^queue_metric_sample_\d{4}_\d\d_\d\d$`, leaf)
+	require.GreaterOrEqual(t, get[int](c, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'queue_metric_sample'::regclass"), 36)
+	c.exec("SELECT fn_queue_mark('deploy 4.2', 'ann')")
+	for table, column := range map[string]string{"queue_metric_sample": "value", leaf: "value", "queue_mark": "label"} {
+		for _, sql := range []string{"UPDATE " + table + " SET " + column + " = " + column, "DELETE FROM " + table, "TRUNCATE " + table} {
+			fails(t, c.root, "42501", sql)
+			refused(t, "42501", (&hooks{t: t, root: c.root}).asOwner(sql), sql)
+		}
+	}
+
+	// What fell outside is seen.
+	c.exec("INSERT INTO queue_metric_sample (at, metric, value) VALUES ('2020-05-05', 'hosts_alive', 1)")
+	require.Equal(t, "stale", get[string](c, "SELECT status_hint FROM v_queue_health WHERE source = 'default_partition' AND subject = 'queue_metric_sample_default'"))
+}
+
+// Old leaves go, once an hour, without waiting for long; younger ones stay.
+func TestSamplesRetention(t *testing.T) {
+	c := newCore(t)
+	leaves := func() string {
+		return get[string](c, `SELECT COALESCE(string_agg((to_date(right(relname, 10), 'YYYY_MM_DD') - (now() AT TIME ZONE 'UTC')::date)::text, ' ' ORDER BY relname), '') FROM pg_class
+			WHERE relname ~ '^queue_metric_sample_\d' AND relkind = 'r' AND to_date(right(relname, 10), 'YYYY_MM_DD') < (now() AT TIME ZONE 'UTC')::date`)
+	}
+	for _, back := range []int{32, 31, 30, 29, 1} {
+		c.exec(get[string](c, `SELECT format('CREATE TABLE queue_metric_sample_%s PARTITION OF queue_metric_sample FOR VALUES FROM (%L) TO (%L); ALTER TABLE queue_metric_sample_%1$s OWNER TO queue_owner',
+			to_char(d, 'YYYY_MM_DD'), d || ' 00:00Z', d + 1 || ' 00:00Z') FROM (SELECT (now() AT TIME ZONE 'UTC')::date - $1::int) x (d)`, back))
+	}
+	// A reader that holds the table makes it wait for no longer than 2 s, and nothing is lost.
+	tx := c.begin(c.root)
+	_, err := tx.Exec(context.Background(), "SELECT 1 FROM queue_metric_sample LIMIT 1")
+	require.NoError(t, err)
+	got := call(t, c.root, "fn_metrics_sampler_run()")
+	require.Equal(t, "busy", got["retention"])
+	require.Positive(t, num(got, "samples"), "the samples are kept all the same")
+	require.NoError(t, tx.Rollback(context.Background()))
+	require.Equal(t, "-32 -31 -30 -29 -1", leaves())
+	require.Contains(t, c.later(61)["retention"], "dropped: queue_metric_sample_")
+	require.Equal(t, "-30 -29 -1", leaves(), "30 days are kept whole")
+	c.exec("UPDATE dot_config SET value = '5' WHERE key = 'retention.samples_days'")
+	c.later(61)
+	require.Equal(t, "-1", leaves())
+}
+
+func TestMark(t *testing.T) {
+	c := newCore(t)
+	op := c.as("dead_letter_operator")
+	got := call(t, op, "fn_queue_mark('  deploy 4.2 ', 'ann')")
+	require.Equal(t, "deploy 4.2", got["label"])
+	require.Equal(t, "mark ann deploy 4.2 done", get[string](c, `SELECT concat_ws(' ', action, actor, reason, outcome) FROM queue_operator_action WHERE id = $1::bigint AND after ->> 'label' = reason`,
+		num(got, "audit_id")))
+	call(t, c.as("workflow_admin"), "fn_queue_mark('rollback', 'ben')")
+	for _, role := range []string{"queue_viewer", "dot_executor", "event_ingest_writer", "webhook_worker", "subscription_admin"} {
+		fails(t, c.as(role), "42501", "SELECT fn_queue_mark('x', 'eve')")
+		fails(t, c.as(role), "42501", "INSERT INTO queue_mark (label, created_by) VALUES ('x', 'eve')")
+		fails(t, c.as(role), "42501", "INSERT INTO queue_metric_sample (at, metric, value) VALUES (now(), 'x', 1)")
+	}
+	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator"} {
+		_, err := c.as(role).Exec(context.Background(), "SELECT * FROM queue_mark, queue_metric_sample")
+		require.NoError(t, err, role)
+		fails(t, c.as(role), "42501", "SELECT fn_metrics_sampler_run()")
+	}
+	for _, bad := range []string{"'', 'ann'", "'  ', 'ann'", "NULL, 'ann'", "repeat('x', 201), 'ann'", "'x', ''", "'x', NULL"} {
+		fails(t, op, "22023", "SELECT fn_queue_mark("+bad+")")
+	}
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM queue_operator_action WHERE action = 'mark'"), "what was not done is not audited")
+
+	// A request that is repeated, also at once, has one effect.
+	again := together(t, 4, func(int) (map[string]any, error) { return tryCall(op, "fn_queue_mark('retry', 'ann')") })
+	require.Equal(t, 3, count(again, "rule", "repeated"), again)
+	require.Equal(t, 3, get[int](c, "SELECT count(*) FROM queue_mark"))
+	require.Equal(t, 3, get[int](c, "SELECT count(*) FROM queue_operator_action WHERE action = 'mark' AND outcome = 'refused: repeated'"))
+	call(t, op, "fn_queue_mark('retry', 'ben')")
+	c.asReplica("DELETE FROM queue_mark WHERE label = 'retry'")
+
+	for i := range 30 {
+		c.asReplica("INSERT INTO queue_mark (at, label, created_by) VALUES (now() - make_interval(mins => 2 * $1), 'm' || $1, 'cy')", i+1)
+	}
+	s := picture(t, get[[]byte](c, "SELECT fn_queue_snapshot('0')"))
+	require.Len(t, s.Marks, 20)
+	require.Equal(t, "rollback ben", s.Marks[0].Label.String()+" "+s.Marks[0].By.String())
+	require.Equal(t, "m18", s.Marks[19].Label.String(), "newest first")
+	c.asReplica("UPDATE queue_mark SET at = at - interval '58 minutes'")
+	require.Len(t, picture(t, get[[]byte](c, "SELECT fn_queue_snapshot('0')")).Marks, 2, "of the last hour")
+}
