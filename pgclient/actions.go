@@ -45,6 +45,7 @@ func operations() map[queue.ActionID]operation {
 		queue.ActSuspend:        {planGate, applyGate},
 		queue.ActResume:         {planGate, applyGate},
 		queue.ActTick:           {planTick, applyTick},
+		queue.ActMark:           {planMark, applyMark},
 	}
 }
 
@@ -261,6 +262,8 @@ func command(r queue.Request) string {
 		fmt.Fprintf(&b, "qtop endpoint resume %s", quoteAll(r.Targets))
 	case queue.ActTick:
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
+	case queue.ActMark:
+		fmt.Fprintf(&b, "qtop mark %s", shellQuote(r.Args["label"]))
 	default: // concerns a process, not the database: no verb
 		return ""
 	}

@@ -221,6 +221,37 @@ func TestTickPlan(t *testing.T) {
 	require.Contains(t, refused, "beaten by its tick alone")
 }
 
+func TestMarkPlan(t *testing.T) {
+	w := newWorld(t)
+	op := w.client("queue_viewer", "dead_letter_operator")
+	mark := func(label string) queue.Request {
+		return queue.Request{Action: queue.ActMark, Args: map[string]string{"label": label}}
+	}
+	p := plan(t, op, mark(" deploy 4.2 "))
+	require.EqualValues(t, 1, p.Count)
+	require.Equal(t, "qtop mark 'deploy 4.2'", p.Command)
+	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_mark"), "a plan changes nothing")
+	res := apply(t, op, p)
+	require.Equal(t, "marked", res.Results[0].Outcome)
+	require.Positive(t, res.AuditID)
+	require.Equal(t, "deploy 4.2 ann", get[string](w, "SELECT label || ' ' || created_by FROM queue_mark WHERE mark_id = $1::text::bigint", res.Results[0].NewID))
+	require.Contains(t, apply(t, op, p).Refused, "ann set this mark at")
+	require.Contains(t, lines(plan(t, op, mark("rollback"))), "deploy 4.2 by ann")
+	for _, bad := range []string{"", "  ", strings.Repeat("x", 201)} {
+		_, err := op.Plan(context.Background(), mark(bad))
+		kind(t, queue.KindUsage, err)
+	}
+	viewer := w.client("queue_viewer")
+	p, err := viewer.Plan(context.Background(), mark("x"))
+	require.NoError(t, err)
+	_, err = viewer.Apply(context.Background(), p)
+	kind(t, queue.KindPermission, err)
+	s, err := op.Snapshot(context.Background())
+	require.NoError(t, err)
+	require.Len(t, s.Marks, 1)
+	require.Equal(t, "deploy 4.2", s.Marks[0].Label.String())
+}
+
 // The command that a dialog shows is one that a shell reads back as it was meant.
 func TestCommandRoundTrips(t *testing.T) {
 	t.Parallel()
@@ -252,6 +283,7 @@ func TestCommandRoundTrips(t *testing.T) {
 			{queue.Request{Action: queue.ActJobSubscribe, Targets: []string{word}, Args: map[string]string{"kind": word, "floor": "1", "parallel": "2", "enabled": "false", "notes": word}, Reason: word},
 				[]string{"qtop", "executor", "subscribe", word, "--kind=" + word, "--floor=1", "--parallel=2", "--enabled=false", "--notes=" + word, "--reason", word}},
 			{queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": word}}, []string{"qtop", "tick", word}},
+			{queue.Request{Action: queue.ActMark, Args: map[string]string{"label": word}}, []string{"qtop", "mark", word}},
 		} {
 			p, _ := c.Plan(context.Background(), tc.r) // nothing is there to plan on: the command is made all the same
 			out, err := exec.CommandContext(t.Context(), sh, "-c", `printf '%s\n' `+p.Command).CombinedOutput()

@@ -415,3 +415,31 @@ func TestQuit(t *testing.T) {
 		c.sees("ctrl+z is off")
 	})
 }
+
+// A mark is set from the command line alone, and goes the way of every action.
+func TestMarkFromTheCommandLine(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		c.press(":")
+		c.typing("mark deploy 4.2")
+		c.press("enter")
+		c.sees("Mark the history lines", "deploy 4.2", "Preview")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("Not now", "Mark", "cannot be taken back")
+		require.Equal(t, queue.Request{Action: queue.ActMark, Actor: "anna", Args: map[string]string{"label": "deploy 4.2"}}, last(s.asked()))
+		c.press("enter") // the safe answer is the default
+		require.Empty(t, s.did())
+
+		c.press(":")
+		c.typing("mark")
+		c.press("enter")
+		c.sees("Mark the history lines", "Label")
+		c.typing("rollback")
+		c.press("enter")
+		c.rest(quiet)
+		c.press("tab", "enter")
+		require.Len(t, s.did(), 1)
+		require.Equal(t, "rollback", s.did()[0].Request.Args["label"])
+	})
+}

@@ -247,7 +247,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		if works(a, m.at) && a.Key != "" {
 			return m.act(a, nil)
 		}
-		if a.ID != queue.ActExecRegister && a.ID != queue.ActTick {
+		if a.ID != queue.ActExecRegister && a.ID != queue.ActTick && a.ID != queue.ActMark {
 			m.warn(":" + commandWords(a) + " needs to know on what; tab completes")
 			return nil
 		}
@@ -262,6 +262,8 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		req.Args["id"] = strings.Join(words, " ")
 	case queue.ActTick:
 		req.Args["worker"] = strings.Join(words, " ")
+	case queue.ActMark:
+		req.Args["label"] = strings.Join(words, " ")
 	case queue.ActAck, queue.ActUnack:
 		req.Targets = []string{m.alertKey(words[0])}
 	case queue.ActJobSubscribe:

@@ -110,7 +110,7 @@ func (d *dialog) buttons() []string {
 // whose effect is that something is kept.
 func (d *dialog) safe() string {
 	switch d.action.ID {
-	case queue.ActAck, queue.ActExecRegister, queue.ActTick, queue.ActHostStart:
+	case queue.ActAck, queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActHostStart:
 		return "Not now"
 	}
 	return "Keep"

@@ -57,6 +57,8 @@ func (d *dialog) title() string {
 		t += " an alert"
 	case queue.ActFlagSet:
 		t += " a flag"
+	case queue.ActMark:
+		t += " the history lines"
 	case queue.ActExecRegister, queue.ActExecDeregister:
 		t += " an executor"
 	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop:

@@ -53,6 +53,10 @@ func (a *app) actCmds() []*cobra.Command {
 			use: "tick WORKER", action: queue.ActTick, args: cobra.ExactArgs(1), skip: []string{"worker"},
 			into: func(r *queue.Request, args []string) { r.Args["worker"] = args[0] },
 		}),
+		a.act(actVerb{
+			use: "mark LABEL", action: queue.ActMark, args: cobra.MinimumNArgs(1), skip: []string{"label"},
+			into: func(r *queue.Request, args []string) { r.Args["label"] = strings.Join(args, " ") },
+		}),
 	}
 	flag := &cobra.Command{Use: "flag", Short: "Change a flag"}
 	flag.AddCommand(a.act(actVerb{

@@ -33,6 +33,7 @@ const (
 	ActSuspend        ActionID = "endpoint_suspend"
 	ActResume         ActionID = "endpoint_resume"
 	ActTick           ActionID = "tick"
+	ActMark           ActionID = "mark"
 	ActHostStart      ActionID = "host_start"
 	ActHostDrain      ActionID = "host_drain"
 	ActHostStop       ActionID = "host_stop"
@@ -328,6 +329,12 @@ func Actions() []Action {
 			Help: "run a tick worker now, whatever its interval", Twin: "qtop tick WORKER",
 			Danger: DangerOne, Function: "public.fn_queue_tick_request(text,text)", Role: "dot_executor",
 			Args: []Arg{{Name: "worker", Label: "Tick worker", Required: true}},
+		},
+		{
+			ID: ActMark, Panes: []PaneID{PaneOverview}, Verb: "Mark",
+			Help: "put a label on every history line, such as a deploy", Twin: "qtop mark LABEL",
+			Danger: DangerOne, Function: "public.fn_queue_mark(text,text)", Role: "dead_letter_operator",
+			Args: []Arg{{Name: "label", Label: "Label", Required: true, Help: "what happened, such as deploy 4.2"}},
 		},
 		{
 			ID: ActHostStart, Key: "S", Panes: []PaneID{PaneHost}, Verb: "Start", Undo: "P drains it",

@@ -1,0 +1,52 @@
+package pgclient
+
+// This file plans and applies a mark: a label on every history line, from now on.
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// maxMark is the longest label, in characters.
+const maxMark = 200
+
+func planMark(ctx context.Context, c *Client, p *queue.Plan) error {
+	label := strings.TrimSpace(p.Request.Args["label"])
+	if n := utf8.RuneCountInString(label); n == 0 || n > maxMark {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("a label has 1 to 200 characters"), Do: queue.Clean("say what happened, such as 'deploy 4.2'")}
+	}
+	p.Request.Args["label"] = label
+	var now time.Time
+	var last queue.Text
+	err := c.act.QueryRow(ctx, `SELECT clock_timestamp(), (SELECT to_char(m.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') || ' ' || m.label || ' by ' || m.created_by
+		FROM public.queue_mark m ORDER BY m.at DESC LIMIT 1)`).Scan(&now, textInto(&last))
+	if err != nil {
+		return err
+	}
+	p.Count = 1
+	p.Lines = append(p.Lines, line("label", "%s", label), line("at", "the moment it is set, now %s", now.UTC().Format(time.RFC3339)),
+		line("then", "every history line shows it, for everybody"))
+	if !last.Empty() {
+		p.Lines = append(p.Lines, line("last mark", "%s", last))
+	}
+	return nil
+}
+
+func applyMark(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	var a struct {
+		answer
+		MarkID anyID `json:"mark_id"`
+	}
+	if err := c.act.QueryRow(ctx, "SELECT public.fn_queue_mark($1, $2)", p.Request.Args["label"], p.Request.Actor).Scan(&a); err != nil {
+		return err
+	}
+	one(res, p.Request.Args["label"], "marked", a.answer)
+	if !a.Refused {
+		res.Results[0].NewID = string(a.MarkID)
+	}
+	return nil
+}
