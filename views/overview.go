@@ -5,6 +5,8 @@ package views
 // waits longest and why, what is dead, and the flow of the last hour.
 
 import (
+	"time"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
 	"github.com/qtop/qtop/views/theme"
@@ -232,7 +234,7 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 		columns: []table.Column{
 			{Title: "DEAD", Width: code}, {Title: "endpoint / kind", Width: n - code - table.Gap},
 			{Title: "open", Width: 8, Right: true}, {Title: "first", Width: 7, Right: true},
-			{Title: "last", Width: 7, Right: true}, {Title: "last hour", Width: 12},
+			{Title: "last", Width: 7, Right: true}, {Title: ruler(e.Theme, pins(s, 12, 5*time.Minute), 12, "last hour"), Width: 12},
 		},
 		quiet: "no dead letter is open", gap: true, order: 2, lacks: lacks(s, "dead_groups"),
 	}
@@ -248,14 +250,18 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// flow is the last hour, a bar a minute; high is the lines of each curve, jobs
+// flow is the last hour with its marks, a bar a minute; high is the lines of each curve, jobs
 // asks for the jobs that finished beside what was delivered and what died.
 func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	th := e.Theme
 	const label, tail = 14, 12
 	room := min(max(w-label-tail, 8), 60)
+	marks, what := pins(s, room, time.Minute), "last hour, a bar a minute"
+	if len(marks) > 0 {
+		what = "last hour"
+	}
 	sec := section{
-		columns: []table.Column{{Title: "FLOW", Width: 9}, {Title: "last hour, a bar a minute", Width: 30, Max: 60}},
+		columns: []table.Column{{Title: "FLOW", Width: 9}, {Title: ruler(th, marks, room, what), Width: room}},
 		gap:     true, order: 3, lacks: lacks(s, "flow"), lines: []string{},
 	}
 	type curve struct {
@@ -270,7 +276,7 @@ func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	for _, c := range curves {
 		chart := Chart(th, c.v, room, high)
 		if high > 1 && len(sec.lines) > 0 {
-			sec.lines = append(sec.lines, "")
+			sec.lines = append(sec.lines, theme.Blank(label)+th.Title.Paint(signs(th, marks, room)))
 		}
 		for i, line := range chart {
 			left, right := "", ""

@@ -45,6 +45,9 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 	for _, g := range s.DeadGroups {
 		add("DEAD " + g.Code.String() + " " + g.Endpoint.String() + ", " + plural(g.Open, "letter", "letters"))
 	}
+	for _, m := range s.Marks {
+		add("MARK " + m.Label.String() + " by " + m.By.String() + " at " + e.Clock(m.At))
+	}
 	if jobTableRank(s.JobTable) > rankQuiet {
 		add("JOB TABLE dead rows pile up, or an old snapshot keeps them")
 	}

@@ -15,6 +15,7 @@ type Glyphs struct {
 	H, V, TL, TR, BL, BR, Rule     string
 	Spark                          []string // low to high
 	Tee                            string
+	Pin                            string // over a cell of a history line: a mark
 	Caret                          string
 }
 
@@ -27,7 +28,7 @@ var unicode = Glyphs{
 	Approx: "≈", AtLeast: "≥",
 	H: "─", V: "│", TL: "╭", TR: "╮", BL: "╰", BR: "╯", Rule: "─",
 	Spark: []string{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},
-	Tee:   "└", Caret: "▏",
+	Tee:   "└", Caret: "▏", Pin: "▼",
 }
 
 var ascii = Glyphs{
@@ -39,5 +40,5 @@ var ascii = Glyphs{
 	Approx: "~", AtLeast: ">=",
 	H: "-", V: "|", TL: "+", TR: "+", BL: "+", BR: "+", Rule: "-",
 	Spark: []string{".", ":", "-", "=", "+", "*", "%", "#"},
-	Tee:   "`-", Caret: "_",
+	Tee:   "`-", Caret: "_", Pin: "|",
 }

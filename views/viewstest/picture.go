@@ -37,6 +37,11 @@ func Rich() queue.Snapshot {
 			SubscriptionID: 12, Endpoint: t("hooks.gone.example"), Reason: t("410 Gone"), Since: ago(3 * time.Hour),
 		}},
 	}
+	s.Marks = []queue.Mark{
+		{At: ago(5 * time.Minute), Label: t("hotfix 4.2.1"), By: t("ben")}, {At: ago(29 * time.Minute), Label: t("rollback"), By: t("anna")},
+		{At: ago(41 * time.Minute), Label: t("deploy 4.2"), By: t("ci")}, {At: ago(41*time.Minute + 5*time.Second), Label: t("migration 88"), By: t("ci")},
+		{At: ago(70 * time.Minute), Label: t("too long ago"), By: t("ci")},
+	}
 	s.Queues, s.JobTable, s.JobLeases, s.JobSubscriptions = lanes(), jobTable(), jobLeases(), subscriptions()
 	s.Flow.HostsAlive, s.Flow.DeadOpen = 2, 4866
 	for i := range 60 {
