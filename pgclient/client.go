@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -122,6 +123,12 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	cfg.MaxConns, cfg.MinConns = size, 0
 	cfg.HealthCheckPeriod = 10 * time.Second
 	session(cc, c.opts.Program+" "+use, timeout)
+	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { // times are UTC wherever they are printed
+		conn.TypeMap().RegisterType(&pgtype.Type{
+			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+		})
+		return nil
+	}
 	if c.opts.ReadOnly {
 		cc.RuntimeParams["default_transaction_read_only"] = "on"
 	} else if writes && cc.ValidateConnect == nil && len(cc.Fallbacks) > 0 {

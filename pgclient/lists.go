@@ -85,18 +85,14 @@ func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target
 		}
 		b.and("a.id < " + b.arg(after))
 	}
-	rows, err := c.read.Query(ctx, `SELECT a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
-		a.reason, a.before, a.after, a.outcome FROM public.queue_operator_action a`+b.clause()+
+	rows, err := c.read.Query(ctx, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+b.clause()+
 		" ORDER BY a.id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
 	if err != nil {
 		return err
 	}
 	p.Audit, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AuditEntry, error) {
 		var e queue.AuditEntry
-		var before, after []byte
-		err := row.Scan(&e.ID, &e.At, textInto(&e.Actor), textInto(&e.DBRole), textInto(&e.ClientAddr), textInto(&e.Action),
-			textInto(&e.Target), textInto(&e.Filter), &e.FrozenCount, textInto(&e.Reason), &before, &after, textInto(&e.Outcome))
-		e.Before, e.After = before, after
+		err := row.Scan(scanAudit(&e)...)
 		return e, err
 	})
 	if err != nil {
@@ -106,6 +102,17 @@ func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target
 		p.Next = strconv.FormatInt(p.Audit[len(p.Audit)-1].ID, 10)
 	}
 	return c.count(ctx, "public.queue_operator_action a", count, p)
+}
+
+// auditSelect are the columns that scanAudit takes.
+const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
+	a.reason, a.before, a.after, a.outcome`
+
+func scanAudit(e *queue.AuditEntry) []any {
+	return []any{
+		&e.ID, &e.At, textInto(&e.Actor), textInto(&e.DBRole), textInto(&e.ClientAddr), textInto(&e.Action), textInto(&e.Target),
+		textInto(&e.Filter), &e.FrozenCount, textInto(&e.Reason), (*[]byte)(&e.Before), (*[]byte)(&e.After), textInto(&e.Outcome),
+	}
 }
 
 // count counts what a filter matches, up to the bound.
@@ -119,19 +126,24 @@ func (c *Client) count(ctx context.Context, from string, b *builder, p *queue.Pa
 }
 
 func (c *Client) alertHistory(ctx context.Context, q queue.Query, p *queue.Page) error {
-	rows, err := c.read.Query(ctx, `SELECT alert_key, acked_by, acked_at, comment, expires_at,
-		CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN expires_at ELSE cleared_at END,
-		CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END
-		FROM public.queue_alert_ack WHERE $1 = '' OR alert_key = $1 OR subject = $1 ORDER BY ack_id DESC LIMIT $2`, q.ID, q.Limit)
+	rows, err := c.read.Query(ctx, "SELECT "+ackColumns+` FROM public.queue_alert_ack WHERE $1 = '' OR alert_key = $1 OR subject = $1 ORDER BY ack_id DESC LIMIT $2`, q.ID, q.Limit)
 	if err != nil {
 		return err
 	}
 	p.AlertHistory, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AlertAck, error) {
 		var a queue.AlertAck
-		err := row.Scan(textInto(&a.AlertKey), textInto(&a.AckedBy), &a.AckedAt, textInto(&a.Comment), &a.ExpiresAt,
-			&a.ClearedAt, textInto(&a.ClearedReason))
+		err := row.Scan(scanAck(&a)...)
 		return a, err
 	})
 	p.Total = int64(len(p.AlertHistory))
 	return err
+}
+
+// ackColumns are what scanAck takes; what expired a moment ago may not be cleared yet.
+const ackColumns = `alert_key, acked_by, acked_at, comment, expires_at,
+	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN expires_at ELSE cleared_at END,
+	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END`
+
+func scanAck(a *queue.AlertAck) []any {
+	return []any{textInto(&a.AlertKey), textInto(&a.AckedBy), &a.AckedAt, textInto(&a.Comment), &a.ExpiresAt, &a.ClearedAt, textInto(&a.ClearedReason)}
 }

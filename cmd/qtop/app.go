@@ -24,7 +24,7 @@ import (
 type app struct {
 	in        io.Reader
 	out, errs io.Writer
-	output    string // table, json
+	output    string // table, json; markdown of a verb that writes it
 	pane      string
 	filter    string
 	access    bool
@@ -65,7 +65,7 @@ func (a *app) root() *cobra.Command {
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.load(cmd) }
-	root.AddCommand(a.demoCmd(), a.migrateCmd(), a.workerCmd(), a.doctorCmd(), a.configCmd(), a.versionCmd(), a.keysCmd())
+	root.AddCommand(a.demoCmd(), a.migrateCmd(), a.workerCmd(), a.doctorCmd(), a.configCmd(), a.versionCmd(), a.keysCmd(), a.reportCmd())
 	root.AddCommand(a.viewCmds()...)
 	root.AddCommand(a.actCmds()...)
 	return root
@@ -73,10 +73,14 @@ func (a *app) root() *cobra.Command {
 
 // load reads the settings; every problem of theirs is told at once.
 func (a *app) load(cmd *cobra.Command) error {
-	if a.output != "table" && a.output != "json" {
+	text := orWord(cmd.Annotations["output"], "table")
+	if !cmd.Flags().Changed("output") {
+		a.output = text
+	}
+	if a.output != text && a.output != "json" {
 		bad := a.output
-		a.output = "table"
-		return usage(fmt.Sprintf("--output is %q", bad), "command line", "use table or json")
+		a.output = text
+		return usage(fmt.Sprintf("--output is %q", bad), "command line", "use "+text+" or json")
 	}
 	flags := map[string]string{}
 	known := map[string]bool{}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func TestCodeSpans(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "–", "   ": "–", "plain": "`plain`", "a|b": "`a\\|b`", "a`b": "`` a`b ``", "``": "``` `` ```", `a\|b`: "`a\\\\\\|b`",
+		"@team <img src=x> [a](http://b)": "`@team <img src=x> [a](http://b)`", "two\nlines": "`two␊lines`",
+		strings.Repeat("x", 301): "`" + strings.Repeat("x", 300) + "…(+1)`",
+	} {
+		require.Equal(t, want, code(queue.Clean(text)), text)
+	}
+}
+
+// cells splits a row of a table as GFM does: a pipe after an unpaired backslash is
+// text.
+func cells(row string) (n int) {
+	for i := 0; i < len(row); i++ {
+		switch row[i] {
+		case '\\':
+			i++
+		case '|':
+			n++
+		}
+	}
+	return n
+}
+
+// Whatever stands in a row, the table keeps its columns and the report its lines.
+func TestReportKeepsItsTables(t *testing.T) {
+	t.Parallel()
+	at, n, y := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC), int64(2), 3.0
+	for _, bad := range []string{"fine", "|", `\|`, `\\|\`, "`|`", "``` | ```", "a\n## b\n| c |", "<br>|<script>", strings.Repeat("|`\\", 500), "\x1b[2J|\u202e"} {
+		x := queue.Clean(bad)
+		r := queue.Report{
+			Database: x, Version: x, Login: x, Actor: x, Since: at, Until: at.Add(time.Hour), AsOf: at.Add(time.Hour),
+			Silences:   []queue.Silence{{Executor: x, LastBeatAt: &at, EndedAt: &at, Ended: queue.SilenceBeat, Acks: []queue.AlertAck{{AckedBy: x, Comment: x, ClearedReason: x, AckedAt: at}}}},
+			Flags:      []queue.FlagChange{{At: at, Key: x, Before: x, After: x, By: x, Reason: x}},
+			Operations: []queue.Operation{{ID: 1, Kind: "resolve", State: "paused", Filter: x, CreatedBy: x, Reason: x, StateBy: x, StateWhy: x}},
+			Dead:       []queue.DeadStory{{Source: "job", Code: x, Endpoint: x, Domain: x, Arose: 5, Requeued: 3, Delivered: &n}},
+			Marks:      []queue.Mark{{At: at, Label: x, By: x}},
+			Curves:     []queue.Curve{{Metric: "waiting", Name: x, Points: []*float64{nil, &y}, Max: 3}},
+			Actions:    []queue.AuditEntry{{At: at, Actor: x, DBRole: x, Action: x, Target: x, Filter: x, Reason: x, Outcome: x}},
+			More:       map[string]int{"actions": 7},
+		}
+		text := reportMarkdown(r)
+		require.Equal(t, 7, strings.Count(text, "\n## "), bad)
+		require.NotContains(t, text, "\x1b")
+		heads := 0
+		for _, l := range strings.Split(text, "\n") {
+			switch {
+			case !strings.HasPrefix(l, "|"):
+				heads = 0
+			case heads == 0:
+				heads = cells(l)
+			default:
+				require.Equal(t, heads, cells(l), "%q in %s", bad, l)
+			}
+		}
+		require.Contains(t, text, "+7 more are left out.")
+		require.Contains(t, text, "`·█`")
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+// This file is the verb that tells an incident afterwards, as Markdown or JSON.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func (a *app) reportCmd() *cobra.Command {
+	var since, until string
+	cmd := &cobra.Command{
+		Use: "report --since 02:00", Short: "Write what happened as Markdown: silences, acks, actions, dead letters, curves", Args: cobra.NoArgs,
+		Annotations: map[string]string{"output": "markdown"},
+		Long: "Write what is recorded of a span of time as Markdown, or as JSON with --output json.\n" +
+			"--since and --until take 02:00 (the last time the clock here showed it), a date and time, or a duration before now such as 3h.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			now := time.Now()
+			from, err := when("--since", since, now)
+			if err != nil {
+				return err
+			}
+			var to time.Time // the server's now
+			if until != "" {
+				if to, err = when("--until", until, now); err != nil {
+					return err
+				}
+			}
+			client, err := a.client(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Report(cmd.Context(), from, to)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				a.encode(a.out, r)
+				return nil
+			}
+			fmt.Fprint(a.out, reportMarkdown(r))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&since, "since", "", "where it begins: 02:00, 2026-11-22T02:00:00Z, 3h")
+	cmd.Flags().StringVar(&until, "until", "", "where it ends, likewise; now, when left out")
+	return cmd
+}
+
+func when(flag, text string, now time.Time) (time.Time, error) {
+	at, ok := queue.ParseWhen(text, now, time.Local)
+	if !ok {
+		return at, usage(fmt.Sprintf("%s %q is no point in time", flag, text), "command line", "say it like 02:00, 2026-11-22T02:00:00Z or 3h")
+	}
+	return at, nil
+}

@@ -1,0 +1,91 @@
+package queue
+
+// This file is an incident as the database tells it afterwards: everything that
+// was recorded of a span of time, bounded.
+
+import "time"
+
+// Report is what happened from Since until Until. Lists are cut at a bound; More
+// tells by the name of the list how many rows were left out.
+type Report struct {
+	Database Text      `json:"database"`
+	Version  Text      `json:"version"`
+	Login    Text      `json:"login"`
+	Actor    Text      `json:"actor"`
+	AsOf     time.Time `json:"as_of"` // server time
+	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until"` // exclusive
+
+	Silences   []Silence      `json:"silences"`
+	Flags      []FlagChange   `json:"flags"`
+	Operations []Operation    `json:"operations"`
+	Dead       []DeadStory    `json:"dead"`
+	Marks      []Mark         `json:"marks"`
+	Curves     []Curve        `json:"curves"`
+	CurveStep  int64          `json:"curve_step_seconds"` // what one point of a curve stands for
+	Actions    []AuditEntry   `json:"actions"`
+	More       map[string]int `json:"more"`
+
+	// DeadBound is true where more letters died than were looked at: the counts are
+	// those of the newest.
+	DeadBound bool `json:"dead_bound"`
+}
+
+// How a silence ended, where it did.
+const (
+	SilenceLasts   = ""
+	SilenceBeat    = "beat_returned"
+	SilenceGone    = "deregistered"
+	SilenceSampled = "last_seen" // EndedAt is when it was seen last
+	SilenceUnknown = "unknown"
+)
+
+// Silence is one silence of an executor with who had it.
+type Silence struct {
+	Alert          Text       `json:"alert_key"`
+	Executor       Text       `json:"executor_id"`
+	LastBeatAt     *time.Time `json:"last_beat_at"` // before it
+	EndedAt        *time.Time `json:"ended_at"`
+	Ended          string     `json:"ended"`
+	WorstSeconds   int64      `json:"worst_age_seconds"` // in the span
+	CadenceSeconds int64      `json:"expected_cadence_seconds"`
+	Acks           []AlertAck `json:"acks"`
+}
+
+// FlagChange is a change of a flag, by an operator or by its expiry.
+type FlagChange struct {
+	At        time.Time  `json:"at"`
+	Key       Text       `json:"key"`
+	Before    Text       `json:"before"`
+	After     Text       `json:"after"`
+	RevertsAt *time.Time `json:"reverts_at"`
+	By        Text       `json:"by"`
+	Reason    Text       `json:"reason"`
+}
+
+// DeadStory is the letters of one fingerprint that died in the span, and what had
+// become of them when the report was made.
+type DeadStory struct {
+	Source    string    `json:"source"`
+	Code      Text      `json:"code"`
+	Endpoint  Text      `json:"endpoint"` // or kind
+	Domain    Text      `json:"domain"`
+	Arose     int64     `json:"arose"`
+	Open      int64     `json:"open"`
+	Requeued  int64     `json:"requeued"`
+	Delivered *int64    `json:"delivered"` // of the requeued ones; known of webhooks
+	Closed    int64     `json:"closed"`
+	FirstAt   time.Time `json:"first_at"`
+	LastAt    time.Time `json:"last_at"`
+}
+
+// Curve is one metric over the span. Points are the highest of each step; nil where
+// nothing was sampled.
+type Curve struct {
+	Metric string     `json:"metric"`
+	Name   Text       `json:"name"` // queue, executor or source; empty where there is one
+	Points []*float64 `json:"points"`
+	Min    float64    `json:"min"`
+	Max    float64    `json:"max"`
+	Last   float64    `json:"last"`
+}

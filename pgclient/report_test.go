@@ -1,0 +1,190 @@
+package pgclient_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func (w *world) sample(minutesAgo int, metric, labels string, value float64) {
+	w.t.Helper()
+	w.exec(`INSERT INTO queue_metric_sample (at, metric, labels, value) VALUES (date_trunc('minute', now()) - make_interval(mins => $1), $2, $3, $4)`,
+		minutesAgo, metric, labels, value)
+}
+
+func report(t *testing.T, w *world, back time.Duration) queue.Report {
+	t.Helper()
+	r, err := w.client("queue_viewer").Report(context.Background(), time.Now().Add(-back), time.Time{})
+	require.NoError(t, err)
+	return r
+}
+
+// A silence is told by what was sampled of it, by who had it, and by what stands:
+// also one that is over.
+func TestReportSilences(t *testing.T) {
+	w := newWorld(t)
+	w.silent("lasts", 1200)
+	w.silent("back", 1200)
+	w.silent("sampled", 10)
+	w.silent("before", 10)
+	op := w.client("dead_letter_operator", "workflow_admin", "queue_viewer")
+	ack := queue.Request{Action: queue.ActAck, Targets: []string{"back"}, Args: map[string]string{"comment": "mine", "for": "1h"}}
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, ack)).Done)
+	w.exec("SELECT fn_queue_heartbeat_write('back', '{}', 'back')")
+	for m := 40; m >= 30; m-- {
+		w.sample(m, "silent_age_seconds", `{"executor": "sampled", "alert": "silence:sampled:2026-01-01T00:00:00.000000Z"}`, float64(900-m))
+		w.sample(m+100, "silent_age_seconds", `{"executor": "before", "alert": "silence:before:2026-01-01T00:00:00.000000Z"}`, 900)
+	}
+	r := report(t, w, time.Hour)
+	told := map[string]queue.Silence{}
+	for _, s := range r.Silences {
+		told[s.Executor.String()] = s
+	}
+	require.Len(t, told, 3)
+	require.Equal(t, queue.SilenceLasts, told["lasts"].Ended)
+	require.Nil(t, told["lasts"].EndedAt)
+	require.InDelta(t, 1200, told["lasts"].WorstSeconds, 60)
+	require.Empty(t, told["lasts"].Acks)
+	require.Equal(t, queue.SilenceBeat, told["back"].Ended)
+	require.WithinDuration(t, time.Now(), *told["back"].EndedAt, time.Minute)
+	require.Len(t, told["back"].Acks, 1)
+	require.Equal(t, "ann mine beat_returned", told["back"].Acks[0].AckedBy.String()+" "+told["back"].Acks[0].Comment.String()+" "+told["back"].Acks[0].ClearedReason.String())
+	require.Equal(t, queue.SilenceSampled, told["sampled"].Ended)
+	require.WithinDuration(t, time.Now().Add(-30*time.Minute), *told["sampled"].EndedAt, 2*time.Minute)
+	require.EqualValues(t, 870, told["sampled"].WorstSeconds)
+	require.Equal(t, "2026-01-01T00:00:00Z", told["sampled"].LastBeatAt.Format(time.RFC3339))
+	require.EqualValues(t, 60, told["sampled"].CadenceSeconds)
+}
+
+// A curve's points, extremes and last value are those of the samples; a queue that
+// is not sampled in a minute in which others were was empty.
+func TestReportCurves(t *testing.T) {
+	w := newWorld(t)
+	for m := 50; m >= 1; m-- {
+		if m >= 20 && m < 25 {
+			continue // the sampler was away
+		}
+		w.sample(m, "hosts_alive", "{}", 2)
+		w.sample(m, "picture_ms", "{}", float64(m))
+		if m >= 30 && m < 40 {
+			w.sample(m, "waiting", `{"queue": "job kg.reindex", "domain": "kg"}`, float64(100+m))
+		}
+	}
+	for q := range 14 {
+		w.sample(45, "oldest_age_seconds", `{"queue": "job k`+string(rune('a'+q))+`", "domain": "kg"}`, float64(q))
+	}
+	r := report(t, w, 55*time.Minute)
+	require.EqualValues(t, 60, r.CurveStep)
+	curves := map[string]queue.Curve{}
+	n := map[string]int{}
+	for _, c := range r.Curves {
+		n[c.Metric]++
+		curves[c.Metric] = c
+	}
+	require.Equal(t, map[string]int{"hosts_alive": 1, "picture_ms": 1, "waiting": 1, "oldest_age_seconds": 10}, n)
+	require.Equal(t, 4, r.More["curves"], "the ten that went highest")
+	c := curves["waiting"]
+	require.Equal(t, "job kg.reindex in kg", c.Name.String())
+	require.Equal(t, []float64{0, 139, 0}, []float64{c.Min, c.Max, c.Last})
+	known, zero := 0, 0
+	for _, p := range c.Points {
+		if p != nil {
+			known++
+			if *p == 0 {
+				zero++
+			}
+		}
+	}
+	require.Equal(t, []int{45, 35}, []int{known, zero})
+	c = curves["picture_ms"]
+	require.Equal(t, []float64{1, 50, 1}, []float64{c.Min, c.Max, c.Last})
+	known = 0
+	for _, p := range c.Points {
+		if p != nil {
+			known++
+		}
+	}
+	require.Equal(t, 45, known)
+
+	// A longer span has fewer points a minute, of which the highest counts.
+	r = report(t, w, 10*time.Hour)
+	require.EqualValues(t, 600, r.CurveStep)
+	for _, c := range r.Curves {
+		require.LessOrEqual(t, len(c.Points), 61)
+		if c.Metric == "picture_ms" {
+			require.Equal(t, []float64{1, 50, 1}, []float64{c.Min, c.Max, c.Last})
+		}
+	}
+}
+
+// What died in the span is told with what became of it, whatever died elsewhere.
+func TestReportDeadLetters(t *testing.T) {
+	w := newWorld(t)
+	hooks := w.die(
+		letter{"order", "https://hooks.acme.test/a", "HTTP_503", 10 * time.Minute}, letter{"order", "https://hooks.acme.test/a", "HTTP_503", 11 * time.Minute},
+		letter{"order", "https://hooks.acme.test/a", "HTTP_503", 12 * time.Minute}, letter{"order", "https://hooks.acme.test/a", "HTTP_503", 3 * time.Hour},
+		letter{"bill", "https://slow.test/a", "TIMEOUT", 13 * time.Minute})
+	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HANDLER_ERROR", time.Minute}, jobLetter{"kg.reindex", "kg", "HANDLER_ERROR", 2 * time.Minute})
+	op := w.client("dead_letter_operator", "queue_viewer")
+	require.EqualValues(t, 2, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[0]}, Reason: "r"})).Done)
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[1:2], Reason: "r"})).Done)
+	w.exec(`SELECT fn_saga_orchestrator_run();
+		SELECT fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', job_id, 'lease_token', lease_token, 'delivered', true, 'status', 204)))
+		FROM fn_webhook_job_claim('test', 1);
+		SELECT fn_saga_orchestrator_run()`)
+
+	r := report(t, w, time.Hour)
+	require.False(t, r.DeadBound)
+	type counts struct{ arose, open, requeued, delivered, closed int64 }
+	got := map[string]counts{}
+	for _, d := range r.Dead {
+		delivered := int64(-1)
+		if d.Delivered != nil {
+			delivered = *d.Delivered
+		}
+		got[d.Source+" "+d.Code.String()+" "+d.Endpoint.String()+" "+d.Domain.String()] = counts{d.Arose, d.Open, d.Requeued, delivered, d.Closed}
+	}
+	require.Equal(t, map[string]counts{
+		"webhook HTTP_503 hooks.acme.test webhook": {3, 1, 1, 1, 1},
+		"webhook TIMEOUT slow.test webhook":        {1, 1, 0, 0, 0},
+		"job HANDLER_ERROR kg.reindex kg":          {2, 1, 1, -1, 0},
+	}, got)
+}
+
+// Lists are cut, and say so; the rest of the report does not notice.
+func TestReportIsBounded(t *testing.T) {
+	w := newWorld(t)
+	w.exec("SELECT fn_queue_mark('m' || i, 'ann') FROM generate_series(1, 130) i")
+	w.exec("SELECT fn_dot_config_set('webhook.max_attempts', (10 + i)::text, 'ann', 'r') FROM generate_series(1, 450) i")
+	r := report(t, w, time.Hour)
+	require.Len(t, r.Marks, 100)
+	require.Equal(t, "m1", r.Marks[0].Label.String(), "in order of time")
+	require.Len(t, r.Actions, 500)
+	require.Len(t, r.Flags, 100)
+	require.Equal(t, map[string]int{"marks": 30, "actions": 80, "flags": 350}, r.More)
+	require.Equal(t, []string{"5", "11"}, []string{r.Flags[0].Before.String(), r.Flags[0].After.String()})
+	for _, e := range r.Actions {
+		require.False(t, e.At.Before(r.Since) || !e.At.Before(r.Until))
+	}
+}
+
+func TestReportNeeds(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("queue_viewer")
+	now := time.Now()
+	for _, span := range [][2]time.Time{{now.Add(time.Hour), {}}, {now.Add(-time.Hour), now.Add(-2 * time.Hour)}, {now.Add(-time.Hour), now.Add(-time.Hour)}} {
+		_, err := c.Report(context.Background(), span[0], span[1])
+		kind(t, queue.KindUsage, err)
+	}
+	for _, roles := range [][]string{{"dot_executor"}, {}} {
+		_, err := w.client(roles...).Report(context.Background(), now.Add(-time.Hour), time.Time{})
+		kind(t, queue.KindPermission, err)
+	}
+	r, err := c.Report(context.Background(), now.Add(-time.Hour), now.Add(48*time.Hour))
+	require.NoError(t, err)
+	require.False(t, r.Until.After(r.AsOf), "it does not tell the future")
+}
