@@ -54,8 +54,8 @@ func reportCurves(ctx context.Context, tx pgx.Tx, r *queue.Report) error {
 	}
 	rows, err := tx.Query(ctx, `
 		WITH s AS MATERIALIZED (
-			SELECT s.metric, COALESCE(CASE WHEN s.labels ? 'queue' THEN (s.labels ->> 'queue') || ' in ' || (s.labels ->> 'domain') END,
-				s.labels ->> 'executor', s.labels ->> 'source', '') AS name, s.at, s.value
+			SELECT s.metric, COALESCE(CASE WHEN s.labels ->> 'queue' LIKE 'job %' THEN (s.labels ->> 'queue') || ' in ' || (s.labels ->> 'domain') END,
+				s.labels ->> 'queue', s.labels ->> 'executor', s.labels ->> 'source', '') AS name, s.at, s.value
 			FROM public.queue_metric_sample s WHERE s.metric = ANY ($1) AND s.at >= $2 AND s.at < $3
 		), runs AS (
 			SELECT count(*) AS n, max(s.at) AS last_at FROM s WHERE s.metric = $4
