@@ -60,8 +60,9 @@ func reportCurves(ctx context.Context, tx pgx.Tx, r *queue.Report) error {
 		), runs AS (
 			SELECT count(*) AS n, max(s.at) AS last_at FROM s WHERE s.metric = $4
 		), lines AS (
-			SELECT s.metric, s.name, min(s.value) AS low, max(s.value) AS high, (array_agg(s.value ORDER BY s.at DESC))[1] AS last,
-				count(DISTINCT s.at) < (SELECT n FROM runs) AS gaps, max(s.at) < (SELECT last_at FROM runs) AS over,
+			SELECT s.metric, s.name, min(s.value) AS low, max(s.value) AS high,
+				-- the value of the newest: an ordered aggregate would sort all of a long span
+				(max(ARRAY[extract(epoch FROM s.at)::float8, s.value]))[2] AS last, count(*) < (SELECT n FROM runs) AS gaps, max(s.at) < (SELECT last_at FROM runs) AS over,
 				row_number() OVER (PARTITION BY s.metric ORDER BY max(s.value) DESC, s.name) AS rank, count(*) OVER (PARTITION BY s.metric) AS n
 			FROM s GROUP BY 1, 2
 		), points AS (
