@@ -73,7 +73,7 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 		"SELECT count(*) FROM queue_bulk_operation_item WHERE outcome = 'done'": n, "SELECT count(DISTINCT target) FROM queue_bulk_operation_item": n,
 		"SELECT count(DISTINCT new_id) FROM queue_bulk_operation_item": n, "SELECT count(*) FROM dead_letter_requeues WHERE operation_id = 1": n,
 		"SELECT count(*) FROM webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL": n,
-		"SELECT count(*) FROM dead_letter_open": 2 * (n / 20),
+		"SELECT count(*) FROM dead_letter_open":                                                      2 * (n / 20),
 	} {
 		require.Equal(t, want, x.number(sql), sql)
 	}
