@@ -44,17 +44,24 @@ func (m *root) hookPage(p *pane, l *level, e views.Env, w int) (views.Page, bool
 }
 
 // endpoint is the one that is open or under the cursor; of a lease, the one that
-// it is for.
+// it is for; of a why, the one that it was asked of.
 func (m *root) endpoint() (queue.Endpoint, bool) {
-	l := m.pane().top()
+	p := m.pane()
+	l, at := p.top(), m.subject()
 	if m.at != queue.PaneWebhooks {
 		return queue.Endpoint{}, false
+	}
+	if l.why != "" {
+		l = &p.levels[len(p.levels)-2]
+		if i, ok := l.grid.current(); ok {
+			at = l.grid.src.ID(i)
+		}
 	}
 	if l.kind == kindPage && l.hook.ID != 0 {
 		return l.hook, true
 	}
-	for _, r := range m.pane().levels[0].list.page.Endpoints {
-		if id := strconv.FormatInt(r.ID, 10); id == m.subject() || id == m.leaseOf(m.subject()) {
+	for _, r := range p.levels[0].list.page.Endpoints {
+		if id := strconv.FormatInt(r.ID, 10); id == at || id == m.leaseOf(at) {
 			return r, true
 		}
 	}

@@ -60,7 +60,7 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		x.press("esc", ":")
 		x.typing("why")
 		x.press("enter")
-		x.sees("Why webhook hooks.acme.example waits", "no live host runs saga_orchestrator", "qtop worker --loops saga_orchestrator")
+		x.sees("D resume", "Why webhook hooks.acme.example waits", "no live host runs saga_orchestrator", "qtop worker --loops saga_orchestrator")
 		require.Equal(t, queue.Query{Kind: queue.ListWhy, ID: "webhook hooks.acme.example", Limit: pageRows}, last(s.listed()))
 		x.press("esc", ":")
 		x.typing("why events iu")

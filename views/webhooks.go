@@ -23,7 +23,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 	}
 	return Source{
 		Columns: []table.Column{
-			{Title: "endpoint", Width: 19, Want: 28, Max: 48},
+			{Title: "endpoint", Width: 24, Want: 28, Max: 48},
 			{Title: "sub", Width: 4, Max: 7, Right: true, Drop: 5},
 			{Title: "gate", Width: 12, Max: 18},
 			{Title: "oldest", Width: 8, Right: true},
@@ -85,7 +85,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			"A subscription_admin makes one: INSERT INTO subscriptions (event_type, callback_url, verified) VALUES (…);",
 		},
 		Second: Second{From: n, Marks: true, Columns: []table.Column{
-			{Title: "IN FLIGHT", Width: 19, Want: 28, Max: 48},
+			{Title: "IN FLIGHT", Width: 24, Want: 28, Max: 48},
 			{Title: "job", Width: 8, Max: 12, Right: true},
 			{Title: "lease", Width: 20, Max: 30},
 			{Title: "for", Width: 8, Right: true},
