@@ -26,6 +26,7 @@ import (
 
 func main() {
 	embedded.SuperviseMain()
+	receiverMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -51,6 +52,7 @@ func sections() []section {
 		{"panes", (*bench).paneTime},
 		{"snapshot", (*bench).heldSnapshot},
 		{"growth", (*bench).growth},
+		{"deliver", (*bench).deliverRate},
 	}
 }
 
