@@ -461,10 +461,13 @@ DECLARE
 BEGIN
   IF TG_OP = 'INSERT' THEN
     -- a pair that has died is delivered again by requeueing its letter, never by routing it twice
-    IF EXISTS (SELECT 1 FROM new_rows n JOIN public.dead_letters d ON d.event_id = n.event_id
-        WHERE d.subscription_id = n.subscription_id AND n.requeued_from_dead_letter_id IS NULL)
-      OR EXISTS (SELECT 1 FROM new_rows n JOIN public.dead_letters d ON d.id = n.requeued_from_dead_letter_id
-        WHERE (d.event_id, d.subscription_id) <> (n.event_id, n.subscription_id)) THEN
+    -- OFFSET 0: a look per row, however many letters there are
+    IF EXISTS (SELECT 1 FROM new_rows n WHERE n.requeued_from_dead_letter_id IS NULL AND EXISTS (
+        SELECT 1 FROM public.dead_letters d WHERE d.event_id = n.event_id
+          AND d.subscription_id = n.subscription_id OFFSET 0))
+      OR EXISTS (SELECT 1 FROM new_rows n WHERE n.requeued_from_dead_letter_id IS NOT NULL AND EXISTS (
+        SELECT 1 FROM public.dead_letters d WHERE d.id = n.requeued_from_dead_letter_id
+          AND (d.event_id, d.subscription_id) <> (n.event_id, n.subscription_id) OFFSET 0)) THEN
       RAISE EXCEPTION 'a dead letter stands for this event and subscription: requeue it instead'
         USING ERRCODE = '42501';
     END IF;
@@ -505,14 +508,17 @@ CREATE FUNCTION public.fn_webhook_job_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   v_n bigint;
+  v_sagas bigint[];
 BEGIN
   IF TG_OP = 'INSERT' THEN
+    -- By the array and by scalar lookups: a join may be planned, and kept, from the side of the sagas.
+    SELECT array_agg(saga_id) INTO v_sagas FROM new_rows;
     -- FOR SHARE: a saga about to end waits for us or we for it; either way no job joins an ended one
-    PERFORM 1 FROM (SELECT s.status, s.subscription_id <> n.subscription_id AS stray
-      FROM new_rows n JOIN public.webhook_delivery_sagas s ON s.id = n.saga_id
-      ORDER BY s.id FOR SHARE OF s) x
-      WHERE x.stray OR x.status IN ('Completed', 'DeadLettered');
-    IF FOUND THEN
+    PERFORM 1 FROM (SELECT s.status FROM public.webhook_delivery_sagas s WHERE s.id = ANY (v_sagas)
+      ORDER BY s.id FOR SHARE) x
+      WHERE x.status IN ('Completed', 'DeadLettered');
+    IF FOUND OR EXISTS (SELECT 1 FROM new_rows n WHERE n.subscription_id IS DISTINCT FROM
+        (SELECT s.subscription_id FROM public.webhook_delivery_sagas s WHERE s.id = n.saga_id)) THEN
       RAISE EXCEPTION 'no job for a Completed or DeadLettered saga, nor for another''s subscription'
         USING ERRCODE = '42501';
     END IF;

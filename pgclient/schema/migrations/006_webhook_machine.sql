@@ -155,7 +155,7 @@ COMMENT ON FUNCTION public.fn_webhook_router_run(int) IS
 -- ---------------------------------------------------------------------------------------------------
 CREATE FUNCTION public.fn_saga_orchestrator_run(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
   v_max int := greatest(public.fn_cfg_int('webhook.max_attempts', 5), 1);
   v_cap double precision := public.fn_cfg_int('webhook.backoff_cap_seconds', 3600);
@@ -305,7 +305,7 @@ RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, 
   lease_seconds int, timeout_seconds int, event_id bigint, event_type text, subscription_id bigint,
   callback_url text, secret_ref text, webhook_id text, payload text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
   v_lease int := public.fn_cfg_int('webhook.lease_seconds', 60);
@@ -442,7 +442,7 @@ COMMENT ON FUNCTION public.fn_webhook_job_claim(text, int, bigint[], int) IS
 -- ---------------------------------------------------------------------------------------------------
 CREATE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
   c_codes CONSTANT text := 'HTTP_[0-9]{3}|TIMEOUT|DNS_FAILURE|CONNECTION_REFUSED|CONNECTION_RESET|'
@@ -595,7 +595,7 @@ COMMENT ON FUNCTION public.fn_webhook_job_report(jsonb) IS
 CREATE FUNCTION public.fn_webhook_job_renew(p_job_ids bigint[], p_lease_tokens uuid[])
 RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
   v_until timestamptz := now() + make_interval(secs => public.fn_cfg_int('webhook.lease_seconds', 60));
@@ -624,7 +624,7 @@ COMMENT ON FUNCTION public.fn_webhook_job_renew(bigint[], uuid[]) IS
 CREATE FUNCTION public.fn_webhook_job_release(p_job_ids bigint[], p_lease_tokens uuid[])
 RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
   v_done bigint[];
@@ -687,7 +687,7 @@ COMMENT ON FUNCTION public.fn_webhook_lease_lose(bigint[]) IS 'Takes expired lea
 
 CREATE FUNCTION public.fn_lease_reset_cleaner_run(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
