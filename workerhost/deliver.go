@@ -7,29 +7,26 @@ package workerhost
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"net/url"
-	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/qtop/qtop/pgclient"
-	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // delivery is one claimed job inside this process.
 type delivery struct {
 	pgclient.WebhookJob
 	endpoint string
+	claimed  time.Time // before the claim was sent
 	// until is the local end of the lease, counted from before the claim was
 	// sent: the server's clock and the way there can only make it later.
 	until time.Time
 	// lost is set when a renewal found the lease gone.
 	lost bool
+	// sent and delivered are written before the request's end is told.
+	sent, delivered bool
 	// settled is set when the database answered for the result.
 	settled atomic.Bool
 }
@@ -39,27 +36,46 @@ type deliverer struct {
 	h       *Host
 	l       *loop
 	reports *reporter
-	flying  map[int64]*delivery
-	busy    map[string]int         // requests in flight per endpoint
-	waiting map[string][]*delivery // claimed beyond what their endpoint may have
-	where   map[int64]string       // endpoint of each subscription, as its last claim said
-	ended   chan *delivery         // as large as flying can get: a send never blocks
+	places  *places
+	flying  map[int64]*delivery // leased here and not settled
+	where   map[int64]string    // endpoint of each subscription, as its last claim said
+	over    chan *delivery      // requests that ended; as large as flying can get: a send never blocks
+	settled chan *delivery      // results that were recorded, or cannot be; as large
+	claims  chan claim          // of one
 	sending sync.WaitGroup
 	mu      sync.Mutex // guards until, which a renewal moves
+
+	look     bool    // there may be something to claim
+	claiming bool    // a claim is under way
+	around   []int64 // whom the last claim skipped or left something of
+	dry      bool    // it found nothing else
+}
+
+// claim is one that came back.
+type claim struct {
+	jobs   []pgclient.WebhookJob
+	err    error
+	asked  int
+	skip   []int64
+	before time.Time
 }
 
 // tickWithin bounds the delivery loop's beat; a tick is a few milliseconds.
 const tickWithin = 5 * time.Second
 
 func (h *Host) deliver(ctx context.Context, l *loop) error {
+	p := newPlaces(h.opts.Concurrency, h.opts.PerEndpoint)
 	d := &deliverer{
-		h: h, l: l, flying: map[int64]*delivery{}, busy: map[string]int{}, waiting: map[string][]*delivery{}, where: map[int64]string{},
-		ended: make(chan *delivery, h.opts.Concurrency),
+		h: h, l: l, places: p, flying: map[int64]*delivery{}, where: map[int64]string{},
+		over: make(chan *delivery, p.most()), settled: make(chan *delivery, p.most()), claims: make(chan claim, 1),
 	}
 	send, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	d.reports = newReporter(h, l)
 	defer func() { // also after a panic of run
 		stopSending()
+		if d.claiming {
+			d.lease(<-d.claims)
+		}
 		d.sending.Wait() // at once: their context has ended
 		d.handBack()
 		d.reports.close()
@@ -75,42 +91,57 @@ func (d *deliverer) run(ctx, send context.Context) error {
 	renew := time.NewTicker(time.Second)
 	defer renew.Stop()
 	drain := d.l.draining()
-	draining, more := false, false
+	draining := false
 	for {
-		look := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-drain:
 			draining, drain = true, nil
+			d.release(ctx, d.places.clear())
 		case <-d.l.kick:
-			look = true
+			d.look = true
 		case <-poll.C:
 			every := d.h.settings.every(loopWebhook)
 			d.tick(ctx, every)
 			poll.Reset(every)
-			look = true
-		case x := <-d.ended:
-			d.land(send, x)
-			for more := true; more; { // a batch of results ends together: one claim for all
-				select {
-				case x := <-d.ended:
-					d.land(send, x)
-				default:
-					more = false
-				}
-			}
-			look = more
+			d.look = true
+		case c := <-d.claims:
+			d.stockUp(ctx, c, draining)
+		case x := <-d.over:
+			d.land(ctx, x)
+		case x := <-d.settled:
+			delete(d.flying, x.JobID)
 		case <-renew.C:
+			d.release(ctx, d.places.stale(time.Now()))
 			d.renew(ctx)
 		}
-		if draining && len(d.flying) == 0 {
+		d.catchUp(ctx)
+		if draining && len(d.flying) == 0 && !d.claiming {
 			return nil
 		}
-		if look && !draining && len(d.flying) < d.h.opts.Concurrency {
-			more = d.claim(ctx, send)
+		for x := d.places.next(time.Now()); x != nil && ctx.Err() == nil; x = d.places.next(time.Now()) {
+			d.sending.Go(func() { d.send(send, x) })
 		}
-		d.l.setInFlight(len(d.flying))
+		if !draining {
+			d.claim(ctx)
+		}
+		d.l.setInFlight(len(d.flying) - d.places.stocked)
+	}
+}
+
+// catchUp takes what else has ended: results come in batches, and one claim does
+// for all of them.
+func (d *deliverer) catchUp(ctx context.Context) {
+	for {
+		select {
+		case x := <-d.over:
+			d.land(ctx, x)
+		case x := <-d.settled:
+			delete(d.flying, x.JobID)
+		default:
+			return
+		}
 	}
 }
 
@@ -130,52 +161,78 @@ func (d *deliverer) tick(ctx context.Context, every time.Duration) {
 	}
 }
 
-// claim leases what fits and starts it; true when there may be more. One that
-// hangs must not take every place: a subscription gets at most its endpoint's
-// share, and none while the endpoint has its share in flight. Subscriptions that
-// turn out to share an endpoint may queue one share more; the rest goes back.
-func (d *deliverer) claim(ctx, send context.Context) bool {
-	room := min(d.h.opts.Concurrency-len(d.flying), fullBatch)
-	skip := d.saturated()
-	before := time.Now()
-	claiming, cancel := outlive(ctx, handBackTime/2)
-	defer cancel()
-	jobs, err := d.h.client.ClaimWebhooks(claiming, d.h.workerID(), room, skip, d.h.opts.PerEndpoint)
-	if err != nil {
-		if ctx.Err() == nil {
-			d.l.erred(err)
-			d.h.log.Warn("claim failed", "loop", d.l.name, "error", err.Error())
+// claim asks for what fits, unless a claim is under way. One that hangs must not
+// take every place: of a subscription one claim takes at most its endpoint's
+// share, and none while its endpoint has here what it may have.
+func (d *deliverer) claim(ctx context.Context) {
+	if d.claiming || (!d.look && !d.dry) {
+		return
+	}
+	now := time.Now()
+	room := min(d.places.room(len(d.flying), now), fullBatch)
+	if room <= 0 {
+		return
+	}
+	skip := d.saturated(now)
+	if !d.look && slices.Equal(skip, d.around) {
+		return // nobody has got room since it found nothing
+	}
+	d.claiming, d.look, d.dry = true, false, false
+	go func() {
+		claiming, cancel := outlive(ctx, handBackTime/2)
+		defer cancel()
+		jobs, err := d.h.client.ClaimWebhooks(claiming, d.h.workerID(), room, skip, d.h.opts.PerEndpoint)
+		d.claims <- claim{jobs, err, room, skip, now}
+	}()
+}
+
+// lease keeps what a claim brought until it is settled or handed back.
+func (d *deliverer) lease(c claim) []*delivery {
+	d.claiming = false
+	xs := make([]*delivery, len(c.jobs))
+	for i, j := range c.jobs {
+		xs[i] = &delivery{
+			WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimed: c.before,
+			until: c.before.Add(time.Duration(j.LeaseSeconds) * time.Second),
 		}
-		return false
+		d.flying[j.JobID] = xs[i]
+	}
+	return xs
+}
+
+// stockUp takes what a claim brought. Subscriptions that turn out to share an
+// endpoint may bring more than it can use: that goes back.
+func (d *deliverer) stockUp(ctx context.Context, c claim, draining bool) {
+	xs := d.lease(c)
+	if c.err != nil {
+		if ctx.Err() == nil {
+			d.l.erred(c.err)
+			d.h.log.Warn("claim failed", "loop", d.l.name, "error", c.err.Error())
+		}
+		return
+	}
+	if ctx.Err() != nil {
+		return // stopped meanwhile: handed back unsent
+	}
+	if draining {
+		d.release(ctx, xs)
+		return
 	}
 	perSubscription := map[int64]int{}
-	capped := len(skip) > 0
+	capped := len(c.skip) > 0
 	var surplus []*delivery
-	for _, j := range jobs {
-		x := &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), until: before.Add(time.Duration(j.LeaseSeconds) * time.Second)}
-		d.flying[j.JobID] = x
-		if ctx.Err() != nil {
-			continue // stopped meanwhile: handed back unsent
-		}
-		d.where[j.SubscriptionID] = x.endpoint
-		perSubscription[j.SubscriptionID]++
-		capped = capped || perSubscription[j.SubscriptionID] >= d.h.opts.PerEndpoint
-		switch {
-		case d.busy[x.endpoint] < d.h.opts.PerEndpoint:
-			d.begin(send, x)
-		case len(d.waiting[x.endpoint]) < d.h.opts.PerEndpoint:
-			d.waiting[x.endpoint] = append(d.waiting[x.endpoint], x)
-		default:
+	for _, x := range xs {
+		d.where[x.SubscriptionID] = x.endpoint
+		perSubscription[x.SubscriptionID]++
+		capped = capped || perSubscription[x.SubscriptionID] >= d.h.opts.PerEndpoint
+		if !d.places.put(x) {
 			surplus, capped = append(surplus, x), true
 		}
 	}
-	if len(surplus) > 0 && !d.release(ctx, surplus) {
-		capped = false // not again at once
-	}
-	if len(jobs) > 0 && capped {
-		d.l.kickNow() // others may wait behind the one that got its share
-	}
-	return capped || len(jobs) == room
+	heard := len(surplus) == 0 || d.release(ctx, surplus)
+	// others may wait behind the one that got its share
+	d.look = d.look || heard && (len(xs) == c.asked || capped && len(xs) > 0)
+	d.dry, d.around = capped && len(xs) == 0, c.skip
 }
 
 // outlive is ctx that ends only some time after it. A claim that is cancelled in
@@ -187,20 +244,14 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	return longer, func() { stop(); cancel() }
 }
 
-// begin starts a request; its endpoint has a place for it.
-func (d *deliverer) begin(send context.Context, x *delivery) {
-	d.busy[x.endpoint]++
-	d.sending.Go(func() { d.send(send, x) })
-}
-
-// saturated lists the subscriptions whose endpoint has its share in flight.
-func (d *deliverer) saturated() []int64 {
+// saturated lists the subscriptions whose endpoint has here what it may have.
+func (d *deliverer) saturated(now time.Time) []int64 {
 	var full []int64
 	for sub, endpoint := range d.where {
-		switch n := d.busy[endpoint]; {
-		case n >= d.h.opts.PerEndpoint:
+		switch d.places.state(endpoint, now) {
+		case endpointFull:
 			full = append(full, sub)
-		case n == 0:
+		case endpointAway:
 			delete(d.where, sub)
 		}
 	}
@@ -208,83 +259,17 @@ func (d *deliverer) saturated() []int64 {
 	return full
 }
 
-func (d *deliverer) land(send context.Context, x *delivery) {
-	delete(d.flying, x.JobID)
-	d.busy[x.endpoint]--
-	if next := d.waiting[x.endpoint]; len(next) > 0 && send.Err() == nil {
-		d.waiting[x.endpoint] = next[1:]
-		d.begin(send, next[0])
+// land takes a request that ended. After a failure what waits for the same
+// subscription goes back: its suspension or circuit may stand by now, and it is
+// judged where the jobs are claimed.
+func (d *deliverer) land(ctx context.Context, x *delivery) {
+	waiting := d.places.landed(x, time.Now())
+	if !x.sent {
+		delete(d.flying, x.JobID)
 	}
-	if d.busy[x.endpoint] <= 0 {
-		delete(d.busy, x.endpoint)
-		delete(d.waiting, x.endpoint)
+	if x.sent && ctx.Err() == nil {
+		d.release(ctx, waiting)
 	}
-}
-
-// send makes the request and queues its result. A request cut off by a stop
-// before its answer came is no attempt: it is not reported, and handBack returns
-// the job.
-func (d *deliverer) send(ctx context.Context, x *delivery) {
-	log := d.h.log.With("saga_id", x.SagaID, "job_id", x.JobID, "lease_expiration", x.LeaseUntil)
-	res, sent := d.attempt(ctx, x)
-	if !sent {
-		log.Warn("lease too short for a request, job left to the cleaner", "error_code", "")
-	}
-	if !sent || (ctx.Err() != nil && res.Status == 0) {
-		d.ended <- x
-		return
-	}
-	log.Info("attempt", "error_code", res.Code, "status", res.Status, "took_ms", res.Took.Milliseconds(), "detail", res.Detail)
-	rep := pgclient.WebhookReport{
-		JobID: x.JobID, LeaseToken: x.LeaseToken, Delivered: res.Delivered, Excerpt: res.Excerpt,
-		TookMS: float64(res.Took.Microseconds()) / 1000,
-	}
-	if res.Status != 0 {
-		rep.Status = &res.Status
-	}
-	if res.Code != "" {
-		rep.Code = &res.Code
-	}
-	if !res.RetryAfter.IsZero() {
-		rep.RetryAfter = &res.RetryAfter
-	}
-	d.reports.add(pending{WebhookReport: rep, x: x, until: d.untilOf(x), done: func() { d.ended <- x }})
-}
-
-// untilOf reads the end of a lease when the result is recorded: it may have been
-// renewed since.
-func (d *deliverer) untilOf(x *delivery) func() time.Time {
-	return func() time.Time {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return x.until
-	}
-}
-
-// attempt is the request itself, bounded by what is left of the lease.
-func (d *deliverer) attempt(ctx context.Context, x *delivery) (res sender.Result, sent bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			d.h.log.Error("delivery panicked", "job_id", x.JobID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			res, sent = sender.Result{Code: sender.CodeWorkerPanic, Detail: "panic in the worker", Started: time.Now()}, true
-		}
-	}()
-	d.mu.Lock()
-	left := time.Until(x.until) - 2*time.Second // to report in
-	d.mu.Unlock()
-	timeout := min(time.Duration(x.TimeoutSeconds)*time.Second, left)
-	if timeout < 500*time.Millisecond {
-		return sender.Result{}, false
-	}
-	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: []byte(x.Payload), Timeout: timeout}
-	if x.SecretRef != nil && *x.SecretRef != "" {
-		secrets, err := d.h.opts.Secrets.Resolve(*x.SecretRef)
-		if err != nil || len(secrets) == 0 {
-			return sender.Result{Code: sender.CodeSigningFailed, Detail: "secret_ref cannot be resolved", Started: time.Now()}, true
-		}
-		req.Secrets = secrets
-	}
-	return d.h.opts.Sender.Send(ctx, req), true
 }
 
 // renew prolongs the leases that are a third old.
@@ -331,14 +316,15 @@ func (d *deliverer) handBack() {
 			open = append(open, x)
 		}
 	}
-	if len(open) > 0 {
-		d.release(context.Background(), open)
-	}
+	d.release(context.Background(), open)
 }
 
 // release returns jobs to Pending, no attempt spent; false when the database did
 // not hear it, and their leases will expire.
 func (d *deliverer) release(ctx context.Context, xs []*delivery) bool {
+	if len(xs) == 0 {
+		return true
+	}
 	ids, tokens := make([]int64, len(xs)), make([]string, len(xs))
 	for i, x := range xs {
 		ids[i], tokens[i] = x.JobID, x.LeaseToken
@@ -353,17 +339,4 @@ func (d *deliverer) release(ctx context.Context, xs []*delivery) bool {
 	}
 	d.h.log.Info("jobs handed back", "jobs", len(ids))
 	return true
-}
-
-// endpointOf is host:port in lower case; what cannot be parsed is its own.
-func endpointOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return raw
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
-	}
-	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }

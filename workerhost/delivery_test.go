@@ -227,7 +227,7 @@ func TestSwitch(t *testing.T) {
 	release := make(chan struct{})
 	r := receive(t, hanging(release))
 	w.subscribe("order.created", r.URL, nil)
-	h := w.run(workerhost.Options{Concurrency: 4})
+	h := w.run(workerhost.Options{Concurrency: 8, PerEndpoint: 4})
 	w.events("order.created", 4)
 	eventually(t, func() bool { return r.count() == 4 }, "no request arrives")
 

@@ -1,0 +1,210 @@
+package workerhost
+
+// This file is who of the claimed deliveries may be sent now: the host's places,
+// shared so that endpoints that hang never hold all of them.
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// trustedFor is how long after a success an endpoint may have its whole share.
+	trustedFor = time.Second
+	// stockedFor bounds how long a claimed delivery waits here: what its endpoint
+	// has no place for may be sent by another host, and a suspension is judged at
+	// the claim.
+	stockedFor = time.Second
+	// stockFactor × the number of places is the most that waits here.
+	stockFactor = 4
+)
+
+// places are the requests that may be in flight, and the stock of deliveries that
+// wait for one. An endpoint has at most perEndpoint of them; one that has not
+// delivered just now no more than it leaves free. So however many endpoints
+// hang, there is a place for the next one, and a host with nothing else to do
+// still gives half of itself to one that is slow. One goroutine owns it.
+type places struct {
+	total, perEndpoint int
+	taken, stocked     int
+	endpoints          map[string]*endpoint
+	turn               []*endpoint // those with stock, the one that had its turn last
+	done               pace        // successes of all
+	epoch              time.Time
+}
+
+// endpoint is a host:port with a request in flight or in stock.
+type endpoint struct {
+	name      string
+	busy      int
+	stock     []*delivery
+	delivered time.Time // when a request of it succeeded last
+	done      pace
+}
+
+func newPlaces(total, perEndpoint int) *places {
+	return &places{total: total, perEndpoint: perEndpoint, endpoints: map[string]*endpoint{}, epoch: time.Now()}
+}
+
+// most is how many deliveries can be leased here.
+func (p *places) most() int { return p.total * (1 + stockFactor) }
+
+// share is how many requests of the endpoint may be in flight now.
+func (p *places) share(e *endpoint, now time.Time) int {
+	if now.Sub(e.delivered) < trustedFor {
+		return p.perEndpoint
+	}
+	return min(p.perEndpoint, p.total-p.taken)
+}
+
+// ahead is how much of what is claimed may wait: what was delivered in the last
+// 250 ms, so that it waits no longer than that.
+func (p *places) ahead(done *pace, now time.Time) int {
+	return min(done.recent(now.Sub(p.epoch)), p.total*stockFactor)
+}
+
+// room is how many more deliveries may be here beside those that are; 0 while no
+// place is free and the stock is half full, for claims are cheaper by the dozen.
+func (p *places) room(leased int, now time.Time) int {
+	ahead := p.ahead(&p.done, now)
+	if p.taken >= p.total && 2*p.stocked > ahead {
+		return 0
+	}
+	return p.total + ahead - leased
+}
+
+// The states of an endpoint in the eyes of a claim.
+const (
+	endpointOpen = iota
+	endpointFull
+	endpointAway // nothing of it is here
+)
+
+func (p *places) state(name string, now time.Time) int {
+	e := p.endpoints[name]
+	switch {
+	case e == nil:
+		return endpointAway
+	case e.busy >= p.share(e, now) && 2*len(e.stock) >= p.ahead(&e.done, now):
+		return endpointFull
+	}
+	return endpointOpen
+}
+
+// put stocks a delivery; false when its endpoint has one share in stock already.
+func (p *places) put(x *delivery) bool {
+	e := p.endpoints[x.endpoint]
+	if e == nil {
+		e = &endpoint{name: x.endpoint}
+		p.endpoints[e.name] = e
+	}
+	if len(e.stock) >= p.perEndpoint+p.ahead(&e.done, x.claimed) {
+		return false
+	}
+	if len(e.stock) == 0 {
+		p.turn = append(p.turn, e)
+	}
+	e.stock = append(e.stock, x)
+	p.stocked++
+	return true
+}
+
+// next takes a place for the next delivery, endpoint by endpoint in turn; nil when
+// none may start.
+func (p *places) next(now time.Time) *delivery {
+	if p.taken >= p.total {
+		return nil
+	}
+	for i, e := range p.turn {
+		if e.busy >= p.share(e, now) {
+			continue
+		}
+		x := e.stock[0]
+		e.stock = e.stock[1:]
+		p.stocked--
+		e.busy++
+		p.taken++
+		p.turn = append(p.turn[:i], p.turn[i+1:]...)
+		if len(e.stock) > 0 {
+			p.turn = append(p.turn, e)
+		}
+		return x
+	}
+	return nil
+}
+
+// landed gives the place of a delivery free; after a failure it returns the stock
+// of the same subscription.
+func (p *places) landed(x *delivery, now time.Time) (back []*delivery) {
+	e := p.endpoints[x.endpoint]
+	e.busy--
+	p.taken--
+	if x.delivered {
+		e.delivered = now
+		at := now.Sub(p.epoch)
+		e.done.add(at, 1)
+		p.done.add(at, 1)
+	} else {
+		back = p.withdraw(e, func(w *delivery) bool { return w.SubscriptionID == x.SubscriptionID })
+	}
+	p.forget(e)
+	return back
+}
+
+// stale returns what has waited for too long.
+func (p *places) stale(now time.Time) []*delivery {
+	return p.withdrawAll(func(x *delivery) bool { return now.Sub(x.claimed) > stockedFor })
+}
+
+// clear returns the whole stock.
+func (p *places) clear() []*delivery {
+	return p.withdrawAll(func(*delivery) bool { return true })
+}
+
+func (p *places) withdrawAll(which func(*delivery) bool) (back []*delivery) {
+	for _, e := range p.endpoints {
+		back = append(back, p.withdraw(e, which)...)
+		p.forget(e)
+	}
+	return back
+}
+
+func (p *places) withdraw(e *endpoint, which func(*delivery) bool) (back []*delivery) {
+	var stay []*delivery
+	for _, x := range e.stock {
+		if which(x) {
+			back = append(back, x)
+		} else {
+			stay = append(stay, x)
+		}
+	}
+	e.stock = stay
+	p.stocked -= len(back)
+	if len(stay) == 0 && len(back) > 0 {
+		p.turn = slices.DeleteFunc(p.turn, func(t *endpoint) bool { return t == e })
+	}
+	return back
+}
+
+// forget drops an endpoint that has nothing here.
+func (p *places) forget(e *endpoint) {
+	if e.busy == 0 && len(e.stock) == 0 {
+		delete(p.endpoints, e.name)
+	}
+}
+
+// endpointOf is host:port in lower case; what cannot be parsed is its own.
+func endpointOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return raw
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
+	}
+	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
+}
