@@ -107,7 +107,7 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			poll.Reset(every)
 			d.look = true
 		case c := <-d.claims:
-			d.stockUp(ctx, c, draining)
+			d.stockUp(ctx, send, c, draining)
 		case x := <-d.over:
 			d.land(ctx, x)
 		case x := <-d.settled:
@@ -120,13 +120,21 @@ func (d *deliverer) run(ctx, send context.Context) error {
 		if draining && len(d.flying) == 0 && !d.claiming {
 			return nil
 		}
-		for x := d.places.next(time.Now()); x != nil && ctx.Err() == nil; x = d.places.next(time.Now()) {
-			d.sending.Go(func() { d.send(send, x) })
+		if ctx.Err() == nil {
+			d.begin(send)
 		}
 		if !draining {
 			d.claim(ctx)
 		}
 		d.l.setInFlight(len(d.flying) - d.places.stocked)
+	}
+}
+
+// begin starts the requests that there are places for.
+func (d *deliverer) begin(send context.Context) {
+	now := time.Now()
+	for x := d.places.next(now); x != nil; x = d.places.next(now) {
+		d.sending.Go(func() { d.send(send, x) })
 	}
 }
 
@@ -202,7 +210,7 @@ func (d *deliverer) lease(c claim) []*delivery {
 
 // stockUp takes what a claim brought. Subscriptions that turn out to share an
 // endpoint may bring more than it can use: that goes back.
-func (d *deliverer) stockUp(ctx context.Context, c claim, draining bool) {
+func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 	xs := d.lease(c)
 	if c.err != nil {
 		if ctx.Err() == nil {
@@ -225,9 +233,10 @@ func (d *deliverer) stockUp(ctx context.Context, c claim, draining bool) {
 		d.where[x.SubscriptionID] = x.endpoint
 		perSubscription[x.SubscriptionID]++
 		capped = capped || perSubscription[x.SubscriptionID] >= d.h.opts.PerEndpoint
-		if !d.places.put(x) {
+		if !d.places.put(x, time.Now()) {
 			surplus, capped = append(surplus, x), true
 		}
+		d.begin(send)
 	}
 	heard := len(surplus) == 0 || d.release(ctx, surplus)
 	// others may wait behind the one that got its share

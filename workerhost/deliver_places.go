@@ -23,10 +23,10 @@ const (
 )
 
 // places are the requests that may be in flight, and the stock of deliveries that
-// wait for one. An endpoint has at most perEndpoint of them; one that has not
-// delivered just now no more than it leaves free. So however many endpoints
-// hang, there is a place for the next one, and a host with nothing else to do
-// still gives half of itself to one that is slow. One goroutine owns it.
+// wait for one. An endpoint has at most perEndpoint of them, and once half of all
+// are taken a single one, unless it has just delivered. So a few endpoints that
+// hang hold half of the host together and it takes as many more of them as there
+// are places left to hold the rest. One goroutine owns it.
 type places struct {
 	total, perEndpoint int
 	taken, stocked     int
@@ -54,11 +54,13 @@ func (p *places) most() int { return p.total * (1 + stockFactor) }
 
 // share is how many requests of the endpoint may be in flight now.
 func (p *places) share(e *endpoint, now time.Time) int {
-	if now.Sub(e.delivered) < trustedFor {
+	if p.trusts(e, now) || 2*p.taken < p.total {
 		return p.perEndpoint
 	}
-	return min(p.perEndpoint, p.total-p.taken)
+	return 1
 }
+
+func (p *places) trusts(e *endpoint, now time.Time) bool { return now.Sub(e.delivered) < trustedFor }
 
 // ahead is how much of what is claimed may wait: what was delivered in the last
 // 250 ms, so that it waits no longer than that.
@@ -94,14 +96,19 @@ func (p *places) state(name string, now time.Time) int {
 	return endpointOpen
 }
 
-// put stocks a delivery; false when its endpoint has one share in stock already.
-func (p *places) put(x *delivery) bool {
+// put stocks a delivery; false when it would wait here in vain: beyond its share
+// only an endpoint that delivers has a stock.
+func (p *places) put(x *delivery, now time.Time) bool {
 	e := p.endpoints[x.endpoint]
 	if e == nil {
 		e = &endpoint{name: x.endpoint}
 		p.endpoints[e.name] = e
 	}
-	if len(e.stock) >= p.perEndpoint+p.ahead(&e.done, x.claimed) {
+	most := p.share(e, now) + p.ahead(&e.done, now)
+	if p.trusts(e, now) {
+		most += p.perEndpoint
+	}
+	if e.busy+len(e.stock) >= most {
 		return false
 	}
 	if len(e.stock) == 0 {

@@ -1,0 +1,106 @@
+// Who may be sent, without a database: places are a value.
+package workerhost
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+)
+
+// stocking puts n deliveries of one endpoint, a subscription each.
+func stocking(p *places, endpoint string, n int, at time.Time) {
+	for i := range n {
+		p.put(&delivery{WebhookJob: pgclient.WebhookJob{JobID: int64(i), SubscriptionID: int64(i)}, endpoint: endpoint, claimed: at}, at)
+	}
+}
+
+// begun starts what may start.
+func begun(p *places, at time.Time) map[string][]*delivery {
+	out := map[string][]*delivery{}
+	for x := p.next(at); x != nil; x = p.next(at) {
+		out[x.endpoint] = append(out[x.endpoint], x)
+	}
+	return out
+}
+
+// A few endpoints that hang hold half of the places and no more; of the others
+// each needs only one, and who delivers gets its share.
+func TestPlacesAreNotHeldByAFewThatHang(t *testing.T) {
+	t.Parallel()
+	for _, total := range []int{4, 16, 64} {
+		for _, perEndpoint := range []int{1, 8, 64} {
+			p := newPlaces(total, perEndpoint)
+			now := p.epoch
+			endpoints := 0
+			for ; p.taken < total; endpoints++ {
+				stocking(p, fmt.Sprint("hangs ", endpoints), perEndpoint, now)
+				require.NotEmpty(t, begun(p, now)[fmt.Sprint("hangs ", endpoints)], "a place for one that is new")
+			}
+			require.Greater(t, endpoints, total/2, "%d places, %d each", total, perEndpoint)
+		}
+	}
+}
+
+func TestPlacesOfOneThatDelivers(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(17, 8)
+	now := p.epoch
+	stocking(p, "hangs", 8, now)
+	begun(p, now)
+	stocking(p, "fine", 8, now)
+	first := begun(p, now)["fine"]
+	require.Len(t, first, 1, "half is taken with it")
+	require.Equal(t, endpointFull, p.state("fine", now))
+	first[0].delivered = true
+	p.landed(first[0], now)
+	stocking(p, "fine", 8, now)
+	require.Len(t, begun(p, now)["fine"], 8, "its whole share, once it has delivered")
+	require.Equal(t, endpointFull, p.state("fine", now))
+	require.Equal(t, endpointFull, p.state("hangs", now))
+	require.Equal(t, endpointAway, p.state("nobody", now))
+}
+
+// After a failure the stock of the same subscription goes back, and what has
+// waited for a second does.
+func TestStockGoesBack(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(4, 2)
+	now := p.epoch
+	stocking(p, "e", 2, now)
+	running := begun(p, now)["e"]
+	require.Len(t, running, 2)
+	stocking(p, "e", 2, now)
+	require.Zero(t, p.stocked, "nothing waits for one that has not delivered")
+	p.endpoints["e"].delivered = now
+	stocking(p, "e", 2, now) // subscriptions 0 and 1 again
+	require.Empty(t, begun(p, now))
+	back := p.landed(running[0], now)
+	require.Len(t, back, 1)
+	require.Equal(t, running[0].SubscriptionID, back[0].SubscriptionID)
+	require.Len(t, begun(p, now)["e"], 1, "the other one's is sent")
+	p.endpoints["e"].delivered = now.Add(stockedFor)
+	stocking(p, "e", 2, now.Add(stockedFor))
+	require.Empty(t, p.stale(now.Add(stockedFor)))
+	require.Len(t, p.stale(now.Add(2*stockedFor+1)), 2)
+	require.Zero(t, p.stocked)
+}
+
+func TestPlacesGoByTurn(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(6, 6)
+	now := p.epoch
+	for _, e := range []string{"a", "b", "c"} {
+		stocking(p, e, 1, now)
+		p.endpoints[e].delivered = now
+		stocking(p, e, 6, now)
+	}
+	held := begun(p, now)
+	require.Equal(t, 6, p.taken)
+	for _, e := range []string{"a", "b", "c"} {
+		require.Len(t, held[e], 2, e)
+	}
+}
