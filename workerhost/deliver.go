@@ -7,6 +7,7 @@ package workerhost
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,9 +39,9 @@ type deliverer struct {
 	reports *reporter
 	places  *places
 	flying  map[int64]*delivery // leased here and not settled
+	failing map[int64]int       // failures of each subscription that are not recorded yet
 	where   map[int64]string    // endpoint of each subscription, as its last claim said
-	over    chan *delivery      // requests that ended; as large as flying can get: a send never blocks
-	settled chan *delivery      // results that were recorded, or cannot be; as large
+	ended   chan end            // twice as large as flying can get: a send never blocks
 	claims  chan claim          // of one
 	sending sync.WaitGroup
 	mu      sync.Mutex // guards until, which a renewal moves
@@ -49,6 +50,12 @@ type deliverer struct {
 	claiming bool    // a claim is under way
 	around   []int64 // whom the last claim skipped or left something of
 	dry      bool    // it found nothing else
+}
+
+// end is that of a request, then that of its result: recorded, or beyond hope.
+type end struct {
+	x      *delivery
+	result bool
 }
 
 // claim is one that came back.
@@ -66,8 +73,8 @@ const tickWithin = 5 * time.Second
 func (h *Host) deliver(ctx context.Context, l *loop) error {
 	p := newPlaces(h.opts.Concurrency, h.opts.PerEndpoint)
 	d := &deliverer{
-		h: h, l: l, places: p, flying: map[int64]*delivery{}, where: map[int64]string{},
-		over: make(chan *delivery, p.most()), settled: make(chan *delivery, p.most()), claims: make(chan claim, 1),
+		h: h, l: l, places: p, flying: map[int64]*delivery{}, failing: map[int64]int{}, where: map[int64]string{},
+		ended: make(chan end, 2*p.most()), claims: make(chan claim, 1),
 	}
 	send, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	d.reports = newReporter(h, l)
@@ -108,10 +115,8 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			d.look = true
 		case c := <-d.claims:
 			d.stockUp(ctx, send, c, draining)
-		case x := <-d.over:
-			d.land(ctx, x)
-		case x := <-d.settled:
-			delete(d.flying, x.JobID)
+		case e := <-d.ended:
+			d.end(ctx, e)
 		case <-renew.C:
 			d.release(ctx, d.places.stale(time.Now()))
 			d.renew(ctx)
@@ -143,10 +148,8 @@ func (d *deliverer) begin(send context.Context) {
 func (d *deliverer) catchUp(ctx context.Context) {
 	for {
 		select {
-		case x := <-d.over:
-			d.land(ctx, x)
-		case x := <-d.settled:
-			delete(d.flying, x.JobID)
+		case e := <-d.ended:
+			d.end(ctx, e)
 		default:
 			return
 		}
@@ -209,7 +212,8 @@ func (d *deliverer) lease(c claim) []*delivery {
 }
 
 // stockUp takes what a claim brought. Subscriptions that turn out to share an
-// endpoint may bring more than it can use: that goes back.
+// endpoint may bring more than it can use, or one has failed meanwhile: that goes
+// back.
 func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 	xs := d.lease(c)
 	if c.err != nil {
@@ -233,7 +237,7 @@ func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 		d.where[x.SubscriptionID] = x.endpoint
 		perSubscription[x.SubscriptionID]++
 		capped = capped || perSubscription[x.SubscriptionID] >= d.h.opts.PerEndpoint
-		if !d.places.put(x, time.Now()) {
+		if d.failing[x.SubscriptionID] > 0 || !d.places.put(x, time.Now()) {
 			surplus, capped = append(surplus, x), true
 		}
 		d.begin(send)
@@ -253,10 +257,14 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	return longer, func() { stop(); cancel() }
 }
 
-// saturated lists the subscriptions whose endpoint has here what it may have.
+// saturated lists the subscriptions whose endpoint has here what it may have, and
+// those whose failure is on its way to the database.
 func (d *deliverer) saturated(now time.Time) []int64 {
-	var full []int64
+	full := slices.Collect(maps.Keys(d.failing))
 	for sub, endpoint := range d.where {
+		if d.failing[sub] > 0 {
+			continue
+		}
 		switch d.places.state(endpoint, now) {
 		case endpointFull:
 			full = append(full, sub)
@@ -268,16 +276,38 @@ func (d *deliverer) saturated(now time.Time) []int64 {
 	return full
 }
 
+func (d *deliverer) end(ctx context.Context, e end) {
+	if e.result {
+		d.settle(e.x)
+	} else {
+		d.land(ctx, e.x)
+	}
+}
+
 // land takes a request that ended. After a failure what waits for the same
-// subscription goes back: its suspension or circuit may stand by now, and it is
-// judged where the jobs are claimed.
+// subscription goes back and nothing is claimed of it until the failure is
+// recorded: by then its suspension or circuit may stand.
 func (d *deliverer) land(ctx context.Context, x *delivery) {
 	waiting := d.places.landed(x, time.Now())
-	if !x.sent {
+	switch {
+	case !x.sent:
 		delete(d.flying, x.JobID)
+	case !x.delivered:
+		d.failing[x.SubscriptionID]++
+		if ctx.Err() == nil {
+			d.release(ctx, waiting)
+		}
 	}
-	if x.sent && ctx.Err() == nil {
-		d.release(ctx, waiting)
+}
+
+// settle forgets a delivery whose result is recorded, or cannot be.
+func (d *deliverer) settle(x *delivery) {
+	delete(d.flying, x.JobID)
+	if x.delivered {
+		return
+	}
+	if d.failing[x.SubscriptionID]--; d.failing[x.SubscriptionID] <= 0 {
+		delete(d.failing, x.SubscriptionID)
 	}
 }
 

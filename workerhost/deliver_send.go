@@ -23,7 +23,7 @@ func (d *deliverer) send(ctx context.Context, x *delivery) {
 		return
 	}
 	x.sent, x.delivered = sent, res.Delivered
-	d.over <- x
+	d.ended <- end{x, false}
 	if !sent {
 		log.Warn("lease too short for a request, job left to the cleaner", "error_code", "")
 		return
@@ -42,7 +42,7 @@ func (d *deliverer) send(ctx context.Context, x *delivery) {
 	if !res.RetryAfter.IsZero() {
 		rep.RetryAfter = &res.RetryAfter
 	}
-	d.reports.add(pending{WebhookReport: rep, x: x, until: d.untilOf(x), done: func() { d.settled <- x }})
+	d.reports.add(pending{WebhookReport: rep, x: x, until: d.untilOf(x), done: func() { d.ended <- end{x, true} }})
 }
 
 // untilOf reads the end of a lease when the result is recorded: it may have been

@@ -73,7 +73,7 @@ func TestRetryAfterEndsInTheSchedule(t *testing.T) {
 		asked(in(500*time.Second, http.TimeFormat))
 		asked(in(500*time.Second, rfc850))
 		asked(in(500*time.Second, time.ANSIC))
-		ask(limit-1, limit, "1001")
+		ask(limit-1, limit, "2000")
 		ask(limit-1, limit, "99999999999999999999")
 		ask(limit-1, limit, strings.Repeat("9", 20_000))
 		ask(limit-1, limit, in(90*24*time.Hour, http.TimeFormat))

@@ -145,6 +145,24 @@ COMMENT ON FUNCTION public.fn_webhook_router_run(int) IS
   'Turns committed events into sagas, in order, none twice and none skipped. Tick worker webhook_router.';
 
 -- ---------------------------------------------------------------------------------------------------
+-- fn_webhook_endpoint_gone(subscriptions, by): the suspensions that a 410 brings. A suspension without end
+-- by an operator stands; anything with an end gives way.
+-- ---------------------------------------------------------------------------------------------------
+CREATE FUNCTION public.fn_webhook_endpoint_gone(p_subscriptions bigint[], p_by text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = ANY (p_subscriptions)
+    ORDER BY subscription_id FOR UPDATE;
+  INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, by, note)
+  SELECT g, '410', p_by, 'the endpoint answered 410 Gone' FROM unnest(p_subscriptions) g ORDER BY g
+  ON CONFLICT (subscription_id) DO UPDATE SET reason = '410', since = now(), until = NULL,
+    by = EXCLUDED.by, note = EXCLUDED.note, probe_job_id = NULL, probe_until = NULL
+    WHERE x.until IS NOT NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_endpoint_gone(bigint[], text) IS
+  'Suspends endpoints that answered 410. Internal.';
+
+-- ---------------------------------------------------------------------------------------------------
 -- fn_saga_orchestrator_run(p_limit): settles up to p_limit finished jobs, then makes up to p_limit jobs;
 -- {settled, completed, retried, dead_lettered, jobs_created}. Many may run at once: all locks skip.
 -- Settling: each result once, in id order. A failure adds one attempt; below the maximum the saga waits
@@ -220,14 +238,7 @@ BEGIN
   INTO v_settled, v_completed, v_retried, v_dead, v_gone;
 
   IF v_gone IS NOT NULL THEN
-    -- a suspension without end by an operator stands; anything with an end gives way
-    PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = ANY (v_gone)
-      ORDER BY subscription_id FOR UPDATE;
-    INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, by, note)
-    SELECT g, '410', 'saga_orchestrator', 'the endpoint answered 410 Gone' FROM unnest(v_gone) g ORDER BY g
-    ON CONFLICT (subscription_id) DO UPDATE SET reason = '410', since = now(), until = NULL,
-      by = EXCLUDED.by, note = EXCLUDED.note, probe_job_id = NULL, probe_until = NULL
-      WHERE x.until IS NOT NULL;
+    PERFORM public.fn_webhook_endpoint_gone(v_gone, 'saga_orchestrator');
   END IF;
 
   -- timed suspensions that are over; a circuit stays until a probe has answered
@@ -438,7 +449,8 @@ COMMENT ON FUNCTION public.fn_webhook_job_claim(text, int, bigint[], int) IS
 -- ---------------------------------------------------------------------------------------------------
 -- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt,
 -- retry_after, took_ms} → per result done | repeated (the same was recorded before) | lease_lost
--- (nothing changed). Then the endpoints: failures in a row open a circuit, a success closes it.
+-- (nothing changed). Then the endpoints: failures in a row open a circuit, a success closes it, a 410
+-- suspends, so that nothing is claimed between this and its settling.
 -- ---------------------------------------------------------------------------------------------------
 CREATE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
@@ -463,6 +475,7 @@ DECLARE
   v_same int[];
   v_subs bigint[];
   v_need bigint[];
+  v_gone bigint[];
 BEGIN
   IF p_results IS NULL OR jsonb_typeof(p_results) <> 'array' OR jsonb_array_length(p_results) > 10000 THEN
     RAISE EXCEPTION 'p_results must be an array of at most 10000 results' USING ERRCODE = '22023';
@@ -575,6 +588,11 @@ BEGIN
       FROM state t WHERE t.broken ORDER BY t.subscription_id
       ON CONFLICT (subscription_id) DO UPDATE SET until = EXCLUDED.until
         WHERE x.reason = 'circuit' AND x.until <= now();
+      SELECT array_agg(DISTINCT d.sub ORDER BY d.sub) INTO v_gone
+      FROM unnest(v_done, v_subs) AS d (n, sub) WHERE v_codes[d.n] = 'HTTP_410';
+      IF v_gone IS NOT NULL THEN
+        PERFORM public.fn_webhook_endpoint_gone(v_gone, 'webhook_worker');
+      END IF;
     END IF;
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
     WHERE x.probe_job_id = ANY (SELECT v_ids[d] FROM unnest(v_done) d);
@@ -726,7 +744,8 @@ COMMENT ON FUNCTION public.fn_webhook_worker_tick() IS
 
 REVOKE ALL ON FUNCTION public.fn_webhook_worker_tick() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_webhook_worker_tick() TO webhook_worker, dot_executor;
-REVOKE ALL ON FUNCTION public.fn_webhook_router_run(int), public.fn_saga_orchestrator_run(int),
+REVOKE ALL ON FUNCTION public.fn_webhook_endpoint_gone(bigint[], text),
+  public.fn_webhook_router_run(int), public.fn_saga_orchestrator_run(int),
   public.fn_webhook_job_claim(text, int, bigint[], int), public.fn_webhook_job_report(jsonb),
   public.fn_webhook_job_renew(bigint[], uuid[]), public.fn_webhook_job_release(bigint[], uuid[]),
   public.fn_lease_reset_cleaner_run(int) FROM PUBLIC;
@@ -765,6 +784,7 @@ DROP FUNCTION public.fn_webhook_job_renew(bigint[], uuid[]);
 DROP FUNCTION public.fn_webhook_job_report(jsonb);
 DROP FUNCTION public.fn_webhook_job_claim(text, int, bigint[], int);
 DROP FUNCTION public.fn_saga_orchestrator_run(int);
+DROP FUNCTION public.fn_webhook_endpoint_gone(bigint[], text);
 DROP FUNCTION public.fn_webhook_router_run(int);
 DROP VIEW public.v_webhook_gate;
 RESET ROLE;
