@@ -5,6 +5,7 @@ package sender
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,8 +19,10 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -115,6 +118,7 @@ func flood(c net.Conn, piece string) {
 
 func TestHostileReceivers(t *testing.T) {
 	const timeout = 300 * time.Millisecond
+	bomb := gzipBomb(t)
 	lines := strings.Repeat("X-Flood: "+strings.Repeat("y", 100)+"\r\n", 64)
 	for _, c := range []struct {
 		name      string
@@ -171,6 +175,27 @@ func TestHostileReceivers(t *testing.T) {
 		{"gzip is not unpacked", func(c net.Conn) {
 			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x08")
 		}, "", false},
+		{"body longer than it says", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabcHTTP/1.1 500 No\r\n\r\n")
+		}, "", false},
+		{"negative content length", func(c net.Conn) { _ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n") }, CodeProtocolError, false},
+		{"content length beyond 64 bits", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n")
+		}, CodeProtocolError, false},
+		{"content length and chunks", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 500 No\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+		}, "HTTP_500", false},
+		{"broken chunk", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n")
+		}, "HTTP_500", false},
+		{"gzip that would unpack to a gigabyte", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: "+strconv.Itoa(len(bomb))+"\r\n\r\n"+bomb)
+		}, "", false},
+		{"HTTP/2 settings flood", func(c net.Conn) { flood(c, strings.Repeat("\x00\x00\x00\x04\x00\x00\x00\x00\x00", 100)) }, CodeProtocolError, false},
+		{"HTTP/2 upgrade", func(c net.Conn) {
+			_ = say(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+			flood(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		}, "HTTP_101", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -194,6 +219,44 @@ func TestHostileReceivers(t *testing.T) {
 			require.Less(t, res.Took, 8*time.Second, "ended long after its deadline")
 			requireClean(t, res)
 		})
+	}
+}
+
+// gzipBomb is about a megabyte that stands for a gigabyte.
+func gzipBomb(t *testing.T) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	zeros := make([]byte, 1<<20)
+	for range 1 << 10 {
+		_, err := z.Write(zeros)
+		require.NoError(t, err)
+	}
+	require.NoError(t, z.Close())
+	return b.String()
+}
+
+// An answer before the request was read is an answer; the connection of the half
+// sent request is not used again.
+func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
+	for status, code := range map[string]string{"200 OK": "", "413 Too Large": "HTTP_413"} {
+		var connections atomic.Int32
+		release := make(chan struct{})
+		url := connServer(t, func(c net.Conn) {
+			connections.Add(1)
+			_, _ = c.Read(make([]byte, 1))
+			_ = say(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n")
+			<-release
+		})
+		t.Cleanup(func() { close(release) })
+		s := newSender(t, Config{Allow: loopback()})
+		for n := range int32(3) {
+			r := request(url)
+			r.Body = bytes.Repeat([]byte("x"), 32<<20)
+			res := s.Send(context.Background(), r)
+			require.Equal(t, code, res.Code, res.Detail)
+			require.Equal(t, n+1, connections.Load(), "a connection was used again")
+		}
 	}
 }
 
@@ -448,6 +511,67 @@ func TestMemoryIsBounded(t *testing.T) {
 	perSend := (after.TotalAlloc - before.TotalAlloc) / (2 * sends)
 	t.Logf("%d KiB allocated per request", perSend>>10)
 	require.Less(t, perSend, uint64(512<<10))
+}
+
+// Many at once that never end: what is in use while all of them are under way.
+func TestMemoryInUseIsBounded(t *testing.T) {
+	const sends = 200
+	piece := []byte(strings.Repeat("\xff", 64<<10))
+	var under atomic.Int64
+	pour := func(head string) func(net.Conn) {
+		return func(c net.Conn) {
+			under.Add(1)
+			_ = say(c, head)
+			for {
+				if _, err := c.Write(piece); err != nil {
+					break
+				}
+			}
+			hold(c)
+		}
+	}
+	endless := []string{
+		rawServer(t, func(c net.Conn) {
+			under.Add(1)
+			_ = say(c, "HTTP/1.1 500 No\r\nContent-Length: 65000\r\n\r\n"+strings.Repeat("a", 60_000))
+			hold(c)
+		}),
+		rawServer(t, func(c net.Conn) {
+			under.Add(1)
+			_ = say(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("h", 30<<10))
+			hold(c)
+		}),
+		rawServer(t, pour("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")),
+		rawServer(t, pour("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ")),
+		rawServer(t, pour("HTTP/1.1 200 OK\r\n\r\n")),
+	}
+	s := newSender(t, Config{Allow: loopback(), Concurrency: sends})
+	inUse := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse
+	}
+	before := inUse()
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for i := range sends {
+		all.Go(func() {
+			r := request(endless[i%len(endless)])
+			r.Timeout = time.Minute
+			s.Send(ctx, r)
+		})
+	}
+	require.Eventually(t, func() bool { return under.Load() == sends }, 30*time.Second, time.Millisecond)
+	most := uint64(0)
+	for range 5 {
+		most = max(most, inUse())
+	}
+	stop()
+	all.Wait()
+	per := (max(most, before) - before) / sends
+	t.Logf("%d KiB in use per request, both ends", per>>10)
+	require.Less(t, per, uint64(192<<10))
 }
 
 // What exceeds the 64 KiB stays unread: the server notices that nobody reads.
