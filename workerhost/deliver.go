@@ -105,7 +105,7 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			return nil
 		case <-drain:
 			draining, drain = true, nil
-			d.release(ctx, d.places.clear())
+			d.release(ctx, d.places.clear(time.Now()))
 		case <-d.l.kick:
 			d.look = true
 		case <-poll.C:

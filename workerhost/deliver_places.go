@@ -36,7 +36,8 @@ type places struct {
 	epoch              time.Time
 }
 
-// endpoint is a host:port with a request in flight or in stock.
+// endpoint is a host:port with a request in flight or in stock, or that has just
+// delivered.
 type endpoint struct {
 	name      string
 	busy      int
@@ -88,7 +89,7 @@ const (
 func (p *places) state(name string, now time.Time) int {
 	e := p.endpoints[name]
 	switch {
-	case e == nil:
+	case e == nil || e.busy+len(e.stock) == 0:
 		return endpointAway
 	case e.busy >= p.share(e, now) && 2*len(e.stock) >= p.ahead(&e.done, now):
 		return endpointFull
@@ -157,24 +158,24 @@ func (p *places) landed(x *delivery, now time.Time) (back []*delivery) {
 	} else {
 		back = p.withdraw(e, func(w *delivery) bool { return w.SubscriptionID == x.SubscriptionID })
 	}
-	p.forget(e)
+	p.forget(e, now)
 	return back
 }
 
 // stale returns what has waited for too long.
 func (p *places) stale(now time.Time) []*delivery {
-	return p.withdrawAll(func(x *delivery) bool { return now.Sub(x.claimed) > stockedFor })
+	return p.withdrawAll(now, func(x *delivery) bool { return now.Sub(x.claimed) > stockedFor })
 }
 
 // clear returns the whole stock.
-func (p *places) clear() []*delivery {
-	return p.withdrawAll(func(*delivery) bool { return true })
+func (p *places) clear(now time.Time) []*delivery {
+	return p.withdrawAll(now, func(*delivery) bool { return true })
 }
 
-func (p *places) withdrawAll(which func(*delivery) bool) (back []*delivery) {
+func (p *places) withdrawAll(now time.Time, which func(*delivery) bool) (back []*delivery) {
 	for _, e := range p.endpoints {
 		back = append(back, p.withdraw(e, which)...)
-		p.forget(e)
+		p.forget(e, now)
 	}
 	return back
 }
@@ -196,9 +197,10 @@ func (p *places) withdraw(e *endpoint, which func(*delivery) bool) (back []*deli
 	return back
 }
 
-// forget drops an endpoint that has nothing here.
-func (p *places) forget(e *endpoint) {
-	if e.busy == 0 && len(e.stock) == 0 {
+// forget drops an endpoint that has nothing here; the next of one that has just
+// delivered is still trusted.
+func (p *places) forget(e *endpoint, now time.Time) {
+	if e.busy == 0 && len(e.stock) == 0 && !p.trusts(e, now) {
 		delete(p.endpoints, e.name)
 	}
 }

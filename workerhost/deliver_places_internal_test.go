@@ -64,6 +64,32 @@ func TestPlacesOfOneThatDelivers(t *testing.T) {
 	require.Equal(t, endpointAway, p.state("nobody", now))
 }
 
+// Between two claims all that was claimed may have been sent: the endpoint is
+// known all the same, for as long as it is trusted.
+func TestPlacesRememberWhoDelivers(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(16, 16)
+	now := p.epoch
+	stocking(p, "fine", 1, now)
+	x := begun(p, now)["fine"][0]
+	x.delivered = true
+	p.landed(x, now)
+	require.Equal(t, endpointAway, p.state("fine", now))
+	stocking(p, "fine", 16, now)
+	require.Len(t, begun(p, now)["fine"], 16)
+	stocking(p, "hangs", 16, now)
+	for _, x := range []string{"fine", "hangs"} {
+		for p.endpoints[x].busy > 0 {
+			p.landed(&delivery{endpoint: x}, now.Add(trustedFor))
+			if p.endpoints[x] == nil {
+				break
+			}
+		}
+	}
+	p.stale(now.Add(trustedFor + stockedFor))
+	require.Empty(t, p.endpoints)
+}
+
 // After a failure the stock of the same subscription goes back, and what has
 // waited for a second does.
 func TestStockGoesBack(t *testing.T) {
