@@ -675,7 +675,8 @@ COMMENT ON FUNCTION public.fn_webhook_job_release(bigint[], uuid[]) IS
 -- fn_lease_reset_cleaner_run(p_limit): that for all that ran out, once per row however many run.
 -- ---------------------------------------------------------------------------------------------------
 CREATE FUNCTION public.fn_webhook_lease_lose(p_ids bigint[]) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
   v_reset bigint;
   v_failed bigint;
