@@ -273,7 +273,7 @@ func TestLateReport(t *testing.T) {
 	release := make(chan struct{})
 	r := receive(t, hanging(release))
 	w.subscribe("order.created", r.URL, nil)
-	h := runHost(t, pgtest.OverTCP(t, w.dsn, p.addr()), workerhost.Options{Concurrency: 4})
+	h := runHost(t, pgtest.OverTCP(t, w.dsn, p.addr()), workerhost.Options{Concurrency: 8})
 	w.events("order.created", 3)
 	eventually(t, func() bool { return r.count() == 3 }, "no request")
 	p.cut(true)

@@ -196,7 +196,7 @@ func receiverMain() {
 	if os.Getenv(receiverEnv) == "" {
 		return
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "receiver:", err)
 		os.Exit(1) //nolint:forbidigo // a process of its own; nothing to drain
