@@ -29,6 +29,7 @@ func operations() map[queue.ActionID]operation {
 		queue.ActResolve:        {planLetters, applyLetters},
 		queue.ActReopen:         {planLetters, applyLetters},
 		queue.ActUndoRequeue:    {planLetters, applyLetters},
+		queue.ActReveal:         {planReveal, applyReveal},
 		queue.ActFlagSet:        {planFlag, applyFlag},
 		queue.ActExecRegister:   {planRegister, applyRegister},
 		queue.ActExecDeregister: {planDeregister, applyDeregister},
@@ -218,6 +219,12 @@ func command(r queue.Request) string {
 		fmt.Fprintf(&b, "qtop reopen %s", targets)
 	case queue.ActUndoRequeue:
 		fmt.Fprintf(&b, "qtop undo %s", targets)
+	case queue.ActReveal:
+		noun := "dlq"
+		if kind, _, _ := payloadOf(strings.Join(r.Targets, " ")); kind == "job" {
+			noun = "job"
+		}
+		fmt.Fprintf(&b, "qtop %s show %s --reveal", noun, targets)
 	case queue.ActFlagSet:
 		fmt.Fprintf(&b, "qtop flag set %s %s", quoteAll(r.Targets), shellQuote(r.Args["value"]))
 		if r.Args["for"] != "" {

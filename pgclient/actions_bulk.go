@@ -37,13 +37,16 @@ func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 		hook.kind, job.kind = "resolve", "resolve"
 	}
 	if len(r.Targets) > 0 {
-		hooks, jobs, err := letterIDs(r.Targets)
+		ids, err := letterIDs(r.Targets)
 		if err != nil {
 			return nil, err
 		}
+		if len(ids.events) > 0 {
+			return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("letters of events have no bulk operation in this version"), Do: queue.Clean("close them by their ids or by a filter: qtop resolve")}
+		}
 		hook.b, job.b = &builder{}, &builder{}
-		hook.ids = "SELECT unnest(" + hook.b.arg(hooks) + "::bigint[]) AS id"
-		job.ids = "SELECT unnest(" + job.b.arg(jobs) + "::uuid[]) AS id"
+		hook.ids = "SELECT unnest(" + hook.b.arg(ids.hooks) + "::bigint[]) AS id"
+		job.ids = "SELECT unnest(" + job.b.arg(ids.jobs) + "::uuid[]) AS id"
 		return []bulkPart{hook, job}, nil
 	}
 	s, err := deadWhereAt(r.Filter, at)
@@ -120,6 +123,19 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 		return nil
 	}
 	p.Lines = append(p.Lines, line("dead letters", "%d, as of %s; what dies later is not in it", p.Count, at.UTC().Format("15:04:05Z")))
+	if p.Request.Filter != "" {
+		s, err := deadWhereAt(p.Request.Filter, at)
+		if err != nil {
+			return err
+		}
+		var events int64
+		if err := c.act.QueryRow(ctx, "SELECT count(*) FROM "+deadEventFrom+s.events.clause(), s.events.args...).Scan(&events); err != nil {
+			return err
+		}
+		if events > 0 {
+			p.Lines = append(p.Lines, line("left out", "%d letters of events, which have no bulk operation in this version", events))
+		}
+	}
 	for _, x := range parts {
 		if x.n == 0 {
 			continue

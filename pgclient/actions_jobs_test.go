@@ -92,7 +92,7 @@ func TestLettersOfBothSources(t *testing.T) {
 	require.Equal(t, was[:5], count()[:5])
 	require.Equal(t, "disabled", plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: jobs[1:], Reason: "r"}).Rule)
 
-	for _, bad := range []string{"job:", "job:1", "job:" + hooks[0], "event:" + job, job} {
+	for _, bad := range []string{"job:", "job:1", "job:" + hooks[0], "event:1", job} {
 		_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[1], bad}, Reason: "r"})
 		kind(t, queue.KindUsage, err)
 	}

@@ -1,6 +1,6 @@
 package pgclient
 
-// This file plans and applies what is done to dead letters of both sources. The
+// This file plans and applies what is done to dead letters of all sources. The
 // dry run of the schema's functions is the preview: one predicate for both.
 
 import (
@@ -22,49 +22,67 @@ const (
 	givenJobs  = "SELECT unnest($1::uuid[])"
 )
 
-// letterCall is the statement of an action on webhook letters and on those of
-// jobs; $4 says whether it is a dry run.
-func letterCall(r queue.Request) (hooks, jobs string, hookArgs, jobArgs []any) {
+// letterCall is the statement of an action on the letters of each source, and what
+// follows its four arguments; $4 says whether it is a dry run.
+type letterCall struct {
+	hooks, jobs, events string // functions
+	order               string // of the arguments
+	hookArgs, otherArgs []any
+}
+
+func letterCallOf(r queue.Request) letterCall {
+	const usual = "($1, $2, $3, $4)"
 	switch r.Action {
 	case queue.ActResolve:
-		// The two sources say the same with different words.
-		hook, job := r.Args["resolution"], r.Args["resolution"]
+		// The sources say the same with different words.
+		hook, other := r.Args["resolution"], r.Args["resolution"]
 		if hook == "done_otherwise" || hook == "delivered_otherwise" {
-			hook, job = "delivered_otherwise", "done_otherwise"
+			hook, other = "delivered_otherwise", "done_otherwise"
 		}
-		return "SELECT public.fn_dead_letter_resolve($1, $5, $3, $2, $4)", "SELECT public.fn_job_dead_letter_resolve($1, $5, $3, $2, $4)",
-			[]any{hook}, []any{job}
+		return letterCall{
+			"fn_dead_letter_resolve", "fn_job_dead_letter_resolve", "fn_iu_route_dead_letter_resolve", "($1, $5, $3, $2, $4)",
+			[]any{hook}, []any{other},
+		}
 	case queue.ActReopen:
-		return "SELECT public.fn_dead_letter_reopen($1, $2, $3, $4)", "SELECT public.fn_job_dead_letter_reopen($1, $2, $3, $4)", nil, nil
+		return letterCall{"fn_dead_letter_reopen", "fn_job_dead_letter_reopen", "fn_iu_route_dead_letter_reopen", usual, nil, nil}
 	case queue.ActUndoRequeue:
-		return "SELECT public.fn_dead_letter_requeue_undo($1, $2, $3, $4)", "SELECT public.fn_job_dead_letter_replay_undo($1, $2, $3, $4)", nil, nil
+		return letterCall{"fn_dead_letter_requeue_undo", "fn_job_dead_letter_replay_undo", "fn_iu_route_dead_letter_replay_undo", usual, nil, nil}
 	default:
-		return "SELECT public.fn_dead_letter_requeue($1, $2, $3, $4)", "SELECT public.fn_job_dead_letter_replay($1, $2, $3, $4)", nil, nil
+		return letterCall{"fn_dead_letter_requeue", "fn_job_dead_letter_replay", "fn_iu_route_dead_letter_replay", usual, nil, nil}
 	}
+}
+
+// letterSet is ids by their source.
+type letterSet struct {
+	hooks        []int64
+	jobs, events []string
 }
 
 // letterIDs sorts ids by their source.
-func letterIDs(targets []string) (hooks []int64, jobs []string, err error) {
-	hooks, jobs = []int64{}, []string{}
+func letterIDs(targets []string) (s letterSet, err error) {
+	s = letterSet{[]int64{}, []string{}, []string{}}
 	for _, t := range targets {
-		if isJobLetter(t) {
-			id, err := uuidOf(t, "job dead letter", jobPrefix)
-			if err != nil {
-				return nil, nil, err
-			}
-			jobs = append(jobs, id)
-			continue
+		var id string
+		var n int64
+		switch {
+		case isJobLetter(t):
+			id, err = uuidOf(t, "job dead letter", jobPrefix)
+			s.jobs = append(s.jobs, id)
+		case isEventLetter(t):
+			id, err = uuidOf(t, "event dead letter", eventPrefix)
+			s.events = append(s.events, id)
+		default:
+			n, err = webhookID(t)
+			s.hooks = append(s.hooks, n)
 		}
-		id, err := webhookID(t)
 		if err != nil {
-			return nil, nil, err
+			return s, err
 		}
-		hooks = append(hooks, id)
 	}
-	return hooks, jobs, nil
+	return s, nil
 }
 
-// lettersAnswer is what both functions together answered.
+// lettersAnswer is what the functions together answered.
 type lettersAnswer struct {
 	results []queue.Outcome
 	auditID int64  // of the last row written
@@ -72,20 +90,23 @@ type lettersAnswer struct {
 	rule    string
 }
 
-// letters runs the functions of both sources in one transaction: the request is
-// done, or it is not. One flag governs both, so the first refusal is the answer;
-// should it change between the two, all is taken back.
+// letters runs the functions of all sources in one transaction: the request is
+// done, or it is not. One flag governs all, so the first refusal is the answer;
+// should it change between two of them, all is taken back.
 func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (lettersAnswer, error) {
-	hooks, jobs, err := letterIDs(r.Targets)
+	ids, err := letterIDs(r.Targets)
 	if err != nil {
 		return lettersAnswer{}, err
 	}
-	hookSQL, jobSQL, hookArgs, jobArgs := letterCall(r)
+	call := letterCallOf(r)
 	errRefused := errors.New("refused")
 	var out lettersAnswer
-	ask := func(tx pgx.Tx, sql, prefix string, ids any, extra []any) error {
+	ask := func(tx pgx.Tx, fn, prefix string, ids any, extra []any) error {
+		if out.refused != "" {
+			return nil
+		}
 		var a answer
-		if err := tx.QueryRow(ctx, sql, append([]any{ids, r.Actor, r.Reason, dry}, extra...)...).Scan(&a); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT public."+fn+call.order, append([]any{ids, r.Actor, r.Reason, dry}, extra...)...).Scan(&a); err != nil {
 			return err
 		}
 		if a.Refused {
@@ -105,20 +126,45 @@ func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (letter
 		return nil
 	}
 	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
-		if len(hooks) > 0 {
-			if err := ask(tx, hookSQL, "", hooks, hookArgs); err != nil || out.refused != "" {
+		if len(ids.hooks) > 0 {
+			if err := ask(tx, call.hooks, "", ids.hooks, call.hookArgs); err != nil {
 				return err
 			}
 		}
-		if len(jobs) == 0 {
+		if len(ids.jobs) > 0 {
+			if err := ask(tx, call.jobs, jobPrefix, ids.jobs, call.otherArgs); err != nil {
+				return err
+			}
+		}
+		if len(ids.events) == 0 {
 			return nil
 		}
-		return ask(tx, jobSQL, jobPrefix, jobs, jobArgs)
+		if there, err := installed(ctx, tx, call.events); err != nil || !there {
+			if out.refused == "" {
+				out.results = append(out.results, notInstalled(ids.events)...)
+			}
+			return err
+		}
+		return ask(tx, call.events, eventPrefix, ids.events, call.otherArgs)
 	})
 	if errors.Is(err, errRefused) {
 		err = nil
 	}
 	return out, err
+}
+
+// installed tells whether the schema has a function: replaying events comes with a
+// later migration.
+func installed(ctx context.Context, tx pgx.Tx, fn string) (there bool, err error) {
+	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proname = $1)", fn).Scan(&there)
+	return there, err
+}
+
+func notInstalled(events []string) (out []queue.Outcome) {
+	for _, id := range events {
+		out = append(out, queue.Outcome{ID: queue.EventLetter(id), Outcome: "skipped", Why: queue.Clean("replaying events is not installed in this version")})
+	}
+	return out
 }
 
 // oneWord is the outcome as a request says it, whatever the source: replaying
@@ -157,22 +203,28 @@ func planLetters(ctx context.Context, c *Client, p *queue.Plan) error {
 	}
 	whys := tally(p, a.results)
 	p.Lines = append(p.Lines, line("dead letters", "%d of %d", p.Count, len(a.results)))
-	hooks, jobs, err := letterIDs(p.Request.Targets)
+	ids, err := letterIDs(p.Request.Targets)
 	if err != nil {
 		return err
 	}
-	if len(hooks) > 0 {
-		if err := c.breakdown(ctx, p, givenHooks, hooks); err != nil {
+	var sources []string
+	if len(ids.hooks) > 0 {
+		sources = append(sources, "webhooks")
+		if err := c.breakdown(ctx, p, givenHooks, ids.hooks); err != nil {
 			return err
 		}
 	}
-	if len(jobs) > 0 {
-		if err := c.jobBreakdown(ctx, p, givenJobs, jobs); err != nil {
+	if len(ids.jobs) > 0 {
+		sources = append(sources, "jobs")
+		if err := c.jobBreakdown(ctx, p, givenJobs, ids.jobs); err != nil {
 			return err
 		}
 	}
-	if len(hooks) > 0 && len(jobs) > 0 {
-		p.Lines = append(p.Lines, line("audit", "two rows, one for the webhooks and one for the jobs; the result names the last"))
+	if len(ids.events) > 0 {
+		sources = append(sources, "events")
+	}
+	if len(sources) > 1 {
+		p.Lines = append(p.Lines, line("audit", "%s rows, one for the %s; the result names the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the ")))
 	}
 	whys.lines(p)
 	if p.Count == 0 {
@@ -257,7 +309,15 @@ func (c *Client) freeze(ctx context.Context, filter string) ([]string, error) {
 		return nil, err
 	}
 	jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return append(hooks, jobs...), err
+	if err != nil {
+		return nil, err
+	}
+	rows, err = c.act.Query(ctx, "SELECT 'event:' || d.dead_letter_id FROM "+deadEventFrom+s.events.clause()+" ORDER BY d.dead_letter_id", s.events.args...)
+	if err != nil {
+		return nil, err
+	}
+	events, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return append(append(hooks, jobs...), events...), err
 }
 
 func emptyFilter(example string) error {

@@ -1,7 +1,7 @@
 package pgclient
 
-// This file reads job dead letters: their part of the list, and one with its
-// payload (masked by the database) and the chain of replays it stands in.
+// This file reads job dead letters: their part of the list, and one with what
+// failed and what became of it.
 
 import (
 	"context"
@@ -53,9 +53,7 @@ var deadJobColumns = map[string]column{
 }
 
 func (c *Client) jobLetters(ctx context.Context, b *builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
-	if mark.job != "" {
-		b.and("(d.last_failed_at, d.dead_letter_id) < (" + b.arg(mark.at) + "::timestamptz, " + b.arg(mark.job) + "::uuid)")
-	}
+	mark.job.after(b)
 	rows, err := c.read.Query(ctx, `SELECT 'job:' || d.dead_letter_id, `+deadJobState+`, d.failure_code, d.job_kind, d.event_domain,
 		`+deadJobGeneration+`, d.last_failed_at, floor(extract(epoch FROM now() - d.last_failed_at))::bigint
 		FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
@@ -98,54 +96,6 @@ func (c *Client) jobLetter(ctx context.Context, id string) (*queue.DeadLetterDet
 	case "resolved":
 		d.Resolution, d.ResolvedBy, d.ResolvedAt, d.ResolvedNote = resolution, by, at, note
 	}
-	if d.Payload, d.PayloadWhyNot, err = c.payload(ctx, "job_dead_letter", uuid); err != nil {
-		return nil, err
-	}
-	d.Lineage, err = c.jobLineage(ctx, uuid)
+	err = c.jobLineage(ctx, &d, uuid)
 	return &d, err
-}
-
-// jobLineage walks the chain of replays from its first job to its last: job, dead
-// letter, replay, job and so on. A job whose history was dropped is known by its
-// letter alone.
-func (c *Client) jobLineage(ctx context.Context, letter string) ([]queue.LineageStep, error) {
-	rows, err := c.read.Query(ctx, `
-		WITH RECURSIVE up (id, job_id, n) AS (
-			SELECT d.dead_letter_id, d.job_id, 0 FROM public.job_dead_letter d WHERE d.dead_letter_id = $1
-			UNION ALL
-			SELECT e.dead_letter_id, e.job_id, up.n - 1 FROM up JOIN public.job_dead_letter e ON e.replayed_job_id = up.job_id WHERE up.n > -1000
-		), down (id, replayed, n) AS (
-			SELECT d.dead_letter_id, d.replayed_job_id, 0 FROM public.job_dead_letter d WHERE d.dead_letter_id = $1
-			UNION ALL
-			SELECT e.dead_letter_id, e.replayed_job_id, down.n + 1 FROM down JOIN public.job_dead_letter e ON e.job_id = down.replayed WHERE down.n < 1000
-		), chain AS (
-			SELECT d.dead_letter_id, d.job_id, d.failure_code, d.first_failed_at, d.last_failed_at, d.triage_status, d.triage_note,
-				d.resolved_at, d.resolved_by, d.replayed_job_id, x.n
-			FROM (SELECT id, n FROM up UNION SELECT id, n FROM down) x JOIN public.job_dead_letter d ON d.dead_letter_id = x.id
-		), jobs (job_id, n, at) AS (
-			SELECT job_id, n, first_failed_at FROM chain
-			UNION ALL
-			SELECT replayed_job_id, n + 1, resolved_at FROM chain c
-			WHERE replayed_job_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM chain x WHERE x.job_id = c.replayed_job_id)
-		)
-		SELECT kind, id, status, at, by FROM (
-			SELECT 'job' AS kind, j.job_id::text AS id, COALESCE(v.status, 'its history was dropped') AS status,
-				COALESCE(v.enqueued_at, j.at) AS at, v.actor AS by, j.n, 0 AS step
-			FROM jobs j
-			LEFT JOIN LATERAL (SELECT x.status, x.enqueued_at, x.actor FROM public.v_job x WHERE x.job_id = j.job_id LIMIT 1) v ON true
-			UNION ALL
-			SELECT 'dead_letter', 'job:' || dead_letter_id, failure_code, last_failed_at, NULL, n, 1 FROM chain
-			UNION ALL
-			SELECT 'requeue', replayed_job_id::text, triage_note, resolved_at, resolved_by, n, 2 FROM chain WHERE replayed_job_id IS NOT NULL
-		) steps ORDER BY n, step`, letter)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.LineageStep, error) {
-		var s queue.LineageStep
-		var status queue.Text
-		err := row.Scan(&s.Kind, &s.ID, textInto(&status), &s.At, textInto(&s.By))
-		s.Status = status.String()
-		return s, err
-	})
 }

@@ -1,6 +1,6 @@
 package pgclient
 
-// This file reads dead letters: the list of both sources with its filter, and
+// This file reads dead letters: the list of all sources with its filter, and
 // one of a webhook with its attempts, payload (masked by the database) and
 // lineage.
 
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -31,10 +30,10 @@ var deadColumns = map[string]column{
 	"source": {expr: "'webhook'"}, "state": {expr: deadState},
 }
 
-// deadSelection is a filter over the dead letters of both sources.
+// deadSelection is a filter over the dead letters of all sources.
 type deadSelection struct {
-	filter      *queue.Filter
-	hooks, jobs *builder
+	filter              *queue.Filter
+	hooks, jobs, events *builder
 }
 
 // deadWhere compiles a filter over dead letters; without a state it means the
@@ -48,15 +47,16 @@ func deadWhereAt(text string, at time.Time) (deadSelection, error) {
 	if err != nil {
 		return deadSelection{}, filterError(err)
 	}
-	s := deadSelection{filter: f, hooks: newBuilder(deadColumns, "d.id"), jobs: newBuilder(deadJobColumns, "d.last_failed_at")}
+	s := deadSelection{filter: f, hooks: newBuilder(deadColumns, "d.id"), jobs: newBuilder(deadJobColumns, "d.last_failed_at"), events: newBuilder(deadEventColumns, "d.last_failed_at")}
 	if !at.IsZero() {
-		for b, died := range map[*builder]string{s.hooks: "d.failed_at", s.jobs: "d.last_failed_at"} {
+		for b, died := range map[*builder]string{s.hooks: "d.failed_at", s.jobs: "d.last_failed_at", s.events: "d.last_failed_at"} {
 			b.now = b.arg(at) + "::timestamptz"
 			b.and(died + " <= " + b.now)
 		}
 	}
 	s.hooks.where(f)
 	s.jobs.where(f)
+	s.events.where(f)
 	for _, t := range f.Terms {
 		if t.Field == "state" {
 			return s, nil
@@ -64,40 +64,66 @@ func deadWhereAt(text string, at time.Time) (deadSelection, error) {
 	}
 	s.hooks.and("EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)")
 	s.jobs.and("d.resolved_at IS NULL")
+	s.events.and("d.resolved_at IS NULL")
 	return s, nil
 }
 
-// deadMark is where a page ended in each of the two lists that it merges; the
-// zero value is before both.
+// deadMark is where a page ended in each of the lists that it merges; the zero
+// value is before all.
 type deadMark struct {
-	hook int64
-	at   time.Time
-	job  string
+	hook       int64
+	job, event uuidMark
+}
+
+// uuidMark is a place in a list that is ordered by time and uuid.
+type uuidMark struct {
+	at time.Time
+	id string
+}
+
+func (m uuidMark) String() string {
+	if m.id == "" {
+		return "- -"
+	}
+	return m.at.UTC().Format(time.RFC3339Nano) + " " + m.id
+}
+
+// after is the condition of what follows the mark in d, newest first.
+func (m uuidMark) after(b *builder) {
+	if m.id != "" {
+		b.and("(d.last_failed_at, d.dead_letter_id) < (" + b.arg(m.at) + "::timestamptz, " + b.arg(m.id) + "::uuid)")
+	}
 }
 
 // String is the mark as Page.Next carries it.
 func (m deadMark) String() string {
-	s := strconv.FormatInt(m.hook, 10)
-	if m.job != "" {
-		s += " " + m.at.UTC().Format(time.RFC3339Nano) + " " + m.job
-	}
-	return s
+	return strconv.FormatInt(m.hook, 10) + " " + m.job.String() + " " + m.event.String()
 }
 
 func readDeadMark(text string) (m deadMark, err error) {
 	parts := strings.Fields(text)
-	if m.hook, err = strconv.ParseInt(parts[0], 10, 64); err == nil && len(parts) == 3 {
-		if m.at, err = time.Parse(time.RFC3339Nano, parts[1]); err == nil {
-			m.job, err = uuidOf(parts[2], "dead letter", "")
+	bad := &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read")}
+	if len(parts) != 5 {
+		return m, bad
+	}
+	m.hook, err = strconv.ParseInt(parts[0], 10, 64)
+	for i, to := range []*uuidMark{&m.job, &m.event} {
+		at, id := parts[2*i+1], parts[2*i+2]
+		if err != nil || id == "-" {
+			continue
+		}
+		if to.at, err = time.Parse(time.RFC3339Nano, at); err == nil {
+			to.id, err = uuidOf(id, "dead letter", "")
 		}
 	}
-	if err != nil || len(parts) == 2 || len(parts) > 3 {
-		return m, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+	if err != nil {
+		bad.Err = err
+		return m, bad
 	}
 	return m, nil
 }
 
-// deadLetters merges the letters of both sources, newest first. Webhook letters
+// deadLetters merges the letters of all sources, newest first. Webhook letters
 // come in the order of their ids, which is that of their times but for those of
 // transactions that ran side by side.
 func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) error {
@@ -111,40 +137,56 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 			return err
 		}
 	}
-	hooks, err := c.hookLetters(ctx, s.hooks.clone(), mark, q.Limit+1)
-	if err != nil {
+	var lists [3][]queue.DeadLetter
+	if lists[0], err = c.hookLetters(ctx, s.hooks.clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	jobs, err := c.jobLetters(ctx, s.jobs.clone(), mark, q.Limit+1)
-	if err != nil {
+	if lists[1], err = c.jobLetters(ctx, s.jobs.clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	for len(hooks)+len(jobs) > 0 {
+	if lists[2], err = c.eventLetters(ctx, s.events.clone(), mark, q.Limit+1); err != nil {
+		return err
+	}
+	for {
+		next := -1
+		for i, l := range lists {
+			if len(l) > 0 && (next < 0 || l[0].FailedAt.After(lists[next][0].FailedAt)) {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
 		if len(p.DeadLetters) == q.Limit {
 			p.Next = mark.String()
 			break
 		}
-		if len(jobs) == 0 || len(hooks) > 0 && !hooks[0].FailedAt.Before(jobs[0].FailedAt) {
-			if mark.hook, err = webhookID(hooks[0].ID); err != nil {
+		l := lists[next][0]
+		switch next {
+		case 0:
+			if mark.hook, err = webhookID(l.ID); err != nil {
 				return err
 			}
-			p.DeadLetters, hooks = append(p.DeadLetters, hooks[0]), hooks[1:]
-			continue
+		case 1:
+			mark.job = uuidMark{l.FailedAt, strings.TrimPrefix(l.ID, jobPrefix)}
+		default:
+			mark.event = uuidMark{l.FailedAt, strings.TrimPrefix(l.ID, eventPrefix)}
 		}
-		mark.at, mark.job = jobs[0].FailedAt, strings.TrimPrefix(jobs[0].ID, jobPrefix)
-		p.DeadLetters, jobs = append(p.DeadLetters, jobs[0]), jobs[1:]
+		p.DeadLetters, lists[next] = append(p.DeadLetters, l), lists[next][1:]
 	}
 	if s.filter.Empty() {
-		return c.read.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job')").Scan(&p.Total)
+		return c.read.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')").Scan(&p.Total)
 	}
-	var jobPage queue.Page
-	if err := c.count(ctx, deadFrom, s.hooks, p); err != nil {
-		return err
+	for _, x := range []struct {
+		from string
+		b    *builder
+	}{{deadFrom, s.hooks}, {deadJobFrom, s.jobs}, {deadEventFrom, s.events}} {
+		var part queue.Page
+		if err := c.count(ctx, x.from, x.b, &part); err != nil {
+			return err
+		}
+		p.Total, p.TotalBound = p.Total+part.Total, p.TotalBound || part.TotalBound
 	}
-	if err := c.count(ctx, deadJobFrom, s.jobs, &jobPage); err != nil {
-		return err
-	}
-	p.Total, p.TotalBound = p.Total+jobPage.Total, p.TotalBound || jobPage.TotalBound
 	return nil
 }
 
@@ -172,15 +214,33 @@ func webhookID(id string) (int64, error) {
 	if err != nil || n <= 0 {
 		return 0, &queue.Error{
 			Kind: queue.KindUsage, What: queue.Clean("not a dead-letter id: " + id),
-			Do: queue.Clean("a webhook dead letter has a bare number, one of a job is job:UUID, as qtop dlq prints them"),
+			Do: queue.Clean("a webhook dead letter has a bare number, one of a job is job:UUID, one of an event is event:UUID, as qtop dlq prints them"),
 		}
 	}
 	return n, nil
 }
 
-func (c *Client) deadLetter(ctx context.Context, id string) (*queue.DeadLetterDetail, error) {
-	if isJobLetter(id) {
+func (c *Client) deadLetter(ctx context.Context, id string, whole bool) (*queue.DeadLetterDetail, error) {
+	d, err := c.letter(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	kind, key, err := payloadOf(d.ID)
+	if err != nil {
+		return nil, err
+	}
+	x, err := c.payload(ctx, kind, key, whole)
+	d.Payload, d.PayloadWhyNot, d.PayloadSize = x.text, x.whyNot, x.size
+	return d, err
+}
+
+// letter is all of a dead letter but its payload.
+func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail, error) {
+	switch {
+	case isJobLetter(id):
 		return c.jobLetter(ctx, id)
+	case isEventLetter(id):
+		return c.eventLetter(ctx, id)
 	}
 	n, err := webhookID(id)
 	if err != nil {
@@ -206,31 +266,11 @@ func (c *Client) deadLetter(ctx context.Context, id string) (*queue.DeadLetterDe
 	if err != nil {
 		return nil, err
 	}
-	if d.Payload, d.PayloadWhyNot, err = c.payload(ctx, "dead_letter", strconv.FormatInt(n, 10)); err != nil {
-		return nil, err
-	}
 	if d.Attempts, err = c.attempts(ctx, "saga_id = $1 ORDER BY attempt_no", d.SagaID); err != nil {
 		return nil, err
 	}
-	d.Lineage, err = c.lineage(ctx, &d)
+	err = c.hookLineage(ctx, &d)
 	return &d, err
-}
-
-// payload is what fn_payload_masked gives, with the numbers as stored, or why
-// there is none.
-func (c *Client) payload(ctx context.Context, kind, id string) (text, whyNot queue.Text, err error) {
-	var raw *string
-	err = c.read.QueryRow(ctx, "SELECT public.fn_payload_masked($1, $2)::text", kind, id).Scan(&raw)
-	var pg *pgconn.PgError
-	switch {
-	case errors.As(err, &pg) && pg.Code == "42501":
-		return text, queue.Clean("this login may not read payloads: it needs the role queue_viewer"), nil
-	case err != nil:
-		return text, whyNot, err
-	case raw == nil:
-		return text, queue.Clean("the payload is empty"), nil
-	}
-	return queue.Clean(*raw), whyNot, nil
 }
 
 // attempts reads webhook jobs, by a condition on $1 and in its order.
@@ -256,33 +296,5 @@ func (c *Client) attempts(ctx context.Context, which string, id int64) ([]queue.
 		err := row.Scan(&a.JobID, &a.No, &a.Status, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, textInto(&a.Code),
 			textInto(&a.Worker), textInto(&a.Excerpt), &a.Resets)
 		return a, err
-	})
-}
-
-// lineage walks every saga of the event and subscription: first, dead letters,
-// requeues, in the order they came.
-func (c *Client) lineage(ctx context.Context, d *queue.DeadLetterDetail) ([]queue.LineageStep, error) {
-	rows, err := c.read.Query(ctx, `
-		SELECT 'event', e.id::text, e.event_type, e.created_at, NULL FROM (SELECT id, event_type, created_at FROM public.events) e WHERE e.id = $1
-		UNION ALL
-		SELECT 'saga', g.id::text, g.status::text, g.created_at, NULL FROM public.webhook_delivery_sagas g
-		WHERE g.event_id = $1 AND g.subscription_id = $2
-		UNION ALL
-		SELECT 'dead_letter', l.id::text, l.final_error_code, l.failed_at, NULL FROM public.dead_letters l
-		WHERE l.event_id = $1 AND l.subscription_id = $2
-		UNION ALL
-		SELECT 'requeue', r.new_saga_id::text, r.reason, r.requeued_at, r.requeued_by FROM public.dead_letter_requeues r
-		JOIN public.dead_letters l ON l.id = r.dead_letter_id WHERE l.event_id = $1 AND l.subscription_id = $2
-		ORDER BY 4, 1`, d.EventID, d.SubscriptionID)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.LineageStep, error) {
-		var s queue.LineageStep
-		var at time.Time
-		var status queue.Text
-		err := row.Scan(&s.Kind, &s.ID, textInto(&status), &at, textInto(&s.By))
-		s.At, s.Status = &at, status.String()
-		return s, err
 	})
 }

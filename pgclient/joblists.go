@@ -128,7 +128,7 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 }
 
 // job reads one job, live or finished.
-func (c *Client) job(ctx context.Context, id string) (*queue.JobDetail, error) {
+func (c *Client) job(ctx context.Context, id string, whole bool) (*queue.JobDetail, error) {
 	uuid, err := uuidOf(id, "job", "")
 	if err != nil {
 		return nil, err
@@ -148,6 +148,7 @@ func (c *Client) job(ctx context.Context, id string) (*queue.JobDetail, error) {
 		j.PayloadWhyNot = queue.Clean("the payload was cleaned away")
 		return &j, nil
 	}
-	j.Payload, j.PayloadWhyNot, err = c.payload(ctx, "job", uuid)
+	x, err := c.payload(ctx, "job", uuid, whole)
+	j.Payload, j.PayloadWhyNot, j.PayloadSize = x.text, x.whyNot, x.size
 	return &j, err
 }

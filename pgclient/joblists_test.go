@@ -273,7 +273,7 @@ func TestJobLetterChain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 0}, []int{p.DeadLetters[0].Generation, p.DeadLetters[1].Generation})
 	for id, want := range map[string]queue.Kind{
-		"job:12": queue.KindUsage, "job:": queue.KindUsage, "event:" + id: queue.KindUsage, "job:00000000-0000-0000-0000-000000000000": queue.KindFailed,
+		"job:12": queue.KindUsage, "job:": queue.KindUsage, "event:12": queue.KindUsage, "event:" + id: queue.KindFailed, "job:00000000-0000-0000-0000-000000000000": queue.KindFailed,
 	} {
 		_, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id})
 		kind(t, want, err)

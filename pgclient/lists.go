@@ -43,11 +43,11 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 	case queue.ListDeadLetters:
 		err = c.deadLetters(ctx, q, &p)
 	case queue.ListDeadLetter:
-		p.Detail, err = c.deadLetter(ctx, q.ID)
+		p.Detail, err = c.deadLetter(ctx, q.ID, q.Whole)
 	case queue.ListJobs:
 		err = c.jobs(ctx, q, &p)
 	case queue.ListJob:
-		p.Job, err = c.job(ctx, q.ID)
+		p.Job, err = c.job(ctx, q.ID, q.Whole)
 	case queue.ListOperations, queue.ListOperation:
 		err = c.bulkOperations(ctx, q, &p)
 	case queue.ListEndpoints, queue.ListEndpoint:

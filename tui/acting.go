@@ -90,6 +90,11 @@ func (m *root) applied(msg appliedMsg) tea.Cmd {
 	if d == nil {
 		return tea.Batch(cmds...)
 	}
+	if payload := msg.result.Payload; !payload.Empty() {
+		m.lower(d) // the payload is the answer
+		m.reveal(msg.result)
+		return tea.Batch(cmds...)
+	}
 	d.finish(msg.result, msg.err, m.o.Now())
 	if !d.failed() {
 		m.pane().top().grid.clear()

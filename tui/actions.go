@@ -103,6 +103,8 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 			return req, m.noRow("there is no operation under the cursor; N in 5 plans one")
 		}
 		req.Targets = []string{strconv.FormatInt(o.ID, 10)}
+	case queue.ActReveal:
+		return m.revealing(req)
 	case queue.ActJobCancel:
 		return m.jobs(req)
 	case queue.ActSuspend, queue.ActResume:

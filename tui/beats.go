@@ -17,6 +17,7 @@ func (m *root) beat() tea.Cmd {
 	if !m.said.until.IsZero() && now.After(m.said.until) {
 		m.said = notice{}
 	}
+	m.countDown(now)
 	cmds := []tea.Cmd{beat(), m.poll()}
 	if m.feed.due(now) {
 		cmds = append(cmds, m.refresh())

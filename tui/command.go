@@ -20,6 +20,9 @@ func commandWords(a queue.Action) string {
 	if a.Danger == queue.DangerLocal {
 		return strings.ToLower(a.Verb)
 	}
+	if a.ID == queue.ActReveal {
+		return "reveal" // its twin is the verb that shows
+	}
 	var words []string
 	for _, w := range strings.Fields(strings.TrimPrefix(a.Twin, "qtop ")) {
 		if strings.HasPrefix(w, "-") || strings.ContainsFunc(w, unicode.IsUpper) || w == "|" {
@@ -253,6 +256,9 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		}
 	}
 	switch a.ID {
+	case queue.ActReveal:
+		m.warn("a payload is revealed on its page: open it, then V")
+		return nil
 	case queue.ActFlagSet:
 		req.Targets = words[:1]
 		if len(words) > 1 {

@@ -178,6 +178,9 @@ func (s *fakeStore) Apply(_ context.Context, p queue.Plan) (queue.Result, error)
 		return queue.Result{Action: p.Request.Action, Refused: s.refuse}, s.err
 	}
 	r := queue.Result{Action: p.Request.Action, Plan: p.Lines, AuditID: 982, Done: p.Count, Skipped: p.Skipped}
+	if p.Request.Action == queue.ActReveal {
+		r.Payload = queue.Clean(`{"id":"evt_551200","api_key":"hidden-key","amount":12345678901234567890.10}`)
+	}
 	for i, id := range p.Request.Targets {
 		r.Results = append(r.Results, queue.Outcome{ID: id, Outcome: "done", NewID: fmt.Sprint(400000 + i)})
 	}

@@ -169,7 +169,7 @@ func (m *root) findFrom(l *level, from int) {
 	lines := l.built.Lines
 	for d := range lines {
 		i := (from + d) % len(lines)
-		if containsLine(lines[i], l.find) {
+		if l.built.Has(i, l.find) {
 			l.offset = min(i, max(len(lines)-m.body().H, 0))
 			return
 		}

@@ -277,6 +277,8 @@ func (m *root) totalWords(l *level) string {
 func (m *root) pause() tea.Cmd {
 	m.feed.paused = !m.feed.paused
 	if m.feed.paused {
+		m.mask()
+		m.settle()
 		m.tell("paused: the picture stands and every action is off; p goes on")
 		return nil
 	}

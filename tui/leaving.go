@@ -88,6 +88,8 @@ func (m *root) drained(msg drainedMsg) tea.Cmd {
 
 // suspend would freeze the loops with the console: their leases would run out.
 func (m *root) suspend() tea.Cmd {
+	m.mask()
+	m.settle()
 	if m.running() {
 		m.warn("ctrl+z is off: loops run in this process and would freeze; gw stops them")
 		return nil

@@ -4,6 +4,8 @@ package tui
 // under it, the page of one row.
 
 import (
+	"time"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
@@ -43,7 +45,11 @@ type level struct {
 	offset int
 	find   string
 	built  views.Page
-	stamp  int // of the state it was built from; 0: never
+
+	// A payload that was revealed on this page, until when it stands.
+	revealed      queue.Text
+	revealedUntil time.Time
+	stamp         int // of the state it was built from; 0: never
 }
 
 // list is what was read on demand.

@@ -19,6 +19,7 @@ func (m *root) open(id queue.PaneID) tea.Cmd {
 		return nil
 	}
 	if id != m.at {
+		m.mask()
 		m.clearFilter(m.pane().top())
 		m.at = id
 	}
@@ -60,6 +61,7 @@ func (m *root) cycle(d int) tea.Cmd {
 func (m *root) push(l level) tea.Cmd {
 	m.serial++
 	l.serial = m.serial
+	m.mask()
 	p := m.pane()
 	p.levels = append(p.levels, l)
 	cmd := m.read(p.top())
@@ -159,6 +161,7 @@ func (m *root) back() tea.Cmd {
 		return m.setFilter("")
 	case l.grid.clear():
 	case len(p.levels) > 1:
+		m.mask()
 		p.levels = p.levels[:len(p.levels)-1]
 		m.stamp++
 		m.settle()

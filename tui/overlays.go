@@ -5,6 +5,7 @@ package tui
 // out.
 
 import (
+	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -48,6 +49,11 @@ func (m *root) raise(o overlay) {
 	if o != nil {
 		m.over = append(m.over, o)
 	}
+}
+
+// lower takes an overlay away, wherever it lies.
+func (m *root) lower(o overlay) {
+	m.over = slices.DeleteFunc(m.over, func(x overlay) bool { return x == o })
 }
 
 // overlaid hands a key or a paste to the top overlay.

@@ -79,7 +79,7 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 		return views.Page{}, false
 	}
 	if p.id == queue.PaneDead {
-		return views.LetterPage(l.letter, l.list.page.Detail, e, w), true
+		return views.LetterPage(l.letter, m.letterDetail(l), e, w), true
 	}
 	if p.id == queue.PaneAudit {
 		return views.AuditPage(l.audit, e, w), true
@@ -91,7 +91,7 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 		return views.OperationPage(l.op, known(l.list, l.list.page.Items), e, w), true
 	}
 	if l.job.ID != "" {
-		return views.JobPage(l.job, l.list.page.Job, e, w), true
+		return views.JobPage(l.job, m.jobDetail(l), e, w), true
 	}
 	if p.id == queue.PaneQueues {
 		return views.QueuesPage(pic, l.id, e, w)

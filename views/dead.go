@@ -96,9 +96,9 @@ func groupRank(g queue.DeadGroup) int {
 // Letters is the second table of pane 5: the letters of one group.
 func Letters(rows []queue.DeadLetter) Source {
 	id, event := 8, 1
-	if len(rows) > 0 && rows[0].Source == "job" {
-		event = 9                   // it has none
-		id = len("job:") + shortLen // the page has the whole
+	if len(rows) > 0 && rows[0].Source != "webhook" {
+		event = 9                               // it has none, or its kind says it
+		id = len(rows[0].Source+":") + shortLen // the page has the whole
 	}
 	return Source{
 		Columns: []table.Column{

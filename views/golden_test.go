@@ -62,10 +62,11 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		"jobs": func(e views.Env, size views.Size) []string {
 			return grid(views.Jobs(w.Jobs, size.W), map[string]bool{}).Lines(e, size)
 		},
-		"ops":         g(views.Operations(w.Operations), nil),
-		"webhooks":    g(views.Webhooks(w.Endpoints, w.Leases), map[string]bool{"job 88001": true}),
-		"letters-job": g(views.Letters(w.JobLetters), map[string]bool{}),
-		"letters":     g(views.Letters(w.Letters), map[string]bool{"90998": true}),
+		"ops":           g(views.Operations(w.Operations), nil),
+		"webhooks":      g(views.Webhooks(w.Endpoints, w.Leases), map[string]bool{"job 88001": true}),
+		"letters-event": g(views.Letters(w.EventLetters), map[string]bool{}),
+		"letters-job":   g(views.Letters(w.JobLetters), map[string]bool{}),
+		"letters":       g(views.Letters(w.Letters), map[string]bool{"90998": true}),
 		"host": func(e views.Env, size views.Size) []string {
 			top := grid(views.Loops(w.Host), nil).Lines(e, views.Size{W: size.W, H: min(8, size.H)})
 			return append(top, views.HostBelow(&s, w.Host, "", e, views.Size{W: size.W, H: size.H - len(top)})...)
@@ -80,6 +81,8 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-health"] = page(func(e views.Env, n int) views.Page { return views.HealthPage(s.Health[0], e, n) })
 		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.Letters[0], &w.Detail, e, n) })
 		out["page-letter-job"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.JobLetters[0], &w.JobLetter, e, n) })
+		out["page-letter-event"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.EventLetters[0], &w.EventLetter, e, n) })
+		out["page-letter-revealed"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.Letters[0], &w.Revealed, e, n) })
 		out["page-executor-rules"] = page(func(e views.Env, n int) views.Page {
 			return views.ExecutorPage(s.Executors[4], s.JobSubscriptions, e, n)
 		})

@@ -154,7 +154,7 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 		return p.done("job " + ShortID(j.ID))
 	}
 	p.origin(d)
-	p.payload(d.Payload, d.PayloadWhyNot)
+	p.payload(d.Payload, d.PayloadWhyNot, d.PayloadSize, d.Revealed)
 	return p.done("job " + ShortID(j.ID))
 }
 
@@ -212,18 +212,4 @@ func (p *pageBuilder) lease(j queue.Job) {
 		p.pair("until", e.Stamp(*j.LeaseUntil)+", "+e.Until(*j.LeaseUntil)+" left")
 	}
 	p.pair("token", j.LeaseToken)
-}
-
-// payload is what is carried, or why it is not shown.
-func (p *pageBuilder) payload(text, whyNot queue.Text) {
-	p.head("Payload, secrets masked")
-	if w := whyNot.String(); w != "" {
-		p.para(w, p.e.Theme.Warning)
-		return
-	}
-	if text.String() == "" {
-		p.para("none", p.e.Theme.Dim)
-		return
-	}
-	p.json(indented(text.String()), p.e.Theme.Text)
 }

@@ -4,11 +4,8 @@ package views
 // from and what became of it, and what it carries.
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -25,9 +22,10 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 	p.pair("code", l.Code.String())
 	p.paint("state", l.State, e.Theme.Strong)
 	p.pair("failed", e.Stamp(l.FailedAt)+", "+Age(l.AgeSeconds)+" ago")
-	if l.Source == "job" {
+	switch l.Source {
+	case "job":
 		p.pair("job kind", l.Endpoint.String())
-	} else {
+	case "webhook":
 		p.pair("endpoint", l.Endpoint.String())
 	}
 	p.pair("event", eventWords(l))
@@ -48,6 +46,8 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 	if d.Unsigned {
 		p.paint("signature", "none: this subscription has no secret", e.Theme.Warning)
 	}
+	p.pair("event id", d.RoutedID)
+	p.pair("route worker", d.Worker.String())
 	p.pair("job", d.JobID)
 	if d.Tries > 0 {
 		p.pair("attempts", strconv.Itoa(d.Tries))
@@ -62,19 +62,9 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 		p.said(x)
 	}
 	p.attempts(d)
-	p.lineage(d.Lineage)
-	p.payload(d.Payload, d.PayloadWhyNot)
+	p.lineage(d.Lineage, d.LineageLeft)
+	p.payload(d.Payload, d.PayloadWhyNot, d.PayloadSize, d.Revealed)
 	return p.done("letter " + l.ID)
-}
-
-// indented lays JSON out to be read by its shape; digits stay as they are, and
-// what is no JSON, for it was cut, stays whole.
-func indented(s string) string {
-	var b bytes.Buffer
-	if strings.ContainsAny(s, "\n␊") || json.Indent(&b, []byte(s), "", "  ") != nil {
-		return s
-	}
-	return b.String()
 }
 
 func eventWords(l queue.DeadLetter) string {
@@ -105,7 +95,7 @@ func (p *pageBuilder) fate(d *queue.DeadLetterDetail) {
 // after it they came.
 func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
 	th, as := p.e.Theme, d.Attempts
-	if len(as) == 0 && d.Source == "job" {
+	if len(as) == 0 && d.Source != "webhook" {
 		return // its queue keeps the last error alone
 	}
 	p.head(fmt.Sprintf("Attempts (%d)", len(as)))
@@ -156,35 +146,5 @@ func (p *pageBuilder) attempt(a queue.Attempt, first *time.Time) {
 		for _, part := range wrap(theme.Safe(x), p.w-9) {
 			p.add("       " + th.Dim.Paint(part))
 		}
-	}
-}
-
-// lineage is the chain event → saga → dead letter → requeued saga, or that of a
-// job and its replays.
-func (p *pageBuilder) lineage(steps []queue.LineageStep) {
-	if len(steps) == 0 {
-		return
-	}
-	e, th := p.e, p.e.Theme
-	ids := 13
-	for _, s := range steps {
-		ids = max(ids, min(theme.Width(ShortID(theme.Safe(s.ID)))+1, len("job:")+shortLen+1))
-	}
-	status := min(max(p.w-48-ids, 14), 44) // of a replay it is the reason
-	p.head("Lineage")
-	for i, s := range steps {
-		front := "     "
-		if i > 0 {
-			front = "   " + th.Dim.Paint(th.G.Tee) + " "
-		}
-		at := ""
-		if s.At != nil {
-			at = e.Clock(*s.At)
-		}
-		by := ""
-		if b := s.By.String(); b != "" {
-			by = " by " + b
-		}
-		p.raw(front + th.Left(theme.Safe(s.Kind), 12) + th.Strong.Paint(th.Left(ShortID(theme.Safe(s.ID)), ids)) + th.Left(theme.Safe(s.Status), status) + " " + th.Dim.Paint(at+theme.Safe(by)))
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
@@ -122,7 +121,7 @@ func (v PageView) Visible(e Env, s Size) []string {
 	for i := max(v.Offset, 0); i < len(v.Page.Lines) && len(out) < s.H; i++ {
 		line := v.Page.Lines[i]
 		switch {
-		case v.Find != "" && Contains(line, v.Find):
+		case v.Find != "" && v.Page.Has(i, v.Find):
 			line = e.Theme.Accent.Paint(e.Theme.G.Cursor) + strings.TrimPrefix(line, " ")
 		case e.Stale:
 			line = e.Theme.Dim.Paint(e.Theme.G.Stale) + strings.TrimPrefix(line, " ")
@@ -132,34 +131,20 @@ func (v PageView) Visible(e Env, s Size) []string {
 	return out
 }
 
+// Has tells whether line i shows the words, or begins them: a long word goes on in
+// the line after it.
+func (p Page) Has(i int, words string) bool {
+	if Contains(p.Lines[i], words) {
+		return true
+	}
+	if i+1 >= len(p.Lines) || Contains(p.Lines[i+1], words) {
+		return false
+	}
+	head := strings.TrimRight(ansi.Strip(p.Lines[i]), " ")
+	return Contains(head+strings.TrimLeft(ansi.Strip(p.Lines[i+1]), " "), words)
+}
+
 // Contains tells whether a painted line shows the words, whatever their case.
 func Contains(line, words string) bool {
 	return strings.Contains(strings.ToLower(ansi.Strip(line)), strings.ToLower(words))
-}
-
-// json is pretty-printed JSON. Where it was made safe as one text, its line ends
-// stand as marks: inside a JSON string a line end is spelt \n, so that each mark
-// is one of the printing.
-func (p *pageBuilder) json(text string, st theme.Style) {
-	for _, line := range queue.Lines(strings.ReplaceAll(text, "␊", "\n")) {
-		for _, part := range hardWrap(line.String(), p.w-4) {
-			p.add("   " + st.Paint(part))
-		}
-	}
-}
-
-// hardWrap breaks anywhere and keeps the indent: JSON is read by its shape.
-func hardWrap(s string, w int) []string {
-	if w < 8 {
-		w = 8
-	}
-	indent := len(s) - len(strings.TrimLeft(s, " "))
-	if theme.Width(s) <= w || indent > w/2 {
-		return strings.Split(ansi.Hardwrap(s, w, true), "\n")
-	}
-	parts := strings.Split(ansi.Hardwrap(s[indent:], w-indent, true), "\n")
-	for i := range parts {
-		parts[i] = theme.Blank(indent) + parts[i]
-	}
-	return parts
 }

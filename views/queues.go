@@ -208,8 +208,10 @@ const uuidLen, shortLen = 36, 17
 // together differ in its second half alone.
 func ShortID(id string) string {
 	prefix := ""
-	if rest, ok := strings.CutPrefix(id, "job:"); ok {
-		prefix, id = "job:", rest
+	for _, p := range []string{"job:", "event:"} {
+		if rest, ok := strings.CutPrefix(id, p); ok {
+			prefix, id = p, rest
+		}
 	}
 	if len(id) != uuidLen || strings.Count(id, "-") != 4 {
 		return prefix + id

@@ -44,7 +44,7 @@ func (a *app) jobCmd() *cobra.Command {
 		}
 		return run(cmd, args)
 	}
-	cmd.AddCommand(a.viewCmd(view{"show ID", "One job, live or finished, with its payload", false, showJob}, &viewOptions{}), cancel, a.enqueueCmd())
+	cmd.AddCommand(a.revealing(view{"show ID", "One job, live or finished, with its payload", false, showJob}), cancel, a.enqueueCmd())
 	return cmd
 }
 
@@ -157,11 +157,18 @@ func showJobs(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) er
 }
 
 func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListJob, ID: o.args[0]})
+	payload, done, err := a.revealed(ctx, c, o.args[0], o.reveal)
+	if err != nil || done {
+		return err
+	}
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListJob, ID: o.args[0], Whole: true})
 	if err != nil {
 		return err
 	}
 	j := p.Job
+	if !payload.Empty() {
+		j.Payload, j.PayloadWhyNot, j.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
+	}
 	if a.output == "json" {
 		a.encode(a.out, j)
 		return nil
@@ -185,7 +192,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	if j.LeaseToken != "" && j.FinishedAt == nil {
 		fmt.Fprintln(a.out, "lease until: "+stamp(j.LeaseUntil))
 	}
-	fmt.Fprintln(a.out, "payload (secrets masked): "+j.Payload.String()+j.PayloadWhyNot.String())
+	a.payload(j.Payload, j.PayloadWhyNot, j.Revealed)
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	if len(o.args) == 1 {
-		return showLetter(ctx, a, c, o.args[0])
+		return showLetter(ctx, a, c, o.args[0], o)
 	}
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: o.filter, Limit: o.limit})
 	var rows [][]string
@@ -37,24 +37,41 @@ func (a *app) ofTotal(rows int, p queue.Page) {
 	}
 }
 
-func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string) error {
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetter, ID: id})
+func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o viewOptions) error {
+	payload, done, err := a.revealed(ctx, c, id, o.reveal)
+	if err != nil || done {
+		return err
+	}
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetter, ID: id, Whole: true})
 	if err != nil {
 		return err
 	}
 	d := p.Detail
+	if !payload.Empty() {
+		d.Payload, d.PayloadWhyNot, d.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
+	}
 	if a.output == "json" {
 		a.encode(a.out, d)
 		return nil
 	}
-	if d.Source == "job" {
+	switch d.Source {
+	case "job":
 		a.jobLetterHead(d)
-	} else {
+	case "event":
+		a.eventLetterHead(d)
+	default:
 		a.hookLetterHead(d)
 	}
-	fmt.Fprintln(a.out, "payload (secrets masked): "+d.Payload.String()+d.PayloadWhyNot.String())
+	a.payload(d.Payload, d.PayloadWhyNot, d.Revealed)
+	if d.LineageLeft > 0 {
+		fmt.Fprintf(a.out, "lineage: %d generations further away are not shown\n", d.LineageLeft)
+	}
 	for _, l := range d.Lineage {
-		fmt.Fprintf(a.out, "%s  %s %s  %s  %s\n", stamp(l.At), l.Kind, l.ID, l.Status, l.By)
+		mark := " "
+		if l.Current {
+			mark = "*"
+		}
+		fmt.Fprintf(a.out, "%s %d  %s  %s %s  %s  %s\n", mark, l.Generation, stamp(l.At), l.Kind, l.ID, l.Status, l.By)
 	}
 	return nil
 }
@@ -77,6 +94,18 @@ func (a *app) jobLetterHead(d *queue.DeadLetterDetail) {
 	fmt.Fprintf(a.out, "%s  %s  %s  %s (%s)\njob %s for %s, tried %d times, generation %d\nfailed %s (%s ago), first %s\n", d.ID, d.State, d.Code, d.Endpoint,
 		d.Domain, d.JobID, d.Executor, d.Tries, d.Generation, stamp(&d.FailedAt), age(d.AgeSeconds), stamp(d.FirstFailedAt))
 	fmt.Fprintln(a.out, "last error: "+d.LastError.String())
+	a.fate(d)
+}
+
+func (a *app) eventLetterHead(d *queue.DeadLetterDetail) {
+	fmt.Fprintf(a.out, "%s  %s  %s  %s (%s)\nevent %s, by %s\nfailed %s (%s ago)\n", d.ID, d.State, d.Code, d.EventType, d.Domain, d.RoutedID, d.Worker,
+		stamp(&d.FailedAt), age(d.AgeSeconds))
+	fmt.Fprintln(a.out, "last error: "+d.LastError.String())
+	a.fate(d)
+}
+
+// fate is what became of a letter.
+func (a *app) fate(d *queue.DeadLetterDetail) {
 	switch d.State {
 	case "requeued":
 		fmt.Fprintf(a.out, "requeued by %s at %s as job %s\n", d.RequeuedBy, stamp(d.RequeuedAt), d.ReplayedJobID)

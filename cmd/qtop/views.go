@@ -27,6 +27,7 @@ type viewOptions struct {
 	filter       string
 	limit        int
 	kind, domain string
+	reveal       revealOptions // of the verbs that show a payload
 	args         []string
 }
 
@@ -48,7 +49,7 @@ func (a *app) viewCmds() []*cobra.Command {
 	} {
 		cmd := a.viewCmd(v, &viewOptions{})
 		if strings.HasPrefix(v.use, "dlq ") {
-			cmd.AddCommand(a.viewCmd(view{"show ID", "One dead letter with its attempts and lineage", false, showDead}, &viewOptions{}))
+			cmd.AddCommand(a.revealing(view{"show ID", "One dead letter with its attempts and lineage", false, showDead}))
 		}
 		cmds = append(cmds, cmd)
 	}
@@ -66,6 +67,9 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
+		if watch && o.reveal.on {
+			return usage("--reveal shows a payload once", "command line", "leave out --watch")
+		}
 		client, err := a.client(cmd.Context(), 0)
 		if err != nil {
 			return err

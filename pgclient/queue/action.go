@@ -17,6 +17,7 @@ const (
 	ActResolve        ActionID = "resolve"
 	ActReopen         ActionID = "reopen"
 	ActUndoRequeue    ActionID = "requeue_undo"
+	ActReveal         ActionID = "reveal"
 	ActFlagSet        ActionID = "flag_set"
 	ActExecRegister   ActionID = "executor_register"
 	ActExecDeregister ActionID = "executor_deregister"
@@ -77,6 +78,9 @@ type Arg struct {
 	Help     string
 }
 
+// RevealFor is how long a revealed payload stands on a screen.
+const RevealFor = 30 * time.Second
+
 // Request asks for an action on targets.
 type Request struct {
 	Action  ActionID
@@ -126,6 +130,7 @@ type Result struct {
 	Results []Outcome  `json:"results"`
 	AuditID int64      `json:"audit_id"` // of the last row: webhook and job letters in one request write one each
 	Refused string     `json:"refused,omitempty"`
+	Payload Text       `json:"-"` // what was revealed; it goes to the one who asked and nowhere else
 	Done    int64      `json:"done"`
 	Skipped int64      `json:"skipped"`
 }
@@ -164,7 +169,7 @@ func Panes() []Pane {
 		{PaneHealth, "2", "Health", "v_queue_health", "every source and row, stale first"},
 		{PaneAlerts, "3", "Alerts", "v_queue_alert", "silences with who has them; acknowledge"},
 		{PaneExecutors, "4", "Executors", "queue_heartbeat, job_subscription", "working, idle, stuck, stale, dead; register; what each may claim"},
-		{PaneDead, "5", "Dead letters", "dead_letters, job_dead_letter", "groups, letters, detail; requeue"},
+		{PaneDead, "5", "Dead letters", "dead_letters, job_dead_letter, iu_route_dead_letter", "groups, letters, detail; requeue, close, reveal"},
 		{PaneOps, "6", "Operations", "queue_bulk_operation", "frozen selections: start, rate, pause, brake, abort, undo, what became of each"},
 		{PaneWebhooks, "7", "Webhooks", "subscriptions, webhook_delivery_sagas, webhook_delivery_jobs", "endpoints with gate, success, pace and retries, leases in flight; suspend, resume, release"},
 		{PaneQueues, "8", "Queues", "job_queue, job_history", "jobs per kind and domain, oldest wait and why, stuck leases, dead rows; cancel"},
@@ -215,6 +220,11 @@ func Actions() []Action {
 			ID: ActUndoRequeue, Key: "U", Panes: []PaneID{PaneDead}, Verb: "Undo requeue of", Undo: "qtop requeue",
 			Help: "recall a requeued letter whose saga has no job yet", Twin: "qtop undo ID…",
 			Danger: DangerMany, Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		},
+		{
+			ID: ActReveal, Key: "V", Panes: []PaneID{PaneDead, PaneQueues}, Verb: "Reveal",
+			Help: "show a payload with its secrets for 30 seconds; the audit says so first", Twin: "qtop dlq show ID --reveal --reason R",
+			Danger: DangerOne, Function: "public.fn_payload_reveal(text,text,text,text)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
 			ID: ActFlagSet, Key: "E", Panes: []PaneID{PaneFlags, PaneOverview}, Verb: "Set", Undo: "set it back, or give it an expiry",

@@ -80,6 +80,9 @@ func LiveJobStatuses() []string {
 // JobLetter is the id of a job's dead letter as lists show it and verbs take it.
 func JobLetter(uuid string) string { return "job:" + uuid }
 
+// EventLetter is the id of the dead letter of an event that could not be routed.
+func EventLetter(uuid string) string { return "event:" + uuid }
+
 // Job is a row of v_job without its payload.
 type Job struct {
 	ID           string     `json:"job_id"`

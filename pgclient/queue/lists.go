@@ -35,6 +35,7 @@ type Query struct {
 	ID     string
 	After  string // Page.Next of the page before
 	Limit  int    // 0 = 200
+	Whole  bool   // of a payload: all of it, however large; else its first PayloadShown characters
 }
 
 // Page is the answer to a Query; only the slice of its kind is set.
@@ -59,6 +60,12 @@ type Page struct {
 	AsOf         time.Time
 }
 
+// PayloadShown is how much of a payload is read for a screen, in characters.
+const PayloadShown = 100_000
+
+// LineageShown is how many generations before and after a letter its lineage has.
+const LineageShown = 100
+
 // DeadLetter is one open dead letter. ID is a bare number for a webhook,
 // job:UUID or event:UUID otherwise.
 type DeadLetter struct {
@@ -82,8 +89,11 @@ type DeadLetterDetail struct {
 	DeadLetter
 	Payload       Text          `json:"payload"` // JSON as stored, secrets masked; empty with PayloadWhyNot set
 	PayloadWhyNot Text          `json:"payload_why_not"`
-	Attempts      []Attempt     `json:"attempts"` // of a webhook's letter
+	PayloadSize   int64         `json:"payload_size"`       // characters, also of what was left out
+	Revealed      int           `json:"revealed,omitempty"` // seconds for which Payload still stands with its secrets; 0 = masked
+	Attempts      []Attempt     `json:"attempts"`           // of a webhook's letter
 	Lineage       []LineageStep `json:"lineage"`
+	LineageLeft   int64         `json:"lineage_left,omitempty"` // generations that are not in Lineage
 	RequeuedBy    Text          `json:"requeued_by"`
 	RequeuedAt    *time.Time    `json:"requeued_at"`
 	NewSagaID     int64         `json:"new_saga_id"`
@@ -93,6 +103,8 @@ type DeadLetterDetail struct {
 	ResolvedNote  Text          `json:"resolved_note"`
 	CallbackURL   Text          `json:"callback_url"`
 	Unsigned      bool          `json:"unsigned"`
+	Worker        Text          `json:"worker,omitzero"`     // of an event's letter: the route worker
+	RoutedID      string        `json:"routed_id,omitempty"` // of an event's letter: the event
 	// Of a job's letter.
 	JobID         string     `json:"job_id,omitempty"`
 	ReplayedJobID string     `json:"replayed_job_id,omitempty"`
@@ -116,14 +128,16 @@ type Attempt struct {
 	Resets     int        `json:"lease_resets"`
 }
 
-// LineageStep is one link of event → saga → dead letter → requeued saga, or of
-// job → dead letter → replayed job.
+// LineageStep is one link of event → saga → jobs → dead letter → requeued saga, of
+// job → dead letter → replayed job, or of event → attempts → dead letter.
 type LineageStep struct {
-	Kind   string     `json:"kind"` // event, saga, job, dead_letter, requeue
-	ID     string     `json:"id"`
-	Status string     `json:"status"`
-	At     *time.Time `json:"at"`
-	By     Text       `json:"by"`
+	Kind       string     `json:"kind"` // event, saga, job, attempt, dead_letter, requeue, closed
+	ID         string     `json:"id"`
+	Status     string     `json:"status"`
+	At         *time.Time `json:"at"`
+	By         Text       `json:"by"`
+	Generation int        `json:"generation"` // how many requeues lie before it
+	Current    bool       `json:"current,omitempty"`
 }
 
 // AuditEntry is a row of queue_operator_action.
@@ -159,7 +173,9 @@ type JobDetail struct {
 	Job
 	Payload       Text   `json:"payload"` // JSON as stored, secrets masked; empty with PayloadWhyNot set
 	PayloadWhyNot Text   `json:"payload_why_not"`
-	FromStatus    string `json:"from_status"` // of a finished one: where it stood before
+	PayloadSize   int64  `json:"payload_size"`       // characters, also of what was left out
+	Revealed      int    `json:"revealed,omitempty"` // seconds for which Payload still stands with its secrets; 0 = masked
+	FromStatus    string `json:"from_status"`        // of a finished one: where it stood before
 	SourceRef     Text   `json:"source_ref"`
 	TargetRef     Text   `json:"target_ref"`
 	PayloadRef    Text   `json:"payload_ref"`

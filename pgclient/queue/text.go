@@ -40,6 +40,19 @@ func Clean(raw string) Text {
 	return Text{s: c.clean(raw)}
 }
 
+// CleanLong is Clean without its bound, for what was asked for whole: a payload.
+// Clean of what it gives is bounded again.
+func CleanLong(raw string) Text {
+	var b strings.Builder
+	for len(raw) > textLimit/2 {
+		part := keep(raw, textLimit/2)
+		b.WriteString(Clean(part).s)
+		raw = raw[len(part):]
+	}
+	b.WriteString(Clean(raw).s)
+	return Text{s: b.String()}
+}
+
 // String is the safe form.
 func (t Text) String() string { return t.s }
 

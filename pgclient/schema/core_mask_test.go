@@ -4,8 +4,11 @@ package schema_test
 
 import (
 	"context"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +27,7 @@ func TestMask(t *testing.T) {
 		`{"dsn": "host=h password='` + s + ` x' user=u"}`, `{"text": "use API_KEY: ` + s + `, please"}`, `{"text": "Authorization: Basic ` + s + `"}`,
 		`{"h": ["Cookie: sid=` + s + `"]}`, `{"h": "X-Signature=` + s + `"}`, `["secret=` + s + `"]`, `"token: ` + s + `"`,
 		`{"j": "eyJhbGciOiJIUzI1NiJ9.` + s + `.x"}`, `{"k": "-----BEGIN RSA PRIVATE KEY-----\n` + s + `\n-----END RSA PRIVATE KEY-----"}`,
-		strings.Repeat(`{"a":`, 70) + `"` + s + `"` + strings.Repeat("}", 70),
+		strings.Repeat(`{"a":`, 70) + `{"token":"` + s + `"}` + strings.Repeat("}", 70),
 	} {
 		got := get[string](c, "SELECT fn_mask_json($1::jsonb)::text", payload)
 		require.NotContains(t, got, s, payload)
@@ -42,6 +45,57 @@ func TestMask(t *testing.T) {
 		require.Equal(t, want, get[string](c, "SELECT fn_mask_json($1::jsonb)::text", payload))
 	}
 	require.Nil(t, get[*string](c, "SELECT fn_mask_json(NULL)::text"))
+}
+
+// corpus is the lines of a file of testdata; ¦ keeps what scans for keys off them.
+func corpus(t *testing.T, file string) []string {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/" + file)
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(strings.ReplaceAll(string(raw), "¦", "")), "\n")
+}
+
+// Every form of a secret in the corpus is masked, also within a payload of others,
+// as a text, as JSON in a string and in JSON that was cut; what is none stays.
+func TestMaskCorpus(t *testing.T) {
+	c := newCore(t)
+	secret := regexp.MustCompile(`(?i)S3cr3tV4lue|4111111111111111|UzNjcjN0VjRsdWU`)
+	hidden, plain := corpus(t, "mask_hidden.jsonl"), corpus(t, "mask_plain.jsonl")
+	require.Greater(t, len(hidden), 100)
+	for _, payload := range hidden {
+		for _, sql := range []string{
+			"fn_mask_json($1::jsonb)", "fn_mask_json(jsonb_build_object('n', 1, 'deep', jsonb_build_array($1::jsonb)))",
+			"fn_mask_json(jsonb_build_object('body', ($1::jsonb)::text))", "fn_mask_json(jsonb_build_object('b', jsonb_build_object('b', ($1::jsonb)::text)::text))",
+			"fn_mask_text(($1::jsonb)::text)",
+		} {
+			got := get[string](c, "SELECT ("+sql+")::text", payload)
+			require.NotRegexp(t, secret, got, "%s of %s", sql, payload)
+		}
+	}
+	for _, payload := range plain {
+		require.Equal(t, get[string](c, "SELECT ($1::jsonb)::text", payload), get[string](c, "SELECT fn_mask_json($1::jsonb)::text", payload))
+	}
+	all := get[string](c, "SELECT fn_mask_json($1::jsonb)::text", "["+strings.Join(append(hidden, plain...), ",")+"]")
+	require.NotRegexp(t, secret, all)
+	require.Contains(t, all, `"author": "Jane"`)
+}
+
+// What is large, deep or dense ends in time and gives nothing away.
+func TestMaskIsBounded(t *testing.T) {
+	c := newCore(t)
+	rows := `(SELECT jsonb_agg(jsonb_build_object('id', i, 'customer', 'Name ' || i, 'shipping', 'x', 'mail', i || '@example.org', 'password', 'S3cr3t'))
+		FROM generate_series(1, 10000) i)`
+	require.Greater(t, get[int](c, "SELECT length(("+rows+")::text)"), 1_000_000)
+	started := time.Now()
+	require.NotContains(t, get[string](c, "SELECT fn_mask_json("+rows+")::text"), "S3cr3t")
+	t.Logf("1 MB with 10,000 secrets: %s", time.Since(started))
+	for _, sql := range []string{
+		"repeat('password=S3cr3t; ', 60000)", `'{"a": "' || repeat('password\": \"S3cr3t\", ', 50000)`, "repeat('%25', 100000) || 'password=S3cr3t'",
+	} {
+		require.NotContains(t, get[string](c, "SELECT fn_mask_json(to_jsonb("+sql+"))::text"), "S3cr3t", sql)
+	}
+	deep := strings.Repeat(`[`, 3000) + `{"password": "S3cr3t"}` + strings.Repeat(`]`, 3000)
+	require.NotContains(t, get[string](c, "SELECT fn_mask_json($1::jsonb)::text", deep), "S3cr3t")
 }
 
 // A viewer sees payloads through the mask and in no other way.

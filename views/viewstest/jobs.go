@@ -117,8 +117,8 @@ func JobLetter() queue.DeadLetterDetail {
 			{Kind: "job", ID: jobID(399), Status: "dead_letter", At: ptr(ago(26 * time.Hour)), By: t("crawler")},
 			{Kind: "dead_letter", ID: queue.JobLetter(jobID(499)), Status: "HANDLER_ERROR", At: ptr(ago(25 * time.Hour))},
 			{Kind: "requeue", ID: jobID(400), Status: "relay was down", At: ptr(ago(2 * time.Hour)), By: t("ben")},
-			{Kind: "job", ID: jobID(400), Status: "dead_letter", At: ptr(ago(2 * time.Hour)), By: t("ben")},
-			{Kind: "dead_letter", ID: queue.JobLetter(jobID(500)), Status: "HANDLER_ERROR", At: ptr(ago(4 * time.Minute))},
+			{Kind: "job", ID: jobID(400), Status: "dead_letter", At: ptr(ago(2 * time.Hour)), By: t("ben"), Generation: 1},
+			{Kind: "dead_letter", ID: queue.JobLetter(jobID(500)), Status: "HANDLER_ERROR", At: ptr(ago(4 * time.Minute)), Generation: 1, Current: true},
 		},
 		Payload: t(`{"to":"•••","template":"welcome","locale":"vi"}`),
 	}

@@ -26,6 +26,10 @@ type World struct {
 	JobLetters []queue.DeadLetter
 	JobLetter  queue.DeadLetterDetail
 
+	EventLetters []queue.DeadLetter
+	EventLetter  queue.DeadLetterDetail
+	Revealed     queue.DeadLetterDetail
+
 	Operations []queue.Operation
 	Items      []queue.OperationItem
 
@@ -41,6 +45,7 @@ func RichWorld() World {
 	return World{
 		Picture: Rich(), Session: Session(), Host: &h, Letters: Letters(40), Detail: Detail(), Audit: Audit(), History: History(),
 		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
+		EventLetters: EventLetters(3), EventLetter: EventLetter(), Revealed: Revealed(),
 		Operations: Operations(), Items: OperationItems(),
 		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(),
 	}

@@ -190,8 +190,7 @@ GRANT INSERT (id, event_domain, event_type, event_stream, delivery_lane, event_s
   safe_payload, occurred_at) ON public.event_outbox TO event_ingest_writer;
 GRANT SELECT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
   event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
-  occurred_at, created_at, created_xid) ON public.event_outbox TO queue_viewer;
-GRANT SELECT ON public.event_outbox TO workflow_admin, dead_letter_operator;
+  occurred_at, created_at, created_xid) ON public.event_outbox TO queue_viewer, workflow_admin, dead_letter_operator;
 
 -- fn_iu_emit_event(…) → {event_id, event_domain, event_type}. Raises for what
 -- the registry or the payload rules refuse.

@@ -525,7 +525,7 @@ BEGIN
   FROM unnest(v_ids, v_tokens, v_delivered, v_codes) WITH ORDINALITY AS i (id, token, delivered, code, n)
   JOIN public.webhook_delivery_jobs j ON j.id = i.id;
 
-  -- the excerpt is foreign text: control and bidirectional characters become visible question marks
+  -- the excerpt is foreign text: control and bidirectional characters become visible question marks, secrets dots
   WITH finished AS (
     UPDATE public.webhook_delivery_jobs j SET
       status = CASE WHEN i.delivered THEN 'Completed' ELSE 'Failed' END::public.webhook_job_status,
@@ -538,7 +538,7 @@ BEGIN
       finished_at = now()
     FROM (
       SELECT r.id, r.token, r.delivered, r.status, r.code, r.retry_after, r.took, r.n,
-        regexp_replace(left(r.excerpt, 4096), E'[\\u0001-\\u0008\\u000b-\\u001f\\u007f-\\u009f'
+        regexp_replace(public.fn_mask_said(left(r.excerpt, 4096)), E'[\\u0001-\\u0008\\u000b-\\u001f\\u007f-\\u009f'
           '\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff]', '?', 'g') AS excerpt
       FROM unnest(v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took)
         WITH ORDINALITY AS r (id, token, delivered, status, code, excerpt, retry_after, took, n)) i

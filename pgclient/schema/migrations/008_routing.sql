@@ -66,6 +66,7 @@ CREATE TABLE public.iu_route_dead_letter (
   dead_letter_id  uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   event_id        uuid NOT NULL,
   event_snapshot  jsonb NOT NULL,
+  event_type      text NOT NULL GENERATED ALWAYS AS (COALESCE(event_snapshot ->> 'event_type', '')) STORED,
   idempotency_key text NOT NULL UNIQUE,
   failure_code    text NOT NULL,
   last_error      text NOT NULL,
@@ -75,14 +76,48 @@ CREATE TABLE public.iu_route_dead_letter (
   resolved_at     timestamptz,
   resolved_by     text,
   resolution      text,
+  note            text,
   CHECK ((resolved_at IS NULL) = (resolution IS NULL))
 );
-CREATE INDEX ix_iu_route_dead_letter_open ON public.iu_route_dead_letter (event_domain, failure_code, last_failed_at)
+CREATE INDEX ix_iu_route_dead_letter_open ON public.iu_route_dead_letter (event_domain, failure_code, event_type, last_failed_at)
   WHERE resolved_at IS NULL;
+CREATE INDEX ix_iu_route_dead_letter_newest ON public.iu_route_dead_letter (last_failed_at DESC, dead_letter_id DESC);
+CREATE INDEX ix_iu_route_dead_letter_event ON public.iu_route_dead_letter (event_id);
 COMMENT ON TABLE public.iu_route_dead_letter IS 'Events that could not be routed, each alone; the others went on.';
-GRANT SELECT (dead_letter_id, event_id, idempotency_key, failure_code, last_error, event_domain, worker_name,
-  last_failed_at, resolved_at, resolved_by, resolution) ON public.iu_route_dead_letter TO queue_viewer;
-GRANT SELECT ON public.iu_route_dead_letter TO workflow_admin, dead_letter_operator;
+GRANT SELECT (dead_letter_id, event_id, event_type, idempotency_key, failure_code, last_error, event_domain, worker_name,
+  last_failed_at, resolved_at, resolved_by, resolution, note)
+  ON public.iu_route_dead_letter TO queue_viewer, workflow_admin, dead_letter_operator;
+
+-- Counter dead_event: code, type, domain of the open ones; dead_event_5m: code, domain/type, bucket of five minutes;
+-- dead_1m: with those of webhooks and jobs.
+CREATE FUNCTION public.fn_iu_route_letter_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'dead_event', failure_code, event_type, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'dead_event_5m', failure_code, event_domain || '/' || event_type,
+      (floor(extract(epoch FROM last_failed_at) / 300) * 300)::bigint::text, count(*) FROM new_rows GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'dead_1m', '', '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, count(*) FROM new_rows HAVING count(*) > 0;
+  ELSE
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'dead_event', failure_code, event_type, event_domain, sum(n) FROM (
+      SELECT failure_code, event_type, event_domain, -count(*) AS n FROM old_rows WHERE resolved_at IS NULL GROUP BY 1, 2, 3
+      UNION ALL
+      SELECT failure_code, event_type, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL GROUP BY 1, 2, 3) x
+    GROUP BY 2, 3, 4 HAVING sum(n) <> 0;
+  END IF;
+  RETURN NULL;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_iu_route_letter_counted() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_iu_route_letter_counted() IS 'Trigger: counters dead_event, dead_event_5m and dead_1m.';
+CREATE TRIGGER trg_iu_route_dead_letter_born AFTER INSERT ON public.iu_route_dead_letter
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_route_letter_counted();
+CREATE TRIGGER trg_iu_route_dead_letter_closed AFTER UPDATE ON public.iu_route_dead_letter
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_route_letter_counted();
 
 -- fn_event_resolve_recipients(domain, type, stream, subject table, payload)
 -- → (recipient_ref, step): each recipient once, at its best step (1 all equal,
@@ -166,7 +201,7 @@ BEGIN
         INSERT INTO public.iu_route_dead_letter
           (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
         VALUES (v_event.id, to_jsonb(v_event), p_worker_name || ':' || v_event.id, 'ROUTE_' || SQLSTATE,
-          left(SQLERRM, 1000), v_domain, p_worker_name)
+          left(public.fn_mask_said(SQLERRM), 1000), v_domain, p_worker_name)
         ON CONFLICT (idempotency_key) DO NOTHING;
         v_dead := v_dead + 1;
       END;
@@ -205,6 +240,7 @@ SELECT public.fn_queue_tick_worker_drop('iu_outbound_default');
 DROP FUNCTION public.fn_iu_route_worker_run(text, int);
 DROP FUNCTION public.fn_event_resolve_recipients(text, text, text, text, jsonb);
 DROP TABLE public.iu_route_dead_letter;
+DROP FUNCTION public.fn_iu_route_letter_counted();
 DROP TABLE public.iu_route_attempt;
 DROP TABLE public.iu_route_worker_cursor;
 DROP TABLE public.event_subscription;

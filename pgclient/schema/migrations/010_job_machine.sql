@@ -635,7 +635,7 @@ BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
   SELECT array_agg(x.id), array_agg(x.token), array_agg(x.fate), array_agg(x.code), array_agg(x.error)
   INTO v_ids, v_tokens, v_fates, v_codes, v_errors FROM (
-    SELECT DISTINCT ON (g.id) g.id, g.token, left(g.error, 1000) AS error,
+    SELECT DISTINCT ON (g.id) g.id, g.token, left(public.fn_mask_said(left(g.error, 4000)), 1000) AS error,
       CASE WHEN g.code ~ '^[A-Z][A-Z0-9_]{0,63}$' THEN g.code ELSE 'HANDLER_ERROR' END AS code,
       CASE WHEN COALESCE(g.permanent, false) THEN 'failed' WHEN q.attempts + 1 >= q.max_attempts THEN 'dead_letter'
         ELSE 'retry_waiting' END AS fate

@@ -1,5 +1,5 @@
--- What the panes show: marks and metric samples, v_queue_health, the masked payload, and
--- the one snapshot that feeds all consoles. Sources: DP4 §3.3, §8; DP1 §10.
+-- What the panes show: marks and metric samples, v_queue_health, and the one snapshot that feeds all consoles.
+-- Sources: DP4 §3.3, §8; DP1 §10.
 
 SET LOCAL ROLE queue_owner;
 
@@ -258,85 +258,6 @@ COMMENT ON VIEW public.v_queue_health IS
 GRANT SELECT ON public.v_queue_health_but_jobs, public.v_queue_health TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
 -- ---------------------------------------------------------------------------
--- Payloads
--- ---------------------------------------------------------------------------
--- fn_mask_json(value, depth) → the value with secrets masked: members whose name
--- speaks of a secret, secrets in URLs, and JSON inside strings. Internal.
-CREATE FUNCTION public.fn_mask_json(p_value jsonb, p_depth int DEFAULT 0) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
-DECLARE
-  c_name CONSTANT text := '(secret|token|passw|pwd|passphrase|api.?key|access.?key|auth|credential|private|signature|cookie'
-    '|session|bearer|jwt|ssn|card|cvv|cvc|iban|pin$)';
-  v_text text;
-BEGIN
-  IF p_depth > 64 THEN
-    RETURN '"[masked: nested too deep]"'::jsonb;
-  END IF;
-  CASE jsonb_typeof(p_value)
-    WHEN 'object' THEN
-      RETURN (SELECT COALESCE(jsonb_object_agg(e.key, CASE
-          WHEN e.key ~* c_name AND jsonb_typeof(e.value) <> 'null' THEN '"•••"'::jsonb
-          ELSE public.fn_mask_json(e.value, p_depth + 1) END), '{}') FROM jsonb_each(p_value) e);
-    WHEN 'array' THEN
-      RETURN (SELECT COALESCE(jsonb_agg(public.fn_mask_json(e.value, p_depth + 1) ORDER BY e.n), '[]')
-              FROM jsonb_array_elements(p_value) WITH ORDINALITY e (value, n));
-    WHEN 'string' THEN
-      v_text := p_value #>> '{}';
-      IF v_text ~ '^\s*[\[{"]' AND length(v_text) <= 1000000 THEN
-        BEGIN
-          RETURN to_jsonb(public.fn_mask_json(v_text::jsonb, p_depth + 1)::text);
-        EXCEPTION WHEN OTHERS THEN
-          NULL; -- not JSON after all: treated as text
-        END;
-      END IF;
-      v_text := regexp_replace(v_text, '(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}', '\1 •••', 'gi');
-      v_text := regexp_replace(v_text, '-----BEGIN [A-Z ]*PRIVATE KEY-----.*', '•••', 'g');
-      v_text := regexp_replace(v_text, '(://[^/@:\s]*:)[^@/\s]+@', '\1•••@', 'g');
-      v_text := regexp_replace(v_text, '(://)[^/@:\s]+@', '\1•••@', 'g');
-      -- name=value and name: value, also in quotes and in JSON that was cut or escaped
-      v_text := regexp_replace(v_text, '([^A-Za-z0-9_.%-]|^)([A-Za-z0-9_.%-]*' || c_name
-        || '[A-Za-z0-9_.%-]*\\*["'']?\s*[=:]\s*)(\\*"[^"]*("|$)|''[^'']*(''|$)|[^&;,\s"'']+)', '\1\2•••', 'gi');
-      v_text := regexp_replace(v_text, 'eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+', '•••', 'g');
-      RETURN to_jsonb(v_text);
-    ELSE
-      RETURN p_value;
-  END CASE;
-END
-$fn$;
-REVOKE ALL ON FUNCTION public.fn_mask_json(jsonb, int) FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_mask_json(jsonb, int) IS 'A payload with its secrets masked. Internal.';
-
--- fn_payload_masked(kind, id) → the payload with secrets masked; NULL where
--- there is none. kind: event (a webhook event), dead_letter, event_outbox, job, job_dead_letter.
-CREATE FUNCTION public.fn_payload_masked(p_kind text, p_id text) RETURNS jsonb
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
-DECLARE
-  v_payload jsonb;
-BEGIN
-  CASE p_kind
-    WHEN 'event' THEN
-      SELECT e.payload INTO v_payload FROM public.events e WHERE e.id = p_id::bigint;
-    WHEN 'dead_letter' THEN
-      SELECT d.payload_snapshot INTO v_payload FROM public.dead_letters d WHERE d.id = p_id::bigint;
-    WHEN 'event_outbox' THEN
-      SELECT e.safe_payload INTO v_payload FROM public.event_outbox e WHERE e.id = p_id::uuid;
-    WHEN 'job' THEN
-      SELECT j.payload INTO v_payload FROM public.v_job j WHERE j.job_id = p_id::uuid;
-    WHEN 'job_dead_letter' THEN
-      SELECT d.payload INTO v_payload FROM public.job_dead_letter d WHERE d.dead_letter_id = p_id::uuid;
-    ELSE
-      RAISE EXCEPTION 'p_kind must be event, dead_letter, event_outbox, job or job_dead_letter' USING ERRCODE = '22023';
-  END CASE;
-  RETURN public.fn_mask_json(v_payload);
-EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
-  RAISE EXCEPTION 'p_id does not fit the kind %', p_kind USING ERRCODE = '22023';
-END
-$fn$;
-REVOKE ALL ON FUNCTION public.fn_payload_masked(text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION public.fn_payload_masked(text, text) TO queue_viewer, dead_letter_operator, workflow_admin;
-COMMENT ON FUNCTION public.fn_payload_masked(text, text) IS 'A payload as a viewer may see it: secrets are masked.';
-
--- ---------------------------------------------------------------------------
 -- Snapshot
 -- ---------------------------------------------------------------------------
 -- fn_queue_time_or_null(text) → the time, or NULL where the text is none, or none
@@ -528,12 +449,12 @@ BEGIN
   v_executors := COALESCE(v_part, '[]');
 
   WITH bucket AS (
-    SELECT c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter c
-    WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
+    SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter c
+    WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
   ), trend AS MATERIALIZED (
-    SELECT p.k1, p.k2, jsonb_agg(COALESCE(b.n, 0) ORDER BY p.back DESC) AS bars
-    FROM (SELECT DISTINCT x.k1, x.k2, g AS back FROM bucket x CROSS JOIN generate_series(0, 11) g) p
-    LEFT JOIN bucket b ON b.k1 = p.k1 AND b.k2 = p.k2 AND b.back = p.back GROUP BY p.k1, p.k2
+    SELECT p.scope, p.k1, p.k2, jsonb_agg(COALESCE(b.n, 0) ORDER BY p.back DESC) AS bars
+    FROM (SELECT DISTINCT x.scope, x.k1, x.k2, g AS back FROM bucket x CROSS JOIN generate_series(0, 11) g) p
+    LEFT JOIN bucket b ON b.scope = p.scope AND b.k1 = p.k1 AND b.k2 = p.k2 AND b.back = p.back GROUP BY p.scope, p.k1, p.k2
   ), groups AS (
     SELECT 'webhook' AS source, c.k1 AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain, s.id AS subscription_id, c.n AS open,
       (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
@@ -542,14 +463,24 @@ BEGIN
        ORDER BY o.failed_at DESC LIMIT 1) AS last_at,
       COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend
     FROM public.v_queue_counter c JOIN public.subscriptions s ON s.id = c.k2::bigint
-    LEFT JOIN trend t ON t.k1 = c.k1 AND t.k2 = c.k2
+    LEFT JOIN trend t ON t.scope = 'dead_webhook_5m' AND t.k1 = c.k1 AND t.k2 = c.k2
     WHERE c.scope = 'dead_webhook' AND c.n > 0
     UNION ALL
     SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at,
       COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]')
     FROM jsonb_to_recordset(v_letters) AS l (event_domain text, failure_code text, job_kind text, open bigint, first_at timestamptz,
       last_at timestamptz)
-    LEFT JOIN trend t ON t.k1 = l.failure_code AND t.k2 = l.event_domain || '/' || l.job_kind
+    LEFT JOIN trend t ON t.scope = 'dead_job_5m' AND t.k1 = l.failure_code AND t.k2 = l.event_domain || '/' || l.job_kind
+    UNION ALL
+    SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
+      (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
+        AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at LIMIT 1),
+      (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
+        AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1),
+      COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]')
+    FROM public.v_queue_counter c
+    LEFT JOIN trend t ON t.scope = 'dead_event_5m' AND t.k1 = c.k1 AND t.k2 = c.k3 || '/' || c.k2
+    WHERE c.scope = 'dead_event' AND c.n > 0
   )
   SELECT jsonb_agg(to_jsonb(g) ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) INTO v_part FROM groups g WHERE g.first_at IS NOT NULL;
   v_dead_groups := COALESCE(v_part, '[]');
@@ -698,7 +629,7 @@ BEGIN
     'dead', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'dead_1m' AND b.back = g), 0) ORDER BY g DESC),
     'jobs', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'job_done_1m' AND b.back = g), 0) ORDER BY g DESC),
     'hosts_alive', v_alive,
-    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope IN ('dead_webhook', 'dead_job'))) INTO v_part
+    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event'))) INTO v_part
   FROM generate_series(0, 59) g;
   v_flow := v_part;
 
@@ -791,8 +722,6 @@ DROP FUNCTION public.fn_queue_snapshot(interval);
 DROP FUNCTION public.fn_queue_snapshot_parts();
 DROP TABLE public.queue_snapshot;
 DROP FUNCTION public.fn_queue_time_or_null(text);
-DROP FUNCTION public.fn_payload_masked(text, text);
-DROP FUNCTION public.fn_mask_json(jsonb, int);
 DROP VIEW public.v_queue_health;
 DROP VIEW public.v_queue_health_but_jobs;
 DROP FUNCTION public.fn_job_letters_open();

@@ -1,0 +1,122 @@
+package pgclient
+
+// This file walks where a dead letter came from and what became of it, both ways
+// and over its generations: event → saga → jobs → dead letter → requeued saga, job
+// → dead letter → replayed job, event → attempts → dead letter. Of a long chain it
+// has the generations nearest to the letter.
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// steps reads (kind, id, status, at, by, generation, generations left out).
+func (c *Client) steps(ctx context.Context, d *queue.DeadLetterDetail, sql string, args ...any) error {
+	rows, err := c.read.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	d.Lineage, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.LineageStep, error) {
+		var s queue.LineageStep
+		var status queue.Text
+		err := row.Scan(&s.Kind, &s.ID, textInto(&status), &s.At, textInto(&s.By), &s.Generation, &d.LineageLeft)
+		s.Status, s.Current = status.String(), s.Kind == "dead_letter" && s.ID == d.ID
+		return s, err
+	})
+	return err
+}
+
+const lineageShown = queue.LineageShown
+
+// hookLineage is every saga of the event and subscription with its jobs, its dead
+// letter and its requeue.
+func (c *Client) hookLineage(ctx context.Context, d *queue.DeadLetterDetail) error {
+	near := "BETWEEN $3 - " + strconv.Itoa(lineageShown) + " AND $3 + " + strconv.Itoa(lineageShown)
+	return c.steps(ctx, d, `
+		WITH sagas AS (
+			SELECT g.id, g.status::text AS status, g.created_at, g.requeue_generation AS n FROM public.webhook_delivery_sagas g
+			WHERE g.event_id = $1 AND g.subscription_id = $2
+		), shown AS (SELECT * FROM sagas WHERE n `+near+`)
+		SELECT kind, id, status, at, by, n, (SELECT count(*) FROM sagas WHERE n NOT `+near+`) FROM (
+			SELECT 'event' AS kind, e.id::text AS id, e.event_type::text AS status, e.created_at AS at, NULL::text AS by, 0 AS n, -1 AS step, 0 AS no
+			FROM public.events e WHERE e.id = $1
+			UNION ALL
+			SELECT 'saga', g.id::text, g.status, g.created_at, NULL, g.n, 0, 0 FROM shown g
+			UNION ALL
+			SELECT 'job', j.id::text, COALESCE(j.error_code, j.status::text), COALESCE(j.finished_at, j.started_at, j.attempt_at), j.worker_id, g.n, 1, j.attempt_no
+			FROM shown g JOIN public.webhook_delivery_jobs j ON j.saga_id = g.id
+			UNION ALL
+			SELECT 'dead_letter', l.id::text, l.final_error_code, l.failed_at, NULL, g.n, 2, 0 FROM shown g JOIN public.dead_letters l ON l.saga_id = g.id
+			UNION ALL
+			SELECT 'requeue', r.new_saga_id::text, r.reason, r.requeued_at, r.requeued_by, g.n, 3, 0
+			FROM shown g JOIN public.dead_letters l ON l.saga_id = g.id JOIN public.dead_letter_requeues r ON r.dead_letter_id = l.id
+			UNION ALL
+			SELECT 'closed', l.id::text, x.resolution::text, x.at, x.by, g.n, 4, 0
+			FROM shown g JOIN public.dead_letters l ON l.saga_id = g.id JOIN public.dead_letter_resolutions x ON x.dead_letter_id = l.id
+		) steps ORDER BY n, step, no, at`, d.EventID, d.SubscriptionID, d.Generation)
+}
+
+// jobLineage is the chain of replays from its first job to its last. A job whose
+// history was dropped is known by its letter alone.
+func (c *Client) jobLineage(ctx context.Context, d *queue.DeadLetterDetail, letter string) error {
+	near := "BETWEEN -" + strconv.Itoa(lineageShown) + " AND " + strconv.Itoa(lineageShown)
+	return c.steps(ctx, d, `
+		WITH RECURSIVE up (id, job_id, n) AS (
+			SELECT d.dead_letter_id, d.job_id, 0 FROM public.job_dead_letter d WHERE d.dead_letter_id = $1
+			UNION ALL
+			SELECT e.dead_letter_id, e.job_id, up.n - 1 FROM up JOIN public.job_dead_letter e ON e.replayed_job_id = up.job_id WHERE up.n > -1000
+		), down (id, replayed, n) AS (
+			SELECT d.dead_letter_id, d.replayed_job_id, 0 FROM public.job_dead_letter d WHERE d.dead_letter_id = $1
+			UNION ALL
+			SELECT e.dead_letter_id, e.replayed_job_id, down.n + 1 FROM down JOIN public.job_dead_letter e ON e.job_id = down.replayed WHERE down.n < 1000
+		), whole AS (SELECT id, n FROM up UNION SELECT id, n FROM down
+		), chain AS (
+			SELECT d.dead_letter_id, d.job_id, d.failure_code, d.first_failed_at, d.last_failed_at, d.triage_status, d.triage_note,
+				d.resolved_at, d.resolved_by, d.resolution, d.replayed_job_id, x.n
+			FROM whole x JOIN public.job_dead_letter d ON d.dead_letter_id = x.id WHERE x.n `+near+`
+		), jobs (job_id, n, at) AS (
+			SELECT job_id, n, first_failed_at FROM chain
+			UNION ALL
+			SELECT replayed_job_id, n + 1, resolved_at FROM chain c
+			WHERE replayed_job_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM chain x WHERE x.job_id = c.replayed_job_id)
+		)
+		SELECT kind, id, status, at, by, n + $2::int, (SELECT count(*) FROM whole WHERE n NOT `+near+`) FROM (
+			SELECT 'event' AS kind, v.causation_event_id::text AS id, '' AS status, NULL::timestamptz AS at, NULL::text AS by, j.n, -1 AS step
+			FROM (SELECT job_id, n FROM jobs ORDER BY n LIMIT 1) j
+			CROSS JOIN LATERAL (SELECT x.causation_event_id FROM public.v_job x WHERE x.job_id = j.job_id LIMIT 1) v WHERE v.causation_event_id IS NOT NULL
+			UNION ALL
+			SELECT 'job', j.job_id::text, COALESCE(v.status, 'its history was dropped'), COALESCE(v.enqueued_at, j.at), v.actor, j.n, 0
+			FROM jobs j
+			LEFT JOIN LATERAL (SELECT x.status, x.enqueued_at, x.actor FROM public.v_job x WHERE x.job_id = j.job_id LIMIT 1) v ON true
+			UNION ALL
+			SELECT 'dead_letter', 'job:' || dead_letter_id, failure_code, last_failed_at, NULL, n, 1 FROM chain
+			UNION ALL
+			SELECT 'requeue', replayed_job_id::text, triage_note, resolved_at, resolved_by, n, 2 FROM chain WHERE replayed_job_id IS NOT NULL
+			UNION ALL
+			SELECT 'closed', 'job:' || dead_letter_id, resolution, resolved_at, resolved_by, n, 2 FROM chain
+			WHERE replayed_job_id IS NULL AND resolved_at IS NOT NULL
+		) steps ORDER BY n, step`, letter, d.Generation)
+}
+
+// eventLineage is the event, the recipients that it reached, the letter, and how
+// that was closed.
+func (c *Client) eventLineage(ctx context.Context, d *queue.DeadLetterDetail, letter string) error {
+	return c.steps(ctx, d, `
+		WITH l AS (SELECT d.dead_letter_id, d.event_id, d.event_type, d.failure_code, d.last_failed_at, d.worker_name, d.resolution, d.resolved_at,
+			d.resolved_by FROM public.iu_route_dead_letter d WHERE d.dead_letter_id = $1)
+		SELECT kind, id, status, at, by, 0, 0::bigint FROM (
+			SELECT 'event' AS kind, l.event_id::text AS id, l.event_type AS status, e.created_at AS at, e.actor_ref AS by, 0 AS step
+			FROM l LEFT JOIN LATERAL (SELECT o.created_at, o.actor_ref FROM public.event_outbox o WHERE o.id = l.event_id LIMIT 1) e ON true
+			UNION ALL
+			(SELECT 'attempt', a.recipient_ref, 'step ' || a.step, a.attempted_at, a.worker_name, 1
+			FROM l JOIN public.iu_route_attempt a ON a.event_id = l.event_id ORDER BY a.attempted_at, a.recipient_ref LIMIT 100)
+			UNION ALL
+			SELECT 'dead_letter', 'event:' || l.dead_letter_id, l.failure_code, l.last_failed_at, l.worker_name, 2 FROM l
+			UNION ALL
+			SELECT 'closed', 'event:' || l.dead_letter_id, l.resolution, l.resolved_at, l.resolved_by, 3 FROM l WHERE l.resolved_at IS NOT NULL
+		) steps ORDER BY step, at, id`, letter)
+}

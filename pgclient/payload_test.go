@@ -1,0 +1,202 @@
+// Payloads, event letters and lineage through the client.
+
+package pgclient_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// dieEvents makes letters of events that could not be routed.
+func (w *world) dieEvents(types ...string) (ids []string) {
+	w.t.Helper()
+	for _, kind := range types {
+		w.exec("INSERT INTO event_type_registry VALUES ('iu', $1, 's', 'immediate') ON CONFLICT DO NOTHING", kind)
+		event := get[string](w, `SELECT fn_iu_emit_event('iu', $1, 's', 'immediate', 'info', NULL, NULL, '{"n": 12345678901234567890.10, "api_key": "hidden"}') ->> 'event_id'`, kind)
+		ids = append(ids, "event:"+get[string](w, `INSERT INTO iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+			SELECT e.id, to_jsonb(e), e.id, 'ROUTE_22P02', 'no route', 'iu', 'iu_outbound_default' FROM event_outbox e WHERE e.id = $1::text::uuid
+			RETURNING dead_letter_id::text`, event))
+	}
+	return ids
+}
+
+func (w *world) detail(c *pgclient.Client, id string) *queue.DeadLetterDetail {
+	w.t.Helper()
+	p, err := c.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id})
+	require.NoError(w.t, err)
+	return p.Detail
+}
+
+func TestRevealThroughPlanAndApply(t *testing.T) {
+	w := newWorld(t)
+	hook := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
+	event := w.dieEvents("made")[0]
+	op := w.client("queue_viewer", "dead_letter_operator")
+	for _, id := range []string{hook, event} {
+		require.NotContains(t, w.detail(op, id).Payload.String(), "hidden")
+		p := plan(t, op, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "look at it"})
+		require.Equal(t, "qtop dlq show "+id+" --reveal --reason 'look at it'", p.Command)
+		require.NotContains(t, lines(p), "hidden")
+		rows := get[int](w, "SELECT count(*) FROM queue_operator_action WHERE action = 'payload_reveal'")
+		res := apply(t, op, p)
+		require.Contains(t, res.Payload.String(), "hidden")
+		require.Contains(t, res.Payload.String(), "12345678901234567890")
+		require.Equal(t, "revealed", res.Results[0].Outcome)
+		require.Equal(t, rows+1, get[int](w, "SELECT count(*) FROM queue_operator_action WHERE action = 'payload_reveal'"))
+		require.Equal(t, "ann look at it", get[string](w, "SELECT actor || ' ' || reason FROM queue_operator_action WHERE id = $1", res.AuditID))
+	}
+	for _, id := range []string{"99999", "job:0190a1b2-1111-4222-8333-0123456789ab", "0190a1b2-1111-4222-8333-0123456789ab"} {
+		p := plan(t, op, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "x"})
+		require.Equal(t, "not_found", p.Rule, id)
+	}
+	_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActReveal, Targets: []string{hook}})
+	kind(t, queue.KindUsage, err)
+	_, err = op.Plan(context.Background(), queue.Request{Action: queue.ActReveal, Targets: []string{"x y"}, Reason: "r"})
+	kind(t, queue.KindUsage, err)
+
+	p := plan(t, op, queue.Request{Action: queue.ActReveal, Targets: []string{hook}, Reason: "r"})
+	viewer := w.client("queue_viewer")
+	_, err = viewer.Apply(context.Background(), p)
+	kind(t, queue.KindPermission, err)
+	readonly := open(t, pgclient.Options{DSN: w.db.DSN(""), Actor: "ann", ReadOnly: true})
+	_, err = readonly.Apply(context.Background(), p)
+	require.Error(t, err)
+	session, err := viewer.Session(context.Background())
+	require.NoError(t, err)
+	require.False(t, session.Rights[queue.ActReveal])
+}
+
+// A large payload comes bounded, with its size; whole where it was asked for so.
+func TestPayloadIsBounded(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO event_type_registry VALUES ('iu', 'large', 's', 'immediate')`)
+	id := w.dieEvents("large")[0]
+	w.exec(`UPDATE iu_route_dead_letter SET event_snapshot = jsonb_build_object('event_type', 'large', 'rows',
+		(SELECT jsonb_agg(jsonb_build_object('i', i, 'text', repeat('x', 80))) FROM generate_series(1, 50000) i))`)
+	op := w.client("queue_viewer", "dead_letter_operator")
+	started := time.Now()
+	d := w.detail(op, id)
+	t.Logf("a letter of %d characters: %s", d.PayloadSize, time.Since(started))
+	require.Greater(t, d.PayloadSize, int64(5_000_000))
+	require.Len(t, d.Payload.String(), queue.PayloadShown)
+	p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id, Whole: true})
+	require.NoError(t, err)
+	require.Len(t, p.Detail.Payload.String(), int(d.PayloadSize))
+}
+
+func TestEventLetters(t *testing.T) {
+	w := newWorld(t)
+	hook := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
+	job := w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", 2 * time.Minute})[0]
+	events := w.dieEvents("made", "made", "sent")
+	op := w.client("queue_viewer", "dead_letter_operator")
+	list := func(filter string, limit int) (ids []string) {
+		t.Helper()
+		q := queue.Query{Kind: queue.ListDeadLetters, Filter: filter, Limit: limit}
+		for {
+			p, err := op.List(context.Background(), q)
+			require.NoError(t, err)
+			for _, l := range p.DeadLetters {
+				ids = append(ids, l.ID)
+			}
+			if q.After = p.Next; p.Next == "" {
+				require.EqualValues(t, len(ids), p.Total)
+				return ids
+			}
+		}
+	}
+	for limit := 1; limit <= 6; limit++ {
+		all := list("", limit)
+		require.Len(t, all, 5)
+		require.Equal(t, []string{events[2], events[1], events[0], hook, job}, all, limit)
+	}
+	require.ElementsMatch(t, events, list("source:event", 2))
+	require.ElementsMatch(t, events[:2], list("kind:event type:made code:ROUTE_*", 9))
+	require.Equal(t, []string{events[2]}, list("domain:iu endpoint:sent", 9))
+
+	s, err := op.Snapshot(context.Background())
+	require.NoError(t, err)
+	groups := map[string]queue.DeadGroup{}
+	for _, g := range s.DeadGroups {
+		groups[g.Source+" "+g.Endpoint.String()] = g
+		sum := int64(0)
+		for _, n := range g.Trend {
+			sum += n
+		}
+		require.Len(t, g.Trend, 12)
+		require.Equal(t, g.Open, sum, "%s: all of them died in this hour", g.Endpoint)
+	}
+	require.EqualValues(t, 2, groups["event made"].Open)
+	require.EqualValues(t, 2, groups["event made"].Trend[11]+groups["event made"].Trend[10])
+	require.EqualValues(t, 5, s.Flow.DeadOpen)
+
+	w.exec("INSERT INTO iu_route_attempt SELECT event_id, 'user:ann', 1, 'iu', 'made', 'iu_outbound_default' FROM iu_route_dead_letter WHERE 'event:' || dead_letter_id = $1", events[0])
+	d := w.detail(op, events[0])
+	require.Equal(t, "event open ROUTE_22P02 made iu no route", strings.Join([]string{d.Source, d.State, d.Code.String(), d.EventType.String(), d.Domain.String(), d.LastError.String()}, " "))
+	require.Contains(t, d.Payload.String(), "12345678901234567890.10")
+	require.NotContains(t, d.Payload.String(), "hidden")
+	require.Equal(t, "0 event, 0 attempt iu_outbound_default, 0 dead_letter iu_outbound_default *", chain(d))
+
+	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: events[:1], Reason: "x"})
+	require.Contains(t, p.Refused, "replaying events is not installed in this version")
+	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hook, events[0]}, Reason: "x"})
+	require.EqualValues(t, 1, p.Count)
+	require.EqualValues(t, 1, p.Skipped)
+	_, err = op.Plan(context.Background(), queue.Request{Action: queue.ActBulkPlan, Targets: events, Reason: "x"})
+	kind(t, queue.KindUsage, err)
+
+	p = plan(t, op, queue.Request{Action: queue.ActResolve, Filter: "source:event type:made", Reason: "known", Args: map[string]string{"resolution": "duplicate"}})
+	require.EqualValues(t, 2, p.Count)
+	require.EqualValues(t, 2, apply(t, op, p).Done)
+	d = w.detail(op, events[0])
+	require.Equal(t, "resolved duplicate ann known", strings.Join([]string{d.State, d.Resolution.String(), d.ResolvedBy.String(), d.ResolvedNote.String()}, " "))
+	require.Contains(t, chain(d), ", 0 closed ann")
+	require.Equal(t, int64(1), get[int64](w, "SELECT sum(n)::bigint FROM v_queue_counter WHERE scope = 'dead_event'"))
+	again := plan(t, op, queue.Request{Action: queue.ActResolve, Targets: events[:1], Reason: "x"})
+	require.Contains(t, again.Refused, "closed as duplicate by ann")
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActReopen, Targets: events[:1], Reason: "not so"})).Done)
+	require.Equal(t, "open", w.detail(op, events[0]).State)
+	require.EqualValues(t, 2, get[int64](w, "SELECT count(*) FROM queue_operator_action WHERE action LIKE 'iu_route_dead_letter_%'"))
+}
+
+// A letter that was requeued 120 times has the hundred generations around it, and
+// says that there are more.
+func TestLineageOfManyGenerations(t *testing.T) {
+	w := newWorld(t)
+	op := w.client("queue_viewer", "dead_letter_operator")
+	first := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", 0})[0]
+	last := w.generations(first, 120)
+	d := w.detail(op, first)
+	require.Equal(t, 0, d.Generation)
+	require.EqualValues(t, 20, d.LineageLeft)
+	require.True(t, strings.HasPrefix(chain(d), "0 event, 0 saga, 0 job, 0 dead_letter *, 0 requeue ann, 1 saga, 1 job, 1 dead_letter, 1 requeue ann, 2 saga"), chain(d)[:200])
+	d = w.detail(op, last)
+	require.Equal(t, 120, d.Generation)
+	require.EqualValues(t, 20, d.LineageLeft)
+	require.True(t, strings.HasSuffix(chain(d), "119 requeue ann, 120 saga, 120 job, 120 dead_letter *"))
+	require.Len(t, d.Lineage, 1+100*4+3)
+}
+
+// generations requeues a letter so often, each new saga dying too, and gives the
+// last letter.
+func (w *world) generations(id string, n int) string {
+	w.t.Helper()
+	for range n {
+		w.exec("SELECT fn_dead_letter_requeue(ARRAY[$1::text::bigint], 'ann', 'again')", id)
+		w.exec("SELECT fn_saga_orchestrator_run()")
+		var job int64
+		var token string
+		require.NoError(w.t, w.root.QueryRow(context.Background(), "SELECT job_id, lease_token::text FROM fn_webhook_job_claim('test', 1)").Scan(&job, &token))
+		w.exec("SELECT fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', $1::bigint, 'lease_token', $2::text, 'delivered', false, 'code', 'HTTP_503')))", job, token)
+		w.exec("SELECT fn_saga_orchestrator_run()")
+		id = get[string](w, "SELECT max(id)::text FROM dead_letters")
+	}
+	return id
+}

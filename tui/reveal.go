@@ -1,0 +1,97 @@
+package tui
+
+// This file is a revealed payload: it stands on the page it was asked for, counts
+// down, and is masked again after its time, when the page is left, and when the
+// picture is paused. It is kept nowhere else.
+
+import (
+	"math"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// shown is the payload of a page: the revealed one and the seconds it has left, or
+// as it came.
+func (m *root) shown(l *level, masked, whyNot queue.Text) (queue.Text, queue.Text, int) {
+	left := int(math.Ceil(l.revealedUntil.Sub(m.o.Now()).Seconds()))
+	if l.revealed.Empty() || left <= 0 {
+		return masked, whyNot, 0
+	}
+	return l.revealed, queue.Text{}, left
+}
+
+// letterDetail is what the page of a letter draws.
+func (m *root) letterDetail(l *level) *queue.DeadLetterDetail {
+	if l.list.page.Detail == nil {
+		return nil
+	}
+	d := *l.list.page.Detail
+	d.Payload, d.PayloadWhyNot, d.Revealed = m.shown(l, d.Payload, d.PayloadWhyNot)
+	return &d
+}
+
+// jobDetail is what the page of a job draws.
+func (m *root) jobDetail(l *level) *queue.JobDetail {
+	if l.list.page.Job == nil {
+		return nil
+	}
+	d := *l.list.page.Job
+	d.Payload, d.PayloadWhyNot, d.Revealed = m.shown(l, d.Payload, d.PayloadWhyNot)
+	return &d
+}
+
+// revealing is what V works on: the letter or the job whose page is open.
+func (m *root) revealing(req queue.Request) (queue.Request, string) {
+	l := m.pane().top()
+	if l.kind != kindPage || m.at == queue.PaneQueues && l.job.ID == "" {
+		return req, "open a letter or a job first (enter); V reveals its payload"
+	}
+	req.Targets = []string{l.id}
+	return req, ""
+}
+
+// reveal puts what was revealed on its page, if that is still the open one.
+func (m *root) reveal(r queue.Result) {
+	l := m.pane().top()
+	if l.kind != kindPage || len(r.Results) != 1 || r.Results[0].ID != l.id || m.feed.paused {
+		m.warn("its page was left before the payload came: it is not shown; open it and ask again")
+		return
+	}
+	l.revealed, l.revealedUntil = r.Payload, m.o.Now().Add(queue.RevealFor)
+	m.stamp++
+	m.settle()
+	for i, line := range l.built.Lines {
+		if containsLine(line, "UNMASKED") {
+			l.offset = min(max(i-1, 0), max(len(l.built.Lines)-m.body().H, 0))
+		}
+	}
+}
+
+// mask hides again what was revealed anywhere.
+func (m *root) mask() {
+	for _, p := range m.panes {
+		for i := range p.levels {
+			if l := &p.levels[i]; !l.revealed.Empty() {
+				l.revealed, l.revealedUntil, l.built, l.stamp = queue.Text{}, time.Time{}, views.Page{}, 0
+				m.stamp++
+			}
+		}
+	}
+}
+
+// countDown takes a second off a revealed payload, or masks it.
+func (m *root) countDown(now time.Time) {
+	l := m.pane().top()
+	switch {
+	case l.revealed.Empty():
+		return
+	case !now.Before(l.revealedUntil):
+		m.mask()
+		m.tell("masked again")
+	default:
+		m.stamp++
+	}
+	m.settle()
+}

@@ -1,0 +1,58 @@
+package views
+
+// This file is the lineage of a dead letter: where it came from and what became of
+// it, a generation after the other, with the letter itself marked.
+
+import (
+	"strconv"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// lineage is the chain event → saga → jobs → dead letter → requeued saga, that of a
+// job and its replays, or that of an event; left generations are not in it.
+func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
+	if len(steps) == 0 {
+		return
+	}
+	e, th := p.e, p.e.Theme
+	ids := 13
+	for _, s := range steps {
+		ids = max(ids, min(theme.Width(shortStep(s))+1, len("event:")+shortLen+1))
+	}
+	status := min(max(p.w-48-ids, 14), 44) // of a requeue it is the reason
+	p.head("Lineage")
+	if left > 0 {
+		p.para("+"+Count(left)+" generations further away are not shown", th.Dim)
+	}
+	for i, s := range steps {
+		front := "     "
+		switch {
+		case s.Current:
+			front = "   " + th.Accent.Paint(th.G.Cursor) + " "
+		case i > 0:
+			front = "   " + th.Dim.Paint(th.G.Tee) + " "
+		}
+		if i > 0 && s.Generation != steps[i-1].Generation {
+			p.para("generation "+strconv.Itoa(s.Generation), th.Dim)
+		}
+		at := ""
+		if s.At != nil {
+			at = e.Clock(*s.At)
+		}
+		by := ""
+		if b := s.By.String(); b != "" {
+			by = " by " + b
+		}
+		p.raw(front + th.Left(theme.Safe(s.Kind), 12) + th.Strong.Paint(th.Left(shortStep(s), ids)) + th.Left(theme.Safe(s.Status), status) + " " + th.Dim.Paint(at+theme.Safe(by)))
+	}
+}
+
+// shortStep is the id of a step; that of a recipient is no id to be shortened.
+func shortStep(s queue.LineageStep) string {
+	if s.Kind == "attempt" {
+		return theme.Safe(s.ID)
+	}
+	return ShortID(theme.Safe(s.ID))
+}

@@ -1,0 +1,45 @@
+package viewstest
+
+// This file is the dead letters of events that could not be routed, and a payload
+// that was revealed.
+
+import (
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// EventLetters is one page of them.
+func EventLetters(n int) []queue.DeadLetter {
+	out := make([]queue.DeadLetter, n)
+	for i := range out {
+		out[i] = queue.DeadLetter{
+			ID: queue.EventLetter(jobID(600 + i)), Source: "event", State: "open", Code: t("ROUTE_22P02"), Endpoint: t("template.made"),
+			EventType: t("template.made"), Domain: t("iu"), FailedAt: ago(time.Duration(4+i*11) * time.Minute), AgeSeconds: int64(240 + i*660),
+		}
+	}
+	return out
+}
+
+// EventLetter is one of them in full.
+func EventLetter() queue.DeadLetterDetail {
+	return queue.DeadLetterDetail{
+		DeadLetter: EventLetters(1)[0], RoutedID: jobID(700), Worker: t("iu_outbound_default"),
+		LastError: t("invalid input syntax for type json, token=•••"),
+		Lineage: []queue.LineageStep{
+			{Kind: "event", ID: jobID(700), Status: "template.made", At: ptr(ago(5 * time.Minute)), By: t("importer")},
+			{Kind: "attempt", ID: "role:auto_instantiator", Status: "step 1", At: ptr(ago(4 * time.Minute)), By: t("iu_outbound_default")},
+			{Kind: "dead_letter", ID: queue.EventLetter(jobID(600)), Status: "ROUTE_22P02", At: ptr(ago(4 * time.Minute)), By: t("iu_outbound_default"), Current: true},
+		},
+		Payload: t(`{"id": "x", "event_type": "template.made", "safe_payload": {"n": 12345678901234567890.10}}`),
+	}
+}
+
+// Revealed is a letter whose payload stands with its secrets, cut where a screen
+// ends it.
+func Revealed() queue.DeadLetterDetail {
+	d := Detail()
+	d.Attempts, d.Lineage, d.LineageLeft = nil, nil, 0
+	d.Payload, d.PayloadSize, d.Revealed = t(`{"id": "evt_551200", "api_key": "not-a-real-key", "amount": 12345678901234567890.10, "rows": [[], {}, [1, "a b", {"c": "d`), 5_288_927, 23
+	return d
+}
