@@ -1,8 +1,7 @@
 package pgclient
 
 // This file reads payloads: masked for whoever looks, and revealed, which is an
-// action. A reveal asks twice, in two transactions: the database gives a payload
-// only once the audit row of the first is committed.
+// action: its audit row is committed before anything is shown.
 
 import (
 	"context"
@@ -106,20 +105,12 @@ func applyReveal(ctx context.Context, c *Client, p queue.Plan, res *queue.Result
 	}
 	var a struct {
 		answer
-		Pending bool            `json:"pending"`
 		Payload json.RawMessage `json:"payload"`
 	}
-	for range 2 { // the row, then what it allows
-		a.Pending, a.Payload = false, nil
-		if err := c.act.QueryRow(ctx, "SELECT public.fn_payload_reveal($1, $2, $3, $4)", kind, key, p.Request.Actor, p.Request.Reason).Scan(&a); err != nil {
-			return err
-		}
-		if !a.Pending {
-			break
-		}
-	}
-	if a.Pending {
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the reveal is in the audit, but the payload was not given"), Do: queue.Clean("ask again")}
+	// A statement of its own: it is committed, and with it the audit row, before
+	// anything of the payload is shown.
+	if err := c.act.QueryRow(ctx, "SELECT public.fn_payload_reveal($1, $2, $3, $4)", kind, key, p.Request.Actor, p.Request.Reason).Scan(&a); err != nil {
+		return err
 	}
 	one(res, id, "revealed", a.answer)
 	if res.Refused == "" {
