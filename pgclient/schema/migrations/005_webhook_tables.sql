@@ -116,7 +116,7 @@ CREATE TABLE public.webhook_delivery_sagas (
   attempt_count                int NOT NULL DEFAULT 0 CHECK (attempt_count >= 0),
   next_attempt_at              timestamptz DEFAULT now(),
   final_error_code             varchar(100),
-  requeued_from_dead_letter_id bigint UNIQUE,
+  requeued_from_dead_letter_id bigint,
   requeue_generation           int NOT NULL DEFAULT 0 CHECK (requeue_generation >= 0),
   created_at                   timestamptz NOT NULL DEFAULT now(),
   updated_at                   timestamptz NOT NULL DEFAULT now(),
@@ -126,6 +126,8 @@ CREATE TABLE public.webhook_delivery_sagas (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX uniq_saga_event_subscription
   ON public.webhook_delivery_sagas (event_id, subscription_id) WHERE status <> 'DeadLettered';
+CREATE UNIQUE INDEX uniq_saga_requeued_from ON public.webhook_delivery_sagas (requeued_from_dead_letter_id)
+  WHERE requeued_from_dead_letter_id IS NOT NULL;
 CREATE INDEX idx_saga_due ON public.webhook_delivery_sagas (subscription_id, next_attempt_at, id)
   WHERE status IN ('Pending', 'PendingRetry');
 COMMENT ON TABLE public.webhook_delivery_sagas IS

@@ -525,21 +525,27 @@ BEGIN
   FROM unnest(v_ids, v_tokens, v_delivered, v_codes) WITH ORDINALITY AS i (id, token, delivered, code, n)
   JOIN public.webhook_delivery_jobs j ON j.id = i.id;
 
-  -- the excerpt is foreign text: control and bidirectional characters become visible question marks, secrets dots
+  -- the excerpt is foreign text: secrets are masked, control and bidirectional characters become visible question
+  -- marks; it is worked on here, once, for an expression of the UPDATE would run for each of its uses
+  IF EXISTS (SELECT 1 FROM unnest(v_excerpts) e WHERE e <> '') THEN
+    SELECT array_agg(CASE WHEN octet_length(c.excerpt) <= 4096 THEN c.excerpt ELSE left(c.excerpt, 1024) END ORDER BY c.n) INTO v_excerpts
+    FROM (
+      SELECT x.n, CASE WHEN x.e <> '' THEN
+        regexp_replace(public.fn_mask_said(left(x.e, 4096)), E'[\\u0001-\\u0008\\u000b-\\u001f\\u007f-\\u009f'
+          '\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff]', '?', 'g') ELSE x.e END AS excerpt
+      FROM unnest(v_excerpts) WITH ORDINALITY AS x (e, n) OFFSET 0) c;
+  END IF;
   WITH finished AS (
     UPDATE public.webhook_delivery_jobs j SET
       status = CASE WHEN i.delivered THEN 'Completed' ELSE 'Failed' END::public.webhook_job_status,
       response_status = COALESCE(i.status, substring(i.code FROM '^HTTP_([1-9][0-9]{2})$')::int),
       error_code = i.code,
-      response_excerpt = CASE WHEN octet_length(i.excerpt) <= 4096 THEN i.excerpt
-        ELSE left(i.excerpt, 1024) END,
+      response_excerpt = i.excerpt,
       retry_after_at = i.retry_after,
       took_ms = i.took,
       finished_at = now()
     FROM (
-      SELECT r.id, r.token, r.delivered, r.status, r.code, r.retry_after, r.took, r.n,
-        regexp_replace(public.fn_mask_said(left(r.excerpt, 4096)), E'[\\u0001-\\u0008\\u000b-\\u001f\\u007f-\\u009f'
-          '\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff]', '?', 'g') AS excerpt
+      SELECT r.id, r.token, r.delivered, r.status, r.code, r.retry_after, r.took, r.n, r.excerpt
       FROM unnest(v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took)
         WITH ORDINALITY AS r (id, token, delivered, status, code, excerpt, retry_after, took, n)) i
     WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token::text = i.token
