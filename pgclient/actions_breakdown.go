@@ -14,12 +14,11 @@ import (
 )
 
 // breakdown says where they would go: per endpoint and code, with how the
-// endpoint has been lately. ids is a query for them.
-func (c *Client) breakdown(ctx context.Context, p *queue.Plan, ids string, args ...any) error {
+// endpoint has been lately. where is the clause that selects them from deadFrom.
+func (c *Client) breakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS MATERIALIZED (
 			SELECT d.subscription_id AS sub, d.final_error_code AS code, count(*) AS n, count(*) FILTER (WHERE g.requeue_generation > 0) AS again
-			FROM public.dead_letters d JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id
-			WHERE d.id IN (`+ids+`) GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
+			FROM `+deadFrom+where+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
 		SELECT v.endpoint, x.code, x.n, x.again, v.gate, COALESCE(v.suspended_reason, ''),
 			to_char(v.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI"Z"'), r.pace
 		FROM parts x JOIN public.v_webhook_endpoint v ON v.subscription_id = x.sub
@@ -73,12 +72,12 @@ func gateText(gate, reason string) string {
 }
 
 // jobBreakdown says where they would go: per kind, domain and code, with what
-// waits there already and whether anybody may claim it. ids is a query for them.
-func (c *Client) jobBreakdown(ctx context.Context, p *queue.Plan, ids string, args ...any) error {
+// waits there already and whether anybody may claim it. where is the clause that
+// selects them from deadJobFrom.
+func (c *Client) jobBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS (
 			SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, count(*) AS n, count(e.job_id) AS again
-			FROM public.job_dead_letter d LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id
-			WHERE d.dead_letter_id IN (`+ids+`) GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
+			FROM `+deadJobFrom+` LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id`+where+` GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
 		SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, d.n, d.again, COALESCE(b.queued + b.retry_waiting, 0), (
 			SELECT count(DISTINCT s.executor_id) FROM public.job_subscription s
 			JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL

@@ -23,6 +23,7 @@ import (
 type bulkPart struct {
 	source string
 	kind   string // of the operation
+	where  string // the clause that selects them
 	ids    string // a query for them, in the order they are to go
 	text   string // their ids as the console writes them, from the column id of that query
 	b      *builder
@@ -44,7 +45,7 @@ func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 		if len(ids.events) > 0 {
 			return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("letters of events have no bulk operation in this version"), Do: queue.Clean("close them by their ids or by a filter: qtop resolve")}
 		}
-		hook.b, job.b = &builder{}, &builder{}
+		hook.b, job.b, hook.where, job.where = &builder{}, &builder{}, givenHooks, givenJobs
 		hook.ids = "SELECT unnest(" + hook.b.arg(ids.hooks) + "::bigint[]) AS id"
 		job.ids = "SELECT unnest(" + job.b.arg(ids.jobs) + "::uuid[]) AS id"
 		return []bulkPart{hook, job}, nil
@@ -56,9 +57,9 @@ func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 	if s.filter.Empty() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
-	hook.b, job.b = s.hooks, s.jobs
-	hook.ids = "SELECT d.id FROM " + deadFrom + s.hooks.clause() + " ORDER BY d.id"
-	job.ids = "SELECT d.dead_letter_id AS id FROM " + deadJobFrom + s.jobs.clause() + " ORDER BY d.last_failed_at, d.dead_letter_id"
+	hook.b, job.b, hook.where, job.where = s.hooks, s.jobs, s.hooks.clause(), s.jobs.clause()
+	hook.ids = "SELECT d.id FROM " + deadFrom + hook.where + " ORDER BY d.id"
+	job.ids = "SELECT d.dead_letter_id AS id FROM " + deadJobFrom + job.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
 	return []bulkPart{hook, job}, nil
 }
 
@@ -147,7 +148,7 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 		if x.source == "job" {
 			where = c.jobBreakdown
 		}
-		if err := where(ctx, p, x.ids, x.b.args...); err != nil {
+		if err := where(ctx, p, x.where, x.b.args...); err != nil {
 			return err
 		}
 		if err := c.sample(ctx, p, x); err != nil {

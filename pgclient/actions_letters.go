@@ -16,10 +16,10 @@ import (
 // shownOutcomes bounds the per-id outcomes that a plan carries to a screen.
 const shownOutcomes = 1000
 
-// Queries for the letters that were named one by one.
+// Clauses for the letters that were named one by one.
 const (
-	givenHooks = "SELECT unnest($1::bigint[])"
-	givenJobs  = "SELECT unnest($1::uuid[])"
+	givenHooks = " WHERE d.id = ANY ($1::bigint[])"
+	givenJobs  = " WHERE d.dead_letter_id = ANY ($1::uuid[])"
 )
 
 // letterCall is the statement of an action on the letters of each source, and what
