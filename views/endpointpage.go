@@ -41,7 +41,7 @@ func EndpointPage(r queue.Endpoint, d *queue.Page, e Env, w int) Page {
 		return p.done("endpoint " + r.Endpoint.String())
 	}
 	if d.Why != nil {
-		p.head("Why it waits")
+		p.head(map[bool]string{true: "Why it waits", false: "What could block it"}[r.Waiting > 0])
 		p.chain(*d.Why)
 	}
 	p.retries(d.Retries)
@@ -143,10 +143,7 @@ func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 	p.head("When what waits is tried")
 	room := max(p.w-40, 8)
 	for _, s := range slots {
-		n := Count(s.N)
-		if s.Bound {
-			n = "≥ " + n
-		}
+		n := p.e.counted(s.N, s.Bound)
 		bar := ""
 		for range int(s.N * int64(min(room, 40)) / top) {
 			bar += th.G.Spark[len(th.G.Spark)-1]
@@ -202,10 +199,7 @@ func WhyPage(name string, y *queue.Why, e Env, w int) Page {
 		return p.done("why " + name)
 	}
 	p.head("Why " + y.Queue.String() + " waits")
-	n := Count(y.Waiting)
-	if y.WaitingBound {
-		n = "≥ " + n
-	}
+	n := e.counted(y.Waiting, y.WaitingBound)
 	switch {
 	case y.Waiting == 0:
 		p.pair("waiting", "nothing")

@@ -25,6 +25,14 @@ func Count(n int64) string {
 	return s
 }
 
+// counted is a count that may have been bounded.
+func (e Env) counted(n int64, bound bool) string {
+	if bound {
+		return e.Theme.G.AtLeast + Count(n)
+	}
+	return Count(n)
+}
+
 // Short is n in at most five cells.
 func Short(n int64) string {
 	f := float64(n)

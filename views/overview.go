@@ -197,7 +197,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 			}
 		}
 		it := item{target: target, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
-			cell(name, e.Theme.Strong), cell(Age(x.AgeSeconds), e.tone(r)), cell(Count(x.Waiting), e.Theme.Text),
+			cell(name, e.Theme.Strong), cell(Age(x.AgeSeconds), e.tone(r)), cell(e.counted(x.Waiting, x.WaitingBound), e.Theme.Text),
 			cell(Rate(x.InPerSecond), e.Theme.Text), cell(Rate(x.OutPerSecond), e.Theme.Text), cell(clears, e.tone(r)),
 		}}}
 		if r > rankQuiet {
