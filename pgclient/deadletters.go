@@ -247,6 +247,7 @@ func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail
 		return nil, err
 	}
 	var d queue.DeadLetterDetail
+	var url string
 	d.Source, d.Domain = "webhook", queue.Clean("webhook")
 	err = c.read.QueryRow(ctx, `SELECT d.id::text, `+deadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		e.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(extract(epoch FROM now() - d.failed_at))::bigint,
@@ -257,7 +258,7 @@ func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail
 		LEFT JOIN public.dead_letter_requeues r ON r.dead_letter_id = d.id
 		LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = d.id WHERE d.id = $1`, n).
 		Scan(&d.ID, &d.State, textInto(&d.Code), textInto(&d.Endpoint), &d.SubscriptionID, &d.EventID, textInto(&d.EventType),
-			&d.SagaID, &d.Generation, &d.FailedAt, &d.AgeSeconds, textInto(&d.CallbackURL), &d.Unsigned,
+			&d.SagaID, &d.Generation, &d.FailedAt, &d.AgeSeconds, &url, &d.Unsigned,
 			textInto(&d.RequeuedBy), &d.RequeuedAt, &d.NewSagaID, textInto(&d.Resolution), textInto(&d.ResolvedBy),
 			&d.ResolvedAt, textInto(&d.ResolvedNote))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -266,6 +267,7 @@ func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail
 	if err != nil {
 		return nil, err
 	}
+	d.CallbackURL = queue.SafeURL(url)
 	if d.Attempts, err = c.attempts(ctx, "saga_id = $1 ORDER BY attempt_no", d.SagaID); err != nil {
 		return nil, err
 	}

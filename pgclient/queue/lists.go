@@ -101,7 +101,7 @@ type DeadLetterDetail struct {
 	ResolvedBy    Text          `json:"resolved_by"`
 	ResolvedAt    *time.Time    `json:"resolved_at"`
 	ResolvedNote  Text          `json:"resolved_note"`
-	CallbackURL   Text          `json:"callback_url"`
+	CallbackURL   Text          `json:"callback_url"` // as SafeURL leaves it
 	Unsigned      bool          `json:"unsigned"`
 	Worker        Text          `json:"worker,omitzero"`     // of an event's letter: the route worker
 	RoutedID      string        `json:"routed_id,omitempty"` // of an event's letter: the event

@@ -1,0 +1,24 @@
+package queue
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Credentials, query and fragment of a URL may be secrets; the rest says where it
+// goes.
+func TestSafeURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://hooks.acme.example/in":                       "https://hooks.acme.example/in",
+		"https://user:hush@hooks.acme.example:8443/in?t=hush": "https://•••@hooks.acme.example:8443/in?•••",
+		"https://hush@host":                                   "https://•••@host",
+		"https://host?hush":                                   "https://host?•••",
+		"https://host/p#hush":                                 "https://host/p#•••",
+		"https://a@hush@host/x@y":                             "https://•••@host/x@y",
+		"not a url":                                           "not a url",
+		"https://host/\x1b[2Jp?t=hush":                        "https://host/␛[2Jp?•••",
+	} {
+		require.Equal(t, want, SafeURL(raw).String(), raw)
+	}
+}
