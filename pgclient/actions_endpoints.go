@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,6 +62,7 @@ func planGate(ctx context.Context, c *Client, p *queue.Plan) error {
 	if _, err := gateFor(p.Request); err != nil {
 		return err
 	}
+	p.Request.Targets = slices.Compact(slices.Sorted(slices.Values(p.Request.Targets)))
 	var targets []string
 	since := map[string]*time.Time{}
 	for _, t := range p.Request.Targets {

@@ -262,12 +262,12 @@ func TestJobLetterChain(t *testing.T) {
 		require.Equal(t, []string{
 			"job dead_letter", "dead_letter TIMEOUT", "requeue again 1", "job dead_letter", "dead_letter HANDLER_ERROR", "requeue again 2", "job succeeded",
 		}, steps)
-		require.Equal(t, first, d.Lineage[0].ID)
-		require.Equal(t, letters[0], d.Lineage[1].ID)
-		require.Equal(t, letters[1], d.Lineage[4].ID)
-		require.Equal(t, d.Lineage[6].ID, d.Lineage[5].ID)
-		require.Equal(t, id, d.Lineage[6].ID)
-		require.Equal(t, d.ReplayedJobID, d.Lineage[3*i+3].ID)
+		require.Equal(t, first, d.Lineage[0].ID.String())
+		require.Equal(t, letters[0], d.Lineage[1].ID.String())
+		require.Equal(t, letters[1], d.Lineage[4].ID.String())
+		require.Equal(t, d.Lineage[6].ID.String(), d.Lineage[5].ID.String())
+		require.Equal(t, id, d.Lineage[6].ID.String())
+		require.Equal(t, d.ReplayedJobID, d.Lineage[3*i+3].ID.String())
 	}
 	p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetters, Filter: "source:job state:*"})
 	require.NoError(t, err)

@@ -23,8 +23,8 @@ func (c *Client) steps(ctx context.Context, d *queue.DeadLetterDetail, sql strin
 	d.Lineage, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.LineageStep, error) {
 		var s queue.LineageStep
 		var status queue.Text
-		err := row.Scan(&s.Kind, &s.ID, textInto(&status), &s.At, textInto(&s.By), &s.Generation, &d.LineageLeft)
-		s.Status, s.Current = status.String(), s.Kind == "dead_letter" && s.ID == d.ID
+		err := row.Scan(&s.Kind, textInto(&s.ID), textInto(&status), &s.At, textInto(&s.By), &s.Generation, &d.LineageLeft)
+		s.Status, s.Current = status.String(), s.Kind == "dead_letter" && s.ID == queue.Clean(d.ID)
 		return s, err
 	})
 	return err
@@ -39,7 +39,8 @@ func (c *Client) hookLineage(ctx context.Context, d *queue.DeadLetterDetail) err
 	return c.steps(ctx, d, `
 		WITH sagas AS (
 			SELECT g.id, g.status::text AS status, g.created_at, g.requeue_generation AS n FROM public.webhook_delivery_sagas g
-			WHERE g.event_id = $1 AND g.subscription_id = $2
+			WHERE g.id IN (SELECT d.saga_id FROM public.dead_letters d WHERE d.event_id = $1 AND d.subscription_id = $2 UNION ALL
+				SELECT l.id FROM public.webhook_delivery_sagas l WHERE l.event_id = $1 AND l.subscription_id = $2 AND l.status <> 'DeadLettered')
 		), shown AS (SELECT * FROM sagas WHERE n `+near+`)
 		SELECT kind, id, status, at, by, n, (SELECT count(*) FROM sagas WHERE n NOT `+near+`) FROM (
 			SELECT 'event' AS kind, e.id::text AS id, e.event_type::text AS status, e.created_at AS at, NULL::text AS by, 0 AS n, -1 AS step, 0 AS no

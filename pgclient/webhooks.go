@@ -46,7 +46,7 @@ func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) er
 	if q.Kind == queue.ListEndpoint && len(p.Endpoints) == 0 {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no subscription %d", one)), Do: queue.Clean("see qtop webhooks")}
 	}
-	var ids []int64
+	ids := []int64{} // nil would be all
 	for _, e := range p.Endpoints {
 		ids = append(ids, e.ID)
 	}
@@ -118,13 +118,13 @@ func (c *Client) endpointPage(ctx context.Context, b *builder, limit int, p *que
 	return err
 }
 
-// webhookLeases reads who has jobs of these subscriptions, those that expired
-// first.
+// webhookLeases reads who has jobs of these subscriptions, or of all, those that
+// expired first.
 func (c *Client) webhookLeases(ctx context.Context, subscriptions []int64) ([]queue.WebhookLease, error) {
 	rows, err := c.read.Query(ctx, `SELECT j.id, j.saga_id, j.subscription_id, s.endpoint, j.worker_id, j.attempt_no, j.started_at, j.lease_until,
 			j.lease_until < now(), j.lease_resets
 		FROM public.webhook_delivery_jobs j JOIN public.subscriptions s ON s.id = j.subscription_id
-		WHERE j.status = 'Leased' AND j.subscription_id = ANY ($1) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(leasesShown), subscriptions)
+		WHERE j.status = 'Leased' AND ($1::bigint[] IS NULL OR j.subscription_id = ANY ($1)) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(leasesShown), subscriptions)
 	if err != nil {
 		return nil, err
 	}

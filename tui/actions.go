@@ -227,6 +227,8 @@ func (m *root) flagByKey(key string) (queue.Flag, bool) {
 func (m *root) letters(req queue.Request) (queue.Request, string) {
 	l := m.pane().top()
 	switch {
+	case l.why != "":
+		return req, "this page is about a queue; esc goes back to the letters"
 	case l.kind == kindPage:
 		req.Targets = []string{l.letter.ID}
 	case l.kind == kindTable:

@@ -45,7 +45,7 @@ func (m *root) jobDetail(l *level) *queue.JobDetail {
 // revealing is what V works on: the letter or the job whose page is open.
 func (m *root) revealing(req queue.Request) (queue.Request, string) {
 	l := m.pane().top()
-	if l.kind != kindPage || m.at == queue.PaneQueues && l.job.ID == "" {
+	if l.kind != kindPage || l.why != "" || m.at == queue.PaneQueues && l.job.ID == "" {
 		return req, "open a letter or a job first (enter); V reveals its payload"
 	}
 	req.Targets = []string{l.id}

@@ -93,12 +93,19 @@ func (m *root) hookLeases(req queue.Request) (queue.Request, string) {
 		}
 	}
 	if r, ok := m.endpoint(); ok && len(req.Targets) == 0 {
-		for _, x := range m.pane().levels[0].list.page.Leases {
+		leases := m.pane().levels[0].list.page.Leases // of all endpoints, the first ones
+		if l.hook.ID != 0 {
+			leases = l.list.page.Leases // of this one
+		}
+		for _, x := range leases {
 			if x.SubscriptionID == r.ID && x.Expired {
 				req.Targets = append(req.Targets, strconv.FormatInt(x.JobID, 10))
 			}
 		}
-		if len(req.Targets) == 0 {
+		switch {
+		case int64(len(req.Targets)) < r.Expired && l.hook.ID == 0:
+			return req, "not all of its leases are listed here; enter opens the endpoint, and L works there"
+		case len(req.Targets) == 0:
 			return req, "no lease of " + r.Endpoint.String() + " has expired: there is nothing to release"
 		}
 	}

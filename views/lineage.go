@@ -52,7 +52,7 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 // shortStep is the id of a step; that of a recipient is no id to be shortened.
 func shortStep(s queue.LineageStep) string {
 	if s.Kind == "attempt" {
-		return theme.Safe(s.ID)
+		return s.ID.String()
 	}
-	return ShortID(theme.Safe(s.ID))
+	return ShortID(s.ID.String())
 }

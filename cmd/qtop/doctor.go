@@ -75,7 +75,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 	if len(missing) == 0 {
 		all = append(all, finding{"ok", "rights", queue.Clean("every action"), ""})
 	}
-	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), revealFinding(ctx, c))
+	return append(all, clockFinding(ctx, c), hostFinding(ctx, c))
 }
 
 func choose(cond bool, yes, no finding) finding {
@@ -109,22 +109,6 @@ func clockFinding(ctx context.Context, c *pgclient.Client) finding {
 		return finding{"note", "clock", queue.Clean("this machine and the server differ by " + skew.String()), "run NTP on both"}
 	}
 	return finding{"ok", "clock", queue.Clean("within " + skew.String() + " of the server"), ""}
-}
-
-// revealFinding tells of payloads that were revealed and taken out of the audit by a
-// ROLLBACK.
-func revealFinding(ctx context.Context, c *pgclient.Client) finding {
-	var n struct{ Given, Audited int64 }
-	switch err := c.Read().QueryRow(ctx, "SELECT public.fn_payload_reveals()").Scan(&n); {
-	case err != nil:
-		return finding{"note", "reveals", queue.Clean(err.Error()), "GRANT queue_viewer TO the login"}
-	case n.Given > n.Audited:
-		return finding{
-			"note", "reveals", queue.Clean(fmt.Sprintf("%d of %d payloads that were revealed are not in the audit: rolled back by whoever asked", n.Given-n.Audited, n.Given)),
-			"look for 'qtop: payload reveal' in the server's log",
-		}
-	}
-	return finding{"ok", "reveals", queue.Clean(fmt.Sprintf("%d, all in the audit", n.Audited)), ""}
 }
 
 func hostFinding(ctx context.Context, c *pgclient.Client) finding {

@@ -13,19 +13,20 @@ type ListKind string
 
 // The lists.
 const (
-	ListDeadLetters  ListKind = "dead_letters"  // open ones, newest first
-	ListDeadLetter   ListKind = "dead_letter"   // one, with timeline and lineage (Query.ID)
-	ListAudit        ListKind = "audit"         // newest first
-	ListAlertHistory ListKind = "alert_history" // acknowledgements of one alert key or all
-	ListFlagHistory  ListKind = "flag_history"  // audit rows of one flag (Query.ID)
-	ListSession      ListKind = "session"       // the Session of this login
-	ListJobs         ListKind = "jobs"          // live ones of Query.ID = "domain/kind", or of all, those that wait longest first
-	ListJob          ListKind = "job"           // one, live or finished, with its masked payload (Query.ID)
-	ListOperations   ListKind = "operations"    // bulk operations, newest first
-	ListOperation    ListKind = "operation"     // one with its items, those attempted last first (Query.ID)
-	ListEndpoints    ListKind = "endpoints"     // subscriptions, those in trouble first, and the leases on their jobs
-	ListEndpoint     ListKind = "endpoint"      // one with its latest attempts, its leases and when what waits is due (Query.ID)
-	ListWhy          ListKind = "why"           // why a queue waits (Query.ID = its name)
+	ListDeadLetters  ListKind = "dead_letters"   // open ones, newest first
+	ListDeadLetter   ListKind = "dead_letter"    // one, with timeline and lineage (Query.ID)
+	ListAudit        ListKind = "audit"          // newest first
+	ListAlertHistory ListKind = "alert_history"  // acknowledgements of one alert key or all
+	ListFlagHistory  ListKind = "flag_history"   // audit rows of one flag (Query.ID)
+	ListSession      ListKind = "session"        // the Session of this login
+	ListJobs         ListKind = "jobs"           // live ones of Query.ID = "domain/kind", or of all, those that wait longest first
+	ListJob          ListKind = "job"            // one, live or finished, with its masked payload (Query.ID)
+	ListOperations   ListKind = "operations"     // bulk operations, newest first
+	ListOperation    ListKind = "operation"      // one with its items, those attempted last first (Query.ID)
+	ListEndpoints    ListKind = "endpoints"      // subscriptions, those in trouble first, and the leases on their jobs
+	ListEndpoint     ListKind = "endpoint"       // one with its latest attempts, its leases and when what waits is due (Query.ID)
+	ListLeases       ListKind = "webhook_leases" // on webhook jobs, those that expired first
+	ListWhy          ListKind = "why"            // why a queue waits (Query.ID = its name)
 )
 
 // Query asks for one page.
@@ -132,7 +133,7 @@ type Attempt struct {
 // job → dead letter → replayed job, or of event → attempts → dead letter.
 type LineageStep struct {
 	Kind       string     `json:"kind"` // event, saga, job, attempt, dead_letter, requeue, closed
-	ID         string     `json:"id"`
+	ID         Text       `json:"id"`
 	Status     string     `json:"status"`
 	At         *time.Time `json:"at"`
 	By         Text       `json:"by"`

@@ -91,18 +91,22 @@ type RetrySlot struct {
 // SafeURL is a callback URL without what may be a secret: its credentials, query
 // and fragment.
 func SafeURL(raw string) Text {
-	if at := strings.IndexAny(raw, "?#"); at >= 0 {
-		raw = raw[:at] + raw[at:at+1] + "•••"
-	}
 	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
-		host, path, slash := strings.Cut(rest, "/")
-		if at := strings.LastIndex(host, "@"); at >= 0 {
-			host = "•••@" + host[at+1:]
+		host := rest
+		if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+			host = rest[:end]
 		}
-		raw = scheme + "://" + host
-		if slash {
-			raw += "/" + path
+		at := strings.LastIndex(host, "@")
+		if _, port, ok := strings.Cut(host, ":"); ok && at < 0 && strings.Trim(port, "0123456789") != "" {
+			at = strings.LastIndex(rest, "@") // no port: the beginning of a password that holds / ? or #
 		}
+		if at >= 0 {
+			rest = "•••@" + rest[at+1:]
+		}
+		raw = scheme + "://" + rest
+	}
+	if at := strings.IndexAny(raw, "?#"); at >= 0 {
+		raw = raw[:at+1] + "•••"
 	}
 	return Clean(raw)
 }

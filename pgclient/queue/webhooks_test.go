@@ -16,8 +16,9 @@ func TestSafeURL(t *testing.T) {
 		"https://host?hush":                                   "https://host?•••",
 		"https://host/p#hush":                                 "https://host/p#•••",
 		"https://a@hush@host/x@y":                             "https://•••@host/x@y",
-		"not a url":                                           "not a url",
-		"https://host/\x1b[2Jp?t=hush":                        "https://host/␛[2Jp?•••",
+		"https://u:p/ss@host/x":                               "https://•••@host/x", "https://u:p?ss@host": "https://•••@host", "https://[::1]:8443/x": "https://[::1]:8443/x",
+		"not a url":                    "not a url",
+		"https://host/\x1b[2Jp?t=hush": "https://host/␛[2Jp?•••",
 	} {
 		require.Equal(t, want, SafeURL(raw).String(), raw)
 	}

@@ -166,3 +166,16 @@ func TestViewerSeesNoPayload(t *testing.T) {
 	require.Nil(t, get[*string](c, "SELECT fn_payload_masked('event', '999')::text"))
 	fails(t, c.as("dot_executor", "event_ingest_writer", "webhook_worker"), "42501", "SELECT fn_payload_masked('event', '1')")
 }
+
+// A number under a name of a card, a code or a password is the secret itself; one that
+// counts such things is not.
+func TestMaskNumbers(t *testing.T) {
+	c := newCore(t)
+	for name, hidden := range map[string]bool{
+		"card_num": true, "cardNum": true, "card_input": true, "cvv_num": true, "ssn_num": true, "pin_input": true, "otp_input": true, "password_input": true,
+		"max_pin": true, "cardNumber": true, "card_count": false, "max_tokens": false, "pin_length": false, "password_age": false, "token_count": false, "amount": false,
+	} {
+		got := get[string](c, "SELECT fn_mask_json(jsonb_build_object($1::text, 4111111111111111::bigint))::text", name)
+		require.Equal(t, hidden, !strings.Contains(got, "4111111111111111"), "%s: %s", name, got)
+	}
+}

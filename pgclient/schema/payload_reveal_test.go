@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 )
@@ -70,31 +71,27 @@ func TestRevealAuditsFirst(t *testing.T) {
 	require.Zero(t, get[int](j.core, "SELECT count(*) FROM queue_operator_action a WHERE a::text LIKE '%hidden%'"), "the audit holds none of it")
 }
 
-// A transaction that is rolled back takes its audit row with it; that it had seen
-// the payload stays known: its number is missing in the audit, and the doctor says so.
-func TestRevealThatIsRolledBackIsKnown(t *testing.T) {
+// A transaction that is rolled back takes its audit row with it; the server's log
+// keeps who saw what and why. A client that asks for it is told what goes there.
+func TestRevealThatIsRolledBackIsLogged(t *testing.T) {
 	j, ids := secretive(t)
-	pool, viewer := j.as("dead_letter_operator"), j.as("queue_viewer")
+	pool := j.as("dead_letter_operator")
 	ctx := context.Background()
 	id := ids["job_dead_letter"]
-	known := func() string {
-		t.Helper()
-		got := call(t, viewer, "fn_payload_reveals()")
-		return fmt.Sprint(got["given"], " ", got["audited"])
-	}
-	require.Equal(t, "0 0", known())
-	reveal(t, pool, "job_dead_letter", id, "ann", "mine")
-	require.Equal(t, "1 1", known())
-	tx, err := pool.Begin(ctx)
+	config := pool.Config().ConnConfig.Copy()
+	var told []string
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { told = append(told, n.Severity+" "+n.Message) }
+	conn, err := pgx.ConnectConfig(ctx, config)
 	require.NoError(t, err)
-	reveal(t, tx, "job_dead_letter", id, "eve", "quietly")
-	require.NoError(t, tx.Rollback(ctx))
-	require.Zero(t, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE reason = 'quietly'"))
-	require.Equal(t, "2 1", known())
-	reveal(t, pool, "job_dead_letter", id, "ann", "mine")
-	require.Equal(t, "3 2", known())
-	require.Equal(t, []int{1, 3}, get[[]int](j.core, "SELECT array_agg((after ->> 'reveal_no')::int ORDER BY id) FROM queue_operator_action WHERE action = 'payload_reveal'"))
-	fails(t, pool, "42501", "SELECT setval('queue_payload_reveal_no', 1)")
+	defer func() { _ = conn.Close(ctx) }()
+	for _, sql := range []string{"SET client_min_messages = log", "BEGIN", "SELECT fn_payload_reveal('job_dead_letter', '" + id + "', 'eve', 'quiet''ly')", "ROLLBACK"} {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err, sql)
+	}
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE actor = 'eve'"))
+	require.Contains(t, strings.Join(told, "\n"), "LOG qtop: payload reveal: 'eve' as ")
+	require.Contains(t, strings.Join(told, "\n"), "of 'job_dead_letter "+id+"', because 'quiet''ly'")
+	require.NotContains(t, strings.Join(told, "\n"), "hidden")
 
 	got := reveal(t, pool, "job_dead_letter", "0190a1b2-1111-4222-8333-0123456789ab", "ann", "x")
 	require.Equal(t, "not_found", got["rule"])

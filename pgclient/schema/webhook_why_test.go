@@ -6,6 +6,7 @@ package schema_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,9 @@ func (h *hooks) told(name string) (why string, links map[string]string, column s
 		}
 		if l["state"] == "blocks" && name != "due" {
 			require.NotEmpty(h.t, l["do"], "%s has no cure", name)
+		}
+		if do := l["do"].(string); strings.Contains(do, "UPDATE") {
+			require.Contains(h.t, do, " WHERE id ", "a cure changes one endpoint's subscriptions")
 		}
 	}
 	picture := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts() -> 'waiting') w
@@ -244,4 +248,17 @@ func TestWebhookResumeLiftsWhatWasSeen(t *testing.T) {
 	require.Contains(t, got["reason"], "by ann")
 	since := one[string](h, "SELECT since::text FROM webhook_endpoint_suspensions")
 	require.Nil(t, h.call("fn_endpoint_resume($1, 'ben', 'it is back', $2::text::timestamptz)", sub, since)["refused"])
+}
+
+// A resumed endpoint stays open though the answer that shut it is settled later.
+func TestWebhookResumeOutlivesAnOldGone(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.emit("order", 1)
+	h.step()
+	require.Equal(t, []string{"done"}, h.report(result(h.claim(1)[0], "HTTP_410")))
+	require.Equal(t, "410", one[string](h, "SELECT reason FROM webhook_endpoint_suspensions"))
+	require.Nil(t, h.call("fn_endpoint_resume($1, 'ann', 'the path is mended')", sub)["refused"])
+	require.Equal(t, 1, num(h.step(), "dead_lettered"))
+	require.Zero(t, one[int](h, "SELECT count(*) FROM webhook_endpoint_suspensions"))
 }

@@ -27,9 +27,9 @@ func EventLetter() queue.DeadLetterDetail {
 		DeadLetter: EventLetters(1)[0], RoutedID: jobID(700), Worker: t("iu_outbound_default"),
 		LastError: t("invalid input syntax for type json, token=•••"),
 		Lineage: []queue.LineageStep{
-			{Kind: "event", ID: jobID(700), Status: "template.made", At: ptr(ago(5 * time.Minute)), By: t("importer")},
-			{Kind: "attempt", ID: "role:auto_instantiator", Status: "step 1", At: ptr(ago(4 * time.Minute)), By: t("iu_outbound_default")},
-			{Kind: "dead_letter", ID: queue.EventLetter(jobID(600)), Status: "ROUTE_22P02", At: ptr(ago(4 * time.Minute)), By: t("iu_outbound_default"), Current: true},
+			{Kind: "event", ID: t(jobID(700)), Status: "template.made", At: ptr(ago(5 * time.Minute)), By: t("importer")},
+			{Kind: "attempt", ID: t("role:auto_instantiator"), Status: "step 1", At: ptr(ago(4 * time.Minute)), By: t("iu_outbound_default")},
+			{Kind: "dead_letter", ID: t(queue.EventLetter(jobID(600))), Status: "ROUTE_22P02", At: ptr(ago(4 * time.Minute)), By: t("iu_outbound_default"), Current: true},
 		},
 		Payload: t(`{"id": "x", "event_type": "template.made", "safe_payload": {"n": 12345678901234567890.10}}`),
 	}

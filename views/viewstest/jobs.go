@@ -114,11 +114,11 @@ func JobLetter() queue.DeadLetterDetail {
 		DeadLetter: JobLetters(1)[0], JobID: jobID(400), Tries: 5, Executor: t("Agent"), FirstFailedAt: ptr(ago(50 * time.Minute)),
 		LastError: t("relay refused the recipient: 550 5.1.1 no such user\n  at send (mail.go:118)\n  at run (main.go:40)"),
 		Lineage: []queue.LineageStep{
-			{Kind: "job", ID: jobID(399), Status: "dead_letter", At: ptr(ago(26 * time.Hour)), By: t("crawler")},
-			{Kind: "dead_letter", ID: queue.JobLetter(jobID(499)), Status: "HANDLER_ERROR", At: ptr(ago(25 * time.Hour))},
-			{Kind: "requeue", ID: jobID(400), Status: "relay was down", At: ptr(ago(2 * time.Hour)), By: t("ben")},
-			{Kind: "job", ID: jobID(400), Status: "dead_letter", At: ptr(ago(2 * time.Hour)), By: t("ben"), Generation: 1},
-			{Kind: "dead_letter", ID: queue.JobLetter(jobID(500)), Status: "HANDLER_ERROR", At: ptr(ago(4 * time.Minute)), Generation: 1, Current: true},
+			{Kind: "job", ID: t(jobID(399)), Status: "dead_letter", At: ptr(ago(26 * time.Hour)), By: t("crawler")},
+			{Kind: "dead_letter", ID: t(queue.JobLetter(jobID(499))), Status: "HANDLER_ERROR", At: ptr(ago(25 * time.Hour))},
+			{Kind: "requeue", ID: t(jobID(400)), Status: "relay was down", At: ptr(ago(2 * time.Hour)), By: t("ben")},
+			{Kind: "job", ID: t(jobID(400)), Status: "dead_letter", At: ptr(ago(2 * time.Hour)), By: t("ben"), Generation: 1},
+			{Kind: "dead_letter", ID: t(queue.JobLetter(jobID(500))), Status: "HANDLER_ERROR", At: ptr(ago(4 * time.Minute)), Generation: 1, Current: true},
 		},
 		Payload: t(`{"to":"•••","template":"welcome","locale":"vi"}`),
 	}

@@ -199,14 +199,14 @@ func Detail() queue.DeadLetterDetail {
 		})
 	}
 	d.Lineage = []queue.LineageStep{
-		{Kind: "event", ID: "551200", Status: "routed", At: ptr(ago(200 * time.Second))},
-		{Kind: "saga", ID: "300021", Status: "DeadLettered", At: ptr(ago(26 * time.Hour))},
-		{Kind: "job", ID: "44", Status: "TIMEOUT", At: ptr(ago(25 * time.Hour)), By: t("worker-eu-1/a3")},
-		{Kind: "dead_letter", ID: "88012", Status: "TIMEOUT", At: ptr(ago(25 * time.Hour))},
-		{Kind: "requeue", ID: "300120", Status: "acme is back", At: ptr(ago(200 * time.Second)), By: t("ben")},
-		{Kind: "saga", ID: "300120", Status: "DeadLettered", At: ptr(ago(190 * time.Second)), Generation: 1},
-		{Kind: "job", ID: "70", Status: "HTTP_503", At: ptr(ago(189 * time.Second)), By: t("worker-eu-2/b7"), Generation: 1},
-		{Kind: "dead_letter", ID: "91000", Status: "HTTP_503", At: ptr(ago(2 * time.Second)), Generation: 1, Current: true},
+		{Kind: "event", ID: t("551200"), Status: "routed", At: ptr(ago(200 * time.Second))},
+		{Kind: "saga", ID: t("300021"), Status: "DeadLettered", At: ptr(ago(26 * time.Hour))},
+		{Kind: "job", ID: t("44"), Status: "TIMEOUT", At: ptr(ago(25 * time.Hour)), By: t("worker-eu-1/a3")},
+		{Kind: "dead_letter", ID: t("88012"), Status: "TIMEOUT", At: ptr(ago(25 * time.Hour))},
+		{Kind: "requeue", ID: t("300120"), Status: "acme is back", At: ptr(ago(200 * time.Second)), By: t("ben")},
+		{Kind: "saga", ID: t("300120"), Status: "DeadLettered", At: ptr(ago(190 * time.Second)), Generation: 1},
+		{Kind: "job", ID: t("70"), Status: "HTTP_503", At: ptr(ago(189 * time.Second)), By: t("worker-eu-2/b7"), Generation: 1},
+		{Kind: "dead_letter", ID: t("91000"), Status: "HTTP_503", At: ptr(ago(2 * time.Second)), Generation: 1, Current: true},
 	}
 	d.LineageLeft = 12
 	d.Payload = t(`{"id":"evt_551200","type":"invoice.paid"}`)

@@ -722,7 +722,7 @@ BEGIN
   END IF;
   IF v_text ~ '://[^\s]*@' THEN
     -- user:password@, where the password may itself hold / and @; a port is none
-    v_text := regexp_replace(v_text, '(://[^/@:\s]*:)(?:[^@\s"<>0-9][^@\s"<>]*|\d+[^@\s"<>0-9/?#][^@\s"<>]*|\d*)@(?:[^@/?#\s"<>]*@)*', '\1•••@', 'g');
+    v_text := regexp_replace(v_text, '(://[^/@:\s]*:)(?:[^@\s"<>0-9][^@\s"<>]*|\d+[^@\s"<>0-9/?#][^@\s"<>]*|\d*)@(?:[^@\s"<>]*@)*', '\1•••@', 'g');
     v_text := regexp_replace(v_text, '(://)[^/@:\s"<>]+@', '\1•••@', 'g');
   END IF;
   IF v_text ~* 'hooks\.slack\.com/|basic|digest' THEN
@@ -808,9 +808,12 @@ CREATE FUNCTION public.fn_mask_json(p_value jsonb, p_depth int DEFAULT 0) RETURN
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   c_dots CONSTANT jsonb := '"•••"'::jsonb;
-  c_telling CONSTANT text[] := ARRAY['name', 'key', 'field', 'header', 'param', 'parameter', 'label', 'property', 'attribute', 'variable', 'id', 'k', 'n'];
+  c_telling CONSTANT text[] := ARRAY['name', 'key', 'field', 'header', 'param', 'parameter', 'label', 'property', 'attribute', 'variable', 'id', 'k', 'n', 'type', 'kind'];
   c_counts CONSTANT text := '(?<![a-z])(?:count|num|total|size|length|len|limit|max|min|ttl|timeout|age|index|version|used|remaining|attempts'
     '|seconds|ms|prompt|completion|input|output)s?(?![a-z])|expir';
+  -- a number under these is the secret itself, whatever else the name says, unless it counts them or tells their length
+  c_number CONSTANT text := '(?<![a-z])(?:card|cvv|cvc|pin|otp|ssn|iban|pass[a-z]*)(?![a-z])';
+  c_of CONSTANT text := '(?<![a-z])(?:count|total|size|length|len|limit|ttl|timeout|age|attempts|remaining|used|seconds)s?(?![a-z])|expir';
   v_pair boolean;
 BEGIN
   IF p_depth > 64 THEN
@@ -829,7 +832,9 @@ BEGIN
           WHEN v_pair AND (e.key ~* 'val|content|data|text|default|raw|string' OR e.key IN ('v', 'V')) THEN c_dots
           WHEN NOT public.fn_mask_maybe(e.key || ' ' || e.value::text) THEN e.value
           WHEN public.fn_mask_named(e.key) AND NOT (jsonb_typeof(e.value) = 'number'
-            AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_counts) THEN c_dots
+            AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_counts
+            AND NOT (regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_number
+              AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') !~* c_of)) THEN c_dots
           WHEN jsonb_typeof(e.value) = 'number' THEN e.value
           ELSE public.fn_mask_json(e.value, p_depth + 1) END), '{}') FROM jsonb_each(p_value) e);
     WHEN 'array' THEN

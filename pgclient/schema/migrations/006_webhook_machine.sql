@@ -182,7 +182,6 @@ DECLARE
   v_completed bigint;
   v_retried bigint;
   v_dead bigint;
-  v_gone bigint[];
   v_made bigint;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
@@ -227,19 +226,13 @@ BEGIN
     SELECT m.id, m.event_id, m.subscription_id, m.final_error_code, e.payload
     FROM moved m JOIN public.events e ON e.id = m.event_id
     WHERE m.status = 'DeadLettered' ORDER BY m.id
-    RETURNING subscription_id, final_error_code
+    RETURNING id
   )
   SELECT (SELECT count(*) FROM settled),
     (SELECT count(*) FROM moved WHERE status = 'Completed'),
     (SELECT count(*) FROM moved WHERE status = 'PendingRetry'),
-    (SELECT count(*) FROM letters),
-    (SELECT array_agg(DISTINCT subscription_id ORDER BY subscription_id) FROM letters
-      WHERE final_error_code = 'HTTP_410')
-  INTO v_settled, v_completed, v_retried, v_dead, v_gone;
-
-  IF v_gone IS NOT NULL THEN
-    PERFORM public.fn_webhook_endpoint_gone(v_gone, 'saga_orchestrator');
-  END IF;
+    (SELECT count(*) FROM letters)
+  INTO v_settled, v_completed, v_retried, v_dead;
 
   -- timed suspensions that are over; a circuit stays until a probe has answered
   DELETE FROM public.webhook_endpoint_suspensions x USING (

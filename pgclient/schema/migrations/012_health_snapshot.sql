@@ -208,8 +208,11 @@ SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
             WHEN now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
 FROM public.queue_heartbeat h
 UNION ALL
-SELECT 'dead_letter_event', d.failure_code, d.event_domain, max(d.last_failed_at), NULL, NULL, NULL, count(*), 'open'
-FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL GROUP BY d.event_domain, d.failure_code
+SELECT 'dead_letter_event', c.k1, c.k3,
+       max((SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
+            AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1)),
+       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
+FROM public.v_queue_counter c WHERE c.scope = 'dead_event' AND c.n > 0 GROUP BY c.k1, c.k3
 UNION ALL
 SELECT 'dead_letter_webhook', c.k1, 'webhook',
        max((SELECT o.failed_at FROM public.dead_letter_open o

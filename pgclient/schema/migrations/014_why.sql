@@ -150,7 +150,7 @@ BEGIN
       CASE WHEN v_oldest IS NULL THEN 'the next at ' || to_char(v_next AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') END, '', '')
       || public.fn_why_link('rate', CASE WHEN v_gate.limited AND v_waiting > 2 * v_gate.rate THEN 'slows' ELSE 'clear' END,
       CASE WHEN v_gate.limited THEN 'rate limit ' || v_gate.rate || '/s' ELSE 'no rate limit' END,
-      NULL, '', 'as subscription_admin: UPDATE subscriptions SET rate_limit_per_second = N');
+      NULL, '', format('as subscription_admin: UPDATE subscriptions SET rate_limit_per_second = N WHERE id IN (%s)', array_to_string(v_subs, ', ')));
   END IF;
   RETURN jsonb_build_object('waiting', COALESCE(v_waiting, 0), 'oldest_at', v_oldest, 'links', v_links);
 END $$;
@@ -239,7 +239,7 @@ BEGIN
   SELECT format('pid %s %s %s', a.pid, a.usename, a.application_name) INTO v_who FROM pg_stat_activity a
   WHERE a.backend_xid IS NOT NULL AND a.pid <> pg_backend_pid() ORDER BY a.xact_start LIMIT 1;
   v_links := v_links || public.fn_why_link('schedule', CASE WHEN v_interval = 0 THEN 'blocks' ELSE 'clear' END,
-      format('queue.tick.%s.interval_seconds is %s', v_worker, v_interval), NULL, 'gf E', format('qtop flag set queue.tick.%s.interval_seconds 60 --reason R', v_worker))
+      format('queue.tick.%s.interval_seconds is %s', v_worker, v_interval), NULL, 'gf E', format('qtop flag set queue.tick.%s.interval_seconds %s --reason R', v_worker, CASE WHEN p_domain IS NULL THEN 5 ELSE 60 END))
     || public.fn_why_link('held', CASE WHEN v_held > 0 THEN 'blocks' ELSE 'clear' END,
       CASE WHEN v_held > 0 THEN 'held by an open transaction' ELSE 'no transaction holds the cursor' END,
       CASE WHEN v_held > 0 THEN format('%s events since %s, %s', v_held, to_char(v_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),

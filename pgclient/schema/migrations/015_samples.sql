@@ -118,7 +118,6 @@ COMMENT ON FUNCTION public.fn_metrics_sampler_run() IS 'Tick metrics_sampler: on
 CREATE INDEX ix_queue_operator_action_at ON public.queue_operator_action (at);
 CREATE INDEX ix_dead_letters_failed ON public.dead_letters (failed_at);
 CREATE INDEX ix_job_dead_letter_failed ON public.job_dead_letter (last_failed_at);
-CREATE INDEX ix_iu_route_dead_letter_failed ON public.iu_route_dead_letter (last_failed_at);
 
 SELECT public.fn_queue_tick_worker_add('metrics_sampler', 'fn_metrics_sampler_run', NULL, false, '{}');
 
@@ -128,7 +127,6 @@ RESET ROLE;
 
 SET LOCAL ROLE queue_owner;
 SELECT public.fn_queue_tick_worker_drop('metrics_sampler');
-DROP INDEX public.ix_iu_route_dead_letter_failed;
 DROP INDEX public.ix_job_dead_letter_failed;
 DROP INDEX public.ix_dead_letters_failed;
 DROP INDEX public.ix_queue_operator_action_at;

@@ -58,13 +58,8 @@ REVOKE ALL ON FUNCTION public.fn_payload_masked(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_payload_masked(text, text) TO queue_viewer, dead_letter_operator, workflow_admin;
 COMMENT ON FUNCTION public.fn_payload_masked(text, text) IS 'A payload as a viewer may see it: secrets are masked.';
 
--- Numbers reveals. A number is not given back by a ROLLBACK, an audit row is: one that no row has belongs to a reveal
--- whose transaction was rolled back after the payload was out. The server's log says whose.
-CREATE SEQUENCE public.queue_payload_reveal_no;
-COMMENT ON SEQUENCE public.queue_payload_reveal_no IS 'Numbers reveals; fn_payload_reveals compares it with the audit.';
-
--- fn_payload_reveal(kind, id, actor, reason) → {payload, audit_id}: the payload as stored. Before it, in this order: a
--- line in the server's log and a number, which nothing takes back, and the audit row, which a ROLLBACK does.
+-- fn_payload_reveal(kind, id, actor, reason) → {payload, audit_id}: the payload as stored. Before it comes the audit row,
+-- and before that a line in the server's log, which stays when a caller rolls the row back.
 -- refused: not_found.
 CREATE FUNCTION public.fn_payload_reveal(p_kind text, p_id text, p_actor text, p_reason text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
@@ -73,38 +68,22 @@ DECLARE
   v_reason text := public.fn_operator_reason(p_reason);
   v_payload jsonb := public.fn_payload_raw(p_kind, p_id);
   v_target text := p_kind || ' ' || lower(p_id);
-  v_no bigint;
   v_audit bigint;
 BEGIN
   IF v_payload IS NULL THEN
     v_audit := public.fn_operator_audit('payload_reveal', v_target, v_actor, v_reason, NULL, NULL, NULL, NULL, 'refused: not_found');
     RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'reason', 'there is no payload of ' || v_target, 'audit_id', v_audit);
   END IF;
-  v_no := nextval('public.queue_payload_reveal_no');
-  RAISE LOG 'qtop: payload reveal %: % as % of %, because %', v_no, quote_literal(v_actor), session_user, quote_literal(v_target), quote_literal(v_reason);
+  RAISE LOG 'qtop: payload reveal: % as % of %, because %', quote_literal(v_actor), session_user, quote_literal(v_target), quote_literal(v_reason);
   PERFORM set_config('synchronous_commit', 'on', true); -- a crash must not take the row back either
-  v_audit := public.fn_operator_audit('payload_reveal', v_target, v_actor, v_reason, NULL, 1, NULL, jsonb_build_object('reveal_no', v_no));
+  v_audit := public.fn_operator_audit('payload_reveal', v_target, v_actor, v_reason, NULL, 1);
   RETURN jsonb_build_object('payload', v_payload, 'audit_id', v_audit);
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_payload_reveal(text, text, text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_payload_reveal(text, text, text, text) TO dead_letter_operator, workflow_admin;
 COMMENT ON FUNCTION public.fn_payload_reveal(text, text, text, text) IS
-  'A payload with its secrets, for a reason; the audit row, a number and a line in the server log come first.';
-
--- fn_payload_reveals() → {given, audited}: how many reveals there were, and of how many the audit has the row. Fewer
--- audited ones were rolled back by whoever asked, or are under way.
-CREATE FUNCTION public.fn_payload_reveals() RETURNS jsonb
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
-BEGIN
-  RETURN (SELECT jsonb_build_object('given', CASE WHEN s.is_called THEN s.last_value ELSE 0 END, 'audited',
-    (SELECT count(*) FROM public.queue_operator_action a WHERE a.action = 'payload_reveal' AND a.outcome = 'done'))
-    FROM public.queue_payload_reveal_no s);
-END
-$fn$;
-REVOKE ALL ON FUNCTION public.fn_payload_reveals() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION public.fn_payload_reveals() TO queue_viewer, dead_letter_operator, workflow_admin;
-COMMENT ON FUNCTION public.fn_payload_reveals() IS 'Reveals given and reveals audited; a difference was rolled back.';
+  'A payload with its secrets, for a reason; the audit row and a line in the server log come first.';
 
 -- fn_iu_route_letter_why(ids) → per id why its letter cannot be closed, NULL where it can. Internal.
 CREATE FUNCTION public.fn_iu_route_letter_why(p_ids uuid[]) RETURNS text[]
@@ -185,9 +164,7 @@ SET LOCAL ROLE queue_owner;
 DROP FUNCTION public.fn_iu_route_dead_letter_reopen(uuid[], text, text, boolean);
 DROP FUNCTION public.fn_iu_route_dead_letter_resolve(uuid[], text, text, text, boolean);
 DROP FUNCTION public.fn_iu_route_letter_why(uuid[]);
-DROP FUNCTION public.fn_payload_reveals();
 DROP FUNCTION public.fn_payload_reveal(text, text, text, text);
-DROP SEQUENCE public.queue_payload_reveal_no;
 DROP FUNCTION public.fn_payload_masked(text, text);
 DROP FUNCTION public.fn_payload_raw(text, text);
 RESET ROLE;

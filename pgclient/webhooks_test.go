@@ -1,0 +1,86 @@
+package pgclient_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Endpoints are listed with what stands between them and their deliveries; suspend
+// and resume do what their previews say, each once, and not to what changed since.
+func TestEndpoints(t *testing.T) {
+	w := newWorld(t)
+	w.die(letter{"order", "https://u:hush@hooks.acme.test/a?t=hush", "HTTP_503", time.Minute}, letter{"invoice", "https://slow.test/b", "TIMEOUT", time.Minute})
+	op := w.client("dead_letter_operator", "queue_viewer")
+	list := func(q queue.Query) queue.Page {
+		t.Helper()
+		p, err := op.List(context.Background(), q)
+		require.NoError(t, err)
+		return p
+	}
+	all := list(queue.Query{Kind: queue.ListEndpoints})
+	require.Len(t, all.Endpoints, 2)
+	require.Empty(t, all.Leases)
+	acme := list(queue.Query{Kind: queue.ListEndpoints, Filter: "endpoint:*acme* dead>0"}).Endpoints[0]
+	require.Equal(t, "https://•••@hooks.acme.test/a?•••", acme.URL.String())
+	require.EqualValues(t, 1, acme.Recent)
+	require.EqualValues(t, 0, acme.RecentOK)
+	require.EqualValues(t, 1, acme.DeadLettered)
+	require.Empty(t, list(queue.Query{Kind: queue.ListEndpoints, Filter: "gate:suspended"}).Endpoints)
+
+	suspend := queue.Request{Action: queue.ActSuspend, Targets: []string{"1", "1"}, Reason: "mending", Args: map[string]string{"for": "30m"}}
+	p := plan(t, op, suspend)
+	require.EqualValues(t, 1, p.Count, "named twice is one")
+	require.EqualValues(t, 1, apply(t, op, p).Done)
+	one := list(queue.Query{Kind: queue.ListEndpoint, ID: "1"})
+	require.Equal(t, "suspended", one.Endpoints[0].Gate)
+	require.Equal(t, "operator", one.Endpoints[0].Reason.String())
+	require.WithinDuration(t, time.Now().Add(30*time.Minute), *one.Endpoints[0].Until, time.Minute)
+	require.Len(t, one.Attempts, 1)
+	require.Len(t, one.Retries, 7)
+	require.NotEmpty(t, one.Why.Links)
+	require.Contains(t, plan(t, op, suspend).Refused, "suspended already: operator by")
+
+	resume := plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"})
+	w.exec("UPDATE webhook_endpoint_suspensions SET since = now() + interval '1 second', \"by\" = 'ben'")
+	require.Contains(t, apply(t, op, resume).Refused, "meanwhile it was suspended anew (operator) by ben")
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"})).Done)
+	require.Contains(t, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"}).Refused, "it is not suspended")
+}
+
+// Leases of both kinds are released in one request; who has no right to look at
+// endpoints may still look at leases.
+func TestWebhookLeases(t *testing.T) {
+	w := newWorld(t)
+	w.exec("INSERT INTO subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://a.test/', true)")
+	w.exec("INSERT INTO events (event_type, payload) VALUES ('order', '{}')")
+	require.Eventually(t, func() bool {
+		w.exec("SELECT fn_webhook_router_run(), fn_saga_orchestrator_run()")
+		w.exec("SELECT fn_webhook_job_claim('w1', 1)")
+		return get[int](w, "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'") == 1
+	}, 30*time.Second, 10*time.Millisecond)
+	op := w.client("dead_letter_operator")
+	p, err := op.List(context.Background(), queue.Query{Kind: queue.ListLeases})
+	require.NoError(t, err)
+	require.Len(t, p.Leases, 1)
+	require.Equal(t, "w1", p.Leases[0].Worker.String())
+	require.False(t, p.Leases[0].Expired)
+	got := plan(t, op, queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"1", "0190a1b2-1111-4222-8333-0123456789ab"}, Reason: "r"})
+	require.Contains(t, lines(got), "w1 may be sending")
+	require.Contains(t, lines(got), "no such lease")
+	_, err = op.Plan(context.Background(), queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"nonsense"}, Reason: "r"})
+	require.ErrorContains(t, err, "not the id of a lease")
+}
+
+// workflow_admin may reveal, and so may ask for the reveal of a webhook's letter.
+func TestAdminRevealsALetter(t *testing.T) {
+	w := newWorld(t)
+	id := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
+	admin := w.client("workflow_admin", "queue_viewer")
+	res := apply(t, admin, plan(t, admin, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "what was sent"}))
+	require.Contains(t, res.Payload.String(), "hidden")
+}
