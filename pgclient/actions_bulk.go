@@ -437,7 +437,7 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 	}
 	p.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.OperationItem, error) {
 		var i queue.OperationItem
-		err := row.Scan(&i.No, &i.Target, &i.Outcome, textInto(&i.Why), &i.NewID, &i.At, &i.FirstResult, textInto(&i.FirstCode))
+		err := row.Scan(&i.No, textInto(&i.Target), &i.Outcome, textInto(&i.Why), textInto(&i.NewID), &i.At, &i.FirstResult, textInto(&i.FirstCode))
 		return i, err
 	})
 	p.Total = p.Operations[0].Frozen

@@ -156,8 +156,8 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 		if !i.Why.Empty() {
 			text += ": " + i.Why.String()
 		}
-		if i.NewID != "" {
-			text += " " + th.G.Right + " " + i.NewID
+		if !i.NewID.Empty() {
+			text += " " + th.G.Right + " " + i.NewID.String()
 		}
 		p.raw("   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(strconv.FormatInt(i.No, 10), 8)) + th.Text.Paint(th.Cut(queue.Clean(text).String(), max(w-14, 1))))
 	}

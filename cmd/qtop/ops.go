@@ -118,7 +118,7 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 		op.Done, op.Skipped, op.Failed, op.Undone, op.FirstOK, op.FirstFailed, op.Done-op.FirstOK-op.FirstFailed)
 	var rows [][]string
 	for _, i := range p.Items {
-		rows = append(rows, []string{strconv.FormatInt(i.No, 10), i.Target, i.Outcome, i.NewID, i.FirstResult, i.FirstCode.String(), stamp(i.At), i.Why.String()})
+		rows = append(rows, []string{strconv.FormatInt(i.No, 10), i.Target.String(), i.Outcome, i.NewID.String(), i.FirstResult, i.FirstCode.String(), stamp(i.At), i.Why.String()})
 	}
 	a.print(nil, []string{"ITEM", "LETTER", "OUTCOME", "BECAME", "FIRST TRY", "CODE", "AT", "WHY"}, rows)
 	return nil

@@ -148,6 +148,7 @@ func TestHostileStrings(t *testing.T) {
 		exec(`UPDATE queue_tick_worker SET last_result = to_jsonb($1::text) WHERE worker_name = 'config_expiry'`, s)
 		exec(`UPDATE webhook_delivery_jobs SET response_excerpt = $1, worker_id = left($1, 200)`, s)
 		hostileJobs(exec, i, s)
+		hostileEvents(exec, i, s)
 		exec(`UPDATE subscriptions SET event_type = left($1, 90), callback_url = left($1, 2000)`, s)
 	}
 	user := operator(t, db)
@@ -163,6 +164,10 @@ func TestHostileStrings(t *testing.T) {
 		{"executor", "subscribe", "\x1b[2J\x1b]0;owned\x070", "--dry-run"}, {"executor", "subscribe", "\u202eevil", "--kind", "\x07", "--notes", "\x1b", "--yes", "--reason", "\x1b"},
 		{"executor", "deregister", "line\nbreak\r\ttab\b\x07\x7f6", "--reason", "\x1b", "--dry-run"}, {"job", "enqueue", "--kind", "\x1b[2J", "--domain", "\x07", "--executor", "DOT"},
 		{"job", "enqueue", "--kind", "a", "--domain", "b", "--executor", "\x1b[2J"},
+		{"dlq", "event:" + uuid("5", 0)}, {"dlq", "show", "event:" + uuid("5", 3)}, {"dlq", "--filter", "source:event"}, {"webhooks"}, {"webhooks", "1"},
+		{"webhooks", "--filter", "\x1b[2J"}, {"why"}, {"why", "\x1b[2J"}, {"why", "1"}, {"ops"}, {"ops", "show", "1"}, {"ops", "--filter", "by:*owned*"},
+		{"endpoint", "suspend", "1", "--reason", "\x1b[2J", "--dry-run"}, {"endpoint", "suspend", "\x1b[2J", "--reason", "r", "--yes"},
+		{"report", "--since", "1h"}, {"mark", "\x1b[2J\x1b]0;owned\x07", "--yes"}, {"requeue", "--filter", "source:webhook", "--rate", "1", "--reason", "\x1b", "--dry-run"},
 	} {
 		for _, form := range []string{"table", "json"} {
 			t.Run(strings.Trim(fmt.Sprintf("%q %s", args, form), "[]"), func(t *testing.T) {
@@ -173,7 +178,8 @@ func TestHostileStrings(t *testing.T) {
 				_ = cmd.Run()
 				require.Contains(t, []int{0, 1, 2, 3, 77}, cmd.ProcessState.ExitCode(), "%.300s", out.String())
 				require.True(t, utf8.Valid(out.Bytes()))
-				if shows := strings.Join(args, " "); shows == "queues" || strings.HasPrefix(shows, "job show 1") || strings.HasPrefix(shows, "dlq job:3") ||
+				if shows := strings.Join(args, " "); shows == "queues" || strings.HasPrefix(shows, "job show 1") || strings.HasPrefix(shows, "dlq job:3") || strings.HasPrefix(shows, "dlq event:5") ||
+					shows == "ops show 1" ||
 					shows == "lease list" || shows == "executor subscriptions" {
 					require.Contains(t, out.String(), "owned", "the row itself is what was read")
 				}
@@ -190,6 +196,29 @@ func TestHostileStrings(t *testing.T) {
 // uuid is the id of a hostile row: which table, which string.
 func uuid(table string, i int) string {
 	return fmt.Sprintf("%s0000000-0000-4000-8000-00000000000%d", table, i)
+}
+
+// hostileEvents puts a string into what is known of events that could not be routed,
+// of operations, suspensions and marks.
+func hostileEvents(exec func(string, ...any), i int, s string) {
+	short := s[:min(len(s), 400)]
+	for !utf8.ValidString(short) {
+		short = short[:len(short)-1]
+	}
+	short = fmt.Sprint(short, i)
+	exec(`INSERT INTO iu_route_dead_letter (dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, resolved_at,
+		resolved_by, resolution, note)
+		SELECT $1, $2, jsonb_build_object('event_type', $3::text), $3, $3, $4, $3, $4, CASE WHEN $5 THEN now() END, CASE WHEN $5 THEN $4 END, CASE WHEN $5 THEN $4 END, $4`,
+		uuid("5", i), uuid("6", i), short, s, i%2 == 1)
+	exec(`INSERT INTO iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name) VALUES ($1, 'user:' || $2, 1, $2, $2, $3)`, uuid("6", i), short, s)
+	exec(`INSERT INTO queue_counter_delta (scope, k1, k2, k3, n) VALUES ('dead_event', $1, $1, $1, 1)`, short)
+	exec(`INSERT INTO queue_bulk_operation (kind, filter, created_by, reason, state, state_why, state_by, rate_per_second, brake_percent, canary, canary_passed, frozen_count, next_item)
+		VALUES ('requeue_webhook', $1, $1, $1, 'paused', $1, $1, 1, 1, 1, true, 1, 2)`, s)
+	exec(`INSERT INTO queue_bulk_operation_item (operation_id, item_no, target, outcome, why, new_id, at, first_result, first_code, first_at)
+		SELECT max(operation_id), 1, $1, 'failed', $1, $1, now(), 'failed', $1, now() FROM queue_bulk_operation`, s)
+	exec(`INSERT INTO webhook_endpoint_suspensions AS x (subscription_id, reason, by, note) SELECT id, 'operator', $1, $1 FROM subscriptions
+		ON CONFLICT (subscription_id) DO UPDATE SET by = $1, note = $1`, s)
+	exec(`INSERT INTO queue_mark (label, created_by) VALUES (left($1, 190), $1)`, short)
 }
 
 // hostileJobs puts a string into every text column of the job tables. What an

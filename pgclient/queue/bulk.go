@@ -68,10 +68,10 @@ func OperationFields() []Field {
 // OperationItem is one frozen dead letter of an operation.
 type OperationItem struct {
 	No          int64      `json:"item_no"`
-	Target      string     `json:"target"`
+	Target      Text       `json:"target"`
 	Outcome     string     `json:"outcome"` // done, skipped, failed, undone; empty = not attempted
 	Why         Text       `json:"why"`
-	NewID       string     `json:"new_id"` // the saga or job it became
+	NewID       Text       `json:"new_id"` // the saga or job it became
 	At          *time.Time `json:"at"`
 	FirstResult string     `json:"first_result"` // ok, failed; empty = not known yet
 	FirstCode   Text       `json:"first_code"`

@@ -32,11 +32,11 @@ func Operations() []queue.Operation {
 func OperationItems() []queue.OperationItem {
 	at := ptr(ago(time.Minute))
 	return []queue.OperationItem{
-		{No: 6, Target: "90998", Outcome: "done", NewID: "120455", At: at},
-		{No: 5, Target: "90997", Outcome: "done", NewID: "120454", At: at, FirstResult: "failed", FirstCode: t("HTTP_503")},
-		{No: 4, Target: "90996", Outcome: "skipped", Why: t("already requeued by anna at 2026-11-20 00:01:12Z as saga 120001"), At: at},
-		{No: 3, Target: "job:3f2a9484-1111-4222-8333-0123456789ab", Outcome: "failed", Why: t("no such luck"), At: at},
-		{No: 2, Target: "90995", Outcome: "undone", Why: t("recalled by ben"), NewID: "120453", At: at},
-		{No: 1, Target: "90994", Outcome: "done", NewID: "120452", At: at, FirstResult: "ok"},
+		{No: 6, Target: t("90998"), Outcome: "done", NewID: t("120455"), At: at},
+		{No: 5, Target: t("90997"), Outcome: "done", NewID: t("120454"), At: at, FirstResult: "failed", FirstCode: t("HTTP_503")},
+		{No: 4, Target: t("90996"), Outcome: "skipped", Why: t("already requeued by anna at 2026-11-20 00:01:12Z as saga 120001"), At: at},
+		{No: 3, Target: t("job:3f2a9484-1111-4222-8333-0123456789ab"), Outcome: "failed", Why: t("no such luck"), At: at},
+		{No: 2, Target: t("90995"), Outcome: "undone", Why: t("recalled by ben"), NewID: t("120453"), At: at},
+		{No: 1, Target: t("90994"), Outcome: "done", NewID: t("120452"), At: at, FirstResult: "ok"},
 	}
 }
