@@ -146,6 +146,9 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			return err
 		}
 		if res, err = client.Apply(ctx, plan); err != nil {
+			if len(res.Results) > 0 { // what was done before it stays done
+				_ = a.outcome(res, plan)
+			}
 			return err
 		}
 		for i := range res.Results {
