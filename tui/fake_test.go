@@ -131,6 +131,8 @@ func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
 				return p, s.err
 			}
 		}
+	case queue.ListLeases:
+		return queue.Page{Leases: viewstest.WebhookLeases()}, s.err
 	case queue.ListWhy:
 		w := viewstest.Why()
 		w.Queue = queue.Clean(q.ID)
