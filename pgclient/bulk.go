@@ -1,0 +1,79 @@
+package pgclient
+
+// This file reads bulk operations: a page of them, or one with what became of its
+// items.
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// readOperations reads operations, newest first.
+func readOperations(ctx context.Context, q interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, where string, args ...any) ([]queue.Operation, error) {
+	rows, err := q.Query(ctx, `SELECT o.operation_id, o.kind, o.filter, o.created_by, o.created_at, o.reason, o.state, o.state_why, o.state_by,
+		o.state_at, o.started_at, o.rate_per_second::float8, o.brake_percent, o.canary, o.canary_passed, o.frozen_count, o.done_count,
+		o.skipped_count, o.failed_count, o.undone_count, o.first_ok, o.first_failed
+		FROM public.queue_bulk_operation o `+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Operation, error) {
+		var o queue.Operation
+		err := row.Scan(&o.ID, &o.Kind, textInto(&o.Filter), textInto(&o.CreatedBy), &o.CreatedAt, textInto(&o.Reason), &o.State,
+			textInto(&o.StateWhy), textInto(&o.StateBy), &o.StateAt, &o.StartedAt, &o.Rate, &o.Brake, &o.Canary, &o.CanaryPassed, &o.Frozen,
+			&o.Done, &o.Skipped, &o.Failed, &o.Undone, &o.FirstOK, &o.FirstFailed)
+		return o, err
+	})
+}
+
+var operationColumns = map[string]column{
+	"id": {expr: "o.operation_id"}, "state": {expr: "o.state"}, "by": {expr: "o.created_by"}, "kind": {expr: "o.kind"}, "selection": {expr: "o.filter"},
+}
+
+// bulkOperations reads a page of operations, or one with its items.
+func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Page) (err error) {
+	if q.Kind == queue.ListOperations {
+		f, err := queue.ParseFilter(q.Filter, queue.OperationFields())
+		if err != nil {
+			return filterError(err)
+		}
+		b := newBuilder(operationColumns, "o.operation_id")
+		b.where(f)
+		p.Operations, err = readOperations(ctx, c.read, b.clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
+		if err != nil {
+			return err
+		}
+		return c.count(ctx, "public.queue_bulk_operation o", b, p)
+	}
+	id, err := operationID(queue.Request{Targets: []string{q.ID}})
+	if err != nil {
+		return err
+	}
+	if p.Operations, err = readOperations(ctx, c.read, "WHERE o.operation_id = $1", id); err != nil {
+		return err
+	}
+	if len(p.Operations) == 0 {
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no operation %d", id)), Do: queue.Clean("see qtop ops")}
+	}
+	rows, err := c.read.Query(ctx, `SELECT i.item_no, i.target, COALESCE(i.outcome, ''), i.why, COALESCE(i.new_id, ''), i.at,
+		COALESCE(i.first_result, ''), i.first_code FROM public.queue_bulk_operation_item i
+		JOIN public.queue_bulk_operation o USING (operation_id)
+		WHERE i.operation_id = $1 AND i.item_no < o.next_item ORDER BY i.item_no DESC LIMIT $2`, id, q.Limit)
+	if err != nil {
+		return err
+	}
+	p.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.OperationItem, error) {
+		var i queue.OperationItem
+		err := row.Scan(&i.No, textInto(&i.Target), &i.Outcome, textInto(&i.Why), textInto(&i.NewID), &i.At, &i.FirstResult, textInto(&i.FirstCode))
+		return i, err
+	})
+	p.Total = p.Operations[0].Frozen
+	return err
+}
