@@ -33,9 +33,9 @@ func (x story) planned(code, rate, brake, canary string) {
 // each letter became one saga, and none is left.
 func TestBulkSurvivesKilledHosts(t *testing.T) {
 	t.Parallel()
-	n := 1000
+	n, rate := 1000, "100"
 	if os.Getenv("QTOP_TEST_FULL") != "" {
-		n = 50_000
+		n, rate = 50_000, "1000"
 	}
 	db := pgtest.New(t)
 	x := story{t, db.Conn(t, ""), db}
@@ -44,7 +44,7 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
-	x.planned("HTTP_503", strconv.Itoa(max(n/10, 200)), "0", "0")
+	x.planned("HTTP_503", rate, "0", "0")
 	require.NoError(t, deadLetters(t.Context(), x.conn, n/20, "CONNECTION_RESET")) // after the freeze: not in it
 	_, err := x.conn.Exec(t.Context(), "UPDATE dot_config SET value = '0' WHERE key = 'queue.tick.saga_orchestrator.interval_seconds'")
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 			break
 		}
 		before := x.number(tried)
-		x.eventually("the operation goes on", func() bool { return x.number(tried) > before })
+		x.eventually("the operation goes on", func() bool { return x.number(tried) > before || before == n }) // a slow machine has all done before the last round
 		time.Sleep(time.Duration(dice.IntN(700)) * time.Millisecond) // killed at a moment that nothing tells
 		for _, cmd := range hosts {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
@@ -102,7 +102,7 @@ func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 		require.NoError(t, err)
 	}
 	x.host("w", "saga_orchestrator,webhook_worker,bulk_operation_runner")
-	x.planned("HTTP_503", "40", "20", "5")
+	x.planned("HTTP_503", "15", "20", "5") // two ticks that are caught up with are less than fifty
 	x.eventually("the brake", func() bool {
 		return x.number("SELECT count(*) FROM queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'the brake:%'") == 1
 	})
