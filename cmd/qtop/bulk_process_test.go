@@ -59,7 +59,7 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 		}
 		before := x.number(tried)
 		x.eventually("the operation goes on", func() bool { return x.number(tried) > before || before == n }) // a slow machine has all done before the last round
-		time.Sleep(time.Duration(dice.IntN(700)) * time.Millisecond) // killed at a moment that nothing tells
+		time.Sleep(time.Duration(dice.IntN(700)) * time.Millisecond)                                          // killed at a moment that nothing tells
 		for _, cmd := range hosts {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 			_ = cmd.Wait()
