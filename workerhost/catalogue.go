@@ -31,6 +31,7 @@ func catalogue() []worker {
 		{"counter_compactor", "folds the counters that the panes read"},
 		{"metrics_sampler", "keeps once a minute what an incident is told by"},
 		{"config_expiry", "takes expired flag values back"},
+		{"retention_sweep", "makes partitions, drops what is old enough"},
 	}
 }
 

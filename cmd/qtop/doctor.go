@@ -75,7 +75,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 	if len(missing) == 0 {
 		all = append(all, finding{"ok", "rights", queue.Clean("every action"), ""})
 	}
-	return append(all, clockFinding(ctx, c), hostFinding(ctx, c))
+	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))
 }
 
 func choose(cond bool, yes, no finding) finding {
@@ -122,4 +122,33 @@ func hostFinding(ctx context.Context, c *pgclient.Client) finding {
 		return finding{"note", "hosts", queue.Clean("no worker host is alive"), "run qtop worker, or start loops in the console (gw)"}
 	}
 	return finding{"ok", "hosts", queue.Clean(fmt.Sprintf("%d alive", s.Flow.HostsAlive)), ""}
+}
+
+// partitionFinding makes the partitions to come, as retention_sweep does, where
+// this login may.
+func partitionFinding(ctx context.Context, c *pgclient.Client, s queue.Session) finding {
+	if s.InRecovery {
+		return finding{"note", "partitions", queue.Clean("not looked at on a standby"), "ask the primary"}
+	}
+	made, caught, err := c.EnsurePartitions(ctx)
+	switch {
+	case queue.KindOf(err) == queue.KindPermission:
+		return finding{"note", "partitions", queue.Clean("not looked at: that needs dot_executor"), "a host's retention_sweep does it every hour"}
+	case err != nil:
+		return finding{"bad", "partitions", queue.Clean(err.Error()), "run qtop doctor again; a long transaction may hold the table"}
+	case caught > 0:
+		return finding{"bad", "partitions", queue.Clean(fmt.Sprintf("%d default partitions hold rows", caught)), "run qtop migrate up"}
+	case made > 0:
+		return finding{"note", "partitions", queue.Clean(fmt.Sprintf("%d were missing and are made now", made)), "see why retention_sweep does not run"}
+	}
+	return finding{"ok", "partitions", queue.Clean("made ahead, none caught in a default"), ""}
+}
+
+// sizeFinding says how large the tables are that nothing ever deletes from.
+func sizeFinding(ctx context.Context, c *pgclient.Client) finding {
+	sizes, err := c.KeptSizes(ctx)
+	if err != nil {
+		return finding{"bad", "kept for ever", queue.Clean(err.Error()), ""}
+	}
+	return finding{"ok", "kept for ever", sizes, ""}
 }

@@ -128,8 +128,13 @@ func TestMigrateNeedsRights(t *testing.T) {
 func TestMigrateDownRefusesLoss(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
-	h.die("dead", 2)
+	_, letters := h.die("dead", 2)
+	h.planned(letters, 1, 0, 0)
 	h.emit("dead", 3)
+	j := &jobs{core: c, work: c.as("event_ingest_writer", "dot_executor", "dead_letter_operator", "workflow_admin")}
+	j.letter("k", "iu", "TIMEOUT")
+	j.put("k", "iu", 3)
+	j.one("undertaker")
 	c.executor("kg", 60, 300, 1)
 	h.exec("INSERT INTO queue_host (host_id, instance) VALUES ('h', gen_random_uuid())")
 	h.exec("SELECT fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
@@ -141,7 +146,8 @@ func TestMigrateDownRefusesLoss(t *testing.T) {
 	before := get[string](c, catalogue)
 	err := schema.Down(t.Context(), dsn, schema.DownOptions{}, nil)
 	require.Equal(t, queue.KindFailed, queue.KindOf(err))
-	for _, loss := range []string{"2 open dead letters", "3 unrouted webhook events", "1 unrouted events", "1 registered executors of others", "1 live worker hosts", "--discard"} {
+	for _, loss := range []string{"2 open dead letters", "3 unrouted webhook events", "1 unrouted events", "2 registered executors of others",
+		"3 jobs not finished", "1 leased jobs", "1 open job dead letters", "1 bulk operations under way", "1 live worker hosts", "--discard"} {
 		require.Contains(t, err.Error(), loss)
 	}
 	var dry steps

@@ -24,7 +24,9 @@ var lossQueries = []struct{ what, sql string }{
 		WHERE c.event_domain = e.event_domain AND (c.cursor_xid, c.cursor_id) >= (e.created_xid, e.id))`},
 	{"open event dead letters", `SELECT count(*) FROM public.iu_route_dead_letter WHERE resolved_at IS NULL`},
 	{"jobs not finished", `SELECT count(*) FROM public.job_queue`},
+	{"leased jobs", `SELECT count(*) FROM public.job_queue WHERE lease_token IS NOT NULL`},
 	{"open job dead letters", `SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL`},
+	{"bulk operations under way", `SELECT count(*) FROM public.queue_bulk_operation WHERE state IN ('planned', 'running', 'paused')`},
 	{"registered executors of others", `SELECT count(*) FROM public.queue_heartbeat WHERE NOT tick_worker AND deregistered_at IS NULL`},
 	{"live worker hosts", `SELECT count(*) FROM public.queue_host
 		WHERE stopped_at IS NULL AND last_seen_at > now() - interval '15 seconds'`},

@@ -1,5 +1,5 @@
 // Metric samples and marks: what the tables hold, once a minute, never changed,
-// dropped by the day.
+// kept by the day.
 
 package schema_test
 
@@ -204,30 +204,6 @@ func TestSamplesArePartitioned(t *testing.T) {
 	// What fell outside is seen.
 	c.exec("INSERT INTO queue_metric_sample (at, metric, value) VALUES ('2020-05-05', 'hosts_alive', 1)")
 	require.Equal(t, "stale", get[string](c, "SELECT status_hint FROM v_queue_health WHERE source = 'default_partition' AND subject = 'queue_metric_sample_default'"))
-}
-
-// Old leaves go, once an hour, without waiting for long; younger ones stay.
-func TestSamplesRetention(t *testing.T) {
-	c := newCore(t)
-	leaves := func() string {
-		return get[string](c, `SELECT COALESCE(string_agg((to_date(right(relname, 10), 'YYYY_MM_DD') - (now() AT TIME ZONE 'UTC')::date)::text, ' ' ORDER BY relname), '') FROM pg_class
-			WHERE relname ~ '^queue_metric_sample_\d' AND relkind = 'r' AND to_date(right(relname, 10), 'YYYY_MM_DD') < (now() AT TIME ZONE 'UTC')::date`)
-	}
-	c.leaves(32, 31, 30, 29, 1)
-	// A reader that holds the table makes it wait for no longer than 2 s, and nothing is lost.
-	tx := c.begin(c.root)
-	_, err := tx.Exec(context.Background(), "SELECT 1 FROM queue_metric_sample LIMIT 1")
-	require.NoError(t, err)
-	got := call(t, c.root, "fn_metrics_sampler_run()")
-	require.Equal(t, "busy", got["retention"])
-	require.Positive(t, num(got, "samples"), "the samples are kept all the same")
-	require.NoError(t, tx.Rollback(context.Background()))
-	require.Equal(t, "-32 -31 -30 -29 -1", leaves())
-	require.Contains(t, c.later(61)["retention"], "dropped: queue_metric_sample_")
-	require.Equal(t, "-30 -29 -1", leaves(), "30 days are kept whole")
-	c.exec("UPDATE dot_config SET value = '5' WHERE key = 'retention.samples_days'")
-	c.later(61)
-	require.Equal(t, "-1", leaves())
 }
 
 func TestMark(t *testing.T) {

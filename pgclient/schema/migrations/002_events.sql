@@ -237,7 +237,7 @@ GRANT SELECT ON public.queue_partitioned TO queue_viewer, dot_executor, workflow
 -- fn_queue_partitions_ensure() → {created, moved}: the leaves from the current step
 -- to as far ahead as the table asks, each with its own TRUNCATE guard (a TRUNCATE
 -- of a leaf passes the parent's trigger), and a default that catches the rest.
--- Rows that the default caught move into their leaf when it is made.
+-- Rows that the default caught get a leaf of their own step and move into it.
 CREATE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
@@ -262,9 +262,10 @@ BEGIN
         'trg_' || v_default || '_no_truncate', v_default);
       v_created := v_created + 1;
     END IF;
-    FOR v_start IN
-      SELECT generate_series(date_trunc(v_plan.step, now() AT TIME ZONE 'UTC'),
-        date_trunc(v_plan.step, now() AT TIME ZONE 'UTC') + v_plan.ahead, ('1 ' || v_plan.step)::interval)
+    FOR v_start IN EXECUTE format(
+      'SELECT generate_series(date_trunc($1, now() AT TIME ZONE ''UTC''), date_trunc($1, now() AT TIME ZONE ''UTC'') + $2, $3) '
+      'UNION SELECT date_trunc($1, d.%I AT TIME ZONE ''UTC'') FROM public.%I d WHERE isfinite(d.%1$I) ORDER BY 1',
+      v_plan.time_column, v_default) USING v_plan.step, v_plan.ahead, ('1 ' || v_plan.step)::interval
     LOOP
       v_name := v_plan.parent || to_char(v_start, CASE v_plan.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END);
       CONTINUE WHEN to_regclass('public.' || v_name) IS NOT NULL;
@@ -296,7 +297,7 @@ $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_partitions_ensure() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_queue_partitions_ensure() TO dot_executor;
 COMMENT ON FUNCTION public.fn_queue_partitions_ensure() IS
-  'Makes the partitions of the time to come. Called by migrate up and doctor.';
+  'Makes the partitions of the time to come. Called by migrate up, retention_sweep and doctor.';
 SELECT public.fn_queue_partitions_ensure();
 
 RESET ROLE;

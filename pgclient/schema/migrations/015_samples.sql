@@ -1,38 +1,11 @@
 -- The tick metrics_sampler: once a minute it keeps of the picture, and of the counters before they are compacted
--- away, what an incident is told by; and drops the samples that are old enough. The table is in 012.
+-- away, what an incident is told by. The table is in 012; retention_sweep drops what is old.
 SET LOCAL ROLE queue_owner;
 
--- fn_queue_leaves_drop(parent, before) → the leaves of a partitioned table that end before then and were dropped;
--- NULL when the lock was not to be had within 2 s: try again later. Internal.
-CREATE FUNCTION public.fn_queue_leaves_drop(p_parent text, p_before timestamptz) RETURNS text[]
-LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp SET lock_timeout = '2s' AS $fn$
-DECLARE
-  v_step text;
-  v_leaf text;
-  v_dropped text[] := ARRAY[]::text[];
-BEGIN
-  SELECT p.step INTO STRICT v_step FROM public.queue_partitioned p WHERE p.parent = p_parent;
-  FOR v_leaf IN
-    SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = to_regclass('public.' || quote_ident(p_parent)) AND c.relname ~ '_[0-9]{4}_[0-9]{2}(_[0-9]{2})?$'
-      AND (to_date(substr(c.relname, length(p_parent) + 2), 'YYYY_MM_DD') + ('1 ' || v_step)::interval) AT TIME ZONE 'UTC' <= p_before
-    ORDER BY c.relname
-  LOOP
-    EXECUTE format('DROP TABLE public.%I', v_leaf);
-    v_dropped := v_dropped || v_leaf;
-  END LOOP;
-  RETURN v_dropped;
-EXCEPTION WHEN lock_not_available THEN
-  RETURN NULL;
-END
-$fn$;
-REVOKE ALL ON FUNCTION public.fn_queue_leaves_drop(text, timestamptz) FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_queue_leaves_drop(text, timestamptz) IS 'Drops the leaves of a partitioned table that are past their time. Internal.';
-
--- fn_metrics_sampler_run() → {samples, retention}: one set of samples a minute, whoever asks. What is counted by the
+-- fn_metrics_sampler_run() → {samples}: one set of samples a minute, whoever asks. What is counted by the
 -- minute is taken for every whole minute since the sample before, at most for the two hours that counters are kept; a
--- minute is whole 10 s after it has ended, for whatever commits late counts in the minute in which it began. Once an
--- hour the leaves older than retention.samples_days go. Tick worker metrics_sampler.
+-- minute is whole 10 s after it has ended, for whatever commits late counts in the minute in which it began.
+-- Tick worker metrics_sampler.
 CREATE FUNCTION public.fn_metrics_sampler_run() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -45,8 +18,6 @@ DECLARE
   v_picture jsonb;
   v_rows bigint;
   v_samples bigint := 0;
-  v_dropped text[];
-  v_retention text := '';
 BEGIN
   -- Also who calls this beside the tick keeps to its lease.
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'metrics_sampler' FOR UPDATE SKIP LOCKED;
@@ -102,17 +73,12 @@ BEGIN
   GET DIAGNOSTICS v_rows = ROW_COUNT;
   v_samples := v_samples + v_rows;
 
-  IF v_sampled IS NULL OR date_trunc('hour', v_sampled) < date_trunc('hour', v_minute) THEN
-    v_dropped := public.fn_queue_leaves_drop('queue_metric_sample',
-      v_minute - make_interval(days => public.fn_cfg_int('retention.samples_days', 30)));
-    v_retention := COALESCE('dropped: ' || NULLIF(array_to_string(v_dropped, ', '), ''), CASE WHEN v_dropped IS NULL THEN 'busy' ELSE '' END);
-  END IF;
-  RETURN jsonb_build_object('samples', v_samples, 'retention', v_retention);
+  RETURN jsonb_build_object('samples', v_samples);
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_metrics_sampler_run() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_metrics_sampler_run() TO dot_executor;
-COMMENT ON FUNCTION public.fn_metrics_sampler_run() IS 'Tick metrics_sampler: one set of samples a minute; drops old ones.';
+COMMENT ON FUNCTION public.fn_metrics_sampler_run() IS 'Tick metrics_sampler: one set of samples a minute.';
 
 -- A report of an incident reads these tables by time, also what is closed.
 CREATE INDEX ix_queue_operator_action_at ON public.queue_operator_action (at);
@@ -131,5 +97,4 @@ DROP INDEX public.ix_job_dead_letter_failed;
 DROP INDEX public.ix_dead_letters_failed;
 DROP INDEX public.ix_queue_operator_action_at;
 DROP FUNCTION public.fn_metrics_sampler_run();
-DROP FUNCTION public.fn_queue_leaves_drop(text, timestamptz);
 RESET ROLE;

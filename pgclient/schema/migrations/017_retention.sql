@@ -1,0 +1,172 @@
+-- The tick retention_sweep: what is old enough goes, by the leaf where a table is partitioned. Webhook events, sagas,
+-- jobs, dead letters and the audit are never deleted.
+SET LOCAL ROLE queue_owner;
+
+-- fn_queue_retention_before(key) → what is older may go; NULL = keep everything: 0 days, or a value that cannot be read.
+-- Internal.
+CREATE FUNCTION public.fn_queue_retention_before(p_key text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_days int := NULLIF(public.fn_cfg_int(p_key, 0), 0);
+BEGIN
+  RETURN now() - make_interval(days => least(v_days, 100000));
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_retention_before(text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_retention_before(text) IS 'The time before which a retention key lets rows go; NULL keeps all. Internal.';
+
+-- A resolved letter may go when its time is over, and not before, whoever asks.
+CREATE FUNCTION public.fn_queue_letter_kept() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  IF OLD.resolved_at < public.fn_queue_retention_before('retention.dead_letters_days') THEN
+    RETURN OLD;
+  END IF;
+  RAISE EXCEPTION 'DELETE of % is refused', TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'a dead letter goes retention.dead_letters_days after it was resolved';
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_letter_kept() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_letter_kept() IS 'Trigger: refuses to delete a dead letter before retention.dead_letters_days are over.';
+CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
+  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
+CREATE TRIGGER trg_iu_route_dead_letter_no_delete BEFORE DELETE ON public.iu_route_dead_letter
+  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
+CREATE TRIGGER trg_iu_route_dead_letter_no_truncate BEFORE TRUNCATE ON public.iu_route_dead_letter
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+CREATE INDEX ix_job_dead_letter_resolved ON public.job_dead_letter (resolved_at) WHERE resolved_at IS NOT NULL;
+CREATE INDEX ix_iu_route_dead_letter_resolved ON public.iu_route_dead_letter (resolved_at) WHERE resolved_at IS NOT NULL;
+-- BRIN: attempts are written in the order of time, and each costs next to nothing.
+CREATE INDEX ix_iu_route_attempt_at ON public.iu_route_attempt USING brin (attempted_at) WITH (autosummarize = on);
+
+-- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before then, oldest first. Internal.
+CREATE FUNCTION public.fn_queue_leaves_before(p_parent text, p_before timestamptz) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(
+    SELECT c.relname::text FROM public.queue_partitioned p
+    JOIN pg_inherits i ON i.inhparent = to_regclass('public.' || quote_ident(p.parent))
+    JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE p.parent = p_parent AND c.relname ~ '_[0-9]{4}_[0-9]{2}(_[0-9]{2})?$'
+      AND (to_date(substr(c.relname, length(p_parent) + 2), 'YYYY_MM_DD') + ('1 ' || p.step)::interval) AT TIME ZONE 'UTC' <= p_before
+    ORDER BY c.relname);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_leaves_before(text, timestamptz) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_leaves_before(text, timestamptz) IS 'The leaves of a partitioned table that are past their time. Internal.';
+
+-- fn_queue_leaf_routed(leaf of event_outbox) → whether every cursor has passed all that is in it. Internal.
+CREATE FUNCTION public.fn_queue_leaf_routed(p_leaf text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_routed boolean;
+BEGIN
+  EXECUTE format('SELECT NOT EXISTS (SELECT 1 FROM public.%I e LEFT JOIN public.iu_route_worker_cursor c USING (event_domain) '
+    'WHERE c.worker_name IS NULL OR (e.created_xid, e.id) > (c.cursor_xid, c.cursor_id))', p_leaf) INTO v_routed;
+  RETURN v_routed;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_leaf_routed(text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_leaf_routed(text) IS 'Whether all events of a leaf are routed. Internal.';
+
+-- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, dropped: [leaves], kept: {leaf: why}}.
+-- In one run at most 10,000 letters of each table and 10,000 attempts go, and 10,000 finished jobs are emptied. Leaves
+-- are dropped last, for that locks their parent until the run commits; a lock that is not to be had within 2 s is left
+-- for the next run. Tick worker retention_sweep.
+CREATE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET lock_timeout = '2s' SET jit = off AS $fn$
+DECLARE
+  v_letters timestamptz := public.fn_queue_retention_before('retention.dead_letters_days');
+  v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
+  v_jobs timestamptz := public.fn_queue_retention_before('retention.jobs_days');
+  v_made jsonb := jsonb_build_object('created', 0, 'moved', 0);
+  v_n bigint;
+  v_gone bigint;
+  v_attempts bigint;
+  v_cleaned bigint;
+  v_leaf text;
+  v_leaves text[] := ARRAY[]::text[];
+  v_dropped text[] := ARRAY[]::text[];
+  v_kept jsonb := jsonb_build_object();
+BEGIN
+  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'retention_sweep' FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('skipped', 'another run is under way');
+  END IF;
+
+  DELETE FROM public.job_dead_letter d WHERE d.dead_letter_id IN (
+    SELECT x.dead_letter_id FROM public.job_dead_letter x WHERE x.resolved_at < v_letters
+    ORDER BY x.resolved_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS v_gone = ROW_COUNT;
+  DELETE FROM public.iu_route_dead_letter d WHERE d.dead_letter_id IN (
+    SELECT x.dead_letter_id FROM public.iu_route_dead_letter x WHERE x.resolved_at < v_letters
+    ORDER BY x.resolved_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  v_gone := v_gone + v_n;
+  DELETE FROM public.iu_route_attempt a WHERE a.ctid = ANY (ARRAY(
+    SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < v_events LIMIT 10000));
+  GET DIAGNOSTICS v_attempts = ROW_COUNT;
+  -- The day that the line runs through: whole days before it are dropped.
+  UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,
+    target_ref = NULL, payload_ref = NULL, last_error = NULL, updated_at = now()
+  FROM (SELECT x.job_id, x.finished_at FROM public.job_history x
+        WHERE x.finished_at >= date_trunc('day', v_jobs AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AND x.finished_at < v_jobs
+          AND x.status <> 'cleaned' LIMIT 10000) old
+  WHERE h.job_id = old.job_id AND h.finished_at = old.finished_at;
+  GET DIAGNOSTICS v_cleaned = ROW_COUNT;
+
+  BEGIN
+    v_made := public.fn_queue_partitions_ensure();
+  EXCEPTION WHEN lock_not_available THEN
+    v_kept := v_kept || '{"partitions": "busy: made in the next run"}';
+  END;
+
+  FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('event_outbox', v_events) LOOP
+    IF public.fn_queue_leaf_routed(v_leaf) THEN
+      v_leaves := v_leaves || v_leaf;
+    ELSE
+      v_kept := v_kept || jsonb_build_object(v_leaf, 'it has events that no cursor has passed');
+    END IF;
+  END LOOP;
+  v_leaves := v_leaves || public.fn_queue_leaves_before('queue_metric_sample', public.fn_queue_retention_before('retention.samples_days'));
+  BEGIN
+    FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('job_history', v_jobs) LOOP
+      EXECUTE format('INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n) '
+        'SELECT ''job'', h.job_kind, h.event_domain, h.status, -count(*) FROM public.%I h GROUP BY 2, 3, 4', v_leaf);
+      v_leaves := v_leaves || v_leaf;
+    END LOOP;
+    FOREACH v_leaf IN ARRAY v_leaves LOOP
+      EXECUTE format('DROP TABLE public.%I', v_leaf);
+    END LOOP;
+    v_dropped := v_leaves;
+  EXCEPTION WHEN lock_not_available THEN
+    SELECT v_kept || jsonb_object_agg(l, 'busy: dropped in the next run') INTO v_kept FROM unnest(v_leaves) l;
+  END;
+  RETURN v_made || jsonb_build_object('letters', v_gone, 'attempts', v_attempts, 'cleaned', v_cleaned, 'dropped', v_dropped, 'kept', v_kept);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_retention_sweep() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_queue_retention_sweep() TO dot_executor;
+COMMENT ON FUNCTION public.fn_queue_retention_sweep() IS 'Tick retention_sweep: makes the partitions to come, drops what is old enough.';
+
+SELECT public.fn_queue_tick_worker_add('retention_sweep', 'fn_queue_retention_sweep', NULL, false, '{}');
+
+RESET ROLE;
+
+---- create above / drop below ----
+
+SET LOCAL ROLE queue_owner;
+SELECT public.fn_queue_tick_worker_drop('retention_sweep');
+DROP FUNCTION public.fn_queue_retention_sweep();
+DROP FUNCTION public.fn_queue_leaf_routed(text);
+DROP FUNCTION public.fn_queue_leaves_before(text, timestamptz);
+DROP INDEX public.ix_iu_route_attempt_at;
+DROP INDEX public.ix_iu_route_dead_letter_resolved;
+DROP INDEX public.ix_job_dead_letter_resolved;
+DROP TRIGGER trg_iu_route_dead_letter_no_truncate ON public.iu_route_dead_letter;
+DROP TRIGGER trg_iu_route_dead_letter_no_delete ON public.iu_route_dead_letter;
+CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
+  FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
+DROP FUNCTION public.fn_queue_letter_kept();
+DROP FUNCTION public.fn_queue_retention_before(text);
+RESET ROLE;

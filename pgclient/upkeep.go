@@ -1,0 +1,37 @@
+package pgclient
+
+// This file is what the doctor asks about the tables: their partitions, and how
+// much of them stays for ever.
+
+import (
+	"context"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// EnsurePartitions makes the partitions of the time to come, as the tick
+// retention_sweep does, and says how many were missing and how many default
+// partitions still hold rows. It needs the right to call
+// fn_queue_partitions_ensure (queue.KindPermission otherwise).
+func (c *Client) EnsurePartitions(ctx context.Context) (made, caught int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	err = c.act.QueryRow(ctx, "SELECT (public.fn_queue_partitions_ensure() ->> 'created')::bigint").Scan(&made)
+	if err == nil {
+		err = c.read.QueryRow(ctx, "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition'").Scan(&caught)
+	}
+	return made, caught, translate(err)
+}
+
+// KeptSizes is one line: the size on disk of each table that no retention
+// touches, largest first, and their sum.
+func (c *Client) KeptSizes(ctx context.Context) (queue.Text, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var line string
+	err := c.read.QueryRow(ctx, `SELECT pg_size_pretty(sum(bytes)) || ': ' || string_agg(name || ' ' || pg_size_pretty(bytes), ', ' ORDER BY bytes DESC, name)
+		FROM (SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes FROM pg_class c
+			WHERE c.oid = ANY (ARRAY['public.events', 'public.webhook_delivery_sagas', 'public.webhook_delivery_jobs', 'public.dead_letters',
+				'public.queue_operator_action']::regclass[])) t`).Scan(&line)
+	return queue.Clean(line), translate(err)
+}
