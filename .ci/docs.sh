@@ -10,3 +10,5 @@ trap 'rm -f "$tmp"' EXIT
 go run ./cmd/qtop keys >"$tmp"
 cat "$tmp" >docs/keys.md
 echo "docs/keys.md"
+go test ./pgclient/schema -run TestSchemaDocument -count=1 -update >/dev/null
+echo "docs/schema.md"
