@@ -6,6 +6,7 @@ package schema_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -136,6 +137,33 @@ func TestBulkCanarySkipped(t *testing.T) {
 	require.Equal(t, "1 0 0", b.tick(1))
 	require.Equal(t, "0 0 0", b.tick(1))
 	b.counted()
+}
+
+// The rate that was asked for is the rate that is had, however unevenly the ticks come.
+func TestBulkRates(t *testing.T) {
+	for _, c := range []struct {
+		rate, seconds float64
+	}{{0.1, 100}, {0.5, 40}, {3, 20}, {20, 20}, {137, 4}, {500, 3}} {
+		t.Run(fmt.Sprint(c.rate), func(t *testing.T) {
+			h := newHooks(t)
+			rng := rand.New(rand.NewPCG(1, 2))
+			want := c.rate * c.seconds
+			_, letters := h.die("e", int(want*1.2)+2)
+			b := h.started(letters, c.rate, 0, 0)
+			done, passed := 0, 0.0
+			for passed < c.seconds {
+				step := 0.2 + 1.6*rng.Float64()
+				passed += step
+				var n, skipped, failed int
+				_, err := fmt.Sscan(b.tick(step), &n, &skipped, &failed)
+				require.NoError(t, err)
+				require.Zero(t, skipped+failed)
+				done += n
+			}
+			require.InDelta(t, c.rate*passed, done, max(1, want/10), "in %.1f s", passed)
+			b.counted()
+		})
+	}
 }
 
 func TestBulkBrake(t *testing.T) {
