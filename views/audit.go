@@ -18,7 +18,7 @@ func Audit(rows []queue.AuditEntry) Source {
 		Columns: []table.Column{
 			{Title: "when", Width: 11},
 			{Title: "who", Width: 8, Max: 16},
-			{Title: "action", Width: 12, Want: 19, Max: 20},
+			{Title: "action", Width: 19, Max: 20},
 			{Title: "target", Width: 18, Want: 28, Max: 44},
 			{Title: "outcome", Width: 8, Max: 12, Drop: 3},
 			{Title: "reason", Width: 12, Max: 60, Drop: 1},
