@@ -27,6 +27,12 @@ var lossQueries = []struct{ what, sql string }{
 	{"leased jobs", `SELECT count(*) FROM public.job_queue WHERE lease_token IS NOT NULL`},
 	{"open job dead letters", `SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL`},
 	{"bulk operations under way", `SELECT count(*) FROM public.queue_bulk_operation WHERE state IN ('planned', 'running', 'paused')`},
+	{"staged notifications not processed", `SELECT count(*) FROM public.iu_notification_pending WHERE processed_at IS NULL`},
+	{"notifications of new pieces and documents", `SELECT count(*) FROM public.iu_notification_event
+		WHERE event_type IN ('new_piece_created', 'document_imported')`},
+	{"units with a source document or import batch", `SELECT count(*) FROM public.information_unit
+		WHERE source_document_ref IS NOT NULL OR import_batch_ref IS NOT NULL`},
+	{"information units with what they say", `SELECT count(*) FROM public.information_unit`},
 	{"registered executors of others", `SELECT count(*) FROM public.queue_heartbeat WHERE NOT tick_worker AND deregistered_at IS NULL`},
 	{"live worker hosts", `SELECT count(*) FROM public.queue_host
 		WHERE stopped_at IS NULL AND last_seen_at > now() - interval '15 seconds'`},

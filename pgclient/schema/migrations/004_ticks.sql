@@ -151,6 +151,8 @@ BEGIN
     IF jsonb_typeof(v_result) <> 'object' THEN
       RAISE EXCEPTION '% answered %, not an object', v_worker.function, jsonb_typeof(v_result);
     END IF;
+    -- it could not do its work, and wrote that down itself
+    v_error := CASE WHEN v_result ->> 'status' = 'error' THEN left(v_result ->> 'error', 500) END;
   EXCEPTION WHEN OTHERS THEN
     v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
   END;
@@ -161,7 +163,7 @@ BEGIN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'failed', true, 'error', v_error);
   END IF;
 
-  SELECT COALESCE(sum(value::numeric), 0) INTO v_work FROM jsonb_each_text(
+  SELECT COALESCE((v_result ->> 'rows_marked')::numeric, sum(value::numeric), 0) INTO v_work FROM jsonb_each_text(
     (SELECT COALESCE(jsonb_object_agg(e.key, e.value), '{}') FROM jsonb_each(v_result) e
      WHERE jsonb_typeof(e.value) = 'number' AND e.key NOT IN ('held', 'waiting', 'in_flight', 'checked', 'total')));
   UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp(), last_attempt_at = clock_timestamp(),

@@ -189,6 +189,23 @@ REVOKE ALL ON FUNCTION public.fn_job_letters_open() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_letters_open() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 COMMENT ON FUNCTION public.fn_job_letters_open() IS 'Open job dead letters per code, kind and domain, with their first and last time.';
 
+-- fn_iu_notification_backlog() → staged notifications: how many wait and failed, since when the oldest waits, when the
+-- newest came. Its table is made in a later migration. Definer, as fn_job_backlog.
+CREATE FUNCTION public.fn_iu_notification_backlog() RETURNS TABLE (waiting bigint, failed bigint, oldest_at timestamptz, newest_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN QUERY
+  SELECT COALESCE(sum(c.n) FILTER (WHERE c.k1 = 'waiting'), 0)::bigint, COALESCE(sum(c.n) FILTER (WHERE c.k1 = 'failed'), 0)::bigint,
+    (SELECT p.created_at FROM public.iu_notification_pending p WHERE p.processed_at IS NULL AND p.failed_at IS NULL ORDER BY p.created_at LIMIT 1),
+    (SELECT p.created_at FROM public.iu_notification_pending p WHERE p.processed_at IS NULL ORDER BY p.created_at DESC LIMIT 1)
+  FROM public.v_queue_counter c WHERE c.scope = 'notification_pending';
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_iu_notification_backlog() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_iu_notification_backlog() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_iu_notification_backlog() IS 'Staged notifications: exact counts, oldest and newest.';
+
 CREATE VIEW public.v_queue_health_but_jobs AS
 SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS domain, c.last_run_at AS last_seen_at,
        floor(extract(epoch FROM now() - c.last_run_at))::bigint AS age_seconds,
@@ -235,6 +252,12 @@ UNION ALL
 SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
        floor(extract(epoch FROM now() - o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
 FROM public.router_offsets o WHERE o.held_rows > 0
+UNION ALL
+SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
+       floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.waiting, NULL, b.failed,
+       CASE WHEN s.stale AND b.waiting > 0 THEN 'stale' WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
+FROM public.fn_iu_notification_backlog() b JOIN public.v_queue_scheduler_status s ON s.worker_name = 'iu_notification_worker'
+WHERE b.waiting > 0 OR b.failed > 0
 UNION ALL
 SELECT 'default_partition', 'event_outbox_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
 WHERE EXISTS (SELECT 1 FROM public.event_outbox_default)
@@ -727,6 +750,7 @@ DROP TABLE public.queue_snapshot;
 DROP FUNCTION public.fn_queue_time_or_null(text);
 DROP VIEW public.v_queue_health;
 DROP VIEW public.v_queue_health_but_jobs;
+DROP FUNCTION public.fn_iu_notification_backlog();
 DROP FUNCTION public.fn_job_letters_open();
 DROP VIEW public.v_job_handlers;
 DROP FUNCTION public.fn_job_due_late();

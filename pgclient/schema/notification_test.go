@@ -1,0 +1,300 @@
+// Staged notifications, P3D4C1: its tests T1 to T13 by their numbers. Rows are backdated to pass the debounce.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+type board struct {
+	*core
+	writer, worker *pgxpool.Pool
+}
+
+func newBoard(t *testing.T) board {
+	c := newCore(t)
+	return board{c, c.as("event_ingest_writer"), c.as("dot_executor")}
+}
+
+// save writes a unit through the gateway; "" is no ref.
+func (b board) save(address, actor, document, batch string) (unit string) {
+	b.t.Helper()
+	got := call(b.t, b.writer, "fn_iu_save($1, 'what it says', $2, NULLIF($3, ''), NULLIF($4, ''))", address, actor, document, batch)
+	require.NotContains(b.t, got, "refused")
+	return got["unit_id"].(string)
+}
+
+// age makes what is staged now old enough to be told.
+func (b board) age() {
+	b.t.Helper()
+	b.exec("UPDATE iu_notification_pending SET created_at = now() - interval '120 seconds' WHERE processed_at IS NULL")
+}
+
+func (b board) tick() map[string]any {
+	b.t.Helper()
+	return call(b.t, b.worker, "fn_iu_notification_worker_tick()")
+}
+
+// events lists what was told: type, address, actor and, for a document, its pieces.
+func (b board) events() []string {
+	b.t.Helper()
+	return get[[]string](b.core, `SELECT COALESCE(array_agg(concat_ws(' ', event_type, event_stream, canonical_address, actor_ref, payload ->> 'piece_count')
+		ORDER BY event_type, canonical_address), '{}') FROM iu_notification_event`)
+}
+
+// counted compares the counters with the table.
+func (b board) counted() {
+	b.t.Helper()
+	require.Equal(b.t,
+		get[string](b.core, "SELECT count(*) FILTER (WHERE failed_at IS NULL) || ' ' || count(failed_at) FROM iu_notification_pending WHERE processed_at IS NULL"),
+		get[string](b.core, `SELECT COALESCE(sum(n) FILTER (WHERE k1 = 'waiting'), 0) || ' ' || COALESCE(sum(n) FILTER (WHERE k1 = 'failed'), 0)
+			FROM v_queue_counter WHERE scope = 'notification_pending'`), "the counters say what the table holds")
+}
+
+func (b board) logs() int { return get[int](b.core, "SELECT count(*) FROM iu_notification_worker_log") }
+
+func TestNotificationT1SinglePieceBirth(t *testing.T) {
+	b := newBoard(t)
+	unit := b.save("doc/one", "user:ann", "", "")
+	require.Equal(t, "piece_birth doc/one user:ann t t", get[string](b.core, `SELECT concat_ws(' ', p.event_kind, p.canonical_address, p.actor_ref,
+		p.unit_id = $1, p.ref_id = v.id) FROM iu_notification_pending p JOIN unit_version v ON v.unit_id = p.unit_id AND v.version_seq = 1`, unit))
+	require.Empty(t, b.events())
+	b.counted()
+	b.age()
+	got := b.tick()
+	require.Equal(t, []any{"processed", 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0}, []any{got["status"], got["pending_pre"], got["pending_post"], got["groups_emitted"],
+		got["pieces_emitted"], got["conflicts_skipped"], got["rows_marked"], got["error_count"]})
+	require.Equal(t, []string{"new_piece_created update doc/one user:ann"}, b.events())
+	require.Equal(t, 1, b.logs())
+	b.counted()
+	require.Equal(t, "idle", b.tick()["status"])
+	require.Equal(t, 1, b.logs(), "an idle run leaves no row")
+	again := call(t, b.writer, "fn_iu_save('doc/one', 'other text', 'user:bob')")
+	require.Equal(t, []any{true, "exists", unit}, []any{again["refused"], again["rule"], again["unit_id"]})
+}
+
+func TestNotificationT2BatchRollup(t *testing.T) {
+	b := newBoard(t)
+	for i := range 3 {
+		b.save(fmt.Sprintf("doc/%d", i), "user:ann", "doc", "")
+	}
+	b.age()
+	got := b.tick()
+	require.Equal(t, []any{1.0, 0.0, 3.0}, []any{got["groups_emitted"], got["pieces_emitted"], got["rows_marked"]})
+	require.Len(t, b.events(), 1)
+	require.Equal(t, `{"stable_key": "doc", "piece_count": 3} true`, get[string](b.core, `SELECT e.payload::text || ' ' || EXISTS (
+		SELECT 1 FROM iu_notification_pending p WHERE (p.unit_id, p.ref_id, p.canonical_address) = (e.unit_id, e.ref_id, e.canonical_address)) FROM iu_notification_event e`),
+		"unit, ref and address are of the same piece")
+}
+
+// The document speaks before the batch, and pieces of a batch without a document are a group too.
+func TestNotificationT2GroupsByDocumentThenBatch(t *testing.T) {
+	b := newBoard(t)
+	b.save("a/1", "user:ann", "a", "night")
+	b.save("a/2", "user:ann", "a", "other")
+	b.save("x/1", "user:bob", "", "night")
+	b.save("x/2", "user:bob", "", "night")
+	b.save("x/3", "user:bob", "  ", "")
+	b.exec("SELECT fn_dot_config_set('notification.batch_piece_threshold', '1', 'test', 'clamped to 2')")
+	b.age()
+	b.tick()
+	require.Equal(t, []string{"document_imported update a/1 user:ann 2", "document_imported update x/1 user:bob 2", "new_piece_created update x/3 user:bob"}, b.firsts())
+	b.exec("SELECT fn_dot_config_set('notification.batch_piece_threshold', '900', 'test', 'clamped to 50')")
+	for i := range 49 {
+		b.save(fmt.Sprintf("y/%d", i), "user:ann", "y", "")
+	}
+	b.age()
+	require.EqualValues(t, 49, b.tick()["pieces_emitted"], "one short of the threshold")
+	for i := range 50 {
+		b.save(fmt.Sprintf("z/%d", i), "user:ann", "z", "")
+	}
+	b.age()
+	require.EqualValues(t, 1, b.tick()["groups_emitted"])
+}
+
+// firsts is events, with any address of a document written as its first: all pieces were aged alike.
+func (b board) firsts() []string {
+	all := b.events()
+	for i := range all {
+		all[i] = regexp.MustCompile(`^(document_imported update \w+)/\d`).ReplaceAllString(all[i], "$1/1")
+	}
+	return all
+}
+
+func TestNotificationT3UnrelatedPieces(t *testing.T) {
+	b := newBoard(t)
+	for _, d := range []string{"a", "b", "c"} {
+		b.save(d+"/1", "user:ann", d, "")
+	}
+	b.age()
+	b.tick()
+	require.Equal(t, []string{"new_piece_created update a/1 user:ann", "new_piece_created update b/1 user:ann", "new_piece_created update c/1 user:ann"}, b.events())
+}
+
+func TestNotificationT4NoStableKey(t *testing.T) {
+	b := newBoard(t)
+	b.save("a", "user:ann", "", "")
+	b.save("b", "user:ann", "", "")
+	b.save("c", "user:ann", "", "")
+	b.age()
+	require.EqualValues(t, 3, b.tick()["pieces_emitted"], "no key is no group")
+}
+
+func TestNotificationT5CreatorSelfRead(t *testing.T) {
+	b := newBoard(t)
+	b.save("mine", "user:ann", "", "")
+	b.save("theirs", "user:bob", "", "")
+	b.age()
+	b.tick()
+	states := func(reader string) string {
+		rows, err := b.writer.Query(context.Background(), "SELECT canonical_address || ' ' || read_state FROM fn_iu_notification_board($1) ORDER BY 1", reader)
+		require.NoError(t, err)
+		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		return fmt.Sprint(got)
+	}
+	require.Equal(t, "[mine implicit_self theirs unread]", states("user:ann"))
+	require.Equal(t, "[mine unread theirs implicit_self]", states("user:bob"))
+	ids := get[[]string](b.core, "SELECT array_agg(id::text) FROM iu_notification_event")
+	require.EqualValues(t, 1, call(t, b.writer, "fn_iu_notification_mark_read('user:ann', $1)", ids)["marked"], "one's own needs no reading")
+	require.EqualValues(t, 0, call(t, b.writer, "fn_iu_notification_mark_read('user:ann', $1)", ids)["marked"])
+	require.Equal(t, "[mine implicit_self theirs read]", states("user:ann"))
+	require.Equal(t, "[mine unread theirs implicit_self]", states("user:bob"))
+}
+
+func TestNotificationT6Comment(t *testing.T) {
+	b := newBoard(t)
+	unit := b.save("doc", "user:ann", "", "")
+	got := call(t, b.writer, "fn_iu_comment($1, 'looks wrong', 'user:bob')", unit)
+	require.Equal(t, []string{"comment_added comment doc user:bob"}, b.events())
+	require.True(t, get[bool](b.core, "SELECT ref_id = $1 AND payload = '{}' FROM iu_notification_event", got["comment_id"]))
+	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM iu_notification_pending"), "the birth alone is staged")
+	require.Equal(t, "unknown_unit", call(t, b.writer, "fn_iu_comment(gen_random_uuid(), 'x', 'user:bob')")["rule"])
+	fails(t, b.writer, "22023", "SELECT fn_iu_comment($1, ' ', 'user:bob')", unit)
+	fails(t, b.writer, "22023", "SELECT fn_iu_comment($1, 'x', '')", unit)
+	fails(t, b.writer, "22023", "SELECT fn_iu_save('', 'x', 'user:bob')")
+	fails(t, b.writer, "22023", "SELECT fn_iu_save('b', 'x', 'user:bob', repeat('d', 501))")
+}
+
+func TestNotificationT7Draft(t *testing.T) {
+	b := newBoard(t)
+	unit := b.save("doc", "user:ann", "", "")
+	call(t, b.writer, "fn_iu_draft_create($1, 'better', 'user:bob')", unit)
+	require.Equal(t, []string{"draft_created review doc user:bob"}, b.events())
+	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM iu_notification_pending"))
+	require.Equal(t, "unknown_unit", call(t, b.writer, "fn_iu_draft_create(gen_random_uuid(), 'x', 'user:bob')")["rule"])
+}
+
+func TestNotificationT8Version(t *testing.T) {
+	b := newBoard(t)
+	unit := b.save("doc", "user:ann", "", "")
+	drafts := make([]string, 8)
+	for i := range drafts {
+		drafts[i] = call(t, b.writer, "fn_iu_draft_create($1, 'better', 'user:bob')", unit)["draft_id"].(string)
+	}
+	got := together(t, 16, func(i int) (map[string]any, error) {
+		return tryCall(b.writer, "fn_iu_draft_apply($1, 'user:eve')", drafts[i/2])
+	})
+	require.Equal(t, 8, count(got, "rule", "applied"), "of two that apply a draft one does")
+	require.Equal(t, "{2,3,4,5,6,7,8,9}", get[string](b.core, "SELECT array_agg(version_seq ORDER BY version_seq)::text FROM unit_version WHERE version_seq > 1"))
+	require.Equal(t, 8, get[int](b.core, `SELECT count(*) FROM iu_notification_event e JOIN unit_version v ON v.id = e.ref_id
+		WHERE event_type = 'version_applied' AND event_stream = 'update' AND actor_ref = 'user:eve' AND payload = jsonb_build_object('version_seq', v.version_seq)`))
+	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM iu_notification_pending"), "only the first version is a birth")
+	require.Equal(t, "unknown_draft", call(t, b.writer, "fn_iu_draft_apply(gen_random_uuid(), 'user:eve')")["rule"])
+}
+
+// Two workers at once: one runs, the other says skipped; a run that is cancelled or fails leaves no lock.
+func TestNotificationT10AdvisoryLock(t *testing.T) {
+	b := newBoard(t)
+	b.save("a", "user:ann", "", "")
+	b.age()
+	tx := b.begin(b.worker)
+	var first map[string]any
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT fn_iu_notification_worker_tick()").Scan(&first))
+	require.Equal(t, "processed", first["status"])
+	require.Equal(t, map[string]any{"status": "skipped", "reason": "lock_held"}, b.tick())
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Zero(t, b.logs(), "what was rolled back did not run")
+
+	b.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NEW; END';
+		CREATE TRIGGER slow BEFORE INSERT ON iu_notification_event FOR EACH ROW EXECUTE FUNCTION slow()`)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.worker.Exec(ctx, "SELECT fn_iu_notification_worker_tick()")
+		done <- err
+	}()
+	eventually(t, "it waits in the trigger", func() bool {
+		return get[bool](b.core, "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database())")
+	})
+	b.exec("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()")
+	require.ErrorContains(t, <-done, "57014")
+	cancel()
+	require.Zero(t, get[int](b.core, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"))
+	require.Zero(t, b.logs())
+	b.exec("DROP TRIGGER slow ON iu_notification_event")
+	require.Equal(t, "processed", b.tick()["status"])
+}
+
+func TestNotificationT11Debounce(t *testing.T) {
+	b := newBoard(t)
+	b.save("young", "user:ann", "", "")
+	require.Equal(t, "idle", b.tick()["status"])
+	require.Empty(t, b.events())
+	at := func(flag string, age time.Duration) string {
+		b.exec("SELECT fn_dot_config_set('notification.debounce_seconds', $1, 'test', 'window')", flag)
+		b.exec("UPDATE iu_notification_pending SET processed_at = NULL, created_at = now() - $1::interval", age.String())
+		b.exec("DELETE FROM iu_notification_event")
+		return b.tick()["status"].(string)
+	}
+	for _, c := range []struct {
+		flag      string
+		age       time.Duration
+		want, why string
+	}{
+		{"90", 85 * time.Second, "idle", "the default"},
+		{"91", 95 * time.Second, "processed", "the default and a little"},
+		{"5", 55 * time.Second, "idle", "clamped up to 60"},
+		{"6", 65 * time.Second, "processed", "clamped up to 60"},
+		{"4000", 295 * time.Second, "idle", "clamped down to 300"},
+		{"4001", 305 * time.Second, "processed", "clamped down to 300"},
+	} {
+		require.Equal(t, c.want, at(c.flag, c.age), c.why)
+	}
+}
+
+// The rollback refuses while something would be lost, says what and how many, and its plan can be read without it.
+func TestNotificationT12RollbackPlan(t *testing.T) {
+	b := newBoard(t)
+	plan := func() []string {
+		var s steps
+		require.NoError(t, schema.Down(t.Context(), b.db.DSN(""), schema.DownOptions{DryRun: true}, s.add))
+		return s.lines
+	}
+	require.Contains(t, fmt.Sprint(plan()), "notification_worker.sql would remove")
+	require.NotContains(t, fmt.Sprint(plan()), "would lose")
+	b.save("a/1", "user:ann", "a", "")
+	b.save("a/2", "user:ann", "a", "")
+	b.save("b", "user:ann", "", "")
+	require.Subset(t, plan(), []string{"would lose 3 staged notifications not processed", "would lose 2 units with a source document or import batch",
+		"would lose 3 information units with what they say", "refused without --discard"})
+	err := schema.Down(t.Context(), b.db.DSN(""), schema.DownOptions{}, nil)
+	require.ErrorContains(t, err, "3 staged notifications not processed")
+	b.age()
+	b.tick()
+	lines := plan()
+	require.Contains(t, lines, "would lose 2 notifications of new pieces and documents")
+	require.NotContains(t, fmt.Sprint(lines), "staged notifications")
+	require.Error(t, schema.Down(t.Context(), b.db.DSN(""), schema.DownOptions{}, nil))
+	require.Equal(t, 2, get[int](b.core, "SELECT count(*) FROM iu_notification_event"), "nothing was changed")
+}
