@@ -45,6 +45,7 @@ func operations() map[queue.ActionID]operation {
 		queue.ActBulkUndo:       {planTurn, applyTurn},
 		queue.ActSuspend:        {planGate, applyGate},
 		queue.ActResume:         {planGate, applyGate},
+		queue.ActNotifyRequeue:  {planNotificationRequeue, applyNotificationRequeue},
 		queue.ActTick:           {planTick, applyTick},
 		queue.ActMark:           {planMark, applyMark},
 	}
@@ -267,6 +268,8 @@ func command(r queue.Request) string {
 		}
 	case queue.ActResume:
 		fmt.Fprintf(&b, "qtop endpoint resume %s", quoteAll(r.Targets))
+	case queue.ActNotifyRequeue:
+		fmt.Fprintf(&b, "qtop notifications requeue %s", targets)
 	case queue.ActTick:
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
 	case queue.ActMark:

@@ -54,6 +54,8 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		err = c.endpoints(ctx, q, &p)
 	case queue.ListLeases:
 		p.Leases, err = c.webhookLeases(ctx, nil)
+	case queue.ListNotify:
+		err = c.notifications(ctx, q, &p)
 	case queue.ListWhy:
 		p.Why, err = c.why(ctx, q.ID)
 	case queue.ListAudit:

@@ -107,6 +107,11 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 		return m.revealing(req)
 	case queue.ActJobCancel:
 		return m.jobs(req)
+	case queue.ActNotifyRequeue:
+		req.Targets = views.FailedIDs(m.pane().levels[0].list.page.Notifications, m.subject())
+		if len(req.Targets) == 0 {
+			return req, m.noRow("R works on what FAILED; there is none under the cursor")
+		}
 	case queue.ActSuspend, queue.ActResume:
 		r, ok := m.endpoint()
 		if !ok {

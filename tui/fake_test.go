@@ -23,6 +23,7 @@ type fakeStore struct {
 	letters []queue.DeadLetter
 	jobs    []queue.Job
 	audit   []queue.AuditEntry
+	notify  queue.Notifications
 	err     error
 	delay   time.Duration // of a snapshot
 	snaps   []time.Time
@@ -39,7 +40,7 @@ type fakeStore struct {
 func newStore() *fakeStore {
 	return &fakeStore{
 		pic: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
-		letters: viewstest.Letters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), changes: make(chan struct{}, 1), clock: time.Now,
+		letters: viewstest.Letters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
 }
 
@@ -133,6 +134,13 @@ func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
 		}
 	case queue.ListLeases:
 		return queue.Page{Leases: viewstest.WebhookLeases()}, s.err
+	case queue.ListNotify:
+		n := s.notify
+		if f, err := queue.ParseFilter(q.Filter, queue.NotificationFields()); err == nil { // what the client does
+			n.Groups, n.Failures = slices.Clone(n.Groups), slices.Clone(n.Failures)
+			n.Keep(f, viewstest.Now())
+		}
+		return queue.Page{Notifications: &n, Total: int64(len(n.Groups) + len(n.Failures) + len(n.Log))}, s.err
 	case queue.ListWhy:
 		w := viewstest.Why()
 		w.Queue = queue.Clean(q.ID)

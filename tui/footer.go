@@ -25,7 +25,7 @@ func (m *root) status() views.Status {
 			s.Right = []string{m.counted(l)}
 		}
 	case m.chord:
-		s.Left = "g" + m.look.theme.G.Ellipsis + "  f flags  w worker host  a audit  g first row"
+		s.Left = "g" + m.look.theme.G.Ellipsis + "  f flags  n notifications  w worker host  a audit  g first row"
 	case m.said.text != "":
 		s.Left, s.Bad = m.said.text, m.said.bad
 	default:

@@ -47,7 +47,7 @@ func Keys() []KeyHelp {
 func notYet(keys string) (title string, ok bool) {
 	title, ok = map[string]string{
 		"9":  "Scheduler",
-		"gs": "Subscriptions", "gn": "Notifications",
+		"gs": "Subscriptions",
 	}[keys]
 	return title, ok
 }

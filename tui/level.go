@@ -64,7 +64,15 @@ type list struct {
 
 // rows is how many rows are loaded.
 func (l list) rows() int {
-	return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) + len(l.page.Operations) + len(l.page.Endpoints)
+	return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) + len(l.page.Operations) + len(l.page.Endpoints) + l.staged()
+}
+
+// staged is how many rows pane gn has.
+func (l list) staged() int {
+	if n := l.page.Notifications; n != nil {
+		return len(n.Failures) + len(n.Groups) + len(n.Log)
+	}
+	return 0
 }
 
 // add appends a following page. Rows that moved on from the page before come

@@ -41,7 +41,7 @@ func (m *root) reread(now bool) []tea.Cmd {
 		return nil
 	}
 	gap := rereadGap
-	if m.at == queue.PaneOps || m.at == queue.PaneWebhooks { // few rows, and their progress is what one looks for
+	if m.at == queue.PaneOps || m.at == queue.PaneWebhooks || m.at == queue.PaneNotify { // few rows, and their progress is what one looks for
 		gap = 0
 	}
 	if !now && m.o.Now().Sub(m.reads[l.serial]) < max(gap, m.feed.interval()) {

@@ -42,6 +42,8 @@ func ownList(id queue.PaneID) queue.ListKind {
 		return queue.ListOperations
 	case queue.PaneWebhooks:
 		return queue.ListEndpoints
+	case queue.PaneNotify:
+		return queue.ListNotify
 	}
 	return ""
 }
@@ -106,6 +108,8 @@ func (m *root) enter() tea.Cmd {
 	case p.id == queue.PaneOps:
 		next.op, next.title = l.list.page.Operations[i], "operation "+id
 		next.list.query = queue.Query{Kind: queue.ListOperation, ID: id}
+	case p.id == queue.PaneNotify:
+		next.title = views.Plain(id)
 	case p.id == queue.PaneWebhooks:
 		next = m.hook(id, next)
 	case p.id == queue.PaneExecutors:

@@ -29,10 +29,7 @@ func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 		if !ok || l.kind == kindOverview || l.kind == kindPage {
 			return nil
 		}
-		y := e.Y - screen.Body.Y
-		if l.listed() {
-			y-- // its title
-		}
+		y := e.Y - screen.Body.Y - len(m.above(l, m.env(), m.size.W))
 		if i, ok := l.grid.view().RowAt(m.env(), m.tableSize(m.body(), l), y); ok {
 			l.grid.place(i, m.rows)
 		}

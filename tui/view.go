@@ -87,9 +87,7 @@ func (m *root) rows() int {
 // hosts and the wake stream under its loops, a level below another for its
 // title.
 func (m *root) tableSize(s views.Size, l *level) views.Size {
-	if l.listed() {
-		s.H--
-	}
+	s.H -= len(m.above(l, m.env(), s.W))
 	need := l.grid.view().Need()
 	switch {
 	case l.kind != kindTable:
@@ -102,6 +100,18 @@ func (m *root) tableSize(s views.Size, l *level) views.Size {
 		s.H = need
 	}
 	return s
+}
+
+// above is the lines over a table: the title of a level below another, and in
+// pane gn what waits and who tells it.
+func (m *root) above(l *level, e views.Env, w int) []string {
+	switch {
+	case l.listed():
+		return []string{e.Theme.Title.Paint(e.Theme.Cut("   "+theme.Safe(views.Plain(l.title)), w))}
+	case m.at == queue.PaneNotify && l.kind == kindTable:
+		return views.NotificationHead(l.list.page.Notifications, e, w)
+	}
+	return nil
 }
 
 // drawBeneath draws the page of the row under the cursor under its table, where
@@ -142,10 +152,7 @@ func (m *root) drawBody(e views.Env, s views.Size) []string {
 		return views.Queues(m.feed.picture, l.grid.view(), e, s)
 	}
 	t := m.tableSize(s, l)
-	var out []string
-	if l.listed() {
-		out = append(out, e.Theme.Title.Paint(e.Theme.Cut("   "+theme.Safe(views.Plain(l.title)), s.W)))
-	}
+	out := m.above(l, e, s.W)
 	out = append(out, l.grid.view().Lines(e, t)...)
 	if l.kind == kindTable && m.at != queue.PaneHost && m.at != queue.PaneDead {
 		brief := e

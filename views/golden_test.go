@@ -62,8 +62,12 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		"jobs": func(e views.Env, size views.Size) []string {
 			return grid(views.Jobs(w.Jobs, size.W), map[string]bool{}).Lines(e, size)
 		},
-		"ops":           g(views.Operations(w.Operations), nil),
-		"webhooks":      g(views.Webhooks(w.Endpoints, w.Leases), map[string]bool{"job 88001": true}),
+		"ops":      g(views.Operations(w.Operations), nil),
+		"webhooks": g(views.Webhooks(w.Endpoints, w.Leases), map[string]bool{"job 88001": true}),
+		"notifications": func(e views.Env, size views.Size) []string {
+			head := views.NotificationHead(w.Notifications, e, size.W)
+			return append(head, grid(views.Notifications(w.Notifications), nil).Lines(e, views.Size{W: size.W, H: size.H - len(head)})...)
+		},
 		"letters-event": g(views.Letters(w.EventLetters), map[string]bool{}),
 		"letters-job":   g(views.Letters(w.JobLetters), map[string]bool{}),
 		"letters":       g(views.Letters(w.Letters), map[string]bool{"90998": true}),
@@ -96,6 +100,13 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-endpoint"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[0], &w.Endpoint, e, n) })
 		out["page-endpoint-slow"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[3], nil, e, n) })
 		out["page-webhook-lease"] = page(func(e views.Env, n int) views.Page { return views.WebhookLeasePage(w.Leases[0], e, n) })
+		for i, name := range []string{"failure", "group", "run"} {
+			src := views.Notifications(w.Notifications)
+			out["page-notification-"+name] = page(func(e views.Env, n int) views.Page {
+				p, _ := views.NotificationPage(w.Notifications, src.ID([]int{0, 2, src.Len - 2}[i]), e, n)
+				return p
+			})
+		}
 		out["page-why"] = page(func(e views.Env, n int) views.Page { return views.WhyPage("x", &w.Why, e, n) })
 		out["page-loop"] = page(func(e views.Env, n int) views.Page { return views.LoopPage(w.Host.Loops[5], e, n) })
 	}

@@ -21,7 +21,7 @@ type Tab struct {
 // Tabs counts what is in each pane.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []Tab {
 	short := map[queue.PaneID]string{
-		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneWebhooks: "Hooks", queue.PaneQueues: "Queue", queue.PaneHost: "Host",
+		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneWebhooks: "Hooks", queue.PaneQueues: "Queue", queue.PaneHost: "Host", queue.PaneNotify: "Notify",
 	}
 	var tabs []Tab
 	for _, p := range queue.Panes() {
@@ -62,6 +62,12 @@ func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
 			if r := laneRank(l); r > rankQuiet {
 				n++
 				loud = max(loud, r)
+			}
+		}
+	case queue.PaneNotify:
+		for _, h := range s.Health {
+			if h.Source.String() == "notification_pending" && h.DeadLettered != nil {
+				n, loud = n+*h.DeadLettered, rankCritical
 			}
 		}
 	case queue.PaneFlags:

@@ -27,6 +27,8 @@ func catalogue() []worker {
 		{loopDue, "finds jobs and retries that fall due"},
 		{loopReaper, "takes expired job leases back"},
 		{loopBulk, "carries bulk operations out, at their rate"},
+		{"iu_notification_worker", "tells staged pieces, a document as one notification"},
+		{"staging_cleanup_sweep", "deletes staged rows that were told long ago"},
 		{"stale_heartbeat_check", "raises the alert when an executor is silent"},
 		{"counter_compactor", "folds the counters that the panes read"},
 		{"metrics_sampler", "keeps once a minute what an incident is told by"},

@@ -23,7 +23,8 @@ type finding struct {
 }
 
 func (a *app) doctorCmd() *cobra.Command {
-	return &cobra.Command{
+	staging := false
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check connection, TLS, pooler, standby, schema, rights and clock", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client(cmd.Context(), 0)
@@ -31,6 +32,9 @@ func (a *app) doctorCmd() *cobra.Command {
 				return err
 			}
 			defer client.Close()
+			if staging {
+				return a.doctorStaging(cmd.Context(), client)
+			}
 			all := a.examine(cmd.Context(), client)
 			var rows [][]string
 			bad := false
@@ -45,6 +49,8 @@ func (a *app) doctorCmd() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&staging, "staging", false, "the verification lines of staged notifications, key=value, from the live catalogue")
+	return cmd
 }
 
 func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {

@@ -44,12 +44,16 @@ func (a *app) viewCmds() []*cobra.Command {
 		{"flags", "Flags with who set them and when they come back", false, showFlags},
 		{"scheduler", "Tick workers with cadence and last run", false, showScheduler},
 		{"webhooks [ID]", "Endpoints with gate, success, pace and what waits, or one with its attempts and retries", true, showWebhooks},
+		{"notifications", "What is staged, as what it will be told, what failed, what the worker did", true, showNotifications},
 		{"why [QUEUE]", "Why a queue waits: every link that could block it, with its cure; without a name, all that wait", false, showWhy},
 		{"audit", "Who did what, why, before and after", true, showAudit},
 	} {
 		cmd := a.viewCmd(v, &viewOptions{})
 		if strings.HasPrefix(v.use, "dlq ") {
 			cmd.AddCommand(a.revealing(view{"show ID", "One dead letter with its attempts and lineage", false, showDead}))
+		}
+		if v.use == "notifications" {
+			cmd.AddCommand(a.requeueNotificationsCmd())
 		}
 		cmds = append(cmds, cmd)
 	}

@@ -33,6 +33,7 @@ const (
 	ActBulkUndo       ActionID = "bulk_undo"
 	ActSuspend        ActionID = "endpoint_suspend"
 	ActResume         ActionID = "endpoint_resume"
+	ActNotifyRequeue  ActionID = "notification_requeue"
 	ActTick           ActionID = "tick"
 	ActMark           ActionID = "mark"
 	ActHostStart      ActionID = "host_start"
@@ -149,6 +150,7 @@ const (
 	PaneWebhooks  PaneID = "webhooks"
 	PaneQueues    PaneID = "queues"
 	PaneFlags     PaneID = "flags"
+	PaneNotify    PaneID = "notifications"
 	PaneHost      PaneID = "host"
 	PaneAudit     PaneID = "audit"
 )
@@ -174,6 +176,7 @@ func Panes() []Pane {
 		{PaneWebhooks, "7", "Webhooks", "subscriptions, webhook_delivery_sagas, webhook_delivery_jobs", "endpoints with gate, success, pace and retries, leases in flight; suspend, resume, release"},
 		{PaneQueues, "8", "Queues", "job_queue, job_history", "jobs per kind and domain, oldest wait and why, stuck leases, dead rows; cancel"},
 		{PaneFlags, "gf", "Flags", "dot_config", "flip or edit with reason and expiry"},
+		{PaneNotify, "gn", "Notifications", "iu_notification_pending, iu_notification_worker_log", "what is staged, what it will be told as, what failed, what the worker did; requeue"},
 		{PaneHost, "gw", "Worker host", "queue_host, this process", "loops, hosts, the wake stream; start, drain, stop"},
 		{PaneAudit, "ga", "Audit", "queue_operator_action", "who did what, why, before and after"},
 	}
@@ -333,6 +336,11 @@ func Actions() []Action {
 			ID: ActResume, Key: "D", Panes: []PaneID{PaneWebhooks}, Verb: "Resume", Undo: "qtop endpoint suspend",
 			Help: "lift a suspension or close a circuit; what waited is due at once", Twin: "qtop endpoint resume SUBSCRIPTION… --reason R",
 			Danger: DangerMany, Function: "public.fn_endpoint_resume(bigint,text,text,timestamptz)", Role: "dead_letter_operator", Reason: true,
+		},
+		{
+			ID: ActNotifyRequeue, Key: "R", Panes: []PaneID{PaneNotify}, Verb: "Requeue",
+			Help: "let staged notifications that failed wait again, once what was wrong is mended", Twin: "qtop notifications requeue ID… | --all",
+			Danger: DangerMany, Function: "public.fn_iu_notification_requeue(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
 			ID: ActTick, Key: "T", Panes: []PaneID{PaneHost}, Verb: "Tick",

@@ -90,7 +90,7 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 			slices.Sort(ids)
 			same := [][]ActionID{
 				pairs[0], pairs[2], {ActJobCancel, ActResolve}, {ActFlagSet, ActJobSubscribe}, {ActBulkPlan, ActExecRegister},
-				{ActBulkPause, ActBulkResume, ActHostDrain}, {ActBulkRun, ActHostStart}, {ActBulkUndo, ActUndoRequeue}, {ActBulkAbort, ActHostStop},
+				{ActBulkPause, ActBulkResume, ActHostDrain}, {ActBulkRun, ActHostStart}, {ActBulkUndo, ActUndoRequeue}, {ActNotifyRequeue, ActRequeue}, {ActBulkAbort, ActHostStop},
 			}
 			require.Contains(t, same, ids, "%s means one thing everywhere", key)
 		}

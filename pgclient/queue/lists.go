@@ -26,6 +26,7 @@ const (
 	ListEndpoints    ListKind = "endpoints"      // subscriptions, those in trouble first, and the leases on their jobs
 	ListEndpoint     ListKind = "endpoint"       // one with its latest attempts, its leases and when what waits is due (Query.ID)
 	ListLeases       ListKind = "webhook_leases" // on webhook jobs, those that expired first
+	ListNotify       ListKind = "notifications"  // what is staged, what failed, the worker's log
 	ListWhy          ListKind = "why"            // why a queue waits (Query.ID = its name)
 )
 
@@ -41,24 +42,25 @@ type Query struct {
 
 // Page is the answer to a Query; only the slice of its kind is set.
 type Page struct {
-	DeadLetters  []DeadLetter
-	Detail       *DeadLetterDetail
-	Audit        []AuditEntry
-	AlertHistory []AlertAck
-	Session      *Session
-	Jobs         []Job
-	Job          *JobDetail
-	Operations   []Operation
-	Items        []OperationItem // of the one operation asked for
-	Endpoints    []Endpoint
-	Leases       []WebhookLease // of those endpoints
-	Attempts     []Attempt      // of the one endpoint asked for, newest first
-	Retries      []RetrySlot    // likewise, soonest first
-	Why          *Why
-	Total        int64 // rows that match
-	TotalBound   bool  // true: at least Total, the count was bounded
-	Next         string
-	AsOf         time.Time
+	DeadLetters   []DeadLetter
+	Detail        *DeadLetterDetail
+	Audit         []AuditEntry
+	AlertHistory  []AlertAck
+	Session       *Session
+	Jobs          []Job
+	Job           *JobDetail
+	Operations    []Operation
+	Items         []OperationItem // of the one operation asked for
+	Endpoints     []Endpoint
+	Leases        []WebhookLease // of those endpoints
+	Attempts      []Attempt      // of the one endpoint asked for, newest first
+	Retries       []RetrySlot    // likewise, soonest first
+	Why           *Why
+	Notifications *Notifications
+	Total         int64 // rows that match
+	TotalBound    bool  // true: at least Total, the count was bounded
+	Next          string
+	AsOf          time.Time
 }
 
 // PayloadShown is how much of a payload is read for a screen, in characters.

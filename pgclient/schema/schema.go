@@ -67,7 +67,21 @@ func SQL() string {
 	return b.String()
 }
 
-type migration struct{ name, up string }
+// Removes tells whether the down parts drop every one of these.
+func Removes(objects ...string) bool {
+	var down strings.Builder
+	for _, m := range mustLoad() {
+		down.WriteString(m.down)
+	}
+	for _, o := range objects {
+		if !regexp.MustCompile(`(?m)^DROP (?:TABLE|VIEW|FUNCTION|TRIGGER) (?:public\.)?` + regexp.QuoteMeta(o) + `\b`).MatchString(down.String()) {
+			return false
+		}
+	}
+	return true
+}
+
+type migration struct{ name, up, down string }
 
 func mustLoad() []migration {
 	entries, err := fs.ReadDir(files, "migrations")
@@ -80,8 +94,8 @@ func mustLoad() []migration {
 		if err != nil {
 			panic(err)
 		}
-		up, _, _ := strings.Cut(string(b), "---- create above / drop below ----")
-		all = append(all, migration{e.Name(), strings.TrimSpace(up)})
+		up, down, _ := strings.Cut(string(b), "---- create above / drop below ----")
+		all = append(all, migration{e.Name(), strings.TrimSpace(up), down})
 	}
 	return all
 }

@@ -37,23 +37,28 @@ type World struct {
 	Leases    []queue.WebhookLease
 	Endpoint  queue.Page
 	Why       queue.Why
+
+	Notifications *queue.Notifications
 }
 
 // RichWorld is the incident.
 func RichWorld() World {
 	h := Host()
+	n := Notifications()
 	return World{
 		Picture: Rich(), Session: Session(), Host: &h, Letters: Letters(40), Detail: Detail(), Audit: Audit(), History: History(),
 		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
 		EventLetters: EventLetters(3), EventLetter: EventLetter(), Revealed: Revealed(),
 		Operations: Operations(), Items: OperationItems(),
-		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(),
+		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(), Notifications: &n,
 	}
 }
 
 // EmptyWorld is a database in which nothing has happened yet, and no worker host
 // can run here.
-func EmptyWorld() World { return World{Picture: Empty(), Session: Session()} }
+func EmptyWorld() World {
+	return World{Picture: Empty(), Session: Session(), Notifications: &queue.Notifications{DebounceSeconds: 90, Threshold: 2, IntervalSeconds: 120}}
+}
 
 // Hostile are strings that act on a terminal, deceive the eye or break widths.
 func Hostile() []string {

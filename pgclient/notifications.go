@@ -1,0 +1,176 @@
+package pgclient
+
+// This file reads what pane gn shows, and lets failed rows wait again.
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+const (
+	stagedLookedAt = 20_000 // waiting rows that are grouped for the screen, the oldest
+	failuresLooked = 20_000 // failed rows that are grouped by reason
+	runsShown      = 50
+)
+
+// notifications reads the staging side: counts from the counters, the rest from
+// the rows that wait or failed, of which there are bounds.
+func (c *Client) notifications(ctx context.Context, q queue.Query, p *queue.Page) error {
+	f, err := queue.ParseFilter(q.Filter, queue.NotificationFields())
+	if err != nil {
+		return filterError(err)
+	}
+	var n queue.Notifications
+	tx, err := c.read.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one picture
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	err = tx.QueryRow(ctx, `SELECT b.waiting, b.failed, w.debounce, w.threshold, s.last_run_at, s.configured_interval_seconds, s.stale,
+			(SELECT count(*) FROM (SELECT 1 FROM public.iu_notification_pending p WHERE p.processed_at IS NULL AND p.failed_at IS NULL
+				AND p.created_at > now() - make_interval(secs => w.debounce) LIMIT $1) x)
+		FROM public.fn_iu_notification_backlog() b
+		CROSS JOIN (SELECT public.fn_iu_notification_debounce() AS debounce, public.fn_iu_notification_threshold() AS threshold) w
+		JOIN public.v_queue_scheduler_status s ON s.worker_name = 'iu_notification_worker'`, countBound+1).
+		Scan(&n.Waiting, &n.Failed, &n.DebounceSeconds, &n.Threshold, &n.LastRunAt, &n.IntervalSeconds, &n.Stale, &n.Debouncing)
+	if err != nil {
+		return err
+	}
+	if n.Debouncing > countBound {
+		n.Debouncing, n.DebouncingBound = countBound, true
+	}
+	if n.Groups, err = stagedGroups(ctx, tx, n.DebounceSeconds, q.Limit); err != nil {
+		return err
+	}
+	n.GroupsBound = n.Waiting > stagedLookedAt || len(n.Groups) == q.Limit
+	if n.Failures, err = stagedFailures(ctx, tx); err != nil {
+		return err
+	}
+	if n.Log, err = notificationRuns(ctx, tx); err != nil {
+		return err
+	}
+	n.Keep(f, p.AsOf)
+	p.Notifications, p.Total, p.TotalBound = &n, int64(len(n.Groups)+len(n.Failures)+len(n.Log)), n.GroupsBound
+	return nil
+}
+
+func stagedGroups(ctx context.Context, tx pgx.Tx, debounce int64, limit int) ([]queue.StagedGroup, error) {
+	rows, err := tx.Query(ctx, `WITH oldest AS MATERIALIZED (
+			SELECT p.* FROM public.iu_notification_pending p WHERE p.processed_at IS NULL AND p.failed_at IS NULL ORDER BY p.created_at LIMIT $1
+		), first AS (
+			SELECT DISTINCT ON (k.key) k.key, o.canonical_address, o.actor_ref, o.source_document_ref IS NOT NULL AS document
+			FROM oldest o CROSS JOIN LATERAL (SELECT COALESCE(o.source_document_ref, o.import_batch_ref) AS key) k ORDER BY k.key, o.created_at, o.id
+		)
+		SELECT g.key, g.key IS NOT NULL, f.document, g.n, g.due, g.oldest, g.newest, f.canonical_address, f.actor_ref
+		FROM (SELECT COALESCE(o.source_document_ref, o.import_batch_ref) AS key, count(*) AS n,
+				count(*) FILTER (WHERE o.created_at <= now() - make_interval(secs => $2)) AS due, min(o.created_at) AS oldest, max(o.created_at) AS newest
+			FROM oldest o GROUP BY 1) g
+		JOIN first f ON f.key IS NOT DISTINCT FROM g.key ORDER BY g.oldest, g.key LIMIT $3`, stagedLookedAt, debounce, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (g queue.StagedGroup, err error) {
+		err = row.Scan(textInto(&g.Key), &g.Keyed, &g.Document, &g.Pieces, &g.Due, &g.OldestAt, &g.NewestAt, textInto(&g.FirstUnit), textInto(&g.Actor))
+		return g, err
+	})
+}
+
+func stagedFailures(ctx context.Context, tx pgx.Tx) ([]queue.StagedFailure, error) {
+	rows, err := tx.Query(ctx, `SELECT x.failure, x.of, x.first, x.last, x.id::text, x.event_kind, x.canonical_address, x.key, x.actor_ref, x.created_at, x.failed_at
+		FROM (SELECT p.*, COALESCE(p.source_document_ref, p.import_batch_ref) AS key, count(*) OVER w AS of, min(p.failed_at) OVER w AS first,
+				max(p.failed_at) OVER w AS last, row_number() OVER (PARTITION BY p.failure ORDER BY p.failed_at, p.id) AS nth
+			FROM (SELECT * FROM public.iu_notification_pending q WHERE q.failed_at IS NOT NULL ORDER BY q.failed_at LIMIT $1) p
+			WINDOW w AS (PARTITION BY p.failure)) x
+		WHERE x.nth <= $2 ORDER BY x.of DESC, x.failure, x.nth`, failuresLooked, queue.FailuresShown)
+	if err != nil {
+		return nil, err
+	}
+	var all []queue.StagedFailure
+	var f queue.StagedFailure
+	var r queue.StagedRow
+	_, err = pgx.ForEachRow(rows, []any{
+		textInto(&f.Failure), &f.N, &f.FirstAt, &f.LastAt, &r.ID, textInto(&r.Kind), textInto(&r.Address), textInto(&r.Key), textInto(&r.Actor), &r.StagedAt, &r.FailedAt,
+	}, func() error {
+		if len(all) == 0 || all[len(all)-1].Failure != f.Failure {
+			all = append(all, f)
+		}
+		last := &all[len(all)-1]
+		last.Rows = append(last.Rows, r)
+		return nil
+	})
+	return all, err
+}
+
+func notificationRuns(ctx context.Context, tx pgx.Tx) ([]queue.NotificationRun, error) {
+	rows, err := tx.Query(ctx, `SELECT l.id::text, l.run_at, l.pending_pre, l.pending_post, l.groups_emitted, l.pieces_emitted, l.conflicts_skipped,
+			l.rows_marked, COALESCE(l.duration_ms, 0)::float8, l.error_count, l.error_text, l.failed_total
+		FROM public.iu_notification_worker_log l ORDER BY l.run_at DESC LIMIT $1`, runsShown)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r queue.NotificationRun, err error) {
+		err = row.Scan(&r.ID, &r.At, &r.Taken, &r.Left, &r.Groups, &r.Pieces, &r.Conflicts, &r.Marked, &r.TookMS, &r.Errors, textInto(&r.Error), &r.Failed)
+		return r, err
+	})
+}
+
+// failedStaged are the rows that failed, the first of them first.
+func (c *Client) failedStaged(ctx context.Context) ([]string, error) {
+	rows, err := c.act.Query(ctx, `SELECT p.id::text FROM public.iu_notification_pending p WHERE p.failed_at IS NOT NULL ORDER BY p.failed_at, p.id LIMIT $1`, mostJobs)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func planNotificationRequeue(ctx context.Context, c *Client, p *queue.Plan) error {
+	ids, err := uuids(p.Request.Targets, "staged notification")
+	if len(p.Request.Targets) == 0 {
+		ids, err = c.failedStaged(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if p.Request.Targets = ids; len(ids) == 0 {
+		p.Refused, p.Rule = "no staged notification has failed", "empty"
+		return nil
+	}
+	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1, $2, $3, true)", ids, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	whys := tally(p, a.outcomes(""))
+	p.Lines = append(p.Lines, line("rows", "%d of %d", p.Count, len(a.Results)))
+	rows, err := c.act.Query(ctx, `SELECT p.failure, count(*) FROM public.iu_notification_pending p WHERE p.id = ANY ($1::uuid[]) AND p.failed_at IS NOT NULL
+		GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 8`, ids)
+	if err != nil {
+		return err
+	}
+	var failure string
+	var n int64
+	if _, err = pgx.ForEachRow(rows, []any{&failure, &n}, func() error {
+		p.Lines = append(p.Lines, line("failed by", "%d × %s", n, failure))
+		return nil
+	}); err != nil {
+		return err
+	}
+	p.Lines = append(p.Lines, line("then", "the next run of iu_notification_worker tries them; one that is still wrong fails again"))
+	whys.lines(p)
+	if p.Count == 0 {
+		p.Refused, p.Rule = whys.refusal("none of them has failed"), "skipped"
+	}
+	return nil
+}
+
+func applyNotificationRequeue(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1, $2, $3)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	res.AuditID = a.AuditID
+	record(res, a.outcomes(""))
+	return nil
+}

@@ -1,0 +1,155 @@
+package queue
+
+// This file is staged notifications as pane gn reads them: what waits, into what
+// it will be told, what failed, and what the worker did.
+
+import (
+	"slices"
+	"time"
+)
+
+// Notifications is the staging side of notifications.
+type Notifications struct {
+	Waiting         int64 `json:"waiting"`
+	Debouncing      int64 `json:"debouncing"` // of those, younger than the debounce
+	DebouncingBound bool  `json:"debouncing_bound"`
+	Failed          int64 `json:"failed"`
+	DebounceSeconds int64 `json:"debounce_seconds"` // as clamped
+	Threshold       int64 `json:"batch_piece_threshold"`
+
+	LastRunAt       *time.Time `json:"last_run_at"` // of the tick worker, idle runs too
+	IntervalSeconds int64      `json:"interval_seconds"`
+	Stale           bool       `json:"stale"`
+
+	Groups      []StagedGroup     `json:"groups"` // the oldest first
+	GroupsBound bool              `json:"groups_bound"`
+	Failures    []StagedFailure   `json:"failures"` // by reason, most first
+	Log         []NotificationRun `json:"log"`      // newest first
+}
+
+// Due is how many the next run would take up.
+func (n Notifications) Due() int64 { return max(n.Waiting-n.Debouncing, 0) }
+
+// StagedGroup is pieces that wait under one stable key; all without one are one.
+type StagedGroup struct {
+	Key       Text      `json:"stable_key"`
+	Keyed     bool      `json:"keyed"`
+	Document  bool      `json:"document"` // the key is a document's, not a batch's
+	Pieces    int64     `json:"pieces"`
+	Due       int64     `json:"due"`
+	OldestAt  time.Time `json:"oldest_at"`
+	NewestAt  time.Time `json:"newest_at"`
+	FirstUnit Text      `json:"first_unit"` // its canonical address
+	Actor     Text      `json:"actor"`      // of the first
+}
+
+// Told is what the next run that finds the group due makes of it: of what is due,
+// or else of all that waits.
+func (g StagedGroup) Told(threshold int64) (eventType string, n int64) {
+	taken := g.Due
+	if taken == 0 {
+		taken = g.Pieces
+	}
+	if g.Keyed && taken >= threshold {
+		return "document_imported", 1
+	}
+	return "new_piece_created", taken
+}
+
+// StagedFailure is rows that the worker could not tell, for one reason.
+type StagedFailure struct {
+	Failure Text        `json:"failure"`
+	N       int64       `json:"n"`
+	FirstAt time.Time   `json:"first_failed_at"`
+	LastAt  time.Time   `json:"last_failed_at"`
+	Rows    []StagedRow `json:"rows"` // the first FailuresShown
+}
+
+// FailuresShown is how many rows of a reason are read.
+const FailuresShown = 1000
+
+// StagedRow is one row of the staging table that failed.
+type StagedRow struct {
+	ID       string    `json:"id"`
+	Kind     Text      `json:"event_kind"`
+	Address  Text      `json:"canonical_address"`
+	Key      Text      `json:"stable_key"`
+	Actor    Text      `json:"actor_ref"`
+	StagedAt time.Time `json:"created_at"`
+	FailedAt time.Time `json:"failed_at"`
+}
+
+// NotificationRun is a row of iu_notification_worker_log.
+type NotificationRun struct {
+	ID        string    `json:"id"`
+	At        time.Time `json:"run_at"`
+	Taken     int64     `json:"pending_pre"`
+	Left      int64     `json:"pending_post"`
+	Groups    int64     `json:"groups_emitted"`
+	Pieces    int64     `json:"pieces_emitted"`
+	Conflicts int64     `json:"conflicts_skipped"`
+	Marked    int64     `json:"rows_marked"`
+	TookMS    float64   `json:"duration_ms"`
+	Errors    int64     `json:"error_count"`
+	Error     Text      `json:"error_text"`
+	Failed    int64     `json:"failed_total"`
+}
+
+// Keep leaves the groups and failures that a filter matches; the worker's log is
+// about neither.
+func (n *Notifications) Keep(f *Filter, now time.Time) {
+	if f.Empty() {
+		return
+	}
+	n.Groups = slices.DeleteFunc(n.Groups, func(g StagedGroup) bool { return !f.Match(func(name string) (any, bool) { return g.field(name, now) }, now) })
+	n.Failures = slices.DeleteFunc(n.Failures, func(x StagedFailure) bool { return !f.Match(func(name string) (any, bool) { return x.field(name, now) }, now) })
+	n.Log = nil
+}
+
+func (g StagedGroup) field(name string, now time.Time) (any, bool) {
+	switch name {
+	case "key":
+		return g.Key, true
+	case "state":
+		if g.Due > 0 {
+			return "due", true
+		}
+		return "waiting", true
+	case "pieces":
+		return g.Pieces, true
+	case "unit":
+		return g.FirstUnit, true
+	case "actor":
+		return g.Actor, true
+	case "age":
+		return now.Sub(g.OldestAt), true
+	}
+	return nil, false
+}
+
+func (f StagedFailure) field(name string, now time.Time) (any, bool) {
+	switch name {
+	case "state":
+		return "failed", true
+	case "failure":
+		return f.Failure, true
+	case "pieces":
+		return f.N, true
+	case "age":
+		return now.Sub(f.FirstAt), true
+	}
+	return nil, false
+}
+
+// NotificationFields are the words of the filter of pane gn.
+func NotificationFields() []Field {
+	return []Field{
+		{Name: "key", Kind: FieldText, Help: "document or batch"},
+		{Name: "state", Kind: FieldText, Help: "due, waiting, failed"},
+		{Name: "pieces", Kind: FieldNumber, Help: "pieces that wait"},
+		{Name: "unit", Kind: FieldText, Help: "address of the first piece"},
+		{Name: "actor", Kind: FieldText, Help: "who wrote the first piece"},
+		{Name: "age", Kind: FieldDuration, Help: "of the oldest piece, or since the first failed"},
+		{Name: "failure", Kind: FieldText, Help: "why it could not be told"},
+	}
+}

@@ -1,0 +1,54 @@
+package tui
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// gn shows what is staged, into what it turns, what failed and what the worker
+// did; R takes the rows of a failure, and of nothing else.
+func TestNotificationsPane(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 44}, func(x *console) {
+		x.press("g", "n")
+		x.sees("1,249 staged", "1,212 due", "debounce 90s", "3 failed", "every 2m", "9 to tick", "doc-2026-0077", "document_imported", "WORKER LOG",
+			"could not be told", "doc-4711/p0007")
+		x.press("j", "j", "R")
+		x.sees("R works on what FAILED")
+		x.press("k", "enter")
+		x.sees("actor_ref is missing", "kg/node/551208")
+		x.press("R")
+		x.sees("Requeue", "Reason")
+		x.typing("actor written in")
+		x.press("enter")
+		x.rest(quiet)
+		got := last(s.asked())
+		require.Equal(t, queue.ActNotifyRequeue, got.Action)
+		require.Equal(t, []string{"7c0e11d2-0000-4222-8333-000000000003"}, got.Targets)
+		require.Empty(t, s.did(), "nothing happens without a confirm")
+		x.press("esc", "esc", "G", "enter")
+		x.sees("Run of 2026-11-19", "took up", "marked")
+		x.press("esc")
+		x.press("/")
+		x.typing("state:due")
+		x.press("enter")
+		x.sees("doc-2026-0077", "(no document or batch)")
+		x.seesNot("doc-2026-0078")
+	})
+}
+
+// Who may not read it is told so.
+func TestNotificationsNotPermitted(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(x *console) {
+		s.set(func(s *fakeStore) {
+			s.err = &queue.Error{Kind: queue.KindPermission, What: queue.Clean("permission denied for table iu_notification_pending"), Err: errors.New("42501")}
+		})
+		x.press("g", "n")
+		x.sees("This could not be read.", "permission denied for table iu_notification_pending")
+	})
+}
