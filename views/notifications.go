@@ -50,7 +50,7 @@ func Notifications(n *queue.Notifications) Source {
 			return runRow(x.Log[i-staged], e)
 		},
 		Fields: queue.NotificationFields(),
-		Sorts: []Sort{{Name: "failed, then the oldest first", Column: 3, Desc: true}},
+		Sorts:  []Sort{{Name: "failed, then the oldest first", Column: 3, Desc: true}},
 		Empty: []string{
 			"Nothing is staged, and the notification worker has had nothing to do.",
 			"A producer stages a piece with fn_iu_save; comments, drafts and later versions are told at once.",

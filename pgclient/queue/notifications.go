@@ -101,8 +101,12 @@ func (n *Notifications) Keep(f *Filter, now time.Time) {
 	if f.Empty() {
 		return
 	}
-	n.Groups = slices.DeleteFunc(n.Groups, func(g StagedGroup) bool { return !f.Match(func(name string) (any, bool) { return g.field(name, now) }, now) })
-	n.Failures = slices.DeleteFunc(n.Failures, func(x StagedFailure) bool { return !f.Match(func(name string) (any, bool) { return x.field(name, now) }, now) })
+	n.Groups = slices.DeleteFunc(n.Groups, func(g StagedGroup) bool {
+		return !f.Match(func(name string) (any, bool) { return g.field(name, now) }, now)
+	})
+	n.Failures = slices.DeleteFunc(n.Failures, func(x StagedFailure) bool {
+		return !f.Match(func(name string) (any, bool) { return x.field(name, now) }, now)
+	})
 	n.Log = nil
 }
 

@@ -70,7 +70,7 @@ func (d *Demo) Start(ctx context.Context) error {
 	for _, p := range []struct {
 		user string
 		run  func(context.Context, *pgxpool.Pool) error
-	}{{Producer, d.produce}, {Producer, d.enqueue}, {HostUser, d.beat}} {
+	}{{Producer, d.produce}, {Producer, d.enqueue}, {Producer, d.imports}, {HostUser, d.beat}} {
 		cfg, err := pgxpool.ParseConfig(d.dsn(p.user))
 		if err != nil {
 			return err

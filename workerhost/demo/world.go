@@ -46,6 +46,8 @@ func flags(ctx context.Context, conn *pgx.Conn) error {
 		{"webhook.lease_seconds", "20"},
 		{"webhook.circuit_failures", "150"},
 		{"webhook.circuit_open_seconds", "15"},
+		{"notification.debounce_seconds", "60"},
+		{"queue.tick.iu_notification_worker.interval_seconds", "20"},
 		{"queue.retry.backoff_base_seconds", "2"},
 		{"queue.retry.backoff_cap_seconds", "20"},
 	} {

@@ -1,0 +1,63 @@
+package demo
+
+// This file is the notification side of the demo: an importer that writes
+// documents piece by piece, and people who write notes, comments and drafts.
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// imports writes through the gateways until ctx ends.
+func (d *Demo) imports(ctx context.Context, pool *pgxpool.Pool) error {
+	run := time.Now().UTC().Format("0102-150405") // addresses are unique, also of a kept demo's earlier runs
+	tick := time.NewTicker(400 * time.Millisecond)
+	defer tick.Stop()
+	document, piece, pieces := 0, 0, 0
+	for {
+		if piece == pieces {
+			document, piece, pieces = document+1, 0, 3+rand.IntN(20)
+		}
+		piece++
+		name := fmt.Sprintf("manual-%s-%02d", run, document)
+		unit, err := saveUnit(ctx, pool, fmt.Sprintf("%s/p%04d", name, piece), "importer", name, "nightly-"+run)
+		if err != nil {
+			return err
+		}
+		if err := discuss(ctx, pool, unit); err != nil {
+			return err
+		}
+		if piece%5 == 0 {
+			if _, err := saveUnit(ctx, pool, fmt.Sprintf("note/%s/%02d-%04d", run, document, piece), "user:ben", "", ""); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func saveUnit(ctx context.Context, pool *pgxpool.Pool, address, actor, document, batch string) (unit string, err error) {
+	err = pool.QueryRow(ctx, "SELECT public.fn_iu_save($1, 'What a piece of the demo says.', $2, $3, $4) ->> 'unit_id'", address, actor, document, batch).Scan(&unit)
+	return unit, err
+}
+
+// discuss now and then comments on a unit, or proposes a text for it and applies
+// that.
+func discuss(ctx context.Context, pool *pgxpool.Pool, unit string) error {
+	var err error
+	switch rand.IntN(8) {
+	case 0:
+		_, err = pool.Exec(ctx, "SELECT public.fn_iu_comment($1, 'Is this still so?', 'user:anna')", unit)
+	case 1:
+		_, err = pool.Exec(ctx, "SELECT public.fn_iu_draft_apply((public.fn_iu_draft_create($1, 'What it says now.', 'user:ben') ->> 'draft_id')::uuid, 'user:anna')", unit)
+	}
+	return err
+}
