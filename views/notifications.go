@@ -144,8 +144,8 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 		return nil
 	}
 	th := e.Theme
-	more := e.counted(n.Debouncing, n.DebouncingBound) + " wait for more (debounce " + strconv.FormatInt(n.DebounceSeconds, 10) + "s)"
-	first := e.dotted(Count(n.Waiting)+" staged", Count(n.Due())+" due", more, "a document from "+plural(n.Threshold, "piece", "pieces"))
+	more := e.counted(n.Debouncing, n.DebouncingBound) + " in the debounce of " + strconv.FormatInt(n.DebounceSeconds, 10) + "s"
+	first := e.dotted(Count(n.Waiting)+" staged", Count(n.Due())+" due", more, "document from "+plural(n.Threshold, "piece", "pieces"))
 
 	ran, style := "the worker never ran", th.Warning
 	if n.LastRunAt != nil {
