@@ -120,6 +120,11 @@ COMMENT ON TABLE public.iu_notification_pending IS
   'The staging outbox: births of pieces that wait to be told, one by one or as a document. failed_at: the worker could '
   'not tell this one and why; it is passed over until fn_iu_notification_requeue.';
 
+COMMENT ON COLUMN public.iu_notification_pending.ref_id IS 'the unit_version that was born; the notification is about it';
+COMMENT ON COLUMN public.iu_notification_pending.created_at IS 'begins the debounce';
+COMMENT ON COLUMN public.iu_notification_pending.processed_at IS 'told, by itself or within its document';
+COMMENT ON COLUMN public.iu_notification_pending.failure IS 'what is wrong with the row, or what the server said to it';
+
 CREATE TABLE public.iu_notification_worker_log (
   id                uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   run_at            timestamptz NOT NULL DEFAULT now(),
@@ -134,6 +139,10 @@ CREATE TABLE public.iu_notification_worker_log (
   error_text        text,
   failed_total      int NOT NULL DEFAULT 0
 );
+COMMENT ON COLUMN public.iu_notification_worker_log.groups_emitted IS 'document_imported notifications';
+COMMENT ON COLUMN public.iu_notification_worker_log.pieces_emitted IS 'new_piece_created notifications';
+COMMENT ON COLUMN public.iu_notification_worker_log.conflicts_skipped IS 'notifications that were there already';
+COMMENT ON COLUMN public.iu_notification_worker_log.error_count IS 'rows that failed in this run; 1 where the run as a whole did and was undone';
 CREATE INDEX ix_iu_notification_worker_log_run ON public.iu_notification_worker_log (run_at DESC);
 COMMENT ON TABLE public.iu_notification_worker_log IS
   'One row per run of the notification worker that had something to do. pending_pre: rows it took up, = rows_marked + '

@@ -200,13 +200,13 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_notification_worker_tick() TO dot_executo
 COMMENT ON FUNCTION public.fn_iu_notification_worker_tick() IS
   'Tick iu_notification_worker: tells staged births once their debounce has passed, a document as one notification.';
 
--- fn_staging_cleanup_sweep() → {deleted}: processed rows older than retention.staging_days go, at most ten
+-- fn_staging_cleanup_sweep() → {deleted}: processed rows older than retention.staging_days (0 = none) go, at most ten
 -- thousand at a time and a hundred thousand a run, so that no run is long; the next takes the rest. What is not
 -- processed, failed rows among it, stays for ever. Tick worker staging_cleanup_sweep.
 CREATE FUNCTION public.fn_staging_cleanup_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
-  v_before timestamptz := now() - make_interval(days => public.fn_cfg_int('retention.staging_days', 15));
+  v_before timestamptz := public.fn_queue_retention_before('retention.staging_days');
   v_rows int;
   v_deleted int := 0;
 BEGIN
