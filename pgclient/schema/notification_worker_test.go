@@ -190,6 +190,20 @@ func (b board) births(n int) {
 		INSERT INTO unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, n)
 }
 
+// A run is bounded and takes the oldest; a document that this parts is told in two.
+func TestNotificationRunIsBounded(t *testing.T) {
+	b := newBoard(t)
+	for i := range 5 {
+		b.save(fmt.Sprintf("a/%d", i), "user:ann", "a", "")
+	}
+	b.exec("UPDATE iu_notification_pending SET created_at = now() - interval '1 hour' + right(canonical_address, 1)::int * interval '1 second'")
+	taken := func() string {
+		return get[string](b.core, `SELECT concat_ws(' ', r ->> 'rows_marked', r ->> 'groups_emitted') FROM fn_iu_notification_emit(now(), 2, 3) r`)
+	}
+	require.Equal(t, []string{"3 1", "2 1", "0 0"}, []string{taken(), taken(), taken()})
+	require.Equal(t, []string{"document_imported update a/0 user:ann 3", "document_imported update a/3 user:ann 2"}, b.events())
+}
+
 // A hundred thousand rows in one run, in one statement each way.
 func TestNotificationHundredThousand(t *testing.T) {
 	b := newBoard(t)
@@ -203,6 +217,7 @@ func TestNotificationHundredThousand(t *testing.T) {
 	got := b.tick()
 	t.Logf("%d rows in %s", n, time.Since(began))
 	require.EqualValues(t, n, got["rows_marked"])
+	require.EqualValues(t, 0, got["pending_post"])
 	require.EqualValues(t, n, get[int](b.core, `SELECT (SELECT sum((payload ->> 'piece_count')::int) FROM iu_notification_event WHERE event_type = 'document_imported')
 		+ (SELECT count(*) FROM iu_notification_event WHERE event_type = 'new_piece_created')`))
 	b.counted()

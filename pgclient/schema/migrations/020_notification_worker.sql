@@ -24,11 +24,11 @@ REVOKE ALL ON FUNCTION public.fn_iu_notification_threshold() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_threshold() TO queue_viewer, workflow_admin, dead_letter_operator;
 COMMENT ON FUNCTION public.fn_iu_notification_threshold() IS 'From how many pieces notifications are grouped, clamped.';
 
--- fn_iu_notification_emit(cutoff, threshold) → {pending_pre, groups_emitted, pieces_emitted, conflicts_skipped,
--- rows_marked, broken, broken_text}: takes up the rows staged before the cutoff, all in one statement, so that what
+-- fn_iu_notification_emit(cutoff, threshold, most) → {pending_pre, groups_emitted, pieces_emitted, conflicts_skipped,
+-- rows_marked, broken, broken_text}: takes up the rows staged before the cutoff, the oldest of them, all in one statement, so that what
 -- is told, what is marked and what is counted are the same rows. A row that another session holds waits for the next
 -- run; one that cannot become a notification fails, the others of its document are told without it. Internal.
-CREATE FUNCTION public.fn_iu_notification_emit(p_cutoff timestamptz, p_threshold int) RETURNS jsonb
+CREATE FUNCTION public.fn_iu_notification_emit(p_cutoff timestamptz, p_threshold int, p_most int) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp SET jit = off AS $fn$
 DECLARE
   v_result jsonb;
@@ -43,7 +43,7 @@ BEGIN
         WHEN COALESCE(p.actor_ref, '') = '' THEN 'actor_ref is missing' END AS broken
     FROM public.iu_notification_pending p
     WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff
-    FOR UPDATE SKIP LOCKED
+    ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED
   ), sound AS MATERIALIZED (
     -- first: the oldest piece, which speaks for its document
     SELECT t.*, count(*) OVER (PARTITION BY t.stable_key) AS pieces, row_number() OVER w = 1 AS first,
@@ -77,8 +77,8 @@ BEGIN
   RETURN v_result;
 END
 $fn$;
-REVOKE ALL ON FUNCTION public.fn_iu_notification_emit(timestamptz, int) FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_iu_notification_emit(timestamptz, int) IS 'Tells what was staged before a moment. Internal.';
+REVOKE ALL ON FUNCTION public.fn_iu_notification_emit(timestamptz, int, int) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_iu_notification_emit(timestamptz, int, int) IS 'Tells what was staged before a moment. Internal.';
 
 -- fn_iu_notification_probe(ids) → NULL when each of these rows could become a notification, else what the first of
 -- them met. Leaves nothing behind. Internal.
@@ -99,9 +99,9 @@ $fn$;
 REVOKE ALL ON FUNCTION public.fn_iu_notification_probe(uuid[]) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_iu_notification_probe(uuid[]) IS 'Whether staged rows could become notifications. Internal.';
 
--- fn_iu_notification_sift(cutoff) → how many rows failed: finds the rows that the server refuses as notifications, by
+-- fn_iu_notification_sift(cutoff, most) → how many rows failed: finds the rows that the server refuses as notifications, by
 -- halving, and marks them with what it said. For the case that fn_iu_notification_emit could not foresee. Internal.
-CREATE FUNCTION public.fn_iu_notification_sift(p_cutoff timestamptz) RETURNS int
+CREATE FUNCTION public.fn_iu_notification_sift(p_cutoff timestamptz, p_most int) RETURNS int
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   v_ids uuid[];
@@ -113,7 +113,8 @@ DECLARE
 BEGIN
   SELECT array_agg(t.id ORDER BY t.created_at, t.id) INTO v_ids FROM (
     SELECT p.id, p.created_at FROM public.iu_notification_pending p
-    WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff FOR UPDATE SKIP LOCKED) t;
+    WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff
+    ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED) t;
   v_left := ARRAY[1, COALESCE(cardinality(v_ids), 0)];
   WHILE cardinality(v_left) > 0 LOOP
     v_from := v_left[cardinality(v_left) - 1];
@@ -132,8 +133,8 @@ BEGIN
   RETURN v_failed;
 END
 $fn$;
-REVOKE ALL ON FUNCTION public.fn_iu_notification_sift(timestamptz) FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_iu_notification_sift(timestamptz) IS 'Fails the staged rows that the server refuses. Internal.';
+REVOKE ALL ON FUNCTION public.fn_iu_notification_sift(timestamptz, int) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_iu_notification_sift(timestamptz, int) IS 'Fails the staged rows that the server refuses. Internal.';
 
 -- fn_iu_notification_worker_tick() → {status: processed|idle|skipped|error, pending_pre, pending_post, groups_emitted,
 -- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One at a time: the lock is
@@ -143,6 +144,7 @@ COMMENT ON FUNCTION public.fn_iu_notification_sift(timestamptz) IS 'Fails the st
 CREATE FUNCTION public.fn_iu_notification_worker_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
+  c_most CONSTANT int := 100000; -- rows in one run, so that none is cancelled for its length, and the next goes on
   v_start timestamptz := clock_timestamp();
   v_cutoff timestamptz := now() - make_interval(secs => public.fn_iu_notification_debounce());
   v_threshold int := public.fn_iu_notification_threshold();
@@ -165,13 +167,13 @@ BEGIN
 
   BEGIN
     BEGIN
-      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold);
+      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, c_most);
     EXCEPTION WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
       v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
     END;
     IF v_error IS NOT NULL THEN
-      v_sifted := public.fn_iu_notification_sift(v_cutoff);
-      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold);
+      v_sifted := public.fn_iu_notification_sift(v_cutoff, c_most);
+      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, c_most - v_sifted); -- no row that was not sifted
     END IF;
   EXCEPTION WHEN OTHERS THEN
     v_done := '{}'::jsonb;
@@ -267,9 +269,9 @@ SELECT public.fn_queue_tick_worker_drop('iu_notification_worker');
 DROP FUNCTION public.fn_iu_notification_requeue(uuid[], text, text, boolean);
 DROP FUNCTION public.fn_staging_cleanup_sweep();
 DROP FUNCTION public.fn_iu_notification_worker_tick();
-DROP FUNCTION public.fn_iu_notification_sift(timestamptz);
+DROP FUNCTION public.fn_iu_notification_sift(timestamptz, int);
 DROP FUNCTION public.fn_iu_notification_probe(uuid[]);
-DROP FUNCTION public.fn_iu_notification_emit(timestamptz, int);
+DROP FUNCTION public.fn_iu_notification_emit(timestamptz, int, int);
 DROP FUNCTION public.fn_iu_notification_threshold();
 DROP FUNCTION public.fn_iu_notification_debounce();
 RESET ROLE;
