@@ -311,6 +311,16 @@ func TestNotificationHealth(t *testing.T) {
 	require.Equal(t, "iu_notification_worker iu 2 1 open t", line())
 	b.exec("UPDATE queue_tick_worker SET last_run_at = now() - interval '1 hour' WHERE worker_name = 'iu_notification_worker'")
 	require.Equal(t, "iu_notification_worker iu 2 1 stale t", line())
+	tx := b.begin(b.root)
+	scans := func() (n int) {
+		require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_stat_get_xact_numscans('iu_notification_pending'::regclass)").Scan(&n))
+		return n
+	}
+	before := scans()
+	_, err := tx.Exec(t.Context(), "SELECT fn_iu_notification_backlog()")
+	require.NoError(t, err)
+	require.Equal(t, before, scans(), "it goes through no table")
+	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, "stale", get[string](b.core, `SELECT h ->> 'status_hint' FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'health') h WHERE h ->> 'source' = 'notification_pending'`))
 }
 

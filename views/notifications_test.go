@@ -1,0 +1,69 @@
+package views_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// What failed is counted in the line of panes; what merely waits is not.
+func TestTabCountsFailedNotifications(t *testing.T) {
+	t.Parallel()
+	count := func(failed int64) views.Tab {
+		s := viewstest.Empty()
+		s.Health = append(s.Health, queue.HealthRow{Source: queue.Clean("notification_pending"), DeadLettered: &failed})
+		for _, tab := range views.Tabs(&s, queue.PaneOverview) {
+			if tab.Keys == "gn" {
+				return tab
+			}
+		}
+		require.Fail(t, "there is no gn")
+		return views.Tab{}
+	}
+	require.EqualValues(t, 3, count(3).Count)
+	require.Zero(t, count(0).Count)
+}
+
+// A worker that never ran, is off or late is said in the head.
+func TestNotificationHead(t *testing.T) {
+	t.Parallel()
+	head := func(change func(*queue.Notifications)) string {
+		n := viewstest.Notifications()
+		change(&n)
+		return ansi.Strip(strings.Join(views.NotificationHead(&n, env(theme.Options{}), 120), "\n"))
+	}
+	require.Contains(t, head(func(*queue.Notifications) {}), "3 failed · the worker ran 34s ago · every 2m")
+	require.Contains(t, head(func(n *queue.Notifications) { n.LastRunAt = nil }), "the worker never ran")
+	require.Contains(t, head(func(n *queue.Notifications) { n.IntervalSeconds = 0 }), "switched OFF")
+	require.Contains(t, head(func(n *queue.Notifications) { n.Stale = true }), "STALE")
+	require.NotContains(t, head(func(n *queue.Notifications) { n.Failed = 0 }), "failed")
+	require.Contains(t, head(func(n *queue.Notifications) { n.DebouncingBound = true }), "≥37 in the debounce")
+	require.Empty(t, views.NotificationHead(nil, env(theme.Options{}), 80))
+}
+
+// What becomes of a group is what the worker makes of its pieces that are due.
+func TestStagedGroupTold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		g    queue.StagedGroup
+		kind string
+		n    int64
+	}{
+		{queue.StagedGroup{Keyed: true, Pieces: 5}, "document_imported", 1},
+		{queue.StagedGroup{Keyed: true, Pieces: 5, Due: 1}, "new_piece_created", 1},
+		{queue.StagedGroup{Keyed: true, Pieces: 5, Due: 2}, "document_imported", 1},
+		{queue.StagedGroup{Keyed: true, Pieces: 1}, "new_piece_created", 1},
+		{queue.StagedGroup{Pieces: 5, Due: 3}, "new_piece_created", 3},
+	} {
+		kind, n := c.g.Told(2)
+		require.Equal(t, c.kind, kind, c.g)
+		require.Equal(t, c.n, n, c.g)
+	}
+}
