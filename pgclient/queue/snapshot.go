@@ -190,6 +190,8 @@ type Held struct {
 	Pid        *int64 `json:"pid"` // null without pg_read_all_stats
 	Program    Text   `json:"program"`
 	User       Text   `json:"user"`
+	// TransactionSeconds is how long that transaction is open; null as Pid.
+	TransactionSeconds *int64 `json:"transaction_seconds"`
 }
 
 // Suspension is an endpoint that gets nothing for now.
