@@ -56,6 +56,10 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		p.Leases, err = c.webhookLeases(ctx, nil)
 	case queue.ListWhy:
 		p.Why, err = c.why(ctx, q.ID)
+	case queue.ListRoutes:
+		err = c.routes(ctx, &p)
+	case queue.ListConsumers:
+		err = c.consumers(ctx, &p)
 	case queue.ListAudit:
 		err = c.audit(ctx, q, &p, "")
 	case queue.ListFlagHistory:

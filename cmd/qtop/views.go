@@ -187,8 +187,12 @@ func (a *app) statusTable(st statusJSON) {
 		fmt.Fprintf(a.out, "%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, stamp(&f.UpdatedAt), f.Reason.String(), back)
 	}
 	for _, h := range st.Held {
-		fmt.Fprintf(a.out, "HELD    %s (%s): %d events wait for an open transaction since %s, pid %s %s %s\n", h.Worker, h.Domain, h.Rows,
-			age(h.AgeSeconds), num(h.Pid), h.Program, h.User)
+		open := ""
+		if h.TransactionSeconds != nil {
+			open = ", open " + age(*h.TransactionSeconds)
+		}
+		fmt.Fprintf(a.out, "HELD    %s (%s): %d events wait for an open transaction since %s, pid %s %s %s%s\n", h.Worker, h.Domain, h.Rows,
+			age(h.AgeSeconds), num(h.Pid), h.Program, h.User, open)
 	}
 	if st.HostsAlive == 0 {
 		fmt.Fprintln(a.out, "NO HOST no worker host is alive: nothing ticks, nothing is sent")

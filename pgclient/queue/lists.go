@@ -27,6 +27,8 @@ const (
 	ListEndpoint     ListKind = "endpoint"       // one with its latest attempts, its leases and when what waits is due (Query.ID)
 	ListLeases       ListKind = "webhook_leases" // on webhook jobs, those that expired first
 	ListWhy          ListKind = "why"            // why a queue waits (Query.ID = its name)
+	ListRoutes       ListKind = "routes"         // of events, per domain
+	ListConsumers    ListKind = "consumers"      // of events, per type
 )
 
 // Query asks for one page.
@@ -55,6 +57,8 @@ type Page struct {
 	Attempts     []Attempt      // of the one endpoint asked for, newest first
 	Retries      []RetrySlot    // likewise, soonest first
 	Why          *Why
+	Routes       []Route
+	Consumers    []Consumer
 	Total        int64 // rows that match
 	TotalBound   bool  // true: at least Total, the count was bounded
 	Next         string

@@ -184,7 +184,9 @@ func TestRouteConsumers(t *testing.T) {
 func TestRouteSwitches(t *testing.T) {
 	c := newRoutes(t)
 	admin := c.as("workflow_admin", "dot_executor", "queue_viewer")
-	tick := func() map[string]any { return call(t, admin, "fn_queue_tick_request('iu_outbound_default', 'operator')") }
+	tick := func() map[string]any {
+		return call(t, admin, "fn_queue_tick_request('iu_outbound_default', 'operator')")
+	}
 	health := func() map[string]any { return call(t, admin, "fn_iu_route_worker_health()") }
 	why := func() string {
 		return get[string](c, `SELECT COALESCE(string_agg(l ->> 'text', ', '), '') FROM jsonb_array_elements(fn_queue_why('events iu') -> 'links') l

@@ -239,7 +239,7 @@ BEGIN
       public.fn_why_link('route', CASE WHEN v_route.enabled THEN 'clear' ELSE 'blocks' END,
         'the route of ' || p_domain || CASE WHEN v_route.enabled THEN ' is enabled' ELSE ' is disabled' END,
         CASE WHEN NOT v_route.enabled THEN format('by %s since %s', v_route.updated_by, to_char(v_route.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END,
-        '', format('qtop route enable %s --reason R', p_domain)));
+        '', format('qtop route set %s --enabled=true --reason R', p_domain)));
   END IF;
   SELECT format('%s %s %s%s', CASE WHEN w.pid IS NOT NULL THEN 'pid ' || w.pid END, w.usename, w.program,
     ', open since ' || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) INTO v_who FROM public.fn_queue_holder(v_xid) w;
