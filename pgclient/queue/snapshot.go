@@ -194,6 +194,19 @@ type Held struct {
 	TransactionSeconds *int64 `json:"transaction_seconds"`
 }
 
+// Holder is who keeps this row's cursor from advancing, nil unless it is held.
+func (s *Snapshot) Holder(r HealthRow) *Held {
+	if r.Source.String() != "cursor_held" {
+		return nil
+	}
+	for i, h := range s.Held {
+		if h.Worker.String() == r.Subject.String() && h.Domain.String() == r.Domain.String() {
+			return &s.Held[i]
+		}
+	}
+	return nil
+}
+
 // Suspension is an endpoint that gets nothing for now.
 type Suspension struct {
 	SubscriptionID int64      `json:"subscription_id"`
