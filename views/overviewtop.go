@@ -89,7 +89,7 @@ func broadcasts(s *queue.Snapshot, e Env) section {
 func helds(s *queue.Snapshot, e Env) section {
 	sec := section{lacks: lacks(s, "held")}
 	for _, h := range s.Held {
-		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), plural(h.Rows, "event waits", "events wait"), "for "+Age(h.AgeSeconds), holder(h))
+		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(h), plural(h.Rows, "event waits", "events wait"), "for "+Age(h.AgeSeconds))
 		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, h.Worker.String()}, e, rankWarning, "HELD", text))
 	}
 	return sec
@@ -104,7 +104,7 @@ func holder(h queue.Held) string {
 		who = strings.TrimSpace(p + " " + h.User.String())
 	}
 	if h.TransactionSeconds != nil {
-		who += ", open " + Age(*h.TransactionSeconds)
+		who += " " + Age(*h.TransactionSeconds)
 	}
 	return who
 }
