@@ -51,7 +51,7 @@ func TestReplayOfEvents(t *testing.T) {
 	require.Equal(t, "requeued", outcome(res, ids[2]).Outcome)
 	failed := outcome(res, ids[3])
 	require.Equal(t, "failed", failed.Outcome)
-	require.Contains(t, failed.Why.String(), "failed again: ROUTE_23502 ")
+	require.Contains(t, failed.Why.String(), "ROUTE_23502 ")
 	d = w.detail(op, ids[3])
 	require.Equal(t, "open ROUTE_23502", d.State+" "+d.Code.String())
 	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hook, ids[1]}, Reason: "cured"})

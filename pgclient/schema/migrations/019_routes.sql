@@ -328,7 +328,7 @@ BEGIN
     FROM unnest(v_ids, v_why) AS w (id, why), LATERAL (SELECT v_failed -> (
       SELECT x.event_id::text FROM public.iu_route_dead_letter x WHERE x.dead_letter_id = w.id) AS failure) f
     WHERE d.dead_letter_id = w.id AND w.why IS NULL;
-    SELECT array_agg(COALESCE(w.why, 'failed again: ' || (f.failure ->> 'code') || ' ' || (f.failure ->> 'error')) ORDER BY w.n) INTO v_why
+    SELECT array_agg(COALESCE(w.why, (f.failure ->> 'code') || ' ' || (f.failure ->> 'error')) ORDER BY w.n) INTO v_why
     FROM unnest(v_ids, v_why) WITH ORDINALITY AS w (id, why, n)
     LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = w.id
     LEFT JOIN LATERAL (SELECT v_failed -> d.event_id::text AS failure) f ON w.why IS NULL;
