@@ -222,8 +222,8 @@ $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_holder(xid8) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_queue_holder(xid8) IS 'The session of an open transaction. Internal.';
 
--- fn_iu_route_backlog() → one row per route: the events that wait, counted up to 10,001, and of those the ones that no
--- worker may pass while an older transaction is open. Seen now, not when a worker last ran.
+-- fn_iu_route_backlog() → one row per route: the events that its worker has not gone through, counted up to 10,001, and
+-- of those the ones that it may not pass while an older transaction is open. Seen now, not when a worker last ran.
 CREATE FUNCTION public.fn_iu_route_backlog()
 RETURNS TABLE (worker_name text, event_domain text, enabled boolean, waiting bigint, oldest_at timestamptz,
   held_rows bigint, held_since timestamptz)
@@ -250,8 +250,6 @@ BEGIN
       (SELECT e.created_at, '0'::xid8 FROM public.event_outbox e
        WHERE (c.worker_name IS NULL OR c.restored_after IS NOT NULL) AND e.event_domain = r.event_domain
          AND e.id > COALESCE(c.restored_after, '00000000-0000-0000-0000-000000000000')
-         AND NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = e.id)
-         AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = e.id)
        LIMIT 10001)) e) w;
 END
 $fn$;
