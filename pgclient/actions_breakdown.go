@@ -145,7 +145,7 @@ func (c *Client) eventBreakdown(ctx context.Context, p *queue.Plan, where string
 			p.Lines = append(p.Lines, line("to", "and more event types"))
 			break
 		}
-		p.Lines = append(p.Lines, line("to", "%d × event %s/%s %s (its recipients of now; %d consumers get a job)", x.n, x.domain, x.kind, x.code, x.consumers))
+		p.Lines = append(p.Lines, line("to", "%d × event %s/%s %s (its recipients of now; consumers that get a job: %d)", x.n, x.domain, x.kind, x.code, x.consumers))
 	}
 	return nil
 }

@@ -203,7 +203,7 @@ func Actions() []Action {
 			Args: []Arg{{Name: "comment", Label: "Comment", Required: true, Help: "why you no longer have it"}},
 		},
 		{
-			ID: ActRequeue, Key: "R", Panes: []PaneID{PaneDead}, Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt)",
+			ID: ActRequeue, Key: "R", Panes: []PaneID{PaneDead}, Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)",
 			Help: "make one new saga or job per dead letter, or route its event once more", Twin: "qtop requeue ID… | --filter F",
 			Danger: DangerMany, Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
