@@ -243,7 +243,11 @@ func TestRouteSwitches(t *testing.T) {
 	fails(t, c.as("dot_executor", "dead_letter_operator"), "42501", "SELECT fn_iu_outbound_route_set('iu', false, 'ann', 'x')")
 	// a silent worker is told, also when a host has its loop
 	c.exec("UPDATE queue_heartbeat SET last_beat_at = now() - interval '95 hours' WHERE executor_id = 'iu_outbound_default'")
-	require.Equal(t, "slows", get[string](c, `SELECT l ->> 'state' FROM jsonb_array_elements(fn_queue_why('events iu') -> 'links') l WHERE l ->> 'link' = 'silence'`))
+	c.exec(`SELECT fn_queue_host_register('h', gen_random_uuid(), 'v', '{iu_outbound_default}')`)
+	c.emit("iu", "last")
+	require.Equal(t, "iu_outbound_default is silent", why())
+	require.Equal(t, "iu_outbound_default is silent", get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'waiting') w
+		WHERE w ->> 'queue' = 'events iu'`))
 }
 
 // The domain staging has a worker, a tick and a cursor of its own.

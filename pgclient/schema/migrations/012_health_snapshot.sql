@@ -196,7 +196,8 @@ SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS dom
        -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
        CASE WHEN NOT r.enabled THEN 'stopped'
             WHEN s.configured_interval_seconds > 0 AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
-              3 * s.configured_interval_seconds, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300))) THEN 'stale'
+              3 * s.configured_interval_seconds, COALESCE((SELECT d.value::int FROM public.dot_config d
+                WHERE d.key = 'queue.heartbeat.stale_threshold_seconds' AND d.value ~ '^[0-9]{1,9}$'), 300))) THEN 'stale'
             ELSE 'fresh' END AS status_hint
 FROM public.iu_route_worker_cursor c
 JOIN public.iu_outbound_route r USING (event_domain)
@@ -574,7 +575,9 @@ BEGIN
         WHEN b.held_since < now() - interval '10 seconds' AND b.held_rows = b.waiting THEN 'held by an open transaction'
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
           AND q.last_seen_at > now() - interval '15 seconds' AND b.worker_name = ANY (q.loops))
-          THEN 'no live host runs ' || b.worker_name ELSE '' END
+          THEN 'no live host runs ' || b.worker_name
+        WHEN EXISTS (SELECT 1 FROM public.queue_heartbeat h WHERE h.executor_id = b.worker_name AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
+          AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds)) THEN b.worker_name || ' is silent' ELSE '' END
     FROM jsonb_to_recordset(v_routes) AS b (worker_name text, event_domain text, enabled boolean, waiting bigint, oldest_at timestamptz,
       held_rows bigint, held_since timestamptz)
   ), jobs AS (

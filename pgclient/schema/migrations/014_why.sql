@@ -252,10 +252,10 @@ BEGIN
       CASE WHEN v_held > 0 THEN format('%s events since %s, %s', v_held, to_char(v_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
         COALESCE(v_who, 'a session this login may not see')) END, '',
       'end that transaction: its client, or as an administrator SELECT pg_terminate_backend(PID)')
-    || public.fn_why_link('silence', CASE WHEN v_silent IS NULL THEN 'clear' ELSE 'slows' END, CASE WHEN v_silent IS NULL
+    || public.fn_why_host(v_worker)
+    || public.fn_why_link('silence', CASE WHEN v_silent IS NULL THEN 'clear' ELSE 'blocks' END, CASE WHEN v_silent IS NULL
       THEN v_worker || ' is not silent' ELSE v_worker || ' is silent' END, 'last beat ' || to_char((now() - v_silent) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
-      'gw S', 'qtop worker --loops ' || v_worker)
-    || public.fn_why_host(v_worker);
+      'gw S', 'qtop worker --loops ' || v_worker);
   RETURN jsonb_build_object('waiting', least(v_waiting, 10000), 'waiting_bound', v_waiting > 10000, 'oldest_at', v_oldest, 'links', v_links);
 END $$;
 REVOKE ALL ON FUNCTION public.fn_why_events(text) FROM PUBLIC;
