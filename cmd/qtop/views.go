@@ -249,7 +249,11 @@ func heldBy(h *queue.Held) string {
 	if h.TransactionSeconds != nil {
 		open = ", open " + age(*h.TransactionSeconds)
 	}
-	return strings.TrimSpace(fmt.Sprintf("pid %s %s %s%s", num(h.Pid), h.Program, h.User, open))
+	pid := "" // a prepared transaction has none
+	if h.Pid != nil || h.Program.Empty() {
+		pid = "pid " + num(h.Pid)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s%s", pid, h.Program, h.User, open))
 }
 
 // answer prints rows unless reading them failed; an empty list is [] in JSON.
