@@ -48,6 +48,8 @@ func operations() map[queue.ActionID]operation {
 		queue.ActNotifyRequeue:  {planNotificationRequeue, applyNotificationRequeue},
 		queue.ActTick:           {planTick, applyTick},
 		queue.ActMark:           {planMark, applyMark},
+		queue.ActRouteSet:       {planRouting, applyRouting},
+		queue.ActConsumerSet:    {planRouting, applyRouting},
 	}
 }
 
@@ -146,7 +148,7 @@ func (a answer) outcomes(prefix string) []queue.Outcome {
 // record counts outcomes and adds them.
 func record(res *queue.Result, all []queue.Outcome) {
 	for _, o := range all {
-		if o.Outcome == "skipped" || o.Outcome == "refused" {
+		if o.Outcome == "skipped" || o.Outcome == "refused" || o.Outcome == "failed" {
 			res.Skipped++
 		} else {
 			res.Done++
@@ -274,6 +276,15 @@ func command(r queue.Request) string {
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
 	case queue.ActMark:
 		fmt.Fprintf(&b, "qtop mark %s", shellQuote(r.Args["label"]))
+	case queue.ActRouteSet:
+		fmt.Fprintf(&b, "qtop route set %s --enabled=%s", quoteAll(r.Targets), shellQuote(r.Args["enabled"]))
+	case queue.ActConsumerSet:
+		fmt.Fprintf(&b, "qtop consumer set %s", quoteAll(r.Targets))
+		for _, name := range []string{"domain", "type", "kind", "executor", "enabled"} {
+			if r.Args[name] != "" {
+				fmt.Fprintf(&b, " --%s=%s", name, shellQuote(r.Args[name]))
+			}
+		}
 	default: // concerns a process, not the database: no verb
 		return ""
 	}

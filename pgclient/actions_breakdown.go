@@ -116,3 +116,36 @@ func (c *Client) jobBreakdown(ctx context.Context, p *queue.Plan, where string, 
 	}
 	return nil
 }
+
+// eventBreakdown says what they are and who gets them: per domain, type and code,
+// with the consumers that make jobs of them. where is the clause that selects them
+// from deadEventFrom.
+func (c *Client) eventBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+	rows, err := c.act.Query(ctx, `WITH parts AS (
+			SELECT d.event_domain, d.event_type, d.failure_code, count(*) AS n FROM `+deadEventFrom+where+` GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 9)
+		SELECT x.event_domain, x.event_type, x.failure_code, x.n, (SELECT count(*) FROM public.consumer_registry c
+			WHERE c.enabled AND c.event_domain = x.event_domain AND c.event_type = x.event_type)
+		FROM parts x ORDER BY x.n DESC, 1, 2, 3`, args...)
+	if err != nil {
+		return err
+	}
+	type part struct {
+		domain, kind, code string
+		n, consumers       int64
+	}
+	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x part, err error) {
+		err = row.Scan(&x.domain, &x.kind, &x.code, &x.n, &x.consumers)
+		return x, err
+	})
+	if err != nil {
+		return err
+	}
+	for i, x := range parts {
+		if i == 8 {
+			p.Lines = append(p.Lines, line("to", "and more event types"))
+			break
+		}
+		p.Lines = append(p.Lines, line("to", "%d × event %s/%s %s (its recipients of now; consumers that get a job: %d)", x.n, x.domain, x.kind, x.code, x.consumers))
+	}
+	return nil
+}

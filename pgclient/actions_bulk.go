@@ -34,21 +34,21 @@ type bulkPart struct {
 func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 	hook := bulkPart{source: "webhook", kind: "requeue_webhook", text: "id::text"}
 	job := bulkPart{source: "job", kind: "replay_job", text: "'" + jobPrefix + "' || id"}
+	event := bulkPart{source: "event", kind: "replay_event", text: "'" + eventPrefix + "' || id"}
 	if r.Args["what"] == "resolve" {
-		hook.kind, job.kind = "resolve", "resolve"
+		hook.kind, job.kind, event.kind = "resolve", "resolve", "resolve"
 	}
 	if len(r.Targets) > 0 {
 		ids, err := letterIDs(r.Targets)
 		if err != nil {
 			return nil, err
 		}
-		if len(ids.events) > 0 {
-			return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("letters of events have no bulk operation in this version"), Do: queue.Clean("close them by their ids or by a filter: qtop resolve")}
-		}
-		hook.b, job.b, hook.where, job.where = &builder{}, &builder{}, givenHooks, givenJobs
+		hook.b, job.b, event.b = &builder{}, &builder{}, &builder{}
+		hook.where, job.where, event.where = givenHooks, givenJobs, givenEvents
 		hook.ids = "SELECT unnest(" + hook.b.arg(ids.hooks) + "::bigint[]) AS id"
 		job.ids = "SELECT unnest(" + job.b.arg(ids.jobs) + "::uuid[]) AS id"
-		return []bulkPart{hook, job}, nil
+		event.ids = "SELECT unnest(" + event.b.arg(ids.events) + "::uuid[]) AS id"
+		return []bulkPart{hook, job, event}, nil
 	}
 	s, err := deadWhereAt(r.Filter, at)
 	if err != nil {
@@ -57,10 +57,12 @@ func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 	if s.filter.Empty() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
-	hook.b, job.b, hook.where, job.where = s.hooks, s.jobs, s.hooks.clause(), s.jobs.clause()
+	hook.b, job.b, event.b = s.hooks, s.jobs, s.events
+	hook.where, job.where, event.where = s.hooks.clause(), s.jobs.clause(), s.events.clause()
 	hook.ids = "SELECT d.id FROM " + deadFrom + hook.where + " ORDER BY d.id"
 	job.ids = "SELECT d.dead_letter_id AS id FROM " + deadJobFrom + job.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
-	return []bulkPart{hook, job}, nil
+	event.ids = "SELECT d.dead_letter_id AS id FROM " + deadEventFrom + event.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
+	return []bulkPart{hook, job, event}, nil
 }
 
 // bulkNumbers are the numbers of a plan's form.
@@ -124,19 +126,6 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 		return nil
 	}
 	p.Lines = append(p.Lines, line("dead letters", "%d, as of %s; what dies later is not in it", p.Count, at.UTC().Format("15:04:05Z")))
-	if p.Request.Filter != "" {
-		s, err := deadWhereAt(p.Request.Filter, at)
-		if err != nil {
-			return err
-		}
-		var events int64
-		if err := c.act.QueryRow(ctx, "SELECT count(*) FROM "+deadEventFrom+s.events.clause(), s.events.args...).Scan(&events); err != nil {
-			return err
-		}
-		if events > 0 {
-			p.Lines = append(p.Lines, line("left out", "%d letters of events, which have no bulk operation in this version", events))
-		}
-	}
 	for _, x := range parts {
 		if x.n == 0 {
 			continue
@@ -145,8 +134,11 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 			p.Lines = append(p.Lines, line("operation", "one of its own for the %d of source %s", x.n, x.source))
 		}
 		where := c.breakdown
-		if x.source == "job" {
+		switch x.source {
+		case "job":
 			where = c.jobBreakdown
+		case "event":
+			where = c.eventBreakdown
 		}
 		if err := where(ctx, p, x.where, x.b.args...); err != nil {
 			return err
@@ -323,7 +315,7 @@ func planTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 		line("operation", "%d: %s, %s by %s since %s", o.ID, o.Kind, o.State, o.StateBy, o.StateAt.UTC().Format("2006-01-02 15:04:05Z")),
 		line("selection", "%s", o.Filter), line("reason", "%s", o.Reason),
 		line("progress", "%d of %d tried: %d done, %d skipped, %d failed, %d undone", o.Tried(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone),
-		line("first tries", "%d succeeded, %d failed, %d not known yet", o.FirstOK, o.FirstFailed, o.Done-o.FirstOK-o.FirstFailed))
+		line("first tries", "%d succeeded, %d failed, %d not known yet", o.FirstOK, o.FirstFailed, o.Unknown()))
 	if o.StateWhy.String() != "" {
 		p.Lines = append(p.Lines, line("paused by", "%s", o.StateWhy))
 	}
@@ -340,7 +332,11 @@ func planTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 			time.Duration(float64(o.Left())/o.Rate*float64(time.Second)).Round(time.Second)))
 		return c.runners(ctx, p, o.Kind)
 	case queue.ActBulkUndo:
-		p.Count = o.Done - o.FirstOK - o.FirstFailed
+		if o.Kind == "replay_event" {
+			p.Refused, p.Rule, p.Count = "what was routed cannot be taken back: its recipients have it", "final", 0
+			return nil
+		}
+		p.Count = o.Unknown()
 		p.Lines = append(p.Lines, line("then", "up to %d are taken back: those that nobody has begun", p.Count))
 		if p.Count == 0 {
 			p.Refused, p.Rule = "everything it did has been attempted already", "empty"

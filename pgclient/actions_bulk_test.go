@@ -119,7 +119,7 @@ func TestBulkRefusesWhatChanged(t *testing.T) {
 	closed := plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[:1], Reason: "r", Args: map[string]string{"resolution": "abandoned"}})
 	require.EqualValues(t, 1, apply(t, op, closed).Done)
 	res := apply(t, op, p)
-	require.Equal(t, "the selection changed since the preview: it was webhook=2 job=2 and is webhook=1 job=2", res.Refused)
+	require.Equal(t, "the selection changed since the preview: it was webhook=2 job=2 event=0 and is webhook=1 job=2 event=0", res.Refused)
 	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_bulk_operation"))
 
 	// What has died since the preview is left out, and stops nobody.

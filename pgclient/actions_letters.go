@@ -20,12 +20,14 @@ const shownOutcomes = 1000
 const (
 	givenHooks = " WHERE d.id = ANY ($1::bigint[])"
 	givenJobs  = " WHERE d.dead_letter_id = ANY ($1::uuid[])"
+
+	givenEvents = givenJobs
 )
 
 // letterCall is the statement of an action on the letters of each source, and what
 // follows its four arguments; $4 says whether it is a dry run.
 type letterCall struct {
-	hooks, jobs, events string // functions
+	hooks, jobs, events string // functions; "" = there is no such thing for this source
 	order               string // of the arguments
 	hookArgs, otherArgs []any
 }
@@ -46,7 +48,7 @@ func letterCallOf(r queue.Request) letterCall {
 	case queue.ActReopen:
 		return letterCall{"fn_dead_letter_reopen", "fn_job_dead_letter_reopen", "fn_iu_route_dead_letter_reopen", usual, nil, nil}
 	case queue.ActUndoRequeue:
-		return letterCall{"fn_dead_letter_requeue_undo", "fn_job_dead_letter_replay_undo", "fn_iu_route_dead_letter_replay_undo", usual, nil, nil}
+		return letterCall{"fn_dead_letter_requeue_undo", "fn_job_dead_letter_replay_undo", "", usual, nil, nil}
 	default:
 		return letterCall{"fn_dead_letter_requeue", "fn_job_dead_letter_replay", "fn_iu_route_dead_letter_replay", usual, nil, nil}
 	}
@@ -139,11 +141,11 @@ func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (letter
 		if len(ids.events) == 0 {
 			return nil
 		}
-		if there, err := installed(ctx, tx, call.events); err != nil || !there {
+		if call.events == "" {
 			if out.refused == "" {
-				out.results = append(out.results, notInstalled(ids.events)...)
+				out.results = append(out.results, stayRouted(ids.events)...)
 			}
-			return err
+			return nil
 		}
 		return ask(tx, call.events, eventPrefix, ids.events, call.otherArgs)
 	})
@@ -153,16 +155,11 @@ func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (letter
 	return out, err
 }
 
-// installed tells whether the schema has a function: replaying events comes with a
-// later migration.
-func installed(ctx context.Context, tx pgx.Tx, fn string) (there bool, err error) {
-	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proname = $1)", fn).Scan(&there)
-	return there, err
-}
-
-func notInstalled(events []string) (out []queue.Outcome) {
+// stayRouted answers for events that were routed again: an attempt is what a
+// recipient reads, and cannot be unread.
+func stayRouted(events []string) (out []queue.Outcome) {
 	for _, id := range events {
-		out = append(out, queue.Outcome{ID: queue.EventLetter(id), Outcome: "skipped", Why: queue.Clean("replaying events is not installed in this version")})
+		out = append(out, queue.Outcome{ID: queue.EventLetter(id), Outcome: "skipped", Why: queue.Clean("what was routed cannot be taken back: its recipients have it")})
 	}
 	return out
 }
@@ -222,6 +219,9 @@ func planLetters(ctx context.Context, c *Client, p *queue.Plan) error {
 	}
 	if len(ids.events) > 0 {
 		sources = append(sources, "events")
+		if err := c.eventBreakdown(ctx, p, givenEvents, ids.events); err != nil {
+			return err
+		}
 	}
 	if len(sources) > 1 {
 		p.Lines = append(p.Lines, line("audit", "%s rows, one for the %s; the result names the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the ")))

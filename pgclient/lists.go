@@ -58,6 +58,10 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		err = c.notifications(ctx, q, &p)
 	case queue.ListWhy:
 		p.Why, err = c.why(ctx, q.ID)
+	case queue.ListRoutes:
+		err = c.routes(ctx, &p)
+	case queue.ListConsumers:
+		err = c.consumers(ctx, &p)
 	case queue.ListAudit:
 		err = c.audit(ctx, q, &p, "")
 	case queue.ListFlagHistory:

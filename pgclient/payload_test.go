@@ -144,13 +144,10 @@ func TestEventLetters(t *testing.T) {
 	require.NotContains(t, d.Payload.String(), "hidden")
 	require.Equal(t, "0 event, 0 attempt iu_outbound_default, 0 dead_letter iu_outbound_default *", chain(d))
 
-	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: events[:1], Reason: "x"})
-	require.Contains(t, p.Refused, "replaying events is not installed in this version")
-	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hook, events[0]}, Reason: "x"})
-	require.EqualValues(t, 1, p.Count)
-	require.EqualValues(t, 1, p.Skipped)
-	_, err = op.Plan(context.Background(), queue.Request{Action: queue.ActBulkPlan, Targets: events, Reason: "x"})
-	kind(t, queue.KindUsage, err)
+	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hook, events[0]}, Reason: "x"})
+	require.EqualValues(t, 2, p.Count)
+	p = plan(t, op, queue.Request{Action: queue.ActBulkPlan, Targets: events, Reason: "x"})
+	require.EqualValues(t, len(events), p.Count)
 
 	p = plan(t, op, queue.Request{Action: queue.ActResolve, Filter: "source:event type:made", Reason: "known", Args: map[string]string{"resolution": "duplicate"}})
 	require.EqualValues(t, 2, p.Count)

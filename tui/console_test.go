@@ -143,19 +143,19 @@ func TestFilter(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(c *console) {
 		c.press("2", "/")
 		c.typing("source:webhook_endpoint")
-		c.sees("2 of 20 rows", "hooks.acme.example")
+		c.sees("2 of 21 rows", "hooks.acme.example")
 		c.seesNot("agent_01")
 		c.press("enter")
 		c.sees("filter source:webhook_endpoint")
 		c.press("3", "2")
-		c.sees("20 rows") // cleared on pane change
+		c.sees("21 rows") // cleared on pane change
 		c.press("/")
 		c.typing("domain:kg foo:1")
 		c.sees("^", "foo")
 		c.press("enter")
 		c.model(func(m *root) { require.True(t, m.line.open(), "a wrong filter is not taken") })
 		c.press("esc")
-		c.sees("20 rows")
+		c.sees("21 rows")
 		// The letters are filtered by the database.
 		c.press("5", "enter", "/")
 		c.typing("age>1h")

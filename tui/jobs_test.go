@@ -245,6 +245,38 @@ func TestJobsFromTheOverview(t *testing.T) {
 	})
 }
 
+// R routes events again: one, those that are marked, a group, all that match.
+func TestEventLettersInPane5(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		letters := viewstest.EventLetters(3)
+		c.store.set(func(s *fakeStore) {
+			s.letters = letters
+			s.pic.DeadGroups = []queue.DeadGroup{{
+				Source: "event", Code: letters[0].Code, Endpoint: letters[0].EventType, Domain: letters[0].Domain, Open: 3, Trend: make([]int64, 12),
+			}}
+		})
+		asks := func(keys ...string) queue.Request {
+			c.press(keys...)
+			c.press("R")
+			c.typing("cured")
+			c.press("enter")
+			c.rest(quiet)
+			got := last(c.store.asked())
+			c.press("esc")
+			return got
+		}
+		c.rest(20 * time.Second)
+		got := asks("5")
+		require.Equal(t, queue.ActRequeue, got.Action)
+		require.Equal(t, "source=event code=ROUTE_22P02 endpoint=template.made domain=iu", got.Filter)
+		c.press("enter")
+		c.rest(20 * time.Second)
+		require.Equal(t, []string{letters[0].ID}, asks().Targets)
+		require.ElementsMatch(t, []string{letters[0].ID, letters[1].ID}, asks("space", "space").Targets)
+		require.Equal(t, "source=event code=ROUTE_22P02 endpoint=template.made domain=iu", asks("ctrl+a", "ctrl+a").Filter)
+	})
+}
+
 // Cursor, marks and windows stay with their rows while others come and go, in
 // both tables.
 func TestTwoTablesStayInPlace(t *testing.T) {

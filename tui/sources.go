@@ -110,7 +110,7 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	}
 	switch p.id {
 	case queue.PaneHealth:
-		return views.HealthPage(pic.Health[i], e, w), true
+		return views.HealthPage(pic, pic.Health[i], e, w), true
 	case queue.PaneAlerts:
 		return views.AlertPage(pic.Alerts[i], known(l.list, l.list.page.AlertHistory), e, w), true
 	case queue.PaneExecutors:

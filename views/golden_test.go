@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +83,11 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			return views.ExecutorPage(s.Executors[0], s.JobSubscriptions, e, n)
 		})
 		out["page-flag"] = page(func(e views.Env, n int) views.Page { return views.FlagPage(s.Flags[0], w.Audit, e, n) })
-		out["page-health"] = page(func(e views.Env, n int) views.Page { return views.HealthPage(s.Health[0], e, n) })
+		out["page-health"] = page(func(e views.Env, n int) views.Page { return views.HealthPage(&s, s.Health[0], e, n) })
+		held := slices.IndexFunc(s.Health, func(r queue.HealthRow) bool { return s.Holder(r) != nil })
+		if held >= 0 {
+			out["page-health-held"] = page(func(e views.Env, n int) views.Page { return views.HealthPage(&s, s.Health[held], e, n) })
+		}
 		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.Letters[0], &w.Detail, e, n) })
 		out["page-letter-job"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.JobLetters[0], &w.JobLetter, e, n) })
 		out["page-letter-event"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.EventLetters[0], &w.EventLetter, e, n) })

@@ -26,6 +26,7 @@ func Health(s *queue.Snapshot) Source {
 			{Title: "attempts", Width: 9, Max: 12, Right: true, Drop: 5},
 			{Title: "dead", Width: 7, Max: 9, Right: true, Drop: 2},
 			{Title: "last seen at", Width: 12, Drop: 6},
+			{Title: "held by", Width: 30, Want: 44, Max: 80, Drop: 7},
 		},
 		Len: len(rows),
 		ID: func(i int) string {
@@ -37,6 +38,10 @@ func Health(s *queue.Snapshot) Source {
 			if r.LastSeenAt != nil {
 				at = e.Clock(*r.LastSeenAt)
 			}
+			by := ""
+			if h := s.Holder(r); h != nil {
+				by = holder(*h)
+			}
 			return table.Row{Sign: e.sign(urgency(i)), Cells: []table.Cell{
 				cell(r.Subject.String(), th.Strong),
 				cell(r.Source.String(), th.Dim),
@@ -47,6 +52,7 @@ func Health(s *queue.Snapshot) Source {
 				cell(e.countOrDash(r.AttemptsWritten), th.Text),
 				cell(e.countOrDash(r.DeadLettered), th.Text),
 				cell(at, th.Dim),
+				cell(by, th.Text),
 			}}
 		},
 		Fields: fields("source", "subject", "domain", "status", "age", "events", "attempts", "dead"),
@@ -92,7 +98,7 @@ func Health(s *queue.Snapshot) Source {
 }
 
 // HealthPage is one row of pane 2 in full.
-func HealthPage(r queue.HealthRow, e Env, w int) Page {
+func HealthPage(s *queue.Snapshot, r queue.HealthRow, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(r.Subject.String())
 	p.pair("source", r.Source.String())
@@ -102,6 +108,9 @@ func HealthPage(r queue.HealthRow, e Env, w int) Page {
 		p.pair("last seen", e.Stamp(*r.LastSeenAt))
 	}
 	p.pair("age", e.ageOrDash(r.AgeSeconds))
+	if h := s.Holder(r); h != nil {
+		p.pair("held by", holder(*h))
+	}
 	p.pair("events seen", e.countOrDash(r.EventsSeen))
 	p.pair("attempts", e.countOrDash(r.AttemptsWritten))
 	p.pair("dead-lettered", e.countOrDash(r.DeadLettered))

@@ -83,6 +83,8 @@ func (p *pageBuilder) fate(d *queue.DeadLetterDetail) {
 			who = p.e.Stamp(*d.RequeuedAt) + " by " + d.RequeuedBy.String() + " "
 		}
 		p.pair("replayed", who+"as job "+d.ReplayedJobID)
+	} else if d.RequeuedAt != nil && d.Source == "event" {
+		p.pair("routed again", p.e.Stamp(*d.RequeuedAt)+" by "+d.RequeuedBy.String())
 	} else if d.RequeuedAt != nil {
 		p.pair("requeued", fmt.Sprintf("%s by %s as saga %d", p.e.Stamp(*d.RequeuedAt), d.RequeuedBy.String(), d.NewSagaID))
 	}

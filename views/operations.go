@@ -117,7 +117,7 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	p.paint("why", o.StateWhy.String(), e.tone(operationRank(o)))
 	p.pair("progress", progress(o, e, min(40, max(w/3, 10))))
 	p.pair("items", fmt.Sprintf("%s done, %s skipped, %s failed, %s undone, %s not tried", Count(o.Done), Count(o.Skipped), Count(o.Failed), Count(o.Undone), Count(o.Left())))
-	p.pair("first tries", fmt.Sprintf("%s succeeded, %s failed, %s not known yet", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Done-o.FirstOK-o.FirstFailed)))
+	p.pair("first tries", fmt.Sprintf("%s succeeded, %s failed, %s not known yet", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())))
 	if d, ok := o.EndsIn(); ok {
 		p.pair("ends in", Span(d)+" at "+rateText(o.Rate))
 	} else {

@@ -89,14 +89,24 @@ func broadcasts(s *queue.Snapshot, e Env) section {
 func helds(s *queue.Snapshot, e Env) section {
 	sec := section{lacks: lacks(s, "held")}
 	for _, h := range s.Held {
-		who := "an open transaction of a session this login may not see"
-		if h.Pid != nil {
-			who = "open transaction pid " + strconv.FormatInt(*h.Pid, 10) + " " + strings.TrimSpace(h.User.String()+" "+h.Program.String())
-		}
-		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), plural(h.Rows, "event waits", "events wait"), "for "+Age(h.AgeSeconds), who)
+		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(h), plural(h.Rows, "event waits", "events wait"), "for "+Age(h.AgeSeconds))
 		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, h.Worker.String()}, e, rankWarning, "HELD", text))
 	}
 	return sec
+}
+
+// holder names the transaction that holds a cursor, and how long it is open.
+func holder(h queue.Held) string {
+	who := "an open transaction of a session this login may not see"
+	if h.Pid != nil {
+		who = "open transaction pid " + strconv.FormatInt(*h.Pid, 10) + " " + strings.TrimSpace(h.User.String()+" "+h.Program.String())
+	} else if p := h.Program.String(); p != "" { // a prepared one has no session
+		who = strings.TrimSpace(p + " " + h.User.String())
+	}
+	if h.TransactionSeconds != nil {
+		who += " " + Age(*h.TransactionSeconds)
+	}
+	return who
 }
 
 func suspensions(s *queue.Snapshot, e Env) section {

@@ -5,6 +5,8 @@ package workerhost
 
 // The loops that hand work to each other inside one process.
 const (
+	loopRoutes       = "iu_outbound_default"
+	loopStaging      = "staging_outbound"
 	loopRouter       = "webhook_router"
 	loopOrchestrator = "saga_orchestrator"
 	loopWebhook      = "webhook_worker"
@@ -18,7 +20,8 @@ type worker struct{ name, what string }
 
 func catalogue() []worker {
 	return []worker{
-		{"iu_outbound_default", "routes events of the outbox to their recipients"},
+		{loopRoutes, "routes events of the outbox to their recipients and consumers"},
+		{loopStaging, "routes the events of the domain staging"},
 		{loopRouter, "makes a saga per webhook event and subscription"},
 		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs"},
 		{loopWebhook, "sends webhooks and reports what came back"},

@@ -115,6 +115,10 @@ func (h *Host) handOn(l *loop, res pgclient.TickResult) {
 		}
 	}
 	switch l.name {
+	case loopRoutes, loopStaging:
+		if res.Result["jobs"] > 0 {
+			h.kick(loopJobs)
+		}
 	case loopRouter:
 		if res.Result["sagas"] > 0 {
 			h.kick(loopOrchestrator)

@@ -32,7 +32,11 @@ func (h *Host) onWake(w queue.Wake) {
 			h.late.after(lateGap, func() { h.kick(loopDue) })
 		}
 		if !hinted {
-			h.kick("iu_outbound_default")
+			if channel == "queue_wake_staging" {
+				h.kick(loopStaging)
+			} else {
+				h.kick(loopRoutes)
+			}
 		}
 	}
 }

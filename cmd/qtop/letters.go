@@ -108,6 +108,10 @@ func (a *app) eventLetterHead(d *queue.DeadLetterDetail) {
 func (a *app) fate(d *queue.DeadLetterDetail) {
 	switch d.State {
 	case "requeued":
+		if d.Source == "event" {
+			fmt.Fprintf(a.out, "routed again by %s at %s\n", d.RequeuedBy, stamp(d.RequeuedAt))
+			return
+		}
 		fmt.Fprintf(a.out, "requeued by %s at %s as job %s\n", d.RequeuedBy, stamp(d.RequeuedAt), d.ReplayedJobID)
 	case "resolved":
 		fmt.Fprintf(a.out, "resolved as %s by %s at %s: %s\n", d.Resolution, d.ResolvedBy, stamp(d.ResolvedAt), d.ResolvedNote)

@@ -115,7 +115,7 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 		fmt.Fprintln(a.out, "paused by "+op.StateWhy.String())
 	}
 	fmt.Fprintf(a.out, "tried %s: %d done, %d skipped, %d failed, %d undone\nfirst tries: %d succeeded, %d failed, %d not known yet\n", opProgress(op),
-		op.Done, op.Skipped, op.Failed, op.Undone, op.FirstOK, op.FirstFailed, op.Done-op.FirstOK-op.FirstFailed)
+		op.Done, op.Skipped, op.Failed, op.Undone, op.FirstOK, op.FirstFailed, op.Unknown())
 	var rows [][]string
 	for _, i := range p.Items {
 		rows = append(rows, []string{strconv.FormatInt(i.No, 10), i.Target.String(), i.Outcome, i.NewID.String(), i.FirstResult, i.FirstCode.String(), stamp(i.At), i.Why.String()})

@@ -191,8 +191,7 @@ func (a *app) statusTable(st statusJSON) {
 		fmt.Fprintf(a.out, "%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, stamp(&f.UpdatedAt), f.Reason.String(), back)
 	}
 	for _, h := range st.Held {
-		fmt.Fprintf(a.out, "HELD    %s (%s): %d events wait for an open transaction since %s, pid %s %s %s\n", h.Worker, h.Domain, h.Rows,
-			age(h.AgeSeconds), num(h.Pid), h.Program, h.User)
+		fmt.Fprintf(a.out, "HELD    %s (%s): %d events wait for an open transaction since %s, %s\n", h.Worker, h.Domain, h.Rows, age(h.AgeSeconds), heldBy(&h))
 	}
 	if st.HostsAlive == 0 {
 		fmt.Fprintln(a.out, "NO HOST no worker host is alive: nothing ticks, nothing is sent")
@@ -239,10 +238,26 @@ func showHealth(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 	for _, h := range s.Health {
 		rows = append(rows, []string{
 			h.StatusHint.String(), h.Source.String(), h.Subject.String(), h.Domain.String(), agePtr(h.AgeSeconds), stamp(h.LastSeenAt),
-			num(h.EventsSeen), num(h.AttemptsWritten), num(h.DeadLettered),
+			num(h.EventsSeen), num(h.AttemptsWritten), num(h.DeadLettered), heldBy(s.Holder(h)),
 		})
 	}
-	return a.answer(err, s.Health, []string{"HINT", "SOURCE", "SUBJECT", "DOMAIN", "AGE", "LAST SEEN", "EVENTS", "ATTEMPTS", "DEAD"}, rows)
+	return a.answer(err, s.Health, []string{"HINT", "SOURCE", "SUBJECT", "DOMAIN", "AGE", "LAST SEEN", "EVENTS", "ATTEMPTS", "DEAD", "HELD BY"}, rows)
+}
+
+// heldBy names the transaction that holds a cursor.
+func heldBy(h *queue.Held) string {
+	if h == nil {
+		return ""
+	}
+	open := ""
+	if h.TransactionSeconds != nil {
+		open = ", open " + age(*h.TransactionSeconds)
+	}
+	pid := "" // a prepared transaction has none
+	if h.Pid != nil || h.Program.Empty() {
+		pid = "pid " + num(h.Pid)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s%s", pid, h.Program, h.User, open))
 }
 
 // answer prints rows unless reading them failed; an empty list is [] in JSON.

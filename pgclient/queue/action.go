@@ -4,7 +4,10 @@ package queue
 // help, the command palette, read-only gating, the headless verbs and
 // docs/keys.md are all made of it.
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // ActionID names an action everywhere: in the registry, rights and audit.
 type ActionID string
@@ -36,6 +39,8 @@ const (
 	ActNotifyRequeue  ActionID = "notification_requeue"
 	ActTick           ActionID = "tick"
 	ActMark           ActionID = "mark"
+	ActRouteSet       ActionID = "route_set"
+	ActConsumerSet    ActionID = "consumer_set"
 	ActHostStart      ActionID = "host_start"
 	ActHostDrain      ActionID = "host_drain"
 	ActHostStop       ActionID = "host_stop"
@@ -201,8 +206,8 @@ func Actions() []Action {
 			Args: []Arg{{Name: "comment", Label: "Comment", Required: true, Help: "why you no longer have it"}},
 		},
 		{
-			ID: ActRequeue, Key: "R", Panes: []PaneID{PaneDead}, Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt)",
-			Help: "make one new saga or job per dead letter; the old one stays dead", Twin: "qtop requeue ID… | --filter F",
+			ID: ActRequeue, Key: "R", Panes: []PaneID{PaneDead}, Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)",
+			Help: "make one new saga or job per dead letter, or route its event once more", Twin: "qtop requeue ID… | --filter F",
 			Danger: DangerMany, Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
@@ -353,6 +358,24 @@ func Actions() []Action {
 			Help: "put a label on every history line, such as a deploy", Twin: "qtop mark LABEL",
 			Danger: DangerOne, Function: "public.fn_queue_mark(text,text)", Role: "dead_letter_operator",
 			Args: []Arg{{Name: "label", Label: "Label", Required: true, Help: "what happened, such as deploy 4.2"}},
+		},
+		{
+			ID: ActRouteSet, Verb: "Save", Undo: "set it back", Help: "switch the routing of a domain's events; while it is off they wait, none is lost",
+			Twin: "qtop route set DOMAIN --enabled=false --reason R", Danger: DangerOne,
+			Function: "public.fn_iu_outbound_route_set(text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []Arg{{Name: "enabled", Label: "Enabled", Required: true, Choices: []string{"true", "false"}}},
+		},
+		{
+			ID: ActConsumerSet, Verb: "Save", Undo: "qtop consumer disable, or set it back",
+			Help: "make or change a consumer, which gets a job of each event of a type", Twin: "qtop consumer set ID --domain D --type T --kind K --executor X --enabled=true --reason R",
+			Danger: DangerOne, Function: "public.fn_consumer_set(text,text,text,text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []Arg{
+				{Name: "domain", Label: "Domain", Help: "of the events; empty = as it stands"},
+				{Name: "type", Label: "Event type", Help: "empty = as it stands"},
+				{Name: "kind", Label: "Job kind", Help: "of the jobs that are made; empty = as it stands"},
+				{Name: "executor", Label: "Executor kind", Help: "who is to work on them: " + strings.Join(ExecutorKinds(), ", ") + "; empty = as it stands"},
+				{Name: "enabled", Label: "Enabled", Default: "true", Required: true, Choices: []string{"true", "false"}},
+			},
 		},
 		{
 			ID: ActHostStart, Key: "S", Panes: []PaneID{PaneHost}, Verb: "Start", Undo: "P drains it",

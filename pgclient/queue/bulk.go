@@ -46,6 +46,14 @@ func (o Operation) Tried() int64 { return o.Done + o.Skipped + o.Failed + o.Undo
 // Left is how many items were not attempted.
 func (o Operation) Left() int64 { return o.Frozen - o.Tried() }
 
+// Unknown is how many were put back without anybody knowing yet how they fare.
+func (o Operation) Unknown() int64 {
+	if o.Kind == "replay_event" { // known at once, and those that failed are not done
+		return 0
+	}
+	return o.Done - o.FirstOK - o.FirstFailed
+}
+
 // EndsIn is how long the rest takes at the rate; false unless it runs.
 func (o Operation) EndsIn() (time.Duration, bool) {
 	if o.State != BulkRunning || o.Rate <= 0 {
@@ -60,7 +68,7 @@ func OperationFields() []Field {
 		{Name: "id", Kind: FieldNumber, Help: "its number"},
 		{Name: "state", Kind: FieldText, Help: "planned, running, paused, completed, aborted"},
 		{Name: "by", Kind: FieldText, Help: "who planned it"},
-		{Name: "kind", Kind: FieldText, Help: "requeue_webhook, replay_job, resolve"},
+		{Name: "kind", Kind: FieldText, Help: "requeue_webhook, replay_job, replay_event, resolve"},
 		{Name: "selection", Kind: FieldText, Help: "the words it was planned with"},
 	}
 }

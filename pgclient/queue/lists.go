@@ -28,6 +28,8 @@ const (
 	ListLeases       ListKind = "webhook_leases" // on webhook jobs, those that expired first
 	ListNotify       ListKind = "notifications"  // what is staged, what failed, the worker's log
 	ListWhy          ListKind = "why"            // why a queue waits (Query.ID = its name)
+	ListRoutes       ListKind = "routes"         // of events, per domain
+	ListConsumers    ListKind = "consumers"      // of events, per type
 )
 
 // Query asks for one page.
@@ -57,6 +59,8 @@ type Page struct {
 	Retries       []RetrySlot    // likewise, soonest first
 	Why           *Why
 	Notifications *Notifications
+	Routes        []Route
+	Consumers     []Consumer
 	Total         int64 // rows that match
 	TotalBound    bool  // true: at least Total, the count was bounded
 	Next          string

@@ -190,6 +190,21 @@ type Held struct {
 	Pid        *int64 `json:"pid"` // null without pg_read_all_stats
 	Program    Text   `json:"program"`
 	User       Text   `json:"user"`
+	// TransactionSeconds is how long that transaction is open; null as Pid.
+	TransactionSeconds *int64 `json:"transaction_seconds"`
+}
+
+// Holder is who keeps this row's cursor from advancing, nil unless it is held.
+func (s *Snapshot) Holder(r HealthRow) *Held {
+	if r.Source.String() != "cursor_held" {
+		return nil
+	}
+	for i, h := range s.Held {
+		if h.Worker.String() == r.Subject.String() && h.Domain.String() == r.Domain.String() {
+			return &s.Held[i]
+		}
+	}
+	return nil
 }
 
 // Suspension is an endpoint that gets nothing for now.

@@ -18,7 +18,7 @@ type Why struct {
 
 // WhyLink is one thing that can block, in the order in which they do.
 type WhyLink struct {
-	Link   string `json:"link"`  // flag, schedule, subscription, suspension, circuit, gates, executor, silence, handler, parallel, floor, due, held, host, rate
+	Link   string `json:"link"`  // flag, route, schedule, subscription, suspension, circuit, gates, executor, silence, handler, parallel, floor, due, held, host, rate
 	State  string `json:"state"` // blocks, slows, clear
 	Text   Text   `json:"text"`
 	Detail Text   `json:"detail"`

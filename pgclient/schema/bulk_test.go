@@ -310,13 +310,13 @@ func TestBulkRefuses(t *testing.T) {
 	}
 	require.Equal(t, "not_found", h.call(bulkRun, 999)["rule"])
 	require.Equal(t, "not_found", h.call("fn_queue_bulk_set_rate(999, 1, 'ann')")["rule"])
-	require.Equal(t, "not_installed", h.call("fn_queue_bulk_plan('replay_event', ARRAY['1'], 'x', 1, 0, 0, 'ann', 'x')")["rule"])
 	for what, expr := range map[string]string{
 		"kind": "fn_queue_bulk_plan('burn', ARRAY['1'], 'x', 1, 0, 0, 'ann', 'x')", "no ids": "fn_queue_bulk_plan('resolve', '{}', 'x', 1, 0, 0, 'ann', 'x')",
 		"null ids": "fn_queue_bulk_plan('resolve', NULL, 'x', 1, 0, 0, 'ann', 'x')", "filter": "fn_queue_bulk_plan('resolve', ARRAY['1'], ' ', 1, 0, 0, 'ann', 'x')",
 		"rate": "fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 0, 0, 0, 'ann', 'x')", "NaN": "fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 'NaN', 0, 0, 'ann', 'x')",
 		"brake": "fn_queue_bulk_plan('requeue_webhook', ARRAY['1'], 'x', 1, 101, 0, 'ann', 'x')", "canary": "fn_queue_bulk_plan('requeue_webhook', ARRAY['1'], 'x', 1, 0, -1, 'ann', 'x')",
 		"id":           "fn_queue_bulk_plan('requeue_webhook', ARRAY['1; DROP TABLE x'], 'x', 1, 0, 0, 'ann', 'x')",
+		"no event":     "fn_queue_bulk_plan('replay_event', ARRAY['1'], 'x', 1, 0, 0, 'ann', 'x')",
 		"other source": "fn_queue_bulk_plan('requeue_webhook', ARRAY['job:00000000-0000-4000-8000-000000000000'], 'x', 1, 0, 0, 'ann', 'x')",
 		"reason":       "fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, 'ann', '')", "actor": "fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, '', 'x')",
 		"set rate": "fn_queue_bulk_set_rate(1, 1001, 'ann')",

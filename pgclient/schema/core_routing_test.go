@@ -5,6 +5,7 @@ package schema_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -112,22 +113,32 @@ func TestRouteLateCommit(t *testing.T) {
 	c.emit("iu", "3")
 	run()
 	require.Equal(t, "1 user:ann", c.routed(), "3 waits for 2")
-	require.Equal(t, 1, get[int](c, "SELECT held_rows FROM iu_route_worker_cursor WHERE event_domain = 'iu'"))
-	held := "SELECT count(*) FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'held') h WHERE h ->> 'domain' = 'iu'"
-	require.Zero(t, get[int](c, held), "not yet: every transaction is open for a moment")
-	c.exec("UPDATE iu_route_worker_cursor SET held_since = now() - interval '11 seconds' WHERE held_rows > 0")
-	require.Equal(t, "iu_outbound_default 1 11", get[string](c, `SELECT concat_ws(' ', h ->> 'worker', h ->> 'rows', h ->> 'age_seconds')
-		FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'held') h WHERE h ->> 'domain' = 'iu' AND (h ->> 'pid')::int > 0`))
-	require.Equal(t, "held", get[string](c, "SELECT status_hint FROM v_queue_health WHERE source = 'cursor_held' AND domain = 'iu'"))
+	held := `SELECT string_agg(concat_ws(' ', h ->> 'worker', h ->> 'rows', h ->> 'program', h ->> 'pid', h ->> 'user'), ',')
+		FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'held') h WHERE h ->> 'domain' = 'iu'`
+	require.Zero(t, get[int](c, "SELECT count(*) FROM ("+held+") x (h) WHERE h IS NOT NULL"), "not yet: every transaction is open for a moment")
+	var pid, user string
+	require.NoError(t, late.QueryRow(context.Background(), "SELECT pg_backend_pid()::text, session_user::text").Scan(&pid, &user))
+	// nobody runs the worker meanwhile: the picture sees it of itself
+	began := time.Now()
+	require.Eventually(t, func() bool {
+		return get[int](c, "SELECT count(*) FROM ("+held+") x (h) WHERE h IS NOT NULL") == 1
+	}, 15*time.Second, 200*time.Millisecond, "held within 15 s")
+	require.Greater(t, time.Since(began), 5*time.Second)
+	require.Equal(t, "iu_outbound_default 1 slow importer "+pid+" "+user, get[string](c, held))
+	require.GreaterOrEqual(t, get[int](c, `SELECT (h ->> 'transaction_seconds')::int FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'held') h
+		WHERE h ->> 'domain' = 'iu'`), 10)
+	const health = "source = 'cursor_held' AND domain = 'iu'"
+	require.Equal(t, "held 1", get[string](c, "SELECT status_hint || ' ' || events_seen FROM v_queue_health WHERE "+health))
+	require.Equal(t, "held 1", get[string](c, `SELECT (h ->> 'status_hint') || ' ' || (h ->> 'events_seen') FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'health') h
+		WHERE h ->> 'source' = 'cursor_held' AND h ->> 'domain' = 'iu'`))
 	require.Equal(t, "held by an open transaction", get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'waiting') w
-		WHERE w ->> 'queue' = 'events iu' AND NOT EXISTS (SELECT 1 FROM dot_config WHERE key = 'iu_core.route_worker_enabled' AND value = 'false')`))
+		WHERE w ->> 'queue' = 'events iu'`))
+	require.Contains(t, get[string](c, `SELECT l ->> 'detail' FROM jsonb_array_elements(fn_queue_why('events iu') -> 'links') l WHERE l ->> 'link' = 'held'`),
+		"pid "+pid+" "+user+" slow importer, open since ")
 	require.NoError(t, late.Commit(context.Background()))
 	eventually(t, "all routed", func() bool { run(); return c.routed() == "1 user:ann,2 user:ann,3 user:ann" })
-	eventually(t, "not held", func() bool {
-		run()
-		return get[int](c, "SELECT sum(held_rows) FROM iu_route_worker_cursor") == 0
-	})
-	require.True(t, get[bool](c, "SELECT bool_and(held_since IS NULL) FROM iu_route_worker_cursor"))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM v_queue_health WHERE "+health))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM ("+held+") x (h) WHERE h IS NOT NULL"))
 }
 
 // An event that cannot be routed is put aside alone.

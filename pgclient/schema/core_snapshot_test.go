@@ -99,7 +99,8 @@ func TestSnapshotFull(t *testing.T) {
 	h.exec(`SELECT fn_queue_host_register('h1', gen_random_uuid(), 'v1', '{webhook_worker}')`)
 	h.exec(`UPDATE queue_host SET progress = '{"webhook_worker": {"state": "running", "last_tick": "2026-01-01T00:00:00.5Z", "done": 4, "errors": 1}}'`)
 	h.exec("SELECT fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
-	h.exec(`INSERT INTO iu_route_worker_cursor (worker_name, event_domain, held_rows, held_since) VALUES ('iu_outbound_default', 'iu', 2, now() - interval '1 minute')`)
+	h.exec("INSERT INTO iu_route_worker_cursor (worker_name, event_domain) VALUES ('iu_outbound_default', 'system')")
+	h.exec("UPDATE router_offsets SET held_rows = 2, held_since = now() - interval '1 minute', held_xid = pg_current_xact_id()")
 	h.exec("UPDATE queue_tick_worker SET last_run_at = now() - interval '1 day', last_result = '{\"x\": 1}'")
 	s := picture(t, one[[]byte](h, "SELECT fn_queue_snapshot('0')"))
 

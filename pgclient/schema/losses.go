@@ -19,9 +19,9 @@ var lossQueries = []struct{ what, sql string }{
 	{"open dead letters", `SELECT count(*) FROM public.dead_letter_open`},
 	{"unrouted webhook events", `SELECT count(*) FROM public.events e, public.router_offsets o
 		WHERE (e.created_xid, e.id) > (o.last_xid, o.last_event_id)`},
-	{"unrouted events", `SELECT count(*) FROM public.event_outbox e WHERE NOT EXISTS (
-		SELECT 1 FROM public.iu_route_worker_cursor c
-		WHERE c.event_domain = e.event_domain AND (c.cursor_xid, c.cursor_id) >= (e.created_xid, e.id))`},
+	{"unrouted events", `SELECT count(*) FROM public.event_outbox e
+		WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = e.id)
+			AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = e.id)`},
 	{"open event dead letters", `SELECT count(*) FROM public.iu_route_dead_letter WHERE resolved_at IS NULL`},
 	{"jobs not finished", `SELECT count(*) FROM public.job_queue`},
 	{"leased jobs", `SELECT count(*) FROM public.job_queue WHERE lease_token IS NOT NULL`},

@@ -32,6 +32,7 @@ func Rich() queue.Snapshot {
 		Operations: Operations()[:3],
 		Held: []queue.Held{{
 			Worker: t("router"), Domain: t("kg"), Rows: 41200, AgeSeconds: 2280, Pid: ptr(int64(4711)), Program: t("etl@bi"), User: t("etl"),
+			TransactionSeconds: ptr(int64(2300)),
 		}},
 		Suspended: []queue.Suspension{{
 			SubscriptionID: 12, Endpoint: t("hooks.gone.example"), Reason: t("410 Gone"), Since: ago(3 * time.Hour),
@@ -149,6 +150,7 @@ func ticks() []queue.TickWorker {
 func health() []queue.HealthRow {
 	rows := []queue.HealthRow{
 		{Source: t("queue_heartbeat"), Subject: t("iu_outbound_default"), Domain: t("iu"), LastSeenAt: ptr(ago(95 * time.Hour)), AgeSeconds: ptr(int64(342000)), StatusHint: t("stale")},
+		{Source: t("cursor_held"), Subject: t("router"), Domain: t("kg"), LastSeenAt: ptr(ago(38 * time.Minute)), AgeSeconds: ptr(int64(2280)), EventsSeen: ptr(int64(41200)), StatusHint: t("held")},
 		{Source: t("event_outbox"), Subject: t("kg"), Domain: t("kg"), LastSeenAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), EventsSeen: ptr(int64(9214555)), StatusHint: t("held")},
 		{Source: t("webhook_endpoint"), Subject: t("hooks.acme.example"), Domain: t("billing"), LastSeenAt: ptr(ago(9 * time.Minute)), AgeSeconds: ptr(int64(540)), AttemptsWritten: ptr(int64(14120)), DeadLettered: ptr(int64(4640)), StatusHint: t("open")},
 		{Source: t("webhook_endpoint"), Subject: t("api.slow.example"), Domain: t("iu"), LastSeenAt: ptr(ago(4 * time.Second)), AgeSeconds: ptr(int64(4)), AttemptsWritten: ptr(int64(90331)), DeadLettered: ptr(int64(172)), StatusHint: t("fresh")},

@@ -1,4 +1,4 @@
--- Event routing: who an event reaches, and the cursor that takes it there.
+-- Event routing: who an event reaches, where the workers stand and what waits for them. The workers are in 019.
 -- Sources: DP6 §3.1, §3.2 (subscriptions, resolution), DP1 §2, DP4 §3.3 (cursor).
 
 SET LOCAL ROLE queue_owner;
@@ -30,6 +30,40 @@ INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, 
 GRANT SELECT ON public.event_subscription TO queue_viewer, dot_executor, dead_letter_operator;
 GRANT SELECT, INSERT, UPDATE ON public.event_subscription TO workflow_admin;
 
+-- One route per domain that has an event type: which worker takes its events, and whether it does. Between the master
+-- switch, which is for all of them, and a muted subscription, which is for one reader.
+CREATE TABLE public.iu_outbound_route (
+  event_domain text PRIMARY KEY CHECK (event_domain ~ '^[a-z][a-z0-9_]{0,50}$'),
+  worker_name  text NOT NULL CHECK (worker_name IN ('iu_outbound_default', 'staging_outbound')),
+  enabled      boolean NOT NULL DEFAULT true,
+  updated_at   timestamptz NOT NULL DEFAULT now(),
+  updated_by   text NOT NULL DEFAULT 'migration'
+);
+COMMENT ON TABLE public.iu_outbound_route IS
+  'Which worker routes the events of a domain. While a route is disabled its events wait, none is lost.';
+GRANT SELECT ON public.iu_outbound_route TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+
+CREATE FUNCTION public.fn_iu_outbound_route_born() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  INSERT INTO public.iu_outbound_route (event_domain, worker_name)
+  SELECT DISTINCT n.event_domain, CASE n.event_domain WHEN 'staging' THEN 'staging_outbound' ELSE 'iu_outbound_default' END
+  FROM new_rows n ORDER BY 1
+  ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_iu_outbound_route_born() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_iu_outbound_route_born() IS 'Trigger: a domain gets its route with its first event type.';
+CREATE TRIGGER trg_event_type_registry_route AFTER INSERT ON public.event_type_registry
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_outbound_route_born();
+INSERT INTO public.iu_outbound_route (event_domain, worker_name)
+SELECT DISTINCT r.event_domain, CASE r.event_domain WHEN 'staging' THEN 'staging_outbound' ELSE 'iu_outbound_default' END
+FROM public.event_type_registry r;
+
+-- restored_*: the events that were there when the worker first met this database, or found it restored into another
+-- cluster, bear transaction numbers that say nothing here. They are gone through by id, behind restored_after, and
+-- what was routed is told by its attempts. Whatever was not visible then has a number from restored_xid on.
 CREATE TABLE public.iu_route_worker_cursor (
   worker_name       text NOT NULL,
   event_domain      text NOT NULL,
@@ -39,8 +73,10 @@ CREATE TABLE public.iu_route_worker_cursor (
   dead_lettered     bigint NOT NULL DEFAULT 0,
   cursor_xid        xid8 NOT NULL DEFAULT '0',
   cursor_id         uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
-  held_rows         bigint NOT NULL DEFAULT 0,
-  held_since        timestamptz,
+  system_identifier bigint NOT NULL DEFAULT 0,
+  restored_at       timestamptz NOT NULL DEFAULT now(),
+  restored_xid      xid8 NOT NULL DEFAULT '0',
+  restored_after    uuid,
   last_run_summary  jsonb NOT NULL DEFAULT '{}',
   PRIMARY KEY (worker_name, event_domain)
 ) WITH (fillfactor = 50);
@@ -59,7 +95,8 @@ CREATE TABLE public.iu_route_attempt (
   PRIMARY KEY (event_id, recipient_ref)
 );
 CREATE INDEX ix_iu_route_attempt_recipient ON public.iu_route_attempt (recipient_ref, attempted_at DESC);
-COMMENT ON TABLE public.iu_route_attempt IS 'One row per event and recipient, with the resolution step that matched.';
+COMMENT ON TABLE public.iu_route_attempt IS
+  'One row per event and recipient, with the resolution step that matched. An event that has one is routed.';
 GRANT SELECT ON public.iu_route_attempt TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
 CREATE TABLE public.iu_route_dead_letter (
@@ -151,97 +188,91 @@ GRANT EXECUTE ON FUNCTION public.fn_event_resolve_recipients(text, text, text, t
 COMMENT ON FUNCTION public.fn_event_resolve_recipients(text, text, text, text, jsonb) IS
   'Who an event reaches, and by which step of DP6 §3.2.';
 
--- fn_iu_route_worker_run(worker, limit) → {events, attempts, dead_lettered, held}:
--- each registered domain in turn, in the order of (created_xid, id), only what is
--- older than every open transaction. A failure dead-letters its event alone.
-CREATE FUNCTION public.fn_iu_route_worker_run(
-  p_worker_name text DEFAULT 'iu_outbound_default', p_batch_limit int DEFAULT 1000) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+-- fn_queue_settled_xid() → every transaction of this database below it has ended. What is not proven to be another
+-- database's counts as ours. The caller's own transaction, which may still write, is not below it. Internal.
+CREATE FUNCTION public.fn_queue_settled_xid() RETURNS xid8
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
-  v_domain text;
-  v_cursor public.iu_route_worker_cursor;
-  v_xmin xid8;
-  v_event record;
-  v_n int;
-  v_seen int; v_written int; v_dead int; v_held bigint; v_since timestamptz;
-  v_all_seen int := 0; v_all_written int := 0; v_all_dead int := 0; v_all_held bigint := 0;
+  v_snapshot pg_snapshot := pg_current_snapshot();
+  v_xid xid8;
 BEGIN
-  IF p_batch_limit IS NULL OR p_batch_limit NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'p_batch_limit must be 1 to 10000' USING ERRCODE = '22023';
-  END IF;
-  IF NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN
-    RETURN jsonb_build_object('skipped', 'iu_core.routes_master_enabled is off');
-  END IF;
-  FOR v_domain IN
-    SELECT DISTINCT r.event_domain FROM public.event_type_registry r
-    WHERE (r.event_domain = 'staging') = (p_worker_name = 'staging_outbound') ORDER BY 1
-  LOOP
-    INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain) VALUES (p_worker_name, v_domain)
-    ON CONFLICT DO NOTHING;
-    SELECT * INTO v_cursor FROM public.iu_route_worker_cursor c
-    WHERE c.worker_name = p_worker_name AND c.event_domain = v_domain FOR UPDATE SKIP LOCKED;
-    CONTINUE WHEN NOT FOUND;
-    v_seen := 0; v_written := 0; v_dead := 0;
-    v_xmin := pg_snapshot_xmin(pg_current_snapshot());
-    FOR v_event IN
-      SELECT * FROM public.event_outbox e
-      WHERE e.event_domain = v_domain AND e.created_xid < v_xmin
-        AND (e.created_xid, e.id) > (v_cursor.cursor_xid, v_cursor.cursor_id)
-      ORDER BY e.created_xid, e.id LIMIT p_batch_limit
-    LOOP
-      BEGIN
-        INSERT INTO public.iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name)
-        SELECT v_event.id, r.recipient_ref, r.step, v_event.event_domain, v_event.event_type, p_worker_name
-        FROM public.fn_event_resolve_recipients(v_event.event_domain, v_event.event_type, v_event.event_stream,
-          v_event.event_subject_table, v_event.safe_payload) r
-        ON CONFLICT DO NOTHING;
-        GET DIAGNOSTICS v_n = ROW_COUNT;
-        v_written := v_written + v_n;
-      EXCEPTION WHEN OTHERS THEN
-        INSERT INTO public.iu_route_dead_letter
-          (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
-        VALUES (v_event.id, to_jsonb(v_event), p_worker_name || ':' || v_event.id, 'ROUTE_' || SQLSTATE,
-          left(public.fn_mask_said(SQLERRM), 1000), v_domain, p_worker_name)
-        ON CONFLICT (idempotency_key) DO NOTHING;
-        v_dead := v_dead + 1;
-      END;
-      v_seen := v_seen + 1;
-      v_cursor.cursor_xid := v_event.created_xid;
-      v_cursor.cursor_id := v_event.id;
-    END LOOP;
-    SELECT count(*), min(h.created_at) INTO v_held, v_since FROM (
-      SELECT e.created_at FROM public.event_outbox e
-      WHERE e.event_domain = v_domain AND e.created_xid >= v_xmin ORDER BY e.created_xid, e.id LIMIT 10001) h;
-    UPDATE public.iu_route_worker_cursor c SET
-      last_run_at = clock_timestamp(), events_seen = c.events_seen + v_seen, attempts_written = c.attempts_written + v_written,
-      dead_lettered = c.dead_lettered + v_dead, cursor_xid = v_cursor.cursor_xid, cursor_id = v_cursor.cursor_id,
-      held_rows = v_held, held_since = v_since,
-      last_run_summary = jsonb_build_object('events', v_seen, 'attempts', v_written, 'dead_lettered', v_dead, 'held', v_held)
-    WHERE c.worker_name = p_worker_name AND c.event_domain = v_domain;
-    v_all_seen := v_all_seen + v_seen; v_all_written := v_all_written + v_written;
-    v_all_dead := v_all_dead + v_dead; v_all_held := v_all_held + v_held;
-  END LOOP;
-  RETURN jsonb_build_object('events', v_all_seen, 'attempts', v_all_written, 'dead_lettered', v_all_dead, 'held', v_all_held);
+  SELECT x INTO v_xid FROM pg_snapshot_xip(v_snapshot) x
+  WHERE NOT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.backend_xid = x::xid
+    AND a.datid <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+  ORDER BY x LIMIT 1;
+  RETURN least(v_xid, pg_snapshot_xmax(v_snapshot), pg_current_xact_id_if_assigned());
 END
 $fn$;
-REVOKE ALL ON FUNCTION public.fn_iu_route_worker_run(text, int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_run(text, int) TO dot_executor, workflow_admin;
-COMMENT ON FUNCTION public.fn_iu_route_worker_run(text, int) IS
-  'Tick iu_outbound_default: routes new events of every domain but staging to their recipients.';
+REVOKE ALL ON FUNCTION public.fn_queue_settled_xid() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_settled_xid() IS 'The oldest transaction of this database that may still write. Internal.';
 
-SELECT public.fn_queue_tick_worker_add('iu_outbound_default', 'fn_iu_route_worker_run', 'iu_core.route_worker_enabled', true, '{iu}');
+-- fn_queue_holder(xid) → whose open transaction that is: pid (NULL for a prepared one), login, application, begin;
+-- begin is NULL where the owner of this function may not see it; no row where it has ended. Internal.
+CREATE FUNCTION public.fn_queue_holder(p_xid xid8)
+RETURNS TABLE (pid int, usename text, program text, xact_start timestamptz)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  RETURN QUERY
+  SELECT a.pid, a.usename::text, a.application_name, a.xact_start FROM pg_stat_activity a WHERE a.backend_xid = p_xid::xid
+  UNION ALL
+  SELECT NULL, p.owner::text, 'prepared transaction ' || p.gid, p.prepared FROM pg_prepared_xacts p WHERE p.transaction = p_xid::xid
+  LIMIT 1;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_holder(xid8) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_holder(xid8) IS 'The session of an open transaction. Internal.';
+
+-- fn_iu_route_backlog() → one row per route: the events that its worker has not gone through, counted up to 10,001, and
+-- of those the ones that it may not pass while an older transaction is open. Seen now, not when a worker last ran.
+CREATE FUNCTION public.fn_iu_route_backlog()
+RETURNS TABLE (worker_name text, event_domain text, enabled boolean, waiting bigint, oldest_at timestamptz,
+  held_rows bigint, held_since timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off AS $fn$
+#variable_conflict use_column
+DECLARE
+  v_settled xid8 := public.fn_queue_settled_xid();
+  v_next xid8 := pg_snapshot_xmax(pg_current_snapshot());
+BEGIN
+  RETURN QUERY
+  SELECT r.worker_name, r.event_domain, r.enabled, w.waiting, w.oldest_at, w.held_rows, w.held_since
+  FROM public.iu_outbound_route r
+  LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = r.worker_name AND c.event_domain = r.event_domain
+  CROSS JOIN LATERAL (
+    SELECT count(*) AS waiting, min(e.created_at) AS oldest_at, count(*) FILTER (WHERE e.created_xid >= v_settled) AS held_rows,
+      min(e.created_at) FILTER (WHERE e.created_xid >= v_settled) AS held_since
+    FROM (
+      -- numbers of another cluster may lie ahead of ours: those rows were gone through
+      (SELECT e.created_at, e.created_xid FROM public.event_outbox e
+       WHERE c.restored_after IS NULL AND e.event_domain = r.event_domain AND e.created_at >= c.restored_at
+         AND (e.created_xid, e.id) > (c.cursor_xid, c.cursor_id) AND e.created_xid < v_next
+       ORDER BY e.created_xid, e.id LIMIT 10001)
+      UNION ALL
+      (SELECT e.created_at, '0'::xid8 FROM public.event_outbox e
+       WHERE (c.worker_name IS NULL OR c.restored_after IS NOT NULL) AND e.event_domain = r.event_domain
+         AND e.id > COALESCE(c.restored_after, '00000000-0000-0000-0000-000000000000')
+       LIMIT 10001)) e) w;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_iu_route_backlog() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_backlog() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_iu_route_backlog() IS
+  'Events that wait to be routed per domain, and those an open transaction holds back.';
 
 RESET ROLE;
 
 ---- create above / drop below ----
 
 SET LOCAL ROLE queue_owner;
-SELECT public.fn_queue_tick_worker_drop('iu_outbound_default');
-DROP FUNCTION public.fn_iu_route_worker_run(text, int);
+DROP FUNCTION public.fn_iu_route_backlog();
+DROP FUNCTION public.fn_queue_holder(xid8);
+DROP FUNCTION public.fn_queue_settled_xid();
 DROP FUNCTION public.fn_event_resolve_recipients(text, text, text, text, jsonb);
 DROP TABLE public.iu_route_dead_letter;
 DROP FUNCTION public.fn_iu_route_letter_counted();
 DROP TABLE public.iu_route_attempt;
 DROP TABLE public.iu_route_worker_cursor;
+DROP TRIGGER trg_event_type_registry_route ON public.event_type_registry;
+DROP FUNCTION public.fn_iu_outbound_route_born();
+DROP TABLE public.iu_outbound_route;
 DROP TABLE public.event_subscription;
 RESET ROLE;

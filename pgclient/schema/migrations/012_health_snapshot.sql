@@ -210,8 +210,14 @@ CREATE VIEW public.v_queue_health_but_jobs AS
 SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS domain, c.last_run_at AS last_seen_at,
        floor(extract(epoch FROM now() - c.last_run_at))::bigint AS age_seconds,
        c.events_seen, c.attempts_written, c.dead_lettered,
-       CASE WHEN s.stale THEN 'stale' ELSE 'fresh' END AS status_hint
+       -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
+       CASE WHEN NOT r.enabled THEN 'stopped'
+            WHEN s.configured_interval_seconds > 0 AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
+              3 * s.configured_interval_seconds, COALESCE((SELECT d.value::int FROM public.dot_config d
+                WHERE d.key = 'queue.heartbeat.stale_threshold_seconds' AND d.value ~ '^[0-9]{1,9}$'), 300))) THEN 'stale'
+            ELSE 'fresh' END AS status_hint
 FROM public.iu_route_worker_cursor c
+JOIN public.iu_outbound_route r USING (event_domain)
 JOIN public.v_queue_scheduler_status s ON s.worker_name = c.worker_name
 UNION ALL
 SELECT 'cursor', 'webhook_router', 'webhook', s.last_run_at, s.age_seconds, o.events_seen, NULL, NULL,
@@ -245,10 +251,6 @@ SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
        floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
 FROM public.v_webhook_backlog b GROUP BY b.endpoint
 UNION ALL
-SELECT 'cursor_held', c.worker_name, c.event_domain, c.held_since,
-       floor(extract(epoch FROM now() - c.held_since))::bigint, c.held_rows, NULL, NULL, 'held'
-FROM public.iu_route_worker_cursor c WHERE c.held_rows > 0
-UNION ALL
 SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
        floor(extract(epoch FROM now() - o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
 FROM public.router_offsets o WHERE o.held_rows > 0
@@ -268,7 +270,7 @@ UNION ALL
 SELECT 'default_partition', 'queue_metric_sample_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
 WHERE EXISTS (SELECT 1 FROM public.queue_metric_sample_default);
 COMMENT ON VIEW public.v_queue_health_but_jobs IS
-  'v_queue_health without the backlog and the dead letters of jobs, which the snapshot has at hand. Read v_queue_health.';
+  'v_queue_health without the backlog and the dead letters of jobs and without held routes, which the snapshot has at hand. Read v_queue_health.';
 CREATE VIEW public.v_queue_health AS
 SELECT * FROM public.v_queue_health_but_jobs
 UNION ALL
@@ -277,7 +279,11 @@ SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
 FROM public.fn_job_backlog() b
 UNION ALL
 SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
-FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.failure_code;
+FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.failure_code
+UNION ALL
+SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since,
+       floor(extract(epoch FROM now() - b.held_since))::bigint, b.held_rows, NULL, NULL, 'held'
+FROM public.fn_iu_route_backlog() b WHERE b.held_since < now() - interval '10 seconds';
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
   'fresh, open, held, stopped, deregistered, enabled or disabled.';
@@ -344,6 +350,7 @@ DECLARE
   v_orchestrators int;
   v_queues jsonb;
   v_letters jsonb := COALESCE((SELECT jsonb_agg(to_jsonb(l)) FROM public.fn_job_letters_open() l), '[]');
+  v_routes jsonb := COALESCE((SELECT jsonb_agg(to_jsonb(b)) FROM public.fn_iu_route_backlog() b WHERE b.waiting > 0), '[]');
   v_jobs_off boolean := NOT public.fn_cfg_bool('queue.job_substrate.enabled');
   v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
   v_window numeric := 300 + extract(epoch FROM now())::bigint % 300;
@@ -442,7 +449,12 @@ BEGIN
     UNION ALL
     SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
     FROM jsonb_to_recordset(v_letters) AS l (failure_code text, event_domain text, last_at timestamptz, open bigint)
-    GROUP BY l.event_domain, l.failure_code) h;
+    GROUP BY l.event_domain, l.failure_code
+    UNION ALL
+    SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since, floor(extract(epoch FROM now() - b.held_since))::bigint,
+      b.held_rows, NULL, NULL, 'held'
+    FROM jsonb_to_recordset(v_routes) AS b (worker_name text, event_domain text, held_rows bigint, held_since timestamptz)
+    WHERE b.held_since < now() - interval '10 seconds') h;
   v_health := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(to_jsonb(a) ORDER BY a.ratio DESC, a.subject) INTO v_part FROM public.v_queue_alert a;
@@ -575,22 +587,22 @@ BEGIN
           WHERE (e.created_xid, e.id) > (v_xid, v_event) ORDER BY e.created_xid, e.id LIMIT 10001) e
     HAVING count(*) > 0
   ), routes AS (
-    SELECT 'events ' || d.event_domain, 'event', 'iu_outbound_default', d.event_domain,
-      min(e.created_at), least(count(*), 10000), count(*) > 10000,
-      COALESCE((SELECT sum(c.n) / 300.0 FROM public.v_queue_counter c WHERE c.scope = 'event_1m' AND c.k1 = d.event_domain
+    SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000), b.waiting > 10000,
+      COALESCE((SELECT sum(c.n) / 300.0 FROM public.v_queue_counter c WHERE c.scope = 'event_1m' AND c.k1 = b.event_domain
         AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 300), 0)::float8, 0::float8,
       CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled') THEN 'iu_core.route_worker_enabled is off'
         WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off'
-        WHEN max(c.held_rows) > 0 THEN 'held by an open transaction'
+        WHEN NOT b.enabled THEN 'the route of ' || b.event_domain || ' is disabled'
+        WHEN public.fn_cfg_int('queue.tick.' || b.worker_name || '.interval_seconds', 60) = 0
+          THEN 'queue.tick.' || b.worker_name || '.interval_seconds is 0'
+        WHEN b.held_since < now() - interval '10 seconds' AND b.held_rows = b.waiting THEN 'held by an open transaction'
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
-          AND q.last_seen_at > now() - interval '15 seconds' AND 'iu_outbound_default' = ANY (q.loops))
-          THEN 'no live host runs iu_outbound_default' ELSE '' END
-    FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r WHERE r.event_domain <> 'staging') d
-    LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = 'iu_outbound_default' AND c.event_domain = d.event_domain
-    CROSS JOIN LATERAL (SELECT e.created_at FROM public.event_outbox e WHERE e.event_domain = d.event_domain
-      AND (e.created_xid, e.id) > (COALESCE(c.cursor_xid, '0'::xid8), COALESCE(c.cursor_id, '00000000-0000-0000-0000-000000000000'))
-      ORDER BY e.created_xid, e.id LIMIT 10001) e
-    GROUP BY d.event_domain
+          AND q.last_seen_at > now() - interval '15 seconds' AND b.worker_name = ANY (q.loops))
+          THEN 'no live host runs ' || b.worker_name
+        WHEN EXISTS (SELECT 1 FROM public.queue_heartbeat h WHERE h.executor_id = b.worker_name AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
+          AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds)) THEN b.worker_name || ' is silent' ELSE '' END
+    FROM jsonb_to_recordset(v_routes) AS b (worker_name text, event_domain text, enabled boolean, waiting bigint, oldest_at timestamptz,
+      held_rows bigint, held_since timestamptz)
   ), jobs AS (
     SELECT 'job ' || j.job_kind, 'job', j.job_kind, j.event_domain, j.oldest_at, j.queued + j.retry_waiting, false,
       j.in_per_s, j.out_per_s, j.why
@@ -620,19 +632,18 @@ BEGIN
   v_hosts := COALESCE(v_part, '[]');
 
   WITH held AS (
-    SELECT c.worker_name AS worker, c.event_domain AS domain, c.held_rows AS rows, c.held_since AS since
-    FROM public.iu_route_worker_cursor c WHERE c.held_rows > 0 AND c.held_since < now() - interval '10 seconds'
+    SELECT b.worker_name AS worker, b.event_domain AS domain, b.held_rows AS rows, b.held_since AS since, public.fn_queue_settled_xid() AS xid
+    FROM jsonb_to_recordset(v_routes) AS b (worker_name text, event_domain text, held_rows bigint, held_since timestamptz)
+    WHERE b.held_since < now() - interval '10 seconds'
     UNION ALL
-    SELECT 'webhook_router', 'webhook', o.held_rows, o.held_since
+    SELECT 'webhook_router', 'webhook', o.held_rows, o.held_since, o.held_xid
     FROM public.router_offsets o WHERE o.held_rows > 0 AND o.held_since < now() - interval '10 seconds'
-  ), who AS (
-    SELECT s.pid, s.application_name, s.usename FROM pg_stat_activity s
-    WHERE s.backend_xid IS NOT NULL AND s.pid <> pg_backend_pid() ORDER BY s.xact_start LIMIT 1
   )
   SELECT jsonb_agg(jsonb_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
     'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
-    'program', COALESCE(w.application_name, ''), 'user', COALESCE(w.usename, '')) ORDER BY h.since) INTO v_part
-  FROM held h LEFT JOIN who w ON true;
+    'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),
+    'transaction_seconds', floor(extract(epoch FROM now() - w.xact_start))::bigint) ORDER BY h.since, h.worker, h.domain) INTO v_part
+  FROM held h LEFT JOIN LATERAL public.fn_queue_holder(h.xid) w ON true;
   v_held := COALESCE(v_part, '[]');
 
   SELECT jsonb_agg(jsonb_build_object('subscription_id', x.subscription_id, 'endpoint', COALESCE(s.endpoint, '(none)'), 'reason', x.reason,

@@ -63,10 +63,10 @@ COMMENT ON TABLE public.queue_bulk_operation_item IS
 -- ---------------------------------------------------------------------------------------------------
 -- fn_queue_bulk_plan(kind, ids, filter, rate, brake, canary, actor, reason) → {operation_id, frozen_count, state,
 -- audit_id}. ids: what the preview's query gave, in the order they are to go (a bare number = webhook dead letter,
--- job:UUID); repeated ones count once. filter: the words the selection was made with, for the record; it may not be
+-- job:UUID, event:UUID); repeated ones count once. filter: the words the selection was made with, for the record; it may not be
 -- empty. rate: items per second, 0.01 to 1000. brake: percent of failed first tries that pauses it, NULL = 20,
 -- 0 = none. canary: how many go first and must succeed, NULL = 5. resolve closes as abandoned with the reason as
--- note. refused: not_installed.
+-- note.
 -- ---------------------------------------------------------------------------------------------------
 CREATE FUNCTION public.fn_queue_bulk_plan(p_kind text, p_ids text[], p_filter text, p_rate numeric, p_brake_percent int,
   p_canary int, p_actor text, p_reason text) RETURNS jsonb
@@ -93,15 +93,12 @@ BEGIN
   IF v_bad IS NOT NULL THEN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
   END IF;
-  IF p_kind = 'replay_event' THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'not_installed', 'reason', 'event dead letters cannot be replayed by this version');
-  END IF;
   v_form := CASE p_kind WHEN 'requeue_webhook' THEN '^[0-9]{1,18}$' WHEN 'replay_job' THEN '^job:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
-    ELSE '^([0-9]{1,18}|job:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$' END;
+    WHEN 'replay_event' THEN '^event:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' ELSE '^([0-9]{1,18}|(job|event):[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$' END;
   SELECT i INTO v_bad FROM unnest(p_ids) i WHERE i IS NULL OR i !~ v_form LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION '% is no dead letter that % takes', quote_nullable(left(v_bad, 100)), p_kind USING ERRCODE = '22023',
-      HINT = 'a bare number is a webhook dead letter, job:UUID one of a job';
+      HINT = 'a bare number is a webhook dead letter, job:UUID one of a job, event:UUID one of an event';
   END IF;
 
   INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state_by, rate_per_second, brake_percent, canary,
@@ -292,28 +289,31 @@ COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo(uuid[], text, text, bo
 -- ---------------------------------------------------------------------------------------------------
 -- Carrying out
 -- ---------------------------------------------------------------------------------------------------
--- fn_queue_bulk_apply(kind, targets, actor, reason, undo) → (target, why, new_id): what the function of that kind of
--- letter did, why NULL = done. Internal.
+-- fn_queue_bulk_apply(kind, targets, actor, reason, undo) → (target, why, new_id, failed): what the function of that
+-- kind of letter did, why NULL = done; failed: the code of a try that was made and failed, as only the replay of an
+-- event knows at once. Internal.
 CREATE FUNCTION public.fn_queue_bulk_apply(p_kind text, p_targets text[], p_actor text, p_reason text, p_undo boolean)
-RETURNS TABLE (target text, why text, new_id text)
+RETURNS TABLE (target text, why text, new_id text, failed text)
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   v_hooks bigint[];
   v_jobs uuid[];
+  v_events uuid[];
   v_answer jsonb;
 BEGIN
-  SELECT array_agg(t::bigint) FILTER (WHERE t !~ '^job:'), array_agg(substr(t, 5)::uuid) FILTER (WHERE t ~ '^job:')
-  INTO v_hooks, v_jobs FROM unnest(p_targets) t;
+  SELECT array_agg(t::bigint) FILTER (WHERE t !~ ':'), array_agg(substr(t, 5)::uuid) FILTER (WHERE t ~ '^job:'),
+    array_agg(substr(t, 7)::uuid) FILTER (WHERE t ~ '^event:')
+  INTO v_hooks, v_jobs, v_events FROM unnest(p_targets) t;
   IF v_hooks IS NOT NULL THEN
     v_answer := CASE
       WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_hooks, p_actor, p_reason)
       WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_hooks, 'abandoned', p_reason, p_actor)
       WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_hooks, p_actor, p_reason)
       ELSE public.fn_dead_letter_requeue(v_hooks, p_actor, p_reason) END;
-    RETURN QUERY SELECT x ->> 'id', x ->> 'why', x ->> 'new_id' FROM jsonb_array_elements(v_answer -> 'results') x;
+    RETURN QUERY SELECT x ->> 'id', x ->> 'why', x ->> 'new_id', NULL::text FROM jsonb_array_elements(v_answer -> 'results') x;
     IF v_answer ? 'refused' THEN
-      RETURN QUERY SELECT h::text, v_answer ->> 'reason', NULL::text FROM unnest(v_hooks) h;
+      RETURN QUERY SELECT h::text, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_hooks) h;
     END IF;
   END IF;
   IF v_jobs IS NOT NULL THEN
@@ -322,9 +322,19 @@ BEGIN
       WHEN p_kind = 'resolve' THEN public.fn_job_dead_letter_resolve(v_jobs, 'abandoned', p_reason, p_actor)
       WHEN p_undo THEN public.fn_job_dead_letter_replay_undo(v_jobs, p_actor, p_reason)
       ELSE public.fn_job_dead_letter_replay(v_jobs, p_actor, p_reason) END;
-    RETURN QUERY SELECT 'job:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id' FROM jsonb_array_elements(v_answer -> 'results') x;
+    RETURN QUERY SELECT 'job:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id', NULL::text FROM jsonb_array_elements(v_answer -> 'results') x;
     IF v_answer ? 'refused' THEN
-      RETURN QUERY SELECT 'job:' || j, v_answer ->> 'reason', NULL::text FROM unnest(v_jobs) j;
+      RETURN QUERY SELECT 'job:' || j, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_jobs) j;
+    END IF;
+  END IF;
+  IF v_events IS NOT NULL THEN
+    v_answer := CASE
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_iu_route_dead_letter_reopen(v_events, p_actor, p_reason)
+      WHEN p_kind = 'resolve' THEN public.fn_iu_route_dead_letter_resolve(v_events, 'abandoned', p_reason, p_actor)
+      ELSE public.fn_iu_route_dead_letter_replay(v_events, p_actor, p_reason) END;
+    RETURN QUERY SELECT 'event:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id', x ->> 'code' FROM jsonb_array_elements(v_answer -> 'results') x;
+    IF v_answer ? 'refused' THEN
+      RETURN QUERY SELECT 'event:' || e, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_events) e;
     END IF;
   END IF;
 END $$;
@@ -415,10 +425,14 @@ DECLARE
   v_n bigint;
   v_targets text[];
   v_one text;
+  v_ok bigint; -- first tries whose end is known at once
+  v_bad bigint;
 BEGIN
   done := 0;
   skipped := 0;
   failed := 0;
+  v_ok := 0;
+  v_bad := 0;
   SELECT * INTO v_op FROM public.queue_bulk_operation WHERE operation_id = p_operation_id;
   PERFORM public.fn_queue_bulk_watch(v_op);
   v_why := public.fn_queue_bulk_halt(v_op);
@@ -455,8 +469,11 @@ BEGIN
   IF v_n > 0 THEN
     PERFORM set_config('qtop.operation_id', p_operation_id::text, true);
     BEGIN
-      UPDATE public.queue_bulk_operation_item i SET outcome = CASE WHEN a.why IS NULL THEN 'done' ELSE 'skipped' END, why = a.why,
-        new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = v_now
+      UPDATE public.queue_bulk_operation_item i SET
+        outcome = CASE WHEN a.why IS NULL THEN 'done' WHEN a.failed IS NOT NULL THEN 'failed' ELSE 'skipped' END, why = left(a.why, 500),
+        new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = v_now,
+        first_result = CASE WHEN a.failed IS NOT NULL THEN 'failed' WHEN v_op.kind = 'replay_event' AND a.why IS NULL THEN 'ok' END,
+        first_code = a.failed, first_at = CASE WHEN v_op.kind = 'replay_event' AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
       FROM public.fn_queue_bulk_apply(v_op.kind, v_targets, v_op.created_by, v_op.reason, false) a
       WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n AND i.target = a.target;
     EXCEPTION WHEN OTHERS THEN
@@ -465,8 +482,11 @@ BEGIN
       END IF;
       FOREACH v_one IN ARRAY v_targets LOOP
         BEGIN
-          UPDATE public.queue_bulk_operation_item i SET outcome = CASE WHEN a.why IS NULL THEN 'done' ELSE 'skipped' END, why = a.why,
-            new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = v_now
+          UPDATE public.queue_bulk_operation_item i SET
+            outcome = CASE WHEN a.why IS NULL THEN 'done' WHEN a.failed IS NOT NULL THEN 'failed' ELSE 'skipped' END, why = left(a.why, 500),
+            new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = v_now,
+            first_result = CASE WHEN a.failed IS NOT NULL THEN 'failed' WHEN v_op.kind = 'replay_event' AND a.why IS NULL THEN 'ok' END,
+            first_code = a.failed, first_at = CASE WHEN v_op.kind = 'replay_event' AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
           FROM public.fn_queue_bulk_apply(v_op.kind, ARRAY[v_one], v_op.created_by, v_op.reason, false) a
           WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n AND i.target = a.target;
         EXCEPTION WHEN OTHERS THEN
@@ -476,12 +496,13 @@ BEGIN
       END LOOP;
     END;
     PERFORM set_config('qtop.operation_id', '', true);
-    SELECT count(*) FILTER (WHERE i.outcome = 'done'), count(*) FILTER (WHERE i.outcome = 'skipped'), count(*) FILTER (WHERE i.outcome = 'failed')
-    INTO done, skipped, failed FROM public.queue_bulk_operation_item i
+    SELECT count(*) FILTER (WHERE i.outcome = 'done'), count(*) FILTER (WHERE i.outcome = 'skipped'), count(*) FILTER (WHERE i.outcome = 'failed'),
+      count(*) FILTER (WHERE i.first_result = 'ok'), count(*) FILTER (WHERE i.first_result = 'failed')
+    INTO done, skipped, failed, v_ok, v_bad FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n;
   END IF;
   UPDATE public.queue_bulk_operation o SET done_count = o.done_count + done, skipped_count = o.skipped_count + skipped,
-    failed_count = o.failed_count + failed, next_item = o.next_item + v_n,
+    failed_count = o.failed_count + failed, first_ok = o.first_ok + v_ok, first_failed = o.first_failed + v_bad, next_item = o.next_item + v_n,
     credit = CASE WHEN v_op.canary_passed THEN least(v_credit - v_n, 1) ELSE 0 END, credited_at = v_now,
     state = CASE WHEN o.next_item + v_n > o.frozen_count THEN 'completed' ELSE o.state END,
     state_by = CASE WHEN o.next_item + v_n > o.frozen_count THEN 'bulk_operation_runner' ELSE o.state_by END,
@@ -526,7 +547,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_tick() TO dot_executor;
 COMMENT ON FUNCTION public.fn_queue_bulk_tick() IS 'Tick bulk_operation_runner: carries running bulk operations out.';
 
 -- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: takes back what this operation did and
--- nobody has attempted yet; the letters are open again. refused: not_found; state, while it runs.
+-- nobody has attempted yet; the letters are open again. refused: not_found; state, while it runs; final, where it
+-- routed events: their recipients have them.
 CREATE FUNCTION public.fn_queue_bulk_undo(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off AS $$
 DECLARE
@@ -542,12 +564,13 @@ DECLARE
   v_audit bigint;
 BEGIN
   SELECT * INTO v_op FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
-  v_rule := CASE WHEN NOT FOUND THEN 'not_found' WHEN v_op.state IN ('planned', 'running') THEN 'state' END;
+  v_rule := CASE WHEN NOT FOUND THEN 'not_found' WHEN v_op.state IN ('planned', 'running') THEN 'state' WHEN v_op.kind = 'replay_event' THEN 'final' END;
   IF v_rule IS NOT NULL THEN
     v_audit := public.fn_operator_audit('bulk_undo', 'operation ' || COALESCE(p_operation_id, 0), v_actor, COALESCE(v_op.reason, 'refused'),
       NULL, NULL, NULL, NULL, 'refused: ' || v_rule);
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', CASE v_rule
         WHEN 'not_found' THEN format('there is no operation %s', COALESCE(p_operation_id::text, '(null)'))
+        WHEN 'final' THEN 'what was routed cannot be taken back: its recipients have it'
         ELSE format('operation %s is %s: %s', p_operation_id, v_op.state, CASE v_op.state WHEN 'running' THEN 'pause or abort it first'
           ELSE 'it has done nothing' END) END, 'operation_id', p_operation_id, 'audit_id', v_audit);
   END IF;

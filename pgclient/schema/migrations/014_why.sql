@@ -220,24 +220,31 @@ DECLARE
   v_waiting bigint;
   v_oldest timestamptz;
   v_who text;
+  v_xid xid8;
+  v_route public.iu_outbound_route;
+  v_silent interval;
   v_links jsonb;
 BEGIN
   IF p_domain IS NULL THEN
-    SELECT o.held_rows, o.held_since INTO v_held, v_since FROM public.router_offsets o;
+    SELECT o.held_rows, o.held_since, o.held_xid INTO v_held, v_since, v_xid FROM public.router_offsets o;
     SELECT count(*), min(w.created_at) INTO v_waiting, v_oldest FROM (SELECT e.created_at FROM public.events e, public.router_offsets o
       WHERE (e.created_xid, e.id) > (o.last_xid, o.last_event_id) ORDER BY e.created_xid, e.id LIMIT 10001) w;
     v_links := jsonb_build_array(public.fn_why_flag('webhook.worker.enabled'));
   ELSE
-    SELECT c.held_rows, c.held_since INTO v_held, v_since FROM public.iu_route_worker_cursor c WHERE c.worker_name = v_worker AND c.event_domain = p_domain;
-    SELECT count(*), min(w.created_at) INTO v_waiting, v_oldest FROM (
-      SELECT e.created_at FROM public.event_outbox e WHERE e.event_domain = p_domain AND (e.created_xid, e.id) > (
-        COALESCE((SELECT c.cursor_xid FROM public.iu_route_worker_cursor c WHERE c.worker_name = v_worker AND c.event_domain = p_domain), '0'::xid8),
-        COALESCE((SELECT c.cursor_id FROM public.iu_route_worker_cursor c WHERE c.worker_name = v_worker AND c.event_domain = p_domain), '00000000-0000-0000-0000-000000000000'))
-      ORDER BY e.created_xid, e.id LIMIT 10001) w;
-    v_links := jsonb_build_array(public.fn_why_flag('iu_core.route_worker_enabled'), public.fn_why_flag('iu_core.routes_master_enabled'));
+    SELECT b.held_rows, b.held_since, b.waiting, b.oldest_at INTO v_held, v_since, v_waiting, v_oldest
+    FROM public.fn_iu_route_backlog() b WHERE b.event_domain = p_domain;
+    v_xid := public.fn_queue_settled_xid();
+    SELECT * INTO v_route FROM public.iu_outbound_route r WHERE r.event_domain = p_domain;
+    v_links := jsonb_build_array(public.fn_why_flag('iu_core.route_worker_enabled'), public.fn_why_flag('iu_core.routes_master_enabled'),
+      public.fn_why_link('route', CASE WHEN v_route.enabled THEN 'clear' ELSE 'blocks' END,
+        'the route of ' || p_domain || CASE WHEN v_route.enabled THEN ' is enabled' ELSE ' is disabled' END,
+        CASE WHEN NOT v_route.enabled THEN format('by %s since %s', v_route.updated_by, to_char(v_route.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END,
+        '', format('qtop route set %s --enabled=true --reason R', p_domain)));
   END IF;
-  SELECT format('pid %s %s %s', a.pid, a.usename, a.application_name) INTO v_who FROM pg_stat_activity a
-  WHERE a.backend_xid IS NOT NULL AND a.pid <> pg_backend_pid() ORDER BY a.xact_start LIMIT 1;
+  SELECT format('%s %s %s%s', CASE WHEN w.pid IS NOT NULL THEN 'pid ' || w.pid END, w.usename, w.program,
+    ', open since ' || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) INTO v_who FROM public.fn_queue_holder(v_xid) w;
+  SELECT now() - h.last_beat_at INTO v_silent FROM public.queue_heartbeat h WHERE h.executor_id = v_worker
+    AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped' AND now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds);
   v_links := v_links || public.fn_why_link('schedule', CASE WHEN v_interval = 0 THEN 'blocks' ELSE 'clear' END,
       format('queue.tick.%s.interval_seconds is %s', v_worker, v_interval), NULL, 'gf E', format('qtop flag set queue.tick.%s.interval_seconds %s --reason R', v_worker, CASE WHEN p_domain IS NULL THEN 5 ELSE 60 END))
     || public.fn_why_link('held', CASE WHEN v_held > 0 THEN 'blocks' ELSE 'clear' END,
@@ -245,7 +252,10 @@ BEGIN
       CASE WHEN v_held > 0 THEN format('%s events since %s, %s', v_held, to_char(v_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
         COALESCE(v_who, 'a session this login may not see')) END, '',
       'end that transaction: its client, or as an administrator SELECT pg_terminate_backend(PID)')
-    || public.fn_why_host(v_worker);
+    || public.fn_why_host(v_worker)
+    || public.fn_why_link('silence', CASE WHEN v_silent IS NULL THEN 'clear' ELSE 'blocks' END, CASE WHEN v_silent IS NULL
+      THEN v_worker || ' is not silent' ELSE v_worker || ' is silent' END, 'last beat ' || to_char((now() - v_silent) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+      'gw S', 'qtop worker --loops ' || v_worker);
   RETURN jsonb_build_object('waiting', least(v_waiting, 10000), 'waiting_bound', v_waiting > 10000, 'oldest_at', v_oldest, 'links', v_links);
 END $$;
 REVOKE ALL ON FUNCTION public.fn_why_events(text) FROM PUBLIC;

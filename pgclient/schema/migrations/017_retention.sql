@@ -55,14 +55,16 @@ $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_leaves_before(text, timestamptz) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_queue_leaves_before(text, timestamptz) IS 'The leaves of a partitioned table that are past their time. Internal.';
 
--- fn_queue_leaf_routed(leaf of event_outbox) → whether every cursor has passed all that is in it. Internal.
+-- fn_queue_leaf_routed(leaf of event_outbox) → whether every cursor has passed all that is in it: each event has an
+-- attempt or a letter, which a cursor's number would not tell of events from another cluster. Internal.
 CREATE FUNCTION public.fn_queue_leaf_routed(p_leaf text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   v_routed boolean;
 BEGIN
-  EXECUTE format('SELECT NOT EXISTS (SELECT 1 FROM public.%I e LEFT JOIN public.iu_route_worker_cursor c USING (event_domain) '
-    'WHERE c.worker_name IS NULL OR (e.created_xid, e.id) > (c.cursor_xid, c.cursor_id))', p_leaf) INTO v_routed;
+  EXECUTE format('SELECT NOT EXISTS (SELECT 1 FROM public.%I e '
+    'WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = e.id) '
+    'AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = e.id))', p_leaf) INTO v_routed;
   RETURN v_routed;
 END
 $fn$;
@@ -79,6 +81,8 @@ DECLARE
   v_letters timestamptz := public.fn_queue_retention_before('retention.dead_letters_days');
   v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
   v_jobs timestamptz := public.fn_queue_retention_before('retention.jobs_days');
+  -- attempts and letters tell that an event is routed: they stay as long as it does
+  v_oldest timestamptz := (SELECT min(e.created_at) FROM public.event_outbox e);
   v_made jsonb := jsonb_build_object('created', 0, 'moved', 0);
   v_n bigint;
   v_gone bigint;
@@ -99,12 +103,12 @@ BEGIN
     ORDER BY x.resolved_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
   GET DIAGNOSTICS v_gone = ROW_COUNT;
   DELETE FROM public.iu_route_dead_letter d WHERE d.dead_letter_id IN (
-    SELECT x.dead_letter_id FROM public.iu_route_dead_letter x WHERE x.resolved_at < v_letters
+    SELECT x.dead_letter_id FROM public.iu_route_dead_letter x WHERE x.resolved_at < least(v_letters, v_oldest)
     ORDER BY x.resolved_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
   GET DIAGNOSTICS v_n = ROW_COUNT;
   v_gone := v_gone + v_n;
   DELETE FROM public.iu_route_attempt a WHERE a.ctid = ANY (ARRAY(
-    SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < v_events LIMIT 10000));
+    SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < least(v_events, v_oldest) LIMIT 10000));
   GET DIAGNOSTICS v_attempts = ROW_COUNT;
   -- The day that the line runs through: whole days before it are dropped.
   UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,

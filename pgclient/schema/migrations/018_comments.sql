@@ -64,8 +64,10 @@ COMMENT ON COLUMN public.event_subscription.mute IS 'true = as if the row were n
 COMMENT ON COLUMN public.iu_route_worker_cursor.events_seen IS 'events routed so far';
 COMMENT ON COLUMN public.iu_route_worker_cursor.attempts_written IS 'attempts so far';
 COMMENT ON COLUMN public.iu_route_worker_cursor.dead_lettered IS 'events that could not be routed so far';
-COMMENT ON COLUMN public.iu_route_worker_cursor.held_rows IS 'events that wait for a transaction to end; counted up to 10,001';
-COMMENT ON COLUMN public.iu_route_worker_cursor.held_since IS 'since when the oldest of them waits';
+COMMENT ON COLUMN public.iu_route_worker_cursor.system_identifier IS 'of the cluster in which it last ran; another one means restored';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_at IS 'when it first met the events of this cluster; older ones count as committed';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS 'the oldest transaction that was open then';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_after IS 'while those older events are gone through: the last id; else NULL';
 COMMENT ON COLUMN public.iu_route_attempt.step IS '1 all equal, 2 any type, 3 any stream, 4 any of both, 5 broadcast (DP6 §3.2)';
 COMMENT ON COLUMN public.iu_route_dead_letter.event_snapshot IS 'the event as it was when it failed';
 COMMENT ON COLUMN public.iu_route_dead_letter.failure_code IS 'ROUTE_ and the SQLSTATE';
