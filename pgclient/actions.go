@@ -46,6 +46,10 @@ func operations() map[queue.ActionID]operation {
 		queue.ActSuspend:        {planGate, applyGate},
 		queue.ActResume:         {planGate, applyGate},
 		queue.ActTick:           {planTick, applyTick},
+		queue.ActTickPause:      {planTickPause, applyTickFlag},
+		queue.ActTickResume:     {planTickResume, applyTickFlag},
+		queue.ActCronInstall:    {planCron, applyCron},
+		queue.ActCronRemove:     {planCron, applyCron},
 		queue.ActMark:           {planMark, applyMark},
 	}
 }
@@ -269,6 +273,12 @@ func command(r queue.Request) string {
 		fmt.Fprintf(&b, "qtop endpoint resume %s", quoteAll(r.Targets))
 	case queue.ActTick:
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
+	case queue.ActTickPause:
+		fmt.Fprintf(&b, "qtop scheduler pause %s --for %s", quoteAll(r.Targets), shellQuote(r.Args["for"]))
+	case queue.ActTickResume:
+		fmt.Fprintf(&b, "qtop scheduler resume %s", quoteAll(r.Targets))
+	case queue.ActCronInstall, queue.ActCronRemove:
+		fmt.Fprintf(&b, "qtop %s", strings.Replace(string(r.Action), "_", " ", 1))
 	case queue.ActMark:
 		fmt.Fprintf(&b, "qtop mark %s", shellQuote(r.Args["label"]))
 	default: // concerns a process, not the database: no verb

@@ -56,6 +56,8 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		p.Leases, err = c.webhookLeases(ctx, nil)
 	case queue.ListWhy:
 		p.Why, err = c.why(ctx, q.ID)
+	case queue.ListCron:
+		p.Cron, err = c.cron(ctx)
 	case queue.ListAudit:
 		err = c.audit(ctx, q, &p, "")
 	case queue.ListFlagHistory:

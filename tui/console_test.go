@@ -49,7 +49,7 @@ func TestPanes(t *testing.T) {
 		c.press("shift+tab", "shift+tab")
 		c.sees("flag_set")
 		c.press("9")
-		c.sees("this version has no pane")
+		c.sees("WHO TICKS")
 		c.press("g", "s")
 		c.sees("no pane Subscriptions")
 	})

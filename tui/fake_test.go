@@ -133,6 +133,9 @@ func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
 		}
 	case queue.ListLeases:
 		return queue.Page{Leases: viewstest.WebhookLeases()}, s.err
+	case queue.ListCron:
+		c := viewstest.Cron()
+		return queue.Page{Cron: &c}, s.err
 	case queue.ListWhy:
 		w := viewstest.Why()
 		w.Queue = queue.Clean(q.ID)

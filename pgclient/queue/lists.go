@@ -27,6 +27,7 @@ const (
 	ListEndpoint     ListKind = "endpoint"       // one with its latest attempts, its leases and when what waits is due (Query.ID)
 	ListLeases       ListKind = "webhook_leases" // on webhook jobs, those that expired first
 	ListWhy          ListKind = "why"            // why a queue waits (Query.ID = its name)
+	ListCron         ListKind = "cron"           // the pg_cron jobs, and what keeps this login from them
 )
 
 // Query asks for one page.
@@ -55,6 +56,7 @@ type Page struct {
 	Attempts     []Attempt      // of the one endpoint asked for, newest first
 	Retries      []RetrySlot    // likewise, soonest first
 	Why          *Why
+	Cron         *Cron
 	Total        int64 // rows that match
 	TotalBound   bool  // true: at least Total, the count was bounded
 	Next         string
