@@ -304,8 +304,11 @@ func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 		if a.ID == queue.ActFlagSet && args[i].Name == "value" && len(req.Targets) == 1 {
 			if f, ok := m.flagByKey(req.Targets[0]); ok {
 				args[i].Default = turned(f)
-				if f.Kind == "boolean" {
+				switch {
+				case f.Kind == "boolean":
 					args[i].Choices = []string{"true", "false"}
+				case f.Key.String() == queue.SchedulerMode:
+					args[i].Choices = queue.SchedulerModes()
 				}
 			}
 		}

@@ -229,6 +229,9 @@ func TickInterval(worker string) string { return "queue.tick." + worker + ".inte
 // SchedulerMode is the flag that says who ticks.
 const SchedulerMode = "queue.scheduler.mode"
 
+// SchedulerModes are its values.
+func SchedulerModes() []string { return []string{"external", "pg_cron", "hybrid"} }
+
 // Cron is what pg_cron has of the queue, as far as a login may see it.
 type Cron struct {
 	Lacks Text      `json:"lacks"` // why this login cannot use it, with the remedy; empty = it can
