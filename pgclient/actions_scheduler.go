@@ -198,7 +198,7 @@ func planCron(ctx context.Context, c *Client, p *queue.Plan) error {
 		}
 	}
 	for i, r := range p.Results {
-		if strings.HasPrefix(r.Outcome, "would_") && r.Outcome != "would_kept" {
+		if strings.HasPrefix(r.Outcome, "would_") {
 			p.Count++
 		}
 		if i < len(jobs) {

@@ -257,7 +257,9 @@ func TickResult(raw json.RawMessage) string {
 				parts = append(parts, strings.ReplaceAll(k, "_", " ")+" "+v.String())
 			}
 		case bool:
-			parts = append(parts, map[bool]string{true: "", false: "no "}[v]+strings.ReplaceAll(k, "_", " "))
+			if !v { // such as monitoring
+				parts = append(parts, strings.ReplaceAll(k, "_", " ")+" off")
+			}
 		}
 	}
 	if len(parts) == 0 {

@@ -150,7 +150,7 @@ BEGIN
       v_outcome := CASE WHEN v_is IS NULL THEN 'created'
         WHEN v_is @> jsonb_build_object('schedule', v_job.schedule, 'command', v_command, 'active', true) THEN 'kept' ELSE 'changed' END;
       v_results := v_results || jsonb_build_object('id', v_job.job_name, 'outcome',
-        CASE WHEN p_dry_run THEN 'would_' || replace(v_outcome, 'created', 'create') ELSE v_outcome END);
+        CASE WHEN p_dry_run AND v_outcome <> 'kept' THEN 'would_' || left(v_outcome, -1) ELSE v_outcome END);
       CONTINUE WHEN p_dry_run OR v_outcome = 'kept';
       IF v_outcome = 'changed' THEN -- made anew: schedule alone would leave a job that was switched off as it is
         EXECUTE format('SELECT %I.unschedule($1)', c_cron) USING (v_is ->> 'jobid')::bigint;
