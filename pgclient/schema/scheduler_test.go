@@ -28,8 +28,23 @@ var cronJobs = map[string][2]string{
 	"iu-notification-worker":      {"iu_notification_worker", "*/2 * * * *"},
 }
 
+// tickWorkers is typed from the contract: DP1 §4.2's six, and ours.
+var tickWorkers = []string{
+	"iu_outbound_default", "staging_outbound", "job_queue_default", "stale_heartbeat_check", "staging_cleanup_sweep", "lease_reaper",
+	"iu_notification_worker", "webhook_router", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "metrics_sampler",
+	"counter_compactor", "bulk_operation_runner", "config_expiry", "retention_sweep",
+}
+
+// notYet are those that the schema does not bring yet.
+var notYet = []string{"staging_outbound", "staging_cleanup_sweep", "iu_notification_worker"}
+
 func TestSchedulerCatalogue(t *testing.T) {
 	c := newCore(t)
+	for _, name := range tickWorkers {
+		require.Equal(t, 1, get[int](c, "SELECT count(*) FROM dot_config_rule WHERE key = 'queue.tick.' || $1 || '.interval_seconds'", name), name)
+	}
+	there := get[[]string](c, "SELECT array_agg(worker_name::text) FROM queue_tick_worker")
+	require.ElementsMatch(t, tickWorkers, append(there, notYet...), "a worker that has come leaves notYet")
 	for name, job := range cronJobs {
 		require.Equal(t, job[0]+" "+job[1], get[string](c, "SELECT worker_name || ' ' || schedule FROM queue_cron_job WHERE job_name = $1", name))
 	}
@@ -147,10 +162,9 @@ func TestSchedulerJitter(t *testing.T) {
 func TestSchedulerStartToStart(t *testing.T) {
 	c := newCore(t)
 	c.worker("slow", "PERFORM pg_sleep(0.3); RETURN '{}';", true)
-	before := get[time.Time](c, "SELECT clock_timestamp()")
 	require.Equal(t, true, tick(t, c, "slow", "external")["ran"])
-	require.Less(t, get[time.Time](c, "SELECT last_run_at FROM queue_tick_worker WHERE worker_name = 'slow'").Sub(before), 250*time.Millisecond)
-	require.True(t, get[bool](c, "SELECT expires_at - acquired_at > interval '0.29 seconds' FROM dot_iu_runtime_lease WHERE lease_name = 'slow'"))
+	require.True(t, get[bool](c, `SELECT l.expires_at - w.last_run_at > interval '0.29 seconds' FROM queue_tick_worker w
+		JOIN dot_iu_runtime_lease l ON l.lease_name = w.worker_name WHERE w.worker_name = 'slow'`), "the lease ended 0.3 s after last_run_at")
 }
 
 func TestTickByOperatorIsAudited(t *testing.T) {
