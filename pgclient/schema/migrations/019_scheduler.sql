@@ -4,6 +4,13 @@
 
 SET LOCAL ROLE queue_owner;
 
+COMMENT ON COLUMN public.v_queue_scheduler_status.state IS 'off (the interval is 0 or flag_key is off), failed (the last try), stale or ok';
+COMMENT ON COLUMN public.v_queue_scheduler_status.next_due_at IS 'the start of the last try and the interval; NULL = off or never ran';
+COMMENT ON COLUMN public.v_queue_scheduler_status.last_source IS 'who asked for the last try: external, pg_cron, wake or operator';
+COMMENT ON COLUMN public.v_queue_scheduler_status.cron_run_as IS 'the login whose pg_cron job it is; NULL = not installed';
+COMMENT ON COLUMN public.queue_cron_job.schedule IS 'in the notation of cron, by the clock of the server''s cron.timezone';
+COMMENT ON COLUMN public.queue_cron_job.run_as IS 'the login that installed the job and that it runs as; NULL = not installed';
+
 -- fn_queue_scheduler_lacks() → what keeps the caller from using pg_cron in this
 -- database and what to do about it, in one line; '' = nothing. It runs with the
 -- caller's rights, for a cron job belongs to who makes it and runs as that login:
