@@ -8,7 +8,7 @@ COMMENT ON COLUMN public.v_queue_scheduler_status.state IS 'off (the interval is
 COMMENT ON COLUMN public.v_queue_scheduler_status.next_due_at IS 'the start of the last try and the interval; NULL = off or never ran';
 COMMENT ON COLUMN public.v_queue_scheduler_status.last_source IS 'who asked for the last try: external, pg_cron, wake or operator';
 COMMENT ON COLUMN public.v_queue_scheduler_status.cron_run_as IS 'the login whose pg_cron job it is; NULL = not installed';
-COMMENT ON COLUMN public.queue_cron_job.schedule IS 'in the notation of cron, by the clock of the server''s cron.timezone';
+COMMENT ON COLUMN public.queue_cron_job.schedule IS 'in the notation of cron';
 COMMENT ON COLUMN public.queue_cron_job.run_as IS 'the login that installed the job and that it runs as; NULL = not installed';
 
 -- fn_queue_scheduler_lacks() → what keeps the caller from using pg_cron in this
