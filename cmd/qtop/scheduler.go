@@ -79,7 +79,7 @@ func showSchedulerStatus(ctx context.Context, a *app, c *pgclient.Client, _ view
 	a.print(nil, tickHeads(), tickRows(s.Ticks))
 	fmt.Fprintln(a.out)
 	if !p.Cron.Lacks.Empty() {
-		fmt.Fprintln(a.out, "pg_cron: "+p.Cron.Lacks.String())
+		fmt.Fprintln(a.out, p.Cron.Lacks.String())
 	}
 	var rows [][]string
 	for _, j := range p.Cron.Jobs {
