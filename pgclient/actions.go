@@ -47,6 +47,10 @@ func operations() map[queue.ActionID]operation {
 		queue.ActResume:         {planGate, applyGate},
 		queue.ActNotifyRequeue:  {planNotificationRequeue, applyNotificationRequeue},
 		queue.ActTick:           {planTick, applyTick},
+		queue.ActTickPause:      {planTickPause, applyTickFlag},
+		queue.ActTickResume:     {planTickResume, applyTickFlag},
+		queue.ActCronInstall:    {planCron, applyCron},
+		queue.ActCronRemove:     {planCron, applyCron},
 		queue.ActMark:           {planMark, applyMark},
 		queue.ActRouteSet:       {planRouting, applyRouting},
 		queue.ActConsumerSet:    {planRouting, applyRouting},
@@ -274,6 +278,12 @@ func command(r queue.Request) string {
 		fmt.Fprintf(&b, "qtop notifications requeue %s", targets)
 	case queue.ActTick:
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
+	case queue.ActTickPause:
+		fmt.Fprintf(&b, "qtop scheduler pause %s --for %s", quoteAll(r.Targets), shellQuote(r.Args["for"]))
+	case queue.ActTickResume:
+		fmt.Fprintf(&b, "qtop scheduler resume %s", quoteAll(r.Targets))
+	case queue.ActCronInstall, queue.ActCronRemove:
+		fmt.Fprintf(&b, "qtop %s", strings.Replace(string(r.Action), "_", " ", 1))
 	case queue.ActMark:
 		fmt.Fprintf(&b, "qtop mark %s", shellQuote(r.Args["label"]))
 	case queue.ActRouteSet:

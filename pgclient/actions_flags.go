@@ -17,7 +17,11 @@ func planFlag(ctx context.Context, c *Client, p *queue.Plan) error {
 	if len(p.Request.Targets) != 1 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one flag"), Do: queue.Clean("qtop flags lists them")}
 	}
-	key := p.Request.Targets[0]
+	return planSet(ctx, c, p, p.Request.Targets[0], p.Request.Args["value"])
+}
+
+// planSet previews that a flag gets a value, for Args["for"] or for good.
+func planSet(ctx context.Context, c *Client, p *queue.Plan, key, to string) error {
 	var value, description, by, revertTo queue.Text
 	var at time.Time
 	var revertAt, setAt *time.Time
@@ -35,7 +39,7 @@ func planFlag(ctx context.Context, c *Client, p *queue.Plan) error {
 	p.Expect = at.UTC().Format(time.RFC3339Nano)
 	p.Lines = append(p.Lines, line("flag", "%s", key), line("what", "%s", description),
 		line("now", "%s, set by %s at %s", value, by, at.UTC().Format(time.RFC3339)),
-		line("new", "%s", p.Request.Args["value"]))
+		line("new", "%s", to))
 	if text := p.Request.Args["for"]; text != "" {
 		secs, err := seconds("--for", text)
 		if err != nil {
@@ -54,6 +58,11 @@ func planFlag(ctx context.Context, c *Client, p *queue.Plan) error {
 }
 
 func applyFlag(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	return applySet(ctx, c, p, res, p.Request.Targets[0], p.Request.Args["value"])
+}
+
+// applySet sets it, unless it changed since the plan.
+func applySet(ctx context.Context, c *Client, p queue.Plan, res *queue.Result, key, to string) error {
 	var expires *float64
 	if text := p.Request.Args["for"]; text != "" {
 		secs, err := seconds("--for", text)
@@ -71,9 +80,8 @@ func applyFlag(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 		}
 		expect = &at
 	}
-	key := p.Request.Targets[0]
 	a, err := c.ask(ctx, "SELECT public.fn_dot_config_set($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $6)",
-		key, p.Request.Args["value"], p.Request.Actor, p.Request.Reason, expires, expect)
+		key, to, p.Request.Actor, p.Request.Reason, expires, expect)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 package pgclient
 
 // This file plans and applies what is done about silence: acknowledge and give
-// up alerts, register and deregister executors, tick a worker.
+// up alerts, register and deregister executors.
 
 import (
 	"context"
@@ -207,49 +207,6 @@ func applyDeregister(ctx context.Context, c *Client, p queue.Plan, res *queue.Re
 		return err
 	}
 	one(res, id, "deregistered", a)
-	return nil
-}
-
-func planTick(ctx context.Context, c *Client, p *queue.Plan) error {
-	var last *time.Time
-	var secs int64
-	name := p.Request.Args["worker"]
-	err := c.act.QueryRow(ctx, "SELECT last_run_at, configured_interval_seconds FROM public.v_queue_scheduler_status WHERE worker_name = $1", name).Scan(&last, &secs)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no tick worker " + name), Do: queue.Clean("qtop scheduler lists them")}
-	}
-	if err != nil {
-		return err
-	}
-	p.Count = 1
-	ran := "never"
-	if last != nil {
-		ran = last.UTC().Format(time.RFC3339)
-	}
-	p.Lines = append(p.Lines, line("worker", "%s, every %d s", name, secs), line("last run", "%s", ran))
-	return nil
-}
-
-func applyTick(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
-	name := p.Request.Args["worker"]
-	t, err := tickOn(ctx, c.act, name, "operator")
-	if err != nil {
-		return err
-	}
-	out := queue.Outcome{ID: name, Outcome: "ran", Why: queue.Clean(string(t.Raw))}
-	switch {
-	case t.Failed:
-		res.Refused = t.Error
-		out.Outcome, out.Why = "failed", queue.Clean(t.Error)
-		res.Skipped++
-	case !t.Ran:
-		res.Refused = t.Reason
-		out.Outcome, out.Why = "skipped", queue.Clean(t.Reason)
-		res.Skipped++
-	default:
-		res.Done++
-	}
-	res.Results = append(res.Results, out)
 	return nil
 }
 

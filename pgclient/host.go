@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -74,6 +73,8 @@ type TickResult struct {
 	Reason  string
 	Failed  bool
 	Error   string
+	TookMS  float64
+	AuditID int64            // of an operator's tick
 	Result  map[string]int64 // the numbers of the worker's own result
 	Raw     json.RawMessage
 }
@@ -93,23 +94,25 @@ func (t TickResult) Work() int64 {
 
 // Tick asks for one run of a tick worker.
 func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, error) {
-	return tickOn(ctx, c.work, worker, source)
-}
-
-func tickOn(ctx context.Context, pool *pgxpool.Pool, worker, source string) (TickResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	var raw []byte
-	err := pool.QueryRow(ctx, "SELECT public.fn_queue_tick_request($1, $2)", worker, source).Scan(&raw)
+	err := c.work.QueryRow(ctx, "SELECT public.fn_queue_tick_request($1, $2)", worker, source).Scan(&raw)
 	if err != nil {
 		return TickResult{}, translate(err)
 	}
+	return tickAnswer(raw)
+}
+
+func tickAnswer(raw []byte) (TickResult, error) {
 	var body struct {
 		Ran     bool                       `json:"ran"`
 		Skipped string                     `json:"skipped"`
 		Reason  string                     `json:"reason"`
 		Failed  bool                       `json:"failed"`
 		Error   string                     `json:"error"`
+		TookMS  float64                    `json:"took_ms"`
+		AuditID int64                      `json:"audit_id"`
 		Result  map[string]json.RawMessage `json:"result"`
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
@@ -117,7 +120,7 @@ func tickOn(ctx context.Context, pool *pgxpool.Pool, worker, source string) (Tic
 	}
 	res := TickResult{
 		Ran: body.Ran, Skipped: body.Skipped, Reason: body.Reason, Failed: body.Failed, Error: body.Error,
-		Result: map[string]int64{}, Raw: raw,
+		TookMS: body.TookMS, AuditID: body.AuditID, Result: map[string]int64{}, Raw: raw,
 	}
 	for k, v := range body.Result {
 		var n int64

@@ -62,6 +62,8 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		err = c.routes(ctx, &p)
 	case queue.ListConsumers:
 		err = c.consumers(ctx, &p)
+	case queue.ListCron:
+		p.Cron, err = c.cron(ctx)
 	case queue.ListAudit:
 		err = c.audit(ctx, q, &p, "")
 	case queue.ListFlagHistory:

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -36,6 +35,10 @@ func (m *root) bound(k string) (queue.Action, bool) {
 		}
 	} else if len(found) > 1 && m.at == queue.PaneWebhooks {
 		if r, ok := m.endpoint(); ok && r.Since != nil {
+			return found[1], true
+		}
+	} else if len(found) > 1 && m.at == queue.PaneScheduler {
+		if t, ok := m.ticked(m.subject()); ok && t.IntervalSeconds == 0 {
 			return found[1], true
 		}
 	} else if len(found) > 1 {
@@ -128,7 +131,7 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 	case queue.ActFlagSet:
 		f, ok := m.flag()
 		if !ok {
-			return req, m.noRow("E works on a flag: those that stand OFF here, or all of them in gf")
+			return req, m.noRow("E works on a flag: those that stand OFF in 1, the intervals and the mode in 9, or all of them in gf")
 		}
 		req.Targets = []string{f.Key.String()}
 	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop:
@@ -138,7 +141,16 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 		}
 		req.Targets = []string{name}
 	case queue.ActTick:
+		if _, ok := m.ticked(m.subject()); !ok && m.at == queue.PaneScheduler {
+			return req, m.noRow("T ticks a worker; there is none under the cursor")
+		}
 		req.Args["worker"] = m.tickWorker()
+	case queue.ActTickPause, queue.ActTickResume:
+		t, ok := m.ticked(m.subject())
+		if !ok {
+			return req, m.noRow("P pauses a worker; there is none under the cursor")
+		}
+		req.Targets = []string{t.Name.String()}
 	}
 	return req, ""
 }
@@ -213,6 +225,9 @@ func (m *root) flag() (queue.Flag, bool) {
 		}
 		id = p.target.ID
 	}
+	if _, ok := m.ticked(id); ok && m.at == queue.PaneScheduler {
+		id = queue.TickInterval(id)
+	}
 	return m.flagByKey(id)
 }
 
@@ -283,31 +298,6 @@ func (m *root) rate(k string) tea.Cmd {
 	return m.act(a, map[string]string{"rate": strconv.FormatFloat(min(max(to, 0.01), 1000), 'f', -1, 64)})
 }
 
-// tickWorker is the tick worker that the row under the cursor seems to mean.
-func (m *root) tickWorker() string {
-	names := m.tickWorkers()
-	at := m.subject()
-	for _, n := range names {
-		if at != "" && strings.Contains(n, at) {
-			return n
-		}
-	}
-	if len(names) > 0 {
-		return names[0]
-	}
-	return at
-}
-
-func (m *root) tickWorkers() []string {
-	var names []string
-	if m.feed.picture != nil {
-		for _, t := range m.feed.picture.Ticks {
-			names = append(names, t.Name.String())
-		}
-	}
-	return names
-}
-
 // prefill is what a form starts with: a switch is offered turned.
 func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 	args := slices.Clone(a.Args)
@@ -319,8 +309,11 @@ func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 		if a.ID == queue.ActFlagSet && args[i].Name == "value" && len(req.Targets) == 1 {
 			if f, ok := m.flagByKey(req.Targets[0]); ok {
 				args[i].Default = turned(f)
-				if f.Kind == "boolean" {
+				switch {
+				case f.Kind == "boolean":
 					args[i].Choices = []string{"true", "false"}
+				case f.Key.String() == queue.SchedulerMode:
+					args[i].Choices = queue.SchedulerModes()
 				}
 			}
 		}

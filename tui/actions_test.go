@@ -365,7 +365,7 @@ func TestHostPane(t *testing.T) {
 		c.rest(quiet)
 		c.sees("it is running already")
 		c.press("esc", "T")
-		c.sees("Tick", "dot_iu_event_route")
+		c.sees("Tick", "metrics_sampler")
 	})
 	run(t, setup{}, func(c *console) {
 		c.press("g", "w")

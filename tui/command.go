@@ -186,7 +186,7 @@ func (m *root) ids(a queue.Action) []string {
 		for _, x := range pic.JobLeases {
 			out = append(out, x.Token)
 		}
-	case a.ID == queue.ActTick:
+	case a.ID == queue.ActTick, a.ID == queue.ActTickPause, a.ID == queue.ActTickResume:
 		out = m.tickWorkers()
 	}
 	return out
@@ -250,7 +250,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		if works(a, m.at) && a.Key != "" {
 			return m.act(a, nil)
 		}
-		if a.ID != queue.ActExecRegister && a.ID != queue.ActTick && a.ID != queue.ActMark {
+		if !slices.Contains([]queue.ActionID{queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActCronInstall, queue.ActCronRemove}, a.ID) {
 			m.warn(":" + commandWords(a) + " needs to know on what; tab completes")
 			return nil
 		}

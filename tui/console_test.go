@@ -49,7 +49,7 @@ func TestPanes(t *testing.T) {
 		c.press("shift+tab", "shift+tab")
 		c.sees("flag_set")
 		c.press("9")
-		c.sees("this version has no pane")
+		c.sees("WHO TICKS")
 		c.press("g", "s")
 		c.sees("no pane Subscriptions")
 	})
@@ -297,8 +297,10 @@ func TestMonitoringOff(t *testing.T) {
 	s := newStore()
 	s.pic.MonitoringOff = true
 	run(t, setup{store: s}, func(c *console) {
-		for _, k := range []string{"1", "2", "3", "4", "5"} {
-			c.press(k)
+		for _, p := range queue.Panes() {
+			for _, k := range p.Keys {
+				c.press(string(k))
+			}
 			c.sees("MONITORING OFF")
 		}
 	})

@@ -110,7 +110,7 @@ func (d *dialog) buttons() []string {
 // whose effect is that something is kept.
 func (d *dialog) safe() string {
 	switch d.action.ID {
-	case queue.ActAck, queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActHostStart:
+	case queue.ActAck, queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActHostStart, queue.ActTickPause, queue.ActCronInstall:
 		return "Not now"
 	}
 	return "Keep"
@@ -129,6 +129,10 @@ func (d *dialog) verb() string {
 		return d.action.Verb + " " + strings.Join(d.req.Targets, ", ")
 	case queue.ActTick:
 		return d.action.Verb + " " + d.req.Args["worker"]
+	case queue.ActTickPause, queue.ActTickResume:
+		return d.action.Verb + " " + strings.Join(d.req.Targets, ", ")
+	case queue.ActCronInstall, queue.ActCronRemove:
+		return d.action.Verb + " " + views.Count(d.plan.Count) + " cron jobs"
 	case queue.ActExecRegister:
 		return d.action.Verb + " " + d.req.Args["id"]
 	}

@@ -143,6 +143,9 @@ func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
 		return queue.Page{Notifications: &n, Total: int64(len(n.Groups) + len(n.Failures) + len(n.Log))}, s.err
 	case queue.ListRoutes, queue.ListConsumers: // of the verbs alone
 		return queue.Page{}, s.err
+	case queue.ListCron:
+		c := viewstest.Cron()
+		return queue.Page{Cron: &c}, s.err
 	case queue.ListWhy:
 		w := viewstest.Why()
 		w.Queue = queue.Clean(q.ID)

@@ -46,7 +46,6 @@ func Keys() []KeyHelp {
 // notYet are panes that a later version brings.
 func notYet(keys string) (title string, ok bool) {
 	title, ok = map[string]string{
-		"9":  "Scheduler",
 		"gs": "Subscriptions",
 	}[keys]
 	return title, ok

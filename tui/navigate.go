@@ -116,6 +116,8 @@ func (m *root) enter() tea.Cmd {
 		next.title = m.executor()
 	case p.id == queue.PaneAlerts:
 		next.list.query = queue.Query{Kind: queue.ListAlertHistory, ID: id}
+	case p.id == queue.PaneScheduler:
+		next.list.query = schedulerList(id)
 	case p.id == queue.PaneFlags:
 		next.list.query = queue.Query{Kind: queue.ListFlagHistory, ID: id}
 	}

@@ -15,7 +15,7 @@ func TestNotificationsPane(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 44}, func(x *console) {
 		x.press("g", "n")
-		x.sees("1,249 staged", "1,212 due", "37 in the debounce of 90s", "3 failed", "every 2m", "9 to tick", "doc-2026-0077", "document_imported", "WORKER LOG",
+		x.sees("1,249 staged", "1,212 due", "37 in the debounce of 90s", "3 failed", "every 2m", "T to tick", "doc-2026-0077", "document_imported", "WORKER LOG",
 			"could not be told", "doc-4711/p0007")
 		x.press("j", "j", "R")
 		x.sees("R works on what FAILED")

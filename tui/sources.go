@@ -30,6 +30,8 @@ func (m *root) source(p *pane, l *level) views.Source {
 		src = views.DeadGroups(pic)
 	case queue.PaneQueues:
 		src = views.Lanes(pic, m.size.W)
+	case queue.PaneScheduler:
+		src = views.Scheduler(pic)
 	case queue.PaneFlags:
 		src = views.Flags(pic)
 	case queue.PaneHost:
@@ -115,6 +117,8 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 		return views.AlertPage(pic.Alerts[i], known(l.list, l.list.page.AlertHistory), e, w), true
 	case queue.PaneExecutors:
 		return m.executorPage(i, e, w)
+	case queue.PaneScheduler:
+		return m.schedulerPage(l, i, e, w), true
 	case queue.PaneFlags:
 		return views.FlagPage(pic.Flags[i], known(l.list, l.list.page.Audit), e, w), true
 	}

@@ -56,7 +56,8 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			return views.Overview(views.OverviewState{Picture: &s}, e, size).Lines
 		},
 		"health": g(views.Health(&s), nil), "alerts": g(views.Alerts(&s), nil), "executors": g(views.Executors(&s), nil),
-		"dead": g(views.DeadGroups(&s), nil), "flags": g(views.Flags(&s), nil), "audit": g(views.Audit(w.Audit), nil),
+		"scheduler": g(views.Scheduler(&s), nil),
+		"dead":      g(views.DeadGroups(&s), nil), "flags": g(views.Flags(&s), nil), "audit": g(views.Audit(w.Audit), nil),
 		"queues": func(e views.Env, size views.Size) []string {
 			return views.Queues(&s, grid(views.Lanes(&s, size.W), map[string]bool{"3f2a9484-1111-4222-8333-0123456789ab": true}), e, size)
 		},
@@ -88,6 +89,13 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		if held >= 0 {
 			out["page-health-held"] = page(func(e views.Env, n int) views.Page { return views.HealthPage(&s, s.Health[held], e, n) })
 		}
+		out["page-tick"] = page(func(e views.Env, n int) views.Page { return views.TickPage(s.Ticks[0], &s, w.Audit, e, n) })
+		out["page-tick-paused"] = page(func(e views.Env, n int) views.Page {
+			paused := s
+			paused.Flags = append(slices.Clone(s.Flags), viewstest.Paused())
+			return views.TickPage(s.Ticks[4], &paused, nil, e, n)
+		})
+		out["page-mode"] = page(func(e views.Env, n int) views.Page { return views.ModePage(&s, &w.Cron, e, n) })
 		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.Letters[0], &w.Detail, e, n) })
 		out["page-letter-job"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.JobLetters[0], &w.JobLetter, e, n) })
 		out["page-letter-event"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.EventLetters[0], &w.EventLetter, e, n) })

@@ -161,7 +161,7 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	if n.Failed > 0 {
 		failed = th.Critical.Paint(th.G.Critical+" "+Count(n.Failed)+" failed") + style.Paint(" "+th.G.Dot+" ")
 	}
-	return []string{th.Cut(" "+th.Text.Paint(first), w), th.Cut(" "+failed+style.Paint(e.dotted(ran, every, stale, "9 to tick")), w)}
+	return []string{th.Cut(" "+th.Text.Paint(first), w), th.Cut(" "+failed+style.Paint(e.dotted(ran, every, stale, "T to tick")), w)}
 }
 
 // NotificationPage is a row of pane gn in full.

@@ -206,15 +206,15 @@ func ticksSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 		quiet:   "no tick worker has run", gap: true, order: 2, lacks: lacks(s, "ticks"),
 	}
 	for _, t := range s.Ticks {
-		r, mode := rankQuiet, t.Mode.String()
-		if t.Stale {
-			r, mode = rankWarning, strings.TrimSpace(mode+" stale")
+		r, mode := tickRank(t), t.Mode.String()
+		if r > rankQuiet {
+			mode = strings.TrimSpace(mode + " " + tickState(t))
 		}
 		ran := e.ageOrDash(t.AgeSeconds)
 		if t.AgeSeconds != nil && r == rankQuiet {
 			ran = age(*t.AgeSeconds)
 		}
-		sec.items = append(sec.items, item{target: Target{queue.PaneHost, "tick\x00" + t.Name.String()}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
+		sec.items = append(sec.items, item{target: Target{queue.PaneScheduler, t.Name.String()}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
 			cell(t.Name.String(), e.Theme.Strong), cell(ran, e.tone(r)), cell(Age(t.IntervalSeconds), e.Theme.Dim), cell(mode, e.tone(r)),
 		}}})
 	}

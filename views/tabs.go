@@ -21,7 +21,7 @@ type Tab struct {
 // Tabs counts what is in each pane.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []Tab {
 	short := map[queue.PaneID]string{
-		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneWebhooks: "Hooks", queue.PaneQueues: "Queue", queue.PaneHost: "Host", queue.PaneNotify: "Notify",
+		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneWebhooks: "Hooks", queue.PaneQueues: "Queue", queue.PaneScheduler: "Sch", queue.PaneHost: "Host", queue.PaneNotify: "Notify",
 	}
 	var tabs []Tab
 	for _, p := range queue.Panes() {
@@ -70,6 +70,13 @@ func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
 				n, loud = n+*h.DeadLettered, rankCritical
 			}
 		}
+	case queue.PaneScheduler:
+		for _, t := range s.Ticks {
+			if r := tickRank(t); r > rankQuiet {
+				n++
+				loud = max(loud, r)
+			}
+		}
 	case queue.PaneFlags:
 		for _, f := range s.Flags {
 			if r := rank(flagState(f)); r > rankQuiet {
@@ -98,7 +105,7 @@ func TabLine(tabs []Tab, e Env, w int) string {
 	for _, drop := range []struct {
 		keys    int
 		counted bool
-	}{{2, false}, {1, false}, {2, true}} {
+	}{{2, false}, {1, false}, {2, true}, {1, true}} {
 		for i := len(tabs) - 1; i > 0; i-- {
 			if t := tabs[i]; len(t.Keys) == drop.keys && !t.Open && (t.Count > 0) == drop.counted {
 				tabs = slices.Delete(slices.Clone(tabs), i, i+1)

@@ -8,12 +8,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost"
 )
+
+// What the schema ticks, a host ticks: no worker waits for a cron job alone.
+func TestEveryTickWorkerHasALoop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rows, err := w.admin.Query(t.Context(), "SELECT worker_name FROM public.queue_tick_worker")
+	require.NoError(t, err)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	require.Subset(t, workerhost.LoopNames(), names)
+}
 
 func TestLoopsAlone(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,6 @@ func (a *app) viewCmds() []*cobra.Command {
 		{"dlq [ID]", "Open dead letters, or one with its attempts and lineage", true, showDead},
 		{"dlq-groups", "Open dead letters by code and endpoint", false, showGroups},
 		{"flags", "Flags with who set them and when they come back", false, showFlags},
-		{"scheduler", "Tick workers with cadence and last run", false, showScheduler},
 		{"webhooks [ID]", "Endpoints with gate, success, pace and what waits, or one with its attempts and retries", true, showWebhooks},
 		{"notifications", "What is staged, as what it will be told, what failed, what the worker did", true, showNotifications},
 		{"why [QUEUE]", "Why a queue waits: every link that could block it, with its cure; without a name, all that wait", false, showWhy},
@@ -57,7 +56,7 @@ func (a *app) viewCmds() []*cobra.Command {
 		}
 		cmds = append(cmds, cmd)
 	}
-	return append(cmds, a.queuesCmd())
+	return append(cmds, a.queuesCmd(), a.schedulerCmd())
 }
 
 func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
@@ -346,22 +345,6 @@ func showFlags(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) e
 		rows = append(rows, []string{f.Key.String(), f.Value.String(), state, f.UpdatedBy.String(), stamp(&f.UpdatedAt), f.Reason.String(), stamp(f.RevertsAt)})
 	}
 	return a.answer(err, s.Flags, []string{"FLAG", "VALUE", "STATE", "BY", "AT", "REASON", "BACK AT"}, rows)
-}
-
-func showScheduler(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
-	var rows [][]string
-	for _, t := range s.Ticks {
-		state := "fresh"
-		if t.Stale {
-			state = "STALE"
-		}
-		rows = append(rows, []string{
-			state, t.Name.String(), age(t.IntervalSeconds), agePtr(t.AgeSeconds), stamp(t.LastRunAt), t.Mode.String(),
-			queue.Clean(string(t.LastResult)).String(),
-		})
-	}
-	return a.answer(err, s.Ticks, []string{"STATE", "WORKER", "EVERY", "AGE", "LAST RUN", "MODE", "LAST RESULT"}, rows)
 }
 
 func showAudit(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {

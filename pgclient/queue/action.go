@@ -38,6 +38,10 @@ const (
 	ActResume         ActionID = "endpoint_resume"
 	ActNotifyRequeue  ActionID = "notification_requeue"
 	ActTick           ActionID = "tick"
+	ActTickPause      ActionID = "tick_pause"
+	ActTickResume     ActionID = "tick_resume"
+	ActCronInstall    ActionID = "scheduler_install"
+	ActCronRemove     ActionID = "scheduler_remove"
 	ActMark           ActionID = "mark"
 	ActRouteSet       ActionID = "route_set"
 	ActConsumerSet    ActionID = "consumer_set"
@@ -154,6 +158,7 @@ const (
 	PaneOps       PaneID = "ops"
 	PaneWebhooks  PaneID = "webhooks"
 	PaneQueues    PaneID = "queues"
+	PaneScheduler PaneID = "scheduler"
 	PaneFlags     PaneID = "flags"
 	PaneNotify    PaneID = "notifications"
 	PaneHost      PaneID = "host"
@@ -180,6 +185,7 @@ func Panes() []Pane {
 		{PaneOps, "6", "Operations", "queue_bulk_operation", "frozen selections: start, rate, pause, brake, abort, undo, what became of each"},
 		{PaneWebhooks, "7", "Webhooks", "subscriptions, webhook_delivery_sagas, webhook_delivery_jobs", "endpoints with gate, success, pace and retries, leases in flight; suspend, resume, release"},
 		{PaneQueues, "8", "Queues", "job_queue, job_history", "jobs per kind and domain, oldest wait and why, stuck leases, dead rows; cancel"},
+		{PaneScheduler, "9", "Scheduler", "v_queue_scheduler_status", "tick workers with cadence, last run and result, who ticks; tick now, interval, pause"},
 		{PaneFlags, "gf", "Flags", "dot_config", "flip or edit with reason and expiry"},
 		{PaneNotify, "gn", "Notifications", "iu_notification_pending, iu_notification_worker_log", "what is staged, what it will be told as, what failed, what the worker did; requeue"},
 		{PaneHost, "gw", "Worker host", "queue_host, this process", "loops, hosts, the wake stream; start, drain, stop"},
@@ -235,7 +241,7 @@ func Actions() []Action {
 			Danger: DangerOne, Function: "public.fn_payload_reveal(text,text,text,text)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
-			ID: ActFlagSet, Key: "E", Panes: []PaneID{PaneFlags, PaneOverview}, Verb: "Set", Undo: "set it back, or give it an expiry",
+			ID: ActFlagSet, Key: "E", Panes: []PaneID{PaneFlags, PaneOverview, PaneScheduler}, Verb: "Set", Undo: "set it back, or give it an expiry",
 			Help: "flip or edit a flag, with a reason and an optional expiry", Twin: "qtop flag set KEY VALUE --reason R [--for 30m]",
 			Danger:   DangerOne,
 			Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
@@ -348,10 +354,33 @@ func Actions() []Action {
 			Danger: DangerMany, Function: "public.fn_iu_notification_requeue(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		},
 		{
-			ID: ActTick, Key: "T", Panes: []PaneID{PaneHost}, Verb: "Tick",
+			ID: ActTick, Key: "T", Panes: []PaneID{PaneHost, PaneScheduler, PaneNotify}, Verb: "Tick",
 			Help: "run a tick worker now, whatever its interval", Twin: "qtop tick WORKER",
-			Danger: DangerOne, Function: "public.fn_queue_tick_request(text,text)", Role: "dot_executor",
+			Danger: DangerOne, Function: "public.fn_queue_tick_now(text,text,text)", Role: "workflow_admin",
 			Args: []Arg{{Name: "worker", Label: "Tick worker", Required: true}},
+		},
+		{
+			ID: ActTickPause, Key: "P", Panes: []PaneID{PaneScheduler}, Verb: "Pause", Undo: "qtop scheduler resume",
+			Help: "set the interval of a tick worker to 0, for a time or until it is resumed", Twin: "qtop scheduler pause WORKER --reason R [--for 30m]",
+			Danger:   DangerOne,
+			Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
+			Args: []Arg{{Name: "for", Label: "For", Default: "30m", Help: "it goes on by itself after this; empty = until somebody resumes it"}},
+		},
+		{
+			ID: ActTickResume, Key: "P", Panes: []PaneID{PaneScheduler}, Verb: "Resume", Undo: "qtop scheduler pause",
+			Help: "give a paused tick worker the interval back that it had", Twin: "qtop scheduler resume WORKER --reason R",
+			Danger:   DangerOne,
+			Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
+		},
+		{
+			ID: ActCronInstall, Panes: []PaneID{PaneScheduler}, Verb: "Install", Undo: "qtop scheduler remove",
+			Help: "make the pg_cron jobs that tick from inside the database; they run as this login", Twin: "qtop scheduler install --reason R",
+			Danger: DangerOne, Function: "public.fn_queue_scheduler_install(text,text,boolean)", Role: "workflow_admin", Reason: true,
+		},
+		{
+			ID: ActCronRemove, Panes: []PaneID{PaneScheduler}, Verb: "Remove", Undo: "qtop scheduler install",
+			Help: "unschedule the pg_cron jobs of the queue", Twin: "qtop scheduler remove --reason R",
+			Danger: DangerOne, Function: "public.fn_queue_scheduler_remove(text,text,boolean)", Role: "workflow_admin", Reason: true,
 		},
 		{
 			ID: ActMark, Panes: []PaneID{PaneOverview}, Verb: "Mark",

@@ -30,6 +30,7 @@ const (
 	ListWhy          ListKind = "why"            // why a queue waits (Query.ID = its name)
 	ListRoutes       ListKind = "routes"         // of events, per domain
 	ListConsumers    ListKind = "consumers"      // of events, per type
+	ListCron         ListKind = "cron"           // the pg_cron jobs, and what keeps this login from them
 )
 
 // Query asks for one page.
@@ -61,6 +62,7 @@ type Page struct {
 	Notifications *Notifications
 	Routes        []Route
 	Consumers     []Consumer
+	Cron          *Cron
 	Total         int64 // rows that match
 	TotalBound    bool  // true: at least Total, the count was bounded
 	Next          string

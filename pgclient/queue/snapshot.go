@@ -221,11 +221,51 @@ type Suspension struct {
 type TickWorker struct {
 	Name            Text            `json:"worker_name"`
 	IntervalSeconds int64           `json:"configured_interval_seconds"`
-	LastRunAt       *time.Time      `json:"last_run_at"`
+	LastRunAt       *time.Time      `json:"last_run_at"` // its start
 	AgeSeconds      *int64          `json:"age_seconds"`
 	Stale           bool            `json:"stale"`
 	Mode            Text            `json:"mode"`
+	State           string          `json:"state"` // off, failed, stale, ok
+	NextDueAt       *time.Time      `json:"next_due_at"`
+	LastSource      Text            `json:"last_source"` // external, pg_cron, wake, operator
 	LastResult      json.RawMessage `json:"last_result"`
+	LastAttemptAt   *time.Time      `json:"last_attempt_at"` // also one that failed
+	LastWorkAt      *time.Time      `json:"last_work_at"`
+	DoneTotal       int64           `json:"done_total"`
+	FlagKey         Text            `json:"flag_key"` // off when this one is; empty = none
+	CronJob         Text            `json:"cron_job"` // the pg_cron job that may tick it; empty = none
+	CronSchedule    Text            `json:"cron_schedule"`
+	CronRunAs       Text            `json:"cron_run_as"` // whose job that is; empty = not installed
+}
+
+// TickInterval is the flag that holds the cadence of a tick worker.
+func TickInterval(worker string) string { return "queue.tick." + worker + ".interval_seconds" }
+
+// SchedulerMode is the flag that says who ticks.
+const SchedulerMode = "queue.scheduler.mode"
+
+// SchedulerModes are its values.
+func SchedulerModes() []string { return []string{"external", "pg_cron", "hybrid"} }
+
+// Cron is what pg_cron has of the queue, as far as a login may see it.
+type Cron struct {
+	Lacks Text      `json:"lacks"` // why this login cannot use it, with the remedy; empty = it can
+	Jobs  []CronJob `json:"jobs"`
+}
+
+// CronJob is a row of fn_queue_cron_jobs.
+type CronJob struct {
+	Name        Text       `json:"job_name"`
+	Worker      Text       `json:"worker_name"`
+	Schedule    Text       `json:"schedule"`
+	RunAs       Text       `json:"run_as"` // the login that it runs as; empty = not installed
+	InstalledAt *time.Time `json:"installed_at"`
+	InstalledBy Text       `json:"installed_by"`
+	Found       *bool      `json:"found"` // in pg_cron; nil = this login may not see
+	Active      *bool      `json:"active"`
+	LastStartAt *time.Time `json:"last_start_at"`
+	LastStatus  Text       `json:"last_status"`
+	LastMessage Text       `json:"last_message"`
 }
 
 // Mark is a label on the history lines: a deploy, say.

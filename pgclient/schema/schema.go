@@ -122,7 +122,7 @@ func Up(ctx context.Context, dsn string, progress func(string)) error {
 	if progress != nil && from == Latest() {
 		progress(fmt.Sprintf("schema is at version %d already", from))
 	}
-	return ready(ctx, conn)
+	return ready(ctx, conn, progress)
 }
 
 // admit refuses a database that Up must not touch, before anything of ours is
@@ -160,17 +160,26 @@ func version(ctx context.Context, q querier) (v int32, err error) {
 }
 
 // ready does what every `migrate up` does, also one that found nothing to
-// migrate: partitions of the months to come, and the right of everybody to see
-// which version is installed.
-func ready(ctx context.Context, conn *pgx.Conn) error {
-	return explain(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+// migrate: partitions of the months to come, the executor that an older
+// installation left as a flag, and the right of everybody to see which version is
+// installed.
+func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
+	var adopted string
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// Its lock comes first: two that grant at once disturb each other.
 		_, err := tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure()")
+		if err == nil {
+			err = tx.QueryRow(ctx, "SELECT public.fn_queue_hc_executor_adopt()").Scan(&adopted)
+		}
 		if err == nil {
 			_, err = tx.Exec(ctx, "GRANT SELECT ON "+versionTable+" TO PUBLIC")
 		}
 		return err
-	}))
+	})
+	if err == nil && adopted != "" && progress != nil {
+		progress("dot_config: " + adopted + "; it is an executor now")
+	}
+	return explain(err)
 }
 
 var createRelation = regexp.MustCompile(`(?m)^CREATE (?:UNLOGGED )?(?:TABLE|VIEW) public\.([a-z0-9_]+)`)
@@ -253,7 +262,12 @@ func Down(ctx context.Context, dsn string, o DownOptions, progress func(string))
 	if err != nil {
 		return explain(err)
 	}
+	jobs, err := cronJobs(ctx, conn)
+	if err != nil {
+		return explain(err)
+	}
 	if o.DryRun {
+		jobs.say(progress, "would unschedule")
 		return dryRun(from, losses, progress)
 	}
 	if len(losses) > 0 && !o.Discard {
@@ -262,6 +276,10 @@ func Down(ctx context.Context, dsn string, o DownOptions, progress func(string))
 			Do: queue.Clean("nothing was changed; let the work finish, or say --discard"),
 		}
 	}
+	if err := jobs.unschedule(ctx, conn); err != nil {
+		return explain(err)
+	}
+	jobs.say(progress, "unscheduled")
 	m, err := migrator(ctx, conn, progress)
 	if err != nil {
 		return err

@@ -76,6 +76,7 @@ func flags() []queue.Flag {
 		{Key: t("queue.heartbeat.stale_threshold_seconds"), Value: t("300"), Kind: "integer", Description: t("silence after this many seconds is stale"), UpdatedAt: ago(900 * time.Hour), UpdatedBy: t("migrate")},
 		{Key: t("webhook.max_attempts"), Value: t("3"), Kind: "integer", Description: t("attempts before a dead letter"), UpdatedAt: ago(31 * time.Minute), UpdatedBy: t("anna"), Reason: t("fail fast during the incident"), RevertsAt: &past, RevertsTo: t("8"), Overdue: true},
 		{Key: t("webhook.batch_size"), Value: t("500"), Kind: "integer", Description: t("jobs that one claim takes at most"), UpdatedAt: ago(900 * time.Hour), UpdatedBy: t("migrate")},
+		{Key: t("queue.scheduler.mode"), Value: t("hybrid"), Kind: "mode", Description: t("who ticks: external (worker hosts), pg_cron, or hybrid (both)"), UpdatedAt: ago(70 * time.Hour), UpdatedBy: t("anna"), Reason: t("try pg_cron")},
 	}
 }
 
@@ -139,12 +140,47 @@ func hosts() []queue.Host {
 }
 
 func ticks() []queue.TickWorker {
-	return []queue.TickWorker{
-		{Name: t("dot_iu_event_route"), IntervalSeconds: 5, LastRunAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), Mode: t("active")},
-		{Name: t("dot_iu_orchestrate"), IntervalSeconds: 5, LastRunAt: ptr(ago(4 * time.Second)), AgeSeconds: ptr(int64(4)), Mode: t("active")},
-		{Name: t("dot_stale_check"), IntervalSeconds: 60, LastRunAt: ptr(ago(16 * time.Minute)), AgeSeconds: ptr(int64(960)), Stale: true, Mode: t("active")},
-		{Name: t("dot_lease_reset"), IntervalSeconds: 30, LastRunAt: ptr(ago(11 * time.Second)), AgeSeconds: ptr(int64(11)), Mode: t("shadow")},
+	worker := func(name string, every int64, ran time.Duration, result string) queue.TickWorker {
+		return queue.TickWorker{
+			Name: t(name), IntervalSeconds: every, LastRunAt: ptr(ago(ran)), AgeSeconds: ptr(int64(ran / time.Second)), Mode: t("hybrid"), State: "ok",
+			NextDueAt: ptr(ago(ran - time.Duration(every)*time.Second)), LastAttemptAt: ptr(ago(ran)), LastSource: t("external"),
+			LastResult: json.RawMessage(result), DoneTotal: 120553, LastWorkAt: ptr(ago(ran + time.Minute)),
+		}
 	}
+	route := worker("iu_outbound_default", 60, 2*time.Second, `{"events": 40, "attempts": 71, "dead_lettered": 0, "source": "pg_cron"}`)
+	route.LastSource, route.FlagKey = t("pg_cron"), t("iu_core.route_worker_enabled")
+	route.CronJob, route.CronSchedule, route.CronRunAs = t("queue_iu_outbound_default"), t("* * * * *"), t("queue_ops")
+	stale := worker("stale_heartbeat_check", 120, 16*time.Minute, `{"checked": 0, "emitted": 0, "source": "external"}`)
+	stale.Stale, stale.State, stale.LastWorkAt = true, "stale", nil
+	stale.CronJob, stale.CronSchedule = t("queue_stale_heartbeat_check"), t("*/2 * * * *")
+	paused := worker("lease_reset_cleaner", 0, 40*time.Minute, `{"reset": 3, "source": "external"}`)
+	paused.State, paused.NextDueAt = "off", nil
+	failed := worker("metrics_sampler", 60, 9*time.Minute, `{"error": "42501 permission denied for table queue_metric_sample", "source": "external"}`)
+	failed.State, failed.LastAttemptAt, failed.NextDueAt = "failed", ptr(ago(11*time.Second)), ptr(ago(-49*time.Second))
+	switched := worker("webhook_worker", 1, 3*time.Minute, `{"dispatched": 0, "monitoring": false, "source": "wake"}`)
+	switched.State, switched.NextDueAt, switched.FlagKey, switched.LastSource = "off", nil, t("webhook.worker.enabled"), t("wake")
+	never := queue.TickWorker{Name: t("retention_sweep"), IntervalSeconds: 3600, Mode: t("hybrid"), State: "stale", Stale: true}
+	return []queue.TickWorker{failed, route, worker("saga_orchestrator", 5, 4*time.Second, `{"settled": 12, "source": "operator"}`), stale, paused, switched, never}
+}
+
+// Paused is the flag of the tick worker that is paused for a while.
+func Paused() queue.Flag {
+	return queue.Flag{Key: t("queue.tick.lease_reset_cleaner.interval_seconds"), Value: t("0"), Kind: "integer", Description: t("how often the lease_reset_cleaner tick runs, in seconds; 0 = off"), UpdatedAt: ago(40 * time.Minute), UpdatedBy: t("ben"), Reason: t("leases looked at by hand"), Off: true, RevertsTo: t("30"), RevertsAt: ptr(ago(-20 * time.Minute))}
+}
+
+// Cron is what pg_cron has of the queue.
+func Cron() queue.Cron {
+	job := func(name, worker, schedule string) queue.CronJob {
+		return queue.CronJob{Name: t(name), Worker: t(worker), Schedule: t(schedule), RunAs: t("queue_ops"), InstalledAt: ptr(ago(72 * time.Hour)), InstalledBy: t("anna")}
+	}
+	well, failed, gone, hidden := job("queue_iu_outbound_default", "iu_outbound_default", "* * * * *"),
+		job("queue_lease_reaper", "lease_reaper", "* * * * *"), job("queue_job_queue_default", "job_queue_default", "* * * * *"),
+		job("queue_stale_heartbeat_check", "stale_heartbeat_check", "*/2 * * * *")
+	well.Found, well.Active, well.LastStartAt, well.LastStatus, well.LastMessage = ptr(true), ptr(true), ptr(ago(2*time.Second)), t("succeeded"), t("SELECT 1")
+	failed.Found, failed.Active, failed.LastStartAt, failed.LastStatus, failed.LastMessage = ptr(true), ptr(true), ptr(ago(2*time.Second)), t("failed"), t("connection failed")
+	gone.Found = ptr(false)
+	absent := queue.CronJob{Name: t("iu-notification-worker"), Worker: t("iu_notification_worker"), Schedule: t("*/2 * * * *"), Found: ptr(false)}
+	return queue.Cron{Lacks: t("queue_anna may not use pg_cron: as a superuser, GRANT USAGE ON SCHEMA cron TO queue_anna"), Jobs: []queue.CronJob{absent, well, gone, failed, hidden}}
 }
 
 func health() []queue.HealthRow {

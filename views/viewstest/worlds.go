@@ -37,6 +37,7 @@ type World struct {
 	Leases    []queue.WebhookLease
 	Endpoint  queue.Page
 	Why       queue.Why
+	Cron      queue.Cron
 
 	Notifications *queue.Notifications
 }
@@ -50,7 +51,7 @@ func RichWorld() World {
 		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
 		EventLetters: EventLetters(3), EventLetter: EventLetter(), Revealed: Revealed(),
 		Operations: Operations(), Items: OperationItems(),
-		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(), Notifications: &n,
+		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(), Cron: Cron(), Notifications: &n,
 	}
 }
 
@@ -94,6 +95,9 @@ func HostileWorld(bad string) World {
 	raw, _ := json.Marshal(bad)
 	for i := range w.Audit {
 		w.Audit[i].Before, w.Audit[i].After = raw, json.RawMessage(`{"value":`+string(raw)+`}`)
+	}
+	for i := range w.Picture.Ticks {
+		w.Picture.Ticks[i].LastResult = json.RawMessage(`{"error":` + string(raw) + `,` + string(raw) + `:1}`)
 	}
 	return w
 }

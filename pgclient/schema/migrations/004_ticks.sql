@@ -30,6 +30,27 @@ COMMENT ON TABLE public.dot_iu_runtime_lease IS
   'columns tell who ran last.';
 GRANT SELECT ON public.dot_iu_runtime_lease TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
+CREATE TABLE public.queue_cron_job (
+  job_name     text PRIMARY KEY,
+  worker_name  text NOT NULL UNIQUE,
+  schedule     text NOT NULL,
+  run_as       text,
+  installed_at timestamptz,
+  installed_by text,
+  CHECK (num_nulls(run_as, installed_at, installed_by) IN (0, 3))
+);
+COMMENT ON TABLE public.queue_cron_job IS
+  'The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker. run_as: the login whose jobs they are; null = '
+  'not installed. pg_cron shows a job to its owner and superusers alone, so this is what everybody else can see.';
+GRANT SELECT ON public.queue_cron_job TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+INSERT INTO public.queue_cron_job (job_name, worker_name, schedule) VALUES
+  ('queue_iu_outbound_default', 'iu_outbound_default', '* * * * *'),
+  ('queue_job_queue_default', 'job_queue_default', '* * * * *'),
+  ('queue_stale_heartbeat_check', 'stale_heartbeat_check', '*/2 * * * *'),
+  ('queue_staging_cleanup_sweep', 'staging_cleanup_sweep', '0 * * * *'),
+  ('queue_lease_reaper', 'lease_reaper', '* * * * *'),
+  ('iu-notification-worker', 'iu_notification_worker', '*/2 * * * *');
+
 -- fn_queue_tick_worker_add(name, function, flag, cron job, domains): makes the
 -- registry row, its lease and its heartbeat. For migrations.
 CREATE FUNCTION public.fn_queue_tick_worker_add(
@@ -63,7 +84,10 @@ REVOKE ALL ON FUNCTION public.fn_queue_tick_worker_drop(text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_queue_tick_worker_drop(text) IS 'Removes a tick worker. For migrations.';
 
 -- fn_queue_tick_due(worker, source) → '' when the worker may run now, else the
--- reason it is skipped: off, mode, not_due. Internal.
+-- reason it is skipped: off, mode, not_due. The interval counts from start to
+-- start, so that a long run does not make the next tick of a fixed schedule come
+-- too early; a last run that lies ahead (the clock was set back) holds up nothing.
+-- Internal.
 CREATE FUNCTION public.fn_queue_tick_due(p_worker_name text, p_source text) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
@@ -83,7 +107,8 @@ BEGIN
     RETURN 'mode';
   END IF;
   v_last := greatest(v_worker.last_run_at, v_worker.last_attempt_at);
-  IF p_source IN ('external', 'pg_cron') AND clock_timestamp() - v_last < make_interval(secs => 0.9 * v_interval) THEN
+  IF p_source IN ('external', 'pg_cron') AND clock_timestamp() >= v_last
+    AND clock_timestamp() - v_last < make_interval(secs => 0.9 * v_interval) THEN
     RETURN 'not_due';
   END IF;
   RETURN '';
@@ -92,12 +117,8 @@ $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_tick_due(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_queue_tick_due(text, text) IS 'Whether a tick worker may run now, else why not. Internal.';
 
--- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms},
--- {worker, ran: false, skipped: off|mode|not_due|lease_held, reason} or
--- {worker, ran: false, failed: true, error}. source: external, pg_cron, wake,
--- operator. A failure of the worker is recorded and beats nothing, so that it
--- shows; a cancelled one leaves no trace at all.
-CREATE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external') RETURNS jsonb
+-- fn_queue_tick_run(worker, source) → what fn_queue_tick_request answers. Internal.
+CREATE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   v_worker public.queue_tick_worker;
@@ -157,7 +178,7 @@ BEGIN
     v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
   END;
   IF v_error IS NOT NULL THEN
-    UPDATE public.queue_tick_worker SET last_attempt_at = clock_timestamp(),
+    UPDATE public.queue_tick_worker SET last_attempt_at = v_started,
       last_result = jsonb_build_object('error', v_error, 'at', clock_timestamp(), 'source', p_source)
     WHERE worker_name = p_worker_name;
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'failed', true, 'error', v_error);
@@ -166,7 +187,7 @@ BEGIN
   SELECT COALESCE((v_result ->> 'rows_marked')::numeric, sum(value::numeric), 0) INTO v_work FROM jsonb_each_text(
     (SELECT COALESCE(jsonb_object_agg(e.key, e.value), '{}') FROM jsonb_each(v_result) e
      WHERE jsonb_typeof(e.value) = 'number' AND e.key NOT IN ('held', 'waiting', 'in_flight', 'checked', 'total')));
-  UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp(), last_attempt_at = clock_timestamp(),
+  UPDATE public.queue_tick_worker SET last_run_at = v_started, last_attempt_at = v_started,
     last_work_at = CASE WHEN v_work > 0 THEN clock_timestamp() ELSE last_work_at END,
     done_total = done_total + v_work::bigint,
     last_result = v_result || jsonb_build_object('source', p_source)
@@ -184,11 +205,51 @@ BEGIN
     'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));
 END
 $fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_tick_run(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_queue_tick_run(text, text) IS 'One run of a tick worker, if it may run now. Internal.';
+
+-- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms},
+-- {worker, ran: false, skipped: off|mode|not_due|lease_held, reason} or
+-- {worker, ran: false, failed: true, error}. source: external, pg_cron, wake,
+-- operator; the last is audited. A failure of the worker is recorded and beats
+-- nothing, so that it shows; a cancelled one leaves no trace at all.
+CREATE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external') RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  IF p_source = 'operator' THEN
+    RETURN public.fn_queue_tick_now(p_worker_name, session_user, NULL);
+  END IF;
+  RETURN public.fn_queue_tick_run(p_worker_name, p_source);
+END
+$fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_tick_request(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_queue_tick_request(text, text) TO dot_executor, workflow_admin;
 COMMENT ON FUNCTION public.fn_queue_tick_request(text, text) IS
   'The one door through which tick workers run (DP1 §8): flag, mode, interval, then the lease. Ten hosts and a cron '
   'make one run per interval.';
+
+-- fn_queue_tick_now(worker, actor, reason) → what fn_queue_tick_request answers,
+-- and audit_id: an operator's own tick, whatever the interval and the mode.
+CREATE FUNCTION public.fn_queue_tick_now(p_worker_name text, p_actor text, p_reason text DEFAULT NULL) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_last timestamptz;
+  v_answer jsonb;
+BEGIN
+  SELECT last_run_at INTO v_last FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+  v_answer := public.fn_queue_tick_run(p_worker_name, 'operator');
+  RETURN v_answer || jsonb_build_object('audit_id', public.fn_operator_audit(
+    'tick', p_worker_name, v_actor, NULLIF(btrim(left(p_reason, 2000)), ''), NULL, NULL,
+    jsonb_build_object('last_run_at', v_last), v_answer - 'worker',
+    CASE WHEN (v_answer ->> 'ran')::boolean THEN 'done'
+      WHEN v_answer ? 'skipped' THEN 'skipped: ' || (v_answer ->> 'skipped') ELSE 'failed' END));
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_tick_now(text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_queue_tick_now(text, text, text) TO dot_executor, workflow_admin;
+COMMENT ON FUNCTION public.fn_queue_tick_now(text, text, text) IS
+  'Runs a tick worker for an operator, audited; switched off or under way it is skipped, and says so.';
 
 -- Switching a worker on again ends its clean stop: from now on its silence
 -- counts, also when no host is left to run it.
@@ -215,19 +276,25 @@ CREATE TRIGGER trg_dot_config_switched_on AFTER UPDATE ON public.dot_config
   EXECUTE FUNCTION public.fn_queue_tick_switched_on();
 
 CREATE VIEW public.v_queue_scheduler_status AS
-SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at,
-       floor(extract(epoch FROM now() - w.last_run_at))::bigint AS age_seconds,
-       c.n > 0 AND COALESCE(extract(epoch FROM now() - w.last_run_at), 'infinity') > greatest(3 * c.n, c.threshold) AS stale,
-       c.mode, w.last_result, w.flag_key, w.last_attempt_at
+SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at, c.age AS age_seconds, c.late AS stale, c.mode,
+       CASE WHEN c.off THEN 'off' WHEN w.last_result ? 'error' THEN 'failed' WHEN c.late THEN 'stale' ELSE 'ok' END AS state,
+       CASE WHEN NOT c.off THEN greatest(w.last_run_at, w.last_attempt_at) + make_interval(secs => c.n) END AS next_due_at,
+       w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at, w.done_total, w.flag_key,
+       j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as
 FROM public.queue_tick_worker w
+LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
 CROSS JOIN LATERAL (SELECT
   COALESCE((SELECT d.value::int FROM public.dot_config d
             WHERE d.key = 'queue.tick.' || w.worker_name || '.interval_seconds' AND d.value ~ '^[0-9]{1,9}$'), 0) AS n,
   COALESCE((SELECT d.value::int FROM public.dot_config d
             WHERE d.key = 'queue.heartbeat.stale_threshold_seconds' AND d.value ~ '^[0-9]{1,9}$'), 300) AS threshold,
-  (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode) c;
+  w.flag_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM public.dot_config d WHERE d.key = w.flag_key AND d.value = 'true') AS flag_off,
+  (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode) f
+CROSS JOIN LATERAL (SELECT f.n, f.mode, f.n = 0 OR f.flag_off AS off, floor(extract(epoch FROM now() - w.last_run_at))::bigint AS age,
+  f.n > 0 AND COALESCE(extract(epoch FROM now() - w.last_run_at), 'infinity') > greatest(3.0 * f.n, f.threshold) AS late) c;
 COMMENT ON VIEW public.v_queue_scheduler_status IS
-  'Cadence and last run per tick worker (DP1 §10). stale: due and not run for three intervals or the stale threshold.';
+  'Cadence and last run per tick worker (DP1 §10). stale: its interval is not 0 and it has not run for three of them or the '
+  'stale threshold, whichever is longer. state: off (interval 0 or its flag), failed, stale, ok.';
 GRANT SELECT ON public.v_queue_scheduler_status TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
 SELECT public.fn_queue_tick_worker_add('stale_heartbeat_check', 'fn_queue_stale_check', NULL, true, '{}');
@@ -242,10 +309,13 @@ SET LOCAL ROLE queue_owner;
 DROP VIEW public.v_queue_scheduler_status;
 DROP TRIGGER trg_dot_config_switched_on ON public.dot_config;
 DROP FUNCTION public.fn_queue_tick_switched_on();
+DROP FUNCTION public.fn_queue_tick_now(text, text, text);
 DROP FUNCTION public.fn_queue_tick_request(text, text);
+DROP FUNCTION public.fn_queue_tick_run(text, text);
 DROP FUNCTION public.fn_queue_tick_due(text, text);
 DROP FUNCTION public.fn_queue_tick_worker_drop(text);
 DROP FUNCTION public.fn_queue_tick_worker_add(text, text, text, boolean, text[]);
+DROP TABLE public.queue_cron_job;
 DROP TABLE public.dot_iu_runtime_lease;
 DROP TABLE public.queue_tick_worker;
 RESET ROLE;

@@ -652,9 +652,7 @@ BEGIN
   WHERE x.until IS NULL OR x.until > now() OR x.reason = 'circuit';
   v_suspended := COALESCE(v_part, '[]');
 
-  SELECT jsonb_agg(jsonb_build_object('worker_name', t.worker_name, 'configured_interval_seconds', t.configured_interval_seconds,
-    'last_run_at', t.last_run_at, 'age_seconds', t.age_seconds, 'stale', t.stale, 'mode', t.mode, 'last_result', t.last_result)
-    ORDER BY t.worker_name) INTO v_part FROM public.v_queue_scheduler_status t;
+  SELECT jsonb_agg(to_jsonb(t) ORDER BY t.worker_name) INTO v_part FROM public.v_queue_scheduler_status t;
   v_ticks := COALESCE(v_part, '[]');
 
   WITH b AS (

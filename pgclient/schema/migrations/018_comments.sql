@@ -17,7 +17,7 @@ COMMENT ON COLUMN public.v_queue_scheduler_status.configured_interval_seconds IS
 COMMENT ON COLUMN public.v_queue_scheduler_status.age_seconds IS 'seconds since last_run_at; NULL = never ran';
 COMMENT ON COLUMN public.v_queue_scheduler_status.stale IS 'the interval is above 0 and the age above three intervals and above the threshold';
 COMMENT ON COLUMN public.v_queue_scheduler_status.mode IS 'queue.scheduler.mode: external, pg_cron or hybrid';
-COMMENT ON COLUMN public.v_queue_scheduler_status.last_attempt_at IS 'last try, also one that failed';
+COMMENT ON COLUMN public.v_queue_scheduler_status.last_attempt_at IS 'when the last try began, also one that failed';
 COMMENT ON COLUMN public.v_executor_subscription_health.rules IS 'rules in job_subscription';
 COMMENT ON COLUMN public.v_executor_subscription_health.any_enabled IS '1 when at least one rule is enabled, else 0';
 COMMENT ON COLUMN public.v_job.status IS 'live: queued, leased, in_progress, retry_waiting; final: succeeded, failed, dead_letter, cancelled, cleaned';
@@ -88,8 +88,8 @@ COMMENT ON COLUMN public.queue_host.progress IS 'per loop: state, last tick, don
 COMMENT ON COLUMN public.queue_tick_worker.function IS 'called without arguments';
 COMMENT ON COLUMN public.queue_tick_worker.flag_key IS 'NULL = the interval alone switches it';
 COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = one of the jobs of pg_cron';
-COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'last success';
-COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS 'last try, also one that failed';
+COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'when the last run that succeeded began';
+COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS 'when the last try began, also one that failed';
 COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS 'last run that found something to do';
 COMMENT ON COLUMN public.queue_tick_worker.done_total IS 'items over all runs';
 COMMENT ON COLUMN public.dot_iu_runtime_lease.lease_holder IS 'who ran last; the lease itself is the lock of this row';

@@ -1,0 +1,93 @@
+package main
+
+// This file is the verbs of the scheduler: who ticks and when, pause and resume,
+// the pg_cron jobs.
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func (a *app) schedulerCmd() *cobra.Command {
+	cmd := a.viewCmd(view{"scheduler", "Tick workers with cadence and last run; pause or resume one, pg_cron's jobs", false, showScheduler}, &viewOptions{})
+	cmd.AddCommand(
+		a.viewCmd(view{"status", "Tick workers, and what pg_cron has of them", false, showSchedulerStatus}, &viewOptions{}),
+		a.act(actVerb{use: "pause WORKER", action: queue.ActTickPause, args: cobra.ExactArgs(1), into: targets}),
+		a.act(actVerb{use: "resume WORKER", action: queue.ActTickResume, args: cobra.ExactArgs(1), into: targets}),
+		a.act(actVerb{use: "install", action: queue.ActCronInstall, args: cobra.NoArgs, into: targets}),
+		a.act(actVerb{use: "remove", action: queue.ActCronRemove, args: cobra.NoArgs, into: targets}),
+	)
+	return cmd
+}
+
+func showScheduler(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	return a.answer(err, s.Ticks, tickHeads(), tickRows(s.Ticks))
+}
+
+func tickHeads() []string {
+	return []string{"STATE", "WORKER", "EVERY", "AGE", "LAST RUN", "NEXT DUE", "BY", "LAST WORK", "DONE", "MODE", "CRON JOB", "LAST RESULT"}
+}
+
+func tickRows(ticks []queue.TickWorker) (rows [][]string) {
+	for _, t := range ticks {
+		state := t.State
+		if t.Stale {
+			state = "STALE"
+		}
+		job := t.CronJob.String()
+		if job != "" && t.CronRunAs.Empty() {
+			job += " (not installed)"
+		}
+		rows = append(rows, []string{
+			state, t.Name.String(), age(t.IntervalSeconds), agePtr(t.AgeSeconds), stamp(t.LastRunAt), stamp(t.NextDueAt), t.LastSource.String(),
+			stamp(t.LastWorkAt), fmt.Sprint(t.DoneTotal), t.Mode.String(), job, views.TickResult(t.LastResult),
+		})
+	}
+	return rows
+}
+
+func showSchedulerStatus(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
+	s, err := snapshot(ctx, c)
+	if err != nil {
+		return err
+	}
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListCron})
+	if err != nil {
+		return err
+	}
+	mode := queue.Text{}
+	for _, f := range s.Flags {
+		if f.Key.String() == queue.SchedulerMode {
+			mode = f.Value
+		}
+	}
+	if a.output == "json" {
+		if s.Ticks == nil {
+			s.Ticks = []queue.TickWorker{}
+		}
+		a.encode(a.out, map[string]any{"mode": mode, "workers": s.Ticks, "pg_cron": p.Cron})
+		return nil
+	}
+	fmt.Fprintf(a.out, "mode %s\n", mode)
+	a.print(nil, tickHeads(), tickRows(s.Ticks))
+	fmt.Fprintln(a.out)
+	if !p.Cron.Lacks.Empty() {
+		fmt.Fprintln(a.out, p.Cron.Lacks.String())
+	}
+	var rows [][]string
+	for _, j := range p.Cron.Jobs {
+		rows = append(rows, []string{
+			views.CronState(j), j.Name.String(), j.Schedule.String(), j.Worker.String(), j.RunAs.String(), j.InstalledBy.String(),
+			stamp(j.LastStartAt), j.LastStatus.String(), j.LastMessage.String(),
+		})
+	}
+	a.print(nil, []string{"STATE", "CRON JOB", "SCHEDULE", "WORKER", "RUNS AS", "BY", "LAST START", "STATUS", "SAID"}, rows)
+	return nil
+}

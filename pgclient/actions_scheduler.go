@@ -1,0 +1,241 @@
+package pgclient
+
+// This file is what is done to the scheduler: tick a worker now, pause and resume
+// one, make and remove the cron jobs.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// tickRow is what the previews tell of a tick worker.
+type tickRow struct {
+	Every   int64
+	Mode    queue.Text
+	State   string
+	FlagKey queue.Text
+	LastRun *time.Time
+}
+
+// tickWorker reads a worker and puts how it stands into the preview.
+func tickWorker(ctx context.Context, c *Client, p *queue.Plan, name string) (t tickRow, err error) {
+	err = c.act.QueryRow(ctx, `SELECT configured_interval_seconds, mode, state, flag_key, last_run_at
+		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, textInto(&t.Mode), &t.State, textInto(&t.FlagKey), &t.LastRun)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return t, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no tick worker " + name), Do: queue.Clean("qtop scheduler lists them")}
+	}
+	if err != nil {
+		return t, err
+	}
+	ran := "never"
+	if t.LastRun != nil {
+		ran = t.LastRun.UTC().Format(time.RFC3339)
+	}
+	p.Count = 1
+	p.Lines = append(p.Lines, line("worker", "%s, every %d s, %s", name, t.Every, t.State), line("last run", "%s", ran))
+	return t, nil
+}
+
+func planTick(ctx context.Context, c *Client, p *queue.Plan) error {
+	name := p.Request.Args["worker"]
+	t, err := tickWorker(ctx, c, p, name)
+	if err == nil && t.State == "off" {
+		p.Refused, p.Rule = t.FlagKey.String()+" is off", "off"
+		if t.Every == 0 {
+			p.Refused = queue.TickInterval(name) + " is 0: resume it first"
+		}
+	}
+	return err
+}
+
+func applyTick(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	name := p.Request.Args["worker"]
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	var raw []byte
+	err := c.act.QueryRow(ctx, "SELECT public.fn_queue_tick_now($1, $2, $3)", name, p.Request.Actor, p.Request.Reason).Scan(&raw)
+	if err != nil {
+		return err
+	}
+	t, err := tickAnswer(raw)
+	if err != nil {
+		return err
+	}
+	res.AuditID = t.AuditID
+	out := queue.Outcome{ID: name, Outcome: "ran", Why: queue.Clean(t.did())}
+	switch {
+	case t.Failed:
+		res.Refused = t.Error
+		out.Outcome, out.Why = "failed", queue.Clean(t.Error)
+		res.Skipped++
+	case !t.Ran:
+		res.Refused = t.Reason
+		out.Outcome, out.Why = "skipped", queue.Clean(t.Reason)
+		res.Skipped++
+	default:
+		res.Done++
+	}
+	res.Results = append(res.Results, out)
+	return nil
+}
+
+// did is what a tick did, in words: the numbers that are not 0.
+func (t TickResult) did() string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(t.Result)) {
+		if n := t.Result[k]; n != 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", strings.ReplaceAll(k, "_", " "), n))
+		}
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing to do"}
+	}
+	return strings.Join(parts, ", ") + fmt.Sprintf(", in %.1f ms", t.TookMS)
+}
+
+// oneWorker is the worker that is paused or resumed.
+func oneWorker(r queue.Request) (string, error) {
+	if len(r.Targets) != 1 {
+		return "", &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one tick worker"), Do: queue.Clean("qtop scheduler lists them")}
+	}
+	return r.Targets[0], nil
+}
+
+// toInterval is the argument in which a plan keeps the interval that it sets.
+const toInterval = "interval"
+
+func planTickPause(ctx context.Context, c *Client, p *queue.Plan) error {
+	name, err := oneWorker(p.Request)
+	if err != nil {
+		return err
+	}
+	t, err := tickWorker(ctx, c, p, name)
+	if err != nil {
+		return err
+	}
+	if t.Every == 0 {
+		p.Refused, p.Rule = name+" is paused already: its interval is 0", "paused"
+		return nil
+	}
+	p.Request.Args[toInterval] = "0"
+	return planSet(ctx, c, p, queue.TickInterval(name), "0")
+}
+
+// planTickResume finds the interval that stood before the pause: what an expiring
+// one is to go back to, else what the audit says was last in force, else the
+// default.
+func planTickResume(ctx context.Context, c *Client, p *queue.Plan) error {
+	name, err := oneWorker(p.Request)
+	if err != nil {
+		return err
+	}
+	t, err := tickWorker(ctx, c, p, name)
+	if err != nil {
+		return err
+	}
+	if t.Every != 0 {
+		p.Refused, p.Rule = fmt.Sprintf("%s is not paused: it runs every %d s", name, t.Every), "not_paused"
+		return nil
+	}
+	var to string
+	err = c.act.QueryRow(ctx, `SELECT COALESCE(
+		(SELECT v.revert_to FROM public.dot_config_revert v WHERE v.key = c.key AND v.set_at = c.updated_at AND v.revert_to ~ '^[1-9][0-9]{0,8}$'),
+		(SELECT a.before ->> 'value' FROM public.queue_operator_action a WHERE a.target = c.key AND a.action IN ('flag_set', 'flag_revert')
+			AND a.outcome = 'done' AND a.before ->> 'value' ~ '^[1-9][0-9]{0,8}$' ORDER BY a.id DESC LIMIT 1),
+		r.default_value) FROM public.dot_config c JOIN public.dot_config_rule r USING (key) WHERE c.key = $1`, queue.TickInterval(name)).Scan(&to)
+	if err != nil {
+		return err
+	}
+	p.Request.Args[toInterval] = to
+	return planSet(ctx, c, p, queue.TickInterval(name), to)
+}
+
+func applyTickFlag(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	return applySet(ctx, c, p, res, queue.TickInterval(p.Request.Targets[0]), p.Request.Args[toInterval])
+}
+
+// cronAnswer is what installing and removing answer.
+type cronAnswer struct {
+	answer
+	RunAs string `json:"run_as"`
+	Mode  string `json:"mode"`
+}
+
+func cronFunction(a queue.ActionID) string {
+	if a == queue.ActCronRemove {
+		return "SELECT public.fn_queue_scheduler_remove($1, $2, $3)"
+	}
+	return "SELECT public.fn_queue_scheduler_install($1, $2, $3)"
+}
+
+func planCron(ctx context.Context, c *Client, p *queue.Plan) error {
+	var a cronAnswer
+	if err := c.act.QueryRow(ctx, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, true).Scan(&a); err != nil {
+		return err
+	}
+	jobs, err := c.cronJobs(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Refused {
+		p.Refused, p.Rule = a.Reason, a.Rule
+		return c.overThere(ctx, p, jobs)
+	}
+	p.Results = a.outcomes("")
+	if p.Request.Action == queue.ActCronInstall {
+		p.Lines = append(p.Lines, line("runs as", "%s", a.RunAs), line("mode", "%s", a.Mode))
+		if a.Mode != "pg_cron" && a.Mode != "hybrid" {
+			p.Lines = append(p.Lines, line("to know", "these ticks are refused until %s is pg_cron or hybrid", queue.SchedulerMode))
+		}
+	}
+	for i, r := range p.Results {
+		if strings.HasPrefix(r.Outcome, "would_") {
+			p.Count++
+		}
+		if i < len(jobs) {
+			p.Lines = append(p.Lines, line(r.ID, "%s  %s: %s", jobs[i].Schedule, jobs[i].Worker, strings.ReplaceAll(r.Outcome, "_", " ")))
+		}
+	}
+	return nil
+}
+
+// overThere adds the statements for a superuser of the database in which pg_cron
+// runs, where that is another one.
+func (c *Client) overThere(ctx context.Context, p *queue.Plan, jobs []queue.CronJob) error {
+	if p.Rule != "no_pg_cron" || !strings.Contains(p.Refused, "cron.schedule_in_database") {
+		return nil
+	}
+	var db string
+	if err := c.act.QueryRow(ctx, "SELECT current_database()").Scan(&db); err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		p.Lines = append(p.Lines, line("over there", "SELECT cron.schedule_in_database('%s', '%s', $$SELECT public.fn_queue_tick_request('%s', 'pg_cron')$$, '%s', 'LOGIN');",
+			j.Name, j.Schedule, j.Worker, strings.ReplaceAll(db, "'", "''")))
+	}
+	return nil
+}
+
+func applyCron(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	var a cronAnswer
+	if err := c.act.QueryRow(ctx, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, false).Scan(&a); err != nil {
+		return err
+	}
+	res.AuditID = a.AuditID
+	if a.Refused {
+		res.Refused = a.Reason
+		res.Skipped++
+		return nil
+	}
+	record(res, a.outcomes(""))
+	return nil
+}

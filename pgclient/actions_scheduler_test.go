@@ -1,0 +1,98 @@
+// The scheduler from the client: pause, resume, the jobs of pg_cron.
+
+package pgclient_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+const reaper = "queue.tick.lease_reaper.interval_seconds"
+
+func (w *world) interval() string {
+	w.t.Helper()
+	return get[string](w, "SELECT value FROM dot_config WHERE key = $1", reaper)
+}
+
+// A pause that expires, one that stays, and each resumed to what stood before it.
+func TestPauseAndResume(t *testing.T) {
+	w := newWorld(t)
+	admin := w.client("queue_viewer", "workflow_admin")
+	ask := func(id queue.ActionID, args map[string]string) queue.Plan {
+		t.Helper()
+		return plan(t, admin, queue.Request{Action: id, Targets: []string{"lease_reaper"}, Args: args, Reason: "by hand"})
+	}
+	set := plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{reaper}, Args: map[string]string{"value": "45"}, Reason: "calmer"})
+	require.EqualValues(t, 1, apply(t, admin, set).Done)
+
+	p := ask(queue.ActTickPause, nil)
+	require.Equal(t, "qtop scheduler pause lease_reaper --for 30m --reason 'by hand'", p.Command)
+	require.Contains(t, lines(p), "to 45 by itself after 30m0s")
+	require.Equal(t, "45", w.interval(), "a plan changes nothing")
+	require.EqualValues(t, 1, apply(t, admin, p).Done)
+	require.Equal(t, "0", w.interval())
+	require.Equal(t, "paused", ask(queue.ActTickPause, nil).Rule)
+	off := false
+	s, err := admin.Snapshot(context.Background())
+	require.NoError(t, err)
+	for _, f := range s.Flags {
+		off = off || (f.Key.String() == reaper && f.Off && f.RevertsAt != nil)
+	}
+	require.True(t, off, "it stands under OFF on the first screen, with when it comes back")
+	p = ask(queue.ActTickResume, nil)
+	require.Equal(t, "qtop scheduler resume lease_reaper --reason 'by hand'", p.Command)
+	require.EqualValues(t, 1, apply(t, admin, p).Done)
+	require.Equal(t, "45", w.interval())
+	require.Zero(t, get[int](w, "SELECT count(*) FROM dot_config_revert"), "and nothing is left to come back")
+	require.Equal(t, "not_paused", ask(queue.ActTickResume, nil).Rule)
+
+	// For good, then resumed; also over a second pause, whose before is 0.
+	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickPause, map[string]string{"for": ""})).Done)
+	zero := plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{reaper}, Args: map[string]string{"value": "0", "for": "1h"}, Reason: "longer"})
+	require.EqualValues(t, 1, apply(t, admin, zero).Done)
+	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickResume, nil)).Done)
+	require.Equal(t, "45", w.interval())
+
+	// Two operators: the plan of the second is of what stood before.
+	late := ask(queue.ActTickPause, nil)
+	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickPause, nil)).Done)
+	require.Contains(t, apply(t, admin, late).Refused, "was changed to")
+
+	// An interval of which nobody knows another value resumes to the default.
+	w.exec("ALTER TABLE queue_operator_action DISABLE TRIGGER USER; DELETE FROM queue_operator_action; DELETE FROM dot_config_revert")
+	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickResume, nil)).Done)
+	require.Equal(t, "60", w.interval())
+
+	_, err = admin.Plan(context.Background(), queue.Request{Action: queue.ActTickPause, Targets: []string{"no_such"}, Reason: "r"})
+	require.ErrorContains(t, err, "there is no tick worker no_such")
+	viewer := w.client("queue_viewer")
+	_, err = viewer.Apply(context.Background(), plan(t, viewer, queue.Request{Action: queue.ActTickPause, Targets: []string{"lease_reaper"}, Reason: "r"}))
+	require.Equal(t, queue.KindPermission, queue.KindOf(err))
+}
+
+func TestCronPlan(t *testing.T) {
+	w := newWorld(t)
+	admin := w.client("queue_viewer", "workflow_admin")
+	p := plan(t, admin, queue.Request{Action: queue.ActCronInstall, Reason: "try"})
+	require.Equal(t, "no_pg_cron", p.Rule)
+	require.Contains(t, p.Refused, "shared_preload_libraries")
+	require.Equal(t, "qtop scheduler install --reason try", p.Command)
+	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_operator_action"), "a plan writes nothing")
+	page, err := admin.List(context.Background(), queue.Query{Kind: queue.ListCron})
+	require.NoError(t, err)
+	require.Contains(t, page.Cron.Lacks.String(), "CREATE EXTENSION pg_cron")
+	require.Len(t, page.Cron.Jobs, 6)
+	for _, j := range page.Cron.Jobs {
+		require.False(t, *j.Found, j.Name)
+		require.NotEmpty(t, j.Schedule.String(), j.Name)
+	}
+	p = plan(t, admin, queue.Request{Action: queue.ActCronRemove, Reason: "tidy"})
+	require.Zero(t, p.Count)
+	res := apply(t, admin, p)
+	require.Positive(t, res.AuditID)
+	require.Len(t, res.Results, 6)
+}

@@ -1,0 +1,35 @@
+package pgclient
+
+// This file reads what pg_cron has of the queue.
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// cron is what keeps this login from pg_cron, and the jobs as far as it sees them.
+func (c *Client) cron(ctx context.Context) (*queue.Cron, error) {
+	var out queue.Cron
+	err := c.read.QueryRow(ctx, "SELECT public.fn_queue_scheduler_lacks()").Scan(textInto(&out.Lacks))
+	if err != nil {
+		return nil, err
+	}
+	out.Jobs, err = c.cronJobs(ctx)
+	return &out, err
+}
+
+func (c *Client) cronJobs(ctx context.Context) ([]queue.CronJob, error) {
+	rows, err := c.read.Query(ctx, `SELECT job_name, worker_name, schedule, run_as, installed_at, installed_by, found, active,
+		last_start_at, last_status, last_message FROM public.fn_queue_cron_jobs() ORDER BY job_name`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (j queue.CronJob, err error) {
+		err = row.Scan(textInto(&j.Name), textInto(&j.Worker), textInto(&j.Schedule), textInto(&j.RunAs), &j.InstalledAt, textInto(&j.InstalledBy),
+			&j.Found, &j.Active, &j.LastStartAt, textInto(&j.LastStatus), textInto(&j.LastMessage))
+		return j, err
+	})
+}

@@ -1,0 +1,67 @@
+package schema
+
+// This file takes the cron jobs away before `migrate down` takes what they call:
+// pg_cron would go on calling it every minute.
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// cron is the jobs of ours in this database, as far as the migrator may see.
+type cron struct {
+	ids    []int64
+	names  []string
+	hidden string // the login of jobs that this one cannot see
+}
+
+func cronJobs(ctx context.Context, conn *pgx.Conn) (c cron, err error) {
+	var there, listed bool
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron')
+		AND pg_catalog.has_schema_privilege(to_regnamespace('cron'), 'USAGE'),
+		to_regclass('public.queue_cron_job') IS NOT NULL`).Scan(&there, &listed)
+	if err != nil || !listed {
+		return c, err
+	}
+	if there {
+		// Also jobs of a login that made them by hand.
+		rows, err := conn.Query(ctx, `SELECT j.jobid, j.jobname::text FROM cron.job j JOIN public.queue_cron_job q ON q.job_name = j.jobname
+			WHERE j.database = current_database() ORDER BY j.jobname, j.jobid`)
+		if err != nil {
+			return c, err
+		}
+		var id int64
+		var name string
+		if _, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+			c.ids, c.names = append(c.ids, id), append(c.names, name)
+			return nil
+		}); err != nil {
+			return c, err
+		}
+	}
+	err = conn.QueryRow(ctx, `SELECT COALESCE(string_agg(DISTINCT q.run_as, ', '), '') FROM public.queue_cron_job q
+		WHERE q.run_as IS NOT NULL AND q.job_name <> ALL ($1)`, c.names).Scan(&c.hidden)
+	return c, err
+}
+
+func (c cron) unschedule(ctx context.Context, conn *pgx.Conn) error {
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, id := range c.ids {
+			if _, err := tx.Exec(ctx, "SELECT cron.unschedule($1::bigint)", id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c cron) say(progress func(string), verb string) {
+	if len(c.names) > 0 {
+		progress(verb + " the cron jobs " + strings.Join(c.names, ", "))
+	}
+	if c.hidden != "" {
+		progress("cron jobs that run as " + c.hidden + " are not to be seen by this login: where they still are, remove them as that login or a superuser")
+	}
+}

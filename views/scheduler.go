@@ -1,0 +1,286 @@
+package views
+
+// This file is pane 9: every tick worker with its cadence, when it ran, when it is
+// due and what it did; under them who ticks.
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+)
+
+// Scheduler is the table of pane 9: tick workers, and under them the mode.
+func Scheduler(s *queue.Snapshot) Source {
+	var rows []queue.TickWorker
+	var modes []queue.Flag
+	if s != nil {
+		rows = s.Ticks
+		if f, ok := modeFlag(s); ok {
+			modes = []queue.Flag{f}
+		}
+	}
+	n := len(rows)
+	return Source{
+		Columns: []table.Column{
+			{Title: "worker", Width: 22, Max: 30},
+			{Title: "state", Width: 7},
+			{Title: "every", Width: 6, Right: true},
+			{Title: "last run", Width: 9, Right: true},
+			{Title: "due", Width: 8, Right: true, Drop: 2},
+			{Title: "by", Width: 8, Drop: 4},
+			{Title: "last work", Width: 9, Right: true, Drop: 5},
+			{Title: "done", Width: 8, Max: 12, Right: true, Drop: 6},
+			{Title: "last result", Width: 16, Want: 24, Max: 60, Drop: 1},
+			{Title: "cron job", Width: 14, Max: 40, Drop: 3},
+		},
+		Len: n + len(modes),
+		ID: func(i int) string {
+			if i >= n {
+				return queue.SchedulerMode
+			}
+			return rows[i].Name.String()
+		},
+		Row: func(i int, e Env) table.Row {
+			if i >= n {
+				return modeRow(modes[0], rows, e)
+			}
+			return tickRow(rows[i], e)
+		},
+		Fields: fields("worker", "state", "by", "age", "result", "cron"),
+		Field: func(i int, name string) (any, bool) {
+			if i >= n {
+				return nil, false
+			}
+			t := rows[i]
+			switch name {
+			case "worker":
+				return t.Name.String(), true
+			case "state":
+				return t.State, true
+			case "by":
+				return t.LastSource.String(), true
+			case "age":
+				return seconds(t.AgeSeconds)
+			case "result":
+				return TickResult(t.LastResult), true
+			case "cron":
+				return t.CronJob.String(), true
+			}
+			return nil, false
+		},
+		Sorts: []Sort{
+			{Name: "state, worst first", Column: 1, Desc: true, Less: func(i, j int) bool {
+				if c := cmp.Compare(tickRank(rows[i]), tickRank(rows[j])); c != 0 {
+					return c > 0
+				}
+				return rows[i].Name.String() < rows[j].Name.String() // a run must not reorder them
+			}},
+			{Name: "last run, oldest first", Column: 3, Desc: true, Less: func(i, j int) bool { return tickAge(rows[i]) > tickAge(rows[j]) }},
+			{Name: "worker", Column: 0, Less: func(i, j int) bool { return rows[i].Name.String() < rows[j].Name.String() }},
+			{Name: "every, shortest first", Column: 2, Less: func(i, j int) bool { return rows[i].IntervalSeconds < rows[j].IntervalSeconds }},
+		},
+		Empty: []string{"There is no tick worker in this database.", "qtop migrate up installs them."},
+		Note:  lacks(s, "ticks"),
+		Second: Second{From: n, Columns: []table.Column{
+			{Title: "WHO TICKS", Width: 20, Max: 24},
+			{Title: "mode", Width: 8},
+			{Title: "what that means", Width: 30, Want: 48, Max: 70},
+			{Title: "cron jobs", Width: 18, Max: 40, Drop: 1},
+			{Title: "by", Width: 8, Max: 16, Drop: 2},
+			{Title: "reason", Width: 12, Max: 40, Drop: 3},
+		}},
+	}
+}
+
+// modeFlag is the flag that says who ticks.
+func modeFlag(s *queue.Snapshot) (queue.Flag, bool) {
+	for _, f := range s.Flags {
+		if f.Key.String() == queue.SchedulerMode {
+			return f, true
+		}
+	}
+	return queue.Flag{}, false
+}
+
+// tickAge is how long ago a worker ran; one that never did is the oldest.
+func tickAge(t queue.TickWorker) int64 {
+	if t.AgeSeconds == nil {
+		return 1 << 62
+	}
+	return *t.AgeSeconds
+}
+
+// tickRank puts what failed or is late first; off is meant, and loud enough to be
+// seen.
+func tickRank(t queue.TickWorker) int {
+	switch {
+	case t.State == "failed", t.Stale && t.State != "off":
+		return rankCritical
+	case t.State == "off":
+		return rankWarning
+	}
+	return rankQuiet
+}
+
+// tickState is the state as it is said aloud.
+func tickState(t queue.TickWorker) string {
+	switch {
+	case t.IntervalSeconds == 0:
+		return "PAUSED"
+	case t.State == "off":
+		return "OFF"
+	case t.State == "failed":
+		return "FAILED"
+	case t.Stale:
+		return "STALE"
+	}
+	return t.State
+}
+
+func tickRow(t queue.TickWorker, e Env) table.Row {
+	th, r := e.Theme, tickRank(t)
+	ran := "never"
+	if t.AgeSeconds != nil {
+		ran = Age(*t.AgeSeconds)
+	}
+	due, every := th.G.Dash, Age(t.IntervalSeconds)
+	if t.NextDueAt != nil {
+		due = e.due(t)
+	}
+	if t.IntervalSeconds == 0 {
+		every = th.G.Dash
+	}
+	work := th.G.Dash
+	if t.LastWorkAt != nil {
+		work = e.Ago(*t.LastWorkAt)
+	}
+	result := th.Text
+	if t.State == "failed" {
+		result = th.Critical
+	}
+	return table.Row{Sign: e.sign(r), Cells: []table.Cell{
+		cell(t.Name.String(), th.Strong), cell(tickState(t), e.tone(r)), cell(every, th.Dim), cell(ran, e.tone(r)), cell(due, th.Text),
+		cell(orDash(t.LastSource.String(), e), th.Dim), cell(work, th.Dim), cell(Count(t.DoneTotal), th.Text),
+		cell(orDash(TickResult(t.LastResult), e), result), cell(tickCron(t, e), th.Dim),
+	}}
+}
+
+// due is when a worker is due next.
+func (e Env) due(t queue.TickWorker) string {
+	if !t.NextDueAt.After(e.Now) {
+		return "now"
+	}
+	return "in " + e.Until(*t.NextDueAt)
+}
+
+func orDash(s string, e Env) string {
+	if s == "" {
+		return e.Theme.G.Dash
+	}
+	return s
+}
+
+// tickCron is the cron job of a worker, and whether it is installed.
+func tickCron(t queue.TickWorker, e Env) string {
+	switch {
+	case t.CronJob.Empty():
+		return e.Theme.G.Dash
+	case t.CronRunAs.Empty():
+		return "not installed"
+	}
+	return t.CronSchedule.String() + " as " + t.CronRunAs.String()
+}
+
+func modeRow(f queue.Flag, ticks []queue.TickWorker, e Env) table.Row {
+	th, r := e.Theme, rank(flagState(f))
+	jobs, missing := modeJobs(ticks)
+	words := modeMeans(f.Value.String())
+	if missing && (f.Value.String() == "pg_cron" || f.Value.String() == "hybrid") {
+		r = max(r, rankWarning)
+	}
+	return table.Row{Sign: e.sign(r), Cells: []table.Cell{
+		cell(queue.SchedulerMode, th.Strong), cell(f.Value.String(), e.tone(r)), cell(words, th.Text), cell(jobs, e.tone(r)),
+		cell(f.UpdatedBy.String(), th.Dim), cell(f.Reason.String(), th.Dim),
+	}}
+}
+
+// modeMeans says a mode in words.
+func modeMeans(mode string) string {
+	switch mode {
+	case "external":
+		return "worker hosts tick; pg_cron is refused"
+	case "pg_cron":
+		return "pg_cron ticks what has a job, worker hosts the rest"
+	case "hybrid":
+		return "both tick; one run per interval"
+	}
+	return "unreadable: pg_cron is refused"
+}
+
+// modeJobs counts the cron jobs that are installed.
+func modeJobs(ticks []queue.TickWorker) (words string, missing bool) {
+	all, in := 0, 0
+	for _, t := range ticks {
+		if !t.CronJob.Empty() {
+			all++
+			if !t.CronRunAs.Empty() {
+				in++
+			}
+		}
+	}
+	return fmt.Sprintf("%d of %d installed", in, all), in < all
+}
+
+// TickResult says what a tick did in a few words: the error, else what is not 0.
+func TickResult(raw json.RawMessage) string {
+	var o map[string]any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if len(raw) == 0 || d.Decode(&o) != nil || o == nil {
+		return ""
+	}
+	if failure, ok := o["error"].(string); ok {
+		return queue.Clean(failure).String()
+	}
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(o)) {
+		switch v := o[k].(type) {
+		case json.Number:
+			if v != "0" {
+				parts = append(parts, strings.ReplaceAll(k, "_", " ")+" "+v.String())
+			}
+		case bool:
+			if !v { // such as monitoring
+				parts = append(parts, strings.ReplaceAll(k, "_", " ")+" off")
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing to do"
+	}
+	return queue.Clean(strings.Join(parts, ", ")).String()
+}
+
+// CronState is one word for how a cron job stands.
+func CronState(j queue.CronJob) string {
+	switch {
+	case j.Found == nil:
+		return "installed" // as was written down; pg_cron shows it to its owner alone
+	case !*j.Found && !j.RunAs.Empty():
+		return "GONE"
+	case !*j.Found:
+		return "absent"
+	case j.Active != nil && !*j.Active:
+		return "INACTIVE"
+	case j.LastStatus.String() == "failed":
+		return "FAILED"
+	}
+	return "scheduled"
+}

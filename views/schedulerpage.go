@@ -1,0 +1,134 @@
+package views
+
+// This file is the pages of pane 9: one tick worker in full, and who ticks with
+// what pg_cron has.
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// TickPage is one tick worker with the changes of its interval. history is nil
+// until it has been read.
+func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry, e Env, w int) Page {
+	p := newPage(e, w)
+	th, r := e.Theme, tickRank(t)
+	p.head(t.Name.String())
+	p.paint("state", tickState(t), e.tone(r))
+	p.pair("why", tickWhy(t))
+	every := Age(t.IntervalSeconds)
+	if t.IntervalSeconds == 0 {
+		every = "0, it does not run"
+	}
+	p.pair("every", every)
+	if f, ok := flagOf(s, queue.TickInterval(t.Name.String())); ok && f.RevertsAt != nil {
+		p.pair("comes back", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
+	}
+	p.pair("last run", e.stampOrDash(t.LastRunAt)+bySource(t))
+	if t.LastAttemptAt != nil && (t.LastRunAt == nil || t.LastAttemptAt.After(*t.LastRunAt)) {
+		p.paint("last attempt", e.Stamp(*t.LastAttemptAt)+", it failed", th.Critical)
+	}
+	if t.NextDueAt != nil {
+		p.pair("due", e.Stamp(*t.NextDueAt)+", "+e.due(t))
+	}
+	p.pair("last result", orDash(TickResult(t.LastResult), e))
+	p.pair("last work", e.stampOrDash(t.LastWorkAt))
+	p.pair("done", Count(t.DoneTotal))
+	p.pair("mode", t.Mode.String()+": "+modeMeans(t.Mode.String()))
+	if !t.CronJob.Empty() {
+		p.pair("cron job", t.CronJob.String()+"  "+tickCron(t, e))
+	}
+	if e.Brief {
+		return p.done(t.Name.String())
+	}
+	p.head("Last result in full")
+	var out bytes.Buffer
+	if json.Indent(&out, t.LastResult, "", "  ") == nil {
+		for line := range bytes.Lines(out.Bytes()) {
+			p.said(queue.Clean(string(bytes.TrimRight(line, "\n"))).String())
+		}
+	}
+	p.head("Changes of its interval, newest first")
+	p.changes(history)
+	return p.done(t.Name.String())
+}
+
+func bySource(t queue.TickWorker) string {
+	if t.LastSource.Empty() {
+		return ""
+	}
+	return ", asked for by " + t.LastSource.String()
+}
+
+// tickWhy says what keeps a worker from running; empty when nothing does.
+func tickWhy(t queue.TickWorker) string {
+	switch {
+	case t.IntervalSeconds == 0:
+		return queue.TickInterval(t.Name.String()) + " is 0: P resumes it"
+	case t.State == "off":
+		return t.FlagKey.String() + " is off: gf"
+	case t.State == "failed":
+		return "its last run ended in an error; it is tried again at its interval"
+	case t.Stale && t.Mode.String() == "pg_cron" && !t.CronJob.Empty() && t.CronRunAs.Empty():
+		return "the mode is pg_cron and its cron job is not installed: qtop scheduler install"
+	case t.Stale:
+		return "nobody ticks it: is a worker host alive (gw), or pg_cron?"
+	}
+	return ""
+}
+
+func flagOf(s *queue.Snapshot, key string) (queue.Flag, bool) {
+	if s != nil {
+		for _, f := range s.Flags {
+			if f.Key.String() == key {
+				return f, true
+			}
+		}
+	}
+	return queue.Flag{}, false
+}
+
+// ModePage is who ticks, and what pg_cron has. cron is nil until it has been read.
+func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
+	p := newPage(e, w)
+	p.head("Who ticks")
+	if f, ok := flagOf(s, queue.SchedulerMode); ok {
+		p.paint("mode", f.Value.String(), e.tone(rank(flagState(f))))
+		p.pair("", modeMeans(f.Value.String()))
+		p.pair("changed", e.Stamp(f.UpdatedAt)+" by "+f.UpdatedBy.String())
+		p.pair("reason", f.Reason.String())
+		if f.RevertsAt != nil {
+			p.pair("comes back", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
+		}
+	}
+	if e.Brief {
+		return p.done("who ticks")
+	}
+	p.head("pg_cron")
+	if cron == nil {
+		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
+		return p.done("who ticks")
+	}
+	if !cron.Lacks.Empty() {
+		p.said(cron.Lacks.String())
+	}
+	for _, j := range cron.Jobs {
+		p.blank()
+		state := CronState(j)
+		tone := e.Theme.Text
+		if state == "GONE" || state == "INACTIVE" || state == "FAILED" {
+			tone = e.Theme.Critical
+		}
+		p.paint("job", j.Name.String()+"  "+state, tone)
+		p.pair("ticks", j.Worker.String()+" at "+j.Schedule.String())
+		if !j.RunAs.Empty() {
+			p.pair("runs as", j.RunAs.String()+", installed "+e.stampOrDash(j.InstalledAt)+" by "+j.InstalledBy.String())
+		}
+		if j.LastStartAt != nil {
+			p.pair("last run", e.Stamp(*j.LastStartAt)+" "+j.LastStatus.String()+" "+j.LastMessage.String())
+		}
+	}
+	return p.done("who ticks")
+}
