@@ -18,8 +18,8 @@ func readOperations(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, where string, args ...any) ([]queue.Operation, error) {
 	rows, err := q.Query(ctx, `SELECT o.operation_id, o.kind, o.filter, o.created_by, o.created_at, o.reason, o.state, o.state_why, o.state_by,
-		o.state_at, o.started_at, o.rate_per_second::float8, o.brake_percent, o.canary, o.canary_passed, o.frozen_count, o.done_count,
-		o.skipped_count, o.failed_count, o.undone_count, o.first_ok, o.first_failed
+		o.state_at, o.started_at, o.rate_per_second::float8, o.brake_percent, o.canary, o.canary_passed, o.frozen_count, o.done,
+		o.skipped, o.failed, o.undone, o.first_ok, o.first_failed
 		FROM public.queue_bulk_operation o `+where, args...)
 	if err != nil {
 		return nil, err

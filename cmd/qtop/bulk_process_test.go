@@ -69,7 +69,7 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 		return x.number("SELECT count(*) FROM queue_bulk_operation WHERE state = 'completed'") == 1
 	}, 5*patience, 100*time.Millisecond)
 	for sql, want := range map[string]int{
-		"SELECT done_count FROM queue_bulk_operation": n, "SELECT skipped_count + failed_count + undone_count FROM queue_bulk_operation": 0,
+		"SELECT done FROM queue_bulk_operation": n, "SELECT skipped + failed + undone FROM queue_bulk_operation": 0,
 		"SELECT count(*) FROM queue_bulk_operation_item WHERE outcome = 'done'": n, "SELECT count(DISTINCT target) FROM queue_bulk_operation_item": n,
 		"SELECT count(DISTINCT new_id) FROM queue_bulk_operation_item": n, "SELECT count(*) FROM dead_letter_requeues WHERE operation_id = 1": n,
 		"SELECT count(*) FROM webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL": n,

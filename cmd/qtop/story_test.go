@@ -63,7 +63,7 @@ func (x story) eventually(what string, ok func() bool) {
 	require.Eventually(x.t, ok, patience, 50*time.Millisecond, "%s", what)
 }
 
-const tried = "SELECT done_count + skipped_count + failed_count + undone_count FROM queue_bulk_operation"
+const tried = "SELECT done + skipped + failed + undone FROM queue_bulk_operation"
 
 // host starts a worker process with these loops.
 func (x story) host(id, loops string) *exec.Cmd {
@@ -208,14 +208,14 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	waiting := x.number("SELECT count(*) FROM webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT " + begun)
 	s.keys("U")
 	s.confirm("Undo")
-	require.Equal(t, waiting, x.number("SELECT undone_count FROM queue_bulk_operation"))
+	require.Equal(t, waiting, x.number("SELECT undone FROM queue_bulk_operation"))
 	s.match(fmt.Sprintf(`%d undone`, waiting))
 
 	// Nothing was lost and nothing went twice: each letter is open, or was requeued once.
 	require.Equal(t, 0, x.number("SELECT count(*) FROM (SELECT dead_letter_id FROM dead_letter_requeues GROUP BY 1 HAVING count(*) > 1) x"))
 	require.Equal(t, all, x.number(`SELECT (SELECT count(*) FROM dead_letter_open) + (SELECT count(*) FROM dead_letter_requeues)
 		+ (SELECT count(*) FROM job_dead_letter WHERE resolved_at IS NULL)`))
-	require.Equal(t, x.number("SELECT done_count FROM queue_bulk_operation"), x.number("SELECT count(*) FROM dead_letter_requeues"))
+	require.Equal(t, x.number("SELECT done FROM queue_bulk_operation"), x.number("SELECT count(*) FROM dead_letter_requeues"))
 	require.Equal(t, receiver.distinct(), x.number("SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Completed'"), "what was delivered is what the receiver wrote down")
 
 	// And it is all in the audit: who, what, why.

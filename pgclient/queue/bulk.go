@@ -32,10 +32,10 @@ type Operation struct {
 	Canary       int        `json:"canary"`
 	CanaryPassed bool       `json:"canary_passed"`
 	Frozen       int64      `json:"frozen_count"`
-	Done         int64      `json:"done_count"`
-	Skipped      int64      `json:"skipped_count"`
-	Failed       int64      `json:"failed_count"`
-	Undone       int64      `json:"undone_count"`
+	Done         int64      `json:"done"`
+	Skipped      int64      `json:"skipped"`
+	Failed       int64      `json:"failed"`
+	Undone       int64      `json:"undone"`
 	FirstOK      int64      `json:"first_ok"` // first tries of what was put back that succeeded
 	FirstFailed  int64      `json:"first_failed"`
 }

@@ -76,7 +76,7 @@ func (b *bulk) counted() {
 	require.Equal(b.t, one[string](b.hooks, `SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE outcome = 'done'), count(*) FILTER (WHERE outcome = 'skipped'),
 		count(*) FILTER (WHERE outcome = 'failed'), count(*) FILTER (WHERE outcome = 'undone'), count(*) FILTER (WHERE first_result = 'ok'),
 		count(*) FILTER (WHERE first_result = 'failed')) FROM queue_bulk_operation_item WHERE operation_id = $1`, b.id),
-		one[string](b.hooks, `SELECT concat_ws(' ', frozen_count, done_count, skipped_count, failed_count, undone_count, first_ok, first_failed)
+		one[string](b.hooks, `SELECT concat_ws(' ', frozen_count, done, skipped, failed, undone, first_ok, first_failed)
 			FROM queue_bulk_operation WHERE operation_id = $1`, b.id))
 	require.Zero(b.t, one[int](b.hooks, `SELECT count(*) FROM queue_bulk_operation_item i JOIN queue_bulk_operation o USING (operation_id)
 		WHERE (i.item_no < o.next_item) <> (i.outcome IS NOT NULL)`))
@@ -207,7 +207,7 @@ func TestBulkOverlap(t *testing.T) {
 	require.Equal(t, "completed", a.state())
 	require.Equal(t, "completed", b.state())
 	require.Equal(t, 60, one[int](h, "SELECT count(*) FROM dead_letter_requeues"))
-	require.Equal(t, "60 20", one[string](h, "SELECT sum(done_count) || ' ' || sum(skipped_count) FROM queue_bulk_operation"))
+	require.Equal(t, "60 20", one[string](h, "SELECT sum(done) || ' ' || sum(skipped) FROM queue_bulk_operation"))
 	require.Regexp(t, `^already requeued by ann at .* as saga \d+$`, one[string](h, "SELECT min(why) FROM queue_bulk_operation_item WHERE outcome = 'skipped'"))
 	a.counted()
 }

@@ -392,7 +392,7 @@ func TestRouteBulkReplay(t *testing.T) {
 		return id
 	}
 	state := func(id string) string {
-		return get[string](c, `SELECT concat_ws(' ', state, done_count, skipped_count, failed_count, first_ok, first_failed) FROM queue_bulk_operation WHERE operation_id = $1`, id)
+		return get[string](c, `SELECT concat_ws(' ', state, done, skipped, failed, first_ok, first_failed) FROM queue_bulk_operation WHERE operation_id = $1`, id)
 	}
 	tick := func() { call(t, c.root, "fn_queue_bulk_tick()") }
 	c.exec("DELETE FROM test_poison WHERE ref IN ('1', '3', '4')")

@@ -671,7 +671,7 @@ BEGIN
   SELECT jsonb_agg(to_jsonb(o) ORDER BY o.state = 'running' DESC, o.operation_id DESC) INTO v_part FROM (
     SELECT b.operation_id, b.kind, b.filter, b.created_by, b.created_at, b.reason, b.state, COALESCE(b.state_why, '') AS state_why,
       b.state_by, b.state_at, b.started_at, b.rate_per_second::float8 AS rate_per_second, b.brake_percent, b.canary, b.canary_passed,
-      b.frozen_count, b.done_count, b.skipped_count, b.failed_count, b.undone_count, b.first_ok, b.first_failed
+      b.frozen_count, b.done, b.skipped, b.failed, b.undone, b.first_ok, b.first_failed
     FROM public.queue_bulk_operation b WHERE b.state = ANY ('{planned,running,paused}'::text[])
     ORDER BY b.state = 'running' DESC, b.operation_id DESC LIMIT 50) o;
   v_operations := COALESCE(v_part, '[]');

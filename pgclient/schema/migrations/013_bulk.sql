@@ -24,10 +24,10 @@ CREATE TABLE public.queue_bulk_operation (
   credit          numeric NOT NULL DEFAULT 0,
   credited_at     timestamptz NOT NULL DEFAULT now(),
   frozen_count    bigint NOT NULL CHECK (frozen_count > 0),
-  done_count      bigint NOT NULL DEFAULT 0,
-  skipped_count   bigint NOT NULL DEFAULT 0,
-  failed_count    bigint NOT NULL DEFAULT 0,
-  undone_count    bigint NOT NULL DEFAULT 0,
+  done            bigint NOT NULL DEFAULT 0,
+  skipped         bigint NOT NULL DEFAULT 0,
+  failed          bigint NOT NULL DEFAULT 0,
+  undone          bigint NOT NULL DEFAULT 0,
   first_ok        bigint NOT NULL DEFAULT 0,
   first_failed    bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -154,7 +154,7 @@ BEGIN
   END IF;
   v_audit := public.fn_operator_audit('bulk_' || p_action, 'operation ' || p_operation_id, v_actor, v_old.reason, v_old.filter,
     v_old.frozen_count, jsonb_build_object('state', v_old.state, 'state_why', v_old.state_why),
-    jsonb_build_object('state', p_to, 'done', v_old.done_count, 'skipped', v_old.skipped_count, 'failed', v_old.failed_count));
+    jsonb_build_object('state', p_to, 'done', v_old.done, 'skipped', v_old.skipped, 'failed', v_old.failed));
   RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.state, 'state', p_to, 'audit_id', v_audit);
 END $$;
 REVOKE ALL ON FUNCTION public.fn_queue_bulk_turn(bigint, text, text[], text, text) FROM PUBLIC;
@@ -501,8 +501,8 @@ BEGIN
     INTO done, skipped, failed, v_ok, v_bad FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n;
   END IF;
-  UPDATE public.queue_bulk_operation o SET done_count = o.done_count + done, skipped_count = o.skipped_count + skipped,
-    failed_count = o.failed_count + failed, first_ok = o.first_ok + v_ok, first_failed = o.first_failed + v_bad, next_item = o.next_item + v_n,
+  UPDATE public.queue_bulk_operation o SET done = o.done + fn_queue_bulk_step.done, skipped = o.skipped + fn_queue_bulk_step.skipped,
+    failed = o.failed + fn_queue_bulk_step.failed, first_ok = o.first_ok + v_ok, first_failed = o.first_failed + v_bad, next_item = o.next_item + v_n,
     credit = CASE WHEN v_op.canary_passed THEN least(v_credit - v_n, 1) ELSE 0 END, credited_at = v_now,
     state = CASE WHEN o.next_item + v_n > o.frozen_count THEN 'completed' ELSE o.state END,
     state_by = CASE WHEN o.next_item + v_n > o.frozen_count THEN 'bulk_operation_runner' ELSE o.state_by END,
@@ -535,7 +535,7 @@ BEGIN
   END LOOP;
   FOR v_op IN
     SELECT * FROM public.queue_bulk_operation
-    WHERE state IN ('paused', 'completed', 'aborted') AND state_at > now() - interval '1 hour' AND kind <> 'resolve' AND first_ok + first_failed < done_count
+    WHERE state IN ('paused', 'completed', 'aborted') AND state_at > now() - interval '1 hour' AND kind <> 'resolve' AND first_ok + first_failed < done
     ORDER BY operation_id FOR UPDATE SKIP LOCKED
   LOOP
     PERFORM public.fn_queue_bulk_watch(v_op);
@@ -588,10 +588,10 @@ BEGIN
     v_left := v_left + cardinality(v_targets) - v_n;
     v_from := v_to;
   END LOOP;
-  UPDATE public.queue_bulk_operation SET done_count = done_count - v_undone, undone_count = undone_count + v_undone
+  UPDATE public.queue_bulk_operation SET done = done - v_undone, undone = undone + v_undone
   WHERE operation_id = p_operation_id;
   v_audit := public.fn_operator_audit('bulk_undo', 'operation ' || p_operation_id, v_actor, v_op.reason, v_op.filter, v_op.frozen_count,
-    jsonb_build_object('state', v_op.state, 'done', v_op.done_count), jsonb_build_object('undone', v_undone, 'started_already', v_left));
+    jsonb_build_object('state', v_op.state, 'done', v_op.done), jsonb_build_object('undone', v_undone, 'started_already', v_left));
   RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_left, 'audit_id', v_audit);
 END $$;
 REVOKE ALL ON FUNCTION public.fn_queue_bulk_undo(bigint, text) FROM PUBLIC;
