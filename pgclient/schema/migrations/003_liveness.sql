@@ -43,7 +43,7 @@ CREATE TABLE public.queue_alert_ack (
   comment        text NOT NULL,
   expires_at     timestamptz NOT NULL,
   cleared_at     timestamptz,
-  cleared_reason text CHECK (cleared_reason IN ('expired', 'beat_returned', 'rose_to_critical', 'unacked', 'deregistered')),
+  cleared_reason text CHECK (cleared_reason IN ('expired', 'beat_returned', 'rose_to_critical', 'unacked', 'deregistered', 'share_fell')),
   CHECK ((cleared_at IS NULL) = (cleared_reason IS NULL))
 );
 CREATE UNIQUE INDEX ux_queue_alert_ack_open ON public.queue_alert_ack (alert_key) WHERE cleared_at IS NULL;
@@ -52,6 +52,22 @@ COMMENT ON TABLE public.queue_alert_ack IS
   'Who has an alert, until when. One open acknowledgement per alert; it never hides the alert. severity: as it was '
   'acknowledged; a rise to critical ends it.';
 GRANT SELECT ON public.queue_alert_ack TO queue_viewer, workflow_admin, dead_letter_operator;
+
+CREATE TABLE public.queue_broadcast_share (
+  event_domain  text PRIMARY KEY, -- '' = all domains together
+  events_24h    bigint NOT NULL,
+  broadcast_24h bigint NOT NULL,
+  percent       numeric NOT NULL,
+  warn_percent  int NOT NULL,
+  sampled_at    timestamptz NOT NULL,
+  over_since    timestamptz,
+  event_at      timestamptz,
+  event_ids     uuid[] NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 50);
+COMMENT ON TABLE public.queue_broadcast_share IS
+  'The last sample of v_subscription_broadcast_share: what alerts and live panes read. over_since: the first sample above '
+  'the line, null = not above it; event_at and event_ids: the events emitted for it.';
+GRANT SELECT ON public.queue_broadcast_share TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
 -- fn_queue_alert_key(executor, last beat) → the key of one silence. Internal.
 CREATE FUNCTION public.fn_queue_alert_key(p_executor_id text, p_last_beat_at timestamptz) RETURNS text
@@ -261,33 +277,39 @@ COMMENT ON FUNCTION public.fn_queue_severity(double precision, int) IS
   'Severity of a silence by age ÷ cadence: warning below 10, critical from 10.';
 
 CREATE VIEW public.v_queue_alert AS
-SELECT s.alert_key, 'silence'::text AS kind, s.executor_id AS subject, s.severity, s.last_beat_at AS since,
-       floor(s.age)::bigint AS age_seconds, round((s.age / s.expected_cadence_seconds)::numeric, 2) AS ratio, s.event_ids,
+SELECT s.alert_key, s.kind, s.subject, s.severity, s.since, floor(s.age)::bigint AS age_seconds, s.ratio, s.event_ids,
        CASE WHEN a.ack_id IS NOT NULL THEN 'acked' ELSE 'open' END AS state,
        a.acked_by, a.acked_at, a.comment, a.expires_at AS ack_expires_at,
        CASE WHEN a.ack_id IS NULL THEN COALESCE(
          (SELECT COALESCE(p.cleared_reason,
                           CASE WHEN p.expires_at <= now() THEN 'expired' ELSE 'rose_to_critical' END)
-          FROM public.queue_alert_ack p WHERE p.subject = s.executor_id AND p.alert_key = s.alert_key
+          FROM public.queue_alert_ack p WHERE p.subject = s.subject AND p.alert_key = s.alert_key
           ORDER BY p.ack_id DESC LIMIT 1), '') ELSE '' END AS last_cleared
 FROM (
-  SELECT h.executor_id, h.last_beat_at, h.expected_cadence_seconds,
-         'silence:' || h.executor_id || ':' || to_char(h.last_beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS alert_key,
-         extract(epoch FROM now() - h.last_beat_at) AS age,
+  SELECT 'silence:' || h.executor_id || ':' || to_char(h.last_beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS alert_key,
+         'silence'::text AS kind, h.executor_id AS subject,
          CASE WHEN extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds < 10
            THEN 'warning' ELSE 'critical' END AS severity,
+         h.last_beat_at AS since, extract(epoch FROM now() - h.last_beat_at) AS age,
+         round((extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
          CASE WHEN h.silent_since = h.last_beat_at THEN h.silent_event_ids ELSE '{}' END AS event_ids
   FROM public.queue_heartbeat h
   WHERE h.deregistered_at IS NULL
     AND COALESCE(h.last_beat_payload ->> 'state', '') <> 'stopped'
     AND now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds)
+  UNION ALL
+  SELECT concat_ws(':', 'broadcast', NULLIF(b.event_domain, ''), to_char(b.over_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
+         'broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), 'warning', b.over_since,
+         extract(epoch FROM now() - b.over_since), round(b.percent / greatest(b.warn_percent, 1), 2), b.event_ids
+  FROM public.queue_broadcast_share b WHERE b.over_since IS NOT NULL
 ) s
 LEFT JOIN public.queue_alert_ack a
   ON a.alert_key = s.alert_key AND a.cleared_at IS NULL AND a.expires_at > now()
   AND NOT (a.severity = 'warning' AND s.severity = 'critical');
 COMMENT ON VIEW public.v_queue_alert IS
-  'One row per silence, from the heartbeat row and server time, whether or not a checker ran. An acknowledgement '
-  'ends when it expires, when the beat returns, or when the alert rises to critical; it never hides the row.';
+  'One row per silence, from the heartbeat row and server time, whether or not a checker ran; and one per sampled share of '
+  'broadcast events that is over the line (ratio = share over line; always a warning, DP6 §3.2). An acknowledgement ends when '
+  'it expires, when the beat returns or the share falls, or when the alert rises to critical; it never hides the row.';
 GRANT SELECT ON public.v_queue_alert TO queue_viewer, workflow_admin, dead_letter_operator;
 
 -- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5.
@@ -351,8 +373,8 @@ COMMENT ON FUNCTION public.fn_queue_stale_check() IS
   'Tick stale_heartbeat_check: emits system/queue_worker_silent once per executor per 2 × threshold (DP4 §3.5), '
   'and closes acknowledgements that expired or were overtaken.';
 
--- fn_queue_alert_current(text) → the alert an operator means: its key, or the
--- executor it is about. Internal.
+-- fn_queue_alert_current(text) → the alert an operator means: its key, the executor
+-- it is about, or broadcast[:domain]. Internal.
 CREATE FUNCTION public.fn_queue_alert_current(p_alert_key text) RETURNS SETOF public.v_queue_alert
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
   SELECT * FROM public.v_queue_alert v WHERE v.alert_key = p_alert_key OR v.subject = p_alert_key
@@ -378,13 +400,16 @@ BEGIN
   IF p_ttl IS NULL OR p_ttl < interval '1 second' OR p_ttl > interval '7 days' THEN
     RAISE EXCEPTION 'p_ttl must lie between 1 second and 7 days' USING ERRCODE = '22023';
   END IF;
-  -- The heartbeat row serializes two operators, and an operator with a beat.
+  -- The heartbeat row serializes two operators, and an operator with a beat; so does the row of a share.
   PERFORM 1 FROM public.queue_heartbeat h
   WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
+  PERFORM 1 FROM public.queue_broadcast_share b
+  WHERE concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')) IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c)
+  FOR UPDATE;
   SELECT * INTO v_alert FROM public.fn_queue_alert_current(p_alert_key);
   IF v_alert.alert_key IS NULL THEN
     v_rule := 'not_found';
-    v_why := format('there is no alert %s now: the beat returned, or it never was', left(p_alert_key, 200));
+    v_why := format('there is no alert %s now: the beat returned, the share fell, or it never was', left(p_alert_key, 200));
   ELSIF v_alert.state = 'acked' THEN
     v_rule := 'already_acked';
     v_why := format('%s has it since %s, until %s: %s', v_alert.acked_by,
@@ -428,6 +453,9 @@ BEGIN
   END IF;
   PERFORM 1 FROM public.queue_heartbeat h
   WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
+  PERFORM 1 FROM public.queue_broadcast_share b
+  WHERE concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')) IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c)
+  FOR UPDATE;
   SELECT * INTO v_alert FROM public.fn_queue_alert_current(p_alert_key);
   IF v_alert.state IS DISTINCT FROM 'acked' THEN
     v_audit := public.fn_operator_audit('unack', COALESCE(v_alert.alert_key, left(p_alert_key, 300)), v_actor, btrim(p_comment),
@@ -555,5 +583,6 @@ DROP FUNCTION public.fn_queue_heartbeat_register(text, text, text[], int, int, t
 DROP FUNCTION public.fn_queue_heartbeat_touch(text, jsonb);
 DROP FUNCTION public.fn_queue_alert_key(text, timestamptz);
 DROP TABLE public.queue_alert_ack;
+DROP TABLE public.queue_broadcast_share;
 DROP TABLE public.queue_heartbeat;
 RESET ROLE;

@@ -159,28 +159,36 @@ CREATE TRIGGER trg_iu_route_dead_letter_closed AFTER UPDATE ON public.iu_route_d
 -- fn_event_resolve_recipients(domain, type, stream, subject table, payload)
 -- → (recipient_ref, step): each recipient once, at its best step (1 all equal,
 -- 2 type NULL, 3 stream NULL, 4 both NULL); nobody = one row (broadcast, 5).
--- A NULL domain of a subscription means every domain.
+-- A NULL domain of a subscription means every domain; a muted one is absent. With
+-- queue.subscription_resolution.enabled off everything is broadcast.
 CREATE FUNCTION public.fn_event_resolve_recipients(
   p_event_domain text, p_event_type text, p_event_stream text,
   p_subject_table text DEFAULT NULL, p_safe_payload jsonb DEFAULT '{}')
 RETURNS TABLE (recipient_ref text, step int)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
-  WITH hit AS (
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  IF public.fn_cfg_bool('queue.subscription_resolution.enabled') THEN
+    RETURN QUERY
     SELECT s.recipient_ref, min(CASE
         WHEN s.event_type IS NOT NULL AND s.event_stream IS NOT NULL THEN 1
-        WHEN s.event_type IS NULL AND s.event_stream IS NOT NULL THEN 2
-        WHEN s.event_type IS NOT NULL THEN 3 ELSE 4 END) AS step
+        WHEN s.event_stream IS NOT NULL THEN 2
+        WHEN s.event_type IS NOT NULL THEN 3 ELSE 4 END)
     FROM public.event_subscription s
-    WHERE NOT s.mute AND public.fn_cfg_bool('queue.subscription_resolution.enabled')
+    WHERE NOT s.mute
       AND (s.event_domain IS NULL OR s.event_domain = p_event_domain)
       AND (s.event_type IS NULL OR s.event_type = p_event_type)
       AND (s.event_stream IS NULL OR s.event_stream = p_event_stream)
       AND (s.scope_subject_table IS NULL OR s.scope_subject_table = p_subject_table)
       AND COALESCE(p_safe_payload, '{}') @> s.scope_filter
-    GROUP BY s.recipient_ref
-  )
-  SELECT h.recipient_ref, h.step FROM hit h
-  UNION ALL SELECT 'broadcast', 5 WHERE NOT EXISTS (SELECT 1 FROM hit)
+    GROUP BY s.recipient_ref;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  recipient_ref := 'broadcast';
+  step := 5;
+  RETURN NEXT;
+END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_event_resolve_recipients(text, text, text, text, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_event_resolve_recipients(text, text, text, text, jsonb) TO

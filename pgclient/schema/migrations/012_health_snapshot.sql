@@ -67,7 +67,8 @@ CREATE INDEX ix_queue_metric_sample_at ON public.queue_metric_sample (metric, at
 COMMENT ON TABLE public.queue_metric_sample IS
   'What incidents are told by, once a minute, partitioned by day, append-only; at = the minute. Of a picture: waiting (of '
   'events up to 10,000) and oldest_age_seconds per queue and domain, the hundred that wait longest; dead_open per source; '
-  'silent_executors, silent_age_seconds per executor and alert; hosts_alive; picture_ms. Counted over the whole minute: '
+  'silent_executors, silent_age_seconds per executor and alert; hosts_alive; picture_ms. broadcast_percent of 24 h, of all '
+  'and per domain. Counted over the whole minute: '
   'delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
 CREATE TRIGGER trg_queue_metric_sample_immutable BEFORE UPDATE OR DELETE ON public.queue_metric_sample
   FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
@@ -261,6 +262,12 @@ SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
 FROM public.fn_iu_notification_backlog() b JOIN public.v_queue_scheduler_status s ON s.worker_name = 'iu_notification_worker'
 WHERE b.waiting > 0 OR b.failed > 0
 UNION ALL
+SELECT 'subscription_broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), NULLIF(b.event_domain, ''), b.sampled_at,
+       floor(extract(epoch FROM now() - b.sampled_at))::bigint, b.broadcast_24h, NULL, NULL,
+       CASE WHEN s.stale THEN 'stale' WHEN b.over_since IS NOT NULL THEN 'over' ELSE 'fresh' END
+FROM public.queue_broadcast_share b JOIN public.v_queue_scheduler_status s ON s.worker_name = 'metrics_sampler'
+WHERE b.event_domain = '' OR b.over_since IS NOT NULL
+UNION ALL
 SELECT 'default_partition', 'event_outbox_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
 WHERE EXISTS (SELECT 1 FROM public.event_outbox_default)
 UNION ALL
@@ -286,7 +293,7 @@ SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since,
 FROM public.fn_iu_route_backlog() b WHERE b.held_since < now() - interval '10 seconds';
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
-  'fresh, open, held, stopped, deregistered, enabled or disabled.';
+  'fresh, open, held, over, stopped, deregistered, enabled or disabled.';
 GRANT SELECT ON public.v_queue_health_but_jobs, public.v_queue_health TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
 -- ---------------------------------------------------------------------------

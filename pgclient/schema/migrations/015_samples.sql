@@ -2,10 +2,10 @@
 -- away, what an incident is told by. The table is in 012; retention_sweep drops what is old.
 SET LOCAL ROLE queue_owner;
 
--- fn_metrics_sampler_run() → {samples}: one set of samples a minute, whoever asks. What is counted by the
+-- fn_metrics_sampler_run() → {samples, broadcast}: one set of samples a minute, whoever asks. What is counted by the
 -- minute is taken for every whole minute since the sample before, at most for the two hours that counters are kept; a
 -- minute is whole 10 s after it has ended, for whatever commits late counts in the minute in which it began.
--- Tick worker metrics_sampler.
+-- The broadcast share is sampled first (fn_event_broadcast_sample). Tick worker metrics_sampler.
 CREATE FUNCTION public.fn_metrics_sampler_run() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -15,6 +15,7 @@ DECLARE
   v_first timestamptz; -- the first minute that is to be counted
   v_sampled timestamptz;
   v_counted timestamptz;
+  v_broadcast jsonb;
   v_picture jsonb;
   v_rows bigint;
   v_samples bigint := 0;
@@ -29,6 +30,7 @@ BEGIN
     RETURN jsonb_build_object('samples', 0, 'skipped', 'this minute has its samples');
   END IF;
 
+  v_broadcast := public.fn_event_broadcast_sample();
   v_picture := public.fn_queue_snapshot(interval '10 seconds');
   INSERT INTO public.queue_metric_sample (at, metric, labels, value)
   WITH queues AS (
@@ -50,6 +52,8 @@ BEGIN
     UNION ALL SELECT 'silent_executors', '{}', count(*) FROM silent
     UNION ALL SELECT 'silent_age_seconds', jsonb_build_object('executor', s.executor, 'alert', s.alert), s.age FROM silent s WHERE s.n <= 100
     UNION ALL SELECT 'hosts_alive', '{}', (v_picture #>> '{flow,hosts_alive}')::double precision
+    UNION ALL (SELECT 'broadcast_percent', CASE WHEN b.event_domain = '' THEN '{}' ELSE jsonb_build_object('domain', b.event_domain) END, b.percent
+      FROM public.queue_broadcast_share b ORDER BY b.event_domain <> '', b.broadcast_24h DESC, b.event_domain LIMIT 100)
     UNION ALL SELECT 'picture_ms', '{}', (v_picture ->> 'took_ms')::double precision) x;
   GET DIAGNOSTICS v_samples = ROW_COUNT;
 
@@ -73,7 +77,7 @@ BEGIN
   GET DIAGNOSTICS v_rows = ROW_COUNT;
   v_samples := v_samples + v_rows;
 
-  RETURN jsonb_build_object('samples', v_samples);
+  RETURN jsonb_build_object('samples', v_samples, 'broadcast', v_broadcast);
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_metrics_sampler_run() FROM PUBLIC;

@@ -110,6 +110,9 @@ BEGIN
   DELETE FROM public.iu_route_attempt a WHERE a.ctid = ANY (ARRAY(
     SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < least(v_events, v_oldest) LIMIT 10000));
   GET DIAGNOSTICS v_attempts = ROW_COUNT;
+  -- What was read goes with the attempt by which it could be.
+  DELETE FROM public.event_read r WHERE r.ctid = ANY (ARRAY(
+    SELECT x.ctid FROM public.event_read x WHERE x.read_at < v_events ORDER BY x.read_at LIMIT 10000));
   -- The day that the line runs through: whole days before it are dropped.
   UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,
     target_ref = NULL, payload_ref = NULL, last_error = NULL, updated_at = now()
