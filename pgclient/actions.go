@@ -46,6 +46,9 @@ func operations() map[queue.ActionID]operation {
 		queue.ActSuspend:        {planGate, applyGate},
 		queue.ActResume:         {planGate, applyGate},
 		queue.ActNotifyRequeue:  {planNotificationRequeue, applyNotificationRequeue},
+		queue.ActRuleAdd:        {planRule, applyRule},
+		queue.ActRuleMute:       {planMute, applyMute},
+		queue.ActRuleUnmute:     {planMute, applyMute},
 		queue.ActTick:           {planTick, applyTick},
 		queue.ActTickPause:      {planTickPause, applyTickFlag},
 		queue.ActTickResume:     {planTickResume, applyTickFlag},
@@ -276,6 +279,15 @@ func command(r queue.Request) string {
 		fmt.Fprintf(&b, "qtop endpoint resume %s", quoteAll(r.Targets))
 	case queue.ActNotifyRequeue:
 		fmt.Fprintf(&b, "qtop notifications requeue %s", targets)
+	case queue.ActRuleAdd:
+		fmt.Fprintf(&b, "qtop subscription add %s", shellQuote(r.Args["recipient"]))
+		for _, name := range []string{"domain", "type", "stream", "table", "payload"} {
+			if r.Args[name] != "" {
+				fmt.Fprintf(&b, " --%s %s", name, shellQuote(r.Args[name]))
+			}
+		}
+	case queue.ActRuleMute, queue.ActRuleUnmute:
+		fmt.Fprintf(&b, "qtop subscription %s %s", strings.TrimPrefix(string(r.Action), "event_subscription_"), quoteAll(r.Targets))
 	case queue.ActTick:
 		fmt.Fprintf(&b, "qtop tick %s", shellQuote(r.Args["worker"]))
 	case queue.ActTickPause:

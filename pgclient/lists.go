@@ -56,6 +56,10 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 		p.Leases, err = c.webhookLeases(ctx, nil)
 	case queue.ListNotify:
 		err = c.notifications(ctx, q, &p)
+	case queue.ListRules:
+		err = c.subscriptions(ctx, q, &p)
+	case queue.ListResolution:
+		p.Resolution, err = c.resolution(ctx, q)
 	case queue.ListWhy:
 		p.Why, err = c.why(ctx, q.ID)
 	case queue.ListRoutes:

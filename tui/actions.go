@@ -41,6 +41,10 @@ func (m *root) bound(k string) (queue.Action, bool) {
 		if t, ok := m.ticked(m.subject()); ok && t.IntervalSeconds == 0 {
 			return found[1], true
 		}
+	} else if len(found) > 1 && m.at == queue.PaneRules {
+		if s, ok := m.rule(); ok && s.Mute {
+			return found[1], true
+		}
 	} else if len(found) > 1 {
 		if al, ok := m.alert(); ok && al.State == "acked" {
 			return found[1], true
@@ -128,6 +132,10 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 		return m.leases(req)
 	case queue.ActJobSubscribe:
 		return m.subscription(req)
+	case queue.ActRuleMute, queue.ActRuleUnmute:
+		return m.muting(req)
+	case queue.ActRuleAdd:
+		return m.ruling(req)
 	case queue.ActFlagSet:
 		f, ok := m.flag()
 		if !ok {

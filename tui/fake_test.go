@@ -24,6 +24,9 @@ type fakeStore struct {
 	jobs    []queue.Job
 	audit   []queue.AuditEntry
 	notify  queue.Notifications
+	rules   []queue.EventSubscription
+	share   queue.Broadcast
+	resolve queue.Resolution
 	err     error
 	delay   time.Duration // of a snapshot
 	snaps   []time.Time
@@ -40,7 +43,8 @@ type fakeStore struct {
 func newStore() *fakeStore {
 	return &fakeStore{
 		pic: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
-		letters: viewstest.Letters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), changes: make(chan struct{}, 1), clock: time.Now,
+		letters: viewstest.Letters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), rules: viewstest.Rules(),
+		share: viewstest.BroadcastShare(), resolve: viewstest.Resolution(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
 }
 
@@ -146,6 +150,12 @@ func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
 	case queue.ListCron:
 		c := viewstest.Cron()
 		return queue.Page{Cron: &c}, s.err
+	case queue.ListRules:
+		b := s.share
+		return queue.Page{Subscriptions: s.rules, Broadcast: &b, Total: int64(len(s.rules))}, s.err
+	case queue.ListResolution:
+		r := s.resolve
+		return queue.Page{Resolution: &r}, s.err
 	case queue.ListWhy:
 		w := viewstest.Why()
 		w.Queue = queue.Clean(q.ID)

@@ -45,8 +45,6 @@ func Keys() []KeyHelp {
 
 // notYet are panes that a later version brings.
 func notYet(keys string) (title string, ok bool) {
-	title, ok = map[string]string{
-		"gs": "Subscriptions",
-	}[keys]
+	title, ok = map[string]string{}[keys]
 	return title, ok
 }

@@ -64,7 +64,7 @@ type list struct {
 
 // rows is how many rows are loaded.
 func (l list) rows() int {
-	return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) + len(l.page.Operations) + len(l.page.Endpoints) + l.staged()
+	return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) + len(l.page.Operations) + len(l.page.Endpoints) + len(l.page.Subscriptions) + l.staged()
 }
 
 // staged is how many rows pane gn has.

@@ -44,6 +44,8 @@ func ownList(id queue.PaneID) queue.ListKind {
 		return queue.ListEndpoints
 	case queue.PaneNotify:
 		return queue.ListNotify
+	case queue.PaneRules:
+		return queue.ListRules
 	}
 	return ""
 }
@@ -112,6 +114,8 @@ func (m *root) enter() tea.Cmd {
 		next.title = views.Plain(id)
 	case p.id == queue.PaneWebhooks:
 		next = m.hook(id, next)
+	case p.id == queue.PaneRules:
+		next = m.ruleLevel(id, next)
 	case p.id == queue.PaneExecutors:
 		next.title = m.executor()
 	case p.id == queue.PaneAlerts:

@@ -101,6 +101,7 @@ func tours() map[string][]string {
 		"chord": {"g"}, "refused": {"6"},
 		"lanes": {"8"}, "leases": {"8", "G", "space", "v", "k"}, "lease page": {"8", "G", "enter"}, "jobs": {"8", "enter", "space", "v", "j"},
 		"job page": {"8", "enter", "enter"}, "cancel": {"8", "C", "x", "enter"}, "release": {"8", "G", "L", "x", "enter"},
+		"rules": {"g", "s"}, "rule page": {"g", "s", "enter"}, "resolution": {"g", "s", "G", "enter"}, "mute": {"g", "s", "D", "x", "enter"}, "rule form": {"g", "s", "G", "N"},
 		"subscribe": {"4", "E"}, "subscription": {"4", "G", "E"}, "subscription page": {"4", "G", "enter"}, "notifications": {"g", "n"}, "notification failure": {"g", "n", "enter"}, "notification run": {"g", "n", "G", "enter"},
 		"notification requeue": {"g", "n", "R", "x", "enter"}, "job letter": {"5", "j", "j", "enter", "enter"},
 	}
@@ -158,6 +159,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			}
 			s := newStore()
 			s.jobs, s.notify = w.Jobs, *w.Notifications
+			s.rules, s.share, s.resolve = w.Rules, *w.Broadcast, w.Resolution
 			s.pic, s.audit, s.letters = w.Picture, w.Audit, w.Letters
 			s.pic.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
 			s.link = queue.Link{State: "lost", Reason: queue.Clean(bad), RetryIn: 3}

@@ -42,6 +42,8 @@ func (m *root) source(p *pane, l *level) views.Source {
 		return listed(views.Webhooks(l.list.page.Endpoints, l.list.page.Leases), l.list)
 	case queue.PaneNotify:
 		return listed(views.Notifications(l.list.page.Notifications), l.list)
+	case queue.PaneRules:
+		return listed(views.Rules(l.list.page.Subscriptions, l.list.page.Broadcast), l.list)
 	case queue.PaneOps:
 		return listed(views.Operations(l.list.page.Operations), l.list)
 	}
@@ -76,6 +78,9 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	}
 	if p.id == queue.PaneNotify {
 		return views.NotificationPage(p.levels[0].list.page.Notifications, l.id, e, w)
+	}
+	if p.id == queue.PaneRules {
+		return m.rulePage(l, e, w)
 	}
 	if p.id == queue.PaneHost {
 		for _, x := range m.loops() {

@@ -110,6 +110,8 @@ func (m *root) above(l *level, e views.Env, w int) []string {
 		return []string{e.Theme.Title.Paint(e.Theme.Cut("   "+theme.Safe(views.Plain(l.title)), w))}
 	case m.at == queue.PaneNotify && l.kind == kindTable:
 		return views.NotificationHead(l.list.page.Notifications, e, w)
+	case m.at == queue.PaneRules && l.kind == kindTable:
+		return m.share(l, e, w)
 	}
 	return nil
 }

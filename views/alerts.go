@@ -1,6 +1,6 @@
 package views
 
-// This file is pane 3: silences with who has them. What was acknowledged stays
+// This file is pane 3: silences and shares over their line, with who has them. What was acknowledged stays
 // listed: an acknowledgement is a promise, not a cure.
 
 import (
@@ -41,7 +41,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "subject", Column: 0, Less: func(i, j int) bool { return rows[i].Subject.String() < rows[j].Subject.String() }},
 			{Name: "owner", Column: 4, Less: func(i, j int) bool { return rows[i].AckedBy.String() < rows[j].AckedBy.String() }},
 		},
-		Empty: []string{"Nobody is silent.", "An executor that misses three of its beats appears here by itself."},
+		Empty: []string{"Nobody is silent, no share is over its line.", "An executor that misses three of its beats appears here by itself."},
 		Note:  lacks(s, "alerts"),
 	}
 }
@@ -113,8 +113,14 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(a.Subject.String())
 	p.paint("severity", severity(a.Severity), e.tone(rank(a.Severity)))
-	p.pair("silent for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" its cadence")
-	p.pair("last beat", e.stampOrDash(a.Since))
+	if a.Kind == "broadcast" {
+		p.pair("over the line", "for "+Age(a.AgeSeconds)+", "+shareName(a)+" that reach nobody in particular are now "+e.Times(a.Ratio)+" the line")
+		p.pair("since", e.stampOrDash(a.Since))
+		p.pair("cure", "a rule for the types that gs lists, or one unmuted; queue.subscription_resolution.broadcast_warn_percent is the line")
+	} else {
+		p.pair("silent for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" its cadence")
+		p.pair("last beat", e.stampOrDash(a.Since))
+	}
 	p.pair("alert", a.Key.String())
 	p.pair("kind", a.Kind)
 	p.pair("events", strings.Join(a.EventIDs, ", "))

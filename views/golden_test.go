@@ -70,6 +70,9 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			head := views.NotificationHead(w.Notifications, e, size.W)
 			return append(head, grid(views.Notifications(w.Notifications), nil).Lines(e, views.Size{W: size.W, H: size.H - len(head)})...)
 		},
+		"subscriptions": func(e views.Env, size views.Size) []string {
+			return append(views.RulesTop(w.Broadcast, e, size.W), grid(views.Rules(w.Rules, w.Broadcast), nil).Lines(e, views.Size{W: size.W, H: size.H - views.RulesTopLines})...)
+		},
 		"letters-event": g(views.Letters(w.EventLetters), map[string]bool{}),
 		"letters-job":   g(views.Letters(w.JobLetters), map[string]bool{}),
 		"letters":       g(views.Letters(w.Letters), map[string]bool{"90998": true}),
@@ -112,6 +115,10 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-operation-planned"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[0], nil, e, n) })
 		out["page-endpoint"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[0], &w.Endpoint, e, n) })
 		out["page-endpoint-slow"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[3], nil, e, n) })
+		out["page-rule"] = page(func(e views.Env, n int) views.Page { return views.RulePage(w.Rules[9], w.Audit, e, n) })
+		out["page-resolution"] = page(func(e views.Env, n int) views.Page { return views.ResolutionPage("x", &w.Resolution, e, n) })
+		out["page-resolution-reached"] = page(func(e views.Env, n int) views.Page { return views.ResolutionPage("x", &w.Reached, e, n) })
+		out["page-alert-broadcast"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[3], w.History, e, n) })
 		out["page-webhook-lease"] = page(func(e views.Env, n int) views.Page { return views.WebhookLeasePage(w.Leases[0], e, n) })
 		for i, name := range []string{"failure", "group", "run"} {
 			src := views.Notifications(w.Notifications)

@@ -4,6 +4,7 @@ package views
 // there is nothing to say, and those beside it on a wide screen.
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,21 +70,39 @@ func offOrder(f queue.Flag) int {
 	return slices.Index([]string{"off", "invalid", "overdue", "for now", ""}, flagState(f))
 }
 
-// broadcasts are event types that go to too many subscriptions.
+// broadcasts is the share of events that reach nobody in particular, over its line:
+// one row for all of them, about one that nobody has, that of all domains first.
 func broadcasts(s *queue.Snapshot, e Env) section {
-	sec := section{}
+	var all []queue.Alert
 	for _, a := range s.Alerts {
-		if a.Kind != "broadcast" {
-			continue
+		if a.Kind == "broadcast" {
+			all = append(all, a)
 		}
-		owner := e.nobody()
-		if a.State == "acked" {
-			owner = a.AckedBy.String() + " has it"
-		}
-		text := e.dotted(a.Subject.String(), "over its share for "+Age(a.AgeSeconds), owner)
-		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "BROADCAST", text))
 	}
-	return sec
+	if len(all) == 0 {
+		return section{}
+	}
+	slices.SortStableFunc(all, func(a, b queue.Alert) int {
+		return cmp.Or(strings.Compare(b.State, a.State), strings.Compare(a.Subject.String(), b.Subject.String()))
+	})
+	a := all[0]
+	owner, others := e.nobody(), ""
+	if a.State == "acked" {
+		owner = a.AckedBy.String() + " has it"
+	}
+	if n := len(all) - 1; n > 0 {
+		others = "+" + strconv.Itoa(n) + " more in 3"
+	}
+	text := e.dotted(shareName(a), e.Times(a.Ratio)+" the line", "for "+Age(a.AgeSeconds), owner, others)
+	return section{items: []item{topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "BROADCAST", text)}}
+}
+
+// shareName is whose share an alert is about.
+func shareName(a queue.Alert) string {
+	if domain, ok := strings.CutPrefix(a.Subject.String(), "broadcast:"); ok {
+		return "events of " + domain
+	}
+	return "all events"
 }
 
 func helds(s *queue.Snapshot, e Env) section {

@@ -26,6 +26,9 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 	}
 	for _, a := range s.Alerts {
 		line := "SILENT " + a.Subject.String() + ", " + a.Severity
+		if a.Kind == "broadcast" {
+			line = "BROADCAST " + shareName(a) + ", over the line"
+		}
 		if a.State == "acked" {
 			line += ", " + a.AckedBy.String() + " has it"
 		} else {

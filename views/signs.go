@@ -20,7 +20,7 @@ func rank(state string) int {
 	switch state {
 	case "critical", "dead", "stale", "failed", "lost", "invalid", "overdue", "refused":
 		return rankCritical
-	case "warning", "stuck", "held", "open", "off", "draining", "suspended", "polling", "partial":
+	case "warning", "stuck", "held", "open", "off", "draining", "suspended", "polling", "partial", "over":
 		return rankWarning
 	default:
 		return rankQuiet

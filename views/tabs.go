@@ -21,7 +21,7 @@ type Tab struct {
 // Tabs counts what is in each pane.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []Tab {
 	short := map[queue.PaneID]string{
-		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneWebhooks: "Hooks", queue.PaneQueues: "Queue", queue.PaneScheduler: "Sch", queue.PaneHost: "Host", queue.PaneNotify: "Notify",
+		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneWebhooks: "Hooks", queue.PaneQueues: "Queue", queue.PaneScheduler: "Sch", queue.PaneRules: "Subs", queue.PaneHost: "Host", queue.PaneNotify: "Notify",
 	}
 	var tabs []Tab
 	for _, p := range queue.Panes() {
@@ -57,6 +57,12 @@ func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
 		}
 	case queue.PaneWebhooks:
 		n, loud = int64(len(s.Suspended)), rankWarning
+	case queue.PaneRules:
+		for _, a := range s.Alerts {
+			if a.Kind == "broadcast" && a.State != "acked" {
+				n, loud = n+1, max(loud, rank(a.Severity))
+			}
+		}
 	case queue.PaneQueues:
 		for _, l := range s.Queues {
 			if r := laneRank(l); r > rankQuiet {

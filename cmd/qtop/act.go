@@ -79,7 +79,7 @@ func (a *app) actCmds() []*cobra.Command {
 		a.act(actVerb{use: "suspend SUBSCRIPTION...", action: queue.ActSuspend, args: cobra.MinimumNArgs(1), list: "webhooks", into: targets}),
 		a.act(actVerb{use: "resume SUBSCRIPTION...", action: queue.ActResume, args: cobra.MinimumNArgs(1), list: "webhooks", into: targets}),
 	)
-	return append(cmds, flag, executor, endpoint, a.jobCmd(), a.leaseCmd(), a.opsCmd(), a.routeCmd(), a.consumerCmd())
+	return append(cmds, flag, executor, endpoint, a.subscriptionCmd(), a.jobCmd(), a.leaseCmd(), a.opsCmd(), a.routeCmd(), a.consumerCmd())
 }
 
 func (a *app) act(v actVerb) *cobra.Command {

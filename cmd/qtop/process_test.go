@@ -166,6 +166,8 @@ func TestHostileStrings(t *testing.T) {
 		{"job", "enqueue", "--kind", "a", "--domain", "b", "--executor", "\x1b[2J"},
 		{"dlq", "event:" + uuid("5", 0)}, {"dlq", "show", "event:" + uuid("5", 3)}, {"dlq", "--filter", "source:event"}, {"webhooks"}, {"webhooks", "1"},
 		{"webhooks", "--filter", "\x1b[2J"}, {"why"}, {"why", "\x1b[2J"}, {"why", "1"}, {"ops"}, {"ops", "show", "1"}, {"ops", "--filter", "by:*owned*"},
+		{"subscriptions"}, {"subscriptions", "--share"}, {"subscriptions", "--resolve", "shop/\x1b[2J\x1b]0;owned\x070"}, {"subscriptions", "--filter", "recipient:*owned*"},
+		{"subscription", "mute", "10", "--reason", "\x1b", "--dry-run"}, {"subscription", "add", "user:\x1b[2J", "--type", "\u202e", "--dry-run"},
 		{"endpoint", "suspend", "1", "--reason", "\x1b[2J", "--dry-run"}, {"endpoint", "suspend", "\x1b[2J", "--reason", "r", "--yes"},
 		{"report", "--since", "1h"}, {"mark", "\x1b[2J\x1b]0;owned\x07", "--yes"}, {"requeue", "--filter", "source:webhook", "--rate", "1", "--reason", "\x1b", "--dry-run"},
 	} {
@@ -179,7 +181,7 @@ func TestHostileStrings(t *testing.T) {
 				require.Contains(t, []int{0, 1, 2, 3, 77}, cmd.ProcessState.ExitCode(), "%.300s", out.String())
 				require.True(t, utf8.Valid(out.Bytes()))
 				if shows := strings.Join(args, " "); shows == "queues" || strings.HasPrefix(shows, "job show 1") || strings.HasPrefix(shows, "dlq job:3") || strings.HasPrefix(shows, "dlq event:5") ||
-					shows == "ops show 1" ||
+					shows == "ops show 1" || shows == "subscriptions" || shows == "subscriptions --share" ||
 					shows == "lease list" || shows == "executor subscriptions" {
 					require.Contains(t, out.String(), "owned", "the row itself is what was read")
 				}
@@ -219,6 +221,11 @@ func hostileEvents(exec func(string, ...any), i int, s string) {
 	exec(`INSERT INTO webhook_endpoint_suspensions AS x (subscription_id, reason, by, note) SELECT id, 'operator', $1, $1 FROM subscriptions
 		ON CONFLICT (subscription_id) DO UPDATE SET by = $1, note = $1`, s)
 	exec(`INSERT INTO queue_mark (label, created_by) VALUES (left($1, 190), $1)`, short)
+	exec(`INSERT INTO event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter) VALUES ('user:' || $1, $1, $1, $1, $1, jsonb_build_object('x', $1::text))`, short)
+	exec(`INSERT INTO event_subscription (recipient_ref, scope_subject_table) VALUES ('agent:' || $1, $1)`, short)
+	exec(`INSERT INTO queue_broadcast_share (event_domain, events_24h, broadcast_24h, percent, warn_percent, sampled_at, over_since) VALUES ($1, 2, 1, 50, 5, now(), now())`, short)
+	exec(`INSERT INTO event_type_registry (event_domain, event_type, event_stream, delivery_lane, description) VALUES ('shop', $1, $1, 'immediate', $1)`, short)
+	exec(`INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane) VALUES ('shop', $1, 'other', 'immediate')`, short)
 }
 
 // hostileJobs puts a string into every text column of the job tables. What an

@@ -36,7 +36,7 @@ func (a *app) viewCmds() []*cobra.Command {
 	for _, v := range []view{
 		{"status", "Say how the queue is; exits 3 when something is critical", false, showStatus},
 		{"health", "Every source and row of v_queue_health", false, showHealth},
-		{"alerts", "Silences, and who has them", false, showAlerts},
+		{"alerts", "Silences and broadcast shares over their line, and who has them", false, showAlerts},
 		{"executors", "Executors with their state", false, showExecutors},
 		{"hosts", "Worker hosts with their loops", false, showHosts},
 		{"dlq [ID]", "Open dead letters, or one with its attempts and lineage", true, showDead},
@@ -56,7 +56,7 @@ func (a *app) viewCmds() []*cobra.Command {
 		}
 		cmds = append(cmds, cmd)
 	}
-	return append(cmds, a.queuesCmd(), a.schedulerCmd())
+	return append(cmds, a.queuesCmd(), a.schedulerCmd(), a.subscriptionsCmd())
 }
 
 func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
@@ -200,6 +200,10 @@ func (a *app) statusTable(st statusJSON) {
 		if al.State == "acked" {
 			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, stamp(al.AckExpiresAt), al.Comment)
 		}
+		if al.Kind == "broadcast" {
+			fmt.Fprintf(a.out, "BROADCAST %s · over the line for %s · %s× the line · %s · %s\n", al.Subject, age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64), al.Severity, owner)
+			continue
+		}
 		fmt.Fprintf(a.out, "SILENT  %s · %s · %s× cadence · %s · %s\n", al.Subject, age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64), al.Severity, owner)
 	}
 	for _, w := range st.Waiting {
@@ -280,7 +284,7 @@ func showAlerts(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 			stamp(al.AckExpiresAt), al.Comment.String(), al.Key.String(),
 		})
 	}
-	return a.answer(err, s.Alerts, []string{"SEVERITY", "STATE", "SUBJECT", "SILENT", "CADENCE", "OWNER", "UNTIL", "COMMENT", "KEY"}, rows)
+	return a.answer(err, s.Alerts, []string{"SEVERITY", "STATE", "SUBJECT", "FOR", "RATIO", "OWNER", "UNTIL", "COMMENT", "KEY"}, rows)
 }
 
 func showExecutors(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {

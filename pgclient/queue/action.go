@@ -37,6 +37,9 @@ const (
 	ActSuspend        ActionID = "endpoint_suspend"
 	ActResume         ActionID = "endpoint_resume"
 	ActNotifyRequeue  ActionID = "notification_requeue"
+	ActRuleAdd        ActionID = "event_subscription_add"
+	ActRuleMute       ActionID = "event_subscription_mute"
+	ActRuleUnmute     ActionID = "event_subscription_unmute"
 	ActTick           ActionID = "tick"
 	ActTickPause      ActionID = "tick_pause"
 	ActTickResume     ActionID = "tick_resume"
@@ -161,6 +164,7 @@ const (
 	PaneScheduler PaneID = "scheduler"
 	PaneFlags     PaneID = "flags"
 	PaneNotify    PaneID = "notifications"
+	PaneRules     PaneID = "subscriptions"
 	PaneHost      PaneID = "host"
 	PaneAudit     PaneID = "audit"
 )
@@ -188,6 +192,7 @@ func Panes() []Pane {
 		{PaneScheduler, "9", "Scheduler", "v_queue_scheduler_status", "tick workers with cadence, last run and result, who ticks; tick now, interval, pause"},
 		{PaneFlags, "gf", "Flags", "dot_config", "flip or edit with reason and expiry"},
 		{PaneNotify, "gn", "Notifications", "iu_notification_pending, iu_notification_worker_log", "what is staged, what it will be told as, what failed, what the worker did; requeue"},
+		{PaneRules, "gs", "Subscriptions", "event_subscription, v_subscription_broadcast_share", "who reads which events, what reaches nobody against its line, a type step by step; mute, new rule"},
 		{PaneHost, "gw", "Worker host", "queue_host, this process", "loops, hosts, the wake stream; start, drain, stop"},
 		{PaneAudit, "ga", "Audit", "queue_operator_action", "who did what, why, before and after"},
 	}
@@ -352,6 +357,29 @@ func Actions() []Action {
 			ID: ActNotifyRequeue, Key: "R", Panes: []PaneID{PaneNotify}, Verb: "Requeue",
 			Help: "let staged notifications that failed wait again, once what was wrong is mended", Twin: "qtop notifications requeue ID… | --all",
 			Danger: DangerMany, Function: "public.fn_iu_notification_requeue(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		},
+		{
+			ID: ActRuleAdd, Key: "N", Panes: []PaneID{PaneRules}, Verb: "Make", Undo: "qtop subscription mute",
+			Help: "make a rule of who reads which events", Twin: "qtop subscription add RECIPIENT [--domain D] [--type T] [--stream S] --reason R",
+			Danger: DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []Arg{
+				{Name: "recipient", Label: "Recipient", Required: true, Help: "role:NAME, agency:NAME, user:NAME or agent:NAME"},
+				{Name: "domain", Label: "Domain", Help: "empty = every domain"},
+				{Name: "type", Label: "Type", Help: "empty = every type"},
+				{Name: "stream", Label: "Stream", Help: "empty = every stream"},
+				{Name: "table", Label: "Subject table", Help: "only events about this table; empty = every one"},
+				{Name: "payload", Label: "Payload", Help: "only events whose payload contains this JSON object; empty = every one"},
+			},
+		},
+		{
+			ID: ActRuleMute, Key: "D", Panes: []PaneID{PaneRules}, Verb: "Mute", Undo: "qtop subscription unmute",
+			Help: "let a rule count as absent; what it alone reached goes to broadcast", Twin: "qtop subscription mute RULE --reason R",
+			Danger: DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
+		},
+		{
+			ID: ActRuleUnmute, Key: "D", Panes: []PaneID{PaneRules}, Verb: "Unmute", Undo: "qtop subscription mute",
+			Help: "let a muted rule count again", Twin: "qtop subscription unmute RULE --reason R",
+			Danger: DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		},
 		{
 			ID: ActTick, Key: "T", Panes: []PaneID{PaneHost, PaneScheduler, PaneNotify}, Verb: "Tick",

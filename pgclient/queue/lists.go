@@ -31,6 +31,8 @@ const (
 	ListRoutes       ListKind = "routes"         // of events, per domain
 	ListConsumers    ListKind = "consumers"      // of events, per type
 	ListCron         ListKind = "cron"           // the pg_cron jobs, and what keeps this login from them
+	ListRules        ListKind = "rules"          // who reads which events, and the broadcast share
+	ListResolution   ListKind = "resolution"     // how a type is resolved (Query.ID = domain/type[/stream])
 )
 
 // Query asks for one page.
@@ -41,6 +43,12 @@ type Query struct {
 	After  string // Page.Next of the page before
 	Limit  int    // 0 = 200
 	Whole  bool   // of a payload: all of it, however large; else its first PayloadShown characters
+	Scope  Scope  // of a resolution
+}
+
+// Scope is what of an event a rule may be narrowed to.
+type Scope struct {
+	SubjectTable, Payload string // Payload is JSON; empty = {}
 }
 
 // Page is the answer to a Query; only the slice of its kind is set.
@@ -63,6 +71,9 @@ type Page struct {
 	Routes        []Route
 	Consumers     []Consumer
 	Cron          *Cron
+	Subscriptions []EventSubscription
+	Broadcast     *Broadcast // with those
+	Resolution    *Resolution
 	Total         int64 // rows that match
 	TotalBound    bool  // true: at least Total, the count was bounded
 	Next          string

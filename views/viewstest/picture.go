@@ -87,7 +87,7 @@ func alerts() []queue.Alert {
 		{Key: t("silence:iu_outbound_default"), Kind: "silence", Subject: t("iu_outbound_default"), Severity: "critical", Since: ptr(ago(95 * time.Hour)), AgeSeconds: 342000, Ratio: 5700, EventIDs: []string{"88121", "88240"}, State: "open", LastCleared: "expired"},
 		{Key: t("silence:hermes_batch_1"), Kind: "silence", Subject: t("hermes_batch_1"), Severity: "warning", Since: ptr(ago(14 * time.Minute)), AgeSeconds: 840, Ratio: 7, State: "acked", AckedBy: t("ben"), AckedAt: &at, Comment: t("import runs until half past, then it is restarted"), AckExpiresAt: &exp},
 		{Key: t("silence:codex_indexer"), Kind: "silence", Subject: t("codex_indexer"), Severity: "warning", Since: ptr(ago(6 * time.Minute)), AgeSeconds: 371, Ratio: 6.18, State: "open"},
-		{Key: t("broadcast:kg.node.updated"), Kind: "broadcast", Subject: t("kg.node.updated"), Severity: "warning", AgeSeconds: 5400, Ratio: 1.4, State: "open"},
+		{Key: t("broadcast:kg:2026-11-19T22:44:00.000000Z"), Kind: "broadcast", Subject: t("broadcast:kg"), Severity: "warning", Since: ptr(ago(90 * time.Minute)), AgeSeconds: 5400, Ratio: 20, State: "open"},
 	}
 	return a
 }

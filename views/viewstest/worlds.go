@@ -40,25 +40,34 @@ type World struct {
 	Cron      queue.Cron
 
 	Notifications *queue.Notifications
+	Rules         []queue.EventSubscription
+	Broadcast     *queue.Broadcast
+	Resolution    queue.Resolution
+	Reached       queue.Resolution
 }
 
 // RichWorld is the incident.
 func RichWorld() World {
 	h := Host()
 	n := Notifications()
+	share := BroadcastShare()
 	return World{
 		Picture: Rich(), Session: Session(), Host: &h, Letters: Letters(40), Detail: Detail(), Audit: Audit(), History: History(),
 		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
 		EventLetters: EventLetters(3), EventLetter: EventLetter(), Revealed: Revealed(),
 		Operations: Operations(), Items: OperationItems(),
 		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(), Cron: Cron(), Notifications: &n,
+		Rules: Rules(), Broadcast: &share, Resolution: Resolution(), Reached: ResolutionReached(),
 	}
 }
 
 // EmptyWorld is a database in which nothing has happened yet, and no worker host
 // can run here.
 func EmptyWorld() World {
-	return World{Picture: Empty(), Session: Session(), Notifications: &queue.Notifications{DebounceSeconds: 90, Threshold: 2, IntervalSeconds: 120}}
+	return World{
+		Picture: Empty(), Session: Session(), Notifications: &queue.Notifications{DebounceSeconds: 90, Threshold: 2, IntervalSeconds: 120},
+		Broadcast: &queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{}}, Trend: make([]*float64, 24)},
+	}
 }
 
 // Hostile are strings that act on a terminal, deceive the eye or break widths.

@@ -1,0 +1,152 @@
+package pgclient
+
+// This file plans and applies changes of who reads which events: a new rule, a
+// rule muted or heard again. The preview says what it does to the broadcast share.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// shareWith reads the share of all as it is and, with a rule's number, as it
+// would be with that rule muted, or heard.
+func (c *Client) shareWith(ctx context.Context, flip int64) (events, broadcast int64, err error) {
+	err = c.act.QueryRow(ctx, "SELECT COALESCE(sum(b.events), 0)::bigint, COALESCE(sum(b.broadcast), 0)::bigint FROM public.fn_event_broadcast($1) b", flip).Scan(&events, &broadcast)
+	return events, broadcast, err
+}
+
+func percentWords(broadcast, events int64) string {
+	if events == 0 {
+		return "no event in 24 h"
+	}
+	return fmt.Sprintf("%.2f %% (%d of %d in 24 h)", 100*float64(broadcast)/float64(events), broadcast, events)
+}
+
+// eventRuleWords is a rule in one line.
+func eventRuleWords(s queue.EventSubscription) string {
+	words := orEvery(s.Type.String(), "every type") + " in " + orEvery(s.Domain.String(), "every domain") + ", " + orEvery(s.Stream.String(), "every stream")
+	if !s.SubjectTable.Empty() {
+		words += ", about " + s.SubjectTable.String()
+	}
+	if f := s.Filter.String(); f != "{}" && f != "" {
+		words += ", payload with " + f
+	}
+	return words
+}
+
+func ruleID(r queue.Request) (int64, error) {
+	if len(r.Targets) == 1 {
+		if id, err := strconv.ParseInt(r.Targets[0], 10, 64); err == nil && id > 0 {
+			return id, nil
+		}
+	}
+	return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one rule by its number"), Do: queue.Clean("qtop subscriptions lists them")}
+}
+
+func planMute(ctx context.Context, c *Client, p *queue.Plan) error {
+	id, err := ruleID(p.Request)
+	if err != nil {
+		return err
+	}
+	mute := p.Request.Action == queue.ActRuleMute
+	var s queue.EventSubscription
+	err = c.act.QueryRow(ctx, "SELECT "+eventRuleSelect+" FROM public.event_subscription s WHERE s.subscription_id = $1", id).Scan(scanEventRule(&s)...)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		p.Refused, p.Rule = fmt.Sprintf("there is no subscription %d", id), "not_found"
+		return nil
+	case err != nil:
+		return err
+	case s.Mute == mute:
+		p.Refused, p.Rule = fmt.Sprintf("subscription %d is %s already", id, map[bool]string{true: "muted", false: "not muted"}[mute]), "unchanged"
+		return nil
+	}
+	events, now, err := c.shareWith(ctx, 0)
+	if err != nil {
+		return err
+	}
+	_, then, err := c.shareWith(ctx, id)
+	if err != nil {
+		return err
+	}
+	p.Count, p.Expect = 1, strconv.FormatBool(s.Mute)
+	p.Lines = append(p.Lines, line("rule", "%d, %s", id, s.Recipient), line("reads", "%s", eventRuleWords(s)),
+		line("broadcast", "%s", percentWords(now, events)), line("then", "%s", percentWords(then, events)))
+	return nil
+}
+
+// applyMute changes the rule if it still stands as the plan saw it: the function
+// refuses what somebody else has changed meanwhile.
+func applyMute(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	id, err := ruleID(p.Request)
+	if err != nil {
+		return err
+	}
+	mute := p.Request.Action == queue.ActRuleMute
+	a, err := c.ask(ctx, "SELECT public.fn_event_subscription_mute($1, $2, $3, $4)", id, mute, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	one(res, p.Request.Targets[0], map[bool]string{true: "muted", false: "unmuted"}[mute], a)
+	return nil
+}
+
+const ruleAdd = `SELECT public.fn_event_subscription_add($1, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), NULLIF($6, '')::jsonb, $7, $8, $9)`
+
+func ruleAddArgs(r queue.Request, dry bool) []any {
+	return []any{r.Args["recipient"], r.Args["domain"], r.Args["type"], r.Args["stream"], r.Args["table"], r.Args["payload"], r.Actor, r.Reason, dry}
+}
+
+func planRule(ctx context.Context, c *Client, p *queue.Plan) error {
+	if err := validJSON(p.Request.Args["payload"]); err != nil {
+		return err
+	}
+	a, err := c.ask(ctx, ruleAdd, ruleAddArgs(p.Request, true)...)
+	if err != nil {
+		return err
+	}
+	if a.Refused {
+		p.Refused, p.Rule = a.Reason, a.Rule
+		return nil
+	}
+	args := p.Request.Args
+	var broadcast, types int64
+	err = c.act.QueryRow(ctx, `SELECT COALESCE(sum(b.broadcast), 0)::bigint, count(*) FROM public.fn_event_broadcast() b
+		WHERE b.broadcast > 0 AND ($1 = '' OR b.event_domain = $1) AND ($2 = '' OR b.event_type = $2)`, args["domain"], args["type"]).Scan(&broadcast, &types)
+	if err != nil {
+		return err
+	}
+	p.Count = 1
+	s := queue.EventSubscription{
+		Domain: queue.Clean(args["domain"]), Type: queue.Clean(args["type"]), Stream: queue.Clean(args["stream"]),
+		SubjectTable: queue.Clean(args["table"]), Filter: queue.Clean(args["payload"]),
+	}
+	upTo := ""
+	if !s.Stream.Empty() || !s.SubjectTable.Empty() || !s.Filter.Empty() {
+		upTo = "up to " // the counts know domain and type
+	}
+	p.Lines = append(p.Lines, line("recipient", "%s", args["recipient"]), line("reads", "%s", eventRuleWords(s)), line("at step", "%d", s.Step()),
+		line("then reaches", "%s%d events of %d types that went to broadcast in 24 h", upTo, broadcast, types))
+	return nil
+}
+
+func applyRule(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	var a struct {
+		refusal
+		ID int64 `json:"subscription_id"`
+	}
+	if err := c.act.QueryRow(ctx, ruleAdd, ruleAddArgs(p.Request, false)...).Scan(&a); err != nil {
+		return err
+	}
+	one(res, p.Request.Args["recipient"], "created", answer{refusal: a.refusal})
+	if !a.Refused {
+		res.Results[len(res.Results)-1].NewID = strconv.FormatInt(a.ID, 10)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package queue
+
+// This file holds the rows of pane gs: who reads which events, the share of
+// events that reach nobody in particular, and why an event reaches whom it
+// reaches.
+
+import "strings"
+
+// EventSubscription is a rule of who reads which events. An empty domain, type,
+// stream or subject table means every one.
+type EventSubscription struct {
+	ID           int64 `json:"subscription_id"`
+	Recipient    Text  `json:"recipient_ref"`
+	Domain       Text  `json:"event_domain"`
+	Type         Text  `json:"event_type"`
+	Stream       Text  `json:"event_stream"`
+	SubjectTable Text  `json:"scope_subject_table"`
+	Filter       Text  `json:"scope_filter"` // JSON; {} = every payload
+	Mute         bool  `json:"mute"`
+}
+
+// Step is the step of DP6 §3.2 at which the rule is looked at.
+func (s EventSubscription) Step() int {
+	switch {
+	case !s.Type.Empty() && !s.Stream.Empty():
+		return 1
+	case !s.Stream.Empty():
+		return 2
+	case !s.Type.Empty():
+		return 3
+	}
+	return 4
+}
+
+// Field answers the filter of the rules.
+func (s EventSubscription) Field(name string) (any, bool) {
+	switch name {
+	case "id":
+		return float64(s.ID), true
+	case "recipient":
+		return s.Recipient.String(), true
+	case "domain":
+		return s.Domain.String(), true
+	case "type":
+		return s.Type.String(), true
+	case "stream":
+		return s.Stream.String(), true
+	case "scope":
+		return strings.TrimSpace(s.SubjectTable.String() + " " + s.Filter.String()), true
+	case "state":
+		if s.Mute {
+			return "muted", true
+		}
+		return "active", true
+	}
+	return nil, false
+}
+
+// EventSubscriptionFields are the words of the filter of the rules.
+func EventSubscriptionFields() []Field {
+	return []Field{
+		{Name: "id", Kind: FieldNumber, Help: "the number of the rule"},
+		{Name: "recipient", Kind: FieldText, Help: "role:…, agency:…, user:… or agent:…"},
+		{Name: "domain", Kind: FieldText, Help: "event domain; empty = every domain"},
+		{Name: "type", Kind: FieldText, Help: "event type; empty = every type"},
+		{Name: "stream", Kind: FieldText, Help: "event stream; empty = every stream"},
+		{Name: "scope", Kind: FieldText, Help: "subject table and payload filter"},
+		{Name: "state", Kind: FieldText, Help: "active or muted"},
+	}
+}
+
+// BroadcastShare is how much of a domain's events reach nobody in particular.
+type BroadcastShare struct {
+	Domain    Text    `json:"event_domain"` // empty: all domains together
+	Events    int64   `json:"events_24h"`
+	Broadcast int64   `json:"broadcast_events_24h"`
+	Percent   float64 `json:"broadcast_percent"`
+	Over      bool    `json:"over_line"`
+}
+
+// UnroutedType is an event type of which some events reach nobody in particular.
+type UnroutedType struct {
+	Domain    Text  `json:"event_domain"`
+	Type      Text  `json:"event_type"`
+	Stream    Text  `json:"event_stream"` // as registered
+	Events    int64 `json:"events_24h"`
+	Broadcast int64 `json:"broadcast_events_24h"`
+}
+
+// ID names the type as a resolution is asked for.
+func (u UnroutedType) ID() string { return u.Domain.String() + "/" + u.Type.String() }
+
+// Broadcast is the exact share of the last 24 hours, with how it came about.
+type Broadcast struct {
+	On       bool             `json:"resolution_enabled"`
+	Line     int64            `json:"warn_percent"`
+	Shares   []BroadcastShare `json:"shares"`        // of all first, then the largest
+	Unrouted []UnroutedType   `json:"unrouted"`      // most broadcast events first
+	Trend    []*float64       `json:"percent_trend"` // the sample of each of the last 24 hours, oldest first; null = not sampled
+}
+
+// Resolution is how an event of a type is resolved, step by step.
+type Resolution struct {
+	Domain       Text           `json:"event_domain"`
+	Type         Text           `json:"event_type"`
+	Stream       Text           `json:"event_stream"`
+	SubjectTable Text           `json:"subject_table"`
+	Payload      Text           `json:"payload"`
+	Registered   bool           `json:"registered"`
+	On           bool           `json:"resolution_enabled"`
+	Events       int64          `json:"events_24h"` // of this type, whatever their stream
+	Broadcast    int64          `json:"broadcast_events_24h"`
+	Rules        []ResolvedRule `json:"rules"` // those that speak of it, by step
+	Recipients   []Text         `json:"recipients"`
+}
+
+// ResolvedRule is a rule and what became of it: taken, better (its recipient is
+// reached at an earlier step), muted, subject_table, filter (out of scope), off.
+type ResolvedRule struct {
+	EventSubscription
+	StepNo  int    `json:"step"`
+	Outcome string `json:"outcome"`
+}

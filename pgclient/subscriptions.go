@@ -1,0 +1,165 @@
+package pgclient
+
+// This file reads what pane gs shows: the rules of who reads which events, the
+// exact broadcast share, and how an event of a type is resolved.
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// validJSON refuses what the database could not read.
+func validJSON(text string) error {
+	if text == "" || json.Valid([]byte(text)) {
+		return nil
+	}
+	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON"), Where: queue.Clean("--payload"), Do: queue.Clean(`write it like {"region": "eu"}`)}
+}
+
+// rulesMost is how many rules are read; DP6 §5 expects fewer than a thousand.
+const rulesMost = 10_000
+
+const eventRuleSelect = `s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table, s.scope_filter::text, s.mute`
+
+func scanEventRule(s *queue.EventSubscription) []any {
+	return []any{
+		&s.ID, textInto(&s.Recipient), textInto(&s.Domain), textInto(&s.Type), textInto(&s.Stream), textInto(&s.SubjectTable),
+		textInto(&s.Filter), &s.Mute,
+	}
+}
+
+// subscriptions reads the rules that match, and the share.
+func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page) error {
+	f, err := queue.ParseFilter(q.Filter, queue.EventSubscriptionFields())
+	if err != nil {
+		return filterError(err)
+	}
+	rows, err := c.read.Query(ctx, "SELECT "+eventRuleSelect+` FROM public.event_subscription s
+		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, rulesMost)
+	if err != nil {
+		return err
+	}
+	p.Subscriptions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s queue.EventSubscription, err error) {
+		err = row.Scan(scanEventRule(&s)...)
+		return s, err
+	})
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(q.Filter) != "" {
+		now := time.Now()
+		p.Subscriptions = slices.DeleteFunc(p.Subscriptions, func(s queue.EventSubscription) bool { return !f.Match(s.Field, now) })
+	}
+	p.Total = int64(len(p.Subscriptions))
+	p.Broadcast, err = c.broadcast(ctx)
+	return err
+}
+
+// broadcast reads the exact share once, and adds it up per domain and overall.
+func (c *Client) broadcast(ctx context.Context) (*queue.Broadcast, error) {
+	b := &queue.Broadcast{Shares: []queue.BroadcastShare{{}}, Unrouted: []queue.UnroutedType{}}
+	err := c.read.QueryRow(ctx, `SELECT COALESCE((SELECT value = 'true' FROM public.dot_config WHERE key = 'queue.subscription_resolution.enabled'), false),
+		COALESCE((SELECT value::int FROM public.dot_config WHERE key = 'queue.subscription_resolution.broadcast_warn_percent' AND value ~ '^[0-9]{1,9}$'), 5),
+		(SELECT array_agg((SELECT m.value FROM public.queue_metric_sample m WHERE m.metric = 'broadcast_percent' AND m.labels = '{}'
+			AND m.at >= now() - make_interval(hours => h) AND m.at < now() - make_interval(hours => h) + interval '10 minutes' ORDER BY m.at LIMIT 1) ORDER BY h DESC)
+			FROM generate_series(1, 24) h)`).Scan(&b.On, &b.Line, &b.Trend)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.read.Query(ctx, `SELECT b.event_domain, b.event_type, COALESCE(r.event_stream, ''), b.events, b.broadcast
+		FROM public.fn_event_broadcast() b LEFT JOIN public.event_type_registry r USING (event_domain, event_type)
+		ORDER BY b.broadcast DESC, b.event_domain, b.event_type`)
+	if err != nil {
+		return nil, err
+	}
+	at := map[queue.Text]int{}
+	add := func(s *queue.BroadcastShare, u queue.UnroutedType) {
+		s.Events += u.Events
+		s.Broadcast += u.Broadcast
+	}
+	var u queue.UnroutedType
+	_, err = pgx.ForEachRow(rows, []any{textInto(&u.Domain), textInto(&u.Type), textInto(&u.Stream), &u.Events, &u.Broadcast}, func() error {
+		i, ok := at[u.Domain]
+		if !ok {
+			i = len(b.Shares)
+			at[u.Domain] = i
+			b.Shares = append(b.Shares, queue.BroadcastShare{Domain: u.Domain})
+		}
+		add(&b.Shares[0], u)
+		add(&b.Shares[i], u)
+		if u.Broadcast > 0 {
+			b.Unrouted = append(b.Unrouted, u)
+		}
+		return nil
+	})
+	for i := range b.Shares {
+		if s := &b.Shares[i]; s.Events > 0 {
+			s.Percent = 100 * float64(s.Broadcast) / float64(s.Events)
+			s.Over = 100*s.Broadcast > b.Line*s.Events
+		}
+	}
+	slices.SortFunc(b.Shares[1:], func(x, y queue.BroadcastShare) int {
+		return cmp.Or(cmp.Compare(y.Broadcast, x.Broadcast), cmp.Compare(x.Domain.String(), y.Domain.String()))
+	})
+	return b, err
+}
+
+// resolution says how DOMAIN/TYPE[/STREAM] is resolved. Without a stream it is
+// that of the registry. Query.Scope narrows the event: its subject table and
+// payload.
+func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resolution, error) {
+	domain, kind, ok := strings.Cut(q.ID, "/")
+	if !ok || domain == "" || kind == "" {
+		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which type?"), Do: queue.Clean("write DOMAIN/TYPE or DOMAIN/TYPE/STREAM")}
+	}
+	payload := cmp.Or(q.Scope.Payload, "{}")
+	if err := validJSON(payload); err != nil {
+		return nil, err
+	}
+	stream := ""
+	if i := strings.LastIndex(kind, "/"); i > 0 { // a type may hold slashes itself: the registry knows
+		var known bool
+		if err := c.read.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM public.event_type_registry WHERE event_domain = $1 AND event_type = $2)", domain, kind).Scan(&known); err != nil {
+			return nil, err
+		}
+		if !known {
+			kind, stream = kind[:i], kind[i+1:]
+		}
+	}
+	r := &queue.Resolution{Domain: queue.Clean(domain), Type: queue.Clean(kind), SubjectTable: queue.Clean(q.Scope.SubjectTable), Payload: queue.Clean(payload), Rules: []queue.ResolvedRule{}}
+	err := c.read.QueryRow(ctx, `SELECT COALESCE(NULLIF($3, ''), r.event_stream, ''), r.event_domain IS NOT NULL, COALESCE(f.value = 'true', false), COALESCE(b.events, 0), COALESCE(b.broadcast, 0)
+		FROM (VALUES (1)) x LEFT JOIN public.event_type_registry r ON r.event_domain = $1 AND r.event_type = $2
+		LEFT JOIN public.dot_config f ON f.key = 'queue.subscription_resolution.enabled'
+		LEFT JOIN public.fn_event_broadcast() b ON b.event_domain = $1 AND b.event_type = $2`, domain, kind, stream).
+		Scan(&stream, &r.Registered, &r.On, &r.Events, &r.Broadcast)
+	if err != nil {
+		return nil, err
+	}
+	r.Stream = queue.Clean(stream)
+	rows, err := c.read.Query(ctx, `SELECT s.step, s.outcome, s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table,
+			s.scope_filter::text, s.outcome = 'muted'
+		FROM public.fn_event_resolve_explain($1, $2, $3, NULLIF($4, ''), $5::jsonb) s`, domain, kind, stream, q.Scope.SubjectTable, payload)
+	if err != nil {
+		return nil, err
+	}
+	var x queue.ResolvedRule
+	_, err = pgx.ForEachRow(rows, append([]any{&x.StepNo, &x.Outcome}, scanEventRule(&x.EventSubscription)...), func() error {
+		r.Rules = append(r.Rules, x)
+		if x.Outcome == "taken" && !slices.Contains(r.Recipients, x.Recipient) {
+			r.Recipients = append(r.Recipients, x.Recipient)
+		}
+		return nil
+	})
+	if len(r.Recipients) == 0 {
+		r.Recipients = []queue.Text{queue.Clean("broadcast")}
+	}
+	return r, err
+}

@@ -1,0 +1,103 @@
+package tui
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// D mutes a rule that is heard and unmutes one that is not; on a type there is
+// nothing to mute.
+func TestRuleKeys(t *testing.T) {
+	for _, c := range []struct {
+		down int
+		want queue.ActionID
+		id   string
+		says string
+	}{
+		{0, queue.ActRuleMute, "3", "Mute"},
+		{5, queue.ActRuleUnmute, "8", "Unmute"},
+	} {
+		s := newStore()
+		run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+			x.press("g", "s")
+			x.sees("7.01 % of 131,402 events", "OVER the line of 5 %", "REACHES NOBODY")
+			for range c.down {
+				x.press("j")
+			}
+			x.press("D")
+			x.sees(c.says, "Reason")
+			x.typing("too loud")
+			x.press("enter")
+			x.rest(quiet)
+			got := last(s.asked())
+			require.Equal(t, c.want, got.Action)
+			require.Equal(t, []string{c.id}, got.Targets)
+			require.Empty(t, s.did(), "nothing happens without a confirm")
+		})
+	}
+	run(t, setup{w: 120, h: 40}, func(x *console) {
+		x.press("g", "s")
+		x.sees("REACHES NOBODY")
+		x.press("G", "D")
+		x.sees("D mutes a rule; there is none under the cursor")
+	})
+}
+
+// From a type that reaches nobody to why, and from there to the rule that would
+// reach somebody.
+func TestResolveAType(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+		x.press("g", "s")
+		x.sees("REACHES NOBODY")
+		x.press("G", "k", "k", "k", "enter")
+		x.sees("node.updated in kg", "Step 4: every type and stream", "role:kg_indexer: muted", "Step 5: nobody in particular")
+		require.Equal(t, queue.Query{Kind: queue.ListResolution, ID: "kg/node.updated", Limit: pageRows}, last(s.listed()))
+		x.press("N")
+		x.sees("Recipient")
+		x.typing("role:kg_indexer")
+		x.press("enter", "enter", "enter", "enter", "enter", "enter")
+		x.typing("they are read now")
+		x.press("enter")
+		x.rest(quiet)
+		got := last(s.asked())
+		require.Equal(t, queue.ActRuleAdd, got.Action)
+		require.Equal(t, "role:kg_indexer", got.Args["recipient"])
+		require.Equal(t, "kg", got.Args["domain"])
+		require.Equal(t, "node.updated", got.Args["type"])
+		require.Empty(t, s.did())
+	})
+}
+
+// Who may not look is told so.
+func TestRulesNotPermitted(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(x *console) {
+		s.set(func(s *fakeStore) {
+			s.err = &queue.Error{Kind: queue.KindPermission, What: queue.Clean("permission denied for table event_subscription"), Do: queue.Clean("ask for the role queue_viewer")}
+		})
+		x.press("g", "s")
+		x.sees("This could not be read.", "permission denied for table event_subscription")
+		x.seesNot("BROADCAST reading")
+	})
+}
+
+// A rule's page has its changes.
+func TestRulePage(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(x *console) {
+		x.press("g", "s")
+		x.sees("agency:sysop")
+		x.press("j", "enter")
+		x.sees("rule 10, user:anna", "about invoices", "Changes, newest first")
+		require.Equal(t, queue.Query{Kind: queue.ListFlagHistory, ID: "subscription 10", Limit: pageRows}, last(s.listed()))
+		x.press("esc", "/")
+		x.typing("state:muted")
+		x.press("enter")
+		x.rest(2 * rereadGap) // of what was asked for at one moment either may come last
+		require.Equal(t, "state:muted", last(s.listed()).Filter)
+	})
+}

@@ -1,0 +1,295 @@
+package views
+
+// This file is pane gs: the broadcast share against its line, who reads which
+// events, the types that reach nobody in particular, and how a type is resolved.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// RulesTopLines is how many lines stand above the tables of pane gs.
+const RulesTopLines = 3
+
+// Rules is the table of pane gs: rules, and under them the types of which events
+// reach nobody in particular.
+func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
+	n := len(rows)
+	var unrouted []queue.UnroutedType
+	if b != nil {
+		unrouted = b.Unrouted
+	}
+	return Source{
+		Columns: []table.Column{
+			{Title: "recipient", Width: 22, Want: 26, Max: 40},
+			{Title: "domain", Width: 9, Max: 18},
+			{Title: "type", Width: 16, Want: 24, Max: 40},
+			{Title: "stream", Width: 8, Max: 16},
+			{Title: "state", Width: 6, Max: 8},
+			{Title: "step", Width: 4, Right: true, Drop: 2},
+			{Title: "scope", Width: 12, Max: 60, Drop: 1},
+			{Title: "#", Width: 4, Max: 7, Right: true, Drop: 3},
+		},
+		Len: n + len(unrouted),
+		ID: func(i int) string {
+			if i >= n {
+				return unrouted[i-n].ID()
+			}
+			return strconv.FormatInt(rows[i].ID, 10)
+		},
+		Row: func(i int, e Env) table.Row {
+			if i >= n {
+				return unroutedRow(unrouted[i-n], e)
+			}
+			return ruleRow(rows[i], e)
+		},
+		Fields: queue.EventSubscriptionFields(),
+		Field: func(i int, name string) (any, bool) {
+			if i >= n {
+				return nil, false
+			}
+			return rows[i].Field(name)
+		},
+		Sorts: []Sort{
+			{Name: "domain", Column: 1, Less: func(i, j int) bool { return ruleOrder(rows[i]) < ruleOrder(rows[j]) }},
+			{Name: "recipient", Column: 0, Less: func(i, j int) bool { return rows[i].Recipient.String() < rows[j].Recipient.String() }},
+			{Name: "step", Column: 5, Less: func(i, j int) bool { return rows[i].Step() < rows[j].Step() }},
+			{Name: "muted first", Column: 4, Desc: true, Less: func(i, j int) bool { return rows[i].Mute && !rows[j].Mute }},
+		},
+		Empty: []string{"There is no rule: every event goes to broadcast.", "N makes one."},
+		Second: Second{From: n, Columns: []table.Column{
+			{Title: "REACHES NOBODY", Width: 22, Want: 26, Max: 40},
+			{Title: "domain", Width: 9, Max: 18},
+			{Title: "stream", Width: 8, Max: 16, Drop: 1},
+			{Title: "broadcast 24 h", Width: 14, Right: true},
+			{Title: "of", Width: 10, Right: true},
+			{Title: "share", Width: 7, Right: true},
+		}},
+	}
+}
+
+// ruleOrder keeps the rules of a domain together, those of every domain first.
+func ruleOrder(s queue.EventSubscription) string {
+	return strings.Join([]string{s.Domain.String(), s.Type.String(), s.Stream.String(), s.Recipient.String(), fmt.Sprintf("%19d", s.ID)}, "\x00")
+}
+
+// scopeWords is what of an event a rule is narrowed to.
+func scopeWords(s queue.EventSubscription) string {
+	var words []string
+	if !s.SubjectTable.Empty() {
+		words = append(words, "about "+s.SubjectTable.String())
+	}
+	if f := s.Filter.String(); f != "{}" && f != "" {
+		words = append(words, "with "+f)
+	}
+	return strings.Join(words, ", ")
+}
+
+func ruleRow(s queue.EventSubscription, e Env) table.Row {
+	th := e.Theme
+	sign, state, tone, name := cell(th.G.Live, th.Accent), "active", th.Text, th.Strong
+	if s.Mute {
+		sign, state, tone, name = cell(th.G.Lost, th.Dim), "muted", th.Warning, th.Dim
+	}
+	return table.Row{Sign: sign, Cells: []table.Cell{
+		cell(s.Recipient.String(), name), cell(orEvery(s.Domain), th.Text), cell(orEvery(s.Type), th.Text), cell(orEvery(s.Stream), th.Text),
+		cell(state, tone), cell(strconv.Itoa(s.Step()), th.Dim), cell(scopeWords(s), th.Dim), cell(strconv.FormatInt(s.ID, 10), th.Dim),
+	}}
+}
+
+func unroutedRow(u queue.UnroutedType, e Env) table.Row {
+	th := e.Theme
+	return table.Row{Sign: cell(th.G.Quiet, th.Dim), Cells: []table.Cell{
+		cell(u.Type.String(), th.Strong), cell(u.Domain.String(), th.Text), cell(u.Stream.String(), th.Dim), cell(Count(u.Broadcast), th.Text),
+		cell(Count(u.Events), th.Dim), cell(percent(u.Broadcast, u.Events), th.Text),
+	}}
+}
+
+// percent keeps what is not nothing from looking like nothing.
+func percent(n, of int64) string {
+	if of <= 0 {
+		return "0 %"
+	}
+	share := 100 * float64(n) / float64(of)
+	switch {
+	case n > 0 && share < 0.01:
+		return "<0.01 %"
+	case share == float64(int64(share)):
+		return strconv.FormatInt(int64(share), 10) + " %"
+	}
+	return strconv.FormatFloat(share, 'f', 2, 64) + " %"
+}
+
+// RulesTop is the share of all against its line with its last 24 hours, and the
+// domains that it is made of.
+func RulesTop(b *queue.Broadcast, e Env, w int) []string {
+	out := make([]string, RulesTopLines)
+	th := e.Theme
+	if b != nil && len(b.Shares) == 0 { // it could not be read: the table says so
+		return out
+	}
+	if b == nil {
+		out[0] = th.Cut(" "+th.Title.Paint("BROADCAST ")+th.Dim.Paint("reading"+th.G.Ellipsis), w)
+		return out
+	}
+	all := b.Shares[0]
+	r, verdict := rankQuiet, "not over"
+	if all.Over {
+		r, verdict = rankWarning, "OVER"
+	}
+	sign := e.sign(r)
+	share := e.dotted(percent(all.Broadcast, all.Events)+" of "+plural(all.Events, "event", "events")+" in 24 h",
+		verdict+" the line of "+strconv.FormatInt(b.Line, 10)+" %")
+	if all.Events == 0 {
+		share = "no event in 24 h"
+	}
+	line := " " + sign.Style.Paint(sign.Text) + " " + th.Title.Paint("BROADCAST") + " " + e.tone(r).Paint(theme.Safe(share))
+	trend := make([]int64, len(b.Trend))
+	known := false
+	for i, v := range b.Trend {
+		if v != nil {
+			trend[i], known = int64(*v*100), true
+		}
+	}
+	if room := w - theme.Width(line) - 12; known && room >= len(trend) {
+		line += "  " + th.Accent.Paint(Spark(th, trend, len(trend))) + th.Dim.Paint(" 24 h")
+	}
+	out[0] = th.Cut(line, w)
+	if !b.On {
+		out[1] = th.Cut("   "+th.Warning.Paint("OFF: queue.subscription_resolution.enabled is off, every event goes to broadcast"), w)
+		return out
+	}
+	var words []string
+	for _, s := range b.Shares[1:] {
+		if s.Broadcast == 0 {
+			break
+		}
+		mark := ""
+		if s.Over {
+			mark = " over"
+		}
+		words = append(words, s.Domain.String()+" "+percent(s.Broadcast, s.Events)+mark)
+	}
+	if len(words) == 0 && all.Events > 0 {
+		words = []string{"every event reaches somebody"}
+	}
+	out[1] = th.Cut("   "+th.Dim.Paint(theme.Safe(e.dotted(words...))), w)
+	return out
+}
+
+// RulePage is one rule with its changes. history is nil until it has been read.
+func RulePage(s queue.EventSubscription, history []queue.AuditEntry, e Env, w int) Page {
+	title := "rule " + strconv.FormatInt(s.ID, 10)
+	p := newPage(e, w)
+	p.head(title + ", " + s.Recipient.String())
+	state, tone := "active", e.Theme.Text
+	if s.Mute {
+		state, tone = "muted: it counts as absent", e.Theme.Warning
+	}
+	p.paint("state", state, tone)
+	p.pair("domain", orEvery(s.Domain))
+	p.pair("type", orEvery(s.Type))
+	p.pair("stream", orEvery(s.Stream))
+	p.pair("scope", scopeWords(s))
+	p.pair("step", strconv.Itoa(s.Step())+": "+stepWords(s.Step()))
+	if e.Brief {
+		return p.done(title)
+	}
+	p.head("Changes, newest first")
+	switch {
+	case history == nil:
+		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
+	case len(history) == 0:
+		p.para("Nobody has changed this yet.", e.Theme.Dim)
+	}
+	for _, h := range history {
+		p.pair(e.Clock(h.At), h.Actor.String()+": "+strings.ReplaceAll(h.Action.String(), "event_subscription_", "")+" "+h.Outcome.String()+reasonTail(h.Reason.String()))
+	}
+	return p.done(title)
+}
+
+// stepWords is what must be equal at a step of DP6 §3.2.
+func stepWords(step int) string {
+	return [...]string{"", "type and stream are named", "the stream is named, every type", "the type is named, every stream", "every type and stream", "nobody in particular"}[min(max(step, 0), 5)]
+}
+
+// outcomeWords is what became of a rule.
+func outcomeWords(r queue.ResolvedRule) string {
+	switch r.Outcome {
+	case "taken":
+		return "reached"
+	case "better":
+		return "reached at an earlier step"
+	case "muted":
+		return "muted"
+	case "subject_table":
+		return "only about " + r.SubjectTable.String()
+	case "filter":
+		return "only with " + r.Filter.String()
+	case "off":
+		return "resolution is off"
+	}
+	return r.Outcome
+}
+
+// ResolutionPage says step by step whom an event of a type reaches. r is nil until
+// it has been read.
+func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
+	th := e.Theme
+	p := newPage(e, w)
+	if r == nil {
+		p.head(name)
+		p.para("reading"+th.G.Ellipsis, th.Dim)
+		return p.done(name)
+	}
+	p.head(r.Type.String() + " in " + r.Domain.String())
+	if !r.Registered {
+		p.paint("type", "not registered: no such event can be written", th.Warning)
+	}
+	p.pair("stream", r.Stream.String())
+	p.pair("subject table", r.SubjectTable.String())
+	if s := r.Payload.String(); s != "{}" {
+		p.pair("payload", s)
+	}
+	p.pair("in 24 h", plural(r.Events, "event", "events")+", "+Count(r.Broadcast)+" of them to broadcast ("+percent(r.Broadcast, r.Events)+")")
+	if !r.On {
+		p.paint("resolution", "off: every event goes to broadcast (queue.subscription_resolution.enabled)", th.Warning)
+	}
+	for step := 1; step <= 4; step++ {
+		p.head("Step " + strconv.Itoa(step) + ": " + stepWords(step))
+		n := 0
+		for _, x := range r.Rules {
+			if x.StepNo != step {
+				continue
+			}
+			n++
+			sign, tone := th.G.Dash, th.Dim
+			if x.Outcome == "taken" {
+				sign, tone = th.G.Good, th.Text
+			}
+			p.paint(sign+" rule "+strconv.FormatInt(x.ID, 10), x.Recipient.String()+": "+outcomeWords(x), tone)
+		}
+		if n == 0 {
+			p.para("no rule", th.Dim)
+		}
+	}
+	p.head("Step 5: " + stepWords(5))
+	var to []string
+	for _, t := range r.Recipients {
+		to = append(to, t.String())
+	}
+	switch reached := strings.Join(to, ", "); reached {
+	case "broadcast":
+		p.paint(th.G.Warning+" reaches", "broadcast", th.Warning)
+	default:
+		p.para("not needed", th.Dim)
+		p.head("Reaches")
+		p.para(reached, th.Strong)
+	}
+	return p.done(name)
+}

@@ -1,0 +1,75 @@
+package viewstest
+
+// This file is rules of who reads which events, a share over its line, and a type
+// resolved step by step.
+
+import "github.com/qtop/qtop/pgclient/queue"
+
+// Rules are those of an installed schema, one muted, two with a scope.
+func Rules() []queue.EventSubscription {
+	n := int64(0)
+	rule := func(recipient, domain, kind, stream string) queue.EventSubscription {
+		n++
+		return queue.EventSubscription{ID: n, Recipient: t(recipient), Domain: t(domain), Type: t(kind), Stream: t(stream), Filter: t("{}")}
+	}
+	out := []queue.EventSubscription{
+		rule("role:health_owner", "system", "issue_opened", ""), rule("role:health_owner", "system", "issue_resolved", ""), rule("agency:sysop", "", "", "alert"),
+		rule("role:workflow_admin", "staging", "", "birth"), rule("role:workflow_admin", "staging", "", "update"), rule("role:dot_executor", "dot", "", ""),
+		rule("agency:integrity", "health", "", "alert"), rule("role:kg_indexer", "kg", "", ""), rule("role:auto_instantiator", "iu", "template.instance_auto_composed", "update"),
+		rule("user:anna", "billing", "invoice.paid", ""), rule("agent:codex", "kg", "node.updated", "update"),
+	}
+	out[7].Mute = true
+	out[9].SubjectTable, out[9].Filter = t("invoices"), t(`{"region": "eu", "amount": {"currency": "EUR"}}`)
+	out[10].Filter = t(`{"depth": 2}`)
+	return out
+}
+
+// BroadcastShare is a share over its line, mostly of a domain whose rule is muted.
+func BroadcastShare() queue.Broadcast {
+	b := queue.Broadcast{
+		On: true, Line: 5,
+		Shares: []queue.BroadcastShare{
+			{Events: 131_402, Broadcast: 9_210, Percent: 7.01, Over: true}, {Domain: t("kg"), Events: 8_904, Broadcast: 8_904, Percent: 100, Over: true},
+			{Domain: t("billing"), Events: 21_020, Broadcast: 305, Percent: 1.45}, {Domain: t("iu"), Events: 44_000, Broadcast: 1},
+			{Domain: t("system"), Events: 57_478},
+		},
+		Unrouted: []queue.UnroutedType{
+			{Domain: t("kg"), Type: t("node.updated"), Stream: t("update"), Events: 8_100, Broadcast: 8_100}, {Domain: t("kg"), Type: t("edge.dropped"), Stream: t("update"), Events: 804, Broadcast: 804},
+			{Domain: t("billing"), Type: t("invoice.paid"), Stream: t("money"), Events: 1_020, Broadcast: 305}, {Domain: t("iu"), Type: t("template.archived"), Stream: t("update"), Events: 2, Broadcast: 1},
+		},
+	}
+	for i := range 24 {
+		v := 1.2 + float64(i)/40
+		switch {
+		case i == 9 || i == 10: // nobody sampled
+			b.Trend = append(b.Trend, nil)
+			continue
+		case i > 18:
+			v = 2 + float64(i-18)
+		}
+		b.Trend = append(b.Trend, &v)
+	}
+	return b
+}
+
+// Resolution is a type that only a muted rule and one out of scope speak of.
+func Resolution() queue.Resolution {
+	rules := Rules()
+	return queue.Resolution{
+		Domain: t("kg"), Type: t("node.updated"), Stream: t("update"), Payload: t("{}"), Registered: true, On: true, Events: 8_100, Broadcast: 8_100,
+		Rules:      []queue.ResolvedRule{{EventSubscription: rules[10], StepNo: 1, Outcome: "filter"}, {EventSubscription: rules[7], StepNo: 4, Outcome: "muted"}},
+		Recipients: []queue.Text{t("broadcast")},
+	}
+}
+
+// ResolutionReached is a type that reaches two, one of them at two steps.
+func ResolutionReached() queue.Resolution {
+	rules := Rules()
+	return queue.Resolution{
+		Domain: t("system"), Type: t("issue_opened"), Stream: t("alert"), Payload: t(`{"severity": "high"}`), SubjectTable: t("issues"), Registered: true, On: true, Events: 57_000,
+		Rules: []queue.ResolvedRule{
+			{EventSubscription: rules[2], StepNo: 2, Outcome: "taken"}, {EventSubscription: rules[0], StepNo: 3, Outcome: "taken"}, {EventSubscription: rules[2], StepNo: 4, Outcome: "better"},
+		},
+		Recipients: []queue.Text{t("agency:sysop"), t("role:health_owner")},
+	}
+}
