@@ -60,10 +60,6 @@ func (m *root) second(keys string) tea.Cmd {
 			return m.open(p.ID)
 		}
 	}
-	if title, ok := notYet(keys); ok {
-		m.warn("this version has no pane " + title + " (" + keys + "); 0 lists those it has")
-		return nil
-	}
 	if keys != "gesc" {
 		m.warn(keys + " is no pane; gg goes to the first row, 0 lists the panes")
 	}
@@ -150,10 +146,6 @@ func (m *root) digit(k string) tea.Cmd {
 		if p.Keys == k {
 			return m.open(p.ID)
 		}
-	}
-	if title, ok := notYet(k); ok {
-		m.warn("this version has no pane " + title + " (" + k + "); 0 lists those it has")
-		return nil
 	}
 	if len(k) == 1 && strings.ToUpper(k) == k && strings.ToLower(k) != k {
 		m.elsewhere(k)

@@ -42,9 +42,3 @@ func Keys() []KeyHelp {
 		{"Other", "ctrl+z", "suspend; only when no loop runs in this process"},
 	}...)
 }
-
-// notYet are panes that a later version brings.
-func notYet(keys string) (title string, ok bool) {
-	title, ok = map[string]string{}[keys]
-	return title, ok
-}
