@@ -39,6 +39,7 @@ func newCron(t *testing.T) *core {
 	defer cancel()
 	server, err := embedded.Start(ctx, embedded.Options{Test: true, Major: num, Params: map[string]string{
 		"shared_preload_libraries": "pg_cron", "cron.database_name": "queue", "cron.use_background_workers": "on", "max_worker_processes": "20",
+		"cron.max_running_jobs": "10", // at the full hour all six have their mark: the sixth would wait for a slow one
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })

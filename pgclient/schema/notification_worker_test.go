@@ -32,10 +32,10 @@ func TestNotificationT9HotPath(t *testing.T) {
 	var first string
 	have := 0
 	for _, n := range sizes {
-		for ; have < n; have = min(have+50_000, n) {
+		for ; have < n; have = min(have+10_000, n) {
 			b.exec(`WITH u AS (INSERT INTO information_unit (canonical_address, source_document_ref, created_by)
 				SELECT 'u/' || i, 'd' || i / 5, 'user:ann' FROM generate_series($1::int, $2::int - 1) i RETURNING id)
-				INSERT INTO unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, have, min(have+50_000, n))
+				INSERT INTO unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, have, min(have+10_000, n))
 		}
 		b.exec("ANALYZE information_unit; ANALYZE unit_version; ANALYZE iu_notification_pending")
 		cost := b.birthCost()

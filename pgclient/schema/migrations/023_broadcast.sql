@@ -7,7 +7,7 @@ SET LOCAL ROLE queue_owner;
 -- ---------------------------------------------------------------------------
 -- The broadcast share. What resolution depends on, and nothing else of an event, makes its class: domain, type, stream,
 -- subject table, and which of the scope filters its payload contains. Events are counted per class, minute and hour, once
--- they are older than every open transaction; who reads a class is looked up in the rules of today. Exact are then: whole
+-- they are older than every open transaction of this database; who reads a class is looked up in the rules of today. Exact are then: whole
 -- hours, the minutes of the hour at which the window begins, the events of the minute at which it begins, and those that
 -- are not counted yet.
 -- ---------------------------------------------------------------------------
@@ -59,7 +59,7 @@ DECLARE
   v_n bigint;
 BEGIN
   SELECT * INTO STRICT v_state FROM public.event_class_state FOR UPDATE;
-  v_until := pg_snapshot_xmin(pg_current_snapshot());
+  v_until := public.fn_queue_settled_xid();
   SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s WHERE s.scope_filter <> '{}';
   IF v_state.system_identifier <> v_system THEN
     v_state.restored_at := clock_timestamp();
