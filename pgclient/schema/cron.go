@@ -18,6 +18,7 @@ type cron struct {
 }
 
 func cronJobs(ctx context.Context, conn *pgx.Conn) (c cron, err error) {
+	c.names = []string{} // nil is NULL, and from that no name differs
 	var there, listed bool
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron')
 		AND pg_catalog.has_schema_privilege(to_regnamespace('cron'), 'USAGE'),
