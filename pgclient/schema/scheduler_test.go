@@ -235,7 +235,8 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 			`' and restart the server.* as a superuser: CREATE EXTENSION pg_cron in `+c.db.Name+`$`, got["reason"])
 		require.NotContains(t, got["reason"], "\n")
 	}
-	require.Equal(t, "1 refused: no_pg_cron", get[string](c, "SELECT count(*) || ' ' || max(outcome) FROM queue_operator_action WHERE action = 'scheduler_install'"))
+	require.NotNil(t, call(t, admin, "fn_queue_scheduler_install('ann', 'try', NULL)")["audit_id"], "NULL is no dry run")
+	require.Equal(t, "2 refused: no_pg_cron", get[string](c, "SELECT count(*) || ' ' || max(outcome) FROM queue_operator_action WHERE action = 'scheduler_install'"))
 	require.Zero(t, get[int](c, "SELECT count(run_as) FROM queue_cron_job"))
 	removed := call(t, admin, "fn_queue_scheduler_remove('ann', 'tidy')")
 	require.Len(t, removed["results"], 6)
@@ -250,6 +251,12 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 	var found *bool
 	require.NoError(t, viewer.QueryRow(context.Background(), "SELECT bool_or(found) FROM fn_queue_cron_jobs()").Scan(&found))
 	require.False(t, *found)
+
+	// Who cannot see the jobs of another login is told whose they are before what they call goes.
+	c.exec("UPDATE queue_cron_job SET run_as = 'ops', installed_at = now(), installed_by = 'ann'")
+	var dry steps
+	require.NoError(t, schema.Down(t.Context(), c.root.Config().ConnString(), schema.DownOptions{DryRun: true}, dry.add))
+	require.Contains(t, strings.Join(dry.lines, "\n"), "cron jobs that run as ops are not to be seen by this login")
 }
 
 // The executor that an older installation knew by a flag (DP4 §3.4) is one of ours

@@ -124,6 +124,7 @@ CREATE FUNCTION public.fn_queue_scheduler_install(p_actor text, p_reason text, p
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   c_cron CONSTANT text := 'cron';
+  v_dry boolean := COALESCE(p_dry_run, false);
   v_rule text;
   v_why text := public.fn_queue_scheduler_lacks();
   v_job public.queue_cron_job;
@@ -157,15 +158,15 @@ BEGIN
       v_outcome := CASE WHEN v_is IS NULL THEN 'created'
         WHEN v_is @> jsonb_build_object('schedule', v_job.schedule, 'command', v_command, 'active', true) THEN 'kept' ELSE 'changed' END;
       v_results := v_results || jsonb_build_object('id', v_job.job_name, 'outcome',
-        CASE WHEN p_dry_run AND v_outcome <> 'kept' THEN 'would_' || left(v_outcome, -1) ELSE v_outcome END);
-      CONTINUE WHEN p_dry_run OR v_outcome = 'kept';
+        CASE WHEN v_dry AND v_outcome <> 'kept' THEN 'would_' || left(v_outcome, -1) ELSE v_outcome END);
+      CONTINUE WHEN v_dry OR v_outcome = 'kept';
       IF v_outcome = 'changed' THEN -- made anew: schedule alone would leave a job that was switched off as it is
         EXECUTE format('SELECT %I.unschedule($1)', c_cron) USING (v_is ->> 'jobid')::bigint;
       END IF;
       EXECUTE format('SELECT %I.schedule($1, $2, $3)', c_cron) USING v_job.job_name, v_job.schedule, v_command;
     END LOOP;
   END IF;
-  IF NOT p_dry_run THEN
+  IF NOT v_dry THEN
     v_audit := public.fn_queue_scheduler_claim(true, current_user, p_actor, p_reason, v_results, COALESCE('refused: ' || v_rule, 'done'));
   END IF;
   IF v_rule IS NOT NULL THEN
@@ -188,6 +189,7 @@ CREATE FUNCTION public.fn_queue_scheduler_remove(p_actor text, p_reason text, p_
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   c_cron CONSTANT text := 'cron'; -- there or not: nothing of it may be named outright
+  v_dry boolean := COALESCE(p_dry_run, false);
   v_super boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
   v_there boolean := EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron');
   v_rule text;
@@ -214,14 +216,14 @@ BEGIN
           INTO v_ids USING v_job.job_name;
       END IF;
       v_results := v_results || jsonb_build_object('id', v_job.job_name, 'outcome',
-        CASE WHEN v_ids IS NULL THEN 'absent' WHEN p_dry_run THEN 'would_remove' ELSE 'removed' END);
-      CONTINUE WHEN p_dry_run OR v_ids IS NULL;
+        CASE WHEN v_ids IS NULL THEN 'absent' WHEN v_dry THEN 'would_remove' ELSE 'removed' END);
+      CONTINUE WHEN v_dry OR v_ids IS NULL;
       FOREACH v_id IN ARRAY v_ids LOOP
         EXECUTE format('SELECT %I.unschedule($1)', c_cron) USING v_id;
       END LOOP;
     END LOOP;
   END IF;
-  IF NOT p_dry_run THEN
+  IF NOT v_dry THEN
     v_audit := public.fn_queue_scheduler_claim(false, current_user, p_actor, p_reason, v_results, COALESCE('refused: ' || v_rule, 'done'));
   END IF;
   IF v_rule IS NOT NULL THEN
