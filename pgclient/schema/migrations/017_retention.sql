@@ -81,8 +81,9 @@ DECLARE
   v_letters timestamptz := public.fn_queue_retention_before('retention.dead_letters_days');
   v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
   v_jobs timestamptz := public.fn_queue_retention_before('retention.jobs_days');
-  -- attempts and letters tell that an event is routed: they stay as long as it does
-  v_oldest timestamptz := (SELECT min(e.created_at) FROM public.event_outbox e);
+  -- attempts and letters tell that an event is routed: they stay as long as it does. A day less, for a run that began
+  -- before the event dates its attempt earlier.
+  v_oldest timestamptz := (SELECT min(e.created_at) - interval '1 day' FROM public.event_outbox e);
   v_made jsonb := jsonb_build_object('created', 0, 'moved', 0);
   v_n bigint;
   v_gone bigint;
@@ -112,7 +113,7 @@ BEGIN
   GET DIAGNOSTICS v_attempts = ROW_COUNT;
   -- What was read goes with the attempt by which it could be.
   DELETE FROM public.event_read r WHERE r.ctid = ANY (ARRAY(
-    SELECT x.ctid FROM public.event_read x WHERE x.read_at < v_events ORDER BY x.read_at LIMIT 10000));
+    SELECT x.ctid FROM public.event_read x WHERE x.read_at < least(v_events, v_oldest) ORDER BY x.read_at LIMIT 10000));
   -- The day that the line runs through: whole days before it are dropped.
   UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,
     target_ref = NULL, payload_ref = NULL, last_error = NULL, updated_at = now()
