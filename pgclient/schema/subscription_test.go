@@ -181,6 +181,11 @@ func TestSubscriptionLifecycle(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "written to the table by hand true", get[string](c, `SELECT reason || ' ' || (after ->> 'mute') FROM queue_operator_action
 		WHERE action = 'event_subscription_write' AND actor = db_role AND db_role <> 'postgres' ORDER BY id DESC LIMIT 1`))
+	written := "SELECT count(*) FROM queue_operator_action WHERE action = 'event_subscription_write'"
+	before := get[int](c, written)
+	_, err = admin.Exec(context.Background(), "DO $$ BEGIN UPDATE event_subscription SET mute = false /* fn_event_subscription_mute( */; END $$")
+	require.NoError(t, err)
+	require.Equal(t, before+10, get[int](c, written), "the words of a statement do not pass for the function")
 }
 
 // A recipient reads what was routed to it or to everybody, through a login that may act as it.
@@ -277,7 +282,18 @@ func TestSubscriptionSwitches(t *testing.T) {
 // What was read is kept as long as what could be read.
 func TestEventReadIsKeptAsLongAsEvents(t *testing.T) {
 	c := newCore(t)
-	c.exec("INSERT INTO event_read (event_id, recipient_ref, read_at) SELECT gen_random_uuid(), 'user:a' || d, now() - make_interval(days => d) FROM unnest('{1,89,91,400}'::int[]) d")
-	call(t, c.root, "fn_queue_retention_sweep()")
-	require.Equal(t, "user:a1 user:a89", get[string](c, "SELECT string_agg(recipient_ref, ' ' ORDER BY recipient_ref) FROM event_read"))
+	c.exec("INSERT INTO event_read (event_id, recipient_ref, read_at) SELECT gen_random_uuid(), 'user:a' || d, now() - make_interval(days => d) FROM unnest('{1,89,91,129,400}'::int[]) d")
+	read := func() string {
+		call(t, c.root, "fn_queue_retention_sweep()")
+		return get[string](c, "SELECT string_agg(recipient_ref, ' ' ORDER BY recipient_ref) FROM event_read")
+	}
+	c.exec("ALTER TABLE event_outbox DISABLE TRIGGER trg_event_outbox_admit")
+	c.exec(`INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at)
+		VALUES ('system', 'queue_worker_silent', 'alert', 'immediate', now() - interval '130 days')`)
+	require.Equal(t, "user:a1 user:a129 user:a89 user:a91", read(), "an event that stays, not being routed, keeps the rest of its month: read, it does not come back as unread")
+	call(t, c.root, "fn_iu_route_worker_run()")
+	c.exec("UPDATE iu_route_attempt SET attempted_at = now() - interval '130 days' - interval '1 minute'")
+	require.Equal(t, "user:a1 user:a129 user:a89 user:a91", read(), "a run that began before the event dates its attempt earlier, and the leaf goes nevertheless")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM event_outbox"))
+	require.Equal(t, "user:a1 user:a89", read())
 }
