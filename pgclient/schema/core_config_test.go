@@ -69,6 +69,8 @@ func TestConfigValidation(t *testing.T) {
 	}
 	got := call(t, admin, "fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'test', 'infinity')")
 	require.Equal(t, "expiry_too_far", got["rule"], "no client can read an infinite time")
+	got = call(t, admin, "fn_dot_config_set('queue.tick.config_expiry.interval_seconds', '0', 'ann', 'test', now() + interval '1 hour')")
+	require.Equal(t, "conflict", got["rule"], "who brings values back cannot bring itself back")
 	for _, bad := range []string{"'k', 'v', '', 'r'", "'k', 'v', 'ann', ' '", "NULL, 'v', 'ann', 'r'", "'k', NULL, 'ann', 'r'",
 		"'k', 'v', NULL, 'r'", "'k', 'v', repeat('x', 201), 'r'", "'k', 'v', 'ann', repeat('x', 2001)"} {
 		fails(t, admin, "22023", "SELECT fn_dot_config_set("+bad+")")

@@ -420,6 +420,9 @@ BEGIN
   ELSIF p_expires_at > clock_timestamp() + interval '366 days' THEN
     v_code := 'expiry_too_far';
     v_refusal := 'the expiry must lie within a year; leave it out for a value that stays';
+  ELSIF p_expires_at IS NOT NULL AND p_key = 'queue.tick.config_expiry.interval_seconds' AND p_value ~ '^0+$' THEN
+    v_code := 'conflict';
+    v_refusal := 'while config_expiry is off nothing goes back by itself, nor would this: leave the expiry out';
   ELSIF v_row.updated_at > p_expected_updated_at THEN
     v_code := 'changed';
     v_refusal := format('%s was changed to "%s" by %s at %s', p_key, v_row.value, v_row.updated_by,
