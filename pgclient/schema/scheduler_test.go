@@ -259,6 +259,27 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 	require.Contains(t, strings.Join(dry.lines, "\n"), "cron jobs that run as ops are not to be seen by this login")
 }
 
+// What a flag admits breaks nothing: neither a worker nor the picture that all panes live on.
+func TestNumbersAtTheirEnds(t *testing.T) {
+	for _, value := range []string{"999999999", "0"} {
+		t.Run(value, func(t *testing.T) {
+			c := newRoutes(t)
+			c.exec("UPDATE dot_config c SET value = $1 FROM dot_config_rule r WHERE r.key = c.key AND r.kind = 'integer'", value)
+			c.emit("iu", "a")
+			for _, w := range tickWorkers {
+				got := call(t, c.root, "fn_queue_tick_request($1, 'wake')", w)
+				require.Equal(t, value != "0", got["ran"], "%s: %v", w, got)
+			}
+			for _, w := range []string{"iu_outbound_default", "staging_outbound"} {
+				require.Equal(t, value != "0", call(t, c.root, "fn_iu_route_worker_health($1)", w)["healthy"], w)
+			}
+			require.NotEmpty(t, call(t, c.root, "fn_queue_snapshot('0')")["health"])
+			require.NotZero(t, get[int](c, "SELECT count(*) FROM v_queue_health"))
+			get[int](c, "SELECT count(*) FROM v_queue_alert")
+		})
+	}
+}
+
 // The executor that an older installation knew by a flag (DP4 §3.4) is one of ours
 // after migrate up, with the time at which it really ran last.
 func TestMigrateAdoptsHCExecutor(t *testing.T) {

@@ -199,7 +199,7 @@ BEGIN
     'done_total', v_worker.done_total, 'last_work_at', v_worker.last_work_at,
     'in_flight', COALESCE((v_result ->> 'in_flight')::bigint, 0)));
   UPDATE public.queue_heartbeat SET expected_cadence_seconds = v_interval,
-    stale_threshold_seconds = greatest(3 * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300))
+    stale_threshold_seconds = greatest(least(3.0 * v_interval, 2147483647)::int, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300))
   WHERE executor_id = p_worker_name AND expected_cadence_seconds <> v_interval;
   RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'result', v_result,
     'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));

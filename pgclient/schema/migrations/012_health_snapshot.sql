@@ -214,7 +214,7 @@ SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS dom
        -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
        CASE WHEN NOT r.enabled THEN 'stopped'
             WHEN s.configured_interval_seconds > 0 AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
-              3 * s.configured_interval_seconds, COALESCE((SELECT d.value::int FROM public.dot_config d
+              3.0 * s.configured_interval_seconds, COALESCE((SELECT d.value::int FROM public.dot_config d
                 WHERE d.key = 'queue.heartbeat.stale_threshold_seconds' AND d.value ~ '^[0-9]{1,9}$'), 300))) THEN 'stale'
             ELSE 'fresh' END AS status_hint
 FROM public.iu_route_worker_cursor c

@@ -231,7 +231,7 @@ CREATE FUNCTION public.fn_iu_route_worker_health(p_worker_name text DEFAULT 'iu_
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   v_interval int;
-  v_after int;
+  v_after bigint;
   v_why text;
   v record;
 BEGIN
@@ -239,7 +239,7 @@ BEGIN
     RAISE EXCEPTION 'p_worker_name must be iu_outbound_default or staging_outbound' USING ERRCODE = '22023';
   END IF;
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60);
-  v_after := greatest(3 * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
+  v_after := greatest(3::bigint * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
   SELECT CASE WHEN count(c.last_run_at) FILTER (WHERE b.enabled) = count(*) FILTER (WHERE b.enabled)
       THEN min(c.last_run_at) FILTER (WHERE b.enabled) END AS last_run_at,
     count(*) FILTER (WHERE b.enabled) AS enabled,
