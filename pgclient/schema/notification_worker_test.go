@@ -182,6 +182,27 @@ func TestNotificationT13Unforeseen(t *testing.T) {
 	require.Equal(t, 1, get[int](b.core, "SELECT done_total FROM queue_tick_worker WHERE worker_name = 'iu_notification_worker'"), "work is rows, not the sum of all numbers")
 }
 
+// Where very many are refused, a run ends with the thousandth, so that it ends in time; the next goes on from there.
+func TestNotificationT13VeryMany(t *testing.T) {
+	b := newBoard(t)
+	b.births(2500)
+	b.exec("ALTER TABLE iu_notification_event ADD CONSTRAINT tidy CHECK (canonical_address !~ '[02468]$') NOT VALID")
+	b.age()
+	errors, marked := "", 0
+	for range 3 {
+		got := b.tick()
+		errors += fmt.Sprint(" ", got["error_count"])
+		if n, ok := got["rows_marked"].(float64); ok {
+			marked += int(n)
+		}
+	}
+	require.Equal(t, " 1000 250 <nil>", errors)
+	require.Equal(t, 1250, marked)
+	require.Equal(t, 1250, get[int](b.core, "SELECT count(*) FROM iu_notification_pending WHERE failed_at IS NOT NULL AND canonical_address ~ '[02468]$'"))
+	require.Equal(t, 1250, get[int](b.core, `SELECT sum(COALESCE((payload ->> 'piece_count')::int, 1))::int FROM iu_notification_event`))
+	b.counted()
+}
+
 // births stages n pieces of documents of five through the hook.
 func (b board) births(n int) {
 	b.t.Helper()

@@ -1,4 +1,4 @@
--- Event routing: who an event reaches, where the workers stand and what waits for them. The workers are in 019.
+-- Event routing: who an event reaches, where the workers stand and what waits for them. The workers are in 021.
 -- Sources: DP6 §3.1, §3.2 (subscriptions, resolution), DP1 §2, DP4 §3.3 (cursor).
 
 SET LOCAL ROLE queue_owner;

@@ -2,8 +2,8 @@
 -- jobs, dead letters and the audit are never deleted.
 SET LOCAL ROLE queue_owner;
 
--- fn_queue_retention_before(key) → what is older may go; NULL = keep everything: 0 days, or a value that cannot be read.
--- Internal.
+-- fn_queue_retention_before(key) → what is older may go; 0 days, or a value that cannot be read, keeps everything: the
+-- time is then before all there is. Internal.
 CREATE FUNCTION public.fn_queue_retention_before(p_key text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
@@ -13,7 +13,7 @@ BEGIN
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_retention_before(text) FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_queue_retention_before(text) IS 'The time before which a retention key lets rows go; NULL keeps all. Internal.';
+COMMENT ON FUNCTION public.fn_queue_retention_before(text) IS 'The time before which a retention key lets rows go; at 0 days before all there is. Internal.';
 
 -- A resolved letter may go when its time is over, and not before, whoever asks.
 CREATE FUNCTION public.fn_queue_letter_kept() RETURNS trigger

@@ -99,9 +99,10 @@ $fn$;
 REVOKE ALL ON FUNCTION public.fn_iu_notification_probe(uuid[]) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_iu_notification_probe(uuid[]) IS 'Whether staged rows could become notifications. Internal.';
 
--- fn_iu_notification_sift(cutoff, most) → how many rows failed: finds the rows that the server refuses as notifications, by
--- halving, and marks them with what it said. For the case that fn_iu_notification_emit could not foresee. Internal.
-CREATE FUNCTION public.fn_iu_notification_sift(p_cutoff timestamptz, p_most int) RETURNS int
+-- fn_iu_notification_sift(cutoff, most) → (failed, sound): finds the rows that the server refuses as notifications, by
+-- halving, the oldest first, and marks them with what it said; sound = how many of the rows it came past it did not.
+-- It stops at the thousandth that failed. For the case that fn_iu_notification_emit could not foresee. Internal.
+CREATE FUNCTION public.fn_iu_notification_sift(p_cutoff timestamptz, p_most int, OUT failed int, OUT sound int)
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   v_ids uuid[];
@@ -109,28 +110,29 @@ DECLARE
   v_from int;
   v_to int;
   v_error text;
-  v_failed int := 0;
 BEGIN
+  failed := 0;
+  sound := 0;
   SELECT array_agg(t.id ORDER BY t.created_at, t.id) INTO v_ids FROM (
     SELECT p.id, p.created_at FROM public.iu_notification_pending p
     WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff
     ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED) t;
   v_left := ARRAY[1, COALESCE(cardinality(v_ids), 0)];
-  WHILE cardinality(v_left) > 0 LOOP
+  WHILE cardinality(v_left) > 0 AND failed < 1000 LOOP -- a run that is cancelled for its length would never get on
     v_from := v_left[cardinality(v_left) - 1];
     v_to := v_left[cardinality(v_left)];
     v_left := trim_array(v_left, 2);
     CONTINUE WHEN v_from > v_to;
     v_error := public.fn_iu_notification_probe(v_ids[v_from:v_to]);
-    CONTINUE WHEN v_error IS NULL;
-    IF v_from = v_to THEN
+    IF v_error IS NULL THEN
+      sound := sound + v_to - v_from + 1;
+    ELSIF v_from = v_to THEN
       UPDATE public.iu_notification_pending SET failed_at = now(), failure = v_error WHERE id = v_ids[v_from];
-      v_failed := v_failed + 1;
+      failed := failed + 1;
     ELSE
-      v_left := v_left || ARRAY[v_from, (v_from + v_to) / 2, (v_from + v_to) / 2 + 1, v_to];
+      v_left := v_left || ARRAY[(v_from + v_to) / 2 + 1, v_to, v_from, (v_from + v_to) / 2];
     END IF;
   END LOOP;
-  RETURN v_failed;
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_iu_notification_sift(timestamptz, int) FROM PUBLIC;
@@ -150,6 +152,7 @@ DECLARE
   v_threshold int := public.fn_iu_notification_threshold();
   v_done jsonb := '{}'::jsonb;
   v_sifted int := 0;
+  v_sound int;
   v_errors int;
   v_error text;
   v_post int;
@@ -172,8 +175,8 @@ BEGIN
       v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
     END;
     IF v_error IS NOT NULL THEN
-      v_sifted := public.fn_iu_notification_sift(v_cutoff, c_most);
-      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, c_most - v_sifted); -- no row that was not sifted
+      SELECT s.failed, s.sound INTO v_sifted, v_sound FROM public.fn_iu_notification_sift(v_cutoff, c_most) s;
+      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, v_sound); -- no row that was not sifted
     END IF;
   EXCEPTION WHEN OTHERS THEN
     v_done := '{}'::jsonb;
