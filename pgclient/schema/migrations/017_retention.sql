@@ -72,9 +72,9 @@ REVOKE ALL ON FUNCTION public.fn_queue_leaf_routed(text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_queue_leaf_routed(text) IS 'Whether all events of a leaf are routed. Internal.';
 
 -- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, dropped: [leaves], kept: {leaf: why}}.
--- In one run at most 10,000 letters of each table and 10,000 attempts go, and 10,000 finished jobs are emptied. Leaves
--- are dropped last, for that locks their parent until the run commits; a lock that is not to be had within 2 s is left
--- for the next run. Tick worker retention_sweep.
+-- In one run at most 10,000 letters of each table go and 10,000 finished jobs are emptied; and 200,000 attempts go, more
+-- than come in an hour at two million events a day. Leaves are dropped last, for that locks their parent until the run
+-- commits; a lock that is not to be had within 2 s is left for the next run. Tick worker retention_sweep.
 CREATE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET lock_timeout = '2s' SET jit = off AS $fn$
 DECLARE
@@ -109,11 +109,11 @@ BEGIN
   GET DIAGNOSTICS v_n = ROW_COUNT;
   v_gone := v_gone + v_n;
   DELETE FROM public.iu_route_attempt a WHERE a.ctid = ANY (ARRAY(
-    SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < least(v_events, v_oldest) LIMIT 10000));
+    SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < least(v_events, v_oldest) LIMIT 200000));
   GET DIAGNOSTICS v_attempts = ROW_COUNT;
   -- What was read goes with the attempt by which it could be.
   DELETE FROM public.event_read r WHERE r.ctid = ANY (ARRAY(
-    SELECT x.ctid FROM public.event_read x WHERE x.read_at < least(v_events, v_oldest) ORDER BY x.read_at LIMIT 10000));
+    SELECT x.ctid FROM public.event_read x WHERE x.read_at < least(v_events, v_oldest) ORDER BY x.read_at LIMIT 200000));
   -- The day that the line runs through: whole days before it are dropped.
   UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,
     target_ref = NULL, payload_ref = NULL, last_error = NULL, updated_at = now()
