@@ -59,16 +59,13 @@ func (c *Client) notifications(ctx context.Context, q queue.Query, p *queue.Page
 
 func stagedGroups(ctx context.Context, tx pgx.Tx, debounce int64, limit int) ([]queue.StagedGroup, error) {
 	rows, err := tx.Query(ctx, `WITH oldest AS MATERIALIZED (
-			SELECT p.* FROM public.iu_notification_pending p WHERE p.processed_at IS NULL AND p.failed_at IS NULL ORDER BY p.created_at LIMIT $1
-		), first AS (
-			SELECT DISTINCT ON (k.key) k.key, o.canonical_address, o.actor_ref, o.source_document_ref IS NOT NULL AS document
-			FROM oldest o CROSS JOIN LATERAL (SELECT COALESCE(o.source_document_ref, o.import_batch_ref) AS key) k ORDER BY k.key, o.created_at, o.id
+			SELECT p.*, COALESCE(p.source_document_ref, p.import_batch_ref) AS key FROM public.iu_notification_pending p
+			WHERE p.processed_at IS NULL AND p.failed_at IS NULL ORDER BY p.created_at LIMIT $1
 		)
-		SELECT g.key, g.key IS NOT NULL, f.document, g.n, g.due, g.oldest, g.newest, f.canonical_address, f.actor_ref
-		FROM (SELECT COALESCE(o.source_document_ref, o.import_batch_ref) AS key, count(*) AS n,
-				count(*) FILTER (WHERE o.created_at <= now() - make_interval(secs => $2)) AS due, min(o.created_at) AS oldest, max(o.created_at) AS newest
-			FROM oldest o GROUP BY 1) g
-		JOIN first f ON f.key IS NOT DISTINCT FROM g.key ORDER BY g.oldest, g.key LIMIT $3`, stagedLookedAt, debounce, limit)
+		SELECT o.key, o.key IS NOT NULL, (array_agg(o.source_document_ref IS NOT NULL ORDER BY o.created_at, o.id))[1], count(*),
+			count(*) FILTER (WHERE o.created_at <= now() - make_interval(secs => $2)), min(o.created_at), max(o.created_at),
+			(array_agg(o.canonical_address ORDER BY o.created_at, o.id))[1], (array_agg(o.actor_ref ORDER BY o.created_at, o.id))[1]
+		FROM oldest o GROUP BY o.key ORDER BY min(o.created_at), o.key LIMIT $3`, stagedLookedAt, debounce, limit)
 	if err != nil {
 		return nil, err
 	}
