@@ -358,7 +358,7 @@ BEGIN
     SELECT a.actor, a.at INTO v_by FROM public.queue_operator_action a
     WHERE a.target = 'subscription ' || p_subscription_id AND a.outcome = 'done' ORDER BY a.id DESC LIMIT 1;
     v_rule := 'unchanged';
-    v_why := format('subscription %s is %s already%s', p_subscription_id, CASE WHEN p_mute THEN 'muted' ELSE 'not muted' END,
+    v_why := format('subscription %s is %s%s', p_subscription_id, CASE WHEN p_mute THEN 'muted already' ELSE 'not muted' END,
       COALESCE(format(', last changed by %s at %s', v_by.actor, to_char(v_by.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), ''));
   END IF;
   IF v_rule IS NOT NULL THEN
