@@ -311,6 +311,15 @@ func TestMissingIsSaid(t *testing.T) {
 		c.press("2")
 		c.sees("this pane lacks health: permission denied")
 	})
+	s = newStore()
+	s.pic = queue.Snapshot{TakenAt: s.pic.TakenAt, Missing: map[string]queue.Text{"all": queue.Clean("it needs the role queue_viewer")}}
+	run(t, setup{store: s, w: 80, h: 24}, func(c *console) {
+		c.sees("not in this picture: it needs the role queue_viewer")
+		c.seesNot("nobody is silent", "nothing waits", "NO HOST")
+		c.press("9")
+		c.sees("this pane lacks it needs the role queue_viewer", "This could not be read.")
+		c.seesNot("There is no tick worker")
+	})
 }
 
 func TestCopyAndTimes(t *testing.T) {

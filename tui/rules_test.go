@@ -54,7 +54,7 @@ func TestResolveAType(t *testing.T) {
 		x.press("g", "s")
 		x.sees("REACHES NOBODY")
 		x.press("G", "k", "k", "k", "enter")
-		x.sees("node.updated in kg", "Step 4: every type and stream", "role:kg_indexer: muted", "Step 5: nobody in particular")
+		x.sees("node.updated", "domain         kg", "Step 4: every type and stream", "role:kg_indexer: muted", "Step 5: nobody in particular")
 		require.Equal(t, queue.Query{Kind: queue.ListResolution, ID: "kg/node.updated", Limit: pageRows}, last(s.listed()))
 		x.press("N")
 		x.sees("Recipient")
@@ -77,10 +77,10 @@ func TestRulesNotPermitted(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(x *console) {
 		s.set(func(s *fakeStore) {
-			s.err = &queue.Error{Kind: queue.KindPermission, What: queue.Clean("permission denied for table event_subscription"), Do: queue.Clean("ask for the role queue_viewer")}
+			s.err = &queue.Error{Kind: queue.KindPermission, What: queue.Clean("permission denied for table event_subscription"), Do: queue.Clean("ask for the role that carries this right, which is queue_viewer")}
 		})
 		x.press("g", "s")
-		x.sees("This could not be read.", "permission denied for table event_subscription")
+		x.sees("This could not be read.", "permission denied for table event_subscription", "is queue_viewer")
 		x.seesNot("BROADCAST reading")
 	})
 }

@@ -49,6 +49,8 @@ func (m *root) source(p *pane, l *level) views.Source {
 	}
 	if pic == nil {
 		src.Empty = []string{"Waiting for the first picture of the database."}
+	} else if src.Note != "" {
+		src.Empty = []string{"This could not be read."}
 	}
 	return src
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/views"
@@ -100,5 +101,20 @@ func TestWorstRowStays(t *testing.T) {
 		if h < 20 {
 			require.Contains(t, text, "more", "height %d: what is not shown is counted", h)
 		}
+	}
+}
+
+// How many more there are never runs into the name of the next column.
+func TestHowManyMoreKeepsApart(t *testing.T) {
+	t.Parallel()
+	s := viewstest.Rich()
+	for len(s.DeadGroups) < 1200 {
+		s.DeadGroups = append(s.DeadGroups, s.DeadGroups...)
+	}
+	for _, width := range []int{60, 80, 120, 200} {
+		v := views.Overview(views.OverviewState{Picture: &s}, env(theme.Options{}), views.Size{W: width, H: 24})
+		text := ansi.Strip(strings.Join(v.Lines, "\n"))
+		require.Regexp(t, `DEA?D? \+[0-9,.k]+( more)? +endpoin`, text, "%d wide", width)
+		require.Regexp(t, `WAITING.* \+[0-9]+( more)? +oldest`, text, "%d wide", width)
 	}
 }

@@ -53,7 +53,8 @@ func Notifications(n *queue.Notifications) Source {
 		Sorts:  []Sort{{Name: "failed, then the oldest first", Column: 3, Desc: true}},
 		Empty: []string{
 			"Nothing is staged, and the notification worker has had nothing to do.",
-			"A producer stages a piece with fn_iu_save; comments, drafts and later versions are told at once.",
+			"A producer stages a piece with fn_iu_save.",
+			"Comments, drafts and later versions are told at once.",
 		},
 		Second: Second{From: staged, Columns: []table.Column{
 			{Title: "WORKER LOG", Width: 22, Want: 30, Max: 60},

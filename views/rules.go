@@ -247,7 +247,8 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 		p.para("reading"+th.G.Ellipsis, th.Dim)
 		return p.done(name)
 	}
-	p.head(r.Type.String() + " in " + r.Domain.String())
+	p.head(r.Type.String())
+	p.pair("domain", r.Domain.String())
 	if !r.Registered {
 		p.paint("type", "not registered: no such event can be written", th.Warning)
 	}

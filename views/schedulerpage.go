@@ -43,9 +43,9 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 	if e.Brief {
 		return p.done(t.Name.String())
 	}
-	p.head("Last result in full")
 	var out bytes.Buffer
-	if json.Indent(&out, t.LastResult, "", "  ") == nil {
+	if t.LastRunAt != nil && json.Indent(&out, t.LastResult, "", "  ") == nil {
+		p.head("Last result in full")
 		for line := range bytes.Lines(out.Bytes()) {
 			p.said(queue.Clean(string(bytes.TrimRight(line, "\n"))).String())
 		}

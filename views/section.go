@@ -5,6 +5,8 @@ package views
 // is left by turns.
 
 import (
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
 	"github.com/qtop/qtop/views/theme"
@@ -143,8 +145,8 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 	if s.columns != nil {
 		head := t.Lines(th, w, 1)[0]
 		if more := len(s.items) - shown; more > 0 && s.lacks == "" {
-			at := t.Gutter() + theme.Width(s.columns[0].Title) + 1
-			head = splice(head, th.Dim.Paint("+"+Count(int64(more))+" more"), at, w)
+			words, at := moreBeside(head, t.Gutter(), int64(more))
+			head = splice(head, th.Dim.Paint(words), at, w)
 		}
 		d.lines = append(d.lines, head)
 		n--
@@ -191,4 +193,26 @@ func (s section) rowColumns(w int) []table.Column {
 		return s.columns
 	}
 	return []table.Column{{Width: 9}, {Width: 20, Max: w}}
+}
+
+// moreBeside says how many more there are between the name of a head's first
+// column, which begins at cell from, and the name of the next one; where there is
+// no room, over the end of the first. A rune of a name is one cell.
+func moreBeside(head string, from int, n int64) (words string, at int) {
+	plain := []rune(ansi.Strip(head))
+	end := from
+	for end+1 < len(plain) && (plain[end] != ' ' || plain[end+1] != ' ') {
+		end++
+	}
+	next := end
+	for next < len(plain) && plain[next] == ' ' {
+		next++
+	}
+	for _, words = range []string{"+" + Count(n) + " more", "+" + Count(n), "+" + Short(n)} {
+		if end+1+theme.Width(words) < next {
+			return words, end + 1
+		}
+	}
+	words = " " + words
+	return words, max(next-1-theme.Width(words), from)
 }

@@ -187,16 +187,15 @@ func Calm(e Env, words []string, s Size) []string {
 		out = append(out, "")
 	}
 	for i, w := range words {
-		if len(out) >= s.H {
-			break
-		}
 		style := e.Theme.Dim
 		if i == 0 {
 			style = e.Theme.Text
 		}
-		out = append(out, e.Theme.Cut("   "+style.Paint(e.Theme.Cut(w, s.W-4)), s.W))
+		for _, line := range wrap(w, s.W-4) {
+			out = append(out, e.Theme.Cut("   "+style.Paint(line), s.W))
+		}
 	}
-	return out
+	return out[:min(len(out), max(s.H, 0))]
 }
 
 func noteLines(e Env, note string, w int) []string {
@@ -211,6 +210,9 @@ func noteLines(e Env, note string, w int) []string {
 func lacks(s *queue.Snapshot, sections ...string) string {
 	if s == nil {
 		return ""
+	}
+	if why, ok := s.Missing["all"]; ok { // there is no picture but of the server
+		return why.String()
 	}
 	for _, name := range sections {
 		if why, ok := s.Missing[name]; ok {
