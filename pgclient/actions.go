@@ -36,6 +36,8 @@ func operations() map[queue.ActionID]operation {
 		queue.ActJobCancel:      {planJobCancel, applyJobCancel},
 		queue.ActLeaseRelease:   {planLeaseRelease, applyLeaseRelease},
 		queue.ActJobSubscribe:   {planSubscribe, applySubscribe},
+		queue.ActJobRuleOff:     {planRuleTurn, applySubscribe},
+		queue.ActJobRuleOn:      {planRuleTurn, applySubscribe},
 		queue.ActBulkPlan:       {planBulk, applyBulk},
 		queue.ActBulkRun:        {planTurn, applyTurn},
 		queue.ActBulkPause:      {planTurn, applyTurn},
@@ -80,7 +82,7 @@ func (c *Client) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) 
 			v = arg.Default
 		}
 		if v == "" && arg.Required {
-			return queue.Plan{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean(arg.Name + " is needed"), Do: queue.Clean(arg.Help)}
+			return queue.Plan{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean(arg.Name + " is needed"), Do: queue.Clean(arg.Hint())}
 		}
 	}
 	if a.Reason && strings.TrimSpace(r.Reason) == "" {

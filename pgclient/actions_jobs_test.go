@@ -289,6 +289,39 @@ func TestSubscribePlan(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 }
 
+// A rule that is turned off and on again is the rule that it was.
+func TestRuleTurn(t *testing.T) {
+	w := newWorld(t)
+	w.silent("kg_1", 1)
+	admin := w.client("workflow_admin")
+	made := apply(t, admin, plan(t, admin, queue.Request{Action: queue.ActJobSubscribe, Targets: []string{"kg_1"}, Reason: "r", Args: map[string]string{
+		"kind": "kg.reindex", "floor": "7", "parallel": "3", "notes": "ask bob",
+	}}))
+	require.Equal(t, map[string]string{"kg_1": "created"}, outcomes(made.Results))
+	id := get[string](w, "SELECT subscription_id::text FROM job_subscription")
+	turn := func(a queue.ActionID) queue.Request {
+		return queue.Request{Action: a, Targets: []string{id}, Reason: "too fast"}
+	}
+	stands := func() string {
+		return get[string](w, "SELECT concat_ws(' ', job_kind, event_domain, priority_floor, max_parallel, enabled, notes) FROM job_subscription")
+	}
+	require.Contains(t, plan(t, admin, turn(queue.ActJobRuleOn)).Refused, "enabled already")
+	first, second := plan(t, admin, turn(queue.ActJobRuleOff)), plan(t, admin, turn(queue.ActJobRuleOff))
+	require.Equal(t, "qtop executor subscribe kg_1 --kind=kg.reindex --floor=7 --parallel=3 --enabled=false --notes='ask bob' --reason 'too fast'", first.Command)
+	require.Contains(t, lines(first), "after disabled, priority 7 or higher, 3 at once")
+	require.NotZero(t, apply(t, admin, first).AuditID)
+	require.Equal(t, "kg.reindex 7 3 f ask bob", stands())
+	require.Contains(t, apply(t, admin, second).Refused, "changed meanwhile", "two operators, one turn")
+	require.Empty(t, apply(t, admin, plan(t, admin, turn(queue.ActJobRuleOn))).Refused)
+	require.Equal(t, "kg.reindex 7 3 t ask bob", stands())
+
+	require.Contains(t, plan(t, admin, queue.Request{Action: queue.ActJobRuleOff, Targets: []string{"0190a1b2-1111-4222-8333-0123456789ab"}, Reason: "r"}).Refused, "no rule 0190a1b2")
+	_, err := admin.Plan(context.Background(), queue.Request{Action: queue.ActJobRuleOff, Targets: []string{"kg_1"}, Reason: "r"})
+	kind(t, queue.KindUsage, err)
+	_, err = w.client("queue_viewer").Plan(context.Background(), turn(queue.ActJobRuleOff))
+	kind(t, queue.KindPermission, err)
+}
+
 func TestPutJob(t *testing.T) {
 	w := newWorld(t)
 	c := w.client("event_ingest_writer")

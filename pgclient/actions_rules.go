@@ -30,7 +30,12 @@ func percentWords(broadcast, events int64) string {
 
 // eventRuleWords is a rule in one line.
 func eventRuleWords(s queue.EventSubscription) string {
-	words := orEvery(s.Type.String(), "every type") + " in " + orEvery(s.Domain.String(), "every domain") + ", " + orEvery(s.Stream.String(), "every stream")
+	words := orEvery(s.Type.String(), "every type") + " in " + orEvery(s.Domain.String(), "every domain")
+	if s.Stream.Empty() {
+		words += ", every stream"
+	} else {
+		words += ", stream " + s.Stream.String()
+	}
 	if !s.SubjectTable.Empty() {
 		words += ", about " + s.SubjectTable.String()
 	}

@@ -1,7 +1,7 @@
 package pgclient
 
-// This file plans and applies a rule of what an executor may claim, and says
-// which work waits for an executor.
+// This file plans and applies a rule of what an executor may claim, turns one off
+// and on, and says which work waits for an executor.
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -121,6 +122,41 @@ func planSubscribe(ctx context.Context, c *Client, p *queue.Plan) error {
 		line("for", "%s in %s", orEvery(p.Request.Args["kind"], "every kind"), orEvery(p.Request.Args["domain"], "every domain")),
 		line("before", "%s", a.Before), line("after", "%s", a.After))
 	return c.governs(ctx, p, a.After)
+}
+
+// planRuleTurn plans a disable or an enable as the edit that it is: the rule, named
+// by its id, saved as it stands but for that. The request becomes the edit's.
+func planRuleTurn(ctx context.Context, c *Client, p *queue.Plan) error {
+	bad := &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one rule by its id"), Do: queue.Clean("qtop executor subscriptions lists them")}
+	if len(p.Request.Targets) != 1 {
+		return bad
+	}
+	var id pgtype.UUID
+	if id.Scan(p.Request.Targets[0]) != nil {
+		return bad
+	}
+	on := p.Request.Action == queue.ActJobRuleOn
+	var executor, kind, domain, notes string
+	var floor, parallel int64
+	var enabled bool
+	err := c.act.QueryRow(ctx, `SELECT s.executor_id, COALESCE(s.job_kind, ''), COALESCE(s.event_domain, ''), s.priority_floor, s.max_parallel, s.enabled,
+		COALESCE(s.notes, '') FROM public.job_subscription s WHERE s.subscription_id = $1`, id).Scan(&executor, &kind, &domain, &floor, &parallel, &enabled, &notes)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		p.Refused, p.Rule = "there is no rule "+p.Request.Targets[0], "not_found"
+		return nil
+	case err != nil:
+		return err
+	case enabled == on:
+		p.Refused, p.Rule = fmt.Sprintf("the rule of %s is %s already", executor, map[bool]string{true: "enabled", false: "disabled"}[on]), "unchanged"
+		return nil
+	}
+	p.Request.Action, p.Request.Targets = queue.ActJobSubscribe, []string{executor}
+	p.Request.Args = map[string]string{
+		"kind": kind, "domain": domain, "floor": strconv.FormatInt(floor, 10), "parallel": strconv.FormatInt(parallel, 10),
+		"enabled": strconv.FormatBool(on), "notes": notes,
+	}
+	return planSubscribe(ctx, c, p)
 }
 
 func orEvery(name, every string) string {

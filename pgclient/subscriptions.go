@@ -16,12 +16,13 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// validJSON refuses what the database could not read.
+// validJSON refuses what no event's payload could be or contain.
 func validJSON(text string) error {
-	if text == "" || json.Valid([]byte(text)) {
+	var object map[string]json.RawMessage
+	if text == "" || (json.Unmarshal([]byte(text), &object) == nil && object != nil) {
 		return nil
 	}
-	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON"), Where: queue.Clean("--payload"), Do: queue.Clean(`write it like {"region": "eu"}`)}
+	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON object"), Where: queue.Clean("--payload"), Do: queue.Clean(`write it like {"region": "eu"}`)}
 }
 
 // rulesMost is how many rules are read; DP6 §5 expects fewer than a thousand.

@@ -41,6 +41,10 @@ func (m *root) bound(k string) (queue.Action, bool) {
 		if t, ok := m.ticked(m.subject()); ok && t.IntervalSeconds == 0 {
 			return found[1], true
 		}
+	} else if len(found) > 1 && m.at == queue.PaneExecutors {
+		if x, ok := views.SubscriptionOf(m.feed.picture, m.subject()); ok && !x.Enabled {
+			return found[1], true
+		}
 	} else if len(found) > 1 && m.at == queue.PaneRules {
 		if s, ok := m.rule(); ok && s.Mute {
 			return found[1], true
@@ -132,6 +136,12 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 		return m.leases(req)
 	case queue.ActJobSubscribe:
 		return m.subscription(req)
+	case queue.ActJobRuleOff, queue.ActJobRuleOn:
+		x, ok := views.SubscriptionOf(m.feed.picture, m.subject())
+		if !ok {
+			return req, m.noRow("D works on a row under MAY CLAIM; there is none under the cursor")
+		}
+		req.Targets = []string{x.ID}
 	case queue.ActRuleMute, queue.ActRuleUnmute:
 		return m.muting(req)
 	case queue.ActRuleAdd:
@@ -337,8 +347,14 @@ func (m *root) about(a queue.Action, req queue.Request) []queue.PlanLine {
 	if len(req.Targets) != 1 {
 		return nil
 	}
-	if a.ID == queue.ActJobSubscribe {
+	switch a.ID {
+	case queue.ActJobSubscribe:
 		return m.stands(req.Targets[0])
+	case queue.ActJobRuleOff, queue.ActJobRuleOn:
+		if i := slices.IndexFunc(m.feed.picture.JobSubscriptions, func(x queue.JobSubscription) bool { return x.ID == req.Targets[0] }); i >= 0 {
+			x := m.feed.picture.JobSubscriptions[i]
+			return []queue.PlanLine{{Label: "executor", Value: x.ExecutorID}, {Label: "may claim", Value: queue.Clean(views.Rule(x))}}
+		}
 	}
 	if a.ID != queue.ActFlagSet {
 		return nil

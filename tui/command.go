@@ -264,6 +264,8 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		if len(words) > 1 {
 			req.Args["value"] = strings.Join(words[1:], " ")
 		}
+	case queue.ActRuleAdd:
+		req.Args["recipient"] = strings.Join(words, " ")
 	case queue.ActExecRegister:
 		req.Args["id"] = strings.Join(words, " ")
 	case queue.ActTick:

@@ -110,7 +110,7 @@ func (d *dialog) buttons() []string {
 // whose effect is that something is kept.
 func (d *dialog) safe() string {
 	switch d.action.ID {
-	case queue.ActAck, queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActHostStart, queue.ActTickPause, queue.ActCronInstall:
+	case queue.ActAck, queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActHostStart, queue.ActTickPause, queue.ActCronInstall, queue.ActRuleAdd:
 		return "Not now"
 	}
 	return "Keep"
@@ -135,6 +135,12 @@ func (d *dialog) verb() string {
 		return d.action.Verb + " " + views.Count(d.plan.Count) + " cron jobs"
 	case queue.ActExecRegister:
 		return d.action.Verb + " " + d.req.Args["id"]
+	case queue.ActRuleAdd:
+		return d.action.Verb + " the rule"
+	case queue.ActRuleMute, queue.ActRuleUnmute:
+		return d.action.Verb + " rule " + strings.Join(d.req.Targets, ", ")
+	case queue.ActRouteSet, queue.ActConsumerSet:
+		return d.action.Verb + " " + strings.Join(d.req.Targets, ", ")
 	}
 	return d.action.Verb
 }

@@ -61,6 +61,18 @@ func (d *dialog) title() string {
 		t += " the history lines"
 	case queue.ActExecRegister, queue.ActExecDeregister:
 		t += " an executor"
+	case queue.ActRuleAdd, queue.ActRuleMute, queue.ActRuleUnmute, queue.ActJobRuleOff, queue.ActJobRuleOn:
+		t += " a rule"
+	case queue.ActNotifyRequeue:
+		t += " notifications"
+	case queue.ActTick, queue.ActTickPause, queue.ActTickResume:
+		t += " a tick worker"
+	case queue.ActCronInstall, queue.ActCronRemove:
+		t += " cron jobs"
+	case queue.ActRouteSet:
+		t = "Routing of a domain"
+	case queue.ActConsumerSet:
+		t = "A consumer of events"
 	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop:
 		t += " a loop of this process"
 	}

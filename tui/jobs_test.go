@@ -201,7 +201,12 @@ func TestSubscriptionForm(t *testing.T) {
 		c.press("esc", "esc", "g", "g", "E") // none yet
 		c.sees("iu_outbound_default", "no subscription: it gets no job", "At once         1")
 		c.press("esc", "D")
-		c.sees("D works to suspend in Webhooks (7)")
+		c.sees("D works on a row under MAY CLAIM; there is none under the cursor")
+		c.press("G", "D") // of a rule that is on
+		c.sees("Disable a rule", "executor   codex_indexer")
+		c.press("esc", "k", "D") // of one that is off
+		c.sees("Enable a rule", "executor   agent_03")
+		c.press("esc", "g", "g")
 		c.press(":")
 		c.typing("executor subscribe agent_02")
 		c.press("enter")

@@ -71,6 +71,8 @@ func (a *app) actCmds() []*cobra.Command {
 		}),
 		a.act(actVerb{use: "deregister ID", action: queue.ActExecDeregister, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "subscribe ID", action: queue.ActJobSubscribe, args: cobra.ExactArgs(1), into: targets}),
+		a.act(actVerb{use: "disable RULE", action: queue.ActJobRuleOff, args: cobra.ExactArgs(1), into: targets}),
+		a.act(actVerb{use: "enable RULE", action: queue.ActJobRuleOn, args: cobra.ExactArgs(1), into: targets}),
 		a.viewCmd(view{"subscriptions [ID]", "What executors may claim", false, showSubscriptions}, &viewOptions{}),
 		a.beatCmd(),
 	)
@@ -114,7 +116,7 @@ func (a *app) act(v actVerb) *cobra.Command {
 		if !skip {
 			value := new(string)
 			o.values[arg.Name] = value
-			f.StringVar(value, arg.Name, arg.Default, arg.Help)
+			f.StringVar(value, arg.Name, arg.Default, arg.Hint())
 		}
 	}
 	return cmd
@@ -138,7 +140,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 	if err != nil {
 		return err
 	}
-	res := queue.Result{Action: r.Action, DryRun: o.dryRun, Plan: plan.Lines, Results: plan.Results, Refused: plan.Refused, Skipped: plan.Skipped}
+	res := queue.Result{Action: plan.Request.Action, DryRun: o.dryRun, Plan: plan.Lines, Results: plan.Results, Refused: plan.Refused, Skipped: plan.Skipped}
 	switch {
 	case plan.Refused != "", o.dryRun:
 	default:
@@ -182,11 +184,14 @@ func (a *app) confirm(p queue.Plan, o actOptions) error {
 	}
 	a.planLines(p)
 	entry, _ := queue.ActionByID(p.Request.Action)
-	want := "yes"
+	ask, want := entry.Verb, "yes"
+	if entry.Danger == queue.DangerMany { // a count beside one target would read as its number
+		ask = fmt.Sprintf("%s %d", ask, p.Count)
+	}
 	if p.Count > 1 {
 		want = fmt.Sprint(p.Count)
 	}
-	fmt.Fprintf(a.errs, "%s %d? Type %s to do it: ", entry.Verb, p.Count, want)
+	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, want)
 	text, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil || strings.TrimSpace(text) != want {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("not confirmed: nothing was changed")}

@@ -245,11 +245,11 @@ func showSubscriptions(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 		}
 		rows = append(rows, []string{
 			state, r.ExecutorID.String(), r.ExecutorKind.String(), orWord(r.JobKind.String(), "(every)"), orWord(r.Domain.String(), "(every)"),
-			count(r.PriorityFloor), count(r.MaxParallel), count(r.InFlight), r.RegisteredBy.String(), stamp(&r.RegisteredAt), r.Notes.String(),
+			count(r.PriorityFloor), count(r.MaxParallel), count(r.InFlight), r.RegisteredBy.String(), stamp(&r.RegisteredAt), r.ID, r.Notes.String(),
 		})
 	}
 	return a.answer(err, of, []string{
-		"STATE", "EXECUTOR", "EXECUTOR KIND", "JOB KIND", "DOMAIN", "FLOOR", "AT ONCE", "IN FLIGHT", "BY", "SINCE", "NOTES",
+		"STATE", "EXECUTOR", "EXECUTOR KIND", "JOB KIND", "DOMAIN", "FLOOR", "AT ONCE", "IN FLIGHT", "BY", "SINCE", "RULE", "NOTES",
 	}, rows)
 }
 

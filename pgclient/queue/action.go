@@ -25,6 +25,8 @@ const (
 	ActExecRegister   ActionID = "executor_register"
 	ActExecDeregister ActionID = "executor_deregister"
 	ActJobSubscribe   ActionID = "job_subscribe"
+	ActJobRuleOff     ActionID = "job_rule_disable"
+	ActJobRuleOn      ActionID = "job_rule_enable"
 	ActJobCancel      ActionID = "job_cancel"
 	ActLeaseRelease   ActionID = "lease_release"
 	ActBulkPlan       ActionID = "bulk_plan"
@@ -89,6 +91,14 @@ type Arg struct {
 	Required bool
 	Choices  []string // nil = free text
 	Help     string
+}
+
+// Hint says what may be given: the help, or else the choices.
+func (a Arg) Hint() string {
+	if a.Help == "" {
+		return strings.Join(a.Choices, " or ")
+	}
+	return a.Help
 }
 
 // RevealFor is how long a revealed payload stands on a screen.
@@ -287,6 +297,18 @@ func Actions() []Action {
 				{Name: "enabled", Label: "Enabled", Default: "true", Required: true, Choices: []string{"true", "false"}},
 				{Name: "notes", Label: "Notes"},
 			},
+		},
+		{
+			ID: ActJobRuleOff, Key: "D", Panes: []PaneID{PaneExecutors}, Verb: "Disable", Undo: "qtop executor enable",
+			Help: "disable a rule of what an executor may claim; what it has claimed stays with it", Twin: "qtop executor disable RULE --reason R",
+			Danger:   DangerOne,
+			Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+		},
+		{
+			ID: ActJobRuleOn, Key: "D", Panes: []PaneID{PaneExecutors}, Verb: "Enable", Undo: "qtop executor disable",
+			Help: "enable a rule of what an executor may claim", Twin: "qtop executor enable RULE --reason R",
+			Danger:   DangerOne,
+			Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		},
 		{
 			ID: ActJobCancel, Key: "C", Panes: []PaneID{PaneQueues}, Verb: "Cancel",

@@ -58,7 +58,8 @@ func TestActionRegistryIsSound(t *testing.T) {
 }
 
 // A key means one thing in a pane. Acknowledging and giving up, pausing and
-// resuming (an operation, a tick worker), suspending and resuming, muting and unmuting are the two halves of one key: which of them
+// resuming (an operation, a tick worker), suspending and resuming,
+// muting and unmuting, disabling and enabling are the two halves of one key: which of them
 // it is depends on the row.
 // Elsewhere C closes, E edits, N makes, P pauses, S starts, U undoes and X ends,
 // whatever the pane is about.
@@ -78,7 +79,7 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 			taken[place{p, a.Key}] = append(taken[place{p, a.Key}], a.ID)
 		}
 	}
-	pairs := [][]ActionID{{ActAck, ActUnack}, {ActBulkPause, ActBulkResume}, {ActResume, ActSuspend}, {ActTickPause, ActTickResume}, {ActRuleMute, ActRuleUnmute}}
+	pairs := [][]ActionID{{ActAck, ActUnack}, {ActBulkPause, ActBulkResume}, {ActResume, ActSuspend}, {ActTickPause, ActTickResume}, {ActRuleMute, ActRuleUnmute}, {ActJobRuleOff, ActJobRuleOn}}
 	for at, ids := range taken {
 		if len(ids) > 1 {
 			slices.Sort(ids)
@@ -89,7 +90,7 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 		if len(ids) > 1 {
 			slices.Sort(ids)
 			same := [][]ActionID{
-				pairs[0], {ActResume, ActSuspend, ActRuleMute, ActRuleUnmute}, {ActJobCancel, ActResolve}, {ActFlagSet, ActJobSubscribe},
+				pairs[0], {ActResume, ActSuspend, ActRuleMute, ActRuleUnmute, ActJobRuleOff, ActJobRuleOn}, {ActJobCancel, ActResolve}, {ActFlagSet, ActJobSubscribe},
 				{ActBulkPlan, ActRuleAdd, ActExecRegister},
 				{ActBulkPause, ActBulkResume, ActHostDrain, ActTickPause, ActTickResume}, {ActBulkRun, ActHostStart}, {ActBulkUndo, ActUndoRequeue}, {ActNotifyRequeue, ActRequeue}, {ActBulkAbort, ActHostStop},
 			}
