@@ -61,14 +61,47 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	pf.StringVarP(&a.output, "output", "o", "table", "table or json")
-	root.Flags().StringVar(&a.pane, "pane", "", "pane to open: overview, health, alerts, executors, dlq, queues, flags, host, audit")
+	root.Flags().StringVar(&a.pane, "pane", "", "pane to open: "+strings.Join(paneNames(), ", "))
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.load(cmd) }
 	root.AddCommand(a.demoCmd(), a.migrateCmd(), a.workerCmd(), a.doctorCmd(), a.configCmd(), a.versionCmd(), a.keysCmd(), a.reportCmd())
 	root.AddCommand(a.viewCmds()...)
 	root.AddCommand(a.actCmds()...)
+	explain(root)
 	return root
+}
+
+// explain gives words that a verb does not take the three parts of an error, and
+// makes a verb that only holds others refuse one it does not have: cobra would
+// print its help and call that done.
+func explain(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args, cmd.DisableFlagsInUseLine = cobra.NoArgs, true
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			switch err := check(cmd, args); {
+			case err == nil:
+				return nil
+			case strings.HasPrefix(err.Error(), "unknown command"):
+				do := "see " + cmd.CommandPath() + " --help"
+				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+					do = "did you mean " + strings.Join(near, " or ") + "?"
+				}
+				return usage(err.Error(), "command line", do)
+			case len(args) == 0:
+				return usage("something is missing after "+cmd.CommandPath(), "command line", "write "+cmd.UseLine())
+			default:
+				return usage(fmt.Sprintf("%d words after %s do not fit", len(args), cmd.CommandPath()), "command line", "write "+cmd.UseLine())
+			}
+		}
+	}
+	for _, c := range cmd.Commands() {
+		explain(c)
+	}
 }
 
 // load reads the settings; every problem of theirs is told at once.

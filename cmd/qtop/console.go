@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/qtop/qtop/pgclient"
@@ -106,15 +107,19 @@ func paneOf(name string) (queue.PaneID, error) {
 	if name == "dlq" {
 		return queue.PaneDead, nil
 	}
+	if !slices.Contains(paneNames(), name) {
+		return "", usage(fmt.Sprintf("there is no pane %q", name), "--pane", "use one of "+strings.Join(paneNames(), ", "))
+	}
+	return queue.PaneID(name), nil
+}
+
+// paneNames are the panes as --pane takes them, in menu order.
+func paneNames() []string {
 	var names []string
 	for _, p := range queue.Panes() {
-		if string(p.ID) == name {
-			return p.ID, nil
-		}
 		names = append(names, string(p.ID))
 	}
-	slices.Sort(names)
-	return "", usage(fmt.Sprintf("there is no pane %q", name), "--pane", fmt.Sprintf("use one of %v", names))
+	return names
 }
 
 // logFile is where a host inside the console logs: the screen is not its own.

@@ -52,7 +52,13 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 		kind, events := g.Told(n.Threshold)
 		rows = append(rows, []string{stagedKey(g), count(g.Pieces), count(g.Due), stamp(&g.OldestAt), count(events) + " " + kind, g.FirstUnit.String(), g.Actor.String()})
 	}
-	a.print(nil, []string{"STAGED", "PIECES", "DUE", "OLDEST", "TOLD AS", "FIRST PIECE", "ACTOR"}, rows)
+	if len(rows) > 0 {
+		fmt.Fprintln(a.out)
+		a.print(nil, []string{"STAGED", "PIECES", "DUE", "OLDEST", "TOLD AS", "FIRST PIECE", "ACTOR"}, rows)
+	}
+	if len(n.Log) == 0 {
+		return nil
+	}
 	fmt.Fprintln(a.out)
 	rows = nil
 	for _, r := range n.Log {
