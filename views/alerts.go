@@ -23,7 +23,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Title: "subject", Width: 20, Want: 24, Max: 40},
 			{Title: "severity", Width: 9},
 			{Title: "for", Width: 8, Right: true},
-			{Title: "×cadence", Width: 8, Max: 9, Right: true, Drop: 3},
+			{Title: "×cadence", Width: 9, Max: 10, Right: true, Drop: 3},
 			{Title: "owner", Width: 12, Max: 24},
 			{Title: "left", Width: 6, Right: true, Drop: 2},
 			{Title: "comment", Width: 16, Max: 70, Drop: 4},
@@ -77,7 +77,7 @@ func alertRow(a queue.Alert, e Env) table.Row {
 	}
 	return table.Row{Sign: sign, Cells: []table.Cell{
 		cell(a.Subject.String(), th.Strong), cell(severity(a.Severity), tone),
-		cell(Age(a.AgeSeconds), th.Text), cell(e.Times(a.Ratio), th.Text),
+		cell(Age(a.AgeSeconds), th.Text), cell(alertTimes(a, e), th.Text),
 		cell(owner, ownerStyle), cell(until, th.Text), cell(comment, th.Dim),
 		cell(e.clockOrDash(a.Since), th.Dim), cell(a.Kind, th.Dim),
 	}}
@@ -155,4 +155,13 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 		p.pair(e.Clock(h.AckedAt), h.AckedBy.String()+": "+h.Comment.String()+" ("+ended+")")
 	}
 	return p.done(a.Subject.String())
+}
+
+// alertTimes is how many times its cadence an executor has been silent, or its line
+// a share is.
+func alertTimes(a queue.Alert, e Env) string {
+	if a.Kind == "broadcast" {
+		return e.Times(a.Ratio) + " line"
+	}
+	return e.Times(a.Ratio)
 }
