@@ -201,8 +201,8 @@ func Panes() []Pane {
 		{PaneQueues, "8", "Queues", "job_queue, job_history", "jobs per kind and domain, oldest wait and why, stuck leases, dead rows; cancel"},
 		{PaneScheduler, "9", "Scheduler", "v_queue_scheduler_status", "tick workers with cadence, last run and result, who ticks; tick now, interval, pause"},
 		{PaneFlags, "gf", "Flags", "dot_config", "flip or edit with reason and expiry"},
-		{PaneNotify, "gn", "Notifications", "iu_notification_pending, iu_notification_worker_log", "what is staged, what it will be told as, what failed, what the worker did; requeue"},
 		{PaneRules, "gs", "Subscriptions", "event_subscription, v_subscription_broadcast_share", "who reads which events, what reaches nobody against its line, a type step by step; mute, new rule"},
+		{PaneNotify, "gn", "Notifications", "iu_notification_pending, iu_notification_worker_log", "what is staged, what it will be told as, what failed, what the worker did; requeue"},
 		{PaneHost, "gw", "Worker host", "queue_host, this process", "loops, hosts, the wake stream; start, drain, stop"},
 		{PaneAudit, "ga", "Audit", "queue_operator_action", "who did what, why, before and after"},
 	}
