@@ -40,21 +40,40 @@ func planSet(ctx context.Context, c *Client, p *queue.Plan, key, to string) erro
 	p.Lines = append(p.Lines, line("flag", "%s", key), line("what", "%s", description),
 		line("now", "%s, set by %s at %s", value, by, at.UTC().Format(time.RFC3339)),
 		line("new", "%s", to))
-	if text := p.Request.Args["for"]; text != "" {
-		secs, err := seconds("--for", text)
-		if err != nil {
-			return err
-		}
+	expires, err := expiry(p.Request)
+	if err != nil {
+		return err
+	}
+	if expires != nil {
 		back := value
 		if setAt != nil && setAt.Equal(at) { // what stands now is itself to expire
 			back = revertTo
 		}
-		p.Lines = append(p.Lines, line("back", "to %s by itself after %s", back, time.Duration(secs)*time.Second))
+		p.Lines = append(p.Lines, line("back", "to %s by itself after %s", back, time.Duration(*expires)*time.Second))
+	}
+	var rule, reason queue.Text
+	err = c.act.QueryRow(ctx, "SELECT rule, reason FROM public.fn_dot_config_refusal($1, $2, now() + make_interval(secs => $3), $4)", key, to, expires, at).
+		Scan(textInto(&rule), textInto(&reason))
+	if err != nil && queue.KindOf(translate(err)) != queue.KindPermission { // who may not set it may look at the plan
+		return err
+	}
+	if !rule.Empty() {
+		p.Refused, p.Rule = reason.String(), rule.String()
 	}
 	if revertAt != nil {
 		p.Lines = append(p.Lines, line("cancels", "the pending return to %s at %s", revertTo, revertAt.UTC().Format(time.RFC3339)))
 	}
 	return nil
+}
+
+// expiry is Args["for"] in seconds; nil = for good.
+func expiry(r queue.Request) (*float64, error) {
+	if r.Args["for"] == "" {
+		return nil, nil
+	}
+	secs, err := seconds("--for", r.Args["for"])
+	f := float64(secs)
+	return &f, err
 }
 
 func applyFlag(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
@@ -63,14 +82,9 @@ func applyFlag(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 
 // applySet sets it, unless it changed since the plan.
 func applySet(ctx context.Context, c *Client, p queue.Plan, res *queue.Result, key, to string) error {
-	var expires *float64
-	if text := p.Request.Args["for"]; text != "" {
-		secs, err := seconds("--for", text)
-		if err != nil {
-			return err
-		}
-		f := float64(secs)
-		expires = &f
+	expires, err := expiry(p.Request)
+	if err != nil {
+		return err
 	}
 	var expect *time.Time
 	if p.Expect != "" {

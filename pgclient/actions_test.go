@@ -133,6 +133,16 @@ func TestFlagPlan(t *testing.T) {
 	require.Empty(t, apply(t, admin, p).Refused)
 	require.Equal(t, "true", get[string](w, "SELECT revert_to FROM dot_config_revert"))
 	require.Equal(t, "unknown_key", plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{"no.such"}, Args: map[string]string{"value": "1"}, Reason: "r"}).Rule)
+	// The preview refuses what the real thing would.
+	for _, c := range []struct{ key, value, length, rule string }{
+		{"webhook.worker.enabled", "yes", "", "invalid_value"}, {"iu_core.route_worker_enabled", "true", "", "unchanged"},
+		{"webhook.lease_seconds", "5", "", "conflict"}, {"queue.tick.config_expiry.interval_seconds", "0", "10m", "conflict"},
+		{"queue.tick.config_expiry.interval_seconds", "0", "", ""}, {"webhook.timeout_seconds", "20", "400d", "expiry_too_far"},
+	} {
+		p := plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{c.key}, Args: map[string]string{"value": c.value, "for": c.length}, Reason: "r"})
+		require.Equal(t, c.rule, p.Rule, "%s %s", c.key, c.value)
+		require.Equal(t, c.rule == "", p.Refused == "")
+	}
 	for _, invalid := range []string{"yes", "1"} {
 		require.Contains(t, apply(t, admin, plan(t, admin, request(invalid, ""))).Refused, "true or false")
 	}

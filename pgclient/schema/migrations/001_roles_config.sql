@@ -375,6 +375,53 @@ REVOKE ALL ON FUNCTION public.fn_dot_config_conflict(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_dot_config_conflict(text, text) IS
   'Why a value cannot stand beside the other flags; empty when it can. Internal.';
 
+-- fn_dot_config_refusal(key, value, expires_at, expected_updated_at) → (rule, reason): what fn_dot_config_set would refuse
+-- now, NULL where it would not; previews ask the same. Takes no locks.
+CREATE FUNCTION public.fn_dot_config_refusal(p_key text, p_value text, p_expires_at timestamptz DEFAULT NULL,
+  p_expected_updated_at timestamptz DEFAULT NULL, OUT rule text, OUT reason text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+DECLARE
+  v_rule public.dot_config_rule;
+  v_row public.dot_config;
+BEGIN
+  SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
+  SELECT * INTO v_rule FROM public.dot_config_rule WHERE key = p_key;
+  IF v_rule.key IS NULL THEN
+    rule := 'unknown_key';
+    reason := format('there is no flag %s; see dot_config', left(p_key, 100));
+  ELSIF NOT public.fn_cfg_readable(p_key, p_value) THEN
+    rule := 'invalid_value';
+    reason := format('%s takes %s, not "%s"', p_key,
+      CASE v_rule.kind WHEN 'boolean' THEN 'true or false' WHEN 'integer' THEN 'a whole number from 0 to 999999999'
+        ELSE array_to_string(v_rule.choices, ', ') END, left(p_value, 100));
+  ELSIF p_expires_at <= clock_timestamp() THEN
+    rule := 'expiry_in_the_past';
+    reason := 'the expiry must lie in the future';
+  ELSIF p_expires_at > clock_timestamp() + interval '366 days' THEN
+    rule := 'expiry_too_far';
+    reason := 'the expiry must lie within a year; leave it out for a value that stays';
+  ELSIF p_expires_at IS NOT NULL AND p_key = 'queue.tick.config_expiry.interval_seconds' AND p_value ~ '^0+$' THEN
+    rule := 'conflict';
+    reason := 'while config_expiry is off nothing goes back by itself, nor would this: leave the expiry out';
+  ELSIF v_row.updated_at > p_expected_updated_at THEN
+    rule := 'changed';
+    reason := format('%s was changed to "%s" by %s at %s', p_key, v_row.value, v_row.updated_by,
+      to_char(v_row.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
+  ELSIF public.fn_dot_config_conflict(p_key, p_value) <> '' THEN
+    rule := 'conflict';
+    reason := public.fn_dot_config_conflict(p_key, p_value);
+  ELSIF v_row.value = p_value AND p_expires_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM public.dot_config_revert WHERE key = p_key) THEN
+    rule := 'unchanged';
+    reason := format('%s is "%s" already', p_key, p_value);
+  END IF;
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_dot_config_refusal(text, text, timestamptz, timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_dot_config_refusal(text, text, timestamptz, timestamptz) TO workflow_admin;
+COMMENT ON FUNCTION public.fn_dot_config_refusal(text, text, timestamptz, timestamptz) IS
+  'Why a change of a flag would be refused; NULL where it would not.';
+
 -- fn_dot_config_set(key, value, actor, reason, expires_at, expected_updated_at)
 -- → {key, before, after, updated_at, reverts_at, audit_id}, or a refusal:
 -- unknown_key, invalid_value, conflict, changed (who, when), unchanged,
@@ -406,35 +453,7 @@ BEGIN
   SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
   SELECT * INTO v_rule FROM public.dot_config_rule WHERE key = p_key;
 
-  IF v_rule.key IS NULL THEN
-    v_code := 'unknown_key';
-    v_refusal := format('there is no flag %s; see dot_config', left(p_key, 100));
-  ELSIF NOT public.fn_cfg_readable(p_key, p_value) THEN
-    v_code := 'invalid_value';
-    v_refusal := format('%s takes %s, not "%s"', p_key,
-      CASE v_rule.kind WHEN 'boolean' THEN 'true or false' WHEN 'integer' THEN 'a whole number from 0 to 999999999'
-        ELSE array_to_string(v_rule.choices, ', ') END, left(p_value, 100));
-  ELSIF p_expires_at <= clock_timestamp() THEN
-    v_code := 'expiry_in_the_past';
-    v_refusal := 'the expiry must lie in the future';
-  ELSIF p_expires_at > clock_timestamp() + interval '366 days' THEN
-    v_code := 'expiry_too_far';
-    v_refusal := 'the expiry must lie within a year; leave it out for a value that stays';
-  ELSIF p_expires_at IS NOT NULL AND p_key = 'queue.tick.config_expiry.interval_seconds' AND p_value ~ '^0+$' THEN
-    v_code := 'conflict';
-    v_refusal := 'while config_expiry is off nothing goes back by itself, nor would this: leave the expiry out';
-  ELSIF v_row.updated_at > p_expected_updated_at THEN
-    v_code := 'changed';
-    v_refusal := format('%s was changed to "%s" by %s at %s', p_key, v_row.value, v_row.updated_by,
-      to_char(v_row.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
-  ELSIF public.fn_dot_config_conflict(p_key, p_value) <> '' THEN
-    v_code := 'conflict';
-    v_refusal := public.fn_dot_config_conflict(p_key, p_value);
-  ELSIF v_row.value = p_value AND p_expires_at IS NULL
-    AND NOT EXISTS (SELECT 1 FROM public.dot_config_revert WHERE key = p_key) THEN
-    v_code := 'unchanged';
-    v_refusal := format('%s is "%s" already', p_key, p_value);
-  END IF;
+  SELECT r.rule, r.reason INTO v_code, v_refusal FROM public.fn_dot_config_refusal(p_key, p_value, p_expires_at, p_expected_updated_at) r;
   IF v_code IS NOT NULL THEN
     v_audit := public.fn_operator_audit('flag_set', left(p_key, 200), v_actor, v_reason, NULL, NULL,
       jsonb_build_object('value', v_row.value), jsonb_build_object('value', left(p_value, 200)), 'refused: ' || v_code);
@@ -895,6 +914,7 @@ DROP TABLE public.queue_counter_delta;
 DROP TABLE public.queue_counter;
 DROP FUNCTION public.fn_dot_config_expire();
 DROP FUNCTION public.fn_dot_config_set(text, text, text, text, timestamptz, timestamptz);
+DROP FUNCTION public.fn_dot_config_refusal(text, text, timestamptz, timestamptz);
 DROP FUNCTION public.fn_dot_config_conflict(text, text);
 DROP TABLE public.dot_config_revert;
 DROP TABLE public.dot_config;
