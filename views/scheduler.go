@@ -33,7 +33,7 @@ func Scheduler(s *queue.Snapshot) Source {
 			{Title: "state", Width: 7},
 			{Title: "every", Width: 6, Right: true},
 			{Title: "last run", Width: 9, Right: true},
-			{Title: "due", Width: 8, Right: true, Drop: 2},
+			{Title: "due", Width: 9, Right: true, Drop: 2},
 			{Title: "by", Width: 8, Drop: 4},
 			{Title: "last work", Width: 9, Right: true, Drop: 5},
 			{Title: "done", Width: 8, Max: 12, Right: true, Drop: 6},
