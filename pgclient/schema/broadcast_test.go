@@ -48,7 +48,7 @@ func (c *core) rolled() {
 func (c *core) share() (views, counted string) {
 	c.t.Helper()
 	require.NoError(c.t, pgx.BeginFunc(context.Background(), c.root, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(context.Background(), `SELECT (SELECT COALESCE(string_agg(event_domain || '/' || event_type || ' ' || broadcast_events_24h, ' ' ORDER BY 1), '')
+		if err := tx.QueryRow(context.Background(), `SELECT (SELECT COALESCE(string_agg(event_domain || '/' || event_type || ' ' || broadcast_events_24h, ' ' ORDER BY event_domain || '/' || event_type || ' ' || broadcast_events_24h), '')
 				FROM v_subscription_broadcast_used) || ' | ' || (SELECT string_agg(COALESCE(event_domain, '*') || ' ' || broadcast_events_24h || ' of ' || events_24h, ' ' ORDER BY event_domain NULLS FIRST)
 				FROM v_subscription_broadcast_share)`).Scan(&views); err != nil {
 			return err
@@ -104,7 +104,7 @@ func TestBroadcastIsWhatResolvesToNobody(t *testing.T) {
 	require.Equal(t, get[string](c, `SELECT string_agg(x, ' ' ORDER BY x) FROM (SELECT e.event_domain || '/' || e.event_type || ' ' || count(*) AS x FROM event_outbox e
 		WHERE e.created_at > now() - interval '24 hours' AND EXISTS (SELECT 1 FROM fn_event_resolve_recipients(e.event_domain, e.event_type, e.event_stream,
 			e.event_subject_table, e.safe_payload) r WHERE r.step = 5) GROUP BY e.event_domain, e.event_type) s`),
-		get[string](c, "SELECT string_agg(event_domain || '/' || event_type || ' ' || broadcast_events_24h, ' ' ORDER BY 1) FROM v_subscription_broadcast_used"))
+		get[string](c, "SELECT string_agg(event_domain || '/' || event_type || ' ' || broadcast_events_24h, ' ' ORDER BY event_domain || '/' || event_type || ' ' || broadcast_events_24h) FROM v_subscription_broadcast_used"))
 	require.Contains(t, got, "shop/type3", "some of them by their payload")
 	require.NotContains(t, got, "/type4", "a NULL domain is every domain")
 	require.Equal(t, get[int](c, "SELECT count(DISTINCT (event_domain, event_type, event_stream, event_subject_table, safe_payload)) FROM event_outbox WHERE created_at > now() - interval '23 hours' AND safe_payload = '{}'"),

@@ -187,7 +187,7 @@ func TestCronTicks(t *testing.T) {
 		CREATE TRIGGER log_run AFTER UPDATE OF last_run_at ON queue_tick_worker FOR EACH ROW EXECUTE FUNCTION log_run();
 		CREATE FUNCTION fn_test_slow() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(8); RETURN '{"returned": 1}'; END $$;
 		UPDATE queue_tick_worker SET function = 'fn_test_slow' WHERE worker_name = 'lease_reaper'`)
-	minutely := get[[]string](c, `SELECT array_agg(w.worker_name ORDER BY 1) FROM queue_tick_worker w JOIN queue_cron_job j USING (worker_name) WHERE j.schedule = '* * * * *'`)
+	minutely := get[[]string](c, `SELECT array_agg(w.worker_name ORDER BY w.worker_name) FROM queue_tick_worker w JOIN queue_cron_job j USING (worker_name) WHERE j.schedule = '* * * * *'`)
 	require.Len(t, minutely, 3)
 	runs := func(since time.Time) map[string][]run {
 		t.Helper()

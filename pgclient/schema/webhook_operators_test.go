@@ -54,7 +54,7 @@ func TestWebhookRequeue(t *testing.T) {
 		h.finish("HTTP_500", l)
 	}
 	h.step()
-	second := one[[]int64](h, "SELECT array_agg(dead_letter_id ORDER BY 1) FROM dead_letter_open")
+	second := one[[]int64](h, "SELECT array_agg(dead_letter_id ORDER BY dead_letter_id) FROM dead_letter_open")
 	require.Len(t, second, 3, "it may die again")
 	require.Equal(t, 3, num(h.requeue(second...), "requeued"))
 	require.Equal(t, 2, one[int](h, "SELECT max(requeue_generation) FROM webhook_delivery_sagas"))
