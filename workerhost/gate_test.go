@@ -48,6 +48,7 @@ func TestSuspendedByOperator(t *testing.T) {
 		mostLeased = max(mostLeased, w.int(leased))
 		return r.count() == 6
 	}, "it does not hang")
+	h.polls("webhook_worker", 2) // what it leases ahead is leased by now
 	eventually(t, func() bool {
 		n := w.int(leased)
 		mostLeased = max(mostLeased, n)
