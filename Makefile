@@ -20,12 +20,12 @@ build: ## build ./qtop (static, no C compiler needed)
 	@.ci/build.sh qtop
 
 .PHONY: test
-test: ## run every test, on a PostgreSQL that the run starts itself
+test: ## run every test, on a PostgreSQL that the run starts itself; per major of QTOP_TEST_PG=15,16,… (default: the newest here)
 	@.ci/postgres.sh
 	@.ci/test.sh
 
 .PHONY: test-full
-test-full: ## the same and the long tests, per major of QTOP_TEST_PG=15,16,… (default: the newest here)
+test-full: ## the same and the long tests
 	@.ci/postgres.sh
 	@.ci/components.sh
 	@QTOP_TEST_FULL=1 .ci/test.sh
