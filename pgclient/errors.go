@@ -98,6 +98,8 @@ func serverError(pg *pgconn.PgError, err error) error {
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
 	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean(pg.Hint)
+	case pg.Code == "22P05":
+		e.Kind, e.What, e.Do = queue.KindUsage, queue.Clean(`PostgreSQL stores no \u0000 in text or JSON`), queue.Clean("leave that character out")
 	case pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000":
 		e.Kind, e.Do = queue.KindUnavailable, queue.Clean("check user, database and password of the connection string")
 	case pg.Code == "57014":
