@@ -42,15 +42,25 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 	if q.Kind == queue.ListOperations {
 		f, err := queue.ParseFilter(q.Filter, queue.OperationFields())
 		if err != nil {
-			return filterError(err)
+			return FilterError(err)
 		}
 		b := newBuilder(operationColumns, "o.operation_id")
 		b.where(f)
+		count := b.clone()
+		if err := b.before("o.operation_id", q.After); err != nil {
+			return err
+		}
 		p.Operations, err = readOperations(ctx, c.read, b.clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
 		if err != nil {
 			return err
 		}
-		return c.count(ctx, "public.queue_bulk_operation o", b, p)
+		if n := len(p.Operations); n == q.Limit {
+			p.Next = strconv.FormatInt(p.Operations[n-1].ID, 10)
+		}
+		if q.Bare {
+			return nil
+		}
+		return c.count(ctx, "public.queue_bulk_operation o", count, p)
 	}
 	id, err := operationID(queue.Request{Targets: []string{q.ID}})
 	if err != nil {
@@ -62,10 +72,15 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 	if len(p.Operations) == 0 {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no operation %d", id)), Do: queue.Clean("see qtop ops")}
 	}
+	b := newBuilder(nil, "i.item_no")
+	b.and("i.operation_id = " + b.arg(id))
+	b.and("i.item_no < o.next_item")
+	if err := b.before("i.item_no", q.After); err != nil {
+		return err
+	}
 	rows, err := c.read.Query(ctx, `SELECT i.item_no, i.target, COALESCE(i.outcome, ''), i.why, COALESCE(i.new_id, ''), i.at,
 		COALESCE(i.first_result, ''), i.first_code FROM public.queue_bulk_operation_item i
-		JOIN public.queue_bulk_operation o USING (operation_id)
-		WHERE i.operation_id = $1 AND i.item_no < o.next_item ORDER BY i.item_no DESC LIMIT $2`, id, q.Limit)
+		JOIN public.queue_bulk_operation o USING (operation_id)`+b.clause()+" ORDER BY i.item_no DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
 	if err != nil {
 		return err
 	}
@@ -74,6 +89,9 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 		err := row.Scan(&i.No, textInto(&i.Target), &i.Outcome, textInto(&i.Why), textInto(&i.NewID), &i.At, &i.FirstResult, textInto(&i.FirstCode))
 		return i, err
 	})
+	if n := len(p.Items); n == q.Limit {
+		p.Next = strconv.FormatInt(p.Items[n-1].No, 10)
+	}
 	p.Total = p.Operations[0].Frozen
 	return err
 }

@@ -45,7 +45,7 @@ func deadWhere(text string) (deadSelection, error) { return deadWhereAt(text, ti
 func deadWhereAt(text string, at time.Time) (deadSelection, error) {
 	f, err := queue.ParseFilter(text, queue.DeadLetterFields())
 	if err != nil {
-		return deadSelection{}, filterError(err)
+		return deadSelection{}, FilterError(err)
 	}
 	s := deadSelection{filter: f, hooks: newBuilder(deadColumns, "d.id"), jobs: newBuilder(deadJobColumns, "d.last_failed_at"), events: newBuilder(deadEventColumns, "d.last_failed_at")}
 	if !at.IsZero() {
@@ -174,7 +174,10 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 		}
 		p.DeadLetters, lists[next] = append(p.DeadLetters, l), lists[next][1:]
 	}
-	if s.filter.Empty() {
+	switch {
+	case q.Bare:
+		return nil
+	case s.filter.Empty():
 		return c.read.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')").Scan(&p.Total)
 	}
 	for _, x := range []struct {

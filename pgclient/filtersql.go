@@ -128,8 +128,8 @@ func sqlOp(op queue.Op) string {
 	return string(op)
 }
 
-// filterError makes a usage error of a filter that does not parse.
-func filterError(err error) error {
+// FilterError makes a usage error of a filter that does not parse.
+func FilterError(err error) error {
 	var fe *queue.FilterError
 	if !errors.As(err, &fe) {
 		return err

@@ -47,7 +47,7 @@ var jobColumns = map[string]column{
 func jobWhere(text string) (*builder, *queue.Filter, error) {
 	f, err := queue.ParseFilter(text, queue.JobFields())
 	if err != nil {
-		return nil, nil, filterError(err)
+		return nil, nil, FilterError(err)
 	}
 	b := newBuilder(jobColumns, "q.job_id")
 	b.where(f)
@@ -120,7 +120,10 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 	if len(p.Jobs) > q.Limit {
 		p.Jobs, p.Next = p.Jobs[:q.Limit], marks[q.Limit-1]
 	}
-	if !f.Empty() {
+	switch {
+	case q.Bare:
+		return nil
+	case !f.Empty():
 		return c.count(ctx, "public.job_queue q", count, p)
 	}
 	return c.read.QueryRow(ctx, `SELECT COALESCE(sum(b.queued + b.leased + b.in_progress + b.retry_waiting), 0)::bigint FROM public.fn_job_backlog() b

@@ -29,7 +29,7 @@ func (c *Client) List(ctx context.Context, q queue.Query) (queue.Page, error) {
 func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if q.Limit <= 0 || q.Limit > 10_000 {
+	if q.Limit <= 0 || q.Limit > queue.MostPage {
 		q.Limit = pageSize
 	}
 	p := queue.Page{AsOf: time.Now()}
@@ -53,7 +53,7 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 	case queue.ListEndpoints, queue.ListEndpoint:
 		err = c.endpoints(ctx, q, &p)
 	case queue.ListLeases:
-		p.Leases, err = c.webhookLeases(ctx, nil)
+		p.Leases, err = c.webhookLeases(ctx, nil, q.Limit)
 	case queue.ListNotify:
 		err = c.notifications(ctx, q, &p)
 	case queue.ListRules:
@@ -84,7 +84,7 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target string) error {
 	f, err := queue.ParseFilter(q.Filter, AuditFields())
 	if err != nil {
-		return filterError(err)
+		return FilterError(err)
 	}
 	b := newBuilder(auditColumns, "a.at")
 	b.where(f)
@@ -92,12 +92,8 @@ func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target
 		b.and("a.target = " + b.arg(target))
 	}
 	count := b.clone()
-	if q.After != "" {
-		after, err := strconv.ParseInt(q.After, 10, 64)
-		if err != nil {
-			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
-		}
-		b.and("a.id < " + b.arg(after))
+	if err := b.before("a.id", q.After); err != nil {
+		return err
 	}
 	rows, err := c.read.Query(ctx, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+b.clause()+
 		" ORDER BY a.id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
@@ -115,7 +111,23 @@ func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target
 	if len(p.Audit) == q.Limit {
 		p.Next = strconv.FormatInt(p.Audit[len(p.Audit)-1].ID, 10)
 	}
+	if q.Bare {
+		return nil
+	}
 	return c.count(ctx, "public.queue_operator_action a", count, p)
+}
+
+// before is the condition of what follows a mark in a list whose numbers fall.
+func (b *builder) before(number, mark string) error {
+	if mark == "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(mark, 10, 64)
+	if err != nil {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+	}
+	b.and(number + " < " + b.arg(n))
+	return nil
 }
 
 // auditSelect are the columns that scanAudit takes.

@@ -21,7 +21,7 @@ const (
 func (c *Client) notifications(ctx context.Context, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.NotificationFields())
 	if err != nil {
-		return filterError(err)
+		return FilterError(err)
 	}
 	var n queue.Notifications
 	tx, err := c.read.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one picture

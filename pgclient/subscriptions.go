@@ -41,7 +41,7 @@ func scanEventRule(s *queue.EventSubscription) []any {
 func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EventSubscriptionFields())
 	if err != nil {
-		return filterError(err)
+		return FilterError(err)
 	}
 	rows, err := c.read.Query(ctx, "SELECT "+eventRuleSelect+` FROM public.event_subscription s
 		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, rulesMost)

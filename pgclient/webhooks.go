@@ -29,7 +29,7 @@ var endpointColumns = map[string]column{
 func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EndpointFields())
 	if err != nil {
-		return filterError(err)
+		return FilterError(err)
 	}
 	b := newBuilder(endpointColumns, "v.subscription_id")
 	b.where(f)
@@ -50,7 +50,7 @@ func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) er
 	for _, e := range p.Endpoints {
 		ids = append(ids, e.ID)
 	}
-	if p.Leases, err = c.webhookLeases(ctx, ids); err != nil || q.Kind == queue.ListEndpoints {
+	if p.Leases, err = c.webhookLeases(ctx, ids, leasesShown); err != nil || q.Kind == queue.ListEndpoints {
 		return err
 	}
 	if p.Attempts, err = c.attempts(ctx, "subscription_id = $1 AND settled_at IS NOT NULL ORDER BY id DESC LIMIT 20", one); err != nil {
@@ -120,11 +120,11 @@ func (c *Client) endpointPage(ctx context.Context, b *builder, limit int, p *que
 
 // webhookLeases reads who has jobs of these subscriptions, or of all, those that
 // expired first.
-func (c *Client) webhookLeases(ctx context.Context, subscriptions []int64) ([]queue.WebhookLease, error) {
+func (c *Client) webhookLeases(ctx context.Context, subscriptions []int64, limit int) ([]queue.WebhookLease, error) {
 	rows, err := c.read.Query(ctx, `SELECT j.id, j.saga_id, j.subscription_id, s.endpoint, j.worker_id, j.attempt_no, j.started_at, j.lease_until,
 			j.lease_until < now(), j.lease_resets
 		FROM public.webhook_delivery_jobs j JOIN public.subscriptions s ON s.id = j.subscription_id
-		WHERE j.status = 'Leased' AND ($1::bigint[] IS NULL OR j.subscription_id = ANY ($1)) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(leasesShown), subscriptions)
+		WHERE j.status = 'Leased' AND ($1::bigint[] IS NULL OR j.subscription_id = ANY ($1)) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(limit), subscriptions)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Title: "kind", Width: 9, Drop: 6},
 		},
 		Len:    len(rows),
+		Export: func(i int) (string, []any) { return "alerts", []any{rows[i]} },
 		ID:     func(i int) string { return rows[i].Key.String() },
 		Row:    func(i int, e Env) table.Row { return alertRow(rows[i], e) },
 		Field:  func(i int, name string) (any, bool) { return alertField(rows[i], name) },

@@ -25,8 +25,9 @@ func Audit(rows []queue.AuditEntry) Source {
 			{Title: "role", Width: 12, Max: 20, Drop: 4},
 			{Title: "#", Width: 6, Max: 8, Right: true, Drop: 2},
 		},
-		Len: len(rows),
-		ID:  func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
+		Len:    len(rows),
+		Export: func(i int) (string, []any) { return "audit", []any{rows[i]} },
+		ID:     func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
 		Row: func(i int, e Env) table.Row {
 			a, th := rows[i], e.Theme
 			r := outcomeRank(a.Outcome.String())

@@ -28,8 +28,9 @@ func DeadGroups(s *queue.Snapshot) Source {
 			{Title: "source", Width: 8, Drop: 5},
 			{Title: "sub", Width: 5, Max: 7, Right: true, Drop: 6},
 		},
-		Len: len(rows),
-		ID:  func(i int) string { return GroupID(rows[i]) },
+		Len:    len(rows),
+		Export: func(i int) (string, []any) { return "dlq-groups", []any{rows[i]} },
+		ID:     func(i int) string { return GroupID(rows[i]) },
 		Row: func(i int, e Env) table.Row {
 			g, th := rows[i], e.Theme
 			r := groupRank(g)
@@ -113,8 +114,9 @@ func Letters(rows []queue.DeadLetter) Source {
 			{Title: "requeued", Width: 8, Right: true, Drop: 2},
 			{Title: "saga", Width: 8, Max: 12, Right: true, Drop: 6},
 		},
-		Len: len(rows),
-		ID:  func(i int) string { return rows[i].ID },
+		Len:    len(rows),
+		Export: func(i int) (string, []any) { return "dlq", []any{rows[i]} },
+		ID:     func(i int) string { return rows[i].ID },
 		Row: func(i int, e Env) table.Row {
 			d, th := rows[i], e.Theme
 			sign, state := cell(th.G.Critical, th.Critical), th.Text

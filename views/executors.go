@@ -36,6 +36,12 @@ func Executors(s *queue.Snapshot) Source {
 			{Title: "domains", Width: 12, Max: 44, Drop: 6},
 		},
 		Len: n + len(subs),
+		Export: func(i int) (string, []any) {
+			if i >= n {
+				return "executor-rules", []any{subs[i-n]}
+			}
+			return "executors", []any{rows[i]}
+		},
 		ID: func(i int) string {
 			if i >= n {
 				return subscriptionRowID(subs[i-n])

@@ -28,6 +28,7 @@ func Flags(s *queue.Snapshot) Source {
 			{Title: "what it does", Width: 24, Max: 60, Drop: 5},
 		},
 		Len:    len(rows),
+		Export: func(i int) (string, []any) { return "flags", []any{rows[i]} },
 		ID:     func(i int) string { return rows[i].Key.String() },
 		Row:    func(i int, e Env) table.Row { return flagRow(rows[i], e) },
 		Fields: fields("key", "value", "kind", "state", "by", "reason"),

@@ -28,7 +28,8 @@ func Health(s *queue.Snapshot) Source {
 			{Title: "last seen at", Width: 12, Drop: 6},
 			{Title: "held by", Width: 30, Want: 44, Max: 80, Drop: 7},
 		},
-		Len: len(rows),
+		Len:    len(rows),
+		Export: func(i int) (string, []any) { return "health", []any{rows[i]} },
 		ID: func(i int) string {
 			return rows[i].Source.String() + "\x00" + rows[i].Subject.String() + "\x00" + rows[i].Domain.String()
 		},

@@ -34,6 +34,7 @@ func Jobs(rows []queue.Job, w int) Source {
 			{Title: "key", Width: 12, Max: 30, Drop: 6},
 		},
 		Len:    len(rows),
+		Export: func(i int) (string, []any) { return "jobs", []any{rows[i]} },
 		ID:     func(i int) string { return rows[i].ID },
 		Row:    func(i int, e Env) table.Row { return jobRow(rows[i], id == uuidLen, e) },
 		Fields: queue.JobFields(),

@@ -31,6 +31,15 @@ func Notifications(n *queue.Notifications) Source {
 			{Title: "actor", Width: 10, Max: 24, Drop: 2},
 		},
 		Len: staged + len(x.Log),
+		Export: func(i int) (string, []any) {
+			switch {
+			case i < f:
+				return "notification-failures", x.Failures[i].Each()
+			case i < staged:
+				return "notifications", []any{x.Groups[i-f]}
+			}
+			return "notification-log", []any{x.Log[i-staged]}
+		},
 		ID: func(i int) string {
 			switch {
 			case i < f:

@@ -32,6 +32,7 @@ func Operations(rows []queue.Operation) Source {
 			{Title: "selection, or why it stands", Width: 24, Want: 60, Max: 90},
 		},
 		Len:    len(rows),
+		Export: func(i int) (string, []any) { return "ops", []any{rows[i]} },
 		ID:     func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
 		Row:    func(i int, e Env) table.Row { return operationRow(rows[i], e) },
 		Fields: queue.OperationFields(),

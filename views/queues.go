@@ -51,6 +51,12 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Title: "why", Width: 12, Want: why, Max: 70, Drop: 2},
 		},
 		Len: n + len(leases),
+		Export: func(i int) (string, []any) {
+			if i >= n {
+				return "job-leases", []any{leases[i-n]}
+			}
+			return "queues", []any{lanes[i]}
+		},
 		ID: func(i int) string {
 			if i >= n {
 				return leases[i-n].Token

@@ -36,6 +36,12 @@ func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 			{Title: "#", Width: 4, Max: 7, Right: true, Drop: 3},
 		},
 		Len: n + len(unrouted),
+		Export: func(i int) (string, []any) {
+			if i >= n {
+				return "unrouted", []any{unrouted[i-n]}
+			}
+			return "subscriptions", []any{rows[i]}
+		},
 		ID: func(i int) string {
 			if i >= n {
 				return unrouted[i-n].ID()

@@ -41,6 +41,12 @@ func Scheduler(s *queue.Snapshot) Source {
 			{Title: "cron job", Width: 14, Max: 40, Drop: 3},
 		},
 		Len: n + len(modes),
+		Export: func(i int) (string, []any) {
+			if i >= n {
+				return "flags", []any{modes[0]}
+			}
+			return "scheduler", []any{rows[i]}
+		},
 		ID: func(i int) string {
 			if i >= n {
 				return queue.SchedulerMode

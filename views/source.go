@@ -24,6 +24,9 @@ type Source struct {
 	Empty   []string // what is said when there is no row: calm, and what to do next
 	Note    string   // what the picture lacks here, and why
 	Second  Second
+	// Export is what a row is for qtop export: the list it stands in and what that
+	// has of it. nil: the rows are in none.
+	Export func(i int) (list string, rows []any)
 }
 
 // Second is a table of another kind of rows under the first: what the rows from

@@ -39,6 +39,12 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			{Title: "event type", Width: 14, Max: 32, Drop: 7},
 		},
 		Len: n + len(leases),
+		Export: func(i int) (string, []any) {
+			if i >= n {
+				return "webhook-leases", []any{leases[i-n]}
+			}
+			return "webhooks", []any{rows[i]}
+		},
 		ID: func(i int) string {
 			if i >= n {
 				return leaseID(leases[i-n])

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 type app struct {
 	in        io.Reader
 	out, errs io.Writer
-	output    string // table, json; markdown of a verb that writes it
+	output    string // table, json; what else a verb writes, it says itself
 	pane      string
 	filter    string
 	access    bool
@@ -65,7 +66,7 @@ func (a *app) root() *cobra.Command {
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.load(cmd) }
-	root.AddCommand(a.demoCmd(), a.migrateCmd(), a.workerCmd(), a.doctorCmd(), a.configCmd(), a.versionCmd(), a.keysCmd(), a.reportCmd())
+	root.AddCommand(a.demoCmd(), a.migrateCmd(), a.workerCmd(), a.doctorCmd(), a.configCmd(), a.versionCmd(), a.keysCmd(), a.reportCmd(), a.exportCmd())
 	root.AddCommand(a.viewCmds()...)
 	root.AddCommand(a.actCmds()...)
 	explain(root)
@@ -106,14 +107,18 @@ func explain(cmd *cobra.Command) {
 
 // load reads the settings; every problem of theirs is told at once.
 func (a *app) load(cmd *cobra.Command) error {
-	text := orWord(cmd.Annotations["output"], "table")
+	forms := append(strings.Fields(orWord(cmd.Annotations["output"], "table")), "json")
 	if !cmd.Flags().Changed("output") {
-		a.output = text
+		a.output = forms[0]
 	}
-	if a.output != text && a.output != "json" {
+	if !slices.Contains(forms, a.output) {
 		bad := a.output
-		a.output = text
-		return usage(fmt.Sprintf("--output is %q", bad), "command line", "use "+text+" or json")
+		a.output = forms[0]
+		do := "use " + strings.Join(forms, " or ")
+		if strings.Contains(cmd.Use, "FILE") {
+			do += "; write " + cmd.UseLine()
+		}
+		return usage(fmt.Sprintf("--output is %q", bad), "command line", do)
 	}
 	flags := map[string]string{}
 	known := map[string]bool{}
@@ -185,7 +190,7 @@ func (a *app) exit(err error) int {
 }
 
 func (a *app) printError(e queue.Error) {
-	if a.output == "json" {
+	if strings.HasPrefix(a.output, "json") {
 		a.encode(a.errs, map[string]any{"error": map[string]queue.Text{"what": e.What, "where": e.Where, "do": e.Do}})
 		return
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf16"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -27,28 +26,7 @@ func (a *app) encode(w io.Writer, v any) {
 		fmt.Fprintln(a.errs, "qtop: cannot write the answer: "+err.Error())
 		return
 	}
-	fmt.Fprintln(w, escapeJSON(strings.TrimSuffix(b.String(), "\n")))
-}
-
-// escapeJSON writes unsafe characters of a JSON text as \u escapes; outside of
-// strings JSON has none.
-func escapeJSON(s string) string {
-	if strings.IndexFunc(s, queue.Unsafe) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case !queue.Unsafe(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			hi, lo := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
+	fmt.Fprintln(w, queue.EscapeJSON(strings.TrimSuffix(b.String(), "\n")))
 }
 
 // print writes v as JSON, or the rows as a table under their heads.

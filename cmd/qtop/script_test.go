@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // dial is a superuser's connection for a script's own commands.
@@ -63,6 +64,14 @@ func TestScripts(t *testing.T) {
 				n, err := strconv.Atoi(args[0])
 				ts.Check(err)
 				ts.Check(deadJobs(context.Background(), dial(ts), n, args[1], args[2]))
+			},
+			// everylist: each list is written by a login that may only look.
+			"everylist": func(ts *testscript.TestScript, _ bool, _ []string) {
+				for _, l := range queue.ExportLists() {
+					if l.Of == "" || l.Optional {
+						ts.Check(ts.Exec("qtop", "--dsn", ts.Getenv("VIEWER"), "export", l.Name, l.Name+".json"))
+					}
+				}
 			},
 			// value NAME SQL: puts the one value that a query gives into the environment.
 			"value": func(ts *testscript.TestScript, _ bool, args []string) {

@@ -43,6 +43,7 @@ type Query struct {
 	After  string // Page.Next of the page before
 	Limit  int    // 0 = 200
 	Whole  bool   // of a payload: all of it, however large; else its first PayloadShown characters
+	Bare   bool   // without the count: Page.Total stays 0
 	Scope  Scope  // of a resolution
 }
 

@@ -1,0 +1,137 @@
+package main
+
+// This file is the verb that writes a list out whole: for a spreadsheet, a script,
+// or whoever asks in the morning what was done.
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+type exportOptions struct {
+	filter, id string
+	limit      int64
+	force      bool
+}
+
+func (a *app) exportCmd() *cobra.Command {
+	var o exportOptions
+	var names, help []string
+	for _, l := range queue.ExportLists() {
+		names = append(names, l.Name)
+		of := ""
+		if l.Of != "" {
+			of = "; --id names the " + l.Of
+		}
+		help = append(help, fmt.Sprintf("  %-22s %s%s", l.Name, l.Help, of))
+	}
+	cmd := &cobra.Command{
+		Use: "export LIST [FILE]", Short: "Write a list out whole, as CSV, JSON or JSON lines",
+		Long: "Write every row of a list that matches, to FILE or to standard output; how many they are, and as of when, goes to standard error.\n" +
+			"The format is that of the file's name, .csv, .json or .jsonl, unless --output says it; csv without a file. Rows and columns are those of\n" +
+			"--output json elsewhere, masked alike. In CSV a text that a spreadsheet would take for a formula (= + - @) gets an apostrophe in front.\n\n" +
+			"Lists:\n" + strings.Join(help, "\n"),
+		Args: cobra.RangeArgs(1, 2), ValidArgs: names,
+		Annotations: map[string]string{"output": "csv jsonl"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file := ""
+			if len(args) == 2 && args[1] != "-" {
+				file = args[1]
+			}
+			format := queue.ExportFormat(a.output)
+			if file != "" && !cmd.Flags().Changed("output") {
+				var err error
+				if format, err = queue.ExportFormatOf(file); err != nil {
+					return err
+				}
+			}
+			return a.export(cmd.Context(), args[0], file, format, o)
+		},
+	}
+	cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
+	cmd.Flags().StringVar(&o.id, "id", "", "what the list is of, where it is not of everything")
+	cmd.Flags().Int64Var(&o.limit, "limit", 0, "rows at most; 0 is all")
+	cmd.Flags().BoolVar(&o.force, "force", false, "replace FILE if it exists")
+	return cmd
+}
+
+func (a *app) export(ctx context.Context, name, file string, format queue.ExportFormat, o exportOptions) error {
+	list, err := queue.ExportListNamed(name)
+	switch {
+	case err != nil:
+		return err
+	case list.Plain && o.filter != "":
+		return usage(list.Name+" takes no filter", "--filter", "leave it out")
+	case list.Of == "" && o.id != "":
+		return usage(list.Name+" is of everything", "--id", "leave it out")
+	case list.Of != "" && !list.Optional && o.id == "":
+		return usage(list.Name+" are of one "+list.Of, "--id", "say which")
+	case o.limit < 0:
+		return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", "0 is all")
+	}
+	client, err := a.client(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	x := queue.Export{List: list, Query: queue.Query{Filter: o.filter, ID: o.id}, Limit: o.limit, Format: format}
+	var done queue.Exported
+	write := func(w io.Writer) (err error) {
+		if list.Kind == "" {
+			if x.Rows, x.AsOf, err = pictured(ctx, client, list, o.filter); err != nil {
+				return err
+			}
+		}
+		done, err = x.Run(ctx, client, w, func(int64) {})
+		return err
+	}
+	where := ""
+	if file == "" {
+		out := bufio.NewWriter(a.out)
+		if err = write(out); err == nil {
+			err = out.Flush()
+		}
+	} else {
+		where, err = newFile(file, o.force, write)
+		where = " → " + queue.Clean(where).String()
+	}
+	if err != nil {
+		return err
+	}
+	cut := ""
+	if done.Cut && done.Rows == o.limit {
+		cut = ", cut by --limit"
+	}
+	fmt.Fprintf(a.errs, "qtop: %s, %s%s%s\n", list.Name, done, cut, where)
+	return nil
+}
+
+// pictured are the rows of a list that comes with the picture.
+func pictured(ctx context.Context, c *pgclient.Client, list queue.ExportList, filter string) ([]any, time.Time, error) {
+	s, err := snapshot(ctx, c)
+	if err != nil {
+		return nil, s.TakenAt, err
+	}
+	src := views.Pictured(list.Name, &s)
+	f, err := queue.ParseFilter(filter, src.Fields)
+	if err != nil {
+		return nil, s.TakenAt, pgclient.FilterError(err)
+	}
+	rows := src.Exported(list.Name, views.Arrange(src, 0, func(i int) bool {
+		return f.Empty() || f.Match(func(name string) (any, bool) { return src.Field(i, name) }, s.TakenAt)
+	}))
+	if len(rows) == 0 && src.Note != "" {
+		return nil, s.TakenAt, lacking(src.Note)
+	}
+	return rows, s.TakenAt, nil
+}

@@ -1,0 +1,105 @@
+package main
+
+// This file makes files that are there whole or not at all.
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// newFile lets write fill a file that gets its name when it is whole, and gives
+// its path. Only its owner may read it. One that exists is left alone unless force
+// says otherwise; what is no file, such as a device or a link, always is.
+func newFile(name string, force bool, write func(io.Writer) error) (path string, err error) {
+	if path, err = filepath.Abs(name); err != nil {
+		return "", fileError(name, err)
+	}
+	if err := vacant(path, force); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".qtop-export-*")
+	if err != nil {
+		return "", fileError(path, err)
+	}
+	defer func() { // of the name that it has after success nothing is left to remove
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+	}()
+	out := bufio.NewWriterSize(f, 1<<16)
+	if err := write(out); err != nil {
+		return "", fileError(path, err)
+	}
+	for _, step := range []func() error{out.Flush, f.Sync, f.Close} {
+		if err := step(); err != nil {
+			return "", fileError(path, err)
+		}
+	}
+	if err := vacant(path, force); err != nil { // another may have come first
+		return "", err
+	}
+	if !force { // a link, unlike a rename, never replaces
+		switch err := os.Link(f.Name(), path); {
+		case err == nil:
+			return path, nil
+		case errors.Is(err, fs.ErrExist):
+			return "", exists(path)
+		} // a file system without links
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return "", fileError(path, err)
+	}
+	return path, nil
+}
+
+// vacant tells whether a file may get this name.
+func vacant(path string, force bool) error {
+	switch st, err := os.Lstat(path); {
+	case err != nil:
+		return nil
+	case !st.Mode().IsRegular():
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("what is there is no file"), Where: queue.Clean(path), Do: queue.Clean("choose another name")}
+	case !force:
+		return exists(path)
+	}
+	return nil
+}
+
+func exists(path string) error {
+	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the file exists"), Where: queue.Clean(path), Do: queue.Clean("choose another name, or let --force replace it")}
+}
+
+// fileError says of an error of the file system what it is about; others stay.
+func fileError(path string, err error) error {
+	if _, ok := asQueueError(err); ok {
+		return err
+	}
+	var pe *fs.PathError
+	var le *os.LinkError
+	switch {
+	case errors.As(err, &pe):
+		err = pe.Err
+	case errors.As(err, &le):
+		err = le.Err
+	default:
+		return err
+	}
+	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the file cannot be written: " + err.Error()), Where: queue.Clean(path), Do: queue.Clean("choose another folder"), Err: err}
+}
+
+// fromHome is a name in which ~ means the home of whoever runs this; in a console
+// no shell does it.
+func fromHome(name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return name
+}

@@ -1,0 +1,251 @@
+package queue
+
+// This file says which lists can be exported, and reads one of them to its end:
+// page by page, so that a million rows take the memory of one page.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MostPage is the most rows that a page of a list may have.
+const MostPage = 10_000
+
+// ExportList is a list as qtop export names it. Its rows are those of the verbs
+// with --output json: what is masked there is masked here.
+type ExportList struct {
+	Name, Help string
+	Also       string   // another name of it
+	Kind       ListKind // empty: its rows come with the picture
+	Row        any      // the zero value of a row; its members are the columns
+	Of         string   // what Query.ID is; empty: the list is of everything
+	Optional   bool     // the list may be of everything, too
+	Plain      bool     // takes no filter
+	// rows takes them from a page; whole is false where the list ends before its
+	// rows do.
+	rows func(p *Page) (rows []any, whole bool)
+}
+
+// NotificationFailure is a staged row that could not be told, with the reason.
+type NotificationFailure struct {
+	Failure Text `json:"failure"`
+	StagedRow
+}
+
+// Each is the failed rows that were read.
+func (f StagedFailure) Each() []any {
+	var out []any
+	for _, r := range f.Rows {
+		out = append(out, NotificationFailure{f.Failure, r})
+	}
+	return out
+}
+
+func each[T any](rows []T) []any {
+	out := make([]any, len(rows))
+	for i, r := range rows {
+		out[i] = r
+	}
+	return out
+}
+
+// all is of lists that go on for as long as there are rows, most of those whose
+// only page is the largest.
+func all[T any](rows []T) ([]any, bool)  { return each(rows), true }
+func most[T any](rows []T) ([]any, bool) { return each(rows), len(rows) < MostPage }
+
+// ExportLists are all of them, by name.
+func ExportLists() []ExportList {
+	return []ExportList{
+		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true,
+			rows: func(p *Page) ([]any, bool) { return most(p.AlertHistory) }},
+		{Name: "alerts", Help: "silences and broadcast shares over their line", Row: Alert{}},
+		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: func(p *Page) ([]any, bool) { return all(p.Audit) }},
+		{Name: "consumers", Help: "consumers of events", Kind: ListConsumers, Row: Consumer{}, Plain: true,
+			rows: func(p *Page) ([]any, bool) { return all(p.Consumers) }},
+		{Name: "dlq", Also: "dead", Help: "dead letters; the open ones unless the filter says state:", Kind: ListDeadLetters, Row: DeadLetter{},
+			rows: func(p *Page) ([]any, bool) { return all(p.DeadLetters) }},
+		{Name: "dlq-groups", Help: "open dead letters by cause", Row: DeadGroup{}},
+		{Name: "executor-rules", Help: "what executors may claim", Row: JobSubscription{}},
+		{Name: "executors", Help: "executors with their state", Row: Executor{}},
+		{Name: "flag-history", Help: "audit rows of one flag", Kind: ListFlagHistory, Row: AuditEntry{}, Of: "flag",
+			rows: func(p *Page) ([]any, bool) { return all(p.Audit) }},
+		{Name: "flags", Help: "flags with who set them", Row: Flag{}},
+		{Name: "health", Help: "every source and row of v_queue_health", Row: HealthRow{}},
+		{Name: "hosts", Help: "worker hosts with their loops", Row: Host{}, Plain: true},
+		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed", Row: JobLease{}},
+		{Name: "jobs", Help: "live jobs", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true,
+			rows: func(p *Page) ([]any, bool) { return all(p.Jobs) }},
+		{Name: "notification-failures", Help: "staged rows that could not be told", Kind: ListNotify, Row: NotificationFailure{}, rows: failuresOf},
+		{Name: "notification-log", Help: "what the notification worker did", Kind: ListNotify, Row: NotificationRun{}, Plain: true,
+			rows: func(p *Page) ([]any, bool) { return all(p.Notifications.Log) }},
+		{Name: "notifications", Help: "staged groups as they will be told", Kind: ListNotify, Row: StagedGroup{},
+			rows: func(p *Page) ([]any, bool) { return each(p.Notifications.Groups), !p.Notifications.GroupsBound }},
+		{Name: "operation-items", Help: "what became of each item of a bulk operation", Kind: ListOperation, Row: OperationItem{}, Of: "operation", Plain: true,
+			rows: func(p *Page) ([]any, bool) { return all(p.Items) }},
+		{Name: "ops", Also: "operations", Help: "bulk operations", Kind: ListOperations, Row: Operation{},
+			rows: func(p *Page) ([]any, bool) { return all(p.Operations) }},
+		{Name: "queues", Help: "job queues by domain and kind", Row: Lane{}},
+		{Name: "routes", Help: "routes of events", Kind: ListRoutes, Row: Route{}, Plain: true,
+			rows: func(p *Page) ([]any, bool) { return all(p.Routes) }},
+		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},
+		{Name: "subscriptions", Help: "who reads which events", Kind: ListRules, Row: EventSubscription{},
+			rows: func(p *Page) ([]any, bool) { return most(p.Subscriptions) }},
+		{Name: "unrouted", Help: "event types that reach nobody in particular", Kind: ListRules, Row: UnroutedType{}, Plain: true,
+			rows: func(p *Page) ([]any, bool) { return all(p.Broadcast.Unrouted) }},
+		{Name: "waiting", Help: "what waits in every queue and why", Row: Waiting{}, Plain: true},
+		{Name: "webhook-leases", Help: "leases on webhook jobs", Kind: ListLeases, Row: WebhookLease{}, Plain: true,
+			rows: func(p *Page) ([]any, bool) { return most(p.Leases) }},
+		{Name: "webhooks", Also: "endpoints", Help: "endpoints of webhooks", Kind: ListEndpoints, Row: Endpoint{},
+			rows: func(p *Page) ([]any, bool) { return each(p.Endpoints), int64(len(p.Endpoints)) >= p.Total }},
+	}
+}
+
+func failuresOf(p *Page) (rows []any, whole bool) {
+	whole = true
+	for _, f := range p.Notifications.Failures {
+		rows = append(rows, f.Each()...)
+		whole = whole && int64(len(f.Rows)) == f.N
+	}
+	return rows, whole
+}
+
+// ExportListNamed finds a list by one of its names.
+func ExportListNamed(name string) (ExportList, error) {
+	lists := ExportLists()
+	i := slices.IndexFunc(lists, func(l ExportList) bool { return name == l.Name || name == l.Also && name != "" })
+	if i >= 0 {
+		return lists[i], nil
+	}
+	names := make([]string, len(lists))
+	for i, l := range lists {
+		names[i] = l.Name
+	}
+	return ExportList{}, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("there is no list %q", name)), Do: Clean("use one of " + strings.Join(names, ", "))}
+}
+
+// Export is what to write and how.
+type Export struct {
+	List   ExportList
+	Query  Query // Filter and ID of a list that is read
+	Rows   []any // rows that are at hand; nil: the list is read
+	AsOf   time.Time
+	Limit  int64 // 0 = all
+	Format ExportFormat
+}
+
+// Exported is what was written.
+type Exported struct {
+	Rows  int64
+	From  time.Time // when the first page was read
+	To    time.Time // when the last one was
+	Total int64     // that match, as counted with the first page; 0 = not counted
+	Bound bool      // at least Total
+	Cut   bool      // there are more rows than were written
+}
+
+// String says how many rows, of which list, as of when, and what is missing.
+func (x Exported) String() string {
+	s := fmt.Sprintf("%d rows", x.Rows)
+	if x.Rows == 1 {
+		s = "1 row"
+	}
+	switch {
+	case !x.Cut:
+	case x.Total <= x.Rows:
+		s += " of more"
+	case x.Bound:
+		s += fmt.Sprintf(" of at least %d", x.Total)
+	default:
+		s += fmt.Sprintf(" of %d", x.Total)
+	}
+	s += " as of " + x.From.UTC().Format(time.RFC3339)
+	if x.To.Sub(x.From) >= time.Second {
+		s += " to " + x.To.UTC().Format(time.RFC3339)
+	}
+	return s
+}
+
+// Lister reads a page of a list.
+type Lister interface {
+	List(ctx context.Context, q Query) (Page, error)
+}
+
+// Run writes the export to w. After each page it tells progress the rows written
+// so far.
+func (x Export) Run(ctx context.Context, from Lister, w io.Writer, progress func(rows int64)) (done Exported, err error) {
+	out := newRowWriter(w, x.Format, columnsOf(x.List.Row))
+	put := func(rows []any) error {
+		if left := x.Limit - done.Rows; x.Limit > 0 && int64(len(rows)) > left {
+			rows, done.Cut = rows[:left], true
+		}
+		for _, r := range rows {
+			if err := out.row(r); err != nil {
+				return err
+			}
+		}
+		done.Rows += int64(len(rows))
+		progress(done.Rows)
+		return nil
+	}
+	if x.Rows != nil {
+		done.From, done.To, done.Total = x.AsOf, x.AsOf, int64(len(x.Rows))
+		err = put(x.Rows)
+	} else {
+		err = x.read(ctx, from, &done, put)
+	}
+	if err != nil {
+		return done, err
+	}
+	return done, out.end()
+}
+
+// read hands the list on, page by page. One row more than the limit tells that
+// there are more.
+func (x Export) read(ctx context.Context, from Lister, done *Exported, put func([]any) error) error {
+	q := x.Query
+	q.Kind, q.After = x.List.Kind, ""
+	seen := map[string]bool{}
+	for {
+		q.Limit = MostPage
+		if x.Limit > 0 {
+			q.Limit = int(min(MostPage, x.Limit-done.Rows+1))
+		}
+		p, err := from.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		if q.After == "" {
+			done.From, done.Total, done.Bound = p.AsOf, p.Total, p.TotalBound
+		}
+		done.To = p.AsOf
+		rows, whole := x.List.rows(&p)
+		if err := put(slices.DeleteFunc(rows, again(seen))); err != nil {
+			return err
+		}
+		if p.Next == "" || done.Cut {
+			done.Cut = done.Cut || !whole
+			return nil
+		}
+		q.After, q.Bare = p.Next, true
+	}
+}
+
+// again tells the jobs that came before: jobs are read in the order in which they
+// are due, and one that is put back meanwhile is due again later. No other list
+// has rows that move towards its end.
+func again(seen map[string]bool) func(row any) bool {
+	return func(row any) bool {
+		j, ok := row.(Job)
+		if !ok {
+			return false
+		}
+		was := seen[j.ID]
+		seen[j.ID] = true
+		return was
+	}
+}

@@ -1,0 +1,193 @@
+package queue
+
+// This file writes rows for machines: CSV for spreadsheets, JSON, JSON lines. All
+// three say the same, for a cell of CSV is made of the member of the JSON object:
+// times are RFC 3339 in UTC, numbers have every digit, what is a list or an object
+// is compact JSON, and what is null is empty.
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"unicode/utf16"
+)
+
+// ExportFormat is how rows are written.
+type ExportFormat string
+
+// The formats.
+const (
+	ExportCSV   ExportFormat = "csv"
+	ExportJSON  ExportFormat = "json"  // one array
+	ExportLines ExportFormat = "jsonl" // one object a line
+)
+
+// ExportFormatOf is the format that the end of a file's name asks for.
+func ExportFormatOf(file string) (ExportFormat, error) {
+	switch end := strings.ToLower(filepath.Ext(file)); end {
+	case ".csv":
+		return ExportCSV, nil
+	case ".json":
+		return ExportJSON, nil
+	case ".jsonl", ".ndjson":
+		return ExportLines, nil
+	default:
+		return "", &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("the name of the file ends in %q", end)), Do: Clean("end it in .csv, .json or .jsonl")}
+	}
+}
+
+// rowWriter writes the rows of one export.
+type rowWriter struct {
+	w       io.Writer
+	format  ExportFormat
+	columns []string
+	csv     *csv.Writer
+	cells   []string
+	begun   bool // JSON: a row was written
+}
+
+func newRowWriter(w io.Writer, f ExportFormat, columns []string) *rowWriter {
+	return &rowWriter{w: w, format: f, columns: columns}
+}
+
+// begin writes what stands before the first row.
+func (o *rowWriter) begin() error {
+	if o.begun {
+		return nil
+	}
+	o.begun = true
+	switch o.format {
+	case ExportCSV:
+		o.csv = csv.NewWriter(o.w)
+		return o.csv.Write(o.columns)
+	case ExportJSON:
+		_, err := io.WriteString(o.w, "[")
+		return err
+	}
+	return nil
+}
+
+func (o *rowWriter) row(row any) error {
+	text, err := rowJSON(row)
+	if err != nil {
+		return err
+	}
+	if o.format == ExportCSV {
+		if err := o.begin(); err != nil {
+			return err
+		}
+		if o.cells, err = cellsOf(text, o.columns, o.cells[:0]); err != nil {
+			return err
+		}
+		return o.csv.Write(o.cells)
+	}
+	lead, tail := "", "\n"
+	if o.format == ExportJSON {
+		lead, tail = ",\n", ""
+		if !o.begun {
+			lead = "\n"
+		}
+	}
+	if err := o.begin(); err != nil {
+		return err
+	}
+	_, err = io.WriteString(o.w, lead+text+tail)
+	return err
+}
+
+// end writes what stands behind the last row; of no rows at all a CSV has its head.
+func (o *rowWriter) end() error {
+	if err := o.begin(); err != nil {
+		return err
+	}
+	switch o.format {
+	case ExportCSV:
+		o.csv.Flush()
+		return o.csv.Error()
+	case ExportJSON:
+		_, err := io.WriteString(o.w, "\n]\n")
+		return err
+	}
+	return nil
+}
+
+// rowJSON is a row as a verb prints it with --output json.
+func rowJSON(row any) (string, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(row)
+	return EscapeJSON(strings.TrimSuffix(b.String(), "\n")), err
+}
+
+// EscapeJSON writes unsafe characters of a JSON text as \u escapes; outside of
+// strings JSON has none.
+func EscapeJSON(s string) string {
+	if strings.IndexFunc(s, Unsafe) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case !Unsafe(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// columnsOf are the members of a row's JSON in their order, also those that a row
+// leaves out where they are empty.
+func columnsOf(row any) (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(row)) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// cellsOf takes a row's JSON apart.
+func cellsOf(text string, columns []string, cells []string) ([]string, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &members); err != nil {
+		return nil, err
+	}
+	for _, c := range columns {
+		raw := string(members[c])
+		switch {
+		case raw == "null":
+			raw = ""
+		case strings.HasPrefix(raw, `"`):
+			var s string
+			if err := json.Unmarshal([]byte(raw), &s); err != nil {
+				return nil, err
+			}
+			raw = harmless(Clean(s).String())
+		}
+		cells = append(cells, raw)
+	}
+	return cells, nil
+}
+
+// harmless puts an apostrophe before a text that a spreadsheet would take for a
+// formula; before one that begins with an apostrophe, too, so that a reader who
+// takes one leading apostrophe away has the text. What is no text needs none: a
+// number is one, and JSON begins with a bracket.
+func harmless(s string) string {
+	if strings.IndexAny(s, "=+-@\t\r\n'＝＋－＠") == 0 {
+		return "'" + s
+	}
+	return s
+}
