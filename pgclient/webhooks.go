@@ -16,7 +16,6 @@ import (
 const (
 	recentAttempts = 50     // settled ones that success and latency are of
 	retryBound     = 10_000 // counted per slot of the retry calendar
-	leasesShown    = 200
 )
 
 var endpointColumns = map[string]column{
@@ -50,7 +49,7 @@ func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) er
 	for _, e := range p.Endpoints {
 		ids = append(ids, e.ID)
 	}
-	if p.Leases, err = c.webhookLeases(ctx, ids, leasesShown); err != nil || q.Kind == queue.ListEndpoints {
+	if p.Leases, err = c.webhookLeases(ctx, ids, queue.LeasesShown); err != nil || q.Kind == queue.ListEndpoints {
 		return err
 	}
 	if p.Attempts, err = c.attempts(ctx, "subscription_id = $1 AND settled_at IS NOT NULL ORDER BY id DESC LIMIT 20", one); err != nil {

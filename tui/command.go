@@ -147,6 +147,7 @@ func (m *root) offers(text string) []string {
 			take("why " + waitingName(x))
 		}
 	}
+	take("export ")
 	take("help")
 	take("quit")
 	return out
@@ -202,6 +203,9 @@ func (m *root) command(text string) tea.Cmd {
 	case "help", "h":
 		m.raise(m.help())
 		return nil
+	}
+	if file, ok := cutWords(text, "export"); ok {
+		return m.export(strings.TrimSpace(file))
 	}
 	if name, ok := cutWords(text, "why"); ok {
 		return m.why(strings.TrimSpace(name))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -105,6 +106,30 @@ func (m *root) applyHere(dialog int, p queue.Plan) tea.Cmd {
 			r.Results = append(r.Results, queue.Outcome{ID: loop, Outcome: "done"})
 		}
 		return appliedMsg{dialog, r, nil}
+	}
+}
+
+// patient gives each page of an export its own deadline.
+type patient struct{ Store }
+
+func (p patient) List(ctx context.Context, q queue.Query) (queue.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, listDeadline)
+	defer cancel()
+	return p.Store.List(ctx, q)
+}
+
+// save writes an export to a file.
+func (m *root) save(e *exporting, x queue.Export, name string) tea.Cmd {
+	s, save := m.store, m.o.Save
+	return func() tea.Msg {
+		defer close(e.done)
+		msg := savedMsg{of: e}
+		msg.path, msg.err = save(name, func(w io.Writer) (err error) {
+			msg.done, err = x.Run(e.ctx, patient{s}, w, e.rows.Store)
+			return err
+		})
+		msg.cancelled = e.ctx.Err() != nil
+		return msg
 	}
 }
 

@@ -29,6 +29,7 @@ type fakeStore struct {
 	resolve queue.Resolution
 	err     error
 	delay   time.Duration // of a snapshot
+	slow    time.Duration // of a second page of letters
 	snaps   []time.Time
 	lists   []queue.Query
 	plans   []queue.Request
@@ -79,7 +80,14 @@ func (s *fakeStore) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 	return p, s.err
 }
 
-func (s *fakeStore) List(_ context.Context, q queue.Query) (queue.Page, error) {
+func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error) {
+	if s.slow > 0 && q.Bare {
+		select {
+		case <-time.After(s.slow):
+		case <-ctx.Done():
+			return queue.Page{}, ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lists = append(s.lists, q)

@@ -37,8 +37,11 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	if isKey {
 		s = k.String()
 	}
-	if m.line.kind == promptCommand {
+	switch m.line.kind {
+	case promptCommand:
 		return m.typedCommand(msg, s)
+	case promptExport:
+		return m.typedExport(msg, s)
 	}
 	switch s {
 	case "esc":

@@ -28,6 +28,8 @@ func (m *root) status() views.Status {
 		s.Left = "g" + m.look.theme.G.Ellipsis + "  f flags  n notifications  w worker host  a audit  g first row"
 	case m.said.text != "":
 		s.Left, s.Bad = m.said.text, m.said.bad
+	case m.saving != nil:
+		s.Left = m.exportStatus()
 	default:
 		s.Left = m.where()
 	}
@@ -160,9 +162,9 @@ func (m *root) hints() []views.Hint {
 	case kindPage:
 		hints = append(hints, views.Hint{Key: "esc", Word: "back"}, views.Hint{Key: "/", Word: "search"})
 	case kindLetters, kindJobs:
-		hints = append(hints, views.Hint{Key: "space", Word: "mark"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "esc", Word: "back"})
+		hints = append(hints, views.Hint{Key: "space", Word: "mark"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "x", Word: "export"}, views.Hint{Key: "esc", Word: "back"})
 	default:
-		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "o", Word: "order"})
+		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "o", Word: "order"}, views.Hint{Key: "x", Word: "export"})
 	}
 	return append(hints, views.Hint{Key: ":", Word: "command"}, views.Hint{Key: "?", Word: "help"}, views.Hint{Key: "p", Word: "pause"}, views.Hint{Key: "q", Word: "quit"})
 }
@@ -201,6 +203,9 @@ func (m *root) lineHints() []views.Hint {
 			hints = append(hints, views.Hint{Word: views.Plain(o)})
 		}
 		return hints
+	}
+	if p.kind == promptExport {
+		return []views.Hint{{Key: "enter", Word: "writes"}, {Key: "esc", Word: "drops"}, {Key: "tab", Word: "csv, json, jsonl"}}
 	}
 	hints := []views.Hint{{Key: "enter", Word: "keeps"}, {Key: "esc", Word: "drops"}}
 	if m.pane().top().kind == kindPage {

@@ -26,6 +26,10 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 		m.chord = false
 		return m.second("g" + k.String())
 	}
+	if k.String() == "esc" && m.saving != nil {
+		m.saving.cancel()
+		return nil
+	}
 	if s := k.String(); m.at == queue.PaneOps && (s == "+" || s == "-") {
 		return m.rate(s)
 	}
@@ -126,6 +130,8 @@ func (m *root) look1(k string) tea.Cmd {
 		m.settle()
 	case "y":
 		return m.copy()
+	case "x":
+		return m.export("")
 	case "m":
 		m.look.mouse = !m.look.mouse
 		m.tell(map[bool]string{true: "mouse on: the terminal's own selection is off until m", false: "mouse off"}[m.look.mouse])

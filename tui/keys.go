@@ -30,6 +30,7 @@ func Keys() []KeyHelp {
 		{"Look", "o", "choose the order of the rows"},
 		{"Look", "p", "pause the picture and go on; while paused no action works"},
 		{"Look", "t", "times in UTC or as here"},
+		{"Look", "x", "export this list, or what is marked of it, to a file: .csv, .json, .jsonl; esc cancels"},
 		{"Look", "y", "copy the id under the cursor (OSC 52)"},
 		{"Look", "m", "mouse on and off; while on, the terminal cannot select text"},
 		{"Select", "space", "mark the row and go down"},

@@ -98,6 +98,7 @@ func (l *list) add(p queue.Page) {
 			l.page.Audit = append(l.page.Audit, x)
 		}
 	}
+	l.page.Operations = append(l.page.Operations, p.Operations...) // their numbers fall: none comes again
 	for _, x := range p.Jobs {
 		if !jobs[x.ID] {
 			l.page.Jobs = append(l.page.Jobs, x)

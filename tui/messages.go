@@ -52,6 +52,14 @@ type (
 	}
 	// armMsg redraws a dialog that now takes answers.
 	armMsg struct{}
+	// savedMsg is the end of an export.
+	savedMsg struct {
+		of        *exporting
+		done      queue.Exported
+		path      string
+		err       error
+		cancelled bool
+	}
 	// drainedMsg: the host has shut down.
 	drainedMsg struct{ err error }
 	// openedMsg is the first message of all.

@@ -47,6 +47,7 @@ const (
 	promptNone promptKind = iota
 	promptFilter
 	promptCommand
+	promptExport
 )
 
 // prompt is the line while it is open.
@@ -59,6 +60,8 @@ type prompt struct {
 	offers  []string // completions, in turn
 	offer   int
 	history []string
+	export  queue.Export // what goes into the file that is named
+	of      string       // how many rows that is
 	recall  int
 }
 
@@ -66,8 +69,11 @@ func (p prompt) open() bool { return p.kind != promptNone }
 
 // mark is the character in front of the line.
 func (p prompt) mark() string {
-	if p.kind == promptCommand {
+	switch p.kind {
+	case promptCommand:
 		return ":"
+	case promptExport:
+		return p.lead()
 	}
 	return "/"
 }

@@ -36,6 +36,7 @@ type root struct {
 	said   notice
 	chord  bool // g was pressed, its second key is awaited
 	leave  leaving
+	saving *exporting        // nil: no export runs
 	serial int               // of levels and dialogs
 	stamp  int               // changes with everything that pages are built from
 	reads  map[int]time.Time // when each level was last read

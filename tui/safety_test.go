@@ -30,6 +30,7 @@ type still struct {
 func newStill(s *fakeStore, h Host, o Options) *still {
 	o.Now = viewstest.Now
 	o.UTC = true
+	o.Save = (&folder{}).save
 	m := newRoot(context.Background(), s, h, o)
 	st := &still{m, s}
 	st.send(tea.ColorProfileMsg{Profile: colorprofile.ANSI256}, tea.WindowSizeMsg{Width: 120, Height: 40})
@@ -104,6 +105,7 @@ func tours() map[string][]string {
 		"rules": {"g", "s"}, "rule page": {"g", "s", "enter"}, "resolution": {"g", "s", "G", "enter"}, "mute": {"g", "s", "D", "x", "enter"}, "rule form": {"g", "s", "G", "N"},
 		"subscribe": {"4", "E"}, "subscription": {"4", "G", "E"}, "subscription page": {"4", "G", "enter"}, "notifications": {"g", "n"}, "notification failure": {"g", "n", "enter"}, "notification run": {"g", "n", "G", "enter"},
 		"notification requeue": {"g", "n", "R", "x", "enter"}, "job letter": {"5", "j", "j", "enter", "enter"},
+		"export": {"g", "a", "x"}, "export of letters": {"5", "enter", "x", "backspace", "enter"}, "export of leases": {"8", "G", "space", "x"},
 	}
 }
 

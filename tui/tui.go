@@ -4,6 +4,7 @@ package tui
 
 import (
 	"context"
+	"io"
 	"os"
 	"time"
 
@@ -34,6 +35,9 @@ type Options struct {
 	// AnswerActor is told the name that was asked for, once, where Actor is a
 	// shared account's.
 	AnswerActor func(string)
+	// Save lets write fill a new file of this name, and gives its path; a file that
+	// exists it refuses. nil: exports are off.
+	Save func(name string, write func(io.Writer) error) (path string, err error)
 }
 
 func (o Options) withDefaults() Options {
@@ -59,6 +63,7 @@ func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOpt
 		return accessible(ctx, s, o.withDefaults(), os.Stdout)
 	}
 	m := newRoot(ctx, s, h, o)
+	defer m.endExport()
 	defer m.cancel()
 	// Whoever runs the console answers signals, by ending ctx. It ends by Quit: a
 	// program that is killed closes its input under the goroutine that reads it.

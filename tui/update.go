@@ -51,6 +51,8 @@ func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.planned(msg)
 	case appliedMsg:
 		return m, m.applied(msg)
+	case savedMsg:
+		m.saved(msg)
 	case drainedMsg:
 		return m, m.drained(msg)
 	}

@@ -152,7 +152,7 @@ func TestHostileStrings(t *testing.T) {
 		exec(`UPDATE subscriptions SET event_type = left($1, 90), callback_url = left($1, 2000)`, s)
 	}
 	user := operator(t, db)
-	for _, args := range [][]string{
+	verbs := [][]string{
 		{"status"}, {"health"}, {"alerts"}, {"executors"}, {"hosts"}, {"dlq"}, {"dlq", "1"}, {"dlq-groups"}, {"flags"}, {"scheduler"}, {"audit"},
 		{"requeue", "1", "--dry-run"}, {"flag", "set", "x0" + "\x1b[2J", "1", "--reason", "\x1b[2J", "--yes"},
 		{"executor", "deregister", "\x1b]0;x\x07", "--reason", "\u202e", "--yes"}, {"dlq", "--filter", "\x1b[2J"}, {"ack", "\u009b2J", "--comment", "\x1b", "--yes"},
@@ -170,8 +170,18 @@ func TestHostileStrings(t *testing.T) {
 		{"subscription", "mute", "10", "--reason", "\x1b", "--dry-run"}, {"subscription", "add", "user:\x1b[2J", "--type", "\u202e", "--dry-run"},
 		{"endpoint", "suspend", "1", "--reason", "\x1b[2J", "--dry-run"}, {"endpoint", "suspend", "\x1b[2J", "--reason", "r", "--yes"},
 		{"report", "--since", "1h"}, {"mark", "\x1b[2J\x1b]0;owned\x07", "--yes"}, {"requeue", "--filter", "source:webhook", "--rate", "1", "--reason", "\x1b", "--dry-run"},
-	} {
+		{"export", "operation-items", "--id", "1"}, {"export", "flag-history", "--id", "x0" + "\x1b[2J"}, {"export", "\x1b[2J"}, {"export", "dlq", "\x1b[2J/\x07.csv"},
+	}
+	for _, l := range queue.ExportLists() {
+		if l.Of == "" || l.Optional {
+			verbs = append(verbs, []string{"export", l.Name})
+		}
+	}
+	for _, args := range verbs {
 		for _, form := range []string{"table", "json"} {
+			if args[0] == "export" && form == "table" {
+				form = "csv"
+			}
 			t.Run(strings.Trim(fmt.Sprintf("%q %s", args, form), "[]"), func(t *testing.T) {
 				t.Parallel()
 				cmd := qtop(t, db.DSN(user), append(slices.Clone(args), "-o", form)...)
@@ -182,7 +192,7 @@ func TestHostileStrings(t *testing.T) {
 				require.True(t, utf8.Valid(out.Bytes()))
 				if shows := strings.Join(args, " "); shows == "queues" || strings.HasPrefix(shows, "job show 1") || strings.HasPrefix(shows, "dlq job:3") || strings.HasPrefix(shows, "dlq event:5") ||
 					shows == "ops show 1" || shows == "subscriptions" || shows == "subscriptions --share" ||
-					shows == "lease list" || shows == "executor subscriptions" {
+					shows == "lease list" || shows == "executor subscriptions" || slices.Contains(args, "audit") || shows == "export jobs" || shows == "export flags" {
 					require.Contains(t, out.String(), "owned", "the row itself is what was read")
 				}
 				for i, r := range out.String() {

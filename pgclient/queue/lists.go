@@ -84,6 +84,9 @@ type Page struct {
 // PayloadShown is how much of a payload is read for a screen, in characters.
 const PayloadShown = 100_000
 
+// LeasesShown is how many leases on webhook jobs stand under the endpoints.
+const LeasesShown = 200
+
 // LineageShown is how many generations before and after a letter its lineage has.
 const LineageShown = 100
 

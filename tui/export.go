@@ -1,0 +1,228 @@
+package tui
+
+// This file is x: what a pane shows, in a file. The rows that are here are written
+// as they stand, in the order and with the filter of the pane; a list of which
+// only a part is here is read from its beginning, in its own order.
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// leaveFor is how long a quit waits for a cancelled export to remove what it wrote.
+const leaveFor = 2 * time.Second
+
+// exporting is the export that runs.
+type exporting struct {
+	list   string
+	of     string          // how many rows there will be, where that is known
+	rows   atomic.Int64    // written so far; the command counts, the screen looks
+	ctx    context.Context //nolint:containedctx // of this one command; esc ends it
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// export asks for the file's name; with one it begins.
+func (m *root) export(file string) tea.Cmd {
+	switch {
+	case m.o.Save == nil:
+		m.warn("no file can be written from here; qtop export does it")
+		return nil
+	case m.saving != nil:
+		m.warn("an export is running; esc cancels it")
+		return nil
+	}
+	x, why := m.toExport()
+	if why != "" {
+		m.warn(why)
+		return nil
+	}
+	name := cmp.Or(file, "qtop-"+x.List.Name+"-"+m.o.Now().UTC().Format("20060102T150405Z")+".csv")
+	m.line = prompt{kind: promptExport, input: newInput(name), history: m.line.history, export: x, of: m.exportCount(x)}
+	if file != "" {
+		return m.startExport()
+	}
+	return nil
+}
+
+// toExport is the list under the cursor; else why there is none.
+func (m *root) toExport() (x queue.Export, why string) {
+	l := m.pane().top()
+	var name string
+	switch {
+	case l.kind == kindOverview:
+		return x, "the Overview is no list; the panes are: x works there"
+	case l.kind == kindPage:
+		for _, list := range queue.ExportLists() { // of what a page shows under its head
+			if list.Of != "" && list.Kind == l.list.query.Kind {
+				name = list.Name
+			}
+		}
+		if name == "" {
+			return x, "a page is no list; esc goes back to one: x works there"
+		}
+	case l.grid.src.Export == nil:
+		return x, "the loops of this process are in no list; qtop export hosts has every host's"
+	default:
+		name = l.exportName()
+	}
+	var err error
+	if x.List, err = queue.ExportListNamed(name); err != nil {
+		return x, "there is no row here"
+	}
+	x.Query = l.list.query
+	if x.List.Plain {
+		x.Query.Filter = ""
+	}
+	if l.kind == kindPage {
+		return x, ""
+	}
+	order, marked := l.grid.order, l.grid.marked()
+	picked := len(marked) > 0 && !l.grid.all
+	if picked {
+		order = slices.DeleteFunc(slices.Clone(order), func(i int) bool { return !l.grid.marks[l.grid.src.ID(i)] })
+	}
+	if picked || x.List.Kind == "" || l.list.whole() {
+		x.Rows, x.AsOf = l.grid.src.Exported(name, order), l.list.page.AsOf
+		if x.List.Kind == "" {
+			x.AsOf = m.feed.picture.TakenAt
+		}
+	}
+	return x, ""
+}
+
+// exportName is the list in which the marked rows stand, or the one under the
+// cursor; of a table without rows the one that it would have.
+func (l *level) exportName() string {
+	for _, i := range l.grid.order {
+		if l.grid.marks[l.grid.src.ID(i)] && !l.grid.all {
+			name, _ := l.grid.src.Export(i)
+			return name
+		}
+	}
+	if len(l.grid.order) > 0 {
+		name, _ := l.grid.src.Export(l.grid.order[l.grid.cursor])
+		return name
+	}
+	for _, list := range queue.ExportLists() {
+		if list.Kind != "" && list.Kind == l.list.query.Kind {
+			return list.Name
+		}
+	}
+	return ""
+}
+
+// whole tells that every row of the list is here.
+func (l list) whole() bool {
+	p := l.page
+	return l.read && !l.loading && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && len(p.Leases) < queue.LeasesShown
+}
+
+// exportCount is how many rows there will be; empty where that is not known.
+func (m *root) exportCount(x queue.Export) string {
+	switch l := m.pane().top(); {
+	case x.Rows != nil:
+		return views.Count(int64(len(x.Rows)))
+	case l.kind != kindPage && l.list.page.Total > 0 && x.List.Kind == l.list.query.Kind:
+		return m.totalWords(l)
+	}
+	return ""
+}
+
+// lead is what stands before the name of the file.
+func (p prompt) lead() string {
+	words := "export "
+	if p.of != "" {
+		words += p.of + " of "
+	}
+	return words + p.export.List.Name + " to "
+}
+
+// typedExport takes a key or a paste for the name of the file.
+func (m *root) typedExport(msg tea.Msg, key string) tea.Cmd {
+	p := &m.line
+	switch key {
+	case "esc":
+		m.line = prompt{history: p.history}
+		return nil
+	case "enter":
+		return m.startExport()
+	case "tab":
+		p.input.SetValue(nextFormat(p.input.Value()))
+		p.input.CursorEnd()
+	default:
+		p.input = edit(p.input, msg)
+	}
+	p.problem = ""
+	return nil
+}
+
+// nextFormat is the name with the end of the format after its own.
+func nextFormat(name string) string {
+	ends := []string{".csv", ".json", ".jsonl"}
+	for i, end := range ends {
+		if stem, ok := strings.CutSuffix(name, end); ok {
+			return stem + ends[(i+1)%len(ends)]
+		}
+	}
+	return name + ends[0]
+}
+
+// startExport begins to write; the screen stays free.
+func (m *root) startExport() tea.Cmd {
+	x, name := m.line.export, strings.TrimSpace(m.line.input.Value())
+	var err error
+	if x.Format, err = queue.ExportFormatOf(name); err != nil {
+		m.line.problem = why(err)
+		return nil
+	}
+	e := &exporting{list: x.List.Name, of: m.line.of, done: make(chan struct{})}
+	m.line, m.said = prompt{history: m.line.history}, notice{}
+	e.ctx, e.cancel = context.WithCancel(m.ctx)
+	m.saving = e
+	return m.save(e, x, name)
+}
+
+// saved is the end of an export.
+func (m *root) saved(msg savedMsg) {
+	m.saving = nil
+	msg.of.cancel()
+	switch {
+	case msg.err != nil && msg.cancelled:
+		m.tell("the export was cancelled; no file was made")
+	case msg.err != nil:
+		m.warn("export: " + why(msg.err))
+	default:
+		rows, asOf, _ := strings.Cut(msg.done.String(), " as of ") // the path first: a narrow screen cuts the end
+		m.tell(rows + " of " + msg.of.list + " " + m.look.theme.G.Right + " " + clean(msg.path) + " " + m.look.theme.G.Dot + " as of " + asOf)
+	}
+}
+
+// exportStatus is how far the export is.
+func (m *root) exportStatus() string {
+	s := "exporting " + m.saving.list + m.look.theme.G.Ellipsis + " " + views.Count(m.saving.rows.Load())
+	if m.saving.of != "" {
+		s += " of " + m.saving.of
+	}
+	return s + " rows; esc cancels"
+}
+
+// endExport waits until a cancelled export has removed what it wrote.
+func (m *root) endExport() {
+	if m.saving == nil {
+		return
+	}
+	select {
+	case <-m.saving.done:
+	case <-time.After(leaveFor):
+	}
+}
