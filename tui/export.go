@@ -7,6 +7,7 @@ package tui
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,11 @@ import (
 
 // leaveFor is how long a quit waits for a cancelled export to remove what it wrote.
 const leaveFor = 2 * time.Second
+
+const (
+	pathLess = 45               // cells of the status line that are not the path's
+	savedFor = 20 * time.Second // a path takes longer to read than a word
+)
 
 // exporting is the export that runs.
 type exporting struct {
@@ -202,8 +208,16 @@ func (m *root) saved(msg savedMsg) {
 	case msg.err != nil:
 		m.warn("export: " + why(msg.err))
 	default:
-		rows, asOf, _ := strings.Cut(msg.done.String(), " as of ") // the path first: a narrow screen cuts the end
-		m.tell(rows + " of " + msg.of.list + " " + m.look.theme.G.Right + " " + clean(msg.path) + " " + m.look.theme.G.Dot + " as of " + asOf)
+		g, path := m.look.theme.G, clean(msg.path)
+		if cells(path) > m.size.W-pathLess {
+			path = g.Ellipsis + "/" + filepath.Base(path)
+		}
+		more := ""
+		if msg.done.Cut {
+			more = " (there are more)"
+		}
+		m.tell(views.Count(msg.done.Rows) + " of " + msg.of.list + more + " " + g.Right + " " + path + " " + g.Dot + " as of " + m.env().Stamp(msg.done.From))
+		m.said.until = m.o.Now().Add(savedFor)
 	}
 }
 

@@ -42,6 +42,7 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 		return m.typedCommand(msg, s)
 	case promptExport:
 		return m.typedExport(msg, s)
+	case promptFilter, promptNone:
 	}
 	switch s {
 	case "esc":

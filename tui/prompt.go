@@ -74,6 +74,7 @@ func (p prompt) mark() string {
 		return ":"
 	case promptExport:
 		return p.lead()
+	case promptFilter, promptNone:
 	}
 	return "/"
 }

@@ -142,7 +142,7 @@ func TestExportFromTheScreen(t *testing.T) {
 	s.gone("export 250 of dlq")
 	file := filepath.Join(dir, "a.csv")
 	s.keys(":", "export "+file, enter)
-	s.until("250 rows of dlq → /")
+	s.until("250 of dlq → ")
 	mine, err := os.ReadFile(file)
 	require.NoError(t, err)
 	st, err := os.Stat(file)

@@ -68,6 +68,7 @@ func (o *rowWriter) begin() error {
 	case ExportJSON:
 		_, err := io.WriteString(o.w, "[")
 		return err
+	case ExportLines:
 	}
 	return nil
 }
@@ -112,6 +113,7 @@ func (o *rowWriter) end() error {
 	case ExportJSON:
 		_, err := io.WriteString(o.w, "\n]\n")
 		return err
+	case ExportLines:
 	}
 	return nil
 }
