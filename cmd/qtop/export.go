@@ -127,11 +127,8 @@ func pictured(ctx context.Context, c *pgclient.Client, list queue.ExportList, fi
 	if err != nil {
 		return nil, s.TakenAt, pgclient.FilterError(err)
 	}
-	rows := src.Exported(list.Name, views.Arrange(src, 0, func(i int) bool {
+	order := views.Arrange(src, 0, func(i int) bool {
 		return f.Empty() || f.Match(func(name string) (any, bool) { return src.Field(i, name) }, s.TakenAt)
-	}))
-	if len(rows) == 0 && src.Note != "" {
-		return nil, s.TakenAt, lacking(src.Note)
-	}
-	return rows, s.TakenAt, nil
+	})
+	return src.Exported(list.Name, order), s.TakenAt, nil
 }

@@ -105,18 +105,13 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
 	s, err := c.Snapshot(ctx)
 	if lack := s.Missing["all"].String(); err == nil && lack != "" {
-		return s, lacking(lack)
+		kind := queue.KindFailed
+		if strings.Contains(lack, "needs the role") {
+			kind = queue.KindPermission
+		}
+		return s, &queue.Error{Kind: kind, What: queue.Clean(lack)}
 	}
 	return s, err
-}
-
-// lacking is an error of what a picture does not have.
-func lacking(why string) error {
-	kind := queue.KindFailed
-	if strings.Contains(why, "needs the role") {
-		kind = queue.KindPermission
-	}
-	return &queue.Error{Kind: kind, What: queue.Clean(why)}
 }
 
 type statusJSON struct {
