@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -38,8 +39,8 @@ func (a *app) exportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export LIST [FILE]", Short: "Write a list out whole, as CSV, JSON or JSON lines",
 		Long: "Write every row of a list that matches, to FILE or to standard output; how many they are, and as of when, goes to standard error.\n" +
-			"The format is that of the file's name, .csv, .json or .jsonl, unless --output says it; csv without a file. Rows and columns are those of\n" +
-			"--output json elsewhere, masked alike. In CSV a text that a spreadsheet would take for a formula (= + - @) gets an apostrophe in front.\n\n" +
+			"The format is that of the file's name, .csv, .json or .jsonl, unless --output csv, json or jsonl says it; csv without a file. Rows and\n" +
+			"columns are those that the verbs print with --output json, masked alike. In CSV a text that a spreadsheet would take for a formula (= + - @) gets an apostrophe in front.\n\n" +
 			"Lists:\n" + strings.Join(help, "\n"),
 		Args: cobra.RangeArgs(1, 2), ValidArgs: names,
 		Annotations: map[string]string{"output": "csv jsonl"},
@@ -105,7 +106,10 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 		where, err = newFile(file, o.force, write)
 		where = " → " + queue.Clean(where).String()
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the export was cancelled: it is not whole"), Err: err}
+	case err != nil:
 		return err
 	}
 	cut := ""
