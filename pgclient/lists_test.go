@@ -230,3 +230,50 @@ func TestAuditPages(t *testing.T) {
 		require.NotEmpty(t, p.Audit, f)
 	}
 }
+
+// Pages of operations, and of the items of one, join up; a page that is not to be
+// counted is not.
+func TestOperationPages(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO queue_bulk_operation (kind, filter, created_by, reason, state, state_by, rate_per_second, brake_percent, canary, canary_passed, frozen_count, next_item)
+		SELECT 'requeue_webhook', 'f' || i, CASE WHEN i % 5 = 0 THEN 'ben' ELSE 'ann' END, 'r', 'planned', 'ann', 1, 1, 1, false, 25, 1 FROM generate_series(1, 25) i`)
+	w.exec(`INSERT INTO queue_bulk_operation_item (operation_id, item_no, target, outcome, at) SELECT 3, i, i::text, 'done', now() FROM generate_series(1, 25) i`)
+	w.exec("UPDATE queue_bulk_operation SET next_item = 24 WHERE operation_id = 3")
+	c := w.client("queue_viewer")
+	for _, x := range []struct {
+		q    queue.Query
+		want []int64
+	}{
+		{queue.Query{Kind: queue.ListOperations}, down(25, 1, 1)}, {queue.Query{Kind: queue.ListOperations, Filter: "by:ben"}, down(25, 5, 5)},
+		{queue.Query{Kind: queue.ListOperation, ID: "3"}, down(23, 1, 1)},
+	} {
+		var have []int64
+		for x.q.Limit = 5; ; {
+			p, err := c.List(context.Background(), x.q)
+			require.NoError(t, err)
+			if x.q.Kind == queue.ListOperations {
+				require.Equal(t, x.q.Bare, p.Total == 0)
+				for _, o := range p.Operations {
+					have = append(have, o.ID)
+				}
+			}
+			for _, i := range p.Items {
+				have = append(have, i.No)
+			}
+			if p.Next == "" {
+				break
+			}
+			x.q.After, x.q.Bare = p.Next, true
+		}
+		require.Equal(t, x.want, have, "%v", x.q)
+	}
+	_, err := c.List(context.Background(), queue.Query{Kind: queue.ListOperations, After: "x"})
+	require.ErrorContains(t, err, "the page mark cannot be read")
+}
+
+func down(from, to, by int64) (ns []int64) {
+	for ; from >= to; from -= by {
+		ns = append(ns, from)
+	}
+	return ns
+}

@@ -161,6 +161,19 @@ func TestExportOfThePicture(t *testing.T) {
 	})
 }
 
+// Of a page with rows under its head those rows are the list.
+func TestExportOfAPage(t *testing.T) {
+	saving(t, nil, func(c *console, f *folder) {
+		c.press("6", "enter", "x")
+		c.sees("export operation-items to qtop-operation-items-")
+		c.press("enter")
+		c.sees(" of operation-items → ")
+		require.Len(t, f.one(t), 1+len(viewstest.OperationItems()))
+		c.press("g", "f", "enter", "x")
+		c.sees("export flag-history to ")
+	})
+}
+
 func TestExportCanBeLeft(t *testing.T) {
 	s := newStore()
 	s.slow = time.Hour
