@@ -206,9 +206,12 @@ func TestNotificationT13VeryMany(t *testing.T) {
 // births stages n pieces of documents of five through the hook.
 func (b board) births(n int) {
 	b.t.Helper()
-	b.exec(`WITH u AS (INSERT INTO information_unit (canonical_address, source_document_ref, created_by)
-		SELECT 'd' || i / 5 || '/' || i, CASE WHEN i % 10 < 5 THEN 'd' || i / 5 END, 'user:ann' FROM generate_series(1, $1::int) i RETURNING id)
-		INSERT INTO unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, n)
+	const most = 10_000
+	for from := 0; from < n; from += most {
+		b.exec(`WITH u AS (INSERT INTO information_unit (canonical_address, source_document_ref, created_by)
+			SELECT 'd' || i / 5 || '/' || i, CASE WHEN i % 10 < 5 THEN 'd' || i / 5 END, 'user:ann' FROM generate_series($1::int, $2::int) i RETURNING id)
+			INSERT INTO unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, from, min(n, from+most)-1)
+	}
 }
 
 // A run is bounded and takes the oldest; a document that this parts is told in two.
