@@ -243,6 +243,9 @@ BEGIN
   END IF;
   SELECT format('%s %s %s%s', CASE WHEN w.pid IS NOT NULL THEN 'pid ' || w.pid END, w.usename, w.program,
     ', open since ' || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) INTO v_who FROM public.fn_queue_holder(v_xid) w;
+  IF v_who IS NULL AND v_since > now() - interval '10 seconds' THEN
+    v_held := 0; -- it has ended meanwhile; one that this login may not see shows by its age
+  END IF;
   SELECT now() - h.last_beat_at INTO v_silent FROM public.queue_heartbeat h WHERE h.executor_id = v_worker
     AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped' AND now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds);
   v_links := v_links || public.fn_why_link('schedule', CASE WHEN v_interval = 0 THEN 'blocks' ELSE 'clear' END,
