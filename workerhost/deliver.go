@@ -63,6 +63,7 @@ type claim struct {
 	jobs   []pgclient.WebhookJob
 	err    error
 	asked  int
+	each   int // of one subscription
 	skip   []int64
 	before time.Time
 }
@@ -74,7 +75,7 @@ func (h *Host) deliver(ctx context.Context, l *loop) error {
 	p := newPlaces(h.opts.Concurrency, h.opts.PerEndpoint)
 	d := &deliverer{
 		h: h, l: l, places: p, flying: map[int64]*delivery{}, failing: map[int64]int{}, where: map[int64]string{},
-		ended: make(chan end, 2*p.most()), claims: make(chan claim, 1),
+		ended: make(chan end, 2*p.leasable()), claims: make(chan claim, 1),
 	}
 	send, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	d.reports = newReporter(h, l)
@@ -173,8 +174,8 @@ func (d *deliverer) tick(ctx context.Context, every time.Duration) {
 }
 
 // claim asks for what fits, unless a claim is under way. One that hangs must not
-// take every place: of a subscription one claim takes at most its endpoint's
-// share, and none while its endpoint has here what it may have.
+// take every place: of a subscription one claim takes what places.each says, and
+// none while its endpoint has here what it may have.
 func (d *deliverer) claim(ctx context.Context) {
 	if d.claiming || (!d.look && !d.dry) {
 		return
@@ -184,7 +185,7 @@ func (d *deliverer) claim(ctx context.Context) {
 	if room <= 0 {
 		return
 	}
-	skip := d.saturated(now)
+	skip, each := d.saturated(now), d.places.each(now)
 	if !d.look && slices.Equal(skip, d.around) {
 		return // nobody has got room since it found nothing
 	}
@@ -192,8 +193,8 @@ func (d *deliverer) claim(ctx context.Context) {
 	go func() {
 		claiming, cancel := outlive(ctx, handBackTime/2)
 		defer cancel()
-		jobs, err := d.h.client.ClaimWebhooks(claiming, d.h.workerID(), room, skip, d.h.opts.PerEndpoint)
-		d.claims <- claim{jobs, err, room, skip, now}
+		jobs, err := d.h.client.ClaimWebhooks(claiming, d.h.workerID(), room, skip, each)
+		d.claims <- claim{jobs, err, room, each, skip, now}
 	}()
 }
 
@@ -236,7 +237,7 @@ func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 	for _, x := range xs {
 		d.where[x.SubscriptionID] = x.endpoint
 		perSubscription[x.SubscriptionID]++
-		capped = capped || perSubscription[x.SubscriptionID] >= d.h.opts.PerEndpoint
+		capped = capped || perSubscription[x.SubscriptionID] >= c.each
 		if d.failing[x.SubscriptionID] > 0 || !d.places.put(x, time.Now()) {
 			surplus, capped = append(surplus, x), true
 		}

@@ -50,8 +50,8 @@ func newPlaces(total, perEndpoint int) *places {
 	return &places{total: total, perEndpoint: perEndpoint, endpoints: map[string]*endpoint{}, epoch: time.Now()}
 }
 
-// most is how many deliveries can be leased here.
-func (p *places) most() int { return p.total * (1 + stockFactor) }
+// leasable is how many deliveries can be leased here.
+func (p *places) leasable() int { return p.total * (1 + stockFactor) }
 
 // share is how many requests of the endpoint may be in flight now.
 func (p *places) share(e *endpoint, now time.Time) int {
@@ -79,6 +79,25 @@ func (p *places) room(leased int, now time.Time) int {
 	return p.total + ahead - leased
 }
 
+// each is how many of one subscription a claim may bring: what its endpoint may
+// have, and where all that are here deliver, as much as any of them can stock, for
+// claims are cheaper by the hundred.
+func (p *places) each(now time.Time) int {
+	most := 0
+	for _, e := range p.endpoints {
+		if e.busy+len(e.stock) == 0 {
+			continue
+		}
+		if !p.trusts(e, now) {
+			return p.perEndpoint
+		}
+		if left := p.most(e, now) - e.busy - len(e.stock); most == 0 || left < most {
+			most = left
+		}
+	}
+	return max(most, p.perEndpoint)
+}
+
 // The states of an endpoint in the eyes of a claim.
 const (
 	endpointOpen = iota
@@ -97,19 +116,24 @@ func (p *places) state(name string, now time.Time) int {
 	return endpointOpen
 }
 
-// put stocks a delivery; false when it would wait here in vain: beyond its share
-// only an endpoint that delivers has a stock.
+// most is how much of an endpoint may be here: beyond its share only one that
+// delivers has a stock.
+func (p *places) most(e *endpoint, now time.Time) int {
+	n := p.share(e, now) + p.ahead(&e.done, now)
+	if p.trusts(e, now) {
+		n += p.perEndpoint
+	}
+	return n
+}
+
+// put stocks a delivery; false when it would wait here in vain.
 func (p *places) put(x *delivery, now time.Time) bool {
 	e := p.endpoints[x.endpoint]
 	if e == nil {
 		e = &endpoint{name: x.endpoint}
 		p.endpoints[e.name] = e
 	}
-	most := p.share(e, now) + p.ahead(&e.done, now)
-	if p.trusts(e, now) {
-		most += p.perEndpoint
-	}
-	if e.busy+len(e.stock) >= most {
+	if e.busy+len(e.stock) >= p.most(e, now) {
 		return false
 	}
 	if len(e.stock) == 0 {

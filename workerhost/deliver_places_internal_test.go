@@ -130,3 +130,27 @@ func TestPlacesGoByTurn(t *testing.T) {
 		require.Len(t, held[e], 2, e)
 	}
 }
+
+// A claim takes many of one subscription only while everybody who is here delivers.
+func TestPlacesHowManyOfEach(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(64, 8)
+	now := p.epoch
+	require.Equal(t, 8, p.each(now), "nobody is here")
+	stocking(p, "fine", 8, now)
+	require.Equal(t, 8, p.each(now), "not known yet")
+	for range 10 {
+		for _, x := range begun(p, now)["fine"] {
+			x.delivered = true
+			p.landed(x, now)
+		}
+		stocking(p, "fine", 8, now)
+	}
+	each := p.each(now)
+	require.Greater(t, each, 64)
+	here := p.stocked
+	stocking(p, "fine", 2*each, now)
+	require.Equal(t, here+each, p.stocked, "what a claim brings is kept")
+	stocking(p, "hangs", 1, now)
+	require.Equal(t, 8, p.each(now), "one has not delivered")
+}

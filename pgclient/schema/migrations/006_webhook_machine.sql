@@ -367,12 +367,20 @@ BEGIN
   WHERE q.quota > 0;
 
   RETURN QUERY
-  WITH RECURSIVE free AS MATERIALIZED (
-    SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
-    WHERE j.status = 'Pending' AND NOT j.controlled AND COALESCE(cardinality(p_skip_subscriptions), 0) = 0
-      AND (SELECT g.gate = 'open' AND g.rate_limit_per_second IS NULL
-        FROM public.v_webhook_gate g WHERE g.subscription_id = j.subscription_id)
-    ORDER BY j.id LIMIT p_limit FOR UPDATE OF j SKIP LOCKED
+  WITH RECURSIVE front AS MATERIALIZED (
+    -- how many of the oldest each subscription has: no more than it may get are locked
+    SELECT f.subscription_id AS sub, count(*) AS n FROM (
+      SELECT j.subscription_id FROM public.webhook_delivery_jobs j
+      CROSS JOIN LATERAL (SELECT g.gate = 'open' AND g.rate_limit_per_second IS NULL AS ok
+        FROM public.v_webhook_gate g WHERE g.subscription_id = j.subscription_id OFFSET 0) g -- a row that is kept per subscription
+      WHERE j.status = 'Pending' AND NOT j.controlled AND g.ok AND COALESCE(cardinality(p_skip_subscriptions), 0) = 0
+      ORDER BY j.id LIMIT p_limit) f
+    GROUP BY f.subscription_id
+  ), free AS MATERIALIZED (
+    SELECT p.id, p.subscription_id FROM front f CROSS JOIN LATERAL (
+      SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = f.sub
+      ORDER BY j.id LIMIT least(f.n, p_per_subscription) FOR UPDATE OF j SKIP LOCKED) p
   ), lane (sub) AS (
     -- with somebody to skip: subscription by subscription, so that what is skipped is not read
     (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
@@ -511,13 +519,6 @@ BEGIN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
   END IF;
 
-  PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (v_ids) ORDER BY j.id FOR UPDATE;
-  SELECT array_agg(i.n) FILTER (WHERE j.status IN ('Completed', 'Failed') AND j.lease_token::text = i.token
-    AND (j.status = 'Completed') = i.delivered AND j.error_code IS NOT DISTINCT FROM i.code)
-  INTO v_same
-  FROM unnest(v_ids, v_tokens, v_delivered, v_codes) WITH ORDINALITY AS i (id, token, delivered, code, n)
-  JOIN public.webhook_delivery_jobs j ON j.id = i.id;
-
   -- the excerpt is foreign text: secrets are masked, control and bidirectional characters become visible question
   -- marks; it is worked on here, once, for an expression of the UPDATE would run for each of its uses
   IF EXISTS (SELECT 1 FROM unnest(v_excerpts) e WHERE e <> '') THEN
@@ -540,10 +541,19 @@ BEGIN
     FROM (
       SELECT r.id, r.token, r.delivered, r.status, r.code, r.retry_after, r.took, r.n, r.excerpt
       FROM unnest(v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took)
-        WITH ORDINALITY AS r (id, token, delivered, status, code, excerpt, retry_after, took, n)) i
-    WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token::text = i.token
+        WITH ORDINALITY AS r (id, token, delivered, status, code, excerpt, retry_after, took, n)
+      ORDER BY r.id) i -- the order of the locks
+    -- leased is what has a token and no end; asked by its status, the plan would go through all that are leased
+    WHERE j.id = i.id AND j.finished_at IS NULL AND j.lease_token::text = i.token
     RETURNING i.n, j.subscription_id)
   SELECT array_agg(f.n), array_agg(f.subscription_id) INTO v_done, v_subs FROM finished f;
+  IF COALESCE(cardinality(v_done), 0) < cardinality(v_ids) THEN -- in a statement of its own, which sees what that one waited for
+    SELECT array_agg(i.n) FILTER (WHERE j.status IN ('Completed', 'Failed') AND j.lease_token::text = i.token
+      AND (j.status = 'Completed') = i.delivered AND j.error_code IS NOT DISTINCT FROM i.code)
+    INTO v_same
+    FROM unnest(v_ids, v_tokens, v_delivered, v_codes) WITH ORDINALITY AS i (id, token, delivered, code, n)
+    JOIN public.webhook_delivery_jobs j ON j.id = i.id;
+  END IF;
 
   IF v_done IS NOT NULL THEN
     -- a healthy endpoint's row is written once a second, not once a delivery
