@@ -137,6 +137,22 @@ func TestWebhookClaimAroundASaturatedSubscription(t *testing.T) {
 	refused(t, "22023", err, "a share of nothing")
 }
 
+// What a claim may not take it leaves to the neighbours, also before it commits.
+func TestWebhookClaimLocksWhatItTakes(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.subscribe("order")
+	h.emit("order", 10)
+	h.step()
+	tx, err := h.work.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	var taken int
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM fn_webhook_job_claim('w', 20, NULL, 3)").Scan(&taken))
+	require.Equal(t, 6, taken)
+	require.Len(t, h.claim(20), 14)
+}
+
 func TestWebhookFunctionsPassPlpgsqlCheck(t *testing.T) {
 	h := newHooks(t)
 	if !one[bool](h, "SELECT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'plpgsql_check')") {
