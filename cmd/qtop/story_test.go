@@ -162,7 +162,9 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	// Back again: the first screen says that it runs, pane 6 how far it is, exactly.
 	s = openSized(t, 80, 24, dsn)
 	s.until("RUNNING")
-	s.keys("6", enter)
+	s.keys("6")
+	s.until("Operations · 1 row")
+	s.keys(enter)
 	s.until("Items, those tried last first")
 	least := x.number(tried)
 	s.match(`items +[\d,]+ done`)
