@@ -269,6 +269,39 @@ func TestBroadcastIsSampledAndRaisesOneEvent(t *testing.T) {
 	require.Equal(t, 2, get[int](c, emitted))
 }
 
+// What is counted stays counted when an older transaction of another database, passed over while it was seen to be that
+// one's, counts as ours: here because it was prepared, else because it ends between two looks.
+func TestBroadcastCountsOnceWhenHorizonGoesBack(t *testing.T) {
+	t.Parallel()
+	c := newOwn(t, map[string]string{"max_prepared_transactions": "2"})
+	cfg := c.root.Config().ConnConfig.Copy()
+	cfg.Database = "postgres"
+	admin, err := pgx.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = admin.Close(context.Background()) })
+
+	_, err = admin.Exec(t.Context(), "BEGIN; CREATE TABLE elsewhere ()")
+	require.NoError(t, err)
+	c.exec("INSERT INTO event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('lost', 'made', 's', 'immediate')")
+	c.over(95, 5)
+	c.rolled()
+	before := get[string](c, "SELECT fn_queue_settled_xid()::text")
+	_, err = admin.Exec(t.Context(), "PREPARE TRANSACTION 'older'")
+	require.NoError(t, err)
+	require.True(t, get[bool](c, "SELECT fn_queue_settled_xid() < $1::text::xid8", before), "the horizon goes back")
+	for range 2 {
+		c.sample(t)
+		require.Equal(t, "100 5", get[string](c, "SELECT events_24h || ' ' || broadcast_24h FROM queue_broadcast_share WHERE event_domain = ''"))
+	}
+	c.over(10, 0)
+	c.sample(t)
+	_, err = admin.Exec(t.Context(), "ROLLBACK PREPARED 'older'")
+	require.NoError(t, err)
+	c.rolled()
+	c.sample(t)
+	require.Equal(t, "110 5", get[string](c, "SELECT events_24h || ' ' || broadcast_24h FROM queue_broadcast_share WHERE event_domain = ''"))
+}
+
 func TestBroadcastAlertIsAcknowledgedAndClears(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('lost', 'made', 's', 'immediate')")

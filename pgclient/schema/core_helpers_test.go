@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // patience is how long a condition may take on a loaded machine.
@@ -36,6 +37,25 @@ func newCore(t *testing.T) *core {
 	// The template may have been made long ago: its tick workers are silent.
 	c.exec("UPDATE queue_heartbeat SET last_beat_at = now()")
 	return c
+}
+
+// newOwn is a schema in database queue of a server that is this test's alone.
+func newOwn(t *testing.T, params map[string]string) *core {
+	t.Helper()
+	server := pgtest.OwnServer(t, params)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	admin, err := pgx.Connect(ctx, server.DSN("postgres", "postgres"))
+	require.NoError(t, err)
+	_, err = admin.Exec(ctx, "CREATE DATABASE queue")
+	require.NoError(t, err)
+	require.NoError(t, admin.Close(ctx))
+	dsn := server.DSN("postgres", "queue")
+	require.NoError(t, schema.Up(ctx, dsn, nil))
+	pool, err := pgxpool.New(ctx, dsn)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return &core{t: t, root: pool}
 }
 
 // as is a pool of a new login with these roles.

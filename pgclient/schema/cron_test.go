@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -29,32 +28,14 @@ func newCron(t *testing.T) *core {
 	about := pgtest.Empty(t)
 	conn := about.Conn(t, "")
 	var have bool
-	var num int
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'pg_cron'),
-		current_setting('server_version_num')::int / 10000`).Scan(&have, &num))
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'pg_cron')").Scan(&have))
 	if !have {
 		t.Skip("NOT CHECKED: this server has no pg_cron (Debian: postgresql-15-cron)")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	server, err := embedded.Start(ctx, embedded.Options{Test: true, Major: num, Params: map[string]string{
+	c := newOwn(t, map[string]string{
 		"shared_preload_libraries": "pg_cron", "cron.database_name": "queue", "cron.use_background_workers": "on", "max_worker_processes": "20",
 		"cron.max_running_jobs": "10", // at the full hour all six have their mark: the sixth would wait for a slow one
-	}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
-	super := server.DSN("postgres", "postgres")
-	admin, err := pgx.Connect(ctx, super)
-	require.NoError(t, err)
-	_, err = admin.Exec(ctx, "CREATE DATABASE queue")
-	require.NoError(t, err)
-	require.NoError(t, admin.Close(ctx))
-	dsn := server.DSN("postgres", "queue")
-	require.NoError(t, schema.Up(ctx, dsn, nil))
-	pool, err := pgxpool.New(ctx, dsn)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	c := &core{t: t, root: pool}
+	})
 	c.exec("CREATE ROLE ops LOGIN IN ROLE workflow_admin")
 	c.exec("CREATE ROLE second LOGIN IN ROLE workflow_admin, queue_viewer")
 	return c
