@@ -44,6 +44,10 @@ var chapters = []struct{ title, sql string }{
 				FROM pg_constraint o WHERE o.conrelid = c.oid AND o.contype IN ('c', 'f')), '') || E'\n'
 		FROM pg_class c LEFT JOIN rights r USING (oid)
 		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'qtop_schema_version' ORDER BY c.relname`},
+	{"Domains", `
+		SELECT format('- **%s** %s: %s %s', t.typname, format_type(t.typbasetype, t.typtypmod), obj_description(t.oid, 'pg_type'),
+			(SELECT string_agg(replace(regexp_replace(pg_get_constraintdef(o.oid), '\s+', ' ', 'g'), '::text', ''), ' ') FROM pg_constraint o WHERE o.contypid = t.oid))
+		FROM pg_type t WHERE t.typnamespace = 'public'::regnamespace AND t.typtype = 'd' AND $1::text[] IS NOT NULL ORDER BY t.typname`},
 	{"Views", `
 		SELECT format(E'### %s\n\n%s\n\nMay: %s.\n\n%s\n', c.relname, obj_description(c.oid),
 			COALESCE((SELECT string_agg(r.rolname || CASE WHEN has_table_privilege(r.oid, c.oid, 'SELECT') THEN ' S' ELSE ' s' END, ', ' ORDER BY r.rolname) FROM pg_roles r

@@ -4,6 +4,31 @@
 SET LOCAL ROLE queue_owner;
 
 -- ---------------------------------------------------------------------------------------------------
+-- What a column of job_queue may hold. A session reads the constraints of a domain once, where a CHECK of the table is
+-- parsed by every statement that writes a row: a cast to a domain is short. The columns keep their plain types.
+-- ---------------------------------------------------------------------------------------------------
+CREATE DOMAIN public.job_executor AS text CONSTRAINT chk_job_executor CHECK (
+  VALUE = ANY ('{DOT,Agent,Hermes,Codex,PG_worker,external_worker,future_Kestra_adapter}'::text[]));
+COMMENT ON DOMAIN public.job_executor IS 'An executor kind.';
+CREATE DOMAIN public.job_max_attempts AS int CONSTRAINT chk_job_max_attempts CHECK (VALUE BETWEEN 1 AND 1000);
+COMMENT ON DOMAIN public.job_max_attempts IS 'How often a job is tried, 1 to 1000.';
+CREATE DOMAIN public.job_idempotency_key AS text CONSTRAINT chk_job_idempotency_key CHECK (length(VALUE) BETWEEN 1 AND 500);
+COMMENT ON DOMAIN public.job_idempotency_key IS 'What makes a job the same job, 1 to 500 characters.';
+CREATE DOMAIN public.job_payload AS jsonb CONSTRAINT chk_job_payload CHECK (jsonb_typeof(VALUE) = 'object'
+  AND NOT VALUE ?| '{body,content,raw,vector,embedding,secret,token,password,ssn,personal_data}'::text[]);
+COMMENT ON DOMAIN public.job_payload IS 'An object of references, not of content.';
+CREATE DOMAIN public.job_error AS text CONSTRAINT chk_job_error CHECK (octet_length(VALUE) <= 4096);
+COMMENT ON DOMAIN public.job_error IS 'What a handler said, up to 4,096 bytes.';
+CREATE DOMAIN public.job_failure_code AS text CONSTRAINT chk_job_failure_code CHECK (VALUE ~ '^[A-Z][A-Z0-9_]{0,63}$');
+COMMENT ON DOMAIN public.job_failure_code IS 'Why a job failed, in one word.';
+CREATE DOMAIN public.job_prior_result AS text CONSTRAINT chk_job_prior_result CHECK (VALUE = ANY ('{failed,released}'::text[]));
+CREATE DOMAIN public.job_end AS text CONSTRAINT chk_job_end CHECK (VALUE = ANY ('{leased>succeeded,in_progress>succeeded,
+  leased>failed,in_progress>failed,leased>dead_letter,in_progress>dead_letter,queued>cancelled,leased>cancelled,
+  in_progress>cancelled,retry_waiting>cancelled,succeeded>cleaned,failed>cleaned,dead_letter>cleaned,cancelled>cleaned}'::text[]));
+COMMENT ON DOMAIN public.job_end IS 'How a job may end, and what may follow: the status before > the status after.';
+COMMENT ON DOMAIN public.job_prior_result IS 'How a try ended that did not finish its job.';
+
+-- ---------------------------------------------------------------------------------------------------
 -- job_queue. ready is no status: late work and retries are not ready until fn_job_tick finds them due,
 -- and stay outside the claim index until then. No index holds a column or a predicate that a claim
 -- changes, so that claims stay HOT; leases are found through job_lease. prior_token and prior_result:
@@ -14,8 +39,7 @@ CREATE TABLE public.job_queue (
   job_id             uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   job_kind           text COLLATE "C" NOT NULL,
   event_domain       text COLLATE "C" NOT NULL,
-  executor           text NOT NULL CONSTRAINT chk_job_queue_executor CHECK (
-    executor = ANY ('{DOT,Agent,Hermes,Codex,PG_worker,external_worker,future_Kestra_adapter}'::text[])),
+  executor           text NOT NULL,
   status             text NOT NULL DEFAULT 'queued'
     CONSTRAINT chk_job_queue_status CHECK (status = ANY ('{queued,leased,in_progress,retry_waiting}'::text[])),
   ready              boolean NOT NULL DEFAULT true,
@@ -27,25 +51,28 @@ CREATE TABLE public.job_queue (
   lease_owner        text,
   lease_until        timestamptz,
   lease_token        uuid,
-  attempts           int NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-  max_attempts       int NOT NULL DEFAULT 5 CHECK (max_attempts BETWEEN 1 AND 1000),
-  lost_leases        int NOT NULL DEFAULT 0 CHECK (lost_leases >= 0),
-  idempotency_key    text CHECK (length(idempotency_key) BETWEEN 1 AND 500),
+  attempts           int NOT NULL DEFAULT 0,
+  max_attempts       int NOT NULL DEFAULT 5,
+  lost_leases        int NOT NULL DEFAULT 0,
+  idempotency_key    text,
   source_ref         text,
   target_ref         text,
   payload_ref        text,
-  payload            jsonb NOT NULL DEFAULT '{}'
-    CONSTRAINT chk_job_queue_payload CHECK (jsonb_typeof(payload) = 'object'
-      AND NOT payload ?| '{body,content,raw,vector,embedding,secret,token,password,ssn,personal_data}'::text[]),
-  last_error         text CHECK (octet_length(last_error) <= 4096),
-  failure_code       text CHECK (failure_code ~ '^[A-Z][A-Z0-9_]{0,63}$'),
+  payload            jsonb NOT NULL DEFAULT '{}',
+  last_error         text,
+  failure_code       text,
   first_failed_at    timestamptz,
   actor              text,
   correlation_id     text,
   causation_event_id uuid,
   updated_at         timestamptz NOT NULL DEFAULT now(),
   prior_token        uuid,
-  prior_result       text CHECK (prior_result = ANY ('{failed,released}'::text[])),
+  prior_result       text,
+  CONSTRAINT chk_job_queue_values CHECK ( -- each cast checks
+    num_nulls(executor::public.job_executor, max_attempts::public.job_max_attempts, idempotency_key::public.job_idempotency_key,
+      payload::public.job_payload, last_error::public.job_error, failure_code::public.job_failure_code,
+      prior_result::public.job_prior_result) >= 0),
+  CONSTRAINT chk_job_queue_counts CHECK (least(attempts, lost_leases) >= 0),
   CONSTRAINT chk_job_queue_lease CHECK (
     num_nonnulls(lease_owner, lease_until, lease_token) = 3 * (status = ANY ('{leased,in_progress}'::text[]))::int)
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -61,9 +88,7 @@ CREATE TABLE public.job_history (
   LIKE public.job_queue INCLUDING DEFAULTS,
   from_status text NOT NULL,
   CONSTRAINT job_history_pkey PRIMARY KEY (job_id, finished_at),
-  CONSTRAINT chk_job_history_edge CHECK ((from_status || '>' || status) = ANY ('{leased>succeeded,in_progress>succeeded,
-    leased>failed,in_progress>failed,leased>dead_letter,in_progress>dead_letter,queued>cancelled,leased>cancelled,
-    in_progress>cancelled,retry_waiting>cancelled,succeeded>cleaned,failed>cleaned,dead_letter>cleaned,cancelled>cleaned}'::text[])
+  CONSTRAINT chk_job_history_edge CHECK ((from_status || '>' || status)::public.job_end IS NOT NULL
     AND (status <> 'cleaned' OR payload = '{}' AND num_nonnulls(source_ref, target_ref, payload_ref, last_error) = 0))
 ) PARTITION BY RANGE (finished_at);
 COMMENT ON TABLE public.job_history IS
@@ -170,8 +195,8 @@ COMMENT ON TABLE public.job_dead_letter IS
   'Jobs that failed for good, with a copy of the payload. Replayed at most once, into a new job with a new key.';
 
 -- ---------------------------------------------------------------------------------------------------
--- Guards. The legal edges stand in the WHEN, so a legal change costs no function call. A CHECK and a WHEN are parsed
--- by every statement that meets them: constant arrays and joined texts are short there.
+-- Guards. The legal edges stand in the WHEN, so a legal change costs no function call. A WHEN, as a CHECK, is parsed by
+-- every statement that meets it: it is short.
 -- ---------------------------------------------------------------------------------------------------
 CREATE FUNCTION public.fn_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
@@ -193,11 +218,10 @@ CREATE TRIGGER trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW
   EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_queue_fixed BEFORE UPDATE OF job_id, job_kind, event_domain, executor, enqueued_at, max_attempts,
   idempotency_key ON public.job_queue FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
--- the status before, by how much attempts grew, the status after
+-- the first letter of the status before, by how much attempts grew, the first letter of the status after
 CREATE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts ON public.job_queue FOR EACH ROW
-  WHEN ((OLD.status || (NEW.attempts - OLD.attempts)::text || NEW.status) <> ALL ('{queued0queued,leased0leased,in_progress0in_progress,
-    retry_waiting0retry_waiting,queued0leased,retry_waiting0leased,leased0in_progress,leased0queued,leased1queued,leased0retry_waiting,
-    leased1retry_waiting,in_progress0queued,in_progress1queued,in_progress0retry_waiting,in_progress1retry_waiting}'::text[]))
+  WHEN (strpos('q0q l0l i0i r0r q0l r0l l0i l0q l1q l0r l1r i0q i1q i0r i1r',
+    concat(left(OLD.status, 1), NEW.attempts - OLD.attempts, left(NEW.status, 1))) = 0)
   EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_queue_no_truncate BEFORE TRUNCATE ON public.job_queue
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
@@ -382,20 +406,24 @@ CREATE TRIGGER trg_job_dead_letter_closed AFTER UPDATE ON public.job_dead_letter
 CREATE FUNCTION public.fn_queue_wake_notify_job_queue() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF current_setting('qtop.doorbell', true) = 'on' OR NOT public.fn_queue_notify_enabled()
-    OR pg_notification_queue_usage() > 0.5 THEN
+  IF current_setting('qtop.doorbell', true) = 'on' THEN
     RETURN NULL;
   END IF;
-  -- the CHECKs of job_lane keep channel and payload within their bounds
-  PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
-    'layer', 'job', 'job_id', x.job_id, 'job_kind', x.job_kind, 'process_after', x.process_after,
-    'worker_hint', 'job_executor', 'count', x.n_rows)::text)
-  FROM (SELECT d.event_domain, d.n_rows, d.process_after, f.job_id, f.job_kind
-    FROM (SELECT n.event_domain, count(*) AS n_rows, min(n.process_after) AS process_after FROM new_rows n GROUP BY 1) d
-    CROSS JOIN LATERAL (SELECT n.job_id, n.job_kind FROM new_rows n
-      WHERE n.event_domain = d.event_domain AND n.process_after = d.process_after LIMIT 1) f) x;
-  RETURN NULL;
-EXCEPTION WHEN OTHERS THEN
+  BEGIN -- a block that catches is a subtransaction
+    IF NOT public.fn_queue_notify_enabled() OR pg_notification_queue_usage() > 0.5 THEN
+      RETURN NULL;
+    END IF;
+    -- the CHECKs of job_lane keep channel and payload within their bounds
+    PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
+      'layer', 'job', 'job_id', x.job_id, 'job_kind', x.job_kind, 'process_after', x.process_after,
+      'worker_hint', 'job_executor', 'count', x.n_rows)::text)
+    FROM (SELECT d.event_domain, d.n_rows, d.process_after, f.job_id, f.job_kind
+      FROM (SELECT n.event_domain, count(*) AS n_rows, min(n.process_after) AS process_after FROM new_rows n GROUP BY 1) d
+      CROSS JOIN LATERAL (SELECT n.job_id, n.job_kind FROM new_rows n
+        WHERE n.event_domain = d.event_domain AND n.process_after = d.process_after LIMIT 1) f) x;
+  EXCEPTION WHEN OTHERS THEN
+    NULL;
+  END;
   RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION public.fn_queue_wake_notify_job_queue() FROM PUBLIC;
@@ -436,6 +464,8 @@ DROP TABLE public.job_lane;
 DROP TABLE public.job_lease;
 DROP TABLE public.job_history;
 DROP TABLE public.job_queue;
+DROP DOMAIN public.job_executor, public.job_max_attempts, public.job_idempotency_key,
+  public.job_payload, public.job_error, public.job_failure_code, public.job_prior_result, public.job_end;
 DROP FUNCTION public.fn_queue_wake_notify_job_queue();
 DROP FUNCTION public.fn_job_letter_counted();
 DROP FUNCTION public.fn_job_cleaned_counted();

@@ -225,8 +225,8 @@ COMMENT ON FUNCTION public.fn_job_lane_rule(text, text, text) IS 'The subscripti
 
 -- fn_job_lane_head(domain, kind, executor kind, floor, below, key) → the highest priority under below at which
 -- a job can be claimed after the key, NULL = none. The key is where the caller stopped: (priority,
--- process_after, job_id); what stands before it at its priority is not looked at, so that the dead entries an
--- old snapshot keeps there cost nothing. Internal.
+-- process_after, job_id), NULLs where it did not; what stands before it at its priority is not looked at, so that
+-- the dead entries an old snapshot keeps there cost nothing. Internal.
 CREATE FUNCTION public.fn_job_lane_head(p_event_domain text, p_job_kind text, p_executor text, p_floor int, p_below bigint,
   p_priority int, p_after timestamptz, p_id uuid) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
@@ -276,20 +276,22 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 DECLARE
   c_first CONSTANT timestamptz := timestamptz '-infinity';
   c_nobody CONSTANT uuid := uuid '00000000-0000-0000-0000-000000000000';
-  v_lane record;
-  v_lanes int := 0;
-  v_domains text[];      -- of each lane
+  v_domains text[];      -- of each lane that has work
   v_kinds text[];
   v_floors int[];
   v_rules uuid[];
-  v_prio int[];
+  v_heads int[];
+  v_prio int[];          -- where the caller stopped in it
   v_after timestamptz[];
   v_ids uuid[];
-  v_heads int[];
-  v_known boolean[];     -- whether its rule was read under the lock
   v_room int[];          -- free places of its subscription, kept at the first lane that has it
   v_tokens uuid[];       -- the lease of its subscription, likewise
+  v_lanes int;
   v_kind text;
+  v_owner text;
+  v_secs int;
+  v_key jsonb;
+  v_rule record;
   v_until timestamptz;
   v_left int := p_limit;
   v_top int;
@@ -298,7 +300,6 @@ DECLARE
   v_n int;
   v_got int;
   v_first int;
-  v_free int;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
@@ -311,46 +312,55 @@ BEGIN
     RAISE EXCEPTION 'fn_job_claim needs a transaction that is read committed' USING ERRCODE = '25001';
   END IF;
   -- What fn_job_refusal refuses finds no lane here. Where there is no work, a claim locks and writes nothing.
-  FOR v_lane IN
-    SELECT h.executor_kind, h.owner_role, l.event_domain, l.job_kind, r.priority_floor, r.subscription_id, k.prio, k.after, k.id, n.head,
-      (SELECT c.value::int FROM public.dot_config c WHERE c.key = 'queue.lease.duration_seconds' AND c.value ~ '^[0-9]{1,9}$') AS secs
-    FROM public.queue_heartbeat h
-    CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
-    CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
-      SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
-      WHERE s.executor_id = p_executor_id AND s.enabled
-        AND (s.job_kind IS NULL OR s.job_kind = l.job_kind) AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
-      ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1) r
-    CROSS JOIN LATERAL (SELECT COALESCE((a ->> 0)::int, 2147483647) AS prio, COALESCE((a ->> 1)::timestamptz, c_first) AS after,
-      COALESCE((a ->> 2)::uuid, c_nobody) AS id FROM (SELECT p_after -> (l.event_domain || '/' || l.job_kind) AS a) p) k
-    CROSS JOIN LATERAL (SELECT CASE WHEN p_after IS NULL THEN (
-        SELECT q.priority FROM public.job_queue q
-        WHERE q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready AND q.priority >= r.priority_floor
-          AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
-        ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1)
-      ELSE public.fn_job_lane_head(l.event_domain, l.job_kind, h.executor_kind, r.priority_floor, 2147483648, k.prio, k.after, k.id)
-      END AS head) n
-    WHERE h.executor_id = p_executor_id AND h.deregistered_at IS NULL AND r.executor_kind = h.executor_kind AND n.head IS NOT NULL
-      AND (SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled')
-  LOOP
-    v_lanes := v_lanes + 1;
-    v_domains[v_lanes] := v_lane.event_domain;
-    v_kinds[v_lanes] := v_lane.job_kind;
-    v_floors[v_lanes] := v_lane.priority_floor;
-    v_rules[v_lanes] := v_lane.subscription_id;
-    v_prio[v_lanes] := v_lane.prio;
-    v_after[v_lanes] := v_lane.after;
-    v_ids[v_lanes] := v_lane.id;
-    v_heads[v_lanes] := v_lane.head;
-    v_kind := v_lane.executor_kind;
-  END LOOP;
-  IF v_lanes = 0 OR v_lane.owner_role IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
+  SELECT count(*), array_agg(l.event_domain), array_agg(l.job_kind), array_agg(r.priority_floor::int), array_agg(r.subscription_id),
+    array_agg(n.head), min(h.executor_kind), min(h.owner_role),
+    COALESCE((SELECT c.value::int FROM public.dot_config c WHERE c.key = 'queue.lease.duration_seconds' AND c.value ~ '^[0-9]{1,9}$'), 300)
+  INTO v_lanes, v_domains, v_kinds, v_floors, v_rules, v_heads, v_kind, v_owner, v_secs
+  FROM public.queue_heartbeat h
+  CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
+  CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
+    SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
+    WHERE s.executor_id = p_executor_id AND s.enabled
+      AND (s.job_kind IS NULL OR s.job_kind = l.job_kind) AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
+    ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1) r
+  CROSS JOIN LATERAL (SELECT CASE WHEN p_after IS NULL THEN (
+    SELECT q.priority FROM public.job_queue q
+    WHERE q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready AND q.priority >= r.priority_floor
+      AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
+    ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) END AS head OFFSET 0) n -- once, not for the condition again
+  WHERE h.executor_id = p_executor_id AND h.deregistered_at IS NULL AND r.executor_kind = h.executor_kind
+    AND (n.head IS NOT NULL OR p_after IS NOT NULL)
+    AND (SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled');
+  IF p_after IS NOT NULL THEN
+    FOR i IN 1..v_lanes LOOP
+      v_key := p_after -> (v_domains[i] || '/' || v_kinds[i]);
+      v_prio[i] := COALESCE((v_key ->> 0)::int, 2147483647);
+      v_after[i] := COALESCE((v_key ->> 1)::timestamptz, c_first);
+      v_ids[i] := COALESCE((v_key ->> 2)::uuid, c_nobody);
+      v_heads[i] := public.fn_job_lane_head(v_domains[i], v_kinds[i], v_kind, v_floors[i], 2147483648, v_prio[i], v_after[i], v_ids[i]);
+      IF v_heads[i] IS NULL THEN
+        v_rules[i] := NULL;
+      END IF;
+    END LOOP;
+    v_lanes := CASE WHEN num_nonnulls(VARIADIC v_heads) > 0 THEN v_lanes ELSE 0 END;
+  END IF;
+  IF v_lanes = 0 OR v_owner IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
     RETURN;
   END IF;
 
   -- Under the locks max_parallel holds. A rule that changed meanwhile admits nothing in this call.
-  PERFORM 1 FROM public.job_subscription s WHERE s.subscription_id = ANY (v_rules) ORDER BY s.subscription_id FOR UPDATE;
-  v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lane.secs, 300));
+  FOR v_rule IN
+    SELECT s.subscription_id, s.priority_floor, s.max_parallel FROM public.job_subscription s
+    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_kind ORDER BY s.subscription_id FOR UPDATE
+  LOOP
+    v_first := array_position(v_rules, v_rule.subscription_id);
+    IF v_floors[v_first] = v_rule.priority_floor THEN
+      v_room[v_first] := v_rule.max_parallel
+        - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = v_rule.subscription_id), 0);
+      v_tokens[v_first] := gen_random_uuid();
+    END IF;
+  END LOOP;
+  v_until := clock_timestamp() + make_interval(secs => v_secs);
 
   FOR v_step IN 1..64 LOOP
     IF v_lanes = 1 THEN
@@ -366,26 +376,7 @@ BEGIN
     FOR i IN 1..v_lanes LOOP
       CONTINUE WHEN v_heads[i] IS DISTINCT FROM v_top;
       v_first := array_position(v_rules, v_rules[i]);
-      IF v_known[i] IS NULL THEN
-        v_known[i] := true;
-        SELECT s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0)
-        INTO v_free FROM (
-          SELECT o.* FROM public.job_subscription o
-          WHERE o.executor_id = p_executor_id AND o.enabled
-            AND (o.job_kind IS NULL OR o.job_kind = v_kinds[i]) AND (o.event_domain IS NULL OR o.event_domain = v_domains[i])
-          ORDER BY o.job_kind IS NULL, o.event_domain IS NULL LIMIT 1) s
-        WHERE s.subscription_id = v_rules[i] AND s.priority_floor = v_floors[i] AND s.executor_kind = v_kind;
-        IF NOT FOUND THEN
-          v_heads[i] := NULL;
-          v_at_top := v_at_top - 1;
-          CONTINUE;
-        END IF;
-        IF v_room[v_first] IS NULL THEN
-          v_room[v_first] := v_free;
-          v_tokens[v_first] := gen_random_uuid();
-        END IF;
-      END IF;
-      v_n := least((v_left + v_at_top - 1) / v_at_top, v_room[v_first]);
+      v_n := least((v_left + v_at_top - 1) / v_at_top, COALESCE(v_room[v_first], 0));
       v_at_top := v_at_top - 1;
       v_got := 0;
       IF v_n > 0 THEN
@@ -412,7 +403,7 @@ BEGIN
       END IF;
       v_left := v_left - v_got;
       v_room[v_first] := v_room[v_first] - v_got;
-      IF v_room[v_first] <= 0 OR v_got < v_n AND v_low = v_floors[i] THEN
+      IF COALESCE(v_room[v_first], 0) <= 0 OR v_got < v_n AND v_low = v_floors[i] THEN
         v_heads[i] := NULL;
       ELSIF v_got < v_n THEN
         v_heads[i] := public.fn_job_lane_head(v_domains[i], v_kinds[i], v_kind, v_floors[i], v_top, v_prio[i], v_after[i], v_ids[i]);
