@@ -3,10 +3,12 @@
 package pgclient_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
@@ -122,6 +124,70 @@ func TestJobCalls(t *testing.T) {
 	refused, err = c.ExecutorBeat(t.Context(), "nobody", "host", pgclient.JobBeat{State: "idle"})
 	require.NoError(t, err)
 	require.Contains(t, refused, "not registered")
+}
+
+// One job goes with its bell, prepared or not: each field arrives, a refused one says why and leaves nothing.
+func TestJobEnqueueOne(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"cache_statement", "exec"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			conn := db.Conn(t, "")
+			c, err := pgclient.Open(t.Context(), pgclient.Options{
+				DSN: db.DSN(pgtest.Login(t, db, "event_ingest_writer")) + "&default_query_exec_mode=" + mode, WorkConns: 1,
+			})
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			for _, sql := range []string{"SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'test', 'test')", "LISTEN queue_wake_work"} {
+				_, err := conn.Exec(t.Context(), sql)
+				require.NoError(t, err)
+			}
+			low, due := -7, time.Date(2031, 2, 3, 4, 5, 6, 789000000, time.FixedZone("", 3600))
+			id, created, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{
+				Kind: "a", Domain: "work", Executor: "Agent", Payload: json.RawMessage(`{"n": 1.50, "t": "'\\ü"}`), Priority: &low,
+				ProcessAfter: &due, IdempotencyKey: "k", MaxAttempts: 9, Actor: "me",
+			})
+			require.NoError(t, err)
+			require.True(t, created)
+			n, err := conn.WaitForNotification(t.Context())
+			require.NoError(t, err)
+			require.Contains(t, n.Payload, `"layer": "doorbell"`)
+			row := func(id string) (s string) {
+				t.Helper()
+				require.NoError(t, conn.QueryRow(t.Context(), `SELECT concat_ws('|', job_kind, event_domain, executor, payload, priority,
+					process_after AT TIME ZONE 'UTC', idempotency_key, max_attempts, actor, ready) FROM public.job_queue WHERE job_id = $1`, id).Scan(&s))
+				return s
+			}
+			require.Equal(t, `a|work|Agent|{"n": 1.50, "t": "'\\ü"}|-7|2031-02-03 03:05:06.789|k|9|me|f`, row(id))
+			again, created, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "Agent", IdempotencyKey: "k"})
+			require.NoError(t, err)
+			require.False(t, created)
+			require.Equal(t, id, again)
+
+			_, _, err = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "MOT"})
+			require.ErrorContains(t, err, "p_executor must be")
+			_, err = conn.Exec(t.Context(), "INSERT INTO public.executor_producer VALUES ('Codex', 'workflow_admin')")
+			require.NoError(t, err)
+			_, _, err = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "Codex"})
+			require.ErrorContains(t, err, "may not enqueue for executor kind Codex")
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, _, err = c.JobEnqueue(gone, pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT"})
+			require.Error(t, err)
+
+			id, _, err = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "b", Domain: "work", Executor: "DOT"})
+			require.NoError(t, err)
+			require.Contains(t, row(id), "b|work|DOT|{}|100|")
+			require.Equal(t, 2, countJobs(t, conn))
+		})
+	}
+}
+
+func countJobs(t *testing.T, conn *pgx.Conn) (n int) {
+	t.Helper()
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.job_queue").Scan(&n))
+	return n
 }
 
 // Writers of qtop ring after their commit, and no trigger of the statement does.

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/qtop/qtop/pgclient"
@@ -43,21 +44,23 @@ func qtopOpen(ctx context.Context, d *database, handled func(int), doorbell bool
 		client.Close()
 		return session{}, err
 	}
-	writer, err := d.login(ctx, writerLogin, 32, doorbell)
+	writer, err := pgclient.Open(ctx, pgclient.Options{DSN: d.dsn(writerLogin), Program: "bench producer", WorkConns: 32})
 	if err != nil {
 		client.Close()
 		return session{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ringer := pgclient.NewRinger(writer)
 	ended := make(chan error, 1)
 	go func() { ended <- host.Run(ctx) }()
 	return session{
 		insert: func(ctx context.Context, n int) error {
-			_, err := writer.Exec(ctx, oneJob, n)
-			if err == nil && doorbell {
-				ringer.Ring(qtopDomain)
+			if !doorbell {
+				_, err := writer.Work().Exec(ctx, oneJob, n)
+				return err
 			}
+			_, _, err := writer.JobEnqueue(ctx, pgclient.JobSpec{
+				Kind: "noop", Domain: qtopDomain, Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n),
+			})
 			return err
 		},
 		stop: func() error {
