@@ -251,10 +251,13 @@ type statement struct {
 func inOneGo(ctx context.Context, conn *pgx.Conn, statements []statement) (value []byte, err error) {
 	var names []string
 	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		for _, s := range statements {
+		for i, s := range statements {
 			prepared, err := conn.Prepare(ctx, s.sql, s.sql) // once per connection
-			if err != nil {
+			if err != nil && i == 0 {
 				return nil, err
+			} else if err != nil {
+				statements = statements[:i]
+				break
 			}
 			names = append(names, prepared.Name)
 		}

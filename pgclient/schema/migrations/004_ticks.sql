@@ -289,7 +289,7 @@ CROSS JOIN LATERAL (SELECT
   COALESCE((SELECT d.value::int FROM public.dot_config d
             WHERE d.key = 'queue.heartbeat.stale_threshold_seconds' AND d.value ~ '^[0-9]{1,9}$'), 300) AS threshold,
   w.flag_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM public.dot_config d WHERE d.key = w.flag_key AND d.value = 'true') AS flag_off,
-  (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode) f
+  (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode OFFSET 0) f -- each once, not per use
 CROSS JOIN LATERAL (SELECT f.n, f.mode, f.n = 0 OR f.flag_off AS off, floor(extract(epoch FROM now() - w.last_run_at))::bigint AS age,
   f.n > 0 AND COALESCE(extract(epoch FROM now() - w.last_run_at), 'infinity') > greatest(3.0 * f.n, f.threshold) AS late) c;
 COMMENT ON VIEW public.v_queue_scheduler_status IS

@@ -377,7 +377,9 @@ BEGIN
     'key', c.key, 'value', c.value, 'description', c.description, 'kind', COALESCE(r.kind, 'text'),
     'updated_at', c.updated_at, 'updated_by', c.updated_by, 'reason', COALESCE(a.reason, ''),
     'off', COALESCE(r.switch AND c.value IN ('false', '0') AND r.default_value <> c.value, false),
-    'invalid', NOT public.fn_cfg_readable(c.key, c.value),
+    -- as fn_cfg_readable, which would be a call per flag
+    'invalid', NOT COALESCE(CASE r.kind WHEN 'boolean' THEN c.value IN ('true', 'false') WHEN 'integer' THEN c.value ~ '^[0-9]{1,9}$'
+      ELSE c.value = ANY (r.choices) END, true),
     'reverts_at', v.revert_at, 'reverts_to', COALESCE(v.revert_to, ''), 'overdue', COALESCE(v.revert_at <= now(), false)
   ) ORDER BY c.key) INTO v_part
   FROM public.dot_config c
