@@ -150,9 +150,15 @@ func TestJobEnqueueOne(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.True(t, created)
-			n, err := conn.WaitForNotification(t.Context())
-			require.NoError(t, err)
-			require.Contains(t, n.Payload, `"layer": "doorbell"`)
+			bell := func() {
+				t.Helper()
+				wait, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				n, err := conn.WaitForNotification(wait)
+				require.NoError(t, err)
+				require.Contains(t, n.Payload, `"layer": "doorbell"`)
+			}
+			bell()
 			row := func(id string) (s string) {
 				t.Helper()
 				require.NoError(t, conn.QueryRow(t.Context(), `SELECT concat_ws('|', job_kind, event_domain, executor, payload, priority,
@@ -180,6 +186,15 @@ func TestJobEnqueueOne(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, row(id), "b|work|DOT|{}|100|")
 			require.Equal(t, 2, countJobs(t, conn))
+
+			_, err = conn.Exec(t.Context(), "UNLISTEN *; LISTEN queue_wake_other", pgx.QueryExecModeSimpleProtocol)
+			require.NoError(t, err)
+			for range 2 { // within 5 ms of each other, mostly: both are rung for
+				_, _, err = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "b", Domain: "other", Executor: "DOT"})
+				require.NoError(t, err)
+			}
+			bell()
+			bell()
 		})
 	}
 }

@@ -144,6 +144,40 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 	j.balanced()
 }
 
+// A claim that waited for a rule goes by what the rule says now.
+func TestJobClaimWaitsForRule(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	j.put("k", "iu", 3)
+	for _, c := range []struct {
+		change string
+		want   int
+	}{{"enabled = false", 0}, {"priority_floor = 200", 0}, {"max_parallel = 2", 2}} {
+		tx, err := j.root.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), "UPDATE job_subscription SET "+c.change)
+		require.NoError(t, err)
+		type claim struct {
+			ids []string
+			err error
+		}
+		claimed := make(chan claim, 1)
+		go func() {
+			var got claim
+			got.err = j.work.QueryRow(context.Background(), "SELECT COALESCE(array_agg(job_id::text), '{}') FROM fn_job_claim('w', NULL, 10)").Scan(&got.ids)
+			claimed <- got
+		}()
+		eventually(t, "the claim waits", func() bool {
+			return get[bool](j.core, "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
+		})
+		require.NoError(t, tx.Commit(t.Context()))
+		got := <-claimed
+		require.NoError(t, got.err)
+		require.Len(t, got.ids, c.want, c.change)
+		j.exec("UPDATE job_subscription SET enabled = true, priority_floor = 0")
+	}
+}
+
 func TestJobClaimKindsAndExecutors(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
