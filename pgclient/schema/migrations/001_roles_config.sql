@@ -267,8 +267,7 @@ COMMENT ON FUNCTION public.fn_cfg_bool(text) IS 'A boolean flag; anything but th
 CREATE FUNCTION public.fn_cfg_int(p_key text, p_default int) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
 BEGIN
-  RETURN COALESCE(
-    (SELECT c.value::int FROM public.dot_config c WHERE c.key = p_key AND c.value ~ '^[0-9]{1,9}$'), p_default);
+  RETURN COALESCE((SELECT CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN c.value::int END FROM public.dot_config c WHERE c.key = p_key), p_default);
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_cfg_int(text, int) FROM PUBLIC;

@@ -214,8 +214,8 @@ SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS dom
        -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
        CASE WHEN NOT r.enabled THEN 'stopped'
             WHEN s.configured_interval_seconds > 0 AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
-              3.0 * s.configured_interval_seconds, COALESCE((SELECT d.value::int FROM public.dot_config d
-                WHERE d.key = 'queue.heartbeat.stale_threshold_seconds' AND d.value ~ '^[0-9]{1,9}$'), 300))) THEN 'stale'
+              3.0 * s.configured_interval_seconds, COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END
+                FROM public.dot_config d WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300))) THEN 'stale'
             ELSE 'fresh' END AS status_hint
 FROM public.iu_route_worker_cursor c
 JOIN public.iu_outbound_route r USING (event_domain)
@@ -329,42 +329,46 @@ COMMENT ON TABLE public.queue_snapshot IS 'The last picture, shared by all conso
 
 -- fn_queue_snapshot_parts() → the sections of the picture, computed now. Internal.
 -- Its statements are planned once per session: planning them anew costs twice
--- as much as running them.
+-- as much as running them. What it puts together is json, of which a piece is
+-- copied where jsonb is taken apart and built again, and becomes jsonb at the end.
 CREATE FUNCTION public.fn_queue_snapshot_parts() RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off AS $fn$
 DECLARE
   v_minute bigint := extract(epoch FROM date_trunc('minute', now()))::bigint;
   v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
-  v_part jsonb;
-  v_flags jsonb;
-  v_health jsonb;
-  v_alerts jsonb;
-  v_executors jsonb;
-  v_dead_groups jsonb;
-  v_job_subscriptions jsonb;
-  v_job_leases jsonb;
-  v_job_table jsonb;
-  v_waiting jsonb;
-  v_hosts jsonb;
-  v_held jsonb;
-  v_suspended jsonb;
-  v_ticks jsonb;
-  v_flow jsonb;
-  v_marks jsonb;
+  -- buckets are told from older ones as text: epochs of ten digits
+  v_hour_ago text := (v_minute - 3600)::text;
+  v_hour_ago_5m text := (v_five - 3600)::text;
+  v_5m_ago text := (v_minute - 300)::text;
+  v_flags json;
+  v_health json;
+  v_alerts json;
+  v_executors json;
+  v_dead_groups json;
+  v_job_subscriptions json;
+  v_job_leases json;
+  v_job_table json;
+  v_waiting json;
+  v_hosts json;
+  v_held json;
+  v_suspended json;
+  v_ticks json;
+  v_flow json;
+  v_marks json;
+  v_queues json;
+  v_operations json;
   v_alive int;
   v_senders int;
   v_orchestrators int;
-  v_queues jsonb;
-  v_letters jsonb := COALESCE((SELECT jsonb_agg(to_jsonb(l)) FROM public.fn_job_letters_open() l), '[]');
-  v_routes jsonb := COALESCE((SELECT jsonb_agg(to_jsonb(b)) FROM public.fn_iu_route_backlog() b WHERE b.waiting > 0), '[]');
   v_jobs_off boolean := NOT public.fn_cfg_bool('queue.job_substrate.enabled');
   v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
   v_window numeric := 300 + extract(epoch FROM now())::bigint % 300;
   v_webhooks_off boolean := NOT public.fn_cfg_bool('webhook.worker.enabled');
   v_unscheduled boolean := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0;
+  v_routes_off text := CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled') THEN 'iu_core.route_worker_enabled is off'
+    WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off' END;
   v_due_late boolean := public.fn_job_due_late();
-  v_operations jsonb;
   v_xid xid8;
   v_event bigint;
 BEGIN
@@ -373,38 +377,34 @@ BEGIN
   INTO v_alive, v_senders, v_orchestrators
   FROM public.queue_host q WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds';
 
-  SELECT jsonb_agg(jsonb_build_object(
-    'key', c.key, 'value', c.value, 'description', c.description, 'kind', COALESCE(r.kind, 'text'),
-    'updated_at', c.updated_at, 'updated_by', c.updated_by, 'reason', COALESCE(a.reason, ''),
-    'off', COALESCE(r.switch AND c.value IN ('false', '0') AND r.default_value <> c.value, false),
-    -- as fn_cfg_readable, which would be a call per flag
-    'invalid', NOT COALESCE(CASE r.kind WHEN 'boolean' THEN c.value IN ('true', 'false') WHEN 'integer' THEN c.value ~ '^[0-9]{1,9}$'
-      ELSE c.value = ANY (r.choices) END, true),
-    'reverts_at', v.revert_at, 'reverts_to', COALESCE(v.revert_to, ''), 'overdue', COALESCE(v.revert_at <= now(), false)
-  ) ORDER BY c.key) INTO v_part
-  FROM public.dot_config c
-  LEFT JOIN public.dot_config_rule r USING (key)
-  LEFT JOIN public.dot_config_revert v USING (key)
-  LEFT JOIN LATERAL (
-    SELECT q.reason FROM public.queue_operator_action q
-    WHERE q.target = c.key AND q.action IN ('flag_set', 'flag_revert') AND q.outcome = 'done'
-    ORDER BY q.id DESC LIMIT 1) a ON c.updated_by <> 'migration';
-  v_flags := COALESCE(v_part, '[]');
+  SELECT json_agg(f ORDER BY f.key) INTO v_flags FROM (
+    SELECT c.key, c.value, c.description, COALESCE(r.kind, 'text') AS kind, c.updated_at, c.updated_by, COALESCE(a.reason, '') AS reason,
+      COALESCE(r.switch AND c.value IN ('false', '0') AND r.default_value <> c.value, false) AS off,
+      -- as fn_cfg_readable, which would be a call per flag
+      NOT COALESCE(CASE r.kind WHEN 'boolean' THEN c.value IN ('true', 'false') WHEN 'integer' THEN c.value ~ '^[0-9]{1,9}$'
+        ELSE c.value = ANY (r.choices) END, true) AS invalid,
+      v.revert_at AS reverts_at, COALESCE(v.revert_to, '') AS reverts_to, COALESCE(v.revert_at <= now(), false) AS overdue
+    FROM public.dot_config c
+    LEFT JOIN public.dot_config_rule r USING (key)
+    LEFT JOIN public.dot_config_revert v USING (key)
+    LEFT JOIN LATERAL (
+      SELECT q.reason FROM public.queue_operator_action q
+      WHERE q.target = c.key AND q.action IN ('flag_set', 'flag_revert') AND q.outcome = 'done'
+      ORDER BY q.id DESC LIMIT 1) a ON c.updated_by <> 'migration') f;
 
-  WITH c AS MATERIALIZED (
-    SELECT c.scope, c.k1, c.k2, c.k3::bigint AS at, c.n FROM public.v_queue_counter c
-    WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m', 'job_cancelled_10m')
-      AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
-  ), pace AS (
+  WITH pace AS (
     -- the bucket that runs and the one before: five to ten minutes
     SELECT c.k1, c.k2,
-      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_in_5m' AND c.at >= v_five - 300), 0) AS came,
-      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_out_5m' AND c.at >= v_five - 300), 0) AS went,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_in_5m' AND c.k3::bigint >= v_five - 300), 0) AS came,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_out_5m' AND c.k3::bigint >= v_five - 300), 0) AS went,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_succeeded_10m'), 0) AS succeeded,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_failed_10m'), 0) AS failed,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_dead_letter_10m'), 0) AS dead,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_cancelled_10m'), 0) AS cancelled
-    FROM c GROUP BY 1, 2
+    FROM public.v_queue_counter c
+    WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m', 'job_cancelled_10m')
+      AND c.k3 COLLATE "C" > v_hour_ago_5m
+    GROUP BY 1, 2
   ), rules AS (
     SELECT s.*, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
       s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS room,
@@ -412,7 +412,7 @@ BEGIN
     FROM public.job_subscription s LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
     WHERE s.enabled
   ), lanes AS (
-    SELECT COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
+    SELECT row_number() OVER () AS lane, COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
       COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
       COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at, b.executor,
       COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
@@ -420,10 +420,19 @@ BEGIN
       COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h, COALESCE(p.dead, 0)::bigint AS dead_1h,
       COALESCE(p.cancelled, 0)::bigint AS cancelled_1h
     FROM public.fn_job_backlog() b FULL JOIN pace p ON p.k1 = b.job_kind AND p.k2 = b.event_domain
+  ), admitted AS (
+    SELECT x.lane, bool_and(x.silent) AS all_silent, bool_and(x.room <= 0) AS no_room,
+      bool_and(x.kinds IS NOT NULL AND x.waits <> ALL (x.kinds)) AS unhandled,
+      min(x.priority_floor) AS floor, left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200) AS who
+    FROM (SELECT DISTINCT ON (l.lane, r.executor_id) l.lane, l.job_kind AS waits, r.* FROM lanes l JOIN rules r
+          ON (r.job_kind IS NULL OR r.job_kind = l.job_kind) AND (r.event_domain IS NULL OR r.event_domain = l.event_domain)
+            AND (l.executor IS NULL OR r.executor_kind = l.executor)
+          WHERE l.queued + l.retry_waiting > 0
+          ORDER BY l.lane, r.executor_id, r.job_kind IS NULL, r.event_domain IS NULL) x GROUP BY x.lane
   ), told AS (
     SELECT l.*, CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
         WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
-        WHEN r.n = 0 THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
+        WHEN r.lane IS NULL THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
         WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who
         WHEN r.unhandled THEN 'no live host has a handler for it'
         WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
@@ -431,138 +440,16 @@ BEGIN
         WHEN r.no_room THEN 'parallel limit reached: ' || r.who
         WHEN r.floor > 100 AND l.leased + l.in_progress = 0 AND l.out_per_s = 0 THEN 'priority floor ' || r.floor || ' of ' || r.who
         ELSE '' END AS why
-    FROM lanes l CROSS JOIN LATERAL (
-      SELECT count(*) AS n, COALESCE(bool_and(x.silent), false) AS all_silent, COALESCE(bool_and(x.room <= 0), false) AS no_room,
-        COALESCE(bool_and(x.kinds IS NOT NULL AND l.job_kind <> ALL (x.kinds)), false) AS unhandled,
-        min(x.priority_floor) AS floor, COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who
-      FROM (SELECT DISTINCT ON (r.executor_id) r.* FROM rules r
-        WHERE (r.job_kind IS NULL OR r.job_kind = l.job_kind) AND (r.event_domain IS NULL OR r.event_domain = l.event_domain)
-          AND (l.executor IS NULL OR r.executor_kind = l.executor)
-        ORDER BY r.executor_id, r.job_kind IS NULL, r.event_domain IS NULL) x) r
-  )
-  SELECT jsonb_agg(to_jsonb(t) || jsonb_build_object('clears_in_seconds',
-      CASE WHEN t.why = '' AND t.queued + t.retry_waiting > 0 AND t.out_per_s > t.in_per_s
-        THEN ceil((t.queued + t.retry_waiting) / (t.out_per_s - t.in_per_s))::bigint END)
-    ORDER BY t.oldest_at NULLS LAST, t.queued DESC, t.job_kind, t.event_domain) INTO v_part FROM told t;
-  v_queues := COALESCE(v_part, '[]');
-
-  SELECT jsonb_agg(to_jsonb(h) ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject)
-  INTO v_part FROM (
-    SELECT * FROM public.v_queue_health_but_jobs
-    UNION ALL
-    SELECT 'backlog_job_queue', j.job_kind, j.event_domain, j.newest_at, CASE WHEN j.oldest_at IS NOT NULL THEN j.age_seconds END,
-      j.queued, NULL, NULL, NULL
-    FROM jsonb_to_recordset(v_queues) AS j (job_kind text, event_domain text, newest_at timestamptz, oldest_at timestamptz,
-      age_seconds bigint, queued bigint, leased bigint, in_progress bigint, retry_waiting bigint)
-    WHERE j.queued + j.leased + j.in_progress + j.retry_waiting > 0
-    UNION ALL
-    SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
-    FROM jsonb_to_recordset(v_letters) AS l (failure_code text, event_domain text, last_at timestamptz, open bigint)
-    GROUP BY l.event_domain, l.failure_code
-    UNION ALL
-    SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since, floor(extract(epoch FROM now() - b.held_since))::bigint,
-      b.held_rows, NULL, NULL, 'held'
-    FROM jsonb_to_recordset(v_routes) AS b (worker_name text, event_domain text, held_rows bigint, held_since timestamptz)
-    WHERE b.held_since < now() - interval '10 seconds') h;
-  v_health := COALESCE(v_part, '[]');
-
-  SELECT jsonb_agg(to_jsonb(a) ORDER BY a.ratio DESC, a.subject) INTO v_part FROM public.v_queue_alert a;
-  v_alerts := COALESCE(v_part, '[]');
-
-  SELECT jsonb_agg(jsonb_build_object(
-    'executor_id', h.executor_id, 'executor_kind', h.executor_kind, 'domain_scope', h.domain_scope,
-    'state', CASE
-      WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
-      WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
-      WHEN v.severity = 'critical' THEN 'dead'
-      WHEN v.severity IS NOT NULL THEN 'stale'
-      WHEN p.in_flight > 0 AND p.last_work_at < now() - make_interval(secs => h.stale_threshold_seconds) THEN 'stuck'
-      WHEN h.last_beat_payload ->> 'state' = 'working' THEN 'working'
-      ELSE 'idle' END,
-    'last_beat_at', h.last_beat_at, 'age_seconds', floor(extract(epoch FROM now() - h.last_beat_at))::bigint,
-    'expected_cadence_seconds', h.expected_cadence_seconds, 'stale_threshold_seconds', h.stale_threshold_seconds,
-    'ratio', round((extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2),
-    'severity', COALESCE(v.severity, ''), 'in_flight', p.in_flight, 'done_total', p.done_total, 'last_work_at', p.last_work_at,
-    'owner_role', COALESCE(h.owner_role, ''), 'acked_by', COALESCE(v.acked_by, ''), 'ack_expires_at', v.ack_expires_at,
-    'registered_at', h.registered_at, 'registered_by', h.registered_by, 'deregistered_at', h.deregistered_at,
-    'deregistered_by', COALESCE(h.deregistered_by, ''), 'tick_worker', h.tick_worker
-  ) ORDER BY h.deregistered_at IS NOT NULL, v.ratio DESC NULLS LAST, h.executor_id) INTO v_part
-  FROM public.queue_heartbeat h
-  LEFT JOIN public.v_queue_alert v ON v.kind = 'silence' AND v.subject = h.executor_id
-  CROSS JOIN LATERAL (SELECT
-    CASE WHEN h.last_beat_payload ->> 'in_flight' ~ '^[0-9]{1,15}$' THEN (h.last_beat_payload ->> 'in_flight')::bigint END AS in_flight,
-    CASE WHEN h.last_beat_payload ->> 'done_total' ~ '^[0-9]{1,15}$' THEN (h.last_beat_payload ->> 'done_total')::bigint END AS done_total,
-    public.fn_queue_time_or_null(h.last_beat_payload ->> 'last_work_at') AS last_work_at) p;
-  v_executors := COALESCE(v_part, '[]');
-
-  WITH bucket AS (
-    SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter c
-    WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_five - 3600
-  ), trend AS MATERIALIZED (
-    SELECT p.scope, p.k1, p.k2, jsonb_agg(COALESCE(b.n, 0) ORDER BY p.back DESC) AS bars
-    FROM (SELECT DISTINCT x.scope, x.k1, x.k2, g AS back FROM bucket x CROSS JOIN generate_series(0, 11) g) p
-    LEFT JOIN bucket b ON b.scope = p.scope AND b.k1 = p.k1 AND b.k2 = p.k2 AND b.back = p.back GROUP BY p.scope, p.k1, p.k2
-  ), groups AS (
-    SELECT 'webhook' AS source, c.k1 AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain, s.id AS subscription_id, c.n AS open,
-      (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
-       ORDER BY o.failed_at LIMIT 1) AS first_at,
-      (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
-       ORDER BY o.failed_at DESC LIMIT 1) AS last_at,
-      COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend
-    FROM public.v_queue_counter c JOIN public.subscriptions s ON s.id = c.k2::bigint
-    LEFT JOIN trend t ON t.scope = 'dead_webhook_5m' AND t.k1 = c.k1 AND t.k2 = c.k2
-    WHERE c.scope = 'dead_webhook' AND c.n > 0
-    UNION ALL
-    SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at,
-      COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]')
-    FROM jsonb_to_recordset(v_letters) AS l (event_domain text, failure_code text, job_kind text, open bigint, first_at timestamptz,
-      last_at timestamptz)
-    LEFT JOIN trend t ON t.scope = 'dead_job_5m' AND t.k1 = l.failure_code AND t.k2 = l.event_domain || '/' || l.job_kind
-    UNION ALL
-    SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
-      (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
-        AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at LIMIT 1),
-      (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
-        AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1),
-      COALESCE(t.bars, '[0,0,0,0,0,0,0,0,0,0,0,0]')
-    FROM public.v_queue_counter c
-    LEFT JOIN trend t ON t.scope = 'dead_event_5m' AND t.k1 = c.k1 AND t.k2 = c.k3 || '/' || c.k2
-    WHERE c.scope = 'dead_event' AND c.n > 0
-  )
-  SELECT jsonb_agg(to_jsonb(g) ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) INTO v_part FROM groups g WHERE g.first_at IS NOT NULL;
-  v_dead_groups := COALESCE(v_part, '[]');
-
-  SELECT jsonb_agg(jsonb_build_object('subscription_id', s.subscription_id, 'executor_id', s.executor_id, 'executor_kind', s.executor_kind,
-    'job_kind', COALESCE(s.job_kind, ''), 'event_domain', COALESCE(s.event_domain, ''), 'priority_floor', s.priority_floor,
-    'max_parallel', s.max_parallel, 'enabled', s.enabled, 'notes', COALESCE(s.notes, ''),
-    'in_flight', COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0),
-    'registered_by', s.registered_by, 'registered_at', s.registered_at)
-    ORDER BY s.executor_id, s.job_kind NULLS FIRST, s.event_domain NULLS FIRST) INTO v_part FROM public.job_subscription s;
-  v_job_subscriptions := COALESCE(v_part, '[]');
-
-  SELECT jsonb_agg(to_jsonb(x) ORDER BY x.lease_until) INTO v_part FROM (
-    SELECT l.lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind, COALESCE(q.event_domain, '') AS event_domain, l.live,
-      l.claimed_at, l.lease_until, l.lease_until < now() AS expired
-    FROM public.job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
-    WHERE l.lease_until < now() + make_interval(secs => v_lease / 3.0) ORDER BY l.lease_until LIMIT 50) x;
-  v_job_leases := COALESCE(v_part, '[]');
-
-  SELECT jsonb_build_object('live_rows', COALESCE(t.n_live_tup, 0), 'dead_rows', COALESCE(t.n_dead_tup, 0),
-    'last_vacuum', greatest(t.last_vacuum, t.last_autovacuum), 'leases', k.n, 'leases_expired', k.expired,
-    'oldest_snapshot_seconds', floor(extract(epoch FROM now() - o.xact_start))::bigint, 'oldest_snapshot_pid', o.pid,
-    'oldest_snapshot_program', COALESCE(o.application_name, '')) INTO v_part
-  FROM (SELECT count(*) AS n, count(*) FILTER (WHERE lease_until < now()) AS expired FROM public.job_lease) k
-  LEFT JOIN pg_stat_user_tables t ON t.relid = 'public.job_queue'::regclass
-  LEFT JOIN LATERAL (SELECT a.pid, a.xact_start, a.application_name FROM pg_stat_activity a
-    WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database() AND a.xact_start IS NOT NULL
-    ORDER BY age(a.backend_xmin) DESC LIMIT 1) o ON true;
-  v_job_table := v_part;
-
-  WITH pace AS (
+    FROM lanes l LEFT JOIN admitted r USING (lane)
+  ), route AS MATERIALIZED (
+    SELECT * FROM public.fn_iu_route_backlog() b WHERE b.waiting > 0
+  ), letters AS MATERIALIZED (
+    SELECT * FROM public.fn_job_letters_open()
+  ), hook_pace AS (
     SELECT c.k1::bigint AS sub,
       sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / 300.0 AS in_s, sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
     FROM public.v_queue_counter c
-    WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 300 GROUP BY c.k1
+    WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 COLLATE "C" > v_5m_ago GROUP BY c.k1
   ), hooks AS (
     SELECT 'webhook ' || COALESCE(b.endpoint, '(none)') AS queue, 'webhook' AS source, COALESCE(b.endpoint, '(none)') AS subject,
       'webhook' AS domain, min(b.oldest_at) AS oldest_at, sum(b.waiting)::bigint AS waiting, false AS waiting_bound,
@@ -582,7 +469,7 @@ BEGIN
         ELSE '' END AS why
     FROM public.v_webhook_backlog b
     JOIN public.v_webhook_gate g USING (subscription_id)
-    LEFT JOIN pace p ON p.sub = b.subscription_id
+    LEFT JOIN hook_pace p ON p.sub = b.subscription_id
     GROUP BY b.endpoint
   ), unrouted AS (
     SELECT 'webhook events' AS queue, 'webhook' AS source, 'webhook_router' AS subject, 'webhook' AS domain,
@@ -598,9 +485,8 @@ BEGIN
   ), routes AS (
     SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000), b.waiting > 10000,
       COALESCE((SELECT sum(c.n) / 300.0 FROM public.v_queue_counter c WHERE c.scope = 'event_1m' AND c.k1 = b.event_domain
-        AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 300), 0)::float8, 0::float8,
-      CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled') THEN 'iu_core.route_worker_enabled is off'
-        WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off'
+        AND c.k3 COLLATE "C" > v_5m_ago), 0)::float8, 0::float8,
+      CASE WHEN v_routes_off <> '' THEN v_routes_off
         WHEN NOT b.enabled THEN 'the route of ' || b.event_domain || ' is disabled'
         WHEN public.fn_cfg_int('queue.tick.' || b.worker_name || '.interval_seconds', 60) = 0
           THEN 'queue.tick.' || b.worker_name || '.interval_seconds is 0'
@@ -610,95 +496,190 @@ BEGIN
           THEN 'no live host runs ' || b.worker_name
         WHEN EXISTS (SELECT 1 FROM public.queue_heartbeat h WHERE h.executor_id = b.worker_name AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
           AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds)) THEN b.worker_name || ' is silent' ELSE '' END
-    FROM jsonb_to_recordset(v_routes) AS b (worker_name text, event_domain text, enabled boolean, waiting bigint, oldest_at timestamptz,
-      held_rows bigint, held_since timestamptz)
-  ), jobs AS (
-    SELECT 'job ' || j.job_kind, 'job', j.job_kind, j.event_domain, j.oldest_at, j.queued + j.retry_waiting, false,
-      j.in_per_s, j.out_per_s, j.why
-    FROM jsonb_to_recordset(v_queues) AS j (job_kind text, event_domain text, oldest_at timestamptz, queued bigint,
-      retry_waiting bigint, in_per_s float8, out_per_s float8, why text)
-    WHERE j.queued + j.retry_waiting > 0
-  ), w AS (SELECT * FROM hooks UNION ALL SELECT * FROM unrouted UNION ALL SELECT * FROM routes UNION ALL SELECT * FROM jobs)
-  SELECT jsonb_agg(to_jsonb(w) || jsonb_build_object(
-    'age_seconds', COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0),
-    'clears_in_seconds', CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '') THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END)
-    ORDER BY w.oldest_at NULLS LAST, w.waiting DESC) INTO v_part FROM w;
-  v_waiting := COALESCE(v_part, '[]');
+    FROM route b
+  ), w AS (
+    SELECT * FROM hooks UNION ALL SELECT * FROM unrouted UNION ALL SELECT * FROM routes
+    UNION ALL
+    SELECT 'job ' || j.job_kind, 'job', j.job_kind, j.event_domain, j.oldest_at, j.queued + j.retry_waiting, false, j.in_per_s, j.out_per_s, j.why
+    FROM told j WHERE j.queued + j.retry_waiting > 0
+  ), health AS (
+    SELECT * FROM public.v_queue_health_but_jobs
+    UNION ALL
+    SELECT 'backlog_job_queue', j.job_kind, j.event_domain, j.newest_at, CASE WHEN j.oldest_at IS NOT NULL THEN j.age_seconds END,
+      j.queued, NULL, NULL, NULL
+    FROM told j WHERE j.queued + j.leased + j.in_progress + j.retry_waiting > 0
+    UNION ALL
+    SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
+    FROM letters l GROUP BY l.event_domain, l.failure_code
+    UNION ALL
+    SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since, floor(extract(epoch FROM now() - b.held_since))::bigint,
+      b.held_rows, NULL, NULL, 'held'
+    FROM route b WHERE b.held_since < now() - interval '10 seconds'
+  ), held AS (
+    SELECT b.worker_name AS worker, b.event_domain AS domain, b.held_rows AS rows, b.held_since AS since, public.fn_queue_settled_xid() AS xid
+    FROM route b WHERE b.held_since < now() - interval '10 seconds'
+    UNION ALL
+    SELECT 'webhook_router', 'webhook', o.held_rows, o.held_since, o.held_xid
+    FROM public.router_offsets o WHERE o.held_rows > 0 AND o.held_since < now() - interval '10 seconds'
+  ), trend AS (
+    SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter c
+    WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m') AND c.k3 COLLATE "C" > v_hour_ago_5m
+  ), bars AS (
+    SELECT b.scope, b.k1, b.k2, json_build_array(
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 11), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 10), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 9), 0),
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 8), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 7), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 6), 0),
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 5), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 4), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0),
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
+    FROM trend b GROUP BY b.scope, b.k1, b.k2
+  ), groups AS (
+    SELECT 'webhook' AS source, c.k1 AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain, s.id AS subscription_id, c.n AS open,
+      (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
+       ORDER BY o.failed_at LIMIT 1) AS first_at,
+      (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
+       ORDER BY o.failed_at DESC LIMIT 1) AS last_at,
+      COALESCE(t.trend, '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend
+    FROM public.v_queue_counter c JOIN public.subscriptions s ON s.id = c.k2::bigint
+    LEFT JOIN bars t ON t.scope = 'dead_webhook_5m' AND t.k1 = c.k1 AND t.k2 = c.k2
+    WHERE c.scope = 'dead_webhook' AND c.n > 0
+    UNION ALL
+    SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at,
+      COALESCE(t.trend, '[0,0,0,0,0,0,0,0,0,0,0,0]')
+    FROM letters l
+    LEFT JOIN bars t ON t.scope = 'dead_job_5m' AND t.k1 = l.failure_code AND t.k2 = l.event_domain || '/' || l.job_kind
+    UNION ALL
+    SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
+      (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
+        AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at LIMIT 1),
+      (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
+        AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1),
+      COALESCE(t.trend, '[0,0,0,0,0,0,0,0,0,0,0,0]')
+    FROM public.v_queue_counter c
+    LEFT JOIN bars t ON t.scope = 'dead_event_5m' AND t.k1 = c.k1 AND t.k2 = c.k3 || '/' || c.k2
+    WHERE c.scope = 'dead_event' AND c.n > 0
+  )
+  SELECT
+    (SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.queued DESC, x.job_kind, x.event_domain) FROM (
+      SELECT t.job_kind, t.event_domain, t.queued, t.scheduled, t.leased, t.in_progress, t.retry_waiting, t.oldest_at, t.newest_at, t.executor,
+        t.age_seconds, t.in_per_s, t.out_per_s, t.succeeded_1h, t.failed_1h, t.dead_1h, t.cancelled_1h, t.why,
+        CASE WHEN t.why = '' AND t.queued + t.retry_waiting > 0 AND t.out_per_s > t.in_per_s
+          THEN ceil((t.queued + t.retry_waiting) / (t.out_per_s - t.in_per_s))::bigint END AS clears_in_seconds FROM told t) x),
+    (SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.waiting DESC) FROM (
+      SELECT w.*, COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0) AS age_seconds,
+        CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '') THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END
+          AS clears_in_seconds FROM w) x),
+    (SELECT json_agg(h ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject) FROM health h),
+    (SELECT json_agg(json_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
+        'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
+        'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),
+        'transaction_seconds', floor(extract(epoch FROM now() - w.xact_start))::bigint) ORDER BY h.since, h.worker, h.domain)
+      FROM held h LEFT JOIN LATERAL public.fn_queue_holder(h.xid) w ON true),
+    (SELECT json_agg(g ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) FROM groups g WHERE g.first_at IS NOT NULL)
+  INTO v_queues, v_waiting, v_health, v_held, v_dead_groups;
 
-  SELECT jsonb_agg(jsonb_build_object(
-    'host_id', q.host_id, 'instance', q.instance, 'started_at', q.started_at, 'last_seen_at', q.last_seen_at,
-    'stopped_at', q.stopped_at, 'age_seconds', floor(extract(epoch FROM now() - q.last_seen_at))::bigint,
-    'alive', q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds',
-    'version', q.version, 'loops', q.loops, 'in_flight', q.in_flight, 'progress', (
-      SELECT COALESCE(jsonb_object_agg(e.key, jsonb_build_object(
+  WITH alert AS MATERIALIZED (
+    SELECT * FROM public.v_queue_alert
+  ), executors AS (
+    SELECT h.executor_id, h.executor_kind, h.domain_scope,
+      CASE
+        WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
+        WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
+        WHEN v.severity = 'critical' THEN 'dead'
+        WHEN v.severity IS NOT NULL THEN 'stale'
+        WHEN p.in_flight > 0 AND p.last_work_at < now() - make_interval(secs => h.stale_threshold_seconds) THEN 'stuck'
+        WHEN h.last_beat_payload ->> 'state' = 'working' THEN 'working'
+        ELSE 'idle' END AS state,
+      h.last_beat_at, floor(extract(epoch FROM now() - h.last_beat_at))::bigint AS age_seconds,
+      h.expected_cadence_seconds, h.stale_threshold_seconds,
+      round((extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
+      COALESCE(v.severity, '') AS severity, p.in_flight, p.done_total, p.last_work_at,
+      COALESCE(h.owner_role, '') AS owner_role, COALESCE(v.acked_by, '') AS acked_by, v.ack_expires_at,
+      h.registered_at, h.registered_by, h.deregistered_at, COALESCE(h.deregistered_by, '') AS deregistered_by, h.tick_worker
+    FROM public.queue_heartbeat h
+    LEFT JOIN alert v ON v.kind = 'silence' AND v.subject = h.executor_id
+    CROSS JOIN LATERAL (SELECT
+      CASE WHEN h.last_beat_payload ->> 'in_flight' ~ '^[0-9]{1,15}$' THEN (h.last_beat_payload ->> 'in_flight')::bigint END AS in_flight,
+      CASE WHEN h.last_beat_payload ->> 'done_total' ~ '^[0-9]{1,15}$' THEN (h.last_beat_payload ->> 'done_total')::bigint END AS done_total,
+      public.fn_queue_time_or_null(h.last_beat_payload ->> 'last_work_at') AS last_work_at) p
+  )
+  SELECT (SELECT json_agg(a ORDER BY a.ratio DESC, a.subject) FROM alert a),
+    (SELECT json_agg(e ORDER BY e.deregistered_at IS NOT NULL, CASE WHEN e.severity <> '' THEN e.ratio END DESC NULLS LAST, e.executor_id) FROM executors e)
+  INTO v_alerts, v_executors;
+
+  SELECT json_agg(x ORDER BY x.executor_id, NULLIF(x.job_kind, '') NULLS FIRST, NULLIF(x.event_domain, '') NULLS FIRST) INTO v_job_subscriptions FROM (
+    SELECT s.subscription_id, s.executor_id, s.executor_kind, COALESCE(s.job_kind, '') AS job_kind, COALESCE(s.event_domain, '') AS event_domain,
+      s.priority_floor, s.max_parallel, s.enabled, COALESCE(s.notes, '') AS notes,
+      COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS in_flight,
+      s.registered_by, s.registered_at
+    FROM public.job_subscription s) x;
+
+  SELECT json_agg(x ORDER BY x.lease_until) INTO v_job_leases FROM (
+    SELECT l.lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind, COALESCE(q.event_domain, '') AS event_domain, l.live,
+      l.claimed_at, l.lease_until, l.lease_until < now() AS expired
+    FROM public.job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
+    WHERE l.lease_until < now() + make_interval(secs => v_lease / 3.0) ORDER BY l.lease_until LIMIT 50) x;
+
+  SELECT json_build_object('live_rows', COALESCE(t.n_live_tup, 0), 'dead_rows', COALESCE(t.n_dead_tup, 0),
+    'last_vacuum', greatest(t.last_vacuum, t.last_autovacuum), 'leases', k.n, 'leases_expired', k.expired,
+    'oldest_snapshot_seconds', floor(extract(epoch FROM now() - o.xact_start))::bigint, 'oldest_snapshot_pid', o.pid,
+    'oldest_snapshot_program', COALESCE(o.application_name, '')) INTO v_job_table
+  FROM (SELECT count(*) AS n, count(*) FILTER (WHERE lease_until < now()) AS expired FROM public.job_lease) k
+  LEFT JOIN pg_stat_user_tables t ON t.relid = 'public.job_queue'::regclass
+  LEFT JOIN LATERAL (SELECT a.pid, a.xact_start, a.application_name FROM pg_stat_activity a
+    WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database() AND a.xact_start IS NOT NULL
+    ORDER BY age(a.backend_xmin) DESC LIMIT 1) o ON true;
+
+  SELECT json_agg(h ORDER BY h.stopped_at IS NOT NULL, h.host_id) INTO v_hosts FROM (
+    SELECT q.host_id, q.instance, q.started_at, q.last_seen_at, q.stopped_at, floor(extract(epoch FROM now() - q.last_seen_at))::bigint AS age_seconds,
+      q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds' AS alive, q.version, q.loops, q.in_flight, (
+      SELECT COALESCE(json_object_agg(e.key, json_build_object(
         'state', COALESCE(e.value ->> 'state', ''), 'last_tick', public.fn_queue_time_or_null(e.value ->> 'last_tick'),
         'done', COALESCE(substring(e.value ->> 'done' FROM '^[0-9]{1,15}$')::bigint, 0),
         'errors', COALESCE(substring(e.value ->> 'errors' FROM '^[0-9]{1,15}$')::bigint, 0))), '{}')
       FROM jsonb_each(CASE jsonb_typeof(q.progress) WHEN 'object' THEN q.progress ELSE '{}' END) e
-      WHERE jsonb_typeof(e.value) = 'object'))
-    ORDER BY q.stopped_at IS NOT NULL, q.host_id) INTO v_part
-  FROM public.queue_host q WHERE q.last_seen_at > now() - interval '7 days';
-  v_hosts := COALESCE(v_part, '[]');
+      WHERE jsonb_typeof(e.value) = 'object') AS progress
+    FROM public.queue_host q WHERE q.last_seen_at > now() - interval '7 days') h;
 
-  WITH held AS (
-    SELECT b.worker_name AS worker, b.event_domain AS domain, b.held_rows AS rows, b.held_since AS since, public.fn_queue_settled_xid() AS xid
-    FROM jsonb_to_recordset(v_routes) AS b (worker_name text, event_domain text, held_rows bigint, held_since timestamptz)
-    WHERE b.held_since < now() - interval '10 seconds'
-    UNION ALL
-    SELECT 'webhook_router', 'webhook', o.held_rows, o.held_since, o.held_xid
-    FROM public.router_offsets o WHERE o.held_rows > 0 AND o.held_since < now() - interval '10 seconds'
-  )
-  SELECT jsonb_agg(jsonb_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
-    'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
-    'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),
-    'transaction_seconds', floor(extract(epoch FROM now() - w.xact_start))::bigint) ORDER BY h.since, h.worker, h.domain) INTO v_part
-  FROM held h LEFT JOIN LATERAL public.fn_queue_holder(h.xid) w ON true;
-  v_held := COALESCE(v_part, '[]');
+  SELECT json_agg(x ORDER BY x.since) INTO v_suspended FROM (
+    SELECT x.subscription_id, COALESCE(s.endpoint, '(none)') AS endpoint, x.reason, x.since, CASE WHEN isfinite(x.until) THEN x.until END AS until,
+      COALESCE(x.by, '') AS by
+    FROM public.webhook_endpoint_suspensions x JOIN public.subscriptions s ON s.id = x.subscription_id
+    WHERE x.until IS NULL OR x.until > now() OR x.reason = 'circuit') x;
 
-  SELECT jsonb_agg(jsonb_build_object('subscription_id', x.subscription_id, 'endpoint', COALESCE(s.endpoint, '(none)'), 'reason', x.reason,
-    'since', x.since, 'until', CASE WHEN isfinite(x.until) THEN x.until END, 'by', COALESCE(x.by, '')) ORDER BY x.since) INTO v_part
-  FROM public.webhook_endpoint_suspensions x JOIN public.subscriptions s ON s.id = x.subscription_id
-  WHERE x.until IS NULL OR x.until > now() OR x.reason = 'circuit';
-  v_suspended := COALESCE(v_part, '[]');
-
-  SELECT jsonb_agg(to_jsonb(t) ORDER BY t.worker_name) INTO v_part FROM public.v_queue_scheduler_status t;
-  v_ticks := COALESCE(v_part, '[]');
+  SELECT json_agg(t ORDER BY t.worker_name) INTO v_ticks FROM public.v_queue_scheduler_status t;
 
   WITH b AS (
-    SELECT c.scope, (v_minute - c.k3::bigint) / 60 AS back, sum(c.n) AS n FROM public.v_queue_counter c
-    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$' AND c.k3::bigint > v_minute - 3600 GROUP BY 1, 2
+    SELECT (v_minute - c.k3::bigint) / 60 AS back, sum(c.n) FILTER (WHERE c.scope = 'delivered_1m') AS delivered,
+      sum(c.n) FILTER (WHERE c.scope = 'dead_1m') AS dead, sum(c.n) FILTER (WHERE c.scope = 'job_done_1m') AS jobs
+    FROM public.v_queue_counter c
+    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 COLLATE "C" > v_hour_ago GROUP BY 1
   )
-  SELECT jsonb_build_object(
-    'delivered', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'delivered_1m' AND b.back = g), 0) ORDER BY g DESC),
-    'dead', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'dead_1m' AND b.back = g), 0) ORDER BY g DESC),
-    'jobs', jsonb_agg(COALESCE((SELECT b.n FROM b WHERE b.scope = 'job_done_1m' AND b.back = g), 0) ORDER BY g DESC),
+  SELECT json_build_object(
+    'delivered', json_agg(COALESCE(x.delivered, 0)), 'dead', json_agg(COALESCE(x.dead, 0)), 'jobs', json_agg(COALESCE(x.jobs, 0)),
     'hosts_alive', v_alive,
-    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event'))) INTO v_part
-  FROM generate_series(0, 59) g;
-  v_flow := v_part;
+    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event'))) INTO v_flow
+  FROM (SELECT b.* FROM generate_series(0, 59) g LEFT JOIN b ON b.back = g ORDER BY g DESC) x;
 
-  SELECT jsonb_agg(to_jsonb(o) ORDER BY o.state = 'running' DESC, o.operation_id DESC) INTO v_part FROM (
+  SELECT json_agg(o ORDER BY o.state = 'running' DESC, o.operation_id DESC) INTO v_operations FROM (
     SELECT b.operation_id, b.kind, b.filter, b.created_by, b.created_at, b.reason, b.state, COALESCE(b.state_why, '') AS state_why,
       b.state_by, b.state_at, b.started_at, b.rate_per_second::float8 AS rate_per_second, b.brake_percent, b.canary, b.canary_passed,
       b.frozen_count, b.done, b.skipped, b.failed, b.undone, b.first_ok, b.first_failed
     FROM public.queue_bulk_operation b WHERE b.state = ANY ('{planned,running,paused}'::text[])
     ORDER BY b.state = 'running' DESC, b.operation_id DESC LIMIT 50) o;
-  v_operations := COALESCE(v_part, '[]');
 
-  SELECT jsonb_agg(jsonb_build_object('at', m.at, 'label', m.label, 'by', m.created_by) ORDER BY m.at DESC) INTO v_part
-  FROM (SELECT k.at, k.label, k.created_by FROM public.queue_mark k WHERE k.at > now() - interval '1 hour' ORDER BY k.at DESC LIMIT 20) m;
-  v_marks := COALESCE(v_part, '[]');
+  SELECT json_agg(m ORDER BY m.at DESC) INTO v_marks
+  FROM (SELECT k.at, k.label, k.created_by AS by FROM public.queue_mark k WHERE k.at > now() - interval '1 hour' ORDER BY k.at DESC LIMIT 20) m;
 
-  -- put together once: every || would walk through all that is there
-  RETURN jsonb_build_object(
-    'flags', v_flags, 'queues', v_queues, 'health', v_health, 'alerts', v_alerts,
-    'executors', v_executors, 'dead_groups', v_dead_groups, 'job_subscriptions', v_job_subscriptions, 'job_leases', v_job_leases,
-    'job_table', v_job_table, 'waiting', v_waiting, 'operations', v_operations, 'hosts', v_hosts, 'held', v_held,
-    'suspended', v_suspended, 'ticks', v_ticks, 'flow', v_flow, 'marks', v_marks,
+  RETURN json_build_object(
+    'flags', COALESCE(v_flags, '[]'), 'queues', COALESCE(v_queues, '[]'), 'health', COALESCE(v_health, '[]'), 'alerts', COALESCE(v_alerts, '[]'),
+    'executors', COALESCE(v_executors, '[]'), 'dead_groups', COALESCE(v_dead_groups, '[]'),
+    'job_subscriptions', COALESCE(v_job_subscriptions, '[]'), 'job_leases', COALESCE(v_job_leases, '[]'), 'job_table', v_job_table,
+    'waiting', COALESCE(v_waiting, '[]'), 'operations', COALESCE(v_operations, '[]'), 'hosts', COALESCE(v_hosts, '[]'),
+    'held', COALESCE(v_held, '[]'), 'suspended', COALESCE(v_suspended, '[]'), 'ticks', COALESCE(v_ticks, '[]'), 'flow', v_flow,
+    'marks', COALESCE(v_marks, '[]'),
     'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
-    'server', jsonb_build_object('version', current_setting('server_version'), 'database', current_database(),
+    'server', json_build_object('version', current_setting('server_version'), 'database', current_database(),
       'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN pg_is_in_recovery()
-        THEN extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END));
+        THEN extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END))::jsonb;
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_snapshot_parts() FROM PUBLIC;
