@@ -4,9 +4,11 @@ package pgclient_test
 
 import (
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -180,4 +182,24 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 	require.Equal(t, "dead_letter_operator", page.Session.Needs[queue.ActRequeue])
 	require.Empty(t, page.Session.SchemaState)
 	require.False(t, page.Session.Pooler)
+}
+
+// A client that asks for columns and one that asks for the jsonb are told the same.
+func TestSnapshotIsThePicture(t *testing.T) {
+	w := newWorld(t)
+	w.die(letter{"order", "https://a.example/x", "HTTP_500", 0})
+	w.silent("kg", 4000)
+	viewer := open(t, pgclient.Options{DSN: w.db.DSN(pgtest.Login(t, w.db, "queue_viewer")), MaxAge: time.Hour})
+	_, err := viewer.Snapshot(context.Background())
+	require.NoError(t, err)
+	got, err := viewer.Snapshot(context.Background())
+	require.NoError(t, err)
+	var want queue.Snapshot
+	require.NoError(t, json.Unmarshal(get[[]byte](w, "SELECT fn_queue_snapshot('1 hour')"), &want))
+	require.True(t, got.Shared)
+	require.NotEmpty(t, got.Alerts)
+	require.NotEmpty(t, got.DeadGroups)
+	require.Equal(t, want.TakenAt.Format(time.RFC3339Nano), got.TakenAt.Format(time.RFC3339Nano), "in UTC wherever the client is")
+	want.TakenAt = got.TakenAt
+	require.Equal(t, want, got)
 }

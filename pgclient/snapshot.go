@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -22,17 +23,21 @@ func (c *Client) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	var raw []byte
-	var s queue.Snapshot
-	err := c.read.QueryRow(ctx, "SELECT public.fn_queue_snapshot(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).Scan(&raw)
+	var body []byte
+	var taken time.Time
+	var ms float64
+	var shared bool
+	err := c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, shared, body FROM public.fn_queue_picture(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).
+		Scan(&taken, &ms, &shared, &body)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "42883" || pg.Code == "42501") {
 		return c.bareSnapshot(ctx, pg)
 	}
 	if err != nil {
-		return s, translate(err)
+		return queue.Snapshot{}, translate(err)
 	}
-	if err := json.Unmarshal(raw, &s); err != nil {
+	s := queue.Snapshot{TakenAt: taken.UTC(), TookMS: ms, Shared: shared}
+	if err := json.Unmarshal(body, &s); err != nil {
 		return s, &queue.Error{
 			Kind: queue.KindFailed, What: queue.Clean("the snapshot cannot be read: " + err.Error()),
 			Do: queue.Clean("the schema does not fit this program: run qtop migrate status"),
@@ -44,9 +49,9 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 // bareSnapshot is what can be shown of a server without the schema, or of one
 // that does not let this login read it: who it is, and what is lacking.
 func (c *Client) bareSnapshot(ctx context.Context, cause *pgconn.PgError) (queue.Snapshot, error) {
-	lack := queue.Clean("fn_queue_snapshot is not installed: run qtop migrate up")
+	lack := queue.Clean("fn_queue_picture is not installed: run qtop migrate up")
 	if cause.Code == "42501" {
-		lack = queue.Clean("this login may not read fn_queue_snapshot: it needs the role queue_viewer")
+		lack = queue.Clean("this login may not read fn_queue_picture: it needs the role queue_viewer")
 	}
 	s := queue.Snapshot{Missing: map[string]queue.Text{"all": lack}}
 	err := c.read.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery()`).

@@ -1,6 +1,6 @@
 package queue
 
-// This file mirrors what fn_queue_snapshot returns: one picture that feeds all
+// This file mirrors what fn_queue_picture returns: one picture that feeds all
 // live panes of all consoles. Every age is computed by the server's clock.
 
 import (

@@ -77,7 +77,10 @@ func TestSnapshotEmpty(t *testing.T) {
 	require.Empty(t, s.Alerts)
 	fails(t, c.root, "22023", "SELECT fn_queue_snapshot('-1 second')")
 	fails(t, c.root, "22023", "SELECT fn_queue_snapshot(NULL)")
-	fails(t, c.as("dot_executor", "event_ingest_writer", "subscription_admin"), "42501", "SELECT fn_queue_snapshot('0')")
+	fails(t, c.root, "22023", "SELECT fn_queue_picture('-1 second')")
+	for _, fn := range []string{"fn_queue_snapshot", "fn_queue_picture"} {
+		fails(t, c.as("dot_executor", "event_ingest_writer", "subscription_admin"), "42501", "SELECT "+fn+"('0')")
+	}
 	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator"} {
 		require.NotNil(t, call(t, c.as(role), "fn_queue_snapshot('0')")["flags"], role)
 	}

@@ -31,7 +31,7 @@ func (h *hooks) told(name string) (why string, links map[string]string, column s
 			require.Contains(h.t, do, " WHERE id ", "a cure changes one endpoint's subscriptions")
 		}
 	}
-	picture := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts() -> 'waiting') w
+	picture := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts()::jsonb -> 'waiting') w
 		WHERE $1 IN (w.value ->> 'queue', concat(w.value ->> 'queue', ' in ', w.value ->> 'domain'))), '(nothing waits)')`, name)
 	return got["why"].(string), links, picture
 }
@@ -154,7 +154,7 @@ func TestWhyALaneWaits(t *testing.T) {
 		t.Helper()
 		got := call(t, j.root, "fn_queue_why($1)", name)
 		require.Nil(t, got["refused"], got)
-		return got["why"].(string), get[string](j.core, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts() -> 'waiting') w
+		return got["why"].(string), get[string](j.core, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts()::jsonb -> 'waiting') w
 			WHERE w.value ->> 'queue' = 'job k'), '(nothing waits)')`)
 	}
 	host := func(executor string, kinds ...string) {

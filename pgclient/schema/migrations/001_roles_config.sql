@@ -559,13 +559,14 @@ CREATE TABLE public.queue_counter_delta (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE public.queue_counter IS 'Folded counts by scope; k3 of the scopes ending in m is the epoch of the bucket.';
 COMMENT ON TABLE public.queue_counter_delta IS 'Counts not folded yet, one row per statement and key.';
+CREATE VIEW public.v_queue_counter_part AS
+  SELECT scope, k1, k2, k3, n FROM public.queue_counter
+  UNION ALL SELECT scope, k1, k2, k3, n FROM public.queue_counter_delta;
+COMMENT ON VIEW public.v_queue_counter_part IS 'What v_queue_counter adds up: for who sums over keys anyway.';
 CREATE VIEW public.v_queue_counter AS
-  SELECT scope, k1, k2, k3, sum(n)::bigint AS n
-  FROM (SELECT scope, k1, k2, k3, n FROM public.queue_counter
-        UNION ALL SELECT scope, k1, k2, k3, n FROM public.queue_counter_delta) u
-  GROUP BY scope, k1, k2, k3;
+  SELECT scope, k1, k2, k3, sum(n)::bigint AS n FROM public.v_queue_counter_part GROUP BY scope, k1, k2, k3;
 COMMENT ON VIEW public.v_queue_counter IS 'Exact counts: folded ones plus the deltas since.';
-GRANT SELECT ON public.queue_counter, public.queue_counter_delta, public.v_queue_counter TO queue_viewer;
+GRANT SELECT ON public.queue_counter, public.queue_counter_delta, public.v_queue_counter_part, public.v_queue_counter TO queue_viewer;
 
 -- fn_queue_counter_compact() → {folded, pruned}: the counter_compactor tick.
 CREATE FUNCTION public.fn_queue_counter_compact() RETURNS jsonb
@@ -912,6 +913,7 @@ DROP FUNCTION public.fn_mask_fold(text);
 DROP FUNCTION public.fn_mask_names(text);
 DROP FUNCTION public.fn_queue_counter_compact();
 DROP VIEW public.v_queue_counter;
+DROP VIEW public.v_queue_counter_part;
 DROP TABLE public.queue_counter_delta;
 DROP TABLE public.queue_counter;
 DROP FUNCTION public.fn_dot_config_expire();

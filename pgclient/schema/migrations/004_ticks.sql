@@ -283,13 +283,14 @@ SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at, c.age A
        j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as
 FROM public.queue_tick_worker w
 LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
+LEFT JOIN public.dot_config i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
+LEFT JOIN public.dot_config g ON g.key = w.flag_key
 CROSS JOIN LATERAL (SELECT
-  -- not in WHERE: there the pattern would be matched first, with every flag
-  COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END FROM public.dot_config d
-            WHERE d.key = 'queue.tick.' || w.worker_name || '.interval_seconds'), 0) AS n,
+  COALESCE(CASE WHEN i.value ~ '^[0-9]{1,9}$' THEN i.value::int END, 0) AS n,
+  -- the pattern not in WHERE: there it would be matched first, with every flag
   COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END FROM public.dot_config d
             WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300) AS threshold,
-  w.flag_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM public.dot_config d WHERE d.key = w.flag_key AND d.value = 'true') AS flag_off,
+  w.flag_key IS NOT NULL AND g.value IS DISTINCT FROM 'true' AS flag_off,
   (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode OFFSET 0) f -- each once, not per use
 CROSS JOIN LATERAL (SELECT f.n, f.mode, f.n = 0 OR f.flag_off AS off, floor(extract(epoch FROM now() - w.last_run_at))::bigint AS age,
   f.n > 0 AND COALESCE(extract(epoch FROM now() - w.last_run_at), 'infinity') > greatest(3.0 * f.n, f.threshold) AS late) c;

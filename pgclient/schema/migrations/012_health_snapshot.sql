@@ -90,57 +90,36 @@ CREATE FUNCTION public.fn_job_backlog() RETURNS TABLE (job_kind text, event_doma
   leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz, executor text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
-DECLARE
-  v_kinds text[];          -- of each lane
-  v_domains text[];
-  v_counts bigint[];       -- five each
-  v_levels bigint[];       -- the priority looked at last, NULL = there is no lower one
-  v_oldest timestamptz[];
-  v_newest timestamptz[];
-  v_executors text[];
 BEGIN
-  SELECT array_agg(x.k1), array_agg(x.k2), array_agg(ARRAY[x.queued, x.scheduled, x.leased, x.in_progress, x.retry_waiting]),
-    array_agg(CASE WHEN x.queued + x.retry_waiting > x.scheduled THEN 2147483648 END),
-    array_agg(NULL::timestamptz), array_agg(NULL::timestamptz), array_agg(NULL::text)
-  INTO v_kinds, v_domains, v_counts, v_levels, v_oldest, v_newest, v_executors FROM (
-    SELECT c.k1, c.k2, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint AS queued,
+  RETURN QUERY
+  WITH RECURSIVE lane AS MATERIALIZED (
+    SELECT row_number() OVER () AS n, c.k1 AS kind, c.k2 AS domain, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint AS queued,
       COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'scheduled'), 0)::bigint AS scheduled,
       COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'leased'), 0)::bigint AS leased,
       COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'in_progress'), 0)::bigint AS in_progress,
       COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'retry_waiting'), 0)::bigint AS retry_waiting
     FROM public.v_queue_counter c
     WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'leased', 'in_progress', 'retry_waiting') AND c.n <> 0
-    GROUP BY c.k1, c.k2) x;
-  -- one priority of all lanes at a time: a statement per lane would cost more than what it finds
-  WHILE cardinality(array_remove(v_levels, NULL)) > 0 LOOP
-    SELECT array_agg(t.priority::bigint ORDER BY a.n), array_agg(least(a.oldest, t.at) ORDER BY a.n),
-      array_agg(greatest(a.newest, e.at) ORDER BY a.n),
-      array_agg(CASE WHEN t.at < a.oldest OR a.oldest IS NULL THEN t.executor ELSE a.executor END ORDER BY a.n)
-    INTO v_levels, v_oldest, v_newest, v_executors
-    FROM unnest(v_kinds, v_domains, v_levels, v_oldest, v_newest, v_executors) WITH ORDINALITY
-      AS a (kind, domain, level, oldest, newest, executor, n)
-    LEFT JOIN LATERAL (
+    GROUP BY c.k1, c.k2
+  ), head AS (
+    -- one priority of all lanes at a time, from the highest down
+    SELECT l.n, l.kind, l.domain, 2147483648 AS level, NULL::timestamptz AS oldest, NULL::timestamptz AS newest, NULL::text AS executor
+    FROM lane l WHERE l.queued + l.retry_waiting > l.scheduled
+    UNION ALL
+    SELECT h.n, h.kind, h.domain, t.priority::bigint, least(h.oldest, t.at), greatest(h.newest, e.at),
+      CASE WHEN t.at < h.oldest OR h.oldest IS NULL THEN t.executor ELSE h.executor END
+    FROM head h
+    CROSS JOIN LATERAL (
       SELECT q.priority, greatest(q.enqueued_at, q.process_after) AS at, q.executor FROM public.job_queue q
-      WHERE q.event_domain = a.domain AND q.job_kind = a.kind AND q.ready AND q.priority < a.level
-        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) t ON true
+      WHERE q.event_domain = h.domain AND q.job_kind = h.kind AND q.ready AND q.priority < h.level
+        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) t
     LEFT JOIN LATERAL (
       SELECT q.enqueued_at AS at FROM public.job_queue q
-      WHERE q.event_domain = a.domain AND q.job_kind = a.kind AND q.ready AND q.priority = t.priority
-        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC, q.job_id DESC LIMIT 1) e ON true;
-  END LOOP;
-  FOR i IN 1..COALESCE(cardinality(v_kinds), 0) LOOP
-    job_kind := v_kinds[i];
-    event_domain := v_domains[i];
-    queued := v_counts[i][1];
-    scheduled := v_counts[i][2];
-    leased := v_counts[i][3];
-    in_progress := v_counts[i][4];
-    retry_waiting := v_counts[i][5];
-    oldest_at := v_oldest[i];
-    newest_at := v_newest[i];
-    executor := v_executors[i];
-    RETURN NEXT;
-  END LOOP;
+      WHERE q.event_domain = h.domain AND q.job_kind = h.kind AND q.ready AND q.priority = t.priority
+        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC, q.job_id DESC LIMIT 1) e ON true
+  )
+  SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, h.oldest, h.newest, h.executor
+  FROM lane l LEFT JOIN (SELECT DISTINCT ON (h.n) h.* FROM head h ORDER BY h.n, h.level) h USING (n);
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_job_backlog() FROM PUBLIC;
@@ -200,7 +179,7 @@ BEGIN
   SELECT COALESCE(sum(c.n) FILTER (WHERE c.k1 = 'waiting'), 0)::bigint, COALESCE(sum(c.n) FILTER (WHERE c.k1 = 'failed'), 0)::bigint,
     (SELECT p.created_at FROM public.iu_notification_pending p WHERE p.processed_at IS NULL AND p.failed_at IS NULL ORDER BY p.created_at LIMIT 1),
     (SELECT p.created_at FROM public.iu_notification_pending p WHERE p.processed_at IS NULL ORDER BY p.created_at DESC LIMIT 1)
-  FROM public.v_queue_counter c WHERE c.scope = 'notification_pending';
+  FROM public.v_queue_counter_part c WHERE c.scope = 'notification_pending';
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_iu_notification_backlog() FROM PUBLIC;
@@ -307,12 +286,18 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   v_at timestamptz;
 BEGIN
+  -- a time of this form is one: only what may be none needs the subtransaction of a handler
+  IF p_text ~ '^2[01]\d\d-(0[1-9]|1[0-2])-([01][1-9]|[12]0|2[1-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?Z$' THEN
+    RETURN p_text::timestamptz;
+  END IF;
   IF p_text ~ '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)$' THEN
-    v_at := p_text::timestamptz;
+    BEGIN
+      v_at := p_text::timestamptz;
+    EXCEPTION WHEN OTHERS THEN
+      RETURN NULL;
+    END;
   END IF;
   RETURN CASE WHEN v_at BETWEEN '2000-01-01Z' AND '2200-01-01Z' THEN v_at END;
-EXCEPTION WHEN OTHERS THEN
-  RETURN NULL;
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_time_or_null(text) FROM PUBLIC;
@@ -322,16 +307,16 @@ CREATE UNLOGGED TABLE public.queue_snapshot (
   one      boolean PRIMARY KEY DEFAULT true CHECK (one),
   taken_at timestamptz NOT NULL,
   took_ms  numeric NOT NULL,
-  body     jsonb NOT NULL
+  body     text NOT NULL
 ) WITH (fillfactor = 50);
 ALTER TABLE public.queue_snapshot ALTER COLUMN body SET STORAGE EXTERNAL; -- replaced every second: not worth compressing
-COMMENT ON TABLE public.queue_snapshot IS 'The last picture, shared by all consoles. Read it through fn_queue_snapshot.';
+COMMENT ON TABLE public.queue_snapshot IS 'The last picture, shared by all consoles. Read it through fn_queue_picture.';
 
 -- fn_queue_snapshot_parts() → the sections of the picture, computed now. Internal.
 -- Its statements are planned once per session: planning them anew costs twice
--- as much as running them. What it puts together is json, of which a piece is
--- copied where jsonb is taken apart and built again, and becomes jsonb at the end.
-CREATE FUNCTION public.fn_queue_snapshot_parts() RETURNS jsonb
+-- as much as running them. It is json: that is put together by copying its parts,
+-- jsonb by taking each apart and building it again.
+CREATE FUNCTION public.fn_queue_snapshot_parts() RETURNS json
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off AS $fn$
 DECLARE
@@ -389,8 +374,8 @@ BEGIN
     LEFT JOIN public.dot_config_revert v USING (key)
     LEFT JOIN LATERAL (
       SELECT q.reason FROM public.queue_operator_action q
-      WHERE q.target = c.key AND q.action IN ('flag_set', 'flag_revert') AND q.outcome = 'done'
-      ORDER BY q.id DESC LIMIT 1) a ON c.updated_by <> 'migration') f;
+      WHERE c.updated_by <> 'migration' AND q.target = c.key AND q.action IN ('flag_set', 'flag_revert') AND q.outcome = 'done'
+      ORDER BY q.id DESC LIMIT 1) a ON true) f;
 
   WITH pace AS (
     -- the bucket that runs and the one before: five to ten minutes
@@ -401,7 +386,7 @@ BEGIN
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_failed_10m'), 0) AS failed,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_dead_letter_10m'), 0) AS dead,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_cancelled_10m'), 0) AS cancelled
-    FROM public.v_queue_counter c
+    FROM public.v_queue_counter_part c
     WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m', 'job_cancelled_10m')
       AND c.k3 COLLATE "C" > v_hour_ago_5m
     GROUP BY 1, 2
@@ -448,7 +433,7 @@ BEGIN
   ), hook_pace AS (
     SELECT c.k1::bigint AS sub,
       sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / 300.0 AS in_s, sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
-    FROM public.v_queue_counter c
+    FROM public.v_queue_counter_part c
     WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 COLLATE "C" > v_5m_ago GROUP BY c.k1
   ), hooks AS (
     SELECT 'webhook ' || COALESCE(b.endpoint, '(none)') AS queue, 'webhook' AS source, COALESCE(b.endpoint, '(none)') AS subject,
@@ -484,7 +469,7 @@ BEGIN
     HAVING count(*) > 0
   ), routes AS (
     SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000), b.waiting > 10000,
-      COALESCE((SELECT sum(c.n) / 300.0 FROM public.v_queue_counter c WHERE c.scope = 'event_1m' AND c.k1 = b.event_domain
+      COALESCE((SELECT sum(c.n) / 300.0 FROM public.v_queue_counter_part c WHERE c.scope = 'event_1m' AND c.k1 = b.event_domain
         AND c.k3 COLLATE "C" > v_5m_ago), 0)::float8, 0::float8,
       CASE WHEN v_routes_off <> '' THEN v_routes_off
         WHEN NOT b.enabled THEN 'the route of ' || b.event_domain || ' is disabled'
@@ -521,40 +506,38 @@ BEGIN
     UNION ALL
     SELECT 'webhook_router', 'webhook', o.held_rows, o.held_since, o.held_xid
     FROM public.router_offsets o WHERE o.held_rows > 0 AND o.held_since < now() - interval '10 seconds'
-  ), trend AS (
-    SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter c
-    WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m') AND c.k3 COLLATE "C" > v_hour_ago_5m
   ), bars AS (
-    SELECT b.scope, b.k1, b.k2, json_build_array(
-      COALESCE(sum(b.n) FILTER (WHERE b.back = 11), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 10), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 9), 0),
-      COALESCE(sum(b.n) FILTER (WHERE b.back = 8), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 7), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 6), 0),
-      COALESCE(sum(b.n) FILTER (WHERE b.back = 5), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 4), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0),
-      COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
-    FROM trend b GROUP BY b.scope, b.k1, b.k2
+    -- found by key: how many there are the planner learns late, and would join them one by one
+    SELECT jsonb_object_agg(json_build_array(x.scope, x.k1, x.k2)::text, x.trend) AS by FROM (
+      SELECT b.scope, b.k1, b.k2, json_build_array(
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 11), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 10), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 9), 0),
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 8), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 7), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 6), 0),
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 5), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 4), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0),
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
+      FROM (SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter_part c
+            WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m') AND c.k3 COLLATE "C" > v_hour_ago_5m OFFSET 0) b
+      GROUP BY b.scope, b.k1, b.k2) x
   ), groups AS (
     SELECT 'webhook' AS source, c.k1 AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain, s.id AS subscription_id, c.n AS open,
       (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
        ORDER BY o.failed_at LIMIT 1) AS first_at,
       (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
        ORDER BY o.failed_at DESC LIMIT 1) AS last_at,
-      COALESCE(t.trend, '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend
+      (SELECT b.by FROM bars b) -> json_build_array('dead_webhook_5m', c.k1, c.k2)::text AS trend
     FROM public.v_queue_counter c JOIN public.subscriptions s ON s.id = c.k2::bigint
-    LEFT JOIN bars t ON t.scope = 'dead_webhook_5m' AND t.k1 = c.k1 AND t.k2 = c.k2
     WHERE c.scope = 'dead_webhook' AND c.n > 0
     UNION ALL
     SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at,
-      COALESCE(t.trend, '[0,0,0,0,0,0,0,0,0,0,0,0]')
+      (SELECT b.by FROM bars b) -> json_build_array('dead_job_5m', l.failure_code, l.event_domain || '/' || l.job_kind)::text
     FROM letters l
-    LEFT JOIN bars t ON t.scope = 'dead_job_5m' AND t.k1 = l.failure_code AND t.k2 = l.event_domain || '/' || l.job_kind
     UNION ALL
     SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
       (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
         AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at LIMIT 1),
       (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
         AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1),
-      COALESCE(t.trend, '[0,0,0,0,0,0,0,0,0,0,0,0]')
+      (SELECT b.by FROM bars b) -> json_build_array('dead_event_5m', c.k1, c.k3 || '/' || c.k2)::text
     FROM public.v_queue_counter c
-    LEFT JOIN bars t ON t.scope = 'dead_event_5m' AND t.k1 = c.k1 AND t.k2 = c.k3 || '/' || c.k2
     WHERE c.scope = 'dead_event' AND c.n > 0
   )
   SELECT
@@ -573,7 +556,9 @@ BEGIN
         'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),
         'transaction_seconds', floor(extract(epoch FROM now() - w.xact_start))::bigint) ORDER BY h.since, h.worker, h.domain)
       FROM held h LEFT JOIN LATERAL public.fn_queue_holder(h.xid) w ON true),
-    (SELECT json_agg(g ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) FROM groups g WHERE g.first_at IS NOT NULL)
+    (SELECT json_agg(g ORDER BY g.open DESC, g.code, g.source, g.endpoint, g.domain, g.subscription_id) FROM (
+      SELECT g.source, g.code, g.endpoint, g.domain, g.subscription_id, g.open, g.first_at, g.last_at,
+        COALESCE(g.trend, '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend FROM groups g WHERE g.first_at IS NOT NULL) g)
   INTO v_queues, v_waiting, v_health, v_held, v_dead_groups;
 
   WITH alert AS MATERIALIZED (
@@ -618,12 +603,13 @@ BEGIN
     FROM public.job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
     WHERE l.lease_until < now() + make_interval(secs => v_lease / 3.0) ORDER BY l.lease_until LIMIT 50) x;
 
-  SELECT json_build_object('live_rows', COALESCE(t.n_live_tup, 0), 'dead_rows', COALESCE(t.n_dead_tup, 0),
-    'last_vacuum', greatest(t.last_vacuum, t.last_autovacuum), 'leases', k.n, 'leases_expired', k.expired,
+  SELECT json_build_object('live_rows', pg_stat_get_live_tuples('public.job_queue'::regclass),
+    'dead_rows', pg_stat_get_dead_tuples('public.job_queue'::regclass),
+    'last_vacuum', greatest(pg_stat_get_last_vacuum_time('public.job_queue'::regclass), pg_stat_get_last_autovacuum_time('public.job_queue'::regclass)),
+    'leases', k.n, 'leases_expired', k.expired,
     'oldest_snapshot_seconds', floor(extract(epoch FROM now() - o.xact_start))::bigint, 'oldest_snapshot_pid', o.pid,
     'oldest_snapshot_program', COALESCE(o.application_name, '')) INTO v_job_table
   FROM (SELECT count(*) AS n, count(*) FILTER (WHERE lease_until < now()) AS expired FROM public.job_lease) k
-  LEFT JOIN pg_stat_user_tables t ON t.relid = 'public.job_queue'::regclass
   LEFT JOIN LATERAL (SELECT a.pid, a.xact_start, a.application_name FROM pg_stat_activity a
     WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database() AND a.xact_start IS NOT NULL
     ORDER BY age(a.backend_xmin) DESC LIMIT 1) o ON true;
@@ -650,13 +636,13 @@ BEGIN
   WITH b AS (
     SELECT (v_minute - c.k3::bigint) / 60 AS back, sum(c.n) FILTER (WHERE c.scope = 'delivered_1m') AS delivered,
       sum(c.n) FILTER (WHERE c.scope = 'dead_1m') AS dead, sum(c.n) FILTER (WHERE c.scope = 'job_done_1m') AS jobs
-    FROM public.v_queue_counter c
+    FROM public.v_queue_counter_part c
     WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 COLLATE "C" > v_hour_ago GROUP BY 1
   )
   SELECT json_build_object(
     'delivered', json_agg(COALESCE(x.delivered, 0)), 'dead', json_agg(COALESCE(x.dead, 0)), 'jobs', json_agg(COALESCE(x.jobs, 0)),
     'hosts_alive', v_alive,
-    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event'))) INTO v_flow
+    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter_part c WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event'))) INTO v_flow
   FROM (SELECT b.* FROM generate_series(0, 59) g LEFT JOIN b ON b.back = g ORDER BY g DESC) x;
 
   SELECT json_agg(o ORDER BY o.state = 'running' DESC, o.operation_id DESC) INTO v_operations FROM (
@@ -679,25 +665,25 @@ BEGIN
     'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
     'server', json_build_object('version', current_setting('server_version'), 'database', current_database(),
       'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN pg_is_in_recovery()
-        THEN extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END))::jsonb;
+        THEN extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END));
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_snapshot_parts() FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_queue_snapshot_parts() IS 'Computes the sections of the picture. Internal.';
 
--- fn_queue_snapshot(max age) → the picture: the stored one while it is younger
--- than max age, else computed by one session for everybody (transaction-scoped
--- try-lock). The others take a stored one that is a little older, or wait for the
--- new one for a moment: a transaction that keeps the lock open must not hold up
--- the screens, so then each computes its own. A standby, a read-only session and
--- one with an old snapshot compute their own and store nothing.
-CREATE FUNCTION public.fn_queue_snapshot(p_max_age interval DEFAULT interval '1 second') RETURNS jsonb
+-- fn_queue_picture(max age) → the picture, when it was taken, in how many ms, and
+-- whether it is the stored one: that while it is younger than max age, else one
+-- computed by one session for everybody (transaction-scoped try-lock). The others
+-- take a stored one that is a little older, or wait for the new one for a moment:
+-- a transaction that keeps the lock open must not hold up the screens, so then
+-- each computes its own. A standby, a read-only session and one with an old
+-- snapshot compute their own and store nothing.
+CREATE FUNCTION public.fn_queue_picture(p_max_age interval DEFAULT interval '1 second',
+  OUT taken_at timestamptz, OUT took_ms numeric, OUT shared boolean, OUT body text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
 DECLARE
   v_stored public.queue_snapshot;
-  v_body jsonb;
   v_start timestamptz := clock_timestamp();
-  v_ms numeric;
   v_store boolean := NOT pg_is_in_recovery(); -- whose unlogged tables cannot even be read
   v_fits interval := p_max_age;
   v_locked boolean := false;
@@ -709,7 +695,11 @@ BEGIN
     FOR v_try IN 1..40 LOOP
       SELECT * INTO v_stored FROM public.queue_snapshot;
       IF clock_timestamp() - v_stored.taken_at < v_fits OR v_stored.taken_at > v_start THEN
-        RETURN v_stored.body || jsonb_build_object('taken_at', v_stored.taken_at, 'took_ms', v_stored.took_ms, 'shared', true);
+        taken_at := v_stored.taken_at;
+        took_ms := v_stored.took_ms;
+        shared := true;
+        body := v_stored.body;
+        RETURN;
       END IF;
       v_store := current_setting('transaction_read_only') = 'off'
         AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted');
@@ -724,13 +714,27 @@ BEGIN
     END LOOP;
     v_start := clock_timestamp();
   END IF;
-  v_body := public.fn_queue_snapshot_parts();
-  v_ms := round(extract(epoch FROM clock_timestamp() - v_start)::numeric * 1000, 2);
+  taken_at := v_start;
+  shared := false;
+  body := public.fn_queue_snapshot_parts();
+  took_ms := round(extract(epoch FROM clock_timestamp() - v_start)::numeric * 1000, 2);
   IF v_store THEN
-    INSERT INTO public.queue_snapshot (taken_at, took_ms, body) VALUES (v_start, v_ms, v_body)
+    INSERT INTO public.queue_snapshot (taken_at, took_ms, body) VALUES (v_start, took_ms, body)
     ON CONFLICT (one) DO UPDATE SET taken_at = excluded.taken_at, took_ms = excluded.took_ms, body = excluded.body;
   END IF;
-  RETURN v_body || jsonb_build_object('taken_at', v_start, 'took_ms', v_ms, 'shared', false);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_picture(interval) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_queue_picture(interval) TO queue_viewer, workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_queue_picture(interval) IS
+  'What fn_queue_snapshot answers, as the consoles read it: the sections as a text of JSON, the rest as columns.';
+
+-- fn_queue_snapshot(max age) → fn_queue_picture as one jsonb.
+CREATE FUNCTION public.fn_queue_snapshot(p_max_age interval DEFAULT interval '1 second') RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  RETURN (SELECT p.body::jsonb || jsonb_build_object('taken_at', p.taken_at, 'took_ms', p.took_ms, 'shared', p.shared)
+    FROM public.fn_queue_picture(p_max_age) p);
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_snapshot(interval) FROM PUBLIC;
@@ -744,6 +748,7 @@ RESET ROLE;
 
 SET LOCAL ROLE queue_owner;
 DROP FUNCTION public.fn_queue_snapshot(interval);
+DROP FUNCTION public.fn_queue_picture(interval);
 DROP FUNCTION public.fn_queue_snapshot_parts();
 DROP TABLE public.queue_snapshot;
 DROP FUNCTION public.fn_queue_time_or_null(text);
