@@ -186,7 +186,7 @@ REVOKE ALL ON FUNCTION public.fn_iu_notification_backlog() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_backlog() TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 COMMENT ON FUNCTION public.fn_iu_notification_backlog() IS 'Staged notifications: exact counts, oldest and newest.';
 
-CREATE VIEW public.v_queue_health_but_jobs AS
+CREATE VIEW public.v_queue_health_rest AS
 SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS domain, c.last_run_at AS last_seen_at,
        floor(extract(epoch FROM now() - c.last_run_at))::bigint AS age_seconds,
        c.events_seen, c.attempts_written, c.dead_lettered,
@@ -211,25 +211,9 @@ SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
             WHEN now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
 FROM public.queue_heartbeat h
 UNION ALL
-SELECT 'dead_letter_event', c.k1, c.k3,
-       max((SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
-            AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1)),
-       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
-FROM public.v_queue_counter c WHERE c.scope = 'dead_event' AND c.n > 0 GROUP BY c.k1, c.k3
-UNION ALL
-SELECT 'dead_letter_webhook', c.k1, 'webhook',
-       max((SELECT o.failed_at FROM public.dead_letter_open o
-            WHERE o.final_error_code = c.k1 AND o.subscription_id = c.k2::bigint ORDER BY o.failed_at DESC LIMIT 1)),
-       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
-FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook' AND c.n > 0 GROUP BY c.k1
-UNION ALL
 SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
        CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
 FROM public.v_executor_subscription_health s
-UNION ALL
-SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
-       floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
-FROM public.v_webhook_backlog b GROUP BY b.endpoint
 UNION ALL
 SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
        floor(extract(epoch FROM now() - o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
@@ -255,10 +239,26 @@ WHERE EXISTS (SELECT 1 FROM public.job_history_default)
 UNION ALL
 SELECT 'default_partition', 'queue_metric_sample_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
 WHERE EXISTS (SELECT 1 FROM public.queue_metric_sample_default);
-COMMENT ON VIEW public.v_queue_health_but_jobs IS
-  'v_queue_health without the backlog and the dead letters of jobs and without held routes, which the snapshot has at hand. Read v_queue_health.';
+COMMENT ON VIEW public.v_queue_health_rest IS
+  'v_queue_health without backlogs, dead letters and held routes, which the snapshot has at hand. Read v_queue_health.';
 CREATE VIEW public.v_queue_health AS
-SELECT * FROM public.v_queue_health_but_jobs
+SELECT * FROM public.v_queue_health_rest
+UNION ALL
+SELECT 'dead_letter_event', c.k1, c.k3,
+       max((SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
+            AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1)),
+       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
+FROM public.v_queue_counter c WHERE c.scope = 'dead_event' AND c.n > 0 GROUP BY c.k1, c.k3
+UNION ALL
+SELECT 'dead_letter_webhook', c.k1, 'webhook',
+       max((SELECT o.failed_at FROM public.dead_letter_open o
+            WHERE o.final_error_code = c.k1 AND o.subscription_id = c.k2::bigint ORDER BY o.failed_at DESC LIMIT 1)),
+       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
+FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook' AND c.n > 0 GROUP BY c.k1
+UNION ALL
+SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
+       floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
+FROM public.v_webhook_backlog b GROUP BY b.endpoint
 UNION ALL
 SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
        floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
@@ -273,7 +273,7 @@ FROM public.fn_iu_route_backlog() b WHERE b.held_since < now() - interval '10 se
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
   'fresh, open, held, over, stopped, deregistered, enabled or disabled.';
-GRANT SELECT ON public.v_queue_health_but_jobs, public.v_queue_health TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
+GRANT SELECT ON public.v_queue_health_rest, public.v_queue_health TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 
 -- ---------------------------------------------------------------------------
 -- Snapshot
@@ -428,8 +428,6 @@ BEGIN
     FROM lanes l LEFT JOIN admitted r USING (lane)
   ), route AS MATERIALIZED (
     SELECT * FROM public.fn_iu_route_backlog() b WHERE b.waiting > 0
-  ), letters AS MATERIALIZED (
-    SELECT * FROM public.fn_job_letters_open()
   ), hook_pace AS (
     SELECT c.k1::bigint AS sub,
       sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / 300.0 AS in_s, sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
@@ -487,19 +485,6 @@ BEGIN
     UNION ALL
     SELECT 'job ' || j.job_kind, 'job', j.job_kind, j.event_domain, j.oldest_at, j.queued + j.retry_waiting, false, j.in_per_s, j.out_per_s, j.why
     FROM told j WHERE j.queued + j.retry_waiting > 0
-  ), health AS (
-    SELECT * FROM public.v_queue_health_but_jobs
-    UNION ALL
-    SELECT 'backlog_job_queue', j.job_kind, j.event_domain, j.newest_at, CASE WHEN j.oldest_at IS NOT NULL THEN j.age_seconds END,
-      j.queued, NULL, NULL, NULL
-    FROM told j WHERE j.queued + j.leased + j.in_progress + j.retry_waiting > 0
-    UNION ALL
-    SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
-    FROM letters l GROUP BY l.event_domain, l.failure_code
-    UNION ALL
-    SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since, floor(extract(epoch FROM now() - b.held_since))::bigint,
-      b.held_rows, NULL, NULL, 'held'
-    FROM route b WHERE b.held_since < now() - interval '10 seconds'
   ), held AS (
     SELECT b.worker_name AS worker, b.event_domain AS domain, b.held_rows AS rows, b.held_since AS since, public.fn_queue_settled_xid() AS xid
     FROM route b WHERE b.held_since < now() - interval '10 seconds'
@@ -529,7 +514,7 @@ BEGIN
     UNION ALL
     SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at,
       (SELECT b.by FROM bars b) -> json_build_array('dead_job_5m', l.failure_code, l.event_domain || '/' || l.job_kind)::text
-    FROM letters l
+    FROM public.fn_job_letters_open() l
     UNION ALL
     SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
       (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
@@ -539,6 +524,22 @@ BEGIN
       (SELECT b.by FROM bars b) -> json_build_array('dead_event_5m', c.k1, c.k3 || '/' || c.k2)::text
     FROM public.v_queue_counter c
     WHERE c.scope = 'dead_event' AND c.n > 0
+  ), health AS (
+    SELECT * FROM public.v_queue_health_rest
+    UNION ALL
+    SELECT 'backlog_job_queue', j.job_kind, j.event_domain, j.newest_at, CASE WHEN j.oldest_at IS NOT NULL THEN j.age_seconds END,
+      j.queued, NULL, NULL, NULL
+    FROM told j WHERE j.queued + j.leased + j.in_progress + j.retry_waiting > 0
+    UNION ALL
+    SELECT 'backlog_webhook', h.subject, h.domain, NULL, floor(extract(epoch FROM now() - h.oldest_at))::bigint, h.waiting, NULL, NULL, NULL
+    FROM hooks h
+    UNION ALL
+    SELECT 'dead_letter_' || g.source, g.code, g.domain, max(g.last_at), NULL, NULL, NULL, sum(g.open)::bigint, 'open'
+    FROM groups g GROUP BY g.source, g.code, g.domain
+    UNION ALL
+    SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since, floor(extract(epoch FROM now() - b.held_since))::bigint,
+      b.held_rows, NULL, NULL, 'held'
+    FROM route b WHERE b.held_since < now() - interval '10 seconds'
   )
   SELECT
     (SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.queued DESC, x.job_kind, x.event_domain) FROM (
@@ -550,7 +551,7 @@ BEGIN
       SELECT w.*, COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0) AS age_seconds,
         CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '') THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END
           AS clears_in_seconds FROM w) x),
-    (SELECT json_agg(h ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject) FROM health h),
+    (SELECT json_agg(h ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject, h.domain) FROM health h),
     (SELECT json_agg(json_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
         'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
         'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),
@@ -753,7 +754,7 @@ DROP FUNCTION public.fn_queue_snapshot_parts();
 DROP TABLE public.queue_snapshot;
 DROP FUNCTION public.fn_queue_time_or_null(text);
 DROP VIEW public.v_queue_health;
-DROP VIEW public.v_queue_health_but_jobs;
+DROP VIEW public.v_queue_health_rest;
 DROP FUNCTION public.fn_iu_notification_backlog();
 DROP FUNCTION public.fn_job_letters_open();
 DROP VIEW public.v_job_handlers;
