@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -24,19 +23,16 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var body []byte
-	var taken time.Time
-	var ms float64
-	var shared bool
+	var s queue.Snapshot
 	err := c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, shared, body FROM public.fn_queue_picture(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).
-		Scan(&taken, &ms, &shared, &body)
+		Scan(&s.TakenAt, &s.TookMS, &s.Shared, &body)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "42883" || pg.Code == "42501") {
 		return c.bareSnapshot(ctx, pg)
 	}
 	if err != nil {
-		return queue.Snapshot{}, translate(err)
+		return s, translate(err)
 	}
-	s := queue.Snapshot{TakenAt: taken.UTC(), TookMS: ms, Shared: shared}
 	if err := json.Unmarshal(body, &s); err != nil {
 		return s, &queue.Error{
 			Kind: queue.KindFailed, What: queue.Clean("the snapshot cannot be read: " + err.Error()),
