@@ -248,7 +248,7 @@ func hostileJobs(exec func(string, ...any), i int, s string) {
 	kind := fmt.Sprint(short, i)
 	exec(`INSERT INTO job_queue (job_id, job_kind, event_domain, executor, idempotency_key, source_ref, target_ref, payload_ref, payload, last_error,
 		failure_code, actor, correlation_id, process_after, status, lease_owner, lease_until, lease_token)
-		VALUES ($1, $3, $3, $2, left($3, 500), $2, $2, $2, jsonb_build_object('x', $2::text), left($2, 900), left($2, 900), $2, $2, now() - interval '1 hour',
+		VALUES ($1, $3, $3, $2::text, left($3, 500), $2, $2, $2, jsonb_build_object('x', $2::text), left($2, 900), left($2, 900), $2, $2, now() - interval '1 hour',
 			CASE WHEN $4::uuid IS NULL THEN 'queued' ELSE 'leased' END, CASE WHEN $4::uuid IS NOT NULL THEN $2 END,
 			CASE WHEN $4::uuid IS NOT NULL THEN now() - interval '1 minute' END, $4)`, uuid("1", i), s, kind, map[bool]any{true: uuid("4", i), false: nil}[i%2 == 0])
 	exec(`INSERT INTO job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
@@ -256,7 +256,7 @@ func hostileJobs(exec func(string, ...any), i int, s string) {
 	exec(`INSERT INTO job_lane (event_domain, job_kind) VALUES ($1, $1)`, kind)
 	exec(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, idempotency_key, source_ref, target_ref,
 		payload_ref, payload, last_error, failure_code, actor, correlation_id, lease_owner)
-		VALUES ($1, $3, $3, $2, 'succeeded', 'leased', now(), $3, $2, $2, $2, jsonb_build_object('x', $2::text), $2, $2, $2, $2, $2)`, uuid("2", i), s, kind)
+		VALUES ($1, $3, $3, $2::text, 'succeeded', 'leased', now(), $3::text, $2, $2, $2, jsonb_build_object('x', $2::text), $2::text, $2::text, $2, $2, $2)`, uuid("2", i), s, kind)
 	exec(`INSERT INTO job_subscription (executor_id, executor_kind, job_kind, event_domain, enabled, notes, registered_by, updated_by)
 		VALUES (left($2, 200), $1, $2, $2, true, $1, $1, $1)`, s, kind)
 	exec(`INSERT INTO job_dead_letter (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload,

@@ -5,6 +5,7 @@ package schema_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -189,4 +190,69 @@ func TestJobHistoryPartitions(t *testing.T) {
 	require.Equal(t, 3, get[int](j.core, "SELECT count(*) FROM job_history WHERE status = 'cleaned'"))
 	require.Equal(t, "23514", j.byHand("", "INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload) "+
 		"VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', 'cleaned', 'failed', now(), '{\"n\": 1}')"), "cleaned is empty")
+}
+
+// Who inserts by hand is told what the functions know: what is due later waits outside the claim index and is
+// counted as scheduled, and no row of many is born with a past.
+func TestJobBornByHand(t *testing.T) {
+	j := newJobs(t)
+	const insert = "INSERT INTO job_queue (job_kind, event_domain, executor, process_after, attempts, lost_leases, prior_token) SELECT "
+	for _, rows := range []int{1, 3} {
+		j.exec(insert+"'late' || $1::int, 'iu', 'DOT', now() + n * interval '1 hour', 0, 0, NULL FROM generate_series(1, $1::int) n", rows)
+		j.exec(insert+"'both' || $1::int, 'iu', 'DOT', now() + (n % 2) * interval '1 hour', 0, 0, NULL FROM generate_series(1, $1::int) n", rows)
+		for _, past := range []string{"1, 0, NULL", "0, 1, NULL", "0, 0, gen_random_uuid()", "-1, 1, NULL"} {
+			require.Equal(t, "42501", j.byHand("queue_owner", insert+"'k', 'iu', 'DOT', now(), "+past+" FROM generate_series(1, $1::int)", rows), past)
+		}
+		require.Equal(t, "23514", j.byHand("queue_owner", insert+"'k', 'iu', 'DOT', now(), 0, -1, NULL FROM generate_series(1, $1::int)", rows))
+	}
+	j.none("a job that is ready before it is due, or the reverse", "SELECT 1 FROM job_queue WHERE ready = (process_after > now())")
+	require.Equal(t, "both1 scheduled 1,both3 queued 1,both3 scheduled 2,late1 scheduled 1,late3 scheduled 3", get[string](j.core,
+		"SELECT string_agg(k1 || ' ' || k3 || ' ' || n, ',' ORDER BY k1, k3) FROM v_queue_counter WHERE scope = 'job' AND n <> 0"))
+	j.balanced()
+}
+
+// The values of a job, refused to whoever writes them.
+func TestJobValuesByHand(t *testing.T) {
+	j := newJobs(t)
+	h := j.standing("leased")
+	for _, set := range []string{"payload = '[]'", `payload = '{"token": 1}'`, "last_error = repeat('x', 4097)", "failure_code = 'no code'", "prior_result = 'lost'", "lost_leases = -1"} {
+		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
+	}
+	for column, value := range map[string]string{"executor": "'MOT'", "max_attempts": "0", "idempotency_key": "''", "payload": `'{"body": 1}'`, "last_error": "repeat('x', 4097)",
+		"failure_code": "'no code'", "prior_result": "'lost'", "finished_at": "now()", "lease_owner": "'w'"} {
+		columns := "job_kind, event_domain, " + column
+		values := "'k', 'iu', " + value
+		if column != "executor" {
+			columns, values = columns+", executor", values+", 'DOT'"
+		}
+		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO job_queue ("+columns+") VALUES ("+values+")"), column)
+	}
+	require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE job_lease SET live = -1"))
+	f := j.standing("failed")
+	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM job_history")
+	for _, table := range []string{"job_history", leaf} {
+		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE "+table+" SET status = 'cleaned', from_status = status WHERE job_id = $1", f.Job), table)
+		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO "+table+" (job_id, job_kind, event_domain, executor, status, from_status, finished_at, source_ref) "+
+			"VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', 'cleaned', 'failed', now(), 'x')"), table)
+	}
+}
+
+// The bounds of the names, to the letter.
+func TestJobNamesHaveBounds(t *testing.T) {
+	j := newJobs(t)
+	enqueue := func(kind, domain string) error {
+		_, err := tryCall(j.work, "fn_job_enqueue($1, $2, 'DOT')", kind, domain)
+		return err
+	}
+	require.NoError(t, enqueue("K"+strings.Repeat("-", 99), "d"+strings.Repeat("_", 50)))
+	for kind, domain := range map[string]string{"": "iu", "K" + strings.Repeat("x", 100): "iu", "1k": "iu", "k k": "iu", "k\n": "iu", "k": "", "kind": "Iu", "a": "iu\n", "b": "iu-x",
+		"c": "d" + strings.Repeat("x", 51)} {
+		refused(t, "22023", enqueue(kind, domain), kind+" "+domain)
+	}
+	_, err := tryCall(j.work, "fn_queue_doorbell($1)", "d"+strings.Repeat("_", 50))
+	require.NoError(t, err)
+	for _, domain := range []any{nil, "", "iu\n", "d" + strings.Repeat("x", 51)} {
+		_, err := tryCall(j.work, "fn_queue_doorbell($1)", domain)
+		refused(t, "22023", err, fmt.Sprint(domain))
+	}
 }

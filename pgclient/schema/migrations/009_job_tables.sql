@@ -4,9 +4,15 @@
 SET LOCAL ROLE queue_owner;
 
 -- ---------------------------------------------------------------------------------------------------
--- What a column of job_queue may hold. A session reads the constraints of a domain once, where a CHECK of the table is
--- parsed by every statement that writes a row: a cast to a domain is short. The columns keep their plain types.
+-- What a column of job_queue may hold. A session reads the constraints of a domain once, and a statement that leaves the
+-- column alone does not look at them, where a CHECK of the table is parsed by every statement that writes a row.
+-- attempts needs none: a job is born with 0, and trg_job_queue_edge lets it grow by one.
 -- ---------------------------------------------------------------------------------------------------
+CREATE DOMAIN public.job_state AS text CONSTRAINT chk_job_state CHECK (
+  VALUE = ANY ('{0queued,3leased,3in_progress,0retry_waiting}'::text[]));
+COMMENT ON DOMAIN public.job_state IS 'How many of its three lease columns a live job has set, and its status.';
+CREATE DOMAIN public.job_count AS int CONSTRAINT chk_job_count CHECK (VALUE >= 0);
+COMMENT ON DOMAIN public.job_count IS 'A number of times, 0 or more.';
 CREATE DOMAIN public.job_executor AS text CONSTRAINT chk_job_executor CHECK (
   VALUE = ANY ('{DOT,Agent,Hermes,Codex,PG_worker,external_worker,future_Kestra_adapter}'::text[]));
 COMMENT ON DOMAIN public.job_executor IS 'An executor kind.';
@@ -39,42 +45,37 @@ CREATE TABLE public.job_queue (
   job_id             uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   job_kind           text COLLATE "C" NOT NULL,
   event_domain       text COLLATE "C" NOT NULL,
-  executor           text NOT NULL,
-  status             text NOT NULL DEFAULT 'queued'
-    CONSTRAINT chk_job_queue_status CHECK (status = ANY ('{queued,leased,in_progress,retry_waiting}'::text[])),
+  executor           public.job_executor NOT NULL,
+  status             text NOT NULL DEFAULT 'queued',
   ready              boolean NOT NULL DEFAULT true,
   priority           int NOT NULL DEFAULT 100,
   process_after      timestamptz NOT NULL DEFAULT now(),
   enqueued_at        timestamptz NOT NULL DEFAULT now(),
   picked_at          timestamptz,
-  finished_at        timestamptz CHECK (finished_at IS NULL),
+  finished_at        timestamptz,
   lease_owner        text,
   lease_until        timestamptz,
   lease_token        uuid,
   attempts           int NOT NULL DEFAULT 0,
-  max_attempts       int NOT NULL DEFAULT 5,
-  lost_leases        int NOT NULL DEFAULT 0,
-  idempotency_key    text,
+  max_attempts       public.job_max_attempts NOT NULL DEFAULT 5,
+  lost_leases        public.job_count NOT NULL DEFAULT 0,
+  idempotency_key    public.job_idempotency_key,
   source_ref         text,
   target_ref         text,
   payload_ref        text,
   payload            jsonb NOT NULL DEFAULT '{}',
-  last_error         text,
-  failure_code       text,
+  last_error         public.job_error,
+  failure_code       public.job_failure_code,
   first_failed_at    timestamptz,
   actor              text,
   correlation_id     text,
   causation_event_id uuid,
   updated_at         timestamptz NOT NULL DEFAULT now(),
   prior_token        uuid,
-  prior_result       text,
-  CONSTRAINT chk_job_queue_values CHECK ( -- each cast checks
-    num_nulls(executor::public.job_executor, max_attempts::public.job_max_attempts, idempotency_key::public.job_idempotency_key,
-      payload::public.job_payload, last_error::public.job_error, failure_code::public.job_failure_code,
-      prior_result::public.job_prior_result) >= 0),
-  CONSTRAINT chk_job_queue_counts CHECK (least(attempts, lost_leases) >= 0),
-  CONSTRAINT chk_job_queue_lease CHECK (
-    num_nonnulls(lease_owner, lease_until, lease_token) = 3 * (status = ANY ('{leased,in_progress}'::text[]))::int)
+  prior_result       public.job_prior_result,
+  CONSTRAINT chk_job_queue_state CHECK ( -- finished_at is never set here: a value spoils the text
+    concat(num_nonnulls(lease_owner, lease_until, lease_token), finished_at, status)::public.job_state IS NOT NULL),
+  CONSTRAINT chk_job_queue_payload CHECK (payload::public.job_payload IS NOT NULL)
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ix_job_queue_claim ON public.job_queue (event_domain, job_kind, priority DESC, process_after, job_id)
   WHERE ready;
@@ -88,8 +89,7 @@ CREATE TABLE public.job_history (
   LIKE public.job_queue INCLUDING DEFAULTS,
   from_status text NOT NULL,
   CONSTRAINT job_history_pkey PRIMARY KEY (job_id, finished_at),
-  CONSTRAINT chk_job_history_edge CHECK ((from_status || '>' || status)::public.job_end IS NOT NULL
-    AND (status <> 'cleaned' OR payload = '{}' AND num_nonnulls(source_ref, target_ref, payload_ref, last_error) = 0))
+  CONSTRAINT chk_job_history_edge CHECK (concat(from_status, '>', status)::public.job_end IS NOT NULL) -- cleaned: trg_job_history_empty
 ) PARTITION BY RANGE (finished_at);
 COMMENT ON TABLE public.job_history IS
   'Finished jobs, append-only, partitioned by day: succeeded, failed, dead_letter, cancelled, cleaned. from_status: '
@@ -117,7 +117,7 @@ CREATE TABLE public.job_lease (
   claimed_at      timestamptz NOT NULL DEFAULT now(),
   lease_until     timestamptz NOT NULL,
   job_ids         uuid[] NOT NULL,
-  live            int NOT NULL CHECK (live >= 0)
+  live            public.job_count NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE public.job_lease ALTER COLUMN job_ids SET STORAGE EXTERNAL; -- random ids do not compress
 CREATE INDEX ix_job_lease_subscription ON public.job_lease (subscription_id);
@@ -214,8 +214,7 @@ REVOKE ALL ON FUNCTION public.fn_job_refuse() FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_refuse() IS 'Trigger: refuses a change outside the state machine of jobs.';
 
 CREATE TRIGGER trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW
-  WHEN (NEW.status <> 'queued' OR NEW.attempts + NEW.lost_leases <> 0 OR NEW.prior_token IS NOT NULL)
-  EXECUTE FUNCTION public.fn_job_refuse();
+  WHEN (NEW.status <> 'queued') EXECUTE FUNCTION public.fn_job_refuse(); -- the rest of it: fn_job_queue_counted
 CREATE TRIGGER trg_job_queue_fixed BEFORE UPDATE OF job_id, job_kind, event_domain, executor, enqueued_at, max_attempts,
   idempotency_key ON public.job_queue FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
 -- the first letter of the status before, by how much attempts grew, the first letter of the status after
@@ -225,17 +224,6 @@ CREATE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts ON public.jo
   EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_queue_no_truncate BEFORE TRUNCATE ON public.job_queue
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
-
-CREATE FUNCTION public.fn_job_late() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
-BEGIN
-  NEW.ready := false;
-  RETURN NEW;
-END $$;
-REVOKE ALL ON FUNCTION public.fn_job_late() FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_job_late() IS 'Trigger: work due later stays outside the claim index.';
-CREATE TRIGGER trg_job_queue_late BEFORE INSERT ON public.job_queue FOR EACH ROW
-  WHEN (NEW.ready AND NEW.process_after > now()) EXECUTE FUNCTION public.fn_job_late();
 
 CREATE TRIGGER trg_job_history_edge BEFORE UPDATE ON public.job_history FOR EACH ROW
   WHEN (NOT (NEW.status = 'cleaned' AND OLD.status <> 'cleaned' AND NEW.from_status = OLD.status
@@ -247,6 +235,18 @@ CREATE TRIGGER trg_job_history_edge BEFORE UPDATE ON public.job_history FOR EACH
       NEW.correlation_id, NEW.causation_event_id) IS NOT DISTINCT FROM (OLD.picked_at, OLD.lease_owner, OLD.lease_token,
       OLD.idempotency_key, OLD.failure_code, OLD.actor, OLD.correlation_id, OLD.causation_event_id)))
   EXECUTE FUNCTION public.fn_job_refuse();
+CREATE FUNCTION public.fn_job_history_empty() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NEW.payload <> '{}' OR num_nonnulls(NEW.source_ref, NEW.target_ref, NEW.payload_ref, NEW.last_error) > 0 THEN
+    RAISE EXCEPTION 'job % is cleaned and not empty', NEW.job_id USING ERRCODE = 'check_violation';
+  END IF;
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_history_empty() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_history_empty() IS 'Trigger: a cleaned job holds neither payload nor references nor what was said.';
+CREATE TRIGGER trg_job_history_empty AFTER INSERT OR UPDATE ON public.job_history FOR EACH ROW
+  WHEN (NEW.status = 'cleaned') EXECUTE FUNCTION public.fn_job_history_empty();
 CREATE TRIGGER trg_job_history_no_delete BEFORE DELETE ON public.job_history
   FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_history_no_truncate BEFORE TRUNCATE ON public.job_history
@@ -273,31 +273,40 @@ CREATE TRIGGER trg_job_dead_letter_no_truncate BEFORE TRUNCATE ON public.job_dea
 CREATE FUNCTION public.fn_job_queue_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-  v_five text;
-  v_stack text;
-  v_n bigint;
   v_kind text;
   v_domain text;
   v_status text;
-  v_one boolean;
+  v_plain boolean;
   v_open boolean;
+  v_used boolean;
+  v_late boolean;
+  v_five text;
+  v_stack text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    v_five := (floor(extract(epoch FROM now()) / 300) * 300)::bigint::text;
-    -- mostly a statement writes to one lane: then a few cheap statements do
-    SELECT x.n, x.kind, x.domain, CASE WHEN x.ready THEN 'queued' ELSE 'scheduled' END,
-      (x.kind, x.domain, x.ready) = (x.last_kind, x.last_domain, x.any_ready),
-      EXISTS (SELECT 1 FROM public.job_lane l WHERE l.event_domain = x.domain AND l.job_kind = x.kind)
-    INTO v_n, v_kind, v_domain, v_status, v_one, v_open
-    FROM (SELECT count(*) AS n, min(r.job_kind) AS kind, max(r.job_kind) AS last_kind, min(r.event_domain) AS domain,
-      max(r.event_domain) AS last_domain, bool_and(r.ready) AS ready, bool_or(r.ready) AS any_ready FROM new_rows r) x;
-    IF v_one THEN
+    -- mostly it is one row, queued and ready or rightly not: then two cheap statements do
+    SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
+      NOT EXISTS (SELECT FROM new_rows OFFSET 1) AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
+        AND NOT (r.ready AND r.process_after > now()),
+      EXISTS (SELECT FROM public.job_lane l WHERE l.event_domain = r.event_domain AND l.job_kind = r.job_kind),
+      date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint
+    INTO v_kind, v_domain, v_status, v_plain, v_open, v_five FROM new_rows r;
+    IF v_plain THEN
       INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
-      VALUES ('job', v_kind, v_domain, v_status, v_n), ('job_in_5m', v_kind, v_domain, v_five, v_n);
+      VALUES ('job', v_kind, v_domain, v_status, 1), ('job_in_5m', v_kind, v_domain, v_five, 1);
       IF NOT v_open THEN
         INSERT INTO public.job_lane (event_domain, job_kind) VALUES (v_domain, v_kind);
       END IF;
       RETURN NULL;
+    END IF;
+    SELECT bool_or(r.attempts <> 0 OR r.lost_leases <> 0 OR r.prior_token IS NOT NULL), bool_or(r.ready AND r.process_after > now())
+    INTO v_used, v_late FROM new_rows r;
+    IF v_used THEN
+      RAISE EXCEPTION 'a job is born queued, unleased, with no attempts' USING ERRCODE = '42501';
+    ELSIF v_late THEN
+      -- the functions know what is due later; this is for who inserts by hand. The update counts itself.
+      UPDATE public.job_queue q SET ready = false FROM new_rows r
+      WHERE q.job_id = r.job_id AND r.ready AND r.process_after > now();
     END IF;
     WITH a AS MATERIALIZED (
       SELECT job_kind, event_domain, ready, count(*) AS n FROM new_rows GROUP BY 1, 2, 3
@@ -319,7 +328,7 @@ BEGIN
     GROUP BY 2, 3, 4 HAVING sum(x.n) <> 0;
   ELSE
     GET DIAGNOSTICS v_stack = PG_CONTEXT;
-    IF v_stack !~ E'\nPL/pgSQL function fn_job_[a-z_]+\\(' THEN -- the first line is this function itself
+    IF strpos(v_stack, E'\nPL/pgSQL function fn_job_') = 0 THEN -- the first line is this function itself
       RAISE EXCEPTION 'DELETE of job_queue is refused: a job ends through the fn_job_ functions' USING ERRCODE = '42501';
     END IF;
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
@@ -330,7 +339,8 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION public.fn_job_queue_counted() FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_queue_counted() IS
-  'Trigger: counters job and job_in_5m, lanes; a job leaves the queue only inside a fn_job_ function.';
+  'Trigger: counters job and job_in_5m, lanes; a job is born without a past, not ready when it is due later, and leaves the '
+  'queue only inside a fn_job_ function.';
 CREATE TRIGGER trg_job_queue_inserted AFTER INSERT ON public.job_queue
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
 CREATE TRIGGER trg_job_queue_updated AFTER UPDATE ON public.job_queue
@@ -341,8 +351,22 @@ CREATE TRIGGER trg_job_queue_deleted AFTER DELETE ON public.job_queue
 CREATE FUNCTION public.fn_job_history_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-  v_now bigint := floor(extract(epoch FROM now()));
+  v_now bigint := floor(date_part('epoch', now()));
+  v_kind text;
+  v_domain text;
+  v_status text;
+  v_one boolean;
 BEGIN
+  SELECT r.job_kind, r.event_domain, r.status, NOT EXISTS (SELECT FROM new_rows OFFSET 1)
+  INTO v_kind, v_domain, v_status, v_one FROM new_rows r;
+  IF v_one THEN -- mostly
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    VALUES ('job', v_kind, v_domain, v_status, 1),
+      ('job_' || v_status || '_10m', v_kind, v_domain, (v_now - v_now % 600)::text, 1),
+      ('job_out_5m', v_kind, v_domain, (v_now - v_now % 300)::text, 1),
+      ('job_done_1m', '', '', (v_now - v_now % 60)::text, 1);
+    RETURN NULL;
+  END IF;
   INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
   WITH a AS MATERIALIZED (SELECT job_kind, event_domain, status, count(*) AS n FROM new_rows GROUP BY 1, 2, 3)
   SELECT 'job', job_kind, event_domain, status, n FROM a
@@ -464,13 +488,13 @@ DROP TABLE public.job_lane;
 DROP TABLE public.job_lease;
 DROP TABLE public.job_history;
 DROP TABLE public.job_queue;
-DROP DOMAIN public.job_executor, public.job_max_attempts, public.job_idempotency_key,
+DROP DOMAIN public.job_state, public.job_count, public.job_executor, public.job_max_attempts, public.job_idempotency_key,
   public.job_payload, public.job_error, public.job_failure_code, public.job_prior_result, public.job_end;
 DROP FUNCTION public.fn_queue_wake_notify_job_queue();
 DROP FUNCTION public.fn_job_letter_counted();
 DROP FUNCTION public.fn_job_cleaned_counted();
 DROP FUNCTION public.fn_job_history_counted();
 DROP FUNCTION public.fn_job_queue_counted();
-DROP FUNCTION public.fn_job_late();
+DROP FUNCTION public.fn_job_history_empty();
 DROP FUNCTION public.fn_job_refuse();
 RESET ROLE;
