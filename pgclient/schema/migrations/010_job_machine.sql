@@ -108,18 +108,22 @@ COMMENT ON FUNCTION public.fn_job_enqueue(text, text, text, jsonb, int, timestam
 
 -- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids}: an array of objects with the names of
 -- fn_job_enqueue without p_; job_ids in the order given. All or nothing. The ids ascend, so that the indexes
--- grow at their end.
+-- grow at their end: milliseconds, 48 random bits, the number of the job. Plans are generic: others copy the argument.
 CREATE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off
+SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' AS $$
 DECLARE
-  v_prefix text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7';
-  v_suffix text := right(gen_random_uuid()::text, 12);
+  c_first CONSTANT int := 1 << 20; -- six hexadecimal digits, whatever is added
+  v_time text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+  v_random text := gen_random_uuid();
+  v_prefix text := left(v_time, 8) || '-' || right(v_time, 4) || '-7' || substr(v_random, 16, 4) || '8' || substr(v_random, 21, 10);
   v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 5);
   v_refusal jsonb;
-  v_made bigint;
+  v_given int := CASE WHEN jsonb_typeof(p_jobs) = 'array' THEN jsonb_array_length(p_jobs) END;
+  v_made int;
   v_ids jsonb;
 BEGIN
-  IF p_jobs IS NULL OR jsonb_typeof(p_jobs) <> 'array' OR jsonb_array_length(p_jobs) NOT BETWEEN 1 AND 1000000 THEN
+  IF (v_given BETWEEN 1 AND 1000000) IS NOT TRUE THEN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
   END IF;
   -- the kinds matter only where somebody is named for one
@@ -133,16 +137,25 @@ BEGIN
   -- the locks on the other keys, and tried again.
   FOR v_try IN 1..10 LOOP
     BEGIN
+      INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
+      SELECT (v_prefix || to_hex(c_first + g.n))::uuid, g.job_kind, g.event_domain, g.executor, COALESCE(g.payload, '{}'),
+        COALESCE(g.priority, 100), COALESCE(g.process_after, now()), COALESCE(g.process_after <= now(), true),
+        COALESCE(g.max_attempts, v_max), g.actor
+      FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
+        priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
+        AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, n)
+      WHERE g.idempotency_key IS NULL;
+      GET DIAGNOSTICS v_made = ROW_COUNT;
+      IF v_made = v_given THEN
+        RETURN jsonb_build_object('enqueued', v_made, 'existing', 0,
+          'job_ids', ARRAY(SELECT v_prefix || to_hex(c_first + n) FROM generate_series(1, v_given) n));
+      END IF;
+
       WITH given AS MATERIALIZED (
-        SELECT g.*, (v_prefix || lpad(to_hex(g.n >> 12), 3, '0') || '8' || lpad(to_hex(g.n & 4095), 3, '0') || v_suffix)::uuid AS id
+        SELECT g.*, (v_prefix || to_hex(c_first + g.n))::uuid AS id
         FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
           priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
           AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, n)
-      ), plain AS (
-        INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
-        SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
-          COALESCE(process_after <= now(), true), COALESCE(max_attempts, v_max), actor
-        FROM given WHERE idempotency_key IS NULL
       ), keyed AS (
         -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
         INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
@@ -153,20 +166,20 @@ BEGIN
         ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING job_id, job_kind, idempotency_key
       )
-      SELECT count(*) FILTER (WHERE g.idempotency_key IS NULL OR k.job_id = g.id),
+      SELECT v_made + count(*) FILTER (WHERE k.job_id = g.id),
         jsonb_agg(CASE WHEN g.idempotency_key IS NULL THEN g.id ELSE k.job_id END ORDER BY g.n)
       INTO v_made, v_ids
       FROM given g LEFT JOIN keyed k ON k.job_kind = g.job_kind AND k.idempotency_key = g.idempotency_key;
       -- those that were active before: in a statement of its own, which sees what was committed meanwhile
-      IF v_made < jsonb_array_length(p_jobs) THEN
+      IF v_made < v_given THEN
         SELECT jsonb_agg(COALESCE(i.id, to_jsonb(q.job_id)) ORDER BY i.n) INTO v_ids
         FROM (SELECT NULLIF(x.id, 'null') AS id, x.n, p_jobs -> (x.n - 1)::int AS job
               FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) i
         LEFT JOIN public.job_queue q ON i.id IS NULL AND q.job_kind = i.job ->> 'job_kind'
           AND q.idempotency_key = i.job ->> 'idempotency_key';
       END IF;
-      IF v_made = jsonb_array_length(p_jobs) OR NOT jsonb_path_exists(v_ids, '$[*] ? (@ == null)') THEN
-        RETURN jsonb_build_object('enqueued', v_made, 'existing', jsonb_array_length(p_jobs) - v_made, 'job_ids', v_ids);
+      IF v_made = v_given OR NOT jsonb_path_exists(v_ids, '$[*] ? (@ == null)') THEN
+        RETURN jsonb_build_object('enqueued', v_made, 'existing', v_given - v_made, 'job_ids', v_ids);
       END IF;
       RAISE EXCEPTION 'a key was given free meanwhile' USING ERRCODE = 'QTJOB';
     EXCEPTION
@@ -181,7 +194,7 @@ END $$;
 REVOKE ALL ON FUNCTION public.fn_job_enqueue_many(jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_enqueue_many(jsonb) TO event_ingest_writer;
 COMMENT ON FUNCTION public.fn_job_enqueue_many(jsonb) IS
-  'Puts many jobs into the queue in one statement; keys that are active already are counted as existing.';
+  'Puts many jobs into the queue in one call; keys that are active already are counted as existing.';
 
 -- ---------------------------------------------------------------------------------------------------
 -- Claiming
