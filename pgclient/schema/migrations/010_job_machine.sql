@@ -1,6 +1,6 @@
 -- The job queue, the machine: enqueue, claim, start, renew, ack, fail, release, promote, reap.
--- Over 500 lines because each step leans on the lock order written here once: subscriptions, leases, jobs,
--- each by id. A leased job is changed only under the row of its lease; jobs without one are locked in
+-- Over 500 lines because each step leans on the lock order written here once: subscriptions, the claims of an executor
+-- (advisory), leases, jobs, each by id. A leased job is changed only under the row of its lease; jobs without one are locked in
 -- job_id order or skipped. Sources: DP1 §5, DP4, DP6 §3.3.
 SET LOCAL ROLE queue_owner;
 
@@ -241,49 +241,65 @@ $$;
 REVOKE ALL ON FUNCTION public.fn_job_lane_rule(text, text, text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_lane_rule(text, text, text) IS 'The subscription that governs a lane for an executor (DP6 §3.3). Internal.';
 
--- fn_job_lane_head(domain, kind, executor kind, floor, below, key) → the highest priority under below at which
--- a job can be claimed after the key, NULL = none. The key is where the caller stopped: (priority,
--- process_after, job_id), NULLs where it did not; what stands before it at its priority is not looked at, so that
--- the dead entries an old snapshot keeps there cost nothing. Internal.
-CREATE FUNCTION public.fn_job_lane_head(p_event_domain text, p_job_kind text, p_executor text, p_floor int, p_below bigint,
-  p_priority int, p_after timestamptz, p_id uuid) RETURNS int
+-- A lane that may have work for a claim: its rule (room: the places that are free under it), the lease it would be,
+-- the priority of its next job, of which executor kind, what else the claim must know, and where the caller stopped.
+CREATE TYPE public.job_claim_lane AS (event_domain text, job_kind text, subscription_id uuid, floor int, room int, token uuid,
+  head int, executor text, owner_role text, lease_secs text, after_priority int, after_time timestamptz, after_id uuid);
+COMMENT ON TYPE public.job_claim_lane IS 'A lane as fn_job_claim sees it. Internal.';
+
+-- fn_job_lane_head(lane, below) → the highest priority under below at which a job can be claimed after the key, NULL =
+-- none. The key is where the caller stopped; what stands before it at its priority is not looked at, so that the dead
+-- entries an old snapshot keeps there cost nothing. Internal.
+CREATE FUNCTION public.fn_job_lane_head(p_lane public.job_claim_lane, p_below bigint) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   v_head int;
 BEGIN
   SELECT q.priority INTO v_head FROM public.job_queue q
-  WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
-    AND q.priority >= p_floor AND q.priority > p_priority AND q.priority < p_below
-    AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_executor
+  WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
+    AND q.priority >= p_lane.floor AND q.priority > p_lane.after_priority AND q.priority < p_below
+    AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
   ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
   IF v_head IS NOT NULL THEN
     RETURN v_head;
   END IF;
-  IF p_priority >= p_floor AND p_priority < p_below THEN
+  IF p_lane.after_priority >= p_lane.floor AND p_lane.after_priority < p_below THEN
     SELECT q.priority INTO v_head FROM public.job_queue q
-    WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
-      AND q.priority = p_priority AND (q.process_after, q.job_id) > (p_after, p_id)
-      AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_executor
+    WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
+      AND q.priority = p_lane.after_priority AND (q.process_after, q.job_id) > (p_lane.after_time, p_lane.after_id)
+      AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
     ORDER BY q.process_after, q.job_id LIMIT 1;
     IF v_head IS NOT NULL THEN
       RETURN v_head;
     END IF;
   END IF;
   SELECT q.priority INTO v_head FROM public.job_queue q
-  WHERE q.event_domain = p_event_domain AND q.job_kind = p_job_kind AND q.ready
-    AND q.priority >= p_floor AND q.priority < least(p_below, p_priority)
-    AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_executor
+  WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
+    AND q.priority >= p_lane.floor AND q.priority < least(p_below, p_lane.after_priority)
+    AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
   ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
   RETURN v_head;
 END $$;
-REVOKE ALL ON FUNCTION public.fn_job_lane_head(text, text, text, int, bigint, int, timestamptz, uuid) FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_job_lane_head(text, text, text, int, bigint, int, timestamptz, uuid) IS
-  'The priority of the next claimable job of a lane. Internal.';
+REVOKE ALL ON FUNCTION public.fn_job_lane_head(public.job_claim_lane, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_lane_head(public.job_claim_lane, bigint) IS 'The priority of the next claimable job of a lane. Internal.';
+
+-- No rule changes while a claim of its executor is under way.
+CREATE FUNCTION public.fn_job_subscription_claims() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended(x.executor_id, 1))
+  FROM (SELECT DISTINCT e.executor_id FROM unnest(ARRAY[OLD.executor_id, NEW.executor_id]) e (executor_id) ORDER BY 1) x;
+  RETURN COALESCE(NEW, OLD);
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_subscription_claims() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_subscription_claims() IS 'Trigger: a change of a rule waits for the claims of its executor.';
+CREATE TRIGGER trg_job_subscription_claims BEFORE INSERT OR UPDATE OR DELETE ON public.job_subscription
+  FOR EACH ROW EXECUTE FUNCTION public.fn_job_subscription_claims();
 
 -- fn_job_claim(executor, kinds, limit, after) → the rows leased, higher priority first, older first; nothing
 -- when refused (fn_job_refusal says why). after: {"<domain>/<kind>": [priority, process_after, job_id]}, where
 -- this worker stopped in each lane; without it the lanes are swept from their start. Lanes whose next jobs
--- have the same priority share the limit. The governing subscriptions are locked first, so that max_parallel
+-- have the same priority share the limit. The claims of an executor run one after the other, so that max_parallel
 -- holds whatever runs beside it. A call that meets very many priorities may return fewer than there are.
 -- Commit before working: a lease is held only once it is committed.
 CREATE FUNCTION public.fn_job_claim(p_executor_id text, p_kinds text[] DEFAULT NULL, p_limit int DEFAULT 1, p_after jsonb DEFAULT NULL)
@@ -292,142 +308,127 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-  c_first CONSTANT timestamptz := timestamptz '-infinity';
-  c_nobody CONSTANT uuid := uuid '00000000-0000-0000-0000-000000000000';
-  v_domains text[];      -- of each lane that has work
-  v_kinds text[];
-  v_floors int[];
-  v_rules uuid[];
-  v_heads int[];
-  v_prio int[];          -- where the caller stopped in it
-  v_after timestamptz[];
-  v_ids uuid[];
-  v_room int[];          -- free places of its subscription, kept at the first lane that has it
-  v_tokens uuid[];       -- the lease of its subscription, likewise
-  v_lanes int;
-  v_kind text;
-  v_owner text;
-  v_secs int;
-  v_key jsonb;
-  v_rule record;
+  v_lanes public.job_claim_lane[]; -- those that may have work
+  v_lane public.job_claim_lane;
+  v_one boolean;                   -- a single lane swept from its start gives all its priorities at once
   v_until timestamptz;
+  v_n int := p_limit;
+  -- of more than one: the room and the token of a rule are kept at its first lane
+  v_rules uuid[];
+  v_heads int[];                   -- the priorities of their next jobs
+  v_key jsonb;
+  v_i int;
+  v_first int;
   v_left int := p_limit;
   v_top int;
   v_at_top int;
-  v_low int;             -- a single lane swept from its start gives all its priorities at once
-  v_n int;
   v_got int;
-  v_first int;
+  v_steps int := 0;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
-  END IF;
-  IF p_after IS NOT NULL AND jsonb_typeof(p_after) <> 'object' THEN
+  ELSIF jsonb_typeof(p_after) <> 'object' THEN
     RAISE EXCEPTION 'p_after must be an object of [priority, process_after, job_id]' USING ERRCODE = '22023';
-  END IF;
-  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+  ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
     -- an old snapshot would not see what the neighbours hold
     RAISE EXCEPTION 'fn_job_claim needs a transaction that is read committed' USING ERRCODE = '25001';
   END IF;
-  -- What fn_job_refusal refuses finds no lane here. Where there is no work, a claim locks and writes nothing.
-  SELECT count(*), array_agg(l.event_domain), array_agg(l.job_kind), array_agg(r.priority_floor::int), array_agg(r.subscription_id),
-    array_agg(n.head), min(h.executor_kind), min(h.owner_role),
-    COALESCE((SELECT c.value::int FROM public.dot_config c WHERE c.key = 'queue.lease.duration_seconds' AND c.value ~ '^[0-9]{1,9}$'), 300)
-  INTO v_lanes, v_domains, v_kinds, v_floors, v_rules, v_heads, v_kind, v_owner, v_secs
-  FROM public.queue_heartbeat h
-  CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
-  CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
-    SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
-    WHERE s.executor_id = p_executor_id AND s.enabled
-      AND (s.job_kind IS NULL OR s.job_kind = l.job_kind) AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
-    ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1) r
-  CROSS JOIN LATERAL (SELECT CASE WHEN p_after IS NULL THEN (
-    SELECT q.priority FROM public.job_queue q
-    WHERE q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready AND q.priority >= r.priority_floor
-      AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
-    ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) END AS head OFFSET 0) n -- once, not for the condition again
-  WHERE h.executor_id = p_executor_id AND h.deregistered_at IS NULL AND r.executor_kind = h.executor_kind
-    AND (n.head IS NOT NULL OR p_after IS NOT NULL)
-    AND (SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled');
-  IF p_after IS NOT NULL THEN
-    FOR i IN 1..v_lanes LOOP
-      v_key := p_after -> (v_domains[i] || '/' || v_kinds[i]);
-      v_prio[i] := COALESCE((v_key ->> 0)::int, 2147483647);
-      v_after[i] := COALESCE((v_key ->> 1)::timestamptz, c_first);
-      v_ids[i] := COALESCE((v_key ->> 2)::uuid, c_nobody);
-      v_heads[i] := public.fn_job_lane_head(v_domains[i], v_kinds[i], v_kind, v_floors[i], 2147483648, v_prio[i], v_after[i], v_ids[i]);
-      IF v_heads[i] IS NULL THEN
-        v_rules[i] := NULL;
-      END IF;
-    END LOOP;
-    v_lanes := CASE WHEN num_nonnulls(VARIADIC v_heads) > 0 THEN v_lanes ELSE 0 END;
-  END IF;
-  IF v_lanes = 0 OR v_owner IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
+  -- Under it max_parallel holds. trg_job_subscription_claims takes it too: no rule changes while a claim is under way.
+  PERFORM pg_advisory_xact_lock(hashtextextended(p_executor_id, 1));
+  v_lanes := ARRAY( -- what fn_job_refusal refuses finds no lane here
+    SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, r.max_parallel - COALESCE(b.live, 0), gen_random_uuid(),
+      n.head, h.executor_kind, h.owner_role, d.value, 2147483647, '-infinity', '00000000-0000-0000-0000-000000000000')::public.job_claim_lane
+    FROM public.dot_config c
+    CROSS JOIN public.queue_heartbeat h
+    CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
+    CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
+      SELECT s.subscription_id, s.priority_floor, s.max_parallel, s.executor_kind FROM public.job_subscription s
+      WHERE s.executor_id = p_executor_id AND s.enabled
+        AND (s.job_kind IS NULL OR s.job_kind = l.job_kind) AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
+      ORDER BY s.job_kind, s.event_domain LIMIT 1) r
+    LEFT JOIN LATERAL (
+      SELECT q.priority AS head FROM public.job_queue q
+      WHERE p_after IS NULL AND q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready AND q.priority >= r.priority_floor
+        AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
+      ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) n ON true
+    CROSS JOIN LATERAL (SELECT sum(x.live) AS live FROM public.job_lease x WHERE x.subscription_id = r.subscription_id) b
+    LEFT JOIN public.dot_config d ON d.key = 'queue.lease.duration_seconds'
+    WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true' AND h.executor_id = p_executor_id AND h.deregistered_at IS NULL
+      AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL) AND r.max_parallel > COALESCE(b.live, 0));
+  v_lane := v_lanes[1];
+  IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
     RETURN;
   END IF;
-
-  -- Under the locks max_parallel holds. A rule that changed meanwhile admits nothing in this call.
-  FOR v_rule IN
-    SELECT s.subscription_id, s.priority_floor, s.max_parallel FROM public.job_subscription s
-    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_kind ORDER BY s.subscription_id FOR UPDATE
-  LOOP
-    v_first := array_position(v_rules, v_rule.subscription_id);
-    IF v_floors[v_first] = v_rule.priority_floor THEN
-      v_room[v_first] := v_rule.max_parallel
-        - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = v_rule.subscription_id), 0);
-      v_tokens[v_first] := gen_random_uuid();
-    END IF;
-  END LOOP;
-  v_until := clock_timestamp() + make_interval(secs => v_secs);
-
-  FOR v_step IN 1..64 LOOP
-    IF v_lanes = 1 THEN
-      v_top := v_heads[1];
-      v_at_top := 1;
-      v_low := CASE WHEN p_after IS NULL THEN v_floors[1] ELSE v_top END;
-    ELSE
-      SELECT max(h), count(*) FILTER (WHERE h = m) INTO v_top, v_at_top
-      FROM (SELECT h, max(h) OVER () AS m FROM unnest(v_heads) h) x;
-      v_low := v_top;
-    END IF;
-    EXIT WHEN v_left = 0 OR v_top IS NULL;
-    FOR i IN 1..v_lanes LOOP
-      CONTINUE WHEN v_heads[i] IS DISTINCT FROM v_top;
-      v_first := array_position(v_rules, v_rules[i]);
-      v_n := least((v_left + v_at_top - 1) / v_at_top, COALESCE(v_room[v_first], 0));
-      v_at_top := v_at_top - 1;
-      v_got := 0;
-      IF v_n > 0 THEN
-        RETURN QUERY
-        WITH claimed AS (
-          UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
-            lease_token = v_tokens[v_first], picked_at = clock_timestamp(), updated_at = now()
-          WHERE q.ctid = ANY (ARRAY( -- locked, so that their places stand
-            SELECT w.ctid FROM public.job_queue w
-            WHERE w.event_domain = v_domains[i] AND w.job_kind = v_kinds[i] AND w.priority BETWEEN v_low AND v_top AND w.ready
-              AND (w.process_after, w.job_id) > (CASE WHEN v_prio[i] = v_top THEN v_after[i] ELSE c_first END,
-                CASE WHEN v_prio[i] = v_top THEN v_ids[i] ELSE c_nobody END)
-              AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_kind
-            ORDER BY w.priority DESC, w.process_after, w.job_id LIMIT v_n FOR UPDATE SKIP LOCKED))
-          RETURNING q.*
-        ), leased AS (
-          INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
-          SELECT v_tokens[v_first], p_executor_id, v_rules[i], v_until, array_agg(c.job_id), count(*)::int
-          FROM claimed c HAVING count(*) > 0
-          ON CONFLICT (lease_token) DO UPDATE SET job_ids = l.job_ids || excluded.job_ids, live = l.live + excluded.live
-        )
-        SELECT * FROM claimed c ORDER BY c.priority DESC, c.process_after, c.job_id;
-        GET DIAGNOSTICS v_got = ROW_COUNT;
+  v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$' THEN v_lane.lease_secs::int ELSE 300 END);
+  v_one := p_after IS NULL AND cardinality(v_lanes) = 1;
+  IF NOT v_one THEN
+    FOR i IN 1..cardinality(v_lanes) LOOP
+      v_lane := v_lanes[i];
+      v_key := p_after -> (v_lane.event_domain || '/' || v_lane.job_kind);
+      IF v_key IS NOT NULL THEN
+        v_lane.after_priority := (v_key ->> 0)::int;
+        v_lane.after_time := (v_key ->> 1)::timestamptz;
+        v_lane.after_id := (v_key ->> 2)::uuid;
+        v_lanes[i] := v_lane;
       END IF;
-      v_left := v_left - v_got;
-      v_room[v_first] := v_room[v_first] - v_got;
-      IF COALESCE(v_room[v_first], 0) <= 0 OR v_got < v_n AND v_low = v_floors[i] THEN
-        v_heads[i] := NULL;
-      ELSIF v_got < v_n THEN
-        v_heads[i] := public.fn_job_lane_head(v_domains[i], v_kinds[i], v_kind, v_floors[i], v_top, v_prio[i], v_after[i], v_ids[i]);
-      END IF;
-      EXIT WHEN v_left = 0;
+      v_rules[i] := v_lane.subscription_id;
+      v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head ELSE public.fn_job_lane_head(v_lane, 2147483648) END;
     END LOOP;
+    v_i := cardinality(v_lanes);
+  END IF;
+
+  LOOP
+    IF NOT v_one THEN
+      EXIT WHEN v_left = 0;
+      v_i := array_position(v_heads, v_top, v_i + 1);
+      IF v_i IS NULL THEN -- on to the next priority
+        v_steps := v_steps + 1;
+        SELECT max(h), count(*) FILTER (WHERE h = m) INTO v_top, v_at_top
+        FROM (SELECT h, max(h) OVER () AS m FROM unnest(v_heads) h) x;
+        EXIT WHEN v_top IS NULL OR v_steps > 64;
+        v_i := array_position(v_heads, v_top);
+      END IF;
+      v_lane := v_lanes[v_i];
+      v_lane.head := v_top;
+      v_first := array_position(v_rules, v_lane.subscription_id);
+      v_lane.token := v_lanes[v_first].token;
+      v_lane.room := v_lanes[v_first].room;
+      v_n := (v_left + v_at_top - 1) / v_at_top;
+      v_at_top := v_at_top - 1;
+    END IF;
+    RETURN QUERY
+    WITH claimed AS (
+      UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
+        lease_token = v_lane.token, picked_at = clock_timestamp(), updated_at = now()
+      WHERE q.ctid = ANY (ARRAY( -- locked, so that their places stand
+        SELECT w.ctid FROM public.job_queue w
+        WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready
+          AND w.priority BETWEEN CASE WHEN v_one THEN v_lane.floor ELSE v_lane.head END AND v_lane.head
+          AND (w.process_after, w.job_id) > (CASE WHEN v_lane.after_priority = v_lane.head THEN v_lane.after_time ELSE '-infinity' END,
+            CASE WHEN v_lane.after_priority = v_lane.head THEN v_lane.after_id ELSE '00000000-0000-0000-0000-000000000000' END)
+          AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_lane.executor
+        ORDER BY w.priority DESC, w.process_after, w.job_id LIMIT least(v_n, v_lane.room) FOR UPDATE SKIP LOCKED))
+      RETURNING q.*
+    ), leased AS (
+      INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+      SELECT v_lane.token, p_executor_id, v_lane.subscription_id, v_until, array_agg(c.job_id), count(*)::int
+      FROM claimed c HAVING count(*) > 0
+      ON CONFLICT (lease_token) DO UPDATE SET job_ids = l.job_ids || excluded.job_ids, live = l.live + excluded.live
+    )
+    SELECT * FROM claimed c ORDER BY c.priority DESC, c.process_after, c.job_id;
+    EXIT WHEN v_one;
+    GET DIAGNOSTICS v_got = ROW_COUNT;
+    v_left := v_left - v_got;
+    v_lanes[v_first].room := v_lane.room - v_got;
+    IF v_got = v_lane.room THEN
+      FOR i IN v_first..cardinality(v_rules) LOOP
+        IF v_rules[i] = v_lane.subscription_id THEN
+          v_heads[i] := NULL;
+        END IF;
+      END LOOP;
+    ELSIF v_got < v_n THEN
+      v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top);
+    END IF;
   END LOOP;
 END $$;
 REVOKE ALL ON FUNCTION public.fn_job_claim(text, text[], int, jsonb) FROM PUBLIC;
@@ -807,8 +808,11 @@ DROP FUNCTION public.fn_job_ack(uuid[], uuid[]);
 DROP FUNCTION public.fn_job_renew(uuid[], uuid[]);
 DROP FUNCTION public.fn_job_start(uuid[], uuid[]);
 DROP FUNCTION public.fn_job_lease_lock(uuid[], uuid[]);
+DROP TRIGGER trg_job_subscription_claims ON public.job_subscription;
+DROP FUNCTION public.fn_job_subscription_claims();
 DROP FUNCTION public.fn_job_claim(text, text[], int, jsonb);
-DROP FUNCTION public.fn_job_lane_head(text, text, text, int, bigint, int, timestamptz, uuid);
+DROP FUNCTION public.fn_job_lane_head(public.job_claim_lane, bigint);
+DROP TYPE public.job_claim_lane;
 DROP FUNCTION public.fn_job_lane_rule(text, text, text);
 DROP FUNCTION public.fn_job_refusal(text);
 DROP FUNCTION public.fn_job_enqueue_many(jsonb);
