@@ -52,9 +52,7 @@ func EnqueueJobs(ctx context.Context, q Querier, jobs []JobSpec) (Enqueued, erro
 		refusal
 		Enqueued
 	}
-	// The setting lasts as long as the transaction.
-	err := q.QueryRow(ctx, `WITH quiet AS MATERIALIZED (SELECT set_config('qtop.doorbell', 'on', true) AS v)
-		SELECT public.fn_job_enqueue_many($1::jsonb) FROM quiet WHERE v = 'on'`, jobs).Scan(&r)
+	err := q.QueryRow(ctx, "SELECT public.fn_job_enqueue_many($1::jsonb)"+quietly, jobs).Scan(&r)
 	switch {
 	case err != nil:
 		return Enqueued{}, translate(err)
@@ -176,9 +174,11 @@ func (r *Ringer) wanted(domain string, b *bell) bool {
 }
 
 const (
+	// quietly silences the wake trigger for as long as the transaction lasts. A
+	// condition without a table is seen to before what is selected.
+	quietly    = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
 	ringSQL    = "SELECT public.fn_queue_doorbell($1)"
-	enqueueSQL = `WITH quiet AS MATERIALIZED (SELECT set_config('qtop.doorbell', 'on', true) AS v)
-		SELECT public.fn_job_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9) FROM quiet WHERE v = 'on'`
+	enqueueSQL = "SELECT public.fn_job_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9)" + quietly
 )
 
 // enqueue sends a job and the bell behind its commit in one go: the bell waits for
