@@ -69,13 +69,12 @@ BEGIN
   IF (p_domain ~ '^[a-z][a-z0-9_]*$' AND length(p_domain) <= 51) IS NOT TRUE THEN -- {0,50} costs ten times what * does
     RAISE EXCEPTION 'p_domain must match ^[a-z][a-z0-9_]{0,50}$' USING ERRCODE = '22023';
   END IF;
-  IF NOT public.fn_queue_notify_enabled() OR pg_notification_queue_usage() > 0.5 THEN
-    RETURN jsonb_build_object('rung', false);
-  END IF;
   PERFORM pg_notify('queue_wake_' || p_domain, jsonb_build_object(
     'layer', 'doorbell', 'event_domain', p_domain, 'worker_hint', '', 'count', 0,
-    'occurred_at', clock_timestamp())::text);
-  RETURN jsonb_build_object('rung', true);
+    'occurred_at', clock_timestamp())::text)
+  FROM public.dot_config c
+  WHERE c.key = 'queue.notify.bridge_enabled' AND c.value = 'true' AND pg_notification_queue_usage() <= 0.5;
+  RETURN jsonb_build_object('rung', FOUND);
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_queue_doorbell(text) FROM PUBLIC;
