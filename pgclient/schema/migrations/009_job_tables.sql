@@ -28,11 +28,11 @@ COMMENT ON DOMAIN public.job_error IS 'What a handler said, up to 4,096 bytes.';
 CREATE DOMAIN public.job_failure_code AS text CONSTRAINT chk_job_failure_code CHECK (VALUE ~ '^[A-Z][A-Z0-9_]{0,63}$');
 COMMENT ON DOMAIN public.job_failure_code IS 'Why a job failed, in one word.';
 CREATE DOMAIN public.job_prior_result AS text CONSTRAINT chk_job_prior_result CHECK (VALUE = ANY ('{failed,released}'::text[]));
+COMMENT ON DOMAIN public.job_prior_result IS 'How a try ended that did not finish its job.';
 CREATE DOMAIN public.job_end AS text CONSTRAINT chk_job_end CHECK (VALUE = ANY ('{leased>succeeded,in_progress>succeeded,
   leased>failed,in_progress>failed,leased>dead_letter,in_progress>dead_letter,queued>cancelled,leased>cancelled,
   in_progress>cancelled,retry_waiting>cancelled,succeeded>cleaned,failed>cleaned,dead_letter>cleaned,cancelled>cleaned}'::text[]));
 COMMENT ON DOMAIN public.job_end IS 'How a job may end, and what may follow: the status before > the status after.';
-COMMENT ON DOMAIN public.job_prior_result IS 'How a try ended that did not finish its job.';
 
 -- ---------------------------------------------------------------------------------------------------
 -- job_queue. ready is no status: late work and retries are not ready until fn_job_tick finds them due,

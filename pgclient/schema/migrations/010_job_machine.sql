@@ -1,6 +1,6 @@
 -- The job queue, the machine: enqueue, claim, start, renew, ack, fail, release, promote, reap.
--- Over 500 lines because each step leans on the lock order written here once: subscriptions, the claims of an executor
--- (advisory), leases, jobs, each by id. A leased job is changed only under the row of its lease; jobs without one are locked in
+-- Over 500 lines because each step leans on the lock order written here once: subscriptions, leases, jobs,
+-- each by id. A leased job is changed only under the row of its lease; jobs without one are locked in
 -- job_id order or skipped. Sources: DP1 §5, DP4, DP6 §3.3.
 SET LOCAL ROLE queue_owner;
 
@@ -137,17 +137,15 @@ BEGIN
   -- the locks on the other keys, and tried again.
   FOR v_try IN 1..10 LOOP
     BEGIN
-      INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
-      SELECT (v_prefix || to_hex(c_first + g.n))::uuid, g.job_kind, g.event_domain, g.executor, COALESCE(g.payload, '{}'),
-        COALESCE(g.priority, 100), COALESCE(g.process_after, now()), COALESCE(g.process_after <= now(), true),
-        COALESCE(g.max_attempts, v_max), g.actor
-      FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
-        priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
-        AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, n)
-      WHERE g.idempotency_key IS NULL;
-      GET DIAGNOSTICS v_made = ROW_COUNT;
-      IF v_made = v_given THEN
-        RETURN jsonb_build_object('enqueued', v_made, 'existing', 0,
+      IF NOT jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)') THEN
+        INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
+        SELECT (v_prefix || to_hex(c_first + g.n))::uuid, g.job_kind, g.event_domain, g.executor, COALESCE(g.payload, '{}'),
+          COALESCE(g.priority, 100), COALESCE(g.process_after, now()), COALESCE(g.process_after <= now(), true),
+          COALESCE(g.max_attempts, v_max), g.actor
+        FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
+          priority int, process_after timestamptz, max_attempts int, actor text)) WITH ORDINALITY
+          AS g (job_kind, event_domain, executor, payload, priority, process_after, max_attempts, actor, n);
+        RETURN jsonb_build_object('enqueued', v_given, 'existing', 0,
           'job_ids', ARRAY(SELECT v_prefix || to_hex(c_first + n) FROM generate_series(1, v_given) n));
       END IF;
 
@@ -156,6 +154,11 @@ BEGIN
         FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
           priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
           AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor, n)
+      ), plain AS (
+        INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
+        SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100), COALESCE(process_after, now()),
+          COALESCE(process_after <= now(), true), COALESCE(max_attempts, v_max), actor
+        FROM given WHERE idempotency_key IS NULL
       ), keyed AS (
         -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
         INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
@@ -166,7 +169,7 @@ BEGIN
         ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING job_id, job_kind, idempotency_key
       )
-      SELECT v_made + count(*) FILTER (WHERE k.job_id = g.id),
+      SELECT count(*) FILTER (WHERE g.idempotency_key IS NULL OR k.job_id = g.id),
         jsonb_agg(CASE WHEN g.idempotency_key IS NULL THEN g.id ELSE k.job_id END ORDER BY g.n)
       INTO v_made, v_ids
       FROM given g LEFT JOIN keyed k ON k.job_kind = g.job_kind AND k.idempotency_key = g.idempotency_key;
@@ -194,7 +197,7 @@ END $$;
 REVOKE ALL ON FUNCTION public.fn_job_enqueue_many(jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_enqueue_many(jsonb) TO event_ingest_writer;
 COMMENT ON FUNCTION public.fn_job_enqueue_many(jsonb) IS
-  'Puts many jobs into the queue in one call; keys that are active already are counted as existing.';
+  'Puts many jobs into the queue in one statement; keys that are active already are counted as existing.';
 
 -- ---------------------------------------------------------------------------------------------------
 -- Claiming
@@ -283,23 +286,10 @@ END $$;
 REVOKE ALL ON FUNCTION public.fn_job_lane_head(public.job_claim_lane, bigint) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_lane_head(public.job_claim_lane, bigint) IS 'The priority of the next claimable job of a lane. Internal.';
 
--- No rule changes while a claim of its executor is under way.
-CREATE FUNCTION public.fn_job_subscription_claims() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
-BEGIN
-  PERFORM pg_advisory_xact_lock(hashtextextended(x.executor_id, 1))
-  FROM (SELECT DISTINCT e.executor_id FROM unnest(ARRAY[OLD.executor_id, NEW.executor_id]) e (executor_id) ORDER BY 1) x;
-  RETURN COALESCE(NEW, OLD);
-END $$;
-REVOKE ALL ON FUNCTION public.fn_job_subscription_claims() FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_job_subscription_claims() IS 'Trigger: a change of a rule waits for the claims of its executor.';
-CREATE TRIGGER trg_job_subscription_claims BEFORE INSERT OR UPDATE OR DELETE ON public.job_subscription
-  FOR EACH ROW EXECUTE FUNCTION public.fn_job_subscription_claims();
-
 -- fn_job_claim(executor, kinds, limit, after) → the rows leased, higher priority first, older first; nothing
 -- when refused (fn_job_refusal says why). after: {"<domain>/<kind>": [priority, process_after, job_id]}, where
 -- this worker stopped in each lane; without it the lanes are swept from their start. Lanes whose next jobs
--- have the same priority share the limit. The claims of an executor run one after the other, so that max_parallel
+-- have the same priority share the limit. The governing subscriptions are locked first, so that max_parallel
 -- holds whatever runs beside it. A call that meets very many priorities may return fewer than there are.
 -- Commit before working: a lease is held only once it is committed.
 CREATE FUNCTION public.fn_job_claim(p_executor_id text, p_kinds text[] DEFAULT NULL, p_limit int DEFAULT 1, p_after jsonb DEFAULT NULL)
@@ -314,8 +304,9 @@ DECLARE
   v_until timestamptz;
   v_n int := p_limit;
   -- of more than one: the room and the token of a rule are kept at its first lane
-  v_rules uuid[];
+  v_rules uuid[];                  -- of each that has work
   v_heads int[];                   -- the priorities of their next jobs
+  v_rule record;
   v_key jsonb;
   v_i int;
   v_first int;
@@ -333,16 +324,15 @@ BEGIN
     -- an old snapshot would not see what the neighbours hold
     RAISE EXCEPTION 'fn_job_claim needs a transaction that is read committed' USING ERRCODE = '25001';
   END IF;
-  -- Under it max_parallel holds. trg_job_subscription_claims takes it too: no rule changes while a claim is under way.
-  PERFORM pg_advisory_xact_lock(hashtextextended(p_executor_id, 1));
-  v_lanes := ARRAY( -- what fn_job_refusal refuses finds no lane here
-    SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, r.max_parallel - COALESCE(b.live, 0), gen_random_uuid(),
-      n.head, h.executor_kind, h.owner_role, d.value, 2147483647, '-infinity', '00000000-0000-0000-0000-000000000000')::public.job_claim_lane
+  -- What fn_job_refusal refuses finds no lane here. Where there is no work, a claim locks and writes nothing.
+  v_lanes := ARRAY(
+    SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head, h.executor_kind,
+      h.owner_role, d.value, 2147483647, '-infinity', '00000000-0000-0000-0000-000000000000')::public.job_claim_lane
     FROM public.dot_config c
     CROSS JOIN public.queue_heartbeat h
     CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
     CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
-      SELECT s.subscription_id, s.priority_floor, s.max_parallel, s.executor_kind FROM public.job_subscription s
+      SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
       WHERE s.executor_id = p_executor_id AND s.enabled
         AND (s.job_kind IS NULL OR s.job_kind = l.job_kind) AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
       ORDER BY s.job_kind, s.event_domain LIMIT 1) r
@@ -351,30 +341,46 @@ BEGIN
       WHERE p_after IS NULL AND q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready AND q.priority >= r.priority_floor
         AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
       ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) n ON true
-    CROSS JOIN LATERAL (SELECT sum(x.live) AS live FROM public.job_lease x WHERE x.subscription_id = r.subscription_id) b
     LEFT JOIN public.dot_config d ON d.key = 'queue.lease.duration_seconds'
     WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true' AND h.executor_id = p_executor_id AND h.deregistered_at IS NULL
-      AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL) AND r.max_parallel > COALESCE(b.live, 0));
+      AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL));
   v_lane := v_lanes[1];
   IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
     RETURN;
   END IF;
-  v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$' THEN v_lane.lease_secs::int ELSE 300 END);
   v_one := p_after IS NULL AND cardinality(v_lanes) = 1;
-  IF NOT v_one THEN
+  IF v_one THEN
+    v_rules := ARRAY[v_lane.subscription_id];
+  ELSE
     FOR i IN 1..cardinality(v_lanes) LOOP
       v_lane := v_lanes[i];
       v_key := p_after -> (v_lane.event_domain || '/' || v_lane.job_kind);
       IF v_key IS NOT NULL THEN
-        v_lane.after_priority := (v_key ->> 0)::int;
-        v_lane.after_time := (v_key ->> 1)::timestamptz;
-        v_lane.after_id := (v_key ->> 2)::uuid;
+        v_lane.after_priority := COALESCE((v_key ->> 0)::int, v_lane.after_priority);
+        v_lane.after_time := COALESCE((v_key ->> 1)::timestamptz, v_lane.after_time);
+        v_lane.after_id := COALESCE((v_key ->> 2)::uuid, v_lane.after_id);
         v_lanes[i] := v_lane;
       END IF;
-      v_rules[i] := v_lane.subscription_id;
       v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head ELSE public.fn_job_lane_head(v_lane, 2147483648) END;
+      v_rules[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
     END LOOP;
     v_i := cardinality(v_lanes);
+  END IF;
+
+  -- Under the locks max_parallel holds. A rule that changed meanwhile admits nothing in this call.
+  FOR v_rule IN
+    SELECT s.subscription_id, s.priority_floor, s.max_parallel FROM public.job_subscription s
+    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor ORDER BY s.subscription_id FOR UPDATE
+  LOOP
+    v_first := array_position(v_rules, v_rule.subscription_id);
+    IF v_lanes[v_first].floor = v_rule.priority_floor THEN
+      v_lanes[v_first].room := greatest(v_rule.max_parallel
+        - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = v_rule.subscription_id), 0), 0);
+    END IF;
+  END LOOP;
+  v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$' THEN v_lane.lease_secs::int ELSE 300 END);
+  IF v_one THEN
+    v_lane.room := v_lanes[1].room;
   END IF;
 
   LOOP
@@ -808,8 +814,6 @@ DROP FUNCTION public.fn_job_ack(uuid[], uuid[]);
 DROP FUNCTION public.fn_job_renew(uuid[], uuid[]);
 DROP FUNCTION public.fn_job_start(uuid[], uuid[]);
 DROP FUNCTION public.fn_job_lease_lock(uuid[], uuid[]);
-DROP TRIGGER trg_job_subscription_claims ON public.job_subscription;
-DROP FUNCTION public.fn_job_subscription_claims();
 DROP FUNCTION public.fn_job_claim(text, text[], int, jsonb);
 DROP FUNCTION public.fn_job_lane_head(public.job_claim_lane, bigint);
 DROP TYPE public.job_claim_lane;

@@ -547,7 +547,7 @@ BEGIN
         t.age_seconds, t.in_per_s, t.out_per_s, t.succeeded_1h, t.failed_1h, t.dead_1h, t.cancelled_1h, t.why,
         CASE WHEN t.why = '' AND t.queued + t.retry_waiting > 0 AND t.out_per_s > t.in_per_s
           THEN ceil((t.queued + t.retry_waiting) / (t.out_per_s - t.in_per_s))::bigint END AS clears_in_seconds FROM told t) x),
-    (SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.waiting DESC) FROM (
+    (SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.waiting DESC, x.source, x.subject, x.domain) FROM (
       SELECT w.*, COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0) AS age_seconds,
         CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '') THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END
           AS clears_in_seconds FROM w) x),
