@@ -46,12 +46,11 @@ DECLARE
   v_bad text;
   v_id uuid := gen_random_uuid();
 BEGIN
-  SELECT COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled'), false)
-      AND NOT EXISTS (SELECT FROM public.executor_producer), -- which kind is asked only where somebody is named for one
-    COALESCE(p_max_attempts, (SELECT c.value::int FROM public.dot_config c
-      WHERE c.key = 'queue.retry.max_attempts_default' AND c.value ~ '^[0-9]{1,9}$'), 5)
-  INTO v_free, v_max;
-  IF NOT v_free THEN
+  SELECT c.value = 'true' AND NOT EXISTS (SELECT FROM public.executor_producer), -- which kind is asked only where somebody is named for one
+    COALESCE(p_max_attempts, (SELECT m.value::int FROM public.dot_config m
+      WHERE m.key = 'queue.retry.max_attempts_default' AND m.value ~ '^[0-9]{1,9}$'), 5)
+  INTO v_free, v_max FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled';
+  IF v_free IS NOT TRUE THEN
     v_refusal := public.fn_job_producer_refusal(ARRAY[p_executor]);
     IF v_refusal IS NOT NULL THEN
       RETURN v_refusal;
@@ -244,9 +243,9 @@ $$;
 REVOKE ALL ON FUNCTION public.fn_job_lane_rule(text, text, text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_lane_rule(text, text, text) IS 'The subscription that governs a lane for an executor (DP6 §3.3). Internal.';
 
--- A lane that may have work for a claim: its rule (room: the places that are free under it), the lease it would be,
+-- A lane that may have work for a claim: its rule (max_parallel once it is locked, 0 before), the lease it would be,
 -- the priority of its next job, of which executor kind, what else the claim must know, and where the caller stopped.
-CREATE TYPE public.job_claim_lane AS (event_domain text, job_kind text, subscription_id uuid, floor int, room int, token uuid,
+CREATE TYPE public.job_claim_lane AS (event_domain text, job_kind text, subscription_id uuid, floor int, max_parallel int, token uuid,
   head int, executor text, owner_role text, lease_secs text, after_priority int, after_time timestamptz, after_id uuid);
 COMMENT ON TYPE public.job_claim_lane IS 'A lane as fn_job_claim sees it. Internal.';
 
@@ -303,7 +302,7 @@ DECLARE
   v_one boolean;                   -- a single lane swept from its start gives all its priorities at once
   v_until timestamptz;
   v_n int := p_limit;
-  -- of more than one: the room and the token of a rule are kept at its first lane
+  -- of more than one: max_parallel and the token of a rule are kept at its first lane
   v_rules uuid[];                  -- of each that has work
   v_heads int[];                   -- the priorities of their next jobs
   v_rule record;
@@ -327,7 +326,8 @@ BEGIN
   -- What fn_job_refusal refuses finds no lane here. Where there is no work, a claim locks and writes nothing.
   v_lanes := ARRAY(
     SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head, h.executor_kind,
-      h.owner_role, d.value, 2147483647, '-infinity', '00000000-0000-0000-0000-000000000000')::public.job_claim_lane
+      h.owner_role, (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.lease.duration_seconds'),
+      2147483647, '-infinity', '00000000-0000-0000-0000-000000000000')::public.job_claim_lane
     FROM public.dot_config c
     CROSS JOIN public.queue_heartbeat h
     CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL OR o.job_kind = ANY (p_kinds)) l
@@ -341,16 +341,22 @@ BEGIN
       WHERE p_after IS NULL AND q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready AND q.priority >= r.priority_floor
         AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
       ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) n ON true
-    LEFT JOIN public.dot_config d ON d.key = 'queue.lease.duration_seconds'
     WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true' AND h.executor_id = p_executor_id AND h.deregistered_at IS NULL
       AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL));
   v_lane := v_lanes[1];
   IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
     RETURN;
   END IF;
+  -- The rules are locked before anybody counts what they hold, so that max_parallel is kept. One that changed meanwhile
+  -- admits nothing in this call.
   v_one := p_after IS NULL AND cardinality(v_lanes) = 1;
   IF v_one THEN
-    v_rules := ARRAY[v_lane.subscription_id];
+    SELECT s.max_parallel INTO v_lane.max_parallel FROM public.job_subscription s
+    WHERE s.subscription_id = v_lane.subscription_id AND s.enabled AND s.executor_kind = v_lane.executor
+      AND s.priority_floor = v_lane.floor FOR UPDATE;
+    IF NOT FOUND THEN
+      RETURN;
+    END IF;
   ELSE
     FOR i IN 1..cardinality(v_lanes) LOOP
       v_lane := v_lanes[i];
@@ -365,23 +371,17 @@ BEGIN
       v_rules[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
     END LOOP;
     v_i := cardinality(v_lanes);
+    FOR v_rule IN
+      SELECT s.subscription_id, s.priority_floor, s.max_parallel FROM public.job_subscription s
+      WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor ORDER BY s.subscription_id FOR UPDATE
+    LOOP
+      v_first := array_position(v_rules, v_rule.subscription_id);
+      IF v_lanes[v_first].floor = v_rule.priority_floor THEN
+        v_lanes[v_first].max_parallel := v_rule.max_parallel;
+      END IF;
+    END LOOP;
   END IF;
-
-  -- Under the locks max_parallel holds. A rule that changed meanwhile admits nothing in this call.
-  FOR v_rule IN
-    SELECT s.subscription_id, s.priority_floor, s.max_parallel FROM public.job_subscription s
-    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor ORDER BY s.subscription_id FOR UPDATE
-  LOOP
-    v_first := array_position(v_rules, v_rule.subscription_id);
-    IF v_lanes[v_first].floor = v_rule.priority_floor THEN
-      v_lanes[v_first].room := greatest(v_rule.max_parallel
-        - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = v_rule.subscription_id), 0), 0);
-    END IF;
-  END LOOP;
   v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$' THEN v_lane.lease_secs::int ELSE 300 END);
-  IF v_one THEN
-    v_lane.room := v_lanes[1].room;
-  END IF;
 
   LOOP
     IF NOT v_one THEN
@@ -398,7 +398,7 @@ BEGIN
       v_lane.head := v_top;
       v_first := array_position(v_rules, v_lane.subscription_id);
       v_lane.token := v_lanes[v_first].token;
-      v_lane.room := v_lanes[v_first].room;
+      v_lane.max_parallel := v_lanes[v_first].max_parallel;
       v_n := (v_left + v_at_top - 1) / v_at_top;
       v_at_top := v_at_top - 1;
     END IF;
@@ -413,7 +413,10 @@ BEGIN
           AND (w.process_after, w.job_id) > (CASE WHEN v_lane.after_priority = v_lane.head THEN v_lane.after_time ELSE '-infinity' END,
             CASE WHEN v_lane.after_priority = v_lane.head THEN v_lane.after_id ELSE '00000000-0000-0000-0000-000000000000' END)
           AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_lane.executor
-        ORDER BY w.priority DESC, w.process_after, w.job_id LIMIT least(v_n, v_lane.room) FOR UPDATE SKIP LOCKED))
+        ORDER BY w.priority DESC, w.process_after, w.job_id
+        LIMIT greatest(0, least(v_n, v_lane.max_parallel - (SELECT COALESCE(sum(l.live), 0) FROM public.job_lease l
+          WHERE l.subscription_id = v_lane.subscription_id)))
+        FOR UPDATE SKIP LOCKED))
       RETURNING q.*
     ), leased AS (
       INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
@@ -425,14 +428,15 @@ BEGIN
     EXIT WHEN v_one;
     GET DIAGNOSTICS v_got = ROW_COUNT;
     v_left := v_left - v_got;
-    v_lanes[v_first].room := v_lane.room - v_got;
-    IF v_got = v_lane.room THEN
+    CONTINUE WHEN v_got = v_n;
+    IF v_lane.max_parallel <= (SELECT COALESCE(sum(l.live), 0) FROM public.job_lease l
+      WHERE l.subscription_id = v_lane.subscription_id) THEN
       FOR i IN v_first..cardinality(v_rules) LOOP
         IF v_rules[i] = v_lane.subscription_id THEN
           v_heads[i] := NULL;
         END IF;
       END LOOP;
-    ELSIF v_got < v_n THEN
+    ELSE
       v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top);
     END IF;
   END LOOP;
