@@ -83,13 +83,22 @@ func rawSystem() system {
 	}
 }
 
-// rawOpen runs the loops until stop. An empty claim waits for a signal; the poll
-// is the floor.
 func rawOpen(ctx context.Context, d *database, handled func(n int)) (session, error) {
+	return loops(ctx, d, rawConns, "raw_wake", func(ctx context.Context, worker int) (int, error) {
+		return rawStep(ctx, d.pool, fmt.Sprint("loop ", worker), rawBatch, handled)
+	}, func(ctx context.Context, n int) error {
+		return d.exec(ctx, "INSERT INTO raw.job (payload) VALUES (jsonb_build_object('n', $1::int))", n)
+	})
+}
+
+// loops takes steps until stop. An empty one waits for a signal; the poll is the
+// floor.
+func loops(ctx context.Context, d *database, conns int, channel string, step func(ctx context.Context, worker int) (int, error),
+	insert func(ctx context.Context, n int) error) (session, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	listener, err := pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
 	if err == nil {
-		_, err = listener.Exec(ctx, "LISTEN raw_wake")
+		_, err = listener.Exec(ctx, "LISTEN "+channel)
 	}
 	if err != nil {
 		cancel()
@@ -109,11 +118,11 @@ func rawOpen(ctx context.Context, d *database, handled func(n int)) (session, er
 			}
 		}
 	})
-	failed := make([]error, rawConns)
-	for i := range rawConns {
+	failed := make([]error, conns)
+	for i := range conns {
 		wg.Go(func() {
 			for ctx.Err() == nil && failed[i] == nil {
-				n, err := rawStep(ctx, d.pool, fmt.Sprint("loop ", i), rawBatch, handled)
+				n, err := step(ctx, i)
 				if err != nil && ctx.Err() == nil {
 					failed[i] = err
 				}
@@ -128,9 +137,7 @@ func rawOpen(ctx context.Context, d *database, handled func(n int)) (session, er
 		})
 	}
 	return session{
-		insert: func(ctx context.Context, n int) error {
-			return d.exec(ctx, "INSERT INTO raw.job (payload) VALUES (jsonb_build_object('n', $1::int))", n)
-		},
+		insert: insert,
 		stop: func() error {
 			cancel()
 			wg.Wait()
