@@ -109,9 +109,14 @@ func TestJobKeysMany(t *testing.T) {
 		refused(t, "22023", err, fmt.Sprint(bad))
 	}
 	for _, spoilt := range []map[string]any{job(nil, "executor", "MOT"), job("q", "payload", map[string]any{"token": 1}), job(nil, "job_kind", "no kind"),
-		job("q", "event_domain", "No"), job(nil, "executor", nil), job(nil, "priority", "high"), job(nil, "max_attempts", 0)} {
+		job("q", "event_domain", "No"), job(nil, "executor", nil), job(nil, "priority", "high"), job(nil, "priority", 1<<40), job("q", "priority", 1.5), job(nil, "process_after", "soon"),
+		job("q", "process_after", "2026-02-31"), job(nil, "max_attempts", 0)} {
 		_, err := tryCall(j.work, "fn_job_enqueue_many($1)", []any{job(nil), job("fine"), spoilt})
-		require.Error(t, err, spoilt)
+		refused(t, "22023", err, fmt.Sprint(spoilt))
+	}
+	for _, stray := range []any{5, nil, []any{job(nil)}} {
+		_, err := tryCall(j.work, "fn_job_enqueue_many($1)", []any{job(nil), job("fine"), stray})
+		refused(t, "22023", err, fmt.Sprint(stray))
 	}
 	require.Equal(t, before, j.all(), "all or nothing")
 	j.balanced()

@@ -35,7 +35,7 @@ func TestJobReplayOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, get[int](j.core, `SELECT count(*) FROM job_dead_letter d JOIN job_queue q ON q.job_id = d.replayed_job_id
-		JOIN job_history h ON h.job_id = d.job_id WHERE q.idempotency_key = 'replay:' || d.dead_letter_id AND q.attempts = 0 AND q.status = 'queued' AND q.ready
+		JOIN job_history h ON h.job_id = d.job_id WHERE q.idempotency_key = 'replay:' || q.job_id AND q.attempts = 0 AND q.status = 'queued' AND q.ready
 			AND (q.job_kind, q.event_domain, q.executor, q.payload, q.priority) = (h.job_kind, h.event_domain, h.executor, d.payload, h.priority)
 			AND d.triage_status = 'replayed' AND q.job_id <> d.job_id`))
 	require.Equal(t, 16, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE action = 'job_dead_letter_replay'"))
@@ -53,6 +53,17 @@ func TestJobReplayOnce(t *testing.T) {
 		require.Equal(t, "done", j.told("TIMEOUT", h))
 	}
 	require.Equal(t, 4, get[int](j.core, "SELECT count(*) FROM job_dead_letter"))
+	j.balanced()
+}
+
+// A key is anybody's to choose: none keeps a letter, or those beside it, from being replayed.
+func TestJobReplayKeyIsItsOwn(t *testing.T) {
+	j := newJobs(t)
+	letters := []string{j.letter("k", "iu", "TIMEOUT"), j.letter("k", "iu", "TIMEOUT")}
+	j.exec(`SELECT fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => k) FROM unnest($1::text[]) l, job_dead_letter d,
+		unnest(ARRAY[l, 'replay:' || l, d.job_id::text, 'replay:' || d.job_id]) k WHERE d.dead_letter_id::text = l`, letters)
+	require.EqualValues(t, 2, call(t, j.work, replay, letters, "ann")["replayed"])
+	require.Equal(t, 2, get[int](j.core, "SELECT count(DISTINCT idempotency_key) FROM job_queue JOIN job_dead_letter ON replayed_job_id = job_queue.job_id"))
 	j.balanced()
 }
 

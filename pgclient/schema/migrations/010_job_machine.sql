@@ -187,7 +187,7 @@ BEGIN
     EXCEPTION
       WHEN SQLSTATE 'QTJOB' THEN
         NULL;
-      WHEN check_violation OR not_null_violation OR invalid_text_representation OR datetime_field_overflow THEN
+      WHEN data_exception OR check_violation OR not_null_violation THEN
         RAISE EXCEPTION 'p_jobs holds a job that cannot be: %', SQLERRM USING ERRCODE = '22023';
     END;
   END LOOP;

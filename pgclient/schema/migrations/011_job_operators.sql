@@ -147,8 +147,8 @@ REVOKE ALL ON FUNCTION public.fn_job_letter_why(uuid[]) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_letter_why(uuid[]) IS 'Who closed each job dead letter and when. Internal.';
 
 -- fn_job_dead_letter_replay(ids, actor, reason, dry_run): each open letter → one new job with the same kind,
--- domain, executor, payload, priority and references, no attempts, due now, under the key replay:<letter>. The
--- letters are locked in id order, so of two operators one replays and the other is told who did.
+-- domain, executor, payload, priority and references, no attempts, due now, under the key replay:<new job>, which
+-- nobody can have taken. The letters are locked in id order, so of two operators one replays and the other is told who did.
 CREATE FUNCTION public.fn_job_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
 RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off AS $$
@@ -178,7 +178,7 @@ BEGIN
     INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, max_attempts, idempotency_key,
       source_ref, target_ref, payload_ref, actor, correlation_id, causation_event_id)
     SELECT r.new, d.job_kind, d.event_domain, d.executor, d.payload, COALESCE(h.priority, 100),
-      COALESCE(h.max_attempts, public.fn_cfg_int('queue.retry.max_attempts_default', 5)), 'replay:' || d.dead_letter_id,
+      COALESCE(h.max_attempts, public.fn_cfg_int('queue.retry.max_attempts_default', 5)), 'replay:' || r.new,
       h.source_ref, h.target_ref, h.payload_ref, v_actor, h.correlation_id, h.causation_event_id
     FROM unnest(v_ids, v_new) AS r (id, new)
     JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
