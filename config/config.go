@@ -63,6 +63,7 @@ type Handler struct {
 	Kind    string
 	Command []string
 	URL     string
+	Timeout time.Duration // of one try
 }
 
 // Secret says where the signing secret behind a secret_ref is to be read:

@@ -171,7 +171,7 @@ grace: 5s
 metrics_addr: ":9187"
 handlers:
   - {kind: resize, command: [/usr/bin/resize, "-"]}
-  - {kind: index, url: "https://kg.example/jobs"}
+  - {kind: index, url: "https://kg.example/jobs", timeout: 90s}
 delivery:
   allow_networks: [10.0.0.0/8, "::1/128"]
   per_endpoint: 4
@@ -191,8 +191,8 @@ delivery:
 	require.Equal(t, 5*time.Second, s.Grace)
 	require.Equal(t, ":9187", s.MetricsAddr)
 	require.Equal(t, []config.Handler{
-		{Kind: "resize", Command: []string{"/usr/bin/resize", "-"}},
-		{Kind: "index", URL: "https://kg.example/jobs"},
+		{Kind: "resize", Command: []string{"/usr/bin/resize", "-"}, Timeout: time.Hour},
+		{Kind: "index", URL: "https://kg.example/jobs", Timeout: 90 * time.Second},
 	}, s.Handlers)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}, s.Delivery.AllowNetworks)
 	require.Equal(t, 4, s.Delivery.PerEndpoint)
@@ -210,7 +210,7 @@ func TestListsFromTheEnvironment(t *testing.T) {
 	require.Equal(t, []string{"tick", "wake"}, s.Loops)
 	require.Len(t, s.Delivery.AllowNetworks, 2)
 	require.Equal(t, []config.Secret{{Ref: "acme", Env: "ACME_KEY"}, {Ref: "new", File: "/run/k=1"}}, s.Delivery.Secrets)
-	require.Equal(t, []config.Handler{{Kind: "resize", Command: []string{"/usr/bin/resize"}}}, s.Handlers)
+	require.Equal(t, []config.Handler{{Kind: "resize", Command: []string{"/usr/bin/resize"}, Timeout: time.Hour}}, s.Handlers)
 	require.Equal(t, "acme=env:ACME_KEY,new=file:/run/k=1", origin(t, s, "delivery.secrets").Value)
 }
 

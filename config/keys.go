@@ -68,7 +68,7 @@ func keys(src Sources) []key {
 		number("concurrency", 64, 1, 10_000, "jobs and deliveries in flight at most on this host"),
 		duration("grace", 20*time.Second, 0, time.Hour, "time to finish what is in flight at a stop"),
 		text("metrics_addr", "", address, "address for Prometheus metrics, /healthz and /readyz, such as 127.0.0.1:9187"),
-		list("handlers", []Handler(nil), handlers, "job kinds and what runs them, a list of {kind, command | url}; JSON in a flag or variable"),
+		list("handlers", []Handler(nil), handlers, "job kinds and what runs them, a list of {kind, command | url, timeout (1h)}; JSON in a flag or variable"),
 
 		list("delivery.allow_networks", noPrefixes(), prefixes, "networks (CIDR) that may be dialled although special-purpose, comma separated"),
 		number("delivery.per_endpoint", 8, 1, 10_000, "deliveries in flight at most per endpoint (host:port)"),

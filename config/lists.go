@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // handlers takes a YAML list of maps, or JSON of the same shape as text.
@@ -50,11 +51,11 @@ func handlers(raw any) (any, *bad) {
 }
 
 func handler(entry any) (Handler, *bad) {
-	m, b := group(entry, []string{"kind", "command", "url"})
+	m, b := group(entry, []string{"kind", "command", "url", "timeout"})
 	if b != nil {
 		return Handler{}, b
 	}
-	var h Handler
+	h := Handler{Timeout: time.Hour}
 	if h.Kind, b = member(m, "kind"); b != nil {
 		return Handler{}, b
 	}
@@ -75,6 +76,13 @@ func handler(entry any) (Handler, *bad) {
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
 			return Handler{}, &bad{"has a url that is not one", "use https://HOST/PATH"}
 		}
+	}
+	if raw, ok := m["timeout"]; ok {
+		v, b := lasting(time.Second, 24*time.Hour)(raw)
+		if b != nil {
+			return Handler{}, &bad{"has a timeout that " + b.what, b.do}
+		}
+		h.Timeout, _ = v.(time.Duration)
 	}
 	return h, nil
 }

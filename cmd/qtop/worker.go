@@ -56,7 +56,7 @@ const longestTry = 24 * time.Hour
 func specs(in []config.Handler) []handler.Spec {
 	var out []handler.Spec
 	for _, h := range in {
-		out = append(out, handler.Spec{Kind: h.Kind, Command: h.Command, URL: h.URL})
+		out = append(out, handler.Spec{Kind: h.Kind, Command: h.Command, URL: h.URL, Timeout: h.Timeout})
 	}
 	return out
 }

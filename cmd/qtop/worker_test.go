@@ -75,8 +75,8 @@ func TestWorkerProcess(t *testing.T) {
 	require.Contains(t, string(out), "no_such_loop")
 }
 
-// Handlers of the configuration work on jobs; what is wrong with them is told all
-// at once, a line each.
+// Handlers of the configuration work on jobs, each for as long as it says; what is
+// wrong with them is told all at once, a line each.
 func TestWorkerHandlers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -85,6 +85,7 @@ func TestWorkerHandlers(t *testing.T) {
 		"SELECT public.fn_queue_heartbeat_register('mine', 'DOT', '{}', 3, 600, 'test')",
 		"SELECT public.fn_job_subscription_set('mine', NULL, NULL, 0, 5, true, NULL, 'test', 'test')",
 		"SELECT public.fn_job_enqueue('resize', 'media', 'DOT', '{\"picture\": 7}')",
+		"SELECT public.fn_job_enqueue('hang', 'media', 'DOT', p_max_attempts => 1)",
 	} {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err)
@@ -92,12 +93,13 @@ func TestWorkerHandlers(t *testing.T) {
 	login := pgtest.Login(t, db, "dot_executor")
 	got := filepath.Join(t.TempDir(), "got")
 	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1", "--executor", "mine", "--loops", "job_executor")
-	cmd.Env = append(cmd.Env, `QTOP_HANDLERS=[{"kind":"resize","command":["/bin/sh","-c","cat > \"$0\"","`+got+`"]}]`)
+	cmd.Env = append(cmd.Env, `QTOP_HANDLERS=[{"kind":"resize","command":["/bin/sh","-c","cat > \"$0\"","`+got+`"]},{"kind":"hang","command":["sleep","1000"],"timeout":"1s"}]`)
 	require.NoError(t, cmd.Start())
 	require.Eventually(t, func() bool {
 		var done int
-		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM public.job_history WHERE status = 'succeeded'").Scan(&done)
-		return err == nil && done == 1
+		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM public.job_history
+			WHERE (job_kind, status) = ('resize', 'succeeded') OR (job_kind, status, failure_code) = ('hang', 'dead_letter', 'TIMEOUT')`).Scan(&done)
+		return err == nil && done == 2
 	}, patience, 50*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())

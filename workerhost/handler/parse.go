@@ -3,9 +3,11 @@ package handler
 // This file makes handlers of what the configuration says.
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/sender"
@@ -16,6 +18,7 @@ type Spec struct {
 	Kind    string
 	Command []string
 	URL     string
+	Timeout time.Duration // of one try; 0 = as long as its context
 }
 
 // Parse makes the handlers by job kind. Everything that is wrong is in the one
@@ -45,12 +48,27 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 			bad(e.What.String(), e.Do.String())
 			continue
 		}
+		if spec.Timeout > 0 {
+			h = limited{h, spec.Timeout}
+		}
 		all[spec.Kind] = h
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
 	return all, nil
+}
+
+// limited ends a try whose time is over, so that what hangs gives its place back.
+type limited struct {
+	Handler
+	timeout time.Duration
+}
+
+func (l limited) Handle(ctx context.Context, job Job) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	return l.Handler.Handle(ctx, job)
 }
 
 // handler makes one handler; an error is a *queue.Error.

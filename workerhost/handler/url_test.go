@@ -167,12 +167,23 @@ func TestURLWithoutAnAnswer(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	url := receiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	silent := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		<-r.Context().Done()
+	})
 	all, err := handler.Parse([]handler.Spec{
 		{Kind: "resize", Command: []string{"sh", "-c", "exit 5"}},
 		{Kind: "Mail.send:bulk_1-x", URL: url},
+		{Kind: "hangs", Command: []string{"sh", "-c", "trap '' TERM; sleep 1000; sleep 1000"}, Timeout: 50 * time.Millisecond},
+		{Kind: "hangs.too", URL: silent, Timeout: 50 * time.Millisecond},
 	}, newSender(t, "127.0.0.0/8"))
 	require.NoError(t, err)
-	require.Len(t, all, 2)
+	require.Len(t, all, 4)
+	for _, kind := range []string{"hangs", "hangs.too"} {
+		code, _, permanent := handler.Outcome(within(t, func() error { return all[kind].Handle(t.Context(), job()) }))
+		require.Equal(t, handler.CodeTimeout, code)
+		require.False(t, permanent)
+	}
 	code, _, _ := handler.Outcome(all["resize"].Handle(t.Context(), job()))
 	require.Equal(t, "EXIT_5", code)
 	code, _, _ = handler.Outcome(all["Mail.send:bulk_1-x"].Handle(t.Context(), job()))
