@@ -190,6 +190,34 @@ func TestWhyALaneWaits(t *testing.T) {
 	require.Equal(t, "ambiguous", call(t, j.root, "fn_queue_why('k')")["rule"])
 }
 
+// Whether a floor keeps jobs waiting goes by the jobs that wait.
+func TestWhyBelowTheFloor(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "k", "", 0, 1)
+	floor := func() (state, text string) {
+		t.Helper()
+		for _, l := range call(t, j.root, "fn_queue_why('k')")["links"].([]any) {
+			if l := l.(map[string]any); l["link"] == "floor" {
+				return l["state"].(string), l["text"].(string)
+			}
+		}
+		t.Fatal("no such link")
+		return "", ""
+	}
+	for _, c := range []struct{ priority, state, text string }{
+		{"-5", "blocks", "priority floor 0 of w: what waits has -5"},
+		{"-1", "blocks", "priority floor 0 of w: what waits has -5 to -1"},
+		{"0", "slows", "priority floor 0 of w: what waits has -5 to 0"},
+	} {
+		j.exec("SELECT fn_job_enqueue('k', 'iu', 'external_worker', p_priority => " + c.priority + ")")
+		state, text := floor()
+		require.Equal(t, []string{c.state, c.text}, []string{state, text})
+	}
+	j.exec("UPDATE job_subscription SET priority_floor = -5")
+	state, _ := floor()
+	require.Equal(t, "clear", state)
+}
+
 // What is due and not taken in is said, as nobody runs job_queue_default.
 func TestWhyDueJobsAreNotTakenIn(t *testing.T) {
 	j := newJobs(t)
