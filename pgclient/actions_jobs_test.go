@@ -339,17 +339,19 @@ func TestPutJob(t *testing.T) {
 	require.Equal(t, id, again)
 	require.Equal(t, `7 2 once ann {"n": 12345678901234567890} t`, get[string](w, `SELECT concat_ws(' ', priority, max_attempts, idempotency_key, actor, payload,
 		(process_after - enqueued_at BETWEEN interval '59 minutes' AND interval '61 minutes')) FROM job_queue WHERE job_id = $1`, id))
-	_, created, _ = put(pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT"})
+	_, created, _ = put(pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: "{}"})
 	require.True(t, created)
 	require.Equal(t, "0 5 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM job_queue WHERE job_id <> $1", id))
 	for name, change := range map[string]func(*pgclient.JobPut){
 		"executor": func(j *pgclient.JobPut) { j.Executor = "MOT" }, "kind": func(j *pgclient.JobPut) { j.Kind = "1 2" },
 		"domain": func(j *pgclient.JobPut) { j.Domain = "KG" }, "payload": func(j *pgclient.JobPut) { j.Payload = "[1]" },
+		"payload empty": func(j *pgclient.JobPut) { j.Payload = " " }, "priority": func(j *pgclient.JobPut) { j.Priority = 1 << 31 },
+		"priority low": func(j *pgclient.JobPut) { j.Priority = -1<<31 - 1 },
 		"payload null": func(j *pgclient.JobPut) { j.Payload = "null" }, "payload broken": func(j *pgclient.JobPut) { j.Payload = "{" },
 		"payload secret": func(j *pgclient.JobPut) { j.Payload = `{"password": "x"}` }, "tries": func(j *pgclient.JobPut) { j.MaxAttempts = 1001 },
 		"key": func(j *pgclient.JobPut) { j.Key = strings.Repeat("k", 501) },
 	} {
-		bad := pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT"}
+		bad := pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: "{}"}
 		change(&bad)
 		_, _, _, err := c.PutJob(context.Background(), bad)
 		kind(t, queue.KindUsage, err)

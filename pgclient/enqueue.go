@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ import (
 // JobPut is a job as an operator puts it into the queue.
 type JobPut struct {
 	Kind, Domain, Executor string
-	Payload                string // JSON, an object; empty = {}
+	Payload                string // JSON, an object
 	Priority               int
 	After                  time.Duration // due so long from now, by the server's clock
 	Key                    string        // idempotency key; empty = none
@@ -34,14 +35,17 @@ func (c *Client) PutJob(ctx context.Context, j JobPut) (id string, created bool,
 	if !slices.Contains(queue.ExecutorKinds(), j.Executor) {
 		return "", false, "", notExecutorKind(j.Executor, "--executor")
 	}
-	if strings.TrimSpace(j.Payload) == "" {
-		j.Payload = "{}"
-	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(j.Payload), &object); err != nil || object == nil {
 		return "", false, "", &queue.Error{
 			Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON object"), Where: queue.Clean("--payload"),
 			Do: queue.Clean(`write it like {"id": 1}`), Err: err,
+		}
+	}
+	if j.Priority != int(int32(j.Priority)) { //nolint:gosec // the loss is what is looked for
+		return "", false, "", &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("the priority cannot be %d", j.Priority)), Where: queue.Clean("--priority"),
+			Do: queue.Clean(fmt.Sprintf("use %d to %d", math.MinInt32, math.MaxInt32)),
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)

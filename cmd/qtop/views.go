@@ -73,6 +73,9 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		if watch && o.reveal.on {
 			return usage("--reveal shows a payload once", "command line", "leave out --watch")
 		}
+		if v.list && o.limit < 1 {
+			return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", "use 1 or more; qtop export writes all")
+		}
 		client, err := a.client(cmd.Context(), 0)
 		if err != nil {
 			return err
