@@ -52,6 +52,11 @@ func TestConfigValidation(t *testing.T) {
 		{"webhook.timeout_seconds", "31", "conflict"},
 		{"webhook.timeout_seconds", "0", "conflict"},
 		{"webhook.timeout_seconds", "29", ""},
+		{"queue.retry.max_attempts_default", "0", "conflict"},
+		{"queue.retry.max_attempts_default", "1001", "conflict"},
+		{"queue.retry.max_attempts_default", "1000", ""},
+		{"queue.lease.duration_seconds", "00", "conflict"},
+		{"queue.lease.duration_seconds", "1", ""},
 	} {
 		got := setFlag(t, admin, tc.key, tc.value)
 		if tc.rule == "" {

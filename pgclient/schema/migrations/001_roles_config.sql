@@ -354,6 +354,10 @@ BEGIN
     WHEN 'queue.heartbeat.stale_threshold_seconds' THEN v_threshold := p_value::int;
     WHEN 'webhook.lease_seconds' THEN v_lease := p_value::int;
     WHEN 'webhook.timeout_seconds' THEN v_timeout := p_value::int;
+    WHEN 'queue.lease.duration_seconds' THEN
+      RETURN CASE WHEN p_value::int = 0 THEN 'queue.lease.duration_seconds must be at least 1, else a lease is lost as it is given' ELSE '' END;
+    WHEN 'queue.retry.max_attempts_default' THEN
+      RETURN CASE WHEN p_value::int NOT BETWEEN 1 AND 1000 THEN 'queue.retry.max_attempts_default must be 1 to 1000, as of every job' ELSE '' END;
     ELSE RETURN '';
   END CASE;
   IF p_key LIKE 'queue.%' AND v_interval * 2 >= v_threshold THEN
