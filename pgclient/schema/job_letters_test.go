@@ -67,6 +67,23 @@ func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j.balanced()
 }
 
+// A letter stays open for longer than history is kept: the new job is the old one all the same.
+func TestJobReplayWithoutHistory(t *testing.T) {
+	j := newJobs(t)
+	const is = `SELECT concat_ws(' ', job_kind, event_domain, executor, payload, priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id,
+		causation_event_id) FROM job_queue`
+	j.exec(`INSERT INTO job_queue (job_kind, event_domain, executor, payload, priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id)
+		VALUES ('k', 'iu', 'external_worker', '{"n": 1}', 7, 1, 'source', 'target', 's3://payload', 'cor', gen_random_uuid())`)
+	was := get[string](j.core, is)
+	j.rule("undertaker", "", "", 0, 1)
+	require.Equal(t, "done", j.told("TIMEOUT", j.one("undertaker")))
+	j.exec("DO $$ BEGIN EXECUTE 'DROP TABLE ' || (SELECT tableoid::regclass FROM job_history); END $$")
+	letter := get[string](j.core, "SELECT dead_letter_id::text FROM job_dead_letter")
+	require.EqualValues(t, 1, call(t, j.work, replay, []string{letter}, "ann")["replayed"])
+	require.Equal(t, was, get[string](j.core, is))
+	fails(t, j.root, "42501", "UPDATE job_dead_letter SET payload_ref = 'elsewhere'")
+}
+
 func TestJobResolveAndReopen(t *testing.T) {
 	j := newJobs(t)
 	letter := j.letter("k", "iu", "TIMEOUT")

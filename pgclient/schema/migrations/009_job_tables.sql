@@ -174,6 +174,13 @@ CREATE TABLE public.job_dead_letter (
   failure_code    text NOT NULL,
   last_error      text,
   payload         jsonb NOT NULL,
+  priority        int NOT NULL DEFAULT 100,
+  max_attempts    public.job_max_attempts NOT NULL DEFAULT 5,
+  source_ref      text,
+  target_ref      text,
+  payload_ref     text,
+  correlation_id  text,
+  causation_event_id uuid,
   first_failed_at timestamptz NOT NULL,
   last_failed_at  timestamptz NOT NULL,
   triage_status   text NOT NULL DEFAULT 'open'
@@ -192,7 +199,7 @@ CREATE INDEX ix_job_dead_letter_open
 CREATE INDEX ix_job_dead_letter_newest
   ON public.job_dead_letter (last_failed_at DESC, dead_letter_id DESC) WHERE resolved_at IS NULL;
 COMMENT ON TABLE public.job_dead_letter IS
-  'Jobs that failed for good, with a copy of the payload. Replayed at most once, into a new job with a new key.';
+  'Jobs that failed for good, with all that a replay needs: history goes before an open letter. Replayed at most once, into a new job with a new key.';
 
 -- ---------------------------------------------------------------------------------------------------
 -- Guards. The legal edges stand in the WHEN, so a legal change costs no function call. A WHEN, as a CHECK, is parsed by
@@ -255,10 +262,11 @@ CREATE TRIGGER trg_job_history_no_truncate BEFORE TRUNCATE ON public.job_history
 CREATE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter FOR EACH ROW
   WHEN (NOT (OLD.triage_status <> 'replayed' AND (OLD.triage_status = 'open') <> (NEW.triage_status = 'open')
     AND (NEW.dead_letter_id, NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.attempts, NEW.failure_code,
-      NEW.payload, NEW.first_failed_at, NEW.last_failed_at)
+      NEW.payload, NEW.priority, NEW.max_attempts, NEW.first_failed_at, NEW.last_failed_at)
       = (OLD.dead_letter_id, OLD.job_id, OLD.job_kind, OLD.event_domain, OLD.executor, OLD.attempts, OLD.failure_code,
-      OLD.payload, OLD.first_failed_at, OLD.last_failed_at)
-    AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error))
+      OLD.payload, OLD.priority, OLD.max_attempts, OLD.first_failed_at, OLD.last_failed_at)
+    AND (NEW.last_error, NEW.source_ref, NEW.target_ref, NEW.payload_ref, NEW.correlation_id, NEW.causation_event_id)
+      IS NOT DISTINCT FROM (OLD.last_error, OLD.source_ref, OLD.target_ref, OLD.payload_ref, OLD.correlation_id, OLD.causation_event_id)))
   EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
   FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
@@ -464,8 +472,8 @@ GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority,
   payload_ref, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at)
   ON public.job_queue, public.job_history, public.v_job TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
 GRANT SELECT (from_status) ON public.job_history, public.v_job TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;
-GRANT SELECT (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, first_failed_at,
-  last_failed_at, triage_status, triage_note, resolved_at, resolved_by, resolution, replayed_job_id)
+GRANT SELECT (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, priority,
+  max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id, first_failed_at, last_failed_at, triage_status, triage_note, resolved_at, resolved_by, resolution, replayed_job_id)
   ON public.job_dead_letter TO queue_viewer, workflow_admin, dead_letter_operator;
 GRANT SELECT ON public.job_lease, public.job_lane, public.job_subscription, public.executor_producer
   TO queue_viewer, dot_executor, workflow_admin, dead_letter_operator;

@@ -599,8 +599,9 @@ BEGIN
     RETURNING q.*, g.fate, g.code, g.error
   ), letters AS (
     INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload,
-      first_failed_at, last_failed_at)
+      priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id, first_failed_at, last_failed_at)
     SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.attempts + 1, x.code, x.error, x.payload,
+      x.priority, x.max_attempts, x.source_ref, x.target_ref, x.payload_ref, x.correlation_id, x.causation_event_id,
       COALESCE(x.first_failed_at, now()), now()
     FROM gone x WHERE x.fate = 'dead_letter' ORDER BY x.job_id
   )

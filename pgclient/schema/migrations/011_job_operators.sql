@@ -177,12 +177,10 @@ BEGIN
     SELECT array_agg(CASE WHEN w IS NULL THEN gen_random_uuid() END ORDER BY n) INTO v_new FROM unnest(v_why) WITH ORDINALITY AS x (w, n);
     INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, max_attempts, idempotency_key,
       source_ref, target_ref, payload_ref, actor, correlation_id, causation_event_id)
-    SELECT r.new, d.job_kind, d.event_domain, d.executor, d.payload, COALESCE(h.priority, 100),
-      COALESCE(h.max_attempts, public.fn_cfg_int('queue.retry.max_attempts_default', 5)), 'replay:' || r.new,
-      h.source_ref, h.target_ref, h.payload_ref, v_actor, h.correlation_id, h.causation_event_id
+    SELECT r.new, d.job_kind, d.event_domain, d.executor, d.payload, d.priority, d.max_attempts, 'replay:' || r.new,
+      d.source_ref, d.target_ref, d.payload_ref, v_actor, d.correlation_id, d.causation_event_id
     FROM unnest(v_ids, v_new) AS r (id, new)
     JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
-    LEFT JOIN LATERAL (SELECT x.* FROM public.job_history x WHERE x.job_id = d.job_id LIMIT 1) h ON true
     WHERE r.new IS NOT NULL ORDER BY r.id;
     UPDATE public.job_dead_letter d SET triage_status = 'replayed', resolution = 'replayed', resolved_at = now(),
       resolved_by = v_actor, triage_note = v_reason, replayed_job_id = r.new
