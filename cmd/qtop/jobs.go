@@ -174,12 +174,17 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 		a.encode(a.out, j)
 		return nil
 	}
-	since := map[bool]string{true: "finished", false: "due"}[j.FinishedAt != nil]
-	if j.LeaseToken != "" && j.FinishedAt == nil {
-		since = "picked"
+	since := "due " + age(j.AgeSeconds) + " ago"
+	switch {
+	case j.FinishedAt != nil:
+		since = "finished " + age(j.AgeSeconds) + " ago"
+	case j.LeaseToken != "":
+		since = "picked " + age(j.AgeSeconds) + " ago"
+	case !j.Ready && j.AgeSeconds == 0:
+		since = "due later"
 	}
-	fmt.Fprintf(a.out, "%s  %s  %s (%s)  %s %s ago\nfor %s, priority %d, tried %d of %d times, %d leases lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
-		j.ID, j.Status, j.Kind, j.Domain, since, age(j.AgeSeconds), j.Executor, j.Priority, j.Attempts, j.MaxAttempts, j.LostLeases,
+	fmt.Fprintf(a.out, "%s  %s  %s (%s)  %s\nfor %s, priority %d, tried %d of %d times, %d leases lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
+		j.ID, j.Status, j.Kind, j.Domain, since, j.Executor, j.Priority, j.Attempts, j.MaxAttempts, j.LostLeases,
 		stamp(&j.EnqueuedAt), orWord(j.Actor.String(), "nobody named"), stamp(&j.ProcessAfter), stamp(j.PickedAt), stamp(j.FinishedAt))
 	for _, l := range [][2]string{
 		{"lease", strings.TrimSpace(j.LeaseOwner.String() + " " + j.LeaseToken)}, {"before", j.FromStatus}, {"key", j.Key.String()},
