@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -33,13 +34,44 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	if err != nil {
 		return s, translate(err)
 	}
-	if err := json.Unmarshal(body, &s); err != nil {
-		return s, &queue.Error{
+	return s, pictured(body, &s)
+}
+
+// SnapshotAt reads a picture that was kept: 0 steps the last one at or before the
+// time, -n the n-th before it or the oldest of fewer, n the n-th after it. Without
+// one the picture is empty; first is when the oldest one was taken, zero when none
+// is kept.
+func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var taken, oldest *time.Time
+	var took *float64
+	var body []byte
+	err = c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1, $2)", at, steps).
+		Scan(&taken, &took, &body, &oldest)
+	c.note(err)
+	if err != nil {
+		return s, first, translate(err)
+	}
+	if oldest != nil {
+		first = *oldest
+	}
+	if taken == nil {
+		return s, first, nil
+	}
+	s.TakenAt, s.TookMS, s.Shared = *taken, *took, true
+	return s, first, pictured(body, &s)
+}
+
+// pictured reads the sections of a picture.
+func pictured(body []byte, s *queue.Snapshot) error {
+	if err := json.Unmarshal(body, s); err != nil {
+		return &queue.Error{
 			Kind: queue.KindFailed, What: queue.Clean("the snapshot cannot be read: " + err.Error()),
 			Do: queue.Clean("the schema does not fit this program: run qtop migrate status"),
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // bareSnapshot is what can be shown of a server without the schema, or of one

@@ -147,6 +147,7 @@ func (m *root) offers(text string) []string {
 			take("why " + waitingName(x))
 		}
 	}
+	take("at ")
 	take("export ")
 	take("help")
 	take("quit")
@@ -206,6 +207,9 @@ func (m *root) command(text string) tea.Cmd {
 	}
 	if file, ok := cutWords(text, "export"); ok {
 		return m.export(strings.TrimSpace(file))
+	}
+	if when, ok := cutWords(text, "at"); ok {
+		return m.travelTo(strings.TrimSpace(when))
 	}
 	if name, ok := cutWords(text, "why"); ok {
 		return m.why(strings.TrimSpace(name))

@@ -42,6 +42,16 @@ func (m *root) readPicture() tea.Cmd {
 	}
 }
 
+func (m *root) readPast(at time.Time, steps int) tea.Cmd {
+	ctx, s, trip := m.ctx, m.store, m.feed.past.trip
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, listDeadline)
+		defer cancel()
+		p, first, err := s.SnapshotAt(ctx, at, steps)
+		return pastMsg{trip, steps, p, first, err}
+	}
+}
+
 func (m *root) readSession() tea.Cmd {
 	ctx, s := m.ctx, m.store
 	return func() tea.Msg {

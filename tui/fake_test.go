@@ -39,6 +39,8 @@ type fakeStore struct {
 	most    int    // and the most there were at once
 	changes chan struct{}
 	clock   func() time.Time
+	kept    []queue.Snapshot // oldest first
+	past    time.Duration    // a kept picture takes so long
 }
 
 func newStore() *fakeStore {
@@ -78,6 +80,34 @@ func (s *fakeStore) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 	p.Queues, p.JobLeases, p.JobSubscriptions = slices.Clone(p.Queues), slices.Clone(p.JobLeases), slices.Clone(p.JobSubscriptions)
 	p.Alerts, p.Executors, p.Health = slices.Clone(p.Alerts), slices.Clone(p.Executors), slices.Clone(p.Health)
 	return p, s.err
+}
+
+func (s *fakeStore) SnapshotAt(_ context.Context, at time.Time, steps int) (queue.Snapshot, time.Time, error) {
+	s.mu.Lock()
+	kept, delay, err := s.kept, s.past, s.err
+	s.mu.Unlock()
+	time.Sleep(delay) // as long as the test says that the database takes
+	if err != nil || len(kept) == 0 {
+		return queue.Snapshot{}, time.Time{}, err
+	}
+	first := kept[0].TakenAt
+	before, upTo := 0, 0
+	for _, k := range kept {
+		if k.TakenAt.Before(at) {
+			before++
+		}
+		if !k.TakenAt.After(at) {
+			upTo++
+		}
+	}
+	i := upTo + steps - 1
+	if steps < 0 && before > 0 {
+		i = max(before+steps, 0)
+	}
+	if i < 0 || i >= len(kept) || (steps < 0 && before == 0) {
+		return queue.Snapshot{}, first, nil
+	}
+	return kept[i], first, nil
 }
 
 func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error) {

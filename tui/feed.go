@@ -31,6 +31,7 @@ type feed struct {
 	linkAt   time.Time // since when the link is in its state
 	asked    time.Time // when the session was asked for
 	paused   bool
+	past     past
 }
 
 // interval is the time between the starts of two refreshes: at least four

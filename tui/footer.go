@@ -166,7 +166,13 @@ func (m *root) hints() []views.Hint {
 	default:
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "o", Word: "order"}, views.Hint{Key: "x", Word: "export"})
 	}
-	return append(hints, views.Hint{Key: ":", Word: "command"}, views.Hint{Key: "?", Word: "help"}, views.Hint{Key: "p", Word: "pause"}, views.Hint{Key: "q", Word: "quit"})
+	pause := "pause"
+	if m.feed.past.live != nil {
+		pause = "now"
+	} else if m.feed.paused {
+		pause = "go on"
+	}
+	return append(hints, views.Hint{Key: ":", Word: "command"}, views.Hint{Key: "?", Word: "help"}, views.Hint{Key: "p", Word: pause}, views.Hint{Key: "q", Word: "quit"})
 }
 
 // hintWord is an action in one word.

@@ -52,6 +52,8 @@ func (m *root) off(a queue.Action) string {
 	s := m.me.session
 	here := a.Danger == queue.DangerLocal
 	switch {
+	case m.feed.past.live != nil:
+		return "the picture is of " + m.pastClock() + "; p goes back to now"
 	case m.feed.paused:
 		return "the picture is paused; p goes on"
 	case m.o.ReadOnly || (s != nil && s.ReadOnly):

@@ -124,6 +124,10 @@ func (m *root) look1(k string) tea.Cmd {
 		m.nextMatch()
 	case "p":
 		return m.pause()
+	case "[":
+		return m.travel(-1)
+	case "]":
+		return m.travel(1)
 	case "t":
 		m.look.utc = !m.look.utc
 		m.stamp++
@@ -271,9 +275,10 @@ func (m *root) totalWords(l *level) string {
 	return views.Count(l.list.page.Total)
 }
 
-// pause freezes the picture; going on reads a fresh one at once.
+// pause freezes the picture; going on, also from the past, reads a fresh one at once.
 func (m *root) pause() tea.Cmd {
 	m.feed.paused = !m.feed.paused
+	m.feed.returned()
 	if m.feed.paused {
 		m.mask()
 		m.settle()
@@ -281,5 +286,7 @@ func (m *root) pause() tea.Cmd {
 		return nil
 	}
 	m.said = notice{}
+	m.stamp++
+	m.settle()
 	return tea.Batch(append(m.reread(true), m.refresh())...)
 }

@@ -29,6 +29,8 @@ func Keys() []KeyHelp {
 		{"Look", "n", "the next match of the filter or the search"},
 		{"Look", "o", "choose the order of the rows"},
 		{"Look", "p", "pause the picture and go on; while paused no action works"},
+		{"Look", "[ ]", "back and forward through the pictures of the last 24 hours, one a minute; no action works there, p goes back to now"},
+		{"Look", ":at", "the picture of 02:14, of 45m ago, of 2026-01-31T02:14; :at now goes back"},
 		{"Look", "t", "times in UTC or as here"},
 		{"Look", "x", "export this list, or what is marked of it, to a file: .csv, .json, .jsonl; esc cancels"},
 		{"Look", "y", "copy the id under the cursor (OSC 52)"},

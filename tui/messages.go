@@ -26,6 +26,14 @@ type (
 		err     error
 		took    time.Duration
 	}
+	// pastMsg is a kept picture that came back.
+	pastMsg struct {
+		trip    int
+		steps   int
+		picture queue.Snapshot
+		first   time.Time // when the oldest one was taken
+		err     error
+	}
 	// sessionMsg says who this login is and what it may do.
 	sessionMsg struct {
 		session *queue.Session

@@ -13,10 +13,10 @@ import (
 func (m *root) source(p *pane, l *level) views.Source {
 	pic := m.feed.picture
 	if l.kind == kindLetters {
-		return listed(views.Letters(l.list.page.DeadLetters), l.list)
+		return m.listed(views.Letters(l.list.page.DeadLetters), l.list)
 	}
 	if l.kind == kindJobs {
-		return listed(views.Jobs(l.list.page.Jobs, m.size.W), l.list)
+		return m.listed(views.Jobs(l.list.page.Jobs, m.size.W), l.list)
 	}
 	var src views.Source
 	switch p.id {
@@ -37,15 +37,15 @@ func (m *root) source(p *pane, l *level) views.Source {
 	case queue.PaneHost:
 		return views.Loops(m.local)
 	case queue.PaneAudit:
-		return listed(views.Audit(l.list.page.Audit), l.list)
+		return m.listed(views.Audit(l.list.page.Audit), l.list)
 	case queue.PaneWebhooks:
-		return listed(views.Webhooks(l.list.page.Endpoints, l.list.page.Leases), l.list)
+		return m.listed(views.Webhooks(l.list.page.Endpoints, l.list.page.Leases), l.list)
 	case queue.PaneNotify:
-		return listed(views.Notifications(l.list.page.Notifications), l.list)
+		return m.listed(views.Notifications(l.list.page.Notifications), l.list)
 	case queue.PaneRules:
-		return listed(views.Rules(l.list.page.Subscriptions, l.list.page.Broadcast), l.list)
+		return m.listed(views.Rules(l.list.page.Subscriptions, l.list.page.Broadcast), l.list)
 	case queue.PaneOps:
-		return listed(views.Operations(l.list.page.Operations), l.list)
+		return m.listed(views.Operations(l.list.page.Operations), l.list)
 	}
 	if pic == nil {
 		src.Empty = []string{"Waiting for the first picture of the database."}
@@ -56,12 +56,14 @@ func (m *root) source(p *pane, l *level) views.Source {
 }
 
 // listed says of a list that was not read yet, or could not be, that it is so.
-func listed(src views.Source, l list) views.Source {
+func (m *root) listed(src views.Source, l list) views.Source {
 	switch {
 	case l.err != nil && l.rows() == 0:
 		src.Empty = []string{"This could not be read.", why(l.err)}
 	case l.err != nil:
 		src.Note = "fresh rows: " + why(l.err)
+	case !l.read && !l.loading && m.feed.paused:
+		src.Empty = []string{"This list was not read yet, and now it is not read: p goes on."}
 	case !l.read:
 		src.Empty = []string{"Reading"}
 	}

@@ -9,6 +9,7 @@ package tui
 
 import (
 	"context"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -16,6 +17,9 @@ import (
 // Store is what the console reads and acts through.
 type Store interface {
 	Snapshot(ctx context.Context) (queue.Snapshot, error)
+	// SnapshotAt is a picture that was kept, so many steps from a time; first is
+	// the time of the oldest one.
+	SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error)
 	List(ctx context.Context, q queue.Query) (queue.Page, error)
 	Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	Apply(ctx context.Context, p queue.Plan) (queue.Result, error)

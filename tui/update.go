@@ -42,6 +42,8 @@ func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.polled(msg)
 	case pictureMsg:
 		return m, m.pictured(msg)
+	case pastMsg:
+		return m, m.arrived(msg)
 	case sessionMsg:
 		m.me.take(msg)
 	case pageMsg:

@@ -53,7 +53,7 @@ func (m *root) screen() views.Screen {
 	h := views.Header{
 		Profile: m.o.Profile, Production: m.o.Production != "", ReadOnly: m.o.ReadOnly, Actor: m.me.actor,
 		Session: m.me.session, Link: m.feed.link, Age: m.feed.age(now), Old: m.feed.old(now),
-		Paused: m.feed.paused, Now: now,
+		Paused: m.feed.paused, Past: m.pastAge(), Now: now,
 	}
 	if h.Profile == "" && h.Production {
 		h.Profile = m.o.Production
@@ -200,6 +200,9 @@ func (m *root) banners() []views.Banner {
 		out = append(out, views.Banner{Word: "LOST", Text: text, Alarm: true})
 	case f.err != nil && !f.paused:
 		out = append(out, views.Banner{Word: "NOT FRESH", Text: "since " + zone.Clock(f.failing) + ": " + why(f.err)})
+	}
+	if f.past.live != nil {
+		out = append(out, views.Banner{Word: "PAST", Text: m.pastWords()})
 	}
 	if f.picture != nil && f.picture.MonitoringOff {
 		out = append(out, views.Banner{Word: "MONITORING OFF", Text: "the stale threshold is so high that no silence is reported; gf sets it back", Alarm: true})

@@ -23,7 +23,8 @@ type Header struct {
 	Age        time.Duration // of the picture
 	Old        bool          // older than its interval explains
 	Paused     bool
-	Now        time.Time // the operator's clock
+	Past       time.Duration // how long before now the picture is that one looks back at; 0 = one does not
+	Now        time.Time     // the operator's clock
 }
 
 // Line draws it in exactly w cells.
@@ -141,6 +142,8 @@ func (h Header) state(e Env) (string, theme.Style) {
 			return th.G.Lost + " NO DATABASE", th.Alarm
 		}
 		return th.G.Lost + " LOST, " + old + " old", th.Alarm
+	case h.Past > 0:
+		return th.G.Paused + " PAST, " + Age(int64(h.Past.Seconds())) + " ago", th.Caution
 	case h.Paused:
 		return th.G.Paused + " PAUSED, " + old + " old", th.Caution
 	case h.Server == nil:

@@ -73,7 +73,7 @@ func (a *app) actCmds() []*cobra.Command {
 		a.act(actVerb{use: "subscribe ID", action: queue.ActJobSubscribe, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "disable RULE", action: queue.ActJobRuleOff, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "enable RULE", action: queue.ActJobRuleOn, args: cobra.ExactArgs(1), into: targets}),
-		a.viewCmd(view{"subscriptions [ID]", "What executors may claim", false, showSubscriptions}, &viewOptions{}),
+		a.viewCmd(view{use: "subscriptions [ID]", short: "What executors may claim", show: showSubscriptions}, &viewOptions{}),
 		a.beatCmd(),
 	)
 	endpoint := &cobra.Command{Use: "endpoint", Short: "Suspend or resume a webhook subscription"}

@@ -19,7 +19,7 @@ import (
 
 func (a *app) queuesCmd() *cobra.Command {
 	o := &viewOptions{}
-	cmd := a.viewCmd(view{"queues", "Jobs per kind and domain, oldest wait and why; with --kind or --domain the jobs themselves", true, showQueues}, o)
+	cmd := a.viewCmd(view{use: "queues", short: "Jobs per kind and domain, oldest wait and why; with --kind or --domain the jobs themselves", list: true, past: true, show: showQueues}, o)
 	cmd.Flags().StringVar(&o.kind, "kind", "", "list the live jobs of this kind")
 	cmd.Flags().StringVar(&o.domain, "domain", "", "list the live jobs of this domain")
 	return cmd
@@ -45,14 +45,14 @@ func (a *app) jobCmd() *cobra.Command {
 		}
 		return run(cmd, args)
 	}
-	cmd.AddCommand(a.revealing(view{"show ID", "One job, live or finished, with its payload", false, showJob}), cancel, a.enqueueCmd())
+	cmd.AddCommand(a.revealing(view{use: "show ID", short: "One job, live or finished, with its payload", show: showJob}), cancel, a.enqueueCmd())
 	return cmd
 }
 
 func (a *app) leaseCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "lease", Short: "List stuck leases of jobs, release expired ones"}
 	cmd.AddCommand(
-		a.viewCmd(view{"list", "Leases of jobs that expired, or that ran long without a renewal; leases of webhook jobs", false, showLeases}, &viewOptions{}),
+		a.viewCmd(view{use: "list", short: "Leases of jobs that expired, or that ran long without a renewal; leases of webhook jobs", show: showLeases}, &viewOptions{}),
 		a.act(actVerb{use: "release TOKEN|WEBHOOK-JOB...", action: queue.ActLeaseRelease, args: cobra.MinimumNArgs(1), into: targets}),
 	)
 	return cmd
@@ -117,9 +117,12 @@ const maxPayload = 16 << 20
 
 func showQueues(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	if o.kind != "" || o.domain != "" || o.filter != "" {
+		if o.at != "" {
+			return usage("--at shows the lanes, not single jobs", "command line", "leave out --kind, --domain and --filter")
+		}
 		return showJobs(ctx, a, c, o)
 	}
-	s, err := snapshot(ctx, c)
+	s, err := o.snapshot(ctx, c)
 	var rows [][]string
 	for _, l := range s.Queues {
 		rows = append(rows, []string{

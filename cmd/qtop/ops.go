@@ -15,9 +15,9 @@ import (
 )
 
 func (a *app) opsCmd() *cobra.Command {
-	cmd := a.viewCmd(view{"ops", "Bulk operations with their progress; freeze, start, pause, abort or undo one", true, showOps}, &viewOptions{})
+	cmd := a.viewCmd(view{use: "ops", short: "Bulk operations with their progress; freeze, start, pause, abort or undo one", list: true, show: showOps}, &viewOptions{})
 	show := &viewOptions{limit: 200}
-	one := a.viewCmd(view{"show ID", "One operation with what became of its items, those tried last first", false, showOp}, show)
+	one := a.viewCmd(view{use: "show ID", short: "One operation with what became of its items, those tried last first", show: showOp}, show)
 	one.Flags().IntVar(&show.limit, "limit", 200, "items at most")
 	cmd.AddCommand(one, a.act(actVerb{use: "plan [ID...]", action: queue.ActBulkPlan, args: cobra.ArbitraryArgs, filter: true, into: targets}))
 	for _, v := range []struct {

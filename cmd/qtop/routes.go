@@ -17,7 +17,7 @@ import (
 func (a *app) routeCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "route", Short: "List the routes of events per domain, switch one"}
 	cmd.AddCommand(
-		a.viewCmd(view{"list", "Which worker routes each domain's events, when it last did, what waits and what is held", false, showRoutes}, &viewOptions{}),
+		a.viewCmd(view{use: "list", short: "Which worker routes each domain's events, when it last did, what waits and what is held", show: showRoutes}, &viewOptions{}),
 		a.act(actVerb{use: "set DOMAIN", action: queue.ActRouteSet, args: cobra.ExactArgs(1), list: "route list", into: targets}),
 	)
 	return cmd
@@ -26,7 +26,7 @@ func (a *app) routeCmd() *cobra.Command {
 func (a *app) consumerCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "consumer", Short: "List, set or disable the consumers of events"}
 	cmd.AddCommand(
-		a.viewCmd(view{"list", "Which consumers get a job of which events", false, showConsumers}, &viewOptions{}),
+		a.viewCmd(view{use: "list", short: "Which consumers get a job of which events", show: showConsumers}, &viewOptions{}),
 		a.act(actVerb{use: "set ID", action: queue.ActConsumerSet, args: cobra.ExactArgs(1), list: "consumer list", into: targets}),
 	)
 	disable := a.act(actVerb{

@@ -15,9 +15,9 @@ import (
 )
 
 func (a *app) schedulerCmd() *cobra.Command {
-	cmd := a.viewCmd(view{"scheduler", "Tick workers with cadence and last run; pause or resume one, pg_cron's jobs", false, showScheduler}, &viewOptions{})
+	cmd := a.viewCmd(view{use: "scheduler", short: "Tick workers with cadence and last run; pause or resume one, pg_cron's jobs", past: true, show: showScheduler}, &viewOptions{})
 	cmd.AddCommand(
-		a.viewCmd(view{"status", "Tick workers, and what pg_cron has of them", false, showSchedulerStatus}, &viewOptions{}),
+		a.viewCmd(view{use: "status", short: "Tick workers, and what pg_cron has of them", show: showSchedulerStatus}, &viewOptions{}),
 		a.act(actVerb{use: "pause WORKER", action: queue.ActTickPause, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "resume WORKER", action: queue.ActTickResume, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "install", action: queue.ActCronInstall, args: cobra.NoArgs, into: targets}),
@@ -26,8 +26,8 @@ func (a *app) schedulerCmd() *cobra.Command {
 	return cmd
 }
 
-func showScheduler(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
+func showScheduler(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
 	return a.answer(err, s.Ticks, tickHeads(), tickRows(s.Ticks))
 }
 

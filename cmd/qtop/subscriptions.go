@@ -20,8 +20,9 @@ func (a *app) subscriptionsCmd() *cobra.Command {
 	var scope queue.Scope
 	var share bool
 	o := &viewOptions{}
-	cmd := a.viewCmd(view{"subscriptions", "Who reads which events; with --share what reaches nobody, with --resolve whom a type reaches", true,
-		func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	cmd := a.viewCmd(view{
+		use: "subscriptions", short: "Who reads which events; with --share what reaches nobody, with --resolve whom a type reaches", list: true,
+		show: func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 			switch {
 			case resolve != "" && share:
 				return usage("--resolve and --share are two questions", "command line", "ask one of them")
@@ -33,7 +34,8 @@ func (a *app) subscriptionsCmd() *cobra.Command {
 				return showShare(ctx, a, c)
 			}
 			return showRules(ctx, a, c, o)
-		}}, o)
+		},
+	}, o)
 	f := cmd.Flags()
 	f.StringVar(&resolve, "resolve", "", "say step by step whom an event reaches: DOMAIN/TYPE[/STREAM]")
 	f.StringVar(&scope.SubjectTable, "subject-table", "", "of --resolve: the table that the event is about")

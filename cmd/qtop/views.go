@@ -20,6 +20,7 @@ import (
 type view struct {
 	use, short string
 	list       bool // takes --filter and --limit
+	past       bool // all it shows is in the picture: takes --at
 	show       func(context.Context, *app, *pgclient.Client, viewOptions) error
 }
 
@@ -27,6 +28,7 @@ type viewOptions struct {
 	filter       string
 	limit        int
 	kind, domain string
+	at           string
 	reveal       revealOptions // of the verbs that show a payload
 	args         []string
 }
@@ -34,22 +36,22 @@ type viewOptions struct {
 func (a *app) viewCmds() []*cobra.Command {
 	var cmds []*cobra.Command
 	for _, v := range []view{
-		{"status", "Say how the queue is; exits 3 when something is critical", false, showStatus},
-		{"health", "Every source and row of v_queue_health", false, showHealth},
-		{"alerts", "Silences and broadcast shares over their line, and who has them", false, showAlerts},
-		{"executors", "Executors with their state", false, showExecutors},
-		{"hosts", "Worker hosts with their loops", false, showHosts},
-		{"dlq [ID]", "Open dead letters, or one with its attempts and lineage", true, showDead},
-		{"dlq-groups", "Open dead letters by code and endpoint", false, showGroups},
-		{"flags", "Flags with who set them and when they come back", false, showFlags},
-		{"webhooks [ID]", "Endpoints with gate, success, pace and what waits, or one with its attempts and retries", true, showWebhooks},
-		{"notifications", "What is staged, as what it will be told, what failed, what the worker did", true, showNotifications},
-		{"why [QUEUE]", "Why a queue waits: every link that could block it, with its cure; without a name, all that wait", false, showWhy},
-		{"audit", "Who did what, why, before and after", true, showAudit},
+		{use: "status", short: "Say how the queue is; exits 3 when something is critical", past: true, show: showStatus},
+		{use: "health", short: "Every source and row of v_queue_health", past: true, show: showHealth},
+		{use: "alerts", short: "Silences and broadcast shares over their line, and who has them", past: true, show: showAlerts},
+		{use: "executors", short: "Executors with their state", past: true, show: showExecutors},
+		{use: "hosts", short: "Worker hosts with their loops", past: true, show: showHosts},
+		{use: "dlq [ID]", short: "Open dead letters, or one with its attempts and lineage", list: true, show: showDead},
+		{use: "dlq-groups", short: "Open dead letters by code and endpoint", past: true, show: showGroups},
+		{use: "flags", short: "Flags with who set them and when they come back", past: true, show: showFlags},
+		{use: "webhooks [ID]", short: "Endpoints with gate, success, pace and what waits, or one with its attempts and retries", list: true, show: showWebhooks},
+		{use: "notifications", short: "What is staged, as what it will be told, what failed, what the worker did", list: true, show: showNotifications},
+		{use: "why [QUEUE]", short: "Why a queue waits: every link that could block it, with its cure; without a name, all that wait", show: showWhy},
+		{use: "audit", short: "Who did what, why, before and after", list: true, show: showAudit},
 	} {
 		cmd := a.viewCmd(v, &viewOptions{})
 		if strings.HasPrefix(v.use, "dlq ") {
-			cmd.AddCommand(a.revealing(view{"show ID", "One dead letter with its attempts and lineage", false, showDead}))
+			cmd.AddCommand(a.revealing(view{use: "show ID", short: "One dead letter with its attempts and lineage", show: showDead}))
 		}
 		if v.use == "notifications" {
 			cmd.AddCommand(a.requeueNotificationsCmd())
@@ -76,6 +78,9 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		if v.list && o.limit < 1 {
 			return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", "use 1 or more; qtop export writes all")
 		}
+		if watch && o.at != "" {
+			return usage("what --at shows does not change", "command line", "leave out --watch")
+		}
 		client, err := a.client(cmd.Context(), 0)
 		if err != nil {
 			return err
@@ -97,6 +102,9 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		}
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "print again at each --refresh, until a signal")
+	if v.past {
+		cmd.Flags().StringVar(&o.at, "at", "", "as it was then, of the last 24 hours: 02:14, 2026-11-22T02:14:00Z, 45m")
+	}
 	if v.list {
 		cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
 		cmd.Flags().IntVar(&o.limit, "limit", 200, "rows at most")
@@ -115,6 +123,26 @@ func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
 		return s, &queue.Error{Kind: kind, What: queue.Clean(lack)}
 	}
 	return s, err
+}
+
+// snapshot reads the picture, or the one that was kept at --at.
+func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
+	if o.at == "" {
+		return snapshot(ctx, c)
+	}
+	at, err := when("--at", o.at, time.Now())
+	if err != nil {
+		return queue.Snapshot{}, err
+	}
+	s, first, err := c.SnapshotAt(ctx, at, 0)
+	if err != nil || !s.TakenAt.IsZero() {
+		return s, err
+	}
+	do := "the tick metrics_sampler keeps one each minute"
+	if !first.IsZero() {
+		do = "the oldest is of " + stamp(&first)
+	}
+	return s, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("no picture is kept of " + stamp(&at)), Where: queue.Clean("--at"), Do: queue.Clean(do)}
 }
 
 type statusJSON struct {
@@ -159,8 +187,8 @@ func statusOf(s queue.Snapshot) statusJSON {
 	return st
 }
 
-func showStatus(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
+func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -238,8 +266,8 @@ func bound(b bool) string {
 	return ""
 }
 
-func showHealth(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
+func showHealth(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
 	var rows [][]string
 	for _, h := range s.Health {
 		rows = append(rows, []string{
@@ -278,8 +306,8 @@ func (a *app) answer(err error, v any, heads []string, rows [][]string) error {
 	return nil
 }
 
-func showAlerts(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
+func showAlerts(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
 	var rows [][]string
 	for _, al := range s.Alerts {
 		rows = append(rows, []string{
@@ -290,8 +318,8 @@ func showAlerts(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 	return a.answer(err, s.Alerts, []string{"SEVERITY", "STATE", "SUBJECT", "FOR", "RATIO", "OWNER", "UNTIL", "COMMENT", "KEY"}, rows)
 }
 
-func showExecutors(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
+func showExecutors(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
 	var rows [][]string
 	for _, e := range s.Executors {
 		var domains []string
@@ -306,8 +334,8 @@ func showExecutors(ctx context.Context, a *app, c *pgclient.Client, _ viewOption
 	return a.answer(err, s.Executors, []string{"STATE", "EXECUTOR", "KIND", "DOMAINS", "LAST BEAT", "CADENCE", "STALE AFTER", "IN FLIGHT", "DONE", "OWNER"}, rows)
 }
 
-func showHosts(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
+func showHosts(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
 	var rows [][]string
 	for _, h := range s.Hosts {
 		state := "silent"
@@ -326,8 +354,8 @@ func showHosts(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) e
 	return a.answer(err, s.Hosts, []string{"STATE", "HOST", "SEEN", "IN FLIGHT", "VERSION", "LOOPS"}, rows)
 }
 
-func showGroups(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
+func showGroups(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
 	var rows [][]string
 	for _, g := range s.DeadGroups {
 		rows = append(rows, []string{
@@ -338,8 +366,8 @@ func showGroups(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 	return a.answer(err, s.DeadGroups, []string{"CODE", "ENDPOINT / KIND", "SUBSCRIPTION", "OPEN", "FIRST", "LAST", "SOURCE", "DOMAIN"}, rows)
 }
 
-func showFlags(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
-	s, err := snapshot(ctx, c)
+func showFlags(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
 	var rows [][]string
 	for _, f := range s.Flags {
 		state := ""

@@ -187,6 +187,53 @@ func TestSamplesScanNoHistory(t *testing.T) {
 	}))
 }
 
+// One picture a minute is kept for a day; a console steps through them.
+func TestPastPictures(t *testing.T) {
+	c := newCore(t)
+	at := func(expr string, steps int) *time.Time {
+		return get[*time.Time](c, "SELECT taken_at FROM fn_queue_picture_at("+expr+", $1)", steps)
+	}
+	require.Nil(t, at("now()", -1))
+	require.Nil(t, get[*time.Time](c, "SELECT first_at FROM fn_queue_picture_at(now())"))
+	c.executor("quiet", 60, 300, 900)
+	for n := range 4 {
+		if n == 2 {
+			c.exec("SELECT fn_queue_heartbeat_deregister('quiet', 'ann', 'gone')")
+		}
+		c.exec("DELETE FROM queue_snapshot") // a picture that was just taken would do for the sampler
+		require.Positive(t, num(c.later(10), "samples"))
+		c.exec("UPDATE queue_past_picture SET taken_at = taken_at - interval '10 minutes'")
+	}
+	rows, err := c.root.Query(context.Background(), "SELECT taken_at FROM queue_past_picture ORDER BY 1")
+	require.NoError(t, err)
+	taken, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	require.NoError(t, err)
+	require.Len(t, taken, 4)
+
+	require.Equal(t, taken[3], *at("now()", 0))
+	require.Equal(t, taken[3], *at("now()", -1))
+	require.Equal(t, taken[2], *at("now()", -2))
+	require.Equal(t, taken[0], *at("now()", -9), "or the oldest of fewer")
+	oldest, newest := "(SELECT min(taken_at) FROM queue_past_picture)", "(SELECT max(taken_at) FROM queue_past_picture)"
+	require.Equal(t, taken[0], *at(oldest, 0))
+	require.Nil(t, at(oldest, -1))
+	require.Equal(t, taken[0], *at("'-infinity'", 1))
+	require.Nil(t, at("'-infinity'", 0))
+	require.Equal(t, taken[2], *at(oldest, 2))
+	require.Nil(t, at(newest, 1))
+	require.Equal(t, taken[0], get[time.Time](c, "SELECT first_at FROM fn_queue_picture_at(now(), 1)"))
+	silent := "SELECT count(*) FROM fn_queue_picture_at(now(), $1) p, jsonb_array_elements(p.body::jsonb -> 'alerts') a WHERE a ->> 'subject' = 'quiet'"
+	require.Equal(t, 0, get[int](c, silent, 0))
+	require.Equal(t, 1, get[int](c, silent, -3))
+	for _, bad := range []string{"NULL", "now(), NULL", "now(), 100001", "now(), -100001"} {
+		fails(t, c.root, "22023", "SELECT fn_queue_picture_at("+bad+")")
+	}
+
+	c.exec("UPDATE queue_past_picture SET taken_at = taken_at - interval '23 hours 35 minutes'")
+	require.Positive(t, num(c.later(10), "samples"))
+	require.Equal(t, 3, get[int](c, "SELECT count(*) FROM queue_past_picture"), "two are older than a day, one is new")
+}
+
 func TestSamplesArePartitioned(t *testing.T) {
 	c := newCore(t)
 	call(t, c.root, "fn_metrics_sampler_run()")

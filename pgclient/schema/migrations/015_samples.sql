@@ -1,6 +1,41 @@
--- The tick metrics_sampler: once a minute it keeps of the picture, and of the counters before they are compacted
--- away, what an incident is told by. The table is in 012; retention_sweep drops what is old.
+-- The tick metrics_sampler: once a minute it keeps the picture, for a day, and of it and of the counters before they are
+-- compacted away what an incident is told by. The table of samples is in 012; retention_sweep drops what is old of them.
 SET LOCAL ROLE queue_owner;
+
+CREATE TABLE public.queue_past_picture (
+  taken_at timestamptz PRIMARY KEY,
+  took_ms  numeric NOT NULL,
+  body     text NOT NULL
+);
+COMMENT ON TABLE public.queue_past_picture IS
+  'What fn_queue_picture answered, once a minute over the last 24 hours, for consoles that look back.';
+
+-- fn_queue_picture_at(time, steps) → a kept picture as fn_queue_picture gives it: 0 steps the last one at or before the
+-- time, -n the n-th before it, or the oldest of fewer, n the n-th after it; first_at: when the oldest one was taken. NULLs
+-- where none is kept, first_at only when none is kept at all.
+CREATE FUNCTION public.fn_queue_picture_at(p_at timestamptz, p_steps int DEFAULT 0,
+  OUT taken_at timestamptz, OUT took_ms numeric, OUT body text, OUT first_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$
+BEGIN
+  IF p_at IS NULL OR p_steps IS NULL OR p_steps NOT BETWEEN -100000 AND 100000 THEN
+    RAISE EXCEPTION 'p_at must be a time, p_steps -100000 to 100000' USING ERRCODE = '22023';
+  END IF;
+  IF p_steps > 0 THEN
+    SELECT k.taken_at INTO taken_at FROM public.queue_past_picture k
+    WHERE k.taken_at > p_at ORDER BY k.taken_at OFFSET p_steps - 1 LIMIT 1;
+  ELSIF p_steps = 0 THEN
+    taken_at := (SELECT max(k.taken_at) FROM public.queue_past_picture k WHERE k.taken_at <= p_at);
+  ELSE
+    SELECT min(x.taken_at) INTO taken_at FROM (
+      SELECT k.taken_at FROM public.queue_past_picture k WHERE k.taken_at < p_at ORDER BY k.taken_at DESC LIMIT -p_steps) x;
+  END IF;
+  SELECT k.took_ms, k.body INTO took_ms, body FROM public.queue_past_picture k WHERE k.taken_at = fn_queue_picture_at.taken_at;
+  first_at := (SELECT min(k.taken_at) FROM public.queue_past_picture k);
+END
+$fn$;
+REVOKE ALL ON FUNCTION public.fn_queue_picture_at(timestamptz, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION public.fn_queue_picture_at(timestamptz, int) TO queue_viewer, workflow_admin, dead_letter_operator;
+COMMENT ON FUNCTION public.fn_queue_picture_at(timestamptz, int) IS 'A picture of the last 24 hours, for consoles that look back.';
 
 -- fn_metrics_sampler_run() → {samples, broadcast}: one set of samples a minute, whoever asks. What is counted by the
 -- minute is taken for every whole minute since the sample before, at most for the two hours that counters are kept; a
@@ -16,6 +51,7 @@ DECLARE
   v_sampled timestamptz;
   v_counted timestamptz;
   v_broadcast jsonb;
+  v_taken record;
   v_picture jsonb;
   v_rows bigint;
   v_samples bigint := 0;
@@ -31,7 +67,11 @@ BEGIN
   END IF;
 
   v_broadcast := public.fn_event_broadcast_sample();
-  v_picture := public.fn_queue_snapshot(interval '10 seconds');
+  SELECT * INTO v_taken FROM public.fn_queue_picture(interval '10 seconds');
+  v_picture := v_taken.body::jsonb;
+  DELETE FROM public.queue_past_picture k WHERE k.taken_at < now() - interval '24 hours';
+  INSERT INTO public.queue_past_picture (taken_at, took_ms, body) VALUES (v_taken.taken_at, v_taken.took_ms, v_taken.body)
+  ON CONFLICT DO NOTHING;
   INSERT INTO public.queue_metric_sample (at, metric, labels, value)
   WITH queues AS (
     SELECT jsonb_build_object('queue', w.row ->> 'queue', 'domain', w.row ->> 'domain') AS labels,
@@ -54,7 +94,7 @@ BEGIN
     UNION ALL SELECT 'hosts_alive', '{}', (v_picture #>> '{flow,hosts_alive}')::double precision
     UNION ALL (SELECT 'broadcast_percent', CASE WHEN b.event_domain = '' THEN '{}' ELSE jsonb_build_object('domain', b.event_domain) END, b.percent
       FROM public.queue_broadcast_share b ORDER BY b.event_domain <> '', b.broadcast_24h DESC, b.event_domain LIMIT 100)
-    UNION ALL SELECT 'picture_ms', '{}', (v_picture ->> 'took_ms')::double precision) x;
+    UNION ALL SELECT 'picture_ms', '{}', v_taken.took_ms) x;
   GET DIAGNOSTICS v_samples = ROW_COUNT;
 
   SELECT max(s.at) INTO v_counted FROM public.queue_metric_sample s
@@ -101,4 +141,6 @@ DROP INDEX public.ix_job_dead_letter_failed;
 DROP INDEX public.ix_dead_letters_failed;
 DROP INDEX public.ix_queue_operator_action_at;
 DROP FUNCTION public.fn_metrics_sampler_run();
+DROP FUNCTION public.fn_queue_picture_at(timestamptz, int);
+DROP TABLE public.queue_past_picture;
 RESET ROLE;

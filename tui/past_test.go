@@ -1,0 +1,120 @@
+package tui
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// kept are pictures of so many minutes, each with an alert of its own; the last is
+// half a minute old.
+func kept(s *fakeStore, minutes int) {
+	for n := range minutes {
+		p := s.pic
+		p.TakenAt = s.pic.TakenAt.Add(-30*time.Second - time.Duration(minutes-1-n)*time.Minute)
+		p.Alerts = slices.Clone(p.Alerts)
+		p.Alerts[0].Subject = queue.Clean("then_" + p.TakenAt.UTC().Format("15_04_05"))
+		s.kept = append(s.kept, p)
+	}
+}
+
+func then(s *fakeStore, i int) string { return s.kept[i].Alerts[0].Subject.String() }
+
+func TestLookingBack(t *testing.T) {
+	s := newStore()
+	kept(s, 5)
+	run(t, setup{store: s}, func(c *console) {
+		c.press("]")
+		c.sees("this is now")
+		c.press("[")
+		c.sees("PAST", then(s, 4), "[ ] back and forward", "p now")
+		n := s.snapped()
+		c.rest(20 * time.Second)
+		require.Equal(t, n, s.snapped(), "in the past nothing is read by the clock")
+		c.press("[", "[")
+		c.sees(then(s, 2))
+		c.press("]")
+		c.sees(then(s, 3))
+		c.press("3", "A")
+		c.sees("Acknowledge is off: the picture is of " + s.kept[3].TakenAt.UTC().Format("15:04:05"))
+		require.Empty(t, s.asked())
+		c.press("1", "]", "]")
+		c.sees("live")
+		c.seesNot("PAST", "then_")
+		c.rest(5 * time.Second)
+		require.Greater(t, s.snapped(), n, "now is read again")
+	})
+}
+
+// Keys that come while a picture is being read are one step more each, and nobody
+// goes beyond the oldest.
+func TestLookingBackAddsUp(t *testing.T) {
+	s := newStore()
+	kept(s, 5)
+	s.past = 2 * time.Second
+	run(t, setup{store: s}, func(c *console) {
+		c.press("[", "[", "[")
+		c.rest(5 * time.Second)
+		c.sees(then(s, 2))
+		c.press("[", "[", "[", "[")
+		c.rest(5 * time.Second)
+		c.sees(then(s, 0))
+		c.press("[")
+		c.rest(3 * time.Second)
+		c.sees("no earlier picture is kept", then(s, 0))
+		c.press("[", "p") // what is asked for still comes, too late
+		c.rest(5 * time.Second)
+		c.seesNot("PAST", "then_")
+	})
+}
+
+func TestLookingBackAtATime(t *testing.T) {
+	s := newStore()
+	kept(s, 5)
+	run(t, setup{store: s}, func(c *console) {
+		c.press(":")
+		c.typing("at 2m")
+		c.press("enter")
+		c.sees("PAST", then(s, 2), "2m ago")
+		c.press(":")
+		c.typing("at " + s.kept[1].TakenAt.UTC().Format(time.RFC3339))
+		c.press("enter")
+		c.sees(then(s, 1))
+		c.press(":")
+		c.typing("at 3h")
+		c.press("enter")
+		c.sees("no earlier picture is kept; the oldest is of", then(s, 1))
+		c.press(":")
+		c.typing("at noon")
+		c.press("enter")
+		c.sees(":at takes a time such as 02:14, 45m or 2026-01-31T02:14, not noon")
+		c.press("g", "a")
+		c.sees("PAST", "not this list")
+		c.press(":")
+		c.typing("at now")
+		c.press("enter")
+		c.seesNot("PAST")
+	})
+}
+
+func TestLookingBackWithoutPictures(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("[")
+		c.sees("no picture is kept yet; metrics_sampler keeps one a minute")
+		c.seesNot("PAST")
+	})
+}
+
+// A list that was not read before stays so, and says it.
+func TestPausedListsSayThatTheyAreNotRead(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("p", "g", "a")
+		c.sees("This list was not read yet")
+		c.press("p")
+		c.seesNot("This list was not read yet")
+	})
+}
