@@ -5,7 +5,6 @@ package tui
 // the picture does not hold stays as it was last read, and the screen says so.
 
 import (
-	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -137,9 +136,9 @@ func (m *root) pastClock() string {
 
 func (m *root) pastWords() string {
 	dot := " " + m.look.theme.G.Dot + " "
-	text := fmt.Sprintf("%s, %s ago%s[ ] back and forward%sp now", m.pastClock(), views.Age(int64(m.pastAge().Seconds())), dot, dot)
+	text := m.pastClock() + ", " + views.Age(int64(m.pastAge().Seconds())) + " ago" + dot
 	if l := m.pane().top(); l.list.query.Kind != "" || m.at == queue.PaneHost {
-		return "not this list: it is as last read" + dot + text
+		return text + "but this list is as last read" + dot + "p now"
 	}
-	return text + dot + "actions off"
+	return text + "[ ] back and forward" + dot + "p now" + dot + "actions off"
 }

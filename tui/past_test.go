@@ -93,7 +93,7 @@ func TestLookingBackAtATime(t *testing.T) {
 		c.press("enter")
 		c.sees(":at takes a time such as 02:14, 45m or 2026-01-31T02:14, not noon")
 		c.press("g", "a")
-		c.sees("PAST", "not this list")
+		c.sees("PAST", "but this list is as last read")
 		c.press(":")
 		c.typing("at now")
 		c.press("enter")
