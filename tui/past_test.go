@@ -66,7 +66,7 @@ func TestLookingBackAddsUp(t *testing.T) {
 		c.press("[")
 		c.rest(3 * time.Second)
 		c.sees("no earlier picture is kept", then(s, 0))
-		c.press("[", "p") // what is asked for still comes, too late
+		c.press("]", "p") // what is asked for still comes, too late
 		c.rest(5 * time.Second)
 		c.seesNot("PAST", "then_")
 	})
