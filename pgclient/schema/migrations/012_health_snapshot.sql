@@ -390,12 +390,29 @@ BEGIN
     WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m', 'job_cancelled_10m')
       AND c.k3 COLLATE "C" > v_hour_ago_5m
     GROUP BY 1, 2
+  ), leased AS (
+    SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1
+  ), sorts AS (
+    -- Executors that may the same, can the same and are alike silent count as one: a fleet is of few sorts, and there
+    -- are as many pairs of a lane and an executor as there are of both multiplied.
+    SELECT row_number() OVER () AS sort, e.silent, e.kinds, array_agg(e.executor_id) AS ids,
+      to_json((array_agg(e.executor_id ORDER BY e.executor_id))[1:100])::text AS who -- more do not fit into 200 characters
+    FROM (SELECT s.executor_id, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent, k.kinds,
+        array_agg(ARRAY[s.executor_kind, s.job_kind, s.event_domain] ORDER BY s.job_kind, s.event_domain) AS may
+      FROM public.job_subscription s
+      JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+      LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
+      WHERE s.enabled GROUP BY s.executor_id, 2, k.kinds) e
+    GROUP BY e.silent, e.kinds, e.may
   ), rules AS (
-    SELECT s.*, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
-      s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS room,
-      k.kinds
-    FROM public.job_subscription s LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
-    WHERE s.enabled
+    -- wide: what the rule leaves open, the most specific first
+    SELECT x.sort, x.silent, x.kinds, x.who, s.executor_kind, (s.job_kind IS NULL)::int * 2 + (s.event_domain IS NULL)::int AS wide,
+      COALESCE(s.job_kind, '') AS job_kind, COALESCE(s.event_domain, '') AS event_domain,
+      min(s.priority_floor) AS floor, bool_and(s.max_parallel <= COALESCE(l.live, 0)) AS no_room
+    FROM sorts x CROSS JOIN unnest(x.ids) AS i (executor_id)
+    JOIN public.job_subscription s ON s.executor_id = i.executor_id AND s.enabled
+    LEFT JOIN leased l ON l.subscription_id = s.subscription_id
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
   ), lanes AS (
     SELECT row_number() OVER () AS lane, COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
       COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
@@ -406,26 +423,31 @@ BEGIN
       COALESCE(p.cancelled, 0)::bigint AS cancelled_1h
     FROM public.fn_job_backlog() b FULL JOIN pace p ON p.k1 = b.job_kind AND p.k2 = b.event_domain
   ), admitted AS (
-    SELECT x.lane, bool_and(x.silent) AS all_silent, bool_and(x.room <= 0) AS no_room,
-      bool_and(x.kinds IS NOT NULL AND x.waits <> ALL (x.kinds)) AS unhandled,
-      min(x.priority_floor) AS floor, left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200) AS who
-    FROM (SELECT DISTINCT ON (l.lane, r.executor_id) l.lane, l.job_kind AS waits, r.* FROM lanes l JOIN rules r
-          ON (r.job_kind IS NULL OR r.job_kind = l.job_kind) AND (r.event_domain IS NULL OR r.event_domain = l.event_domain)
+    SELECT x.lane, bool_and(x.silent) AS all_silent, bool_and(x.no_room) AS no_room,
+      bool_and(x.kinds IS NOT NULL AND x.waits <> ALL (x.kinds)) AS unhandled, min(x.floor) AS floor, array_agg(x.who) AS who
+    FROM (SELECT DISTINCT ON (l.lane, r.sort) l.lane, l.job_kind AS waits, r.silent, r.kinds, r.floor, r.no_room, r.who
+          FROM lanes l
+          CROSS JOIN LATERAL (VALUES (0, l.job_kind, l.event_domain), (1, l.job_kind, ''), (2, '', l.event_domain), (3, '', '')) AS v (wide, job_kind, event_domain)
+          JOIN rules r ON r.wide = v.wide AND r.job_kind = v.job_kind AND r.event_domain = v.event_domain
             AND (l.executor IS NULL OR r.executor_kind = l.executor)
           WHERE l.queued + l.retry_waiting > 0
-          ORDER BY l.lane, r.executor_id, r.job_kind IS NULL, r.event_domain IS NULL) x GROUP BY x.lane
+          ORDER BY l.lane, r.sort, r.wide) x GROUP BY x.lane
   ), told AS (
     SELECT l.*, CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
         WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
         WHEN r.lane IS NULL THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
-        WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who
+        WHEN r.all_silent THEN 'every subscribed executor is silent: ' || w.who
         WHEN r.unhandled THEN 'no live host has a handler for it'
         WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
         WHEN l.oldest_at IS NULL THEN 'all due later'
-        WHEN r.no_room THEN 'parallel limit reached: ' || r.who
-        WHEN r.floor > 100 AND l.leased + l.in_progress = 0 AND l.out_per_s = 0 THEN 'priority floor ' || r.floor || ' of ' || r.who
+        WHEN r.no_room THEN 'parallel limit reached: ' || w.who
+        WHEN r.floor > 100 AND l.leased + l.in_progress = 0 AND l.out_per_s = 0 THEN 'priority floor ' || r.floor || ' of ' || w.who
         ELSE '' END AS why
     FROM lanes l LEFT JOIN admitted r USING (lane)
+    CROSS JOIN LATERAL (
+      SELECT left(string_agg(e.executor_id, ', ' ORDER BY e.executor_id), 200) AS who
+      FROM unnest(r.who) AS x (ids) CROSS JOIN json_array_elements_text(x.ids::json) AS e (executor_id)
+      WHERE r.all_silent OR r.no_room OR r.floor > 100) w
   ), route AS MATERIALIZED (
     SELECT * FROM public.fn_iu_route_backlog() b WHERE b.waiting > 0
   ), hook_pace AS (
@@ -594,9 +616,9 @@ BEGIN
   SELECT json_agg(x ORDER BY x.executor_id, NULLIF(x.job_kind, '') NULLS FIRST, NULLIF(x.event_domain, '') NULLS FIRST) INTO v_job_subscriptions FROM (
     SELECT s.subscription_id, s.executor_id, s.executor_kind, COALESCE(s.job_kind, '') AS job_kind, COALESCE(s.event_domain, '') AS event_domain,
       s.priority_floor, s.max_parallel, s.enabled, COALESCE(s.notes, '') AS notes,
-      COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS in_flight,
-      s.registered_by, s.registered_at
-    FROM public.job_subscription s) x;
+      COALESCE(l.live, 0) AS in_flight, s.registered_by, s.registered_at
+    FROM public.job_subscription s
+    LEFT JOIN (SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1) l USING (subscription_id)) x;
 
   SELECT json_agg(x ORDER BY x.lease_until) INTO v_job_leases FROM (
     SELECT l.lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind, COALESCE(q.event_domain, '') AS event_domain, l.live,
