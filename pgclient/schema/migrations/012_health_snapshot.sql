@@ -412,7 +412,7 @@ BEGIN
     FROM sorts x CROSS JOIN unnest(x.ids) AS i (executor_id)
     JOIN public.job_subscription s ON s.executor_id = i.executor_id AND s.enabled
     LEFT JOIN leased l ON l.subscription_id = s.subscription_id
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+    GROUP BY x.sort, s.job_kind, s.event_domain, s.executor_kind, x.silent, x.kinds, x.who
   ), lanes AS (
     SELECT row_number() OVER () AS lane, COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
       COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,

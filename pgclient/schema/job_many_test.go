@@ -1,0 +1,162 @@
+// Many lanes and many rules: the picture tells of each lane what its rules, taken
+// one by one, tell, and what it reads to tell it grows as they do.
+
+package schema_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+// crowd registers executors e<from> to e<to> and hands out rules at random: of every width, of other kinds of executor,
+// with floors and little room, disabled ones; some executors are silent, some deregistered, some have a host.
+func (j *jobs) crowd(from, to, lanes int) {
+	j.t.Helper()
+	j.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+			stale_threshold_seconds, registered_by, deregistered_at, deregistered_by)
+		SELECT 'e' || i, 'external_worker', '{}', CASE WHEN random() < 0.5 THEN now() + interval '1 hour' ELSE now() - interval '1 hour' END,
+			60, 300, 'test', CASE WHEN i % 9 = 0 THEN now() END, CASE WHEN i % 9 = 0 THEN 'test' END FROM generate_series($1::int, $2::int) i`, from, to)
+	j.exec(`INSERT INTO job_subscription (executor_id, executor_kind, job_kind, event_domain, priority_floor, max_parallel, enabled, registered_by)
+		SELECT 'e' || i, CASE WHEN random() < 0.1 THEN 'Agent' ELSE 'external_worker' END,
+			CASE WHEN random() < 0.6 THEN 'k' || floor(random() * $3) END, CASE WHEN random() < 0.6 THEN 'd' || floor(random() * 3) END,
+			(ARRAY[0, 100, 101, 200])[1 + floor(random() * 4)::int], 1 + floor(random() * 2), random() < 0.8, 'test'
+		FROM generate_series($1::int, $2::int) i, generate_series(1, 3) n ON CONFLICT DO NOTHING`, from, to, lanes)
+	j.exec(`INSERT INTO queue_host (host_id, instance, last_seen_at, loops, progress)
+		SELECT 'h' || i, gen_random_uuid(), now() + interval '1 hour', '{job_executor}', jsonb_build_object('job_executor',
+			jsonb_build_object('executor', 'e' || i, 'kinds', (SELECT jsonb_agg('k' || k) FROM generate_series(0, $3) k WHERE random() < 0.3)))
+		FROM generate_series($1::int, $2::int) i WHERE random() < 0.5`, from, to, lanes)
+}
+
+// told is what the picture should say of the lanes, of each as of the rules, one by one.
+const told = `
+	WITH lane AS (
+		SELECT b.*, b.leased + b.in_progress > 0 AS works, EXISTS (SELECT 1 FROM v_queue_counter_part c
+			WHERE c.scope = 'job_out_5m' AND c.k1 = b.job_kind AND c.k2 = b.event_domain) AS goes
+		FROM fn_job_backlog() b WHERE b.queued + b.retry_waiting > 0
+	), rule AS (
+		SELECT DISTINCT ON (l.job_kind, l.event_domain, s.executor_id) l.job_kind AS kind, l.event_domain AS domain, s.executor_id, s.priority_floor,
+			h.last_beat_at < now() - interval '5 minutes' AS silent, s.max_parallel <= (SELECT COALESCE(sum(x.live), 0) FROM job_lease x
+				WHERE x.subscription_id = s.subscription_id) AS full, l.job_kind <> ALL (k.kinds) AS unhandled
+		FROM lane l JOIN job_subscription s ON s.enabled AND COALESCE(s.job_kind, l.job_kind) = l.job_kind
+			AND COALESCE(s.event_domain, l.event_domain) = l.event_domain AND s.executor_kind = COALESCE(l.executor, s.executor_kind)
+		JOIN queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+		LEFT JOIN v_job_handlers k ON k.executor_id = s.executor_id
+		ORDER BY 1, 2, 3, num_nonnulls(s.job_kind, s.event_domain) DESC, s.job_kind
+	), sum AS (
+		SELECT kind, domain, bool_and(silent) AS silent, bool_and("full") AS full, bool_and(COALESCE(unhandled, false)) AS unhandled,
+			min(priority_floor) AS floor, left(string_agg(executor_id, ', ' ORDER BY executor_id), 200) AS who FROM rule GROUP BY 1, 2
+	)
+	SELECT jsonb_object_agg(l.event_domain || '/' || l.job_kind, CASE
+		WHEN s.kind IS NULL THEN concat_ws(' ', 'no', l.executor, 'executor subscribes to it')
+		WHEN s.silent THEN 'every subscribed executor is silent: ' || s.who
+		WHEN s.unhandled THEN 'no live host has a handler for it'
+		WHEN l.oldest_at IS NULL THEN 'all due later'
+		WHEN s.full THEN 'parallel limit reached: ' || s.who
+		WHEN s.floor > 100 AND NOT l.works AND NOT l.goes THEN 'priority floor ' || s.floor || ' of ' || s.who
+		ELSE '' END)
+	FROM lane l LEFT JOIN sum s ON s.kind = l.job_kind AND s.domain = l.event_domain`
+
+func TestJobPictureRuleByRule(t *testing.T) {
+	j := newJobs(t)
+	lanes := 12
+	var whys []string
+	for i := range 8 {
+		j.exec("SELECT setseed($1)", float64(i)/10)
+		j.exec("DELETE FROM queue_host")
+		j.exec("DELETE FROM job_subscription")
+		j.exec("DELETE FROM queue_heartbeat WHERE executor_id ~ '^e[0-9]'")
+		j.exec(`SELECT fn_job_enqueue('k' || k, 'd' || d, CASE WHEN k % 5 = 0 THEN 'Agent' ELSE 'external_worker' END,
+				p_process_after => CASE WHEN k % 6 = 1 THEN now() + interval '1 hour' ELSE now() END)
+			FROM generate_series(0, $1::int) k, generate_series(0, 3) d`, lanes)
+		crowd := map[bool]int{true: 4, false: 60}[i < 5] // few rules leave much to be told, many fill 200 characters
+		j.crowd(1, crowd, lanes)
+		j.exec(`UPDATE queue_heartbeat SET last_beat_at = now() - interval '1 hour' WHERE executor_id ~ '^e' AND $1`, i == 7)
+		j.exec("SELECT fn_job_claim('e' || i, NULL, 3) FROM generate_series(1, $1::int) i WHERE i % 2 = 0", crowd)
+		j.exec(`INSERT INTO job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+			SELECT gen_random_uuid(), executor_id, subscription_id, now() + interval '1 hour', '{}', 1 FROM job_subscription, generate_series(1, 2) WHERE $1 AND random() < 0.7`, i%2 == 0)
+		want, got := get[map[string]string](j.core, told), map[string]string{}
+		for _, l := range j.picture().Queues {
+			if l.Queued+l.RetryWaiting > 0 {
+				got[l.Domain.String()+"/"+l.Kind.String()] = l.Why.String()
+				whys = append(whys, l.Why.String())
+			}
+		}
+		require.Equal(t, want, got, "%d", i)
+	}
+	for _, why := range []string{"", "no external_worker executor", "no Agent executor", "every subscribed", "no live host", "all due later", "parallel limit", "priority floor"} {
+		require.True(t, slices.ContainsFunc(whys, func(w string) bool { return strings.HasPrefix(w, why) && (why != "" || w == "") }), "the rules never make the picture say %q", why)
+	}
+}
+
+// planned is a node of a plan as EXPLAIN tells it.
+type planned struct {
+	Rows     float64   `json:"Actual Rows"`
+	Loops    float64   `json:"Actual Loops"`
+	Filtered float64   `json:"Rows Removed by Filter"`
+	Unjoined float64   `json:"Rows Removed by Join Filter"`
+	Plans    []planned `json:"Plans"`
+}
+
+func (p planned) rows() float64 {
+	n := p.Loops * (p.Rows + p.Filtered + p.Unjoined)
+	for _, q := range p.Plans {
+		n += q.rows()
+	}
+	return n
+}
+
+// touched is how many rows the nodes of all statements within sql gave and threw away.
+func (j *jobs) touched(sql string) (n float64) {
+	j.t.Helper()
+	ctx := context.Background()
+	config, err := pgx.ParseConfig(j.db.DSN(""))
+	require.NoError(j.t, err)
+	config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+		if _, text, ok := strings.Cut(notice.Message, "plan:"); ok {
+			var statement struct{ Plan planned }
+			if err := json.Unmarshal([]byte(text), &statement); err != nil {
+				j.t.Errorf("no plan: %v in %.200s", err, text)
+			}
+			n += statement.Plan.rows()
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	require.NoError(j.t, err)
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "LOAD 'auto_explain'"); err != nil {
+		j.t.Skipf("NOT CHECKED: this server has no auto_explain: %v", err)
+	}
+	for _, sql := range []string{"SET auto_explain.log_format = json", "SET auto_explain.log_nested_statements = on", "SET auto_explain.log_analyze = on",
+		"SET auto_explain.log_timing = off", "SET auto_explain.log_min_duration = 0", "SET client_min_messages = log", sql} {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(j.t, err)
+	}
+	require.Positive(j.t, n, "the server tells its plans")
+	return n
+}
+
+// A fleet whose executors may all the same, beside executors with rules of their own: four times the lanes and four
+// times the rules are sixteen times the pairs.
+func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
+	j := newJobs(t)
+	grow := func(from, to int) float64 {
+		j.exec(`SELECT fn_job_enqueue('k' || k, 'd' || d, 'external_worker') FROM generate_series(0, 3) d, generate_series($1::int, $2::int) k`, from, to)
+		j.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+			stale_threshold_seconds, registered_by) SELECT 'e' || i, 'external_worker', '{}', now(), 60, 300, 'test' FROM generate_series($1 * 10, $2 * 10 + 9) i`, from, to)
+		j.exec(`INSERT INTO job_subscription (executor_id, executor_kind, job_kind, enabled, registered_by)
+			SELECT 'e' || i, 'external_worker', CASE WHEN i % 10 = 0 THEN 'k' || i / 10 END, true, 'test' FROM generate_series($1 * 10, $2 * 10 + 9) i`, from, to)
+		j.exec("SELECT fn_queue_counter_compact()")
+		j.exec("ANALYZE")
+		return j.touched("SELECT fn_queue_snapshot_parts()")
+	}
+	few, many := grow(0, 9), grow(10, 39)
+	t.Logf("40 lanes, 100 rules: %.0f rows; 160 lanes, 400 rules: %.0f, %.1f times", few, many, many/few)
+	require.Less(t, many/few, 5.0)
+}
