@@ -102,11 +102,16 @@ BEGIN
     WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'leased', 'in_progress', 'retry_waiting') AND c.n <> 0
     GROUP BY c.k1, c.k2
   ), head AS (
-    -- one priority of all lanes at a time, from the highest down
-    SELECT l.n, l.kind, l.domain, 2147483648 AS level, NULL::timestamptz AS oldest, NULL::timestamptz AS newest, NULL::text AS executor
-    FROM lane l WHERE l.queued + l.retry_waiting > l.scheduled
+    -- one priority of all lanes at a time, from the highest down to the lowest
+    SELECT l.n, l.kind, l.domain, e.priority AS lowest, 2147483648 AS level, NULL::timestamptz AS oldest, e.at AS newest, NULL::text AS executor
+    FROM lane l
+    CROSS JOIN LATERAL (
+      SELECT q.priority, q.enqueued_at AS at FROM public.job_queue q
+      WHERE q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority, q.process_after DESC, q.job_id DESC LIMIT 1) e
+    WHERE l.queued + l.retry_waiting > l.scheduled
     UNION ALL
-    SELECT h.n, h.kind, h.domain, t.priority::bigint, least(h.oldest, t.at), greatest(h.newest, e.at),
+    SELECT h.n, h.kind, h.domain, h.lowest, t.priority::bigint, least(h.oldest, t.at), greatest(h.newest, e.at),
       CASE WHEN t.at < h.oldest OR h.oldest IS NULL THEN t.executor ELSE h.executor END
     FROM head h
     CROSS JOIN LATERAL (
@@ -115,8 +120,9 @@ BEGIN
         AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) t
     LEFT JOIN LATERAL (
       SELECT q.enqueued_at AS at FROM public.job_queue q
-      WHERE q.event_domain = h.domain AND q.job_kind = h.kind AND q.ready AND q.priority = t.priority
+      WHERE t.priority > h.lowest AND q.event_domain = h.domain AND q.job_kind = h.kind AND q.ready AND q.priority = t.priority
         AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC, q.job_id DESC LIMIT 1) e ON true
+    WHERE h.level > h.lowest
   )
   SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, h.oldest, h.newest, h.executor
   FROM lane l LEFT JOIN (SELECT DISTINCT ON (h.n) h.* FROM head h ORDER BY h.n, h.level) h USING (n);
