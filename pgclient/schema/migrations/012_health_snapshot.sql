@@ -401,7 +401,7 @@ BEGIN
   ), sorts AS (
     -- Executors that may the same, can the same and are alike silent count as one: a fleet is of few sorts, and there
     -- are as many pairs of a lane and an executor as there are of both multiplied.
-    SELECT row_number() OVER () AS sort, e.silent, e.kinds, array_agg(e.executor_id) AS ids,
+    SELECT row_number() OVER () AS sort, e.silent, e.kinds, array_agg(e.executor_id ORDER BY e.executor_id) AS ids,
       to_json((array_agg(e.executor_id ORDER BY e.executor_id))[1:100])::text AS who -- more do not fit into 200 characters
     FROM (SELECT s.executor_id, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent, k.kinds,
         array_agg(ARRAY[s.executor_kind, s.job_kind, s.event_domain] ORDER BY s.job_kind, s.event_domain) AS may
