@@ -26,7 +26,7 @@ func (j *jobs) crowd(from, to, lanes int) {
 	j.exec(`INSERT INTO job_subscription (executor_id, executor_kind, job_kind, event_domain, priority_floor, max_parallel, enabled, registered_by)
 		SELECT 'e' || i, CASE WHEN random() < 0.1 THEN 'Agent' ELSE 'external_worker' END,
 			CASE WHEN random() < 0.6 THEN 'k' || floor(random() * $3) END, CASE WHEN random() < 0.6 THEN 'd' || floor(random() * 3) END,
-			(ARRAY[0, 100, 101, 200])[1 + floor(random() * 4)::int], 1 + floor(random() * 2), random() < 0.8, 'test'
+			(ARRAY[0, 50, 100, 101, 200])[1 + floor(random() * 5)::int], 1 + floor(random() * 2), random() < 0.8, 'test'
 		FROM generate_series($1::int, $2::int) i, generate_series(1, 3) n ON CONFLICT DO NOTHING`, from, to, lanes)
 	j.exec(`INSERT INTO queue_host (host_id, instance, last_seen_at, loops, progress)
 		SELECT 'h' || i, gen_random_uuid(), now() + interval '1 hour', '{job_executor}', jsonb_build_object('job_executor',
@@ -37,9 +37,7 @@ func (j *jobs) crowd(from, to, lanes int) {
 // told is what the picture should say of the lanes, of each as of the rules, one by one.
 const told = `
 	WITH lane AS (
-		SELECT b.*, b.leased + b.in_progress > 0 AS works, EXISTS (SELECT 1 FROM v_queue_counter_part c
-			WHERE c.scope = 'job_out_5m' AND c.k1 = b.job_kind AND c.k2 = b.event_domain) AS goes
-		FROM fn_job_backlog() b WHERE b.queued + b.retry_waiting > 0
+		SELECT b.* FROM fn_job_backlog() b WHERE b.queued + b.retry_waiting > 0
 	), rule AS (
 		SELECT DISTINCT ON (l.job_kind, l.event_domain, s.executor_id) l.job_kind AS kind, l.event_domain AS domain, s.executor_id, s.priority_floor,
 			h.last_beat_at < now() - interval '5 minutes' AS silent, s.max_parallel <= (SELECT COALESCE(sum(x.live), 0) FROM job_lease x
@@ -59,7 +57,7 @@ const told = `
 		WHEN s.unhandled THEN 'no live host has a handler for it'
 		WHEN l.oldest_at IS NULL THEN 'all due later'
 		WHEN s.full THEN 'parallel limit reached: ' || s.who
-		WHEN s.floor > 100 AND NOT l.works AND NOT l.goes THEN 'priority floor ' || s.floor || ' of ' || s.who
+		WHEN l.highest < s.floor THEN 'priority floor ' || s.floor || ' of ' || s.who
 		ELSE '' END)
 	FROM lane l LEFT JOIN sum s ON s.kind = l.job_kind AND s.domain = l.event_domain`
 
@@ -73,7 +71,7 @@ func TestJobPictureRuleByRule(t *testing.T) {
 		j.exec("DELETE FROM job_subscription")
 		j.exec("DELETE FROM queue_heartbeat WHERE executor_id ~ '^e[0-9]'")
 		j.exec(`SELECT fn_job_enqueue('k' || k, 'd' || d, CASE WHEN k % 5 = 0 THEN 'Agent' ELSE 'external_worker' END,
-				p_process_after => CASE WHEN k % 6 = 1 THEN now() + interval '1 hour' ELSE now() END)
+				p_priority => (ARRAY[100, 10, 150])[1 + k % 3], p_process_after => CASE WHEN k % 6 = 1 THEN now() + interval '1 hour' ELSE now() END)
 			FROM generate_series(0, $1::int) k, generate_series(0, 3) d`, lanes)
 		crowd := map[bool]int{true: 4, false: 60}[i < 5] // few rules leave much to be told, many fill 200 characters
 		j.crowd(1, crowd, lanes)
@@ -159,4 +157,21 @@ func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
 	few, many := grow(0, 9), grow(10, 39)
 	t.Logf("40 lanes, 100 rules: %.0f rows; 160 lanes, 400 rules: %.0f, %.1f times", few, many, many/few)
 	require.Less(t, many/few, 5.0)
+}
+
+// A lane whose jobs all have a priority of their own costs what one with a single priority does, and its oldest job and
+// its highest priority are found wherever they stand.
+func TestJobBacklogOfManyPriorities(t *testing.T) {
+	j := newJobs(t)
+	touched := func() float64 {
+		j.exec("SELECT fn_queue_counter_compact()")
+		return j.touched("SELECT * FROM fn_job_backlog()")
+	}
+	j.exec("SELECT fn_job_enqueue('one', 'd', 'external_worker') FROM generate_series(1, 4000)")
+	one := touched()
+	j.exec("SELECT fn_job_enqueue('each', 'd', 'external_worker', p_priority => 2000)")
+	j.exec("SELECT fn_job_enqueue('each', 'd', 'external_worker', p_priority => (i * 7919) % 4000) FROM generate_series(1, 4000) i")
+	require.Less(t, touched(), one+200)
+	require.True(t, get[bool](j.core, `SELECT highest = 3999 AND oldest_at = (SELECT min(enqueued_at) FROM job_queue WHERE job_kind = 'each')
+		AND newest_at = (SELECT max(enqueued_at) FROM job_queue WHERE job_kind = 'each') FROM fn_job_backlog() WHERE job_kind = 'each'`))
 }

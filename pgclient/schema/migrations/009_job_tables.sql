@@ -79,6 +79,7 @@ CREATE TABLE public.job_queue (
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ix_job_queue_claim ON public.job_queue (event_domain, job_kind, priority DESC, process_after, job_id)
   WHERE ready;
+CREATE INDEX ix_job_queue_due ON public.job_queue (event_domain, job_kind, process_after) WHERE ready; -- of how many priorities ever
 CREATE INDEX ix_job_queue_late ON public.job_queue (process_after, job_id) WHERE NOT ready;
 CREATE UNIQUE INDEX ux_job_queue_idempotency ON public.job_queue (job_kind, idempotency_key)
   WHERE idempotency_key IS NOT NULL;

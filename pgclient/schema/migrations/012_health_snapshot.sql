@@ -82,18 +82,19 @@ SELECT public.fn_queue_partitions_ensure();
 -- v_queue_health: DP4's nine columns. Counts come from counters and index ends,
 -- never from a scan; staleness comes from the row and server time.
 -- ---------------------------------------------------------------------------
--- fn_job_backlog() → one row per domain and kind with live jobs: exact counts, since when the oldest that is due
--- waits and for which kind of executor, when the newest was enqueued. The ends are read off the claim index, priority by priority, so a job
--- enqueued with a process_after in its past may hide one that waits longer. Definer: who may look at the health of
--- the queue need not read the queue.
+-- fn_job_backlog() → one row per domain and kind with live jobs: exact counts; of what is due, since when the oldest waits
+-- and for which kind of executor, when the newest was enqueued, and the highest priority. The ends are read off indexes by
+-- the time from which a job is due, so one enqueued with a process_after in its past may hide one that waits longer.
+-- Definer: who may look at the health of the queue need not read the queue.
 CREATE FUNCTION public.fn_job_backlog() RETURNS TABLE (job_kind text, event_domain text, queued bigint, scheduled bigint,
-  leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz, executor text)
+  leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz, executor text, highest int)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
 BEGIN
   RETURN QUERY
-  WITH RECURSIVE lane AS MATERIALIZED (
-    SELECT row_number() OVER () AS n, c.k1 AS kind, c.k2 AS domain, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint AS queued,
+  SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, o.at, n.at, o.executor::text, h.priority
+  FROM (
+    SELECT c.k1 AS kind, c.k2 AS domain, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint AS queued,
       COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'scheduled'), 0)::bigint AS scheduled,
       COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'leased'), 0)::bigint AS leased,
       COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'in_progress'), 0)::bigint AS in_progress,
@@ -101,31 +102,19 @@ BEGIN
     FROM public.v_queue_counter c
     WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'leased', 'in_progress', 'retry_waiting') AND c.n <> 0
     GROUP BY c.k1, c.k2
-  ), head AS (
-    -- one priority of all lanes at a time, from the highest down to the lowest
-    SELECT l.n, l.kind, l.domain, e.priority AS lowest, 2147483648 AS level, NULL::timestamptz AS oldest, e.at AS newest, NULL::text AS executor
-    FROM lane l
-    CROSS JOIN LATERAL (
-      SELECT q.priority, q.enqueued_at AS at FROM public.job_queue q
-      WHERE q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
-        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority, q.process_after DESC, q.job_id DESC LIMIT 1) e
-    WHERE l.queued + l.retry_waiting > l.scheduled
-    UNION ALL
-    SELECT h.n, h.kind, h.domain, h.lowest, t.priority::bigint, least(h.oldest, t.at), greatest(h.newest, e.at),
-      CASE WHEN t.at < h.oldest OR h.oldest IS NULL THEN t.executor ELSE h.executor END
-    FROM head h
-    CROSS JOIN LATERAL (
-      SELECT q.priority, greatest(q.enqueued_at, q.process_after) AS at, q.executor FROM public.job_queue q
-      WHERE q.event_domain = h.domain AND q.job_kind = h.kind AND q.ready AND q.priority < h.level
-        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) t
-    LEFT JOIN LATERAL (
-      SELECT q.enqueued_at AS at FROM public.job_queue q
-      WHERE t.priority > h.lowest AND q.event_domain = h.domain AND q.job_kind = h.kind AND q.ready AND q.priority = t.priority
-        AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC, q.job_id DESC LIMIT 1) e ON true
-    WHERE h.level > h.lowest
-  )
-  SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, h.oldest, h.newest, h.executor
-  FROM lane l LEFT JOIN (SELECT DISTINCT ON (h.n) h.* FROM head h ORDER BY h.n, h.level) h USING (n);
+  ) l
+  LEFT JOIN LATERAL (
+    SELECT greatest(q.enqueued_at, q.process_after) AS at, q.executor FROM public.job_queue q
+    WHERE l.queued + l.retry_waiting > l.scheduled AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+      AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after LIMIT 1) o ON true
+  LEFT JOIN LATERAL (
+    SELECT q.enqueued_at AS at FROM public.job_queue q
+    WHERE o.at IS NOT NULL AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+      AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC LIMIT 1) n ON true
+  LEFT JOIN LATERAL (
+    SELECT q.priority FROM public.job_queue q
+    WHERE o.at IS NOT NULL AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+      AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC LIMIT 1) h ON true;
 END
 $fn$;
 REVOKE ALL ON FUNCTION public.fn_job_backlog() FROM PUBLIC;
@@ -422,7 +411,7 @@ BEGIN
   ), lanes AS (
     SELECT row_number() OVER () AS lane, COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
       COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
-      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at, b.executor,
+      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at, b.executor, b.highest,
       COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
       round(COALESCE(p.came, 0) / v_window, 3)::float8 AS in_per_s, round(COALESCE(p.went, 0) / v_window, 3)::float8 AS out_per_s,
       COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h, COALESCE(p.dead, 0)::bigint AS dead_1h,
@@ -447,13 +436,13 @@ BEGIN
         WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
         WHEN l.oldest_at IS NULL THEN 'all due later'
         WHEN r.no_room THEN 'parallel limit reached: ' || w.who
-        WHEN r.floor > 100 AND l.leased + l.in_progress = 0 AND l.out_per_s = 0 THEN 'priority floor ' || r.floor || ' of ' || w.who
+        WHEN l.highest < r.floor THEN 'priority floor ' || r.floor || ' of ' || w.who
         ELSE '' END AS why
     FROM lanes l LEFT JOIN admitted r USING (lane)
     CROSS JOIN LATERAL (
       SELECT left(string_agg(e.executor_id, ', ' ORDER BY e.executor_id), 200) AS who
       FROM unnest(r.who) AS x (ids) CROSS JOIN json_array_elements_text(x.ids::json) AS e (executor_id)
-      WHERE r.all_silent OR r.no_room OR r.floor > 100) w
+      WHERE r.all_silent OR r.no_room OR l.highest < r.floor) w
   ), route AS MATERIALIZED (
     SELECT * FROM public.fn_iu_route_backlog() b WHERE b.waiting > 0
   ), hook_pace AS (
