@@ -175,3 +175,23 @@ func TestJobBacklogOfManyPriorities(t *testing.T) {
 	require.True(t, get[bool](j.core, `SELECT highest = 3999 AND oldest_at = (SELECT min(enqueued_at) FROM job_queue WHERE job_kind = 'each')
 		AND newest_at = (SELECT max(enqueued_at) FROM job_queue WHERE job_kind = 'each') FROM fn_job_backlog() WHERE job_kind = 'each'`))
 }
+
+// A claim over many lanes writes each job and the lease of each rule once: a lease that grew lane by lane would be read
+// through all its versions.
+func TestJobClaimOverManyLanesWritesOnce(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	j.rule("w", "k7", "", 0, 3)
+	j.exec("SELECT fn_job_enqueue('k' || i % 20, 'd' || i % 3, 'external_worker', p_priority => i % 4) FROM generate_series(1, 600) i")
+	require.NoError(t, pgx.BeginFunc(context.Background(), j.root, func(tx pgx.Tx) error {
+		var claimed, jobs, grown, leases, live int
+		err := tx.QueryRow(context.Background(), "SELECT count(*) FROM fn_job_claim('w', NULL, 500)").Scan(&claimed)
+		if err == nil {
+			err = tx.QueryRow(context.Background(), `SELECT (SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'job_queue'),
+				(SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'job_lease'), count(*), sum(cardinality(job_ids)) FROM job_lease`).
+				Scan(&jobs, &grown, &leases, &live)
+		}
+		require.Equal(t, [5]int{500, 500, 0, 2, 500}, [5]int{claimed, jobs, grown, leases, live})
+		return err
+	}))
+}

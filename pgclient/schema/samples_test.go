@@ -109,6 +109,8 @@ func TestSamplesCountEveryMinute(t *testing.T) {
 	h.finish("", h.claim(3)...)
 	h.call("fn_saga_orchestrator_run()")
 	c.exec("UPDATE queue_counter_delta SET k3 = (k3::bigint - 600)::text WHERE scope ~ '_1m$'") // ten minutes ago
+	// A minute counts from 10 s after its end: all samples are taken between two such moments.
+	require.Eventually(t, func() bool { now := time.Now().Second(); return now > 11 && now < 50 }, patience, 100*time.Millisecond)
 	counted := func() string {
 		return get[string](c, `SELECT COALESCE(string_agg(metric || ' ' || x, ', ' ORDER BY metric), '') FROM (SELECT metric, count(*) || ' ' || count(DISTINCT at) || ' ' || sum(value) AS x
 			FROM queue_metric_sample WHERE metric ~ 'per_minute$' GROUP BY metric) s`)

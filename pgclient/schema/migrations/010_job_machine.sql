@@ -243,9 +243,9 @@ $$;
 REVOKE ALL ON FUNCTION public.fn_job_lane_rule(text, text, text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_job_lane_rule(text, text, text) IS 'The subscription that governs a lane for an executor (DP6 §3.3). Internal.';
 
--- A lane that may have work for a claim: its rule (max_parallel once it is locked, 0 before), the lease it would be,
+-- A lane that may have work for a claim: its rule (room: the places that are free under it), the lease it would be,
 -- the priority of its next job, of which executor kind, what else the claim must know, and where the caller stopped.
-CREATE TYPE public.job_claim_lane AS (event_domain text, job_kind text, subscription_id uuid, floor int, max_parallel int, token uuid,
+CREATE TYPE public.job_claim_lane AS (event_domain text, job_kind text, subscription_id uuid, floor int, room int, token uuid,
   head int, executor text, owner_role text, lease_secs text, after_priority int, after_time timestamptz, after_id uuid);
 COMMENT ON TYPE public.job_claim_lane IS 'A lane as fn_job_claim sees it. Internal.';
 
@@ -299,21 +299,28 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 DECLARE
   v_lanes public.job_claim_lane[]; -- those that may have work
   v_lane public.job_claim_lane;
-  v_one boolean;                   -- a single lane swept from its start gives all its priorities at once
   v_until timestamptz;
-  v_n int := p_limit;
-  -- of more than one: max_parallel and the token of a rule are kept at its first lane
+  -- of more than one: the room and the token of a rule are kept at its first lane
   v_rules uuid[];                  -- of each that has work
   v_heads int[];                   -- the priorities of their next jobs
   v_rule record;
   v_key jsonb;
-  v_i int;
   v_first int;
   v_left int := p_limit;
   v_top int;
-  v_at_top int;
+  v_next int;
+  v_at int[];                      -- the lanes with the highest priority …
+  v_times timestamptz[];           -- … and where each was picked up to
+  v_ids uuid[];
+  v_i int;
+  v_time timestamptz;
+  v_id uuid;
+  v_n int;
   v_got int;
-  v_steps int := 0;
+  v_tids tid[];
+  v_picked tid[] := ARRAY[]::tid[];
+  v_tokens uuid[] := ARRAY[]::uuid[];
+  v_governing uuid[] := ARRAY[]::uuid[];
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
@@ -347,60 +354,16 @@ BEGIN
   IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
     RETURN;
   END IF;
+  v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$' THEN v_lane.lease_secs::int ELSE 300 END);
+
   -- The rules are locked before anybody counts what they hold, so that max_parallel is kept. One that changed meanwhile
   -- admits nothing in this call.
-  v_one := p_after IS NULL AND cardinality(v_lanes) = 1;
-  IF v_one THEN
-    SELECT s.max_parallel INTO v_lane.max_parallel FROM public.job_subscription s
+  IF p_after IS NULL AND cardinality(v_lanes) = 1 THEN
+    SELECT s.max_parallel INTO v_lane.room FROM public.job_subscription s
     WHERE s.subscription_id = v_lane.subscription_id AND s.enabled AND s.executor_kind = v_lane.executor
       AND s.priority_floor = v_lane.floor FOR UPDATE;
     IF NOT FOUND THEN
       RETURN;
-    END IF;
-  ELSE
-    FOR i IN 1..cardinality(v_lanes) LOOP
-      v_lane := v_lanes[i];
-      v_key := p_after -> (v_lane.event_domain || '/' || v_lane.job_kind);
-      IF v_key IS NOT NULL THEN
-        v_lane.after_priority := COALESCE((v_key ->> 0)::int, v_lane.after_priority);
-        v_lane.after_time := COALESCE((v_key ->> 1)::timestamptz, v_lane.after_time);
-        v_lane.after_id := COALESCE((v_key ->> 2)::uuid, v_lane.after_id);
-        v_lanes[i] := v_lane;
-      END IF;
-      v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head ELSE public.fn_job_lane_head(v_lane, 2147483648) END;
-      v_rules[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
-    END LOOP;
-    v_i := cardinality(v_lanes);
-    FOR v_rule IN
-      SELECT s.subscription_id, s.priority_floor, s.max_parallel FROM public.job_subscription s
-      WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor ORDER BY s.subscription_id FOR UPDATE
-    LOOP
-      v_first := array_position(v_rules, v_rule.subscription_id);
-      IF v_lanes[v_first].floor = v_rule.priority_floor THEN
-        v_lanes[v_first].max_parallel := v_rule.max_parallel;
-      END IF;
-    END LOOP;
-  END IF;
-  v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$' THEN v_lane.lease_secs::int ELSE 300 END);
-
-  LOOP
-    IF NOT v_one THEN
-      EXIT WHEN v_left = 0;
-      v_i := array_position(v_heads, v_top, v_i + 1);
-      IF v_i IS NULL THEN -- on to the next priority
-        v_steps := v_steps + 1;
-        SELECT max(h), count(*) FILTER (WHERE h = m) INTO v_top, v_at_top
-        FROM (SELECT h, max(h) OVER () AS m FROM unnest(v_heads) h) x;
-        EXIT WHEN v_top IS NULL OR v_steps > 64;
-        v_i := array_position(v_heads, v_top);
-      END IF;
-      v_lane := v_lanes[v_i];
-      v_lane.head := v_top;
-      v_first := array_position(v_rules, v_lane.subscription_id);
-      v_lane.token := v_lanes[v_first].token;
-      v_lane.max_parallel := v_lanes[v_first].max_parallel;
-      v_n := (v_left + v_at_top - 1) / v_at_top;
-      v_at_top := v_at_top - 1;
     END IF;
     RETURN QUERY
     WITH claimed AS (
@@ -409,37 +372,109 @@ BEGIN
       WHERE q.ctid = ANY (ARRAY( -- locked, so that their places stand
         SELECT w.ctid FROM public.job_queue w
         WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready
-          AND w.priority BETWEEN CASE WHEN v_one THEN v_lane.floor ELSE v_lane.head END AND v_lane.head
-          AND (w.process_after, w.job_id) > (CASE WHEN v_lane.after_priority = v_lane.head THEN v_lane.after_time ELSE '-infinity' END,
-            CASE WHEN v_lane.after_priority = v_lane.head THEN v_lane.after_id ELSE '00000000-0000-0000-0000-000000000000' END)
-          AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_lane.executor
+          AND w.priority BETWEEN v_lane.floor AND v_lane.head AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_lane.executor
         ORDER BY w.priority DESC, w.process_after, w.job_id
-        LIMIT greatest(0, least(v_n, v_lane.max_parallel - (SELECT COALESCE(sum(l.live), 0) FROM public.job_lease l
+        LIMIT greatest(0, least(p_limit, v_lane.room - (SELECT COALESCE(sum(l.live), 0) FROM public.job_lease l
           WHERE l.subscription_id = v_lane.subscription_id)))
         FOR UPDATE SKIP LOCKED))
       RETURNING q.*
     ), leased AS (
-      INSERT INTO public.job_lease AS l (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+      INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
       SELECT v_lane.token, p_executor_id, v_lane.subscription_id, v_until, array_agg(c.job_id), count(*)::int
       FROM claimed c HAVING count(*) > 0
-      ON CONFLICT (lease_token) DO UPDATE SET job_ids = l.job_ids || excluded.job_ids, live = l.live + excluded.live
     )
     SELECT * FROM claimed c ORDER BY c.priority DESC, c.process_after, c.job_id;
-    EXIT WHEN v_one;
-    GET DIAGNOSTICS v_got = ROW_COUNT;
-    v_left := v_left - v_got;
-    CONTINUE WHEN v_got = v_n;
-    IF v_lane.max_parallel <= (SELECT COALESCE(sum(l.live), 0) FROM public.job_lease l
-      WHERE l.subscription_id = v_lane.subscription_id) THEN
-      FOR i IN v_first..cardinality(v_rules) LOOP
-        IF v_rules[i] = v_lane.subscription_id THEN
-          v_heads[i] := NULL;
-        END IF;
-      END LOOP;
-    ELSE
-      v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top);
+    RETURN;
+  END IF;
+
+  FOR i IN 1..cardinality(v_lanes) LOOP
+    v_lane := v_lanes[i];
+    v_key := p_after -> (v_lane.event_domain || '/' || v_lane.job_kind);
+    IF v_key IS NOT NULL THEN
+      v_lane.after_priority := COALESCE((v_key ->> 0)::int, v_lane.after_priority);
+      v_lane.after_time := COALESCE((v_key ->> 1)::timestamptz, v_lane.after_time);
+      v_lane.after_id := COALESCE((v_key ->> 2)::uuid, v_lane.after_id);
+      v_lanes[i] := v_lane;
+    END IF;
+    v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head ELSE public.fn_job_lane_head(v_lane, 2147483648) END;
+    v_rules[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
+  END LOOP;
+  FOR v_rule IN
+    SELECT s.subscription_id, s.priority_floor, s.max_parallel FROM public.job_subscription s
+    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor ORDER BY s.subscription_id FOR UPDATE
+  LOOP
+    v_first := array_position(v_rules, v_rule.subscription_id);
+    IF v_lanes[v_first].floor = v_rule.priority_floor THEN
+      v_lanes[v_first].room := greatest(v_rule.max_parallel
+        - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = v_rule.subscription_id), 0), 0);
     END IF;
   END LOOP;
+
+  -- Jobs are picked, and stay locked, a round of the lanes with the highest priority at a time; then all are claimed at once.
+  FOR v_round IN 1..64 LOOP
+    v_next := (SELECT max(h) FROM unnest(v_heads) h);
+    EXIT WHEN v_next IS NULL OR v_left = 0;
+    IF v_next IS DISTINCT FROM v_top THEN
+      v_top := v_next;
+      v_times := ARRAY[]::timestamptz[];
+    END IF;
+    v_at := ARRAY(SELECT x.i FROM unnest(v_heads) WITH ORDINALITY AS x (h, i) WHERE x.h = v_top ORDER BY x.i);
+    FOR k IN 1..cardinality(v_at) LOOP
+      EXIT WHEN v_left = 0;
+      v_i := v_at[k];
+      CONTINUE WHEN v_heads[v_i] IS NULL; -- its rule is full since
+      v_lane := v_lanes[v_i];
+      v_first := array_position(v_rules, v_lane.subscription_id);
+      v_lane.room := v_lanes[v_first].room;
+      v_n := (v_left + cardinality(v_at) - k) / (cardinality(v_at) - k + 1);
+      IF v_times[v_i] IS NULL THEN
+        v_times[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_time ELSE '-infinity' END;
+        v_ids[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_id ELSE '00000000-0000-0000-0000-000000000000' END;
+      END IF;
+      SELECT array_agg(x.tid), max(x.process_after), (array_agg(x.job_id))[count(*)] INTO v_tids, v_time, v_id FROM (
+        SELECT w.ctid AS tid, w.process_after, w.job_id FROM public.job_queue w
+        WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready AND w.priority = v_top
+          AND (w.process_after, w.job_id) > (v_times[v_i], v_ids[v_i])
+          AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_lane.executor
+        ORDER BY w.process_after, w.job_id LIMIT least(v_n, v_lane.room) FOR UPDATE SKIP LOCKED) x;
+      v_got := COALESCE(cardinality(v_tids), 0);
+      v_left := v_left - v_got;
+      v_lanes[v_first].room := v_lane.room - v_got;
+      IF v_got > 0 THEN
+        v_times[v_i] := v_time;
+        v_ids[v_i] := v_id;
+        v_picked := v_picked || v_tids;
+        v_tokens := v_tokens || array_fill(v_lanes[v_first].token, ARRAY[v_got]);
+        v_governing := v_governing || array_fill(v_lane.subscription_id, ARRAY[v_got]);
+      END IF;
+      IF v_got = v_lane.room THEN
+        FOR i IN v_first..cardinality(v_rules) LOOP
+          IF v_rules[i] = v_lane.subscription_id THEN
+            v_heads[i] := NULL;
+          END IF;
+        END LOOP;
+      ELSIF v_got < v_n THEN
+        v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top);
+      END IF;
+    END LOOP;
+  END LOOP;
+
+  IF v_left = p_limit THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  WITH claimed AS (
+    UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
+      lease_token = g.token, picked_at = clock_timestamp(), updated_at = now()
+    FROM unnest(v_picked, v_tokens) AS g (tid, token) WHERE q.ctid = g.tid RETURNING q.*
+  ), leased AS (
+    INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+    SELECT c.lease_token, p_executor_id, g.subscription_id, v_until, array_agg(c.job_id), count(*)::int
+    FROM claimed c JOIN (SELECT DISTINCT x.token, x.subscription_id FROM unnest(v_tokens, v_governing) AS x (token, subscription_id)) g
+      ON g.token = c.lease_token
+    GROUP BY 1, 3
+  )
+  SELECT * FROM claimed c ORDER BY c.priority DESC, c.process_after, c.job_id;
 END $$;
 REVOKE ALL ON FUNCTION public.fn_job_claim(text, text[], int, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION public.fn_job_claim(text, text[], int, jsonb) TO dot_executor;
