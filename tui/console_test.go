@@ -309,16 +309,16 @@ func TestMissingIsSaid(t *testing.T) {
 	s.pic.Health, s.pic.Missing = nil, map[string]queue.Text{"health": queue.Clean("permission denied for view v_queue_health")}
 	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
 		c.press("2")
-		c.sees("this pane lacks health: permission denied")
+		c.sees("not in this picture: health: permission denied", "Health · not read")
 	})
 	s = newStore()
 	s.pic = queue.Snapshot{TakenAt: s.pic.TakenAt, Missing: map[string]queue.Text{"all": queue.Clean("it needs the role queue_viewer")}}
 	run(t, setup{store: s, w: 80, h: 24}, func(c *console) {
 		c.sees("not in this picture: it needs the role queue_viewer")
-		c.seesNot("nobody is silent", "nothing waits", "NO HOST")
+		c.seesNot("nobody is silent", "nothing waits", "NO HOST", "WAITING LONGEST", "FLOW")
 		c.press("9")
-		c.sees("this pane lacks it needs the role queue_viewer", "This could not be read.")
-		c.seesNot("There is no tick worker")
+		c.sees("not in this picture: it needs the role queue_viewer", "This could not be read.", "Scheduler · not read")
+		c.seesNot("There is no tick worker", "0 rows")
 	})
 }
 

@@ -99,6 +99,8 @@ func (m *root) counted(l *level) string {
 	n, total := int64(len(l.grid.order)), int64(l.grid.src.Len)
 	s := views.Count(n)
 	switch {
+	case n == 0 && (l.list.err != nil || l.grid.src.Note != ""):
+		return "not read"
 	case l.list.query.Kind != "":
 		if !l.list.read {
 			return "reading" + m.look.theme.G.Ellipsis

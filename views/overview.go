@@ -37,6 +37,9 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 		return OverviewView{Lines: Calm(e, []string{"Waiting for the first picture of the database.", "q quits, ? explains the keys; nothing here waits for the database."}, size)}
 	}
 	s := st.Picture
+	if why, ok := s.Missing["all"]; ok { // said once, not under every heading
+		return view(stack([]section{{lacks: why.String()}}, st.Cursor, e, size))
+	}
 	if size.W < twoColumns {
 		left := append(worries(s, e, size.W), flow(s, e, size.W, 1, false))
 		if spare := size.H - total(left); spare >= 1 {

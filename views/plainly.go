@@ -13,6 +13,10 @@ import (
 func Plainly(s *queue.Snapshot, e Env) []string {
 	var out []string
 	add := func(line string) { out = append(out, theme.Safe(line)) }
+	if why, ok := s.Missing["all"]; ok {
+		add("not in this picture: " + why.String())
+		return out
+	}
 	for _, sec := range []section{offs(s, e), helds(s, e), suspensions(s, e), noHost(s, e)} {
 		if sec.lacks != "" {
 			add("not in this picture: " + sec.lacks)
