@@ -101,7 +101,7 @@ func (m *root) enter() tea.Cmd {
 		next.list.query = queue.Query{Kind: queue.ListDeadLetter, ID: id}
 	case p.id == queue.PaneDead:
 		g := m.feed.picture.DeadGroups[i]
-		next = level{kind: kindLetters, id: id, title: g.Code.String() + " " + g.Endpoint.String(), grid: newGrid(true)}
+		next = level{kind: kindLetters, id: id, title: g.Code.String() + " " + views.GroupNames(m.feed.picture.DeadGroups)[i], grid: newGrid(true)}
 		next.list.base = groupFilter(g)
 		next.list.query = queue.Query{Kind: queue.ListDeadLetters, Filter: next.list.base}
 	case p.id == queue.PaneAudit:

@@ -10,12 +10,36 @@ import (
 	"github.com/qtop/qtop/views/table"
 )
 
+// GroupNames are the endpoints or kinds of groups, with the domain or the subscription where one code has several of a name:
+// a narrow screen has no columns for them.
+func GroupNames(groups []queue.DeadGroup) []string {
+	type named struct{ source, code, endpoint string }
+	of := func(g queue.DeadGroup) named { return named{g.Source, g.Code.String(), g.Endpoint.String()} }
+	times := map[named]int{}
+	for _, g := range groups {
+		times[of(g)]++
+	}
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = g.Endpoint.String()
+		switch {
+		case times[of(g)] == 1:
+		case g.SubscriptionID != 0:
+			names[i] += " #" + strconv.FormatInt(g.SubscriptionID, 10)
+		default:
+			names[i] += " in " + g.Domain.String()
+		}
+	}
+	return names
+}
+
 // DeadGroups is the first table of pane 5.
 func DeadGroups(s *queue.Snapshot) Source {
 	var rows []queue.DeadGroup
 	if s != nil {
 		rows = s.DeadGroups
 	}
+	names := GroupNames(rows)
 	return Source{
 		Columns: []table.Column{
 			{Title: "code", Width: 12, Want: 18, Max: 24},
@@ -35,7 +59,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 			g, th := rows[i], e.Theme
 			r := groupRank(g)
 			return table.Row{Sign: e.sign(r), Cells: []table.Cell{
-				cell(g.Code.String(), th.Strong), cell(g.Endpoint.String(), th.Text), cell(Count(g.Open), e.tone(r)),
+				cell(g.Code.String(), th.Strong), cell(names[i], th.Text), cell(Count(g.Open), e.tone(r)),
 				cell(e.Ago(g.FirstAt), th.Dim), cell(e.Ago(g.LastAt), th.Text), cell(Spark(th, g.Trend, 12), e.tone(r)),
 				cell(g.Domain.String(), th.Dim), cell(g.Source, th.Dim), cell(idOrDash(g.SubscriptionID, e), th.Dim),
 			}}

@@ -241,12 +241,12 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 		},
 		quiet: "no dead letter is open", gap: true, order: 2, lacks: lacks(s, "dead_groups"),
 	}
-	src := DeadGroups(s)
+	src, names := DeadGroups(s), GroupNames(s.DeadGroups)
 	for _, i := range Arrange(src, 0, nil) {
 		g := s.DeadGroups[i]
 		r := groupRank(g)
 		sec.items = append(sec.items, item{target: Target{queue.PaneDead, src.ID(i)}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
-			cell(g.Code.String(), e.Theme.Strong), cell(g.Endpoint.String(), e.Theme.Text), cell(Count(g.Open), e.tone(r)),
+			cell(g.Code.String(), e.Theme.Strong), cell(names[i], e.Theme.Text), cell(Count(g.Open), e.tone(r)),
 			cell(e.Ago(g.FirstAt), e.Theme.Dim), cell(e.Ago(g.LastAt), e.Theme.Text), cell(Spark(e.Theme, g.Trend, 12), e.tone(r)),
 		}}})
 	}

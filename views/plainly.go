@@ -49,8 +49,9 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 			add("WAITING " + name + ", never clears at this rate" + reasonTail(w.Why.String()))
 		}
 	}
-	for _, g := range s.DeadGroups {
-		add("DEAD " + g.Code.String() + " " + g.Endpoint.String() + ", " + plural(g.Open, "letter", "letters"))
+	names := GroupNames(s.DeadGroups)
+	for i, g := range s.DeadGroups {
+		add("DEAD " + g.Code.String() + " " + names[i] + ", " + plural(g.Open, "letter", "letters"))
 	}
 	for _, m := range s.Marks {
 		add("MARK " + m.Label.String() + " by " + m.By.String() + " at " + e.Clock(m.At))

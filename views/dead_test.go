@@ -1,0 +1,20 @@
+package views
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Two rows of the narrowest screen never read alike.
+func TestGroupNames(t *testing.T) {
+	g := func(source, code, endpoint, domain string, sub int64) queue.DeadGroup {
+		return queue.DeadGroup{Source: source, Code: queue.Clean(code), Endpoint: queue.Clean(endpoint), Domain: queue.Clean(domain), SubscriptionID: sub}
+	}
+	require.Equal(t, []string{"reindex in kg", "reindex in mail", "reindex", "hooks.acme #7", "hooks.acme #8", "hooks.acme"}, GroupNames([]queue.DeadGroup{
+		g("job", "TIMEOUT", "reindex", "kg", 0), g("job", "TIMEOUT", "reindex", "mail", 0), g("job", "EXIT_1", "reindex", "kg", 0),
+		g("webhook", "HTTP_503", "hooks.acme", "webhook", 7), g("webhook", "HTTP_503", "hooks.acme", "webhook", 8), g("webhook", "HTTP_410", "hooks.acme", "webhook", 7),
+	}))
+}
