@@ -52,7 +52,7 @@ func EnqueueJobs(ctx context.Context, q Querier, jobs []JobSpec) (Enqueued, erro
 		refusal
 		Enqueued
 	}
-	err := q.QueryRow(ctx, "SELECT public.fn_job_enqueue_many($1::jsonb)"+quietly, jobs).Scan(&r)
+	err := q.QueryRow(ctx, enqueueManySQL, jobs).Scan(&r)
 	switch {
 	case err != nil:
 		return Enqueued{}, translate(err)
@@ -67,7 +67,7 @@ func EnqueueJobs(ctx context.Context, q Querier, jobs []JobSpec) (Enqueued, erro
 func (c *Client) JobEnqueue(ctx context.Context, job JobSpec) (id string, created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
-	return c.Ringer().enqueue(ctx, job)
+	return c.Ringer().put(ctx, job)
 }
 
 // JobEnqueueMany puts jobs into the queue, all or none, and rings.
@@ -115,6 +115,8 @@ type Ringer struct {
 	pool *pgxpool.Pool
 	mu   sync.Mutex
 	rung map[string]*bell // the domains that rang in the last 5 ms
+
+	gathering gathering
 }
 
 // bell is the bell of one domain; again: somebody asked for it since it rang.
@@ -176,9 +178,10 @@ func (r *Ringer) wanted(domain string, b *bell) bool {
 const (
 	// quietly silences the wake trigger for as long as the transaction lasts. A
 	// condition without a table is seen to before what is selected.
-	quietly    = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
-	ringSQL    = "SELECT public.fn_queue_doorbell($1)"
-	enqueueSQL = "SELECT public.fn_job_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9)" + quietly
+	quietly        = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
+	ringSQL        = "SELECT public.fn_queue_doorbell($1)"
+	enqueueManySQL = "SELECT public.fn_job_enqueue_many($1::jsonb)" + quietly
+	enqueueSQL     = "SELECT public.fn_job_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9)" + quietly
 )
 
 // enqueue sends a job and the bell behind its commit in one go: the bell waits for

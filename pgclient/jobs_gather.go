@@ -1,0 +1,161 @@
+package pgclient
+
+// This file gathers jobs that are enqueued at the same time: while others are on
+// their way, they wait and then go together, which costs the server a fraction.
+// Each caller has its answer after the commit of its own job.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+const (
+	underWay = 2    // statements of gathered jobs at once
+	together = 1000 // jobs in one of them at most
+)
+
+// gathering is the jobs without a key that go to the server; with one they go
+// alone, for each has an answer of its own.
+type gathering struct {
+	mu       sync.Mutex
+	underWay int
+	waiting  []*gathered
+}
+
+type gathered struct {
+	job    JobSpec
+	answer chan enqueued
+}
+
+type enqueued struct {
+	id  string
+	err error
+}
+
+// put enqueues a job: at once, or with those that wait beside it.
+func (r *Ringer) put(ctx context.Context, job JobSpec) (id string, created bool, err error) {
+	if job.IdempotencyKey != "" {
+		return r.enqueue(ctx, job)
+	}
+	g := &r.gathering
+	g.mu.Lock()
+	if g.underWay < underWay {
+		g.underWay++
+		g.mu.Unlock()
+		defer r.next()
+		return r.enqueue(ctx, job)
+	}
+	w := &gathered{job, make(chan enqueued, 1)}
+	g.waiting = append(g.waiting, w)
+	g.mu.Unlock()
+	select {
+	case a := <-w.answer:
+		return a.id, a.err == nil, a.err
+	case <-ctx.Done():
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.waiting = slices.DeleteFunc(g.waiting, func(x *gathered) bool { return x == w })
+		return "", false, translate(ctx.Err())
+	}
+}
+
+// next sends those that wait, in the place of a statement that has ended.
+func (r *Ringer) next() {
+	g := &r.gathering
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), together)
+	if n == 0 {
+		g.underWay--
+		return
+	}
+	batch := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	go func() {
+		defer r.next()
+		r.send(batch)
+	}()
+}
+
+// send enqueues a batch and answers everybody. What the server refuses together is
+// sent one by one, so that each has the answer of its own job.
+func (r *Ringer) send(batch []*gathered) {
+	ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
+	defer cancel()
+	ids, err := r.enqueueAll(ctx, batch)
+	var refused *pgconn.PgError
+	alone := len(batch) == 1 || errors.As(err, &refused) || errors.Is(err, errRefused)
+	for i, w := range batch {
+		a := enqueued{err: translate(err)}
+		switch {
+		case alone:
+			a.id, _, a.err = r.enqueue(ctx, w.job)
+		case err == nil:
+			a = enqueued{id: ids[i]}
+		}
+		w.answer <- a
+	}
+}
+
+var errRefused = errors.New("refused")
+
+// enqueueAll puts several jobs into the queue, all or none, and rings for their
+// domains.
+func (r *Ringer) enqueueAll(ctx context.Context, batch []*gathered) (ids []string, err error) {
+	if len(batch) == 1 {
+		return nil, nil
+	}
+	jobs := make([]JobSpec, len(batch))
+	var rings []string
+	for i, w := range batch {
+		jobs[i] = w.job
+		if !slices.Contains(rings, w.job.Domain) {
+			rings = append(rings, w.job.Domain)
+		}
+	}
+	text, err := json.Marshal(jobs)
+	if err != nil { // one of them is no JSON
+		return nil, errRefused
+	}
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	statements := []statement{{enqueueManySQL, [][]byte{text}}}
+	rings = slices.DeleteFunc(rings, func(domain string) bool {
+		taken := r.take(domain)
+		if taken {
+			statements = append(statements, statement{ringSQL, [][]byte{[]byte(domain)}})
+		}
+		return taken
+	})
+	answer, err := inOneGo(ctx, conn.Conn(), statements)
+	if err != nil {
+		return nil, err
+	}
+	for _, domain := range rings {
+		r.Ring(domain)
+	}
+	var a struct {
+		refusal
+		Enqueued
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return nil, err
+	}
+	if a.Refused {
+		return nil, errRefused
+	}
+	if len(a.IDs) != len(jobs) {
+		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the answer has not an id for each job"), Where: queue.Clean("fn_job_enqueue_many")}
+	}
+	return a.IDs, nil
+}

@@ -1,0 +1,115 @@
+// Jobs that are enqueued at the same time go together, and nobody sees a
+// difference: each has the id of its own job, or its own refusal.
+package pgclient_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := jobClient(t, db)
+	conn := db.Conn(t, "")
+	const n = 400
+	ids, errs := make([]string, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			job := pgclient.JobSpec{Kind: fmt.Sprint("k", i%3), Domain: fmt.Sprint("d", i%2), Executor: "DOT", Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, i))}
+			switch i % 50 {
+			case 7:
+				job.Executor = "nobody"
+			case 8:
+				job.Payload = json.RawMessage("{")
+			case 9:
+				job.IdempotencyKey = "one"
+				job.Kind = "keyed"
+			}
+			ids[i], _, errs[i] = c.JobEnqueue(t.Context(), job)
+		})
+	}
+	wg.Wait()
+	rows, err := conn.Query(t.Context(), "SELECT job_id::text, job_kind || ' ' || event_domain || ' ' || (payload ->> 'n') FROM job_queue")
+	require.NoError(t, err)
+	in := map[string]string{}
+	var id, what string
+	_, err = pgx.ForEachRow(rows, []any{&id, &what}, func() error { in[id] = what; return nil })
+	require.NoError(t, err)
+	keyed := map[string]bool{}
+	for i := range n {
+		switch i % 50 {
+		case 7:
+			require.ErrorContains(t, errs[i], "p_executor must be DOT")
+		case 8:
+			require.ErrorContains(t, errs[i], "json")
+		case 9:
+			require.NoError(t, errs[i])
+			keyed[ids[i]] = true
+		default:
+			require.NoError(t, errs[i])
+			require.Equal(t, fmt.Sprintf("k%d d%d %d", i%3, i%2, i), in[ids[i]])
+		}
+	}
+	require.Len(t, keyed, 1)
+	require.Len(t, in, n-3*n/50+1)
+
+	for range n { // none of which is refused
+		wg.Go(func() {
+			_, _, _ = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "right", Domain: "d", Executor: "DOT"})
+		})
+	}
+	wg.Wait()
+	var jobs, transactions int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT xmin::text) FROM job_queue WHERE job_kind = 'right'").Scan(&jobs, &transactions))
+	require.Equal(t, n, jobs)
+	require.Less(t, transactions, n/2)
+}
+
+// Who leaves before the own job is under way has not enqueued it.
+func TestJobThatWaitsForOthersCanBeLeft(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := jobClient(t, db)
+	conn := db.Conn(t, "")
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE job_queue IN SHARE MODE")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	job := func(kind string) pgclient.JobSpec { return pgclient.JobSpec{Kind: kind, Domain: "d", Executor: "DOT"} }
+	for range 2 { // they take the two places and wait for the lock
+		wg.Go(func() {
+			_, _, err := c.JobEnqueue(context.WithoutCancel(t.Context()), job("first"))
+			require.NoError(t, err)
+		})
+	}
+	other := db.Conn(t, "")
+	require.Eventually(t, func() bool {
+		var waiting int
+		err := other.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&waiting)
+		return err == nil && waiting == 2
+	}, 30*time.Second, 20*time.Millisecond)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	_, _, err = c.JobEnqueue(ctx, job("left"))
+	require.Error(t, err)
+	require.NoError(t, tx.Rollback(t.Context()))
+	wg.Wait()
+	_, _, err = c.JobEnqueue(t.Context(), job("after"))
+	require.NoError(t, err)
+	var kinds string
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT string_agg(job_kind, ' ' ORDER BY job_kind) FROM job_queue").Scan(&kinds))
+	require.Equal(t, "after first first", kinds)
+}
