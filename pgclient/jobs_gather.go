@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -84,14 +85,15 @@ func (r *Ringer) next() {
 	}()
 }
 
-// send enqueues a batch and answers everybody. What the server refuses together is
-// sent one by one, so that each has the answer of its own job.
+// send enqueues a batch and answers everybody. What is refused for what is in it is
+// sent one by one, so that each has the answer of its own job; any other error may
+// have come after the commit, and a second try would make the jobs twice.
 func (r *Ringer) send(batch []*gathered) {
 	ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
 	defer cancel()
 	ids, err := r.enqueueAll(ctx, batch)
-	var refused *pgconn.PgError
-	alone := len(batch) == 1 || errors.As(err, &refused) || errors.Is(err, errRefused)
+	var pg *pgconn.PgError
+	alone := len(batch) == 1 || errors.Is(err, errRefused) || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22")
 	for i, w := range batch {
 		a := enqueued{err: translate(err)}
 		switch {

@@ -65,6 +65,17 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 	require.Len(t, keyed, 1)
 	require.Len(t, in, n-3*n/50+1)
 
+	for i := range n { // what the server alone can refuse, beside what is right
+		wg.Go(func() {
+			job := pgclient.JobSpec{Kind: "beside", Domain: "d", Executor: []string{"DOT", "nobody"}[i%2]}
+			_, _, errs[i] = c.JobEnqueue(t.Context(), job)
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		require.Equal(t, i%2 == 1, err != nil, "%v", err)
+	}
+
 	for range n { // none of which is refused
 		wg.Go(func() {
 			_, _, _ = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "right", Domain: "d", Executor: "DOT"})
