@@ -83,16 +83,19 @@ SELECT public.fn_queue_partitions_ensure();
 -- never from a scan; staleness comes from the row and server time.
 -- ---------------------------------------------------------------------------
 -- fn_job_backlog() → one row per domain and kind with live jobs: exact counts; of what is due, since when the oldest waits
--- and for which kind of executor, when the newest was enqueued, and the highest priority. The ends are read off indexes by
--- the time from which a job is due, so one enqueued with a process_after in its past may hide one that waits longer.
+-- and for which kind of executor, when the newest was enqueued, and which priority it reaches: the highest, or that of the
+-- oldest where no floor is above it. The ends are read off indexes by the time from which a job is due, so one enqueued with
+-- a process_after in its past may hide one that waits longer.
 -- Definer: who may look at the health of the queue need not read the queue.
 CREATE FUNCTION public.fn_job_backlog() RETURNS TABLE (job_kind text, event_domain text, queued bigint, scheduled bigint,
-  leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz, executor text, highest int)
+  leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz, executor text, reaches int)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  v_floor int := (SELECT max(s.priority_floor) FROM public.job_subscription s WHERE s.enabled);
 BEGIN
   RETURN QUERY
-  SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, o.at, n.at, o.executor::text, h.priority
+  SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, o.at, n.at, o.executor::text, COALESCE(h.priority, o.priority)
   FROM (
     SELECT c.k1 AS kind, c.k2 AS domain, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')), 0)::bigint AS queued,
       COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'scheduled'), 0)::bigint AS scheduled,
@@ -104,7 +107,7 @@ BEGIN
     GROUP BY c.k1, c.k2
   ) l
   LEFT JOIN LATERAL (
-    SELECT greatest(q.enqueued_at, q.process_after) AS at, q.executor FROM public.job_queue q
+    SELECT greatest(q.enqueued_at, q.process_after) AS at, q.executor, q.priority FROM public.job_queue q
     WHERE l.queued + l.retry_waiting > l.scheduled AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
       AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after LIMIT 1) o ON true
   LEFT JOIN LATERAL (
@@ -113,7 +116,7 @@ BEGIN
       AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC LIMIT 1) n ON true
   LEFT JOIN LATERAL (
     SELECT q.priority FROM public.job_queue q
-    WHERE o.at IS NOT NULL AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+    WHERE o.priority < v_floor AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
       AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC LIMIT 1) h ON true;
 END
 $fn$;
@@ -411,7 +414,7 @@ BEGIN
   ), lanes AS (
     SELECT row_number() OVER () AS lane, COALESCE(b.job_kind, p.k1) AS job_kind, COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
       COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
-      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at, b.executor, b.highest,
+      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at, b.executor, b.reaches,
       COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
       round(COALESCE(p.came, 0) / v_window, 3)::float8 AS in_per_s, round(COALESCE(p.went, 0) / v_window, 3)::float8 AS out_per_s,
       COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h, COALESCE(p.dead, 0)::bigint AS dead_1h,
@@ -436,13 +439,13 @@ BEGIN
         WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
         WHEN l.oldest_at IS NULL THEN 'all due later'
         WHEN r.no_room THEN 'parallel limit reached: ' || w.who
-        WHEN l.highest < r.floor THEN 'priority floor ' || r.floor || ' of ' || w.who
+        WHEN l.reaches < r.floor THEN 'priority floor ' || r.floor || ' of ' || w.who
         ELSE '' END AS why
     FROM lanes l LEFT JOIN admitted r USING (lane)
     CROSS JOIN LATERAL (
       SELECT left(string_agg(e.executor_id, ', ' ORDER BY e.executor_id), 200) AS who
       FROM unnest(r.who) AS x (ids) CROSS JOIN json_array_elements_text(x.ids::json) AS e (executor_id)
-      WHERE r.all_silent OR r.no_room OR l.highest < r.floor) w
+      WHERE r.all_silent OR r.no_room OR l.reaches < r.floor) w
   ), route AS MATERIALIZED (
     SELECT * FROM public.fn_iu_route_backlog() b WHERE b.waiting > 0
   ), hook_pace AS (
@@ -560,15 +563,18 @@ BEGIN
   )
   SELECT
     (SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.queued DESC, x.job_kind, x.event_domain) FROM (
-      SELECT t.job_kind, t.event_domain, t.queued, t.scheduled, t.leased, t.in_progress, t.retry_waiting, t.oldest_at, t.newest_at, t.executor,
-        t.age_seconds, t.in_per_s, t.out_per_s, t.succeeded_1h, t.failed_1h, t.dead_1h, t.cancelled_1h, t.why,
+      -- In each section what is of one width comes first: the way to a column behind a text or a NULL is walked anew for each.
+      SELECT t.queued, t.scheduled, t.leased, t.in_progress, t.retry_waiting, t.age_seconds, t.in_per_s, t.out_per_s, t.succeeded_1h, t.failed_1h,
+        t.dead_1h, t.cancelled_1h, t.oldest_at, t.newest_at,
         CASE WHEN t.why = '' AND t.queued + t.retry_waiting > 0 AND t.out_per_s > t.in_per_s
-          THEN ceil((t.queued + t.retry_waiting) / (t.out_per_s - t.in_per_s))::bigint END AS clears_in_seconds FROM told t) x),
+          THEN ceil((t.queued + t.retry_waiting) / (t.out_per_s - t.in_per_s))::bigint END AS clears_in_seconds,
+        t.job_kind, t.event_domain, t.executor, t.why FROM told t) x),
     (SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.waiting DESC, x.source, x.subject, x.domain) FROM (
-      SELECT w.*, COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0) AS age_seconds,
-        CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '') THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END
-          AS clears_in_seconds FROM w) x),
-    (SELECT json_agg(h ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject, h.domain) FROM health h),
+      SELECT w.waiting, w.waiting_bound, w.in_per_s, w.out_per_s, COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0) AS age_seconds,
+        w.oldest_at, CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '') THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END
+          AS clears_in_seconds, w.queue, w.source, w.subject, w.domain, w.why FROM w) x),
+    (SELECT json_agg(h ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST, h.source, h.subject, h.domain) FROM (
+      SELECT h.last_seen_at, h.age_seconds, h.events_seen, h.attempts_written, h.dead_lettered, h.source, h.subject, h.domain, h.status_hint FROM health h) h),
     (SELECT json_agg(json_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
         'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
         'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),

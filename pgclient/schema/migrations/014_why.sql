@@ -167,6 +167,7 @@ DECLARE
   v_late boolean := public.fn_job_due_late();
   v_who text;
   v_lowest int;
+  v_highest int;
 BEGIN
   SELECT * INTO b FROM public.fn_job_backlog() x WHERE x.job_kind = p_kind AND x.event_domain = p_domain;
   v_waiting := COALESCE(b.queued + b.retry_waiting, 0);
@@ -188,6 +189,9 @@ BEGIN
   SELECT q.priority INTO v_lowest FROM public.job_queue q
   WHERE q.event_domain = p_domain AND q.job_kind = p_kind AND q.ready AND q.status IN ('queued', 'retry_waiting') AND q.executor = b.executor
   ORDER BY q.priority, q.process_after DESC, q.job_id DESC LIMIT 1;
+  SELECT q.priority INTO v_highest FROM public.job_queue q
+  WHERE q.event_domain = p_domain AND q.job_kind = p_kind AND q.ready AND q.status IN ('queued', 'retry_waiting') AND q.executor = b.executor
+  ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
 
   RETURN jsonb_build_object('waiting', v_waiting, 'oldest_at', b.oldest_at, 'links', jsonb_build_array(
     public.fn_why_flag('queue.job_substrate.enabled'),
@@ -206,8 +210,8 @@ BEGIN
     public.fn_why_link('parallel', CASE WHEN r.no_room THEN 'blocks' ELSE 'clear' END,
       CASE WHEN r.no_room THEN 'parallel limit reached: ' || r.who ELSE COALESCE(b.leased + b.in_progress, 0) || ' at work' END, NULL, '4 E',
       format('qtop executor subscribe %s --kind %s --domain %s --parallel N --reason R', r.first, p_kind, p_domain)),
-    public.fn_why_link('floor', CASE WHEN b.highest < r.floor THEN 'blocks' WHEN v_lowest < r.floor THEN 'slows' ELSE 'clear' END,
-      CASE WHEN v_lowest < r.floor THEN format('priority floor %s of %s: what waits has %s', r.floor, r.who, concat_ws(' to ', v_lowest, NULLIF(b.highest, v_lowest)))
+    public.fn_why_link('floor', CASE WHEN v_highest < r.floor THEN 'blocks' WHEN v_lowest < r.floor THEN 'slows' ELSE 'clear' END,
+      CASE WHEN v_lowest < r.floor THEN format('priority floor %s of %s: what waits has %s', r.floor, r.who, concat_ws(' to ', v_lowest, NULLIF(v_highest, v_lowest)))
         ELSE 'nothing waits below the priority floor' END, NULL, '4 E',
       format('qtop executor subscribe %s --kind %s --domain %s --floor N --reason R', r.first, p_kind, p_domain))));
 END $$;
