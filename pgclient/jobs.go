@@ -5,6 +5,8 @@ package pgclient
 
 import (
 	"context"
+	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,36 +92,65 @@ func (o *optional) ScanBytes(v []byte) error {
 	return nil
 }
 
-// JobClaim leases up to n jobs of the kinds, beginning behind the keys in after;
-// nil sweeps each lane from its start. The statement commits before anything is
-// returned: a job handed out earlier could be finished before its lease shows.
-func (c *Client) JobClaim(ctx context.Context, executor string, kinds []string, n int, after JobKeys) ([]Job, error) {
+// Claim is what to lease: at most that many jobs of the kinds, within the
+// subscriptions of the executor, behind the keys in After; nil sweeps each lane
+// from its start.
+type Claim struct {
+	Executor string
+	Kinds    []string
+	Most     int
+	After    JobKeys
+}
+
+const claimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
+	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref, idempotency_key, correlation_id, payload
+	FROM public.fn_job_claim($1, $2, $3, $4::jsonb)`
+
+// JobClaim leases jobs. The statement commits before anything is returned: a job
+// handed out earlier could be finished before its lease shows.
+func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	rows, err := c.work.Query(ctx, `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
-		max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref, idempotency_key, correlation_id, payload
-		FROM public.fn_job_claim($1, $2, $3, $4::jsonb)`, executor, kinds, n, after.argument())
+	rows, err := c.work.Query(ctx, claimSQL, claim.Executor, claim.Kinds, claim.Most, claim.After.argument())
 	if err != nil {
 		return nil, translate(err)
 	}
+	jobs, err := claimedJobs(rows, claim.Most)
+	return jobs, translate(err)
+}
+
+// claimedJobs reads the rows of claimSQL.
+func claimedJobs(rows pgx.Rows, most int) ([]Job, error) {
 	var jobs []Job
 	var j Job
 	var kind, domain, exec interned
 	var source, target, ref, key, correlation optional
 	var picked time.Time
-	_, err = pgx.ForEachRow(rows, []any{&j.ID, &j.Token, &kind, &domain, &exec, &j.Priority, &j.ProcessAfter, &j.Attempts,
+	_, err := pgx.ForEachRow(rows, []any{&j.ID, &j.Token, &kind, &domain, &exec, &j.Priority, &j.ProcessAfter, &j.Attempts,
 		&j.MaxAttempts, &j.EnqueuedAt, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &correlation, &j.Payload}, func() error {
 		j.Kind, j.Domain, j.Executor = kind.last, domain.last, exec.last
 		j.SourceRef, j.TargetRef, j.PayloadRef, j.IdempotencyKey, j.CorrelationID = source.s, target.s, ref.s, key.s, correlation.s
 		j.Lease = j.LeaseUntil.Sub(picked)
 		if jobs == nil {
-			jobs = make([]Job, 0, min(n, 32)) // mostly either one or all
+			jobs = make([]Job, 0, min(most, 32)) // mostly either one or all
 		}
 		jobs = append(jobs, j)
 		j.Payload = nil
 		return nil
 	})
-	return jobs, translate(err)
+	return jobs, err
+}
+
+// arguments are those of claimSQL, as text.
+func (c *Claim) arguments(types *pgtype.Map) [][]byte {
+	args := [][]byte{[]byte(c.Executor), nil, strconv.AppendInt(nil, int64(c.Most), 10), nil}
+	if c.Kinds != nil {
+		args[1], _ = types.Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, c.Kinds, nil) // texts always have a form
+	}
+	if after := c.After.argument(); after != nil {
+		args[3], _ = json.Marshal(after)
+	}
+	return args
 }
 
 // JobLease names a lease of a job: every result is fenced by its token.

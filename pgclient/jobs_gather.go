@@ -108,55 +108,26 @@ func (r *Ringer) send(batch []*gathered) {
 
 var errRefused = errors.New("refused")
 
-// enqueueAll puts several jobs into the queue, all or none, and rings for their
-// domains.
+// enqueueAll puts several jobs into the queue, all or none.
 func (r *Ringer) enqueueAll(ctx context.Context, batch []*gathered) (ids []string, err error) {
 	if len(batch) == 1 {
 		return nil, nil
 	}
 	jobs := make([]JobSpec, len(batch))
-	var rings []string
 	for i, w := range batch {
 		jobs[i] = w.job
-		if !slices.Contains(rings, w.job.Domain) {
-			rings = append(rings, w.job.Domain)
-		}
 	}
 	text, err := json.Marshal(jobs)
 	if err != nil { // one of them is no JSON
 		return nil, errRefused
 	}
-	conn, err := r.pool.Acquire(ctx)
-	if err != nil {
+	a, err := r.commit(ctx, statement{enqueueManySQL, [][]byte{text}}, jobs)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	defer conn.Release()
-	statements := []statement{{enqueueManySQL, [][]byte{text}}}
-	rings = slices.DeleteFunc(rings, func(domain string) bool {
-		taken := r.take(domain)
-		if taken {
-			statements = append(statements, statement{ringSQL, [][]byte{[]byte(domain)}})
-		}
-		return taken
-	})
-	answer, err := inOneGo(ctx, conn.Conn(), statements)
-	if err != nil {
-		return nil, err
-	}
-	for _, domain := range rings {
-		r.Ring(domain)
-	}
-	var a struct {
-		refusal
-		Enqueued
-	}
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return nil, err
-	}
-	if a.Refused {
+	case a.Refused:
 		return nil, errRefused
-	}
-	if len(a.IDs) != len(jobs) {
+	case len(a.IDs) != len(jobs):
 		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the answer has not an id for each job"), Where: queue.Clean("fn_job_enqueue_many")}
 	}
 	return a.IDs, nil

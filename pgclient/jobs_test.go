@@ -70,7 +70,7 @@ func TestJobCalls(t *testing.T) {
 	require.False(t, created)
 	require.Equal(t, made.IDs[1], id)
 
-	jobs, err := c.JobClaim(t.Context(), "mine", []string{"a"}, 10, nil)
+	jobs, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})
 	require.NoError(t, err)
 	require.Len(t, jobs, 2, "kind b is not asked for, one is due later")
 	first, second := jobs[0], jobs[1]
@@ -82,10 +82,10 @@ func TestJobCalls(t *testing.T) {
 
 	// behind the last key there is nothing, in other lanes there is
 	after := pgclient.JobKeys{second.Lane(): second.Key()}
-	none, err := c.JobClaim(t.Context(), "mine", []string{"a"}, 10, after)
+	none, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10, After: after})
 	require.NoError(t, err)
 	require.Empty(t, none)
-	other, err := c.JobClaim(t.Context(), "mine", []string{"a", "b"}, 10, after)
+	other, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Kinds: []string{"a", "b"}, Most: 10, After: after})
 	require.NoError(t, err)
 	require.Len(t, other, 1)
 

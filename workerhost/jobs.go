@@ -23,6 +23,9 @@ const (
 	standingEvery = 5 * time.Second
 	// keepEvery is how often leases, slow jobs and the beat are looked after.
 	keepEvery = 250 * time.Millisecond
+	// fedFor is how long a claim behind a commit of this process makes it needless to
+	// look for more whenever something is settled.
+	fedFor = 10 * time.Millisecond
 	// slowTicks × keepEvery is how long a job runs before the database is told that
 	// it does; most are finished before.
 	slowTicks = 4
@@ -39,14 +42,11 @@ type executor struct {
 	stock  *stock
 	pace   *pace
 	leases []*jobLease // with jobs that are not settled
-	// after says where the last claim stopped in each lane; nil sweeps them from
-	// their start, which finds what came in late: retries, higher priorities, old
-	// transactions. swept is when that was last done.
-	after pgclient.JobKeys
-	swept time.Time
+	turn   turn        // to claim
 
-	look     bool // there may be work to claim
-	fetching bool
+	look     bool      // there may be work to claim
+	fed      time.Time // when claims behind commits of this process last brought all there was
+	settled  bool      // something was, meanwhile
 	standing pgclient.JobStanding
 	known    bool // standing has been asked for
 	asking   bool
@@ -58,8 +58,8 @@ type executor struct {
 	worked   int64 // jobs done at the last beat
 	workedAt time.Time
 
-	fetched chan fetch    // size 1, as the others
-	told    chan standing // what the executor asked for
+	fetched chan fetch    // size 2: one claim of the loop, one behind a commit
+	told    chan standing // size 1, as the others
 	kept    chan struct{} // leases were looked after
 	poke    chan struct{} // something was settled
 	open    atomic.Int64  // claimed and not settled
@@ -79,10 +79,11 @@ func (h *Host) execute(ctx context.Context, l *loop) error {
 	e := &executor{
 		h: h, l: l, id: h.opts.Executor, kinds: h.jobKinds(), runner: handler.Runner{Log: h.log, Grace: handBackTime / 2}, began: time.Now(),
 		stock: newStock(), pace: &pace{}, look: true,
-		fetched: make(chan fetch, 1), told: make(chan standing, 1), kept: make(chan struct{}, 1), poke: make(chan struct{}, 1),
+		fetched: make(chan fetch, 2), told: make(chan standing, 1), kept: make(chan struct{}, 1), poke: make(chan struct{}, 1),
 	}
 	e.working, e.halt = context.WithCancel(context.WithoutCancel(ctx))
 	e.sinks()
+	h.client.Ringer().Attach(e)
 	defer e.finish(ctx) // also after a panic of run
 	return e.run(ctx)
 }
@@ -109,7 +110,10 @@ func (e *executor) run(ctx context.Context) error {
 			poll.Reset(jobPoll)
 			e.look = true
 		case <-e.poke:
-			e.look = true // a place under max_parallel may be free
+			// A place under max_parallel may be free, or more has come.
+			if e.settled = time.Since(e.fed) < fedFor; !e.settled {
+				e.look = true
+			}
 		case f := <-e.fetched:
 			e.stockUp(f, draining || ctx.Err() != nil)
 		case s := <-e.told:
@@ -120,12 +124,11 @@ func (e *executor) run(ctx context.Context) error {
 			e.keep(ctx)
 		}
 		e.ask(ctx)
-		if draining && !e.fetching && e.open.Load() == 0 {
+		claiming := e.turn.may(!draining && e.known && e.standing.Refusal == "")
+		if draining && !claiming && e.open.Load() == 0 {
 			return nil
 		}
-		if !draining {
-			e.fetch(ctx)
-		}
+		e.fetch(ctx)
 		e.l.setInFlight(int(e.open.Load()))
 	}
 }
@@ -133,9 +136,16 @@ func (e *executor) run(ctx context.Context) error {
 // finish ends what the loop left: results are recorded, jobs without one go back.
 // Handlers are cancelled and have half of handBackTime to return.
 func (e *executor) finish(ctx context.Context) {
+	e.h.client.Ringer().Attach(nil)
 	e.halt()
-	if e.fetching {
-		e.stockUp(<-e.fetched, true)
+	for late := time.After(handBackTime / 2); e.turn.may(false); {
+		select {
+		case f := <-e.fetched:
+			e.stockUp(f, true)
+			continue
+		case <-late: // a commit hangs
+		}
+		break
 	}
 	e.handBack(e.stock.close())
 	e.crew.Wait()

@@ -4,6 +4,7 @@ package workerhost
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,39 +20,130 @@ const (
 	mostPrefetched = 4000
 )
 
-// fetch is a claim that came back.
+// turn is the right to claim: one claim is under way at a time, of the loop or
+// behind a commit of jobs in this process. For a commit that takes longer than
+// behindFor the loop does not wait: it may be waiting for somebody's open
+// transaction.
+type turn struct {
+	mu     sync.Mutex
+	open   bool             // there may be claims
+	own    bool             // one of the loop is under way
+	behind bool             // one behind a commit is …
+	fetch  fetch            // … and what it will bring
+	after  pgclient.JobKeys // where the next begins; nil sweeps the lanes from their start
+	swept  time.Time        // when one last did
+}
+
+const behindFor = 50 * time.Millisecond
+
+// fetch is a claim and what it brought.
 type fetch struct {
-	jobs  []pgclient.Job
-	err   error
-	asked int
-	swept bool          // it began at the start of each lane
-	at    time.Duration // when it was sent
+	claim  pgclient.Claim
+	at     time.Duration // when it was sent
+	behind bool          // a commit of jobs in this process
+	jobs   []pgclient.Job
+	left   bool // some of those jobs
+	err    error
 }
 
 // fetch claims as much as is wanted, unless a claim is under way already.
 func (e *executor) fetch(ctx context.Context) {
-	if !e.look || e.fetching || !e.known || e.standing.Refusal != "" {
+	if !e.look {
 		return
 	}
-	n := e.wanted()
-	if n <= 0 {
-		return // what is settled pokes
+	f, _ := e.take(false)
+	if f == nil {
+		return
 	}
-	if time.Since(e.swept) > time.Second {
-		e.after = nil
-	}
-	if e.after == nil {
-		e.swept = time.Now()
-	}
-	e.look, e.fetching = false, true
-	after, at := e.after, e.clock()
+	e.look = false
 	e.errands.Go(func() {
 		claiming, cancel := outlive(ctx, handBackTime/2)
 		defer cancel()
-		jobs, err := e.h.client.JobClaim(claiming, e.id, e.kinds, n, after)
-		e.fetched <- fetch{jobs, err, n, after == nil, at}
+		f.jobs, f.err = e.h.client.JobClaim(claiming, f.claim)
+		e.h.client.Ringer().Claimed(f.jobs)
+		e.fetched <- *f
 	})
 }
+
+// take takes the turn; who has it sends what the claim brought to fetched, and the
+// owner of the loop gives the turn back. nil: not now; busy: for a claim is under
+// way.
+func (e *executor) take(behind bool) (f *fetch, busy bool) {
+	t := &e.turn
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	if t.open {
+		n = e.wanted()
+	}
+	if n <= 0 {
+		return nil, false // what is settled pokes
+	}
+	at := e.clock()
+	if t.own || t.behind && (behind || at-t.fetch.at < behindFor) {
+		return nil, true
+	}
+	if time.Since(t.swept) > time.Second {
+		t.after = nil
+	}
+	if t.after == nil {
+		t.swept = time.Now()
+	}
+	f = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: at, behind: behind}
+	if behind {
+		t.behind, t.fetch = true, *f
+	} else {
+		t.own = true
+	}
+	return f, false
+}
+
+// give gives the turn of a claim back.
+func (t *turn) give(f fetch, after pgclient.JobKeys) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.after = after
+	if f.behind {
+		t.behind = false
+	} else {
+		t.own = false
+	}
+}
+
+// may says whether there may be claims from now on, and whether one is under way.
+func (t *turn) may(open bool) (taken bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open = open
+	return t.own || t.behind
+}
+
+// Offer implements pgclient.Taker.
+func (e *executor) Offer(jobs []pgclient.JobSpec) (claim *pgclient.Claim, takes bool) {
+	now := time.Now()
+	if !slices.ContainsFunc(jobs, func(j pgclient.JobSpec) bool {
+		return slices.Contains(e.kinds, j.Kind) && (j.ProcessAfter == nil || !j.ProcessAfter.After(now))
+	}) {
+		return nil, false
+	}
+	f, busy := e.take(true)
+	if f == nil {
+		return nil, busy
+	}
+	return &f.claim, true
+}
+
+// Claimed implements pgclient.Taker.
+func (e *executor) Claimed(jobs []pgclient.Job, left bool, err error) {
+	e.turn.mu.Lock()
+	f := e.turn.fetch
+	e.turn.mu.Unlock()
+	f.jobs, f.left, f.err = jobs, left, err
+	e.fetched <- f
+}
+
+// Look implements pgclient.Taker.
+func (e *executor) Look() { e.l.kickNow() }
 
 // wanted is how many jobs to claim now: as many as there are places, and beyond
 // them what was finished in the last 250 ms, so that no lease waits for longer. A
@@ -67,23 +159,30 @@ func (e *executor) wanted() int {
 
 // stockUp takes what a claim brought. late: nothing may start any more.
 func (e *executor) stockUp(f fetch, late bool) {
-	e.fetching = false
 	if f.err != nil {
-		e.after = nil
+		e.turn.give(f, nil)
 		e.l.erred(f.err)
 		e.l.log.Warn("claim failed", "error", f.err.Error())
 		return // the poll tries again
 	}
 	switch {
-	case len(f.jobs) == f.asked:
-		e.look = true
-		e.after = keysOf(e.after, f.jobs)
-	case !f.swept:
-		e.look = true // the rest, if any, stands before the keys
-		e.after = nil
-	default:
-		e.after = nil
+	case len(f.jobs) == 0 || f.left:
+		e.fed = time.Time{}
+		e.look = e.look || e.settled
+		e.settled = false
+	case f.behind:
+		e.fed = time.Now()
 	}
+	// A sweep finds what came in late: retries, higher priorities, old transactions.
+	var after pgclient.JobKeys
+	switch {
+	case len(f.jobs) == f.claim.Most:
+		e.look = true
+		after = keysOf(f.claim.After, f.jobs)
+	case f.claim.After != nil:
+		e.look = true // the rest, if any, stands before the keys
+	}
+	e.turn.give(f, after)
 	if len(f.jobs) == 0 {
 		e.l.ticked(0, jobPoll)
 		return

@@ -8,7 +8,7 @@ import "context"
 func (b *bench) heldSnapshot(ctx context.Context) part {
 	from, n := b.scale(150_000, 15_000), b.scale(250_000, 25_000)
 	var cs []contender
-	for _, s := range []system{qtopSystem(), rawSystem()} {
+	for _, s := range []system{qtopSystem(qtopName), rawSystem()} {
 		for _, held := range []bool{false, true} {
 			name := s.name
 			if held {
@@ -64,7 +64,7 @@ func (b *bench) growth(ctx context.Context) part {
 	if b.quick {
 		bigName = "100 k finished"
 	}
-	s := qtopSystem()
+	s := qtopSystem(qtopName)
 	over := func(name string, finished int) contender {
 		return contender{name, func(ctx context.Context, put put) error {
 			d, err := b.fresh(ctx, history(finished, 0))

@@ -106,7 +106,7 @@ func claimAndAck(ctx context.Context, d *database, batch, total int) (float64, e
 		return places[worker].step(ctx, pool, batch)
 	})
 	if err == nil {
-		err = d.expect(ctx, total, qtopSystem().done)
+		err = d.expect(ctx, total, qtopSystem(qtopName).done)
 	}
 	return rate, err
 }

@@ -14,11 +14,13 @@ import (
 
 const (
 	qtopName     = "qtop"
-	qtopBellName = "qtop, doorbell"
+	qtopBellName = "qtop, doorbell"    // the producer is another program
+	qtopOneName  = "qtop, one program" // it is the host's
 	qtopDomain   = "bench"
 	qtopExecutor = "bench_executor"
 	hostLogin    = "bench_host"
 	writerLogin  = "bench_writer"
+	bothLogin    = "bench_both"
 	viewerLogin  = "bench_viewer"
 )
 
@@ -29,9 +31,9 @@ func qtopPrepare(ctx context.Context, d *database) error {
 	if err := schema.Up(ctx, d.dsn("postgres"), nil); err != nil {
 		return err
 	}
+	const host, writer = "dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner", "event_ingest_writer"
 	for login, groups := range map[string]string{
-		hostLogin:   "dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner",
-		writerLogin: "event_ingest_writer", viewerLogin: "queue_viewer",
+		hostLogin: host, writerLogin: writer, bothLogin: host + ", " + writer, viewerLogin: "queue_viewer",
 	} {
 		if err := d.exec(ctx, "CREATE ROLE "+login+" LOGIN IN ROLE "+groups); err != nil {
 			return err
@@ -68,25 +70,17 @@ func refusal(answer string) error {
 	return nil
 }
 
-func qtopSystem() system {
+// qtopSystem is qtop with jobs put by name: bare SQL, or JobEnqueue of another
+// program or of the host's own.
+func qtopSystem(name string) system {
 	return system{
-		name: qtopName, template: qtopTemplate(), fill: qtopFill,
+		name: name, template: qtopTemplate(), fill: qtopFill,
 		open: func(ctx context.Context, d *database, handled func(int)) (session, error) {
-			return qtopOpen(ctx, d, handled, false)
+			return qtopOpen(ctx, d, handled, name)
 		},
 		none: "SELECT NOT EXISTS (SELECT FROM public.job_queue WHERE ready AND event_domain = '" + qtopDomain + "')",
 		done: "SELECT count(*)::int FROM public.job_history WHERE status = 'succeeded'",
 	}
-}
-
-// qtopBellSystem is the same with producers that ring themselves.
-func qtopBellSystem() system {
-	s := qtopSystem()
-	s.name = qtopBellName
-	s.open = func(ctx context.Context, d *database, handled func(int)) (session, error) {
-		return qtopOpen(ctx, d, handled, true)
-	}
-	return s
 }
 
 // manyJobs is the argument of fn_job_enqueue_many for generated jobs $1 … $2.

@@ -19,7 +19,7 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 		{"1,000/s", b.scale(10_000, 500), 32, everyMillisecond},
 	}
 	var cs []contender
-	for _, s := range []system{qtopSystem(), qtopBellSystem(), riverSystem(), tablesSystem(), rawSystem()} {
+	for _, s := range []system{qtopSystem(qtopName), qtopSystem(qtopBellName), qtopSystem(qtopOneName), riverSystem(), tablesSystem(), rawSystem()} {
 		cs = append(cs, contender{s.name, func(ctx context.Context, put put) error {
 			for _, l := range loads {
 				if err := b.waited(ctx, s, l.name, l.n, l.inFlight, l.gap, put); err != nil {
@@ -40,7 +40,7 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 		figure       string
 		floor, aimed float64
 	}{{"idle p50", 1, 0.6}, {"idle p99", 1, 0.6}, {"1,000/s p50", 1, 0.4}, {"1,000/s p99", 1, 0.4}} {
-		for _, who := range []string{qtopName, qtopBellName, tablesName} {
+		for _, who := range []string{qtopName, qtopBellName, qtopOneName, tablesName} {
 			p.goals = append(p.goals, goal{"insert → handler start, " + of.figure + ", " + who, f.get(who, of.figure),
 				f.get(riverName, of.figure), riverName, atMost(of.floor), atMost(of.aimed)})
 		}

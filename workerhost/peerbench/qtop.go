@@ -20,8 +20,12 @@ const (
 	hostConcurrency = 100
 )
 
-func qtopOpen(ctx context.Context, d *database, handled func(int), doorbell bool) (session, error) {
-	client, err := pgclient.Open(ctx, pgclient.Options{DSN: d.dsn(hostLogin), Program: "bench host", WorkConns: hostConns})
+func qtopOpen(ctx context.Context, d *database, handled func(int), name string) (session, error) {
+	login := hostLogin
+	if name == qtopOneName {
+		login = bothLogin
+	}
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: d.dsn(login), Program: "bench host", WorkConns: hostConns})
 	if err != nil {
 		return session{}, err
 	}
@@ -54,11 +58,15 @@ func qtopOpen(ctx context.Context, d *database, handled func(int), doorbell bool
 	go func() { ended <- host.Run(ctx) }()
 	return session{
 		insert: func(ctx context.Context, n int) error {
-			if !doorbell {
+			by := writer
+			switch name {
+			case qtopName:
 				_, err := writer.Work().Exec(ctx, oneJob, n)
 				return err
+			case qtopOneName:
+				by = client
 			}
-			_, _, err := writer.JobEnqueue(ctx, pgclient.JobSpec{
+			_, _, err := by.JobEnqueue(ctx, pgclient.JobSpec{
 				Kind: "noop", Domain: qtopDomain, Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n),
 			})
 			return err

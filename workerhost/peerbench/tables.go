@@ -40,7 +40,7 @@ SELECT job_id, lease_token, (payload ->> 'n')::int FROM claimed`
 )
 
 func tablesSystem() system {
-	s := qtopSystem()
+	s := qtopSystem(qtopName)
 	s.name = tablesName
 	s.open = tablesOpen
 	return s

@@ -17,7 +17,7 @@ func (b *bench) workRate(ctx context.Context) part {
 		b.graphile = installGraphile(ctx)
 	}
 	n := b.scale(100_000, 10_000)
-	systems := []system{qtopSystem(), riverSystem(), rawSystem(), b.graphile.system()}
+	systems := []system{qtopSystem(qtopName), riverSystem(), rawSystem(), b.graphile.system()}
 	var cs []contender
 	for _, s := range systems {
 		cs = append(cs, contender{s.name, func(ctx context.Context, put put) error {

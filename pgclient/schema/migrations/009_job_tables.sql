@@ -285,6 +285,8 @@ DECLARE
   v_kind text;
   v_domain text;
   v_status text;
+  v_n bigint := 1;
+  v_several boolean;
   v_plain boolean;
   v_open boolean;
   v_used boolean;
@@ -293,16 +295,20 @@ DECLARE
   v_stack text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    -- mostly it is one row, queued and ready or rightly not: then two cheap statements do
-    SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
-      NOT EXISTS (SELECT FROM new_rows OFFSET 1) AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
-        AND NOT (r.ready AND r.process_after > now()),
+    -- mostly it is one row, queued and ready or rightly not, or several of one lane: then cheap statements do
+    SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END, EXISTS (SELECT FROM new_rows OFFSET 1),
+      r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
       EXISTS (SELECT FROM public.job_lane l WHERE l.event_domain = r.event_domain AND l.job_kind = r.job_kind),
       date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint
-    INTO v_kind, v_domain, v_status, v_plain, v_open, v_five FROM new_rows r;
+    INTO v_kind, v_domain, v_status, v_several, v_plain, v_open, v_five FROM new_rows r;
+    IF v_several THEN
+      SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
+        AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()))
+      INTO v_n, v_plain FROM new_rows r;
+    END IF;
     IF v_plain THEN
       INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
-      VALUES ('job', v_kind, v_domain, v_status, 1), ('job_in_5m', v_kind, v_domain, v_five, 1);
+      VALUES ('job', v_kind, v_domain, v_status, v_n), ('job_in_5m', v_kind, v_domain, v_five, v_n);
       IF NOT v_open THEN
         INSERT INTO public.job_lane (event_domain, job_kind) VALUES (v_domain, v_kind);
       END IF;
@@ -364,16 +370,23 @@ DECLARE
   v_kind text;
   v_domain text;
   v_status text;
-  v_one boolean;
+  v_n bigint := 1;
+  v_several boolean;
+  v_alike boolean := true;
 BEGIN
-  SELECT r.job_kind, r.event_domain, r.status, NOT EXISTS (SELECT FROM new_rows OFFSET 1)
-  INTO v_kind, v_domain, v_status, v_one FROM new_rows r;
-  IF v_one THEN -- mostly
+  SELECT r.job_kind, r.event_domain, r.status, EXISTS (SELECT FROM new_rows OFFSET 1)
+  INTO v_kind, v_domain, v_status, v_several FROM new_rows r;
+  IF v_several THEN
+    SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.status = v_status) INTO v_n, v_alike FROM new_rows r;
+  END IF;
+  IF v_kind IS NULL THEN
+    RETURN NULL; -- no row
+  ELSIF v_alike THEN -- mostly
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
-    VALUES ('job', v_kind, v_domain, v_status, 1),
-      ('job_' || v_status || '_10m', v_kind, v_domain, (v_now - v_now % 600)::text, 1),
-      ('job_out_5m', v_kind, v_domain, (v_now - v_now % 300)::text, 1),
-      ('job_done_1m', '', '', (v_now - v_now % 60)::text, 1);
+    VALUES ('job', v_kind, v_domain, v_status, v_n),
+      ('job_' || v_status || '_10m', v_kind, v_domain, (v_now - v_now % 600)::text, v_n),
+      ('job_out_5m', v_kind, v_domain, (v_now - v_now % 300)::text, v_n),
+      ('job_done_1m', '', '', (v_now - v_now % 60)::text, v_n);
     RETURN NULL;
   END IF;
   INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)

@@ -116,7 +116,8 @@ DECLARE
   v_time text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
   v_random text := gen_random_uuid();
   v_prefix text := left(v_time, 8) || '-' || right(v_time, 4) || '-7' || substr(v_random, 16, 4) || '8' || substr(v_random, 21, 10);
-  v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 5);
+  v_free boolean;
+  v_max int;
   v_refusal jsonb;
   v_given int := CASE WHEN jsonb_typeof(p_jobs) = 'array' THEN jsonb_array_length(p_jobs) END;
   v_made int;
@@ -125,11 +126,15 @@ BEGIN
   IF (v_given BETWEEN 1 AND 1000000) IS NOT TRUE THEN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
   END IF;
-  -- the kinds matter only where somebody is named for one
-  v_refusal := public.fn_job_producer_refusal(CASE WHEN EXISTS (SELECT 1 FROM public.executor_producer)
-    THEN ARRAY(SELECT DISTINCT x.executor FROM jsonb_to_recordset(p_jobs) AS x (executor text)) END);
-  IF v_refusal IS NOT NULL THEN
-    RETURN v_refusal;
+  SELECT c.value = 'true' AND NOT EXISTS (SELECT FROM public.executor_producer), -- which kinds is asked only where somebody is named for one
+    COALESCE((SELECT m.value::int FROM public.dot_config m
+      WHERE m.key = 'queue.retry.max_attempts_default' AND m.value ~ '^[0-9]{1,9}$'), 5)
+  INTO v_free, v_max FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled';
+  IF v_free IS NOT TRUE THEN
+    v_refusal := public.fn_job_producer_refusal(ARRAY(SELECT DISTINCT x.executor FROM jsonb_to_recordset(p_jobs) AS x (executor text)));
+    IF v_refusal IS NOT NULL THEN
+      RETURN v_refusal;
+    END IF;
   END IF;
 
   -- A key that was active and is free a moment later must not leave its job behind: then all is taken back, with

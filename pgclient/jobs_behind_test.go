@@ -1,0 +1,267 @@
+// A claim goes behind a commit of jobs on the same connection: what it brings is
+// leased and told once, whatever becomes of the enqueueing, and nobody is woken for
+// a job that is taken already.
+package pgclient_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// taker claims for executor "mine" when nothing of its own is under way.
+type taker struct {
+	mu     sync.Mutex
+	busy   bool // a claim is under way
+	takes  bool // and without one it says that it will look
+	looked int
+	told   chan claimed
+}
+
+type claimed struct {
+	jobs []pgclient.Job
+	left bool
+	err  error
+}
+
+func attach(t *testing.T, c *pgclient.Client) *taker {
+	t.Helper()
+	k := &taker{told: make(chan claimed, 1000)}
+	c.Ringer().Attach(k)
+	t.Cleanup(func() { c.Ringer().Attach(nil) })
+	return k
+}
+
+func (k *taker) Offer([]pgclient.JobSpec) (*pgclient.Claim, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.busy {
+		return nil, k.takes
+	}
+	k.busy = true
+	return &pgclient.Claim{Executor: "mine", Kinds: []string{"a", `odd "kind", {} \`}, Most: 3}, true
+}
+
+func (k *taker) Claimed(jobs []pgclient.Job, left bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.busy = false
+	k.told <- claimed{jobs, left, err}
+}
+
+func (k *taker) Look() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.looked++
+}
+
+// next is what the next claim brought.
+func (k *taker) next(t *testing.T) claimed {
+	t.Helper()
+	select {
+	case c := <-k.told:
+		require.NoError(t, c.err)
+		return c
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "no claim was told of")
+		return claimed{}
+	}
+}
+
+// bells counts what was rung for domain work until now.
+func bells(t *testing.T, conn *pgx.Conn) int {
+	t.Helper()
+	time.Sleep(30 * time.Millisecond) // six times what a bell waits for
+	_, err := conn.Exec(t.Context(), "NOTIFY queue_wake_work, 'last word'")
+	require.NoError(t, err)
+	for n := 0; ; n++ {
+		wait, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		heard, err := conn.WaitForNotification(wait)
+		cancel()
+		require.NoError(t, err)
+		if heard.Payload == "last word" {
+			return n
+		}
+	}
+}
+
+func TestClaimBehindACommit(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"cache_statement", "exec"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			jobClient(t, db)
+			c, err := pgclient.Open(t.Context(), pgclient.Options{
+				DSN: db.DSN(pgtest.Login(t, db, "dot_executor", "event_ingest_writer")) + "&default_query_exec_mode=" + mode, WorkConns: 4,
+			})
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			conn := db.Conn(t, "")
+			for _, sql := range []string{"SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'test', 'test')", "LISTEN queue_wake_work"} {
+				_, err := conn.Exec(t.Context(), sql)
+				require.NoError(t, err)
+			}
+			k := attach(t, c)
+			job := pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT", Payload: []byte(`{"n": 1.50}`)}
+			state := func(id string) (s string) {
+				t.Helper()
+				require.NoError(t, conn.QueryRow(t.Context(), "SELECT status || ' ' || COALESCE(lease_token::text, '') FROM public.v_job WHERE job_id = $1", id).Scan(&s))
+				return s
+			}
+
+			id, created, err := c.JobEnqueue(t.Context(), job)
+			require.NoError(t, err)
+			require.True(t, created)
+			got := k.next(t)
+			require.False(t, got.left)
+			require.Len(t, got.jobs, 1)
+			j := got.jobs[0]
+			require.Equal(t, []any{id, "a", "work", `{"n": 1.50}`}, []any{j.ID.String(), j.Kind, j.Domain, string(j.Payload)})
+			require.InDelta(t, 300, j.Lease.Seconds(), 5)
+			require.Equal(t, "leased "+j.Token.String(), state(id))
+			require.Zero(t, bells(t, conn), "it is taken already")
+
+			// one that the claim does not bring is rung for, and told
+			other := job
+			other.Kind = "b"
+			id, _, err = c.JobEnqueue(t.Context(), other)
+			require.NoError(t, err)
+			got = k.next(t)
+			require.True(t, got.left)
+			require.Empty(t, got.jobs)
+			require.Equal(t, "queued ", state(id))
+			require.Equal(t, 1, bells(t, conn))
+
+			// a refused one takes nothing, what waits elsewhere comes all the same
+			_, err = conn.Exec(t.Context(), "SELECT public.fn_job_enqueue('a', 'elsewhere', 'DOT')")
+			require.NoError(t, err)
+			wrong := job
+			wrong.Executor = "nobody"
+			_, _, err = c.JobEnqueue(t.Context(), wrong)
+			require.ErrorContains(t, err, "p_executor must be")
+			got = k.next(t)
+			require.False(t, got.left)
+			require.Len(t, got.jobs, 1)
+			require.Equal(t, "elsewhere", got.jobs[0].Domain)
+			require.Zero(t, bells(t, conn))
+
+			// while a claim is under way: a bell is owed, until the job is claimed
+			k.mu.Lock()
+			k.busy, k.takes = true, true
+			k.mu.Unlock()
+			_, _, err = c.JobEnqueue(t.Context(), job)
+			require.NoError(t, err)
+			require.Equal(t, 1, bells(t, conn))
+			looked := 1
+			require.Eventually(t, func() bool { // on a slow machine 5 ms pass on the way, not each time
+				_, _, err = c.JobEnqueue(t.Context(), job)
+				require.NoError(t, err)
+				jobs, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})
+				require.NoError(t, err)
+				c.Ringer().Claimed(jobs)
+				looked++
+				return bells(t, conn) == 0
+			}, 30*time.Second, time.Millisecond)
+
+			// of who has no place, nothing is expected
+			k.mu.Lock()
+			k.takes = false
+			k.mu.Unlock()
+			_, _, err = c.JobEnqueue(t.Context(), job)
+			require.NoError(t, err)
+			require.Equal(t, 1, bells(t, conn))
+			require.Equal(t, looked, k.looked)
+		})
+	}
+}
+
+// Many at once, some of whose callers have gone: every job is claimed and told of
+// once, and each caller has the id of its own.
+func TestClaimBehindManyCommits(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := jobClient(t, db)
+	conn := db.Conn(t, "")
+	_, err := conn.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = 100000")
+	require.NoError(t, err)
+	k := attach(t, c)
+	const n = 300
+	var mu sync.Mutex
+	ids := map[string]string{}
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			if i%10 == 3 {
+				time.AfterFunc(time.Duration(i)*100*time.Microsecond, cancel)
+			}
+			defer cancel()
+			id, _, err := c.JobEnqueue(ctx, pgclient.JobSpec{Kind: "a", Domain: fmt.Sprint("d", i%3), Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, i)})
+			if i%10 == 3 && err != nil {
+				return
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ids[id] = fmt.Sprintf(`{"n": %d}`, i)
+		})
+	}
+	wg.Wait()
+	told := map[string]string{}
+	leased := func() (s []string) {
+		rows, err := conn.Query(t.Context(), "SELECT job_id::text FROM public.job_queue WHERE status = 'leased'")
+		require.NoError(t, err)
+		s, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		return s
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		select {
+		case got := <-k.told:
+			require.NoError(t, got.err)
+			for _, j := range got.jobs {
+				require.NotContains(t, told, j.ID.String(), "told twice")
+				told[j.ID.String()] = string(j.Payload)
+			}
+			continue
+		default:
+		}
+		k.mu.Lock()
+		idle := !k.busy && len(k.told) == 0
+		k.mu.Unlock()
+		if idle || time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	held := leased()
+	require.Len(t, held, len(told))
+	for _, id := range held {
+		require.Contains(t, told, id, "leased, and nobody was told")
+	}
+	for id, payload := range ids {
+		if got, ok := told[id]; ok {
+			require.Equal(t, payload, got)
+		}
+	}
+	require.NotEmpty(t, told)
+	rows, err := conn.Query(t.Context(), "SELECT job_id::text FROM public.job_queue")
+	require.NoError(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for id := range ids {
+		require.True(t, slices.Contains(all, id))
+	}
+}

@@ -1,0 +1,180 @@
+// Who enqueues in the host's process needs no bell and no listener: the host claims
+// behind the commit. What it cannot take yet it takes when there is a place, and a
+// host that stops leaves nothing leased.
+package workerhost_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
+)
+
+// both is a login that may enqueue and work.
+func (w *world) both() string {
+	w.t.Helper()
+	return w.db.DSN(pgtest.Login(w.t, w.db, append(hostRoles(), "event_ingest_writer")...))
+}
+
+func jobOf(n int) pgclient.JobSpec {
+	return pgclient.JobSpec{Kind: "step", Domain: "work", Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n)}
+}
+
+func TestJobsOfTheSameProcess(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	require.Equal(t, "false", w.text("SELECT value FROM public.dot_config WHERE key = 'queue.notify.bridge_enabled'"), "nobody is woken")
+	started := make(chan int, 1)
+	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Handlers: map[string]handler.Handler{
+		"step": handler.Func(func(_ context.Context, job handler.Job) error {
+			var p struct{ N int }
+			if err := json.Unmarshal(job.Payload, &p); err != nil {
+				return err
+			}
+			started <- p.N
+			return nil
+		}),
+	}})
+	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
+	began := time.Now()
+	const n = 40
+	for i := range n {
+		_, _, err := h.client.JobEnqueue(t.Context(), jobOf(i))
+		require.NoError(t, err)
+		require.Equal(t, i, <-started)
+	}
+	require.Less(t, time.Since(began), n*time.Second/3, "each waited for the poll")
+	w.becomes(n, jobsOf, "succeeded")
+	require.NoError(t, h.stop())
+}
+
+func TestJobsOfTheSameProcessWaitForAPlace(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 2)
+	var now, most atomic.Int64
+	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Handlers: map[string]handler.Handler{
+		"step": handler.Func(func(context.Context, handler.Job) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Millisecond)
+			now.Add(-1)
+			return nil
+		}),
+	}})
+	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
+	began := time.Now()
+	const n = 120
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			_, _, err := h.client.JobEnqueue(t.Context(), jobOf(i))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	w.becomes(n, jobsOf, "succeeded")
+	require.Less(t, time.Since(began), n/2*time.Second/3, "each two waited for the poll")
+	require.LessOrEqual(t, most.Load(), int64(2))
+	require.NoError(t, h.stop())
+}
+
+func TestJobsOfTheSameProcessWhileItStops(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 1000)
+	dsn := w.both()
+	producer, err := pgclient.Open(t.Context(), pgclient.Options{DSN: dsn, WorkConns: 4})
+	require.NoError(t, err)
+	t.Cleanup(producer.Close)
+	var handled sync.Map
+	step := handler.Func(func(_ context.Context, job handler.Job) error {
+		handled.Store(job.ID, true)
+		return nil
+	})
+	var ids []string
+	for round := range 3 {
+		h := runHost(t, dsn, workerhost.Options{
+			ID: fmt.Sprint("host", round), Executor: "host", Loops: []string{"job_executor"}, Grace: 5 * time.Second,
+			Handlers: map[string]handler.Handler{"step": step},
+		})
+		eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		for range 6 {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					id, _, err := h.client.JobEnqueue(t.Context(), jobOf(i))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					ids = append(ids, id)
+					mu.Unlock()
+				}
+			})
+		}
+		time.Sleep(time.Duration(100+70*round) * time.Millisecond) // into the midst of it
+		require.NoError(t, h.stop())
+		close(stop)
+		wg.Wait()
+		require.Equal(t, 0, w.int(jobsOf, "leased")+w.int(jobsOf, "in_progress"), "it left jobs leased")
+	}
+	require.NotEmpty(t, ids)
+	w.run(workerhost.Options{ID: "last", Executor: "host", Loops: []string{"job_executor"}, Handlers: map[string]handler.Handler{"step": step}})
+	w.becomes(len(ids), jobsOf, "succeeded")
+	for _, id := range ids {
+		_, ok := handled.Load(id)
+		require.True(t, ok)
+	}
+}
+
+// A commit that waits for somebody's open transaction holds up nothing else.
+func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	s := &seen{}
+	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Handlers: map[string]handler.Handler{"step": s}})
+	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
+	tx, err := w.admin.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "SELECT public.fn_job_enqueue('step', 'work', 'DOT', p_idempotency_key => 'one')")
+	require.NoError(t, err)
+	job := jobOf(1)
+	job.IdempotencyKey = "one"
+	waits := make(chan error, 1)
+	go func() {
+		_, _, err := h.client.JobEnqueue(t.Context(), job)
+		waits <- err
+	}()
+	w.becomes(1, `SELECT count(*)::int FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE NOT granted AND locktype = 'transactionid' AND datname = current_database()`)
+	w.enqueue("step", 20)
+	w.becomes(20, jobsOf, "succeeded")
+	select {
+	case err := <-waits:
+		require.Fail(t, "it was to wait", "%v", err)
+	default:
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-waits)
+	w.becomes(21, jobsOf, "succeeded")
+	require.NoError(t, h.stop())
+}
