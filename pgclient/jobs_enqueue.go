@@ -55,7 +55,8 @@ func EnqueueJobs(ctx context.Context, q Querier, jobs []JobSpec) (Enqueued, erro
 }
 
 // JobEnqueue puts one job into the queue and rings. created is false when its key
-// was active already: id is then that job's.
+// was active already: id is then that job's. A worker host that runs on this client
+// claims right behind the commit, where it has a place.
 func (c *Client) JobEnqueue(ctx context.Context, job JobSpec) (id string, created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()

@@ -22,8 +22,7 @@ const (
 
 // turn is the right to claim: one claim is under way at a time, of the loop or
 // behind a commit of jobs in this process. For a commit that takes longer than
-// behindFor the loop does not wait: it may be waiting for somebody's open
-// transaction.
+// behindFor the loop does not wait: a key may be held by an open transaction.
 type turn struct {
 	mu     sync.Mutex
 	open   bool             // there may be claims

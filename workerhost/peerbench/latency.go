@@ -33,8 +33,9 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 	p := part{title: "latency", figs: f, notes: []string{
 		"idle: single inserts with random pauses of 10 to 30 ms; 1,000/s: one insert each millisecond, up to 32 in flight; the first tenth " +
 			"of the inserts, while connections open and plans are made, does not count",
-		"qtop inserts with fn_job_enqueue, the bridge on; \"doorbell\": with JobEnqueue of pgclient, which silences the trigger and sends the bell " +
-			"behind its commit, at most once per 5 ms; the raw loop ends when the claim has returned",
+		"qtop inserts with fn_job_enqueue, the bridge on; \"doorbell\": with JobEnqueue of another program's pgclient, which silences the trigger " +
+			"and sends the bell behind its commit, at most once per 5 ms; \"one program\": with JobEnqueue of the host's own client, as River's " +
+			"producer is its worker's, so that the claim goes behind the commit; the raw loop ends when the claim has returned",
 	}}
 	for _, of := range []struct {
 		figure       string
