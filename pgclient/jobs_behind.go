@@ -7,6 +7,7 @@ package pgclient
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -32,14 +33,20 @@ func (nobody) Offer([]JobSpec) (*Claim, bool)   { return nil, false }
 func (nobody) Claimed(_ []Job, _ bool, _ error) {}
 func (nobody) Look()                            {}
 
-// Attach offers jobs to t first; nil: to nobody any more.
+// Attach offers jobs to t first.
 func (r *Ringer) Attach(t Taker) {
-	if t == nil {
-		t = nobody{}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taker = t
+}
+
+// Detach ends that, unless another was attached since.
+func (r *Ringer) Detach(t Taker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taker == t {
+		r.taker = nobody{}
+	}
 }
 
 func (r *Ringer) attached() Taker {
@@ -55,6 +62,12 @@ func (r *Ringer) commit(ctx context.Context, enqueue statement, jobs []JobSpec) 
 	if err != nil {
 		return putAnswer{}, err
 	}
+	taker := r.attached()
+	claim, takes := taker.Offer(jobs)
+	if claim == nil {
+		defer conn.Release()
+		return r.ringBehind(ctx, conn.Conn(), enqueue, jobs, taker, takes)
+	}
 	type told struct {
 		putAnswer
 		err error
@@ -62,10 +75,11 @@ func (r *Ringer) commit(ctx context.Context, enqueue statement, jobs []JobSpec) 
 	done := make(chan told, 1)
 	go func() {
 		defer conn.Release()
-		// What is claimed is to be worked, even if nobody waits for the enqueueing.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobTimeout)
+		// What is claimed is to be worked, even if nobody waits for the enqueueing. The
+		// server ends each of the two statements earlier.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workTimeout+jobTimeout)
 		defer cancel()
-		r.trip(ctx, conn.Conn(), enqueue, jobs, func(a putAnswer, err error) { done <- told{a, err} })
+		r.claimBehind(ctx, conn.Conn(), enqueue, jobs, taker, claim, func(a putAnswer, err error) { done <- told{a, err} })
 	}()
 	select {
 	case t := <-done:
@@ -75,54 +89,56 @@ func (r *Ringer) commit(ctx context.Context, enqueue statement, jobs []JobSpec) 
 	}
 }
 
-// trip goes to the server and back.
-func (r *Ringer) trip(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []JobSpec, tell func(putAnswer, error)) {
+// ringBehind rings for the jobs that were made, or has the taker look first.
+func (r *Ringer) ringBehind(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []JobSpec, taker Taker, takes bool) (putAnswer, error) {
 	statements := []statement{enqueue}
-	domains := domainsOf(jobs)
-	taker := r.attached()
-	claim, takes := taker.Offer(jobs)
-	switch {
-	case claim != nil:
-		statements = append(statements, statement{claimSQL, claim.arguments(conn.TypeMap())})
-	case !takes:
-		domains = slices.DeleteFunc(domains, func(domain string) bool {
-			taken := r.take(domain)
-			if taken {
+	var later []string // domains that rang a moment ago
+	if !takes {
+		for _, domain := range domainsOf(jobs) {
+			if r.take(domain) {
 				statements = append(statements, statement{ringSQL, [][]byte{[]byte(domain)}})
+			} else {
+				later = append(later, domain)
 			}
-			return taken
-		})
+		}
 	}
 	p := inOneGo(ctx, conn, statements)
 	defer func() { _ = p.Close() }() // reads the rest
-	var a putAnswer
-	err := readNext(p, func(rows *pgconn.ResultReader) error {
-		if !rows.NextRow() {
-			return nil
-		}
-		return json.Unmarshal(rows.Values()[0], &a)
-	})
-	tell(a, err)
-	made := err == nil && !a.Refused
-	left := made
-	if claim != nil {
-		var got []Job
-		err := readNext(p, func(rows *pgconn.ResultReader) (err error) {
-			got, err = claimedJobs(pgx.RowsFromResultReader(conn.TypeMap(), rows), claim.Most)
-			return err
-		})
-		left = made && !a.within(got)
-		taker.Claimed(got, left, translate(err))
+	a, err := readAnswer(p)
+	if err != nil || a.Refused {
+		return a, err
 	}
-	switch {
-	case !left:
-	case takes && claim == nil:
+	if takes {
 		for i, id := range a.ids() {
 			r.owe(jobs[i].Domain, id)
 		}
 		taker.Look()
-	default:
-		for _, domain := range domains {
+	}
+	for _, domain := range later {
+		r.Ring(domain)
+	}
+	return a, nil
+}
+
+// claimBehind claims, and rings for the jobs that the claim did not bring.
+func (r *Ringer) claimBehind(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []JobSpec, taker Taker, claim *Claim,
+	tell func(putAnswer, error),
+) {
+	p := inOneGo(ctx, conn, []statement{enqueue, {claimSQL, claim.arguments(conn.TypeMap())}})
+	defer func() { _ = p.Close() }()
+	a, err := readAnswer(p)
+	tell(a, err)
+	made := err == nil && !a.Refused
+	var got []Job
+	err = readNext(p, func(rows *pgconn.ResultReader) (err error) {
+		got, err = claimedJobs(pgx.RowsFromResultReader(conn.TypeMap(), rows), claim.Most)
+		return err
+	})
+	r.Claimed(got)
+	left := made && !a.within(got)
+	taker.Claimed(got, left, translate(err))
+	if left {
+		for _, domain := range domainsOf(jobs) {
 			r.Ring(domain)
 		}
 	}
@@ -187,6 +203,17 @@ func inOneGo(ctx context.Context, conn *pgx.Conn, statements []statement) *pgcon
 	return p
 }
 
+// readAnswer reads the statement that enqueues.
+func readAnswer(p *pgconn.Pipeline) (a putAnswer, err error) {
+	err = readNext(p, func(rows *pgconn.ResultReader) error {
+		if !rows.NextRow() {
+			return nil // its error follows
+		}
+		return json.Unmarshal(rows.Values()[0], &a)
+	})
+	return a, err
+}
+
 // readNext gives the rows of the next statement to f, if it has any, and reads on
 // to the end of its transaction.
 func readNext(p *pgconn.Pipeline, f func(*pgconn.ResultReader) error) error {
@@ -197,10 +224,16 @@ func readNext(p *pgconn.Pipeline, f func(*pgconn.ResultReader) error) error {
 			err = closed
 		}
 	} else if err == nil {
-		err = fmt.Errorf("no rows but %T", results)
+		return fmt.Errorf("no rows but %T", results)
 	}
-	if _, end := p.GetResults(); err == nil {
-		err = end
+	for {
+		results, end := p.GetResults()
+		if err == nil {
+			err = end
+		}
+		var pg *pgconn.PgError
+		if _, ok := results.(*pgconn.PipelineSync); ok || !errors.As(end, &pg) {
+			return err
+		}
 	}
-	return err
 }

@@ -37,7 +37,7 @@ func attach(t *testing.T, c *pgclient.Client) *taker {
 	t.Helper()
 	k := &taker{told: make(chan claimed, 1000)}
 	c.Ringer().Attach(k)
-	t.Cleanup(func() { c.Ringer().Attach(nil) })
+	t.Cleanup(func() { c.Ringer().Detach(k) })
 	return k
 }
 

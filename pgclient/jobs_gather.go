@@ -5,6 +5,7 @@ package pgclient
 // Each caller has its answer after the commit of its own job.
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,7 @@ type enqueued struct {
 
 // put enqueues a job: at once, or with those that wait beside it.
 func (r *Ringer) put(ctx context.Context, job JobSpec) (id string, created bool, err error) {
+	job.Payload = bytes.Clone(job.Payload) // the caller may leave before it is sent
 	if job.IdempotencyKey != "" {
 		return r.enqueue(ctx, job)
 	}

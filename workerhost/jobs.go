@@ -43,10 +43,11 @@ type executor struct {
 	pace   *pace
 	leases []*jobLease // with jobs that are not settled
 	turn   turn        // to claim
+	looks  spacing
 
-	look     bool      // there may be work to claim
-	fed      time.Time // when claims behind commits of this process last brought all there was
-	settled  bool      // something was, meanwhile
+	look     bool        // there may be work to claim
+	fed      time.Time   // when claims behind commits of this process last brought all there was
+	unfed    *time.Timer // when that is long ago
 	standing pgclient.JobStanding
 	known    bool // standing has been asked for
 	asking   bool
@@ -58,8 +59,8 @@ type executor struct {
 	worked   int64 // jobs done at the last beat
 	workedAt time.Time
 
-	fetched chan fetch    // size 2: one claim of the loop, one behind a commit
-	told    chan standing // size 1, as the others
+	fetched chan *fetch   // size 1, as the others
+	told    chan standing // what the executor asked for
 	kept    chan struct{} // leases were looked after
 	poke    chan struct{} // something was settled
 	open    atomic.Int64  // claimed and not settled
@@ -79,8 +80,10 @@ func (h *Host) execute(ctx context.Context, l *loop) error {
 	e := &executor{
 		h: h, l: l, id: h.opts.Executor, kinds: h.jobKinds(), runner: handler.Runner{Log: h.log, Grace: handBackTime / 2}, began: time.Now(),
 		stock: newStock(), pace: &pace{}, look: true,
-		fetched: make(chan fetch, 2), told: make(chan standing, 1), kept: make(chan struct{}, 1), poke: make(chan struct{}, 1),
+		fetched: make(chan *fetch, 1), told: make(chan standing, 1), kept: make(chan struct{}, 1), poke: make(chan struct{}, 1),
+		unfed: time.NewTimer(time.Hour),
 	}
+	e.unfed.Stop()
 	e.working, e.halt = context.WithCancel(context.WithoutCancel(ctx))
 	e.sinks()
 	h.client.Ringer().Attach(e)
@@ -110,10 +113,9 @@ func (e *executor) run(ctx context.Context) error {
 			poll.Reset(jobPoll)
 			e.look = true
 		case <-e.poke:
-			// A place under max_parallel may be free, or more has come.
-			if e.settled = time.Since(e.fed) < fedFor; !e.settled {
-				e.look = true
-			}
+			e.again()
+		case <-e.unfed.C:
+			e.again()
 		case f := <-e.fetched:
 			e.stockUp(f, draining || ctx.Err() != nil)
 		case s := <-e.told:
@@ -133,19 +135,31 @@ func (e *executor) run(ctx context.Context) error {
 	}
 }
 
+// again looks since something was settled: a place under max_parallel may be free.
+// While claims behind commits bring all there is, that can wait.
+func (e *executor) again() {
+	if wait := fedFor - time.Since(e.fed); wait > 0 {
+		e.unfed.Reset(wait)
+	} else {
+		e.look = true
+	}
+}
+
 // finish ends what the loop left: results are recorded, jobs without one go back.
 // Handlers are cancelled and have half of handBackTime to return.
 func (e *executor) finish(ctx context.Context) {
-	e.h.client.Ringer().Attach(nil)
+	e.unfed.Stop()
+	e.h.client.Ringer().Detach(e)
 	e.halt()
-	for late := time.After(handBackTime / 2); e.turn.may(false); {
+	if e.turn.may(false) {
 		select {
 		case f := <-e.fetched:
 			e.stockUp(f, true)
-			continue
-		case <-late: // a commit hangs
+		case <-time.After(handBackTime / 2): // of somebody's connection that hangs
 		}
-		break
+	}
+	if f := e.turn.leave(e.fetched); f != nil {
+		e.stockUp(f, true)
 	}
 	e.handBack(e.stock.close())
 	e.crew.Wait()

@@ -21,19 +21,16 @@ const (
 )
 
 // turn is the right to claim: one claim is under way at a time, of the loop or
-// behind a commit of jobs in this process. For a commit that takes longer than
-// behindFor the loop does not wait: a key may be held by an open transaction.
+// behind a commit of jobs in this process.
 type turn struct {
-	mu     sync.Mutex
-	open   bool             // there may be claims
-	own    bool             // one of the loop is under way
-	behind bool             // one behind a commit is …
-	fetch  fetch            // … and what it will bring
-	after  pgclient.JobKeys // where the next begins; nil sweeps the lanes from their start
-	swept  time.Time        // when one last did
+	mu    sync.Mutex
+	open  bool // there may be claims
+	vain  bool // the last claim behind a commit found nothing, not even its jobs; none is made until one finds something
+	gone  bool // the loop has ended: what is claimed yet goes back
+	fetch *fetch
+	after pgclient.JobKeys // where the next begins; nil sweeps the lanes from their start
+	swept time.Time        // when one last did
 }
-
-const behindFor = 50 * time.Millisecond
 
 // fetch is a claim and what it brought.
 type fetch struct {
@@ -50,7 +47,7 @@ func (e *executor) fetch(ctx context.Context) {
 	if !e.look {
 		return
 	}
-	f, _ := e.take(false)
+	f := e.take(false)
 	if f == nil {
 		return
 	}
@@ -60,27 +57,22 @@ func (e *executor) fetch(ctx context.Context) {
 		defer cancel()
 		f.jobs, f.err = e.h.client.JobClaim(claiming, f.claim)
 		e.h.client.Ringer().Claimed(f.jobs)
-		e.fetched <- *f
+		e.bring(f)
 	})
 }
 
-// take takes the turn; who has it sends what the claim brought to fetched, and the
-// owner of the loop gives the turn back. nil: not now; busy: for a claim is under
-// way.
-func (e *executor) take(behind bool) (f *fetch, busy bool) {
+// take takes the turn; who has it brings what was claimed, and the owner of the
+// loop gives the turn back. nil: not now, what is settled or comes back tries again.
+func (e *executor) take(behind bool) *fetch {
 	t := &e.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := 0
-	if t.open {
-		n = e.wanted()
+	if !t.open || t.fetch != nil || behind && t.vain {
+		return nil
 	}
+	n := e.wanted()
 	if n <= 0 {
-		return nil, false // what is settled pokes
-	}
-	at := e.clock()
-	if t.own || t.behind && (behind || at-t.fetch.at < behindFor) {
-		return nil, true
+		return nil
 	}
 	if time.Since(t.swept) > time.Second {
 		t.after = nil
@@ -88,24 +80,42 @@ func (e *executor) take(behind bool) (f *fetch, busy bool) {
 	if t.after == nil {
 		t.swept = time.Now()
 	}
-	f = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: at, behind: behind}
-	if behind {
-		t.behind, t.fetch = true, *f
-	} else {
-		t.own = true
-	}
-	return f, false
+	t.fetch = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: e.clock(), behind: behind}
+	return t.fetch
 }
 
-// give gives the turn of a claim back.
-func (t *turn) give(f fetch, after pgclient.JobKeys) {
+// bring hands a claim to the owner of the loop.
+func (e *executor) bring(f *fetch) {
+	e.turn.mu.Lock()
+	gone := e.turn.gone
+	if !gone {
+		e.fetched <- f // has room
+	}
+	e.turn.mu.Unlock()
+	if !gone || len(f.jobs) == 0 {
+		return
+	}
+	leases := make([]pgclient.JobLease, len(f.jobs))
+	for i, j := range f.jobs {
+		leases[i] = pgclient.JobLease{ID: j.ID, Token: j.Token}
+	}
+	go func() { // whoever brings it may hold the last connection
+		if _, err := e.h.client.JobRelease(context.Background(), leases); err != nil {
+			e.l.log.Warn("jobs could not be handed back; their leases will expire", "jobs", len(leases), "error", err.Error())
+		}
+	}()
+}
+
+// give gives the turn back.
+func (t *turn) give(f *fetch, after pgclient.JobKeys) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.after = after
-	if f.behind {
-		t.behind = false
-	} else {
-		t.own = false
+	t.fetch, t.after = nil, after
+	switch {
+	case len(f.jobs) > 0:
+		t.vain = false
+	case f.left && f.claim.After == nil:
+		t.vain = true
 	}
 }
 
@@ -114,22 +124,42 @@ func (t *turn) may(open bool) (taken bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open = open
-	return t.own || t.behind
+	return t.fetch != nil
 }
 
-// Offer implements pgclient.Taker.
+// leave takes the claim that has come, or has the one that comes yet handed back.
+func (t *turn) leave(fetched chan *fetch) *fetch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gone = true
+	select {
+	case f := <-fetched:
+		return f
+	default:
+		return nil
+	}
+}
+
+// Offer implements pgclient.Taker. A job with a key may have to wait for somebody's
+// transaction, and a claim behind it would.
 func (e *executor) Offer(jobs []pgclient.JobSpec) (claim *pgclient.Claim, takes bool) {
-	now := time.Now()
-	if !slices.ContainsFunc(jobs, func(j pgclient.JobSpec) bool {
-		return slices.Contains(e.kinds, j.Kind) && (j.ProcessAfter == nil || !j.ProcessAfter.After(now))
-	}) {
+	now, keyed := time.Now(), false
+	for i := range jobs {
+		j := &jobs[i]
+		takes = takes || slices.Contains(e.kinds, j.Kind) && (j.ProcessAfter == nil || !j.ProcessAfter.After(now))
+		keyed = keyed || j.IdempotencyKey != ""
+	}
+	if !takes {
 		return nil, false
 	}
-	f, busy := e.take(true)
-	if f == nil {
-		return nil, busy
+	if !keyed {
+		if f := e.take(true); f != nil {
+			return &f.claim, true
+		}
 	}
-	return &f.claim, true
+	e.turn.mu.Lock()
+	defer e.turn.mu.Unlock()
+	return nil, e.turn.open
 }
 
 // Claimed implements pgclient.Taker.
@@ -138,11 +168,23 @@ func (e *executor) Claimed(jobs []pgclient.Job, left bool, err error) {
 	f := e.turn.fetch
 	e.turn.mu.Unlock()
 	f.jobs, f.left, f.err = jobs, left, err
-	e.fetched <- f
+	e.bring(f)
 }
 
 // Look implements pgclient.Taker.
-func (e *executor) Look() { e.l.kickNow() }
+func (e *executor) Look() {
+	e.turn.mu.Lock()
+	vain := e.turn.vain
+	e.turn.mu.Unlock()
+	if vain {
+		e.looks.after(vainGap, e.l.kickNow)
+	} else {
+		e.l.kickNow()
+	}
+}
+
+// vainGap is the least time between two looks for jobs that cannot be had.
+const vainGap = 5 * time.Millisecond
 
 // wanted is how many jobs to claim now: as many as there are places, and beyond
 // them what was finished in the last 250 ms, so that no lease waits for longer. A
@@ -157,7 +199,7 @@ func (e *executor) wanted() int {
 }
 
 // stockUp takes what a claim brought. late: nothing may start any more.
-func (e *executor) stockUp(f fetch, late bool) {
+func (e *executor) stockUp(f *fetch, late bool) {
 	if f.err != nil {
 		e.turn.give(f, nil)
 		e.l.erred(f.err)
@@ -167,8 +209,6 @@ func (e *executor) stockUp(f fetch, late bool) {
 	switch {
 	case len(f.jobs) == 0 || f.left:
 		e.fed = time.Time{}
-		e.look = e.look || e.settled
-		e.settled = false
 	case f.behind:
 		e.fed = time.Now()
 	}

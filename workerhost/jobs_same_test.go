@@ -178,3 +178,31 @@ func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	w.becomes(21, jobsOf, "succeeded")
 	require.NoError(t, h.stop())
 }
+
+// What a claim brings after the host has stopped goes back at once: its commit had
+// to wait.
+func TestJobsOfTheSameProcessAfterItStopped(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Grace: time.Second,
+		Handlers: map[string]handler.Handler{"step": &seen{}}})
+	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
+	tx, err := w.admin.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "LOCK TABLE public.job_queue IN SHARE MODE")
+	require.NoError(t, err)
+	made := make(chan error, 1)
+	go func() {
+		_, _, err := h.client.JobEnqueue(t.Context(), jobOf(1))
+		made <- err
+	}()
+	w.becomes(1, `SELECT count(*)::int FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE NOT granted AND datname = current_database() AND query LIKE '%fn_job_enqueue%'`)
+	require.NoError(t, h.stop())
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-made)
+	eventually(t, func() bool { return h.client.Work().Stat().AcquiredConns() == 0 }, "the claim does not come back")
+	w.becomes(0, jobLeases) // if the loop had a claim of its own under way, none was behind the commit
+	w.becomes(1, jobsOf, "queued")
+}

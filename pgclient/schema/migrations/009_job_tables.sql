@@ -394,7 +394,7 @@ BEGIN
   SELECT 'job', job_kind, event_domain, status, n FROM a
   UNION ALL SELECT 'job_' || status || '_10m', job_kind, event_domain, (v_now - v_now % 600)::text, n FROM a
   UNION ALL SELECT 'job_out_5m', job_kind, event_domain, (v_now - v_now % 300)::text, sum(n) FROM a GROUP BY 2, 3
-  UNION ALL SELECT 'job_done_1m', '', '', (v_now - v_now % 60)::text, sum(n) FROM a HAVING count(*) > 0;
+  UNION ALL SELECT 'job_done_1m', '', '', (v_now - v_now % 60)::text, sum(n) FROM a;
   RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION public.fn_job_history_counted() FROM PUBLIC;
