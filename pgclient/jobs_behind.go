@@ -109,8 +109,9 @@ func (r *Ringer) ringBehind(ctx context.Context, conn *pgx.Conn, enqueue stateme
 		return a, err
 	}
 	if takes {
-		for i, id := range a.ids() {
-			r.owe(jobs[i].Domain, id)
+		ids := a.ids()
+		for i := range min(len(ids), len(jobs)) {
+			r.owe(jobs[i].Domain, ids[i])
 		}
 		taker.Look()
 	}

@@ -59,25 +59,26 @@ func (r *Ringer) take(domain string) bool {
 	if r.rung[domain] != nil {
 		return false
 	}
-	r.later(domain)
+	r.later(domain, ringEvery)
 	return true
 }
 
-// later looks after the bell in 5 ms; mu is held.
-func (r *Ringer) later(domain string) *bell {
+// later looks after the bell; mu is held.
+func (r *Ringer) later(domain string, wait time.Duration) *bell {
 	b := &bell{}
 	r.rung[domain] = b
-	time.AfterFunc(ringEvery, func() { r.ring(domain, b) })
+	time.AfterFunc(wait, func() { r.ring(domain, b) })
 	return b
 }
 
-// owe rings for a job in 5 ms, unless this process has claimed it by then.
+// owe rings for a job in 10 ms at the latest, unless this process has claimed it by
+// then.
 func (r *Ringer) owe(domain, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.rung[domain]
 	if b == nil {
-		b = r.later(domain)
+		b = r.later(domain, 2*ringEvery) // the taker looks within one
 	}
 	if b.owed == nil {
 		b.owed = map[string]bool{}

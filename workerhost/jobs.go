@@ -23,9 +23,6 @@ const (
 	standingEvery = 5 * time.Second
 	// keepEvery is how often leases, slow jobs and the beat are looked after.
 	keepEvery = 250 * time.Millisecond
-	// fedFor is how long a claim behind a commit of this process makes it needless to
-	// look for more whenever something is settled.
-	fedFor = 10 * time.Millisecond
 	// slowTicks × keepEvery is how long a job runs before the database is told that
 	// it does; most are finished before.
 	slowTicks = 4
@@ -43,11 +40,9 @@ type executor struct {
 	pace   *pace
 	leases []*jobLease // with jobs that are not settled
 	turn   turn        // to claim
-	looks  spacing
+	looks  spacing     // for jobs of this process
 
-	look     bool        // there may be work to claim
-	fed      time.Time   // when claims behind commits of this process last brought all there was
-	unfed    *time.Timer // when that is long ago
+	look     bool // there may be work to claim
 	standing pgclient.JobStanding
 	known    bool // standing has been asked for
 	asking   bool
@@ -81,9 +76,7 @@ func (h *Host) execute(ctx context.Context, l *loop) error {
 		h: h, l: l, id: h.opts.Executor, kinds: h.jobKinds(), runner: handler.Runner{Log: h.log, Grace: handBackTime / 2}, began: time.Now(),
 		stock: newStock(), pace: &pace{}, look: true,
 		fetched: make(chan *fetch, 1), told: make(chan standing, 1), kept: make(chan struct{}, 1), poke: make(chan struct{}, 1),
-		unfed: time.NewTimer(time.Hour),
 	}
-	e.unfed.Stop()
 	e.working, e.halt = context.WithCancel(context.WithoutCancel(ctx))
 	e.sinks()
 	h.client.Ringer().Attach(e)
@@ -113,9 +106,7 @@ func (e *executor) run(ctx context.Context) error {
 			poll.Reset(jobPoll)
 			e.look = true
 		case <-e.poke:
-			e.again()
-		case <-e.unfed.C:
-			e.again()
+			e.look = true // a place under max_parallel may be free
 		case f := <-e.fetched:
 			e.stockUp(f, draining || ctx.Err() != nil)
 		case s := <-e.told:
@@ -135,20 +126,9 @@ func (e *executor) run(ctx context.Context) error {
 	}
 }
 
-// again looks since something was settled: a place under max_parallel may be free.
-// While claims behind commits bring all there is, that can wait.
-func (e *executor) again() {
-	if wait := fedFor - time.Since(e.fed); wait > 0 {
-		e.unfed.Reset(wait)
-	} else {
-		e.look = true
-	}
-}
-
 // finish ends what the loop left: results are recorded, jobs without one go back.
 // Handlers are cancelled and have half of handBackTime to return.
 func (e *executor) finish(ctx context.Context) {
-	e.unfed.Stop()
 	e.h.client.Ringer().Detach(e)
 	e.halt()
 	if e.turn.may(false) {

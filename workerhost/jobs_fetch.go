@@ -18,28 +18,31 @@ const (
 	// mostPrefetched is what waits here beyond the places there are: a queue of
 	// leased rows makes every claim slower and waits for nothing elsewhere.
 	mostPrefetched = 4000
+	// lookGap is the least time between two claims because of commits of this
+	// process: of a stream of jobs, a few at a time cost less.
+	lookGap = 5 * time.Millisecond
 )
 
 // turn is the right to claim: one claim is under way at a time, of the loop or
 // behind a commit of jobs in this process.
 type turn struct {
-	mu    sync.Mutex
-	open  bool // there may be claims
-	vain  bool // the last claim behind a commit found nothing, not even its jobs; none is made until one finds something
-	gone  bool // the loop has ended: what is claimed yet goes back
-	fetch *fetch
-	after pgclient.JobKeys // where the next begins; nil sweeps the lanes from their start
-	swept time.Time        // when one last did
+	mu       sync.Mutex
+	open     bool // there may be claims
+	vain     bool // the last claim behind a commit found nothing, not even its jobs; none is made until one finds something
+	gone     bool // the loop has ended: what is claimed yet goes back
+	underWay *fetch
+	last     time.Duration    // when a claim was last sent
+	after    pgclient.JobKeys // where the next begins; nil sweeps the lanes from their start
+	swept    time.Time        // when one last did
 }
 
 // fetch is a claim and what it brought.
 type fetch struct {
-	claim  pgclient.Claim
-	at     time.Duration // when it was sent
-	behind bool          // a commit of jobs in this process
-	jobs   []pgclient.Job
-	left   bool // some of those jobs
-	err    error
+	claim pgclient.Claim
+	at    time.Duration // when it was sent
+	jobs  []pgclient.Job
+	left  bool // jobs of the commit it was behind
+	err   error
 }
 
 // fetch claims as much as is wanted, unless a claim is under way already.
@@ -67,7 +70,8 @@ func (e *executor) take(behind bool) *fetch {
 	t := &e.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.open || t.fetch != nil || behind && t.vain {
+	at := e.clock()
+	if !t.open || t.underWay != nil || behind && (t.vain || at-t.last < lookGap) {
 		return nil
 	}
 	n := e.wanted()
@@ -80,8 +84,9 @@ func (e *executor) take(behind bool) *fetch {
 	if t.after == nil {
 		t.swept = time.Now()
 	}
-	t.fetch = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: e.clock(), behind: behind}
-	return t.fetch
+	t.underWay = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: at}
+	t.last = at
+	return t.underWay
 }
 
 // bring hands a claim to the owner of the loop.
@@ -110,7 +115,7 @@ func (e *executor) bring(f *fetch) {
 func (t *turn) give(f *fetch, after pgclient.JobKeys) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fetch, t.after = nil, after
+	t.underWay, t.after = nil, after
 	switch {
 	case len(f.jobs) > 0:
 		t.vain = false
@@ -124,7 +129,7 @@ func (t *turn) may(open bool) (taken bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open = open
-	return t.fetch != nil
+	return t.underWay != nil
 }
 
 // leave takes the claim that has come, or has the one that comes yet handed back.
@@ -165,26 +170,14 @@ func (e *executor) Offer(jobs []pgclient.JobSpec) (claim *pgclient.Claim, takes 
 // Claimed implements pgclient.Taker.
 func (e *executor) Claimed(jobs []pgclient.Job, left bool, err error) {
 	e.turn.mu.Lock()
-	f := e.turn.fetch
+	f := e.turn.underWay
 	e.turn.mu.Unlock()
 	f.jobs, f.left, f.err = jobs, left, err
 	e.bring(f)
 }
 
 // Look implements pgclient.Taker.
-func (e *executor) Look() {
-	e.turn.mu.Lock()
-	vain := e.turn.vain
-	e.turn.mu.Unlock()
-	if vain {
-		e.looks.after(vainGap, e.l.kickNow)
-	} else {
-		e.l.kickNow()
-	}
-}
-
-// vainGap is the least time between two looks for jobs that cannot be had.
-const vainGap = 5 * time.Millisecond
+func (e *executor) Look() { e.looks.after(lookGap, e.l.kickNow) }
 
 // wanted is how many jobs to claim now: as many as there are places, and beyond
 // them what was finished in the last 250 ms, so that no lease waits for longer. A
@@ -205,12 +198,6 @@ func (e *executor) stockUp(f *fetch, late bool) {
 		e.l.erred(f.err)
 		e.l.log.Warn("claim failed", "error", f.err.Error())
 		return // the poll tries again
-	}
-	switch {
-	case len(f.jobs) == 0 || f.left:
-		e.fed = time.Time{}
-	case f.behind:
-		e.fed = time.Now()
 	}
 	// A sweep finds what came in late: retries, higher priorities, old transactions.
 	var after pgclient.JobKeys
