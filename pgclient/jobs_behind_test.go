@@ -239,12 +239,12 @@ func TestClaimBehindManyCommits(t *testing.T) {
 		default:
 		}
 		k.mu.Lock()
-		idle := !k.busy && len(k.told) == 0
+		idle := !k.busy && len(k.told) == 0 && c.Work().Stat().AcquiredConns() == 0
 		k.mu.Unlock()
 		if idle || time.Now().After(deadline) {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // between two looks: callers that have gone left statements under way
 	}
 	held := leased()
 	require.Len(t, held, len(told))
