@@ -211,6 +211,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
     RAISE EXCEPTION 'a job is born queued, unleased, with no attempts' USING ERRCODE = '42501';
+  ELSIF TG_OP = 'TRUNCATE' THEN
+    RAISE EXCEPTION 'TRUNCATE of % is refused', TG_TABLE_NAME
+      USING ERRCODE = '42501', HINT = 'the counters would not learn of it; jobs are cancelled, dead letters closed';
   ELSIF TG_TABLE_NAME = 'job_queue' THEN
     RAISE EXCEPTION 'job % may not go from % to % this way', OLD.job_id, OLD.status, NEW.status
       USING ERRCODE = '42501', HINT = 'the fn_job_ functions move jobs; what a job is never changes';
@@ -231,7 +234,7 @@ CREATE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts ON public.jo
     concat(left(OLD.status, 1), NEW.attempts - OLD.attempts, left(NEW.status, 1))) = 0)
   EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_queue_no_truncate BEFORE TRUNCATE ON public.job_queue
-  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_refuse();
 
 CREATE TRIGGER trg_job_history_edge BEFORE UPDATE ON public.job_history FOR EACH ROW
   WHEN (NOT (NEW.status = 'cleaned' AND OLD.status <> 'cleaned' AND NEW.from_status = OLD.status
@@ -272,7 +275,7 @@ CREATE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter 
 CREATE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
   FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_dead_letter_no_truncate BEFORE TRUNCATE ON public.job_dead_letter
-  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_refuse();
 
 -- ---------------------------------------------------------------------------------------------------
 -- After the fact, once per statement: counters, lanes, the wake. Counter job: kind, domain, status, where
