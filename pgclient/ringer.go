@@ -27,10 +27,11 @@ type Ringer struct {
 }
 
 // bell is the bell of one domain. again: somebody asked for it since it rang. It
-// rings for the jobs in owed too, unless they are claimed first.
+// rings for the jobs in due too, unless they are claimed first; those in owed are due
+// 5 ms later, so that jobs that come all the time and are claimed ring no bell.
 type bell struct {
-	again bool
-	owed  map[string]bool
+	again     bool
+	owed, due map[string]bool
 }
 
 // NewRinger makes a ringer that uses pool.
@@ -59,26 +60,25 @@ func (r *Ringer) take(domain string) bool {
 	if r.rung[domain] != nil {
 		return false
 	}
-	r.later(domain, ringEvery)
+	r.later(domain)
 	return true
 }
 
-// later looks after the bell; mu is held.
-func (r *Ringer) later(domain string, wait time.Duration) *bell {
+// later looks after the bell in 5 ms; mu is held.
+func (r *Ringer) later(domain string) *bell {
 	b := &bell{}
 	r.rung[domain] = b
-	time.AfterFunc(wait, func() { r.ring(domain, b) })
+	time.AfterFunc(ringEvery, func() { r.ring(domain, b) })
 	return b
 }
 
-// owe rings for a job in 10 ms at the latest, unless this process has claimed it by
-// then.
+// owe rings for a job in 5 to 10 ms, unless this process has claimed it by then.
 func (r *Ringer) owe(domain, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.rung[domain]
 	if b == nil {
-		b = r.later(domain, 2*ringEvery) // the taker looks within one
+		b = r.later(domain)
 	}
 	if b.owed == nil {
 		b.owed = map[string]bool{}
@@ -91,31 +91,40 @@ func (r *Ringer) Claimed(jobs []Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range jobs {
-		if b := r.rung[jobs[i].Domain]; b != nil && len(b.owed) > 0 {
-			delete(b.owed, jobs[i].ID.String())
+		if b := r.rung[jobs[i].Domain]; b != nil && len(b.owed)+len(b.due) > 0 {
+			id := jobs[i].ID.String()
+			delete(b.owed, id)
+			delete(b.due, id)
 		}
 	}
 }
 
 // ring rings until nobody asked for it any more.
 func (r *Ringer) ring(domain string, b *bell) {
-	for r.wanted(domain, b) {
+	for {
 		next := time.Now().Add(ringEvery)
-		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-		_, _ = r.pool.Exec(ctx, ringSQL, domain)
-		cancel()
+		now, later := r.wanted(domain, b)
+		if now {
+			ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+			_, _ = r.pool.Exec(ctx, ringSQL, domain)
+			cancel()
+		} else if !later {
+			return
+		}
 		time.Sleep(time.Until(next)) // the pause between two bells, in a goroutine that is there for it alone
 	}
 }
 
-// wanted takes the wish; without one the bell falls silent.
-func (r *Ringer) wanted(domain string, b *bell) bool {
+// wanted takes the wish. Without one, now or later, the bell falls silent.
+func (r *Ringer) wanted(domain string, b *bell) (now, later bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !b.again && len(b.owed) == 0 {
+	now, later = b.again || len(b.due) > 0, len(b.owed) > 0
+	b.again, b.due, b.owed = false, b.owed, nil
+	if now { // for those as well
+		b.due = nil
+	} else if !later {
 		delete(r.rung, domain)
-		return false
 	}
-	b.again, b.owed = false, nil
-	return true
+	return now, later
 }

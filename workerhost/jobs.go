@@ -40,7 +40,6 @@ type executor struct {
 	pace   *pace
 	leases []*jobLease // with jobs that are not settled
 	turn   turn        // to claim
-	looks  spacing     // for jobs of this process
 
 	look     bool // there may be work to claim
 	standing pgclient.JobStanding
@@ -57,7 +56,6 @@ type executor struct {
 	fetched chan *fetch   // size 1, as the others
 	told    chan standing // what the executor asked for
 	kept    chan struct{} // leases were looked after
-	poke    chan struct{} // something was settled
 	open    atomic.Int64  // claimed and not settled
 	ticks   atomic.Int64  // of keepEvery
 	acks    *jobSink      // results, by what is done with them
@@ -74,8 +72,8 @@ type executor struct {
 func (h *Host) execute(ctx context.Context, l *loop) error {
 	e := &executor{
 		h: h, l: l, id: h.opts.Executor, kinds: h.jobKinds(), runner: handler.Runner{Log: h.log, Grace: handBackTime / 2}, began: time.Now(),
-		stock: newStock(), pace: &pace{}, look: true,
-		fetched: make(chan *fetch, 1), told: make(chan standing, 1), kept: make(chan struct{}, 1), poke: make(chan struct{}, 1),
+		stock: newStock(), pace: &pace{}, look: true, turn: turn{soon: time.NewTimer(0)},
+		fetched: make(chan *fetch, 1), told: make(chan standing, 1), kept: make(chan struct{}, 1),
 	}
 	e.working, e.halt = context.WithCancel(context.WithoutCancel(ctx))
 	e.sinks()
@@ -105,8 +103,8 @@ func (e *executor) run(ctx context.Context) error {
 		case <-poll.C:
 			poll.Reset(jobPoll)
 			e.look = true
-		case <-e.poke:
-			e.look = true // a place under max_parallel may be free
+		case <-e.turn.soon.C:
+			e.look = true
 		case f := <-e.fetched:
 			e.stockUp(f, draining || ctx.Err() != nil)
 		case s := <-e.told:

@@ -19,8 +19,8 @@ const (
 	// leased rows makes every claim slower and waits for nothing elsewhere.
 	mostPrefetched = 4000
 	// lookGap is the least time between two claims because of commits of this
-	// process: of a stream of jobs, a few at a time cost less.
-	lookGap = 5 * time.Millisecond
+	// process or of what it settled: of a stream of jobs, a few at a time cost less.
+	lookGap = 2 * time.Millisecond
 )
 
 // turn is the right to claim: one claim is under way at a time, of the loop or
@@ -32,6 +32,7 @@ type turn struct {
 	gone     bool // the loop has ended: what is claimed yet goes back
 	underWay *fetch
 	last     time.Duration    // when a claim was last sent
+	soon     *time.Timer      // runs: another is wanted lookGap after it
 	after    pgclient.JobKeys // where the next begins; nil sweeps the lanes from their start
 	swept    time.Time        // when one last did
 }
@@ -86,7 +87,16 @@ func (e *executor) take(behind bool) *fetch {
 	}
 	t.underWay = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: at}
 	t.last = at
+	t.soon.Stop() // this one sees what the other was for
 	return t.underWay
+}
+
+// soon has a claim made lookGap after the last, if none is sent until then.
+func (e *executor) soon() {
+	t := &e.turn
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.soon.Reset(t.last + lookGap - e.clock())
 }
 
 // bring hands a claim to the owner of the loop.
@@ -177,7 +187,7 @@ func (e *executor) Claimed(jobs []pgclient.Job, left bool, err error) {
 }
 
 // Look implements pgclient.Taker.
-func (e *executor) Look() { e.looks.after(lookGap, e.l.kickNow) }
+func (e *executor) Look() { e.soon() }
 
 // wanted is how many jobs to claim now: as many as there are places, and beyond
 // them what was finished in the last 250 ms, so that no lease waits for longer. A

@@ -174,10 +174,7 @@ func (e *executor) settle(runs []*jobRun) {
 	e.pace.add(e.clock(), int(done))
 	e.open.Add(-int64(len(runs)))
 	e.l.ticked(done, jobPoll)
-	select {
-	case e.poke <- struct{}{}:
-	default:
-	}
+	e.soon() // a place under max_parallel may be free
 }
 
 // handlerJob is the job as a handler sees it.
