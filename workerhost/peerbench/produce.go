@@ -60,9 +60,11 @@ func (b *bench) produceRate(ctx context.Context) part {
 		p.goals = append(p.goals, goal{fmt.Sprintf("producer throughput, wake by doorbell ÷ off, %d clients", n),
 			f.get(wakeBell, figure(n)), f.get(wakeOff, figure(n)), "off", atLeast(0.9), atLeast(0.95)})
 	}
-	for _, n := range clients[1:] {
-		p.goals = append(p.goals, goal{text: fmt.Sprintf("for comparison: row trigger ÷ off, %d clients", n),
-			ours: f.get(wakeRow, figure(n)), peer: f.get(wakeOff, figure(n)), peerName: "off"})
+	for _, wake := range []string{wakeTrigger, wakeRow} {
+		for _, n := range clients[1:] {
+			p.goals = append(p.goals, goal{text: fmt.Sprintf("for comparison: %s ÷ off, %d clients", wake, n),
+				ours: f.get(wake, figure(n)), peer: f.get(wakeOff, figure(n)), peerName: "off"})
+		}
 	}
 	return p
 }
