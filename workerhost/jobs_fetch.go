@@ -20,7 +20,7 @@ const (
 	mostPrefetched = 4000
 	// lookGap is the least time between two claims because of commits of this
 	// process or of what it settled: of a stream of jobs, a few at a time cost less.
-	lookGap = 2 * time.Millisecond
+	lookGap = time.Millisecond
 )
 
 // turn is the right to claim: one claim is under way at a time, of the loop or
