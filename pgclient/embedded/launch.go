@@ -34,6 +34,9 @@ func (s *Server) launch(ctx context.Context) error {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(s.bin.Dir, "postgres"), s.args()...)
 	cmd.Dir = "/"
 	cmd.Env = childEnv()
+	if s.opts.Test {
+		cmd.Env = append(cmd.Env, "LANGUAGE=de") // of messages, once a session sets lc_messages to C.UTF-8
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	var p *postmaster
 	if s.opts.pipe || !deathSignals {

@@ -256,3 +256,14 @@ func TestJobNamesHaveBounds(t *testing.T) {
 		refused(t, "22023", err, fmt.Sprint(domain))
 	}
 }
+
+// A letter keeps what it says of its job.
+func TestJobLetterIsWhatItIs(t *testing.T) {
+	j := newJobs(t)
+	h := j.standing("dead_letter")
+	for _, set := range []string{"priority = priority + 1", "max_attempts = 9", "source_ref = 'x'", "target_ref = 'x'", "payload_ref = 'x'",
+		"correlation_id = 'x'", "causation_event_id = gen_random_uuid()"} {
+		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE job_dead_letter SET triage_status = 'resolved', resolution = 'abandoned', "+
+			"resolved_at = now(), resolved_by = 'ann', "+set+" WHERE job_id = $1", h.Job), set)
+	}
+}

@@ -263,6 +263,21 @@ CREATE TRIGGER trg_job_history_no_delete BEFORE DELETE ON public.job_history
 CREATE TRIGGER trg_job_history_no_truncate BEFORE TRUNCATE ON public.job_history
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
+CREATE FUNCTION public.fn_job_letter_edge() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  v_stack text;
+BEGIN
+  GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  IF OLD.triage_status = 'replayed' AND NEW.triage_status = 'open'
+    AND public.fn_called_from(v_stack, 'fn_job_dead_letter_replay_undo\(uuid\[],text,text,boolean\)') THEN
+    RETURN NEW;
+  END IF;
+  RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'dead letters are only ever closed and reopened, a replayed one only by recalling its job';
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_letter_edge() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_letter_edge() IS 'Trigger: a replayed job dead letter opens again only when its job is recalled.';
 CREATE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter FOR EACH ROW
   WHEN (NOT (OLD.triage_status <> 'replayed' AND (OLD.triage_status = 'open') <> (NEW.triage_status = 'open')
     AND (NEW.dead_letter_id, NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.attempts, NEW.failure_code,
@@ -271,7 +286,7 @@ CREATE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter 
       OLD.payload, OLD.priority, OLD.max_attempts, OLD.first_failed_at, OLD.last_failed_at)
     AND (NEW.last_error, NEW.source_ref, NEW.target_ref, NEW.payload_ref, NEW.correlation_id, NEW.causation_event_id)
       IS NOT DISTINCT FROM (OLD.last_error, OLD.source_ref, OLD.target_ref, OLD.payload_ref, OLD.correlation_id, OLD.causation_event_id)))
-  EXECUTE FUNCTION public.fn_job_refuse();
+  EXECUTE FUNCTION public.fn_job_letter_edge();
 CREATE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
   FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
 CREATE TRIGGER trg_job_dead_letter_no_truncate BEFORE TRUNCATE ON public.job_dead_letter
@@ -346,7 +361,8 @@ BEGIN
     GROUP BY 2, 3, 4 HAVING sum(x.n) <> 0;
   ELSE
     GET DIAGNOSTICS v_stack = PG_CONTEXT;
-    IF strpos(v_stack, E'\nPL/pgSQL function fn_job_') = 0 THEN -- the first line is this function itself
+    IF NOT public.fn_called_from(v_stack, 'fn_job_(?:ack\(uuid\[],uuid\[]\)|bury\(uuid\[],text\[],text\[],text\[],integer\)|'
+      'cancel\(uuid\[],text,text,boolean\)|dead_letter_replay_undo\(uuid\[],text,text,boolean\))') THEN
       RAISE EXCEPTION 'DELETE of job_queue is refused: a job ends through the fn_job_ functions' USING ERRCODE = '42501';
     END IF;
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
@@ -521,5 +537,6 @@ DROP FUNCTION public.fn_job_cleaned_counted();
 DROP FUNCTION public.fn_job_history_counted();
 DROP FUNCTION public.fn_job_queue_counted();
 DROP FUNCTION public.fn_job_history_empty();
+DROP FUNCTION public.fn_job_letter_edge();
 DROP FUNCTION public.fn_job_refuse();
 RESET ROLE;

@@ -222,30 +222,6 @@ COMMENT ON FUNCTION public.fn_queue_bulk_set_rate(bigint, numeric, text) IS 'Cha
 -- ---------------------------------------------------------------------------------------------------
 -- A replay that was not attempted can be recalled: the new job goes, the letter is open again.
 -- ---------------------------------------------------------------------------------------------------
-CREATE FUNCTION public.fn_job_letter_edge() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
-DECLARE
-  v_stack text;
-BEGIN
-  GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  IF OLD.triage_status = 'replayed' AND NEW.triage_status = 'open'
-    AND v_stack ~ E'\nPL/pgSQL function fn_job_dead_letter_replay_undo\\(' THEN
-    RETURN NEW;
-  END IF;
-  RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
-    USING ERRCODE = '42501', HINT = 'dead letters are only ever closed and reopened, a replayed one only by recalling its job';
-END $$;
-REVOKE ALL ON FUNCTION public.fn_job_letter_edge() FROM PUBLIC;
-COMMENT ON FUNCTION public.fn_job_letter_edge() IS 'Trigger: a replayed job dead letter opens again only when its job is recalled.';
-CREATE OR REPLACE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter FOR EACH ROW
-  WHEN (NOT (OLD.triage_status <> 'replayed' AND (OLD.triage_status = 'open') <> (NEW.triage_status = 'open')
-    AND (NEW.dead_letter_id, NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.attempts, NEW.failure_code,
-      NEW.payload, NEW.first_failed_at, NEW.last_failed_at)
-      = (OLD.dead_letter_id, OLD.job_id, OLD.job_kind, OLD.event_domain, OLD.executor, OLD.attempts, OLD.failure_code,
-      OLD.payload, OLD.first_failed_at, OLD.last_failed_at)
-    AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error))
-  EXECUTE FUNCTION public.fn_job_letter_edge();
-
 -- fn_job_dead_letter_replay_undo(ids, actor, reason, dry_run): recalls replays whose job was never claimed; the job
 -- goes, the audit keeps both ids. new_id = the job that was removed.
 CREATE FUNCTION public.fn_job_dead_letter_replay_undo(p_dead_letter_ids uuid[], p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
@@ -615,15 +591,6 @@ DROP FUNCTION public.fn_queue_bulk_halt(public.queue_bulk_operation);
 DROP FUNCTION public.fn_queue_bulk_watch(public.queue_bulk_operation);
 DROP FUNCTION public.fn_queue_bulk_apply(text, text[], text, text, boolean);
 DROP FUNCTION public.fn_job_dead_letter_replay_undo(uuid[], text, text, boolean);
-CREATE OR REPLACE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter FOR EACH ROW
-  WHEN (NOT (OLD.triage_status <> 'replayed' AND (OLD.triage_status = 'open') <> (NEW.triage_status = 'open')
-    AND (NEW.dead_letter_id, NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.attempts, NEW.failure_code,
-      NEW.payload, NEW.first_failed_at, NEW.last_failed_at)
-      = (OLD.dead_letter_id, OLD.job_id, OLD.job_kind, OLD.event_domain, OLD.executor, OLD.attempts, OLD.failure_code,
-      OLD.payload, OLD.first_failed_at, OLD.last_failed_at)
-    AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error))
-  EXECUTE FUNCTION public.fn_job_refuse();
-DROP FUNCTION public.fn_job_letter_edge();
 DROP FUNCTION public.fn_queue_bulk_set_rate(bigint, numeric, text);
 DROP FUNCTION public.fn_queue_bulk_abort(bigint, text);
 DROP FUNCTION public.fn_queue_bulk_resume(bigint, text);
