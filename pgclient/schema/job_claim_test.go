@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -333,5 +334,37 @@ func TestJobClaimOldSnapshot(t *testing.T) {
 		_ = tx.Rollback(ctx)
 		require.LessOrEqual(t, get[int](j.core, "SELECT sum(live) FROM job_lease"), 1, "%s: %v", level, err)
 		require.Equal(t, "done", j.told("release", h...))
+	}
+}
+
+// A rule that moved while a claim waited for it admits what it names now.
+func TestJobClaimSeesTheRuleMove(t *testing.T) {
+	for _, set := range []string{"job_kind = 'other'", "event_domain = 'kg'", "executor_id = 'v'"} {
+		for _, domains := range [][]string{{"iu"}, {"iu", "cad"}} {
+			t.Run(fmt.Sprint(set, len(domains)), func(t *testing.T) {
+				j := newJobs(t)
+				id := j.rule("w", "k", "", 0, 10)
+				j.rule("v", "else", "", 0, 10)
+				for _, domain := range domains {
+					j.put("k", domain, 1)
+				}
+				tx := j.begin(j.root)
+				_, err := tx.Exec(context.Background(), "UPDATE job_subscription SET "+set+" WHERE subscription_id = $1", id)
+				require.NoError(t, err)
+				claimed := make(chan error, 1)
+				var jobs []held
+				go func() {
+					var err error
+					jobs, err = tryTake(j.work, "w", nil, 10, nil)
+					claimed <- err
+				}()
+				require.Eventually(t, func() bool {
+					return get[bool](j.core, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
+				}, patience, 20*time.Millisecond)
+				require.NoError(t, tx.Commit(context.Background()))
+				require.NoError(t, <-claimed)
+				require.Empty(t, jobs)
+			})
+		}
 	}
 }

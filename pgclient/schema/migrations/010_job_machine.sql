@@ -366,7 +366,9 @@ BEGIN
   IF p_after IS NULL AND cardinality(v_lanes) = 1 THEN
     SELECT s.max_parallel INTO v_lane.room FROM public.job_subscription s
     WHERE s.subscription_id = v_lane.subscription_id AND s.enabled AND s.executor_kind = v_lane.executor
-      AND s.priority_floor = v_lane.floor FOR UPDATE;
+      AND s.executor_id = p_executor_id AND s.priority_floor = v_lane.floor
+      AND (s.job_kind IS NULL OR s.job_kind = v_lane.job_kind) AND (s.event_domain IS NULL OR s.event_domain = v_lane.event_domain)
+    FOR UPDATE;
     IF NOT FOUND THEN
       RETURN;
     END IF;
@@ -405,11 +407,13 @@ BEGIN
     v_rules[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
   END LOOP;
   FOR v_rule IN
-    SELECT s.subscription_id, s.priority_floor, s.max_parallel FROM public.job_subscription s
-    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor ORDER BY s.subscription_id FOR UPDATE
+    SELECT s.subscription_id, s.job_kind, s.event_domain, s.priority_floor, s.max_parallel FROM public.job_subscription s
+    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor AND s.executor_id = p_executor_id
+    ORDER BY s.subscription_id FOR UPDATE
   LOOP
     v_first := array_position(v_rules, v_rule.subscription_id);
-    IF v_lanes[v_first].floor = v_rule.priority_floor THEN
+    IF v_lanes[v_first].floor = v_rule.priority_floor AND NOT EXISTS (SELECT FROM unnest(v_lanes) l
+      WHERE l.subscription_id = v_rule.subscription_id AND (l.job_kind <> v_rule.job_kind OR l.event_domain <> v_rule.event_domain)) THEN
       v_lanes[v_first].room := greatest(v_rule.max_parallel
         - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = v_rule.subscription_id), 0), 0);
     END IF;
