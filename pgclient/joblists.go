@@ -17,7 +17,7 @@ import (
 // jobSince is since when a job stands as it does: picked, or due and waiting. A
 // time that no calendar of a program holds counts as the last one that it does.
 const jobSince = `CASE WHEN q.finished_at IS NOT NULL THEN q.finished_at WHEN q.status IN ('leased', 'in_progress') THEN q.picked_at
-	ELSE greatest(q.enqueued_at, least(q.process_after, '9999-12-31Z')) END`
+	ELSE least(greatest(q.enqueued_at, q.process_after, '0001-01-01Z'), '9999-12-31Z') END`
 
 // jobColumnList is what may be read of a job without its payload.
 const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority, q.process_after, q.enqueued_at,
@@ -25,7 +25,8 @@ const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.statu
 
 // jobSelect is those columns as scanJob reads them.
 const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority,
-	greatest(least(q.process_after, '9999-12-31Z'), '0001-01-01Z'), q.enqueued_at, q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
+	greatest(least(q.process_after, '9999-12-31Z'), '0001-01-01Z'),
+	greatest(least(q.enqueued_at, '9999-12-31Z'), '0001-01-01Z'), q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
 	COALESCE(q.lease_token::text, ''), q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error,
 	greatest(floor(extract(epoch FROM now() - (` + jobSince + `))), 0)::bigint`
 

@@ -6,6 +6,7 @@ package pgclient
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -62,11 +63,31 @@ func (k JobKeys) argument() any {
 	for lane, key := range k {
 		due := key.ProcessAfter.InfinityModifier.String()
 		if key.ProcessAfter.InfinityModifier == pgtype.Finite {
-			due = key.ProcessAfter.Time.UTC().Format(time.RFC3339Nano)
+			due = timeText(key.ProcessAfter.Time.UTC())
 		}
 		out[lane] = [3]any{key.Priority, due, key.ID.String()}
 	}
 	return out
+}
+
+// timeText is the form of a time that PostgreSQL reads, also before year 1, where RFC 3339 has none.
+func timeText(t time.Time) string {
+	year, era := t.Year(), ""
+	if year < 1 {
+		year, era = 1-year, " BC"
+	}
+	return fmt.Sprintf("%04d", year) + t.Format("-01-02T15:04:05.999999999Z07:00") + era
+}
+
+// calendar is a time that no calendar of a program holds as the first or last one that it does.
+func calendar(t pgtype.Timestamptz) time.Time {
+	switch {
+	case t.InfinityModifier == pgtype.NegativeInfinity, t.InfinityModifier == pgtype.Finite && t.Time.Year() < 1:
+		return time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+	case t.InfinityModifier == pgtype.Infinity, t.Time.Year() > 9999:
+		return time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	}
+	return t.Time
 }
 
 // interned keeps one copy of a text that repeats from row to row.
@@ -126,11 +147,12 @@ func claimedJobs(rows pgx.Rows, most int) ([]Job, error) {
 	var kind, domain, exec interned
 	var source, target, ref, key, correlation optional
 	var picked time.Time
+	var enqueued pgtype.Timestamptz
 	_, err := pgx.ForEachRow(rows, []any{&j.ID, &j.Token, &kind, &domain, &exec, &j.Priority, &j.ProcessAfter, &j.Attempts,
-		&j.MaxAttempts, &j.EnqueuedAt, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &correlation, &j.Payload}, func() error {
+		&j.MaxAttempts, &enqueued, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &correlation, &j.Payload}, func() error {
 		j.Kind, j.Domain, j.Executor = kind.last, domain.last, exec.last
 		j.SourceRef, j.TargetRef, j.PayloadRef, j.IdempotencyKey, j.CorrelationID = source.s, target.s, ref.s, key.s, correlation.s
-		j.Lease = j.LeaseUntil.Sub(picked)
+		j.EnqueuedAt, j.Lease = calendar(enqueued), j.LeaseUntil.Sub(picked)
 		if jobs == nil {
 			jobs = make([]Job, 0, min(most, 32)) // mostly either one or all
 		}

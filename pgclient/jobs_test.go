@@ -14,6 +14,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // jobClient opens a client that may do everything a host and a producer may.
@@ -239,4 +240,44 @@ func TestJobBell(t *testing.T) {
 	t.Logf("200 jobs in %v: rung %d times", took, rung)
 	require.Positive(t, rung)
 	require.LessOrEqual(t, rung, int(took/(5*time.Millisecond))+2)
+}
+
+// A time beyond any calendar loses no claim, and a claim goes on behind it.
+func TestJobTimesBeyondTheCalendar(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := jobClient(t, db)
+	conn := db.Conn(t, "")
+	times := []string{"-infinity", "4713-01-01 00:00:00 BC", "0044-03-15 12:00:00.123456 BC", "0001-06-01 BC", "0001-01-01", "2020-01-01"}
+	for _, at := range times {
+		_, err := conn.Exec(t.Context(), `INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, enqueued_at)
+			VALUES ('a', 'work', 'DOT', $1::text::timestamptz, $1::text::timestamptz)`, at)
+		require.NoError(t, err)
+	}
+	for _, at := range []string{"infinity", "20000-01-01"} {
+		_, err := conn.Exec(t.Context(), `INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, enqueued_at)
+			VALUES ('a', 'work', 'DOT', '2020-01-02', $1::text::timestamptz)`, at)
+		require.NoError(t, err)
+	}
+	listed, err := c.List(t.Context(), queue.Query{Kind: queue.ListJobs})
+	require.NoError(t, err)
+	_, err = json.Marshal(listed)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "SELECT public.fn_queue_snapshot('0'), count(*) FROM public.v_queue_health")
+	require.NoError(t, err)
+	var after pgclient.JobKeys
+	for n := range len(times) + 2 {
+		jobs, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Most: 1, After: after})
+		require.NoError(t, err)
+		require.Len(t, jobs, 1, "job %d", n)
+		_, err = json.Marshal(jobs[0].EnqueuedAt)
+		require.NoError(t, err)
+		after = pgclient.JobKeys{jobs[0].Lane(): jobs[0].Key()}
+	}
+	jobs, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Most: 1, After: after})
+	require.NoError(t, err)
+	require.Empty(t, jobs)
+	far := pgtype.Timestamptz{Time: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC), Valid: true}
+	_, err = c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Most: 1, After: pgclient.JobKeys{"work/a": {Priority: 100, ProcessAfter: far, ID: pgtype.UUID{Valid: true}}}})
+	require.NoError(t, err)
 }

@@ -92,7 +92,7 @@ func (c *Client) jobLineage(ctx context.Context, d *queue.DeadLetterDetail, lett
 			UNION ALL
 			SELECT 'job', j.job_id::text, COALESCE(v.status, 'its history was dropped'), COALESCE(v.enqueued_at, j.at), v.actor, j.n, 0
 			FROM jobs j
-			LEFT JOIN LATERAL (SELECT x.status, x.enqueued_at, x.actor FROM public.v_job x WHERE x.job_id = j.job_id LIMIT 1) v ON true
+			LEFT JOIN LATERAL (SELECT x.status, greatest(least(x.enqueued_at, '9999-12-31Z'), '0001-01-01Z') AS enqueued_at, x.actor FROM public.v_job x WHERE x.job_id = j.job_id LIMIT 1) v ON true
 			UNION ALL
 			SELECT 'dead_letter', 'job:' || dead_letter_id, failure_code, last_failed_at, NULL, n, 1 FROM chain
 			UNION ALL

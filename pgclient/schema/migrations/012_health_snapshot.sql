@@ -85,7 +85,8 @@ SELECT public.fn_queue_partitions_ensure();
 -- fn_job_backlog() → one row per domain and kind with live jobs: exact counts; of what is due, since when the oldest waits
 -- and for which kind of executor, when the newest was enqueued, and which priority it reaches: the highest, or that of the
 -- oldest where no floor is above it. The ends are read off indexes by the time from which a job is due, so one enqueued with
--- a process_after in its past may hide one that waits longer.
+-- a process_after in its past may hide one that waits longer. An enqueued_at by hand counts between 1970 and now: no picture
+-- holds an infinite age.
 -- Definer: who may look at the health of the queue need not read the queue.
 CREATE FUNCTION public.fn_job_backlog() RETURNS TABLE (job_kind text, event_domain text, queued bigint, scheduled bigint,
   leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz, executor text, reaches int)
@@ -107,11 +108,11 @@ BEGIN
     GROUP BY c.k1, c.k2
   ) l
   LEFT JOIN LATERAL (
-    SELECT greatest(q.enqueued_at, q.process_after) AS at, q.executor, q.priority FROM public.job_queue q
+    SELECT least(greatest(q.enqueued_at, q.process_after, 'epoch'), now()) AS at, q.executor, q.priority FROM public.job_queue q
     WHERE l.queued + l.retry_waiting > l.scheduled AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
       AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after LIMIT 1) o ON true
   LEFT JOIN LATERAL (
-    SELECT q.enqueued_at AS at FROM public.job_queue q
+    SELECT least(greatest(q.enqueued_at, 'epoch'), now()) AS at FROM public.job_queue q
     WHERE o.at IS NOT NULL AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
       AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC LIMIT 1) n ON true
   LEFT JOIN LATERAL (
