@@ -145,6 +145,7 @@ func TestJobNothingGoes(t *testing.T) {
 		require.Equal(t, "42501", j.byHand(role, "UPDATE "+leaf+" SET status = 'succeeded'"), leaf)
 		// Neither a name nor a remark makes a function of ours of it.
 		for _, sql := range []string{"DO $$ BEGIN DELETE FROM job_queue; END $$", "DO $$ BEGIN DELETE FROM job_queue /* PL/pgSQL function fn_job_ack(uuid[]) */; END $$",
+			"CREATE FUNCTION public.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM job_queue; END $$; SELECT fn_job_mine()",
 			"CREATE FUNCTION pg_temp.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM job_queue; END $$; SELECT pg_temp.fn_job_mine()"} {
 			tx := j.begin(j.root)
 			if role != "" && strings.HasPrefix(sql, "CREATE") {

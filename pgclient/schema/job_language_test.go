@@ -4,36 +4,12 @@ package schema_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
-
-func TestCalledFrom(t *testing.T) {
-	c := newCore(t)
-	const first = "x fn_job_queue_counted() x\n"
-	from := func(line string) bool {
-		return get[bool](c, `SELECT fn_called_from($1, 'fn_job_ack\(uuid\[],uuid\[]\)')`, first+line)
-	}
-	for _, words := range []string{ // of the message catalogs of PL/pgSQL 15
-		"PL/pgSQL function %s line %d at %s", "PL/pgSQL funkce %s řádek %d na %s", "PL/pgSQL-Funktion %s Zeile %d bei %s",
-		"συνάρτηση PL/pgSQL %s γραμμή %d στο %s", "función PL/pgSQL %s en la línea %d en %s", "fonction PL/pgSQL %s, ligne %d à %s",
-		"funzione PL/pgSQL %s riga %d a %s", "PL/pgSQL関数%sの%d行目 - %s", "PL/pgSQL ფუნქცია %s ხაზზე %d %s-სთან",
-		"PL/pgSQL 함수 \"%s\" 의 %d번째 %s", "funkcja PL/pgSQL %s, wiersz %d w %s", "função PL/pgSQL %s linha %d em %s",
-		"функция PL/pgSQL %s, строка %d, оператор %s", "PL/pgSQL-funktion %s rad %d vid %s", "%s PL/pgSQL fonksiyonu, %d. satır, %s içinde",
-		"Функція PL/pgSQL %s рядок %d в %s", "Hàm PL/pgSQL %s dòng %d tại %s", "在%[3]s的第%[2]d行的PL/pgSQL函数%[1]s",
-	} {
-		require.True(t, from("SQL »DELETE FROM x«\n"+fmt.Sprintf(words, "fn_job_ack(uuid[],uuid[])", 5, "SQL")), words)
-		for _, other := range []string{"fn_job_ack(uuid[])", "fn_job_mine()", "my_fn_job_ack(uuid[],uuid[])", "pg_temp.fn_job_ack(uuid[],uuid[])"} {
-			require.False(t, from(fmt.Sprintf(words, other, 5, "SQL")), words, other)
-		}
-	}
-	require.False(t, from(`SQL statement "DELETE FROM job_queue /* fn_job_ack(uuid[],uuid[]) */"`), "a remark")
-	require.False(t, from(`SQL statement "DELETE FROM job_queue WHERE 'fn_job_ack(uuid[],uuid[])' <> ''"`), "a text")
-}
 
 func TestJobsEndInAnotherLanguage(t *testing.T) {
 	j := newJobs(t)
