@@ -190,15 +190,17 @@ func (e *executor) Claimed(jobs []pgclient.Job, left bool, err error) {
 func (e *executor) Look() { e.soon() }
 
 // wanted is how many jobs to claim now: as many as there are places, and beyond
-// them what was finished in the last 250 ms, so that no lease waits for longer. A
-// stock that is half full is left alone: claims are cheaper by the thousand.
+// them, where each place finishes more than one in 250 ms, what was finished in that
+// time, so that no lease waits for longer. A stock that is half full is left alone:
+// claims are cheaper by the thousand.
 func (e *executor) wanted() int {
 	prefetch := min(e.pace.recent(e.clock()), mostPrefetched)
-	room := e.h.opts.Concurrency + prefetch - int(e.open.Load())
-	if e.stock.size() > prefetch/2 {
+	if prefetch <= e.h.opts.Concurrency {
+		prefetch = 0
+	} else if e.stock.size() > prefetch/2 {
 		return 0
 	}
-	return min(room, mostJobs)
+	return min(e.h.opts.Concurrency+prefetch-int(e.open.Load()), mostJobs)
 }
 
 // stockUp takes what a claim brought. late: nothing may start any more.
@@ -227,9 +229,9 @@ func (e *executor) stockUp(f *fetch, late bool) {
 	x.at.Store(int64(f.at))
 	x.length.Store(int64(f.jobs[0].Lease))
 	x.open.Store(int32(len(f.jobs)))
-	runs := make([]*jobRun, len(f.jobs))
+	runs, tick := make([]*jobRun, len(f.jobs)), e.ticks.Load()
 	for i := range f.jobs {
-		x.runs[i].job, x.runs[i].lease = &f.jobs[i], x
+		x.runs[i].job, x.runs[i].lease, x.runs[i].tick = &f.jobs[i], x, tick
 		runs[i] = &x.runs[i]
 	}
 	e.leases = append(e.leases, x)
@@ -318,6 +320,19 @@ func (s *stock) take() *jobRun {
 		s.some.Signal()
 	}
 	return r
+}
+
+// stale takes those that came before a tick: the oldest come first.
+func (s *stock) stale(before int64) []*jobRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.next
+	for n < len(s.runs) && s.runs[n].tick < before {
+		n++
+	}
+	old := s.runs[s.next:n:n]
+	s.next = n
+	return old
 }
 
 // clear takes all.

@@ -93,6 +93,7 @@ func (e *executor) keep(ctx context.Context) {
 			e.expired(x)
 		}
 	}
+	e.handBack(e.stock.stale(tick - slowTicks)) // others may have a place, or a more urgent job comes first here
 	if !e.keeping {
 		renew, start := e.due(now, tick)
 		if len(renew)+len(start) > 0 {

@@ -40,9 +40,9 @@ type jobRun struct {
 
 	mu     sync.Mutex
 	state  uint8
-	lost   bool // its lease is gone: the result counts for nothing
-	told   bool // the database knows that it runs
-	tick   int64
+	lost   bool  // its lease is gone: the result counts for nothing
+	told   bool  // the database knows that it runs
+	tick   int64 // when it came or, once it runs, began
 	cancel context.CancelFunc
 
 	// of the result; set before it is reported

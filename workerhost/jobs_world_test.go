@@ -43,6 +43,7 @@ func (w *world) enqueue(kind string, n int) {
 const (
 	jobsOf    = "SELECT count(*)::int FROM public.v_job WHERE status = $1"
 	jobLeases = "SELECT count(*)::int FROM public.job_lease"
+	jobsHeld  = "SELECT COALESCE(sum(live), 0)::int FROM public.job_lease"
 )
 
 // seen is a handler that keeps what it was given.
