@@ -74,6 +74,13 @@ func (c *Client) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) 
 	if r.Args == nil {
 		r.Args = map[string]string{}
 	}
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	var err error
+	if r.Action == queue.ActJobSubscribe {
+		err = c.ruleAsItStands(ctx, r)
+	}
 	a, _ := queue.ActionByID(r.Action)
 	for _, arg := range a.Args {
 		v, given := r.Args[arg.Name]
@@ -88,11 +95,11 @@ func (c *Client) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) 
 	if a.Reason && strings.TrimSpace(r.Reason) == "" {
 		return queue.Plan{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("a reason is needed"), Do: queue.Clean("--reason TEXT")}
 	}
-	started := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
-	defer cancel()
 	p := queue.Plan{Request: r, ReadAt: started}
-	err := translate(op.plan(ctx, c, &p))
+	if err == nil {
+		err = op.plan(ctx, c, &p)
+	}
+	err = translate(err)
 	p.Took = time.Since(started)
 	p.Command = command(p.Request)
 	c.note(err)
@@ -259,8 +266,8 @@ func command(r queue.Request) string {
 	case queue.ActJobSubscribe:
 		fmt.Fprintf(&b, "qtop executor subscribe %s", quoteAll(r.Targets))
 		for _, name := range []string{"kind", "domain", "floor", "parallel", "enabled", "notes"} {
-			if r.Args[name] != "" {
-				fmt.Fprintf(&b, " --%s=%s", name, shellQuote(r.Args[name]))
+			if v, given := r.Args[name]; v != "" || given && name == "notes" { // empty notes clear those that stand
+				fmt.Fprintf(&b, " --%s=%s", name, shellQuote(v))
 			}
 		}
 	case queue.ActBulkPlan:

@@ -136,11 +136,10 @@ func planRuleTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 		return bad
 	}
 	on := p.Request.Action == queue.ActJobRuleOn
-	var executor, kind, domain, notes string
-	var floor, parallel int64
+	var executor, kind, domain string
 	var enabled bool
-	err := c.act.QueryRow(ctx, `SELECT s.executor_id, COALESCE(s.job_kind, ''), COALESCE(s.event_domain, ''), s.priority_floor, s.max_parallel, s.enabled,
-		COALESCE(s.notes, '') FROM public.job_subscription s WHERE s.subscription_id = $1`, id).Scan(&executor, &kind, &domain, &floor, &parallel, &enabled, &notes)
+	err := c.act.QueryRow(ctx, `SELECT s.executor_id, COALESCE(s.job_kind, ''), COALESCE(s.event_domain, ''), s.enabled
+		FROM public.job_subscription s WHERE s.subscription_id = $1`, id).Scan(&executor, &kind, &domain, &enabled)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		p.Refused, p.Rule = "there is no rule "+p.Request.Targets[0], "not_found"
@@ -152,11 +151,39 @@ func planRuleTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 		return nil
 	}
 	p.Request.Action, p.Request.Targets = queue.ActJobSubscribe, []string{executor}
-	p.Request.Args = map[string]string{
-		"kind": kind, "domain": domain, "floor": strconv.FormatInt(floor, 10), "parallel": strconv.FormatInt(parallel, 10),
-		"enabled": strconv.FormatBool(on), "notes": notes,
+	p.Request.Args = map[string]string{"kind": kind, "domain": domain, "enabled": strconv.FormatBool(on)}
+	if err := c.ruleAsItStands(ctx, p.Request); err != nil {
+		return err
 	}
 	return planSubscribe(ctx, c, p)
+}
+
+// ruleAsItStands gives what the request leaves out the value that the rule has, if
+// there is one.
+func (c *Client) ruleAsItStands(ctx context.Context, r queue.Request) error {
+	if len(r.Targets) != 1 {
+		return nil // planSubscribe says so
+	}
+	var floor, parallel int64
+	var enabled bool
+	var notes string
+	err := c.act.QueryRow(ctx, `SELECT s.priority_floor, s.max_parallel, s.enabled, COALESCE(s.notes, '') FROM public.job_subscription s
+		WHERE s.executor_id = $1 AND s.job_kind IS NOT DISTINCT FROM NULLIF($2, '') AND s.event_domain IS NOT DISTINCT FROM NULLIF($3, '')`,
+		r.Targets[0], r.Args["kind"], r.Args["domain"]).Scan(&floor, &parallel, &enabled, &notes)
+	if err != nil {
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	}
+	for name, value := range map[string]string{
+		"floor": strconv.FormatInt(floor, 10), "parallel": strconv.FormatInt(parallel, 10), "enabled": strconv.FormatBool(enabled), "notes": notes,
+	} {
+		if _, given := r.Args[name]; !given && value != "" {
+			r.Args[name] = value
+		}
+	}
+	return nil
 }
 
 func orEvery(name, every string) string {

@@ -92,7 +92,9 @@ func (a *app) act(v actVerb) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := queue.Request{Action: v.action, Args: map[string]string{}, Filter: o.filter, Reason: o.reason, Actor: a.settings.Actor}
 			for name, value := range o.values {
-				r.Args[name] = *value
+				if cmd.Flags().Changed(name) { // what is left out stays as it stands, or has the registry's default
+					r.Args[name] = *value
+				}
 			}
 			v.into(&r, args)
 			if v.filter && (len(r.Targets) > 0) == (r.Filter != "") {

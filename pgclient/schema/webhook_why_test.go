@@ -198,6 +198,9 @@ func TestWhyBelowTheFloor(t *testing.T) {
 		t.Helper()
 		for _, l := range call(t, j.root, "fn_queue_why('k')")["links"].([]any) {
 			if l := l.(map[string]any); l["link"] == "floor" {
+				if l["state"] != "clear" {
+					require.Equal(t, "qtop executor subscribe w --kind k --floor N --reason R", l["do"], "the rule that governs")
+				}
 				return l["state"].(string), l["text"].(string)
 			}
 		}

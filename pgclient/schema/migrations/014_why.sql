@@ -175,7 +175,8 @@ BEGIN
     COALESCE(bool_and(x.room <= 0), false) AS no_room, min(x.priority_floor) AS floor,
     COALESCE(bool_and(x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)), false) AS unhandled,
     count(*) FILTER (WHERE x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)) AS without,
-    COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who, min(x.executor_id) AS first
+    COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who, min(x.executor_id) AS first,
+    (array_agg(concat(' --kind ' || x.job_kind, ' --domain ' || x.event_domain) ORDER BY x.executor_id))[1] AS rule -- the governing one of the first
   INTO r FROM (
     SELECT DISTINCT ON (s.executor_id) s.*, k.kinds, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
       s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = s.subscription_id), 0) AS room
@@ -209,11 +210,11 @@ BEGIN
       NULL, CASE WHEN v_late THEN 'gw S' ELSE '' END, CASE WHEN v_late THEN 'qtop worker --loops job_queue_default' ELSE '' END),
     public.fn_why_link('parallel', CASE WHEN r.no_room THEN 'blocks' ELSE 'clear' END,
       CASE WHEN r.no_room THEN 'parallel limit reached: ' || r.who ELSE COALESCE(b.leased + b.in_progress, 0) || ' at work' END, NULL, '4 E',
-      format('qtop executor subscribe %s --kind %s --domain %s --parallel N --reason R', r.first, p_kind, p_domain)),
+      format('qtop executor subscribe %s%s --parallel N --reason R', r.first, r.rule)),
     public.fn_why_link('floor', CASE WHEN v_highest < r.floor THEN 'blocks' WHEN v_lowest < r.floor THEN 'slows' ELSE 'clear' END,
       CASE WHEN v_lowest < r.floor THEN format('priority floor %s of %s: what waits has %s', r.floor, r.who, concat_ws(' to ', v_lowest, NULLIF(v_highest, v_lowest)))
         ELSE 'nothing waits below the priority floor' END, NULL, '4 E',
-      format('qtop executor subscribe %s --kind %s --domain %s --floor N --reason R', r.first, p_kind, p_domain))));
+      format('qtop executor subscribe %s%s --floor N --reason R', r.first, r.rule))));
 END $$;
 REVOKE ALL ON FUNCTION public.fn_why_job(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION public.fn_why_job(text, text) IS 'The chain of what can block a lane of jobs. Internal.';
