@@ -36,7 +36,7 @@ type Options struct {
 	// Executor is the executor id that the host claims jobs as; default ID. Hosts
 	// may share one.
 	Executor   string
-	JobTimeout time.Duration // of one try; 0 = as long as its lease can be renewed
+	JobTimeout time.Duration // of one try; default 1 h, negative = as long as its lease can be renewed
 	Log        *slog.Logger
 	Sender     *sender.Sender
 	Secrets    *sender.Secrets
@@ -84,6 +84,9 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	}
 	if o.Grace <= 0 {
 		o.Grace = 20 * time.Second
+	}
+	if o.JobTimeout == 0 {
+		o.JobTimeout = time.Hour // what hangs would keep its place and its job for ever
 	}
 	if o.Executor == "" {
 		o.Executor = o.ID

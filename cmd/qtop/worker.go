@@ -43,14 +43,14 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 	}
 	return workerhost.New(client, workerhost.Options{
 		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,
-		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor,
+		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestTry,
 		Sender: sender.New(sender.Config{
 			Version: version(), Allow: s.Delivery.AllowNetworks, Concurrency: s.Concurrency, Lookup: lookup,
 		}),
 	})
 }
 
-// longestTry is as long as a handler's request may last.
+// longestTry is as long as a try may last; each handler has a limit of its own.
 const longestTry = 24 * time.Hour
 
 func specs(in []config.Handler) []handler.Spec {

@@ -227,5 +227,20 @@ func TestJobFailRecordsWhy(t *testing.T) {
 	h := j.one("w")
 	_, err := j.work.Exec(context.Background(), "SELECT fn_job_fail(ARRAY[$1]::uuid[], ARRAY[$2]::uuid[], '{x y}', ARRAY[repeat('汉', 5000)], '{NULL}')", h.Job, h.Token)
 	require.NoError(t, err)
-	require.Equal(t, "HANDLER_ERROR 1000", get[string](j.core, "SELECT failure_code || ' ' || length(last_error) FROM job_queue"))
+	require.Equal(t, "HANDLER_ERROR 1003", get[string](j.core, "SELECT failure_code || ' ' || length(last_error) FROM job_queue"))
+
+	// Of a text that is too long the end is kept as well: there stands what it died of. Nothing is cut out of a secret.
+	for text, kept := range map[string]string{
+		strings.Repeat("step\n", 700) + "FATAL: the cause":                            strings.Repeat("step\n", 700) + "FATAL: the cause",
+		"exit 7: " + strings.Repeat("汉", 3000) + " password=hunter2 FATAL: the cause": "exit 7: " + strings.Repeat("汉", 192) + " … ",
+	} {
+		j.exec("SELECT fn_job_enqueue('k', 'iu', 'external_worker')")
+		h := j.one("w")
+		_, err := j.work.Exec(context.Background(), "SELECT fn_job_fail(ARRAY[$1]::uuid[], ARRAY[$2]::uuid[], '{X}', ARRAY[$3]::text[], '{NULL}')", h.Job, h.Token, text)
+		require.NoError(t, err)
+		said := get[string](j.core, "SELECT last_error FROM job_queue WHERE job_id = $1", h.Job)
+		require.True(t, strings.HasPrefix(said, kept), said)
+		require.True(t, strings.HasSuffix(said, "FATAL: the cause"), said)
+		require.NotContains(t, said, "hunter2")
+	}
 }

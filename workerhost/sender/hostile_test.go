@@ -222,6 +222,20 @@ func TestHostileReceivers(t *testing.T) {
 	}
 }
 
+// Once the header has come, the answer is decided: what comes after it holds nobody up.
+func TestStallingBodyIsLeft(t *testing.T) {
+	t.Parallel()
+	for status, code := range map[string]string{"200 OK": "", "500 No": "HTTP_500"} {
+		s := newSender(t, Config{Allow: loopback(), Body: 100 * time.Millisecond})
+		r := request(rawServer(t, func(c net.Conn) { _ = say(c, "HTTP/1.1 "+status+"\r\nContent-Length: 10\r\n\r\nabc"); hold(c) }))
+		r.Timeout = time.Hour
+		res := s.Send(context.Background(), r)
+		require.Equal(t, code, res.Code, res.Detail)
+		require.Equal(t, "abc", res.Excerpt)
+		require.Less(t, res.Took, time.Minute)
+	}
+}
+
 // gzipBomb is 16 KiB that stand for 16 MiB; more takes minutes to make under the race
 // detector and proves no more.
 func gzipBomb(t *testing.T) string {

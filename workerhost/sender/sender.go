@@ -59,9 +59,10 @@ type Config struct {
 	Concurrency int // idle connections kept per host; at least 1
 	// Connect covers name resolution and the TCP handshake, TLS the TLS
 	// handshake, Headers the time from the last byte sent to the end of the
-	// response header. Zero means 5 s, 5 s and 15 s.
-	Connect, TLS, Headers time.Duration
-	RootCAs               *x509.CertPool // nil = those of the system
+	// response header, Body the time for what follows, which decides nothing.
+	// Zero means 5 s, 5 s, 15 s and 5 s.
+	Connect, TLS, Headers, Body time.Duration
+	RootCAs                     *x509.CertPool // nil = those of the system
 	// Lookup resolves names; nil = net.DefaultResolver. Its answers are judged
 	// and then dialled as they are: no name is looked up twice.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -83,6 +84,7 @@ func New(c Config) *Sender {
 	c.Connect = orDefault(c.Connect, 5*time.Second)
 	c.TLS = orDefault(c.TLS, 5*time.Second)
 	c.Headers = orDefault(c.Headers, 15*time.Second)
+	c.Body = orDefault(c.Body, 5*time.Second)
 	c.Concurrency = max(c.Concurrency, 1) // 0 would be net/http's default of 2
 	if c.Lookup == nil {
 		c.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -181,6 +183,7 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 		return res
 	}
 	defer func() { _ = resp.Body.Close() }() // the answer is decided; nothing to learn from it
+	defer time.AfterFunc(s.cfg.Body, cancel).Stop()
 	s.judgeResponse(&res, resp, time.Now())
 	return res
 }
