@@ -14,6 +14,10 @@ import (
 	"github.com/qtop/qtop/pgclient"
 )
 
+// mostSaid is how many bytes of what handlers said go with one statement, at least
+// one's: each is searched for secrets, which can take the server milliseconds.
+const mostSaid = 64 << 10
+
 // jobSink collects the results that go with one statement.
 type jobSink struct {
 	e      *executor
@@ -111,7 +115,11 @@ func (s *jobSink) close() {
 func (s *jobSink) take() []*jobRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(s.queue), fullBatch)
+	n, said := 0, 0
+	for n < min(len(s.queue), fullBatch) && (n == 0 || said+len(s.queue[n].text) <= mostSaid) {
+		said += len(s.queue[n].text)
+		n++
+	}
 	batch := s.queue[:n:n]
 	s.queue = s.queue[n:]
 	if len(s.queue) > 0 {

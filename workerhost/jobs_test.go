@@ -375,6 +375,30 @@ func TestJobsThatWaitGoBack(t *testing.T) {
 	require.Zero(t, w.int("SELECT count(*)::int FROM public.job_queue WHERE attempts > 0"))
 }
 
+// A handler that hangs is given up after an hour, unless the host says otherwise.
+func TestJobsDeadline(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 10)
+	left := make(chan time.Duration, 1)
+	work := handler.Func(func(ctx context.Context, _ handler.Job) error {
+		at, _ := ctx.Deadline()
+		left <- time.Until(at)
+		return nil
+	})
+	for kind, limit := range map[string]time.Duration{"default": 0, "longer": 3 * time.Hour, "none": -1} {
+		w.jobs(workerhost.Options{ID: kind, Executor: "host", JobTimeout: limit}, map[string]handler.Handler{kind: work})
+		w.enqueue(kind, 1)
+		switch got := <-left; kind {
+		case "none":
+			require.Negative(t, got, "no deadline")
+		case "longer":
+			require.InDelta(t, 3*time.Hour, got, float64(time.Minute))
+		default:
+			require.InDelta(t, time.Hour, got, float64(time.Minute))
+		}
+	}
+}
+
 // The off switch stops claims within one poll, and the loop says why; what stands
 // in the way of an executor is told the same way.
 func TestJobsOff(t *testing.T) {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,7 +18,6 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/tui"
-	"github.com/qtop/qtop/workerhost"
 )
 
 // hostConns are the connections of a worker host beside its listener: ticks,
@@ -32,16 +32,40 @@ func (a *app) console(ctx context.Context) error {
 	defer client.Close()
 	log, closeLog := a.logFile()
 	defer closeLog()
-	host, err := a.host(client, []string{}, log, nil, nil)
-	if err != nil {
-		return err
+	var host localHost
+	if host, err = a.host(client, []string{}, log, nil, nil); err != nil {
+		// A bastion need not have the programs and the secrets of the workers.
+		log.Warn("no worker host can run in the console", "reason", err.Error())
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		host = noHost(queue.Clean(first).String())
 	}
 	return a.show(ctx, client, host, log, "")
 }
 
+// localHost is the worker host of this process.
+type localHost interface {
+	tui.Host
+	Run(ctx context.Context) error
+}
+
+// noHost is why none can run here.
+type noHost string
+
+func (n noHost) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+func (n noHost) Status() queue.HostStatus { return queue.HostStatus{Refused: string(n)} }
+func (n noHost) Start(string) error       { return errors.New(string(n)) }
+func (n noHost) Drain(string) error       { return nil }
+func (n noHost) Stop(string) error        { return nil }
+
+// Shutdown has nothing to wait for.
+func (n noHost) Shutdown(context.Context) error { return nil }
+
 // show runs the console over a client and, beside it, a host; both are walled
 // from each other by their own contexts and pools.
-func (a *app) show(ctx context.Context, client *pgclient.Client, host *workerhost.Host, log *slog.Logger, demo string) error {
+func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost, log *slog.Logger, demo string) error {
 	if err := a.canShow(); err != nil {
 		return err
 	}
@@ -72,13 +96,11 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host *workerhos
 	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	var hostErr error
-	var th tui.Host
 	if host != nil {
-		th = host
 		wg.Go(func() { hostErr = host.Run(hostCtx) })
 	}
 	wg.Go(func() { _ = client.Listen(listenCtx) }) // its DSN was read before
-	err = tui.Run(ctx, client, th, o)
+	err = tui.Run(ctx, client, host, o)
 	stopListening()
 	stopHost()
 	wg.Wait()

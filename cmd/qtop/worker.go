@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,17 +30,20 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 	jobSender := sender.New(sender.Config{
 		Version: version(), Allow: s.Delivery.AllowNetworks, Concurrency: s.Concurrency, Headers: longestTry, Lookup: lookup,
 	})
-	handlers, err := handler.Parse(specs(s.Handlers), jobSender)
-	if err != nil {
-		return nil, problems(err)
+	if loops == nil && len(s.Loops) > 0 {
+		loops = s.Loops
+	}
+	handlers := map[string]handler.Handler{}
+	if len(loops) == 0 || slices.Contains(loops, "job_executor") {
+		var err error
+		if handlers, err = handler.Parse(specs(s.Handlers), jobSender); err != nil {
+			return nil, problems(err)
+		}
 	}
 	maps.Copy(handlers, own)
 	secrets, err := sender.NewSecrets(secretSources(s.Delivery.Secrets))
 	if err != nil {
 		return nil, err
-	}
-	if loops == nil && len(s.Loops) > 0 {
-		loops = s.Loops
 	}
 	return workerhost.New(client, workerhost.Options{
 		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,

@@ -115,4 +115,25 @@ func TestWorkerHandlers(t *testing.T) {
 	require.Len(t, strings.Split(strings.TrimSpace(string(out)), "\n"), 2, string(out))
 	require.Contains(t, string(out), "kind a")
 	require.Contains(t, string(out), "entry 2")
+
+	// Who works on no jobs needs no program of theirs.
+	other := qtop(t, db.DSN(login), "worker", "--host-id", "w2", "--loops", "config_expiry")
+	other.Env = append(other.Env, bad.Env[len(bad.Env)-1])
+	require.NoError(t, other.Start())
+	require.Eventually(t, func() bool {
+		var lives bool
+		err := conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM public.queue_host WHERE host_id = 'w2')").Scan(&lives)
+		return err == nil && lives
+	}, patience, 50*time.Millisecond)
+	require.NoError(t, other.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, other.Wait())
+}
+
+// A console opens without what its worker host would need, and says so where one is wanted.
+func TestConsoleWithoutPrograms(t *testing.T) {
+	t.Setenv("QTOP_HANDLERS", `[{"kind":"a","command":["/no/such/program"]}]`)
+	s := open(t, pgtest.New(t).DSN(""), "--pane", "host")
+	s.match(`No worker host may start here: .*/no/such/program`)
+	s.keys("S")
+	s.match(`Start is off: .*/no/such/program`)
 }
