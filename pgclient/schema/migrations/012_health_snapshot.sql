@@ -263,8 +263,8 @@ SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
        floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
 FROM public.fn_job_backlog() b
 UNION ALL
-SELECT 'dead_letter_job', l.failure_code, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
-FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.failure_code
+SELECT 'dead_letter_job', l.job_kind, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
+FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.job_kind
 UNION ALL
 SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since,
        floor(extract(epoch FROM now() - b.held_since))::bigint, b.held_rows, NULL, NULL, 'held'
@@ -555,8 +555,9 @@ BEGIN
     SELECT 'backlog_webhook', h.subject, h.domain, NULL, floor(extract(epoch FROM now() - h.oldest_at))::bigint, h.waiting, NULL, NULL, NULL
     FROM hooks h
     UNION ALL
-    SELECT 'dead_letter_' || g.source, g.code, g.domain, max(g.last_at), NULL, NULL, NULL, sum(g.open)::bigint, 'open'
-    FROM groups g GROUP BY g.source, g.code, g.domain
+    SELECT 'dead_letter_' || g.source, s.subject, g.domain, max(g.last_at), NULL, NULL, NULL, sum(g.open)::bigint, 'open'
+    FROM groups g CROSS JOIN LATERAL (SELECT CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END AS subject) s
+    GROUP BY g.source, s.subject, g.domain
     UNION ALL
     SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since, floor(extract(epoch FROM now() - b.held_since))::bigint,
       b.held_rows, NULL, NULL, 'held'
