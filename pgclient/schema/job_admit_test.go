@@ -6,6 +6,7 @@ package schema_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,4 +146,24 @@ func TestJobLateWork(t *testing.T) {
 	_, err = j.work.Exec(context.Background(), "SELECT fn_job_tick()")
 	require.NoError(t, err)
 	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM job_lane"))
+}
+
+// A rule written by hand names what a lane may be called, and is in the audit; the functions write one row each.
+func TestJobRulesByHand(t *testing.T) {
+	j := newJobs(t)
+	admin := j.as("workflow_admin")
+	const rule = "INSERT INTO job_subscription (executor_id, executor_kind, job_kind, event_domain, registered_by) VALUES ('ghost', 'DOT', $1, $2, 'x')"
+	for _, bad := range [][2]string{{"", "iu"}, {"9x", "iu"}, {"k", ""}, {"k", "IU"}, {"k\n", "iu"}} {
+		_, err := admin.Exec(t.Context(), rule, bad[0], bad[1])
+		refused(t, "23514", err, strings.Join(bad[:], " "))
+	}
+	_, err := admin.Exec(t.Context(), rule, "k", "iu")
+	require.NoError(t, err)
+	_, err = admin.Exec(t.Context(), "UPDATE job_subscription SET max_parallel = 50000")
+	require.NoError(t, err)
+	const audited = `SELECT string_agg(concat_ws(' ', action, target, before ->> 'max_parallel', after ->> 'max_parallel'), ', ' ORDER BY id)
+		FROM queue_operator_action WHERE action LIKE 'job_subscription%'`
+	require.Equal(t, "job_subscription_write ghost 1, job_subscription_write ghost 1 50000", get[string](j.core, audited))
+	j.rule("w", "k", "", 0, 1)
+	require.Equal(t, "job_subscription_write ghost 1, job_subscription_write ghost 1 50000, job_subscription_set w 1", get[string](j.core, audited))
 }

@@ -139,8 +139,8 @@ CREATE TABLE public.job_subscription (
   executor_id     text NOT NULL CHECK (executor_id <> '' AND length(executor_id) <= 200),
   executor_kind   text NOT NULL CONSTRAINT chk_job_subscription_kind CHECK (executor_kind IN (
     'DOT', 'Agent', 'Hermes', 'Codex', 'PG_worker', 'external_worker', 'future_Kestra_adapter')),
-  job_kind        text,
-  event_domain    text,
+  job_kind        text CONSTRAINT chk_job_subscription_job_kind CHECK (job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'),
+  event_domain    text CONSTRAINT chk_job_subscription_domain CHECK (event_domain ~ '^[a-z][a-z0-9_]{0,50}$'),
   priority_floor  smallint NOT NULL DEFAULT 0,
   max_parallel    integer NOT NULL DEFAULT 1 CHECK (max_parallel >= 1),
   enabled         boolean NOT NULL DEFAULT false,

@@ -250,6 +250,19 @@ REVOKE ALL ON FUNCTION public.fn_job_dead_letter_reopen(uuid[], text, text, bool
 GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_reopen(uuid[], text, text, boolean) TO dead_letter_operator;
 COMMENT ON FUNCTION public.fn_job_dead_letter_reopen(uuid[], text, text, boolean) IS 'Opens resolved job dead letters again.';
 
+CREATE FUNCTION public.fn_job_subscription_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  PERFORM public.fn_operator_audit('job_subscription_write', COALESCE(NEW.executor_id, OLD.executor_id), session_user,
+    'written to the table by hand', NULL, NULL,
+    CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END, CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END);
+  RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION public.fn_job_subscription_audit() FROM PUBLIC;
+COMMENT ON FUNCTION public.fn_job_subscription_audit() IS 'Trigger: audits what executors may claim where it is written by hand.';
+CREATE TRIGGER trg_job_subscription_audit AFTER INSERT OR UPDATE OR DELETE ON public.job_subscription
+  FOR EACH ROW WHEN (current_user <> 'queue_owner') EXECUTE FUNCTION public.fn_job_subscription_audit(); -- the functions audit themselves
+
 -- fn_job_subscription_set(executor, kind, domain, floor, parallel, enabled, notes, actor, reason, dry_run) →
 -- {subscription_id, created, before, after, audit_id}: makes or changes the executor's rule for that kind and
 -- domain (NULL = all). refused: not_found, gone, tick_worker. Executors cannot grant it themselves (DP6 §6).
@@ -364,6 +377,8 @@ SET LOCAL ROLE queue_owner;
 DROP VIEW public.v_executor_subscription_health;
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_waits(p_executor_id text) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $fn$ SELECT NULL::text $fn$;
+DROP TRIGGER trg_job_subscription_audit ON public.job_subscription;
+DROP FUNCTION public.fn_job_subscription_audit();
 DROP FUNCTION public.fn_job_subscription_set(text, text, text, int, int, boolean, text, text, text, boolean);
 DROP FUNCTION public.fn_job_dead_letter_reopen(uuid[], text, text, boolean);
 DROP FUNCTION public.fn_job_dead_letter_resolve(uuid[], text, text, text, boolean);
