@@ -85,7 +85,8 @@ func ruleArguments(r queue.Request) ([]any, error) {
 		n, err := strconv.ParseInt(strings.TrimSpace(r.Args[name]), 10, 32)
 		if err != nil {
 			return nil, &queue.Error{
-				Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not a whole number", r.Args[name])), Where: queue.Clean("--" + name), Err: err,
+				Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not a whole number", r.Args[name])), Where: queue.Clean("--" + name),
+				Do: queue.Clean("give one such as 1 or 100"), Err: err,
 			}
 		}
 		numbers[name] = n
@@ -108,7 +109,7 @@ func planSubscribe(ctx context.Context, c *Client, p *queue.Plan) error {
 	}
 	var a ruleAnswer
 	if err := c.act.QueryRow(ctx, ruleSet, append(args, true)...).Scan(&a); err != nil {
-		return err
+		return jobCheck(err)
 	}
 	if a.Refused {
 		p.Refused, p.Rule = a.Reason, a.Rule

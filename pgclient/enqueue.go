@@ -62,7 +62,8 @@ func (c *Client) PutJob(ctx context.Context, j JobPut) (id string, created bool,
 	return a.ID, a.Created, a.Reason, err
 }
 
-// jobCheck names the flag of the value that fn_job_enqueue refused.
+// jobCheck names the flag of the value that a function of jobs or of their rules
+// refused.
 func jobCheck(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "22023" {
@@ -71,6 +72,7 @@ func jobCheck(err error) error {
 	argument, _, _ := strings.Cut(pg.Message, " ")
 	flag := map[string]string{
 		"p_job_kind": "--kind", "p_event_domain": "--domain", "p_payload": "--payload", "p_max_attempts": "--max-attempts", "p_idempotency_key": "--key",
+		"p_priority_floor": "--floor", "p_max_parallel": "--parallel",
 	}[argument]
 	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(pg.Message), Where: queue.Clean(flag), Do: queue.Clean(pg.Hint), Err: err}
 }

@@ -700,13 +700,19 @@ BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
   SELECT array_agg(x.id), array_agg(x.token), array_agg(x.fate), array_agg(x.code), array_agg(x.error)
   INTO v_ids, v_tokens, v_fates, v_codes, v_errors FROM (
-    SELECT DISTINCT ON (g.id) g.id, g.token, CASE WHEN octet_length(s.said) <= 4096 THEN s.said ELSE left(s.said, 200) || ' … ' || right(s.said, 800) END AS error, -- the cause stands last
+    SELECT DISTINCT ON (g.id) g.id, g.token,
+      CASE WHEN octet_length(s.said) <= 4096 THEN s.said
+        ELSE left(s.said, 200) || ' … ' || right(s.said, CASE WHEN octet_length(s.said) - length(s.said) <= 400 THEN 3200 ELSE 800 END)
+        END AS error, -- the cause stands last
       CASE WHEN g.code ~ '^[A-Z][A-Z0-9_]{0,63}$' THEN g.code ELSE 'HANDLER_ERROR' END AS code,
       CASE WHEN COALESCE(g.permanent, false) THEN 'failed' WHEN q.attempts + 1 >= q.max_attempts THEN 'dead_letter'
         ELSE 'retry_waiting' END AS fate
     FROM unnest(p_job_ids, p_lease_tokens, p_codes, p_errors, p_permanent) AS g (id, token, code, error, permanent)
     JOIN public.job_queue q ON q.job_id = g.id AND q.lease_token = g.token
-    CROSS JOIN LATERAL (SELECT public.fn_mask_said(left(g.error, 4500)) AS said OFFSET 0) s
+    CROSS JOIN LATERAL ( -- a cut before the mask may fall into a secret: what is near it is not kept
+      SELECT CASE WHEN length(g.error) <= 4500 THEN public.fn_mask_said(g.error)
+        ELSE left(public.fn_mask_said(left(g.error, 1500)), 200) || ' … ' || right(public.fn_mask_said(right(g.error, 2500)), 800) END AS said
+      OFFSET 0) s
     ORDER BY g.id) x;
 
   UPDATE public.job_queue q SET status = 'retry_waiting', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
