@@ -186,6 +186,13 @@ func TestJobSnapshotDead(t *testing.T) {
 	require.EqualValues(t, 5, j.picture().Flow.DeadOpen)
 	require.Equal(t, "k iu 3 open,k kg 1 open,l kg 1 open", get[string](j.core, `SELECT string_agg(concat_ws(' ', subject, domain, dead_lettered, status_hint), ','
 		ORDER BY subject, domain) FROM v_queue_health WHERE source = 'dead_letter_job' AND last_seen_at > now() - interval '1 minute'`))
+	var told []string
+	for _, h := range j.picture().Health {
+		if h.Source.String() == "dead_letter_job" {
+			told = append(told, h.Subject.String()+" "+h.Domain.String())
+		}
+	}
+	require.ElementsMatch(t, []string{"k iu", "k kg", "l kg"}, told, "the picture says the same")
 	call(t, j.work, replay, []string{letter}, "ann")
 	require.Equal(t, []string{"TIMEOUT k iu 3 3", "HTTP_500 l kg 1 1"}, groups())
 	require.EqualValues(t, 4, j.picture().Flow.DeadOpen)
