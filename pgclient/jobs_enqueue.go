@@ -56,7 +56,7 @@ func EnqueueJobs(ctx context.Context, q Querier, jobs []JobSpec) (Enqueued, erro
 
 // JobEnqueue puts one job into the queue and rings. created is false when its key
 // was active already: id is then that job's. A worker host that runs on this client
-// claims right behind the commit, where it has a place.
+// claims in the same transaction, where it has a place.
 func (c *Client) JobEnqueue(ctx context.Context, job JobSpec) (id string, created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
@@ -102,7 +102,10 @@ func (c *Client) Ringer() *Ringer {
 const (
 	// quietly silences the wake trigger for as long as the transaction lasts. A
 	// condition without a table is seen to before what is selected.
-	quietly        = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
+	quietly = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
+	// patiently, after it, has the transaction wait for no lock longer than claimPatience.
+	patiently      = " AND set_config('lock_timeout', '" + claimPatience + "', true) IS NOT NULL"
+	claimPatience  = "100ms"
 	enqueueManySQL = "SELECT public.fn_job_enqueue_many($1::jsonb)" + quietly
 	enqueueSQL     = "SELECT public.fn_job_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9)" + quietly
 )

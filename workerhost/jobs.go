@@ -53,8 +53,8 @@ type executor struct {
 	worked   int64 // jobs done at the last beat
 	workedAt time.Time
 
-	fetched chan *fetch   // size 1, as the others
-	told    chan standing // what the executor asked for
+	fetched chan *fetch   // what claims brought
+	told    chan standing // what the executor asked for; size 1, as the next
 	kept    chan struct{} // leases were looked after
 	open    atomic.Int64  // claimed and not settled
 	ticks   atomic.Int64  // of keepEvery
@@ -73,7 +73,7 @@ func (h *Host) execute(ctx context.Context, l *loop) error {
 	e := &executor{
 		h: h, l: l, id: h.opts.Executor, kinds: h.jobKinds(), runner: handler.Runner{Log: h.log, Grace: handBackTime / 2}, began: time.Now(),
 		stock: newStock(), pace: &pace{}, look: true, turn: turn{soon: time.NewTimer(0)},
-		fetched: make(chan *fetch, 1), told: make(chan standing, 1), kept: make(chan struct{}, 1),
+		fetched: make(chan *fetch, mostFetched), told: make(chan standing, 1), kept: make(chan struct{}, 1),
 	}
 	e.working, e.halt = context.WithCancel(context.WithoutCancel(ctx))
 	e.sinks()
@@ -129,15 +129,19 @@ func (e *executor) run(ctx context.Context) error {
 func (e *executor) finish(ctx context.Context) {
 	e.h.client.Ringer().Detach(e)
 	e.halt()
-	if e.turn.may(false) {
+	hangs := time.After(handBackTime / 2) // somebody's connection
+	for e.turn.may(false) {
 		select {
 		case f := <-e.fetched:
 			e.stockUp(f, true)
-		case <-time.After(handBackTime / 2): // of somebody's connection that hangs
+			continue
+		case <-hangs:
 		}
+		break
 	}
-	if f := e.turn.leave(e.fetched); f != nil {
-		e.stockUp(f, true)
+	e.turn.leave()
+	for len(e.fetched) > 0 {
+		e.stockUp(<-e.fetched, true)
 	}
 	e.handBack(e.stock.close())
 	e.crew.Wait()

@@ -18,17 +18,20 @@ const (
 	// mostPrefetched is what waits here beyond the places there are: a queue of
 	// leased rows makes every claim slower and waits for nothing elsewhere.
 	mostPrefetched = 4000
-	// lookGap is the least time between two claims because of commits of this
-	// process or of what it settled: of a stream of jobs, a few at a time cost less.
-	lookGap = time.Millisecond
+	// mostFetched is how many claims may wait for the owner of the loop.
+	mostFetched = 16
+	// lookGap is the least time from a claim to the next because of jobs that this
+	// process enqueued or settled: a claim that goes with the next jobs is better than
+	// one in its way.
+	lookGap = 5 * time.Millisecond
 )
 
-// turn is the right to claim: one claim is under way at a time, of the loop or
-// behind a commit of jobs in this process.
+// turn is the right to claim: one claim is under way at a time, of the loop or with
+// jobs that this process enqueues.
 type turn struct {
 	mu       sync.Mutex
 	open     bool // there may be claims
-	vain     bool // the last claim behind a commit found nothing, not even its jobs; none is made until one finds something
+	vain     bool // the last claim with jobs found nothing, not even them; none goes with jobs until one finds something
 	gone     bool // the loop has ended: what is claimed yet goes back
 	underWay *fetch
 	last     time.Duration    // when a claim was last sent
@@ -42,7 +45,7 @@ type fetch struct {
 	claim pgclient.Claim
 	at    time.Duration // when it was sent
 	jobs  []pgclient.Job
-	left  bool // jobs of the commit it was behind
+	left  bool // jobs that it went with
 	err   error
 }
 
@@ -65,14 +68,13 @@ func (e *executor) fetch(ctx context.Context) {
 	})
 }
 
-// take takes the turn; who has it brings what was claimed, and the owner of the
-// loop gives the turn back. nil: not now, what is settled or comes back tries again.
-func (e *executor) take(behind bool) *fetch {
+// take takes the turn; who has it brings what was claimed. nil: not now, what is
+// settled or comes back tries again.
+func (e *executor) take(with bool) *fetch {
 	t := &e.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := e.clock()
-	if !t.open || t.underWay != nil || behind && (t.vain || at-t.last < lookGap) {
+	if !t.open || t.underWay != nil || with && t.vain || len(e.fetched) == cap(e.fetched) {
 		return nil
 	}
 	n := e.wanted()
@@ -85,8 +87,8 @@ func (e *executor) take(behind bool) *fetch {
 	if t.after == nil {
 		t.swept = time.Now()
 	}
-	t.underWay = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: at}
-	t.last = at
+	t.last = e.clock()
+	t.underWay = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: t.last}
 	t.soon.Stop() // this one sees what the other was for
 	return t.underWay
 }
@@ -99,14 +101,26 @@ func (e *executor) soon() {
 	t.soon.Reset(t.last + lookGap - e.clock())
 }
 
-// bring hands a claim to the owner of the loop.
+// bring gives the turn back and hands what was claimed to the owner of the loop.
 func (e *executor) bring(f *fetch) {
-	e.turn.mu.Lock()
-	gone := e.turn.gone
+	t := &e.turn
+	t.mu.Lock()
+	t.underWay, t.after = nil, nil
+	switch {
+	case len(f.jobs) > 0:
+		t.vain = false
+	case f.left && f.claim.After == nil:
+		t.vain = true
+	}
+	if len(f.jobs) == f.claim.Most { // there may be more
+		t.after = keysOf(f.claim.After, f.jobs)
+	}
+	gone := t.gone
 	if !gone {
+		e.open.Add(int64(len(f.jobs)))
 		e.fetched <- f // has room
 	}
-	e.turn.mu.Unlock()
+	t.mu.Unlock()
 	if !gone || len(f.jobs) == 0 {
 		return
 	}
@@ -121,19 +135,6 @@ func (e *executor) bring(f *fetch) {
 	}()
 }
 
-// give gives the turn back.
-func (t *turn) give(f *fetch, after pgclient.JobKeys) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.underWay, t.after = nil, after
-	switch {
-	case len(f.jobs) > 0:
-		t.vain = false
-	case f.left && f.claim.After == nil:
-		t.vain = true
-	}
-}
-
 // may says whether there may be claims from now on, and whether one is under way.
 func (t *turn) may(open bool) (taken bool) {
 	t.mu.Lock()
@@ -142,21 +143,15 @@ func (t *turn) may(open bool) (taken bool) {
 	return t.underWay != nil
 }
 
-// leave takes the claim that has come, or has the one that comes yet handed back.
-func (t *turn) leave(fetched chan *fetch) *fetch {
+// leave has what comes yet handed back.
+func (t *turn) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gone = true
-	select {
-	case f := <-fetched:
-		return f
-	default:
-		return nil
-	}
 }
 
 // Offer implements pgclient.Taker. A job with a key may have to wait for somebody's
-// transaction, and a claim behind it would.
+// transaction, and a claim with it would.
 func (e *executor) Offer(jobs []pgclient.JobSpec) (claim *pgclient.Claim, takes bool) {
 	now, keyed := time.Now(), false
 	for i := range jobs {
@@ -206,21 +201,13 @@ func (e *executor) wanted() int {
 // stockUp takes what a claim brought. late: nothing may start any more.
 func (e *executor) stockUp(f *fetch, late bool) {
 	if f.err != nil {
-		e.turn.give(f, nil)
 		e.l.erred(f.err)
 		e.l.log.Warn("claim failed", "error", f.err.Error())
 		return // the poll tries again
 	}
-	// A sweep finds what came in late: retries, higher priorities, old transactions.
-	var after pgclient.JobKeys
-	switch {
-	case len(f.jobs) == f.claim.Most:
-		e.look = true
-		after = keysOf(f.claim.After, f.jobs)
-	case f.claim.After != nil:
-		e.look = true // the rest, if any, stands before the keys
+	if len(f.jobs) == f.claim.Most || f.claim.After != nil {
+		e.look = true // for more, or for what came in late and stands before the keys: retries, higher priorities, old transactions
 	}
-	e.turn.give(f, after)
 	if len(f.jobs) == 0 {
 		e.l.ticked(0, jobPoll)
 		return
@@ -235,7 +222,6 @@ func (e *executor) stockUp(f *fetch, late bool) {
 		runs[i] = &x.runs[i]
 	}
 	e.leases = append(e.leases, x)
-	e.open.Add(int64(len(runs)))
 	if late {
 		e.handBack(runs)
 		return

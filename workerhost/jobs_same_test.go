@@ -1,5 +1,5 @@
 // Who enqueues in the host's process needs no bell and no listener: the host claims
-// behind the commit. What it cannot take yet it takes when there is a place, and a
+// in their transaction. What it cannot take yet it takes when there is a place, and a
 // host that stops leaves nothing leased.
 package workerhost_test
 
@@ -145,7 +145,7 @@ func TestJobsOfTheSameProcessWhileItStops(t *testing.T) {
 	}
 }
 
-// A commit that waits for somebody's open transaction holds up nothing else.
+// Jobs that wait for somebody's open transaction hold up nothing else.
 func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -179,30 +179,36 @@ func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
-// What a claim brings after the host has stopped goes back at once: its commit had
-// to wait.
+// What a claim brings after the host has stopped goes back at once: its commit took
+// its time.
 func TestJobsOfTheSameProcessAfterItStopped(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
 	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Grace: time.Second,
 		Handlers: map[string]handler.Handler{"step": &seen{}}})
 	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
-	tx, err := w.admin.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "LOCK TABLE public.job_queue IN SHARE MODE")
-	require.NoError(t, err)
+	slow := w.db.Conn(t, "")
+	for _, sql := range []string{
+		"SELECT pg_advisory_lock(7)",
+		`CREATE FUNCTION pg_temp.slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			WHILE NOT pg_try_advisory_xact_lock_shared(7) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN NULL; END $$`,
+		"CREATE CONSTRAINT TRIGGER slowly AFTER INSERT ON public.job_queue DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pg_temp.slowly()",
+	} {
+		_, err := slow.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
 	made := make(chan error, 1)
 	go func() {
 		_, _, err := h.client.JobEnqueue(t.Context(), jobOf(1))
 		made <- err
 	}()
-	w.becomes(1, `SELECT count(*)::int FROM pg_locks JOIN pg_stat_activity USING (pid)
-		WHERE NOT granted AND datname = current_database() AND query LIKE '%fn_job_enqueue%'`)
+	w.becomes(1, `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND wait_event = 'PgSleep'`)
 	require.NoError(t, h.stop())
-	require.NoError(t, tx.Commit(t.Context()))
+	require.Empty(t, made)
+	_, err := slow.Exec(t.Context(), "SELECT pg_advisory_unlock(7)")
+	require.NoError(t, err)
 	require.NoError(t, <-made)
 	eventually(t, func() bool { return h.client.Work().Stat().AcquiredConns() == 0 }, "the claim does not come back")
-	w.becomes(0, jobLeases) // if the loop had a claim of its own under way, none was behind the commit
+	w.becomes(0, jobLeases) // if the loop had a claim of its own under way, none went with the job
 	w.becomes(1, jobsOf, "queued")
 }

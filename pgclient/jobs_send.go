@@ -1,8 +1,8 @@
 package pgclient
 
-// This file is what goes to the server behind a commit of jobs, without waiting for
-// its answer: the claim of a worker host of this process, which needs no waking, or
-// else the bells of the jobs' domains.
+// This file sends what enqueues jobs: with it, in the same transaction, the claim of
+// a worker host of this process, or else, behind the commit, the bells of the jobs'
+// domains.
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Taker is a worker host in the process of those who enqueue. It may claim right
-// behind the commit of their jobs, on their connection.
+// Taker is a worker host in the process of those who enqueue. It may claim in the
+// transaction of their jobs.
 type Taker interface {
-	// Offer is asked before jobs are sent. A claim goes behind their commit, and
-	// Claimed is told once what it brought, and whether it left some of them. Without
+	// Offer is asked before jobs are sent. A claim goes with them, and Claimed is told
+	// once what it brought, after the commit, and whether it left some of them. Without
 	// one, takes says that such jobs are looked for, when Look is called.
 	Offer(jobs []JobSpec) (claim *Claim, takes bool)
 	Claimed(jobs []Job, left bool, err error)
@@ -55,8 +55,8 @@ func (r *Ringer) attached() Taker {
 	return r.taker
 }
 
-// commit sends a statement that enqueues jobs and gives its answer as soon as its
-// commit is known.
+// commit sends a statement that enqueues jobs and gives its answer once it has
+// committed.
 func (r *Ringer) commit(ctx context.Context, enqueue statement, jobs []JobSpec) (putAnswer, error) {
 	conn, err := r.pool.Acquire(ctx)
 	if err != nil {
@@ -76,10 +76,11 @@ func (r *Ringer) commit(ctx context.Context, enqueue statement, jobs []JobSpec) 
 	go func() {
 		defer conn.Release()
 		// What is claimed is to be worked, even if nobody waits for the enqueueing. The
-		// server ends each of the two statements earlier.
+		// server ends each statement earlier.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workTimeout+jobTimeout)
 		defer cancel()
-		r.claimBehind(ctx, conn.Conn(), enqueue, jobs, taker, claim, func(a putAnswer, err error) { done <- told{a, err} })
+		a, err := r.claimWith(ctx, conn.Conn(), enqueue, jobs, taker, claim)
+		done <- told{a, err}
 	}()
 	select {
 	case t := <-done:
@@ -91,6 +92,9 @@ func (r *Ringer) commit(ctx context.Context, enqueue statement, jobs []JobSpec) 
 
 // ringBehind rings for the jobs that were made, or has the taker look first.
 func (r *Ringer) ringBehind(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []JobSpec, taker Taker, takes bool) (putAnswer, error) {
+	if takes {
+		defer taker.Look() // also after an error: a claim that gave way was to see others
+	}
 	statements := []statement{enqueue}
 	var later []string // domains that rang a moment ago
 	if !takes {
@@ -102,9 +106,12 @@ func (r *Ringer) ringBehind(ctx context.Context, conn *pgx.Conn, enqueue stateme
 			}
 		}
 	}
-	p := inOneGo(ctx, conn, statements)
+	p := inOneGo(ctx, conn, statements, true)
 	defer func() { _ = p.Close() }() // reads the rest
 	a, err := readAnswer(p)
+	if end := readOn(p); err == nil {
+		err = end
+	}
 	if err != nil || a.Refused {
 		return a, err
 	}
@@ -113,7 +120,6 @@ func (r *Ringer) ringBehind(ctx context.Context, conn *pgx.Conn, enqueue stateme
 		for i := range min(len(ids), len(jobs)) {
 			r.owe(jobs[i].Domain, ids[i])
 		}
-		taker.Look()
 	}
 	for _, domain := range later {
 		r.Ring(domain)
@@ -121,28 +127,44 @@ func (r *Ringer) ringBehind(ctx context.Context, conn *pgx.Conn, enqueue stateme
 	return a, nil
 }
 
-// claimBehind claims, and rings for the jobs that the claim did not bring.
-func (r *Ringer) claimBehind(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []JobSpec, taker Taker, claim *Claim,
-	tell func(putAnswer, error),
-) {
-	p := inOneGo(ctx, conn, []statement{enqueue, {claimSQL, claim.arguments(conn.TypeMap())}})
-	defer func() { _ = p.Close() }()
-	a, err := readAnswer(p)
-	tell(a, err)
-	made := err == nil && !a.Refused
+// claimWith claims in the transaction that enqueues, and rings for the jobs that the
+// claim did not bring. A transaction that fails is made again without the claim: what
+// a claim has to wait for, such as a change of its rule, holds up jobs for
+// claimPatience at most.
+func (r *Ringer) claimWith(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []JobSpec, taker Taker, claim *Claim) (putAnswer, error) {
+	patient := statement{enqueue.sql + patiently, enqueue.args}
+	p := inOneGo(ctx, conn, []statement{patient, {claimSQL, claim.arguments(conn.TypeMap())}}, false)
 	var got []Job
-	err = readNext(p, func(rows *pgconn.ResultReader) (err error) {
-		got, err = claimedJobs(pgx.RowsFromResultReader(conn.TypeMap(), rows), claim.Most)
-		return err
-	})
+	var broken error // the jobs are leased, but cannot be read
+	var refused *pgconn.PgError
+	a, err := readAnswer(p)
+	made := err == nil
+	if made {
+		broken = readNext(p, func(rows *pgconn.ResultReader) (err error) {
+			got, err = claimedJobs(pgx.RowsFromResultReader(conn.TypeMap(), rows), claim.Most)
+			return err
+		})
+		if err = readOn(p); errors.As(broken, &refused) {
+			err = broken
+		}
+	}
+	_ = p.Close()
+	if errors.As(err, &refused) && !conn.IsClosed() {
+		taker.Claimed(nil, made, nil)
+		return r.ringBehind(ctx, conn, enqueue, jobs, taker, true)
+	} else if err != nil {
+		taker.Claimed(nil, false, translate(err))
+		return a, err
+	}
 	r.Claimed(got)
-	left := made && !a.within(got)
-	taker.Claimed(got, left, translate(err))
+	left := !a.Refused && !a.within(got)
+	taker.Claimed(got, left, translate(broken))
 	if left {
 		for _, domain := range domainsOf(jobs) {
 			r.Ring(domain)
 		}
 	}
+	return a, nil
 }
 
 // domainsOf names each once.
@@ -178,9 +200,9 @@ type statement struct {
 	args [][]byte
 }
 
-// inOneGo sends statements without waiting in between, each a transaction of its
-// own.
-func inOneGo(ctx context.Context, conn *pgx.Conn, statements []statement) *pgconn.Pipeline {
+// inOneGo sends statements without waiting in between, apart, as a transaction of its
+// own each, or together in one.
+func inOneGo(ctx context.Context, conn *pgx.Conn, statements []statement, apart bool) *pgconn.Pipeline {
 	prepared := make([]*pgconn.StatementDescription, len(statements))
 	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		for i, s := range statements {
@@ -198,7 +220,9 @@ func inOneGo(ctx context.Context, conn *pgx.Conn, statements []statement) *pgcon
 		} else {
 			p.SendQueryParams(s.sql, s.args, nil, nil, nil)
 		}
-		p.SendPipelineSync()
+		if apart || i+1 == len(statements) {
+			p.SendPipelineSync()
+		}
 	}
 	_ = p.Flush() // an error shows when the answer is read
 	return p
@@ -215,18 +239,26 @@ func readAnswer(p *pgconn.Pipeline) (a putAnswer, err error) {
 	return a, err
 }
 
-// readNext gives the rows of the next statement to f, if it has any, and reads on
-// to the end of its transaction.
+// readNext gives the rows of the next statement to f, if it has any.
 func readNext(p *pgconn.Pipeline, f func(*pgconn.ResultReader) error) error {
 	results, err := p.GetResults()
-	if rows, ok := results.(*pgconn.ResultReader); ok {
-		err = f(rows)
-		if _, closed := rows.Close(); closed != nil {
-			err = closed
+	rows, ok := results.(*pgconn.ResultReader)
+	if !ok {
+		if err == nil {
+			err = fmt.Errorf("no rows but %T", results)
 		}
-	} else if err == nil {
-		return fmt.Errorf("no rows but %T", results)
+		return err
 	}
+	err = f(rows)
+	if _, closed := rows.Close(); closed != nil {
+		err = closed
+	}
+	return err
+}
+
+// readOn reads to the end of the transaction: it has committed when there is no
+// error.
+func readOn(p *pgconn.Pipeline) (err error) {
 	for {
 		results, end := p.GetResults()
 		if err == nil {

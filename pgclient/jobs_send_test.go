@@ -1,6 +1,6 @@
-// A claim goes behind a commit of jobs on the same connection: what it brings is
-// leased and told once, whatever becomes of the enqueueing, and nobody is woken for
-// a job that is taken already.
+// A claim goes with jobs in their transaction: what it brings is leased and told
+// once, whatever becomes of who enqueued, nobody is woken for a job that is taken
+// already, and what keeps a claim from its work keeps nobody from enqueueing.
 package pgclient_test
 
 import (
@@ -64,6 +64,12 @@ func (k *taker) Look() {
 	k.looked++
 }
 
+func (k *taker) looks() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.looked
+}
+
 // next is what the next claim brought.
 func (k *taker) next(t *testing.T) claimed {
 	t.Helper()
@@ -94,7 +100,7 @@ func bells(t *testing.T, conn *pgx.Conn) int {
 	}
 }
 
-func TestClaimBehindACommit(t *testing.T) {
+func TestClaimWithAJob(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"cache_statement", "exec"} {
 		t.Run(mode, func(t *testing.T) {
@@ -142,18 +148,32 @@ func TestClaimBehindACommit(t *testing.T) {
 			require.Equal(t, "queued ", state(id))
 			require.Equal(t, 1, bells(t, conn))
 
-			// a refused one takes nothing, what waits elsewhere comes all the same
-			_, err = conn.Exec(t.Context(), "SELECT public.fn_job_enqueue('a', 'elsewhere', 'DOT')")
-			require.NoError(t, err)
+			// one that is refused takes the claim with it; another is looked for
 			wrong := job
 			wrong.Executor = "nobody"
 			_, _, err = c.JobEnqueue(t.Context(), wrong)
 			require.ErrorContains(t, err, "p_executor must be")
 			got = k.next(t)
 			require.False(t, got.left)
-			require.Len(t, got.jobs, 1)
-			require.Equal(t, "elsewhere", got.jobs[0].Domain)
+			require.Empty(t, got.jobs)
+			require.Equal(t, 1, k.looks())
 			require.Zero(t, bells(t, conn))
+
+			// somebody changes the rule: the claim gives way to the job
+			tx, err := db.Conn(t, "").Begin(t.Context())
+			require.NoError(t, err)
+			_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = max_parallel")
+			require.NoError(t, err)
+			id, created, err = c.JobEnqueue(t.Context(), job)
+			require.NoError(t, err)
+			require.True(t, created)
+			got = k.next(t)
+			require.True(t, got.left)
+			require.Empty(t, got.jobs)
+			require.Equal(t, "queued ", state(id))
+			require.Equal(t, 1, bells(t, conn), "it is owed one, and nobody claimed it")
+			require.NoError(t, tx.Rollback(t.Context()))
+			require.Equal(t, 2, k.looks())
 
 			// while a claim is under way: a bell is owed, until the job is claimed
 			k.mu.Lock()
@@ -162,7 +182,7 @@ func TestClaimBehindACommit(t *testing.T) {
 			_, _, err = c.JobEnqueue(t.Context(), job)
 			require.NoError(t, err)
 			require.Equal(t, 1, bells(t, conn))
-			looked := 1
+			looked := 3
 			require.Eventually(t, func() bool { // on a slow machine 5 ms pass on the way, not each time
 				_, _, err = c.JobEnqueue(t.Context(), job)
 				require.NoError(t, err)
@@ -180,14 +200,14 @@ func TestClaimBehindACommit(t *testing.T) {
 			_, _, err = c.JobEnqueue(t.Context(), job)
 			require.NoError(t, err)
 			require.Equal(t, 1, bells(t, conn))
-			require.Equal(t, looked, k.looked)
+			require.Equal(t, looked, k.looks())
 		})
 	}
 }
 
 // Many at once, some of whose callers have gone: every job is claimed and told of
 // once, and each caller has the id of its own.
-func TestClaimBehindManyCommits(t *testing.T) {
+func TestClaimWithManyJobs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	c := jobClient(t, db)
@@ -264,4 +284,40 @@ func TestClaimBehindManyCommits(t *testing.T) {
 	for id := range ids {
 		require.True(t, slices.Contains(all, id))
 	}
+}
+
+// A connection that ends in their transaction makes neither: each hears of it once.
+func TestClaimWithAJobCutOff(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := jobClient(t, db)
+	conn := db.Conn(t, "")
+	for _, sql := range []string{
+		"CREATE FUNCTION public.slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(20); RETURN NULL; END'",
+		"CREATE CONSTRAINT TRIGGER slowly AFTER INSERT ON public.job_queue DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.slowly()",
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	k := attach(t, c)
+	made := make(chan error, 1)
+	go func() {
+		_, _, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT"})
+		made <- err
+	}()
+	require.Eventually(t, func() bool {
+		var ended int
+		require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event = 'PgSleep'`).Scan(&ended))
+		return ended == 1
+	}, 20*time.Second, time.Millisecond)
+	require.Error(t, <-made)
+	got := <-k.told
+	require.Error(t, got.err)
+	require.Empty(t, got.jobs)
+	require.False(t, got.left)
+	require.Empty(t, k.told)
+	var jobs int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.job_queue").Scan(&jobs))
+	require.Zero(t, jobs)
 }
