@@ -74,7 +74,10 @@ func (e *executor) take(with bool) *fetch {
 	t := &e.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.open || t.underWay != nil || with && t.vain || len(e.fetched) == cap(e.fetched) {
+	if !t.open || t.underWay != nil || len(e.fetched) == cap(e.fetched) {
+		return nil
+	}
+	if with && (t.vain || t.after != nil) { // of a backlog the loop claims at its own pace, no job waits for that
 		return nil
 	}
 	n := e.wanted()
@@ -106,11 +109,11 @@ func (e *executor) bring(f *fetch) {
 	t := &e.turn
 	t.mu.Lock()
 	t.underWay, t.after = nil, nil
-	switch {
-	case len(f.jobs) > 0:
-		t.vain = false
-	case f.left && f.claim.After == nil:
-		t.vain = true
+	if f.err != nil {
+		f.jobs = nil // what could be read of them: their lease expires
+	}
+	if len(f.jobs) > 0 || f.left {
+		t.vain = len(f.jobs) == 0
 	}
 	if len(f.jobs) == f.claim.Most { // there may be more
 		t.after = keysOf(f.claim.After, f.jobs)

@@ -35,7 +35,7 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 			"of the inserts, while connections open and plans are made, does not count",
 		"qtop inserts with fn_job_enqueue, the bridge on; \"doorbell\": with JobEnqueue of another program's pgclient, which silences the trigger " +
 			"and sends the bell behind its commit, at most once per 5 ms; \"one program\": with JobEnqueue of the host's own client, as River's " +
-			"producer is its worker's, so that the claim goes behind the commit; the raw loop ends when the claim has returned",
+			"producer is its worker's, so that the claim goes with the insert, in one transaction; the raw loop ends when the claim has returned",
 	}}
 	for _, of := range []struct {
 		figure       string
