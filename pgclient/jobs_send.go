@@ -19,8 +19,9 @@ import (
 // transaction of their jobs.
 type Taker interface {
 	// Offer is asked before jobs are sent. A claim goes with them, and Claimed is told
-	// once what it brought, after the commit, and whether it left some of them. Without
-	// one, takes says that such jobs are looked for, when Look is called.
+	// once what it brought, after the commit, and whether it left some of them: it
+	// brings nothing where it fails or gives way. Without one, takes says that such jobs
+	// are looked for, when Look is called.
 	Offer(jobs []JobSpec) (claim *Claim, takes bool)
 	Claimed(jobs []Job, left bool, err error)
 	Look()
@@ -75,10 +76,6 @@ func (r *Ringer) commit(ctx context.Context, enqueue statement, jobs []JobSpec) 
 	done := make(chan told, 1)
 	go func() {
 		defer conn.Release()
-		// What is claimed is to be worked, even if nobody waits for the enqueueing. The
-		// server ends each statement earlier.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workTimeout+jobTimeout)
-		defer cancel()
 		a, err := r.claimWith(ctx, conn.Conn(), enqueue, jobs, taker, claim)
 		done <- told{a, err}
 	}()
@@ -128,12 +125,16 @@ func (r *Ringer) ringBehind(ctx context.Context, conn *pgx.Conn, enqueue stateme
 }
 
 // claimWith claims in the transaction that enqueues, and rings for the jobs that the
-// claim did not bring. A transaction that fails is made again without the claim: what
-// a claim has to wait for, such as a change of its rule, holds up jobs for
-// claimPatience at most.
+// claim did not bring. A transaction that fails is made again without the claim, which
+// gives way to the jobs where it has to wait for a lock, such as that of a rule
+// somebody changes, for longer than claimPatience.
 func (r *Ringer) claimWith(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []JobSpec, taker Taker, claim *Claim) (putAnswer, error) {
 	patient := statement{enqueue.sql + patiently, enqueue.args}
-	p := inOneGo(ctx, conn, []statement{patient, {claimSQL, claim.arguments(conn.TypeMap())}}, false)
+	// What is claimed is to be worked, even if nobody waits for the enqueueing. The
+	// server ends each statement earlier.
+	both, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workTimeout+jobTimeout)
+	defer cancel()
+	p := inOneGo(both, conn, []statement{patient, {claimSQL, claim.arguments(conn.TypeMap())}}, false)
 	var got []Job
 	var broken error // the jobs are leased, but cannot be read
 	var refused *pgconn.PgError
@@ -149,11 +150,12 @@ func (r *Ringer) claimWith(ctx context.Context, conn *pgx.Conn, enqueue statemen
 		}
 	}
 	_ = p.Close()
-	if errors.As(err, &refused) && !conn.IsClosed() {
+	if errors.As(err, &refused) && !conn.IsClosed() { // rolled back
 		taker.Claimed(nil, made, nil)
 		return r.ringBehind(ctx, conn, enqueue, jobs, taker, true)
 	} else if err != nil {
 		taker.Claimed(nil, false, translate(err))
+		taker.Look()
 		return a, err
 	}
 	r.Claimed(got)

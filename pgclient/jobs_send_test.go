@@ -164,8 +164,10 @@ func TestClaimWithAJob(t *testing.T) {
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = max_parallel")
 			require.NoError(t, err)
+			began := time.Now()
 			id, created, err = c.JobEnqueue(t.Context(), job)
 			require.NoError(t, err)
+			require.Less(t, time.Since(began), 5*time.Second, "half of what a statement waits otherwise")
 			require.True(t, created)
 			got = k.next(t)
 			require.True(t, got.left)
@@ -174,6 +176,26 @@ func TestClaimWithAJob(t *testing.T) {
 			require.Equal(t, 1, bells(t, conn), "it is owed one, and nobody claimed it")
 			require.NoError(t, tx.Rollback(t.Context()))
 			require.Equal(t, 2, k.looks())
+			var patience string
+			require.NoError(t, c.Work().QueryRow(t.Context(), "SHOW lock_timeout").Scan(&patience))
+			require.Equal(t, "10s", patience, "of the next transaction")
+
+			// nobody waits any more: it is not made a second time
+			tx, err = db.Conn(t, "").Begin(t.Context())
+			require.NoError(t, err)
+			_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = max_parallel")
+			require.NoError(t, err)
+			soon, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+			_, _, err = c.JobEnqueue(soon, job)
+			cancel()
+			require.Error(t, err)
+			require.True(t, k.next(t).left)
+			require.Eventually(t, func() bool { return c.Work().Stat().AcquiredConns() == 0 }, 20*time.Second, time.Millisecond)
+			require.NoError(t, tx.Rollback(t.Context()))
+			require.Equal(t, 3, k.looks())
+			var queued int
+			require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.job_queue WHERE status = 'queued'").Scan(&queued))
+			require.Equal(t, 2, queued, "b, and the one that was made alone")
 
 			// while a claim is under way: a bell is owed, until the job is claimed
 			k.mu.Lock()
@@ -182,7 +204,7 @@ func TestClaimWithAJob(t *testing.T) {
 			_, _, err = c.JobEnqueue(t.Context(), job)
 			require.NoError(t, err)
 			require.Equal(t, 1, bells(t, conn))
-			looked := 3
+			looked := 4
 			require.Eventually(t, func() bool { // on a slow machine 5 ms pass on the way, not each time
 				_, _, err = c.JobEnqueue(t.Context(), job)
 				require.NoError(t, err)
@@ -247,6 +269,7 @@ func TestClaimWithManyJobs(t *testing.T) {
 		require.NoError(t, err)
 		return s
 	}
+	quiet := 0 // looks in a row: of callers that have gone, some may not be sent yet
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		select {
 		case got := <-k.told:
@@ -259,9 +282,11 @@ func TestClaimWithManyJobs(t *testing.T) {
 		default:
 		}
 		k.mu.Lock()
-		idle := !k.busy && len(k.told) == 0 && c.Work().Stat().AcquiredConns() == 0
+		if quiet++; k.busy || len(k.told) > 0 || c.Work().Stat().AcquiredConns() > 0 {
+			quiet = 0
+		}
 		k.mu.Unlock()
-		if idle || time.Now().After(deadline) {
+		if quiet == 50 || time.Now().After(deadline) {
 			break
 		}
 		time.Sleep(time.Millisecond) // between two looks: callers that have gone left statements under way

@@ -24,6 +24,10 @@ const (
 	// process enqueued or settled: a claim that goes with the next jobs is better than
 	// one in its way.
 	lookGap = 5 * time.Millisecond
+	// After a claim that went with jobs and found nothing, not even them, or that took
+	// longer than longWith, none goes with jobs for apartFor.
+	longWith = 50 * time.Millisecond
+	apartFor = time.Second
 )
 
 // turn is the right to claim: one claim is under way at a time, of the loop or with
@@ -31,10 +35,10 @@ const (
 type turn struct {
 	mu       sync.Mutex
 	open     bool // there may be claims
-	vain     bool // the last claim with jobs found nothing, not even them; none goes with jobs until one finds something
 	gone     bool // the loop has ended: what is claimed yet goes back
 	underWay *fetch
 	last     time.Duration    // when a claim was last sent
+	apart    time.Duration    // until when none goes with jobs
 	soon     *time.Timer      // runs: another is wanted lookGap after it
 	after    pgclient.JobKeys // where the next begins; nil sweeps the lanes from their start
 	swept    time.Time        // when one last did
@@ -44,8 +48,9 @@ type turn struct {
 type fetch struct {
 	claim pgclient.Claim
 	at    time.Duration // when it was sent
+	with  bool          // jobs that were enqueued, some of which it left
+	left  bool
 	jobs  []pgclient.Job
-	left  bool // jobs that it went with
 	err   error
 }
 
@@ -77,7 +82,7 @@ func (e *executor) take(with bool) *fetch {
 	if !t.open || t.underWay != nil || len(e.fetched) == cap(e.fetched) {
 		return nil
 	}
-	if with && (t.vain || t.after != nil) { // of a backlog the loop claims at its own pace, no job waits for that
+	if with && (e.clock() < t.apart || t.after != nil) { // no job waits for claims of a backlog
 		return nil
 	}
 	n := e.wanted()
@@ -91,7 +96,7 @@ func (e *executor) take(with bool) *fetch {
 		t.swept = time.Now()
 	}
 	t.last = e.clock()
-	t.underWay = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: t.last}
+	t.underWay = &fetch{claim: pgclient.Claim{Executor: e.id, Kinds: e.kinds, Most: n, After: t.after}, at: t.last, with: with}
 	t.soon.Stop() // this one sees what the other was for
 	return t.underWay
 }
@@ -112,8 +117,8 @@ func (e *executor) bring(f *fetch) {
 	if f.err != nil {
 		f.jobs = nil // what could be read of them: their lease expires
 	}
-	if len(f.jobs) > 0 || f.left {
-		t.vain = len(f.jobs) == 0
+	if at := e.clock(); f.with && (f.left && len(f.jobs) == 0 || at-f.at > longWith) {
+		t.apart = at + apartFor
 	}
 	if len(f.jobs) == f.claim.Most { // there may be more
 		t.after = keysOf(f.claim.After, f.jobs)

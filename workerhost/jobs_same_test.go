@@ -58,6 +58,27 @@ func TestJobsOfTheSameProcess(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
+// A claim goes with a job: both bear the time of one transaction.
+func TestJobsOfTheSameProcessTogether(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	done := make(chan struct{})
+	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Handlers: map[string]handler.Handler{
+		"step": handler.Func(func(context.Context, handler.Job) error { <-done; return nil }),
+	}})
+	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
+	const n = 10 // while the loop has a claim of its own under way, none goes with a job
+	for i := range n {
+		_, _, err := h.client.JobEnqueue(t.Context(), jobOf(i))
+		require.NoError(t, err)
+	}
+	w.becomes(n, jobsOf, "in_progress")
+	require.Positive(t, w.int("SELECT count(*)::int FROM job_queue q JOIN job_lease l ON q.job_id = ANY (l.job_ids) WHERE l.claimed_at = q.enqueued_at"))
+	close(done)
+	w.becomes(n, jobsOf, "succeeded")
+	require.NoError(t, h.stop())
+}
+
 func TestJobsOfTheSameProcessWaitForAPlace(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 2)

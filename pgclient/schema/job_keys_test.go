@@ -110,7 +110,7 @@ func TestJobKeysMany(t *testing.T) {
 	}
 	for _, spoilt := range []map[string]any{job(nil, "executor", "MOT"), job("q", "payload", map[string]any{"token": 1}), job(nil, "job_kind", "no kind"),
 		job("q", "event_domain", "No"), job(nil, "executor", nil), job(nil, "priority", "high"), job(nil, "priority", 1<<40), job("q", "priority", 1.5), job(nil, "process_after", "soon"),
-		job("q", "process_after", "2026-02-31"), job(nil, "max_attempts", 0)} {
+		job("q", "process_after", "2026-02-31"), job(nil, "max_attempts", 0), job(nil, "proces_after", "2200-01-01T00:00:00Z"), job("q", "status", "succeeded")} {
 		_, err := tryCall(j.work, "fn_job_enqueue_many($1)", []any{job(nil), job("fine"), spoilt})
 		refused(t, "22023", err, fmt.Sprint(spoilt))
 	}

@@ -112,6 +112,7 @@ CREATE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off
 SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' AS $$
 DECLARE
+  c_keys CONSTANT text[] := '{job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor}';
   c_first CONSTANT int := 1 << 20; -- six hexadecimal digits, whatever is added
   v_time text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
   v_random text := gen_random_uuid();
@@ -119,6 +120,7 @@ DECLARE
   v_free boolean;
   v_max int;
   v_refusal jsonb;
+  v_stray text;
   v_given int := CASE WHEN jsonb_typeof(p_jobs) = 'array' THEN jsonb_array_length(p_jobs) END;
   v_made int;
   v_ids jsonb;
@@ -141,6 +143,10 @@ BEGIN
   -- the locks on the other keys, and tried again.
   FOR v_try IN 1..10 LOOP
     BEGIN
+      SELECT k INTO v_stray FROM jsonb_array_elements(p_jobs) e, jsonb_object_keys(e - c_keys) k LIMIT 1;
+      IF FOUND THEN
+        RAISE EXCEPTION '% is none of %', quote_literal(v_stray), array_to_string(c_keys, ', ') USING ERRCODE = '22023';
+      END IF;
       IF NOT jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)') THEN
         INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready, max_attempts, actor)
         SELECT (v_prefix || to_hex(c_first + g.n))::uuid, g.job_kind, g.event_domain, g.executor, COALESCE(g.payload, '{}'),
