@@ -112,7 +112,7 @@ CREATE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET jit = off
 SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' AS $$
 DECLARE
-  c_keys CONSTANT text[] := '{job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor}';
+  c_keys CONSTANT text[] := '{job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts, actor}'::text[];
   c_first CONSTANT int := 1 << 20; -- six hexadecimal digits, whatever is added
   v_time text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
   v_random text := gen_random_uuid();
