@@ -145,6 +145,7 @@ func (e *executor) finish(ctx context.Context) {
 	}
 	e.handBack(e.stock.close())
 	e.crew.Wait()
+	e.runner.Close()
 	e.errands.Wait()
 	sinks := []*jobSink{e.acks, e.fails, e.returns}
 	late := time.AfterFunc(handBackTime/2, func() {

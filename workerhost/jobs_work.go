@@ -62,7 +62,12 @@ func (r *jobRun) begin(e *executor) context.Context {
 		r.lost = true
 		return nil
 	}
-	ctx, cancel := context.WithCancel(e.working)
+	ctx, cancel := e.working, context.CancelFunc(nil)
+	if e.h.opts.JobTimeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, e.h.opts.JobTimeout)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
 	r.state, r.cancel, r.tick = jobRunning, cancel, e.ticks.Load()
 	return ctx
 }
@@ -117,7 +122,7 @@ func (e *executor) work(r *jobRun) {
 	ctx := r.begin(e)
 	var err error
 	if ctx != nil {
-		err = e.runner.Run(ctx, e.h.handlers[r.job.Kind], handlerJob(r.job), e.h.opts.JobTimeout)
+		err = e.runner.Run(ctx, e.h.handlers[r.job.Kind], handlerJob(r.job), 0)
 	}
 	switch {
 	case r.end():

@@ -15,7 +15,7 @@ import (
 // defaultGrace is longer than a command takes to be killed (commandGrace).
 const defaultGrace = 5 * time.Second
 
-// Runner runs handlers. The zero value is ready to use.
+// Runner runs handlers. The zero value is ready to use; Close ends what it keeps.
 type Runner struct {
 	Log *slog.Logger // nil = slog.Default()
 	// Grace is how long a handler may take to return once its context has ended;
@@ -25,6 +25,18 @@ type Runner struct {
 
 	mu        sync.Mutex
 	abandoned int
+	idle      []chan *try // goroutines that have run a handler and wait for the next: their stacks have grown
+	closed    bool
+}
+
+// Close ends the goroutines that wait for a handler; those that run one end with it.
+func (r *Runner) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, next := range r.idle {
+		close(next)
+	}
+	r.idle, r.closed = nil, true
 }
 
 // Abandoned counts the handlers that were given up and have not returned yet.
@@ -37,6 +49,9 @@ func (r *Runner) Abandoned() int {
 
 // try is one call of a handler. The Runner's mu guards left.
 type try struct {
+	ctx   context.Context //nolint:containedctx // on its way to the goroutine
+	h     Handler
+	job   Job
 	ended chan error // size 1: an abandoned handler that returns does not block
 	left  bool       // nobody waits for it any more
 }
@@ -58,8 +73,8 @@ func (r *Runner) Run(ctx context.Context, h Handler, job Job, timeout time.Durat
 	if ctx.Err() != nil {
 		return &Failure{Code: endCode(ctx), Err: errText("not started: no time was left")}
 	}
-	t := &try{ended: make(chan error, 1)}
-	go r.call(ctx, t, h, job)
+	t := &try{ctx: ctx, h: h, job: job, ended: make(chan error, 1)}
+	r.start(t)
 	select {
 	case err := <-t.ended:
 		return err
@@ -83,19 +98,44 @@ func (r *Runner) Run(ctx context.Context, h Handler, job Job, timeout time.Durat
 	return &Failure{Code: CodeHung, Err: fmt.Errorf("the handler did not return within %s after the end of its context (%w) and was abandoned", grace, ctx.Err())}
 }
 
-// call is the handler's goroutine.
-func (r *Runner) call(ctx context.Context, t *try, h Handler, job Job) {
+// start has a goroutine make a try: the one that was idle last, or a new one.
+func (r *Runner) start(t *try) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.idle); n > 0 {
+		r.idle[n-1] <- t // has room
+		r.idle = r.idle[:n-1]
+		return
+	}
+	go r.serve(t)
+}
+
+// serve makes one try after the other. It ends with a handler that ends its
+// goroutine.
+func (r *Runner) serve(t *try) {
+	next := make(chan *try, 1)
+	for ; t != nil; t = <-next {
+		r.call(t, next)
+	}
+}
+
+// call makes a try and has the goroutine wait for the next, on that channel.
+func (r *Runner) call(t *try, next chan *try) {
 	var err error
 	returned := false
 	defer func() {
 		if !returned {
-			err = r.broken(recover(), job)
+			p := recover()
+			if p == nil {
+				next = nil // the goroutine ends
+			}
+			err = r.broken(p, t.job)
 		}
-		if r.end(t, err) {
-			r.log().Warn("an abandoned handler has returned", "job_id", job.ID, "job_kind", job.Kind)
+		if r.end(t, err, next) {
+			r.log().Warn("an abandoned handler has returned", "job_id", t.job.ID, "job_kind", t.job.Kind)
 		}
 	}()
-	err = settle(ctx, h.Handle(ctx, job))
+	err = settle(t.ctx, t.h.Handle(t.ctx, t.job))
 	returned = true
 }
 
@@ -124,12 +164,20 @@ func (r *Runner) broken(p any, job Job) error {
 	return &Failure{Code: CodePanic, Err: errText(text)}
 }
 
-// end records that the handler is over; true when nobody waits for it.
-func (r *Runner) end(t *try, err error) bool {
+// end records that the handler is over, and where its goroutine waits for the next,
+// if it does; true when nobody waits for this one.
+func (r *Runner) end(t *try, err error, next chan *try) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.left {
 		r.abandoned--
+	}
+	switch {
+	case next == nil:
+	case r.closed:
+		close(next)
+	default:
+		r.idle = append(r.idle, next)
 	}
 	t.ended <- err
 	return t.left

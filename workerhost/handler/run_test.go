@@ -36,9 +36,12 @@ func (l *logged) String() string {
 	return l.b.String()
 }
 
-func newRunner() (*handler.Runner, *logged) {
+func newRunner(t *testing.T) (*handler.Runner, *logged) {
+	t.Helper()
 	var l logged
-	return &handler.Runner{Log: slog.New(slog.NewTextHandler(&l, nil))}, &l
+	r := &handler.Runner{Log: slog.New(slog.NewTextHandler(&l, nil))}
+	t.Cleanup(r.Close)
+	return r, &l
 }
 
 type brokenError struct{}
@@ -79,7 +82,7 @@ func TestRunContains(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, log := newRunner()
+			r, log := newRunner(t)
 			err := within(t, func() error { return r.Run(t.Context(), tt.h, job(), patience) })
 			code, text, permanent := handler.Outcome(err)
 			require.Equal(t, tt.code, code)
@@ -95,12 +98,13 @@ func TestRunContains(t *testing.T) {
 func TestRunWithoutALogger(t *testing.T) {
 	t.Parallel()
 	var r handler.Runner
+	t.Cleanup(r.Close)
 	require.NoError(t, r.Run(t.Context(), handler.Func(func(context.Context, handler.Job) error { return nil }), job(), 0))
 }
 
 func TestRunGivesTheJobAndTheTime(t *testing.T) {
 	t.Parallel()
-	r, _ := newRunner()
+	r, _ := newRunner(t)
 	var got handler.Job
 	var left time.Duration
 	require.NoError(t, r.Run(t.Context(), handler.Func(func(ctx context.Context, j handler.Job) error {
@@ -133,7 +137,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, _ := newRunner()
+			r, _ := newRunner(t)
 			r.Grace = patience
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -150,7 +154,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestRunAbandonsWhatHangs(t *testing.T) {
 	t.Parallel()
-	r, log := newRunner()
+	r, log := newRunner(t)
 	r.Grace = time.Millisecond
 	release := make(chan struct{})
 	hang := handler.Func(func(context.Context, handler.Job) error { <-release; return errors.New("too late") })
@@ -175,7 +179,7 @@ func TestRunAbandonsWhatHangs(t *testing.T) {
 // The end of the grace and the end of the handler meet: one of them counts.
 func TestRunCountsEachAbandonedHandlerOnce(t *testing.T) {
 	t.Parallel()
-	r, _ := newRunner()
+	r, _ := newRunner(t)
 	r.Grace = 20 * time.Microsecond
 	late := handler.Func(func(ctx context.Context, _ handler.Job) error {
 		<-ctx.Done()
@@ -198,7 +202,7 @@ func TestRunCountsEachAbandonedHandlerOnce(t *testing.T) {
 
 func TestRunDoesNotStartWithoutTime(t *testing.T) {
 	t.Parallel()
-	r, _ := newRunner()
+	r, _ := newRunner(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	called := false
@@ -214,7 +218,7 @@ func TestRunDoesNotStartWithoutTime(t *testing.T) {
 func TestCommandIsKilledBeforeItIsAbandoned(t *testing.T) {
 	t.Parallel()
 	p := newPresence(t)
-	r, _ := newRunner()
+	r, _ := newRunner(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { <-p.lines; cancel() }()
@@ -223,4 +227,39 @@ func TestCommandIsKilledBeforeItIsAbandoned(t *testing.T) {
 	require.Equal(t, handler.CodeStopped, code)
 	require.Zero(t, r.Abandoned())
 	p.none(t)
+}
+
+// A goroutine serves one handler after the other, unless a handler ends it; Close ends it, also while it serves.
+func TestRunKeepsItsGoroutines(t *testing.T) {
+	t.Parallel()
+	r, _ := newRunner(t)
+	var on string
+	runs := func(f func()) (string, error) {
+		err := r.Run(t.Context(), handler.Func(func(context.Context, handler.Job) error {
+			buf := make([]byte, 64)
+			on, _, _ = strings.Cut(string(buf[:runtime.Stack(buf, false)]), " [")
+			f()
+			return nil
+		}), job(), 0)
+		return on, err
+	}
+	fine := func() {}
+	first, err := runs(fine)
+	require.NoError(t, err)
+	require.Contains(t, first, "goroutine ")
+	second, err := runs(func() { panic("no") })
+	require.Error(t, err)
+	require.Equal(t, first, second)
+	third, err := runs(runtime.Goexit)
+	require.Error(t, err)
+	require.Equal(t, first, third)
+	fourth, err := runs(fine)
+	require.NoError(t, err)
+	require.NotEqual(t, first, fourth, "it had ended")
+	fifth, err := runs(r.Close)
+	require.NoError(t, err)
+	require.Equal(t, fourth, fifth)
+	sixth, err := runs(fine)
+	require.NoError(t, err)
+	require.NotEqual(t, fifth, sixth)
 }
