@@ -21,7 +21,8 @@ import "context"
 // nil means succeeded, an error a failed try that is repeated as long as the job
 // has tries left; see Permanent and Coded. The context ends when the try has
 // used up its time, when the lease is lost and when the host stops: a handler
-// returns then. It is called from many goroutines at once.
+// returns then. It is called from many goroutines at once, and on each for one job
+// after the other: one that locks its thread (runtime.LockOSThread) unlocks it.
 type Handler interface {
 	Handle(ctx context.Context, job Job) error
 }
