@@ -133,8 +133,12 @@ func (f *figures) drop(who, why string) {
 // contest measures the contenders in turn, round by round (A B C A B C …), so
 // that slow drift of the machine meets all of them. One that fails is out.
 func (b *bench) contest(ctx context.Context, cs ...contender) *figures {
+	return b.contestOf(ctx, b.rounds, cs...)
+}
+
+func (b *bench) contestOf(ctx context.Context, rounds int, cs ...contender) *figures {
 	f := &figures{by: map[figure]*measure{}}
-	for round := range b.rounds {
+	for round := range rounds {
 		for _, c := range slices.Clone(cs) {
 			if ctx.Err() != nil {
 				break
@@ -148,7 +152,7 @@ func (b *bench) contest(ctx context.Context, cs ...contender) *figures {
 					b.wrong = append(b.wrong, b.part+", "+c.name+": "+err.Error())
 				}
 			}
-			b.say("%s, round %d of %d: %s, %.1f s%s", b.part, round+1, b.rounds, c.name, time.Since(began).Seconds(), trouble(err))
+			b.say("%s, round %d of %d: %s, %.1f s%s", b.part, round+1, rounds, c.name, time.Since(began).Seconds(), trouble(err))
 		}
 	}
 	return f
