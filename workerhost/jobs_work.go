@@ -62,13 +62,13 @@ func (r *jobRun) begin(e *executor) context.Context {
 		r.lost = true
 		return nil
 	}
-	ctx, cancel := e.working, context.CancelFunc(nil)
-	if e.h.opts.JobTimeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, e.h.opts.JobTimeout)
+	var ctx context.Context
+	if longest := e.h.opts.JobTimeout; longest > 0 {
+		ctx, r.cancel = context.WithTimeout(e.working, longest)
 	} else {
-		ctx, cancel = context.WithCancel(ctx)
+		ctx, r.cancel = context.WithCancel(e.working)
 	}
-	r.state, r.cancel, r.tick = jobRunning, cancel, e.ticks.Load()
+	r.state, r.tick = jobRunning, e.ticks.Load()
 	return ctx
 }
 
@@ -122,7 +122,7 @@ func (e *executor) work(r *jobRun) {
 	ctx := r.begin(e)
 	var err error
 	if ctx != nil {
-		err = e.runner.Run(ctx, e.h.handlers[r.job.Kind], handlerJob(r.job), 0)
+		err = e.runner.Run(ctx, e.h.handlers[r.job.Kind], handlerJob(r.job))
 	}
 	switch {
 	case r.end():

@@ -56,20 +56,14 @@ type try struct {
 	left  bool       // nobody waits for it any more
 }
 
-// Run calls h for one try of job and returns by timeout and the grace after it,
-// or by the end of ctx and the grace after that. Without a positive timeout
-// there is only ctx. The error it returns is nil or a *Failure that holds nothing
-// of the handler's own any more, so that Outcome can be called without care.
+// Run calls h for one try of job and returns by the end of ctx and the grace after
+// it. The error it returns is nil or a *Failure that holds nothing of the handler's
+// own any more, so that Outcome can be called without care.
 //
 // An error without a code that comes after the context ended has code TIMEOUT or
 // STOPPED. A try that was stopped says nothing about its job: the caller, who
 // knows by its own ctx.Err(), hands the job back instead of failing it.
-func (r *Runner) Run(ctx context.Context, h Handler, job Job, timeout time.Duration) error {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
+func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 	if ctx.Err() != nil {
 		return &Failure{Code: endCode(ctx), Err: errText("not started: no time was left")}
 	}

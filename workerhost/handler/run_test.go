@@ -44,6 +44,13 @@ func newRunner(t *testing.T) (*handler.Runner, *logged) {
 	return r, &l
 }
 
+// runFor is a try that has a time.
+func runFor(ctx context.Context, r *handler.Runner, h handler.Handler, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return r.Run(ctx, h, job())
+}
+
 type brokenError struct{}
 
 func (*brokenError) Error() string { panic("no text") }
@@ -83,7 +90,7 @@ func TestRunContains(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r, log := newRunner(t)
-			err := within(t, func() error { return r.Run(t.Context(), tt.h, job(), patience) })
+			err := within(t, func() error { return runFor(t.Context(), r, tt.h, patience) })
 			code, text, permanent := handler.Outcome(err)
 			require.Equal(t, tt.code, code)
 			require.Equal(t, tt.text, text)
@@ -99,7 +106,7 @@ func TestRunWithoutALogger(t *testing.T) {
 	t.Parallel()
 	var r handler.Runner
 	t.Cleanup(r.Close)
-	require.NoError(t, r.Run(t.Context(), handler.Func(func(context.Context, handler.Job) error { return nil }), job(), 0))
+	require.NoError(t, r.Run(t.Context(), handler.Func(func(context.Context, handler.Job) error { return nil }), job()))
 }
 
 func TestRunGivesTheJobAndTheTime(t *testing.T) {
@@ -107,11 +114,11 @@ func TestRunGivesTheJobAndTheTime(t *testing.T) {
 	r, _ := newRunner(t)
 	var got handler.Job
 	var left time.Duration
-	require.NoError(t, r.Run(t.Context(), handler.Func(func(ctx context.Context, j handler.Job) error {
+	require.NoError(t, runFor(t.Context(), r, handler.Func(func(ctx context.Context, j handler.Job) error {
 		end, _ := ctx.Deadline()
 		got, left = j, time.Until(end)
 		return nil
-	}), job(), time.Hour))
+	}), time.Hour))
 	require.Equal(t, job(), got)
 	require.InDelta(t, time.Hour, left, float64(time.Minute))
 }
@@ -127,11 +134,11 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		h       handler.Func
-		timeout time.Duration // 0 = stopped
+		timeout time.Duration // longer than patience = stopped
 		code    string
 	}{
 		{"out of time", obey(errors.New("interrupted")), time.Millisecond, handler.CodeTimeout},
-		{"stopped", obey(errors.New("interrupted")), 0, handler.CodeStopped},
+		{"stopped", obey(errors.New("interrupted")), time.Hour, handler.CodeStopped},
 		{"out of time, with a code", obey(handler.Coded("MINE", errors.New("interrupted"))), time.Millisecond, "MINE"},
 		{"done all the same", obey(nil), time.Millisecond, ""},
 	} {
@@ -141,11 +148,11 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			r.Grace = patience
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if tt.timeout == 0 {
+			if tt.timeout > patience {
 				inner := tt.h
 				tt.h = func(ctx context.Context, j handler.Job) error { cancel(); return inner(ctx, j) }
 			}
-			code, _, _ := handler.Outcome(within(t, func() error { return r.Run(ctx, tt.h, job(), tt.timeout) }))
+			code, _, _ := handler.Outcome(within(t, func() error { return runFor(ctx, r, tt.h, tt.timeout) }))
 			require.Equal(t, tt.code, code)
 			require.Zero(t, r.Abandoned())
 		})
@@ -160,14 +167,14 @@ func TestRunAbandonsWhatHangs(t *testing.T) {
 	hang := handler.Func(func(context.Context, handler.Job) error { <-release; return errors.New("too late") })
 	const n = 3
 	for range n {
-		code, text, permanent := handler.Outcome(within(t, func() error { return r.Run(t.Context(), hang, job(), time.Millisecond) }))
+		code, text, permanent := handler.Outcome(within(t, func() error { return runFor(t.Context(), r, hang, time.Millisecond) }))
 		require.Equal(t, handler.CodeHung, code)
 		require.Equal(t, "the handler did not return within 1ms after the end of its context (context deadline exceeded) and was abandoned", text)
 		require.False(t, permanent)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancelled := handler.Func(func(ctx context.Context, j handler.Job) error { cancel(); return hang(ctx, j) })
-	code, _, _ := handler.Outcome(within(t, func() error { return r.Run(ctx, cancelled, job(), 0) }))
+	code, _, _ := handler.Outcome(within(t, func() error { return r.Run(ctx, cancelled, job()) }))
 	require.Equal(t, handler.CodeHung, code)
 	require.Equal(t, n+1, r.Abandoned())
 	close(release)
@@ -192,7 +199,7 @@ func TestRunCountsEachAbandonedHandlerOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 100 {
-				_ = r.Run(t.Context(), late, job(), time.Microsecond)
+				_ = runFor(t.Context(), r, late, time.Microsecond)
 			}
 		})
 	}
@@ -207,9 +214,9 @@ func TestRunDoesNotStartWithoutTime(t *testing.T) {
 	cancel()
 	called := false
 	h := handler.Func(func(context.Context, handler.Job) error { called = true; return nil })
-	code, _, _ := handler.Outcome(r.Run(ctx, h, job(), time.Hour))
+	code, _, _ := handler.Outcome(r.Run(ctx, h, job()))
 	require.Equal(t, handler.CodeStopped, code)
-	code, _, _ = handler.Outcome(r.Run(t.Context(), h, job(), time.Nanosecond))
+	code, _, _ = handler.Outcome(runFor(t.Context(), r, h, time.Nanosecond))
 	require.Contains(t, []string{handler.CodeTimeout, ""}, code)
 	require.Equal(t, code == "", called)
 }
@@ -223,7 +230,7 @@ func TestCommandIsKilledBeforeItIsAbandoned(t *testing.T) {
 	defer cancel()
 	go func() { <-p.lines; cancel() }()
 	h := command(t, 0, "sh", "-c", family, p.path) // the default graces
-	code, _, _ := handler.Outcome(within(t, func() error { return r.Run(ctx, h, job(), patience) }))
+	code, _, _ := handler.Outcome(within(t, func() error { return runFor(ctx, r, h, patience) }))
 	require.Equal(t, handler.CodeStopped, code)
 	require.Zero(t, r.Abandoned())
 	p.none(t)
@@ -240,7 +247,7 @@ func TestRunKeepsItsGoroutines(t *testing.T) {
 			on, _, _ = strings.Cut(string(buf[:runtime.Stack(buf, false)]), " [")
 			f()
 			return nil
-		}), job(), 0)
+		}), job())
 		return on, err
 	}
 	fine := func() {}
