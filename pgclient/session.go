@@ -7,15 +7,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
-
-// groupRoles are the roles that the header names.
-var groupRoles = []string{
-	"queue_viewer", "dot_executor", "workflow_admin", "dead_letter_operator", "event_ingest_writer",
-	"router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "subscription_admin",
-}
 
 // Session reads it.
 func (c *Client) Session(ctx context.Context) (queue.Session, error) {
@@ -32,7 +28,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		current_setting('default_transaction_read_only'),
 		(SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
 		ARRAY(SELECT r.rolname::text FROM pg_roles r WHERE r.rolname = ANY ($1)
-		      AND pg_has_role(session_user, r.oid, 'MEMBER') ORDER BY array_position($1, r.rolname::text))`, groupRoles).
+		      AND pg_has_role(session_user, r.oid, 'MEMBER') ORDER BY array_position($1, r.rolname::text))`, schema.Roles()).
 		Scan(textInto(&s.User), textInto(&s.Database), textInto(&s.Version), &s.InRecovery, &readOnly, &s.Superuser, &s.Roles)
 	if err != nil {
 		return s, translate(err)
@@ -50,17 +46,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		return s, translate(err)
 	}
 	s.Pooler = backend != pc.PID()
-	st, err := schema.GetStatus(ctx, conn.Conn())
-	switch {
-	case err != nil:
-		s.SchemaState = "the schema version cannot be read"
-	case st.Current == 0:
-		s.SchemaState = "not installed: run qtop migrate up"
-	case st.Current < st.Latest:
-		s.SchemaState = fmt.Sprintf("version %d, this qtop knows %d: run qtop migrate up", st.Current, st.Latest)
-	case st.Current > st.Latest:
-		s.SchemaState = fmt.Sprintf("version %d is newer than this qtop (%d)", st.Current, st.Latest)
-	}
+	s.SchemaState = schemaState(ctx, conn.Conn())
 	for _, a := range queue.Actions() {
 		if a.Function == "" {
 			s.Rights[a.ID] = true
@@ -78,4 +64,52 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		}
 	}
 	return s, nil
+}
+
+// schemaState is empty, or says in one line why this program and the schema do
+// not fit.
+func schemaState(ctx context.Context, conn *pgx.Conn) string {
+	st, err := schema.GetStatus(ctx, conn)
+	if err != nil {
+		return "the schema version cannot be read"
+	}
+	what, do := st.Refusal()
+	if what == "" {
+		return ""
+	}
+	return what + ": " + do
+}
+
+// CheckSchema is an error where this program must not work on the database: it is
+// older or newer than the installed code can serve.
+func (c *Client) CheckSchema(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	conn, err := c.read.Acquire(ctx)
+	if err != nil {
+		return translate(err)
+	}
+	defer conn.Release()
+	st, err := schema.GetStatus(ctx, conn.Conn())
+	if err != nil {
+		return translate(err)
+	}
+	if what, do := st.Refusal(); what != "" {
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(what), Where: queue.Clean("database " + conn.Conn().Config().Database), Do: queue.Clean(do)}
+	}
+	return nil
+}
+
+// SchemaDifferences are the objects of the database that are not as this program
+// declares them.
+func (c *Client) SchemaDifferences(ctx context.Context) ([]schema.Difference, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	conn, err := c.read.Acquire(ctx)
+	if err != nil {
+		return nil, translate(err)
+	}
+	defer conn.Release()
+	d, err := schema.Differences(ctx, conn.Conn())
+	return d, translate(err)
 }

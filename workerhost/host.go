@@ -232,8 +232,12 @@ func (h *Host) engage(ctx, base context.Context) error {
 	return nil
 }
 
-// announce takes the host id; engaging is held.
+// announce takes the host id, unless this program and the installed code do not
+// fit; engaging is held.
 func (h *Host) announce(ctx context.Context) error {
+	if err := h.client.CheckSchema(ctx); err != nil {
+		return err
+	}
 	refusal, err := h.client.HostRegister(ctx, h.opts.ID, h.instance.String(), h.opts.Version, h.running())
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // finding is one line of the doctor. ok, note (works, with less), bad.
@@ -70,7 +71,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 	if s.SchemaState != "" {
 		return append(all, finding{"bad", "schema", queue.Clean(s.SchemaState), "qtop migrate up, over a direct connection"})
 	}
-	all = append(all, finding{"ok", "schema", queue.Clean("as this program knows it"), ""})
+	all = append(all, schemaFindings(ctx, c)...)
 	missing := map[string]bool{}
 	for _, act := range queue.Actions() {
 		if need := s.Needs[act.ID]; need != "" && !missing[need] {
@@ -82,6 +83,36 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 		all = append(all, finding{"ok", "rights", queue.Clean("every action"), ""})
 	}
 	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))
+}
+
+// shownDifferences is how many objects that differ the doctor names.
+const shownDifferences = 20
+
+// schemaFindings names the functions, views, triggers, rights and comments that
+// are not as this program declares them.
+func schemaFindings(ctx context.Context, c *pgclient.Client) []finding {
+	carried := schema.Current()
+	differs, err := c.SchemaDifferences(ctx)
+	switch {
+	case err != nil:
+		return []finding{{"bad", "schema", queue.Clean(err.Error()), ""}}
+	case len(differs) == 0:
+		return []finding{{"ok", "schema", queue.Clean(fmt.Sprintf("version %d, code %d (%s), as this program knows it",
+			carried.Version(), carried.Code, carried.Hash)), ""}}
+	}
+	var out []finding
+	for i, d := range differs {
+		if i == shownDifferences {
+			out = append(out, finding{"note", "schema", queue.Clean(fmt.Sprintf("%d more objects differ", len(differs)-i)), "qtop migrate status names all"})
+			break
+		}
+		state := "note"
+		if d.Harmful() {
+			state = "bad"
+		}
+		out = append(out, finding{state, "schema", queue.Clean(d.Object + ": " + d.Why), "qtop migrate up puts this program's form back"})
+	}
+	return out
 }
 
 func choose(cond bool, yes, no finding) finding {

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -27,12 +28,18 @@ func (a *app) say(line string) { fmt.Fprintln(a.out, queue.Clean(line)) }
 
 func (a *app) migrateCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Short: "Install, inspect or remove the schema"}
-	cmd.AddCommand(&cobra.Command{
+	u := schema.UpOptions{Progress: a.say}
+	up := &cobra.Command{
 		Use: "up", Short: "Install the schema, or bring it to this version", Args: cobra.NoArgs,
+		Long: "Brings the database to this version in one transaction: missing roles, pending migrations, and the functions,\n" +
+			"views, triggers, grants and comments that differ. A table that somebody holds for longer than 1.5 s rolls all of\n" +
+			"it back; migrate says who holds it and starts again, until --lock-wait is over.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return pgclient.Explain(schema.Up(cmd.Context(), a.directDSN(), a.say))
+			return pgclient.Explain(schema.Current().Up(cmd.Context(), a.directDSN(), u))
 		},
-	})
+	}
+	up.Flags().DurationVar(&u.LockWait, "lock-wait", 10*time.Minute, "how long to try again while somebody holds a table that must change")
+	cmd.AddCommand(up)
 	var o schema.DownOptions
 	down := &cobra.Command{
 		Use: "down", Short: "Remove the schema; refuses while work would be lost", Args: cobra.NoArgs,
@@ -44,7 +51,7 @@ func (a *app) migrateCmd() *cobra.Command {
 	down.Flags().BoolVar(&o.Discard, "discard", false, "go on although unprocessed work is lost")
 	cmd.AddCommand(down)
 	cmd.AddCommand(&cobra.Command{
-		Use: "status", Short: "Say which version is installed", Args: cobra.NoArgs,
+		Use: "status", Short: "Say which version and code are installed, and what differs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.migrateStatus(cmd.Context()) },
 	})
 	cmd.AddCommand(&cobra.Command{
@@ -57,27 +64,60 @@ func (a *app) migrateCmd() *cobra.Command {
 	return cmd
 }
 
-func (a *app) migrateStatus(ctx context.Context) error {
+// standing is where a database stands, for `migrate status` and `version`.
+type standing struct {
+	schema.Status
+	Differs []schema.Difference `json:"differs"`
+}
+
+func (a *app) standing(ctx context.Context) (standing, error) {
 	cfg, err := pgclient.ParseDSN(a.directDSN())
 	if err != nil {
-		return err
+		return standing{}, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return pgclient.Explain(err)
+		return standing{}, pgclient.Explain(err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	st, err := schema.GetStatus(ctx, conn)
 	if err != nil {
-		return pgclient.Explain(err)
+		return standing{}, pgclient.Explain(err)
+	}
+	differs, err := schema.Differences(ctx, conn)
+	if differs == nil {
+		differs = []schema.Difference{}
+	}
+	return standing{st, differs}, pgclient.Explain(err)
+}
+
+func (s standing) lines() []string {
+	installed := fmt.Sprintf("installed %d, this qtop knows %d", s.Current, s.Latest)
+	code := fmt.Sprintf("code: installed none, this qtop carries %d (%s)", s.Code, s.Hash)
+	if s.InstalledCode > 0 {
+		code = fmt.Sprintf("code: installed %d (%s), this qtop carries %d (%s)", s.InstalledCode, s.InstalledHash, s.Code, s.Hash)
+	}
+	out := []string{installed, code}
+	for _, name := range s.Pending {
+		out = append(out, "pending "+name)
+	}
+	for _, d := range s.Differs {
+		out = append(out, "differs "+d.Object+": "+d.Why)
+	}
+	return out
+}
+
+func (a *app) migrateStatus(ctx context.Context) error {
+	st, err := a.standing(ctx)
+	if err != nil {
+		return err
 	}
 	if a.output == "json" {
 		a.encode(a.out, st)
 		return nil
 	}
-	a.say(fmt.Sprintf("installed %d, this qtop knows %d", st.Current, st.Latest))
-	for _, name := range st.Pending {
-		a.say("pending " + name)
+	for _, line := range st.lines() {
+		a.say(line)
 	}
 	return nil
 }

@@ -3,24 +3,50 @@ package main
 // This file is the small verbs: version, config, and the generated key list.
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		Use: "version", Short: "Print the version, the schema that it carries, and the one of the database, if that answers", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+			defer cancel()
+			st, err := a.standing(ctx)
+			carried := schema.Current()
 			if a.output == "json" {
-				a.encode(a.out, map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+				out := map[string]any{
+					"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+					"schema": carried.Version(), "code": carried.Code, "hash": carried.Hash,
+				}
+				if err == nil {
+					out["database"] = st
+				}
+				a.encode(a.out, out)
 				return nil
 			}
 			fmt.Fprintf(a.out, "qtop %s (%s %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			a.say(fmt.Sprintf("schema %d, code %d (%s)", carried.Version(), carried.Code, carried.Hash))
+			switch {
+			case err != nil:
+				a.say("database: not reached: " + err.Error())
+			case st.Current == 0:
+				a.say("database: qtop is not installed")
+			default:
+				a.say(fmt.Sprintf("database: schema %d, code %d (%s), %d objects differ", st.Current, st.InstalledCode, st.InstalledHash, len(st.Differs)))
+				for _, line := range st.lines()[2:] {
+					a.say(line)
+				}
+			}
 			return nil
 		},
 	}

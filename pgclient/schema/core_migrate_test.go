@@ -56,7 +56,7 @@ func TestMigrateUpDownUp(t *testing.T) {
 
 	var first, second steps
 	require.NoError(t, schema.Up(ctx, dsn, first.add))
-	require.Len(t, first.lines, int(schema.Latest()))
+	require.Len(t, first.lines, int(schema.Latest())+1, "a line per migration and one of the code")
 	once := listing()
 	require.NoError(t, schema.Up(ctx, dsn, second.add))
 	require.Len(t, second.lines, 1)
@@ -64,12 +64,21 @@ func TestMigrateUpDownUp(t *testing.T) {
 	require.Equal(t, once, listing(), "up twice changes nothing")
 	st, err = schema.GetStatus(ctx, conn)
 	require.NoError(t, err)
-	require.Equal(t, schema.Status{Current: schema.Latest(), Latest: schema.Latest(), Pending: []string{}}, st)
+	require.EqualValues(t, schema.Latest(), st.Current)
+	require.Equal(t, st.Latest, st.Current)
+	require.Equal(t, st.Hash, st.InstalledHash)
+	require.Equal(t, st.Code, st.InstalledCode)
+	require.Empty(t, st.Pending)
+	differs, err := schema.Differences(ctx, conn)
+	require.NoError(t, err)
+	require.Empty(t, differs)
+	what, _ := st.Refusal()
+	require.Empty(t, what)
 
 	var dry, down steps
 	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{DryRun: true}, dry.add))
 	require.Equal(t, once, listing(), "a dry run changes nothing")
-	require.Len(t, dry.lines, int(schema.Latest()))
+	require.Len(t, dry.lines, int(schema.Latest())+1, "a line per migration and one of the code")
 	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{}, down.add))
 	var left int
 	require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +

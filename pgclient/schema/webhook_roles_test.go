@@ -98,7 +98,7 @@ func TestWebhookFunctionRights(t *testing.T) {
 		var definer, described bool
 		require.NoError(t, rows.Scan(&name, &grantees, &definer, &settings, &described))
 		require.Equal(t, grants[name], grantees, name)
-		require.Contains(t, settings, "search_path=pg_catalog, public, pg_temp", name)
+		require.Contains(t, settings, "search_path=pg_catalog, pg_temp", name)
 		require.True(t, described, "%s has no comment", name)
 		seen++
 		if grants[name] != "" {

@@ -1,0 +1,252 @@
+-- Silence: the stale check, alerts and their acknowledgement. Source: DP4 §3.5.
+
+COMMENT ON TABLE public.queue_alert_ack IS
+  'Who has an alert, until when. One open acknowledgement per alert; it never hides the alert. severity: as it was '
+  'acknowledged; a rise to critical ends it.';
+
+GRANT SELECT ON public.queue_alert_ack TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_queue_alert_key(executor, last beat) → the key of one silence. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_alert_key(p_executor_id text, p_last_beat_at timestamptz) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT 'silence:' || p_executor_id || ':' || to_char(p_last_beat_at AT TIME ZONE 'UTC',
+    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_alert_key IS
+  'The key of one silence: executor and last beat. Internal.';
+
+-- Silence
+-- fn_queue_severity(age, cadence) → warning below ten cadences, critical from ten.
+CREATE OR REPLACE FUNCTION public.fn_queue_severity(p_age_seconds double precision, p_cadence_seconds int) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT CASE WHEN p_age_seconds / p_cadence_seconds < 10 THEN 'warning' ELSE 'critical' END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_severity IS
+  'Severity of a silence by age ÷ cadence: warning below 10, critical from 10.';
+
+CREATE OR REPLACE VIEW public.v_queue_alert AS
+SELECT s.alert_key, s.kind, s.subject, s.severity, s.since, floor(s.age)::bigint AS age_seconds, s.ratio, s.event_ids,
+       CASE WHEN a.ack_id IS NOT NULL THEN 'acked' ELSE 'open' END AS state,
+       a.acked_by, a.acked_at, a.comment, a.expires_at AS ack_expires_at,
+       CASE WHEN a.ack_id IS NULL THEN COALESCE(
+         (SELECT COALESCE(p.cleared_reason,
+                          CASE WHEN p.expires_at <= now() THEN 'expired' ELSE 'rose_to_critical' END)
+          FROM public.queue_alert_ack p WHERE p.subject = s.subject AND p.alert_key = s.alert_key
+          ORDER BY p.ack_id DESC LIMIT 1), '') ELSE '' END AS last_cleared
+FROM (
+  SELECT 'silence:' || h.executor_id || ':' || to_char(h.last_beat_at AT TIME ZONE 'UTC',
+    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS alert_key,
+         'silence'::text AS kind, h.executor_id AS subject,
+         CASE WHEN extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds < 10
+           THEN 'warning' ELSE 'critical' END AS severity,
+         h.last_beat_at AS since, extract(epoch FROM now() - h.last_beat_at) AS age,
+         round((extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
+         CASE WHEN h.silent_since = h.last_beat_at THEN h.silent_event_ids ELSE '{}' END AS event_ids
+  FROM public.queue_heartbeat h
+  WHERE h.deregistered_at IS NULL
+    AND COALESCE(h.last_beat_payload ->> 'state', '') <> 'stopped'
+    AND now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds)
+  UNION ALL
+  SELECT concat_ws(':', 'broadcast', NULLIF(b.event_domain, ''),
+    to_char(b.over_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
+         'broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), 'warning', b.over_since,
+         extract(epoch FROM now() - b.over_since), round(b.percent / greatest(b.warn_percent, 1), 2), b.event_ids
+  FROM public.queue_broadcast_share b WHERE b.over_since IS NOT NULL
+) s
+LEFT JOIN public.queue_alert_ack a
+  ON a.alert_key = s.alert_key AND a.cleared_at IS NULL AND a.expires_at > now()
+  AND NOT (a.severity = 'warning' AND s.severity = 'critical');
+COMMENT ON VIEW public.v_queue_alert IS
+  'One row per silence, from the heartbeat row and server time, whether or not a checker ran; and one per sampled '
+  'share of '
+  'broadcast events that is over the line (ratio = share over line; always a warning, DP6 §3.2). An acknowledgement '
+  'ends when '
+  'it expires, when the beat returns or the share falls, or when the alert rises to critical; it never hides the row.';
+
+GRANT SELECT ON public.v_queue_alert TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON COLUMN public.v_queue_alert.event_ids IS 'events that were emitted for it; empty while nobody ran the check';
+COMMENT ON COLUMN public.v_queue_alert.state IS 'open or acked';
+COMMENT ON COLUMN public.v_queue_alert.last_cleared IS 'why the acknowledgement before this ended';
+COMMENT ON COLUMN public.v_queue_alert.alert_key IS
+  'names one silence, silence:EXECUTOR:LAST_BEAT, or one rise of a share, broadcast[:DOMAIN]:SINCE; what '
+  'fn_queue_alert_ack takes';
+COMMENT ON COLUMN public.v_queue_alert.ratio IS 'age over the expected cadence, critical from 10; of a broadcast '
+  'share: the share over its line';
+
+-- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5.
+-- One event per executor per 2 × threshold, also when two run at once: the row
+-- is locked, a second checker skips it, a later one sees silent_event_at.
+CREATE OR REPLACE FUNCTION public.fn_queue_stale_check() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_row public.queue_heartbeat;
+  v_age double precision;
+  v_event uuid;
+  v_emitted int := 0;
+  v_checked int := 0;
+  v_cleared int;
+BEGIN
+  UPDATE public.queue_alert_ack a SET cleared_at = clock_timestamp(),
+    cleared_reason = CASE WHEN a.expires_at <= clock_timestamp() THEN 'expired' ELSE 'rose_to_critical' END
+  WHERE a.ack_id IN (
+    SELECT b.ack_id FROM public.queue_alert_ack b
+    WHERE b.cleared_at IS NULL AND (b.expires_at <= clock_timestamp() OR (b.severity = 'warning' AND EXISTS (
+      SELECT 1 FROM public.v_queue_alert v WHERE v.alert_key = b.alert_key AND v.severity = 'critical')))
+    ORDER BY b.ack_id FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS v_cleared = ROW_COUNT;
+
+  IF public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000 THEN
+    RETURN jsonb_build_object('checked', 0, 'emitted', 0, 'acks_cleared', v_cleared, 'monitoring', false);
+  END IF;
+  FOR v_row IN
+    SELECT * FROM public.queue_heartbeat h
+    WHERE h.deregistered_at IS NULL
+      AND COALESCE(h.last_beat_payload ->> 'state', '') <> 'stopped'
+      AND clock_timestamp() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds)
+      AND (h.silent_event_at IS NULL
+        OR clock_timestamp() - h.silent_event_at >= make_interval(secs => h.stale_threshold_seconds * 2.0))
+    ORDER BY h.executor_id
+    FOR UPDATE SKIP LOCKED
+  LOOP
+    v_checked := v_checked + 1;
+    v_age := extract(epoch FROM clock_timestamp() - v_row.last_beat_at);
+    v_event := (public.fn_iu_emit_event(
+      p_event_domain => 'system', p_event_type => 'queue_worker_silent', p_event_stream => 'alert',
+      p_delivery_lane => 'immediate',
+      p_event_severity => public.fn_queue_severity(v_age, v_row.expected_cadence_seconds),
+      p_event_subject_table => 'queue_heartbeat', p_event_subject_ref => v_row.executor_id,
+      p_safe_payload => jsonb_build_object('executor_id', v_row.executor_id, 'age_seconds', floor(v_age)::bigint,
+        'expected_cadence_seconds', v_row.expected_cadence_seconds, 'gap_ratio',
+        round((v_age / v_row.expected_cadence_seconds)::numeric, 2)),
+      p_actor_ref => 'agent:queue_stale_check') ->> 'event_id')::uuid;
+    UPDATE public.queue_heartbeat SET
+      silent_event_at = clock_timestamp(), silent_since = v_row.last_beat_at,
+      silent_event_ids = CASE WHEN v_row.silent_since = v_row.last_beat_at
+        THEN (ARRAY[v_event] || v_row.silent_event_ids)[1:20] ELSE ARRAY[v_event] END
+    WHERE executor_id = v_row.executor_id;
+    v_emitted := v_emitted + 1;
+  END LOOP;
+  RETURN jsonb_build_object('checked', v_checked, 'emitted', v_emitted, 'acks_cleared', v_cleared, 'monitoring', true);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_stale_check TO :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_stale_check IS
+  'Tick stale_heartbeat_check: emits system/queue_worker_silent once per executor per 2 × threshold (DP4 §3.5), '
+  'and closes acknowledgements that expired or were overtaken.';
+
+-- fn_queue_alert_current(text) → the alert an operator means: its key, the executor
+-- it is about, or broadcast[:domain]. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_alert_current(p_alert_key text) RETURNS SETOF public.v_queue_alert
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT * FROM public.v_queue_alert v WHERE v.alert_key = p_alert_key OR v.subject = p_alert_key
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_alert_current IS
+  'The alert with this key or about this executor. Internal.';
+
+-- fn_queue_alert_ack(alert key or executor, actor, comment, ttl) → {alert_key,
+-- expires_at, audit_id}; refused: not_found, already_acked (whose, until when).
+CREATE OR REPLACE FUNCTION public.fn_queue_alert_ack(p_alert_key text, p_actor text, p_comment text, p_ttl interval)
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_alert public.v_queue_alert;
+  v_expires timestamptz := clock_timestamp() + p_ttl;
+  v_rule text;
+  v_why text;
+  v_audit bigint;
+BEGIN
+  IF COALESCE(btrim(p_comment), '') = '' OR length(p_comment) > 2000 THEN
+    RAISE EXCEPTION 'a comment is needed, with 1 to 2000 characters' USING ERRCODE = '22023';
+  END IF;
+  IF p_ttl IS NULL OR p_ttl < interval '1 second' OR p_ttl > interval '7 days' THEN
+    RAISE EXCEPTION 'p_ttl must lie between 1 second and 7 days' USING ERRCODE = '22023';
+  END IF;
+  -- The heartbeat row serializes two operators, and an operator with a beat; so does the row of a share.
+  PERFORM 1 FROM public.queue_heartbeat h
+  WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
+  PERFORM 1 FROM public.queue_broadcast_share b
+  WHERE concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')) IN (SELECT c.subject
+    FROM public.fn_queue_alert_current(p_alert_key) c)
+  FOR UPDATE;
+  SELECT * INTO v_alert FROM public.fn_queue_alert_current(p_alert_key);
+  IF v_alert.alert_key IS NULL THEN
+    v_rule := 'not_found';
+    v_why := format('there is no alert %s now: the beat returned, the share fell, or it never was',
+      left(p_alert_key, 200));
+  ELSIF v_alert.state = 'acked' THEN
+    v_rule := 'already_acked';
+    v_why := format('%s has it since %s, until %s: %s', v_alert.acked_by,
+      to_char(v_alert.acked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+      to_char(v_alert.ack_expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_alert.comment);
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'ack', p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
+      p_reason => btrim(p_comment), p_outcome => 'refused: ' || v_rule);
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
+  END IF;
+  UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(),
+    cleared_reason = CASE WHEN expires_at <= clock_timestamp() THEN 'expired' ELSE 'rose_to_critical' END
+  WHERE alert_key = v_alert.alert_key AND cleared_at IS NULL;
+  INSERT INTO public.queue_alert_ack (alert_key, subject, severity, acked_by, acked_at, comment, expires_at)
+  VALUES (v_alert.alert_key, v_alert.subject, v_alert.severity, v_actor, clock_timestamp(), btrim(p_comment),
+    v_expires);
+  v_audit := public.fn_operator_audit(
+    p_action => 'ack', p_target => v_alert.alert_key, p_actor => v_actor, p_reason => btrim(p_comment),
+    p_before => jsonb_build_object('state', v_alert.state, 'severity', v_alert.severity),
+    p_after => jsonb_build_object('state', 'acked', 'expires_at', v_expires));
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'ack', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
+  RETURN jsonb_build_object('alert_key', v_alert.alert_key, 'acked_by', v_actor, 'expires_at', v_expires, 'audit_id',
+    v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_alert_ack TO :"workflow_admin", :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_alert_ack IS
+  'Says who has an alert, why and for how long. A second operator is told whose it is.';
+
+-- fn_queue_alert_unack(alert key or executor, actor, comment) → {alert_key,
+-- audit_id}; refused: not_acked.
+CREATE OR REPLACE FUNCTION public.fn_queue_alert_unack(p_alert_key text, p_actor text, p_comment text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_alert public.v_queue_alert;
+  v_audit bigint;
+BEGIN
+  IF COALESCE(btrim(p_comment), '') = '' OR length(p_comment) > 2000 THEN
+    RAISE EXCEPTION 'a comment is needed, with 1 to 2000 characters' USING ERRCODE = '22023';
+  END IF;
+  PERFORM 1 FROM public.queue_heartbeat h
+  WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
+  PERFORM 1 FROM public.queue_broadcast_share b
+  WHERE concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')) IN (SELECT c.subject
+    FROM public.fn_queue_alert_current(p_alert_key) c)
+  FOR UPDATE;
+  SELECT * INTO v_alert FROM public.fn_queue_alert_current(p_alert_key);
+  IF v_alert.state IS DISTINCT FROM 'acked' THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'unack', p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
+      p_reason => btrim(p_comment), p_outcome => 'refused: not_acked');
+    RETURN jsonb_build_object('refused', true, 'rule', 'not_acked', 'audit_id', v_audit,
+      'reason', format('nobody has %s now', left(p_alert_key, 200)));
+  END IF;
+  UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(), cleared_reason = 'unacked'
+  WHERE alert_key = v_alert.alert_key AND cleared_at IS NULL;
+  v_audit := public.fn_operator_audit(
+    p_action => 'unack', p_target => v_alert.alert_key, p_actor => v_actor, p_reason => btrim(p_comment),
+    p_before => jsonb_build_object('acked_by', v_alert.acked_by, 'expires_at', v_alert.ack_expires_at),
+    p_after => jsonb_build_object('state', 'open'));
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'ack', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
+  RETURN jsonb_build_object('alert_key', v_alert.alert_key, 'was_acked_by', v_alert.acked_by, 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_alert_unack TO :"workflow_admin", :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_alert_unack IS
+  'Opens an acknowledged alert again.';
+COMMENT ON COLUMN public.queue_alert_ack.expires_at IS 'it ends by itself then';
+COMMENT ON COLUMN public.queue_alert_ack.cleared_at IS 'NULL = it stands';
+COMMENT ON COLUMN public.queue_alert_ack.cleared_reason IS 'the beat returned, it expired, it rose to critical, or '
+  'somebody took it back';

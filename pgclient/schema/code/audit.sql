@@ -1,0 +1,82 @@
+-- The operator audit, and what refuses changes of append-only tables.
+
+COMMENT ON TABLE public.queue_operator_action IS
+  'Who did what, why, before and after. actor is the person claimed; db_role and client_addr come from the '
+  'session. Append-only: every operator function writes its row in its own transaction.';
+
+CREATE OR REPLACE FUNCTION public.fn_refuse_change() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RAISE EXCEPTION '% is append-only: % is refused for every role', TG_TABLE_NAME, TG_OP
+    USING ERRCODE = '42501', HINT = 'rows of this table never change; correct them by a new row';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_refuse_change IS
+  'Trigger function of append-only tables: refuses UPDATE, DELETE and TRUNCATE, whoever asks.';
+
+CREATE OR REPLACE TRIGGER trg_queue_operator_action_immutable
+  BEFORE UPDATE OR DELETE ON public.queue_operator_action
+  FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
+
+CREATE OR REPLACE TRIGGER trg_queue_operator_action_no_truncate
+  BEFORE TRUNCATE ON public.queue_operator_action
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+GRANT SELECT ON public.queue_operator_action TO
+  :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"subscription_admin";
+
+-- fn_operator_actor(name) → the trimmed name; 22023 when it says nothing.
+CREATE OR REPLACE FUNCTION public.fn_operator_actor(p_actor text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF COALESCE(btrim(p_actor), '') = '' OR length(p_actor) > 200 THEN
+    RAISE EXCEPTION 'p_actor must name a person, with 1 to 200 characters' USING ERRCODE = '22023';
+  END IF;
+  RETURN btrim(p_actor);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_operator_actor IS
+  'Checks and trims the person an operator function acts for.';
+
+-- fn_operator_reason(text) → the trimmed reason; 22023 when it says nothing.
+CREATE OR REPLACE FUNCTION public.fn_operator_reason(p_reason text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF COALESCE(btrim(p_reason), '') = '' OR length(p_reason) > 2000 THEN
+    RAISE EXCEPTION 'a reason is needed, with 1 to 2000 characters' USING ERRCODE = '22023';
+  END IF;
+  RETURN btrim(p_reason);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_operator_reason IS
+  'Checks and trims the reason given to an operator function.';
+
+-- fn_operator_audit(…) → id of the audit row. Internal: db_role and client_addr
+-- are read from the session, so that nobody can write them.
+CREATE OR REPLACE FUNCTION public.fn_operator_audit(
+  p_action text, p_target text, p_actor text, p_reason text,
+  p_filter text DEFAULT NULL, p_frozen_count bigint DEFAULT NULL,
+  p_before jsonb DEFAULT NULL, p_after jsonb DEFAULT NULL, p_outcome text DEFAULT 'done')
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_id bigint;
+BEGIN
+  INSERT INTO public.queue_operator_action
+    (actor, action, target, filter, frozen_count, reason, before, after, outcome)
+  VALUES
+    (p_actor, p_action, p_target, p_filter, p_frozen_count, p_reason, p_before, p_after, p_outcome)
+  RETURNING id INTO v_id;
+  RETURN v_id;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_operator_audit IS
+  'Writes one operator audit row in the caller''s transaction. Internal.';
+COMMENT ON COLUMN public.queue_operator_action.actor IS 'the person claimed; the database cannot know better';
+COMMENT ON COLUMN public.queue_operator_action.db_role IS 'session_user, which nobody can set';
+COMMENT ON COLUMN public.queue_operator_action.client_addr IS 'NULL = a local socket';
+COMMENT ON COLUMN public.queue_operator_action.filter IS 'the words a selection was made with';
+COMMENT ON COLUMN public.queue_operator_action.frozen_count IS 'rows it was about';
+COMMENT ON COLUMN public.queue_operator_action.before IS 'what was there';
+COMMENT ON COLUMN public.queue_operator_action.after IS 'what is there now';
+COMMENT ON COLUMN public.queue_operator_action.outcome IS 'done, or refused and the rule';

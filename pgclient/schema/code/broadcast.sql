@@ -1,0 +1,259 @@
+-- The share of events that reach nobody in particular, at a cost that does not grow with them. Source: DP6 §3.2, §8.
+
+COMMENT ON TABLE public.queue_broadcast_share IS
+  'The last sample of v_subscription_broadcast_share: what alerts and live panes read. over_since: the first sample '
+  'above '
+  'the line, null = not above it; event_at and event_ids: the events emitted for it.';
+
+GRANT SELECT ON public.queue_broadcast_share TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON TABLE public.event_class IS
+  'Events that resolve alike: domain, type, stream, subject table and the scope filters of event_subscription that '
+  'their '
+  'payload contains.';
+COMMENT ON TABLE public.event_class_count IS 'Events of the last 25 hours per class, by minute and by hour (UTC) of '
+  'created_at.';
+COMMENT ON TABLE public.event_class_state IS 'How far events are counted per class, and for which scope filters.';
+
+GRANT SELECT ON public.event_class, public.event_class_count, public.event_class_state TO :"queue_viewer",
+  :"workflow_admin", :"dead_letter_operator";
+
+-- fn_event_classes_roll() → how many events it counted. A scope filter that is new, or a restore into another cluster,
+-- makes it count the whole window anew: once, and the view reads the events themselves until then. Internal.
+CREATE OR REPLACE FUNCTION public.fn_event_classes_roll() RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $fn$
+DECLARE
+  v_state public.event_class_state;
+  v_filters jsonb[];
+  v_system bigint := (SELECT c.system_identifier FROM pg_control_system() c);
+  v_until xid8;
+  v_since timestamptz := date_trunc('hour', now() - interval '24 hours', 'UTC');
+  v_n bigint;
+BEGIN
+  SELECT * INTO STRICT v_state FROM public.event_class_state FOR UPDATE;
+  v_until := public.fn_queue_settled_xid();
+  SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s
+    WHERE s.scope_filter <> '{}';
+  IF v_state.system_identifier <> v_system THEN
+    v_state.restored_at := clock_timestamp();
+  END IF;
+  IF NOT v_state.known_filters @> v_filters OR v_state.system_identifier <> v_system THEN
+    DELETE FROM public.event_class_count;
+    DELETE FROM public.event_class;
+    v_state.rolled_xid := '0';
+    v_state.known_filters := v_filters;
+  END IF;
+  -- one of another database that ends between two looks counts as ours; what is counted stays counted
+  v_until := greatest(v_until, v_state.rolled_xid);
+
+  WITH fresh AS MATERIALIZED (
+    SELECT date_trunc('minute', e.created_at, 'UTC') AS minute, e.event_domain, e.event_type, e.event_stream,
+      e.event_subject_table,
+      CASE WHEN v_state.known_filters = '{}' THEN '{}'
+        -- in their order
+        ELSE ARRAY(SELECT f.x FROM unnest(v_state.known_filters) f (x) WHERE e.safe_payload @> f.x) END AS filters,
+      count(*) AS n
+    FROM (
+      SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload, o.created_at
+        FROM public.event_outbox o
+      WHERE v_state.rolled_xid = '0' AND o.created_at >= v_since
+        AND (o.created_xid < v_until OR o.created_at <= v_state.restored_at)
+      UNION ALL
+      SELECT n.* FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r) d
+      CROSS JOIN LATERAL ( -- domain by domain, for that is how the index goes; OFFSET 0 keeps it to that index
+        SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload, o.created_at
+          FROM public.event_outbox o
+        WHERE o.event_domain = d.event_domain AND o.created_xid >= v_state.rolled_xid
+          AND o.created_xid < v_until OFFSET 0) n
+      WHERE v_state.rolled_xid <> '0' AND n.created_at >= v_since AND n.created_at > v_state.restored_at) e
+    GROUP BY 1, 2, 3, 4, 5, 6
+  ), classed AS MATERIALIZED (
+    SELECT f.*, md5(jsonb_build_array(f.event_domain, f.event_type, f.event_stream, f.event_subject_table,
+      to_jsonb(f.filters))::text) AS class_key
+    FROM fresh f
+  ), class AS (
+    INSERT INTO public.event_class AS c (class_key, event_domain, event_type, event_stream, event_subject_table,
+      filters, seen_at)
+    SELECT DISTINCT f.class_key, f.event_domain, f.event_type, f.event_stream, f.event_subject_table, f.filters,
+      now() FROM classed f
+    ON CONFLICT (class_key) DO UPDATE SET seen_at = excluded.seen_at
+    RETURNING c.class_id, c.class_key
+  ), counted AS (
+    INSERT INTO public.event_class_count AS k (span, bucket, class_id, n)
+    SELECT s.span, date_trunc(s.span, f.minute, 'UTC'), c.class_id, sum(f.n)
+    FROM classed f JOIN class c USING (class_key) CROSS JOIN (VALUES ('minute'), ('hour')) s (span)
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+    ON CONFLICT (span, bucket, class_id) DO UPDATE SET n = k.n + excluded.n
+  )
+  SELECT COALESCE(sum(f.n), 0) INTO v_n FROM fresh f;
+  UPDATE public.event_class_state SET rolled_xid = v_until, known_filters = v_state.known_filters,
+    system_identifier = v_system, restored_at = v_state.restored_at, rolled_at = now();
+  DELETE FROM public.event_class_count k WHERE k.bucket < now() - interval '25 hours';
+  DELETE FROM public.event_class c WHERE c.seen_at < now() - interval '26 hours';
+  RETURN v_n;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_classes_roll IS
+  'Counts the events that have surely been committed, per class. Internal.';
+
+-- fn_event_broadcast(flip) → per domain and type the events of the last 24 hours and those of them that reach nobody in
+-- particular, by the rules of today; with flip as if that subscription were muted, or unmuted. Definer: who may look at
+-- the share need not read payloads.
+CREATE OR REPLACE FUNCTION public.fn_event_broadcast(p_flip bigint DEFAULT NULL)
+RETURNS TABLE (event_domain text, event_type text, events bigint, broadcast bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  v_state public.event_class_state;
+  v_on boolean := public.fn_cfg_bool('queue.subscription_resolution.enabled');
+  v_filters jsonb[];
+  v_from timestamptz := now() - interval '24 hours';
+  -- nothing that is visible is newer, but for what came with a restore
+  v_last xid8 := greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned());
+  v_minute timestamptz := date_trunc('minute', v_from, 'UTC') + interval '1 minute';
+  v_hour timestamptz := date_trunc('hour', v_minute + interval '59 minutes', 'UTC');
+BEGIN
+  SELECT * INTO STRICT v_state FROM public.event_class_state;
+  SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s
+    WHERE s.scope_filter <> '{}';
+  IF NOT v_state.known_filters @> v_filters
+    OR v_state.system_identifier <> (SELECT c.system_identifier FROM pg_control_system() c) THEN
+    v_state.rolled_xid := '0'; -- what is counted does not answer this: the events themselves do
+    v_minute := 'infinity';
+    v_hour := 'infinity';
+  END IF;
+  RETURN QUERY
+  WITH rolled AS (
+    SELECT x.class_id, sum(x.n) AS n FROM (
+      SELECT k.class_id, k.n FROM public.event_class_count k WHERE k.span = 'hour' AND k.bucket >= v_hour
+      UNION ALL
+      SELECT k.class_id, k.n FROM public.event_class_count k WHERE k.span = 'minute' AND k.bucket >= v_minute
+        AND k.bucket < v_hour) x
+    GROUP BY x.class_id
+  ), edge AS (
+    SELECT e.event_domain, e.event_type, e.event_stream, e.event_subject_table,
+      CASE WHEN v_filters = '{}' THEN '{}' ELSE ARRAY(SELECT f.x FROM unnest(v_filters) f (x)
+        WHERE e.safe_payload @> f.x) END AS filters, count(*) AS n
+    FROM (
+      SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload
+        FROM public.event_outbox o
+      WHERE o.created_at > v_from AND o.created_at < v_minute AND v_state.rolled_xid <> '0'
+        AND (o.created_xid < v_state.rolled_xid OR o.created_at <= v_state.restored_at)
+      UNION ALL
+      SELECT n.event_domain, n.event_type, n.event_stream, n.event_subject_table, n.safe_payload
+      FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r) d
+      CROSS JOIN LATERAL (
+        SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload, o.created_at
+          FROM public.event_outbox o
+        WHERE o.event_domain = d.event_domain AND o.created_xid >= v_state.rolled_xid
+          AND o.created_xid <= v_last OFFSET 0) n
+      WHERE v_state.rolled_xid <> '0' AND n.created_at > v_from AND n.created_at > v_state.restored_at
+      UNION ALL
+      SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload
+        FROM public.event_outbox o
+      WHERE v_state.rolled_xid = '0' AND o.created_at > v_from) e
+    GROUP BY 1, 2, 3, 4, 5
+  ), class AS (
+    SELECT c.event_domain, c.event_type, c.event_stream, c.event_subject_table, c.filters, r.n
+    FROM rolled r JOIN public.event_class c USING (class_id)
+    UNION ALL
+    SELECT e.* FROM edge e
+  ), told AS (
+    SELECT t.event_domain, t.event_type, t.n, v_on AND EXISTS (
+      SELECT 1 FROM public.event_subscription s
+      WHERE s.mute = (s.subscription_id = COALESCE(p_flip, 0))
+        AND (s.event_domain IS NULL OR s.event_domain = t.event_domain)
+        AND (s.event_type IS NULL OR s.event_type = t.event_type)
+        AND (s.event_stream IS NULL OR s.event_stream = t.event_stream)
+        AND (s.scope_subject_table IS NULL OR s.scope_subject_table = t.event_subject_table)
+        AND (s.scope_filter = '{}' OR s.scope_filter = ANY (t.filters))) AS reached
+    FROM class t
+  )
+  SELECT t.event_domain, t.event_type, sum(t.n)::bigint, COALESCE(sum(t.n) FILTER (WHERE NOT t.reached), 0)::bigint
+  FROM told t GROUP BY 1, 2;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_event_broadcast TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_event_broadcast IS
+  'Events of the last 24 hours per domain and type, and how many of them reach nobody in particular.';
+
+CREATE OR REPLACE VIEW public.v_subscription_broadcast_used AS
+SELECT b.event_domain, b.event_type, b.broadcast AS broadcast_events_24h FROM public.fn_event_broadcast() b
+  WHERE b.broadcast > 0;
+COMMENT ON VIEW public.v_subscription_broadcast_used IS
+  'Types whose events of the last 24 hours reached nobody in particular (DP6 §8), by the rules of today. A NULL '
+  'event_domain '
+  'of a subscription means every domain.';
+
+CREATE OR REPLACE VIEW public.v_subscription_broadcast_share AS
+SELECT b.event_domain, COALESCE(sum(b.events), 0)::bigint AS events_24h,
+  COALESCE(sum(b.broadcast), 0)::bigint AS broadcast_events_24h,
+  round(COALESCE(100.0 * sum(b.broadcast) / NULLIF(sum(b.events), 0), 0), 2) AS broadcast_percent,
+    w.percent AS warn_percent,
+  COALESCE(100.0 * sum(b.broadcast) > w.percent * sum(b.events), false) AS over_line
+FROM (SELECT COALESCE((SELECT c.value::int FROM public.dot_config c
+    WHERE c.key = 'queue.subscription_resolution.broadcast_warn_percent' AND c.value ~ '^[0-9]{1,9}$'), 5) AS percent) w
+LEFT JOIN public.fn_event_broadcast() b ON true
+GROUP BY GROUPING SETS ((w.percent), (w.percent, b.event_domain))
+HAVING GROUPING(b.event_domain) = 1 OR b.event_domain IS NOT NULL;
+COMMENT ON VIEW public.v_subscription_broadcast_share IS
+  'The percentage of the last 24 hours'' events that reached nobody in particular, per domain and, with a null '
+  'domain, of all '
+  'together; over_line: it is above queue.subscription_resolution.broadcast_warn_percent.';
+COMMENT ON COLUMN public.v_subscription_broadcast_share.event_domain IS 'null = all domains together';
+COMMENT ON COLUMN public.v_subscription_broadcast_share.warn_percent IS 'the line: '
+  'queue.subscription_resolution.broadcast_warn_percent';
+
+GRANT SELECT ON public.v_subscription_broadcast_used, public.v_subscription_broadcast_share TO
+  :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_event_broadcast_sample() → {counted, percent, over, emitted}: counts what is new, keeps the share for alerts and
+-- live panes, ends acknowledgements of shares that fell, and emits system/subscription_broadcast_high while the share
+-- of all is over the line, once in 24 hours, also when two run at once. Internal: metrics_sampler calls it.
+CREATE OR REPLACE FUNCTION public.fn_event_broadcast_sample() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_counted bigint := public.fn_event_classes_roll(); -- which lets one in at a time
+  v_all public.queue_broadcast_share;
+  v_over int;
+  v_event uuid;
+BEGIN
+  INSERT INTO public.queue_broadcast_share AS b (event_domain, events_24h, broadcast_24h, percent, warn_percent,
+    sampled_at, over_since)
+  SELECT COALESCE(s.event_domain, ''), s.events_24h, s.broadcast_events_24h, s.broadcast_percent, s.warn_percent,
+    clock_timestamp(),
+    CASE WHEN s.over_line THEN clock_timestamp() END
+  FROM public.v_subscription_broadcast_share s ORDER BY 1
+  ON CONFLICT (event_domain) DO UPDATE SET events_24h = excluded.events_24h, broadcast_24h = excluded.broadcast_24h,
+    percent = excluded.percent, warn_percent = excluded.warn_percent, sampled_at = excluded.sampled_at,
+    over_since = CASE WHEN excluded.over_since IS NOT NULL THEN COALESCE(b.over_since, excluded.over_since) END,
+    event_ids = CASE WHEN b.over_since IS NULL THEN '{}' ELSE b.event_ids END;
+  DELETE FROM public.queue_broadcast_share b WHERE b.sampled_at < now();
+  UPDATE public.queue_alert_ack a SET cleared_at = clock_timestamp(), cleared_reason = 'share_fell'
+  WHERE a.cleared_at IS NULL AND a.alert_key ~ '^broadcast:' AND NOT EXISTS (
+    SELECT 1 FROM public.v_queue_alert v WHERE v.alert_key = a.alert_key);
+  SELECT count(*) INTO v_over FROM public.queue_broadcast_share b WHERE b.over_since IS NOT NULL;
+  SELECT * INTO v_all FROM public.queue_broadcast_share b WHERE b.event_domain = '';
+  IF v_all.over_since IS NOT NULL AND (v_all.event_at IS NULL
+    OR clock_timestamp() - v_all.event_at >= interval '24 hours') THEN
+    v_event := (public.fn_iu_emit_event(
+      p_event_domain => 'system', p_event_type => 'subscription_broadcast_high', p_event_stream => 'alert',
+      p_delivery_lane => 'immediate', p_event_severity => 'warning', p_event_subject_table => 'event_subscription',
+      p_event_subject_ref => NULL,
+      p_safe_payload => jsonb_build_object('broadcast_percent', v_all.percent, 'warn_percent', v_all.warn_percent,
+        'events_24h', v_all.events_24h, 'broadcast_events_24h', v_all.broadcast_24h, 'domains',
+        (SELECT jsonb_agg(b.event_domain ORDER BY b.broadcast_24h DESC, b.event_domain)
+        FROM (SELECT x.event_domain, x.broadcast_24h FROM public.queue_broadcast_share x WHERE x.event_domain <> ''
+        AND x.broadcast_24h > 0 ORDER BY x.broadcast_24h DESC, x.event_domain LIMIT 10) b)),
+      p_actor_ref => 'agent:metrics_sampler') ->> 'event_id')::uuid;
+    UPDATE public.queue_broadcast_share b SET event_at = clock_timestamp(),
+      event_ids = (ARRAY[v_event] || b.event_ids)[1:20]
+    WHERE b.event_domain = '';
+  END IF;
+  RETURN jsonb_build_object('counted', v_counted, 'percent', v_all.percent, 'over', v_over, 'emitted',
+    v_event IS NOT NULL);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_broadcast_sample IS
+  'Samples the broadcast share for alerts and live panes. Internal.';

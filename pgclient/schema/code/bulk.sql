@@ -1,0 +1,564 @@
+-- Bulk operations: a frozen selection of dead letters, requeued, replayed or resolved at a rate, canary first, with a
+-- brake. One tick of bulk_operation_runner is one transaction: what an item became and its outcome are written
+-- together.
+
+COMMENT ON TABLE public.queue_bulk_operation IS
+  'Bulk operations over frozen selections. brake_percent 0 = no brake, canary 0 = none; next_item: the first item not '
+  'attempted; first_ok, first_failed: how the first tries of what was put back ended.';
+COMMENT ON COLUMN public.queue_bulk_operation.credit IS 'Items allowed but not yet taken; fractions carry over from '
+  'tick to tick.';
+COMMENT ON COLUMN public.queue_bulk_operation.watch_from IS 'Canary and brake look at items from here on: where it '
+  'was last started.';
+COMMENT ON TABLE public.queue_bulk_operation_item IS
+  'The frozen items of a bulk operation in the order they go. outcome NULL = not attempted; first_result: how the '
+  'first try of what it became ended.';
+
+-- fn_queue_bulk_plan(kind, ids, filter, rate, brake, canary, actor, reason) → {operation_id, frozen_count, state,
+-- audit_id}. ids: what the preview's query gave, in the order they are to go (a bare number = webhook dead letter,
+-- job:UUID, event:UUID); repeated ones count once. filter: the words the selection was made with, for the record; it
+-- may not be empty. rate: items per second, 0.01 to 1000. brake: percent of failed first tries that pauses it, NULL =
+-- 20, 0 = none. canary: how many go first and must succeed, NULL = 5. resolve closes as abandoned with the reason as
+-- note.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_plan(p_kind text, p_ids text[], p_filter text, p_rate numeric,
+  p_brake_percent int,
+  p_canary int, p_actor text, p_reason text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_canary int := CASE WHEN p_kind = 'resolve' THEN 0 ELSE COALESCE(p_canary, 5) END;
+  v_brake int := CASE WHEN p_kind = 'resolve' THEN 0 ELSE COALESCE(p_brake_percent, 20) END;
+  v_bad text;
+  v_form text;
+  v_id bigint;
+  v_n bigint;
+  v_audit bigint;
+BEGIN
+  v_bad := CASE
+    WHEN p_kind IS NULL OR p_kind NOT IN ('requeue_webhook', 'replay_job', 'replay_event', 'resolve')
+      THEN 'p_kind must be requeue_webhook, replay_job, replay_event or resolve'
+    WHEN p_ids IS NULL OR cardinality(p_ids) NOT BETWEEN 1 AND 1000000 OR array_ndims(p_ids) <> 1
+      THEN 'p_ids must hold 1 to 1000000 ids'
+    WHEN COALESCE(btrim(p_filter), '') = '' OR length(p_filter) > 10000
+      THEN 'p_filter must have 1 to 10000 characters: an empty one means everything'
+    WHEN p_rate IS NULL OR p_rate NOT BETWEEN 0.01 AND 1000 THEN 'p_rate must be 0.01 to 1000 items per second'
+    WHEN v_brake NOT BETWEEN 0 AND 100 THEN 'p_brake_percent must be 0 to 100'
+    WHEN v_canary NOT BETWEEN 0 AND 1000 THEN 'p_canary must be 0 to 1000' END;
+  IF v_bad IS NOT NULL THEN
+    RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
+  END IF;
+  v_form := CASE p_kind WHEN 'requeue_webhook' THEN '^[0-9]{1,18}$' WHEN 'replay_job'
+    THEN '^job:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+    WHEN 'replay_event' THEN '^event:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+      ELSE '^([0-9]{1,18}|(job|event):[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$' END;
+  SELECT i INTO v_bad FROM unnest(p_ids) i WHERE i IS NULL OR i !~ v_form LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '% is no dead letter that % takes', quote_nullable(left(v_bad, 100)), p_kind
+      USING ERRCODE = '22023',
+      HINT = 'a bare number is a webhook dead letter, job:UUID one of a job, event:UUID one of an event';
+  END IF;
+
+  INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state_by, rate_per_second,
+    brake_percent, canary,
+    canary_passed, frozen_count)
+  VALUES (p_kind, btrim(p_filter), v_actor, v_reason, v_actor, p_rate, v_brake, v_canary, v_canary = 0,
+    cardinality(p_ids))
+  RETURNING operation_id INTO v_id;
+  INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target)
+  SELECT v_id, row_number() OVER (ORDER BY x.first), x.id
+  FROM (SELECT i.id, min(i.n) AS first FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) GROUP BY i.id) x;
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  UPDATE public.queue_bulk_operation SET frozen_count = v_n WHERE operation_id = v_id;
+  v_audit := public.fn_operator_audit(
+    p_action => 'bulk_plan', p_target => 'operation ' || v_id, p_actor => v_actor, p_reason => v_reason,
+    p_filter => btrim(p_filter), p_frozen_count => v_n,
+    p_after => jsonb_build_object('kind', p_kind, 'rate_per_second', p_rate, 'brake_percent', v_brake, 'canary',
+      v_canary));
+  RETURN jsonb_build_object('operation_id', v_id, 'frozen_count', v_n, 'state', 'planned', 'audit_id', v_audit);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_plan TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_bulk_plan IS
+  'Freezes a selection of dead letters as a bulk operation; nothing happens to them until it is run.';
+
+-- fn_queue_bulk_turn(id, action, from states, to, actor, why) → the answer of run, pause, resume and abort. From run
+-- and resume on, canary and brake look at what comes next only; after a brake or a failed canary the canary goes
+-- first again. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_turn(p_operation_id bigint, p_action text, p_from text[], p_to text,
+  p_actor text) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_old public.queue_bulk_operation;
+  v_reason text;
+  v_rule text;
+  v_audit bigint;
+BEGIN
+  SELECT * INTO v_old FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
+  IF NOT FOUND THEN
+    v_rule := 'not_found';
+    v_reason := format('there is no operation %s', COALESCE(p_operation_id::text, '(null)'));
+  ELSIF v_old.state <> ALL (p_from) THEN
+    v_rule := 'state';
+    v_reason := format('operation %s is %s since %s by %s', v_old.operation_id, v_old.state,
+      to_char(v_old.state_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_old.state_by);
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'bulk_' || p_action, p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
+      p_reason => COALESCE(v_old.reason, 'refused'), p_outcome => 'refused: ' || v_rule);
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_reason, 'operation_id', p_operation_id,
+      'audit_id', v_audit);
+  END IF;
+  UPDATE public.queue_bulk_operation SET state = p_to, state_why = NULL, state_by = v_actor, state_at = now()
+  WHERE operation_id = p_operation_id;
+  IF p_to = 'running' THEN
+    UPDATE public.queue_bulk_operation SET started_at = COALESCE(started_at, now()), credit = 0,
+      credited_at = clock_timestamp(),
+      watch_from = next_item, canary_passed = canary = 0 OR canary_passed AND v_old.state_why IS NULL
+    WHERE operation_id = p_operation_id;
+  END IF;
+  v_audit := public.fn_operator_audit(
+    p_action => 'bulk_' || p_action, p_target => 'operation ' || p_operation_id, p_actor => v_actor,
+    p_reason => v_old.reason, p_filter => v_old.filter, p_frozen_count => v_old.frozen_count,
+    p_before => jsonb_build_object('state', v_old.state, 'state_why', v_old.state_why),
+    p_after => jsonb_build_object('state', p_to, 'done', v_old.done, 'skipped', v_old.skipped, 'failed', v_old.failed));
+  RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.state, 'state', p_to, 'audit_id', v_audit);
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_turn IS
+  'Moves a bulk operation from state to state. Internal.';
+
+-- fn_queue_bulk_run|pause|resume|abort(id, actor) → {operation_id, before, state, audit_id}; refused: not_found,
+-- state. An aborted operation stays where it is for good; its items not attempted stay open dead letters.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_run(p_operation_id bigint, p_actor text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_queue_bulk_turn(p_operation_id, 'run', '{planned}', 'running', p_actor);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_run TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_bulk_run IS
+  'Starts a planned bulk operation; any live worker host carries it out.';
+
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_pause(p_operation_id bigint, p_actor text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_queue_bulk_turn(p_operation_id, 'pause', '{running}', 'paused', p_actor);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_pause TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_bulk_pause IS
+  'Pauses a bulk operation between two items.';
+
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_resume(p_operation_id bigint, p_actor text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_queue_bulk_turn(p_operation_id, 'resume', '{paused}', 'running', p_actor);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_resume TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_bulk_resume IS
+  'Goes on with a paused bulk operation; after a brake the canary goes first again.';
+
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_abort(p_operation_id bigint, p_actor text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_queue_bulk_turn(p_operation_id, 'abort', '{planned,running,paused}', 'aborted', p_actor);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_abort TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_bulk_abort IS
+  'Ends a bulk operation for good; what was not attempted stays as it is.';
+
+-- fn_queue_bulk_set_rate(id, rate, actor) → {operation_id, before, rate_per_second, audit_id}; refused: not_found,
+-- state.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_set_rate(p_operation_id bigint, p_rate numeric, p_actor text)
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_old public.queue_bulk_operation;
+  v_audit bigint;
+BEGIN
+  IF p_rate IS NULL OR p_rate NOT BETWEEN 0.01 AND 1000 THEN
+    RAISE EXCEPTION 'p_rate must be 0.01 to 1000 items per second' USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_old FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
+  IF NOT FOUND OR v_old.state IN ('completed', 'aborted') THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'bulk_rate', p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
+      p_reason => COALESCE(v_old.reason, 'refused'),
+      p_outcome => 'refused: ' || CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END);
+    RETURN jsonb_build_object('refused', true, 'rule', CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END,
+      'reason', COALESCE(format('operation %s is %s', p_operation_id, v_old.state),
+        format('there is no operation %s', p_operation_id)),
+      'operation_id', p_operation_id, 'audit_id', v_audit);
+  END IF;
+  UPDATE public.queue_bulk_operation SET rate_per_second = p_rate WHERE operation_id = p_operation_id;
+  v_audit := public.fn_operator_audit(
+    p_action => 'bulk_rate', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
+    p_reason => v_old.reason, p_frozen_count => v_old.frozen_count,
+    p_before => jsonb_build_object('rate_per_second', v_old.rate_per_second),
+    p_after => jsonb_build_object('rate_per_second', p_rate));
+  RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.rate_per_second, 'rate_per_second',
+    p_rate, 'audit_id', v_audit);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_set_rate TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_bulk_set_rate IS
+  'Changes the rate of a bulk operation while it runs.';
+
+-- Carrying out
+-- fn_queue_bulk_apply(kind, targets, actor, reason, undo) → (target, why, new_id, failed): what the function of that
+-- kind of letter did, why NULL = done; failed: the code of a try that was made and failed, as only the replay of an
+-- event knows at once. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_apply(p_kind text, p_targets text[], p_actor text, p_reason text,
+  p_undo boolean)
+RETURNS TABLE (target text, why text, new_id text, failed text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  v_hooks bigint[];
+  v_jobs uuid[];
+  v_events uuid[];
+  v_answer jsonb;
+BEGIN
+  SELECT array_agg(t::bigint) FILTER (WHERE t !~ ':'), array_agg(substr(t, 5)::uuid) FILTER (WHERE t ~ '^job:'),
+    array_agg(substr(t, 7)::uuid) FILTER (WHERE t ~ '^event:')
+  INTO v_hooks, v_jobs, v_events FROM unnest(p_targets) t;
+  IF v_hooks IS NOT NULL THEN
+    v_answer := CASE
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_hooks, p_actor, p_reason)
+      WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_hooks, 'abandoned', p_reason, p_actor)
+      WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_hooks, p_actor, p_reason)
+      ELSE public.fn_dead_letter_requeue(v_hooks, p_actor, p_reason) END;
+    RETURN QUERY SELECT x ->> 'id', x ->> 'why', x ->> 'new_id', NULL::text
+      FROM jsonb_array_elements(v_answer -> 'results') x;
+    IF v_answer ? 'refused' THEN
+      RETURN QUERY SELECT h::text, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_hooks) h;
+    END IF;
+  END IF;
+  IF v_jobs IS NOT NULL THEN
+    v_answer := CASE
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_job_dead_letter_reopen(v_jobs, p_actor, p_reason)
+      WHEN p_kind = 'resolve' THEN public.fn_job_dead_letter_resolve(v_jobs, 'abandoned', p_reason, p_actor)
+      WHEN p_undo THEN public.fn_job_dead_letter_replay_undo(v_jobs, p_actor, p_reason)
+      ELSE public.fn_job_dead_letter_replay(v_jobs, p_actor, p_reason) END;
+    RETURN QUERY SELECT 'job:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id', NULL::text
+      FROM jsonb_array_elements(v_answer -> 'results') x;
+    IF v_answer ? 'refused' THEN
+      RETURN QUERY SELECT 'job:' || j, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_jobs) j;
+    END IF;
+  END IF;
+  IF v_events IS NOT NULL THEN
+    v_answer := CASE
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_iu_route_dead_letter_reopen(v_events, p_actor, p_reason)
+      WHEN p_kind = 'resolve' THEN public.fn_iu_route_dead_letter_resolve(v_events, 'abandoned', p_reason, p_actor)
+      ELSE public.fn_iu_route_dead_letter_replay(v_events, p_actor, p_reason) END;
+    RETURN QUERY SELECT 'event:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id', x ->> 'code'
+      FROM jsonb_array_elements(v_answer -> 'results') x;
+    IF v_answer ? 'refused' THEN
+      RETURN QUERY SELECT 'event:' || e, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_events) e;
+    END IF;
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_apply IS
+  'Does what a bulk operation does to some of its items. Internal.';
+
+-- fn_queue_bulk_watch(operation) : learns how the first tries of what was put back ended, oldest and newest 2,000 of
+-- those not known yet. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_watch(p_operation public.queue_bulk_operation) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off
+  SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  v_ok bigint;
+  v_failed bigint;
+BEGIN
+  WITH open AS MATERIALIZED (
+    (SELECT i.item_no, i.new_id, i.at FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation.operation_id
+      AND i.outcome = 'done' AND i.first_result IS NULL ORDER BY i.item_no LIMIT 2000)
+    UNION
+    (SELECT i.item_no, i.new_id, i.at FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation.operation_id
+      AND i.outcome = 'done' AND i.first_result IS NULL ORDER BY i.item_no DESC LIMIT 2000)
+  ), known AS (
+    SELECT o.item_no, j.status = 'Completed' AS ok, j.error_code AS code, j.settled_at AS at
+    FROM open o JOIN public.webhook_delivery_jobs j ON j.saga_id = o.new_id::bigint AND j.attempt_no = 1
+      AND j.settled_at IS NOT NULL
+    WHERE p_operation.kind = 'requeue_webhook'
+    UNION ALL
+    SELECT o.item_no, false, q.failure_code, q.updated_at
+    FROM open o JOIN public.job_queue q ON q.job_id = o.new_id::uuid AND q.attempts > 0
+    WHERE p_operation.kind = 'replay_job'
+    UNION ALL
+    SELECT o.item_no, h.status = 'succeeded' AND h.attempts = 0 OR h.status = 'cancelled', h.failure_code, h.finished_at
+    FROM open o CROSS JOIN LATERAL (SELECT x.status, x.attempts, x.failure_code, x.finished_at FROM public.job_history x
+      WHERE x.job_id = o.new_id::uuid AND x.finished_at >= o.at AND x.finished_at < now() + interval '1 hour' LIMIT 1) h
+    WHERE p_operation.kind = 'replay_job'
+  ), kept AS (
+    UPDATE public.queue_bulk_operation_item i SET first_result = CASE WHEN k.ok THEN 'ok' ELSE 'failed' END,
+      first_code = CASE WHEN NOT k.ok THEN k.code END, first_at = k.at
+    FROM known k WHERE i.operation_id = p_operation.operation_id AND i.item_no = k.item_no RETURNING k.ok
+  )
+  SELECT count(*) FILTER (WHERE ok), count(*) FILTER (WHERE NOT ok) INTO v_ok, v_failed FROM kept;
+  IF v_ok + v_failed > 0 THEN
+    UPDATE public.queue_bulk_operation SET first_ok = first_ok + v_ok, first_failed = first_failed + v_failed
+    WHERE operation_id = p_operation.operation_id;
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_watch IS
+  'Learns how first tries ended. Internal.';
+
+-- fn_queue_bulk_halt(operation) → why it must pause, or NULL: requeueing is switched off, which would skip all that
+-- is left; a failed canary; or the brake: of the last 50 first tries since it was started, at least 10, too many
+-- failed. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_halt(p_operation public.queue_bulk_operation) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_seen int;
+  v_failed int;
+  v_code text;
+BEGIN
+  IF p_operation.kind <> 'resolve' AND NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
+    RETURN 'requeueing is switched off: queue.dlq.replay_enabled is not true';
+  END IF;
+  SELECT count(*), count(*) FILTER (WHERE x.first_result = 'failed'), mode() WITHIN GROUP (ORDER BY x.first_code)
+  INTO v_seen, v_failed, v_code FROM (
+    SELECT i.first_result, i.first_code FROM public.queue_bulk_operation_item i
+    WHERE i.operation_id = p_operation.operation_id AND i.first_result IS NOT NULL
+      AND i.item_no >= p_operation.watch_from
+    ORDER BY i.first_at DESC, i.item_no LIMIT 50) x;
+  IF NOT p_operation.canary_passed AND v_failed > 0 THEN
+    RETURN format('the canary failed: %s of %s first tries (%s)', v_failed, v_seen, COALESCE(v_code, 'no code'));
+  ELSIF p_operation.brake_percent > 0 AND v_seen >= 10 AND v_failed * 100 >= p_operation.brake_percent * v_seen THEN
+    RETURN format('the brake: %s of the last %s first tries failed (mostly %s)', v_failed, v_seen,
+      COALESCE(v_code, 'no code'));
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_halt IS
+  'Whether canary or brake stop a bulk operation. Internal.';
+
+-- fn_queue_bulk_step(id) → (done, skipped, failed): one tick of one running operation, whose row the caller has
+-- locked. At most 1,000 items a step. An item whose function raises fails alone. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_step(p_operation_id bigint, OUT done bigint, OUT skipped bigint,
+  OUT failed bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_op public.queue_bulk_operation;
+  v_now timestamptz := clock_timestamp();
+  v_why text;
+  v_credit numeric := 0;
+  v_canary_done int;
+  v_canary_ok int;
+  v_n bigint;
+  v_targets text[];
+  v_one text;
+  v_ok bigint; -- first tries whose end is known at once
+  v_bad bigint;
+BEGIN
+  done := 0;
+  skipped := 0;
+  failed := 0;
+  v_ok := 0;
+  v_bad := 0;
+  SELECT * INTO v_op FROM public.queue_bulk_operation WHERE operation_id = p_operation_id;
+  PERFORM public.fn_queue_bulk_watch(v_op);
+  v_why := public.fn_queue_bulk_halt(v_op);
+  IF v_why IS NOT NULL THEN
+    UPDATE public.queue_bulk_operation SET state = 'paused', state_why = v_why, state_by = 'bulk_operation_runner',
+      state_at = now()
+    WHERE operation_id = p_operation_id;
+    PERFORM public.fn_operator_audit(
+      p_action => 'bulk_brake', p_target => 'operation ' || p_operation_id, p_actor => 'bulk_operation_runner',
+      p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
+      p_before => jsonb_build_object('state', 'running'),
+      p_after => jsonb_build_object('state', 'paused', 'why', v_why));
+    RETURN;
+  END IF;
+
+  IF NOT v_op.canary_passed THEN
+    SELECT count(*) FILTER (WHERE i.outcome = 'done'), count(*) FILTER (WHERE i.first_result = 'ok')
+      INTO v_canary_done, v_canary_ok
+    FROM public.queue_bulk_operation_item i
+    WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.watch_from AND i.item_no < v_op.next_item;
+    IF v_canary_ok >= v_op.canary OR v_op.next_item > v_op.frozen_count THEN
+      UPDATE public.queue_bulk_operation SET canary_passed = v_canary_ok >= v_op.canary, credit = 0, credited_at = v_now
+      WHERE operation_id = p_operation_id;
+    END IF;
+    v_n := v_op.canary - v_canary_done; -- what was skipped tells nothing: the next one takes its place
+  ELSE
+    -- a host that was away for long must not make up for it at once
+    v_credit := v_op.credit + v_op.rate_per_second * least(extract(epoch FROM v_now - v_op.credited_at)::numeric,
+      2 * greatest(1, public.fn_cfg_int('queue.tick.bulk_operation_runner.interval_seconds', 1)));
+    v_n := least(floor(v_credit), 1000);
+  END IF;
+
+  IF v_n > 0 THEN
+    SELECT array_agg(i.target ORDER BY i.item_no) INTO v_targets FROM (
+      SELECT x.item_no, x.target FROM public.queue_bulk_operation_item x
+      WHERE x.operation_id = p_operation_id AND x.item_no >= v_op.next_item ORDER BY x.item_no LIMIT v_n) i;
+    v_n := COALESCE(cardinality(v_targets), 0);
+  END IF;
+  IF v_n > 0 THEN
+    PERFORM set_config('qtop.operation_id', p_operation_id::text, true);
+    BEGIN
+      UPDATE public.queue_bulk_operation_item i SET
+        outcome = CASE WHEN a.why IS NULL THEN 'done' WHEN a.failed IS NOT NULL THEN 'failed' ELSE 'skipped'
+          END, why = left(a.why, 500),
+        new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = v_now,
+        first_result = CASE WHEN a.failed IS NOT NULL THEN 'failed' WHEN v_op.kind = 'replay_event' AND a.why IS NULL
+          THEN 'ok' END,
+        first_code = a.failed, first_at = CASE WHEN v_op.kind = 'replay_event'
+          AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
+      FROM public.fn_queue_bulk_apply(v_op.kind, v_targets, v_op.created_by, v_op.reason, false) a
+      WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n
+        AND i.target = a.target;
+    EXCEPTION WHEN OTHERS THEN
+      IF SQLSTATE ~ '^(40|55P03|57|53)' THEN
+        RAISE; -- a matter of the moment: the whole step is tried again
+      END IF;
+      FOREACH v_one IN ARRAY v_targets LOOP
+        BEGIN
+          UPDATE public.queue_bulk_operation_item i SET
+            outcome = CASE WHEN a.why IS NULL THEN 'done' WHEN a.failed IS NOT NULL THEN 'failed' ELSE 'skipped'
+              END, why = left(a.why, 500),
+            new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = v_now,
+            first_result = CASE WHEN a.failed IS NOT NULL THEN 'failed' WHEN v_op.kind = 'replay_event'
+              AND a.why IS NULL THEN 'ok' END,
+            first_code = a.failed, first_at = CASE WHEN v_op.kind = 'replay_event'
+              AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
+          FROM public.fn_queue_bulk_apply(v_op.kind, ARRAY[v_one], v_op.created_by, v_op.reason, false) a
+          WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n
+            AND i.target = a.target;
+        EXCEPTION WHEN OTHERS THEN
+          UPDATE public.queue_bulk_operation_item i SET outcome = 'failed', why = left(SQLERRM, 500), at = v_now
+          WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n
+            AND i.target = v_one;
+        END;
+      END LOOP;
+    END;
+    PERFORM set_config('qtop.operation_id', '', true);
+    SELECT count(*) FILTER (WHERE i.outcome = 'done'), count(*) FILTER (WHERE i.outcome = 'skipped'), count(*)
+      FILTER (WHERE i.outcome = 'failed'),
+      count(*) FILTER (WHERE i.first_result = 'ok'), count(*) FILTER (WHERE i.first_result = 'failed')
+    INTO done, skipped, failed, v_ok, v_bad FROM public.queue_bulk_operation_item i
+    WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n;
+  END IF;
+  UPDATE public.queue_bulk_operation o SET done = o.done + fn_queue_bulk_step.done,
+    skipped = o.skipped + fn_queue_bulk_step.skipped,
+    failed = o.failed + fn_queue_bulk_step.failed, first_ok = o.first_ok + v_ok,
+      first_failed = o.first_failed + v_bad, next_item = o.next_item + v_n,
+    credit = CASE WHEN v_op.canary_passed THEN least(v_credit - v_n, 1) ELSE 0 END, credited_at = v_now,
+    state = CASE WHEN o.next_item + v_n > o.frozen_count THEN 'completed' ELSE o.state END,
+    state_by = CASE WHEN o.next_item + v_n > o.frozen_count THEN 'bulk_operation_runner' ELSE o.state_by END,
+    state_at = CASE WHEN o.next_item + v_n > o.frozen_count THEN now() ELSE o.state_at END
+  WHERE o.operation_id = p_operation_id;
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_step IS
+  'One tick of one bulk operation. Internal.';
+
+-- fn_queue_bulk_tick() → {done, skipped, failed, in_flight}: one step of every running operation; in_flight = how many
+-- there are. What has ended is watched for an hour more. Tick worker bulk_operation_runner.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_tick() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_op public.queue_bulk_operation;
+  v_step record;
+  v_done bigint := 0;
+  v_skipped bigint := 0;
+  v_failed bigint := 0;
+  v_running bigint := 0;
+BEGIN
+  FOR v_op IN
+    SELECT * FROM public.queue_bulk_operation WHERE state = 'running' ORDER BY operation_id FOR UPDATE SKIP LOCKED
+  LOOP
+    v_running := v_running + 1;
+    SELECT * INTO v_step FROM public.fn_queue_bulk_step(v_op.operation_id);
+    v_done := v_done + v_step.done;
+    v_skipped := v_skipped + v_step.skipped;
+    v_failed := v_failed + v_step.failed;
+  END LOOP;
+  FOR v_op IN
+    SELECT * FROM public.queue_bulk_operation
+    WHERE state IN ('paused', 'completed', 'aborted') AND state_at > now() - interval '1 hour' AND kind <> 'resolve'
+      AND first_ok + first_failed < done
+    ORDER BY operation_id FOR UPDATE SKIP LOCKED
+  LOOP
+    PERFORM public.fn_queue_bulk_watch(v_op);
+  END LOOP;
+  RETURN jsonb_build_object('done', v_done, 'skipped', v_skipped, 'failed', v_failed, 'in_flight', v_running);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_tick TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_bulk_tick IS
+  'Tick bulk_operation_runner: carries running bulk operations out.';
+
+-- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: takes back what this operation did and
+-- nobody has attempted yet; the letters are open again. refused: not_found; state, while it runs; final, where it
+-- routed events: their recipients have them.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_undo(p_operation_id bigint, p_actor text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_op public.queue_bulk_operation;
+  v_rule text;
+  v_from bigint := 0;
+  v_to bigint;
+  v_targets text[];
+  v_n bigint;
+  v_undone bigint := 0;
+  v_left bigint := 0;
+  v_audit bigint;
+BEGIN
+  SELECT * INTO v_op FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
+  v_rule := CASE WHEN NOT FOUND THEN 'not_found' WHEN v_op.state IN ('planned', 'running') THEN 'state'
+    WHEN v_op.kind = 'replay_event' THEN 'final' END;
+  IF v_rule IS NOT NULL THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'bulk_undo', p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
+      p_reason => COALESCE(v_op.reason, 'refused'), p_outcome => 'refused: ' || v_rule);
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', CASE v_rule
+        WHEN 'not_found' THEN format('there is no operation %s', COALESCE(p_operation_id::text, '(null)'))
+        WHEN 'final' THEN 'what was routed cannot be taken back: its recipients have it'
+        ELSE format('operation %s is %s: %s', p_operation_id, v_op.state, CASE v_op.state WHEN 'running'
+          THEN 'pause or abort it first'
+          ELSE 'it has done nothing' END) END, 'operation_id', p_operation_id, 'audit_id', v_audit);
+  END IF;
+  LOOP
+    SELECT array_agg(i.target), max(i.item_no) INTO v_targets, v_to FROM (
+      SELECT x.item_no, x.target FROM public.queue_bulk_operation_item x
+      WHERE x.operation_id = p_operation_id AND x.item_no > v_from AND x.outcome = 'done' AND x.first_result IS NULL
+      ORDER BY x.item_no LIMIT 10000) i;
+    EXIT WHEN v_targets IS NULL;
+    UPDATE public.queue_bulk_operation_item i SET outcome = 'undone', why = 'recalled by ' || v_actor, at = now()
+    FROM public.fn_queue_bulk_apply(v_op.kind, v_targets, v_actor, v_op.reason, true) a
+    WHERE i.operation_id = p_operation_id AND i.item_no > v_from AND i.item_no <= v_to AND i.target = a.target
+      AND a.why IS NULL;
+    GET DIAGNOSTICS v_n = ROW_COUNT;
+    v_undone := v_undone + v_n;
+    v_left := v_left + cardinality(v_targets) - v_n;
+    v_from := v_to;
+  END LOOP;
+  UPDATE public.queue_bulk_operation SET done = done - v_undone, undone = undone + v_undone
+  WHERE operation_id = p_operation_id;
+  v_audit := public.fn_operator_audit(
+    p_action => 'bulk_undo', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
+    p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
+    p_before => jsonb_build_object('state', v_op.state, 'done', v_op.done),
+    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_left));
+  RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_left, 'audit_id', v_audit);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_bulk_undo IS
+  'Takes back what a bulk operation did and nobody has attempted yet.';
+
+GRANT SELECT ON public.queue_bulk_operation, public.queue_bulk_operation_item TO :"queue_viewer", :"dot_executor",
+  :"workflow_admin", :"dead_letter_operator";
+COMMENT ON COLUMN public.queue_bulk_operation.filter IS 'the words the selection was made with';
+COMMENT ON COLUMN public.queue_bulk_operation.state IS 'planned, running, paused, completed, aborted';
+COMMENT ON COLUMN public.queue_bulk_operation.state_why IS 'why it stands where it stands';
+COMMENT ON COLUMN public.queue_bulk_operation.rate_per_second IS '0.01 to 1000; fractions carry over';
+COMMENT ON COLUMN public.queue_bulk_operation.brake_percent IS 'pauses when this share of the last 50 first tries '
+  'failed; 0 = no brake';
+COMMENT ON COLUMN public.queue_bulk_operation.canary IS 'so many go first and must succeed';
+COMMENT ON COLUMN public.queue_bulk_operation.frozen_count IS 'items';
+COMMENT ON COLUMN public.queue_bulk_operation_item.outcome IS 'done, skipped, failed or undone; NULL = not tried yet';
+COMMENT ON COLUMN public.queue_bulk_operation_item.new_id IS 'what it became';
+COMMENT ON COLUMN public.queue_bulk_operation_item.first_result IS 'how the first try of what it became ended: ok '
+  'or failed';

@@ -1,0 +1,340 @@
+-- The configuration table: how flags are read, set, audited, and how they expire. Source: DP1 §8, DP4 §7, DP6 §7.
+
+COMMENT ON TABLE public.dot_config IS
+  'Flags and numbers that steer the queue (DP1 §4.2). Change them with fn_dot_config_set: it validates, '
+  'audits and can give a value an expiry. An unreadable value counts as the safe side.';
+COMMENT ON TABLE public.dot_config_rule IS
+  'What fn_dot_config_set admits per key. switch: at false (or 0) something of the queue is switched off, '
+  'which the console shows above everything else.';
+COMMENT ON TABLE public.dot_config_revert IS
+  'Values that expire: at revert_at the key goes back to revert_to, unless somebody changed it since.';
+
+-- fn_cfg_bool(key) → true only for the text 'true'; missing or unreadable is
+-- false, the side on which nothing is sent. Internal.
+CREATE OR REPLACE FUNCTION public.fn_cfg_bool(p_key text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN -- not SQL: that would be planned anew at every call
+  RETURN COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = p_key), false);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_cfg_bool IS
+  'A boolean flag; anything but the text true is false. Internal.';
+
+-- fn_cfg_int(key, default) → the whole number ≥ 0, or the default where the
+-- value is missing, negative or unreadable. Internal.
+CREATE OR REPLACE FUNCTION public.fn_cfg_int(p_key text, p_default int) RETURNS int
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN c.value::int END FROM public.dot_config c
+    WHERE c.key = p_key), p_default);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_cfg_int IS
+  'An integer flag ≥ 0, else the default given. Internal.';
+
+-- fn_cfg_readable(key, value) → whether the value fits the key's kind.
+CREATE OR REPLACE FUNCTION public.fn_cfg_readable(p_key text, p_value text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT COALESCE((
+    SELECT CASE r.kind
+      WHEN 'boolean' THEN p_value IN ('true', 'false')
+      WHEN 'integer' THEN p_value ~ '^[0-9]{1,9}$'
+      ELSE p_value = ANY (r.choices) END
+    FROM public.dot_config_rule r WHERE r.key = p_key), true)
+$fn$;
+COMMENT ON FUNCTION public.fn_cfg_readable IS
+  'Whether a value fits the kind of its key. Internal.';
+
+-- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. One that is there keeps its
+-- value. For seeds.
+CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
+  p_key text, p_kind text, p_default text, p_description text,
+  p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  INSERT INTO public.dot_config_rule (key, kind, default_value, choices, switch)
+  VALUES (p_key, p_kind, p_default, p_choices, p_switch)
+  ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, default_value = excluded.default_value,
+    choices = excluded.choices, switch = excluded.switch;
+  INSERT INTO public.dot_config (key, value, description, updated_by)
+  VALUES (p_key, p_default, p_description, 'migration')
+  ON CONFLICT (key) DO NOTHING;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_dot_config_seed IS
+  'Declares a flag with its kind, default and description. For seeds.';
+
+-- A write of a row, by whichever way, stamps who and when; one that did not
+-- come through fn_dot_config_set, its expiry or the seeds is audited here, and cancels a
+-- pending revert as a set does. Which way it came is read from the call stack: a
+-- setting could be made by whoever writes. By whole signatures: the words around
+-- them are in the language of the server.
+CREATE OR REPLACE FUNCTION public.fn_dot_config_stamp() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_stack text;
+BEGIN
+  GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
+    OR strpos(v_stack, 'fn_dot_config_expire()') > 0
+    OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0 THEN
+    RETURN NEW;
+  END IF;
+  NEW.updated_at := clock_timestamp();
+  NEW.updated_by := session_user;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_dot_config_stamp IS
+  'Trigger function: stamps who wrote a dot_config row by hand, and when.';
+
+CREATE OR REPLACE FUNCTION public.fn_dot_config_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_stack text;
+BEGIN
+  GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
+    OR strpos(v_stack, 'fn_dot_config_expire()') > 0
+    OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0 THEN
+    RETURN NULL;
+  END IF;
+  IF TG_OP = 'TRUNCATE' THEN
+    PERFORM public.fn_operator_audit('flag_set', '(all flags)', session_user, 'table truncated by hand');
+    DELETE FROM public.dot_config_revert;
+    RETURN NULL;
+  END IF;
+  PERFORM public.fn_operator_audit(
+    p_action => 'flag_set', p_target => COALESCE(NEW.key, OLD.key), p_actor => session_user,
+    p_reason => 'written to the table by hand',
+    p_before => CASE WHEN TG_OP <> 'INSERT' THEN jsonb_build_object('value', OLD.value) END,
+    p_after => CASE WHEN TG_OP <> 'DELETE' THEN jsonb_build_object('value', NEW.value) END);
+  DELETE FROM public.dot_config_revert WHERE key IN (OLD.key, NEW.key);
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_dot_config_audit IS
+  'Trigger function: audits dot_config rows written by hand.';
+
+CREATE OR REPLACE TRIGGER trg_dot_config_stamp BEFORE INSERT OR UPDATE ON public.dot_config
+  FOR EACH ROW EXECUTE FUNCTION public.fn_dot_config_stamp();
+
+CREATE OR REPLACE TRIGGER trg_dot_config_audit AFTER INSERT OR UPDATE OR DELETE ON public.dot_config
+  FOR EACH ROW EXECUTE FUNCTION public.fn_dot_config_audit();
+
+CREATE OR REPLACE TRIGGER trg_dot_config_audit_truncate AFTER TRUNCATE ON public.dot_config
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_dot_config_audit();
+
+-- fn_dot_config_conflict(key, value) → '' when the value may stand with the
+-- others, else what it breaks. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dot_config_conflict(p_key text, p_value text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_interval int := public.fn_cfg_int('queue.tick.stale_heartbeat_check.interval_seconds', 120);
+  v_threshold int := public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300);
+  v_lease int := public.fn_cfg_int('webhook.lease_seconds', 60);
+  v_timeout int := public.fn_cfg_int('webhook.timeout_seconds', 30);
+BEGIN
+  CASE p_key
+    WHEN 'queue.tick.stale_heartbeat_check.interval_seconds' THEN v_interval := p_value::int;
+    WHEN 'queue.heartbeat.stale_threshold_seconds' THEN v_threshold := p_value::int;
+    WHEN 'webhook.lease_seconds' THEN v_lease := p_value::int;
+    WHEN 'webhook.timeout_seconds' THEN v_timeout := p_value::int;
+    WHEN 'queue.lease.duration_seconds' THEN
+      RETURN CASE WHEN p_value::int = 0
+        THEN 'queue.lease.duration_seconds must be at least 1, else a lease is lost as it is given' ELSE '' END;
+    WHEN 'queue.retry.max_attempts_default' THEN
+      RETURN CASE WHEN p_value::int NOT BETWEEN 1 AND 1000
+        THEN 'queue.retry.max_attempts_default must be 1 to 1000, as of every job' ELSE '' END;
+    ELSE RETURN '';
+  END CASE;
+  IF p_key LIKE 'queue.%' AND v_interval * 2 >= v_threshold THEN
+    RETURN format('the stale check (every %s s) must run more than twice per stale threshold (%s s): '
+      'choose an interval below %s s', v_interval, v_threshold, (v_threshold + 1) / 2);
+  END IF;
+  IF p_key LIKE 'webhook.%' AND v_lease < v_timeout + 10 THEN
+    RETURN format('webhook.lease_seconds (%s) must be at least webhook.timeout_seconds (%s) + 10, '
+      'else a request outlives its lease', v_lease, v_timeout);
+  END IF;
+  IF p_key = 'webhook.timeout_seconds' AND v_timeout = 0 THEN
+    RETURN 'webhook.timeout_seconds must be at least 1';
+  END IF;
+  RETURN '';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_dot_config_conflict IS
+  'Why a value cannot stand beside the other flags; empty when it can. Internal.';
+
+-- fn_dot_config_refusal(key, value, expires_at, expected_updated_at) → (rule, reason): what fn_dot_config_set would
+-- refuse now, NULL where it would not; previews ask the same. Takes no locks.
+CREATE OR REPLACE FUNCTION public.fn_dot_config_refusal(p_key text, p_value text, p_expires_at timestamptz DEFAULT NULL,
+  p_expected_updated_at timestamptz DEFAULT NULL, OUT rule text, OUT reason text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_rule public.dot_config_rule;
+  v_row public.dot_config;
+BEGIN
+  SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
+  SELECT * INTO v_rule FROM public.dot_config_rule WHERE key = p_key;
+  IF v_rule.key IS NULL THEN
+    rule := 'unknown_key';
+    reason := format('there is no flag %s; see dot_config', left(p_key, 100));
+  ELSIF NOT public.fn_cfg_readable(p_key, p_value) THEN
+    rule := 'invalid_value';
+    reason := format('%s takes %s, not "%s"', p_key,
+      CASE v_rule.kind WHEN 'boolean' THEN 'true or false' WHEN 'integer' THEN 'a whole number from 0 to 999999999'
+        ELSE array_to_string(v_rule.choices, ', ') END, left(p_value, 100));
+  ELSIF p_expires_at <= clock_timestamp() THEN
+    rule := 'expiry_in_the_past';
+    reason := 'the expiry must lie in the future';
+  ELSIF p_expires_at > clock_timestamp() + interval '366 days' THEN
+    rule := 'expiry_too_far';
+    reason := 'the expiry must lie within a year; leave it out for a value that stays';
+  ELSIF p_expires_at IS NOT NULL AND p_key = 'queue.tick.config_expiry.interval_seconds' AND p_value ~ '^0+$' THEN
+    rule := 'conflict';
+    reason := 'while config_expiry is off nothing goes back by itself, nor would this: leave the expiry out';
+  ELSIF v_row.updated_at > p_expected_updated_at THEN
+    rule := 'changed';
+    reason := format('%s was changed to "%s" by %s at %s', p_key, v_row.value, v_row.updated_by,
+      to_char(v_row.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
+  ELSIF public.fn_dot_config_conflict(p_key, p_value) <> '' THEN
+    rule := 'conflict';
+    reason := public.fn_dot_config_conflict(p_key, p_value);
+  ELSIF v_row.value = p_value AND p_expires_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM public.dot_config_revert WHERE key = p_key) THEN
+    rule := 'unchanged';
+    reason := format('%s is "%s" already', p_key, p_value);
+  END IF;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_dot_config_refusal TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_dot_config_refusal IS
+  'Why a change of a flag would be refused; NULL where it would not.';
+
+-- fn_dot_config_set(key, value, actor, reason, expires_at, expected_updated_at)
+-- → {key, before, after, updated_at, reverts_at, audit_id}, or a refusal:
+-- unknown_key, invalid_value, conflict, changed (who, when), unchanged,
+-- expiry_in_the_past, expiry_too_far. A later set cancels a pending revert.
+CREATE OR REPLACE FUNCTION public.fn_dot_config_set(
+  p_key text, p_value text, p_actor text, p_reason text,
+  p_expires_at timestamptz DEFAULT NULL, p_expected_updated_at timestamptz DEFAULT NULL)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_rule public.dot_config_rule;
+  v_row public.dot_config;
+  v_pending public.dot_config_revert;
+  v_at timestamptz;
+  c_coupled CONSTANT text[] := ARRAY['queue.tick.stale_heartbeat_check.interval_seconds',
+    'queue.heartbeat.stale_threshold_seconds', 'webhook.lease_seconds', 'webhook.timeout_seconds'];
+  v_refusal text;
+  v_code text;
+  v_audit bigint;
+BEGIN
+  IF p_key IS NULL OR p_value IS NULL THEN
+    RAISE EXCEPTION 'p_key and p_value are needed' USING ERRCODE = '22023';
+  END IF;
+  -- Rows that check each other are locked together, in key order.
+  PERFORM 1 FROM public.dot_config
+  WHERE key = p_key OR (p_key = ANY (c_coupled) AND key = ANY (c_coupled)) ORDER BY key FOR UPDATE;
+  SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
+  SELECT * INTO v_rule FROM public.dot_config_rule WHERE key = p_key;
+
+  SELECT r.rule, r.reason INTO v_code, v_refusal
+    FROM public.fn_dot_config_refusal(p_key, p_value, p_expires_at, p_expected_updated_at) r;
+  IF v_code IS NOT NULL THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'flag_set', p_target => left(p_key, 200), p_actor => v_actor, p_reason => v_reason,
+      p_before => jsonb_build_object('value', v_row.value),
+      p_after => jsonb_build_object('value', left(p_value, 200)), p_outcome => 'refused: ' || v_code);
+    RETURN jsonb_build_object('refused', true, 'rule', v_code, 'reason', v_refusal, 'audit_id', v_audit,
+      'updated_by', v_row.updated_by, 'updated_at', v_row.updated_at, 'value', v_row.value);
+  END IF;
+
+  v_at := clock_timestamp();
+  INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by) VALUES (p_key, p_value, v_at, v_actor)
+  ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at,
+    updated_by = excluded.updated_by;
+
+  -- Over a value that is itself to expire, the one to go back to stays what it was.
+  DELETE FROM public.dot_config_revert WHERE key = p_key RETURNING * INTO v_pending;
+  IF p_expires_at IS NOT NULL THEN
+    INSERT INTO public.dot_config_revert (key, set_value, set_at, revert_to, revert_at, set_by, reason)
+    VALUES (p_key, p_value, v_at, COALESCE(CASE WHEN v_pending.set_at = v_row.updated_at THEN v_pending.revert_to END,
+      v_row.value, v_rule.default_value), p_expires_at, v_actor, v_reason);
+  END IF;
+
+  v_audit := public.fn_operator_audit(
+    p_action => 'flag_set', p_target => p_key, p_actor => v_actor, p_reason => v_reason,
+    p_before => jsonb_build_object('value', v_row.value),
+    p_after => jsonb_build_object('value', p_value, 'reverts_at', p_expires_at));
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'config', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', v_at));
+  RETURN jsonb_build_object('key', p_key, 'before', v_row.value, 'after', p_value, 'updated_at', v_at,
+    'reverts_at', p_expires_at, 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_dot_config_set TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_dot_config_set IS
+  'Changes a flag: validates by key, compares updated_at with what the caller saw, audits before and after, '
+  'and with p_expires_at remembers what to go back to. Refusals: unknown_key, invalid_value, '
+  'conflict, changed, unchanged, expiry_in_the_past, expiry_too_far.';
+
+-- fn_dot_config_expire() → {reverted, dropped, held}: the config_expiry tick. A
+-- revert acts only on the value that the expiring set left. One that would break
+-- the flags that stand now is held: it stays, shown as overdue.
+CREATE OR REPLACE FUNCTION public.fn_dot_config_expire() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_key text;
+  v_due public.dot_config_revert;
+  v_row public.dot_config;
+  v_reverted int := 0;
+  v_dropped int := 0;
+  v_held int := 0;
+BEGIN
+  FOR v_key IN SELECT r.key FROM public.dot_config_revert r WHERE r.revert_at <= clock_timestamp() ORDER BY r.key LOOP
+    -- The flag's row first, as fn_dot_config_set does; one that is being set now is not due any more.
+    SELECT * INTO v_row FROM public.dot_config WHERE key = v_key FOR UPDATE SKIP LOCKED;
+    CONTINUE WHEN NOT FOUND;
+    SELECT * INTO v_due FROM public.dot_config_revert WHERE key = v_key AND revert_at <= clock_timestamp();
+    CONTINUE WHEN NOT FOUND;
+    IF v_row.value <> v_due.set_value OR v_row.updated_at <> v_due.set_at THEN
+      v_dropped := v_dropped + 1;
+    ELSIF (CASE WHEN public.fn_cfg_readable(v_key, v_due.revert_to)
+        THEN public.fn_dot_config_conflict(v_key, v_due.revert_to) <> '' ELSE false END) THEN
+      v_held := v_held + 1;
+      CONTINUE;
+    ELSE
+      UPDATE public.dot_config SET value = v_due.revert_to, updated_at = clock_timestamp(), updated_by = v_due.set_by
+      WHERE key = v_key;
+      PERFORM public.fn_operator_audit(
+        p_action => 'flag_revert', p_target => v_key, p_actor => v_due.set_by,
+        p_reason => 'expired: ' || v_due.reason, p_before => jsonb_build_object('value', v_due.set_value),
+        p_after => jsonb_build_object('value', v_due.revert_to));
+      v_reverted := v_reverted + 1;
+    END IF;
+    DELETE FROM public.dot_config_revert WHERE key = v_key;
+  END LOOP;
+  IF v_reverted > 0 THEN
+    PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'config', 'event_domain', 'system',
+      'worker_hint', 'console', 'count', v_reverted, 'occurred_at', clock_timestamp()));
+  END IF;
+  RETURN jsonb_build_object('reverted', v_reverted, 'dropped', v_dropped, 'held', v_held);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_dot_config_expire TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_dot_config_expire IS
+  'Tick config_expiry: takes expired flag values back, and leaves alone what somebody changed since.';
+
+GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_revert TO
+  :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"dot_executor", :"subscription_admin";
+COMMENT ON COLUMN public.dot_config.value IS 'text; booleans are true and false; what cannot be read counts as the '
+  'safe side';
+COMMENT ON COLUMN public.dot_config.updated_by IS 'the person who set it, or migration';
+COMMENT ON COLUMN public.dot_config_revert.set_value IS 'the revert acts only while the key still holds this';
+COMMENT ON COLUMN public.dot_config_revert.revert_to IS 'what the key goes back to';
+COMMENT ON COLUMN public.dot_config_revert.revert_at IS 'when';
+COMMENT ON COLUMN public.dot_config_rule.kind IS 'boolean, integer (≥ 0) or mode: one of choices';

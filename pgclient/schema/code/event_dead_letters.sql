@@ -1,0 +1,170 @@
+-- Events that could not be routed: replay, resolve, reopen.
+
+-- fn_iu_route_letter_why(ids) → per id why its letter cannot be closed, NULL where it can. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_why(p_ids uuid[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN (SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter'
+      WHEN d.resolved_at IS NOT NULL THEN format('closed as %s by %s at %s', d.resolution, d.resolved_by,
+        to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END ORDER BY i.n)
+    FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = i.id);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_route_letter_why IS
+  'Who closed each letter of an event and when. Internal.';
+
+-- fn_iu_route_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open letters without a replay.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_resolve(p_dead_letter_ids uuid[], p_resolution text,
+  p_note text, p_actor text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_note text := CASE WHEN v_dry THEN p_note ELSE public.fn_operator_reason(p_note) END;
+  v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
+  v_why text[];
+BEGIN
+  IF p_resolution IS NULL OR p_resolution NOT IN ('abandoned', 'done_otherwise', 'duplicate') THEN
+    RAISE EXCEPTION 'p_resolution must be abandoned, done_otherwise or duplicate' USING ERRCODE = '22023';
+  END IF;
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.iu_route_dead_letter WHERE dead_letter_id = ANY (v_ids)
+      ORDER BY dead_letter_id FOR NO KEY UPDATE;
+  END IF;
+  v_why := public.fn_iu_route_letter_why(v_ids);
+  IF NOT v_dry THEN
+    UPDATE public.iu_route_dead_letter d SET resolution = p_resolution, resolved_at = now(), resolved_by = v_actor,
+      note = v_note
+    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'resolve', p_target => 'iu_route_dead_letter', p_done => 'resolved', p_ids => v_ids, p_why => v_why,
+    p_new => NULL, p_actor => v_actor, p_reason => v_note, p_dry_run => v_dry);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_resolve TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_resolve IS
+  'Closes dead letters of events without a replay: abandoned, done_otherwise or duplicate.';
+
+-- fn_iu_route_dead_letter_reopen(ids, actor, reason, dry_run): takes a resolution back; a replay is not taken back.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_reopen(p_dead_letter_ids uuid[], p_actor text,
+  p_reason text, p_dry_run boolean DEFAULT false)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
+  v_why text[];
+BEGIN
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.iu_route_dead_letter WHERE dead_letter_id = ANY (v_ids)
+      ORDER BY dead_letter_id FOR NO KEY UPDATE;
+  END IF;
+  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter' WHEN d.resolved_at IS NULL
+    THEN 'it is open'
+      WHEN d.resolution = 'replayed' THEN format('it was replayed by %s', d.resolved_by) END ORDER BY i.n)
+  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d
+    ON d.dead_letter_id = i.id;
+  IF NOT v_dry THEN
+    UPDATE public.iu_route_dead_letter d SET resolution = NULL, resolved_at = NULL, resolved_by = NULL, note = NULL
+    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'reopen', p_target => 'iu_route_dead_letter', p_done => 'reopened', p_ids => v_ids, p_why => v_why,
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_reopen TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen IS
+  'Opens closed dead letters of events again.';
+
+-- fn_iu_route_dead_letter_replay(ids, actor, reason, dry_run): routes the events of open letters once more. A letter
+-- whose event goes through is resolved as replayed; one whose event fails again stays open with the new failure
+-- (outcome failed). Recipients and consumers are those of now. refused: disabled.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text,
+  p_reason text, p_dry_run boolean DEFAULT false)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
+  v_why text[];
+  v_off text;
+  v_worker text;
+  v_did record;
+  v_failed jsonb := '{}'::jsonb;
+  v_answer jsonb;
+  v_audit bigint;
+BEGIN
+  SELECT f INTO v_off FROM unnest('{queue.dlq.replay_enabled,iu_core.routes_master_enabled}'::text[]) f
+    WHERE NOT public.fn_cfg_bool(f) LIMIT 1;
+  IF FOUND THEN
+    IF NOT v_dry THEN
+      v_audit := public.fn_operator_audit(
+        p_action => 'iu_route_dead_letter_replay', p_target => format('%s dead letters', cardinality(v_ids)),
+        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids),
+        p_outcome => 'refused: disabled');
+    END IF;
+    RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
+      'reason', 'replaying is switched off: ' || v_off || ' is not true');
+  END IF;
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.iu_route_dead_letter WHERE dead_letter_id = ANY (v_ids)
+      ORDER BY dead_letter_id FOR NO KEY UPDATE;
+  END IF;
+  SELECT array_agg(COALESCE(w.why, CASE WHEN NOT r.enabled
+    THEN format('the route of %s is disabled by %s', r.event_domain, r.updated_by) END) ORDER BY w.n)
+  INTO v_why
+  FROM unnest(v_ids, public.fn_iu_route_letter_why(v_ids)) WITH ORDINALITY AS w (id, why, n)
+  LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = w.id
+  LEFT JOIN public.iu_outbound_route r ON r.event_domain = d.event_domain;
+  IF NOT v_dry THEN
+    FOR v_worker IN
+      SELECT DISTINCT d.worker_name FROM public.iu_route_dead_letter d JOIN unnest(v_ids, v_why) AS w (id, why)
+      ON d.dead_letter_id = w.id AND w.why IS NULL ORDER BY 1
+    LOOP
+      SELECT * INTO v_did FROM public.fn_iu_route_apply((
+        SELECT array_agg(jsonb_populate_record(NULL::public.event_outbox, d.event_snapshot) ORDER BY d.event_id)
+        FROM public.iu_route_dead_letter d JOIN unnest(v_ids, v_why) AS w (id, why) ON d.dead_letter_id = w.id
+          AND w.why IS NULL
+        WHERE d.worker_name = v_worker), v_worker);
+      v_failed := v_failed || COALESCE((SELECT jsonb_object_agg(f ->> 'event_id', f)
+        FROM jsonb_array_elements(v_did.failed) f), '{}');
+    END LOOP;
+    UPDATE public.iu_route_dead_letter d SET
+      failure_code = COALESCE(f.failure ->> 'code', d.failure_code),
+        last_error = COALESCE(f.failure ->> 'error', d.last_error),
+      last_failed_at = CASE WHEN f.failure IS NULL THEN d.last_failed_at ELSE now() END,
+      resolution = CASE WHEN f.failure IS NULL THEN 'replayed' END, resolved_at = CASE WHEN f.failure IS NULL
+        THEN now() END,
+      resolved_by = CASE WHEN f.failure IS NULL THEN v_actor END, note = CASE WHEN f.failure IS NULL THEN v_reason END
+    FROM unnest(v_ids, v_why) AS w (id, why), LATERAL (SELECT v_failed -> (
+      SELECT x.event_id::text FROM public.iu_route_dead_letter x WHERE x.dead_letter_id = w.id) AS failure) f
+    WHERE d.dead_letter_id = w.id AND w.why IS NULL;
+    SELECT array_agg(COALESCE(w.why, (f.failure ->> 'code') || ' ' || (f.failure ->> 'error')) ORDER BY w.n) INTO v_why
+    FROM unnest(v_ids, v_why) WITH ORDINALITY AS w (id, why, n)
+    LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = w.id
+    LEFT JOIN LATERAL (SELECT v_failed -> d.event_id::text AS failure) f ON w.why IS NULL;
+  END IF;
+  v_answer := public.fn_job_answer(
+    p_action => 'replay', p_target => 'iu_route_dead_letter', p_done => 'replayed', p_ids => v_ids, p_why => v_why,
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+  IF v_failed <> '{}' THEN
+    SELECT v_answer || jsonb_build_object('results',
+      jsonb_agg(CASE WHEN r.value ->> 'outcome' = 'skipped' AND v_failed ? d.event_id::text
+        THEN r.value || jsonb_build_object('outcome', 'failed', 'code', v_failed -> d.event_id::text -> 'code')
+          ELSE r.value END ORDER BY r.n))
+    INTO v_answer FROM jsonb_array_elements(v_answer -> 'results') WITH ORDINALITY AS r (value, n)
+    LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = (r.value ->> 'id')::uuid AND d.resolved_at IS NULL;
+  END IF;
+  RETURN v_answer;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_replay TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay IS
+  'Routes the events of open dead letters once more, and says per id what happened.';

@@ -1,0 +1,559 @@
+-- Event routing: workers take events to recipients and to the jobs of consumers. Sources: DP1 §2, DP4 §2, §3.3,
+-- DP6 §3.4.
+
+COMMENT ON TABLE public.iu_outbound_route IS
+  'Which worker routes the events of a domain. While a route is disabled its events wait, none is lost.';
+
+GRANT SELECT ON public.iu_outbound_route TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+
+CREATE OR REPLACE FUNCTION public.fn_iu_outbound_route_born() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  INSERT INTO public.iu_outbound_route (event_domain, worker_name)
+  SELECT DISTINCT n.event_domain, CASE n.event_domain WHEN 'staging' THEN 'staging_outbound'
+    ELSE 'iu_outbound_default' END
+  FROM new_rows n ORDER BY 1
+  ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_outbound_route_born IS
+  'Trigger: a domain gets its route with its first event type.';
+
+CREATE OR REPLACE TRIGGER trg_event_type_registry_route AFTER INSERT ON public.event_type_registry
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_outbound_route_born();
+COMMENT ON TABLE public.iu_route_worker_cursor IS
+  'Where each route worker stands per domain. It passes only events older than every open transaction.';
+
+GRANT SELECT ON public.iu_route_worker_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON TABLE public.iu_route_attempt IS
+  'One row per event and recipient, with the resolution step that matched. An event that has one is routed.';
+
+GRANT SELECT ON public.iu_route_attempt TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON TABLE public.iu_route_dead_letter IS 'Events that could not be routed, each alone; the others went on.';
+
+GRANT SELECT (dead_letter_id, event_id, event_type, idempotency_key, failure_code, last_error, event_domain,
+  worker_name,
+  last_failed_at, resolved_at, resolved_by, resolution, note)
+  ON public.iu_route_dead_letter TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+-- Counter dead_event: code, type, domain of the open ones; dead_event_5m: code, domain/type, bucket of five minutes;
+-- dead_1m: with those of webhooks and jobs.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'dead_event', failure_code, event_type, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL
+      GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'dead_event_5m', failure_code, event_domain || '/' || event_type,
+      (floor(extract(epoch FROM last_failed_at) / 300) * 300)::bigint::text, count(*) FROM new_rows GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'dead_1m', '', '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, count(*) FROM new_rows
+      HAVING count(*) > 0;
+  ELSE
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'dead_event', failure_code, event_type, event_domain, sum(n) FROM (
+      SELECT failure_code, event_type, event_domain, -count(*) AS n FROM old_rows WHERE resolved_at IS NULL
+        GROUP BY 1, 2, 3
+      UNION ALL
+      SELECT failure_code, event_type, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL
+        GROUP BY 1, 2, 3) x
+    GROUP BY 2, 3, 4 HAVING sum(n) <> 0;
+  END IF;
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_route_letter_counted IS
+  'Trigger: counters dead_event, dead_event_5m and dead_1m.';
+
+CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_born AFTER INSERT ON public.iu_route_dead_letter
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_route_letter_counted();
+
+CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_closed AFTER UPDATE ON public.iu_route_dead_letter
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
+    EXECUTE FUNCTION public.fn_iu_route_letter_counted();
+
+-- fn_queue_settled_xid() → every transaction of this database below it has ended. What is not proven to be another
+-- database's counts as ours. The caller's own transaction, which may still write, is not below it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_settled_xid() RETURNS xid8
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_snapshot pg_snapshot := pg_current_snapshot();
+  v_xid xid8;
+BEGIN
+  SELECT x INTO v_xid FROM pg_snapshot_xip(v_snapshot) x
+  WHERE NOT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.backend_xid = x::xid
+    AND a.datid <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+  ORDER BY x LIMIT 1;
+  RETURN least(v_xid, pg_snapshot_xmax(v_snapshot), pg_current_xact_id_if_assigned());
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_settled_xid IS
+  'The oldest transaction of this database that may still write. Internal.';
+
+-- fn_queue_holder(xid) → whose open transaction that is: pid (NULL for a prepared one), login, application, begin;
+-- begin is NULL where the owner of this function may not see it; no row where it has ended. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_holder(p_xid xid8)
+RETURNS TABLE (pid int, usename text, program text, xact_start timestamptz)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN QUERY
+  SELECT a.pid, a.usename::text, a.application_name, a.xact_start FROM pg_stat_activity a
+    WHERE a.backend_xid = p_xid::xid
+  UNION ALL
+  SELECT NULL, p.owner::text, 'prepared transaction ' || p.gid, p.prepared FROM pg_prepared_xacts p
+    WHERE p.transaction = p_xid::xid
+  LIMIT 1;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_holder IS
+  'The session of an open transaction. Internal.';
+
+-- fn_iu_route_backlog() → one row per route: the events that its worker has not gone through, counted up to 10,001, and
+-- of those the ones that it may not pass while an older transaction is open. Seen now, not when a worker last ran.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_backlog()
+RETURNS TABLE (worker_name text, event_domain text, enabled boolean, waiting bigint, oldest_at timestamptz,
+  held_rows bigint, held_since timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+#variable_conflict use_column
+DECLARE
+  v_settled xid8 := public.fn_queue_settled_xid();
+  v_next xid8 := pg_snapshot_xmax(pg_current_snapshot());
+BEGIN
+  RETURN QUERY
+  SELECT r.worker_name, r.event_domain, r.enabled, w.waiting, w.oldest_at, w.held_rows, w.held_since
+  FROM public.iu_outbound_route r
+  LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = r.worker_name AND c.event_domain = r.event_domain
+  CROSS JOIN LATERAL (
+    SELECT count(*) AS waiting, min(e.created_at) AS oldest_at, count(*)
+      FILTER (WHERE e.created_xid >= v_settled) AS held_rows,
+      min(e.created_at) FILTER (WHERE e.created_xid >= v_settled) AS held_since
+    FROM (
+      -- numbers of another cluster may lie ahead of ours: those rows were gone through
+      (SELECT e.created_at, e.created_xid FROM public.event_outbox e
+       WHERE c.restored_after IS NULL AND e.event_domain = r.event_domain AND e.created_at >= c.restored_at
+         AND (e.created_xid, e.id) > (c.cursor_xid, c.cursor_id) AND e.created_xid < v_next
+       ORDER BY e.created_xid, e.id LIMIT 10001)
+      UNION ALL
+      (SELECT e.created_at, '0'::xid8 FROM public.event_outbox e
+       WHERE (c.worker_name IS NULL OR c.restored_after IS NOT NULL) AND e.event_domain = r.event_domain
+         AND e.id > COALESCE(c.restored_after, '00000000-0000-0000-0000-000000000000')
+       LIMIT 10001)) e) w;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_backlog TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_route_backlog IS
+  'Events that wait to be routed per domain, and those an open transaction holds back.';
+
+CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_truncate BEFORE TRUNCATE ON public.iu_route_dead_letter
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+COMMENT ON COLUMN public.iu_route_worker_cursor.events_seen IS 'events routed so far';
+COMMENT ON COLUMN public.iu_route_worker_cursor.attempts_written IS 'attempts so far';
+COMMENT ON COLUMN public.iu_route_worker_cursor.dead_lettered IS 'events that could not be routed so far';
+COMMENT ON COLUMN public.iu_route_worker_cursor.system_identifier IS 'of the cluster in which it last ran; another '
+  'one means restored';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_at IS 'when it first met the events of this cluster; older '
+  'ones count as committed';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS 'the oldest transaction that was open then';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_after IS 'while those older events are gone through: the '
+  'last id; else NULL';
+COMMENT ON COLUMN public.iu_route_attempt.step IS '1 all equal, 2 any type, 3 any stream, 4 any of both, 5 '
+  'broadcast (DP6 §3.2)';
+COMMENT ON COLUMN public.iu_route_dead_letter.event_snapshot IS 'the event as it was when it failed';
+COMMENT ON COLUMN public.iu_route_dead_letter.failure_code IS 'ROUTE_ and the SQLSTATE';
+COMMENT ON TABLE public.consumer_registry IS
+  'Who works on which events: each event makes one job of this kind for this executor per enabled row (DP6 §3.4).';
+
+GRANT SELECT ON public.consumer_registry TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+
+-- fn_iu_route_events(events, worker) → (attempts, jobs): all of them, or an error. An event is routed once: its jobs
+-- are born with its first attempts, and where those stand already nothing is done. A job refers to its event and
+-- carries nothing of its payload. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_events(p_events public.event_outbox[], p_worker_name text,
+  OUT attempts bigint, OUT jobs bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 5);
+  -- where no subscription looks into payloads, events of a type are resolved as one
+  v_scoped boolean := EXISTS (SELECT 1 FROM public.event_subscription s WHERE NOT s.mute AND s.scope_filter <> '{}');
+BEGIN
+  WITH e AS MATERIALIZED (
+    SELECT u.id, u.event_domain, u.event_type, u.event_stream, u.event_subject_table, u.event_subject_ref,
+      u.correlation_id,
+      CASE WHEN v_scoped THEN u.safe_payload ELSE '{}' END AS payload,
+        dense_rank() OVER (ORDER BY u.event_domain, u.event_type,
+        u.event_stream, u.event_subject_table, CASE WHEN v_scoped THEN u.safe_payload END) AS likeness
+    FROM unnest(p_events) u
+  ), reach AS MATERIALIZED (
+    SELECT k.likeness, r.recipient_ref, r.step FROM (SELECT DISTINCT ON (e.likeness) e.* FROM e ORDER BY e.likeness) k
+    CROSS JOIN LATERAL public.fn_event_resolve_recipients(k.event_domain, k.event_type, k.event_stream,
+      k.event_subject_table, k.payload) r
+  ), put AS (
+    INSERT INTO public.iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name)
+    SELECT e.id, r.recipient_ref, r.step, e.event_domain, e.event_type, p_worker_name FROM e JOIN reach r
+      USING (likeness)
+    ORDER BY e.id, r.recipient_ref
+    ON CONFLICT DO NOTHING RETURNING event_id
+  ), born AS (
+    INSERT INTO public.job_queue (job_kind, event_domain, executor, payload, max_attempts, idempotency_key,
+      source_ref, target_ref,
+      payload_ref, actor, correlation_id, causation_event_id)
+    SELECT c.job_kind, e.event_domain, c.executor, jsonb_build_object('event_id', e.id, 'event_type', e.event_type),
+      v_max,
+      'route:' || e.id || ':' || c.consumer_id, 'event_outbox/' || e.id, e.event_subject_table || '/'
+        || e.event_subject_ref,
+      'event_outbox/' || e.id, c.consumer_id, e.correlation_id, e.id
+    FROM e JOIN public.consumer_registry c ON c.enabled AND c.event_domain = e.event_domain
+      AND c.event_type = e.event_type
+    WHERE EXISTS (SELECT 1 FROM put p WHERE p.event_id = e.id)
+    ORDER BY c.job_kind, e.id, c.consumer_id
+    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING job_id
+  )
+  SELECT (SELECT count(*) FROM put), (SELECT count(*) FROM born) INTO attempts, jobs;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_route_events IS
+  'Attempts and jobs of a batch of events, all or none. Internal.';
+
+-- fn_iu_route_apply(events, worker) → (attempts, jobs, failed): as many as can be routed. failed: an array of
+-- {event_id, code, error}. The batch goes at once; only one that fails is halved, until what cannot be routed is
+-- alone. What is a matter of the moment (a deadlock, a timeout, no room) is raised, for the whole to be tried again.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_apply(p_events public.event_outbox[], p_worker_name text,
+  OUT attempts bigint, OUT jobs bigint, OUT failed jsonb)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_n int := COALESCE(cardinality(p_events), 0);
+  v_part record;
+BEGIN
+  attempts := 0;
+  jobs := 0;
+  failed := '[]';
+  IF v_n = 0 THEN
+    RETURN;
+  END IF;
+  BEGIN
+    SELECT r.attempts, r.jobs INTO attempts, jobs FROM public.fn_iu_route_events(p_events, p_worker_name) r;
+    RETURN;
+  EXCEPTION WHEN OTHERS THEN
+    IF SQLSTATE ~ '^(40|53|55P03|57|58|XX)' THEN
+      RAISE;
+    ELSIF v_n = 1 THEN
+      failed := jsonb_build_array(jsonb_build_object('event_id', p_events[1].id, 'code', 'ROUTE_' || SQLSTATE,
+        'error', left(public.fn_mask_said(SQLERRM), 1000)));
+      RETURN;
+    END IF;
+  END;
+  attempts := 0;
+  jobs := 0;
+  FOR v_part IN
+    SELECT r.* FROM (VALUES (1, p_events[1:v_n / 2]), (2, p_events[v_n / 2 + 1:v_n])) h (half, events)
+    CROSS JOIN LATERAL public.fn_iu_route_apply(h.events, p_worker_name) r ORDER BY h.half
+  LOOP
+    attempts := attempts + v_part.attempts;
+    jobs := jobs + v_part.jobs;
+    failed := failed || v_part.failed;
+  END LOOP;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_route_apply IS
+  'Routes what can be routed of a batch and names the rest. Internal.';
+
+-- fn_iu_route_worker_run(worker, limit) → {events, attempts, jobs, dead_lettered, held} or {skipped: why}: up to limit
+-- new events of each of the worker's routes, in the order of (created_xid, id), only what is older than every open
+-- transaction; held = how many are not. Two runs at once take different domains. An event that cannot be routed
+-- becomes a dead letter alone.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_run(p_worker_name text DEFAULT 'iu_outbound_default',
+  p_batch_limit int DEFAULT 1000) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_system bigint := (SELECT s.system_identifier FROM pg_control_system() s);
+  v_flag text;
+  v_domain text;
+  c public.iu_route_worker_cursor;
+  v_settled xid8;
+  v_batch public.event_outbox[];
+  v_fresh public.event_outbox[];
+  v_n int;
+  v_did record;
+  v_dead bigint;
+  v_held bigint;
+  v_all bigint[] := '{0,0,0,0,0}'::bigint[];
+BEGIN
+  IF p_batch_limit IS NULL OR p_batch_limit NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'p_batch_limit must be 1 to 10000' USING ERRCODE = '22023';
+  ELSIF p_worker_name IS NULL OR p_worker_name NOT IN ('iu_outbound_default', 'staging_outbound') THEN
+    RAISE EXCEPTION 'p_worker_name must be iu_outbound_default or staging_outbound' USING ERRCODE = '22023';
+  END IF;
+  FOREACH v_flag IN ARRAY '{iu_core.routes_master_enabled,iu_core.route_worker_enabled}'::text[] LOOP
+    IF NOT public.fn_cfg_bool(v_flag) THEN
+      RETURN jsonb_build_object('skipped', v_flag || ' is off');
+    END IF;
+  END LOOP;
+  FOR v_domain IN
+    SELECT r.event_domain FROM public.iu_outbound_route r WHERE r.worker_name = p_worker_name AND r.enabled ORDER BY 1
+  LOOP
+    INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain) VALUES (p_worker_name, v_domain)
+      ON CONFLICT DO NOTHING;
+    SELECT * INTO c FROM public.iu_route_worker_cursor x
+    WHERE x.worker_name = p_worker_name AND x.event_domain = v_domain FOR UPDATE SKIP LOCKED;
+    CONTINUE WHEN NOT FOUND;
+
+    -- before the batch is read: what the batch cannot see is not below it
+    v_settled := public.fn_queue_settled_xid();
+    IF c.system_identifier <> v_system THEN
+      c.system_identifier := v_system;
+      c.restored_at := clock_timestamp();
+      c.restored_xid := v_settled;
+      c.restored_after := '00000000-0000-0000-0000-000000000000';
+    END IF;
+    IF c.restored_after IS NOT NULL THEN
+      SELECT array_agg(b.e ORDER BY (b.e).id) INTO v_batch FROM (
+        SELECT e FROM public.event_outbox e
+        WHERE e.event_domain = v_domain AND e.id > c.restored_after ORDER BY e.id LIMIT p_batch_limit) b;
+    ELSE
+      SELECT array_agg(b.e ORDER BY (b.e).created_xid, (b.e).id) INTO v_batch FROM (
+        SELECT e FROM public.event_outbox e
+        WHERE e.event_domain = v_domain AND (e.created_xid, e.id) > (c.cursor_xid, c.cursor_id)
+          AND e.created_xid < v_settled
+        ORDER BY e.created_xid, e.id LIMIT p_batch_limit) b;
+    END IF;
+    v_n := COALESCE(cardinality(v_batch), 0);
+    IF c.restored_after IS NULL AND v_n > 0 THEN
+      c.cursor_xid := v_batch[v_n].created_xid;
+      c.cursor_id := v_batch[v_n].id;
+    ELSIF v_n = p_batch_limit THEN
+      c.restored_after := v_batch[v_n].id;
+    ELSIF c.restored_after IS NOT NULL THEN
+      c.restored_after := NULL;
+      c.cursor_xid := c.restored_xid;
+      c.cursor_id := '00000000-0000-0000-0000-000000000000';
+    END IF;
+
+    SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
+    WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
+      AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id);
+    SELECT * INTO v_did FROM public.fn_iu_route_apply(v_fresh, p_worker_name);
+    INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
+      event_domain, worker_name)
+    SELECT u.id, to_jsonb(u), p_worker_name || ':' || u.id, f.code, f.error, v_domain, p_worker_name
+    FROM jsonb_to_recordset(v_did.failed) AS f (event_id uuid, code text, error text)
+    JOIN unnest(v_fresh) u ON u.id = f.event_id ORDER BY u.id
+    ON CONFLICT (idempotency_key) DO NOTHING;
+    GET DIAGNOSTICS v_dead = ROW_COUNT;
+
+    SELECT count(*) INTO v_held FROM (
+      SELECT FROM public.event_outbox e WHERE e.event_domain = v_domain AND e.created_at >= c.restored_at
+        AND e.created_xid >= v_settled AND e.created_xid < pg_snapshot_xmax(pg_current_snapshot()) LIMIT 10000) h;
+    v_n := COALESCE(cardinality(v_fresh), 0);
+    UPDATE public.iu_route_worker_cursor x SET
+      last_run_at = clock_timestamp(), events_seen = x.events_seen + v_n,
+        attempts_written = x.attempts_written + v_did.attempts,
+      dead_lettered = x.dead_lettered + v_dead, cursor_xid = c.cursor_xid, cursor_id = c.cursor_id,
+      system_identifier = c.system_identifier, restored_at = c.restored_at, restored_xid = c.restored_xid,
+        restored_after = c.restored_after,
+      last_run_summary = jsonb_build_object('events', v_n, 'attempts', v_did.attempts, 'jobs', v_did.jobs,
+        'dead_lettered', v_dead, 'held', v_held)
+    WHERE x.worker_name = p_worker_name AND x.event_domain = v_domain;
+    v_all := ARRAY[v_all[1] + v_n, v_all[2] + v_did.attempts, v_all[3] + v_did.jobs, v_all[4] + v_dead,
+      v_all[5] + v_held];
+  END LOOP;
+  RETURN jsonb_build_object('events', v_all[1], 'attempts', v_all[2], 'jobs', v_all[3], 'dead_lettered', v_all[4],
+    'held', v_all[5]);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_run TO :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
+  'Ticks iu_outbound_default and staging_outbound: routes new events to their recipients and makes the jobs of '
+  'their consumers.';
+
+CREATE OR REPLACE FUNCTION public.fn_iu_staging_route_worker_run() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN public.fn_iu_route_worker_run('staging_outbound');
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_staging_route_worker_run TO :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_iu_staging_route_worker_run IS
+  'Tick staging_outbound: fn_iu_route_worker_run for the domain staging.';
+
+-- fn_iu_route_worker_health(worker) → {worker_name, healthy, why, last_run_at, age_seconds, stale_after_seconds,
+-- events_seen, attempts_written, dead_lettered, open_dead_letters, waiting, oldest_at, held, held_since, routes:
+-- [{event_domain, enabled, last_run_at, waiting, held}]}. last_run_at is that of the enabled route that was looked at
+-- longest ago: healthy only where that is fresh, whatever the reason it is not; a worker that never ran is not. why:
+-- '' where it is.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_health(p_worker_name text DEFAULT 'iu_outbound_default')
+  RETURNS jsonb
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_interval int;
+  v_after bigint;
+  v_why text;
+  v record;
+BEGIN
+  IF p_worker_name IS NULL OR p_worker_name NOT IN ('iu_outbound_default', 'staging_outbound') THEN
+    RAISE EXCEPTION 'p_worker_name must be iu_outbound_default or staging_outbound' USING ERRCODE = '22023';
+  END IF;
+  v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60);
+  v_after := greatest(3::bigint * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
+  SELECT CASE WHEN count(c.last_run_at) FILTER (WHERE b.enabled) = count(*) FILTER (WHERE b.enabled)
+      THEN min(c.last_run_at) FILTER (WHERE b.enabled) END AS last_run_at,
+    count(*) FILTER (WHERE b.enabled) AS enabled,
+    COALESCE(sum(c.events_seen), 0) AS seen, COALESCE(sum(c.attempts_written), 0) AS written,
+      COALESCE(sum(c.dead_lettered), 0) AS dead,
+    COALESCE(sum(b.waiting), 0) AS waiting, min(b.oldest_at) AS oldest_at, COALESCE(sum(b.held_rows), 0) AS held,
+      min(b.held_since) AS held_since,
+    COALESCE(jsonb_agg(jsonb_build_object('event_domain', b.event_domain, 'enabled', b.enabled, 'last_run_at',
+      c.last_run_at,
+      'waiting', b.waiting, 'held', b.held_rows) ORDER BY b.event_domain), '[]') AS routes
+  INTO v
+  FROM public.fn_iu_route_backlog() b
+  LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = b.worker_name AND c.event_domain = b.event_domain
+  WHERE b.worker_name = p_worker_name;
+  v_why := CASE
+    WHEN now() - v.last_run_at <= make_interval(secs => v_after) THEN ''
+    WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled') THEN 'iu_core.route_worker_enabled is off'
+    WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off'
+    WHEN v_interval = 0 THEN 'queue.tick.' || p_worker_name || '.interval_seconds is 0'
+    WHEN v.enabled = 0 THEN 'it has no enabled route'
+    WHEN v.last_run_at IS NULL THEN 'it has not gone through all its routes yet'
+    ELSE 'silent since ' || to_char(v.last_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') END;
+  RETURN jsonb_build_object('worker_name', p_worker_name, 'healthy', v_why = '', 'why', v_why, 'last_run_at',
+    v.last_run_at,
+    'age_seconds', floor(extract(epoch FROM now() - v.last_run_at))::bigint, 'stale_after_seconds', v_after,
+    'events_seen', v.seen, 'attempts_written', v.written, 'dead_lettered', v.dead,
+    'open_dead_letters', (SELECT count(*) FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL
+      AND d.worker_name = p_worker_name),
+    'waiting', v.waiting, 'oldest_at', v.oldest_at, 'held', v.held, 'held_since', v.held_since, 'routes', v.routes);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_route_worker_health IS
+  'Health of a route worker (DP4 §2): healthy only when it ran lately, so that silence is not health.';
+
+-- fn_consumer_set(consumer, domain, type, kind, executor, enabled, actor, reason, dry_run) → {consumer_id, created,
+-- before, after, audit_id}: makes or changes a consumer; NULL leaves what stands. It takes the events that are routed
+-- from then on. refused: not_found, where a consumer that does not exist yet is not given whole; event_type.
+CREATE OR REPLACE FUNCTION public.fn_consumer_set(p_consumer_id text, p_event_domain text, p_event_type text,
+  p_job_kind text, p_executor text,
+  p_enabled boolean, p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_old public.consumer_registry;
+  v_new public.consumer_registry;
+  v_there boolean;
+  v_rule text;
+  v_audit bigint;
+BEGIN
+  IF COALESCE(p_consumer_id, '') !~ '^[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,99}$' THEN
+    RAISE EXCEPTION 'p_consumer_id must match ^[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,99}$' USING ERRCODE = '22023';
+  ELSIF p_job_kind !~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$' THEN
+    RAISE EXCEPTION 'p_job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$' USING ERRCODE = '22023';
+  ELSIF p_executor NOT IN (:executor_kinds) THEN
+    RAISE EXCEPTION 'p_executor must be one of %', concat_ws(', ', :executor_kinds) USING ERRCODE = '22023';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtext('qtop.consumer_registry'));
+  SELECT * INTO v_old FROM public.consumer_registry WHERE consumer_id = p_consumer_id FOR UPDATE;
+  v_there := FOUND;
+  v_new := v_old;
+  v_new.consumer_id := p_consumer_id;
+  v_new.event_domain := COALESCE(p_event_domain, v_old.event_domain);
+  v_new.event_type := COALESCE(p_event_type, v_old.event_type);
+  v_new.job_kind := COALESCE(p_job_kind, v_old.job_kind);
+  v_new.executor := COALESCE(p_executor, v_old.executor);
+  v_new.enabled := COALESCE(p_enabled, v_old.enabled, true);
+  v_new.updated_by := v_actor;
+  v_new.updated_at := now();
+  IF NOT v_there THEN
+    v_new.registered_by := v_actor;
+    v_new.registered_at := now();
+  END IF;
+  v_rule := CASE
+    WHEN num_nulls(v_new.event_domain, v_new.event_type, v_new.job_kind, v_new.executor) > 0 THEN 'not_found'
+    WHEN NOT EXISTS (SELECT 1 FROM public.event_type_registry r WHERE r.event_domain = v_new.event_domain
+      AND r.event_type = v_new.event_type)
+      THEN 'event_type' END;
+  IF v_rule IS NOT NULL THEN
+    IF NOT v_dry THEN
+      v_audit := public.fn_operator_audit(
+        p_action => 'consumer_set', p_target => p_consumer_id, p_actor => v_actor, p_reason => v_reason,
+        p_outcome => 'refused: ' || v_rule);
+    END IF;
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'dry_run', v_dry, 'audit_id', v_audit, 'reason',
+      CASE v_rule
+      WHEN 'not_found' THEN format('there is no consumer %s: a new one needs domain, type, kind and executor',
+        p_consumer_id)
+      ELSE left(format('event type %s/%s is not registered', v_new.event_domain, v_new.event_type), 300) END);
+  END IF;
+  IF NOT v_dry THEN
+    INSERT INTO public.consumer_registry VALUES (v_new.*)
+    ON CONFLICT (consumer_id) DO UPDATE SET event_domain = excluded.event_domain, event_type = excluded.event_type,
+      job_kind = excluded.job_kind, executor = excluded.executor, enabled = excluded.enabled,
+      updated_by = excluded.updated_by, updated_at = excluded.updated_at;
+    v_audit := public.fn_operator_audit(
+      p_action => 'consumer_set', p_target => p_consumer_id, p_actor => v_actor, p_reason => v_reason,
+      p_before => CASE WHEN v_there THEN to_jsonb(v_old) END, p_after => to_jsonb(v_new));
+  END IF;
+  RETURN jsonb_build_object('consumer_id', p_consumer_id, 'created', NOT v_there, 'dry_run', v_dry,
+    'before', CASE WHEN v_there THEN to_jsonb(v_old) END, 'after', to_jsonb(v_new), 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_consumer_set TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_consumer_set IS
+  'Makes, changes, enables or disables a consumer of events (DP6 §3.4).';
+
+-- fn_iu_outbound_route_set(domain, enabled, actor, reason, dry_run) → {event_domain, before, after, audit_id}: while a
+-- route is disabled the events of its domain wait where they are. refused: not_found.
+CREATE OR REPLACE FUNCTION public.fn_iu_outbound_route_set(p_event_domain text, p_enabled boolean, p_actor text,
+  p_reason text, p_dry_run boolean DEFAULT false)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_old public.iu_outbound_route;
+  v_new public.iu_outbound_route;
+  v_audit bigint;
+BEGIN
+  IF p_enabled IS NULL THEN
+    RAISE EXCEPTION 'p_enabled must be true or false' USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_old FROM public.iu_outbound_route WHERE event_domain = p_event_domain FOR UPDATE;
+  IF NOT FOUND THEN
+    IF NOT v_dry THEN
+      v_audit := public.fn_operator_audit(
+        p_action => 'route_set', p_target => left(COALESCE(p_event_domain, ''), 100), p_actor => v_actor,
+        p_reason => v_reason, p_outcome => 'refused: not_found');
+    END IF;
+    RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'dry_run', v_dry, 'audit_id', v_audit,
+      'reason', format('no event type of a domain %s is registered', left(COALESCE(p_event_domain, ''), 100)));
+  END IF;
+  v_new := v_old;
+  v_new.enabled := p_enabled;
+  v_new.updated_by := v_actor;
+  v_new.updated_at := now();
+  IF NOT v_dry THEN
+    UPDATE public.iu_outbound_route SET enabled = p_enabled, updated_by = v_actor, updated_at = now()
+      WHERE event_domain = p_event_domain;
+    v_audit := public.fn_operator_audit(
+      p_action => 'route_set', p_target => p_event_domain, p_actor => v_actor, p_reason => v_reason,
+      p_before => to_jsonb(v_old), p_after => to_jsonb(v_new));
+  END IF;
+  RETURN jsonb_build_object('event_domain', p_event_domain, 'dry_run', v_dry, 'before', to_jsonb(v_old), 'after',
+    to_jsonb(v_new), 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_outbound_route_set TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_iu_outbound_route_set IS
+  'Enables or disables the routing of one domain; its events wait meanwhile.';

@@ -1,0 +1,324 @@
+-- Who reads which events: resolution, rules, inbox. Source: DP6 §1.4, §3.1, §6, §7.
+
+COMMENT ON TABLE public.event_subscription IS
+  'Who reads which events (DP6 §3.1). NULL means every domain, type or stream; a muted row counts as absent.';
+
+GRANT SELECT ON public.event_subscription TO :"queue_viewer", :"dot_executor", :"dead_letter_operator";
+
+GRANT SELECT, INSERT, UPDATE ON public.event_subscription TO :"workflow_admin";
+
+-- fn_event_resolve_recipients(domain, type, stream, subject table, payload)
+-- → (recipient_ref, step): each recipient once, at its best step (1 all equal,
+-- 2 type NULL, 3 stream NULL, 4 both NULL); nobody = one row (broadcast, 5).
+-- A NULL domain of a subscription means every domain; a muted one is absent. With
+-- queue.subscription_resolution.enabled off everything is broadcast.
+CREATE OR REPLACE FUNCTION public.fn_event_resolve_recipients(
+  p_event_domain text, p_event_type text, p_event_stream text,
+  p_subject_table text DEFAULT NULL, p_safe_payload jsonb DEFAULT '{}')
+RETURNS TABLE (recipient_ref text, step int)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF public.fn_cfg_bool('queue.subscription_resolution.enabled') THEN
+    RETURN QUERY
+    SELECT s.recipient_ref, min(CASE
+        WHEN s.event_type IS NOT NULL AND s.event_stream IS NOT NULL THEN 1
+        WHEN s.event_stream IS NOT NULL THEN 2
+        WHEN s.event_type IS NOT NULL THEN 3 ELSE 4 END)
+    FROM public.event_subscription s
+    WHERE NOT s.mute
+      AND (s.event_domain IS NULL OR s.event_domain = p_event_domain)
+      AND (s.event_type IS NULL OR s.event_type = p_event_type)
+      AND (s.event_stream IS NULL OR s.event_stream = p_event_stream)
+      AND (s.scope_subject_table IS NULL OR s.scope_subject_table = p_subject_table)
+      AND COALESCE(p_safe_payload, '{}') @> s.scope_filter
+    GROUP BY s.recipient_ref;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  recipient_ref := 'broadcast';
+  step := 5;
+  RETURN NEXT;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_event_resolve_recipients TO :"queue_viewer", :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_event_resolve_recipients IS
+  'Who an event reaches, and by which step of DP6 §3.2.';
+COMMENT ON COLUMN public.event_subscription.recipient_ref IS 'role:, agency:, user: or agent: and a name';
+COMMENT ON COLUMN public.event_subscription.event_domain IS 'NULL = every domain';
+COMMENT ON COLUMN public.event_subscription.event_type IS 'NULL = every type';
+COMMENT ON COLUMN public.event_subscription.event_stream IS 'NULL = every stream';
+COMMENT ON COLUMN public.event_subscription.scope_subject_table IS 'NULL = about any table';
+COMMENT ON COLUMN public.event_subscription.scope_filter IS 'safe_payload must contain it';
+COMMENT ON COLUMN public.event_subscription.mute IS 'true = as if the row were not there';
+
+-- Rules. Mute is their lifecycle (DP6 §4): none is ever removed.
+CREATE OR REPLACE FUNCTION public.fn_event_subscription_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  PERFORM public.fn_operator_audit(
+    p_action => 'event_subscription_write',
+    p_target => 'subscription ' || COALESCE(NEW.subscription_id, OLD.subscription_id), p_actor => session_user,
+    p_reason => 'written to the table by hand', p_before => CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END,
+    p_after => CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END);
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_subscription_audit IS
+  'Trigger function: audits subscriptions written by hand.';
+
+-- The functions below write as queue_owner and audit themselves. Not told by the call stack: it holds the text of
+-- statements, which whoever may write the rows chooses.
+CREATE OR REPLACE TRIGGER trg_event_subscription_audit AFTER INSERT OR UPDATE OR DELETE ON public.event_subscription
+  FOR EACH ROW WHEN (current_user <> :'queue_owner') EXECUTE FUNCTION public.fn_event_subscription_audit();
+
+-- fn_event_subscription_add(recipient, domain, type, stream, subject table, filter, actor, reason, dry_run) →
+-- {subscription_id, after, audit_id}: makes a rule; NULL = every domain, type, stream or subject table, {} = every
+-- payload. refused: exists, also as a muted row.
+CREATE OR REPLACE FUNCTION public.fn_event_subscription_add(p_recipient_ref text, p_event_domain text,
+  p_event_type text, p_event_stream text,
+  p_scope_subject_table text, p_scope_filter jsonb, p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
+    RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_filter jsonb := COALESCE(p_scope_filter, '{}');
+  v_row public.event_subscription;
+  v_audit bigint;
+BEGIN
+  IF COALESCE(p_recipient_ref !~ '^(role|agency|user|agent):[^\s].*$' OR length(p_recipient_ref) > 200, true) THEN
+    RAISE EXCEPTION 'p_recipient_ref must be role:, agency:, user: or agent: and a name, 200 characters at most'
+      USING ERRCODE = '22023';
+  ELSIF p_event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
+    RAISE EXCEPTION 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';
+  ELSIF length(p_event_type) NOT BETWEEN 1 AND 200 OR length(p_event_stream) NOT BETWEEN 1 AND 200
+    OR length(p_scope_subject_table) NOT BETWEEN 1 AND 200 THEN
+    RAISE EXCEPTION 'type, stream and subject table have 1 to 200 characters or are null' USING ERRCODE = '22023';
+  ELSIF jsonb_typeof(v_filter) <> 'object' OR length(v_filter::text) > 1000 THEN
+    RAISE EXCEPTION 'p_scope_filter must be a JSON object of at most 1000 characters' USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_row FROM public.event_subscription s WHERE s.recipient_ref = p_recipient_ref
+    AND s.event_domain IS NOT DISTINCT FROM p_event_domain AND s.event_type IS NOT DISTINCT FROM p_event_type
+    AND s.event_stream IS NOT DISTINCT FROM p_event_stream
+      AND s.scope_subject_table IS NOT DISTINCT FROM p_scope_subject_table
+    AND s.scope_filter = v_filter;
+  IF NOT FOUND AND NOT v_dry THEN
+    INSERT INTO public.event_subscription AS s (recipient_ref, event_domain, event_type, event_stream,
+      scope_subject_table, scope_filter)
+    VALUES (p_recipient_ref, p_event_domain, p_event_type, p_event_stream, p_scope_subject_table, v_filter)
+    ON CONFLICT DO NOTHING RETURNING * INTO v_row;
+    IF v_row.subscription_id IS NOT NULL THEN
+      v_audit := public.fn_operator_audit(
+        p_action => 'event_subscription_add', p_target => 'subscription ' || v_row.subscription_id,
+        p_actor => v_actor, p_reason => v_reason, p_after => to_jsonb(v_row));
+      PERFORM public.fn_queue_wake('queue_wake_system',
+        jsonb_build_object('layer', 'subscription', 'event_domain', 'system',
+        'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
+      RETURN jsonb_build_object('subscription_id', v_row.subscription_id, 'after', to_jsonb(v_row), 'dry_run', false,
+        'audit_id', v_audit);
+    END IF;
+  ELSIF NOT FOUND THEN
+    RETURN jsonb_build_object('subscription_id', NULL, 'dry_run', true, 'audit_id', NULL);
+  END IF;
+  IF NOT v_dry THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'event_subscription_add', p_target => concat_ws(' ', 'subscription', v_row.subscription_id),
+      p_actor => v_actor, p_reason => v_reason, p_outcome => 'refused: exists');
+  END IF;
+  RETURN jsonb_build_object('refused', true, 'rule', 'exists', 'dry_run', v_dry, 'audit_id', v_audit,
+    'subscription_id', v_row.subscription_id,
+    'reason', CASE WHEN v_row.subscription_id IS NULL THEN 'this rule has just been made by somebody else'
+      ELSE format('this rule is there as subscription %s%s', v_row.subscription_id,
+        CASE WHEN v_row.mute THEN ', muted: unmute it' ELSE '' END) END);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_event_subscription_add TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_event_subscription_add IS
+  'Makes a rule of who reads which events (DP6 §3.1).';
+
+-- fn_event_subscription_mute(subscription, mute, actor, reason, dry_run) → {subscription_id, mute, before, audit_id}.
+-- refused: not_found; unchanged, when it stands so already: by whom.
+CREATE OR REPLACE FUNCTION public.fn_event_subscription_mute(p_subscription_id bigint, p_mute boolean, p_actor text,
+  p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_old public.event_subscription;
+  v_rule text;
+  v_why text;
+  v_by record;
+  v_audit bigint;
+BEGIN
+  IF p_mute IS NULL THEN
+    RAISE EXCEPTION 'p_mute must be true or false' USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_old FROM public.event_subscription s WHERE s.subscription_id = p_subscription_id FOR UPDATE;
+  IF NOT FOUND THEN
+    v_rule := 'not_found';
+    v_why := format('there is no subscription %s', COALESCE(p_subscription_id::text, '(null)'));
+  ELSIF v_old.mute = p_mute THEN
+    SELECT a.actor, a.at INTO v_by FROM public.queue_operator_action a
+    WHERE a.target = 'subscription ' || p_subscription_id AND a.outcome = 'done' ORDER BY a.id DESC LIMIT 1;
+    v_rule := 'unchanged';
+    v_why := format('subscription %s is %s%s', p_subscription_id, CASE WHEN p_mute THEN 'muted already'
+      ELSE 'not muted' END,
+      COALESCE(format(', last changed by %s at %s', v_by.actor,
+        to_char(v_by.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), ''));
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    IF NOT v_dry THEN
+      v_audit := public.fn_operator_audit(
+        p_action => 'event_subscription_mute', p_target => concat_ws(' ', 'subscription', p_subscription_id),
+        p_actor => v_actor, p_reason => v_reason, p_outcome => 'refused: ' || v_rule);
+    END IF;
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', v_dry, 'audit_id', v_audit);
+  END IF;
+  IF NOT v_dry THEN
+    UPDATE public.event_subscription s SET mute = p_mute WHERE s.subscription_id = p_subscription_id;
+    v_audit := public.fn_operator_audit(
+      p_action => 'event_subscription_mute', p_target => 'subscription ' || p_subscription_id, p_actor => v_actor,
+      p_reason => v_reason, p_before => to_jsonb(v_old),
+      p_after => to_jsonb(v_old) || jsonb_build_object('mute', p_mute));
+    PERFORM public.fn_queue_wake('queue_wake_system',
+      jsonb_build_object('layer', 'subscription', 'event_domain', 'system',
+      'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
+  END IF;
+  RETURN jsonb_build_object('subscription_id', p_subscription_id, 'mute', p_mute, 'before', to_jsonb(v_old),
+    'dry_run', v_dry, 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_event_subscription_mute TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_event_subscription_mute IS
+  'Mutes a subscription, or lets it speak again: a muted one counts as absent (DP6 §4).';
+
+-- fn_event_resolve_explain(domain, type, stream, subject table, payload) → every subscription of that domain, type and
+-- stream, by step, and what became of it: taken; better, when its recipient is reached at an earlier step; muted;
+-- subject_table or filter, when its scope is another; off, when the flag is.
+CREATE OR REPLACE FUNCTION public.fn_event_resolve_explain(
+  p_event_domain text, p_event_type text, p_event_stream text, p_subject_table text DEFAULT NULL,
+    p_safe_payload jsonb DEFAULT '{}')
+RETURNS TABLE (step int, subscription_id bigint, recipient_ref text, event_domain text, event_type text,
+  event_stream text,
+  scope_subject_table text, scope_filter jsonb, outcome text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_on boolean := public.fn_cfg_bool('queue.subscription_resolution.enabled');
+BEGIN
+  RETURN QUERY
+  SELECT x.step, x.subscription_id, x.recipient_ref, x.event_domain, x.event_type, x.event_stream,
+    x.scope_subject_table, x.scope_filter,
+    CASE WHEN x.said <> 'taken' THEN x.said
+      WHEN x.step > min(x.step) FILTER (WHERE x.said = 'taken') OVER (PARTITION BY x.recipient_ref) THEN 'better'
+        ELSE 'taken' END
+  FROM (
+    SELECT s.*, CASE WHEN s.event_type IS NOT NULL AND s.event_stream IS NOT NULL THEN 1
+      WHEN s.event_stream IS NOT NULL THEN 2
+        WHEN s.event_type IS NOT NULL THEN 3 ELSE 4 END AS step,
+      CASE WHEN NOT v_on THEN 'off' WHEN s.mute THEN 'muted'
+        WHEN s.scope_subject_table <> p_subject_table OR s.scope_subject_table IS NOT NULL
+          AND p_subject_table IS NULL THEN 'subject_table'
+        WHEN NOT COALESCE(p_safe_payload, '{}') @> s.scope_filter THEN 'filter' ELSE 'taken' END AS said
+    FROM public.event_subscription s
+    WHERE (s.event_domain IS NULL OR s.event_domain = p_event_domain)
+      AND (s.event_type IS NULL OR s.event_type = p_event_type)
+      AND (s.event_stream IS NULL OR s.event_stream = p_event_stream)) x
+  ORDER BY x.step, x.recipient_ref, x.subscription_id;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_event_resolve_explain TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_event_resolve_explain IS
+  'Why an event reaches whom it reaches: every rule that speaks of it, step by step (DP6 §3.2).';
+COMMENT ON TABLE public.event_read IS 'Which recipient has read which event, when and by whose login.';
+
+GRANT SELECT ON public.event_read TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_event_acts_as(recipient) → whether this login may read and mark as the recipient: it is a member of the role that
+-- bears the name behind the colon, as every login is of itself. No such role: nobody may. Internal.
+CREATE OR REPLACE FUNCTION public.fn_event_acts_as(p_recipient_ref text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF COALESCE(p_recipient_ref !~ '^(role|agency|user|agent):.+', true) THEN
+    RAISE EXCEPTION 'p_recipient_ref must be role:, agency:, user: or agent: and a name' USING ERRCODE = '22023';
+  END IF;
+  RETURN COALESCE((SELECT pg_has_role(session_user, r.oid, 'MEMBER') FROM pg_roles r
+    WHERE r.rolname = substr(p_recipient_ref, strpos(p_recipient_ref, ':') + 1)), false);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_acts_as IS
+  'Whether this login may act as a recipient of events. Internal.';
+
+-- fn_event_inbox(recipient, unread, limit) → the events that were routed to the recipient or to everybody, the newest
+-- first, secrets masked. 42501 when this login may not act as the recipient.
+CREATE OR REPLACE FUNCTION public.fn_event_inbox(p_recipient_ref text, p_unread boolean DEFAULT true,
+  p_limit int DEFAULT 100)
+RETURNS TABLE (event_id uuid, event_domain text, event_type text, event_stream text, event_severity text,
+  event_subject_table text,
+  event_subject_ref text, safe_payload jsonb, occurred_at timestamptz, step int, routed_at timestamptz,
+    read_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 1000' USING ERRCODE = '22023';
+  ELSIF NOT public.fn_event_acts_as(p_recipient_ref) THEN
+    RAISE EXCEPTION 'login % may not read as %', session_user, left(p_recipient_ref, 200)
+      USING ERRCODE = '42501', HINT = 'it must be a member of the role that the recipient names';
+  END IF;
+  RETURN QUERY
+  SELECT e.id, e.event_domain, e.event_type, e.event_stream, e.event_severity, e.event_subject_table,
+    e.event_subject_ref,
+    public.fn_mask_json(e.safe_payload), e.occurred_at, a.step, a.attempted_at, a.read_at
+  FROM (
+    SELECT u.* FROM unnest(ARRAY[p_recipient_ref, 'broadcast']) w (ref) CROSS JOIN LATERAL (
+      SELECT t.event_id, t.step, t.attempted_at, r.read_at FROM public.iu_route_attempt t
+      LEFT JOIN public.event_read r ON r.event_id = t.event_id AND r.recipient_ref = p_recipient_ref
+      WHERE t.recipient_ref = w.ref AND (r.event_id IS NULL OR NOT COALESCE(p_unread, true))
+      ORDER BY t.attempted_at DESC LIMIT p_limit) u
+    ORDER BY u.attempted_at DESC LIMIT p_limit) a
+  JOIN public.event_outbox e ON e.id = a.event_id
+  ORDER BY a.attempted_at DESC, e.occurred_at DESC, e.id;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_event_inbox TO :"queue_viewer", :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_event_inbox IS
+  'The events of a recipient, for whoever may act as it (DP6 §1.4).';
+
+-- fn_event_mark_read(events, recipient) → {results: [{id, outcome: read|already|refused, why}]}; refused as a whole:
+-- not_recipient; per event: not_resolved, when it was routed neither to the recipient nor to everybody.
+CREATE OR REPLACE FUNCTION public.fn_event_mark_read(p_event_ids uuid[], p_recipient_ref text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_results jsonb;
+BEGIN
+  IF COALESCE(cardinality(p_event_ids), 0) NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'p_event_ids must have 1 to 1000 ids' USING ERRCODE = '22023';
+  ELSIF NOT public.fn_event_acts_as(p_recipient_ref) THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'not_recipient', 'reason',
+      format('login %s may not act as %s: it must be a member of the role that the recipient names', session_user,
+        left(p_recipient_ref, 200)));
+  END IF;
+  WITH asked AS (
+    SELECT DISTINCT i.id FROM unnest(p_event_ids) i (id) WHERE i.id IS NOT NULL
+  ), resolved AS (
+    SELECT DISTINCT a.id FROM asked a JOIN public.iu_route_attempt t ON t.event_id = a.id
+      AND t.recipient_ref IN (p_recipient_ref, 'broadcast')
+  ), marked AS (
+    INSERT INTO public.event_read (event_id, recipient_ref) SELECT r.id, p_recipient_ref FROM resolved r ORDER BY 1
+    ON CONFLICT DO NOTHING RETURNING event_id
+  )
+  SELECT jsonb_agg(jsonb_build_object('id', a.id, 'outcome', CASE WHEN m.event_id IS NOT NULL THEN 'read'
+    WHEN r.id IS NOT NULL THEN 'already' ELSE 'refused' END,
+    'why', CASE WHEN r.id IS NULL THEN 'not_resolved: it was not routed to ' || p_recipient_ref ELSE '' END)
+      ORDER BY a.id) INTO v_results
+  FROM asked a LEFT JOIN resolved r ON r.id = a.id LEFT JOIN marked m ON m.event_id = a.id;
+  RETURN jsonb_build_object('results', COALESCE(v_results, '[]'));
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_event_mark_read TO :"queue_viewer", :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_event_mark_read IS
+  'Marks events as read by a recipient that they were routed to (DP6 §1.4).';

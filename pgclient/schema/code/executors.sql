@@ -1,0 +1,268 @@
+-- Executors: register, beat, deregister. Source: DP4 §3.1, §3.4.
+
+COMMENT ON TABLE public.queue_heartbeat IS
+  'One row per executor (DP4 §3.1). A deregistered one stays as a tombstone. owner_role: who besides its members '
+  'may beat; null = any dot_executor. silent_*: the events emitted for the present silence.';
+
+GRANT SELECT ON public.queue_heartbeat TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_queue_heartbeat_touch(executor, payload): the beat itself; also ends the
+-- acknowledgement of the silence it breaks. Internal: the callers check who.
+CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_touch(p_executor_id text, p_payload jsonb) RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_at timestamptz := clock_timestamp();
+BEGIN
+  UPDATE public.queue_heartbeat SET last_beat_at = v_at, last_beat_payload = p_payload
+  WHERE executor_id = p_executor_id;
+  UPDATE public.queue_alert_ack SET cleared_at = v_at, cleared_reason = 'beat_returned'
+  WHERE cleared_at IS NULL AND subject = p_executor_id;
+  RETURN v_at;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_heartbeat_touch IS
+  'Writes a beat and ends the acknowledgement of the silence. Internal.';
+
+-- fn_queue_heartbeat_register(id, kind, domains, cadence, threshold, actor)
+-- → {executor_id, registered, audit_id}; refused: exists. A tombstone comes back
+-- to life. A null threshold takes the flag's. The first beat is owed from now on.
+CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_register(
+  p_executor_id text, p_kind text, p_domain_scope text[],
+  p_expected_cadence_seconds int, p_stale_threshold_seconds int, p_actor text)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_threshold int := COALESCE(p_stale_threshold_seconds,
+    public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
+  v_row public.queue_heartbeat;
+  v_domain text;
+  v_audit bigint;
+BEGIN
+  IF COALESCE(btrim(p_executor_id), '') = '' OR length(p_executor_id) > 200
+    OR p_executor_id <> btrim(p_executor_id) THEN
+    RAISE EXCEPTION 'p_executor_id must have 1 to 200 characters and no space around it' USING ERRCODE = '22023';
+  END IF;
+  IF p_kind IS NULL OR p_kind NOT IN (:executor_kinds) THEN
+    RAISE EXCEPTION 'executor kind % is not admitted: use one of %', COALESCE(quote_literal(left(p_kind, 60)), 'NULL'),
+      concat_ws(', ', :executor_kinds) USING ERRCODE = '22023';
+  END IF;
+  IF p_expected_cadence_seconds IS NULL OR p_expected_cadence_seconds < 1 THEN
+    RAISE EXCEPTION 'p_expected_cadence_seconds must be at least 1' USING ERRCODE = '22023';
+  END IF;
+  IF v_threshold < 1 OR v_threshold < p_expected_cadence_seconds THEN
+    RAISE EXCEPTION 'the stale threshold (% s) must not be below the cadence (% s)', v_threshold,
+      p_expected_cadence_seconds
+      USING ERRCODE = '22023';
+  END IF;
+  FOREACH v_domain IN ARRAY COALESCE(p_domain_scope, '{}') LOOP
+    IF v_domain IS NULL OR v_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
+      RAISE EXCEPTION 'domain % must match ^[a-z][a-z0-9_]{0,50}$', COALESCE(quote_literal(left(v_domain, 60)), 'NULL')
+        USING ERRCODE = '22023';
+    END IF;
+  END LOOP;
+
+  INSERT INTO public.queue_heartbeat AS h
+    (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
+      registered_by)
+  VALUES
+    (p_executor_id, p_kind, COALESCE(p_domain_scope, '{}'), clock_timestamp(), p_expected_cadence_seconds,
+      v_threshold, v_actor)
+  ON CONFLICT (executor_id) DO UPDATE SET
+    executor_kind = excluded.executor_kind, domain_scope = excluded.domain_scope, last_beat_at = excluded.last_beat_at,
+    last_beat_payload = '{}', expected_cadence_seconds = excluded.expected_cadence_seconds,
+    stale_threshold_seconds = excluded.stale_threshold_seconds, registered_at = clock_timestamp(),
+    registered_by = excluded.registered_by, deregistered_at = NULL, deregistered_by = NULL,
+    silent_since = NULL, silent_event_at = NULL, silent_event_ids = '{}'
+  WHERE h.deregistered_at IS NOT NULL AND NOT h.tick_worker;
+  IF NOT FOUND THEN
+    SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
+    v_audit := public.fn_operator_audit(
+      p_action => 'executor_register', p_target => p_executor_id, p_actor => v_actor, p_reason => NULL,
+      p_outcome => 'refused: exists');
+    RETURN jsonb_build_object('refused', true, 'rule', 'exists', 'audit_id', v_audit,
+      'reason', format('%s is registered already, by %s at %s', p_executor_id, v_row.registered_by,
+        to_char(v_row.registered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
+  END IF;
+  v_audit := public.fn_operator_audit(
+    p_action => 'executor_register', p_target => p_executor_id, p_actor => v_actor, p_reason => NULL,
+    p_after => jsonb_build_object('kind', p_kind, 'domains', COALESCE(p_domain_scope, '{}'), 'cadence',
+      p_expected_cadence_seconds, 'threshold', v_threshold));
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'executor', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
+  RETURN jsonb_build_object('executor_id', p_executor_id, 'registered', true, 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_register TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_heartbeat_register IS
+  'Registers an executor, so that its silence is seen (DP4 §6). MOT is not an executor.';
+
+-- fn_queue_heartbeat_write(id, payload, actor) → {executor_id, last_beat_at};
+-- refused: unregistered, deregistered, tick_worker, not_owner.
+CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_write(p_executor_id text, p_payload jsonb, p_actor text)
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_row public.queue_heartbeat;
+  v_rule text;
+  v_reason text;
+BEGIN
+  IF jsonb_typeof(COALESCE(p_payload, '{}')) <> 'object' OR octet_length(p_payload::text) > 8000 THEN
+    RAISE EXCEPTION 'p_payload must be an object of at most 8000 bytes' USING ERRCODE = '22023';
+  END IF;
+  IF p_payload ?| ARRAY[:denied_keys] THEN
+    RAISE EXCEPTION 'p_payload tells how the executor is, not what it works on: the keys % are refused',
+      concat_ws(', ', :denied_keys) USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
+  IF NOT FOUND THEN
+    v_rule := 'unregistered';
+    v_reason := format('%s is not registered: have a workflow_admin register it first', left(p_executor_id, 200));
+  ELSIF v_row.deregistered_at IS NOT NULL THEN
+    v_rule := 'deregistered';
+    v_reason := format('%s was deregistered by %s', p_executor_id, v_row.deregistered_by);
+  ELSIF v_row.tick_worker THEN
+    v_rule := 'tick_worker';
+    v_reason := format('%s is beaten by its tick alone: call fn_queue_tick_request', p_executor_id);
+  ELSIF v_row.owner_role IS NOT NULL AND NOT (
+    EXISTS (SELECT 1 FROM pg_roles WHERE rolname = v_row.owner_role)
+    AND pg_has_role(session_user, v_row.owner_role, 'MEMBER')) THEN
+    v_rule := 'not_owner';
+    v_reason := format('%s belongs to role %s: nobody else heals its silence', p_executor_id, v_row.owner_role);
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_reason);
+  END IF;
+  RETURN jsonb_build_object('executor_id', p_executor_id, 'actor', v_actor,
+    'last_beat_at', public.fn_queue_heartbeat_touch(p_executor_id, COALESCE(p_payload, '{}')));
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_write TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_heartbeat_write IS
+  'A beat of a registered executor. Payload keys: state (working, idle, stopped), done_total, in_flight, last_work_at.';
+
+-- From here on an executor that holds jobs, or whose rules admit jobs that wait, is not deregistered.
+CREATE OR REPLACE FUNCTION public.fn_queue_executor_waits(p_executor_id text) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_n bigint;
+BEGIN
+  SELECT sum(l.live) INTO v_n FROM public.job_lease l WHERE l.lease_owner = p_executor_id;
+  IF v_n > 0 THEN
+    RETURN format('%s holds %s jobs: let it drain, or cancel them', p_executor_id, v_n);
+  END IF;
+  SELECT sum(c.n) INTO v_n FROM public.v_queue_counter c
+  WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'retry_waiting') AND c.n > 0
+    AND EXISTS (SELECT 1 FROM public.fn_job_lane_rule(p_executor_id, c.k2, c.k1));
+  IF v_n > 0 THEN
+    RETURN format('%s jobs wait that its subscriptions admit: disable those first', v_n);
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_queue_executor_waits IS
+  'Which work waits for an executor, null = none. Internal.';
+
+-- fn_queue_heartbeat_deregister(id, actor, reason) → {executor_id, deregistered,
+-- audit_id}; refused: not_found, gone, tick_worker, work_waits.
+CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_deregister(p_executor_id text, p_actor text, p_reason text)
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_row public.queue_heartbeat;
+  v_rule text;
+  v_why text;
+  v_audit bigint;
+BEGIN
+  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
+  IF NOT FOUND THEN
+    v_rule := 'not_found';
+    v_why := format('no executor %s is registered', left(p_executor_id, 200));
+  ELSIF v_row.deregistered_at IS NOT NULL THEN
+    v_rule := 'gone';
+    v_why := format('%s was deregistered by %s at %s', p_executor_id, v_row.deregistered_by,
+      to_char(v_row.deregistered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
+  ELSIF v_row.tick_worker THEN
+    v_rule := 'tick_worker';
+    v_why := format('%s is a worker of the queue itself: switch it off with queue.tick.%s.interval_seconds = 0',
+      p_executor_id, p_executor_id);
+  ELSE
+    v_why := public.fn_queue_executor_waits(p_executor_id);
+    v_rule := CASE WHEN v_why IS NOT NULL THEN 'work_waits' END;
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'executor_deregister', p_target => left(p_executor_id, 200), p_actor => v_actor,
+      p_reason => v_reason, p_outcome => 'refused: ' || v_rule);
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
+  END IF;
+  UPDATE public.queue_heartbeat SET deregistered_at = clock_timestamp(), deregistered_by = v_actor
+  WHERE executor_id = p_executor_id;
+  UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(), cleared_reason = 'deregistered'
+  WHERE cleared_at IS NULL AND subject = p_executor_id;
+  v_audit := public.fn_operator_audit(
+    p_action => 'executor_deregister', p_target => p_executor_id, p_actor => v_actor, p_reason => v_reason,
+    p_before => jsonb_build_object('last_beat_at', v_row.last_beat_at, 'kind', v_row.executor_kind));
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'executor', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
+  RETURN jsonb_build_object('executor_id', p_executor_id, 'deregistered', true, 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_deregister TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_heartbeat_deregister IS
+  'Takes an executor off the watch. It stays listed as a tombstone.';
+COMMENT ON COLUMN public.queue_heartbeat.domain_scope IS 'event domains it covers';
+COMMENT ON COLUMN public.queue_heartbeat.last_beat_payload IS 'state (working, idle, stopped), done_total, '
+  'in_flight, last_work_at';
+COMMENT ON COLUMN public.queue_heartbeat.expected_cadence_seconds IS 'a beat is expected this often';
+COMMENT ON COLUMN public.queue_heartbeat.stale_threshold_seconds IS 'silent beyond this; from 1,000,000 on it is '
+  'not watched';
+COMMENT ON COLUMN public.queue_heartbeat.owner_role IS 'who may beat: members of this role; NULL = any dot_executor';
+COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'a tombstone: it stays on the lists';
+COMMENT ON COLUMN public.queue_heartbeat.tick_worker IS 'true = beaten by its tick alone';
+
+-- fn_queue_hc_executor_adopt() → what was done, '' = nothing. An installation older
+-- than the heartbeat kept the last run of its executor in the key
+-- hc_executor_last_run (DP4 §2); where that key has come along it becomes a row of
+-- queue_heartbeat, and the key goes. A time that cannot be read, or lies ahead,
+-- gives way to the time at which the key was written. For migrate up, which calls
+-- it every time.
+CREATE OR REPLACE FUNCTION public.fn_queue_hc_executor_adopt() RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $fn$
+DECLARE
+  v_row public.dot_config;
+  v_text text;
+  v_at timestamptz;
+  v_said text;
+BEGIN
+  SELECT * INTO v_row FROM public.dot_config WHERE key = 'hc_executor_last_run' FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN '';
+  END IF;
+  v_text := btrim(v_row.value, E' \t\n"');
+  BEGIN
+    v_at := CASE WHEN v_text ~ '^[0-9]{9,11}(\.[0-9]+)?$' THEN to_timestamp(v_text::float8) ELSE v_text::timestamptz
+      END;
+  EXCEPTION WHEN data_exception THEN
+    NULL; -- unreadable
+  END;
+  v_said := format('hc_executor last ran at %s', v_at);
+  IF v_at IS NULL OR NOT isfinite(v_at) OR v_at > clock_timestamp() THEN
+    v_at := least(v_row.updated_at, clock_timestamp());
+    v_said := format('hc_executor_last_run is no time of the past; the key was written at %s', v_at);
+  END IF;
+  INSERT INTO public.queue_heartbeat AS h
+    (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
+      registered_by)
+  VALUES ('hc_executor', 'external_worker', '{}', v_at, 60,
+    greatest(public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300), 60), 'migration')
+  ON CONFLICT (executor_id) DO UPDATE SET last_beat_at = greatest(h.last_beat_at, excluded.last_beat_at)
+    WHERE h.deregistered_at IS NULL;
+  DELETE FROM public.dot_config WHERE key = v_row.key;
+  RETURN v_said;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_hc_executor_adopt IS
+  'Makes the executor of an older installation a row of queue_heartbeat (DP4 §3.4). For migrate up.';

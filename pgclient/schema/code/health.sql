@@ -1,0 +1,233 @@
+-- What waits, what is stale: the parts of v_queue_health. Source: DP4 §3.3, §8.
+
+-- v_queue_health: DP4's nine columns. Counts come from counters and index ends, never from a scan; staleness comes
+-- from the row and server time.
+-- fn_job_backlog() → one row per domain and kind with live jobs: exact counts; of what is due, since when the oldest
+-- waits and for which kind of executor, when the newest was enqueued, and which priority it reaches: the highest, or
+-- that of the oldest where no floor is above it. The ends are read off indexes by the time from which a job is due,
+-- so one enqueued with a process_after in its past may hide one that waits longer. An enqueued_at by hand counts
+-- between 1970 and now: no picture holds an infinite age. Definer: who may look at the health of the queue need not
+-- read the queue.
+CREATE OR REPLACE FUNCTION public.fn_job_backlog()
+  RETURNS TABLE (job_kind text, event_domain text, queued bigint, scheduled bigint,
+  leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz,
+    executor text, reaches int)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+  SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  v_floor int := (SELECT max(s.priority_floor) FROM public.job_subscription s WHERE s.enabled);
+BEGIN
+  RETURN QUERY
+  SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, o.at, n.at,
+    o.executor::text, COALESCE(h.priority, o.priority)
+  FROM (
+    SELECT c.k1 AS kind, c.k2 AS domain, COALESCE(sum(c.n) FILTER (WHERE c.k3 IN ('queued', 'scheduled')),
+      0)::bigint AS queued,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'scheduled'), 0)::bigint AS scheduled,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'leased'), 0)::bigint AS leased,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'in_progress'), 0)::bigint AS in_progress,
+      COALESCE(sum(c.n) FILTER (WHERE c.k3 = 'retry_waiting'), 0)::bigint AS retry_waiting
+    FROM public.v_queue_counter c
+    WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'leased', 'in_progress', 'retry_waiting') AND c.n <> 0
+    GROUP BY c.k1, c.k2
+  ) l
+  LEFT JOIN LATERAL (
+    SELECT least(greatest(q.enqueued_at, q.process_after, 'epoch'), now()) AS at, q.executor, q.priority
+      FROM public.job_queue q
+    WHERE l.queued + l.retry_waiting > l.scheduled AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+      AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after LIMIT 1) o ON true
+  LEFT JOIN LATERAL (
+    SELECT least(greatest(q.enqueued_at, 'epoch'), now()) AS at FROM public.job_queue q
+    WHERE o.at IS NOT NULL AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+      AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after DESC LIMIT 1) n ON true
+  LEFT JOIN LATERAL (
+    SELECT q.priority FROM public.job_queue q
+    WHERE o.priority < v_floor AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+      AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC LIMIT 1) h ON true;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_job_backlog TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_backlog IS
+  'Live jobs per domain and kind: exact counts, oldest wait of what is due, newest arrival.';
+
+-- fn_job_due_late() → whether something has been due for a minute that fn_job_tick has not found: it does not run.
+-- Definer, as fn_job_backlog.
+CREATE OR REPLACE FUNCTION public.fn_job_due_late() RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT q.process_after FROM public.job_queue q WHERE NOT q.ready ORDER BY q.process_after LIMIT 1)
+    < now() - interval '1 minute', false);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_due_late IS
+  'Whether due jobs have not been taken in for a minute. Internal.';
+
+-- What the live hosts that work as an executor can handle. An executor without a row works outside of qtop's hosts:
+-- nothing is known of it.
+CREATE OR REPLACE VIEW public.v_job_handlers AS
+SELECT m.mark ->> 'executor' AS executor_id, array_agg(DISTINCT k.kind) AS kinds
+FROM (SELECT h.progress -> 'job_executor' AS mark FROM public.queue_host h
+  WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds' AND 'job_executor' = ANY (h.loops)) m
+CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(m.mark -> 'kinds') WHEN 'array' THEN m.mark -> 'kinds'
+  ELSE '[]' END) k (kind)
+WHERE m.mark ->> 'executor' <> '' GROUP BY 1;
+COMMENT ON VIEW public.v_job_handlers IS 'Job kinds that live worker hosts have handlers for, per executor they '
+  'work as.';
+
+GRANT SELECT ON public.v_job_handlers TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_job_letters_open() → open job dead letters per domain and code. Definer, as fn_job_backlog.
+CREATE OR REPLACE FUNCTION public.fn_job_letters_open()
+  RETURNS TABLE (event_domain text, failure_code text, job_kind text, open bigint,
+  first_at timestamptz, last_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN QUERY
+  SELECT c.k3, c.k1, c.k2, c.n,
+    (SELECT d.last_failed_at FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND d.failure_code = c.k1
+      AND d.job_kind = c.k2
+      AND d.event_domain = c.k3 ORDER BY d.last_failed_at LIMIT 1),
+    (SELECT d.last_failed_at FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND d.failure_code = c.k1
+      AND d.job_kind = c.k2
+      AND d.event_domain = c.k3 ORDER BY d.last_failed_at DESC LIMIT 1)
+  FROM public.v_queue_counter c WHERE c.scope = 'dead_job' AND c.n > 0;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_job_letters_open TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_letters_open IS
+  'Open job dead letters per code, kind and domain, with their first and last time.';
+
+-- fn_iu_notification_backlog() → staged notifications: how many wait and failed, since when the oldest waits, when the
+-- newest came. Its table is made in a later migration. Definer, as fn_job_backlog.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_backlog()
+  RETURNS TABLE (waiting bigint, failed bigint, oldest_at timestamptz, newest_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN QUERY
+  SELECT COALESCE(sum(c.n) FILTER (WHERE c.k1 = 'waiting'), 0)::bigint,
+    COALESCE(sum(c.n) FILTER (WHERE c.k1 = 'failed'), 0)::bigint,
+    (SELECT p.created_at FROM public.iu_notification_pending p WHERE p.processed_at IS NULL AND p.failed_at IS NULL
+      ORDER BY p.created_at LIMIT 1),
+    (SELECT p.created_at FROM public.iu_notification_pending p WHERE p.processed_at IS NULL
+      ORDER BY p.created_at DESC LIMIT 1)
+  FROM public.v_queue_counter_part c WHERE c.scope = 'notification_pending';
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_notification_backlog TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_notification_backlog IS
+  'Staged notifications: exact counts, oldest and newest.';
+
+CREATE OR REPLACE VIEW public.v_queue_health_rest AS
+SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS domain, c.last_run_at AS last_seen_at,
+       floor(extract(epoch FROM now() - c.last_run_at))::bigint AS age_seconds,
+       c.events_seen, c.attempts_written, c.dead_lettered,
+       -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
+       CASE WHEN NOT r.enabled THEN 'stopped'
+            WHEN s.configured_interval_seconds > 0
+              AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
+              3.0 * s.configured_interval_seconds,
+                COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END
+                FROM public.dot_config d WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300))) THEN 'stale'
+            ELSE 'fresh' END AS status_hint
+FROM public.iu_route_worker_cursor c
+JOIN public.iu_outbound_route r USING (event_domain)
+JOIN public.v_queue_scheduler_status s ON s.worker_name = c.worker_name
+UNION ALL
+SELECT 'cursor', 'webhook_router', 'webhook', s.last_run_at, s.age_seconds, o.events_seen, NULL, NULL,
+       CASE WHEN s.stale THEN 'stale' ELSE 'fresh' END
+FROM public.router_offsets o JOIN public.v_queue_scheduler_status s ON s.worker_name = 'webhook_router'
+UNION ALL
+SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
+       floor(extract(epoch FROM now() - h.last_beat_at))::bigint, NULL, NULL, NULL,
+       CASE WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
+            WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
+            WHEN now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
+FROM public.queue_heartbeat h
+UNION ALL
+SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
+       CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
+FROM public.v_executor_subscription_health s
+UNION ALL
+SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
+       floor(extract(epoch FROM now() - o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
+FROM public.router_offsets o WHERE o.held_rows > 0
+UNION ALL
+SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
+       floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.waiting, NULL, b.failed,
+       CASE WHEN s.stale AND b.waiting > 0 THEN 'stale' WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
+FROM public.fn_iu_notification_backlog() b JOIN public.v_queue_scheduler_status s
+  ON s.worker_name = 'iu_notification_worker'
+WHERE b.waiting > 0 OR b.failed > 0
+UNION ALL
+SELECT 'subscription_broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), NULLIF(b.event_domain, ''),
+  b.sampled_at,
+       floor(extract(epoch FROM now() - b.sampled_at))::bigint, b.broadcast_24h, NULL, NULL,
+       CASE WHEN s.stale THEN 'stale' WHEN b.over_since IS NOT NULL THEN 'over' ELSE 'fresh' END
+FROM public.queue_broadcast_share b JOIN public.v_queue_scheduler_status s ON s.worker_name = 'metrics_sampler'
+WHERE b.event_domain = '' OR b.over_since IS NOT NULL
+UNION ALL
+SELECT 'default_partition', 'event_outbox_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+WHERE EXISTS (SELECT 1 FROM public.event_outbox_default)
+UNION ALL
+SELECT 'default_partition', 'job_history_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+WHERE EXISTS (SELECT 1 FROM public.job_history_default)
+UNION ALL
+SELECT 'default_partition', 'queue_metric_sample_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+WHERE EXISTS (SELECT 1 FROM public.queue_metric_sample_default);
+COMMENT ON VIEW public.v_queue_health_rest IS
+  'v_queue_health without backlogs, dead letters and held routes, which the snapshot has at hand. Read v_queue_health.';
+
+CREATE OR REPLACE VIEW public.v_queue_health AS
+SELECT * FROM public.v_queue_health_rest
+UNION ALL
+SELECT 'dead_letter_event', c.k1, c.k3,
+       max((SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL
+         AND d.event_domain = c.k3
+            AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1)),
+       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
+FROM public.v_queue_counter c WHERE c.scope = 'dead_event' AND c.n > 0 GROUP BY c.k1, c.k3
+UNION ALL
+SELECT 'dead_letter_webhook', c.k1, 'webhook',
+       max((SELECT o.failed_at FROM public.dead_letter_open o
+            WHERE o.final_error_code = c.k1 AND o.subscription_id = c.k2::bigint ORDER BY o.failed_at DESC LIMIT 1)),
+       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
+FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook' AND c.n > 0 GROUP BY c.k1
+UNION ALL
+SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
+       floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
+FROM public.v_webhook_backlog b GROUP BY b.endpoint
+UNION ALL
+SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
+       floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
+FROM public.fn_job_backlog() b
+UNION ALL
+SELECT 'dead_letter_job', l.job_kind, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
+FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.job_kind
+UNION ALL
+SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since,
+       floor(extract(epoch FROM now() - b.held_since))::bigint, b.held_rows, NULL, NULL, 'held'
+FROM public.fn_iu_route_backlog() b WHERE b.held_since < now() - interval '10 seconds';
+COMMENT ON VIEW public.v_queue_health IS
+  'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
+  'fresh, open, held, over, stopped, deregistered, enabled or disabled.';
+COMMENT ON COLUMN public.v_queue_health.source IS 'cursor, heartbeat, dead_letter_event, dead_letter_job, '
+  'dead_letter_webhook, backlog_job_queue, backlog_webhook, cursor_held, executor_subscription and others: what the '
+  'row tells of';
+COMMENT ON COLUMN public.v_queue_health.subject IS 'worker, executor, failure code, kind or endpoint, by source';
+COMMENT ON COLUMN public.v_queue_health.last_seen_at IS 'last run, beat, failure or newest arrival, by source';
+COMMENT ON COLUMN public.v_queue_health.age_seconds IS 'seconds since last_seen_at by the clock of the server; of a '
+  'backlog: how long the oldest has been due';
+COMMENT ON COLUMN public.v_queue_health.events_seen IS 'of a backlog: rows that wait; of a cursor: events so far';
+COMMENT ON COLUMN public.v_queue_health.dead_lettered IS 'open dead letters; of a cursor: so far';
+COMMENT ON COLUMN public.v_queue_health.status_hint IS 'stale, fresh, open, held, over, stopped, deregistered, '
+  'enabled or disabled';
+
+GRANT SELECT ON public.v_queue_health_rest, public.v_queue_health TO :"queue_viewer", :"dot_executor",
+  :"workflow_admin", :"dead_letter_operator";

@@ -1,0 +1,78 @@
+-- Worker hosts: register, beat, stop.
+
+COMMENT ON TABLE public.queue_host IS 'Worker hosts: the processes that tick and send. They are not executors.';
+
+GRANT SELECT ON public.queue_host TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_queue_host_register(id, instance, version, loops) → {host_id, instance};
+-- refused: held (by which instance, since when). Alive = seen within 15 s.
+CREATE OR REPLACE FUNCTION public.fn_queue_host_register(p_host_id text, p_instance uuid, p_version text,
+  p_loops text[]) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_row public.queue_host;
+BEGIN
+  IF COALESCE(btrim(p_host_id), '') = '' OR length(p_host_id) > 200 OR p_instance IS NULL THEN
+    RAISE EXCEPTION 'p_host_id (1 to 200 characters) and p_instance are needed' USING ERRCODE = '22023';
+  END IF;
+  INSERT INTO public.queue_host AS q (host_id, instance, version, loops)
+  VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'))
+  ON CONFLICT (host_id) DO UPDATE SET
+    instance = excluded.instance, started_at = now(), last_seen_at = now(), stopped_at = NULL,
+    version = excluded.version, loops = excluded.loops, in_flight = 0, progress = '{}',
+    db_role = session_user, client_addr = inet_client_addr()
+  WHERE q.instance = excluded.instance OR q.stopped_at IS NOT NULL
+    OR q.last_seen_at < clock_timestamp() - interval '15 seconds';
+  SELECT * INTO v_row FROM public.queue_host WHERE host_id = p_host_id;
+  IF v_row.instance <> p_instance THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'held', 'reason', format(
+      'host id %s is held by instance %s since %s (%s%s), last seen %s s ago: choose another host_id, or stop that one',
+      p_host_id, v_row.instance, to_char(v_row.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+        v_row.db_role,
+      COALESCE(' from ' || host(v_row.client_addr), ' on a local socket'),
+      floor(extract(epoch FROM clock_timestamp() - v_row.last_seen_at))));
+  END IF;
+  RETURN jsonb_build_object('host_id', p_host_id, 'instance', p_instance);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_host_register TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_host_register IS
+  'Announces a worker host; a second live instance with the same id is refused and told who holds it.';
+
+-- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id};
+-- refused: lost (another instance took the id while this one was silent).
+CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
+  p_host_id text, p_instance uuid, p_loops text[], p_in_flight int, p_progress jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  UPDATE public.queue_host SET last_seen_at = clock_timestamp(), loops = COALESCE(p_loops, '{}'),
+    in_flight = COALESCE(p_in_flight, 0), progress = COALESCE(p_progress, '{}'), stopped_at = NULL
+  WHERE host_id = p_host_id AND instance = p_instance;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'lost',
+      'reason', format('host id %s is no longer held by this instance', left(p_host_id, 200)));
+  END IF;
+  RETURN jsonb_build_object('host_id', p_host_id);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_host_beat TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_host_beat IS
+  'A sign of life of a worker host, with its loops.';
+
+-- fn_queue_host_stop(id, instance) → {host_id, stopped}: a clean stop.
+CREATE OR REPLACE FUNCTION public.fn_queue_host_stop(p_host_id text, p_instance uuid) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  UPDATE public.queue_host SET stopped_at = clock_timestamp(), last_seen_at = clock_timestamp(), loops = '{}',
+    in_flight = 0
+  WHERE host_id = p_host_id AND instance = p_instance;
+  RETURN jsonb_build_object('host_id', p_host_id, 'stopped', FOUND);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_host_stop TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_host_stop IS
+  'Says that a worker host ended cleanly.';
+COMMENT ON COLUMN public.queue_host.instance IS 'one per process; a second live one with the same host_id is refused';
+COMMENT ON COLUMN public.queue_host.last_seen_at IS 'alive while this is younger than 15 s';
+COMMENT ON COLUMN public.queue_host.in_flight IS 'items it works on now';
+COMMENT ON COLUMN public.queue_host.progress IS 'per loop: state, last tick, done, errors';

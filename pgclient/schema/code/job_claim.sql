@@ -1,0 +1,300 @@
+-- Jobs: claim. Lock order of all that changes jobs: subscriptions, leases, jobs, each by id. A leased job is
+-- changed only under the row of its lease; jobs without one are locked in job_id order or skipped. Source: DP6 §3.3.
+
+-- Claiming
+-- fn_job_refusal(executor) → why this session gets no job as that executor, or NULL.
+CREATE OR REPLACE FUNCTION public.fn_job_refusal(p_executor_id text) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_executor public.queue_heartbeat;
+BEGIN
+  IF NOT public.fn_cfg_bool('queue.job_substrate.enabled') THEN
+    RETURN 'jobs are switched off: queue.job_substrate.enabled is not true';
+  END IF;
+  SELECT * INTO v_executor FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
+  IF NOT FOUND THEN
+    RETURN format('no executor %s is registered', left(COALESCE(p_executor_id, '(null)'), 200));
+  ELSIF v_executor.deregistered_at IS NOT NULL THEN
+    RETURN format('executor %s was deregistered by %s', p_executor_id, v_executor.deregistered_by);
+  ELSIF v_executor.owner_role IS NOT NULL AND NOT EXISTS (SELECT 1 FROM pg_roles r
+      WHERE r.rolname = v_executor.owner_role AND pg_has_role(session_user, r.oid, 'MEMBER')) THEN
+    RETURN format('executor %s belongs to role %s, of which %s is no member', p_executor_id, v_executor.owner_role,
+      session_user);
+  ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s WHERE s.executor_id = p_executor_id AND s.enabled) THEN
+    RETURN format('executor %s has no enabled subscription', p_executor_id);
+  ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s
+      WHERE s.executor_id = p_executor_id AND s.enabled AND s.executor_kind = v_executor.executor_kind) THEN
+    RETURN format('executor %s is of kind %s, its subscriptions are of another', p_executor_id,
+      v_executor.executor_kind);
+  END IF;
+  RETURN NULL;
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_refusal TO :"dot_executor", :"queue_viewer", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_refusal IS
+  'Why fn_job_claim gives this session nothing as that executor; null when it may.';
+
+-- fn_job_lane_rule(executor, domain, kind) → the subscription that governs the lane for the executor: of the
+-- enabled ones the most specific, the kind before the domain. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lane_rule(p_executor_id text, p_event_domain text, p_job_kind text)
+RETURNS SETOF public.job_subscription
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM public.job_subscription s
+  WHERE s.executor_id = p_executor_id AND s.enabled
+    AND (s.job_kind IS NULL OR s.job_kind = p_job_kind) AND (s.event_domain IS NULL OR s.event_domain = p_event_domain)
+  ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1
+$$;
+COMMENT ON FUNCTION public.fn_job_lane_rule IS
+  'The subscription that governs a lane for an executor (DP6 §3.3). Internal.';
+COMMENT ON TYPE public.job_claim_lane IS 'A lane as fn_job_claim sees it. Internal.';
+
+-- fn_job_lane_head(lane, below) → the highest priority under below at which a job can be claimed after the key, NULL =
+-- none. The key is where the caller stopped; what stands before it at its priority is not looked at, so that the dead
+-- entries an old snapshot keeps there cost nothing. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lane_head(p_lane public.job_claim_lane, p_below bigint) RETURNS int
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_head int;
+BEGIN
+  SELECT q.priority INTO v_head FROM public.job_queue q
+  WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
+    AND q.priority >= p_lane.floor AND q.priority > p_lane.after_priority AND q.priority < p_below
+    AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
+  ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
+  IF v_head IS NOT NULL THEN
+    RETURN v_head;
+  END IF;
+  IF p_lane.after_priority >= p_lane.floor AND p_lane.after_priority < p_below THEN
+    SELECT q.priority INTO v_head FROM public.job_queue q
+    WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
+      AND q.priority = p_lane.after_priority AND (q.process_after, q.job_id) > (p_lane.after_time, p_lane.after_id)
+      AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
+    ORDER BY q.process_after, q.job_id LIMIT 1;
+    IF v_head IS NOT NULL THEN
+      RETURN v_head;
+    END IF;
+  END IF;
+  SELECT q.priority INTO v_head FROM public.job_queue q
+  WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
+    AND q.priority >= p_lane.floor AND q.priority < least(p_below, p_lane.after_priority)
+    AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
+  ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
+  RETURN v_head;
+END $$;
+COMMENT ON FUNCTION public.fn_job_lane_head IS
+  'The priority of the next claimable job of a lane. Internal.';
+
+-- fn_job_claim(executor, kinds, limit, after) → the rows leased, higher priority first, older first; nothing
+-- when refused (fn_job_refusal says why). after: {"<domain>/<kind>": [priority, process_after, job_id]}, where
+-- this worker stopped in each lane; without it the lanes are swept from their start. Lanes whose next jobs
+-- have the same priority share the limit. The governing subscriptions are locked first, so that max_parallel
+-- holds whatever runs beside it. A call that meets very many priorities may return fewer than there are.
+-- Commit before working: a lease is held only once it is committed.
+CREATE OR REPLACE FUNCTION public.fn_job_claim(p_executor_id text, p_kinds text[] DEFAULT NULL,
+  p_limit int DEFAULT 1, p_after jsonb DEFAULT NULL)
+RETURNS SETOF public.job_queue
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  v_lanes public.job_claim_lane[]; -- those that may have work
+  v_lane public.job_claim_lane;
+  v_until timestamptz;
+  -- of more than one: the room and the token of a rule are kept at its first lane
+  v_rules uuid[];                  -- of each that has work
+  v_heads int[];                   -- the priorities of their next jobs
+  v_rule record;
+  v_key jsonb;
+  v_first int;
+  v_left int := p_limit;
+  v_top int;
+  v_next int;
+  v_at int[];                      -- the lanes with the highest priority …
+  v_times timestamptz[];           -- … and where each was picked up to
+  v_ids uuid[];
+  v_i int;
+  v_time timestamptz;
+  v_id uuid;
+  v_n int;
+  v_got int;
+  v_tids tid[];
+  v_picked tid[] := ARRAY[]::tid[];
+  v_tokens uuid[] := ARRAY[]::uuid[];
+  v_governing uuid[] := ARRAY[]::uuid[];
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
+  ELSIF jsonb_typeof(p_after) <> 'object' THEN
+    RAISE EXCEPTION 'p_after must be an object of [priority, process_after, job_id]' USING ERRCODE = '22023';
+  ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    -- an old snapshot would not see what the neighbours hold
+    RAISE EXCEPTION 'fn_job_claim needs a transaction that is read committed' USING ERRCODE = '25001';
+  END IF;
+  -- What fn_job_refusal refuses finds no lane here. Where there is no work, a claim locks and writes nothing.
+  v_lanes := ARRAY(
+    SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head,
+      h.executor_kind,
+      h.owner_role, (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.lease.duration_seconds'),
+      2147483647, '-infinity', '00000000-0000-0000-0000-000000000000')::public.job_claim_lane
+    FROM public.dot_config c
+    CROSS JOIN public.queue_heartbeat h
+    CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL
+      OR o.job_kind = ANY (p_kinds)) l
+    CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
+      SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
+      WHERE s.executor_id = p_executor_id AND s.enabled
+        AND (s.job_kind IS NULL OR s.job_kind = l.job_kind)
+          AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
+      ORDER BY s.job_kind, s.event_domain LIMIT 1) r
+    LEFT JOIN LATERAL (
+      SELECT q.priority AS head FROM public.job_queue q
+      WHERE p_after IS NULL AND q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready
+        AND q.priority >= r.priority_floor
+        AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
+      ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) n ON true
+    WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true' AND h.executor_id = p_executor_id
+      AND h.deregistered_at IS NULL
+      AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL));
+  v_lane := v_lanes[1];
+  IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
+    RETURN;
+  END IF;
+  v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$'
+    THEN v_lane.lease_secs::int ELSE 300 END);
+
+  -- The rules are locked before anybody counts what they hold, so that max_parallel is kept. One that changed meanwhile
+  -- admits nothing in this call.
+  IF p_after IS NULL AND cardinality(v_lanes) = 1 THEN
+    SELECT s.max_parallel INTO v_lane.room FROM public.job_subscription s
+    WHERE s.subscription_id = v_lane.subscription_id AND s.enabled AND s.executor_kind = v_lane.executor
+      AND s.executor_id = p_executor_id AND s.priority_floor = v_lane.floor
+      AND (s.job_kind IS NULL OR s.job_kind = v_lane.job_kind)
+        AND (s.event_domain IS NULL OR s.event_domain = v_lane.event_domain)
+    FOR UPDATE;
+    IF NOT FOUND THEN
+      RETURN;
+    END IF;
+    RETURN QUERY
+    WITH claimed AS (
+      UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
+        lease_token = v_lane.token, picked_at = clock_timestamp(), updated_at = now()
+      WHERE q.ctid = ANY (ARRAY( -- locked, so that their places stand
+        SELECT w.ctid FROM public.job_queue w
+        WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready
+          AND w.priority BETWEEN v_lane.floor AND v_lane.head AND w.status IN ('queued', 'retry_waiting')
+            AND w.executor = v_lane.executor
+        ORDER BY w.priority DESC, w.process_after, w.job_id
+        LIMIT greatest(0, least(p_limit, v_lane.room - (SELECT COALESCE(sum(l.live), 0) FROM public.job_lease l
+          WHERE l.subscription_id = v_lane.subscription_id)))
+        FOR UPDATE SKIP LOCKED))
+      RETURNING q.*
+    ), leased AS (
+      INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+      SELECT v_lane.token, p_executor_id, v_lane.subscription_id, v_until, array_agg(c.job_id), count(*)::int
+      FROM claimed c HAVING count(*) > 0
+    )
+    SELECT * FROM claimed c ORDER BY c.priority DESC, c.process_after, c.job_id;
+    RETURN;
+  END IF;
+
+  FOR i IN 1..cardinality(v_lanes) LOOP
+    v_lane := v_lanes[i];
+    v_key := p_after -> (v_lane.event_domain || '/' || v_lane.job_kind);
+    IF v_key IS NOT NULL THEN
+      v_lane.after_priority := COALESCE((v_key ->> 0)::int, v_lane.after_priority);
+      v_lane.after_time := COALESCE((v_key ->> 1)::timestamptz, v_lane.after_time);
+      v_lane.after_id := COALESCE((v_key ->> 2)::uuid, v_lane.after_id);
+      v_lanes[i] := v_lane;
+    END IF;
+    v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head ELSE public.fn_job_lane_head(v_lane, 2147483648) END;
+    v_rules[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
+  END LOOP;
+  FOR v_rule IN
+    SELECT s.subscription_id, s.job_kind, s.event_domain, s.priority_floor, s.max_parallel
+      FROM public.job_subscription s
+    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor
+      AND s.executor_id = p_executor_id
+    ORDER BY s.subscription_id FOR UPDATE
+  LOOP
+    v_first := array_position(v_rules, v_rule.subscription_id);
+    IF v_lanes[v_first].floor = v_rule.priority_floor AND NOT EXISTS (SELECT FROM unnest(v_lanes) l
+      WHERE l.subscription_id = v_rule.subscription_id
+        AND (l.job_kind <> v_rule.job_kind OR l.event_domain <> v_rule.event_domain)) THEN
+      v_lanes[v_first].room := greatest(v_rule.max_parallel
+        - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = v_rule.subscription_id), 0),
+          0);
+    END IF;
+  END LOOP;
+
+  -- Jobs are picked, and stay locked, a round of the lanes with the highest priority at a time; then all are claimed
+  -- at once.
+  FOR v_round IN 1..64 LOOP
+    v_next := (SELECT max(h) FROM unnest(v_heads) h);
+    EXIT WHEN v_next IS NULL OR v_left = 0;
+    IF v_next IS DISTINCT FROM v_top THEN
+      v_top := v_next;
+      v_times := ARRAY[]::timestamptz[];
+    END IF;
+    v_at := ARRAY(SELECT x.i FROM unnest(v_heads) WITH ORDINALITY AS x (h, i) WHERE x.h = v_top ORDER BY x.i);
+    FOR k IN 1..cardinality(v_at) LOOP
+      EXIT WHEN v_left = 0;
+      v_i := v_at[k];
+      CONTINUE WHEN v_heads[v_i] IS NULL; -- its rule is full since
+      v_lane := v_lanes[v_i];
+      v_first := array_position(v_rules, v_lane.subscription_id);
+      v_lane.room := v_lanes[v_first].room;
+      v_n := (v_left + cardinality(v_at) - k) / (cardinality(v_at) - k + 1);
+      IF v_times[v_i] IS NULL THEN
+        v_times[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_time ELSE '-infinity' END;
+        v_ids[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_id
+          ELSE '00000000-0000-0000-0000-000000000000' END;
+      END IF;
+      SELECT array_agg(x.tid), max(x.process_after), (array_agg(x.job_id))[count(*)] INTO v_tids, v_time, v_id FROM (
+        SELECT w.ctid AS tid, w.process_after, w.job_id FROM public.job_queue w
+        WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready AND w.priority = v_top
+          AND (w.process_after, w.job_id) > (v_times[v_i], v_ids[v_i])
+          AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_lane.executor
+        ORDER BY w.process_after, w.job_id LIMIT least(v_n, v_lane.room) FOR UPDATE SKIP LOCKED) x;
+      v_got := COALESCE(cardinality(v_tids), 0);
+      v_left := v_left - v_got;
+      v_lanes[v_first].room := v_lane.room - v_got;
+      IF v_got > 0 THEN
+        v_times[v_i] := v_time;
+        v_ids[v_i] := v_id;
+        v_picked := v_picked || v_tids;
+        v_tokens := v_tokens || array_fill(v_lanes[v_first].token, ARRAY[v_got]);
+        v_governing := v_governing || array_fill(v_lane.subscription_id, ARRAY[v_got]);
+      END IF;
+      IF v_got = v_lane.room THEN
+        FOR i IN v_first..cardinality(v_rules) LOOP
+          IF v_rules[i] = v_lane.subscription_id THEN
+            v_heads[i] := NULL;
+          END IF;
+        END LOOP;
+      ELSIF v_got < v_n THEN
+        v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top);
+      END IF;
+    END LOOP;
+  END LOOP;
+
+  IF v_left = p_limit THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  WITH claimed AS (
+    UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
+      lease_token = g.token, picked_at = clock_timestamp(), updated_at = now()
+    FROM unnest(v_picked, v_tokens) AS g (tid, token) WHERE q.ctid = g.tid RETURNING q.*
+  ), leased AS (
+    INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+    SELECT c.lease_token, p_executor_id, g.subscription_id, v_until, array_agg(c.job_id), count(*)::int
+    FROM claimed c JOIN (SELECT DISTINCT x.token, x.subscription_id
+      FROM unnest(v_tokens, v_governing) AS x (token, subscription_id)) g
+      ON g.token = c.lease_token
+    GROUP BY 1, 3
+  )
+  SELECT * FROM claimed c ORDER BY c.priority DESC, c.process_after, c.job_id;
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_claim TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_claim IS
+  'Leases jobs for a registered executor within its subscriptions (DP6 §3.3). Commit before working on them.';

@@ -1,0 +1,198 @@
+-- Jobs: the counters of live jobs, finished jobs and open dead letters.
+
+-- After the fact, once per statement: counters, lanes, the wake. Counter job: kind, domain, status, where
+-- scheduled means queued and not ready. Buckets (k3) are the epoch of the bucket's start; few and wide per lane,
+-- because a refresh reads them all.
+CREATE OR REPLACE FUNCTION public.fn_job_queue_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_kind text;
+  v_domain text;
+  v_status text;
+  v_n bigint := 1;
+  v_several boolean;
+  v_plain boolean;
+  v_open boolean;
+  v_used boolean;
+  v_late boolean;
+  v_five text;
+  v_stack text;
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    -- mostly it is one row, queued and ready or rightly not, or several of one lane: then cheap statements do
+    SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled'
+      END, EXISTS (SELECT FROM new_rows OFFSET 1),
+      r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
+      EXISTS (SELECT FROM public.job_lane l WHERE l.event_domain = r.event_domain AND l.job_kind = r.job_kind),
+      date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint
+    INTO v_kind, v_domain, v_status, v_several, v_plain, v_open, v_five FROM new_rows r;
+    IF v_several THEN
+      SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
+        AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
+          AND NOT (r.ready AND r.process_after > now()))
+      INTO v_n, v_plain FROM new_rows r;
+    END IF;
+    IF v_plain THEN
+      INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+      VALUES ('job', v_kind, v_domain, v_status, v_n), ('job_in_5m', v_kind, v_domain, v_five, v_n);
+      IF NOT v_open THEN
+        INSERT INTO public.job_lane (event_domain, job_kind) VALUES (v_domain, v_kind);
+      END IF;
+      RETURN NULL;
+    END IF;
+    SELECT bool_or(r.attempts <> 0 OR r.lost_leases <> 0 OR r.prior_token IS NOT NULL),
+      bool_or(r.ready AND r.process_after > now())
+    INTO v_used, v_late FROM new_rows r;
+    IF v_used THEN
+      RAISE EXCEPTION 'a job is born queued, unleased, with no attempts' USING ERRCODE = '42501';
+    ELSIF v_late THEN
+      -- the functions know what is due later; this is for who inserts by hand. The update counts itself.
+      UPDATE public.job_queue q SET ready = false FROM new_rows r
+      WHERE q.job_id = r.job_id AND r.ready AND r.process_after > now();
+    END IF;
+    WITH a AS MATERIALIZED (
+      SELECT job_kind, event_domain, ready, count(*) AS n FROM new_rows GROUP BY 1, 2, 3
+    ), lanes AS (
+      INSERT INTO public.job_lane (event_domain, job_kind)
+      SELECT DISTINCT a.event_domain, a.job_kind FROM a
+      WHERE NOT EXISTS (SELECT 1 FROM public.job_lane l WHERE l.event_domain = a.event_domain
+        AND l.job_kind = a.job_kind)
+    )
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'job', job_kind, event_domain, CASE WHEN ready THEN 'queued' ELSE 'scheduled' END, n FROM a
+    UNION ALL SELECT 'job_in_5m', job_kind, event_domain, v_five, sum(n) FROM a GROUP BY 1, 2, 3;
+  ELSIF TG_OP = 'UPDATE' THEN
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'job', x.job_kind, x.event_domain, x.status, sum(x.n) FROM (
+      SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status
+        END AS status,
+        -1 AS n FROM old_rows
+      UNION ALL
+      SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END, 1
+        FROM new_rows) x
+    GROUP BY 2, 3, 4 HAVING sum(x.n) <> 0;
+  ELSE
+    GET DIAGNOSTICS v_stack = PG_CONTEXT;
+    -- whole signatures: the words around them are in the language of the server
+    IF NOT (strpos(v_stack, 'fn_job_ack(uuid[],uuid[])') > 0
+      OR strpos(v_stack, 'fn_job_bury(uuid[],text[],text[],text[],integer)') > 0
+      OR strpos(v_stack, 'fn_job_cancel(uuid[],text,text,boolean)') > 0
+      OR strpos(v_stack, 'fn_job_dead_letter_replay_undo(uuid[],text,text,boolean)') > 0) THEN
+      RAISE EXCEPTION 'DELETE of job_queue is refused: a job ends through the fn_job_ functions'
+        USING ERRCODE = '42501';
+    END IF;
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'job', job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status
+      END, -count(*)
+    FROM old_rows GROUP BY 1, 2, 3, 4;
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_job_queue_counted IS
+  'Trigger: counters job and job_in_5m, lanes; a job is born without a past, not ready when it is due later, and '
+  'leaves the '
+  'queue only inside a fn_job_ function.';
+
+CREATE OR REPLACE TRIGGER trg_job_queue_inserted AFTER INSERT ON public.job_queue
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
+
+CREATE OR REPLACE TRIGGER trg_job_queue_updated AFTER UPDATE ON public.job_queue
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
+    EXECUTE FUNCTION public.fn_job_queue_counted();
+
+CREATE OR REPLACE TRIGGER trg_job_queue_deleted AFTER DELETE ON public.job_queue
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
+
+CREATE OR REPLACE FUNCTION public.fn_job_history_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_now bigint := floor(date_part('epoch', now()));
+  v_kind text;
+  v_domain text;
+  v_status text;
+  v_n bigint := 1;
+  v_several boolean;
+  v_alike boolean := true;
+BEGIN
+  SELECT r.job_kind, r.event_domain, r.status, EXISTS (SELECT FROM new_rows OFFSET 1)
+  INTO v_kind, v_domain, v_status, v_several FROM new_rows r;
+  IF v_several THEN
+    SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.status = v_status)
+      INTO v_n, v_alike FROM new_rows r;
+  END IF;
+  IF v_kind IS NULL THEN
+    RETURN NULL; -- no row
+  ELSIF v_alike THEN -- mostly
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    VALUES ('job', v_kind, v_domain, v_status, v_n),
+      ('job_' || v_status || '_10m', v_kind, v_domain, (v_now - v_now % 600)::text, v_n),
+      ('job_out_5m', v_kind, v_domain, (v_now - v_now % 300)::text, v_n),
+      ('job_done_1m', '', '', (v_now - v_now % 60)::text, v_n);
+    RETURN NULL;
+  END IF;
+  INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+  WITH a AS MATERIALIZED (SELECT job_kind, event_domain, status, count(*) AS n FROM new_rows GROUP BY 1, 2, 3)
+  SELECT 'job', job_kind, event_domain, status, n FROM a
+  UNION ALL SELECT 'job_' || status || '_10m', job_kind, event_domain, (v_now - v_now % 600)::text, n FROM a
+  UNION ALL SELECT 'job_out_5m', job_kind, event_domain, (v_now - v_now % 300)::text, sum(n) FROM a GROUP BY 2, 3
+  UNION ALL SELECT 'job_done_1m', '', '', (v_now - v_now % 60)::text, sum(n) FROM a;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_job_history_counted IS
+  'Trigger: counters of finished jobs: job, job_<status>_10m, job_out_5m, job_done_1m.';
+
+CREATE OR REPLACE TRIGGER trg_job_history_inserted AFTER INSERT ON public.job_history
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_history_counted();
+
+CREATE OR REPLACE FUNCTION public.fn_job_cleaned_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+  SELECT 'job', job_kind, event_domain, status, sum(n) FROM (
+    SELECT job_kind, event_domain, status, -count(*) AS n FROM old_rows GROUP BY 1, 2, 3
+    UNION ALL SELECT job_kind, event_domain, status, count(*) FROM new_rows GROUP BY 1, 2, 3) x
+  GROUP BY 1, 2, 3, 4 HAVING sum(n) <> 0;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_job_cleaned_counted IS
+  'Trigger: counter job when finished jobs are cleaned.';
+
+CREATE OR REPLACE TRIGGER trg_job_history_cleaned AFTER UPDATE ON public.job_history
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
+    EXECUTE FUNCTION public.fn_job_cleaned_counted();
+
+-- Counter dead_job: code, kind, domain of the open ones; dead_job_5m: code, domain/kind, bucket of five minutes;
+-- dead_1m: with the webhooks' dead ones.
+CREATE OR REPLACE FUNCTION public.fn_job_letter_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'dead_job', failure_code, job_kind, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL
+      GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'dead_job_5m', failure_code, event_domain || '/' || job_kind,
+      (floor(extract(epoch FROM last_failed_at) / 300) * 300)::bigint::text, count(*) FROM new_rows GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'dead_1m', '', '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, count(*) FROM new_rows
+      HAVING count(*) > 0;
+  ELSE
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'dead_job', failure_code, job_kind, event_domain, sum(n) FROM (
+      SELECT failure_code, job_kind, event_domain, -count(*) AS n FROM old_rows WHERE resolved_at IS NULL
+        GROUP BY 1, 2, 3
+      UNION ALL
+      SELECT failure_code, job_kind, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL GROUP BY 1, 2, 3) x
+    GROUP BY 2, 3, 4 HAVING sum(n) <> 0;
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_job_letter_counted IS
+  'Trigger: counters dead_job, dead_job_5m and dead_1m.';
+
+CREATE OR REPLACE TRIGGER trg_job_dead_letter_born AFTER INSERT ON public.job_dead_letter
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_letter_counted();
+
+CREATE OR REPLACE TRIGGER trg_job_dead_letter_closed AFTER UPDATE ON public.job_dead_letter
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
+    EXECUTE FUNCTION public.fn_job_letter_counted();

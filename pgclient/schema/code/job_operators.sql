@@ -1,0 +1,317 @@
+-- Jobs, the operators: cancel, release an expired lease, replay, resolve and reopen dead letters. Source: DP4, DP6 §6.
+-- Each writes its audit row in its own transaction; a dry run goes the same way and writes nothing.
+
+-- fn_job_ids(ids) → distinct, sorted, checked. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_ids(p_ids uuid[]) RETURNS uuid[]
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF p_ids IS NULL OR cardinality(p_ids) NOT BETWEEN 1 AND 100000 OR array_position(p_ids, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'the ids must be 1 to 100000 uuids' USING ERRCODE = '22023';
+  END IF;
+  RETURN (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_ids) i);
+END $$;
+COMMENT ON FUNCTION public.fn_job_ids IS
+  'Checks and sorts ids of jobs, letters or leases. Internal.';
+
+-- fn_job_answer(action, target, word, ids, why, new ids, actor, reason, dry run) → {action, dry_run, <word>: n,
+-- skipped: n, results: [{id, outcome, why, new_id}], audit_id}, the answer of every operator function here. why
+-- is NULL where it was done. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_answer(p_action text, p_target text, p_done text, p_ids uuid[],
+  p_why text[], p_new uuid[],
+  p_actor text, p_reason text, p_dry_run boolean) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_done bigint := (SELECT count(*) FROM unnest(p_ids, p_why) AS w (id, why) WHERE w.why IS NULL);
+  v_skipped bigint := cardinality(p_ids) - v_done;
+  v_results jsonb;
+  v_audit bigint;
+BEGIN
+  SELECT jsonb_agg(jsonb_build_object('id', r.id, 'why', r.why, 'new_id', r.new, 'outcome', CASE
+      WHEN r.why IS NOT NULL THEN 'skipped' WHEN p_dry_run THEN 'would_' || p_action ELSE p_done END) ORDER BY r.n)
+  INTO v_results FROM unnest(p_ids, p_why, p_new) WITH ORDINALITY AS r (id, why, new, n);
+  IF NOT p_dry_run THEN
+    v_audit := public.fn_operator_audit(
+      p_action => p_target || '_' || p_action,
+      p_target => p_target || ' ' || array_to_string(p_ids[1:20], ',') || CASE WHEN cardinality(p_ids) > 20
+        THEN format(' and %s more', cardinality(p_ids) - 20) ELSE '' END,
+      p_actor => p_actor, p_reason => p_reason, p_frozen_count => cardinality(p_ids),
+      p_after => jsonb_build_object(p_done, v_done, 'skipped', v_skipped, 'ids',
+        ( SELECT COALESCE(jsonb_agg(jsonb_build_array(r.id, r.new) ORDER BY r.id), '[]')
+        FROM unnest(p_ids, p_why, p_new) AS r (id, why, new) WHERE r.why IS NULL)),
+      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END);
+  END IF;
+  RETURN jsonb_build_object('action', p_action, 'dry_run', p_dry_run, p_done, v_done, 'skipped', v_skipped,
+    'results', v_results, 'audit_id', v_audit);
+END $$;
+COMMENT ON FUNCTION public.fn_job_answer IS
+  'Answer and audit row of the operator functions of jobs. Internal.';
+
+-- fn_job_cancel(ids, actor, reason, dry_run): live jobs → cancelled, in job_history. A worker that has one learns it
+-- at its next renewal or report (lease_lost).
+CREATE OR REPLACE FUNCTION public.fn_job_cancel(p_job_ids uuid[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids uuid[] := public.fn_job_ids(p_job_ids);
+  v_tokens uuid[];
+  v_why text[];
+  v_freed uuid[];
+BEGIN
+  IF NOT v_dry THEN
+    SELECT array_agg(DISTINCT q.lease_token) INTO v_tokens FROM public.job_queue q WHERE q.job_id = ANY (v_ids);
+    PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
+    PERFORM 1 FROM public.job_queue q WHERE q.job_id = ANY (v_ids) ORDER BY q.job_id FOR UPDATE;
+  END IF;
+  SELECT array_agg(CASE
+      WHEN q.job_id IS NULL AND h.job_id IS NULL THEN 'no such job'
+      WHEN q.job_id IS NULL THEN format('finished already: %s at %s', h.status,
+        to_char(h.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
+      -- claimed between the two locks: waiting for its lease now could close a circle
+      WHEN NOT v_dry AND NOT COALESCE(q.lease_token = ANY (v_tokens), q.lease_token IS NULL)
+        THEN 'it was claimed this moment: try again'
+      END ORDER BY i.n)
+  INTO v_why
+  FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
+  LEFT JOIN public.job_queue q ON q.job_id = i.id
+  LEFT JOIN LATERAL (SELECT x.job_id, x.status, x.finished_at FROM public.job_history x
+    WHERE q.job_id IS NULL AND x.job_id = i.id LIMIT 1) h ON true;
+  IF NOT v_dry THEN
+    WITH gone AS (
+      DELETE FROM public.job_queue q USING unnest(v_ids, v_why) AS g (id, why)
+      WHERE q.job_id = g.id AND g.why IS NULL RETURNING q.*
+    ), kept AS (
+      INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
+        enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+        idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+        correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
+      SELECT job_id, job_kind, event_domain, executor, 'cancelled', ready, priority, process_after,
+        enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+        idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+        correlation_id, causation_event_id, now(), prior_token, prior_result, status
+      FROM gone
+    )
+    SELECT array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL) INTO v_freed FROM gone x;
+    PERFORM public.fn_job_lease_less(v_freed);
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'cancel', p_target => 'job', p_done => 'cancelled', p_ids => v_ids, p_why => v_why, p_new => NULL,
+    p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_cancel TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_cancel IS
+  'Cancels live jobs, and says per id what happened.';
+
+-- fn_job_lease_release(tokens, actor, reason, dry_run): takes expired leases back now, as the reaper would. One
+-- that still runs is left alone.
+CREATE OR REPLACE FUNCTION public.fn_job_lease_release(p_lease_tokens uuid[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids uuid[] := public.fn_job_ids(p_lease_tokens);
+  v_why text[];
+  v_expired uuid[];
+BEGIN
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_ids) ORDER BY l.lease_token FOR UPDATE;
+  END IF;
+  SELECT array_agg(CASE WHEN l.lease_token IS NULL THEN 'no such lease: its jobs were finished or taken back'
+      WHEN l.lease_until >= clock_timestamp() THEN format('it runs until %s: %s may be at work',
+        to_char(l.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), l.lease_owner) END ORDER BY i.n),
+    array_agg(l.lease_token) FILTER (WHERE l.lease_until < clock_timestamp())
+  INTO v_why, v_expired
+  FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_lease l ON l.lease_token = i.id;
+  IF NOT v_dry AND v_expired IS NOT NULL THEN
+    PERFORM public.fn_job_reap(v_expired);
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'release', p_target => 'job_lease', p_done => 'released', p_ids => v_ids, p_why => v_why,
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_lease_release TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_lease_release IS
+  'Takes expired job leases back at once.';
+
+-- fn_job_letter_why(ids) → why each letter cannot be closed, NULL where it is open. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_letter_why(p_ids uuid[]) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT array_agg(CASE
+    WHEN d.dead_letter_id IS NULL THEN 'no such dead letter'
+    WHEN d.triage_status = 'replayed' THEN format('already replayed by %s at %s as job %s', d.resolved_by,
+      to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), d.replayed_job_id)
+    WHEN d.resolved_at IS NOT NULL THEN format('resolved as %s by %s at %s', d.resolution, d.resolved_by,
+      to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END ORDER BY i.n)
+  FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
+$$;
+COMMENT ON FUNCTION public.fn_job_letter_why IS
+  'Who closed each job dead letter and when. Internal.';
+
+-- fn_job_dead_letter_replay(ids, actor, reason, dry_run): each open letter → one new job with the same kind, domain,
+-- executor, payload, priority and references, no attempts, due now, under the key replay:<new job>, which nobody can
+-- have taken. The letters are locked in id order, so of two operators one replays and the other is told who did.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
+  v_why text[];
+  v_new uuid[];
+  v_audit bigint;
+BEGIN
+  IF NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
+    IF NOT v_dry THEN
+      v_audit := public.fn_operator_audit(
+        p_action => 'job_dead_letter_replay', p_target => format('%s dead letters', cardinality(v_ids)),
+        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids),
+        p_outcome => 'refused: disabled');
+    END IF;
+    RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
+      'reason', 'replaying is switched off: queue.dlq.replay_enabled is not true');
+  END IF;
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
+  END IF;
+  v_why := public.fn_job_letter_why(v_ids);
+  IF NOT v_dry THEN
+    SELECT array_agg(CASE WHEN w IS NULL THEN gen_random_uuid() END ORDER BY n) INTO v_new FROM unnest(v_why)
+      WITH ORDINALITY AS x (w, n);
+    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, max_attempts,
+      idempotency_key,
+      source_ref, target_ref, payload_ref, actor, correlation_id, causation_event_id)
+    SELECT r.new, d.job_kind, d.event_domain, d.executor, d.payload, d.priority, d.max_attempts, 'replay:' || r.new,
+      d.source_ref, d.target_ref, d.payload_ref, v_actor, d.correlation_id, d.causation_event_id
+    FROM unnest(v_ids, v_new) AS r (id, new)
+    JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
+    WHERE r.new IS NOT NULL ORDER BY r.id;
+    UPDATE public.job_dead_letter d SET triage_status = 'replayed', resolution = 'replayed', resolved_at = now(),
+      resolved_by = v_actor, triage_note = v_reason, replayed_job_id = r.new
+    FROM unnest(v_ids, v_new) AS r (id, new) WHERE d.dead_letter_id = r.id AND r.new IS NOT NULL;
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'replay', p_target => 'job_dead_letter', p_done => 'replayed', p_ids => v_ids, p_why => v_why,
+    p_new => v_new, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_dead_letter_replay IS
+  'Makes one new job per open job dead letter, at most once each, and says per id what happened.';
+
+-- fn_job_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open letters without a replay.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_resolve(p_dead_letter_ids uuid[], p_resolution text,
+  p_note text, p_actor text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_note text := CASE WHEN v_dry THEN p_note ELSE public.fn_operator_reason(p_note) END;
+  v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
+  v_why text[];
+BEGIN
+  IF p_resolution IS NULL OR p_resolution NOT IN ('abandoned', 'done_otherwise', 'duplicate') THEN
+    RAISE EXCEPTION 'p_resolution must be abandoned, done_otherwise or duplicate' USING ERRCODE = '22023';
+  END IF;
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
+  END IF;
+  v_why := public.fn_job_letter_why(v_ids);
+  IF NOT v_dry THEN
+    UPDATE public.job_dead_letter d SET triage_status = p_resolution, resolution = p_resolution, resolved_at = now(),
+      resolved_by = v_actor, triage_note = v_note
+    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'resolve', p_target => 'job_dead_letter', p_done => 'resolved', p_ids => v_ids, p_why => v_why,
+    p_new => NULL, p_actor => v_actor, p_reason => v_note, p_dry_run => v_dry);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_resolve TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_dead_letter_resolve IS
+  'Closes job dead letters without a replay: abandoned, done_otherwise or duplicate.';
+
+-- fn_job_dead_letter_reopen(ids, actor, reason, dry_run): takes a resolution back; a replay is not taken back.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_reopen(p_dead_letter_ids uuid[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
+  v_why text[];
+BEGIN
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
+  END IF;
+  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter' WHEN d.triage_status = 'open'
+    THEN 'it is open'
+      WHEN d.triage_status = 'replayed' THEN format('it was replayed by %s as job %s', d.resolved_by,
+        d.replayed_job_id) END ORDER BY i.n)
+  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_dead_letter d
+    ON d.dead_letter_id = i.id;
+  IF NOT v_dry THEN
+    UPDATE public.job_dead_letter d SET triage_status = 'open', resolution = NULL, resolved_at = NULL,
+      resolved_by = NULL
+    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'reopen', p_target => 'job_dead_letter', p_done => 'reopened', p_ids => v_ids, p_why => v_why,
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_reopen TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_dead_letter_reopen IS
+  'Opens resolved job dead letters again.';
+
+-- A replay that was not attempted can be recalled: the new job goes, the letter is open again.
+-- fn_job_dead_letter_replay_undo(ids, actor, reason, dry_run): recalls replays whose job was never claimed; the job
+-- goes, the audit keeps both ids. new_id = the job that was removed.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_undo(p_dead_letter_ids uuid[], p_actor text,
+  p_reason text, p_dry_run boolean DEFAULT false)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
+  v_why text[];
+  v_jobs uuid[];
+BEGIN
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
+    -- a claim skips what is locked here; what it has taken first is seen below
+    PERFORM 1 FROM public.job_queue q WHERE q.job_id IN (
+      SELECT d.replayed_job_id FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_ids)) ORDER BY q.job_id
+        FOR UPDATE;
+  END IF;
+  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter'
+      WHEN d.triage_status <> 'replayed' THEN 'not replayed'
+      WHEN q.job_id IS NULL THEN format('job %s is finished', d.replayed_job_id)
+      WHEN q.status <> 'queued' OR q.attempts > 0 OR q.picked_at IS NOT NULL
+        THEN format('job %s has started (%s)', q.job_id, q.status)
+      END ORDER BY i.n), array_agg(q.job_id ORDER BY i.n)
+  INTO v_why, v_jobs
+  FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
+  LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
+  LEFT JOIN public.job_queue q ON q.job_id = d.replayed_job_id;
+  IF NOT v_dry THEN
+    DELETE FROM public.job_queue q USING unnest(v_jobs, v_why) AS r (job, why) WHERE q.job_id = r.job AND r.why IS NULL;
+    UPDATE public.job_dead_letter d SET triage_status = 'open', resolution = NULL, resolved_at = NULL,
+      resolved_by = NULL, replayed_job_id = NULL
+    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'replay_undo', p_target => 'job_dead_letter', p_done => 'recalled', p_ids => v_ids, p_why => v_why,
+    p_new => v_jobs, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay_undo TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo IS
+  'Recalls replays whose job was never claimed: the job is removed, the letter is open again.';

@@ -1,0 +1,378 @@
+-- Jobs: start, renew, ack, fail, release, and the tick and reaper. Lock order: see job_claim.sql.
+-- Sources: DP1 §5, DP4.
+
+-- Results. Each takes parallel arrays of job ids and lease tokens, changes what the token still holds, and
+-- answers per pair: done, or lease_lost when the token holds the job no more. The same result once more is
+-- done, and changes nothing.
+-- fn_job_lease_lock(ids, tokens): checks the arrays and locks the leases. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lease_lock(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens)
+    OR cardinality(p_job_ids) NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must hold the same number of values, 1 to 100000'
+      USING ERRCODE = '22023';
+  END IF;
+  PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) ORDER BY l.lease_token FOR UPDATE;
+END $$;
+COMMENT ON FUNCTION public.fn_job_lease_lock IS
+  'Checks and locks what a result is reported for. Internal.';
+
+-- fn_job_start(ids, tokens) → (job_id, outcome): leased → in_progress.
+CREATE OR REPLACE FUNCTION public.fn_job_start(p_job_ids uuid[], p_lease_tokens uuid[])
+  RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  UPDATE public.job_queue q SET status = 'in_progress', updated_at = now()
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+  WHERE q.job_id = g.id AND q.lease_token = g.token AND q.status = 'leased';
+  RETURN QUERY
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q WHERE q.job_id = g.id AND q.lease_token = g.token)
+    THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_start TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_start IS
+  'Says that leased jobs are being worked on: leased to in_progress.';
+
+-- fn_job_renew(ids, tokens) → (job_id, outcome): the lease lasts its full time from now.
+CREATE OR REPLACE FUNCTION public.fn_job_renew(p_job_ids uuid[], p_lease_tokens uuid[])
+  RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  v_until timestamptz := clock_timestamp() + make_interval(secs => public.fn_cfg_int('queue.lease.duration_seconds',
+    300));
+BEGIN
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  RETURN QUERY
+  WITH given AS MATERIALIZED (
+    SELECT g.id, g.token FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+  ), kept AS (
+    UPDATE public.job_queue q SET lease_until = v_until FROM given g
+    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING q.job_id AS id, q.lease_token AS token
+  ), leases AS (
+    UPDATE public.job_lease l SET lease_until = v_until
+    FROM (SELECT DISTINCT k.token FROM kept k) k WHERE l.lease_token = k.token
+  )
+  SELECT g.id, CASE WHEN (g.id, g.token) IN (SELECT k.id, k.token FROM kept k) THEN 'done' ELSE 'lease_lost' END
+    FROM given g;
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_renew TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_renew IS
+  'Prolongs leases from now by queue.lease.duration_seconds. The other jobs of the same claim stay leased with it.';
+
+-- fn_job_ack(ids, tokens) → (job_id, outcome): succeeded; the job moves to job_history.
+CREATE OR REPLACE FUNCTION public.fn_job_ack(p_job_ids uuid[], p_lease_tokens uuid[])
+  RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  v_done uuid[];
+BEGIN
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  WITH gone AS (
+    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING q.*
+  ), kept AS (
+    INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
+      enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+      correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
+    SELECT job_id, job_kind, event_domain, executor, 'succeeded', ready, priority, process_after,
+      enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+      correlation_id, causation_event_id, now(), prior_token, prior_result, status
+    FROM gone
+  ), freed AS (
+    UPDATE public.job_lease l SET live = l.live - d.n
+    FROM (SELECT x.lease_token, count(*)::int AS n FROM gone x GROUP BY 1) d WHERE l.lease_token = d.lease_token
+  )
+  SELECT array_agg(job_id) INTO v_done FROM gone;
+  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
+  IF cardinality(v_done) = cardinality(p_job_ids) THEN
+    RETURN QUERY SELECT d, 'done' FROM unnest(v_done) d;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_history h
+      WHERE h.job_id = g.id AND h.lease_token = g.token AND 'succeeded' IN (h.status, h.from_status))
+    THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_ack TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_ack IS
+  'Records success: the jobs move to job_history. Fenced by the lease token.';
+
+-- fn_job_release(ids, tokens) → (job_id, outcome): handed back to queued, no attempt spent.
+CREATE OR REPLACE FUNCTION public.fn_job_release(p_job_ids uuid[], p_lease_tokens uuid[])
+  RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  v_back bigint;
+BEGIN
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  WITH back AS (
+    UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
+      prior_token = q.lease_token, prior_result = 'released', updated_at = now()
+    FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING g.token
+  ), freed AS (
+    UPDATE public.job_lease l SET live = l.live - d.n
+    FROM (SELECT token, count(*)::int AS n FROM back GROUP BY 1) d WHERE l.lease_token = d.token
+  )
+  SELECT count(*) INTO v_back FROM back;
+  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
+  RETURN QUERY
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
+        WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'released')
+      OR (v_back < cardinality(p_job_ids) AND EXISTS (SELECT 1 FROM public.job_history h
+        WHERE h.job_id = g.id AND h.prior_token = g.token AND h.prior_result = 'released')) THEN 'done'
+          ELSE 'lease_lost' END
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_release TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_release IS
+  'Hands leased jobs back to queued without spending an attempt.';
+
+-- fn_job_bury(ids, statuses, codes, errors, lost): moves leased jobs to job_history as failed or dead_letter, with
+-- the try that failed counted; dead ones get their job_dead_letter row. The caller holds the leases. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_bury(p_job_ids uuid[], p_statuses text[], p_codes text[], p_errors text[],
+  p_lost int) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  WITH gone AS (
+    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_statuses, p_codes, p_errors) AS g (id, fate, code, error)
+    WHERE q.job_id = g.id
+    RETURNING q.*, g.fate, g.code, g.error
+  ), letters AS (
+    INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error,
+      payload,
+      priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id,
+        first_failed_at, last_failed_at)
+    SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.attempts + 1, x.code, x.error, x.payload,
+      x.priority, x.max_attempts, x.source_ref, x.target_ref, x.payload_ref, x.correlation_id, x.causation_event_id,
+      COALESCE(x.first_failed_at, now()), now()
+    FROM gone x WHERE x.fate = 'dead_letter' ORDER BY x.job_id
+  )
+  INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
+    enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+    idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+    correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
+  SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.fate, x.ready, x.priority, x.process_after,
+    x.enqueued_at, x.picked_at, now(), x.lease_owner, x.lease_until, x.lease_token, x.attempts + 1, x.max_attempts,
+    x.lost_leases + p_lost, x.idempotency_key, x.source_ref, x.target_ref, x.payload_ref, x.payload, x.error, x.code,
+    COALESCE(x.first_failed_at, now()), x.actor, x.correlation_id, x.causation_event_id, now(), x.prior_token,
+      x.prior_result, x.status
+  FROM gone x;
+END $$;
+COMMENT ON FUNCTION public.fn_job_bury IS
+  'Moves jobs whose last try failed to history, and to job_dead_letter. Internal.';
+
+-- fn_job_lease_less(tokens): takes from each lease as many jobs as the token stands there; empty leases go.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lease_less(p_lease_tokens uuid[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  UPDATE public.job_lease l SET live = l.live - d.n
+  FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d WHERE l.lease_token = d.t;
+  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
+END $$;
+COMMENT ON FUNCTION public.fn_job_lease_less IS
+  'Counts jobs out of their leases. Internal.';
+
+-- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): one more finished try. Permanent →
+-- failed, not kept as a dead letter; attempts at max_attempts → dead_letter; else retry_waiting for up to
+-- base × 2^(attempts-1), capped, full jitter. A code that is none counts as HANDLER_ERROR.
+CREATE OR REPLACE FUNCTION public.fn_job_fail(p_job_ids uuid[], p_lease_tokens uuid[], p_codes text[],
+  p_errors text[], p_permanent boolean[])
+RETURNS TABLE (job_id uuid, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  v_cap double precision := public.fn_cfg_int('queue.retry.backoff_cap_seconds', 3600);
+  v_base double precision := public.fn_cfg_int('queue.retry.backoff_base_seconds', 10);
+  v_ids uuid[];
+  v_tokens uuid[];
+  v_fates text[];
+  v_codes text[];
+  v_errors text[];
+BEGIN
+  IF cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_codes)
+    OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_errors)
+    OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_permanent) THEN
+    RAISE EXCEPTION 'all arrays must hold the same number of values' USING ERRCODE = '22023';
+  END IF;
+  PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  SELECT array_agg(x.id), array_agg(x.token), array_agg(x.fate), array_agg(x.code), array_agg(x.error)
+  INTO v_ids, v_tokens, v_fates, v_codes, v_errors FROM (
+    SELECT DISTINCT ON (g.id) g.id, g.token,
+      CASE WHEN octet_length(s.said) <= 4096 THEN s.said
+        ELSE left(s.said, 200) || ' … ' || right(s.said, CASE WHEN octet_length(s.said) - length(s.said) <= 400
+          THEN 3200 ELSE 800 END)
+        END AS error, -- the cause stands last
+      CASE WHEN g.code ~ '^[A-Z][A-Z0-9_]{0,63}$' THEN g.code ELSE 'HANDLER_ERROR' END AS code,
+      CASE WHEN COALESCE(g.permanent, false) THEN 'failed' WHEN q.attempts + 1 >= q.max_attempts THEN 'dead_letter'
+        ELSE 'retry_waiting' END AS fate
+    FROM unnest(p_job_ids, p_lease_tokens, p_codes, p_errors, p_permanent) AS g (id, token, code, error, permanent)
+    JOIN public.job_queue q ON q.job_id = g.id AND q.lease_token = g.token
+    CROSS JOIN LATERAL ( -- a cut before the mask may fall into a secret: what is near it is not kept
+      SELECT CASE WHEN length(g.error) <= 4500 THEN public.fn_mask_said(g.error)
+        ELSE left(public.fn_mask_said(left(g.error, 1500)), 200) || ' … '
+          || right(public.fn_mask_said(right(g.error, 2500)), 800) END AS said
+      OFFSET 0) s
+    ORDER BY g.id) x;
+
+  UPDATE public.job_queue q SET status = 'retry_waiting', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
+    attempts = q.attempts + 1, prior_token = g.token, prior_result = 'failed', last_error = g.error,
+      failure_code = g.code,
+    first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(), ready = v_base = 0,
+    process_after = clock_timestamp() + make_interval(secs => random() * least(v_cap,
+      v_base * power(2, least(q.attempts, 30))))
+  FROM unnest(v_ids, v_tokens, v_fates, v_codes, v_errors) AS g (id, token, fate, code, error)
+  WHERE g.fate = 'retry_waiting' AND q.job_id = g.id;
+  PERFORM public.fn_job_bury(array_agg(g.id), array_agg(g.fate), array_agg(g.code), array_agg(g.error), 0)
+  FROM unnest(v_ids, v_fates, v_codes, v_errors) AS g (id, fate, code, error)
+  WHERE g.fate <> 'retry_waiting' HAVING count(*) > 0;
+  PERFORM public.fn_job_lease_less(v_tokens);
+  IF cardinality(v_ids) = cardinality(p_job_ids) THEN
+    RETURN QUERY SELECT d, 'done' FROM unnest(v_ids) d;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
+        WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'failed')
+      OR EXISTS (SELECT 1 FROM public.job_history h WHERE h.job_id = g.id
+        AND (h.lease_token = g.token AND (h.status IN ('failed', 'dead_letter')
+          OR h.from_status IN ('failed', 'dead_letter'))
+          OR h.prior_token = g.token AND h.prior_result = 'failed'))
+    THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_fail TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_fail IS
+  'Records failed tries: to be retried, failed for good, or dead. Fenced by the lease token.';
+
+-- Ticks
+-- fn_job_tick(limit) → {promoted, next_due}: finds due work that waited outside the claim index; next_due is
+-- when the next of it falls due, NULL = none. Many may run at once. Tick worker job_queue_default.
+CREATE OR REPLACE FUNCTION public.fn_job_tick(p_limit int DEFAULT 10000) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+DECLARE
+  v_domains text[];
+  v_counts bigint[];
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  WITH due AS MATERIALIZED (
+    SELECT q.job_id FROM public.job_queue q WHERE NOT q.ready AND q.process_after <= now()
+    ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
+  ), up AS (
+    UPDATE public.job_queue q SET ready = true, updated_at = now() FROM due d WHERE q.job_id = d.job_id
+    RETURNING q.event_domain
+  )
+  SELECT array_agg(x.event_domain), array_agg(x.n) INTO v_domains, v_counts
+  FROM (SELECT event_domain, count(*) AS n FROM up GROUP BY 1 ORDER BY 1) x;
+  PERFORM public.fn_queue_wake('queue_wake_' || w.domain, jsonb_build_object('layer', 'job', 'event_domain', w.domain,
+    'worker_hint', 'job_executor', 'count', w.n, 'occurred_at', clock_timestamp()))
+  FROM unnest(v_domains, v_counts) AS w (domain, n);
+  DELETE FROM public.job_lane l WHERE EXISTS (SELECT 1 FROM public.job_lane o
+    WHERE o.event_domain = l.event_domain AND o.job_kind = l.job_kind AND o.ctid < l.ctid);
+  RETURN jsonb_build_object(
+    'promoted', COALESCE((SELECT sum(n) FROM unnest(v_counts) n), 0),
+    'next_due', (SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+      FROM public.job_queue q
+      WHERE NOT q.ready AND isfinite(q.process_after) ORDER BY q.process_after, q.job_id LIMIT 1));
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_tick TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_tick IS
+  'Tick job_queue_default: makes late work and retries claimable when they are due.';
+
+-- fn_job_reap(tokens) → {reaped, returned, dead_lettered}: what is left of these leases, which the caller has
+-- locked, counts as one lost try each: back to queued, or dead at the third lost lease or the last attempt.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_reap(p_lease_tokens uuid[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  v_ids uuid[];
+  v_codes text[];
+  v_returned bigint;
+  v_dead int;
+BEGIN
+  SELECT array_agg(x.job_id), array_agg(x.code) INTO v_ids, v_codes FROM (
+    SELECT q.job_id, CASE WHEN q.lost_leases + 1 >= 3 THEN 'LEASE_LOST_LIMIT' WHEN q.attempts + 1 >= q.max_attempts
+      THEN 'LEASE_LOST' END AS code
+    FROM (SELECT unnest(l.job_ids) AS id, l.lease_token FROM public.job_lease l
+      WHERE l.lease_token = ANY (p_lease_tokens)) j
+    JOIN public.job_queue q ON q.job_id = j.id AND q.lease_token = j.lease_token
+    ORDER BY q.job_id) x;
+  WITH back AS (
+    UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
+      attempts = q.attempts + 1, lost_leases = q.lost_leases + 1, first_failed_at = COALESCE(q.first_failed_at, now()),
+      failure_code = 'LEASE_LOST', last_error = 'the lease of ' || q.lease_owner || ' expired', updated_at = now()
+    FROM unnest(v_ids, v_codes) AS g (id, code) WHERE q.job_id = g.id AND g.code IS NULL RETURNING q.event_domain
+  ), rung AS MATERIALIZED (
+    SELECT public.fn_queue_wake('queue_wake_' || b.event_domain,
+      jsonb_build_object('layer', 'job', 'event_domain', b.event_domain,
+      'worker_hint', 'job_executor', 'count', b.n, 'occurred_at', clock_timestamp())), b.n
+    FROM (SELECT event_domain, count(*) AS n FROM back GROUP BY 1) b
+  )
+  SELECT COALESCE(sum(n), 0) INTO v_returned FROM rung;
+  PERFORM public.fn_job_bury(array_agg(g.id), array_agg('dead_letter'::text), array_agg(g.code),
+    array_agg('the worker went silent: its lease expired'::text), 1)
+  FROM unnest(v_ids, v_codes) AS g (id, code) WHERE g.code IS NOT NULL HAVING count(*) > 0;
+  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens);
+  v_dead := COALESCE(cardinality(v_ids), 0) - v_returned;
+  RETURN jsonb_build_object('reaped', COALESCE(cardinality(v_ids), 0), 'returned', v_returned, 'dead_lettered', v_dead);
+END $$;
+COMMENT ON FUNCTION public.fn_job_reap IS
+  'Takes the jobs of locked leases back. Internal.';
+
+-- fn_job_reap_expired(limit) → {reaped, returned, dead_lettered}: takes back expired leases, oldest first, about
+-- limit jobs. Many at once share them out. Tick worker lease_reaper.
+CREATE OR REPLACE FUNCTION public.fn_job_reap_expired(p_limit int DEFAULT 1000) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_tokens uuid[];
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  SELECT array_agg(x.lease_token) INTO v_tokens FROM (
+    SELECT l.lease_token FROM public.job_lease l
+    WHERE l.lease_until < clock_timestamp() AND l.lease_token IN (
+      SELECT w.lease_token FROM (
+        SELECT e.lease_token, sum(e.live) OVER (ORDER BY e.lease_until, e.lease_token) - e.live AS before
+        FROM (SELECT lease_token, live, lease_until FROM public.job_lease WHERE lease_until < clock_timestamp()
+          -- more than wanted: a neighbour may be taking the first ones
+          ORDER BY lease_until, lease_token LIMIT 4 * p_limit) e) w
+      WHERE w.before < 4 * p_limit)
+    ORDER BY l.lease_until, l.lease_token LIMIT p_limit FOR UPDATE SKIP LOCKED) x;
+  IF v_tokens IS NULL THEN
+    RETURN jsonb_build_object('reaped', 0, 'returned', 0, 'dead_lettered', 0);
+  END IF;
+  RETURN public.fn_job_reap(v_tokens);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_reap_expired TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_reap_expired IS
+  'Tick lease_reaper: expired leases count as lost tries; their jobs go back to queued or die.';

@@ -1,0 +1,179 @@
+-- Jobs: what may stand in the tables and which way a job may go, whoever asks. Sources: DP1, DP4 §3.2, DP6 §3.3–3.5.
+
+COMMENT ON DOMAIN public.job_state IS 'How many of its three lease columns a live job has set, and its status.';
+COMMENT ON DOMAIN public.job_count IS 'A number of times, 0 or more.';
+COMMENT ON DOMAIN public.job_executor IS 'An executor kind.';
+COMMENT ON DOMAIN public.job_max_attempts IS 'How often a job is tried, 1 to 1000.';
+COMMENT ON DOMAIN public.job_idempotency_key IS 'What makes a job the same job, 1 to 500 characters.';
+COMMENT ON DOMAIN public.job_payload IS 'An object of references, not of content.';
+COMMENT ON DOMAIN public.job_error IS 'What a handler said, up to 4,096 bytes.';
+COMMENT ON DOMAIN public.job_failure_code IS 'Why a job failed, in one word.';
+COMMENT ON DOMAIN public.job_prior_result IS 'How a try ended that did not finish its job.';
+COMMENT ON DOMAIN public.job_end IS 'How a job may end, and what may follow: the status before > the status after.';
+COMMENT ON TABLE public.job_queue IS
+  'Jobs that are not finished: queued, leased, in_progress or retry_waiting. Written by the fn_job_ functions alone.';
+COMMENT ON TABLE public.job_history IS
+  'Finished jobs, append-only, partitioned by day: succeeded, failed, dead_letter, cancelled, cleaned. from_status: '
+  'where the job stood before.';
+
+CREATE OR REPLACE VIEW public.v_job AS
+SELECT job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
+  finished_at,
+  lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
+  payload_ref, payload, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id,
+    updated_at,
+  NULL::text AS from_status
+FROM public.job_queue
+UNION ALL
+SELECT job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
+  finished_at,
+  lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
+  payload_ref, payload, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id,
+    updated_at,
+  from_status
+FROM public.job_history;
+COMMENT ON VIEW public.v_job IS 'All jobs, live and finished. Look one up by job_id; never count it.';
+COMMENT ON COLUMN public.v_job.status IS 'live: queued, leased, in_progress, retry_waiting; final: succeeded, '
+  'failed, dead_letter, cancelled, cleaned';
+COMMENT ON COLUMN public.v_job.ready IS 'false = due later or waiting for a retry; not a status';
+COMMENT ON COLUMN public.v_job.priority IS 'higher goes first';
+COMMENT ON COLUMN public.v_job.attempts IS 'finished tries; a claim adds none';
+COMMENT ON COLUMN public.v_job.from_status IS 'of a finished job: where it stood before';
+COMMENT ON TABLE public.job_lease IS
+  'One row per claim: who holds which jobs until when; live = those still held. The reaper and max_parallel read '
+  'this alone.';
+COMMENT ON TABLE public.job_lane IS 'Every domain and kind that ever had a job, so that no claim looks for them in '
+  'the queue.';
+COMMENT ON TABLE public.job_dead_letter IS
+  'Jobs that failed for good, with all that a replay needs: history goes before an open letter. Replayed at most '
+  'once, into a new job with a new key.';
+
+-- Guards. The legal edges stand in the WHEN, so a legal change costs no function call. A WHEN, as a CHECK, is parsed by
+-- every statement that meets it: it is short.
+CREATE OR REPLACE FUNCTION public.fn_job_refuse() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    RAISE EXCEPTION 'a job is born queued, unleased, with no attempts' USING ERRCODE = '42501';
+  ELSIF TG_OP = 'TRUNCATE' THEN
+    RAISE EXCEPTION 'TRUNCATE of % is refused', TG_TABLE_NAME
+      USING ERRCODE = '42501', HINT = 'the counters would not learn of it; jobs are cancelled, dead letters closed';
+  ELSIF TG_TABLE_NAME = 'job_queue' THEN
+    RAISE EXCEPTION 'job % may not go from % to % this way', OLD.job_id, OLD.status, NEW.status
+      USING ERRCODE = '42501', HINT = 'the fn_job_ functions move jobs; what a job is never changes';
+  END IF;
+  RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'finished jobs are only ever cleaned, dead letters only ever closed and reopened';
+END $$;
+COMMENT ON FUNCTION public.fn_job_refuse IS
+  'Trigger: refuses a change outside the state machine of jobs.';
+
+CREATE OR REPLACE TRIGGER trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW
+  WHEN (NEW.status <> 'queued') EXECUTE FUNCTION public.fn_job_refuse();
+
+ -- the rest of it: fn_job_queue_counted
+CREATE OR REPLACE TRIGGER trg_job_queue_fixed BEFORE UPDATE OF job_id, job_kind, event_domain, executor, enqueued_at,
+  max_attempts,
+  idempotency_key ON public.job_queue FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
+
+-- the first letter of the status before, by how much attempts grew, the first letter of the status after
+CREATE OR REPLACE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts ON public.job_queue FOR EACH ROW
+  WHEN (strpos('q0q l0l i0i r0r q0l r0l l0i l0q l1q l0r l1r i0q i1q i0r i1r',
+    concat(left(OLD.status, 1), NEW.attempts - OLD.attempts, left(NEW.status, 1))) = 0)
+  EXECUTE FUNCTION public.fn_job_refuse();
+
+CREATE OR REPLACE TRIGGER trg_job_queue_no_truncate BEFORE TRUNCATE ON public.job_queue
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_refuse();
+
+CREATE OR REPLACE TRIGGER trg_job_history_edge BEFORE UPDATE ON public.job_history FOR EACH ROW
+  WHEN (NOT (NEW.status = 'cleaned' AND OLD.status <> 'cleaned' AND NEW.from_status = OLD.status
+    AND (NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.priority, NEW.process_after, NEW.enqueued_at,
+      NEW.finished_at, NEW.attempts, NEW.max_attempts, NEW.lost_leases)
+      = (OLD.job_id, OLD.job_kind, OLD.event_domain, OLD.executor, OLD.priority, OLD.process_after, OLD.enqueued_at,
+      OLD.finished_at, OLD.attempts, OLD.max_attempts, OLD.lost_leases)
+    AND (NEW.picked_at, NEW.lease_owner, NEW.lease_token, NEW.idempotency_key, NEW.failure_code, NEW.actor,
+      NEW.correlation_id, NEW.causation_event_id) IS NOT DISTINCT FROM (OLD.picked_at, OLD.lease_owner, OLD.lease_token,
+      OLD.idempotency_key, OLD.failure_code, OLD.actor, OLD.correlation_id, OLD.causation_event_id)))
+  EXECUTE FUNCTION public.fn_job_refuse();
+
+CREATE OR REPLACE FUNCTION public.fn_job_history_empty() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NEW.payload <> '{}' OR num_nonnulls(NEW.source_ref, NEW.target_ref, NEW.payload_ref, NEW.last_error) > 0 THEN
+    RAISE EXCEPTION 'job % is cleaned and not empty', NEW.job_id USING ERRCODE = 'check_violation';
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_job_history_empty IS
+  'Trigger: a cleaned job holds neither payload nor references nor what was said.';
+
+CREATE OR REPLACE TRIGGER trg_job_history_empty AFTER INSERT OR UPDATE ON public.job_history FOR EACH ROW
+  WHEN (NEW.status = 'cleaned') EXECUTE FUNCTION public.fn_job_history_empty();
+
+CREATE OR REPLACE TRIGGER trg_job_history_no_delete BEFORE DELETE ON public.job_history
+  FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
+
+CREATE OR REPLACE TRIGGER trg_job_history_no_truncate BEFORE TRUNCATE ON public.job_history
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+CREATE OR REPLACE FUNCTION public.fn_job_letter_edge() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_stack text;
+BEGIN
+  GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  IF OLD.triage_status = 'replayed' AND NEW.triage_status = 'open'
+    AND strpos(v_stack, 'fn_job_dead_letter_replay_undo(uuid[],text,text,boolean)') > 0 THEN
+    RETURN NEW;
+  END IF;
+  RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
+    USING ERRCODE = '42501',
+      HINT = 'dead letters are only ever closed and reopened, a replayed one only by recalling its job';
+END $$;
+COMMENT ON FUNCTION public.fn_job_letter_edge IS
+  'Trigger: a replayed job dead letter opens again only when its job is recalled.';
+
+CREATE OR REPLACE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter FOR EACH ROW
+  WHEN (NOT (OLD.triage_status <> 'replayed' AND (OLD.triage_status = 'open') <> (NEW.triage_status = 'open')
+    AND (NEW.dead_letter_id, NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.attempts, NEW.failure_code,
+      NEW.payload, NEW.priority, NEW.max_attempts, NEW.first_failed_at, NEW.last_failed_at)
+      = (OLD.dead_letter_id, OLD.job_id, OLD.job_kind, OLD.event_domain, OLD.executor, OLD.attempts, OLD.failure_code,
+      OLD.payload, OLD.priority, OLD.max_attempts, OLD.first_failed_at, OLD.last_failed_at)
+    AND (NEW.last_error, NEW.source_ref, NEW.target_ref, NEW.payload_ref, NEW.correlation_id, NEW.causation_event_id)
+      IS NOT DISTINCT FROM (OLD.last_error, OLD.source_ref, OLD.target_ref, OLD.payload_ref, OLD.correlation_id,
+        OLD.causation_event_id)))
+  EXECUTE FUNCTION public.fn_job_letter_edge();
+
+CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_truncate BEFORE TRUNCATE ON public.job_dead_letter
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_refuse();
+
+-- Grants: everything but payloads is there to be seen; writing goes through the functions.
+GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
+  finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key,
+    source_ref, target_ref,
+  payload_ref, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at)
+  ON public.job_queue, public.job_history, public.v_job TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+    :"dead_letter_operator";
+
+GRANT SELECT (from_status) ON public.job_history, public.v_job TO :"queue_viewer", :"dot_executor",
+  :"workflow_admin", :"dead_letter_operator";
+
+GRANT SELECT (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, priority,
+  max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id, first_failed_at,
+    last_failed_at, triage_status, triage_note, resolved_at, resolved_by, resolution, replayed_job_id)
+  ON public.job_dead_letter TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+GRANT SELECT ON public.job_lease, public.job_lane, public.job_subscription, public.executor_producer
+  TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON COLUMN public.job_queue.ready IS 'false = due later or waiting for a retry; not a status';
+COMMENT ON COLUMN public.job_queue.priority IS 'higher goes first';
+COMMENT ON COLUMN public.job_queue.attempts IS 'finished tries; a claim adds none';
+COMMENT ON COLUMN public.job_queue.lost_leases IS 'the third one dead-letters';
+COMMENT ON COLUMN public.job_queue.lease_token IS 'fences every result; all three of owner, until and token, or none';
+COMMENT ON COLUMN public.job_queue.idempotency_key IS 'unique per kind while the job is live';
+COMMENT ON COLUMN public.job_history.status IS 'succeeded, failed, dead_letter, cancelled, cleaned';
+COMMENT ON COLUMN public.job_history.from_status IS 'where it stood before; of a cleaned one: how it had finished';
+COMMENT ON COLUMN public.job_lease.lease_until IS 'the reaper takes its jobs back after this';
+COMMENT ON COLUMN public.job_lease.live IS 'jobs of the claim that are still held';
+COMMENT ON COLUMN public.job_dead_letter.triage_status IS 'open, replayed, abandoned, done_otherwise, duplicate';
+COMMENT ON COLUMN public.job_dead_letter.replayed_job_id IS 'the new job, when replayed';

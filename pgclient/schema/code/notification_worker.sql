@@ -1,0 +1,283 @@
+-- The notification worker, which turns staged births into notifications, and the sweep of the staging table.
+-- Source: P3D4C1 §4; DP1 §4.2.
+
+COMMENT ON COLUMN public.iu_notification_worker_log.groups_emitted IS 'document_imported notifications';
+COMMENT ON COLUMN public.iu_notification_worker_log.pieces_emitted IS 'new_piece_created notifications';
+COMMENT ON COLUMN public.iu_notification_worker_log.conflicts_skipped IS 'notifications that were there already';
+COMMENT ON COLUMN public.iu_notification_worker_log.error_count IS 'rows that failed in this run; 1 where the run '
+  'as a whole did and was undone';
+COMMENT ON TABLE public.iu_notification_worker_log IS
+  'One row per run of the notification worker that had something to do. pending_pre: rows it took up, = rows_marked + '
+  'those that failed; pending_post: rows not processed after it, of which failed_total stand failed.';
+
+-- fn_iu_notification_debounce() → how long births wait for more of their document, in seconds, clamped to 60-300.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_debounce() RETURNS int
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN LEAST(300, GREATEST(60, public.fn_cfg_int('notification.debounce_seconds', 90)));
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_notification_debounce TO :"queue_viewer", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_notification_debounce IS
+  'The debounce of staged notifications in seconds, clamped.';
+
+-- fn_iu_notification_threshold() → from how many pieces on they are told as a document, clamped to 2-50.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_threshold() RETURNS int
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN LEAST(50, GREATEST(2, public.fn_cfg_int('notification.batch_piece_threshold', 2)));
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_notification_threshold TO :"queue_viewer", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_notification_threshold IS
+  'From how many pieces notifications are grouped, clamped.';
+
+-- fn_iu_notification_emit(cutoff, threshold, most) → {pending_pre, groups_emitted, pieces_emitted, conflicts_skipped,
+-- rows_marked, broken, broken_text}: takes up the rows staged before the cutoff, the oldest of them, all in one
+-- statement, so that what is told, what is marked and what is counted are the same rows. A row that another session
+-- holds waits for the next run; one that cannot become a notification fails, the others of its document are told
+-- without it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_emit(p_cutoff timestamptz, p_threshold int, p_most int)
+  RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_result jsonb;
+BEGIN
+  WITH taken AS MATERIALIZED (
+    SELECT p.id, p.unit_id, p.canonical_address, p.actor_ref, p.ref_id, p.created_at,
+      COALESCE(p.source_document_ref, p.import_batch_ref) AS stable_key,
+      CASE WHEN p.event_kind IS DISTINCT FROM 'piece_birth' THEN 'event_kind is not piece_birth'
+        WHEN p.unit_id IS NULL THEN 'unit_id is missing'
+        WHEN p.ref_id IS NULL THEN 'ref_id is missing'
+        WHEN COALESCE(p.canonical_address, '') = '' THEN 'canonical_address is missing'
+        WHEN COALESCE(p.actor_ref, '') = '' THEN 'actor_ref is missing' END AS broken
+    FROM public.iu_notification_pending p
+    WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff
+    ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED
+  ), sound AS MATERIALIZED (
+    -- first: the oldest piece, which speaks for its document
+    SELECT t.*, count(*) OVER (PARTITION BY t.stable_key) AS pieces, row_number() OVER w = 1 AS first,
+      t.stable_key IS NOT NULL AND count(*) OVER (PARTITION BY t.stable_key) >= p_threshold AS rolled
+    FROM taken t WHERE t.broken IS NULL WINDOW w AS (PARTITION BY t.stable_key ORDER BY t.created_at, t.id)
+  ), groups AS (
+    INSERT INTO public.iu_notification_event
+      (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, payload)
+    SELECT 'document_imported', 'update', s.unit_id, s.canonical_address, s.ref_id, s.actor_ref, 'worker',
+      jsonb_build_object('piece_count', s.pieces, 'stable_key', s.stable_key)
+    FROM sound s WHERE s.rolled AND s.first ORDER BY s.ref_id
+    ON CONFLICT DO NOTHING RETURNING 1
+  ), pieces AS (
+    INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id,
+      actor_ref, source)
+    SELECT 'new_piece_created', 'update', s.unit_id, s.canonical_address, s.ref_id, s.actor_ref, 'worker'
+    FROM sound s WHERE NOT s.rolled ORDER BY s.ref_id
+    ON CONFLICT DO NOTHING RETURNING 1
+  ), marked AS (
+    UPDATE public.iu_notification_pending p SET processed_at = now() FROM sound s WHERE p.id = s.id RETURNING 1
+  ), failed AS (
+    UPDATE public.iu_notification_pending p SET failed_at = now(), failure = t.broken
+    FROM taken t WHERE p.id = t.id AND t.broken IS NOT NULL RETURNING t.broken
+  ), counted AS (
+    SELECT (SELECT count(*) FROM taken) AS taken, (SELECT count(*) FROM groups) AS groups,
+      (SELECT count(*) FROM pieces) AS pieces,
+      (SELECT count(*) FROM sound s WHERE NOT s.rolled OR s.first) AS meant, (SELECT count(*) FROM marked) AS marked,
+      (SELECT count(*) FROM failed) AS failed, (SELECT min(f.broken) FROM failed f) AS why
+  )
+  SELECT jsonb_build_object('pending_pre', c.taken, 'groups_emitted', c.groups, 'pieces_emitted', c.pieces,
+    'conflicts_skipped', c.meant - c.groups - c.pieces, 'rows_marked', c.marked, 'broken', c.failed, 'broken_text',
+      c.why)
+  INTO v_result FROM counted c;
+  RETURN v_result;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_notification_emit IS
+  'Tells what was staged before a moment. Internal.';
+
+-- fn_iu_notification_probe(ids) → NULL when each of these rows could become a notification, else what the first of
+-- them met. Leaves nothing behind. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_probe(p_ids uuid[]) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref,
+    source)
+  SELECT 'new_piece_created', 'update', p.unit_id, p.canonical_address, p.ref_id, p.actor_ref, 'worker'
+  FROM public.iu_notification_pending p WHERE p.id = ANY (p_ids) ON CONFLICT DO NOTHING;
+  RAISE EXCEPTION 'taken back' USING ERRCODE = 'QN001';
+EXCEPTION
+  WHEN SQLSTATE 'QN001' THEN
+    RETURN NULL;
+  WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
+    RETURN SQLSTATE || ' ' || left(SQLERRM, 500);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_notification_probe IS
+  'Whether staged rows could become notifications. Internal.';
+
+-- fn_iu_notification_sift(cutoff, most) → (failed, sound): finds the rows that the server refuses as notifications, by
+-- halving, the oldest first, and marks them with what it said; sound = how many of the rows it came past it did not.
+-- It stops at the thousandth that failed. For the case that fn_iu_notification_emit could not foresee. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_sift(p_cutoff timestamptz, p_most int, OUT failed int,
+  OUT sound int)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_ids uuid[];
+  v_left int[];   -- the ranges to look at, first and last index
+  v_from int;
+  v_to int;
+  v_error text;
+BEGIN
+  failed := 0;
+  sound := 0;
+  SELECT array_agg(t.id ORDER BY t.created_at, t.id) INTO v_ids FROM (
+    SELECT p.id, p.created_at FROM public.iu_notification_pending p
+    WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff
+    ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED) t;
+  v_left := ARRAY[1, COALESCE(cardinality(v_ids), 0)];
+  WHILE cardinality(v_left) > 0 AND failed < 1000 LOOP -- a run that is cancelled for its length would never get on
+    v_from := v_left[cardinality(v_left) - 1];
+    v_to := v_left[cardinality(v_left)];
+    v_left := trim_array(v_left, 2);
+    CONTINUE WHEN v_from > v_to;
+    v_error := public.fn_iu_notification_probe(v_ids[v_from:v_to]);
+    IF v_error IS NULL THEN
+      sound := sound + v_to - v_from + 1;
+    ELSIF v_from = v_to THEN
+      UPDATE public.iu_notification_pending SET failed_at = now(), failure = v_error WHERE id = v_ids[v_from];
+      failed := failed + 1;
+    ELSE
+      v_left := v_left || ARRAY[(v_from + v_to) / 2 + 1, v_to, v_from, (v_from + v_to) / 2];
+    END IF;
+  END LOOP;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_notification_sift IS
+  'Fails the staged rows that the server refuses. Internal.';
+
+-- fn_iu_notification_worker_tick() → {status: processed|idle|skipped|error, pending_pre, pending_post, groups_emitted,
+-- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One at a time: the lock is
+-- the transaction's, so nothing that ends it can leave it behind. Rows that fail are counted in error_count and passed
+-- over from then on (failed_total); an error that is no row's fault undoes the run, which is logged with what stands.
+-- Tick worker iu_notification_worker.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_worker_tick() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  c_most CONSTANT int := 100000; -- rows in one run, so that none is cancelled for its length, and the next goes on
+  v_start timestamptz := clock_timestamp();
+  v_cutoff timestamptz := now() - make_interval(secs => public.fn_iu_notification_debounce());
+  v_threshold int := public.fn_iu_notification_threshold();
+  v_done jsonb := '{}'::jsonb;
+  v_sifted int := 0;
+  v_sound int;
+  v_errors int;
+  v_error text;
+  v_post int;
+  v_failed int;
+  v_log public.iu_notification_worker_log;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtext('iu_notification_worker')) THEN
+    RETURN '{"status": "skipped", "reason": "lock_held"}'::jsonb;
+  END IF;
+  PERFORM 1 FROM public.iu_notification_pending p
+  WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= v_cutoff LIMIT 1;
+  IF NOT FOUND THEN
+    RETURN '{"status": "idle", "pending_pre": 0}'::jsonb;
+  END IF;
+
+  BEGIN
+    BEGIN
+      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, c_most);
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
+      v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
+    END;
+    IF v_error IS NOT NULL THEN
+      SELECT s.failed, s.sound INTO v_sifted, v_sound FROM public.fn_iu_notification_sift(v_cutoff, c_most) s;
+      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, v_sound); -- no row that was not sifted
+    END IF;
+  EXCEPTION WHEN OTHERS THEN
+    v_done := '{}'::jsonb;
+    v_sifted := 0;
+    v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
+  END;
+  v_errors := v_sifted + COALESCE((v_done ->> 'broken')::int, 1);
+  IF v_errors = 0 AND COALESCE((v_done ->> 'pending_pre')::int, 0) = 0 THEN
+    RETURN '{"status": "idle", "pending_pre": 0}'::jsonb; -- another session holds what there is
+  END IF;
+
+  SELECT count(*), count(p.failed_at) INTO v_post, v_failed FROM public.iu_notification_pending p
+    WHERE p.processed_at IS NULL;
+  INSERT INTO public.iu_notification_worker_log
+    (pending_pre, pending_post, groups_emitted, pieces_emitted, conflicts_skipped, rows_marked, duration_ms,
+      error_count, error_text, failed_total)
+  VALUES (v_sifted + COALESCE((v_done ->> 'pending_pre')::int, 0), v_post,
+    COALESCE((v_done ->> 'groups_emitted')::int, 0),
+    COALESCE((v_done ->> 'pieces_emitted')::int, 0), COALESCE((v_done ->> 'conflicts_skipped')::int, 0),
+    COALESCE((v_done ->> 'rows_marked')::int, 0),
+      round(extract(epoch FROM clock_timestamp() - v_start)::numeric * 1000, 1),
+    v_errors, COALESCE(v_error, v_done ->> 'broken_text'), v_failed)
+  RETURNING * INTO v_log;
+  RETURN jsonb_strip_nulls(jsonb_build_object('status', CASE WHEN v_done = '{}' THEN 'error' ELSE 'processed' END,
+    'error', v_log.error_text)) || (to_jsonb(v_log) - ARRAY['id', 'run_at', 'error_text']);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_notification_worker_tick TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_iu_notification_worker_tick IS
+  'Tick iu_notification_worker: tells staged births once their debounce has passed, a document as one notification.';
+
+-- fn_staging_cleanup_sweep() → {deleted}: processed rows older than retention.staging_days (0 = none) go, at most ten
+-- thousand at a time and a hundred thousand a run, so that no run is long; the next takes the rest. What is not
+-- processed, failed rows among it, stays for ever. Tick worker staging_cleanup_sweep.
+CREATE OR REPLACE FUNCTION public.fn_staging_cleanup_sweep() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_before timestamptz := public.fn_queue_retention_before('retention.staging_days');
+  v_rows int;
+  v_deleted int := 0;
+BEGIN
+  FOR v_batch IN 1..10 LOOP
+    DELETE FROM public.iu_notification_pending WHERE id IN (
+      SELECT p.id FROM public.iu_notification_pending p WHERE p.processed_at < v_before
+      ORDER BY p.processed_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    v_deleted := v_deleted + v_rows;
+    EXIT WHEN v_rows < 10000;
+  END LOOP;
+  RETURN jsonb_build_object('deleted', v_deleted);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_staging_cleanup_sweep TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_staging_cleanup_sweep IS
+  'Tick staging_cleanup_sweep: deletes processed staged rows past retention.staging_days.';
+
+-- fn_iu_notification_requeue(ids, actor, reason, dry_run): failed rows wait again, to be tried by the next run; one
+-- that is still wrong fails again. The debounce is not begun anew.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_requeue(p_ids uuid[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids uuid[] := public.fn_job_ids(p_ids);
+  v_why text[];
+BEGIN
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.iu_notification_pending p WHERE p.id = ANY (v_ids) ORDER BY p.id FOR NO KEY UPDATE;
+  END IF;
+  SELECT array_agg(CASE WHEN p.id IS NULL THEN 'no such staged notification' WHEN p.processed_at IS NOT NULL
+    THEN 'it was told'
+      WHEN p.failed_at IS NULL THEN 'it waits already' END ORDER BY i.n)
+  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_notification_pending p ON p.id = i.id;
+  IF NOT v_dry THEN
+    UPDATE public.iu_notification_pending p SET failed_at = NULL, failure = NULL
+    FROM unnest(v_ids, v_why) AS r (id, why) WHERE p.id = r.id AND r.why IS NULL;
+  END IF;
+  RETURN public.fn_job_answer(
+    p_action => 'requeue', p_target => 'notification', p_done => 'requeued', p_ids => v_ids, p_why => v_why,
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_notification_requeue TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_notification_requeue IS
+  'Lets staged notifications that failed wait again, once what was wrong with them is mended.';

@@ -1,0 +1,96 @@
+-- The event outbox: what may be written, and how an event is emitted. Source: DP4 §3.2.
+
+COMMENT ON TABLE public.event_type_registry IS
+  'The event types that may be written. A new type is a decision of the vocabulary owners, not of a producer.';
+
+GRANT SELECT ON public.event_type_registry TO
+  :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator", :"event_ingest_writer";
+COMMENT ON TABLE public.event_outbox IS
+  'Events, append-only, partitioned by month. created_xid lets a cursor pass only what is surely committed.';
+
+CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  NEW.created_at := now();
+  NEW.created_xid := pg_current_xact_id();
+  PERFORM 1 FROM public.event_type_registry r
+  WHERE r.event_domain = NEW.event_domain AND r.event_type = NEW.event_type AND r.active;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'event type %/% is not registered', NEW.event_domain, NEW.event_type
+      USING ERRCODE = '23503', HINT = 'register it in event_type_registry first';
+  END IF;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_outbox_admit IS
+  'Trigger function: refuses unregistered event types; created_at and created_xid are not the writer''s to choose.';
+
+CREATE OR REPLACE TRIGGER trg_event_outbox_admit BEFORE INSERT ON public.event_outbox
+  FOR EACH ROW EXECUTE FUNCTION public.fn_event_outbox_admit();
+
+CREATE OR REPLACE TRIGGER trg_event_outbox_immutable BEFORE UPDATE OR DELETE ON public.event_outbox
+  FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
+
+CREATE OR REPLACE TRIGGER trg_event_outbox_no_truncate BEFORE TRUNCATE ON public.event_outbox
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+CREATE OR REPLACE FUNCTION public.fn_event_outbox_count() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  INSERT INTO public.queue_counter_delta (scope, k1, k3, n)
+  SELECT 'event_1m', event_domain, (extract(epoch FROM date_trunc('minute', now())))::bigint::text, count(*)
+  FROM new_rows GROUP BY event_domain;
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_outbox_count IS
+  'Trigger function: counts new events per domain and minute.';
+
+CREATE OR REPLACE TRIGGER trg_event_outbox_count AFTER INSERT ON public.event_outbox
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_event_outbox_count();
+
+GRANT INSERT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
+  event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
+  safe_payload, occurred_at) ON public.event_outbox TO :"event_ingest_writer";
+
+GRANT SELECT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
+  event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
+  occurred_at, created_at, created_xid) ON public.event_outbox TO :"queue_viewer", :"workflow_admin",
+    :"dead_letter_operator";
+
+-- fn_iu_emit_event(…) → {event_id, event_domain, event_type}. Raises for what
+-- the registry or the payload rules refuse.
+CREATE OR REPLACE FUNCTION public.fn_iu_emit_event(
+  p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
+  p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb DEFAULT '{}',
+  p_actor_ref text DEFAULT NULL, p_correlation_id text DEFAULT NULL, p_occurred_at timestamptz DEFAULT now())
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_id uuid;
+BEGIN
+  INSERT INTO public.event_outbox
+    (event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
+     event_subject_ref, safe_payload, actor_ref, correlation_id, occurred_at, source_system)
+  VALUES
+    (p_event_domain, p_event_type, p_event_stream, p_delivery_lane, p_event_severity, p_event_subject_table,
+     p_event_subject_ref, COALESCE(p_safe_payload, '{}'), p_actor_ref, p_correlation_id,
+     COALESCE(p_occurred_at, now()), session_user)
+  RETURNING id INTO v_id;
+  RETURN jsonb_build_object('event_id', v_id, 'event_domain', p_event_domain, 'event_type', p_event_type);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_emit_event TO :"event_ingest_writer";
+COMMENT ON FUNCTION public.fn_iu_emit_event IS
+  'Writes one event into event_outbox; the type must be registered and the payload carry references, not content.';
+COMMENT ON COLUMN public.event_type_registry.delivery_lane IS 'immediate or delayed';
+COMMENT ON COLUMN public.event_type_registry.worker_name IS 'which route worker is woken';
+COMMENT ON COLUMN public.event_type_registry.active IS 'false = refused like a type that is missing';
+COMMENT ON COLUMN public.event_outbox.event_stream IS 'one of the producer''s streams, such as alert or update';
+COMMENT ON COLUMN public.event_outbox.delivery_lane IS 'immediate or delayed';
+COMMENT ON COLUMN public.event_outbox.event_subject_ref IS 'key of the row it is about, as text';
+COMMENT ON COLUMN public.event_outbox.safe_payload IS 'references and small facts; ten denied keys, never content';
+COMMENT ON COLUMN public.event_outbox.occurred_at IS 'by the producer';
+COMMENT ON COLUMN public.event_outbox.created_at IS 'by the server; the partition follows it';
+COMMENT ON COLUMN public.event_outbox.created_xid IS 'transaction that wrote it: a cursor passes it only when all '
+  'older ones have ended';

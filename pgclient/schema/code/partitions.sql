@@ -1,0 +1,236 @@
+-- Partitions by time, and the sweep that drops what is old enough.
+
+COMMENT ON TABLE public.queue_partitioned IS
+  'The tables that are partitioned by time: by which column, in which steps (UTC), how far ahead leaves are made.';
+
+GRANT SELECT ON public.queue_partitioned TO :"queue_viewer", :"dot_executor", :"workflow_admin";
+
+-- The defaults catch rows for which there is no leaf. Their migrations make them. A TRUNCATE of a leaf passes the
+-- trigger of its parent by: each leaf has a guard, as here the defaults have.
+COMMENT ON TABLE public.event_outbox_default IS
+  'Rows of event_outbox in a month without a partition; should be empty.';
+CREATE OR REPLACE TRIGGER trg_event_outbox_default_no_truncate
+  BEFORE TRUNCATE ON public.event_outbox_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+COMMENT ON TABLE public.job_history_default IS
+  'Rows of job_history in a day without a partition; should be empty.';
+CREATE OR REPLACE TRIGGER trg_job_history_default_no_truncate
+  BEFORE TRUNCATE ON public.job_history_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+COMMENT ON TABLE public.queue_metric_sample_default IS
+  'Rows of queue_metric_sample in a day without a partition; should be empty.';
+CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRUNCATE
+  ON public.queue_metric_sample_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+-- fn_queue_partitions_ensure() → {created, moved}: the leaves from the current step to as far ahead as the table asks,
+-- each with its own guard against TRUNCATE. Rows that the default caught get a leaf of their own step and move into it.
+CREATE OR REPLACE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_plan public.queue_partitioned;
+  v_default text;
+  v_start timestamp;
+  v_name text;
+  v_from timestamptz;
+  v_to timestamptz;
+  v_rows bigint;
+  v_created int := 0;
+  v_moved bigint := 0;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('qtop.partitions'));
+  FOR v_plan IN SELECT * FROM public.queue_partitioned ORDER BY parent LOOP
+    v_default := v_plan.parent || '_default';
+    FOR v_start IN EXECUTE format(
+      'SELECT generate_series(date_trunc($1, now() AT TIME ZONE ''UTC''), date_trunc($1, now() AT TIME ZONE '
+      '''UTC'') + $2, $3) '
+      'UNION SELECT date_trunc($1, d.%I AT TIME ZONE ''UTC'') FROM public.%I d WHERE isfinite(d.%1$I) ORDER BY 1',
+      v_plan.time_column, v_default) USING v_plan.step, v_plan.ahead, ('1 ' || v_plan.step)::interval
+    LOOP
+      v_name := v_plan.parent || to_char(v_start, CASE v_plan.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END);
+      CONTINUE WHEN to_regclass('public.' || v_name) IS NOT NULL;
+      v_from := v_start AT TIME ZONE 'UTC';
+      v_to := (v_start + ('1 ' || v_plan.step)::interval) AT TIME ZONE 'UTC';
+      EXECUTE format('CREATE TABLE public.%I (LIKE public.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name,
+        v_plan.parent);
+      EXECUTE format('COMMENT ON TABLE public.%I IS %L', v_name,
+        format('Rows of %s of %s (UTC).', v_plan.parent,
+          to_char(v_start, CASE v_plan.step WHEN 'day' THEN 'YYYY-MM-DD' ELSE 'YYYY-MM' END)));
+      EXECUTE format('SELECT count(*) FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2', v_default, v_plan.time_column)
+        INTO v_rows USING v_from, v_to;
+      IF v_rows > 0 THEN
+        -- Apart from its parent the default has no row triggers: moving a row changes nothing of it.
+        EXECUTE format('ALTER TABLE public.%I DETACH PARTITION public.%I', v_plan.parent, v_default);
+        EXECUTE format('WITH gone AS (DELETE FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2 RETURNING *) '
+          'INSERT INTO public.%3$I SELECT * FROM gone', v_default, v_plan.time_column, v_name) USING v_from, v_to;
+        v_moved := v_moved + v_rows;
+        EXECUTE format('ALTER TABLE public.%I ATTACH PARTITION public.%I DEFAULT', v_plan.parent, v_default);
+      END IF;
+      EXECUTE format('ALTER TABLE public.%I ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
+        v_plan.parent, v_name, v_from, v_to);
+      EXECUTE format('CREATE TRIGGER %I BEFORE TRUNCATE ON public.%I FOR EACH STATEMENT EXECUTE FUNCTION '
+        'public.fn_refuse_change()',
+        'trg_' || v_name || '_no_truncate', v_name);
+      v_created := v_created + 1;
+    END LOOP;
+  END LOOP;
+  RETURN jsonb_build_object('created', v_created, 'moved', v_moved);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_partitions_ensure TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_partitions_ensure IS
+  'Makes the partitions of the time to come. Called by migrate up, retention_sweep and doctor.';
+
+-- fn_queue_retention_before(key) → what is older may go; 0 days, or a value that cannot be read, keeps everything: the
+-- time is then before all there is. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_retention_before(p_key text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_days int := NULLIF(public.fn_cfg_int(p_key, 0), 0);
+BEGIN
+  RETURN now() - make_interval(days => least(v_days, 100000));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_retention_before IS
+  'The time before which a retention key lets rows go; at 0 days before all there is. Internal.';
+
+-- A resolved letter may go when its time is over, and not before, whoever asks.
+CREATE OR REPLACE FUNCTION public.fn_queue_letter_kept() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF OLD.resolved_at < public.fn_queue_retention_before('retention.dead_letters_days') THEN
+    RETURN OLD;
+  END IF;
+  RAISE EXCEPTION 'DELETE of % is refused', TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'a dead letter goes retention.dead_letters_days after it was resolved';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_letter_kept IS
+  'Trigger: refuses to delete a dead letter before retention.dead_letters_days are over.';
+
+CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
+  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
+
+CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_delete BEFORE DELETE ON public.iu_route_dead_letter
+  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
+
+-- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before then, oldest first.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_leaves_before(p_parent text, p_before timestamptz) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(
+    SELECT c.relname::text FROM public.queue_partitioned p
+    JOIN pg_inherits i ON i.inhparent = to_regclass('public.' || quote_ident(p.parent))
+    JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE p.parent = p_parent AND c.relname ~ '_[0-9]{4}_[0-9]{2}(_[0-9]{2})?$'
+      AND (to_date(substr(c.relname, length(p_parent) + 2), 'YYYY_MM_DD') + ('1 '
+        || p.step)::interval) AT TIME ZONE 'UTC' <= p_before
+    ORDER BY c.relname);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_leaves_before IS
+  'The leaves of a partitioned table that are past their time. Internal.';
+
+-- fn_queue_leaf_routed(leaf of event_outbox) → whether every cursor has passed all that is in it: each event has an
+-- attempt or a letter, which a cursor's number would not tell of events from another cluster. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_leaf_routed(p_leaf text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_routed boolean;
+BEGIN
+  EXECUTE format('SELECT NOT EXISTS (SELECT 1 FROM public.%I e '
+    'WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = e.id) '
+    'AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = e.id))', p_leaf) INTO v_routed;
+  RETURN v_routed;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_leaf_routed IS
+  'Whether all events of a leaf are routed. Internal.';
+
+-- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, dropped: [leaves], kept: {leaf: why}}. In
+-- one run at most 10,000 letters of each table go and 10,000 finished jobs are emptied; and 200,000 attempts go, more
+-- than come in an hour at two million events a day. Leaves are dropped last, for that locks their parent until the
+-- run commits; a lock that is not to be had within 2 s is left for the next run. Tick worker retention_sweep.
+CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET jit = off AS $fn$
+DECLARE
+  v_letters timestamptz := public.fn_queue_retention_before('retention.dead_letters_days');
+  v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
+  v_jobs timestamptz := public.fn_queue_retention_before('retention.jobs_days');
+  -- attempts and letters tell that an event is routed: they stay as long as it does. A day less, for a run that began
+  -- before the event dates its attempt earlier.
+  v_oldest timestamptz := (SELECT min(e.created_at) - interval '1 day' FROM public.event_outbox e);
+  v_made jsonb := jsonb_build_object('created', 0, 'moved', 0);
+  v_n bigint;
+  v_gone bigint;
+  v_attempts bigint;
+  v_cleaned bigint;
+  v_leaf text;
+  v_leaves text[] := ARRAY[]::text[];
+  v_dropped text[] := ARRAY[]::text[];
+  v_kept jsonb := jsonb_build_object();
+BEGIN
+  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'retention_sweep' FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('skipped', 'another run is under way');
+  END IF;
+
+  DELETE FROM public.job_dead_letter d WHERE d.dead_letter_id IN (
+    SELECT x.dead_letter_id FROM public.job_dead_letter x WHERE x.resolved_at < v_letters
+    ORDER BY x.resolved_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS v_gone = ROW_COUNT;
+  DELETE FROM public.iu_route_dead_letter d WHERE d.dead_letter_id IN (
+    SELECT x.dead_letter_id FROM public.iu_route_dead_letter x WHERE x.resolved_at < least(v_letters, v_oldest)
+    ORDER BY x.resolved_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  v_gone := v_gone + v_n;
+  DELETE FROM public.iu_route_attempt a WHERE a.ctid = ANY (ARRAY(
+    SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < least(v_events, v_oldest) LIMIT 200000));
+  GET DIAGNOSTICS v_attempts = ROW_COUNT;
+  -- What was read goes with the attempt by which it could be.
+  DELETE FROM public.event_read r WHERE r.ctid = ANY (ARRAY(
+    SELECT x.ctid FROM public.event_read x WHERE x.read_at < least(v_events, v_oldest) ORDER BY x.read_at
+      LIMIT 200000));
+  -- The day that the line runs through: whole days before it are dropped.
+  UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,
+    target_ref = NULL, payload_ref = NULL, last_error = NULL, updated_at = now()
+  FROM (SELECT x.job_id, x.finished_at FROM public.job_history x
+        WHERE x.finished_at >= date_trunc('day', v_jobs AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+          AND x.finished_at < v_jobs
+          AND x.status <> 'cleaned' LIMIT 10000) old
+  WHERE h.job_id = old.job_id AND h.finished_at = old.finished_at;
+  GET DIAGNOSTICS v_cleaned = ROW_COUNT;
+
+  BEGIN
+    v_made := public.fn_queue_partitions_ensure();
+  EXCEPTION WHEN lock_not_available THEN
+    v_kept := v_kept || '{"partitions": "busy: made in the next run"}';
+  END;
+
+  FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('event_outbox', v_events) LOOP
+    IF public.fn_queue_leaf_routed(v_leaf) THEN
+      v_leaves := v_leaves || v_leaf;
+    ELSE
+      v_kept := v_kept || jsonb_build_object(v_leaf, 'it has events that no cursor has passed');
+    END IF;
+  END LOOP;
+  v_leaves := v_leaves || public.fn_queue_leaves_before('queue_metric_sample',
+    public.fn_queue_retention_before('retention.samples_days'));
+  BEGIN
+    FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('job_history', v_jobs) LOOP
+      EXECUTE format('INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n) '
+        'SELECT ''job'', h.job_kind, h.event_domain, h.status, -count(*) FROM public.%I h GROUP BY 2, 3, 4', v_leaf);
+      v_leaves := v_leaves || v_leaf;
+    END LOOP;
+    FOREACH v_leaf IN ARRAY v_leaves LOOP
+      EXECUTE format('DROP TABLE public.%I', v_leaf);
+    END LOOP;
+    v_dropped := v_leaves;
+  EXCEPTION WHEN lock_not_available THEN
+    SELECT v_kept || jsonb_object_agg(l, 'busy: dropped in the next run') INTO v_kept FROM unnest(v_leaves) l;
+  END;
+  RETURN v_made || jsonb_build_object('letters', v_gone, 'attempts', v_attempts, 'cleaned', v_cleaned, 'dropped',
+    v_dropped, 'kept', v_kept);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_retention_sweep TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_retention_sweep IS
+  'Tick retention_sweep: makes the partitions to come, drops what is old enough.';

@@ -1,0 +1,89 @@
+-- Payloads: masked for those who look, revealed to those who say why.
+
+-- fn_payload_raw(kind, id) → the payload as stored; NULL where there is none. kind: event (a webhook event),
+-- dead_letter, event_outbox, event_dead_letter (the event that could not be routed), job, job_dead_letter. Internal.
+CREATE OR REPLACE FUNCTION public.fn_payload_raw(p_kind text, p_id text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_payload jsonb;
+  v_number bigint;
+  v_uuid uuid;
+BEGIN
+  BEGIN
+    IF p_kind IN ('event', 'dead_letter') THEN
+      v_number := p_id::bigint;
+    ELSIF p_kind IN ('event_outbox', 'event_dead_letter', 'job', 'job_dead_letter') THEN
+      v_uuid := p_id::uuid;
+    ELSE
+      RAISE EXCEPTION 'p_kind must be event, dead_letter, event_outbox, event_dead_letter, job or job_dead_letter'
+        USING ERRCODE = '22023';
+    END IF;
+  EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
+    RAISE EXCEPTION 'p_id does not fit the kind %', p_kind USING ERRCODE = '22023';
+  END;
+  CASE p_kind
+    WHEN 'event' THEN
+      SELECT e.payload INTO v_payload FROM public.events e WHERE e.id = v_number;
+    WHEN 'dead_letter' THEN
+      SELECT d.payload_snapshot INTO v_payload FROM public.dead_letters d WHERE d.id = v_number;
+    WHEN 'event_outbox' THEN
+      SELECT e.safe_payload INTO v_payload FROM public.event_outbox e WHERE e.id = v_uuid;
+    WHEN 'event_dead_letter' THEN
+      SELECT d.event_snapshot INTO v_payload FROM public.iu_route_dead_letter d WHERE d.dead_letter_id = v_uuid;
+    WHEN 'job' THEN
+      SELECT j.payload INTO v_payload FROM public.v_job j WHERE j.job_id = v_uuid;
+    ELSE
+      SELECT d.payload INTO v_payload FROM public.job_dead_letter d WHERE d.dead_letter_id = v_uuid;
+  END CASE;
+  RETURN v_payload;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_payload_raw IS
+  'A payload as stored. Internal.';
+
+-- fn_payload_masked(kind, id) → the payload with secrets masked; NULL where there is none. Nothing of it stands in
+-- an error: what goes wrong while it is masked is said without it.
+CREATE OR REPLACE FUNCTION public.fn_payload_masked(p_kind text, p_id text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_payload jsonb := public.fn_payload_raw(p_kind, p_id);
+BEGIN
+  RETURN public.fn_mask_json(v_payload);
+EXCEPTION WHEN OTHERS THEN
+  RAISE EXCEPTION 'the payload could not be masked (%)', SQLSTATE USING ERRCODE = '54000';
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_payload_masked TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_payload_masked IS
+  'A payload as a viewer may see it: secrets are masked.';
+
+-- fn_payload_reveal(kind, id, actor, reason) → {payload, audit_id}: the payload as stored. Before it comes the audit
+-- row, and before that a line in the server's log, which stays when a caller rolls the row back. refused: not_found.
+CREATE OR REPLACE FUNCTION public.fn_payload_reveal(p_kind text, p_id text, p_actor text, p_reason text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_payload jsonb := public.fn_payload_raw(p_kind, p_id);
+  v_target text := p_kind || ' ' || lower(p_id);
+  v_audit bigint;
+BEGIN
+  IF v_payload IS NULL THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'payload_reveal', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_outcome => 'refused: not_found');
+    RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'reason', 'there is no payload of '
+      || v_target, 'audit_id', v_audit);
+  END IF;
+  RAISE LOG 'qtop: payload reveal: % as % of %, because %', quote_literal(v_actor), session_user,
+    quote_literal(v_target), quote_literal(v_reason);
+  PERFORM set_config('synchronous_commit', 'on', true); -- a crash must not take the row back either
+  v_audit := public.fn_operator_audit(
+    p_action => 'payload_reveal', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+    p_frozen_count => 1);
+  RETURN jsonb_build_object('payload', v_payload, 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_payload_reveal TO :"dead_letter_operator", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_payload_reveal IS
+  'A payload with its secrets, for a reason; the audit row and a line in the server log come first.';

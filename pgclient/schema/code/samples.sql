@@ -1,0 +1,192 @@
+-- Marks on the history lines, and the tick metrics_sampler: once a minute it keeps the picture and the samples.
+
+COMMENT ON TABLE public.queue_mark IS 'Labels (a deploy, say) that are drawn on every history line. Append-only.';
+
+CREATE OR REPLACE TRIGGER trg_queue_mark_immutable BEFORE UPDATE OR DELETE ON public.queue_mark
+  FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
+
+CREATE OR REPLACE TRIGGER trg_queue_mark_no_truncate BEFORE TRUNCATE ON public.queue_mark
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+GRANT SELECT ON public.queue_mark TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_queue_mark(label, actor) → {mark_id, at, label, audit_id}: puts a label of 1 to 200 characters on the history
+-- lines, now. refused: repeated, the same label by the same person within a minute, which no line could tell apart.
+CREATE OR REPLACE FUNCTION public.fn_queue_mark(p_label text, p_actor text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_label text := btrim(p_label);
+  v_mark public.queue_mark;
+  v_audit bigint;
+BEGIN
+  IF COALESCE(v_label, '') = '' OR length(v_label) > 200 THEN
+    RAISE EXCEPTION 'p_label must say what happened, with 1 to 200 characters' USING ERRCODE = '22023';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtext('qtop.queue_mark'));
+  SELECT * INTO v_mark FROM public.queue_mark m
+  WHERE m.at > clock_timestamp() - interval '1 minute' AND m.label = v_label AND m.created_by = v_actor
+    ORDER BY m.at DESC LIMIT 1;
+  IF FOUND THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'mark', p_target => 'mark ' || v_mark.mark_id, p_actor => v_actor, p_reason => v_label,
+      p_outcome => 'refused: repeated');
+    RETURN jsonb_build_object('refused', true, 'rule', 'repeated', 'reason', format('%s set this mark at %s', v_actor,
+      to_char(v_mark.at AT TIME ZONE 'UTC', 'HH24:MI:SS"Z"')), 'mark_id', v_mark.mark_id, 'audit_id', v_audit);
+  END IF;
+  INSERT INTO public.queue_mark (label, created_by) VALUES (v_label, v_actor) RETURNING * INTO v_mark;
+  v_audit := public.fn_operator_audit(
+    p_action => 'mark', p_target => 'mark ' || v_mark.mark_id, p_actor => v_actor, p_reason => v_mark.label,
+    p_after => jsonb_build_object('at', v_mark.at, 'label', v_mark.label));
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'mark', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', v_mark.at));
+  RETURN jsonb_build_object('mark_id', v_mark.mark_id, 'at', v_mark.at, 'label', v_mark.label, 'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_mark TO :"workflow_admin", :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_mark IS
+  'Puts a label on every history line.';
+COMMENT ON TABLE public.queue_metric_sample IS
+  'What incidents are told by, once a minute, partitioned by day, append-only; at = the minute. Of a picture: '
+  'waiting (of '
+  'events up to 10,000) and oldest_age_seconds per queue and domain, the hundred that wait longest; dead_open per '
+  'source; '
+  'silent_executors, silent_age_seconds per executor and alert; hosts_alive; picture_ms. broadcast_percent of 24 h, '
+  'of all '
+  'and per domain. Counted over the whole minute: '
+  'delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
+
+CREATE OR REPLACE TRIGGER trg_queue_metric_sample_immutable BEFORE UPDATE OR DELETE ON public.queue_metric_sample
+  FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
+
+CREATE OR REPLACE TRIGGER trg_queue_metric_sample_no_truncate BEFORE TRUNCATE ON public.queue_metric_sample
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
+GRANT SELECT ON public.queue_metric_sample TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON TABLE public.queue_past_picture IS
+  'What fn_queue_picture answered, once a minute over the last 24 hours, for consoles that look back.';
+
+-- fn_queue_picture_at(time, steps) → a kept picture as fn_queue_picture gives it: 0 steps the last one at or before
+-- the time, -n the n-th before it, or the oldest of fewer, n the n-th after it; first_at: when the oldest one was
+-- taken. NULLs where none is kept, first_at only when none is kept at all.
+CREATE OR REPLACE FUNCTION public.fn_queue_picture_at(p_at timestamptz, p_steps int DEFAULT 0,
+  OUT taken_at timestamptz, OUT took_ms numeric, OUT body text, OUT first_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF p_at IS NULL OR p_steps IS NULL OR p_steps NOT BETWEEN -100000 AND 100000 THEN
+    RAISE EXCEPTION 'p_at must be a time, p_steps -100000 to 100000' USING ERRCODE = '22023';
+  END IF;
+  IF p_steps > 0 THEN
+    SELECT k.taken_at INTO taken_at FROM public.queue_past_picture k
+    WHERE k.taken_at > p_at ORDER BY k.taken_at OFFSET p_steps - 1 LIMIT 1;
+  ELSIF p_steps = 0 THEN
+    taken_at := (SELECT max(k.taken_at) FROM public.queue_past_picture k WHERE k.taken_at <= p_at);
+  ELSE
+    SELECT min(x.taken_at) INTO taken_at FROM (
+      SELECT k.taken_at FROM public.queue_past_picture k WHERE k.taken_at < p_at ORDER BY k.taken_at DESC
+        LIMIT -p_steps) x;
+  END IF;
+  SELECT k.took_ms, k.body INTO took_ms, body FROM public.queue_past_picture k
+    WHERE k.taken_at = fn_queue_picture_at.taken_at;
+  first_at := (SELECT min(k.taken_at) FROM public.queue_past_picture k);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_picture_at TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_picture_at IS
+  'A picture of the last 24 hours, for consoles that look back.';
+
+-- fn_metrics_sampler_run() → {samples, broadcast}: one set of samples a minute, whoever asks. What is counted by the
+-- minute is taken for every whole minute since the sample before, at most for the two hours that counters are kept; a
+-- minute is whole 10 s after it has ended, for whatever commits late counts in the minute in which it began.
+-- The broadcast share is sampled first (fn_event_broadcast_sample). Tick worker metrics_sampler.
+CREATE OR REPLACE FUNCTION public.fn_metrics_sampler_run() RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_epoch bigint := floor(extract(epoch FROM now()));
+  v_minute timestamptz := to_timestamp(v_epoch - v_epoch % 60);
+  v_whole timestamptz := to_timestamp((v_epoch - 10) - (v_epoch - 10) % 60 - 60);
+  v_first timestamptz; -- the first minute that is to be counted
+  v_sampled timestamptz;
+  v_counted timestamptz;
+  v_broadcast jsonb;
+  v_taken record;
+  v_picture jsonb;
+  v_rows bigint;
+  v_samples bigint := 0;
+BEGIN
+  -- Also who calls this beside the tick keeps to its lease.
+  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'metrics_sampler' FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('samples', 0, 'skipped', 'another run is under way');
+  END IF;
+  SELECT max(s.at) INTO v_sampled FROM public.queue_metric_sample s WHERE s.metric = 'hosts_alive'
+    AND s.at > v_minute - interval '2 hours';
+  IF v_sampled >= v_minute THEN
+    RETURN jsonb_build_object('samples', 0, 'skipped', 'this minute has its samples');
+  END IF;
+
+  v_broadcast := public.fn_event_broadcast_sample();
+  SELECT * INTO v_taken FROM public.fn_queue_picture(interval '10 seconds');
+  v_picture := v_taken.body::jsonb;
+  DELETE FROM public.queue_past_picture k WHERE k.taken_at < now() - interval '24 hours';
+  INSERT INTO public.queue_past_picture (taken_at, took_ms, body)
+    VALUES (v_taken.taken_at, v_taken.took_ms, v_taken.body)
+  ON CONFLICT DO NOTHING;
+  INSERT INTO public.queue_metric_sample (at, metric, labels, value)
+  WITH queues AS (
+    SELECT jsonb_build_object('queue', w.row ->> 'queue', 'domain', w.row ->> 'domain') AS labels,
+      (w.row ->> 'waiting')::double precision AS waiting, (w.row ->> 'age_seconds')::double precision AS age
+    FROM jsonb_array_elements(v_picture -> 'waiting') WITH ORDINALITY w (row, n) WHERE w.n <= 100
+  ), letters AS (
+    SELECT s.source, COALESCE(sum((h.row ->> 'dead_lettered')::bigint), 0) AS open
+      FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
+    LEFT JOIN jsonb_array_elements(v_picture -> 'health') h (row) ON h.row ->> 'source' = 'dead_letter_' || s.source
+      GROUP BY s.source
+  ), silent AS (
+    SELECT a.row ->> 'subject' AS executor, a.row ->> 'alert_key' AS alert,
+      (a.row ->> 'age_seconds')::double precision AS age,
+      row_number() OVER (ORDER BY (a.row ->> 'ratio')::numeric DESC) AS n
+    FROM jsonb_array_elements(v_picture -> 'alerts') a (row) WHERE a.row ->> 'kind' = 'silence'
+  )
+  SELECT v_minute, x.metric, x.labels, x.value FROM (
+    SELECT 'waiting' AS metric, q.labels, q.waiting AS value FROM queues q
+    UNION ALL SELECT 'oldest_age_seconds', q.labels, q.age FROM queues q
+    UNION ALL SELECT 'dead_open', jsonb_build_object('source', l.source), l.open FROM letters l
+    UNION ALL SELECT 'silent_executors', '{}', count(*) FROM silent
+    UNION ALL SELECT 'silent_age_seconds', jsonb_build_object('executor', s.executor, 'alert', s.alert), s.age
+      FROM silent s WHERE s.n <= 100
+    UNION ALL SELECT 'hosts_alive', '{}', (v_picture #>> '{flow,hosts_alive}')::double precision
+    UNION ALL (SELECT 'broadcast_percent', CASE WHEN b.event_domain = '' THEN '{}'
+      ELSE jsonb_build_object('domain', b.event_domain) END, b.percent
+      FROM public.queue_broadcast_share b ORDER BY b.event_domain <> '', b.broadcast_24h DESC, b.event_domain LIMIT 100)
+    UNION ALL SELECT 'picture_ms', '{}', v_taken.took_ms) x;
+  GET DIAGNOSTICS v_samples = ROW_COUNT;
+
+  SELECT max(s.at) INTO v_counted FROM public.queue_metric_sample s
+  WHERE s.metric = 'delivered_per_minute' AND s.at > v_minute - interval '2 hours';
+  v_first := v_counted + interval '1 minute';
+  IF v_counted IS NULL THEN -- never, or not for long: from the first minute of which the counters know
+    SELECT to_timestamp(min(c.k3::bigint)) INTO v_first FROM public.v_queue_counter c
+    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$';
+    v_first := COALESCE(v_first, v_whole);
+  END IF;
+  INSERT INTO public.queue_metric_sample (at, metric, value)
+  WITH counted AS MATERIALIZED (
+    SELECT c.scope, to_timestamp(c.k3::bigint) AS at, sum(c.n) AS n FROM public.v_queue_counter c
+    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$' GROUP BY 1, 2
+  )
+  SELECT m.at, s.metric, COALESCE(c.n, 0)
+  FROM generate_series(greatest(v_first, v_minute - interval '118 minutes'), v_whole, interval '1 minute') m (at)
+  CROSS JOIN (VALUES ('delivered_1m', 'delivered_per_minute'), ('dead_1m', 'dead_per_minute'),
+    ('job_done_1m', 'jobs_done_per_minute')) s (scope, metric)
+  LEFT JOIN counted c ON c.scope = s.scope AND c.at = m.at;
+  GET DIAGNOSTICS v_rows = ROW_COUNT;
+  v_samples := v_samples + v_rows;
+
+  RETURN jsonb_build_object('samples', v_samples, 'broadcast', v_broadcast);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_metrics_sampler_run TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_metrics_sampler_run IS
+  'Tick metrics_sampler: one set of samples a minute.';
+COMMENT ON COLUMN public.queue_metric_sample.labels IS 'what the value is of; {} = of all';

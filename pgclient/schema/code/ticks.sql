@@ -1,0 +1,290 @@
+-- Tick workers: who runs what, how often, and never twice at once. Source: DP1 §4.1, §5, §8, §10.
+
+COMMENT ON TABLE public.queue_tick_worker IS
+  'The known tick workers (DP1 §4.2). last_run_at: last success; last_attempt_at: last try, also one that failed.';
+
+GRANT SELECT ON public.queue_tick_worker TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON TABLE public.dot_iu_runtime_lease IS
+  'One row per tick worker, held by its row lock while the worker runs: nothing is left behind by a failure. The '
+  'columns tell who ran last.';
+
+GRANT SELECT ON public.dot_iu_runtime_lease TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+
+-- fn_queue_tick_worker_add(name, function, flag, cron job, domains): makes the registry row, its lease and its
+-- heartbeat; what is there already keeps its state. For seeds.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_worker_add(
+  p_worker_name text, p_function text, p_flag_key text, p_cron_job boolean, p_domain_scope text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_interval int := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60);
+BEGIN
+  INSERT INTO public.queue_tick_worker (worker_name, function, flag_key, cron_job)
+  VALUES (p_worker_name, p_function, p_flag_key, p_cron_job)
+  ON CONFLICT (worker_name) DO UPDATE
+    SET function = excluded.function, flag_key = excluded.flag_key, cron_job = excluded.cron_job;
+  INSERT INTO public.dot_iu_runtime_lease (lease_name) VALUES (p_worker_name) ON CONFLICT DO NOTHING;
+  INSERT INTO public.queue_heartbeat AS h (executor_id, executor_kind, domain_scope, last_beat_at,
+    expected_cadence_seconds, stale_threshold_seconds, registered_by, tick_worker)
+  VALUES (p_worker_name, 'PG_worker', p_domain_scope, now(), greatest(v_interval, 1),
+    greatest(3 * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300)), 'migration', true)
+  ON CONFLICT (executor_id) DO UPDATE SET tick_worker = true WHERE NOT h.tick_worker;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_tick_worker_add IS
+  'Adds a tick worker with its lease and heartbeat rows. For seeds.';
+
+-- fn_queue_tick_due(worker, source) → '' when the worker may run now, else the
+-- reason it is skipped: off, mode, not_due. The interval counts from start to
+-- start, so that a long run does not make the next tick of a fixed schedule come
+-- too early; a last run that lies ahead (the clock was set back) holds up nothing.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_due(p_worker_name text, p_source text) RETURNS text
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_worker public.queue_tick_worker;
+  v_interval int;
+  v_mode text;
+  v_last timestamptz;
+BEGIN
+  SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+  v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
+  IF v_interval = 0 OR (v_worker.flag_key IS NOT NULL AND NOT public.fn_cfg_bool(v_worker.flag_key)) THEN
+    RETURN 'off';
+  END IF;
+  SELECT value INTO v_mode FROM public.dot_config WHERE key = 'queue.scheduler.mode';
+  IF (p_source = 'pg_cron' AND COALESCE(v_mode, '') NOT IN ('pg_cron', 'hybrid'))
+    OR (p_source = 'external' AND v_mode = 'pg_cron' AND v_worker.cron_job) THEN
+    RETURN 'mode';
+  END IF;
+  v_last := greatest(v_worker.last_run_at, v_worker.last_attempt_at);
+  IF p_source IN ('external', 'pg_cron') AND clock_timestamp() >= v_last
+    AND clock_timestamp() - v_last < make_interval(secs => 0.9 * v_interval) THEN
+    RETURN 'not_due';
+  END IF;
+  RETURN '';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_tick_due IS
+  'Whether a tick worker may run now, else why not. Internal.';
+
+-- fn_queue_tick_run(worker, source) → what fn_queue_tick_request answers. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_worker public.queue_tick_worker;
+  v_skip text;
+  v_result jsonb;
+  v_work numeric;
+  v_started timestamptz := clock_timestamp();
+  v_interval int;
+  v_error text;
+BEGIN
+  IF p_source IS NULL OR p_source NOT IN ('external', 'pg_cron', 'wake', 'operator') THEN
+    RAISE EXCEPTION 'p_source must be external, pg_cron, wake or operator' USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no tick worker %', quote_literal(COALESCE(left(p_worker_name, 100), ''))
+      USING ERRCODE = '22023',
+      HINT = 'known: ' || (SELECT string_agg(worker_name, ', ' ORDER BY worker_name) FROM public.queue_tick_worker);
+  END IF;
+
+  v_skip := public.fn_queue_tick_due(p_worker_name, p_source);
+  IF v_skip IN ('mode', 'not_due') THEN
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
+      CASE v_skip WHEN 'mode' THEN 'queue.scheduler.mode does not admit ' || p_source
+        ELSE 'its interval has not passed' END);
+  END IF;
+  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'lease_held', 'reason',
+      'another run is under way');
+  END IF;
+  v_skip := public.fn_queue_tick_due(p_worker_name, p_source);
+  IF v_skip IN ('mode', 'not_due') THEN
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
+      CASE v_skip WHEN 'mode' THEN 'queue.scheduler.mode has just changed' ELSE 'it ran a moment ago' END);
+  END IF;
+
+  v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
+  IF v_skip = 'off' THEN
+    -- Switched off is a clean stop: shown, and no silence.
+    PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_worker_name
+      AND last_beat_payload ->> 'state' = 'stopped'
+      AND clock_timestamp() - last_beat_at < interval '20 seconds';
+    IF NOT FOUND THEN
+      PERFORM public.fn_queue_heartbeat_touch(p_worker_name,
+        jsonb_build_object('state', 'stopped', 'done_total', v_worker.done_total));
+    END IF;
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'off', 'reason', CASE
+      WHEN v_interval = 0 THEN 'queue.tick.' || p_worker_name || '.interval_seconds is 0'
+      ELSE v_worker.flag_key || ' is off' END);
+  END IF;
+
+  BEGIN
+    EXECUTE format('SELECT public.%I()', v_worker.function) INTO v_result;
+    v_result := COALESCE(v_result, '{}');
+    IF jsonb_typeof(v_result) <> 'object' THEN
+      RAISE EXCEPTION '% answered %, not an object', v_worker.function, jsonb_typeof(v_result);
+    END IF;
+    -- it could not do its work, and wrote that down itself
+    v_error := CASE WHEN v_result ->> 'status' = 'error' THEN left(v_result ->> 'error', 500) END;
+  EXCEPTION WHEN OTHERS THEN
+    v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
+  END;
+  IF v_error IS NOT NULL THEN
+    UPDATE public.queue_tick_worker SET last_attempt_at = v_started,
+      last_result = jsonb_build_object('error', v_error, 'at', clock_timestamp(), 'source', p_source)
+    WHERE worker_name = p_worker_name;
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'failed', true, 'error', v_error);
+  END IF;
+
+  SELECT COALESCE((v_result ->> 'rows_marked')::numeric, sum(value::numeric), 0) INTO v_work FROM jsonb_each_text(
+    (SELECT COALESCE(jsonb_object_agg(e.key, e.value), '{}') FROM jsonb_each(v_result) e
+     WHERE jsonb_typeof(e.value) = 'number' AND e.key NOT IN ('held', 'waiting', 'in_flight', 'checked', 'total')));
+  UPDATE public.queue_tick_worker SET last_run_at = v_started, last_attempt_at = v_started,
+    last_work_at = CASE WHEN v_work > 0 THEN clock_timestamp() ELSE last_work_at END,
+    done_total = done_total + v_work::bigint,
+    last_result = v_result || jsonb_build_object('source', p_source)
+  WHERE worker_name = p_worker_name RETURNING * INTO v_worker;
+  UPDATE public.dot_iu_runtime_lease SET lease_holder = session_user || ' pid ' || pg_backend_pid(),
+    token = gen_random_uuid(), acquired_at = v_started, expires_at = clock_timestamp() WHERE lease_name = p_worker_name;
+  PERFORM public.fn_queue_heartbeat_touch(p_worker_name, jsonb_build_object(
+    'state', CASE WHEN v_work > 0 THEN 'working' ELSE 'idle' END,
+    'done_total', v_worker.done_total, 'last_work_at', v_worker.last_work_at,
+    'in_flight', COALESCE((v_result ->> 'in_flight')::bigint, 0)));
+  UPDATE public.queue_heartbeat SET expected_cadence_seconds = v_interval,
+    stale_threshold_seconds = greatest(least(3.0 * v_interval, 2147483647)::int,
+      public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300))
+  WHERE executor_id = p_worker_name AND expected_cadence_seconds <> v_interval;
+  RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'result', v_result,
+    'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_tick_run IS
+  'One run of a tick worker, if it may run now. Internal.';
+
+-- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms},
+-- {worker, ran: false, skipped: off|mode|not_due|lease_held, reason} or
+-- {worker, ran: false, failed: true, error}. source: external, pg_cron, wake,
+-- operator; the last is audited. A failure of the worker is recorded and beats
+-- nothing, so that it shows; a cancelled one leaves no trace at all.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external')
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF p_source = 'operator' THEN
+    RETURN public.fn_queue_tick_now(p_worker_name, session_user, NULL);
+  END IF;
+  RETURN public.fn_queue_tick_run(p_worker_name, p_source);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_tick_request TO :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_tick_request IS
+  'The one door through which tick workers run (DP1 §8): flag, mode, interval, then the lease. Ten hosts and a cron '
+  'make one run per interval.';
+
+-- fn_queue_tick_now(worker, actor, reason) → what fn_queue_tick_request answers,
+-- and audit_id: an operator's own tick, whatever the interval and the mode.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_now(p_worker_name text, p_actor text, p_reason text DEFAULT NULL)
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_last timestamptz;
+  v_answer jsonb;
+BEGIN
+  SELECT last_run_at INTO v_last FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+  v_answer := public.fn_queue_tick_run(p_worker_name, 'operator');
+  RETURN v_answer || jsonb_build_object('audit_id', public.fn_operator_audit(
+    p_action => 'tick', p_target => p_worker_name, p_actor => v_actor,
+    p_reason => NULLIF(btrim(left(p_reason, 2000)), ''), p_before => jsonb_build_object('last_run_at', v_last),
+    p_after => v_answer - 'worker',
+    p_outcome => CASE WHEN (v_answer ->> 'ran')::boolean THEN 'done' WHEN v_answer ? 'skipped' THEN 'skipped: '
+      || (v_answer ->> 'skipped') ELSE 'failed' END));
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_tick_now TO :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_tick_now IS
+  'Runs a tick worker for an operator, audited; switched off or under way it is skipped, and says so.';
+
+-- Switching a worker on again ends its clean stop: from now on its silence
+-- counts, also when no host is left to run it.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_switched_on() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  UPDATE public.queue_heartbeat h SET last_beat_payload = h.last_beat_payload || '{"state": "idle"}',
+    last_beat_at = clock_timestamp()
+  WHERE h.executor_id IN (
+    SELECT b.executor_id FROM public.queue_heartbeat b JOIN public.queue_tick_worker w ON w.worker_name = b.executor_id
+    WHERE b.tick_worker AND b.last_beat_payload ->> 'state' = 'stopped'
+      AND NEW.key IN (w.flag_key, 'queue.tick.' || w.worker_name || '.interval_seconds')
+      AND (w.flag_key IS NULL OR public.fn_cfg_bool(w.flag_key))
+      AND public.fn_cfg_int('queue.tick.' || w.worker_name || '.interval_seconds', 0) > 0
+    ORDER BY b.executor_id FOR UPDATE OF b SKIP LOCKED);
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_tick_switched_on IS
+  'Trigger function: a tick worker that is switched on is watched again.';
+
+CREATE OR REPLACE TRIGGER trg_dot_config_switched_on AFTER UPDATE ON public.dot_config
+  FOR EACH ROW WHEN (OLD.value <> NEW.value AND NEW.value <> '0' AND NEW.value <> 'false')
+  EXECUTE FUNCTION public.fn_queue_tick_switched_on();
+
+CREATE OR REPLACE VIEW public.v_queue_scheduler_status AS
+SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at, c.age AS age_seconds, c.late AS stale, c.mode,
+       CASE WHEN c.off THEN 'off' WHEN w.last_result ? 'error' THEN 'failed' WHEN c.late THEN 'stale' ELSE 'ok'
+         END AS state,
+       CASE WHEN NOT c.off THEN greatest(w.last_run_at, w.last_attempt_at) + make_interval(secs => c.n)
+         END AS next_due_at,
+       w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at, w.done_total,
+         w.flag_key,
+       j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as
+FROM public.queue_tick_worker w
+LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
+LEFT JOIN public.dot_config i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
+LEFT JOIN public.dot_config g ON g.key = w.flag_key
+CROSS JOIN LATERAL (SELECT
+  COALESCE(CASE WHEN i.value ~ '^[0-9]{1,9}$' THEN i.value::int END, 0) AS n,
+  -- the pattern not in WHERE: there it would be matched first, with every flag
+  COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END FROM public.dot_config d
+            WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300) AS threshold,
+  w.flag_key IS NOT NULL AND g.value IS DISTINCT FROM 'true' AS flag_off,
+  -- each once, not per use
+  (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode OFFSET 0) f
+CROSS JOIN LATERAL (SELECT f.n, f.mode, f.n = 0 OR f.flag_off AS off,
+  floor(extract(epoch FROM now() - w.last_run_at))::bigint AS age,
+  f.n > 0 AND COALESCE(extract(epoch FROM now() - w.last_run_at), 'infinity') > greatest(3.0 * f.n,
+    f.threshold) AS late) c;
+COMMENT ON VIEW public.v_queue_scheduler_status IS
+  'Cadence and last run per tick worker (DP1 §10). stale: its interval is not 0 and it has not run for three of '
+  'them or the '
+  'stale threshold, whichever is longer. state: off (interval 0 or its flag), failed, stale, ok.';
+
+GRANT SELECT ON public.v_queue_scheduler_status TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON COLUMN public.v_queue_scheduler_status.configured_interval_seconds IS '0 = switched off';
+COMMENT ON COLUMN public.v_queue_scheduler_status.age_seconds IS 'seconds since last_run_at; NULL = never ran';
+COMMENT ON COLUMN public.v_queue_scheduler_status.stale IS 'the interval is above 0 and the age above three '
+  'intervals and above the threshold';
+COMMENT ON COLUMN public.v_queue_scheduler_status.mode IS 'queue.scheduler.mode: external, pg_cron or hybrid';
+COMMENT ON COLUMN public.v_queue_scheduler_status.last_attempt_at IS 'when the last try began, also one that failed';
+COMMENT ON COLUMN public.v_queue_scheduler_status.state IS 'off (the interval is 0 or flag_key is off), failed (the '
+  'last try), stale or ok';
+COMMENT ON COLUMN public.v_queue_scheduler_status.next_due_at IS 'the start of the last try and the interval; NULL '
+  '= off or never ran';
+COMMENT ON COLUMN public.v_queue_scheduler_status.last_source IS 'who asked for the last try: external, pg_cron, '
+  'wake or operator';
+COMMENT ON COLUMN public.v_queue_scheduler_status.cron_run_as IS 'the login whose pg_cron job it is; NULL = not '
+  'installed';
+COMMENT ON COLUMN public.queue_tick_worker.function IS 'called without arguments';
+COMMENT ON COLUMN public.queue_tick_worker.flag_key IS 'NULL = the interval alone switches it';
+COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = one of the jobs of pg_cron';
+COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'when the last run that succeeded began';
+COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS 'when the last try began, also one that failed';
+COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS 'last run that found something to do';
+COMMENT ON COLUMN public.queue_tick_worker.done_total IS 'items over all runs';
+COMMENT ON COLUMN public.dot_iu_runtime_lease.lease_holder IS 'who ran last; the lease itself is the lock of this row';

@@ -1,0 +1,151 @@
+-- The NOTIFY wake bridge. Sources: DP4 §3.2, DP1 §4.1 layer 2; names by DP4.
+
+-- Wake bridge. PostgreSQL is the source of truth; a NOTIFY only wakes.
+-- fn_queue_notify_enabled() → the flag queue.notify.bridge_enabled.
+CREATE OR REPLACE FUNCTION public.fn_queue_notify_enabled() RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.notify.bridge_enabled'),
+    false);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_notify_enabled TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"event_ingest_writer", :"router_worker", :"saga_orchestrator", :"webhook_worker";
+COMMENT ON FUNCTION public.fn_queue_notify_enabled IS
+  'Whether the wake bridge is on (DP4 §3.2).';
+
+-- fn_queue_wake(channel, payload): one signal, or none: the bridge is off, the
+-- writer rings a doorbell itself (qtop.doorbell=on), the notification queue is
+-- over half full, or the payload is too long. Never raises: an aid must not
+-- cost a business row. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF current_setting('qtop.doorbell', true) = 'on'
+    OR NOT public.fn_queue_notify_enabled()
+    OR pg_notification_queue_usage() > 0.5
+    OR octet_length(p_channel) > 63
+    OR octet_length(p_payload::text) > 7900 THEN
+    RETURN;
+  END IF;
+  PERFORM pg_notify(p_channel, p_payload::text);
+EXCEPTION WHEN OTHERS THEN
+  RETURN;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_wake IS
+  'Sends one wake signal when the bridge is on; never raises. Internal.';
+
+-- fn_queue_doorbell(domain) → {rung}: what a writer that silenced the triggers
+-- calls after its own commit, at most once per domain per 5 ms and process.
+CREATE OR REPLACE FUNCTION public.fn_queue_doorbell(p_domain text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF (p_domain ~ '^[a-z][a-z0-9_]*$' AND length(p_domain) <= 51) IS NOT TRUE THEN -- {0,50} costs ten times what * does
+    RAISE EXCEPTION 'p_domain must match ^[a-z][a-z0-9_]{0,50}$' USING ERRCODE = '22023';
+  END IF;
+  PERFORM pg_notify('queue_wake_' || p_domain, jsonb_build_object(
+    'layer', 'doorbell', 'event_domain', p_domain, 'worker_hint', '', 'count', 0,
+    'occurred_at', clock_timestamp())::text)
+  FROM public.dot_config c
+  WHERE c.key = 'queue.notify.bridge_enabled' AND c.value = 'true' AND pg_notification_queue_usage() <= 0.5;
+  RETURN jsonb_build_object('rung', FOUND);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_doorbell TO :"event_ingest_writer", :"dot_executor", :"router_worker",
+  :"saga_orchestrator", :"webhook_worker";
+COMMENT ON FUNCTION public.fn_queue_doorbell IS
+  'Wakes the listeners of a domain after the caller''s commit, when the bridge is on.';
+
+-- One signal per channel and statement (a row trigger costs two thirds of the
+-- producers' throughput); the definer function reads the flag, for a WHEN
+-- clause would run with the writer's rights.
+CREATE OR REPLACE FUNCTION public.fn_queue_wake_notify_event_outbox() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_row record;
+BEGIN
+  IF current_setting('qtop.doorbell', true) = 'on' OR NOT public.fn_queue_notify_enabled() THEN
+    RETURN NULL;
+  END IF;
+  FOR v_row IN
+    SELECT DISTINCT ON (n.event_domain) n.*, count(*) OVER (PARTITION BY n.event_domain) AS n_rows, r.worker_name
+    FROM new_rows n
+    LEFT JOIN public.event_type_registry r ON r.event_domain = n.event_domain AND r.event_type = n.event_type
+    ORDER BY n.event_domain, n.occurred_at DESC
+  LOOP
+    PERFORM public.fn_queue_wake('queue_wake_' || v_row.event_domain, jsonb_build_object(
+      'layer', 'event', 'event_id', v_row.id, 'event_domain', v_row.event_domain,
+      'event_type', left(v_row.event_type, 200), 'lane', v_row.delivery_lane, 'occurred_at', v_row.occurred_at,
+      'worker_hint', v_row.worker_name, 'count', v_row.n_rows));
+  END LOOP;
+  RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_wake_notify_event_outbox IS
+  'Trigger function: wakes the listeners of each domain a statement wrote to, when the bridge is on (DP4 §3.2).';
+
+CREATE OR REPLACE TRIGGER trg_event_outbox_wake_notify AFTER INSERT ON public.event_outbox
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_event_outbox();
+
+-- Wake: one signal per inserting statement (arguments: layer, worker hint). Off by default.
+CREATE OR REPLACE FUNCTION public.fn_webhook_wake() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_n bigint;
+BEGIN
+  IF current_setting('qtop.doorbell', true) = 'on' OR NOT public.fn_queue_notify_enabled() THEN
+    RETURN NULL;
+  END IF;
+  SELECT count(*) INTO v_n FROM new_rows;
+  IF v_n > 0 THEN
+    PERFORM public.fn_queue_wake('queue_wake_webhook', jsonb_build_object('layer', TG_ARGV[0], 'count', v_n,
+      'worker_hint', TG_ARGV[1], 'occurred_at', now()));
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_wake IS
+  'Trigger: rings queue_wake_webhook once per statement (DP4).';
+
+CREATE OR REPLACE TRIGGER trg_events_wake AFTER INSERT ON public.events REFERENCING NEW TABLE AS new_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('event', 'webhook_router');
+
+CREATE OR REPLACE TRIGGER trg_sagas_wake AFTER INSERT ON public.webhook_delivery_sagas REFERENCING NEW TABLE AS new_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('saga', 'saga_orchestrator');
+
+CREATE OR REPLACE TRIGGER trg_jobs_wake AFTER INSERT ON public.webhook_delivery_jobs REFERENCING NEW TABLE AS new_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('job', 'webhook_worker');
+
+-- One signal per channel and statement; the definer function reads the flag, for a WHEN clause would run
+-- with the writer's rights (DP4 §3.2).
+CREATE OR REPLACE FUNCTION public.fn_queue_wake_notify_job_queue() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF current_setting('qtop.doorbell', true) = 'on' THEN
+    RETURN NULL;
+  END IF;
+  BEGIN -- a block that catches is a subtransaction
+    IF NOT public.fn_queue_notify_enabled() OR pg_notification_queue_usage() > 0.5 THEN
+      RETURN NULL;
+    END IF;
+    -- the CHECKs of job_lane keep channel and payload within their bounds
+    PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
+      'layer', 'job', 'job_id', x.job_id, 'job_kind', x.job_kind, 'process_after', x.process_after,
+      'worker_hint', 'job_executor', 'count', x.n_rows)::text)
+    FROM (SELECT d.event_domain, d.n_rows, d.process_after, f.job_id, f.job_kind
+      FROM (SELECT n.event_domain, count(*) AS n_rows, min(n.process_after) AS process_after FROM new_rows n
+        GROUP BY 1) d
+      CROSS JOIN LATERAL (SELECT n.job_id, n.job_kind FROM new_rows n
+        WHERE n.event_domain = d.event_domain AND n.process_after = d.process_after LIMIT 1) f) x;
+  EXCEPTION WHEN OTHERS THEN
+    NULL;
+  END;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_queue_wake_notify_job_queue IS
+  'Trigger: wakes the listeners of each domain a statement put jobs into, when the bridge is on (DP4 §3.2).';
+
+CREATE OR REPLACE TRIGGER trg_job_queue_wake_notify AFTER INSERT ON public.job_queue
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_job_queue();

@@ -1,0 +1,154 @@
+-- Webhooks, the endpoints: suspend, resume, backlog and success rates.
+
+-- fn_endpoint_suspend(subscription, actor, reason, for): nothing is sent until resumed, or for that long.
+-- Refused (rule suspended) where an operator or a 410 has suspended it already; a circuit gives way.
+-- fn_endpoint_resume(subscription, actor, reason, expected): lifts any suspension and forgets the failures counted;
+-- refused (rule changed) where it is not the one that began at expected.
+CREATE OR REPLACE FUNCTION public.fn_endpoint_suspend(p_subscription_id bigint, p_actor text, p_reason text,
+  p_for interval DEFAULT NULL) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_target text := 'subscription ' || p_subscription_id;
+  v_before public.webhook_endpoint_suspensions;
+  v_after public.webhook_endpoint_suspensions;
+  v_audit bigint;
+BEGIN
+  IF p_for <= interval '0' OR p_for > interval '10 years' THEN
+    RAISE EXCEPTION 'p_for must be a time ahead of at most 10 years, or null for no end'
+      USING ERRCODE = '22023';
+  END IF;
+  PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = p_subscription_id FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no subscription %', COALESCE(p_subscription_id::text, 'null')
+      USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_before FROM public.webhook_endpoint_suspensions WHERE subscription_id = p_subscription_id;
+  IF v_before.reason IN ('410', 'operator') AND COALESCE(v_before.until > clock_timestamp(), true) THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'endpoint_suspend', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_before => to_jsonb(v_before), p_outcome => 'refused: suspended');
+    RETURN jsonb_build_object('refused', true, 'rule', 'suspended', 'audit_id', v_audit,
+      'reason', format('suspended already (%s) by %s since %s', v_before.reason, v_before."by",
+        to_char(v_before.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
+  END IF;
+  INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, since, until, by, note)
+  VALUES (p_subscription_id, 'operator', clock_timestamp(), clock_timestamp() + p_for, v_actor, v_reason)
+  ON CONFLICT (subscription_id) DO UPDATE SET reason = EXCLUDED.reason, since = EXCLUDED.since,
+    until = EXCLUDED.until, by = EXCLUDED.by, note = EXCLUDED.note, probe_job_id = NULL, probe_until = NULL
+  RETURNING x.* INTO v_after;
+  v_audit := public.fn_operator_audit(
+    p_action => 'endpoint_suspend', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+    p_before => to_jsonb(v_before), p_after => to_jsonb(v_after));
+  RETURN jsonb_build_object('action', 'endpoint_suspend', 'subscription_id', p_subscription_id,
+    'since', v_after.since, 'until', v_after.until, 'audit_id', v_audit);
+END $$;
+COMMENT ON FUNCTION public.fn_endpoint_suspend IS
+  'Stops sending to one subscription; its sagas wait and spend no attempt.';
+GRANT EXECUTE ON FUNCTION public.fn_endpoint_suspend TO :"dead_letter_operator";
+
+CREATE OR REPLACE FUNCTION public.fn_endpoint_resume(p_subscription_id bigint, p_actor text, p_reason text,
+  p_expected_since timestamptz DEFAULT NULL) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_target text := 'subscription ' || p_subscription_id;
+  v_before public.webhook_endpoint_suspensions;
+  v_audit bigint;
+BEGIN
+  PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = p_subscription_id FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no subscription %', COALESCE(p_subscription_id::text, 'null')
+      USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_before FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = p_subscription_id;
+  IF v_before.since <> p_expected_since THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'endpoint_resume', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_before => to_jsonb(v_before), p_outcome => 'refused: changed');
+    RETURN jsonb_build_object('refused', true, 'rule', 'changed', 'audit_id', v_audit,
+      'reason', format('meanwhile it was suspended anew (%s) by %s at %s', v_before.reason, v_before."by",
+        to_char(v_before.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
+  END IF;
+  DELETE FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = p_subscription_id
+  RETURNING x.* INTO v_before;
+  IF NOT FOUND THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'endpoint_resume', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_outcome => 'refused: not_suspended');
+    RETURN jsonb_build_object('refused', true, 'rule', 'not_suspended', 'audit_id', v_audit,
+      'reason', 'it is not suspended');
+  END IF;
+  UPDATE public.webhook_endpoint_state SET consecutive_failures = 0 WHERE subscription_id = p_subscription_id;
+  v_audit := public.fn_operator_audit(
+    p_action => 'endpoint_resume', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+    p_before => to_jsonb(v_before));
+  RETURN jsonb_build_object('action', 'endpoint_resume', 'subscription_id', p_subscription_id,
+    'was', v_before.reason, 'audit_id', v_audit);
+END $$;
+COMMENT ON FUNCTION public.fn_endpoint_resume IS
+  'Lifts the suspension or circuit of one subscription; what waited is due at once.';
+GRANT EXECUTE ON FUNCTION public.fn_endpoint_resume TO :"dead_letter_operator";
+
+-- v_webhook_backlog: what waits per subscription, from counters and the ends of two indexes.
+-- oldest_at is when the oldest work that is due became due; NULL while all of it is due later.
+CREATE OR REPLACE VIEW public.v_webhook_backlog AS
+WITH waiting AS MATERIALIZED (
+  SELECT c.k1::bigint AS subscription_id, sum(c.n)::bigint AS n FROM public.v_queue_counter c
+  WHERE c.scope = 'saga' AND c.k2 IN ('Pending', 'PendingRetry', 'InProgress')
+  GROUP BY c.k1 HAVING sum(c.n) > 0
+)
+SELECT w.subscription_id, s.endpoint, w.n AS waiting, least(
+  (SELECT g.next_attempt_at FROM (SELECT g.next_attempt_at FROM public.webhook_delivery_sagas g
+      WHERE g.status IN ('Pending', 'PendingRetry') AND g.subscription_id = w.subscription_id
+      ORDER BY g.next_attempt_at LIMIT 1) g WHERE g.next_attempt_at <= now()),
+  (SELECT j.attempt_at FROM public.webhook_delivery_jobs j
+    WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = w.subscription_id
+    ORDER BY j.id LIMIT 1),
+  (SELECT j.attempt_at FROM public.webhook_delivery_jobs j
+    WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id = w.subscription_id
+    ORDER BY j.id LIMIT 1)) AS oldest_at
+FROM waiting w JOIN public.subscriptions s ON s.id = w.subscription_id;
+COMMENT ON VIEW public.v_webhook_backlog IS
+  'Deliveries waiting per subscription and since when the oldest is due; counters and indexes only.';
+COMMENT ON COLUMN public.v_webhook_backlog.oldest_at IS 'since when the oldest is due';
+
+CREATE OR REPLACE FUNCTION public.fn_webhook_backlog()
+RETURNS TABLE (subscription_id bigint, endpoint text, waiting bigint, oldest_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT b.subscription_id, b.endpoint, b.waiting, b.oldest_at FROM public.v_webhook_backlog b
+$$;
+COMMENT ON FUNCTION public.fn_webhook_backlog IS
+  'v_webhook_backlog for the health snapshot. Internal.';
+
+-- v_webhook_endpoint: one row per subscription for the panes; nothing in it scans history.
+CREATE OR REPLACE VIEW public.v_webhook_endpoint AS
+WITH dead AS MATERIALIZED (
+  SELECT c.k2::bigint AS subscription_id, sum(c.n)::bigint AS n FROM public.v_queue_counter c
+  WHERE c.scope = 'dead_webhook' GROUP BY c.k2 HAVING sum(c.n) > 0
+)
+SELECT s.id AS subscription_id, s.event_type, s.callback_url, s.endpoint, s.active, s.verified,
+  s.secret_ref IS NULL AS unsigned, s.max_attempts, s.rate_limit_per_second, g.gate,
+  COALESCE(b.waiting, 0) AS waiting, b.oldest_at AS oldest_waiting_at, COALESCE(d.n, 0) AS dead_open,
+  CASE WHEN g.gate IN ('suspended', 'half_open') THEN g.suspended_reason END AS suspended_reason,
+  CASE WHEN g.gate IN ('suspended', 'half_open') THEN g.suspended_since END AS suspended_since,
+  CASE WHEN g.gate IN ('suspended', 'half_open') THEN g.suspended_until END AS suspended_until,
+  CASE WHEN g.gate IN ('suspended', 'half_open') THEN g.suspended_by END AS suspended_by,
+  t.consecutive_failures, t.last_success_at, t.last_failure_at, t.last_failure_code,
+  s.created_at, s.updated_at
+FROM public.subscriptions s
+JOIN public.v_webhook_gate g ON g.subscription_id = s.id
+LEFT JOIN public.webhook_endpoint_state t ON t.subscription_id = s.id
+LEFT JOIN public.v_webhook_backlog b ON b.subscription_id = s.id
+LEFT JOIN dead d ON d.subscription_id = s.id;
+COMMENT ON VIEW public.v_webhook_endpoint IS
+  'Each subscription with its gate, what waits, what is dead and how it has answered lately.';
+COMMENT ON COLUMN public.v_webhook_endpoint.gate IS 'open, half_open (one try after a circuit), suspended, inactive '
+  'or unverified';
+COMMENT ON COLUMN public.v_webhook_endpoint.unsigned IS 'true = no secret is named: deliveries carry no signature';
+COMMENT ON COLUMN public.v_webhook_endpoint.rate_limit_per_second IS 'NULL = none';
+
+GRANT SELECT ON public.v_webhook_backlog, public.v_webhook_endpoint
+  TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin", :"subscription_admin";

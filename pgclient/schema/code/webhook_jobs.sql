@@ -1,0 +1,439 @@
+-- Webhooks: lease, report, renew, release and reset jobs. Source: R02 §2. Lock order: see webhook_router.sql.
+
+-- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription): leases up to
+-- p_limit Pending jobs, oldest first, none of the skipped subscriptions (those of which a host has its
+-- share in flight) and at most p_per_subscription of each other one, and hands out what the delivery
+-- needs. Nothing while webhook.worker.enabled is off. The gate and the rate are judged here, so a
+-- suspended or exhausted subscription costs no attempt and no lease. webhook_id is the same over retries
+-- and requeues. Commit before sending: a lease is held only once it is committed.
+CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
+  p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL)
+RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, lease_until timestamptz,
+  lease_seconds int, timeout_seconds int, event_id bigint, event_type text, subscription_id bigint,
+  callback_url text, secret_ref text, webhook_id text, payload text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_lease int := public.fn_cfg_int('webhook.lease_seconds', 60);
+  v_timeout int := public.fn_cfg_int('webhook.timeout_seconds', 30);
+  v_now timestamptz := clock_timestamp();
+  v_subs bigint[];
+  v_quotas int[];
+BEGIN
+  IF p_worker_id IS NULL OR btrim(p_worker_id) = '' OR length(p_worker_id) > 200 THEN
+    RAISE EXCEPTION 'p_worker_id must have 1 to 200 characters' USING ERRCODE = '22023';
+  END IF;
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  IF p_per_subscription < 1 THEN
+    RAISE EXCEPTION 'p_per_subscription must be at least 1 or null' USING ERRCODE = '22023';
+  END IF;
+  IF NOT public.fn_cfg_bool('webhook.worker.enabled') THEN
+    RETURN;
+  END IF;
+
+  -- quotas of the subscriptions that have one and jobs waiting: tokens of the bucket, one probe
+  WITH RECURSIVE waiting (sub) AS (
+    (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND j.controlled ORDER BY j.subscription_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id > w.sub
+      ORDER BY j.subscription_id LIMIT 1)
+    FROM waiting w WHERE w.sub IS NOT NULL
+  ), ready AS MATERIALIZED (
+    SELECT w.sub, g.gate, g.rate_limit_per_second AS rate
+    FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
+    WHERE g.gate IN ('open', 'half_open')
+      AND (p_skip_subscriptions IS NULL OR NOT w.sub = ANY (p_skip_subscriptions))
+  ), bucket AS MATERIALIZED (
+    SELECT b.subscription_id AS sub, floor(least(greatest(r.rate, 1), b.tokens + CASE
+        WHEN b.refilled_at = '-infinity' THEN greatest(r.rate, 1)
+        ELSE greatest(extract(epoch FROM v_now - b.refilled_at), 0) * r.rate END)) AS tokens
+    FROM ready r JOIN public.webhook_rate_bucket b ON b.subscription_id = r.sub
+    WHERE r.rate IS NOT NULL ORDER BY b.subscription_id FOR UPDATE OF b SKIP LOCKED
+  ), probe AS MATERIALIZED (
+    SELECT x.subscription_id AS sub
+    FROM ready r JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = r.sub
+    WHERE r.gate = 'half_open' AND x.reason = 'circuit' AND (x.probe_until IS NULL OR x.probe_until <= v_now)
+    ORDER BY x.subscription_id FOR UPDATE OF x SKIP LOCKED
+  )
+  SELECT array_agg(q.sub ORDER BY q.sub), array_agg(q.quota ORDER BY q.sub) INTO v_subs, v_quotas
+  FROM (
+    SELECT r.sub, least(p_limit, p_per_subscription,
+      CASE WHEN r.gate = 'half_open' THEN (SELECT count(*) FROM probe p WHERE p.sub = r.sub) END,
+      CASE WHEN r.rate IS NOT NULL THEN COALESCE((SELECT b.tokens FROM bucket b WHERE b.sub = r.sub), 0) END
+    )::int AS quota
+    FROM ready r) q
+  WHERE q.quota > 0;
+
+  RETURN QUERY
+  WITH RECURSIVE front AS MATERIALIZED (
+    -- how many of the oldest each subscription has: no more than it may get are locked
+    SELECT f.subscription_id AS sub, count(*) AS n FROM (
+      SELECT j.subscription_id FROM public.webhook_delivery_jobs j
+      CROSS JOIN LATERAL (SELECT g.gate = 'open' AND g.rate_limit_per_second IS NULL AS ok
+        -- a row that is kept per subscription
+        FROM public.v_webhook_gate g WHERE g.subscription_id = j.subscription_id OFFSET 0) g
+      WHERE j.status = 'Pending' AND NOT j.controlled AND g.ok AND COALESCE(cardinality(p_skip_subscriptions), 0) = 0
+      ORDER BY j.id LIMIT p_limit) f
+    GROUP BY f.subscription_id
+  ), free AS MATERIALIZED (
+    SELECT p.id, p.subscription_id FROM front f CROSS JOIN LATERAL (
+      SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = f.sub
+      ORDER BY j.id LIMIT least(f.n, p_per_subscription) FOR UPDATE OF j SKIP LOCKED) p
+  ), lane (sub) AS (
+    -- with somebody to skip: subscription by subscription, so that what is skipped is not read
+    (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND NOT j.controlled AND cardinality(p_skip_subscriptions) > 0
+      ORDER BY j.subscription_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id > l.sub
+      ORDER BY j.subscription_id LIMIT 1)
+    FROM lane l WHERE l.sub IS NOT NULL
+  ), near AS MATERIALIZED (
+    SELECT n.id FROM lane l
+    JOIN public.v_webhook_gate g ON g.subscription_id = l.sub AND g.gate = 'open'
+      AND g.rate_limit_per_second IS NULL
+    CROSS JOIN LATERAL (
+      SELECT j.id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = l.sub
+      ORDER BY j.id LIMIT 4 * least(p_limit, p_per_subscription)) n
+    WHERE NOT l.sub = ANY (p_skip_subscriptions)
+    ORDER BY n.id LIMIT 4 * p_limit -- more than wanted: a neighbour may be taking the first ones
+  ), around AS MATERIALIZED (
+    SELECT j.id, j.subscription_id FROM near n JOIN public.webhook_delivery_jobs j ON j.id = n.id
+    WHERE j.status = 'Pending' AND NOT j.controlled
+    ORDER BY j.id LIMIT p_limit FOR UPDATE OF j SKIP LOCKED
+  ), limited AS MATERIALIZED (
+    SELECT p.id, p.subscription_id FROM unnest(v_subs, v_quotas) AS q (sub, quota) CROSS JOIN LATERAL (
+      SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id = q.sub
+      ORDER BY j.id LIMIT q.quota FOR UPDATE OF j SKIP LOCKED) p
+  ), pick AS (
+    SELECT b.id FROM (
+      SELECT a.id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n
+      FROM (SELECT id, subscription_id FROM free UNION ALL SELECT id, subscription_id FROM around
+        UNION ALL SELECT id, subscription_id FROM limited) a) b
+    WHERE p_per_subscription IS NULL OR b.n <= p_per_subscription
+    ORDER BY b.id LIMIT p_limit
+  ), claimed AS (
+    UPDATE public.webhook_delivery_jobs j SET status = 'Leased',
+      lease_until = now() + make_interval(secs => v_lease), lease_token = gen_random_uuid(),
+      worker_id = p_worker_id, started_at = now()
+    FROM pick p WHERE j.id = p.id
+    RETURNING j.id, j.saga_id, j.attempt_no, j.lease_token, j.lease_until, j.subscription_id, j.controlled
+  ), spent AS (
+    UPDATE public.webhook_rate_bucket b SET refilled_at = greatest(b.refilled_at, v_now),
+      tokens = greatest(0, least(greatest(u.rate_limit_per_second, 1), b.tokens + CASE
+        WHEN b.refilled_at = '-infinity' THEN greatest(u.rate_limit_per_second, 1)
+        ELSE greatest(extract(epoch FROM v_now - b.refilled_at), 0) * u.rate_limit_per_second END) - c.n)
+    FROM (SELECT subscription_id, count(*) AS n FROM claimed WHERE controlled GROUP BY subscription_id) c
+    JOIN public.subscriptions u ON u.id = c.subscription_id
+    WHERE b.subscription_id = c.subscription_id AND u.rate_limit_per_second IS NOT NULL
+  ), probing AS (
+    UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = c.id, probe_until = c.lease_until
+    FROM claimed c WHERE c.controlled AND x.subscription_id = c.subscription_id AND x.reason = 'circuit'
+  )
+  SELECT c.id, c.saga_id, c.attempt_no, c.lease_token, c.lease_until, v_lease, v_timeout, e.id,
+    e.event_type::text, u.id, u.callback_url::text, u.secret_ref,
+    'qtop_' || e.id || '_' || u.id, e.payload::text
+  FROM claimed c
+  JOIN public.webhook_delivery_sagas s ON s.id = c.saga_id
+  JOIN public.events e ON e.id = s.event_id
+  JOIN public.subscriptions u ON u.id = s.subscription_id
+  ORDER BY c.id;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_job_claim IS
+  'Leases due webhook jobs to a worker, oldest first, within suspensions, circuits and rates (R02 §2.3).';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_job_claim TO :"webhook_worker";
+
+-- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt,
+-- retry_after, took_ms} → per result done | repeated (the same was recorded before) | lease_lost
+-- (nothing changed). Then the endpoints: failures in a row open a circuit, a success closes it, a 410
+-- suspends, so that nothing is claimed between this and its settling.
+CREATE OR REPLACE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  c_codes CONSTANT text := 'HTTP_[0-9]{3}|TIMEOUT|DNS_FAILURE|CONNECTION_REFUSED|CONNECTION_RESET|'
+    'TLS_FAILURE|PROTOCOL_ERROR|UNREACHABLE|ADDRESS_REFUSED|BAD_URL|SIGNING_FAILED|WORKER_PANIC|'
+    'LEASE_LOST_LIMIT';
+  v_threshold int := public.fn_cfg_int('webhook.circuit_failures', 10);
+  v_open interval := make_interval(secs => public.fn_cfg_int('webhook.circuit_open_seconds', 30));
+  v_ids bigint[];
+  v_tokens text[];
+  v_delivered boolean[];
+  v_status int[];
+  v_codes text[];
+  v_excerpts text[];
+  v_retry timestamptz[];
+  v_took double precision[];
+  v_bad text;
+  v_done int[];
+  v_same int[];
+  v_subs bigint[];
+  v_need bigint[];
+  v_gone bigint[];
+BEGIN
+  IF p_results IS NULL OR jsonb_typeof(p_results) <> 'array' OR jsonb_array_length(p_results) > 10000 THEN
+    RAISE EXCEPTION 'p_results must be an array of at most 10000 results' USING ERRCODE = '22023';
+  END IF;
+  BEGIN
+    SELECT array_agg(r.job_id ORDER BY r.n), array_agg(lower(r.lease_token) ORDER BY r.n),
+      array_agg(r.delivered ORDER BY r.n), array_agg(r.status ORDER BY r.n),
+      array_agg(NULLIF(r.code, '') ORDER BY r.n), array_agg(r.excerpt ORDER BY r.n),
+      array_agg(r.retry_after ORDER BY r.n), array_agg(greatest(r.took_ms, 0) ORDER BY r.n)
+    INTO v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took
+    FROM ROWS FROM (jsonb_to_recordset(p_results) AS (job_id bigint, lease_token text, delivered boolean,
+      status int, code text, excerpt text, retry_after timestamptz, took_ms double precision))
+      WITH ORDINALITY AS r (job_id, lease_token, delivered, status, code, excerpt, retry_after, took_ms, n);
+  EXCEPTION WHEN data_exception THEN
+    RAISE EXCEPTION 'p_results cannot be read: %', SQLERRM USING ERRCODE = '22023';
+  END;
+
+  SELECT string_agg(DISTINCT quote_literal(r.code), ', ') INTO v_bad
+  FROM unnest(v_codes, v_delivered) AS r (code, delivered)
+  WHERE NOT r.delivered AND r.code !~ ('^(' || c_codes || ')$');
+  IF v_bad IS NOT NULL THEN
+    RAISE EXCEPTION 'unknown error code %', v_bad
+      USING ERRCODE = '22023', HINT = 'Known: ' || replace(c_codes, '|', ', ');
+  END IF;
+  SELECT format('job %s: %s', COALESCE(r.id::text, '(none)'), CASE
+      WHEN r.id IS NULL OR r.token IS NULL OR r.delivered IS NULL
+        THEN 'job_id, lease_token and delivered are needed'
+      WHEN r.again THEN 'reported twice in one call'
+      WHEN r.delivered THEN 'delivered needs a status of 200 to 299 and no code'
+      WHEN r.code IS NULL THEN 'a failure needs a code'
+      ELSE 'status must be 100 to 999 or null' END)
+  INTO v_bad
+  FROM (SELECT i.*, count(*) OVER (PARTITION BY i.id) > 1 AS again
+    FROM unnest(v_ids, v_tokens, v_delivered, v_status, v_codes) AS i (id, token, delivered, status, code)) r
+  WHERE r.id IS NULL OR r.token IS NULL OR r.delivered IS NULL OR r.again
+    OR (r.delivered AND (r.code IS NOT NULL OR r.status IS NULL OR r.status NOT BETWEEN 200 AND 299))
+    OR (NOT r.delivered AND (r.code IS NULL OR r.status NOT BETWEEN 100 AND 999))
+  LIMIT 1;
+  IF v_bad IS NOT NULL THEN
+    RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
+  END IF;
+
+  -- the excerpt is foreign text: secrets are masked, control and bidirectional characters become visible question
+  -- marks; it is worked on here, once, for an expression of the UPDATE would run for each of its uses
+  IF EXISTS (SELECT 1 FROM unnest(v_excerpts) e WHERE e <> '') THEN
+    SELECT array_agg(CASE WHEN octet_length(c.excerpt) <= 4096 THEN c.excerpt ELSE left(c.excerpt, 1024) END
+      ORDER BY c.n) INTO v_excerpts
+    FROM (
+      SELECT x.n, CASE WHEN x.e <> '' THEN
+        regexp_replace(public.fn_mask_said(left(x.e, 4096)), E'[\\u0001-\\u0008\\u000b-\\u001f\\u007f-\\u009f'
+          '\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff]', '?', 'g') ELSE x.e END AS excerpt
+      FROM unnest(v_excerpts) WITH ORDINALITY AS x (e, n) OFFSET 0) c;
+  END IF;
+  WITH finished AS (
+    UPDATE public.webhook_delivery_jobs j SET
+      status = CASE WHEN i.delivered THEN 'Completed' ELSE 'Failed' END::public.webhook_job_status,
+      response_status = COALESCE(i.status, substring(i.code FROM '^HTTP_([1-9][0-9]{2})$')::int),
+      error_code = i.code,
+      response_excerpt = i.excerpt,
+      retry_after_at = i.retry_after,
+      took_ms = i.took,
+      finished_at = now()
+    FROM (
+      SELECT r.id, r.token, r.delivered, r.status, r.code, r.retry_after, r.took, r.n, r.excerpt
+      FROM unnest(v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took)
+        WITH ORDINALITY AS r (id, token, delivered, status, code, excerpt, retry_after, took, n)
+      ORDER BY r.id) i -- the order of the locks
+    -- leased is what has a token and no end; asked by its status, the plan would go through all that are leased
+    WHERE j.id = i.id AND j.finished_at IS NULL AND j.lease_token::text = i.token
+    RETURNING i.n, j.subscription_id)
+  SELECT array_agg(f.n), array_agg(f.subscription_id) INTO v_done, v_subs FROM finished f;
+  -- in a statement of its own, which sees what that one waited for
+  IF COALESCE(cardinality(v_done), 0) < cardinality(v_ids) THEN
+    SELECT array_agg(i.n) FILTER (WHERE j.status IN ('Completed', 'Failed') AND j.lease_token::text = i.token
+      AND (j.status = 'Completed') = i.delivered AND j.error_code IS NOT DISTINCT FROM i.code)
+    INTO v_same
+    FROM unnest(v_ids, v_tokens, v_delivered, v_codes) WITH ORDINALITY AS i (id, token, delivered, code, n)
+    JOIN public.webhook_delivery_jobs j ON j.id = i.id;
+  END IF;
+
+  IF v_done IS NOT NULL THEN
+    -- a healthy endpoint's row is written once a second, not once a delivery
+    SELECT array_agg(t.subscription_id) INTO v_need
+    FROM public.webhook_endpoint_state t
+    JOIN (SELECT d.sub, bool_and(v_delivered[d.n]) AS fine
+      FROM unnest(v_done, v_subs) AS d (n, sub) GROUP BY d.sub) a
+      ON a.sub = t.subscription_id
+    WHERE NOT a.fine OR t.consecutive_failures > 0 OR t.last_success_at IS NULL
+      OR t.last_success_at < now() - interval '1 second';
+    IF v_need IS NOT NULL THEN
+      PERFORM 1 FROM public.webhook_endpoint_state t WHERE t.subscription_id = ANY (v_need)
+        ORDER BY t.subscription_id FOR UPDATE;
+      WITH result AS MATERIALIZED (
+        SELECT d.sub, d.n, v_delivered[d.n] AS delivered, v_codes[d.n] AS code,
+          max(d.n) FILTER (WHERE v_delivered[d.n]) OVER (PARTITION BY d.sub) AS last_success
+        FROM unnest(v_done, v_subs) AS d (n, sub) WHERE d.sub = ANY (v_need)
+      ), summary AS (
+        SELECT sub, bool_or(delivered) AS any_success, bool_or(NOT delivered) AS any_failure,
+          count(*) FILTER (WHERE NOT delivered AND n > COALESCE(last_success, 0)) AS failures_since,
+          (array_agg(code ORDER BY n DESC) FILTER (WHERE NOT delivered))[1] AS last_code
+        FROM result GROUP BY sub
+      ), state AS (
+        UPDATE public.webhook_endpoint_state t SET
+          consecutive_failures = a.failures_since
+            + CASE WHEN a.any_success THEN 0 ELSE t.consecutive_failures END,
+          last_success_at = CASE WHEN a.any_success THEN now() ELSE t.last_success_at END,
+          last_failure_at = CASE WHEN a.any_failure THEN now() ELSE t.last_failure_at END,
+          last_failure_code = COALESCE(a.last_code, t.last_failure_code)
+        FROM summary a WHERE t.subscription_id = a.sub
+        RETURNING t.subscription_id, a.any_success,
+          v_threshold > 0 AND t.consecutive_failures >= v_threshold AS broken
+      ), closed AS (
+        DELETE FROM public.webhook_endpoint_suspensions x USING state t
+        WHERE x.subscription_id = t.subscription_id AND x.reason = 'circuit'
+          AND t.any_success AND NOT t.broken
+      )
+      INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, until, by, note)
+      SELECT t.subscription_id, 'circuit', now() + v_open, 'webhook_worker',
+        v_threshold || ' failures in a row'
+      FROM state t WHERE t.broken ORDER BY t.subscription_id
+      ON CONFLICT (subscription_id) DO UPDATE SET until = EXCLUDED.until
+        WHERE x.reason = 'circuit' AND x.until <= now();
+      SELECT array_agg(DISTINCT d.sub ORDER BY d.sub) INTO v_gone
+      FROM unnest(v_done, v_subs) AS d (n, sub) WHERE v_codes[d.n] = 'HTTP_410';
+      IF v_gone IS NOT NULL THEN
+        PERFORM public.fn_webhook_endpoint_gone(v_gone, 'webhook_worker');
+      END IF;
+    END IF;
+    UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
+    WHERE x.probe_job_id = ANY (SELECT v_ids[d] FROM unnest(v_done) d);
+  END IF;
+
+  RETURN QUERY
+  SELECT i.id, CASE WHEN i.n = ANY (v_done) THEN 'done' WHEN i.n = ANY (v_same) THEN 'repeated'
+    ELSE 'lease_lost' END
+  FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_job_report IS
+  'A worker''s results, fenced by lease token, safe to repeat; also opens and closes circuits (R02 §2.3).';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_job_report TO :"webhook_worker";
+
+-- fn_webhook_job_renew, fn_webhook_job_release (p_job_ids, p_lease_tokens): parallel arrays → per id
+-- done | lease_lost. Renew extends the lease by its whole length; release hands the job back untried.
+CREATE OR REPLACE FUNCTION public.fn_webhook_job_renew(p_job_ids bigint[], p_lease_tokens uuid[])
+RETURNS TABLE (job_id bigint, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_until timestamptz := now() + make_interval(secs => public.fn_cfg_int('webhook.lease_seconds', 60));
+  v_done bigint[];
+BEGIN
+  IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
+    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length' USING ERRCODE = '22023';
+  END IF;
+  PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE;
+  WITH held AS (
+    UPDATE public.webhook_delivery_jobs j SET lease_until = v_until
+    FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)
+    WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
+  ), probes AS (
+    UPDATE public.webhook_endpoint_suspensions x SET probe_until = v_until
+    FROM held h WHERE x.probe_job_id = h.id
+  )
+  SELECT array_agg(h.id) INTO v_done FROM held h;
+  RETURN QUERY
+  SELECT i.id, CASE WHEN i.id = ANY (v_done) THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_job_renew IS
+  'Extends the leases a worker still holds; a lost lease stays lost.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_job_renew TO :"webhook_worker";
+
+CREATE OR REPLACE FUNCTION public.fn_webhook_job_release(p_job_ids bigint[], p_lease_tokens uuid[])
+RETURNS TABLE (job_id bigint, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_done bigint[];
+BEGIN
+  IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
+    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length' USING ERRCODE = '22023';
+  END IF;
+  PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE;
+  WITH freed AS (
+    UPDATE public.webhook_delivery_jobs j SET status = 'Pending', lease_until = NULL, lease_token = NULL,
+      worker_id = NULL, started_at = NULL
+    FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)
+    WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
+  ), probes AS (
+    UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
+    FROM freed f WHERE x.probe_job_id = f.id
+  )
+  SELECT array_agg(f.id) INTO v_done FROM freed f;
+  RETURN QUERY
+  SELECT i.id, CASE WHEN i.id = ANY (v_done) THEN 'done' ELSE 'lease_lost' END
+  FROM unnest(p_job_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_job_release IS
+  'Hands leased jobs back to Pending, no attempt spent: what a draining worker does.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_job_release TO :"webhook_worker";
+
+-- fn_webhook_lease_lose(ids) → {reset, failed}: leases that ran out → Pending, lease_resets + 1; at the third loss
+-- → Failed LEASE_LOST_LIMIT. One that was renewed or reported meanwhile is left alone. The token goes, so the
+-- worker that lost it changes nothing. The caller has locked the rows. Internal.
+-- fn_lease_reset_cleaner_run(p_limit): that for all that ran out, once per row however many run.
+CREATE OR REPLACE FUNCTION public.fn_webhook_lease_lose(p_ids bigint[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+DECLARE
+  v_reset bigint;
+  v_failed bigint;
+BEGIN
+  WITH taken AS (
+    UPDATE public.webhook_delivery_jobs j SET
+      status = CASE WHEN j.lease_resets >= 2 THEN 'Failed' ELSE 'Pending' END::public.webhook_job_status,
+      lease_resets = j.lease_resets + 1,
+      lease_token = NULL,
+      error_code = CASE WHEN j.lease_resets >= 2 THEN 'LEASE_LOST_LIMIT' END,
+      finished_at = CASE WHEN j.lease_resets >= 2 THEN now() END,
+      lease_until = CASE WHEN j.lease_resets >= 2 THEN j.lease_until END,
+      worker_id = CASE WHEN j.lease_resets >= 2 THEN j.worker_id END,
+      started_at = CASE WHEN j.lease_resets >= 2 THEN j.started_at END
+    WHERE j.id = ANY (p_ids) AND j.status = 'Leased' AND j.lease_until < now()
+    RETURNING j.id, j.status = 'Failed' AS over
+  ), probes AS (
+    UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
+    FROM taken t WHERE x.probe_job_id = t.id
+  )
+  SELECT count(*) FILTER (WHERE NOT t.over), count(*) FILTER (WHERE t.over) INTO v_reset, v_failed
+  FROM taken t;
+  RETURN jsonb_build_object('reset', v_reset, 'failed', v_failed);
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_lease_lose IS
+  'Takes expired leases of webhook jobs back. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_lease_reset_cleaner_run(p_limit int DEFAULT 1000) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  RETURN public.fn_webhook_lease_lose((SELECT array_agg(l.id) FROM (
+    SELECT j.id FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.lease_until < now()
+    ORDER BY j.lease_until, j.id LIMIT p_limit FOR UPDATE SKIP LOCKED) l));
+END $$;
+COMMENT ON FUNCTION public.fn_lease_reset_cleaner_run IS
+  'Resets leases that ran out, fails the third loss. Tick worker lease_reset_cleaner (R02 §2.4).';
+GRANT EXECUTE ON FUNCTION public.fn_lease_reset_cleaner_run TO :"lease_reset_cleaner", :"dot_executor";

@@ -1,0 +1,299 @@
+-- Webhooks, the operators: requeue and undo, resolve and reopen dead letters. Source: R02 §3.3, §4.3.
+-- Each function writes its audit row in its own transaction; a dry run goes the same way and writes nothing.
+
+-- fn_webhook_letter_ids(ids): distinct, sorted, checked. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_letter_ids(p_ids bigint[]) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF p_ids IS NULL OR cardinality(p_ids) NOT BETWEEN 1 AND 100000
+    OR array_position(p_ids, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'p_dead_letter_ids must hold 1 to 100000 ids' USING ERRCODE = '22023';
+  END IF;
+  RETURN (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_ids) i);
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_letter_ids IS
+  'Checks and sorts dead letter ids. Internal.';
+
+-- fn_webhook_letter_answer(...): the jsonb every dead letter function returns, and its audit row. The
+-- audit keeps each changed letter with the saga it became or was; p_why holds NULL where it was done.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_letter_answer(p_action text, p_done text, p_ids bigint[], p_why text[],
+  p_sagas bigint[], p_actor text, p_reason text, p_dry_run boolean) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_done bigint := (SELECT count(*) FROM unnest(p_why) w WHERE w IS NULL);
+  v_skipped bigint := cardinality(p_ids) - v_done;
+  v_results jsonb;
+  v_audit bigint;
+BEGIN
+  SELECT jsonb_agg(jsonb_build_object('id', r.id, 'why', r.why, 'new_id', r.saga, 'outcome', CASE
+      WHEN r.why IS NOT NULL THEN 'skipped' WHEN p_dry_run THEN 'would_' || p_action
+      ELSE p_done END) ORDER BY r.n)
+  INTO v_results FROM unnest(p_ids, p_why, p_sagas) WITH ORDINALITY AS r (id, why, saga, n);
+  IF NOT p_dry_run THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'dead_letter_' || p_action,
+      p_target => 'dead_letter ' || array_to_string(p_ids[1:20], ',') || CASE WHEN cardinality(p_ids) > 20
+        THEN format(' and %s more', cardinality(p_ids) - 20) ELSE '' END,
+      p_actor => p_actor, p_reason => p_reason, p_frozen_count => cardinality(p_ids),
+      p_after => jsonb_build_object(p_done, v_done, 'skipped', v_skipped, 'letters',
+        ( SELECT COALESCE(jsonb_agg(jsonb_build_array(r.id, r.saga) ORDER BY r.id), '[]')
+        FROM unnest(p_ids, p_why, p_sagas) AS r (id, why, saga) WHERE r.why IS NULL)),
+      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END);
+  END IF;
+  RETURN jsonb_build_object('action', p_action, 'dry_run', p_dry_run, p_done, v_done, 'skipped', v_skipped,
+    'results', v_results, 'audit_id', v_audit);
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_letter_answer IS
+  'Answer and audit row of the dead letter functions. Internal.';
+
+-- fn_webhook_letter_closed_by(ids): who closed each letter and when, NULL where it is open. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_letter_closed_by(p_ids bigint[])
+RETURNS TABLE (id bigint, why text, new_saga_id bigint, resolved boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT i, CASE
+      WHEN d.id IS NULL THEN 'no such dead letter'
+      WHEN q.dead_letter_id IS NOT NULL THEN format('already requeued by %s at %s as saga %s', q.requeued_by,
+        to_char(q.requeued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), q.new_saga_id)
+      WHEN x.dead_letter_id IS NOT NULL THEN format('resolved as %s by %s at %s', x.resolution, x.by,
+        to_char(x.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END,
+    q.new_saga_id, x.dead_letter_id IS NOT NULL
+  FROM unnest(p_ids) i
+  LEFT JOIN public.dead_letters d ON d.id = i
+  LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = i
+  LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = i
+$$;
+COMMENT ON FUNCTION public.fn_webhook_letter_closed_by IS
+  'Who requeued or resolved a dead letter and when. Internal.';
+
+-- fn_dead_letter_requeue(ids, actor, reason, dry_run): each open letter → one new saga (same event and
+-- subscription, Pending, no attempt, due now, no job). Skipped, with why: closed before, a live or
+-- completed saga stands for the pair, subscription inactive or unverified, endpoint suspended (an open
+-- circuit is no reason: the saga waits for it). The letters are locked in id order, so of two operators
+-- one requeues and the other is told who did. A bulk operation names itself in qtop.operation_id.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue(p_dead_letter_ids bigint[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
+  v_operation bigint := substring(current_setting('qtop.operation_id', true) FROM '^[0-9]{1,18}$')::bigint;
+  v_why text[];
+  v_sagas bigint[];
+  v_audit bigint;
+BEGIN
+  IF NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
+    IF NOT v_dry THEN
+      v_audit := public.fn_operator_audit(
+        p_action => 'dead_letter_requeue', p_target => format('%s dead letters', cardinality(v_ids)),
+        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids),
+        p_outcome => 'refused: disabled');
+    END IF;
+    RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
+      'reason', 'requeueing is switched off: queue.dlq.replay_enabled is not true');
+  END IF;
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
+  END IF;
+
+  SELECT array_agg(COALESCE(c.why || CASE WHEN c.resolved THEN '; reopen it first' ELSE '' END, CASE
+      WHEN s.status = 'Completed' THEN format('delivered already by saga %s', s.id)
+      WHEN s.id IS NOT NULL THEN format('saga %s stands for it already (%s)', s.id, s.status)
+      WHEN g.gate IN ('inactive', 'unverified')
+        THEN format('subscription %s is %s', g.subscription_id, g.gate)
+      WHEN g.gate = 'suspended' AND g.suspended_reason <> 'circuit'
+        THEN format('endpoint suspended (%s) by %s since %s', g.suspended_reason, g.suspended_by,
+        to_char(g.suspended_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END) ORDER BY c.id)
+  INTO v_why
+  FROM public.fn_webhook_letter_closed_by(v_ids) c
+  LEFT JOIN public.dead_letters d ON d.id = c.id
+  LEFT JOIN public.webhook_delivery_sagas s
+    ON s.event_id = d.event_id AND s.subscription_id = d.subscription_id AND s.status <> 'DeadLettered'
+  LEFT JOIN public.v_webhook_gate g ON g.subscription_id = d.subscription_id;
+
+  IF NOT v_dry THEN
+    WITH born AS (
+      INSERT INTO public.webhook_delivery_sagas
+        (event_id, subscription_id, requeued_from_dead_letter_id, requeue_generation)
+      SELECT d.event_id, d.subscription_id, d.id, old.requeue_generation + 1
+      FROM unnest(v_ids, v_why) AS r (id, why)
+      JOIN public.dead_letters d ON d.id = r.id
+      JOIN public.webhook_delivery_sagas old ON old.id = d.saga_id
+      WHERE r.why IS NULL ORDER BY d.id
+      ON CONFLICT (event_id, subscription_id) WHERE status <> 'DeadLettered' DO NOTHING
+      RETURNING id, requeued_from_dead_letter_id
+    ), kept AS (
+      INSERT INTO public.dead_letter_requeues (dead_letter_id, new_saga_id, requeued_by, reason, operation_id)
+      SELECT b.requeued_from_dead_letter_id, b.id, v_actor, v_reason, v_operation FROM born b ORDER BY 1
+    )
+    SELECT array_agg(b.id ORDER BY r.n), array_agg(COALESCE(r.why, CASE WHEN b.id IS NULL
+      THEN 'another saga for the same event and subscription came first' END) ORDER BY r.n)
+    INTO v_sagas, v_why
+    FROM unnest(v_ids, v_why) WITH ORDINALITY AS r (id, why, n)
+    LEFT JOIN born b ON b.requeued_from_dead_letter_id = r.id;
+  END IF;
+  RETURN public.fn_webhook_letter_answer(
+    p_action => 'requeue', p_done => 'requeued', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
+    p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END $$;
+COMMENT ON FUNCTION public.fn_dead_letter_requeue IS
+  'Makes one new saga per open dead letter, at most once each, and says per id what happened (R02 §3.3).';
+GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue TO :"dead_letter_operator";
+
+-- fn_dead_letter_requeue_undo(ids, actor, reason, dry_run): recalls requeued sagas that have no job yet;
+-- saga and requeue record go, the audit keeps both ids, the letter is open again. new_id = the saga
+-- that was removed.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_undo(p_dead_letter_ids bigint[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
+  v_why text[];
+  v_sagas bigint[];
+BEGIN
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
+    -- the orchestrator skips what is locked here; what it has taken first is seen below
+    PERFORM 1 FROM public.webhook_delivery_sagas s
+    WHERE s.requeued_from_dead_letter_id = ANY (v_ids) ORDER BY s.id FOR UPDATE;
+  END IF;
+  SELECT array_agg(CASE
+      WHEN c.new_saga_id IS NULL THEN COALESCE(c.why, 'not requeued')
+      WHEN s.status <> 'Pending' OR s.attempt_count > 0
+        OR EXISTS (SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.saga_id = s.id)
+      THEN format('saga %s has started (%s)', s.id, s.status) END ORDER BY c.id),
+    array_agg(s.id ORDER BY c.id)
+  INTO v_why, v_sagas
+  FROM public.fn_webhook_letter_closed_by(v_ids) c
+  LEFT JOIN public.webhook_delivery_sagas s ON s.id = c.new_saga_id;
+
+  IF NOT v_dry THEN
+    DELETE FROM public.dead_letter_requeues q USING unnest(v_ids, v_why) AS r (id, why)
+    WHERE q.dead_letter_id = r.id AND r.why IS NULL;
+    DELETE FROM public.webhook_delivery_sagas s USING unnest(v_sagas, v_why) AS r (saga, why)
+    WHERE s.id = r.saga AND r.why IS NULL;
+  END IF;
+  RETURN public.fn_webhook_letter_answer(
+    p_action => 'requeue_undo', p_done => 'recalled', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
+    p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+END $$;
+COMMENT ON FUNCTION public.fn_dead_letter_requeue_undo IS
+  'Recalls requeued sagas that have no job yet; the only way a saga is ever removed.';
+GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue_undo TO :"dead_letter_operator";
+
+-- fn_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open letters without a requeue.
+-- fn_dead_letter_reopen(ids, actor, reason, dry_run): takes that back.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_resolve(p_dead_letter_ids bigint[], p_resolution text, p_note text,
+  p_actor text, p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
+  v_note text := NULLIF(btrim(p_note), '');
+  v_why text[];
+BEGIN
+  IF p_resolution IS NULL OR p_resolution NOT IN ('abandoned', 'delivered_otherwise', 'duplicate') THEN
+    RAISE EXCEPTION 'p_resolution must be abandoned, delivered_otherwise or duplicate, not %',
+      COALESCE(quote_literal(p_resolution), 'null') USING ERRCODE = '22023';
+  END IF;
+  IF length(v_note) > 2000 THEN
+    RAISE EXCEPTION 'p_note must have at most 2000 characters' USING ERRCODE = '22023';
+  END IF;
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
+  END IF;
+  SELECT array_agg(c.why ORDER BY c.id) INTO v_why FROM public.fn_webhook_letter_closed_by(v_ids) c;
+  IF NOT v_dry THEN
+    INSERT INTO public.dead_letter_resolutions (dead_letter_id, resolution, note, by)
+    SELECT r.id, p_resolution, v_note, v_actor FROM unnest(v_ids, v_why) AS r (id, why)
+    WHERE r.why IS NULL ORDER BY r.id;
+  END IF;
+  RETURN public.fn_webhook_letter_answer(
+    p_action => 'resolve', p_done => 'resolved', p_ids => v_ids, p_why => v_why, p_sagas => NULL,
+    p_actor => v_actor, p_reason => p_resolution || COALESCE(': ' || v_note, ''), p_dry_run => v_dry);
+END $$;
+COMMENT ON FUNCTION public.fn_dead_letter_resolve IS
+  'Closes open dead letters as abandoned, delivered_otherwise or duplicate.';
+GRANT EXECUTE ON FUNCTION public.fn_dead_letter_resolve TO :"dead_letter_operator";
+
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_reopen(p_dead_letter_ids bigint[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
+  v_why text[];
+BEGIN
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
+  END IF;
+  SELECT array_agg(CASE WHEN NOT c.resolved THEN COALESCE(c.why, 'open already') END ORDER BY c.id) INTO v_why
+  FROM public.fn_webhook_letter_closed_by(v_ids) c;
+  IF NOT v_dry THEN
+    DELETE FROM public.dead_letter_resolutions x USING unnest(v_ids, v_why) AS r (id, why)
+    WHERE x.dead_letter_id = r.id AND r.why IS NULL;
+  END IF;
+  RETURN public.fn_webhook_letter_answer(
+    p_action => 'reopen', p_done => 'reopened', p_ids => v_ids, p_why => v_why, p_sagas => NULL, p_actor => v_actor,
+    p_reason => v_reason, p_dry_run => v_dry);
+END $$;
+COMMENT ON FUNCTION public.fn_dead_letter_reopen IS
+  'Opens resolved dead letters again; the audit keeps the resolution.';
+GRANT EXECUTE ON FUNCTION public.fn_dead_letter_reopen TO :"dead_letter_operator";
+
+-- fn_webhook_lease_release(job ids, actor, reason, dry_run): takes expired leases back now, as the cleaner would:
+-- Pending again, or Failed at the third loss. One that still runs is left alone.
+CREATE OR REPLACE FUNCTION public.fn_webhook_lease_release(p_job_ids bigint[], p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_ids bigint[];
+  v_done bigint;
+  v_results jsonb;
+  v_audit bigint;
+BEGIN
+  IF p_job_ids IS NULL OR cardinality(p_job_ids) NOT BETWEEN 1 AND 100000
+    OR array_position(p_job_ids, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'p_job_ids must hold 1 to 100000 ids' USING ERRCODE = '22023';
+  END IF;
+  v_ids := (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_job_ids) i);
+  IF NOT v_dry THEN
+    PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (v_ids) ORDER BY j.id FOR UPDATE;
+  END IF;
+  WITH verdict AS MATERIALIZED (
+    SELECT i AS id, CASE
+        WHEN j.id IS NULL THEN 'no such webhook job'
+        WHEN j.status <> 'Leased' THEN format('no lease holds it: it is %s', j.status)
+        WHEN j.lease_until >= now() THEN format('it runs until %s: %s may be sending',
+          to_char(j.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), j.worker_id) END AS why
+    FROM unnest(v_ids) i LEFT JOIN public.webhook_delivery_jobs j ON j.id = i)
+  SELECT count(*) FILTER (WHERE v.why IS NULL), array_agg(v.id) FILTER (WHERE v.why IS NULL),
+    jsonb_agg(jsonb_build_object('id', v.id, 'why', v.why, 'outcome',
+      CASE WHEN v.why IS NOT NULL THEN 'skipped' WHEN v_dry THEN 'would_release' ELSE 'released' END) ORDER BY v.id)
+  INTO v_done, v_ids, v_results FROM verdict v;
+  IF NOT v_dry THEN
+    PERFORM public.fn_webhook_lease_lose(v_ids);
+    v_audit := public.fn_operator_audit(
+      p_action => 'webhook_lease_release', p_target => format('%s webhook leases', v_done), p_actor => v_actor,
+      p_reason => v_reason, p_frozen_count => jsonb_array_length(v_results),
+      p_after => jsonb_build_object('jobs', to_jsonb(v_ids)),
+      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END);
+  END IF;
+  RETURN jsonb_build_object('action', 'release', 'dry_run', v_dry, 'released', v_done, 'skipped',
+    jsonb_array_length(v_results) - v_done,
+    'results', v_results, 'audit_id', v_audit);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_webhook_lease_release TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_webhook_lease_release IS
+  'Takes expired leases of webhook jobs back at once.';

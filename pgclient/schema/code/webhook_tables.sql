@@ -1,0 +1,314 @@
+-- Webhooks: what may stand in the tables and what may never change, whoever asks. Source: R02.
+
+COMMENT ON TABLE public.events IS 'Business events to deliver by webhook (R02). Append-only.';
+COMMENT ON TABLE public.subscriptions IS
+  'Who gets which event type at which URL. Only active and verified ones get sagas (R02).';
+COMMENT ON TABLE public.webhook_endpoint_suspensions IS
+  'Endpoints nothing is sent to, and why. A circuit past its until is half-open: one probe at a time.';
+COMMENT ON TABLE public.webhook_endpoint_state IS
+  'How each endpoint has answered lately; last_success_at is exact to a second. Feeds the circuit.';
+COMMENT ON TABLE public.webhook_rate_bucket IS
+  'Token bucket of each subscription, spent at claim by all hosts together. Holds one second of its rate.';
+COMMENT ON TABLE public.router_offsets IS
+  'One row: where the webhook router stands; held_* = events waiting for transaction held_xid to end.';
+COMMENT ON TABLE public.webhook_delivery_sagas IS
+  'One delivery of one event to one subscription, over all its attempts (R02). Terminal rows never change.';
+COMMENT ON TABLE public.webhook_delivery_jobs IS
+  'One attempt of a saga: leased by a worker, finished once, settled once (R02). Settled rows never change.';
+COMMENT ON TABLE public.dead_letters IS
+  'Sagas that failed for good, with a full copy of the payload (R02 §3). Immutable, all of it.';
+COMMENT ON TABLE public.dead_letter_requeues IS
+  'Makes a requeue happen once: which new saga a dead letter became, by whom and why (R02 §3.3).';
+COMMENT ON TABLE public.dead_letter_resolutions IS
+  'Dead letters closed without a requeue. Reopening removes the row; the audit keeps both.';
+COMMENT ON TABLE public.dead_letter_open IS
+  'Dead letters neither requeued nor resolved. Kept by triggers; nobody writes it.';
+
+-- fn_webhook_immutable: refuses the verb for everyone, the owner included.
+CREATE OR REPLACE FUNCTION public.fn_webhook_immutable() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RAISE EXCEPTION '% of % is refused: its rows never change', TG_OP, TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'Dead letters are requeued or resolved, never edited (R02 §3).';
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_immutable IS
+  'Trigger: refuses a change of an immutable webhook table (R02).';
+
+CREATE OR REPLACE TRIGGER trg_events_immutable BEFORE UPDATE OR DELETE ON public.events
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_events_no_truncate BEFORE TRUNCATE ON public.events
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_subscriptions_no_truncate BEFORE TRUNCATE ON public.subscriptions
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_sagas_no_truncate BEFORE TRUNCATE ON public.webhook_delivery_sagas
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_jobs_no_delete BEFORE DELETE ON public.webhook_delivery_jobs
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_jobs_no_truncate BEFORE TRUNCATE ON public.webhook_delivery_jobs
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_dead_letters_immutable BEFORE UPDATE OR DELETE ON public.dead_letters
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_dead_letters_no_truncate BEFORE TRUNCATE ON public.dead_letters
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_requeues_immutable BEFORE UPDATE ON public.dead_letter_requeues
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_requeues_no_truncate BEFORE TRUNCATE ON public.dead_letter_requeues
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_resolutions_immutable BEFORE UPDATE ON public.dead_letter_resolutions
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_resolutions_no_truncate BEFORE TRUNCATE ON public.dead_letter_resolutions
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_dead_open_derived BEFORE INSERT OR UPDATE OR DELETE ON public.dead_letter_open
+  FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION public.fn_webhook_immutable();
+
+CREATE OR REPLACE TRIGGER trg_dead_open_no_truncate BEFORE TRUNCATE ON public.dead_letter_open
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
+
+-- Stamps: times and transaction of a row come from the database, not from who writes it. The WHEN
+-- keeps the ordinary insert free of a function call.
+CREATE OR REPLACE FUNCTION public.fn_webhook_event_stamp() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  NEW.created_at := now();
+  NEW.created_xid := pg_current_xact_id();
+  RETURN NEW;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_event_stamp IS
+  'Trigger: an event carries its own transaction and time.';
+
+CREATE OR REPLACE TRIGGER trg_events_stamp BEFORE INSERT ON public.events FOR EACH ROW
+  WHEN (NEW.created_at IS DISTINCT FROM now() OR NEW.created_xid IS DISTINCT FROM pg_current_xact_id())
+  EXECUTE FUNCTION public.fn_webhook_event_stamp();
+
+CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_stamp() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  -- created_at decides which events a subscription may get, so nobody sets it back
+  NEW.created_at := CASE TG_OP WHEN 'INSERT' THEN now() ELSE OLD.created_at END;
+  NEW.updated_at := now();
+  IF TG_OP = 'UPDATE' AND NEW.id <> OLD.id THEN
+    RAISE EXCEPTION 'subscriptions.id never changes' USING ERRCODE = '42501';
+  END IF;
+  RETURN NEW;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_subscription_stamp IS
+  'Trigger: created_at of a subscription is when it was made.';
+
+CREATE OR REPLACE TRIGGER trg_subscriptions_stamp BEFORE INSERT OR UPDATE ON public.subscriptions
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_subscription_stamp();
+
+CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_made() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO public.webhook_endpoint_state (subscription_id) SELECT id FROM new_rows;
+  INSERT INTO public.webhook_rate_bucket (subscription_id) SELECT id FROM new_rows;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_subscription_made IS
+  'Trigger: each subscription has one state row and one bucket from the start.';
+
+CREATE OR REPLACE TRIGGER trg_subscriptions_made AFTER INSERT ON public.subscriptions
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_subscription_made();
+
+-- Saga guard: the legal edges stand in the WHEN, so a legal change costs no function call. A saga is
+-- born Pending; only fn_dead_letter_requeue (as queue_owner) makes one from a dead letter.
+CREATE OR REPLACE FUNCTION public.fn_webhook_saga_refuse() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    RAISE EXCEPTION 'a saga starts as Pending with no attempts; a dead letter gets one by requeueing it'
+      USING ERRCODE = '42501';
+  END IF;
+  RAISE EXCEPTION 'saga % may not go from % (attempts %) to % (attempts %)',
+      OLD.id, OLD.status, OLD.attempt_count, NEW.status, NEW.attempt_count
+    USING ERRCODE = '42501',
+      HINT = 'Completed and DeadLettered sagas never change, nor does where a saga came from (R02).';
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_saga_refuse IS
+  'Trigger: refuses a saga change outside the machine (R02).';
+
+CREATE OR REPLACE TRIGGER trg_saga_born BEFORE INSERT ON public.webhook_delivery_sagas FOR EACH ROW
+  WHEN (NEW.status <> 'Pending' OR NEW.attempt_count <> 0
+    OR (NEW.requeued_from_dead_letter_id IS NULL) <> (NEW.requeue_generation = 0)
+    OR (NEW.requeued_from_dead_letter_id IS NOT NULL AND current_user <> :'queue_owner'))
+  EXECUTE FUNCTION public.fn_webhook_saga_refuse();
+
+CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_delivery_sagas FOR EACH ROW
+  WHEN (NOT (
+    (NEW.id, NEW.event_id, NEW.subscription_id, NEW.requeue_generation, NEW.created_at)
+      = (OLD.id, OLD.event_id, OLD.subscription_id, OLD.requeue_generation, OLD.created_at)
+    AND NEW.requeued_from_dead_letter_id IS NOT DISTINCT FROM OLD.requeued_from_dead_letter_id
+    AND ((OLD.status IN ('Pending', 'PendingRetry') AND NEW.status = 'InProgress'
+        AND NEW.attempt_count = OLD.attempt_count)
+      OR (OLD.status = 'InProgress' AND NEW.status = 'Completed' AND NEW.attempt_count = OLD.attempt_count)
+      OR (OLD.status = 'InProgress' AND NEW.status IN ('PendingRetry', 'DeadLettered')
+        AND NEW.attempt_count = OLD.attempt_count + 1))))
+  EXECUTE FUNCTION public.fn_webhook_saga_refuse();
+
+-- A requeue is undone by removing what never started, inside one function; nothing else is removed.
+CREATE OR REPLACE FUNCTION public.fn_webhook_undo_only() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_stack text;
+BEGIN
+  GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  IF position('fn_dead_letter_requeue_undo(bigint[],text,text,boolean)' IN v_stack) = 0 THEN
+    RAISE EXCEPTION 'DELETE of % is refused: only fn_dead_letter_requeue_undo does that', TG_TABLE_NAME
+      USING ERRCODE = '42501';
+  END IF;
+  IF TG_TABLE_NAME = 'webhook_delivery_sagas' THEN
+    IF OLD.status <> 'Pending' OR OLD.attempt_count <> 0 OR OLD.requeued_from_dead_letter_id IS NULL
+      OR EXISTS (SELECT 1 FROM public.webhook_delivery_jobs WHERE saga_id = OLD.id) THEN
+      RAISE EXCEPTION 'DELETE of saga % is refused: it is no requeued saga without a job', OLD.id
+        USING ERRCODE = '42501';
+    END IF;
+  END IF;
+  RETURN OLD;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_undo_only IS
+  'Trigger: DELETE only as undo of a requeue that has not started.';
+
+CREATE OR REPLACE TRIGGER trg_saga_no_delete BEFORE DELETE ON public.webhook_delivery_sagas
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
+
+CREATE OR REPLACE TRIGGER trg_requeues_no_delete BEFORE DELETE ON public.dead_letter_requeues
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
+
+-- Dead and its letter are one transaction: checked when it ends, whoever wrote them.
+CREATE OR REPLACE FUNCTION public.fn_webhook_saga_needs_letter() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM public.dead_letters WHERE saga_id = NEW.id) THEN
+    RAISE EXCEPTION 'saga % became DeadLettered without its dead_letters row', NEW.id
+      USING ERRCODE = '42501';
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_saga_needs_letter IS
+  'Trigger: a dead saga has its dead letter in the same transaction (R02 §3.2).';
+
+CREATE CONSTRAINT TRIGGER trg_saga_needs_letter AFTER UPDATE ON public.webhook_delivery_sagas
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'DeadLettered')
+  EXECUTE FUNCTION public.fn_webhook_saga_needs_letter();
+
+-- Job guard. Leases move only inside functions (current_user is queue_owner there): R02 lets the
+-- orchestrator update jobs, but settling is all it may do to them by hand.
+CREATE OR REPLACE FUNCTION public.fn_webhook_job_refuse() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    RAISE EXCEPTION 'a job starts as Pending, unleased' USING ERRCODE = '42501';
+  END IF;
+  RAISE EXCEPTION 'job % may not go from % to % this way', OLD.id, OLD.status, NEW.status
+    USING ERRCODE = '42501',
+      HINT = 'The fn_webhook_job_ functions write leases and results; settled jobs never change (R02).';
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_job_refuse IS
+  'Trigger: refuses a job change outside the machine (R02).';
+
+CREATE OR REPLACE TRIGGER trg_job_born BEFORE INSERT ON public.webhook_delivery_jobs FOR EACH ROW
+  WHEN (NEW.status <> 'Pending' OR NEW.lease_resets <> 0 OR NEW.retry_after_at IS NOT NULL)
+  EXECUTE FUNCTION public.fn_webhook_job_refuse();
+
+CREATE OR REPLACE TRIGGER trg_job_guard BEFORE UPDATE ON public.webhook_delivery_jobs FOR EACH ROW
+  WHEN (NOT (
+    (NEW.id, NEW.saga_id, NEW.subscription_id, NEW.attempt_no, NEW.attempt_at)
+      = (OLD.id, OLD.saga_id, OLD.subscription_id, OLD.attempt_no, OLD.attempt_at)
+    AND OLD.settled_at IS NULL
+    AND CASE
+      WHEN OLD.status IN ('Completed', 'Failed') THEN NEW.status = OLD.status AND NEW.settled_at IS NOT NULL
+        AND (NEW.lease_until, NEW.response_status, NEW.error_code, NEW.worker_id, NEW.lease_token,
+          NEW.lease_resets, NEW.retry_after_at, NEW.started_at, NEW.finished_at, NEW.response_excerpt)
+        IS NOT DISTINCT FROM (OLD.lease_until, OLD.response_status, OLD.error_code, OLD.worker_id,
+          OLD.lease_token, OLD.lease_resets, OLD.retry_after_at, OLD.started_at, OLD.finished_at,
+          OLD.response_excerpt)
+      WHEN current_user <> :'queue_owner' OR NEW.settled_at IS NOT NULL THEN false
+      WHEN OLD.status = 'Pending' THEN NEW.status IN ('Pending', 'Leased')
+        AND NEW.lease_resets = OLD.lease_resets
+      ELSE NEW.lease_resets BETWEEN OLD.lease_resets AND OLD.lease_resets + 1 END))
+  EXECUTE FUNCTION public.fn_webhook_job_refuse();
+
+CREATE OR REPLACE FUNCTION public.fn_webhook_job_fill() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  SELECT COALESCE(NEW.subscription_id, s.subscription_id), COALESCE(NEW.attempt_no, s.attempt_count + 1)
+    INTO NEW.subscription_id, NEW.attempt_no
+    FROM public.webhook_delivery_sagas s WHERE s.id = NEW.saga_id;
+  RETURN NEW;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_job_fill IS
+  'Trigger: what a job takes over from its saga when not given.';
+
+CREATE OR REPLACE TRIGGER trg_job_fill BEFORE INSERT ON public.webhook_delivery_jobs FOR EACH ROW
+  WHEN (NEW.subscription_id IS NULL OR NEW.attempt_no IS NULL) EXECUTE FUNCTION public.fn_webhook_job_fill();
+
+GRANT SELECT, INSERT ON public.events TO :"event_ingest_writer";
+
+GRANT SELECT ON public.events, public.subscriptions TO :"router_worker", :"saga_orchestrator", :"webhook_worker";
+
+GRANT SELECT, INSERT ON public.webhook_delivery_sagas TO :"router_worker";
+
+GRANT SELECT, INSERT, UPDATE ON public.router_offsets TO :"router_worker";
+
+GRANT SELECT, UPDATE ON public.webhook_delivery_sagas TO :"saga_orchestrator";
+
+GRANT SELECT, INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
+
+GRANT SELECT, INSERT ON public.dead_letters TO :"saga_orchestrator";
+
+GRANT SELECT ON public.webhook_delivery_sagas, public.webhook_delivery_jobs TO :"webhook_worker";
+
+GRANT SELECT, INSERT, UPDATE ON public.subscriptions TO :"subscription_admin";
+
+GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_suspensions,
+  public.webhook_endpoint_state, public.webhook_rate_bucket, public.router_offsets,
+  public.webhook_delivery_sagas, public.webhook_delivery_jobs, public.dead_letters,
+  public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open
+  TO :"dead_letter_operator";
+
+GRANT SELECT ON public.subscriptions, public.webhook_endpoint_suspensions, public.webhook_endpoint_state,
+  public.webhook_rate_bucket, public.router_offsets, public.webhook_delivery_sagas,
+  public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open TO :"queue_viewer";
+
+GRANT SELECT (id, external_event_id, event_type, created_at, created_xid) ON public.events TO :"queue_viewer";
+
+GRANT SELECT (id, saga_id, event_id, subscription_id, final_error_code, failed_at)
+  ON public.dead_letters TO :"queue_viewer";
+
+GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, error_code, attempt_no,
+    subscription_id, controlled, worker_id, lease_token, lease_resets, retry_after_at, started_at,
+    finished_at, took_ms, settled_at)
+  ON public.webhook_delivery_jobs TO :"queue_viewer";
+COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s own id; unique when given';
+COMMENT ON COLUMN public.subscriptions.active IS 'only active and verified ones get deliveries';
+COMMENT ON COLUMN public.subscriptions.secret_ref IS 'names a secret that hosts hold; NULL = unsigned';
+COMMENT ON COLUMN public.subscriptions.max_attempts IS 'NULL = webhook.max_attempts';
+COMMENT ON COLUMN public.subscriptions.rate_limit_per_second IS 'NULL = none';
+COMMENT ON COLUMN public.webhook_delivery_sagas.status IS 'Pending, InProgress, PendingRetry, Completed, '
+  'DeadLettered; the last two never change again';
+COMMENT ON COLUMN public.webhook_delivery_sagas.attempt_count IS 'settled failures';
+COMMENT ON COLUMN public.webhook_delivery_sagas.next_attempt_at IS 'not before this';
+COMMENT ON COLUMN public.webhook_delivery_sagas.requeue_generation IS '0 = first life; each requeue adds one';
+COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_at IS 'when the job was made';
+COMMENT ON COLUMN public.webhook_delivery_jobs.response_status IS 'HTTP status; NULL = no answer';
+COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_no IS '1 is the first';
+COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third ends it';
+COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
+COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
+COMMENT ON COLUMN public.dead_letters.payload_snapshot IS 'a full copy of the event''s payload, never changed';
+COMMENT ON COLUMN public.webhook_endpoint_suspensions.reason IS '410, circuit or operator';
+COMMENT ON COLUMN public.webhook_endpoint_suspensions.until IS 'NULL = until somebody resumes it';
+COMMENT ON COLUMN public.router_offsets.held_rows IS 'events that wait for a transaction to end';
+COMMENT ON COLUMN public.router_offsets.held_since IS 'since when the oldest of them waits';

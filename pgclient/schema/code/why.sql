@@ -1,0 +1,365 @@
+-- Why a queue waits, as the ordered chain of what can block it.
+
+-- fn_why_link(link, state, text, detail, keys, do) → one link. state: blocks (nothing moves until it is cured),
+-- slows (some of it), clear. keys: where in the console it is cured; do: the same as a command line. Internal.
+-- fn_why_flag(key) → the link of a switch. fn_why_host(loop) → the link of a live host with that loop. Internal.
+CREATE OR REPLACE FUNCTION public.fn_why_link(p_link text, p_state text, p_text text, p_detail text, p_keys text,
+  p_do text) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN jsonb_build_object('link', p_link, 'state', p_state, 'text', p_text, 'detail', COALESCE(p_detail, ''),
+    'keys', CASE WHEN p_state = 'clear' THEN '' ELSE p_keys END, 'do', CASE WHEN p_state = 'clear' THEN '' ELSE p_do
+      END);
+END $$;
+COMMENT ON FUNCTION public.fn_why_link IS
+  'One link of the chain of fn_queue_why. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_why_flag(p_key text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_on boolean := public.fn_cfg_bool(p_key);
+  v_detail text;
+BEGIN
+  IF NOT v_on THEN
+    SELECT format('%s by %s since %s', c.value, c.updated_by,
+      to_char(c.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
+      || COALESCE(format(', back at %s', to_char(r.revert_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), '')
+    INTO v_detail FROM public.dot_config c LEFT JOIN public.dot_config_revert r USING (key) WHERE c.key = p_key;
+  END IF;
+  RETURN public.fn_why_link(
+    p_link => 'flag', p_state => CASE WHEN v_on THEN 'clear' ELSE 'blocks' END,
+    p_text => p_key || CASE WHEN v_on THEN ' is on' ELSE ' is off' END, p_detail => v_detail, p_keys => 'gf E',
+    p_do => 'qtop flag set ' || p_key || ' true --reason R');
+END $$;
+COMMENT ON FUNCTION public.fn_why_flag IS
+  'The link of a switch, in the chain of fn_queue_why. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_why_host(p_loop text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_who text := (SELECT string_agg(q.host_id, ', ' ORDER BY q.host_id) FROM public.queue_host q
+    WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds' AND p_loop = ANY (q.loops));
+BEGIN
+  RETURN public.fn_why_link(
+    p_link => 'host', p_state => CASE WHEN v_who IS NULL THEN 'blocks' ELSE 'clear' END,
+    p_text => CASE WHEN v_who IS NULL THEN 'no live host runs ' || p_loop ELSE p_loop || ' runs' END,
+    p_detail => left(v_who, 200), p_keys => 'gw S', p_do => 'qtop worker --loops ' || p_loop);
+END $$;
+COMMENT ON FUNCTION public.fn_why_host IS
+  'The link of a loop that a live host must run, in the chain of fn_queue_why. Internal.';
+
+-- fn_why_webhook(endpoint) → the links of what waits for an endpoint. Internal.
+CREATE OR REPLACE FUNCTION public.fn_why_webhook(p_endpoint text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_interval int := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5);
+  v_subs bigint[];      -- with work waiting, or all of the endpoint while none waits
+  v_waiting bigint;
+  v_oldest timestamptz;
+  v_next timestamptz;
+  v_in_flight bigint;
+  v_all int;
+  v_gate record;
+  v_links jsonb;
+BEGIN
+  SELECT array_agg(b.subscription_id), sum(b.waiting), min(b.oldest_at) INTO v_subs, v_waiting, v_oldest
+  FROM public.v_webhook_backlog b WHERE b.endpoint = p_endpoint;
+  v_subs := COALESCE(v_subs, (SELECT array_agg(s.id) FROM public.subscriptions s WHERE s.endpoint = p_endpoint));
+  v_all := cardinality(v_subs);
+  SELECT min(g.next_attempt_at) INTO v_next FROM unnest(v_subs) u (sub) CROSS JOIN LATERAL (
+    SELECT s.next_attempt_at FROM public.webhook_delivery_sagas s
+    WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = u.sub ORDER BY s.next_attempt_at LIMIT 1) g;
+  SELECT count(*) INTO v_in_flight FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased'
+    AND j.subscription_id = ANY (v_subs);
+  SELECT count(*) FILTER (WHERE g.gate IN ('inactive', 'unverified')) AS unsubscribed, max(g.gate)
+    FILTER (WHERE g.gate IN ('inactive', 'unverified')) AS gate,
+    count(*) FILTER (WHERE g.gate = 'suspended' AND g.suspended_reason <> 'circuit') AS suspended,
+    max(g.suspended_reason) FILTER (WHERE g.gate = 'suspended') AS reason,
+    count(*) FILTER (WHERE g.gate = 'suspended' AND g.suspended_reason = 'circuit') AS broken,
+    count(*) FILTER (WHERE g.gate = 'half_open') AS probing, count(*) FILTER (WHERE g.gate <> 'open') AS shut,
+    string_agg(format('%s: %s by %s since %s%s', g.subscription_id, g.suspended_reason, g.suspended_by,
+        to_char(g.suspended_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+        COALESCE(to_char(g.suspended_until AT TIME ZONE 'UTC', '" until "YYYY-MM-DD HH24:MI:SS"Z"'), '')), '; '
+          ORDER BY g.subscription_id)
+      FILTER (WHERE g.gate IN ('suspended', 'half_open')) AS who,
+    min(g.subscription_id) FILTER (WHERE g.gate IN ('suspended', 'half_open')) AS first_shut,
+    min(g.subscription_id) FILTER (WHERE g.gate IN ('inactive', 'unverified')) AS first_off,
+    bool_and(g.rate_limit_per_second IS NOT NULL) AS limited, sum(g.rate_limit_per_second) AS rate
+  INTO v_gate FROM public.v_webhook_gate g WHERE g.subscription_id = ANY (v_subs);
+
+  v_links := jsonb_build_array(public.fn_why_flag('webhook.worker.enabled'),
+    public.fn_why_link(
+      p_link => 'schedule', p_state => CASE WHEN v_interval = 0 THEN 'blocks' ELSE 'clear' END,
+      p_text => 'queue.tick.saga_orchestrator.interval_seconds is ' || v_interval, p_detail => NULL,
+      p_keys => 'gf E', p_do => 'qtop flag set queue.tick.saga_orchestrator.interval_seconds 5 --reason R'),
+    public.fn_why_link(
+      p_link => 'subscription',
+      p_state => CASE v_gate.unsubscribed WHEN v_all THEN 'blocks' WHEN 0 THEN 'clear' ELSE 'slows' END,
+      p_text => CASE v_gate.unsubscribed WHEN v_all THEN 'subscription ' || v_gate.gate WHEN 0 THEN 'subscribed'
+        ELSE v_gate.unsubscribed || ' of ' || v_all || ' subscriptions are not in use' END,
+      p_detail => NULL, p_keys => '',
+      p_do => format('as subscription_admin: UPDATE subscriptions SET active = true, verified = true WHERE id = '
+        '%s', v_gate.first_off)),
+    public.fn_why_link(
+      p_link => 'suspension',
+      p_state => CASE v_gate.suspended WHEN v_all THEN 'blocks' WHEN 0 THEN 'clear' ELSE 'slows' END,
+      p_text => CASE v_gate.suspended WHEN v_all THEN 'endpoint suspended: ' || v_gate.reason WHEN 0
+        THEN 'not suspended' ELSE v_gate.suspended || ' of ' || v_all || ' subscriptions are suspended' END,
+      p_detail => CASE WHEN v_gate.suspended > 0 THEN left(v_gate.who, 400) END, p_keys => '7 D',
+      p_do => format('qtop endpoint resume %s --reason R', v_gate.first_shut)),
+    public.fn_why_link(
+      p_link => 'circuit',
+      p_state => CASE WHEN v_gate.broken = v_all THEN 'blocks' WHEN v_gate.probing = v_all THEN 'blocks'
+        WHEN v_gate.broken + v_gate.probing = 0 THEN 'clear' ELSE 'slows' END,
+      p_text => CASE WHEN v_gate.broken = v_all THEN 'circuit open' WHEN v_gate.probing = v_all
+        THEN 'circuit half open: one probe at a time' WHEN v_gate.broken + v_gate.probing = 0 THEN 'circuit closed'
+        ELSE v_gate.broken + v_gate.probing || ' of ' || v_all || ' circuits are open' END,
+      p_detail => CASE WHEN v_gate.broken + v_gate.probing > 0 THEN left(v_gate.who, 400) END, p_keys => '7 D',
+      p_do => format('qtop endpoint resume %s --reason R', v_gate.first_shut)));
+  IF v_gate.shut = v_all AND NOT v_links @> '[{"state": "blocks"}]' THEN
+    v_links := v_links || public.fn_why_link(
+      p_link => 'gates', p_state => 'blocks', p_text => 'none of its subscriptions is open', p_detail => NULL,
+      p_keys => '7 D', p_do => format('qtop endpoint resume %s --reason R', v_gate.first_shut));
+  END IF;
+  v_links := v_links || public.fn_why_link(
+    p_link => 'parallel', p_state => 'clear', p_text => v_in_flight || ' in flight',
+    p_detail => 'each host sends delivery.per_endpoint at once', p_keys => '', p_do => '')
+    || public.fn_why_host('webhook_worker') || public.fn_why_host('saga_orchestrator');
+  IF v_waiting > 0 THEN
+    v_links := v_links || public.fn_why_link(
+      p_link => 'due', p_state => CASE WHEN v_oldest IS NULL THEN 'blocks' ELSE 'clear' END,
+      p_text => CASE WHEN v_oldest IS NULL THEN 'all due later: backing off' ELSE 'due' END,
+      p_detail => CASE WHEN v_oldest IS NULL THEN 'the next at '
+        || to_char(v_next AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') END,
+      p_keys => '', p_do => '')
+      || public.fn_why_link(
+        p_link => 'rate',
+        p_state => CASE WHEN v_gate.limited AND v_waiting > 2 * v_gate.rate THEN 'slows' ELSE 'clear' END,
+        p_text => CASE WHEN v_gate.limited THEN 'rate limit ' || v_gate.rate || '/s' ELSE 'no rate limit' END,
+        p_detail => NULL, p_keys => '',
+        p_do => format('as subscription_admin: UPDATE subscriptions SET rate_limit_per_second = N WHERE id IN '
+          '(%s)', array_to_string(v_subs, ', ')));
+  END IF;
+  RETURN jsonb_build_object('waiting', COALESCE(v_waiting, 0), 'oldest_at', v_oldest, 'links', v_links);
+END $$;
+COMMENT ON FUNCTION public.fn_why_webhook IS
+  'The chain of what can block an endpoint. Internal.';
+
+-- fn_why_job(kind, domain) → the links of a lane of jobs. Internal.
+CREATE OR REPLACE FUNCTION public.fn_why_job(p_kind text, p_domain text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  b record;
+  r record;
+  v_waiting bigint;
+  v_late boolean := public.fn_job_due_late();
+  v_who text;
+  v_lowest int;
+  v_highest int;
+BEGIN
+  SELECT * INTO b FROM public.fn_job_backlog() x WHERE x.job_kind = p_kind AND x.event_domain = p_domain;
+  v_waiting := COALESCE(b.queued + b.retry_waiting, 0);
+  SELECT count(*) AS n, COALESCE(bool_and(x.silent), false) AS all_silent, count(*) FILTER (WHERE x.silent) AS silent,
+    COALESCE(bool_and(x.room <= 0), false) AS no_room, min(x.priority_floor) AS floor,
+    COALESCE(bool_and(x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)), false) AS unhandled,
+    count(*) FILTER (WHERE x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)) AS without,
+    COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who, min(x.executor_id) AS first,
+    -- the governing one of the first
+    (array_agg(concat(' --kind ' || x.job_kind, ' --domain ' || x.event_domain) ORDER BY x.executor_id))[1] AS rule
+  INTO r FROM (
+    SELECT DISTINCT ON (s.executor_id) s.*, k.kinds,
+      h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
+      s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l
+        WHERE l.subscription_id = s.subscription_id), 0) AS room
+    FROM public.job_subscription s
+    JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+    LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
+    WHERE s.enabled AND (s.job_kind IS NULL OR s.job_kind = p_kind)
+      AND (s.event_domain IS NULL OR s.event_domain = p_domain)
+      AND (b.executor IS NULL OR s.executor_kind = b.executor)
+    ORDER BY s.executor_id, s.job_kind IS NULL, s.event_domain IS NULL) x;
+  v_who := NULLIF(r.who, '');
+  SELECT q.priority INTO v_lowest FROM public.job_queue q
+  WHERE q.event_domain = p_domain AND q.job_kind = p_kind AND q.ready AND q.status IN ('queued', 'retry_waiting')
+    AND q.executor = b.executor
+  ORDER BY q.priority, q.process_after DESC, q.job_id DESC LIMIT 1;
+  SELECT q.priority INTO v_highest FROM public.job_queue q
+  WHERE q.event_domain = p_domain AND q.job_kind = p_kind AND q.ready AND q.status IN ('queued', 'retry_waiting')
+    AND q.executor = b.executor
+  ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
+
+  RETURN jsonb_build_object('waiting', v_waiting, 'oldest_at', b.oldest_at, 'links', jsonb_build_array(
+    public.fn_why_flag('queue.job_substrate.enabled'),
+    public.fn_why_link(
+      p_link => 'executor', p_state => CASE WHEN r.n = 0 THEN 'blocks' ELSE 'clear' END,
+      p_text => CASE WHEN r.n = 0 THEN 'no ' || COALESCE(b.executor || ' ', '') || 'executor subscribes to it'
+        ELSE r.n || ' subscribed' END,
+      p_detail => v_who, p_keys => '4 E',
+      p_do => format('qtop executor subscribe ID --kind %s --domain %s --parallel N --reason R', p_kind, p_domain)),
+    public.fn_why_link(
+      p_link => 'silence',
+      p_state => CASE WHEN r.all_silent THEN 'blocks' WHEN r.silent > 0 THEN 'slows' ELSE 'clear' END,
+      p_text => CASE WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who WHEN r.silent > 0
+        THEN r.silent || ' of ' || r.n || ' executors are silent' ELSE 'no subscribed executor is silent' END,
+      p_detail => NULL, p_keys => 'gw S', p_do => 'qtop worker --loops job_executor'),
+    public.fn_why_link(
+      p_link => 'handler',
+      p_state => CASE WHEN r.unhandled THEN 'blocks' WHEN r.without > 0 THEN 'slows' ELSE 'clear' END,
+      p_text => CASE WHEN r.unhandled THEN 'no live host has a handler for it' WHEN r.without > 0 THEN r.without
+        || ' of ' || r.n || ' executors have no handler for it' ELSE 'handlers are not missing' END,
+      p_detail => NULL, p_keys => '',
+      p_do => format('bind %s under handlers in the configuration of a worker host', p_kind)),
+    public.fn_why_link(
+      p_link => 'due', p_state => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL THEN 'blocks' ELSE 'clear' END,
+      p_text => CASE WHEN v_waiting = 0 OR b.oldest_at IS NOT NULL THEN 'due' WHEN v_late
+        THEN 'job_queue_default does not run: what is due is not taken in' ELSE 'all due later' END,
+      p_detail => NULL, p_keys => CASE WHEN v_late THEN 'gw S' ELSE '' END,
+      p_do => CASE WHEN v_late THEN 'qtop worker --loops job_queue_default' ELSE '' END),
+    public.fn_why_link(
+      p_link => 'parallel', p_state => CASE WHEN r.no_room THEN 'blocks' ELSE 'clear' END,
+      p_text => CASE WHEN r.no_room THEN 'parallel limit reached: ' || r.who
+        ELSE COALESCE(b.leased + b.in_progress, 0) || ' at work' END,
+      p_detail => NULL, p_keys => '4 E',
+      p_do => format('qtop executor subscribe %s%s --parallel N --reason R', r.first, r.rule)),
+    public.fn_why_link(
+      p_link => 'floor',
+      p_state => CASE WHEN v_highest < r.floor THEN 'blocks' WHEN v_lowest < r.floor THEN 'slows' ELSE 'clear' END,
+      p_text => CASE WHEN v_lowest < r.floor
+        THEN format('priority floor %s of %s: what waits has %s', r.floor, r.who,
+        concat_ws(' to ', v_lowest, NULLIF(v_highest, v_lowest))) ELSE 'nothing waits below the priority floor' END,
+      p_detail => NULL, p_keys => '4 E',
+      p_do => format('qtop executor subscribe %s%s --floor N --reason R', r.first, r.rule))));
+END $$;
+COMMENT ON FUNCTION public.fn_why_job IS
+  'The chain of what can block a lane of jobs. Internal.';
+
+-- fn_why_events(domain) → the links of events of the outbox; of webhook events for NULL. Internal.
+CREATE OR REPLACE FUNCTION public.fn_why_events(p_domain text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_worker text := CASE WHEN p_domain IS NULL THEN 'webhook_router' WHEN p_domain = 'staging' THEN 'staging_outbound'
+    ELSE 'iu_outbound_default' END;
+  v_interval int := public.fn_cfg_int('queue.tick.' || v_worker || '.interval_seconds', 60);
+  v_held bigint;
+  v_since timestamptz;
+  v_waiting bigint;
+  v_oldest timestamptz;
+  v_who text;
+  v_xid xid8;
+  v_route public.iu_outbound_route;
+  v_silent interval;
+  v_links jsonb;
+BEGIN
+  IF p_domain IS NULL THEN
+    SELECT o.held_rows, o.held_since, o.held_xid INTO v_held, v_since, v_xid FROM public.router_offsets o;
+    SELECT count(*), min(w.created_at) INTO v_waiting, v_oldest
+      FROM (SELECT e.created_at FROM public.events e, public.router_offsets o
+      WHERE (e.created_xid, e.id) > (o.last_xid, o.last_event_id) ORDER BY e.created_xid, e.id LIMIT 10001) w;
+    v_links := jsonb_build_array(public.fn_why_flag('webhook.worker.enabled'));
+  ELSE
+    SELECT b.held_rows, b.held_since, b.waiting, b.oldest_at INTO v_held, v_since, v_waiting, v_oldest
+    FROM public.fn_iu_route_backlog() b WHERE b.event_domain = p_domain;
+    v_xid := public.fn_queue_settled_xid();
+    SELECT * INTO v_route FROM public.iu_outbound_route r WHERE r.event_domain = p_domain;
+    v_links := jsonb_build_array(public.fn_why_flag('iu_core.route_worker_enabled'),
+      public.fn_why_flag('iu_core.routes_master_enabled'),
+      public.fn_why_link(
+        p_link => 'route', p_state => CASE WHEN v_route.enabled THEN 'clear' ELSE 'blocks' END,
+        p_text => 'the route of ' || p_domain || CASE WHEN v_route.enabled THEN ' is enabled' ELSE ' is disabled' END,
+        p_detail => CASE WHEN NOT v_route.enabled
+          THEN format('by %s since %s', v_route.updated_by,
+          to_char(v_route.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END,
+        p_keys => '', p_do => format('qtop route set %s --enabled=true --reason R', p_domain)));
+  END IF;
+  SELECT format('%s %s %s%s', CASE WHEN w.pid IS NOT NULL THEN 'pid ' || w.pid END, w.usename, w.program,
+    ', open since ' || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) INTO v_who
+      FROM public.fn_queue_holder(v_xid) w;
+  IF v_who IS NULL AND v_since > now() - interval '10 seconds' THEN
+    v_held := 0; -- it has ended meanwhile; one that this login may not see shows by its age
+  END IF;
+  SELECT now() - h.last_beat_at INTO v_silent FROM public.queue_heartbeat h WHERE h.executor_id = v_worker
+    AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
+      AND now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds);
+  v_links := v_links || public.fn_why_link(
+    p_link => 'schedule', p_state => CASE WHEN v_interval = 0 THEN 'blocks' ELSE 'clear' END,
+    p_text => format('queue.tick.%s.interval_seconds is %s', v_worker, v_interval), p_detail => NULL,
+    p_keys => 'gf E',
+    p_do => format('qtop flag set queue.tick.%s.interval_seconds %s --reason R', v_worker, CASE
+      WHEN p_domain IS NULL THEN 5 ELSE 60 END))
+    || public.fn_why_link(
+      p_link => 'held', p_state => CASE WHEN v_held > 0 THEN 'blocks' ELSE 'clear' END,
+      p_text => CASE WHEN v_held > 0 THEN 'held by an open transaction' ELSE 'no transaction holds the cursor' END,
+      p_detail => CASE WHEN v_held > 0 THEN format('%s events since %s, %s', v_held,
+        to_char(v_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+        COALESCE(v_who, 'a session this login may not see')) END,
+      p_keys => '',
+      p_do => 'end that transaction: its client, or as an administrator SELECT pg_terminate_backend(PID)')
+    || public.fn_why_host(v_worker)
+    || public.fn_why_link(
+      p_link => 'silence', p_state => CASE WHEN v_silent IS NULL THEN 'clear' ELSE 'blocks' END,
+      p_text => CASE WHEN v_silent IS NULL THEN v_worker || ' is not silent' ELSE v_worker || ' is silent' END,
+      p_detail => 'last beat ' || to_char((now() - v_silent) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+      p_keys => 'gw S', p_do => 'qtop worker --loops ' || v_worker);
+  RETURN jsonb_build_object('waiting', least(v_waiting, 10000), 'waiting_bound', v_waiting > 10000, 'oldest_at',
+    v_oldest, 'links', v_links);
+END $$;
+COMMENT ON FUNCTION public.fn_why_events IS
+  'The chain of what can block the routing of events. Internal.';
+
+-- fn_queue_why(queue) → {queue, source, waiting, waiting_bound, oldest_at, age_seconds, why, links: [{link, state,
+-- text, detail, keys, do}]}. queue as the Overview names it: 'webhook ENDPOINT', 'webhook events', 'events DOMAIN',
+-- 'job KIND' or 'job KIND in DOMAIN'; an endpoint, subscription number, kind or domain alone where it means one
+-- queue. why = the first link that blocks, else the first that slows, '' where nothing does. refused: not_found,
+-- ambiguous.
+CREATE OR REPLACE FUNCTION public.fn_queue_why(p_queue text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_name text := btrim(p_queue);
+  v_found record;
+  v_n int;
+  v_all text;
+  v_out jsonb;
+BEGIN
+  IF COALESCE(v_name, '') = '' OR length(v_name) > 500 THEN
+    RAISE EXCEPTION 'p_queue must name a queue, in 1 to 500 characters' USING ERRCODE = '22023';
+  END IF;
+  WITH known AS (
+    SELECT 'webhook events' AS queue, 'events' AS source, NULL AS subject, NULL AS domain,
+      ARRAY['webhook events', 'webhook_router'] AS names
+    UNION ALL SELECT 'webhook ' || s.endpoint, 'webhook', s.endpoint, NULL,
+      ARRAY['webhook ' || s.endpoint, s.endpoint] || array_agg(s.id::text)
+      || array_agg('subscription ' || s.id) FROM public.subscriptions s GROUP BY s.endpoint
+    UNION ALL SELECT 'events ' || d.event_domain, 'events', d.event_domain, d.event_domain,
+      ARRAY['events ' || d.event_domain, d.event_domain]
+      FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r) d
+    UNION ALL SELECT format('job %s in %s', l.job_kind, l.event_domain), 'job', l.job_kind, l.event_domain,
+      ARRAY[format('job %s in %s', l.job_kind, l.event_domain), format('%s in %s', l.job_kind, l.event_domain),
+        'job ' || l.job_kind, l.job_kind]
+      FROM (SELECT DISTINCT l.job_kind, l.event_domain FROM public.job_lane l) l
+  ), hit AS (SELECT k.*, array_position(k.names, v_name) AS place FROM known k WHERE v_name = ANY (k.names))
+  SELECT h.queue, h.source, h.subject, h.domain, count(*) OVER () AS n, string_agg(h.queue, ', ') OVER () AS others
+    INTO v_found
+  FROM (SELECT * FROM hit ORDER BY place, queue LIMIT 20) h WHERE h.place = (SELECT min(place) FROM hit) LIMIT 1;
+  v_n := COALESCE(v_found.n, 0);
+  v_all := v_found.others;
+  IF v_n = 0 THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'reason', format('there is no queue %s', v_name));
+  ELSIF v_n > 1 THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'ambiguous', 'reason',
+      format('%s may be %s', v_name, left(v_all, 500)));
+  END IF;
+  v_out := CASE v_found.source WHEN 'webhook' THEN public.fn_why_webhook(v_found.subject)
+    WHEN 'job' THEN public.fn_why_job(v_found.subject, v_found.domain) ELSE public.fn_why_events(v_found.domain) END;
+  RETURN jsonb_build_object('waiting_bound', false) || v_out
+    || jsonb_build_object('queue', v_found.queue, 'source', v_found.source,
+    'age_seconds', COALESCE(floor(extract(epoch FROM now() - (v_out ->> 'oldest_at')::timestamptz))::bigint, 0),
+    'why', CASE WHEN (v_out ->> 'waiting')::bigint = 0 THEN '' ELSE COALESCE(
+      (SELECT l.value ->> 'text' FROM jsonb_array_elements(v_out -> 'links') WITH ORDINALITY AS l (value, n)
+        WHERE l.value ->> 'state' = 'blocks' ORDER BY l.n LIMIT 1),
+      (SELECT l.value ->> 'text' FROM jsonb_array_elements(v_out -> 'links') WITH ORDINALITY AS l (value, n)
+        WHERE l.value ->> 'state' = 'slows' ORDER BY l.n LIMIT 1), '') END);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_why TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_why IS
+  'Why a queue waits: every link that could block it, in order, with its cure.';

@@ -1,0 +1,42 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// explain turns a server error into the one line an operator needs. where is the
+// file or object that was at work.
+func explain(err error, where string) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	var at *lineError
+	if errors.As(err, &at) {
+		where += fmt.Sprintf(" line %d", at.line)
+	}
+	what := pg.Message
+	if pg.Code == "2BP01" { // the detail names what depends on it
+		what += ": " + pg.Detail
+	}
+	e := &queue.Error{
+		Kind: queue.KindFailed, What: queue.Clean(what), Where: queue.Clean(where + ", SQLSTATE " + pg.Code), Err: pg,
+	}
+	switch pg.Code {
+	case "42501":
+		e.Kind = queue.KindPermission
+		e.Do = queue.Clean("run migrate as a superuser, or as a role with CREATEROLE that owns the database")
+	case "2BP01":
+		e.Do = queue.Clean("nothing was changed; drop or move what depends on it first")
+	}
+	return e
+}
+
+func refuse(what, where, do string) error {
+	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)}
+}

@@ -1,0 +1,466 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// code brings the objects of the code and the seeds to this release, and records
+// what the catalogue made of them.
+func (in *installer) code(ctx context.Context, _ int32) error {
+	in.doing = "code"
+	changed := map[kind][]string{}
+	for _, kinds := range [][]kind{{function, view}, {trigger}, {rights, comment}} {
+		found, err := readCatalogue(ctx, in.tx)
+		if err != nil {
+			return err
+		}
+		for _, o := range in.release.objects {
+			if !slices.Contains(kinds, o.kind) {
+				continue
+			}
+			did, err := in.bring(ctx, o, found)
+			if err != nil {
+				return err
+			}
+			if did {
+				changed[o.kind] = append(changed[o.kind], o.name)
+			}
+		}
+	}
+	gone, err := in.dropGone(ctx)
+	if err != nil {
+		return err
+	}
+	seeds := shortHash(in.release.seeds)
+	if in.before.Seeds != seeds {
+		in.doing = "seeds.sql"
+		if err := execExpanded(ctx, in.tx, in.release.seeds); err != nil {
+			return err
+		}
+	}
+	if len(changed)+len(gone) == 0 && in.before.Hash == in.release.Hash && in.before.Code == in.release.Code && in.comparable && len(in.said) == 0 {
+		return nil
+	}
+	in.report(changed, gone)
+	return in.record(ctx, seeds)
+}
+
+// report tells which functions, views and triggers were changed: by name where
+// they are few.
+func (in *installer) report(changed map[kind][]string, gone []object) {
+	line := fmt.Sprintf("code %d (%s):", in.release.Code, in.release.Hash)
+	for _, k := range []kind{function, view, trigger, rights, comment} {
+		names := changed[k]
+		switch {
+		case len(names) == 0:
+		case len(names) <= 5 && k != rights && k != comment:
+			line += fmt.Sprintf(" %s %s;", k, strings.Join(names, ", "))
+		case k == rights:
+			line += fmt.Sprintf(" rights on %d;", len(names))
+		default:
+			line += fmt.Sprintf(" %d %ss;", len(names), k)
+		}
+	}
+	for _, o := range gone {
+		line += " without " + o.String() + ";"
+	}
+	if len(changed)+len(gone) == 0 {
+		line += " no object differs;"
+	}
+	in.said = append(in.said, strings.TrimSuffix(line, ";"))
+}
+
+// unchanged tells an object that is as it was recorded, from the source that this
+// release has. Records of another major version of the server do not count: it
+// may print the same definition in other words.
+func (in *installer) unchanged(o object, found map[key]string) bool {
+	live, there := found[o.key()]
+	r, ok := in.records[o.key()]
+	return in.comparable && ok && there && r == recorded{o.hash(), live}
+}
+
+func serverMajor(conn *pgx.Conn) int {
+	var major int
+	_, _ = fmt.Sscanf(conn.PgConn().ParameterStatus("server_version"), "%d", &major)
+	return major
+}
+
+// bring installs an object unless what is there is like it, and tells whether it did.
+func (in *installer) bring(ctx context.Context, o object, found map[key]string) (bool, error) {
+	if in.unchanged(o, found) {
+		return false, nil
+	}
+	in.doing = fmt.Sprintf("%s:%d, %s", o.file, o.line, o)
+	live, there := found[o.key()]
+	in.wants = []string{o.name}
+	if o.kind == trigger {
+		in.wants = []string{o.relation()}
+	}
+	if o.kind == function || o.kind == view || o.kind == trigger {
+		if there {
+			like, fits, err := in.compare(ctx, o, live)
+			if err != nil || like {
+				return false, err
+			}
+			if !fits {
+				if err := in.dropWithDependents(ctx, o); err != nil {
+					return false, err
+				}
+			}
+		}
+	}
+	sql, err := in.signed(ctx, o, o.install())
+	if err == nil {
+		err = execExpanded(ctx, in.tx, sql)
+	}
+	if err != nil {
+		return false, err
+	}
+	in.wants = nil
+	return true, nil
+}
+
+// signed completes the name of a function in rights and comments by its argument
+// types: somebody else's function of the same name would make it ambiguous.
+func (in *installer) signed(ctx context.Context, o object, sql string) (string, error) {
+	name, ok := strings.CutPrefix(o.name, "FUNCTION ")
+	if !ok {
+		return sql, nil
+	}
+	var signature string
+	err := in.tx.QueryRow(ctx, `SELECT p.oid::regprocedure::text FROM pg_proc p
+		WHERE p.pronamespace = 'public'::regnamespace AND p.proname = $1 AND p.proowner = ($2::text)::regrole`, name, owner).Scan(&signature)
+	return strings.ReplaceAll(sql, o.target()+" ", "FUNCTION "+signature+" "), err
+}
+
+// stand is the name under which compare makes an object to look at it.
+const stand = "qtop_schema_compared"
+
+// compare makes the object beside the one that is there, under another name, and
+// takes it away again. like: the catalogue has the same for both. fits: CREATE OR
+// REPLACE can turn the one that is there into it.
+func (in *installer) compare(ctx context.Context, o object, live string) (like, fits bool, err error) {
+	sql := o.sql
+	if o.kind == trigger {
+		sql = fmt.Sprintf("CREATE TABLE public.%s (LIKE public.%s);\n", stand, o.relation()) +
+			strings.Replace(sql, "public."+o.relation(), "public."+stand, 1)
+	} else {
+		sql = strings.Replace(sql, "public."+o.name, "public."+stand, 1)
+	}
+	err = pgx.BeginFunc(ctx, in.tx, func(tx pgx.Tx) error {
+		if err := execExpanded(ctx, tx, sql); err != nil {
+			return err
+		}
+		if like, err = in.alike(ctx, tx, o, live); err != nil {
+			return err
+		}
+		if fits, err = in.fits(ctx, tx, o); err != nil {
+			return err
+		}
+		return errCompared
+	})
+	if errors.Is(err, errCompared) {
+		err = nil
+	}
+	return like, fits, err
+}
+
+var errCompared = errors.New("compared")
+
+func (in *installer) alike(ctx context.Context, tx pgx.Tx, o object, live string) (bool, error) {
+	var text string
+	var err error
+	switch o.kind {
+	case trigger:
+		name, _, _ := strings.Cut(o.name, " on ")
+		err = tx.QueryRow(ctx, "SELECT installed FROM ("+catalogueSQL+") c WHERE kind = 'trigger' AND name = $3",
+			Roles(), owner, name+" on "+stand).Scan(&text)
+		text = strings.Replace(text, " ON public."+stand+" ", " ON public."+o.relation()+" ", 1)
+	default:
+		err = tx.QueryRow(ctx, "SELECT installed FROM ("+catalogueSQL+") c WHERE kind = $3 AND name = $4",
+			Roles(), owner, string(o.kind), stand).Scan(&text)
+	}
+	return shortHash(text) == live, err
+}
+
+// fits asks whether a replacement keeps what dependents rely on: arguments and
+// result of a function, the columns of a view.
+func (in *installer) fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, err error) {
+	switch o.kind {
+	case function:
+		err = tx.QueryRow(ctx, `SELECT count(*) = 1 AND bool_and((n.proargtypes, n.prorettype, n.proretset) = (p.proargtypes, p.prorettype, p.proretset)
+				AND (n.proallargtypes, n.proargmodes, n.proargnames) IS NOT DISTINCT FROM (p.proallargtypes, p.proargmodes, p.proargnames)
+				AND n.pronargdefaults >= p.pronargdefaults)
+			FROM pg_proc p, pg_proc n WHERE p.pronamespace = 'public'::regnamespace AND n.pronamespace = 'public'::regnamespace
+				AND p.proowner = ($3::text)::regrole AND p.proname = $1 AND n.proname = $2`, o.name, stand, owner).Scan(&fits)
+	case view:
+		err = tx.QueryRow(ctx, `SELECT NOT EXISTS (
+			SELECT FROM pg_attribute p LEFT JOIN pg_attribute n ON n.attrelid = to_regclass('public.' || $2) AND n.attnum = p.attnum
+			WHERE p.attrelid = to_regclass('public.' || $1) AND p.attnum > 0
+				AND (p.attname, p.atttypid, p.atttypmod, p.attcollation) IS DISTINCT FROM (n.attname, n.atttypid, n.atttypmod, n.attcollation))`,
+			o.name, stand).Scan(&fits)
+	default:
+		fits = true
+	}
+	return fits, err
+}
+
+// dependentsSQL lists what cannot stand without the function or view $1 of kind $2,
+// each with what it stands on: functions (by the row type of a view), views (by
+// their rule) and triggers.
+const dependentsSQL = `
+WITH RECURSIVE edge (class, oid, on_class, on_oid) AS (
+	SELECT 'pg_proc'::regclass::oid, p.oid, 0::oid, 0::oid FROM pg_proc p
+	WHERE $2 = 'function' AND p.pronamespace = 'public'::regnamespace AND p.proname = $1 AND p.proowner = ($3::text)::regrole
+	UNION ALL
+	SELECT 'pg_class'::regclass, c.oid, 0, 0 FROM pg_class c WHERE $2 = 'view' AND c.relnamespace = 'public'::regnamespace AND c.relname = $1
+	UNION
+	SELECT CASE WHEN r.oid IS NULL THEN d.classid ELSE 'pg_class'::regclass END, COALESCE(r.ev_class, d.objid), e.class, e.oid
+	FROM edge e JOIN pg_depend d ON d.deptype = 'n' AND ((d.refclassid, d.refobjid) = (e.class, e.oid)
+		OR e.class = 'pg_class'::regclass AND d.refclassid = 'pg_type'::regclass AND d.refobjid IN (
+			SELECT t.oid FROM pg_type t WHERE t.typrelid = e.oid UNION ALL SELECT t.typarray FROM pg_type t WHERE t.typrelid = e.oid))
+	LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+	WHERE (d.classid, COALESCE(r.ev_class, d.objid)) <> (e.class, e.oid)
+)
+SELECT format('%s %s', e.class, e.oid), CASE WHEN e.on_oid = 0 THEN 'top' ELSE format('%s %s', e.on_class, e.on_oid) END,
+	CASE WHEN p.oid IS NOT NULL THEN 'function' WHEN c.relkind = 'v' THEN 'view' WHEN t.oid IS NOT NULL THEN 'trigger' ELSE 'object' END,
+	CASE WHEN p.pronamespace = 'public'::regnamespace THEN p.proname::text
+		WHEN c.relkind = 'v' AND c.relnamespace = 'public'::regnamespace THEN c.relname::text
+		WHEN t.oid IS NOT NULL THEN format('%s on %s', t.tgname, (SELECT k.relname FROM pg_class k WHERE k.oid = t.tgrelid))
+		ELSE pg_describe_object(e.class, e.oid, 0) END
+FROM edge e LEFT JOIN pg_proc p ON e.class = 'pg_proc'::regclass AND p.oid = e.oid
+LEFT JOIN pg_class c ON e.class = 'pg_class'::regclass AND c.oid = e.oid
+LEFT JOIN pg_trigger t ON e.class = 'pg_trigger'::regclass AND t.oid = e.oid
+WHERE COALESCE(t.tgparentid, 0) = 0`
+
+// dependents are the object itself and what stands on it, in the order in which
+// they can be dropped.
+func (in *installer) dependents(ctx context.Context, o object) ([]object, error) {
+	rows, err := in.tx.Query(ctx, dependentsSQL, o.name, string(o.kind), owner)
+	if err != nil {
+		return nil, err
+	}
+	objects, above := map[string]object{}, map[string][]string{}
+	var id, on string
+	var d object
+	if _, err := pgx.ForEachRow(rows, []any{&id, &on, &d.kind, &d.name}, func() error {
+		objects[id] = d
+		above[on] = append(above[on], id)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	var out []object
+	done := map[string]bool{}
+	var visit func(id string)
+	visit = func(id string) {
+		if done[id] {
+			return
+		}
+		done[id] = true
+		slices.Sort(above[id])
+		for _, a := range above[id] {
+			visit(a)
+		}
+		if o, ok := objects[id]; ok {
+			out = append(out, o)
+		}
+	}
+	visit("top")
+	return out, nil
+}
+
+// dropWithDependents drops an object that a replacement would not fit, and what
+// stands on it. All of that must be ours: the objects that this release declares
+// are made again in their turn, those that it does not declare are gone anyway.
+func (in *installer) dropWithDependents(ctx context.Context, o object) error {
+	hits, err := in.dependents(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, d := range hits {
+		_, known := in.records[d.key()]
+		if !known && !slices.ContainsFunc(in.release.objects, d.same) && !slices.ContainsFunc(in.release.dropped, d.same) {
+			return refuse(fmt.Sprintf("%s must be dropped, and %s, which is not qtop's, depends on it", o, d), in.doing,
+				"nothing was changed; drop it, migrate, and make it again")
+		}
+	}
+	for _, d := range hits {
+		if err := in.dropAll(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropAll drops an object where it is there; of a function every form that is ours.
+func (in *installer) dropAll(ctx context.Context, o object) error {
+	switch o.kind {
+	case function:
+		return exec(ctx, in.tx, fmt.Sprintf(`DO $do$ DECLARE f regprocedure; BEGIN
+			FOR f IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proname = '%s' AND p.proowner = '%s'::regrole LOOP
+				EXECUTE format('DROP FUNCTION %%s', f); END LOOP; END $do$`, o.name, owner))
+	case view:
+		return exec(ctx, in.tx, "DROP VIEW IF EXISTS public."+o.name)
+	case trigger:
+		var there bool
+		if err := in.tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", "public."+o.relation()).Scan(&there); err != nil || !there {
+			return err
+		}
+		return exec(ctx, in.tx, o.drop())
+	case rights, comment:
+		err := pgx.BeginFunc(ctx, in.tx, func(tx pgx.Tx) error {
+			sql, err := in.signed(ctx, o, o.drop())
+			if err != nil {
+				return err
+			}
+			return execExpanded(ctx, tx, sql)
+		})
+		if errors.Is(err, pgx.ErrNoRows) { // the function is gone, and its rights with it
+			return nil
+		}
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "42") { // what it was on is gone
+			return nil
+		}
+		return err
+	}
+	return nil
+}
+
+// dropGone drops what earlier releases installed and this one does not declare:
+// what was recorded, and what release.txt names from before there were records.
+func (in *installer) dropGone(ctx context.Context) ([]object, error) {
+	declares := map[key]bool{}
+	for _, o := range in.release.objects {
+		declares[o.key()] = true
+	}
+	found, err := readCatalogue(ctx, in.tx)
+	if err != nil {
+		return nil, err
+	}
+	var gone []object
+	for k := range in.records {
+		if !declares[k] {
+			gone = append(gone, object{kind: k.kind, name: k.name})
+		}
+	}
+	for _, o := range in.release.dropped {
+		if _, there := found[o.key()]; there && !slices.ContainsFunc(gone, o.same) {
+			gone = append(gone, o)
+		}
+	}
+	order := []kind{comment, rights, trigger, view, function}
+	slices.SortFunc(gone, func(a, b object) int {
+		if d := slices.Index(order, a.kind) - slices.Index(order, b.kind); d != 0 {
+			return d
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	var told []object
+	for _, o := range gone {
+		in.doing, in.wants = "drop of "+o.String(), []string{o.name}
+		if o.kind == view || o.kind == function { // of ours only what is gone too stands on it
+			if err := in.dropWithDependents(ctx, o); err != nil {
+				return nil, err
+			}
+		} else if err := in.dropAll(ctx, o); err != nil {
+			return nil, err
+		}
+		if o.kind != rights && o.kind != comment {
+			told = append(told, o)
+		}
+	}
+	in.wants = nil
+	return told, nil
+}
+
+// record writes down what is installed now.
+func (in *installer) record(ctx context.Context, seeds string) error {
+	in.doing = "public.qtop_schema_object"
+	found, err := readCatalogue(ctx, in.tx)
+	if err != nil {
+		return err
+	}
+	now := map[key]recorded{}
+	for _, o := range in.release.objects {
+		live, there := found[o.key()]
+		if !there {
+			return fmt.Errorf("%s:%d: %s is not in the catalogue after it was installed", o.file, o.line, o)
+		}
+		now[o.key()] = recorded{o.hash(), live}
+	}
+	var kinds, names, sources, installed []string
+	for _, k := range slices.SortedFunc(maps.Keys(now), func(a, b key) int {
+		return strings.Compare(string(a.kind)+a.name, string(b.kind)+b.name)
+	}) {
+		kinds, names = append(kinds, string(k.kind)), append(names, k.name)
+		sources, installed = append(sources, now[k].source), append(installed, now[k].installed)
+	}
+	if _, err := in.tx.Exec(ctx, "DELETE FROM public.qtop_schema_object"); err != nil {
+		return err
+	}
+	if _, err := in.tx.Exec(ctx, `INSERT INTO public.qtop_schema_object (kind, name, source, installed)
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])`, kinds, names, sources, installed); err != nil {
+		return err
+	}
+	_, err = in.tx.Exec(ctx, `INSERT INTO public.qtop_schema_code AS c (code, serves, hash, seeds, server_version, installed_at, installed_by)
+		VALUES ($1, $2, $3, $4, $5, clock_timestamp(), session_user)
+		ON CONFLICT (one) DO UPDATE SET code = excluded.code, serves = excluded.serves, hash = excluded.hash, seeds = excluded.seeds,
+			server_version = excluded.server_version, installed_at = excluded.installed_at, installed_by = excluded.installed_by`,
+		in.release.Code, in.release.Serves, in.release.Hash, seeds, serverMajor(in.tx.Conn()))
+	return err
+}
+
+// planTriggers are the triggers of existing tables that this try will make,
+// replace or drop.
+func (in *installer) planTriggers(ctx context.Context) ([]object, error) {
+	found, err := readCatalogue(ctx, in.tx)
+	if err != nil {
+		return nil, err
+	}
+	var plan []object
+	declares := map[key]bool{}
+	for _, o := range in.release.objects {
+		if o.kind != trigger {
+			continue
+		}
+		declares[o.key()] = true
+		if in.unchanged(o, found) {
+			continue
+		}
+		if live, there := found[o.key()]; there {
+			like, _, err := in.compare(ctx, o, live)
+			var pg *pgconn.PgError
+			if errors.As(err, &pg) && pg.Code == "42883" { // its function is new
+				err = nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			if like {
+				continue
+			}
+		}
+		plan = append(plan, o)
+	}
+	for k := range in.records {
+		if k.kind == trigger && !declares[k] {
+			plan = append(plan, object{kind: k.kind, name: k.name})
+		}
+	}
+	for _, o := range in.release.dropped {
+		if _, there := found[o.key()]; o.kind == trigger && there {
+			plan = append(plan, o)
+		}
+	}
+	return plan, nil
+}

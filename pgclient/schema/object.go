@@ -1,0 +1,251 @@
+package schema
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// kind is what an object of the code is. Objects are installed kind by kind in
+// this order, functions and views together.
+type kind string
+
+const (
+	function kind = "function"
+	view     kind = "view"
+	trigger  kind = "trigger"
+	rights   kind = "rights"
+	comment  kind = "comment"
+)
+
+// object is one thing that the files in code/ declare: a function, a view, a
+// trigger, the rights on a relation or function, or a comment.
+type object struct {
+	kind kind
+	// name tells it from the others of its kind: fn_job_claim, v_job,
+	// trg_job_queue_born on job_queue, TABLE job_queue, COLUMN job_queue.status.
+	// All of them are in schema public.
+	name string
+	sql  string // as it stands in the file, with placeholders
+	file string
+	line int
+}
+
+func (o object) String() string { return string(o.kind) + " " + o.name }
+
+// hash identifies the source of an object. It is taken before placeholders are
+// expanded, so that databases with other role names have the same one.
+func (o object) hash() string { return shortHash(o.sql) }
+
+func shortHash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d ", len(p))
+		h.Write([]byte(p))
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// relation is the table of a trigger.
+func (o object) relation() string {
+	_, table, _ := strings.Cut(o.name, " on ")
+	return table
+}
+
+// header is the part of a function before its body: the names in it must exist
+// when it is created, those in the body only when it runs.
+func (o object) header() string {
+	if o.kind == function {
+		if at := asBody.FindStringIndex(o.sql); at != nil {
+			return o.sql[:at[0]]
+		}
+	}
+	return o.sql
+}
+
+var (
+	asBody        = regexp.MustCompile(`(?i)\bAS \$\w*\$`)
+	createObject  = regexp.MustCompile(`^CREATE OR REPLACE (FUNCTION|VIEW) public\.(\w+)`)
+	createTrigger = regexp.MustCompile(`^CREATE (?:OR REPLACE|CONSTRAINT) TRIGGER (\w+)\s[^;]*?\sON public\.(\w+)\s`)
+	grantOn       = regexp.MustCompile(`^GRANT (.+?)\s+ON\s+(?:(TABLE|FUNCTION|SEQUENCE)\s+)?((?:public\.\w+,?\s+)+)TO\s+([^;]+);$`)
+	commentOn     = regexp.MustCompile(`^COMMENT ON (\w+)\s+public\.(\w+(?:\.\w+)?)\s+IS\s`)
+	qualifiedName = regexp.MustCompile(`\bpublic\.(\w+)`)
+)
+
+// declared reads the objects that one statement of a file declares. A grant on
+// several relations declares the rights of each.
+func declared(s statement, file string) ([]object, error) {
+	flat := strings.Join(strings.Fields(uncommented(s.sql)), " ")
+	one := func(k kind, name string) []object {
+		return []object{{kind: k, name: name, sql: s.sql, file: file, line: s.line}}
+	}
+	if m := createObject.FindStringSubmatch(flat); m != nil {
+		return one(kind(strings.ToLower(m[1])), m[2]), nil
+	}
+	if m := createTrigger.FindStringSubmatch(flat); m != nil {
+		return one(trigger, m[1]+" on "+m[2]), nil
+	}
+	if m := commentOn.FindStringSubmatch(flat); m != nil {
+		return one(comment, m[1]+" "+m[2]), nil
+	}
+	if m := grantOn.FindStringSubmatch(flat); m != nil {
+		var out []object
+		what := cmpOr(m[2], "TABLE")
+		for _, name := range qualifiedName.FindAllStringSubmatch(m[3], -1) {
+			out = append(out, object{
+				kind: rights, name: what + " " + name[1], file: file, line: s.line,
+				sql: fmt.Sprintf("GRANT %s ON %s public.%s TO %s;", m[1], what, name[1], m[4]),
+			})
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%s:%d: %.60s… declares no function, view, trigger, grant or comment in schema public", file, s.line, flat)
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// inOrder sorts objects so that each comes after those that it needs: functions
+// and views by the names that they use, then triggers, rights and comments.
+// Otherwise they keep the order of the files.
+func inOrder(all []object) ([]object, error) {
+	byName := map[string]object{}
+	for _, o := range all {
+		if o.kind == function || o.kind == view {
+			byName[o.name] = o
+		}
+	}
+	var out []object
+	state := map[string]int{} // 1 = its needs are being placed, 2 = placed
+	var place func(o object) error
+	place = func(o object) error {
+		switch state[o.name] {
+		case 1:
+			return fmt.Errorf("%s:%d: %s needs itself through others", o.file, o.line, o)
+		case 2:
+			return nil
+		}
+		state[o.name] = 1
+		for _, m := range qualifiedName.FindAllStringSubmatch(uncommented(o.header()), -1) {
+			if need, ok := byName[m[1]]; ok && need.name != o.name {
+				if err := place(need); err != nil {
+					return err
+				}
+			}
+		}
+		state[o.name] = 2
+		out = append(out, o)
+		return nil
+	}
+	for _, o := range all {
+		if o.kind == function || o.kind == view {
+			if err := place(o); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, k := range []kind{trigger, rights, comment} {
+		for _, o := range all {
+			if o.kind == k {
+				out = append(out, o)
+			}
+		}
+	}
+	return out, nil
+}
+
+// merged joins the grants on one relation into its one rights object, and adds
+// rights to the functions and views that are granted to nobody.
+func merged(all []object) []object {
+	var out []object
+	at := map[string]int{}
+	add := func(o object) {
+		if i, ok := at[o.name]; ok {
+			out[i].sql += "\n" + o.sql
+			return
+		}
+		at[o.name] = len(out)
+		out = append(out, o)
+	}
+	for _, o := range all {
+		if o.kind == rights {
+			add(o)
+		}
+	}
+	for _, o := range all {
+		switch o.kind {
+		case function:
+			add(object{kind: rights, name: "FUNCTION " + o.name, file: o.file, line: o.line})
+		case view:
+			add(object{kind: rights, name: "TABLE " + o.name, file: o.file, line: o.line})
+		}
+	}
+	return append(slices.DeleteFunc(slices.Clone(all), func(o object) bool { return o.kind == rights }), out...)
+}
+
+// install is the statements that make the object as it is declared, whatever is there.
+func (o object) install() string {
+	switch o.kind {
+	case trigger:
+		if strings.HasPrefix(o.sql, "CREATE CONSTRAINT TRIGGER") { // these know no OR REPLACE
+			return o.drop() + "\n" + o.sql
+		}
+	case rights:
+		sql := fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC, %s;", o.target(), quotedRoles())
+		if o.sql != "" {
+			sql += "\n" + o.sql
+		}
+		return sql
+	}
+	return o.sql
+}
+
+// drop is the statement that takes the object away; it must exist.
+func (o object) drop() string {
+	switch o.kind {
+	case function:
+		return "DROP FUNCTION public." + o.name + ";"
+	case view:
+		return "DROP VIEW public." + o.name + ";"
+	case trigger:
+		name, table, _ := strings.Cut(o.name, " on ")
+		return "DROP TRIGGER IF EXISTS " + name + " ON public." + table + ";"
+	case rights:
+		return fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC, %s;", o.target(), quotedRoles())
+	case comment:
+		return "COMMENT ON " + o.target() + " IS NULL;"
+	}
+	return ""
+}
+
+// target is what rights and comments are on: TABLE public.job_queue.
+func (o object) target() string {
+	what, name, _ := strings.Cut(o.name, " ")
+	return what + " public." + name
+}
+
+// subject is the function or view that rights or a comment are on: v_job of
+// COLUMN v_job.status; empty for other kinds.
+func (o object) subject() string {
+	if o.kind != rights && o.kind != comment {
+		return ""
+	}
+	_, name, _ := strings.Cut(o.name, " ")
+	name, _, _ = strings.Cut(name, ".")
+	return name
+}
+
+func quotedRoles() string {
+	var all []string
+	for _, r := range Roles() {
+		all = append(all, `:"`+r+`"`)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,219 @@
+package schema
+
+import (
+	"bufio"
+	"embed"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:embed migrations/*.sql code/*.sql moves seeds.sql release.txt
+var files embed.FS
+
+// Release is everything that one version of qtop installs in a database. Current
+// is this program's own.
+type Release struct {
+	Code   int    // number of the code; rises with each release that changes it
+	Serves int    // the oldest code number whose programs this code still serves
+	Hash   string // of code and seeds, before placeholders are expanded
+
+	migrations []migration
+	objects    []object // in the order in which they are installed
+	moves      []move
+	seeds      string
+	dropped    []object // what earlier releases had and this one has not
+}
+
+// migration is a numbered change of tables, types, indexes and constraints.
+type migration struct{ name, up, down string }
+
+// move is a bulk move of data that runs after the migration, in steps of its own.
+type move struct{ name, sql string }
+
+const downMark = "---- create above / drop below ----"
+
+// Current is the release that this program carries.
+var Current = sync.OnceValue(func() *Release {
+	r, err := Load(files)
+	if err != nil {
+		panic(err) // what is embedded is what the tests loaded
+	}
+	return r
+})
+
+// Load reads a release from a file system with the layout of this folder. An
+// error names file and line.
+func Load(fsys fs.FS) (*Release, error) {
+	r := &Release{}
+	if err := r.loadNumbers(fsys); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.seeds, err = readSQL(fsys, "seeds.sql"); err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(fsys, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		text, err := readSQL(fsys, name)
+		if err != nil {
+			return nil, err
+		}
+		base := strings.TrimPrefix(name, "migrations/")
+		if !strings.HasPrefix(base, fmt.Sprintf("%03d_", i+1)) {
+			return nil, fmt.Errorf("%s: number %03d is due here", name, i+1)
+		}
+		up, down, _ := strings.Cut(text, downMark)
+		r.migrations = append(r.migrations, migration{strings.TrimSuffix(base, ".sql"), strings.TrimSpace(up), strings.TrimSpace(down)})
+	}
+	if r.moves, err = loadMoves(fsys); err != nil {
+		return nil, err
+	}
+	return r, r.loadCode(fsys)
+}
+
+// readSQL reads a file whose placeholders all stand for something.
+func readSQL(fsys fs.FS, name string) (string, error) {
+	b, err := fs.ReadFile(fsys, name)
+	if err == nil {
+		_, err = expand(string(b))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return string(b), nil
+}
+
+func (r *Release) loadCode(fsys fs.FS) error {
+	names, err := fs.Glob(fsys, "code/*.sql")
+	if err != nil {
+		return err
+	}
+	var all []object
+	var texts []string
+	for _, name := range names {
+		text, err := readSQL(fsys, name)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, name, text)
+		for _, s := range statements(text) {
+			found, err := declared(s, name)
+			if err != nil {
+				return err
+			}
+			all = append(all, found...)
+		}
+	}
+	if err := onceEach(all); err != nil {
+		return err
+	}
+	if r.objects, err = inOrder(merged(all)); err != nil {
+		return err
+	}
+	r.Hash = shortHash(append(texts, "seeds.sql", r.seeds)...)
+	for _, o := range r.dropped {
+		if slices.ContainsFunc(r.objects, o.same) {
+			return fmt.Errorf("release.txt: %s is declared and dropped", o)
+		}
+	}
+	return nil
+}
+
+func (o object) same(p object) bool { return o.kind == p.kind && o.name == p.name }
+
+// onceEach refuses a function, view, trigger or comment that is declared twice.
+func onceEach(all []object) error {
+	seen := map[string]object{}
+	for _, o := range all {
+		key := o.String()
+		if o.kind == view { // a view and a function of one name would be told apart by nobody
+			key = string(function) + " " + o.name
+		}
+		if first, ok := seen[key]; ok && o.kind != rights {
+			return fmt.Errorf("%s:%d: %s is defined already in %s:%d", o.file, o.line, o, first.file, first.line)
+		}
+		seen[key] = o
+	}
+	return nil
+}
+
+var (
+	numberLine  = regexp.MustCompile(`^(code|serves) (\d+)$`)
+	droppedLine = regexp.MustCompile(`^dropped (function|view|trigger) (\w+(?: on \w+)?)$`)
+)
+
+// loadNumbers reads release.txt.
+func (r *Release) loadNumbers(fsys fs.FS) error {
+	f, err := fsys.Open("release.txt")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if m := droppedLine.FindStringSubmatch(line); m != nil {
+			r.dropped = append(r.dropped, object{kind: kind(m[1]), name: m[2], file: "release.txt", line: n})
+			continue
+		}
+		m := numberLine.FindStringSubmatch(line)
+		if m == nil {
+			return fmt.Errorf("release.txt:%d: %q is not understood", n, line)
+		}
+		v, err := strconv.Atoi(m[2])
+		if err != nil {
+			return fmt.Errorf("release.txt:%d: %w", n, err)
+		}
+		if m[1] == "code" {
+			r.Code = v
+		} else {
+			r.Serves = v
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	if r.Code < 1 || r.Serves > r.Code {
+		return fmt.Errorf("release.txt: code %d, serves %d: code must be at least 1, and serves at most code", r.Code, r.Serves)
+	}
+	return nil
+}
+
+// Version is the number of the newest migration.
+func (r *Release) Version() int32 { return int32(len(r.migrations)) } //nolint:gosec // a few dozen
+
+// SQL is the text of all that Up runs, in its order, for a database
+// administrator to read.
+func (r *Release) SQL() string {
+	var b strings.Builder
+	section := func(title, sql string) {
+		text, _ := expand(sql) // Load has tried it
+		fmt.Fprintf(&b, "-- %s\n%s\n\n", title, strings.TrimSpace(text))
+	}
+	section("roles", rolesSQL)
+	section("everything below belongs to "+owner, "SET LOCAL ROLE "+owner+";\nSET LOCAL check_function_bodies = off;")
+	section("what is installed", bookSQL)
+	for _, m := range r.migrations {
+		section("migrations/"+m.name+".sql", m.up)
+	}
+	for _, o := range r.objects {
+		section(fmt.Sprintf("%s (%s:%d)", o, o.file, o.line), o.install())
+	}
+	section("seeds.sql", r.seeds)
+	for _, m := range r.moves {
+		section("moves/"+m.name+".sql, again and again until it moves nothing", m.sql)
+	}
+	return b.String()
+}

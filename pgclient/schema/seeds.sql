@@ -1,0 +1,135 @@
+-- Seeds: the rows that the code relies on. Every statement may run again on any database: what is there already keeps
+-- the values that operators gave it.
+
+-- Flags: key, kind, default, description; switch = at false something of the queue is off, which the console shows
+-- first.
+SELECT public.fn_dot_config_seed('queue.heartbeat.stale_threshold_seconds', 'integer', '300',
+  'a row registered without a threshold gets this one; from 1000000 on the stale check emits nothing');
+SELECT public.fn_dot_config_seed('queue.notify.bridge_enabled', 'boolean', 'false',
+  'NOTIFY wakes listeners at once; off = everything runs by polling. Each notifying commit takes a cluster-wide lock');
+SELECT public.fn_dot_config_seed('queue.scheduler.mode', 'mode', 'external',
+  'who ticks: external (worker hosts), pg_cron, or hybrid (both)', p_choices => ARRAY['external', 'pg_cron', 'hybrid']);
+SELECT public.fn_dot_config_seed('queue.subscription_resolution.enabled', 'boolean', 'true',
+  'off = every event goes to broadcast', p_switch => true);
+SELECT public.fn_dot_config_seed('queue.subscription_resolution.broadcast_warn_percent', 'integer', '5',
+  'a broadcast share above this raises an alert, in percent');
+SELECT public.fn_dot_config_seed('queue.job_substrate.enabled', 'boolean', 'true',
+  'off = no job is claimed', p_switch => true);
+SELECT public.fn_dot_config_seed('queue.dlq.replay_enabled', 'boolean', 'true',
+  'off = nothing is requeued or replayed', p_switch => true);
+SELECT public.fn_dot_config_seed('queue.lease.duration_seconds', 'integer', '300',
+  'how long a job lease lasts, in seconds');
+SELECT public.fn_dot_config_seed('queue.lease.reaper_enabled', 'boolean', 'true',
+  'off = expired job leases are not taken back', p_switch => true);
+SELECT public.fn_dot_config_seed('queue.retry.backoff_base_seconds', 'integer', '10',
+  'first wait before a job is tried again, in seconds; doubles per attempt');
+SELECT public.fn_dot_config_seed('queue.retry.backoff_cap_seconds', 'integer', '3600',
+  'longest wait before a job is tried again, in seconds');
+SELECT public.fn_dot_config_seed('queue.retry.max_attempts_default', 'integer', '5',
+  'tries of a job that names no number of its own');
+SELECT public.fn_dot_config_seed('iu_core.routes_master_enabled', 'boolean', 'true',
+  'off = no event is routed', p_switch => true);
+SELECT public.fn_dot_config_seed('iu_core.route_worker_enabled', 'boolean', 'true',
+  'off = the event route workers do not run', p_switch => true);
+SELECT public.fn_dot_config_seed('notification.debounce_seconds', 'integer', '90',
+  'how long staged notifications wait for more, in seconds; clamped to 60-300');
+SELECT public.fn_dot_config_seed('notification.batch_piece_threshold', 'integer', '2',
+  'pieces from which notifications are grouped; clamped to 2-50');
+SELECT public.fn_dot_config_seed('webhook.worker.enabled', 'boolean', 'true',
+  'off = no webhook is routed or sent', p_switch => true);
+SELECT public.fn_dot_config_seed('webhook.max_attempts', 'integer', '5',
+  'tries of a webhook whose subscription names no number of its own');
+SELECT public.fn_dot_config_seed('webhook.backoff_base_seconds', 'integer', '30',
+  'first wait before a webhook is tried again, in seconds; doubles per attempt');
+SELECT public.fn_dot_config_seed('webhook.backoff_cap_seconds', 'integer', '3600',
+  'longest wait before a webhook is tried again, in seconds');
+SELECT public.fn_dot_config_seed('webhook.lease_seconds', 'integer', '60',
+  'how long a webhook job lease lasts, in seconds; at least the timeout + 10');
+SELECT public.fn_dot_config_seed('webhook.timeout_seconds', 'integer', '30',
+  'a webhook request ends after this, in seconds');
+SELECT public.fn_dot_config_seed('webhook.circuit_failures', 'integer', '10',
+  'failures in a row that open the circuit of an endpoint; 0 = never');
+SELECT public.fn_dot_config_seed('webhook.circuit_open_seconds', 'integer', '30',
+  'how long an open circuit waits before it probes, in seconds');
+SELECT public.fn_dot_config_seed('retention.events_days', 'integer', '90',
+  'routed events are kept this long, in days');
+SELECT public.fn_dot_config_seed('retention.jobs_days', 'integer', '90',
+  'finished jobs are kept this long, in days');
+SELECT public.fn_dot_config_seed('retention.dead_letters_days', 'integer', '365',
+  'resolved job and route dead letters are kept this long, in days');
+SELECT public.fn_dot_config_seed('retention.staging_days', 'integer', '15',
+  'processed staged notifications are kept this long, in days');
+SELECT public.fn_dot_config_seed('retention.samples_days', 'integer', '30',
+  'metric samples are kept this long, in days');
+
+-- Tick workers: name, default interval in seconds, function, the flag that switches it off, whether DP1 gives it a cron
+-- job, the domains it is for. Settling webhooks and resetting their leases go on while delivery is switched off: what
+-- came back by then is still to be settled, a lease that ran out is still to be reset.
+SELECT public.fn_dot_config_seed(format('queue.tick.%s.interval_seconds', t.worker), 'integer', t.seconds::text,
+    format('how often the %s tick runs, in seconds; 0 = off', t.worker), p_switch => true),
+  public.fn_queue_tick_worker_add(t.worker, t.function, t.flag, t.cron_job, t.domains::text[])
+FROM (VALUES
+  ('stale_heartbeat_check', 120, 'fn_queue_stale_check', NULL::text, true, '{}'),
+  ('counter_compactor', 1, 'fn_queue_counter_compact', NULL, false, '{}'),
+  ('config_expiry', 30, 'fn_dot_config_expire', NULL, false, '{}'),
+  ('webhook_router', 5, 'fn_webhook_router_run', 'webhook.worker.enabled', false, '{}'),
+  ('saga_orchestrator', 5, 'fn_saga_orchestrator_run', NULL, false, '{}'),
+  ('webhook_worker', 1, 'fn_webhook_worker_tick', 'webhook.worker.enabled', false, '{}'),
+  ('lease_reset_cleaner', 30, 'fn_lease_reset_cleaner_run', NULL, false, '{}'),
+  ('job_queue_default', 30, 'fn_job_tick', 'queue.job_substrate.enabled', true, '{}'),
+  ('lease_reaper', 60, 'fn_job_reap_expired', 'queue.lease.reaper_enabled', true, '{}'),
+  ('bulk_operation_runner', 1, 'fn_queue_bulk_tick', NULL, false, '{}'),
+  ('metrics_sampler', 60, 'fn_metrics_sampler_run', NULL, false, '{}'),
+  ('retention_sweep', 3600, 'fn_queue_retention_sweep', NULL, false, '{}'),
+  ('iu_notification_worker', 120, 'fn_iu_notification_worker_tick', NULL, true, '{iu}'),
+  ('staging_cleanup_sweep', 3600, 'fn_staging_cleanup_sweep', NULL, true, '{staging}'),
+  ('iu_outbound_default', 60, 'fn_iu_route_worker_run', 'iu_core.route_worker_enabled', true, '{iu}'),
+  ('staging_outbound', 60, 'fn_iu_staging_route_worker_run', 'iu_core.route_worker_enabled', false,
+    '{staging}')) AS t (worker, seconds, function, flag, cron_job, domains);
+
+-- The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker.
+INSERT INTO public.queue_cron_job (job_name, worker_name, schedule) VALUES
+  ('queue_iu_outbound_default', 'iu_outbound_default', '* * * * *'),
+  ('queue_job_queue_default', 'job_queue_default', '* * * * *'),
+  ('queue_stale_heartbeat_check', 'stale_heartbeat_check', '*/2 * * * *'),
+  ('queue_staging_cleanup_sweep', 'staging_cleanup_sweep', '0 * * * *'),
+  ('queue_lease_reaper', 'lease_reaper', '* * * * *'),
+  ('iu-notification-worker', 'iu_notification_worker', '*/2 * * * *')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO public.event_type_registry
+  (event_domain, event_type, event_stream, delivery_lane, worker_name, description) VALUES
+  ('system', 'queue_worker_silent', 'alert', 'immediate', 'iu_outbound_default',
+    'an executor has been silent beyond its threshold (DP4 §3.5)'),
+  ('system', 'subscription_broadcast_high', 'alert', 'immediate', 'iu_outbound_default',
+    'too many events reach nobody in particular (DP6 §3.2)')
+ON CONFLICT DO NOTHING;
+
+-- DP6's rules and the three that were live; a database that has rules keeps its own.
+INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream)
+SELECT * FROM (VALUES
+  ('role:health_owner', 'system', 'issue_opened', NULL),
+  ('role:health_owner', 'system', 'issue_resolved', NULL),
+  ('agency:sysop', NULL, NULL, 'alert'),
+  ('role:workflow_admin', 'staging', NULL, 'birth'),
+  ('role:workflow_admin', 'staging', NULL, 'update'),
+  ('role:dot_executor', 'dot', NULL, NULL),
+  ('agency:integrity', 'health', NULL, 'alert'),
+  ('role:kg_indexer', 'kg', NULL, NULL),
+  ('role:auto_instantiator', 'iu', 'template.instance_auto_composed', 'update')) AS rules
+WHERE NOT EXISTS (SELECT FROM public.event_subscription);
+
+INSERT INTO public.queue_partitioned (parent, time_column, step, ahead) VALUES
+  ('event_outbox', 'created_at', 'month', '6 months'),
+  ('job_history', 'finished_at', 'day', '35 days'),
+  ('queue_metric_sample', 'at', 'day', '35 days')
+ON CONFLICT DO NOTHING;
+
+-- Where the webhook router and the event classes begin.
+INSERT INTO public.router_offsets (system_identifier)
+SELECT system_identifier FROM pg_catalog.pg_control_system()
+ON CONFLICT DO NOTHING;
+
+INSERT INTO public.event_class_state (system_identifier)
+SELECT system_identifier FROM pg_catalog.pg_control_system()
+ON CONFLICT DO NOTHING;

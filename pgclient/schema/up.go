@@ -1,0 +1,309 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// versionTable holds one number, that of the newest installed migration. Other
+// programs of the database may have version tables too: its name is ours alone.
+const versionTable = "public.qtop_schema_version"
+
+// migrateLock serializes migrations of one database, also against releases that
+// took it as a session lock.
+const migrateLock = 9628173550095224
+
+// sessionSQL begins every transaction of a migration. The path makes names mean
+// the same whatever the login's own path is; a lock that does not come soon gives
+// up, since everybody who wants the table queues up behind us.
+const sessionSQL = `SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL lock_timeout = '1500ms';
+SET LOCAL statement_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
+SET LOCAL check_function_bodies = off;`
+
+// rolesSQL makes the roles that are missing. Roles are of the whole cluster and
+// never dropped: logins of other databases may be members.
+const rolesSQL = `DO $do$
+DECLARE
+  v_role text;
+BEGIN
+  FOREACH v_role IN ARRAY ARRAY[:'queue_owner', :'queue_viewer', :'dot_executor', :'workflow_admin',
+    :'dead_letter_operator', :'event_ingest_writer', :'router_worker', :'saga_orchestrator', :'webhook_worker',
+    :'lease_reset_cleaner', :'subscription_admin']
+  LOOP
+    BEGIN
+      IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
+        EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', v_role);
+      END IF;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+      NULL; -- made by a migration of another database at the same moment
+    END;
+  END LOOP;
+  IF NOT pg_catalog.pg_has_role(current_user, :'queue_owner', 'USAGE') THEN
+    EXECUTE pg_catalog.format('GRANT :"queue_owner" TO %I', current_user);
+  END IF;
+  -- Who looks at a held cursor wants to know which session holds it. Only a role that owns pg_read_all_stats may
+  -- hand it on; without it the panes say what they cannot see.
+  IF NOT (pg_catalog.pg_has_role(:'queue_owner', 'pg_read_all_stats', 'MEMBER')
+    AND pg_catalog.pg_has_role(:'queue_viewer', 'pg_read_all_stats', 'MEMBER')) THEN
+    BEGIN
+      GRANT pg_read_all_stats TO :"queue_owner", :"queue_viewer";
+    EXCEPTION WHEN insufficient_privilege THEN
+      RAISE NOTICE 'pg_read_all_stats not granted: held cursors will show without their session';
+    END;
+  END IF;
+END
+$do$;
+GRANT USAGE, CREATE ON SCHEMA public TO :"queue_owner";
+GRANT USAGE ON SCHEMA public TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator",
+  :"event_ingest_writer", :"router_worker", :"saga_orchestrator", :"webhook_worker", :"lease_reset_cleaner",
+  :"subscription_admin";`
+
+// bookSQL makes the version table.
+const bookSQL = `CREATE TABLE IF NOT EXISTS public.qtop_schema_version (version int4 NOT NULL);
+INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
+
+// Up brings the database to the current release: see [Release.Up].
+func Up(ctx context.Context, dsn string, progress func(string)) error {
+	return Current().Up(ctx, dsn, UpOptions{Progress: progress})
+}
+
+// UpOptions steers Up.
+type UpOptions struct {
+	Progress func(string) // is told each step, in one line
+	// LockWait is how long Up tries again when somebody holds a table that it must
+	// change; default 10 minutes.
+	LockWait time.Duration
+}
+
+// Up brings a database to this release:
+//
+//  1. It takes the migration lock, or says who has it and waits.
+//  2. It refuses a database that it must not touch: installed by a newer qtop, or
+//     with tables of our names that qtop did not make.
+//  3. In one transaction it makes missing roles, locks the tables that it will
+//     change, in the order of their names, and runs pending migrations, the objects
+//     of the code that differ from what is installed, and the seeds.
+//  4. It makes the partitions of the months to come, and runs bulk moves of data.
+//
+// A table whose lock does not come within 1.5 s rolls all of step 3 back; Up says
+// who holds the table and starts again, until LockWait is over. So a database has
+// the old release or this one, never a mix.
+func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.LockWait == 0 {
+		o.LockWait = 10 * time.Minute
+	}
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := r.upUntilLocked(ctx, conn, o); err != nil {
+		return err
+	}
+	if err := ready(ctx, conn, o.Progress); err != nil {
+		return err
+	}
+	return r.runMoves(ctx, conn, o.Progress)
+}
+
+// upUntilLocked tries the one transaction until it has its locks.
+func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
+	deadline := time.Now().Add(o.LockWait)
+	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
+		in := &installer{release: r, conn: conn, progress: o.Progress}
+		err := in.run(ctx)
+		if !retryable(err) {
+			return explain(err, in.doing)
+		}
+		who := holder(ctx, conn, in.wants)
+		if time.Now().Add(pause).After(deadline) {
+			return &queue.Error{
+				Kind: queue.KindFailed, What: queue.Clean("gave up after " + o.LockWait.String() + ": " + who),
+				Where: queue.Clean(in.doing), Do: queue.Clean("nothing was changed; end that transaction, or run migrate up again when it has ended"), Err: err,
+			}
+		}
+		o.Progress(fmt.Sprintf("%s; nothing was changed, next try in %s", who, pause))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// retryable tells a lock that did not come, a deadlock, or two transactions that
+// met in the catalogue from real failures.
+func retryable(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	return slices.Contains([]string{"55P03", "40P01", "40001"}, pg.Code) ||
+		pg.Code == "XX000" && strings.HasPrefix(pg.Message, "tuple concurrently")
+}
+
+// installer is one try of Up.
+type installer struct {
+	release  *Release
+	conn     *pgx.Conn
+	tx       pgx.Tx
+	progress func(string)
+	doing    string   // the file or object at work, for errors
+	wants    []string // the relations whose locks are being asked for
+	said     []string // progress that is true once the transaction has committed
+
+	before     installedCode
+	records    map[key]recorded // what was installed before
+	comparable bool             // the records are of this major version of the server
+}
+
+// run is the one transaction of Up.
+func (in *installer) run(ctx context.Context) error {
+	in.doing = "migrate up"
+	tx, err := in.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	in.tx = tx
+	if err := exec(ctx, tx, sessionSQL); err != nil {
+		return err
+	}
+	if err := in.lockMigrations(ctx); err != nil {
+		return err
+	}
+	from, err := in.release.admit(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if in.before, err = readCode(ctx, tx); err != nil {
+		return err
+	}
+	if in.records, err = readRecords(ctx, tx); err != nil {
+		return err
+	}
+	in.comparable = in.before.Server == serverMajor(in.conn)
+	for _, step := range []func(context.Context, int32) error{in.roles, in.lockTables, in.tables, in.code} {
+		if err := step(ctx, from); err != nil {
+			return err
+		}
+	}
+	in.doing = "migrate up"
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	for _, line := range in.said {
+		in.progress(line)
+	}
+	if len(in.said) == 0 {
+		in.progress(fmt.Sprintf("schema is at version %d, code %d (%s) already", from, in.release.Code, in.release.Hash))
+	}
+	return nil
+}
+
+// lockMigrations waits until no other migration of this database is at work. The
+// lock ends with the transaction.
+func (in *installer) lockMigrations(ctx context.Context) error {
+	var got bool
+	if err := in.tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1)", int64(migrateLock)).Scan(&got); err != nil || got {
+		return err
+	}
+	var who string
+	if err := in.tx.QueryRow(ctx, `SELECT COALESCE((SELECT format('pid %s (%s)', l.pid, concat_ws(' ', a.usename, a.application_name,
+			'since ' || date_trunc('second', clock_timestamp() - a.xact_start)))
+		FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
+		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND (l.classid::bigint << 32) + l.objid::bigint = $1 LIMIT 1), 'somebody')`, int64(migrateLock)).Scan(&who); err != nil {
+		return err
+	}
+	in.progress("another migration of this database is at work: " + who + "; waiting for it to end")
+	if err := exec(ctx, in.tx, "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock("+fmt.Sprint(int64(migrateLock))+")"); err != nil {
+		return err
+	}
+	return exec(ctx, in.tx, sessionSQL)
+}
+
+func (in *installer) roles(ctx context.Context, _ int32) error {
+	in.doing = "roles"
+	return execExpanded(ctx, in.tx, rolesSQL+"\nSET LOCAL ROLE :\"queue_owner\";")
+}
+
+// tables runs the pending migrations as the owner.
+func (in *installer) tables(ctx context.Context, from int32) error {
+	if from == in.release.Version() {
+		return nil
+	}
+	in.doing = versionTable // it belongs to the login that installed qtop
+	if err := exec(ctx, in.tx, fmt.Sprintf("SET LOCAL ROLE NONE; %[1]s UPDATE %[2]s SET version = %[3]d; GRANT SELECT ON %[2]s TO PUBLIC; SET LOCAL ROLE %[4]s",
+		bookSQL, versionTable, in.release.Version(), owner)); err != nil {
+		return err
+	}
+	for _, m := range in.release.migrations[from:] {
+		in.doing = "migrations/" + m.name + ".sql"
+		if err := execExpanded(ctx, in.tx, m.up); err != nil {
+			return err
+		}
+		in.said = append(in.said, "up "+m.name)
+	}
+	return nil
+}
+
+// ready does what every `migrate up` does, also one that found nothing to
+// migrate: partitions of the months to come, and the executor that an older
+// installation left as a flag.
+func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
+	var adopted string
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure()")
+		if err == nil {
+			err = tx.QueryRow(ctx, "SELECT public.fn_queue_hc_executor_adopt()").Scan(&adopted)
+		}
+		return err
+	})
+	if err == nil && adopted != "" {
+		progress("dot_config: " + adopted + "; it is an executor now")
+	}
+	return explain(err, "migrate up")
+}
+
+// exec runs SQL text of any number of statements without arguments.
+func exec(ctx context.Context, tx pgx.Tx, sql string) error {
+	_, err := tx.Conn().PgConn().Exec(ctx, sql).ReadAll()
+	return err
+}
+
+func execExpanded(ctx context.Context, tx pgx.Tx, sql string) error {
+	sql, err := expand(sql)
+	if err != nil {
+		return err
+	}
+	err = exec(ctx, tx, sql)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Position > 0 {
+		before := []rune(sql)[:min(int(pg.Position)-1, len([]rune(sql)))]
+		return &lineError{err, strings.Count(string(before), "\n") + 1}
+	}
+	return err
+}
+
+// lineError says on which line of the SQL text an error arose.
+type lineError struct {
+	error
+	line int
+}
+
+func (e *lineError) Unwrap() error { return e.error }
