@@ -47,23 +47,34 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	}
 	s.Pooler = backend != pc.PID()
 	s.SchemaState = schemaState(ctx, conn.Conn())
-	for _, a := range queue.Actions() {
-		if a.Function == "" {
-			s.Rights[a.ID] = true
-			continue
-		}
-		var may *bool
-		err := conn.QueryRow(ctx, `SELECT CASE WHEN to_regprocedure($1) IS NOT NULL
-			THEN has_function_privilege(session_user, to_regprocedure($1), 'EXECUTE') END`, a.Function).Scan(&may)
-		if err != nil {
-			return s, translate(err)
-		}
-		s.Rights[a.ID] = may != nil && *may
-		if !s.Rights[a.ID] {
+	err = readRights(ctx, conn.Conn(), &s)
+	return s, translate(err)
+}
+
+// readRights asks for all actions at once which this login may do: a console
+// opens with it.
+func readRights(ctx context.Context, conn *pgx.Conn, s *queue.Session) error {
+	actions := queue.Actions()
+	functions := make([]string, len(actions))
+	for i, a := range actions {
+		functions[i] = a.Function
+	}
+	rows, err := conn.Query(ctx, `SELECT f = '' OR COALESCE(has_function_privilege(session_user, to_regprocedure(NULLIF(f, '')), 'EXECUTE'), false)
+		FROM unnest($1::text[]) WITH ORDINALITY x (f, n) ORDER BY n`, functions)
+	if err != nil {
+		return err
+	}
+	may, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+	if err != nil {
+		return err
+	}
+	for i, a := range actions {
+		s.Rights[a.ID] = may[i]
+		if !may[i] {
 			s.Needs[a.ID] = a.Role
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // schemaState is empty, or says in one line why this program and the schema do

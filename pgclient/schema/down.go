@@ -107,7 +107,7 @@ func (in *installer) down(ctx context.Context, from int32) error {
 		if err := execExpanded(ctx, tx, m.down); err != nil {
 			return err
 		}
-		said = append(said, "down "+m.name)
+		said = append(said, "down "+m.title())
 	}
 	if err := in.dropEach(ctx, triggerFunctions); err != nil {
 		return err

@@ -32,6 +32,9 @@ type Release struct {
 // migration is a numbered change of tables, types, indexes and constraints.
 type migration struct{ name, up, down string }
 
+// title is the number and the name: 001 roles_config.
+func (m migration) title() string { return strings.Replace(m.name, "_", " ", 1) }
+
 // move is a bulk move of data that runs after the migration, in steps of its own.
 type move struct{ name, sql string }
 
@@ -189,6 +192,42 @@ func (r *Release) loadNumbers(fsys fs.FS) error {
 		return fmt.Errorf("release.txt: code %d, serves %d: code must be at least 1, and serves at most code", r.Code, r.Serves)
 	}
 	return nil
+}
+
+// Declared is an object of the code as its file has it.
+type Declared struct {
+	Kind, Name string // function fn_job_claim
+	SQL        string
+	File       string
+	Line       int
+	Granted    bool // some role may call or read it
+}
+
+// Declared lists the functions, views and triggers of the release, for checks of
+// its text.
+func (r *Release) Declared() []Declared {
+	granted := map[string]bool{}
+	for _, o := range r.objects {
+		if o.kind == rights && o.sql != "" {
+			granted[o.subject()] = true
+		}
+	}
+	var out []Declared
+	for _, o := range r.objects {
+		if o.kind == function || o.kind == view || o.kind == trigger {
+			out = append(out, Declared{string(o.kind), o.name, o.sql, o.file, o.line, granted[o.name]})
+		}
+	}
+	return out
+}
+
+// Dropped lists the objects, as kind and name, that earlier releases had and this one has not.
+func (r *Release) Dropped() []string {
+	var out []string
+	for _, o := range r.dropped {
+		out = append(out, o.String())
+	}
+	return out
 }
 
 // Version is the number of the newest migration.

@@ -257,7 +257,7 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 		if err := execExpanded(ctx, in.tx, m.up); err != nil {
 			return err
 		}
-		in.said = append(in.said, "up "+m.name)
+		in.said = append(in.said, "up "+m.title())
 	}
 	return nil
 }

@@ -25,6 +25,15 @@ CREATE OR REPLACE TRIGGER trg_queue_operator_action_no_truncate
 GRANT SELECT ON public.queue_operator_action TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"subscription_admin";
 
+-- fn_words(list, conjunction) → the list as a sentence has it: a, b and c. Internal.
+CREATE OR REPLACE FUNCTION public.fn_words(p_list text[], p_conjunction text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN regexp_replace(array_to_string(p_list, ', '), ', ([^,]*)$', ' ' || p_conjunction || ' \1');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_words IS 'A list as a sentence has it: a, b and c. Internal.';
+
 -- fn_operator_actor(name) → the trimmed name; 22023 when it says nothing.
 CREATE OR REPLACE FUNCTION public.fn_operator_actor(p_actor text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$

@@ -460,7 +460,7 @@ BEGIN
   ELSIF p_job_kind !~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$' THEN
     RAISE EXCEPTION 'p_job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$' USING ERRCODE = '22023';
   ELSIF p_executor NOT IN (:executor_kinds) THEN
-    RAISE EXCEPTION 'p_executor must be one of %', concat_ws(', ', :executor_kinds) USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_executor must be %', public.fn_words(ARRAY[:executor_kinds], 'or') USING ERRCODE = '22023';
   END IF;
   PERFORM pg_advisory_xact_lock(hashtext('qtop.consumer_registry'));
   SELECT * INTO v_old FROM public.consumer_registry WHERE consumer_id = p_consumer_id FOR UPDATE;

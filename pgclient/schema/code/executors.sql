@@ -44,8 +44,8 @@ BEGIN
     RAISE EXCEPTION 'p_executor_id must have 1 to 200 characters and no space around it' USING ERRCODE = '22023';
   END IF;
   IF p_kind IS NULL OR p_kind NOT IN (:executor_kinds) THEN
-    RAISE EXCEPTION 'executor kind % is not admitted: use one of %', COALESCE(quote_literal(left(p_kind, 60)), 'NULL'),
-      concat_ws(', ', :executor_kinds) USING ERRCODE = '22023';
+    RAISE EXCEPTION 'executor kind % is not admitted: use %', COALESCE(quote_literal(left(p_kind, 60)), 'NULL'),
+      public.fn_words(ARRAY[:executor_kinds], 'or') USING ERRCODE = '22023';
   END IF;
   IF p_expected_cadence_seconds IS NULL OR p_expected_cadence_seconds < 1 THEN
     RAISE EXCEPTION 'p_expected_cadence_seconds must be at least 1' USING ERRCODE = '22023';
@@ -112,8 +112,8 @@ BEGIN
     RAISE EXCEPTION 'p_payload must be an object of at most 8000 bytes' USING ERRCODE = '22023';
   END IF;
   IF p_payload ?| ARRAY[:denied_keys] THEN
-    RAISE EXCEPTION 'p_payload tells how the executor is, not what it works on: the keys % are refused',
-      concat_ws(', ', :denied_keys) USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_payload tells how the executor is, not what it works on: % are refused',
+      public.fn_words(ARRAY[:denied_keys], 'and') USING ERRCODE = '22023';
   END IF;
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
   IF NOT FOUND THEN

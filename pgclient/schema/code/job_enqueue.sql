@@ -63,10 +63,10 @@ BEGIN
     WHEN (p_event_domain ~ '^[a-z][a-z0-9_]*$' AND length(p_event_domain) <= 51) IS NOT TRUE
       THEN 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$'
     WHEN (p_executor IN (:executor_kinds)) IS NOT TRUE
-      THEN concat('p_executor must be one of ', concat_ws(', ', :executor_kinds))
+      THEN concat('p_executor must be ', public.fn_words(ARRAY[:executor_kinds], 'or'))
     WHEN jsonb_typeof(p_payload) <> 'object' THEN 'p_payload must be an object'
     WHEN p_payload ?| ARRAY[:denied_keys]
-      THEN concat('p_payload carries references, not content: the keys ', concat_ws(', ', :denied_keys),
+      THEN concat('p_payload carries references, not content: ', public.fn_words(ARRAY[:denied_keys], 'and'),
         ' are refused') END;
   IF v_bad IS NULL AND num_nonnulls(p_max_attempts, p_idempotency_key) > 0 THEN
     v_bad := CASE

@@ -1,0 +1,36 @@
+// Command lint checks the text of the schema: `make lint` runs it.
+//
+//	go run ./pgclient/schema/lint           every check, a line per problem
+//	go run ./pgclient/schema/lint -freeze   a release was made: write released.txt anew
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	dir := flag.String("dir", "pgclient/schema", "folder of the schema")
+	write := flag.Bool("freeze", false, "write released.txt of the release that was made just now")
+	flag.Parse()
+	fsys := os.DirFS(*dir)
+	problems := check(fsys)
+	if *write {
+		text, err := frozen(fsys)
+		if err == nil {
+			err = os.WriteFile(*dir+"/released.txt", []byte(text), 0o644) //nolint:gosec // a source file
+		}
+		if err != nil {
+			problems = []string{err.Error()}
+		} else {
+			problems = check(fsys)
+		}
+	}
+	for _, p := range problems {
+		fmt.Fprintln(os.Stderr, p)
+	}
+	if len(problems) > 0 {
+		os.Exit(1)
+	}
+}
