@@ -100,19 +100,19 @@ func (in *installer) bring(ctx context.Context, o object, found map[key]string) 
 	}
 	in.doing = fmt.Sprintf("%s:%d, %s", o.file, o.line, o)
 	live, there := found[o.key()]
-	in.wants = []string{o.name}
-	if o.kind == trigger {
-		in.wants = []string{o.relation()}
-	}
 	if o.kind == function || o.kind == view || o.kind == trigger {
 		if there {
-			like, fits, err := in.compare(ctx, o, live)
+			like, fit, err := in.compare(ctx, o, live)
 			if err != nil || like {
 				return false, err
 			}
-			if !fits {
-				if err := in.dropWithDependents(ctx, o); err != nil {
+			if !fit {
+				dropped, err := in.dropWithDependents(ctx, o)
+				if err != nil {
 					return false, err
+				}
+				for _, d := range dropped { // those that stood on it are made again in their turn
+					delete(found, d.key())
 				}
 			}
 		}
@@ -124,7 +124,6 @@ func (in *installer) bring(ctx context.Context, o object, found map[key]string) 
 	if err != nil {
 		return false, err
 	}
-	in.wants = nil
 	return true, nil
 }
 
@@ -145,9 +144,9 @@ func (in *installer) signed(ctx context.Context, o object, sql string) (string, 
 const stand = "qtop_schema_compared"
 
 // compare makes the object beside the one that is there, under another name, and
-// takes it away again. like: the catalogue has the same for both. fits: CREATE OR
+// takes it away again. like: the catalogue has the same for both. fit: CREATE OR
 // REPLACE can turn the one that is there into it.
-func (in *installer) compare(ctx context.Context, o object, live string) (like, fits bool, err error) {
+func (in *installer) compare(ctx context.Context, o object, live string) (like, fit bool, err error) {
 	sql := o.sql
 	if o.kind == trigger {
 		sql = fmt.Sprintf("CREATE TABLE public.%s (LIKE public.%s);\n", stand, o.relation()) +
@@ -159,10 +158,10 @@ func (in *installer) compare(ctx context.Context, o object, live string) (like, 
 		if err := execExpanded(ctx, tx, sql); err != nil {
 			return err
 		}
-		if like, err = in.alike(ctx, tx, o, live); err != nil {
+		if like, err = alike(ctx, tx, o, live); err != nil {
 			return err
 		}
-		if fits, err = in.fits(ctx, tx, o); err != nil {
+		if fit, err = fits(ctx, tx, o); err != nil {
 			return err
 		}
 		return errCompared
@@ -170,30 +169,29 @@ func (in *installer) compare(ctx context.Context, o object, live string) (like, 
 	if errors.Is(err, errCompared) {
 		err = nil
 	}
-	return like, fits, err
+	return like, fit, err
 }
 
 var errCompared = errors.New("compared")
 
-func (in *installer) alike(ctx context.Context, tx pgx.Tx, o object, live string) (bool, error) {
-	var text string
-	var err error
-	switch o.kind {
-	case trigger:
-		name, _, _ := strings.Cut(o.name, " on ")
-		err = tx.QueryRow(ctx, "SELECT installed FROM ("+catalogueSQL+") c WHERE kind = 'trigger' AND name = $3",
-			Roles(), owner, name+" on "+stand).Scan(&text)
+// alike asks whether the one made beside it is in the catalogue as the one that
+// is there, but for its name.
+func alike(ctx context.Context, tx pgx.Tx, o object, live string) (bool, error) {
+	name := stand
+	if o.kind == trigger {
+		trg, _, _ := strings.Cut(o.name, " on ")
+		name = trg + " on " + stand
+	}
+	text, err := readOne(ctx, tx, o.kind, name)
+	if o.kind == trigger {
 		text = strings.Replace(text, " ON public."+stand+" ", " ON public."+o.relation()+" ", 1)
-	default:
-		err = tx.QueryRow(ctx, "SELECT installed FROM ("+catalogueSQL+") c WHERE kind = $3 AND name = $4",
-			Roles(), owner, string(o.kind), stand).Scan(&text)
 	}
 	return shortHash(text) == live, err
 }
 
 // fits asks whether a replacement keeps what dependents rely on: arguments and
 // result of a function, the columns of a view.
-func (in *installer) fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, err error) {
+func fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, err error) {
 	switch o.kind {
 	case function:
 		err = tx.QueryRow(ctx, `SELECT count(*) = 1 AND bool_and((n.proargtypes, n.prorettype, n.proretset) = (p.proargtypes, p.prorettype, p.proretset)
@@ -281,24 +279,24 @@ func (in *installer) dependents(ctx context.Context, o object) ([]object, error)
 // dropWithDependents drops an object that a replacement would not fit, and what
 // stands on it. All of that must be ours: the objects that this release declares
 // are made again in their turn, those that it does not declare are gone anyway.
-func (in *installer) dropWithDependents(ctx context.Context, o object) error {
+func (in *installer) dropWithDependents(ctx context.Context, o object) ([]object, error) {
 	hits, err := in.dependents(ctx, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, d := range hits {
 		_, known := in.records[d.key()]
 		if !known && !slices.ContainsFunc(in.release.objects, d.same) && !slices.ContainsFunc(in.release.dropped, d.same) {
-			return refuse(fmt.Sprintf("%s must be dropped, and %s, which is not qtop's, depends on it", o, d), in.doing,
+			return nil, refuse(fmt.Sprintf("%s must be dropped, and %s, which is not qtop's, depends on it", o, d), in.doing,
 				"nothing was changed; drop it, migrate, and make it again")
 		}
 	}
 	for _, d := range hits {
 		if err := in.dropAll(ctx, d); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return hits, nil
 }
 
 // dropAll drops an object where it is there; of a function every form that is ours.
@@ -367,9 +365,9 @@ func (in *installer) dropGone(ctx context.Context) ([]object, error) {
 	})
 	var told []object
 	for _, o := range gone {
-		in.doing, in.wants = "drop of "+o.String(), []string{o.name}
+		in.doing = "drop of " + o.String()
 		if o.kind == view || o.kind == function { // of ours only what is gone too stands on it
-			if err := in.dropWithDependents(ctx, o); err != nil {
+			if _, err := in.dropWithDependents(ctx, o); err != nil {
 				return nil, err
 			}
 		} else if err := in.dropAll(ctx, o); err != nil {
@@ -379,7 +377,6 @@ func (in *installer) dropGone(ctx context.Context) ([]object, error) {
 			told = append(told, o)
 		}
 	}
-	in.wants = nil
 	return told, nil
 }
 

@@ -1,12 +1,15 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -44,7 +47,7 @@ func (in *installer) lockTables(ctx context.Context, from int32) error {
 		}
 	}
 	for _, table := range slices.Sorted(maps.Keys(modes)) {
-		in.doing, in.wants = "lock of "+table, []string{table}
+		in.doing = "lock of " + table
 		var there bool
 		if err := in.tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", "public."+table).Scan(&there); err != nil {
 			return err
@@ -56,29 +59,68 @@ func (in *installer) lockTables(ctx context.Context, from int32) error {
 			return err
 		}
 	}
-	in.wants = nil
 	return nil
 }
 
-// holder says in one clause who holds locks on these relations that keep us from
-// changing them; the oldest transaction of several.
-func holder(ctx context.Context, conn *pgx.Conn, relations []string) string {
-	what := strings.Join(relations, ", ")
-	if what == "" {
-		what = "the catalogue"
-	}
+// watcher remembers who blocks a session, seen from a connection of its own: once
+// the lock has timed out, nobody can tell any more.
+type watcher struct {
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu  sync.Mutex
+	who string
+}
+
+// watch looks five times a second who blocks conn, until its close. Without a
+// second connection it sees nobody.
+func watch(ctx context.Context, conn *pgx.Conn) *watcher {
+	ctx, stop := context.WithCancel(ctx)
+	w := &watcher{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		eye, err := pgx.ConnectConfig(ctx, conn.Config())
+		if err != nil {
+			return
+		}
+		defer eye.Close(context.WithoutCancel(ctx))
+		for tick := time.NewTicker(200 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				w.look(ctx, eye, conn.PgConn().PID())
+			}
+		}
+	}()
+	return w
+}
+
+func (w *watcher) look(ctx context.Context, eye *pgx.Conn, pid uint32) {
 	var who string
-	err := conn.QueryRow(ctx, `SELECT COALESCE(format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, NULLIF(a.application_name, ''),
-			COALESCE(host(a.client_addr), 'local socket'), a.state, 'transaction open for ' || date_trunc('second', clock_timestamp() - a.xact_start))),
-			'a prepared transaction')
-		FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
-		WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
-			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-			AND l.relation IN (SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relname = ANY ($1))
-		ORDER BY l.mode <> ALL ('{RowExclusiveLock,ShareLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}'), a.xact_start NULLS LAST LIMIT 1`,
-		relations).Scan(&who)
-	if err != nil {
-		who = "somebody who has ended meanwhile"
+	err := eye.QueryRow(ctx, `SELECT format('%s is held by %s', COALESCE((SELECT string_agg(DISTINCT l.relation::regclass::text, ', ') FROM pg_locks l
+				WHERE l.pid = $1 AND NOT l.granted AND l.locktype IN ('relation', 'tuple')), 'a row'),
+			COALESCE(format('pid %s (%s)', a.pid, concat_ws(', ', a.usename, NULLIF(a.application_name, ''), COALESCE(host(a.client_addr), 'local socket'), a.state,
+				'transaction open for ' || date_trunc('second', clock_timestamp() - a.xact_start))), 'a prepared transaction'))
+		FROM unnest(pg_blocking_pids($1)) b (pid) LEFT JOIN pg_stat_activity a USING (pid) ORDER BY a.xact_start NULLS LAST LIMIT 1`, int32(pid)).Scan(&who) //nolint:gosec // as PostgreSQL has it
+	if err == nil {
+		w.mu.Lock()
+		w.who = who
+		w.mu.Unlock()
 	}
-	return what + " is held by " + who
+}
+
+// blocker says who was seen last, and forgets.
+func (w *watcher) blocker() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	who := cmp.Or(w.who, "a lock did not come, who holds it was not seen")
+	w.who = ""
+	return who
+}
+
+func (w *watcher) close() {
+	w.stop()
+	<-w.done
 }

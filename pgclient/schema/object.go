@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -93,7 +94,7 @@ func declared(s statement, file string) ([]object, error) {
 	}
 	if m := grantOn.FindStringSubmatch(flat); m != nil {
 		var out []object
-		what := cmpOr(m[2], "TABLE")
+		what := cmp.Or(m[2], "TABLE")
 		for _, name := range qualifiedName.FindAllStringSubmatch(m[3], -1) {
 			out = append(out, object{
 				kind: rights, name: what + " " + name[1], file: file, line: s.line,
@@ -103,13 +104,6 @@ func declared(s statement, file string) ([]object, error) {
 		return out, nil
 	}
 	return nil, fmt.Errorf("%s:%d: %.60s… declares no function, view, trigger, grant or comment in schema public", file, s.line, flat)
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // inOrder sorts objects so that each comes after those that it needs: functions

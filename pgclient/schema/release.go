@@ -233,17 +233,22 @@ func (r *Release) Dropped() []string {
 // Version is the number of the newest migration.
 func (r *Release) Version() int32 { return int32(len(r.migrations)) } //nolint:gosec // a few dozen
 
-// SQL is the text of all that Up runs, in its order, for a database
-// administrator to read.
+// SQL is the text of all that Up runs on an empty database, in its order, for a
+// database administrator to read. Run by hand, in one transaction, it leaves to Up
+// what only a program can do: to record what is installed.
 func (r *Release) SQL() string {
 	var b strings.Builder
 	section := func(title, sql string) {
 		text, _ := expand(sql) // Load has tried it
 		fmt.Fprintf(&b, "-- %s\n%s\n\n", title, strings.TrimSpace(text))
 	}
+	fmt.Fprintf(&b, "-- What qtop migrate up runs on an empty database, in one transaction: version %d, code %d (%s).\n"+
+		"-- Who runs it by hand (psql -1) runs qtop migrate up behind it, which records what is installed.\n\n",
+		r.Version(), r.Code, r.Hash)
 	section("roles", rolesSQL)
-	section("everything below belongs to "+owner, "SET LOCAL ROLE "+owner+";\nSET LOCAL check_function_bodies = off;")
-	section("what is installed", bookSQL)
+	section("version", bookSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\nGRANT SELECT ON %[1]s TO PUBLIC;", versionTable, r.Version()))
+	section("everything below belongs to "+owner, "SET LOCAL ROLE "+owner+";\n"+
+		"SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL check_function_bodies = off;")
 	for _, m := range r.migrations {
 		section("migrations/"+m.name+".sql", m.up)
 	}

@@ -1,5 +1,5 @@
 -- Seeds: the rows that the code relies on. Every statement may run again on any database: what is there already keeps
--- the values that operators gave it.
+-- the values that operators gave it, and is not waited for, as ON CONFLICT would: hosts may be at work on it.
 
 -- Flags: key, kind, default, description; switch = at false something of the queue is off, which the console shows
 -- first.
@@ -88,22 +88,25 @@ FROM (VALUES
     '{staging}')) AS t (worker, seconds, function, flag, cron_job, domains);
 
 -- The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker.
-INSERT INTO public.queue_cron_job (job_name, worker_name, schedule) VALUES
+INSERT INTO public.queue_cron_job (job_name, worker_name, schedule)
+SELECT * FROM (VALUES
   ('queue_iu_outbound_default', 'iu_outbound_default', '* * * * *'),
   ('queue_job_queue_default', 'job_queue_default', '* * * * *'),
   ('queue_stale_heartbeat_check', 'stale_heartbeat_check', '*/2 * * * *'),
   ('queue_staging_cleanup_sweep', 'staging_cleanup_sweep', '0 * * * *'),
   ('queue_lease_reaper', 'lease_reaper', '* * * * *'),
-  ('iu-notification-worker', 'iu_notification_worker', '*/2 * * * *')
-ON CONFLICT DO NOTHING;
+  ('iu-notification-worker', 'iu_notification_worker', '*/2 * * * *')) AS jobs (job_name, worker_name, schedule)
+WHERE NOT EXISTS (SELECT FROM public.queue_cron_job q WHERE q.job_name = jobs.job_name);
 
 INSERT INTO public.event_type_registry
-  (event_domain, event_type, event_stream, delivery_lane, worker_name, description) VALUES
+  (event_domain, event_type, event_stream, delivery_lane, worker_name, description)
+SELECT * FROM (VALUES
   ('system', 'queue_worker_silent', 'alert', 'immediate', 'iu_outbound_default',
     'an executor has been silent beyond its threshold (DP4 §3.5)'),
   ('system', 'subscription_broadcast_high', 'alert', 'immediate', 'iu_outbound_default',
-    'too many events reach nobody in particular (DP6 §3.2)')
-ON CONFLICT DO NOTHING;
+    'too many events reach nobody in particular (DP6 §3.2)')) AS types (event_domain, event_type)
+WHERE NOT EXISTS (SELECT FROM public.event_type_registry r
+  WHERE (r.event_domain, r.event_type) = (types.event_domain, types.event_type));
 
 -- DP6's rules and the three that were live; a database that has rules keeps its own.
 INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream)
@@ -119,17 +122,18 @@ SELECT * FROM (VALUES
   ('role:auto_instantiator', 'iu', 'template.instance_auto_composed', 'update')) AS rules
 WHERE NOT EXISTS (SELECT FROM public.event_subscription);
 
-INSERT INTO public.queue_partitioned (parent, time_column, step, ahead) VALUES
-  ('event_outbox', 'created_at', 'month', '6 months'),
+INSERT INTO public.queue_partitioned (parent, time_column, step, ahead)
+SELECT * FROM (VALUES
+  ('event_outbox', 'created_at', 'month', interval '6 months'),
   ('job_history', 'finished_at', 'day', '35 days'),
-  ('queue_metric_sample', 'at', 'day', '35 days')
-ON CONFLICT DO NOTHING;
+  ('queue_metric_sample', 'at', 'day', '35 days')) AS tables (parent)
+WHERE NOT EXISTS (SELECT FROM public.queue_partitioned p WHERE p.parent = tables.parent);
 
 -- Where the webhook router and the event classes begin.
 INSERT INTO public.router_offsets (system_identifier)
 SELECT system_identifier FROM pg_catalog.pg_control_system()
-ON CONFLICT DO NOTHING;
+WHERE NOT EXISTS (SELECT FROM public.router_offsets);
 
 INSERT INTO public.event_class_state (system_identifier)
 SELECT system_identifier FROM pg_catalog.pg_control_system()
-ON CONFLICT DO NOTHING;
+WHERE NOT EXISTS (SELECT FROM public.event_class_state);

@@ -123,13 +123,15 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 // upUntilLocked tries the one transaction until it has its locks.
 func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 	deadline := time.Now().Add(o.LockWait)
+	seen := watch(ctx, conn)
+	defer seen.close()
 	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
 		in := &installer{release: r, conn: conn, progress: o.Progress}
 		err := in.run(ctx)
 		if !retryable(err) {
 			return explain(err, in.doing)
 		}
-		who := holder(ctx, conn, in.wants)
+		who := seen.blocker()
 		if time.Now().Add(pause).After(deadline) {
 			return &queue.Error{
 				Kind: queue.KindFailed, What: queue.Clean("gave up after " + o.LockWait.String() + ": " + who),
@@ -163,7 +165,6 @@ type installer struct {
 	tx       pgx.Tx
 	progress func(string)
 	doing    string   // the file or object at work, for errors
-	wants    []string // the relations whose locks are being asked for
 	said     []string // progress that is true once the transaction has committed
 
 	before     installedCode

@@ -52,13 +52,16 @@ CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
   p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
+  -- A row that is there is not waited for, as ON CONFLICT would.
   INSERT INTO public.dot_config_rule (key, kind, default_value, choices, switch)
-  VALUES (p_key, p_kind, p_default, p_choices, p_switch)
-  ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, default_value = excluded.default_value,
-    choices = excluded.choices, switch = excluded.switch;
+  SELECT p_key, p_kind, p_default, p_choices, p_switch
+  WHERE NOT EXISTS (SELECT FROM public.dot_config_rule WHERE key = p_key);
+  UPDATE public.dot_config_rule SET kind = p_kind, default_value = p_default, choices = p_choices, switch = p_switch
+  WHERE key = p_key
+    AND (kind, default_value, choices, switch) IS DISTINCT FROM (p_kind, p_default, p_choices, p_switch);
   INSERT INTO public.dot_config (key, value, description, updated_by)
-  VALUES (p_key, p_default, p_description, 'migration')
-  ON CONFLICT (key) DO NOTHING;
+  SELECT p_key, p_default, p_description, 'migration'
+  WHERE NOT EXISTS (SELECT FROM public.dot_config WHERE key = p_key);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_dot_config_seed IS

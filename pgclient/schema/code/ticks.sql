@@ -20,16 +20,21 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_interval int := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60);
 BEGIN
+  -- A row that is there is not waited for, as ON CONFLICT would: a tick may be at work on it.
   INSERT INTO public.queue_tick_worker (worker_name, function, flag_key, cron_job)
-  VALUES (p_worker_name, p_function, p_flag_key, p_cron_job)
-  ON CONFLICT (worker_name) DO UPDATE
-    SET function = excluded.function, flag_key = excluded.flag_key, cron_job = excluded.cron_job;
-  INSERT INTO public.dot_iu_runtime_lease (lease_name) VALUES (p_worker_name) ON CONFLICT DO NOTHING;
-  INSERT INTO public.queue_heartbeat AS h (executor_id, executor_kind, domain_scope, last_beat_at,
+  SELECT p_worker_name, p_function, p_flag_key, p_cron_job
+  WHERE NOT EXISTS (SELECT FROM public.queue_tick_worker WHERE worker_name = p_worker_name);
+  UPDATE public.queue_tick_worker SET function = p_function, flag_key = p_flag_key, cron_job = p_cron_job
+  WHERE worker_name = p_worker_name
+    AND (function, flag_key, cron_job) IS DISTINCT FROM (p_function, p_flag_key, p_cron_job);
+  INSERT INTO public.dot_iu_runtime_lease (lease_name)
+  SELECT p_worker_name WHERE NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name);
+  INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at,
     expected_cadence_seconds, stale_threshold_seconds, registered_by, tick_worker)
-  VALUES (p_worker_name, 'PG_worker', p_domain_scope, now(), greatest(v_interval, 1),
-    greatest(3 * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300)), 'migration', true)
-  ON CONFLICT (executor_id) DO UPDATE SET tick_worker = true WHERE NOT h.tick_worker;
+  SELECT p_worker_name, 'PG_worker', p_domain_scope, now(), greatest(v_interval, 1),
+    greatest(3 * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300)), 'migration', true
+  WHERE NOT EXISTS (SELECT FROM public.queue_heartbeat WHERE executor_id = p_worker_name);
+  UPDATE public.queue_heartbeat SET tick_worker = true WHERE executor_id = p_worker_name AND NOT tick_worker;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_worker_add IS

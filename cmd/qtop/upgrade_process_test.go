@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// A `migrate up` that is killed at any moment leaves the old schema or the new
+// one, never a mix, and the next one brings it to its end.
+func TestMigrateUpKilled(t *testing.T) {
+	t.Parallel()
+	for i := range 5 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Released(t)
+			conn := db.Conn(t, "")
+			rows, before := pgtest.RowSums(t, conn), objects(t, conn)
+			cmd := qtop(t, db.DSN(""), "migrate", "up")
+			require.NoError(t, cmd.Start())
+			// Each in another fifth of the time that it takes here.
+			after := time.Duration(i)*500*time.Millisecond + rand.N(500*time.Millisecond) //nolint:gosec // no secret
+			t.Logf("killed after %s", after)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = cmd.Wait()
+			}()
+			select {
+			case <-done:
+			case <-time.After(after):
+				require.NoError(t, cmd.Process.Kill())
+				<-done
+			}
+			require.Eventually(t, func() bool { // its sessions have noticed
+				var others int
+				err := conn.QueryRow(context.Background(), `SELECT count(*) FROM pg_stat_activity
+					WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`).Scan(&others)
+				return err == nil && others == 0
+			}, patience, 20*time.Millisecond)
+			st, err := schema.GetStatus(t.Context(), conn)
+			require.NoError(t, err)
+			if st.Current == 23 {
+				require.Equal(t, before, objects(t, conn), "nothing was changed")
+				require.Zero(t, st.InstalledCode)
+			} else {
+				settled(t, conn)
+			}
+			require.Equal(t, rows, pgtest.RowSums(t, conn))
+			require.NoError(t, schema.Up(t.Context(), db.DSN(""), nil))
+			settled(t, conn)
+			require.Equal(t, rows, pgtest.RowSums(t, conn))
+		})
+	}
+}
+
+// settled requires the schema of this program, complete.
+func settled(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	st, err := schema.GetStatus(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, []any{st.Latest, st.Code, st.Hash}, []any{st.Current, st.InstalledCode, st.InstalledHash})
+	differs, err := schema.Differences(t.Context(), conn)
+	require.NoError(t, err)
+	require.Empty(t, differs)
+}
+
+// objects is a checksum of what is in schema public, by kind.
+func objects(t *testing.T, conn *pgx.Conn) (sum string) {
+	t.Helper()
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT concat_ws(' ',
+		(SELECT md5(string_agg(concat(oid, xmin), ',' ORDER BY oid)) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind <> 't'),
+		(SELECT md5(string_agg(concat(oid, xmin), ',' ORDER BY oid)) FROM pg_proc WHERE pronamespace = 'public'::regnamespace),
+		(SELECT md5(string_agg(concat(oid, xmin), ',' ORDER BY oid)) FROM pg_type WHERE typnamespace = 'public'::regnamespace),
+		(SELECT md5(string_agg(concat(oid, xmin), ',' ORDER BY oid)) FROM pg_trigger))`).Scan(&sum))
+	return sum
+}

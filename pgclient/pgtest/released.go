@@ -1,0 +1,77 @@
+package pgtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	_ "embed" // the fixture
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The schema of the last release before code had a number (version 23), as its
+// `migrate sql` printed it, and rows in every table of it.
+var (
+	//go:embed testdata/before_code_numbers.sql.gz
+	releasedSchema []byte
+	//go:embed testdata/before_code_numbers_rows.sql
+	releasedRows string
+)
+
+// Released makes a database as the last release before code numbers left it, with
+// rows in every table; it is dropped at cleanup.
+func Released(t testing.TB) *DB {
+	t.Helper()
+	d := Empty(t)
+	zip, err := gzip.NewReader(bytes.NewReader(releasedSchema))
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	sql, err := io.ReadAll(zip)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	ctx := context.Background()
+	conn := d.Conn(t, "")
+	// The schema in one transaction, for which it sets its role; each of the rows in
+	// one of its own: routers pass nothing that an open transaction wrote.
+	texts := append([]string{"BEGIN;\n" + string(sql) + "\nCOMMIT;"}, strings.Split(releasedRows, ";\n")...)
+	for _, text := range texts {
+		if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil {
+			t.Fatalf("pgtest: the fixture of the released schema: %v\n%.200s", err, text)
+		}
+	}
+	if err := conn.Close(ctx); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	return d
+}
+
+// RowSums is a checksum of the rows of each table in schema public, but for those
+// that tell what is installed. A table without rows has an empty one.
+func RowSums(t testing.TB, conn *pgx.Conn) map[string]string {
+	t.Helper()
+	ctx := context.Background()
+	rows, err := conn.Query(ctx, `SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
+		AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT LIKE 'qtop\_schema\_%' ORDER BY 1`)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	out := map[string]string{}
+	for _, table := range tables {
+		var sum string
+		err := conn.QueryRow(ctx, "SELECT COALESCE(md5(string_agg(x::text, ',' ORDER BY x::text)), '') FROM public."+quote(table)+" x").Scan(&sum)
+		if err != nil {
+			t.Fatalf("pgtest: %s: %v", table, err)
+		}
+		out[table] = sum
+	}
+	return out
+}

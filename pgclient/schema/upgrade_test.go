@@ -1,0 +1,464 @@
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// later is the release of this tree with changes to its files, as a later release
+// would have them: old text and new text in turn, in files named before them.
+type later struct {
+	t     *testing.T
+	files fstest.MapFS
+}
+
+func newLater(t *testing.T) *later {
+	t.Helper()
+	src, out := os.DirFS("."), fstest.MapFS{}
+	for _, pattern := range []string{"migrations/*.sql", "code/*.sql", "moves/*.sql", "seeds.sql", "release.txt"} {
+		names, err := fs.Glob(src, pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			b, err := fs.ReadFile(src, name)
+			require.NoError(t, err)
+			out[name] = &fstest.MapFile{Data: b}
+		}
+	}
+	return &later{t, out}
+}
+
+func (l *later) replace(file, old, text string) *later {
+	l.t.Helper()
+	have := string(l.files[file].Data)
+	require.Contains(l.t, have, old, file)
+	return l.write(file, strings.Replace(have, old, text, 1))
+}
+
+// cut removes the statements that match.
+func (l *later) cut(file, pattern string) *later {
+	l.t.Helper()
+	have := string(l.files[file].Data)
+	re := regexp.MustCompile(pattern)
+	require.Regexp(l.t, re, have, file)
+	return l.write(file, re.ReplaceAllString(have, ""))
+}
+
+func (l *later) write(file, text string) *later {
+	l.files[file] = &fstest.MapFile{Data: []byte(text)}
+	return l
+}
+
+func (l *later) add(file, text string) *later {
+	if at := l.files[file]; at != nil {
+		text = string(at.Data) + "\n" + text
+	}
+	return l.write(file, text)
+}
+
+// release raises the number of the code.
+func (l *later) release() *schema.Release {
+	l.t.Helper()
+	cur := schema.Current().Code
+	l.replace("release.txt", fmt.Sprintf("code %d ", cur), fmt.Sprintf("code %d ", cur+1))
+	r, err := schema.Load(l.files)
+	require.NoError(l.t, err)
+	return r
+}
+
+// lines is a progress function that may be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (l *lines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = append(l.said, line)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.said, "\n")
+}
+
+func up(t *testing.T, db *pgtest.DB, r *schema.Release) string {
+	t.Helper()
+	var said lines
+	require.NoError(t, r.Up(t.Context(), db.DSN(""), schema.UpOptions{Progress: said.add}), "%s", &said)
+	return said.String()
+}
+
+// stable is the catalogue without the leaves of partitions, which follow the day on
+// they were made.
+func stable(t *testing.T, conn *pgx.Conn) string {
+	t.Helper()
+	var all string
+	require.NoError(t, conn.QueryRow(t.Context(), catalogue).Scan(&all))
+	var out []string
+	leaf := regexp.MustCompile(`_20\d\d_\d\d`)
+	for line := range strings.SplitSeq(all, "\n") {
+		if !leaf.MatchString(line) && !strings.HasPrefix(line, "flag ") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// A database of the release before code numbers, with rows in every table,
+// becomes what a fresh installation is, and keeps every row.
+func TestUpgradeOfAReleasedSchema(t *testing.T) {
+	t.Parallel()
+	old, fresh := pgtest.Released(t), pgtest.New(t)
+	conn := old.Conn(t, "")
+	before := pgtest.RowSums(t, conn)
+	for table, sum := range before {
+		require.NotEmpty(t, sum, "the fixture has rows in every table, but for %s", table)
+	}
+	require.Greater(t, len(before), 50)
+	said := up(t, old, schema.Current())
+	require.Contains(t, said, "up 024 ")
+	require.NotContains(t, said, "trigger", "triggers that are as they should be are left alone")
+	require.Equal(t, before, pgtest.RowSums(t, conn), "no row was lost or changed")
+	require.Equal(t, stable(t, fresh.Conn(t, "")), stable(t, conn))
+	require.Contains(t, up(t, old, schema.Current()), "already")
+	if dump, err := exec.LookPath("pg_dump"); err == nil && old.Server != nil {
+		require.Equal(t, dumped(t, dump, fresh), dumped(t, dump, old))
+	}
+	require.NoError(t, schema.Down(t.Context(), old.DSN(""), schema.DownOptions{Discard: true}, nil))
+	var left int
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +
+		(SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)`).Scan(&left))
+	require.Zero(t, left)
+}
+
+// dumped is pg_dump -s without comments, restrict lines and leaves of partitions.
+func dumped(t *testing.T, program string, db *pgtest.DB) string {
+	t.Helper()
+	b, err := exec.CommandContext(t.Context(), program, "--schema-only", "--dbname", db.DSN("")).CombinedOutput()
+	require.NoError(t, err, "%s", b)
+	var out []string
+	for statement := range strings.SplitSeq(string(b), ";\n") {
+		if !regexp.MustCompile(`_20\d\d_\d\d`).MatchString(statement) {
+			statement = regexp.MustCompile(`(?m)^(--|\\).*$`).ReplaceAllString(statement, "")
+			out = append(out, strings.TrimSpace(statement))
+		}
+	}
+	return strings.Join(out, ";\n")
+}
+
+// Down of the release before code numbers works from this program too.
+func TestDownOfAReleasedSchema(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Released(t)
+	require.ErrorContains(t, schema.Down(t.Context(), db.DSN(""), schema.DownOptions{}, nil), "would lose")
+	require.NoError(t, schema.Down(t.Context(), db.DSN(""), schema.DownOptions{Discard: true}, nil))
+	var left int
+	require.NoError(t, db.Conn(t, "").QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +
+		(SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)`).Scan(&left))
+	require.Zero(t, left)
+}
+
+// The upgrade touches no table that somebody writes to: open transactions of
+// writers neither hold it up nor are held up by it.
+func TestUpgradeBehindOpenWriters(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Released(t)
+	writer := db.Conn(t, "")
+	tx, err := writer.Begin(t.Context())
+	require.NoError(t, err)
+	for _, sql := range []string{
+		"SELECT fn_job_enqueue('kg.index', 'kg', 'Agent')",
+		"INSERT INTO events (event_type, payload) VALUES ('order.paid', '{}')",
+		"SELECT fn_iu_emit_event('kg', 'made', 'birth', 'delayed', 'info', 'unit', 'open')",
+		"SELECT fn_webhook_router_run(10), fn_saga_orchestrator_run(10)",
+		"UPDATE queue_heartbeat SET last_beat_at = now()",
+		"SELECT fn_iu_save('doc/3', 'body', 'ann', 'book-3', NULL)",
+	} {
+		_, err := tx.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	r := schema.Current()
+	require.NoError(t, r.Up(t.Context(), db.DSN(""), schema.UpOptions{LockWait: time.Nanosecond}))
+	require.NoError(t, tx.Commit(t.Context()))
+}
+
+// An edited function reaches an installed database, and nothing else is touched.
+func TestUpgradeOfOneFunction(t *testing.T) {
+	c := newCore(t)
+	conn := c.db.Conn(t, "")
+	others := `SELECT md5(string_agg(concat(p.oid, p.xmin), ',' ORDER BY p.oid)) FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
+		AND p.proname <> 'fn_queue_severity' UNION ALL SELECT md5(string_agg(concat(t.oid, t.xmin), ',' ORDER BY t.oid)) FROM pg_trigger t
+		UNION ALL SELECT md5(string_agg(concat(c.oid, c.xmin), ',' ORDER BY c.oid)) FROM pg_class c WHERE c.relkind = 'v' AND c.relnamespace = 'public'::regnamespace`
+	before := get[string](c, "SELECT string_agg(md5, ' ') FROM ("+others+") x")
+	require.Equal(t, "warning", get[string](c, "SELECT fn_queue_severity(600, 100)"))
+	r := newLater(t).replace("code/alerts.sql", "p_cadence_seconds < 10 THEN", "p_cadence_seconds < 5 THEN").release()
+	said := up(t, c.db, r)
+	require.Contains(t, said, "function fn_queue_severity")
+	require.NotContains(t, said, ";", "nothing else")
+	require.Equal(t, "critical", get[string](c, "SELECT fn_queue_severity(600, 100)"))
+	require.Equal(t, before, get[string](c, "SELECT string_agg(md5, ' ') FROM ("+others+") x"))
+	st, err := r.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, []any{r.Code, r.Hash}, []any{st.InstalledCode, st.InstalledHash})
+
+	err = schema.Up(t.Context(), c.db.DSN(""), nil)
+	require.ErrorContains(t, err, fmt.Sprintf("code %d is installed, this qtop carries the older code %d", r.Code, schema.Current().Code))
+	require.NotContains(t, err.Error(), "\n")
+	require.Error(t, schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true}, nil), "nor does an older qtop take it away")
+}
+
+// A trigger that changes needs its table: who holds it is named, others get
+// through between the tries, and it is changed as soon as it is free.
+func TestUpgradeWaitsForATable(t *testing.T) {
+	c := newCore(t)
+	r := newLater(t).replace("code/job_tables.sql", "trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW\n  WHEN (NEW.status <> 'queued')",
+		"trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW\n  WHEN (NEW.status <> 'queued' OR NEW.attempts < 0)").
+		replace("code/alerts.sql", "p_cadence_seconds < 10 THEN", "p_cadence_seconds < 5 THEN").release()
+	writer := c.db.Conn(t, "")
+	tx, err := writer.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SET LOCAL application_name = 'nightly import'; SELECT fn_job_enqueue('k', 'kg', 'Agent')")
+	require.NoError(t, err)
+
+	err = r.Up(t.Context(), c.db.DSN(""), schema.UpOptions{LockWait: time.Nanosecond})
+	require.ErrorContains(t, err, "job_queue is held by pid ")
+	require.ErrorContains(t, err, "nightly import")
+	require.ErrorContains(t, err, "nothing was changed")
+	require.Equal(t, "warning", get[string](c, "SELECT fn_queue_severity(600, 100)"), "not even what could be changed")
+
+	var said lines
+	done := make(chan error, 1)
+	go func() { done <- r.Up(context.Background(), c.db.DSN(""), schema.UpOptions{Progress: said.add}) }()
+	eventually(t, "the holder is named", func() bool { return strings.Contains(said.String(), "job_queue is held by pid ") })
+	c.exec("SELECT fn_job_enqueue('k', 'kg', 'Agent')") // between two tries, at the latest when one gives up
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-done)
+	require.Contains(t, said.String(), "trigger trg_job_queue_born on job_queue")
+	require.Equal(t, "critical", get[string](c, "SELECT fn_queue_severity(600, 100)"))
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM job_queue"))
+}
+
+// A new argument replaces the function, whatever stands on it; there are never two.
+func TestUpgradeOfASignature(t *testing.T) {
+	c := newCore(t)
+	r := newLater(t).
+		replace("code/job_subscriptions.sql", "-- ", "-- A view on a function that changes its arguments.\nCREATE OR REPLACE VIEW public.v_test_words AS SELECT public.fn_words('{a,b}', 'or') AS words;\n"+
+			"GRANT SELECT ON public.v_test_words TO :\"queue_viewer\";\n\n-- ").release()
+	up(t, c.db, r)
+	l := newLater(t)
+	l.files["code/job_subscriptions.sql"] = &fstest.MapFile{Data: []byte("CREATE OR REPLACE VIEW public.v_test_words AS SELECT public.fn_words('{a,b}', 'or') AS words;\n" +
+		"GRANT SELECT ON public.v_test_words TO :\"queue_viewer\";\n" + string(l.files["code/job_subscriptions.sql"].Data))}
+	l.replace("code/audit.sql", "fn_words(p_list text[], p_conjunction text)", "fn_words(p_list text[], p_conjunction text, p_last text DEFAULT '!')").
+		replace("code/audit.sql", `' \1');`, `' \1' || p_last);`)
+	r = l.release()
+	said := up(t, c.db, r)
+	require.Contains(t, said, "function fn_words; view v_test_words")
+	require.Equal(t, "a or b!", get[string](c, "SELECT words FROM v_test_words"))
+	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM pg_proc WHERE proname = 'fn_words'"))
+	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'v_test_words', 'SELECT')"))
+	require.False(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'fn_words(text[],text,text)', 'EXECUTE')"))
+
+	// What is not ours is not dropped with it.
+	c.exec("CREATE SCHEMA app; CREATE VIEW app.report AS SELECT words FROM public.v_test_words")
+	l.replace("code/audit.sql", "p_last text DEFAULT '!'", "p_last text DEFAULT '!', p_more text DEFAULT ''")
+	r, err := schema.Load(l.files)
+	require.NoError(t, err)
+	err = r.Up(t.Context(), c.db.DSN(""), schema.UpOptions{})
+	require.Equal(t, queue.KindFailed, queue.KindOf(err))
+	require.ErrorContains(t, err, "view app.report")
+	require.Equal(t, "a or b!", get[string](c, "SELECT words FROM app.report"))
+}
+
+// The columns of a view may change; what reads it is made again.
+func TestUpgradeOfAView(t *testing.T) {
+	c := newCore(t)
+	l := newLater(t).replace("code/executors.sql", "-- ", "CREATE OR REPLACE VIEW public.v_test AS SELECT 1 AS a, 2 AS b;\n"+
+		"CREATE OR REPLACE VIEW public.v_test_of AS SELECT a FROM public.v_test;\n"+
+		"CREATE OR REPLACE FUNCTION public.fn_test() RETURNS SETOF public.v_test\nLANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM public.v_test $$;\n-- ")
+	up(t, c.db, l.release())
+	l.replace("code/executors.sql", "SELECT 1 AS a, 2 AS b", "SELECT 'x'::text AS a")
+	r, err := schema.Load(l.files)
+	require.NoError(t, err)
+	up(t, c.db, r)
+	require.Equal(t, "x x", get[string](c, "SELECT o.a || ' ' || t.a FROM v_test_of o, fn_test() t"))
+	l.cut("code/executors.sql", `(?s)CREATE OR REPLACE VIEW public.v_test AS.*?\$\$;\n`)
+	r, err = schema.Load(l.files)
+	require.NoError(t, err)
+	said := up(t, c.db, r)
+	require.Contains(t, said, "without view v_test; without view v_test_of; without function fn_test")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM pg_class WHERE relname LIKE 'v_test%'"))
+	conn := c.db.Conn(t, "")
+	differs, err := r.Differences(t.Context(), conn)
+	require.NoError(t, err)
+	require.Empty(t, differs)
+}
+
+// A trigger, a right and a comment that are no longer declared go.
+func TestUpgradeDropsWhatIsGone(t *testing.T) {
+	c := newCore(t)
+	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'queue_mark', 'SELECT')"))
+	r := newLater(t).
+		cut("code/samples.sql", `(?s)CREATE OR REPLACE TRIGGER trg_queue_mark_no_truncate.*?;\n`).
+		cut("code/samples.sql", `GRANT SELECT ON public.queue_mark TO .*;\n`).
+		cut("code/samples.sql", `(?s)COMMENT ON TABLE public.queue_mark IS.*?';\n`).release()
+	said := up(t, c.db, r)
+	require.Contains(t, said, "without trigger trg_queue_mark_no_truncate on queue_mark")
+	require.False(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'queue_mark', 'SELECT')"))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM pg_trigger WHERE tgname = 'trg_queue_mark_no_truncate'"))
+	require.True(t, get[bool](c, "SELECT obj_description('queue_mark'::regclass) IS NULL"))
+}
+
+// What somebody changed by hand is named, and the next migrate up repairs it.
+func TestUpgradeRepairsWhatWasChangedByHand(t *testing.T) {
+	c := newCore(t)
+	conn := c.db.Conn(t, "")
+	want := stable(t, conn)
+	c.exec(`CREATE OR REPLACE FUNCTION fn_queue_severity(p_age_seconds double precision, p_cadence_seconds int) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''fine'''`)
+	c.exec("ALTER FUNCTION fn_cfg_bool(text) SECURITY DEFINER")
+	c.exec("ALTER TABLE job_queue DISABLE TRIGGER trg_job_queue_no_truncate")
+	c.exec("DROP TRIGGER trg_events_immutable ON events")
+	c.exec("GRANT EXECUTE ON FUNCTION fn_job_ack(uuid[], uuid[]) TO queue_viewer")
+	c.exec("REVOKE SELECT ON dot_config FROM queue_viewer; GRANT UPDATE (value) ON dot_config TO queue_viewer")
+	c.exec("COMMENT ON TABLE dot_config IS 'mine'")
+	c.exec("CREATE OR REPLACE VIEW v_job_handlers AS SELECT 'x'::text AS executor_id, '{}'::text[] AS kinds")
+	c.exec("DROP FUNCTION fn_queue_mark(text, text)")
+	differs, err := schema.Differences(t.Context(), conn)
+	require.NoError(t, err)
+	var named []string
+	for _, d := range differs {
+		named = append(named, d.Object+": "+d.Why)
+		require.Equal(t, d.Object != "comment TABLE dot_config", d.Harmful(), d.Object)
+	}
+	require.ElementsMatch(t, []string{
+		"function fn_queue_severity: changed by hand", "function fn_cfg_bool: changed by hand",
+		"trigger trg_job_queue_no_truncate on job_queue: changed by hand", "trigger trg_events_immutable on events: missing: dropped by hand",
+		"rights FUNCTION fn_job_ack: changed by hand", "rights TABLE dot_config: changed by hand",
+		"comment TABLE dot_config: changed by hand", "view v_job_handlers: changed by hand", "function fn_queue_mark: missing: dropped by hand",
+	}, named)
+	up(t, c.db, schema.Current())
+	require.Equal(t, want, stable(t, conn))
+	differs, err = schema.Differences(t.Context(), conn)
+	require.NoError(t, err)
+	require.Empty(t, differs)
+}
+
+// Somebody else's function of the same name makes nothing ambiguous, and stays.
+func TestUpgradeBesideAnOverload(t *testing.T) {
+	c := newCore(t)
+	c.exec("CREATE FUNCTION fn_words(text[]) RETURNS text LANGUAGE sql AS 'SELECT ''theirs'''")
+	c.exec("CREATE FUNCTION fn_job_ack(text) RETURNS text LANGUAGE sql AS 'SELECT ''theirs'''")
+	r := newLater(t).replace("code/audit.sql", "COMMENT ON FUNCTION public.fn_words IS 'A list", "COMMENT ON FUNCTION public.fn_words IS 'Any list").
+		replace("code/job_results.sql", "GRANT EXECUTE ON FUNCTION public.fn_job_ack TO ", "GRANT EXECUTE ON FUNCTION public.fn_job_ack TO :\"queue_viewer\", ").release()
+	up(t, c.db, r)
+	require.Equal(t, 4, get[int](c, "SELECT count(*) FROM pg_proc WHERE proname IN ('fn_words', 'fn_job_ack')"))
+	require.Contains(t, get[string](c, "SELECT obj_description('fn_words(text[],text)'::regprocedure)"), "Any list")
+	require.True(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'fn_job_ack(uuid[],uuid[])', 'EXECUTE')"))
+	require.NoError(t, r.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true}, nil))
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"), "theirs stay")
+}
+
+// A later migration with a bulk move: the move goes on where it was interrupted.
+func TestUpgradeMoves(t *testing.T) {
+	c := newCore(t)
+	c.exec("INSERT INTO queue_mark (label, created_by) SELECT n::text, 'ann' FROM generate_series(1, 25) n")
+	const number = "025"
+	l := newLater(t).
+		write("migrations/"+number+"_test.sql", "ALTER TABLE public.queue_counter ADD COLUMN moved boolean NOT NULL DEFAULT false;\n---- create above / drop below ----\n").
+		write("moves/"+number+"_test.sql", `INSERT INTO public.queue_counter (scope, k1, n)
+SELECT 'test', m.label, 1 / (m.label <> '17')::int FROM public.queue_mark m
+WHERE NOT EXISTS (SELECT FROM public.queue_counter c WHERE c.scope = 'test' AND c.k1 = m.label) ORDER BY m.mark_id LIMIT 10;`)
+	err := l.release().Up(t.Context(), c.db.DSN(""), schema.UpOptions{})
+	require.ErrorContains(t, err, "division by zero")
+	require.ErrorContains(t, err, "moves/"+number+"_test.sql")
+	require.Equal(t, "10 false", get[string](c, "SELECT moved || ' ' || (ended_at IS NOT NULL) FROM qtop_schema_move"))
+	require.Equal(t, 10, get[int](c, "SELECT count(*) FROM queue_counter WHERE scope = 'test'"), "the batch before stands")
+	l.replace("moves/"+number+"_test.sql", "1 / (m.label <> '17')::int", "1")
+	r, err := schema.Load(l.files)
+	require.NoError(t, err)
+	require.Contains(t, up(t, c.db, r), "move "+number+"_test: done, 25 rows")
+	require.Equal(t, 25, get[int](c, "SELECT count(*) FROM queue_counter WHERE scope = 'test'"))
+	require.NotContains(t, up(t, c.db, r), "move")
+}
+
+// A flag that a later release brings has its default; flags of operators stay.
+func TestUpgradeSeeds(t *testing.T) {
+	c := newCore(t)
+	c.exec("SELECT fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'mine')")
+	audits := get[int](c, "SELECT count(*) FROM queue_operator_action")
+	r := newLater(t).add("seeds.sql", "SELECT public.fn_dot_config_seed('test.flag', 'integer', '5', 'a new flag');").
+		replace("seeds.sql", "'webhook.max_attempts', 'integer', '5'", "'webhook.max_attempts', 'integer', '10'").release()
+	up(t, c.db, r)
+	require.Equal(t, "5 migration", get[string](c, "SELECT value || ' ' || updated_by FROM dot_config WHERE key = 'test.flag'"))
+	require.Equal(t, "7 ann 10", get[string](c, "SELECT value || ' ' || updated_by || ' ' || default_value FROM dot_config JOIN dot_config_rule USING (key) WHERE key = 'webhook.max_attempts'"))
+	require.Equal(t, audits, get[int](c, "SELECT count(*) FROM queue_operator_action"), "a seed is no operator's act")
+}
+
+// Several at once: one does it, the others say whom they wait for.
+func TestUpgradeTogether(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Released(t)
+	var said [3]lines
+	var wg sync.WaitGroup
+	errs := make([]error, len(said))
+	for i := range said {
+		wg.Go(func() {
+			errs[i] = schema.Current().Up(context.Background(), db.DSN(""), schema.UpOptions{Progress: said[i].add})
+		})
+	}
+	wg.Wait()
+	did, waited := 0, 0
+	for i := range said {
+		require.NoError(t, errs[i])
+		if strings.Contains(said[i].String(), "up 024") {
+			did++
+		} else {
+			require.Contains(t, said[i].String(), "already")
+		}
+		if strings.Contains(said[i].String(), "another migration of this database is at work: pid ") {
+			waited++
+		}
+	}
+	require.Equal(t, 1, did)
+	require.Positive(t, waited)
+}
+
+// Which programs the installed code serves.
+func TestStatusRefusal(t *testing.T) {
+	c := newCore(t)
+	conn := c.db.Conn(t, "")
+	refusal := func() string {
+		st, err := schema.GetStatus(t.Context(), conn)
+		require.NoError(t, err)
+		what, do := st.Refusal()
+		return strings.TrimSuffix(what+": "+do, ": ")
+	}
+	code := schema.Current().Code
+	require.Empty(t, refusal())
+	c.exec("UPDATE qtop_schema_code SET code = $1, serves = $2", code+5, code)
+	require.Empty(t, refusal(), "newer code that still serves this program")
+	c.exec("UPDATE qtop_schema_code SET serves = $1", code+1)
+	require.Equal(t, fmt.Sprintf("code %d is installed, which serves programs of code %d and later; this qtop is of code %d: use a newer qtop", code+5, code+1, code), refusal())
+	old := pgtest.Released(t)
+	conn = old.Conn(t, "")
+	require.Contains(t, refusal(), "schema version 23, from before code had numbers, is installed; this qtop needs code")
+	conn = pgtest.Empty(t).Conn(t, "")
+	require.Equal(t, "qtop is not installed in this database: run qtop migrate up", refusal())
+}
