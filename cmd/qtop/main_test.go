@@ -38,7 +38,13 @@ func qtop(t *testing.T, dsn string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, args...)
+	return program(t, self, dsn, args...)
+}
+
+// program is a real process of another build of qtop.
+func program(t *testing.T, path, dsn string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path, args...)
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), asProgram+"=1", "QTOP_DSN="+dsn, "QTOP_ACTOR=tester", "XDG_CONFIG_HOME="+home, "XDG_STATE_HOME="+home)
 	return cmd

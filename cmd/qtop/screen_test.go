@@ -52,7 +52,12 @@ func open(t *testing.T, dsn string, args ...string) *screen {
 
 func openSized(t *testing.T, cols, rows int, dsn string, args ...string) *screen {
 	t.Helper()
-	cmd := qtop(t, dsn, args...)
+	return onScreen(t, cols, rows, qtop(t, dsn, args...))
+}
+
+// onScreen starts the program in a terminal.
+func onScreen(t *testing.T, cols, rows int, cmd *exec.Cmd) *screen {
+	t.Helper()
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color", "LANG=C.UTF-8", "TZ=UTC")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)})
 	require.NoError(t, err)

@@ -79,13 +79,13 @@ var (
 // declared reads the objects that one statement of a file declares. A grant on
 // several relations declares the rights of each.
 func declared(s statement, file string) ([]object, error) {
-	flat := strings.Join(strings.Fields(uncommented(s.sql)), " ")
 	one := func(k kind, name string) []object {
 		return []object{{kind: k, name: name, sql: s.sql, file: file, line: s.line}}
 	}
-	if m := createObject.FindStringSubmatch(flat); m != nil {
+	if m := createObject.FindStringSubmatch(s.sql); m != nil {
 		return one(kind(strings.ToLower(m[1])), m[2]), nil
 	}
+	flat := strings.Join(strings.Fields(uncommented(s.sql)), " ")
 	if m := createTrigger.FindStringSubmatch(flat); m != nil {
 		return one(trigger, m[1]+" on "+m[2]), nil
 	}

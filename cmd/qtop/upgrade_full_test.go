@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// The last commit whose programs knew no number of the code.
+const beforeCodeNumbers = "5088814"
+
+// builtBefore builds qtop as that commit had it.
+func builtBefore(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	src := t.TempDir()
+	archive := exec.CommandContext(t.Context(), "git", "-C", root, "archive", "--output", filepath.Join(src, "src.tar"), beforeCodeNumbers)
+	if out, err := archive.CombinedOutput(); err != nil {
+		t.Skipf("full: the history of the repository does not reach commit %s: %s", beforeCodeNumbers, out)
+	}
+	untar := exec.CommandContext(t.Context(), "tar", "-xf", "src.tar")
+	untar.Dir = src
+	out, err := untar.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", "before", "./cmd/qtop")
+	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
+	out, err = build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return filepath.Join(src, "before")
+}
+
+// jobLedger counts the requests of each job.
+type jobLedger struct {
+	mu  sync.Mutex
+	got map[string]int
+}
+
+func (l *jobLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body bytes.Buffer
+	_, _ = body.ReadFrom(r.Body)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.got[body.String()]++
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// A database that the program of the last release made, with two of its hosts at
+// work and its console open, is upgraded by this one: nothing is lost or done
+// twice, and the old programs work on.
+func TestUpgradeUnderOldHosts(t *testing.T) {
+	if os.Getenv("QTOP_TEST_FULL") == "" {
+		t.Skip("full: builds the program of an earlier commit and runs its hosts for half a minute")
+	}
+	t.Parallel()
+	before := builtBefore(t)
+	db := pgtest.Empty(t)
+	out, err := program(t, before, db.DSN(""), "migrate", "up").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	x := story{t, db.Conn(t, ""), db}
+	hooks, jobs := &ledger{got: map[string]int{}}, &jobLedger{got: map[string]int{}}
+	hookServer, jobServer := httptest.NewServer(hooks), httptest.NewServer(jobs)
+	t.Cleanup(hookServer.Close)
+	t.Cleanup(jobServer.Close)
+	_, err = x.conn.Exec(t.Context(), "INSERT INTO subscriptions (event_type, callback_url, active, verified) VALUES ('t', $1, true, true)", hookServer.URL+"/hook")
+	require.NoError(t, err)
+	for _, executor := range []string{"a", "b"} {
+		for _, sql := range []string{
+			"SELECT fn_queue_heartbeat_register($1, 'Agent', '{kg}', 60, 3600, 'ann')",
+			`SELECT fn_job_subscription_set(p_executor_id => $1, p_job_kind => NULL, p_event_domain => NULL, p_priority_floor => 0, p_max_parallel => 100,
+				p_enabled => true, p_notes => '', p_actor => 'ann', p_reason => 'test')`,
+		} {
+			_, err = x.conn.Exec(t.Context(), sql, executor)
+			require.NoError(t, err, sql)
+		}
+	}
+	worker := pgtest.Login(t, db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "queue_viewer")
+	logs := map[string]*bytes.Buffer{}
+	hosts := map[string]*exec.Cmd{}
+	for _, id := range []string{"a", "b"} {
+		cmd := program(t, before, db.DSN(worker), "worker", "--host-id", id)
+		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
+		logs[id] = &bytes.Buffer{}
+		cmd.Stderr = logs[id]
+		require.NoError(t, cmd.Start())
+		hosts[id] = cmd
+		t.Cleanup(func() {
+			_ = cmd.Process.Signal(syscall.SIGKILL)
+			_ = cmd.Wait()
+		})
+	}
+	x.eventually("both hosts are alive", func() bool { return x.number("SELECT count(*) FROM queue_host WHERE stopped_at IS NULL") == 2 })
+	console := onScreen(t, 120, 40, program(t, before, db.DSN(operator(t, db))))
+	console.until("● live")
+
+	// A producer in a session of its own, until the end.
+	producing, stop := context.WithCancel(t.Context())
+	produced := make(chan [2]int, 1)
+	producer := db.Conn(t, pgtest.Login(t, db, "event_ingest_writer"))
+	go func() {
+		events, enqueued := 0, 0
+		for producing.Err() == nil {
+			if _, err := producer.Exec(t.Context(), "INSERT INTO public.events (event_type, payload) VALUES ('t', $1)", fmt.Sprintf(`{"n": %d}`, events)); err == nil {
+				events++
+			}
+			if _, err := producer.Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'kg', 'Agent')"); err == nil {
+				enqueued++
+			}
+			time.Sleep(5 * time.Millisecond) // a steady load; nothing waits for it
+		}
+		produced <- [2]int{events, enqueued}
+	}()
+	delivered := func() int { return hooks.distinct() }
+	x.eventually("the old hosts deliver", func() bool { return delivered() > 100 })
+	out, err = qtop(t, db.DSN(""), "migrate", "up").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
+	now := delivered()
+	x.eventually("they go on delivering", func() bool { return delivered() > now+300 })
+	console.until("● live")
+	console.keys("8")
+	console.until("kg")
+	stop()
+	want := <-produced
+	t.Logf("%d events, %d jobs", want[0], want[1])
+	x.eventually("all is done", func() bool {
+		return x.number("SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'Completed') + (SELECT count(*) FROM job_queue)") == 0 &&
+			x.number("SELECT count(*) FROM webhook_delivery_sagas") == want[0]
+	})
+	hooks.mu.Lock()
+	require.Len(t, hooks.got, want[0], "every event was delivered")
+	for id, n := range hooks.got {
+		require.Equal(t, 1, n, "%s was delivered more than once", id)
+	}
+	hooks.mu.Unlock()
+	jobs.mu.Lock()
+	require.Len(t, jobs.got, want[1], "every job was done")
+	for body, n := range jobs.got {
+		require.Equal(t, 1, n, "%s was done more than once", body)
+	}
+	jobs.mu.Unlock()
+	require.Equal(t, want[1], x.number("SELECT count(*) FROM job_history WHERE status = 'succeeded'"))
+	for id, cmd := range hosts {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, cmd.Wait(), "%s", logs[id])
+		for line := range strings.SplitSeq(logs[id].String(), "\n") {
+			require.NotContains(t, line, `"level":"ERROR"`, "host %s", id)
+		}
+	}
+	console.keys("q")
+	settled(t, x.conn)
+}
