@@ -30,7 +30,7 @@ func version(ctx context.Context, q querier) (v int32, err error) {
 type installedCode struct {
 	Code, Serves int
 	Hash, Seeds  string
-	Server       int // major version of the server that recorded it
+	Form         string // of the hashes that were recorded with it
 }
 
 func readCode(ctx context.Context, q querier) (c installedCode, err error) {
@@ -39,8 +39,8 @@ func readCode(ctx context.Context, q querier) (c installedCode, err error) {
 	if err != nil || !there {
 		return c, err
 	}
-	err = q.QueryRow(ctx, "SELECT code, serves, hash, seeds, server_version FROM public.qtop_schema_code").
-		Scan(&c.Code, &c.Serves, &c.Hash, &c.Seeds, &c.Server)
+	err = q.QueryRow(ctx, "SELECT code, serves, hash, seeds, recorded_form FROM public.qtop_schema_code").
+		Scan(&c.Code, &c.Serves, &c.Hash, &c.Seeds, &c.Form)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}

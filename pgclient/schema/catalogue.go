@@ -2,10 +2,22 @@ package schema
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// catalogueForm rises whenever catalogueSQL makes another text of the same
+// definition: hashes of another form tell nothing.
+const catalogueForm = 1
+
+// formOf is the form of the hashes that this program makes of what the server
+// prints, which another major version may print in other words.
+func formOf(conn *pgx.Conn) string {
+	major, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
+	return fmt.Sprintf("%s/%d", major, catalogueForm)
+}
 
 // catalogueSQL lists what PostgreSQL has of the objects of each kind in schema
 // public, each with a text that two objects share only when they are alike. It

@@ -79,18 +79,11 @@ func (in *installer) report(changed map[kind][]string, gone []object) {
 }
 
 // unchanged tells an object that is as it was recorded, from the source that this
-// release has. Records of another major version of the server do not count: it
-// may print the same definition in other words.
+// release has. Records of another form do not count.
 func (in *installer) unchanged(o object, found map[key]string) bool {
 	live, there := found[o.key()]
 	r, ok := in.records[o.key()]
 	return in.comparable && ok && there && r == recorded{o.hash(), live}
-}
-
-func serverMajor(conn *pgx.Conn) int {
-	var major int
-	_, _ = fmt.Sscanf(conn.PgConn().ParameterStatus("server_version"), "%d", &major)
-	return major
 }
 
 // bring installs an object unless what is there is like it, and tells whether it did.
@@ -409,11 +402,11 @@ func (in *installer) record(ctx context.Context, seeds string) error {
 		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])`, kinds, names, sources, installed); err != nil {
 		return err
 	}
-	_, err = in.tx.Exec(ctx, `INSERT INTO public.qtop_schema_code AS c (code, serves, hash, seeds, server_version, installed_at, installed_by)
+	_, err = in.tx.Exec(ctx, `INSERT INTO public.qtop_schema_code AS c (code, serves, hash, seeds, recorded_form, installed_at, installed_by)
 		VALUES ($1, $2, $3, $4, $5, clock_timestamp(), session_user)
 		ON CONFLICT (one) DO UPDATE SET code = excluded.code, serves = excluded.serves, hash = excluded.hash, seeds = excluded.seeds,
-			server_version = excluded.server_version, installed_at = excluded.installed_at, installed_by = excluded.installed_by`,
-		in.release.Code, in.release.Serves, in.release.Hash, seeds, serverMajor(in.tx.Conn()))
+			recorded_form = excluded.recorded_form, installed_at = excluded.installed_at, installed_by = excluded.installed_by`,
+		in.release.Code, in.release.Serves, in.release.Hash, seeds, formOf(in.tx.Conn()))
 	return err
 }
 

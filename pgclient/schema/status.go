@@ -12,7 +12,7 @@ import (
 // Hash identifies all that this program installs: migrations, code and seeds.
 func Hash() string {
 	r := Current()
-	parts := []string{r.Hash, fmt.Sprint(r.Code, r.Serves)}
+	parts := []string{r.Hash, fmt.Sprint(r.Code, r.Serves, catalogueForm)}
 	for _, m := range r.migrations {
 		parts = append(parts, m.name, m.up)
 	}
@@ -126,14 +126,14 @@ func (r *Release) Differences(ctx context.Context, conn *pgx.Conn) (out []Differ
 		if err != nil || code.Code == 0 {
 			return err
 		}
-		out, err = r.differences(ctx, q, code.Server == serverMajor(conn))
+		out, err = r.differences(ctx, q, code.Form == formOf(conn))
 		return err
 	})
 	return out, err
 }
 
 // differences compares what is recorded and what is there with what the release
-// declares. comparable: the records are of this server's major version.
+// declares. comparable: the records are of this form.
 func (r *Release) differences(ctx context.Context, q querier, comparable bool) ([]Difference, error) {
 	records, err := readRecords(ctx, q)
 	if err != nil {

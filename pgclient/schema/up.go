@@ -169,7 +169,7 @@ type installer struct {
 
 	before     installedCode
 	records    map[key]recorded // what was installed before
-	comparable bool             // the records are of this major version of the server
+	comparable bool             // the records are of the form that this program makes of this server
 }
 
 // run is the one transaction of Up.
@@ -197,7 +197,7 @@ func (in *installer) run(ctx context.Context) error {
 	if in.records, err = readRecords(ctx, tx); err != nil {
 		return err
 	}
-	in.comparable = in.before.Server == serverMajor(in.conn)
+	in.comparable = in.before.Form == formOf(in.conn)
 	for _, step := range []func(context.Context, int32) error{in.roles, in.lockTables, in.tables, in.code} {
 		if err := step(ctx, from); err != nil {
 			return err

@@ -7,7 +7,7 @@ CREATE TABLE public.qtop_schema_code (
   serves         int NOT NULL CHECK (serves BETWEEN 0 AND code),
   hash           text NOT NULL,
   seeds          text NOT NULL,
-  server_version int NOT NULL,
+  recorded_form  text NOT NULL,
   installed_at   timestamptz NOT NULL,
   installed_by   text NOT NULL
 );
