@@ -72,26 +72,30 @@ type watcher struct {
 	who string
 }
 
-// watch looks five times a second who blocks conn, until its close. Without a
-// second connection it sees nobody.
+// watch looks five times a second who blocks conn, until its close. It connects
+// when the first look is due; without a second connection it sees nobody.
 func watch(ctx context.Context, conn *pgx.Conn) *watcher {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watcher{stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		eye, err := pgx.ConnectConfig(ctx, conn.Config())
-		if err != nil {
-			return
-		}
-		defer eye.Close(context.WithoutCancel(ctx))
-		for tick := time.NewTicker(200 * time.Millisecond); ; {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		var eye *pgx.Conn
+		for {
 			select {
 			case <-ctx.Done():
-				tick.Stop()
 				return
 			case <-tick.C:
-				w.look(ctx, eye, conn.PgConn().PID())
 			}
+			if eye == nil {
+				var err error
+				if eye, err = pgx.ConnectConfig(ctx, conn.Config()); err != nil {
+					return
+				}
+				defer eye.Close(context.WithoutCancel(ctx))
+			}
+			w.look(ctx, eye, conn.PgConn().PID())
 		}
 	}()
 	return w

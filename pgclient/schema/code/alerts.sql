@@ -3,7 +3,10 @@
 COMMENT ON TABLE public.queue_alert_ack IS
   'Who has an alert, until when. One open acknowledgement per alert; it never hides the alert. severity: as it was '
   'acknowledged; a rise to critical ends it.';
-
+COMMENT ON COLUMN public.queue_alert_ack.expires_at IS 'it ends by itself then';
+COMMENT ON COLUMN public.queue_alert_ack.cleared_at IS 'NULL = it stands';
+COMMENT ON COLUMN public.queue_alert_ack.cleared_reason IS
+  'the beat returned, it expired, it rose to critical, or somebody took it back';
 GRANT SELECT ON public.queue_alert_ack TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_alert_key(executor, last beat) → the key of one silence. Internal.
@@ -58,11 +61,9 @@ LEFT JOIN public.queue_alert_ack a
   AND NOT (a.severity = 'warning' AND s.severity = 'critical');
 COMMENT ON VIEW public.v_queue_alert IS
   'One row per silence, from the heartbeat row and server time, whether or not a checker ran; and one per sampled '
-  'share of '
-  'broadcast events that is over the line (ratio = share over line; always a warning, DP6 §3.2). An acknowledgement '
-  'ends when '
-  'it expires, when the beat returns or the share falls, or when the alert rises to critical; it never hides the row.';
-
+  'share of broadcast events that is over the line (ratio = share over line; always a warning, DP6 §3.2). An '
+  'acknowledgement ends when it expires, when the beat returns or the share falls, or when the alert rises to '
+  'critical; it never hides the row.';
 GRANT SELECT ON public.v_queue_alert TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON COLUMN public.v_queue_alert.event_ids IS 'events that were emitted for it; empty while nobody ran the check';
 COMMENT ON COLUMN public.v_queue_alert.state IS 'open or acked';
@@ -70,8 +71,8 @@ COMMENT ON COLUMN public.v_queue_alert.last_cleared IS 'why the acknowledgement 
 COMMENT ON COLUMN public.v_queue_alert.alert_key IS
   'names one silence, silence:EXECUTOR:LAST_BEAT, or one rise of a share, broadcast[:DOMAIN]:SINCE; what '
   'fn_queue_alert_ack takes';
-COMMENT ON COLUMN public.v_queue_alert.ratio IS 'age over the expected cadence, critical from 10; of a broadcast '
-  'share: the share over its line';
+COMMENT ON COLUMN public.v_queue_alert.ratio IS
+  'age over the expected cadence, critical from 10; of a broadcast share: the share over its line';
 
 -- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5.
 -- One event per executor per 2 × threshold, also when two run at once: the row
@@ -131,8 +132,8 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_stale_check TO :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_stale_check IS
-  'Tick stale_heartbeat_check: emits system/queue_worker_silent once per executor per 2 × threshold (DP4 §3.5), '
-  'and closes acknowledgements that expired or were overtaken.';
+  'Tick stale_heartbeat_check: emits system/queue_worker_silent once per executor per 2 × threshold (DP4 §3.5), and '
+  'closes acknowledgements that expired or were overtaken.';
 
 -- fn_queue_alert_current(text) → the alert an operator means: its key, the executor
 -- it is about, or broadcast[:domain]. Internal.
@@ -244,9 +245,4 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alert_unack TO :"workflow_admin", :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_queue_alert_unack IS
-  'Opens an acknowledged alert again.';
-COMMENT ON COLUMN public.queue_alert_ack.expires_at IS 'it ends by itself then';
-COMMENT ON COLUMN public.queue_alert_ack.cleared_at IS 'NULL = it stands';
-COMMENT ON COLUMN public.queue_alert_ack.cleared_reason IS 'the beat returned, it expired, it rose to critical, or '
-  'somebody took it back';
+COMMENT ON FUNCTION public.fn_queue_alert_unack IS 'Opens an acknowledged alert again.';

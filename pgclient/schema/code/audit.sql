@@ -1,8 +1,18 @@
 -- The operator audit, and what refuses changes of append-only tables.
 
 COMMENT ON TABLE public.queue_operator_action IS
-  'Who did what, why, before and after. actor is the person claimed; db_role and client_addr come from the '
-  'session. Append-only: every operator function writes its row in its own transaction.';
+  'Who did what, why, before and after. actor is the person claimed; db_role and client_addr come from the session. '
+  'Append-only: every operator function writes its row in its own transaction.';
+COMMENT ON COLUMN public.queue_operator_action.actor IS 'the person claimed; the database cannot know better';
+COMMENT ON COLUMN public.queue_operator_action.db_role IS 'session_user, which nobody can set';
+COMMENT ON COLUMN public.queue_operator_action.client_addr IS 'NULL = a local socket';
+COMMENT ON COLUMN public.queue_operator_action.filter IS 'the words a selection was made with';
+COMMENT ON COLUMN public.queue_operator_action.frozen_count IS 'rows it was about';
+COMMENT ON COLUMN public.queue_operator_action.before IS 'what was there';
+COMMENT ON COLUMN public.queue_operator_action.after IS 'what is there now';
+COMMENT ON COLUMN public.queue_operator_action.outcome IS 'done, or refused and the rule';
+GRANT SELECT ON public.queue_operator_action TO
+  :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"subscription_admin";
 
 CREATE OR REPLACE FUNCTION public.fn_refuse_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -17,13 +27,9 @@ COMMENT ON FUNCTION public.fn_refuse_change IS
 CREATE OR REPLACE TRIGGER trg_queue_operator_action_immutable
   BEFORE UPDATE OR DELETE ON public.queue_operator_action
   FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
-
 CREATE OR REPLACE TRIGGER trg_queue_operator_action_no_truncate
   BEFORE TRUNCATE ON public.queue_operator_action
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
-
-GRANT SELECT ON public.queue_operator_action TO
-  :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"subscription_admin";
 
 -- fn_words(list, conjunction) → the list as a sentence has it: a, b and c. Internal.
 CREATE OR REPLACE FUNCTION public.fn_words(p_list text[], p_conjunction text) RETURNS text
@@ -81,11 +87,3 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_operator_audit IS
   'Writes one operator audit row in the caller''s transaction. Internal.';
-COMMENT ON COLUMN public.queue_operator_action.actor IS 'the person claimed; the database cannot know better';
-COMMENT ON COLUMN public.queue_operator_action.db_role IS 'session_user, which nobody can set';
-COMMENT ON COLUMN public.queue_operator_action.client_addr IS 'NULL = a local socket';
-COMMENT ON COLUMN public.queue_operator_action.filter IS 'the words a selection was made with';
-COMMENT ON COLUMN public.queue_operator_action.frozen_count IS 'rows it was about';
-COMMENT ON COLUMN public.queue_operator_action.before IS 'what was there';
-COMMENT ON COLUMN public.queue_operator_action.after IS 'what is there now';
-COMMENT ON COLUMN public.queue_operator_action.outcome IS 'done, or refused and the rule';

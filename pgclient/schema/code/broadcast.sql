@@ -2,21 +2,21 @@
 
 COMMENT ON TABLE public.queue_broadcast_share IS
   'The last sample of v_subscription_broadcast_share: what alerts and live panes read. over_since: the first sample '
-  'above '
-  'the line, null = not above it; event_at and event_ids: the events emitted for it.';
-
+  'above the line, null = not above it; event_at and event_ids: the events emitted for it.';
 GRANT SELECT ON public.queue_broadcast_share TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
+
 COMMENT ON TABLE public.event_class IS
   'Events that resolve alike: domain, type, stream, subject table and the scope filters of event_subscription that '
-  'their '
-  'payload contains.';
-COMMENT ON TABLE public.event_class_count IS 'Events of the last 25 hours per class, by minute and by hour (UTC) of '
-  'created_at.';
-COMMENT ON TABLE public.event_class_state IS 'How far events are counted per class, and for which scope filters.';
-
+  'their payload contains.';
 GRANT SELECT ON public.event_class, public.event_class_count, public.event_class_state TO :"queue_viewer",
   :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.event_class_count IS
+  'Events of the last 25 hours per class, by minute and by hour (UTC) of created_at.';
+
+COMMENT ON TABLE public.event_class_state IS
+  'How far events are counted per class, and for which scope filters.';
 
 -- fn_event_classes_roll() → how many events it counted. A scope filter that is new, or a restore into another cluster,
 -- makes it count the whole window anew: once, and the view reads the events themselves until then. Internal.
@@ -183,8 +183,9 @@ SELECT b.event_domain, b.event_type, b.broadcast AS broadcast_events_24h FROM pu
   WHERE b.broadcast > 0;
 COMMENT ON VIEW public.v_subscription_broadcast_used IS
   'Types whose events of the last 24 hours reached nobody in particular (DP6 §8), by the rules of today. A NULL '
-  'event_domain '
-  'of a subscription means every domain.';
+  'event_domain of a subscription means every domain.';
+GRANT SELECT ON public.v_subscription_broadcast_used, public.v_subscription_broadcast_share TO
+  :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_subscription_broadcast_share AS
 SELECT b.event_domain, COALESCE(sum(b.events), 0)::bigint AS events_24h,
@@ -199,14 +200,10 @@ GROUP BY GROUPING SETS ((w.percent), (w.percent, b.event_domain))
 HAVING GROUPING(b.event_domain) = 1 OR b.event_domain IS NOT NULL;
 COMMENT ON VIEW public.v_subscription_broadcast_share IS
   'The percentage of the last 24 hours'' events that reached nobody in particular, per domain and, with a null '
-  'domain, of all '
-  'together; over_line: it is above queue.subscription_resolution.broadcast_warn_percent.';
+  'domain, of all together; over_line: it is above queue.subscription_resolution.broadcast_warn_percent.';
 COMMENT ON COLUMN public.v_subscription_broadcast_share.event_domain IS 'null = all domains together';
-COMMENT ON COLUMN public.v_subscription_broadcast_share.warn_percent IS 'the line: '
-  'queue.subscription_resolution.broadcast_warn_percent';
-
-GRANT SELECT ON public.v_subscription_broadcast_used, public.v_subscription_broadcast_share TO
-  :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON COLUMN public.v_subscription_broadcast_share.warn_percent IS
+  'the line: queue.subscription_resolution.broadcast_warn_percent';
 
 -- fn_event_broadcast_sample() → {counted, percent, over, emitted}: counts what is new, keeps the share for alerts and
 -- live panes, ends acknowledgements of shares that fell, and emits system/subscription_broadcast_high while the share

@@ -3,15 +3,30 @@
 -- together.
 
 COMMENT ON TABLE public.queue_bulk_operation IS
-  'Bulk operations over frozen selections. brake_percent 0 = no brake, canary 0 = none; next_item: the first item not '
-  'attempted; first_ok, first_failed: how the first tries of what was put back ended.';
-COMMENT ON COLUMN public.queue_bulk_operation.credit IS 'Items allowed but not yet taken; fractions carry over from '
-  'tick to tick.';
-COMMENT ON COLUMN public.queue_bulk_operation.watch_from IS 'Canary and brake look at items from here on: where it '
-  'was last started.';
+  'Bulk operations over frozen selections. brake_percent 0 = no brake, canary 0 = none; next_item: the first item '
+  'not attempted; first_ok, first_failed: how the first tries of what was put back ended.';
+COMMENT ON COLUMN public.queue_bulk_operation.credit IS
+  'Items allowed but not yet taken; fractions carry over from tick to tick.';
+COMMENT ON COLUMN public.queue_bulk_operation.watch_from IS
+  'Canary and brake look at items from here on: where it was last started.';
+COMMENT ON COLUMN public.queue_bulk_operation.filter IS 'the words the selection was made with';
+COMMENT ON COLUMN public.queue_bulk_operation.state IS 'planned, running, paused, completed, aborted';
+COMMENT ON COLUMN public.queue_bulk_operation.state_why IS 'why it stands where it stands';
+COMMENT ON COLUMN public.queue_bulk_operation.rate_per_second IS '0.01 to 1000; fractions carry over';
+COMMENT ON COLUMN public.queue_bulk_operation.brake_percent IS
+  'pauses when this share of the last 50 first tries failed; 0 = no brake';
+COMMENT ON COLUMN public.queue_bulk_operation.canary IS 'so many go first and must succeed';
+COMMENT ON COLUMN public.queue_bulk_operation.frozen_count IS 'items';
+GRANT SELECT ON public.queue_bulk_operation, public.queue_bulk_operation_item TO :"queue_viewer", :"dot_executor",
+  :"workflow_admin", :"dead_letter_operator";
+
 COMMENT ON TABLE public.queue_bulk_operation_item IS
   'The frozen items of a bulk operation in the order they go. outcome NULL = not attempted; first_result: how the '
   'first try of what it became ended.';
+COMMENT ON COLUMN public.queue_bulk_operation_item.outcome IS 'done, skipped, failed or undone; NULL = not tried yet';
+COMMENT ON COLUMN public.queue_bulk_operation_item.new_id IS 'what it became';
+COMMENT ON COLUMN public.queue_bulk_operation_item.first_result IS
+  'how the first try of what it became ended: ok or failed';
 
 -- fn_queue_bulk_plan(kind, ids, filter, rate, brake, canary, actor, reason) → {operation_id, frozen_count, state,
 -- audit_id}. ids: what the preview's query gave, in the order they are to go (a bare number = webhook dead letter,
@@ -144,8 +159,7 @@ BEGIN
   RETURN public.fn_queue_bulk_turn(p_operation_id, 'pause', '{running}', 'paused', p_actor);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_pause TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_queue_bulk_pause IS
-  'Pauses a bulk operation between two items.';
+COMMENT ON FUNCTION public.fn_queue_bulk_pause IS 'Pauses a bulk operation between two items.';
 
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_resume(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -302,8 +316,7 @@ BEGIN
     WHERE operation_id = p_operation.operation_id;
   END IF;
 END $$;
-COMMENT ON FUNCTION public.fn_queue_bulk_watch IS
-  'Learns how first tries ended. Internal.';
+COMMENT ON FUNCTION public.fn_queue_bulk_watch IS 'Learns how first tries ended. Internal.';
 
 -- fn_queue_bulk_halt(operation) → why it must pause, or NULL: requeueing is switched off, which would skip all that
 -- is left; a failed canary; or the brake: of the last 50 first tries since it was started, at least 10, too many
@@ -451,8 +464,7 @@ BEGIN
     state_at = CASE WHEN o.next_item + v_n > o.frozen_count THEN now() ELSE o.state_at END
   WHERE o.operation_id = p_operation_id;
 END $$;
-COMMENT ON FUNCTION public.fn_queue_bulk_step IS
-  'One tick of one bulk operation. Internal.';
+COMMENT ON FUNCTION public.fn_queue_bulk_step IS 'One tick of one bulk operation. Internal.';
 
 -- fn_queue_bulk_tick() → {done, skipped, failed, in_flight}: one step of every running operation; in_flight = how many
 -- there are. What has ended is watched for an hour more. Tick worker bulk_operation_runner.
@@ -547,18 +559,3 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_undo IS
   'Takes back what a bulk operation did and nobody has attempted yet.';
-
-GRANT SELECT ON public.queue_bulk_operation, public.queue_bulk_operation_item TO :"queue_viewer", :"dot_executor",
-  :"workflow_admin", :"dead_letter_operator";
-COMMENT ON COLUMN public.queue_bulk_operation.filter IS 'the words the selection was made with';
-COMMENT ON COLUMN public.queue_bulk_operation.state IS 'planned, running, paused, completed, aborted';
-COMMENT ON COLUMN public.queue_bulk_operation.state_why IS 'why it stands where it stands';
-COMMENT ON COLUMN public.queue_bulk_operation.rate_per_second IS '0.01 to 1000; fractions carry over';
-COMMENT ON COLUMN public.queue_bulk_operation.brake_percent IS 'pauses when this share of the last 50 first tries '
-  'failed; 0 = no brake';
-COMMENT ON COLUMN public.queue_bulk_operation.canary IS 'so many go first and must succeed';
-COMMENT ON COLUMN public.queue_bulk_operation.frozen_count IS 'items';
-COMMENT ON COLUMN public.queue_bulk_operation_item.outcome IS 'done, skipped, failed or undone; NULL = not tried yet';
-COMMENT ON COLUMN public.queue_bulk_operation_item.new_id IS 'what it became';
-COMMENT ON COLUMN public.queue_bulk_operation_item.first_result IS 'how the first try of what it became ended: ok '
-  'or failed';

@@ -1,13 +1,24 @@
 -- The configuration table: how flags are read, set, audited, and how they expire. Source: DP1 §8, DP4 §7, DP6 §7.
 
 COMMENT ON TABLE public.dot_config IS
-  'Flags and numbers that steer the queue (DP1 §4.2). Change them with fn_dot_config_set: it validates, '
-  'audits and can give a value an expiry. An unreadable value counts as the safe side.';
+  'Flags and numbers that steer the queue (DP1 §4.2). Change them with fn_dot_config_set: it validates, audits and '
+  'can give a value an expiry. An unreadable value counts as the safe side.';
+COMMENT ON COLUMN public.dot_config.value IS
+  'text; booleans are true and false; what cannot be read counts as the safe side';
+COMMENT ON COLUMN public.dot_config.updated_by IS 'the person who set it, or migration';
+GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_revert TO
+  :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"dot_executor", :"subscription_admin";
+
 COMMENT ON TABLE public.dot_config_rule IS
-  'What fn_dot_config_set admits per key. switch: at false (or 0) something of the queue is switched off, '
-  'which the console shows above everything else.';
+  'What fn_dot_config_set admits per key. switch: at false (or 0) something of the queue is switched off, which the '
+  'console shows above everything else.';
+COMMENT ON COLUMN public.dot_config_rule.kind IS 'boolean, integer (≥ 0) or mode: one of choices';
+
 COMMENT ON TABLE public.dot_config_revert IS
   'Values that expire: at revert_at the key goes back to revert_to, unless somebody changed it since.';
+COMMENT ON COLUMN public.dot_config_revert.set_value IS 'the revert acts only while the key still holds this';
+COMMENT ON COLUMN public.dot_config_revert.revert_to IS 'what the key goes back to';
+COMMENT ON COLUMN public.dot_config_revert.revert_at IS 'when';
 
 -- fn_cfg_bool(key) → true only for the text 'true'; missing or unreadable is
 -- false, the side on which nothing is sent. Internal.
@@ -29,8 +40,7 @@ BEGIN
     WHERE c.key = p_key), p_default);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_cfg_int IS
-  'An integer flag ≥ 0, else the default given. Internal.';
+COMMENT ON FUNCTION public.fn_cfg_int IS 'An integer flag ≥ 0, else the default given. Internal.';
 
 -- fn_cfg_readable(key, value) → whether the value fits the key's kind.
 CREATE OR REPLACE FUNCTION public.fn_cfg_readable(p_key text, p_value text) RETURNS boolean
@@ -42,8 +52,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
       ELSE p_value = ANY (r.choices) END
     FROM public.dot_config_rule r WHERE r.key = p_key), true)
 $fn$;
-COMMENT ON FUNCTION public.fn_cfg_readable IS
-  'Whether a value fits the kind of its key. Internal.';
+COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind of its key. Internal.';
 
 -- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. One that is there keeps its
 -- value. For seeds.
@@ -121,10 +130,8 @@ COMMENT ON FUNCTION public.fn_dot_config_audit IS
 
 CREATE OR REPLACE TRIGGER trg_dot_config_stamp BEFORE INSERT OR UPDATE ON public.dot_config
   FOR EACH ROW EXECUTE FUNCTION public.fn_dot_config_stamp();
-
 CREATE OR REPLACE TRIGGER trg_dot_config_audit AFTER INSERT OR UPDATE OR DELETE ON public.dot_config
   FOR EACH ROW EXECUTE FUNCTION public.fn_dot_config_audit();
-
 CREATE OR REPLACE TRIGGER trg_dot_config_audit_truncate AFTER TRUNCATE ON public.dot_config
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_dot_config_audit();
 
@@ -281,9 +288,9 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_dot_config_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_dot_config_set IS
-  'Changes a flag: validates by key, compares updated_at with what the caller saw, audits before and after, '
-  'and with p_expires_at remembers what to go back to. Refusals: unknown_key, invalid_value, '
-  'conflict, changed, unchanged, expiry_in_the_past, expiry_too_far.';
+  'Changes a flag: validates by key, compares updated_at with what the caller saw, audits before and after, and '
+  'with p_expires_at remembers what to go back to. Refusals: unknown_key, invalid_value, conflict, changed, '
+  'unchanged, expiry_in_the_past, expiry_too_far.';
 
 -- fn_dot_config_expire() → {reverted, dropped, held}: the config_expiry tick. A
 -- revert acts only on the value that the expiring set left. One that would break
@@ -331,13 +338,3 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_dot_config_expire TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_dot_config_expire IS
   'Tick config_expiry: takes expired flag values back, and leaves alone what somebody changed since.';
-
-GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_revert TO
-  :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"dot_executor", :"subscription_admin";
-COMMENT ON COLUMN public.dot_config.value IS 'text; booleans are true and false; what cannot be read counts as the '
-  'safe side';
-COMMENT ON COLUMN public.dot_config.updated_by IS 'the person who set it, or migration';
-COMMENT ON COLUMN public.dot_config_revert.set_value IS 'the revert acts only while the key still holds this';
-COMMENT ON COLUMN public.dot_config_revert.revert_to IS 'what the key goes back to';
-COMMENT ON COLUMN public.dot_config_revert.revert_at IS 'when';
-COMMENT ON COLUMN public.dot_config_rule.kind IS 'boolean, integer (≥ 0) or mode: one of choices';

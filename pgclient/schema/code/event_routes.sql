@@ -3,8 +3,42 @@
 
 COMMENT ON TABLE public.iu_outbound_route IS
   'Which worker routes the events of a domain. While a route is disabled its events wait, none is lost.';
-
 GRANT SELECT ON public.iu_outbound_route TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+
+COMMENT ON TABLE public.iu_route_worker_cursor IS
+  'Where each route worker stands per domain. It passes only events older than every open transaction.';
+COMMENT ON COLUMN public.iu_route_worker_cursor.events_seen IS 'events routed so far';
+COMMENT ON COLUMN public.iu_route_worker_cursor.attempts_written IS 'attempts so far';
+COMMENT ON COLUMN public.iu_route_worker_cursor.dead_lettered IS 'events that could not be routed so far';
+COMMENT ON COLUMN public.iu_route_worker_cursor.system_identifier IS
+  'of the cluster in which it last ran; another one means restored';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_at IS
+  'when it first met the events of this cluster; older ones count as committed';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS 'the oldest transaction that was open then';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_after IS
+  'while those older events are gone through: the last id; else NULL';
+GRANT SELECT ON public.iu_route_worker_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+
+COMMENT ON TABLE public.iu_route_attempt IS
+  'One row per event and recipient, with the resolution step that matched. An event that has one is routed.';
+COMMENT ON COLUMN public.iu_route_attempt.step IS
+  '1 all equal, 2 any type, 3 any stream, 4 any of both, 5 broadcast (DP6 §3.2)';
+GRANT SELECT ON public.iu_route_attempt TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.iu_route_dead_letter IS
+  'Events that could not be routed, each alone; the others went on.';
+COMMENT ON COLUMN public.iu_route_dead_letter.event_snapshot IS 'the event as it was when it failed';
+COMMENT ON COLUMN public.iu_route_dead_letter.failure_code IS 'ROUTE_ and the SQLSTATE';
+GRANT SELECT (dead_letter_id, event_id, event_type, idempotency_key, failure_code, last_error, event_domain,
+  worker_name,
+  last_failed_at, resolved_at, resolved_by, resolution, note)
+  ON public.iu_route_dead_letter TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.consumer_registry IS
+  'Who works on which events: each event makes one job of this kind for this executor per enabled row (DP6 §3.4).';
+GRANT SELECT ON public.consumer_registry TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
 CREATE OR REPLACE FUNCTION public.fn_iu_outbound_route_born() RETURNS trigger
@@ -23,21 +57,6 @@ COMMENT ON FUNCTION public.fn_iu_outbound_route_born IS
 
 CREATE OR REPLACE TRIGGER trg_event_type_registry_route AFTER INSERT ON public.event_type_registry
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_outbound_route_born();
-COMMENT ON TABLE public.iu_route_worker_cursor IS
-  'Where each route worker stands per domain. It passes only events older than every open transaction.';
-
-GRANT SELECT ON public.iu_route_worker_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin",
-  :"dead_letter_operator";
-COMMENT ON TABLE public.iu_route_attempt IS
-  'One row per event and recipient, with the resolution step that matched. An event that has one is routed.';
-
-GRANT SELECT ON public.iu_route_attempt TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
-COMMENT ON TABLE public.iu_route_dead_letter IS 'Events that could not be routed, each alone; the others went on.';
-
-GRANT SELECT (dead_letter_id, event_id, event_type, idempotency_key, failure_code, last_error, event_domain,
-  worker_name,
-  last_failed_at, resolved_at, resolved_by, resolution, note)
-  ON public.iu_route_dead_letter TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 -- Counter dead_event: code, type, domain of the open ones; dead_event_5m: code, domain/type, bucket of five minutes;
 -- dead_1m: with those of webhooks and jobs.
@@ -72,7 +91,6 @@ COMMENT ON FUNCTION public.fn_iu_route_letter_counted IS
 
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_born AFTER INSERT ON public.iu_route_dead_letter
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_route_letter_counted();
-
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_closed AFTER UPDATE ON public.iu_route_dead_letter
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
     EXECUTE FUNCTION public.fn_iu_route_letter_counted();
@@ -110,8 +128,7 @@ BEGIN
   LIMIT 1;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_holder IS
-  'The session of an open transaction. Internal.';
+COMMENT ON FUNCTION public.fn_queue_holder IS 'The session of an open transaction. Internal.';
 
 -- fn_iu_route_backlog() → one row per route: the events that its worker has not gone through, counted up to 10,001, and
 -- of those the ones that it may not pass while an older transaction is open. Seen now, not when a worker last ran.
@@ -152,25 +169,6 @@ COMMENT ON FUNCTION public.fn_iu_route_backlog IS
 
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_truncate BEFORE TRUNCATE ON public.iu_route_dead_letter
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
-COMMENT ON COLUMN public.iu_route_worker_cursor.events_seen IS 'events routed so far';
-COMMENT ON COLUMN public.iu_route_worker_cursor.attempts_written IS 'attempts so far';
-COMMENT ON COLUMN public.iu_route_worker_cursor.dead_lettered IS 'events that could not be routed so far';
-COMMENT ON COLUMN public.iu_route_worker_cursor.system_identifier IS 'of the cluster in which it last ran; another '
-  'one means restored';
-COMMENT ON COLUMN public.iu_route_worker_cursor.restored_at IS 'when it first met the events of this cluster; older '
-  'ones count as committed';
-COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS 'the oldest transaction that was open then';
-COMMENT ON COLUMN public.iu_route_worker_cursor.restored_after IS 'while those older events are gone through: the '
-  'last id; else NULL';
-COMMENT ON COLUMN public.iu_route_attempt.step IS '1 all equal, 2 any type, 3 any stream, 4 any of both, 5 '
-  'broadcast (DP6 §3.2)';
-COMMENT ON COLUMN public.iu_route_dead_letter.event_snapshot IS 'the event as it was when it failed';
-COMMENT ON COLUMN public.iu_route_dead_letter.failure_code IS 'ROUTE_ and the SQLSTATE';
-COMMENT ON TABLE public.consumer_registry IS
-  'Who works on which events: each event makes one job of this kind for this executor per enabled row (DP6 §3.4).';
-
-GRANT SELECT ON public.consumer_registry TO :"queue_viewer", :"dot_executor", :"workflow_admin",
-  :"dead_letter_operator";
 
 -- fn_iu_route_events(events, worker) → (attempts, jobs): all of them, or an error. An event is routed once: its jobs
 -- are born with its first attempts, and where those stand already nothing is done. A job refers to its event and

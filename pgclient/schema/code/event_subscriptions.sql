@@ -2,10 +2,19 @@
 
 COMMENT ON TABLE public.event_subscription IS
   'Who reads which events (DP6 §3.1). NULL means every domain, type or stream; a muted row counts as absent.';
-
+COMMENT ON COLUMN public.event_subscription.recipient_ref IS 'role:, agency:, user: or agent: and a name';
+COMMENT ON COLUMN public.event_subscription.event_domain IS 'NULL = every domain';
+COMMENT ON COLUMN public.event_subscription.event_type IS 'NULL = every type';
+COMMENT ON COLUMN public.event_subscription.event_stream IS 'NULL = every stream';
+COMMENT ON COLUMN public.event_subscription.scope_subject_table IS 'NULL = about any table';
+COMMENT ON COLUMN public.event_subscription.scope_filter IS 'safe_payload must contain it';
+COMMENT ON COLUMN public.event_subscription.mute IS 'true = as if the row were not there';
 GRANT SELECT ON public.event_subscription TO :"queue_viewer", :"dot_executor", :"dead_letter_operator";
-
 GRANT SELECT, INSERT, UPDATE ON public.event_subscription TO :"workflow_admin";
+
+COMMENT ON TABLE public.event_read IS
+  'Which recipient has read which event, when and by whose login.';
+GRANT SELECT ON public.event_read TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_event_resolve_recipients(domain, type, stream, subject table, payload)
 -- → (recipient_ref, step): each recipient once, at its best step (1 all equal,
@@ -44,13 +53,6 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_resolve_recipients TO :"queue_viewer", :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_event_resolve_recipients IS
   'Who an event reaches, and by which step of DP6 §3.2.';
-COMMENT ON COLUMN public.event_subscription.recipient_ref IS 'role:, agency:, user: or agent: and a name';
-COMMENT ON COLUMN public.event_subscription.event_domain IS 'NULL = every domain';
-COMMENT ON COLUMN public.event_subscription.event_type IS 'NULL = every type';
-COMMENT ON COLUMN public.event_subscription.event_stream IS 'NULL = every stream';
-COMMENT ON COLUMN public.event_subscription.scope_subject_table IS 'NULL = about any table';
-COMMENT ON COLUMN public.event_subscription.scope_filter IS 'safe_payload must contain it';
-COMMENT ON COLUMN public.event_subscription.mute IS 'true = as if the row were not there';
 
 -- Rules. Mute is their lifecycle (DP6 §4): none is ever removed.
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_audit() RETURNS trigger
@@ -234,9 +236,6 @@ GRANT EXECUTE ON FUNCTION public.fn_event_resolve_explain TO :"queue_viewer", :"
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_event_resolve_explain IS
   'Why an event reaches whom it reaches: every rule that speaks of it, step by step (DP6 §3.2).';
-COMMENT ON TABLE public.event_read IS 'Which recipient has read which event, when and by whose login.';
-
-GRANT SELECT ON public.event_read TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_event_acts_as(recipient) → whether this login may read and mark as the recipient: it is a member of the role that
 -- bears the name behind the colon, as every login is of itself. No such role: nobody may. Internal.

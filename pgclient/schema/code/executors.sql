@@ -3,7 +3,15 @@
 COMMENT ON TABLE public.queue_heartbeat IS
   'One row per executor (DP4 §3.1). A deregistered one stays as a tombstone. owner_role: who besides its members '
   'may beat; null = any dot_executor. silent_*: the events emitted for the present silence.';
-
+COMMENT ON COLUMN public.queue_heartbeat.domain_scope IS 'event domains it covers';
+COMMENT ON COLUMN public.queue_heartbeat.last_beat_payload IS
+  'state (working, idle, stopped), done_total, in_flight, last_work_at';
+COMMENT ON COLUMN public.queue_heartbeat.expected_cadence_seconds IS 'a beat is expected this often';
+COMMENT ON COLUMN public.queue_heartbeat.stale_threshold_seconds IS
+  'silent beyond this; from 1,000,000 on it is not watched';
+COMMENT ON COLUMN public.queue_heartbeat.owner_role IS 'who may beat: members of this role; NULL = any dot_executor';
+COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'a tombstone: it stays on the lists';
+COMMENT ON COLUMN public.queue_heartbeat.tick_worker IS 'true = beaten by its tick alone';
 GRANT SELECT ON public.queue_heartbeat TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_heartbeat_touch(executor, payload): the beat itself; also ends the
@@ -140,7 +148,8 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_write TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_heartbeat_write IS
-  'A beat of a registered executor. Payload keys: state (working, idle, stopped), done_total, in_flight, last_work_at.';
+  'A beat of a registered executor. Payload keys: state (working, idle, stopped), done_total, in_flight, '
+  'last_work_at.';
 
 -- From here on an executor that holds jobs, or whose rules admit jobs that wait, is not deregistered.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_waits(p_executor_id text) RETURNS text
@@ -213,15 +222,6 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_deregister TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_heartbeat_deregister IS
   'Takes an executor off the watch. It stays listed as a tombstone.';
-COMMENT ON COLUMN public.queue_heartbeat.domain_scope IS 'event domains it covers';
-COMMENT ON COLUMN public.queue_heartbeat.last_beat_payload IS 'state (working, idle, stopped), done_total, '
-  'in_flight, last_work_at';
-COMMENT ON COLUMN public.queue_heartbeat.expected_cadence_seconds IS 'a beat is expected this often';
-COMMENT ON COLUMN public.queue_heartbeat.stale_threshold_seconds IS 'silent beyond this; from 1,000,000 on it is '
-  'not watched';
-COMMENT ON COLUMN public.queue_heartbeat.owner_role IS 'who may beat: members of this role; NULL = any dot_executor';
-COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'a tombstone: it stays on the lists';
-COMMENT ON COLUMN public.queue_heartbeat.tick_worker IS 'true = beaten by its tick alone';
 
 -- fn_queue_hc_executor_adopt() → what was done, '' = nothing. An installation older
 -- than the heartbeat kept the last run of its executor in the key

@@ -1,7 +1,11 @@
 -- Worker hosts: register, beat, stop.
 
-COMMENT ON TABLE public.queue_host IS 'Worker hosts: the processes that tick and send. They are not executors.';
-
+COMMENT ON TABLE public.queue_host IS
+  'Worker hosts: the processes that tick and send. They are not executors.';
+COMMENT ON COLUMN public.queue_host.instance IS 'one per process; a second live one with the same host_id is refused';
+COMMENT ON COLUMN public.queue_host.last_seen_at IS 'alive while this is younger than 15 s';
+COMMENT ON COLUMN public.queue_host.in_flight IS 'items it works on now';
+COMMENT ON COLUMN public.queue_host.progress IS 'per loop: state, last tick, done, errors';
 GRANT SELECT ON public.queue_host TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_host_register(id, instance, version, loops) → {host_id, instance};
@@ -56,8 +60,7 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_beat TO :"dot_executor";
-COMMENT ON FUNCTION public.fn_queue_host_beat IS
-  'A sign of life of a worker host, with its loops.';
+COMMENT ON FUNCTION public.fn_queue_host_beat IS 'A sign of life of a worker host, with its loops.';
 
 -- fn_queue_host_stop(id, instance) → {host_id, stopped}: a clean stop.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_stop(p_host_id text, p_instance uuid) RETURNS jsonb
@@ -70,9 +73,4 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_stop TO :"dot_executor";
-COMMENT ON FUNCTION public.fn_queue_host_stop IS
-  'Says that a worker host ended cleanly.';
-COMMENT ON COLUMN public.queue_host.instance IS 'one per process; a second live one with the same host_id is refused';
-COMMENT ON COLUMN public.queue_host.last_seen_at IS 'alive while this is younger than 15 s';
-COMMENT ON COLUMN public.queue_host.in_flight IS 'items it works on now';
-COMMENT ON COLUMN public.queue_host.progress IS 'per loop: state, last tick, done, errors';
+COMMENT ON FUNCTION public.fn_queue_host_stop IS 'Says that a worker host ended cleanly.';

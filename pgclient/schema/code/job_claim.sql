@@ -1,6 +1,8 @@
 -- Jobs: claim. Lock order of all that changes jobs: subscriptions, leases, jobs, each by id. A leased job is
 -- changed only under the row of its lease; jobs without one are locked in job_id order or skipped. Source: DP6 §3.3.
 
+COMMENT ON TYPE public.job_claim_lane IS 'A lane as fn_job_claim sees it. Internal.';
+
 -- Claiming
 -- fn_job_refusal(executor) → why this session gets no job as that executor, or NULL.
 CREATE OR REPLACE FUNCTION public.fn_job_refusal(p_executor_id text) RETURNS text
@@ -46,7 +48,6 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.fn_job_lane_rule IS
   'The subscription that governs a lane for an executor (DP6 §3.3). Internal.';
-COMMENT ON TYPE public.job_claim_lane IS 'A lane as fn_job_claim sees it. Internal.';
 
 -- fn_job_lane_head(lane, below) → the highest priority under below at which a job can be claimed after the key, NULL =
 -- none. The key is where the caller stopped; what stands before it at its priority is not looked at, so that the dead

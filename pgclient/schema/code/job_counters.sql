@@ -90,16 +90,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_job_queue_counted IS
   'Trigger: counters job and job_in_5m, lanes; a job is born without a past, not ready when it is due later, and '
-  'leaves the '
-  'queue only inside a fn_job_ function.';
+  'leaves the queue only inside a fn_job_ function.';
 
 CREATE OR REPLACE TRIGGER trg_job_queue_inserted AFTER INSERT ON public.job_queue
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
-
 CREATE OR REPLACE TRIGGER trg_job_queue_updated AFTER UPDATE ON public.job_queue
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
     EXECUTE FUNCTION public.fn_job_queue_counted();
-
 CREATE OR REPLACE TRIGGER trg_job_queue_deleted AFTER DELETE ON public.job_queue
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
 
@@ -192,7 +189,6 @@ COMMENT ON FUNCTION public.fn_job_letter_counted IS
 
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_born AFTER INSERT ON public.job_dead_letter
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_letter_counted();
-
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_closed AFTER UPDATE ON public.job_dead_letter
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
     EXECUTE FUNCTION public.fn_job_letter_counted();

@@ -2,6 +2,7 @@
 
 COMMENT ON TABLE public.executor_producer IS
   'Who may enqueue for an executor kind (DP6 §1.4). Without a row anybody with the right to enqueue may.';
+COMMENT ON COLUMN public.executor_producer.producer_role IS 'where a row exists, only members may enqueue for the kind';
 
 -- Enqueueing
 -- fn_job_producer_refusal(executor kinds) → why this session may not enqueue for one of them, or NULL.
@@ -217,4 +218,3 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_enqueue_many TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_job_enqueue_many IS
   'Puts many jobs into the queue in one statement; keys that are active already are counted as existing.';
-COMMENT ON COLUMN public.executor_producer.producer_role IS 'where a row exists, only members may enqueue for the kind';

@@ -101,8 +101,7 @@ BEGIN
     p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_cancel TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_cancel IS
-  'Cancels live jobs, and says per id what happened.';
+COMMENT ON FUNCTION public.fn_job_cancel IS 'Cancels live jobs, and says per id what happened.';
 
 -- fn_job_lease_release(tokens, actor, reason, dry_run): takes expired leases back now, as the reaper would. One
 -- that still runs is left alone.
@@ -134,8 +133,7 @@ BEGIN
     p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_lease_release TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_lease_release IS
-  'Takes expired job leases back at once.';
+COMMENT ON FUNCTION public.fn_job_lease_release IS 'Takes expired job leases back at once.';
 
 -- fn_job_letter_why(ids) → why each letter cannot be closed, NULL where it is open. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_letter_why(p_ids uuid[]) RETURNS text[]
@@ -267,8 +265,7 @@ BEGIN
     p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_reopen TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_dead_letter_reopen IS
-  'Opens resolved job dead letters again.';
+COMMENT ON FUNCTION public.fn_job_dead_letter_reopen IS 'Opens resolved job dead letters again.';
 
 -- A replay that was not attempted can be recalled: the new job goes, the letter is open again.
 -- fn_job_dead_letter_replay_undo(ids, actor, reason, dry_run): recalls replays whose job was never claimed; the job

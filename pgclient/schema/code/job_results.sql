@@ -191,8 +191,7 @@ BEGIN
   FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d WHERE l.lease_token = d.t;
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
 END $$;
-COMMENT ON FUNCTION public.fn_job_lease_less IS
-  'Counts jobs out of their leases. Internal.';
+COMMENT ON FUNCTION public.fn_job_lease_less IS 'Counts jobs out of their leases. Internal.';
 
 -- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): one more finished try. Permanent →
 -- failed, not kept as a dead letter; attempts at max_attempts → dead_letter; else retry_waiting for up to
@@ -345,8 +344,7 @@ BEGIN
   v_dead := COALESCE(cardinality(v_ids), 0) - v_returned;
   RETURN jsonb_build_object('reaped', COALESCE(cardinality(v_ids), 0), 'returned', v_returned, 'dead_lettered', v_dead);
 END $$;
-COMMENT ON FUNCTION public.fn_job_reap IS
-  'Takes the jobs of locked leases back. Internal.';
+COMMENT ON FUNCTION public.fn_job_reap IS 'Takes the jobs of locked leases back. Internal.';
 
 -- fn_job_reap_expired(limit) → {reaped, returned, dead_lettered}: takes back expired leases, oldest first, about
 -- limit jobs. Many at once share them out. Tick worker lease_reaper.

@@ -2,9 +2,11 @@
 
 COMMENT ON TABLE public.job_subscription IS
   'What an executor may claim (DP6 §3.3). NULL means every kind or domain; the most specific enabled row governs a '
-  'job: '
-  'the kind counts more than the domain.';
-
+  'job: the kind counts more than the domain.';
+COMMENT ON COLUMN public.job_subscription.job_kind IS 'NULL = every kind';
+COMMENT ON COLUMN public.job_subscription.event_domain IS 'NULL = every domain';
+COMMENT ON COLUMN public.job_subscription.priority_floor IS 'takes jobs of this priority and above';
+COMMENT ON COLUMN public.job_subscription.max_parallel IS 'jobs under lease at once';
 GRANT INSERT, UPDATE ON public.job_subscription TO :"workflow_admin";
 
 CREATE OR REPLACE FUNCTION public.fn_job_subscription_audit() RETURNS trigger
@@ -118,12 +120,7 @@ SELECT js.executor_id, count(*) AS rules, max(js.enabled::int) AS any_enabled
 FROM public.job_subscription js GROUP BY js.executor_id;
 COMMENT ON VIEW public.v_executor_subscription_health IS
   'Per executor: how many rules it has and whether any is enabled (DP6 §8).';
-
 GRANT SELECT ON public.v_executor_subscription_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON COLUMN public.v_executor_subscription_health.rules IS 'rules in job_subscription';
 COMMENT ON COLUMN public.v_executor_subscription_health.any_enabled IS '1 when at least one rule is enabled, else 0';
-COMMENT ON COLUMN public.job_subscription.job_kind IS 'NULL = every kind';
-COMMENT ON COLUMN public.job_subscription.event_domain IS 'NULL = every domain';
-COMMENT ON COLUMN public.job_subscription.priority_floor IS 'takes jobs of this priority and above';
-COMMENT ON COLUMN public.job_subscription.max_parallel IS 'jobs under lease at once';

@@ -1,20 +1,70 @@
 -- Jobs: what may stand in the tables and which way a job may go, whoever asks. Sources: DP1, DP4 §3.2, DP6 §3.3–3.5.
 
 COMMENT ON DOMAIN public.job_state IS 'How many of its three lease columns a live job has set, and its status.';
+
 COMMENT ON DOMAIN public.job_count IS 'A number of times, 0 or more.';
+
 COMMENT ON DOMAIN public.job_executor IS 'An executor kind.';
+
 COMMENT ON DOMAIN public.job_max_attempts IS 'How often a job is tried, 1 to 1000.';
+
 COMMENT ON DOMAIN public.job_idempotency_key IS 'What makes a job the same job, 1 to 500 characters.';
+
 COMMENT ON DOMAIN public.job_payload IS 'An object of references, not of content.';
+
 COMMENT ON DOMAIN public.job_error IS 'What a handler said, up to 4,096 bytes.';
+
 COMMENT ON DOMAIN public.job_failure_code IS 'Why a job failed, in one word.';
+
 COMMENT ON DOMAIN public.job_prior_result IS 'How a try ended that did not finish its job.';
+
 COMMENT ON DOMAIN public.job_end IS 'How a job may end, and what may follow: the status before > the status after.';
+
 COMMENT ON TABLE public.job_queue IS
-  'Jobs that are not finished: queued, leased, in_progress or retry_waiting. Written by the fn_job_ functions alone.';
+  'Jobs that are not finished: queued, leased, in_progress or retry_waiting. Written by the fn_job_ functions '
+  'alone.';
+COMMENT ON COLUMN public.job_queue.ready IS 'false = due later or waiting for a retry; not a status';
+COMMENT ON COLUMN public.job_queue.priority IS 'higher goes first';
+COMMENT ON COLUMN public.job_queue.attempts IS 'finished tries; a claim adds none';
+COMMENT ON COLUMN public.job_queue.lost_leases IS 'the third one dead-letters';
+COMMENT ON COLUMN public.job_queue.lease_token IS 'fences every result; all three of owner, until and token, or none';
+COMMENT ON COLUMN public.job_queue.idempotency_key IS 'unique per kind while the job is live';
+-- Grants: everything but payloads is there to be seen; writing goes through the functions.
+GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
+  finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key,
+    source_ref, target_ref,
+  payload_ref, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at)
+  ON public.job_queue, public.job_history, public.v_job TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+    :"dead_letter_operator";
+
 COMMENT ON TABLE public.job_history IS
   'Finished jobs, append-only, partitioned by day: succeeded, failed, dead_letter, cancelled, cleaned. from_status: '
   'where the job stood before.';
+COMMENT ON COLUMN public.job_history.status IS 'succeeded, failed, dead_letter, cancelled, cleaned';
+COMMENT ON COLUMN public.job_history.from_status IS 'where it stood before; of a cleaned one: how it had finished';
+GRANT SELECT (from_status) ON public.job_history, public.v_job TO :"queue_viewer", :"dot_executor",
+  :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.job_lease IS
+  'One row per claim: who holds which jobs until when; live = those still held. The reaper and max_parallel read '
+  'this alone.';
+COMMENT ON COLUMN public.job_lease.lease_until IS 'the reaper takes its jobs back after this';
+COMMENT ON COLUMN public.job_lease.live IS 'jobs of the claim that are still held';
+GRANT SELECT ON public.job_lease, public.job_lane, public.job_subscription, public.executor_producer
+  TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.job_lane IS
+  'Every domain and kind that ever had a job, so that no claim looks for them in the queue.';
+
+COMMENT ON TABLE public.job_dead_letter IS
+  'Jobs that failed for good, with all that a replay needs: history goes before an open letter. Replayed at most '
+  'once, into a new job with a new key.';
+COMMENT ON COLUMN public.job_dead_letter.triage_status IS 'open, replayed, abandoned, done_otherwise, duplicate';
+COMMENT ON COLUMN public.job_dead_letter.replayed_job_id IS 'the new job, when replayed';
+GRANT SELECT (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, priority,
+  max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id, first_failed_at,
+    last_failed_at, triage_status, triage_note, resolved_at, resolved_by, resolution, replayed_job_id)
+  ON public.job_dead_letter TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_job AS
 SELECT job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
@@ -32,21 +82,14 @@ SELECT job_id, job_kind, event_domain, executor, status, ready, priority, proces
     updated_at,
   from_status
 FROM public.job_history;
-COMMENT ON VIEW public.v_job IS 'All jobs, live and finished. Look one up by job_id; never count it.';
-COMMENT ON COLUMN public.v_job.status IS 'live: queued, leased, in_progress, retry_waiting; final: succeeded, '
-  'failed, dead_letter, cancelled, cleaned';
+COMMENT ON VIEW public.v_job IS
+  'All jobs, live and finished. Look one up by job_id; never count it.';
+COMMENT ON COLUMN public.v_job.status IS
+  'live: queued, leased, in_progress, retry_waiting; final: succeeded, failed, dead_letter, cancelled, cleaned';
 COMMENT ON COLUMN public.v_job.ready IS 'false = due later or waiting for a retry; not a status';
 COMMENT ON COLUMN public.v_job.priority IS 'higher goes first';
 COMMENT ON COLUMN public.v_job.attempts IS 'finished tries; a claim adds none';
 COMMENT ON COLUMN public.v_job.from_status IS 'of a finished job: where it stood before';
-COMMENT ON TABLE public.job_lease IS
-  'One row per claim: who holds which jobs until when; live = those still held. The reaper and max_parallel read '
-  'this alone.';
-COMMENT ON TABLE public.job_lane IS 'Every domain and kind that ever had a job, so that no claim looks for them in '
-  'the queue.';
-COMMENT ON TABLE public.job_dead_letter IS
-  'Jobs that failed for good, with all that a replay needs: history goes before an open letter. Replayed at most '
-  'once, into a new job with a new key.';
 
 -- Guards. The legal edges stand in the WHEN, so a legal change costs no function call. A WHEN, as a CHECK, is parsed by
 -- every statement that meets it: it is short.
@@ -81,10 +124,8 @@ CREATE OR REPLACE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts O
   WHEN (strpos('q0q l0l i0i r0r q0l r0l l0i l0q l1q l0r l1r i0q i1q i0r i1r',
     concat(left(OLD.status, 1), NEW.attempts - OLD.attempts, left(NEW.status, 1))) = 0)
   EXECUTE FUNCTION public.fn_job_refuse();
-
 CREATE OR REPLACE TRIGGER trg_job_queue_no_truncate BEFORE TRUNCATE ON public.job_queue
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_refuse();
-
 CREATE OR REPLACE TRIGGER trg_job_history_edge BEFORE UPDATE ON public.job_history FOR EACH ROW
   WHEN (NOT (NEW.status = 'cleaned' AND OLD.status <> 'cleaned' AND NEW.from_status = OLD.status
     AND (NEW.job_id, NEW.job_kind, NEW.event_domain, NEW.executor, NEW.priority, NEW.process_after, NEW.enqueued_at,
@@ -109,10 +150,8 @@ COMMENT ON FUNCTION public.fn_job_history_empty IS
 
 CREATE OR REPLACE TRIGGER trg_job_history_empty AFTER INSERT OR UPDATE ON public.job_history FOR EACH ROW
   WHEN (NEW.status = 'cleaned') EXECUTE FUNCTION public.fn_job_history_empty();
-
 CREATE OR REPLACE TRIGGER trg_job_history_no_delete BEFORE DELETE ON public.job_history
   FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
-
 CREATE OR REPLACE TRIGGER trg_job_history_no_truncate BEFORE TRUNCATE ON public.job_history
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
@@ -143,37 +182,5 @@ CREATE OR REPLACE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_d
       IS NOT DISTINCT FROM (OLD.last_error, OLD.source_ref, OLD.target_ref, OLD.payload_ref, OLD.correlation_id,
         OLD.causation_event_id)))
   EXECUTE FUNCTION public.fn_job_letter_edge();
-
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_truncate BEFORE TRUNCATE ON public.job_dead_letter
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_refuse();
-
--- Grants: everything but payloads is there to be seen; writing goes through the functions.
-GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
-  finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key,
-    source_ref, target_ref,
-  payload_ref, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at)
-  ON public.job_queue, public.job_history, public.v_job TO :"queue_viewer", :"dot_executor", :"workflow_admin",
-    :"dead_letter_operator";
-
-GRANT SELECT (from_status) ON public.job_history, public.v_job TO :"queue_viewer", :"dot_executor",
-  :"workflow_admin", :"dead_letter_operator";
-
-GRANT SELECT (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, priority,
-  max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id, first_failed_at,
-    last_failed_at, triage_status, triage_note, resolved_at, resolved_by, resolution, replayed_job_id)
-  ON public.job_dead_letter TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
-
-GRANT SELECT ON public.job_lease, public.job_lane, public.job_subscription, public.executor_producer
-  TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
-COMMENT ON COLUMN public.job_queue.ready IS 'false = due later or waiting for a retry; not a status';
-COMMENT ON COLUMN public.job_queue.priority IS 'higher goes first';
-COMMENT ON COLUMN public.job_queue.attempts IS 'finished tries; a claim adds none';
-COMMENT ON COLUMN public.job_queue.lost_leases IS 'the third one dead-letters';
-COMMENT ON COLUMN public.job_queue.lease_token IS 'fences every result; all three of owner, until and token, or none';
-COMMENT ON COLUMN public.job_queue.idempotency_key IS 'unique per kind while the job is live';
-COMMENT ON COLUMN public.job_history.status IS 'succeeded, failed, dead_letter, cancelled, cleaned';
-COMMENT ON COLUMN public.job_history.from_status IS 'where it stood before; of a cleaned one: how it had finished';
-COMMENT ON COLUMN public.job_lease.lease_until IS 'the reaper takes its jobs back after this';
-COMMENT ON COLUMN public.job_lease.live IS 'jobs of the claim that are still held';
-COMMENT ON COLUMN public.job_dead_letter.triage_status IS 'open, replayed, abandoned, done_otherwise, duplicate';
-COMMENT ON COLUMN public.job_dead_letter.replayed_job_id IS 'the new job, when replayed';

@@ -112,8 +112,7 @@ BEGIN
   RETURN v_text ~ c_shapes OR v_text ~* public.fn_mask_names('[0-9]');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_mask_maybe IS
-  'Whether a text may hold a secret. Internal.';
+COMMENT ON FUNCTION public.fn_mask_maybe IS 'Whether a text may hold a secret. Internal.';
 
 -- fn_mask_named(name) → whether the name speaks of a secret, however it is
 -- cased, escaped or disguised. Internal.
@@ -132,8 +131,7 @@ BEGIN
   RETURN regexp_replace(v_name, '[^A-Za-z0-9]+', '_', 'g') || '=' ~* (public.fn_mask_names() || '=');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_mask_named IS
-  'Whether a name speaks of a secret. Internal.';
+COMMENT ON FUNCTION public.fn_mask_named IS 'Whether a name speaks of a secret. Internal.';
 
 -- fn_mask_words(text) → the text with what looks like a secret masked: keys in
 -- the forms that vendors give them, authorisation schemes, secrets in URLs, and
@@ -246,8 +244,7 @@ BEGIN
   RETURN v_text;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_mask_text IS
-  'A text with its secrets masked. Internal.';
+COMMENT ON FUNCTION public.fn_mask_text IS 'A text with its secrets masked. Internal.';
 
 -- fn_mask_json(value, depth) → the value with its secrets masked: members whose
 -- name speaks of one, the value of {name, value} pairs, the element behind a name
@@ -312,8 +309,7 @@ BEGIN
   END CASE;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_mask_json IS
-  'A payload with its secrets masked. Internal.';
+COMMENT ON FUNCTION public.fn_mask_json IS 'A payload with its secrets masked. Internal.';
 
 -- fn_mask_said(text) → what a program said, with its secrets masked. Never raises:
 -- a report must not fail for what it says. Internal.

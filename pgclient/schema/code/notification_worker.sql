@@ -1,14 +1,14 @@
 -- The notification worker, which turns staged births into notifications, and the sweep of the staging table.
 -- Source: P3D4C1 §4; DP1 §4.2.
 
+COMMENT ON TABLE public.iu_notification_worker_log IS
+  'One row per run of the notification worker that had something to do. pending_pre: rows it took up, = rows_marked '
+  '+ those that failed; pending_post: rows not processed after it, of which failed_total stand failed.';
 COMMENT ON COLUMN public.iu_notification_worker_log.groups_emitted IS 'document_imported notifications';
 COMMENT ON COLUMN public.iu_notification_worker_log.pieces_emitted IS 'new_piece_created notifications';
 COMMENT ON COLUMN public.iu_notification_worker_log.conflicts_skipped IS 'notifications that were there already';
-COMMENT ON COLUMN public.iu_notification_worker_log.error_count IS 'rows that failed in this run; 1 where the run '
-  'as a whole did and was undone';
-COMMENT ON TABLE public.iu_notification_worker_log IS
-  'One row per run of the notification worker that had something to do. pending_pre: rows it took up, = rows_marked + '
-  'those that failed; pending_post: rows not processed after it, of which failed_total stand failed.';
+COMMENT ON COLUMN public.iu_notification_worker_log.error_count IS
+  'rows that failed in this run; 1 where the run as a whole did and was undone';
 
 -- fn_iu_notification_debounce() → how long births wait for more of their document, in seconds, clamped to 60-300.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_debounce() RETURNS int

@@ -2,11 +2,29 @@
 
 COMMENT ON TABLE public.event_type_registry IS
   'The event types that may be written. A new type is a decision of the vocabulary owners, not of a producer.';
-
+COMMENT ON COLUMN public.event_type_registry.delivery_lane IS 'immediate or delayed';
+COMMENT ON COLUMN public.event_type_registry.worker_name IS 'which route worker is woken';
+COMMENT ON COLUMN public.event_type_registry.active IS 'false = refused like a type that is missing';
 GRANT SELECT ON public.event_type_registry TO
   :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator", :"event_ingest_writer";
+
 COMMENT ON TABLE public.event_outbox IS
   'Events, append-only, partitioned by month. created_xid lets a cursor pass only what is surely committed.';
+COMMENT ON COLUMN public.event_outbox.event_stream IS 'one of the producer''s streams, such as alert or update';
+COMMENT ON COLUMN public.event_outbox.delivery_lane IS 'immediate or delayed';
+COMMENT ON COLUMN public.event_outbox.event_subject_ref IS 'key of the row it is about, as text';
+COMMENT ON COLUMN public.event_outbox.safe_payload IS 'references and small facts; ten denied keys, never content';
+COMMENT ON COLUMN public.event_outbox.occurred_at IS 'by the producer';
+COMMENT ON COLUMN public.event_outbox.created_at IS 'by the server; the partition follows it';
+COMMENT ON COLUMN public.event_outbox.created_xid IS
+  'transaction that wrote it: a cursor passes it only when all older ones have ended';
+GRANT INSERT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
+  event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
+  safe_payload, occurred_at) ON public.event_outbox TO :"event_ingest_writer";
+GRANT SELECT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
+  event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
+  occurred_at, created_at, created_xid) ON public.event_outbox TO :"queue_viewer", :"workflow_admin",
+    :"dead_letter_operator";
 
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -27,10 +45,8 @@ COMMENT ON FUNCTION public.fn_event_outbox_admit IS
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_admit BEFORE INSERT ON public.event_outbox
   FOR EACH ROW EXECUTE FUNCTION public.fn_event_outbox_admit();
-
 CREATE OR REPLACE TRIGGER trg_event_outbox_immutable BEFORE UPDATE OR DELETE ON public.event_outbox
   FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
-
 CREATE OR REPLACE TRIGGER trg_event_outbox_no_truncate BEFORE TRUNCATE ON public.event_outbox
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
@@ -48,15 +64,6 @@ COMMENT ON FUNCTION public.fn_event_outbox_count IS
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_count AFTER INSERT ON public.event_outbox
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_event_outbox_count();
-
-GRANT INSERT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
-  event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
-  safe_payload, occurred_at) ON public.event_outbox TO :"event_ingest_writer";
-
-GRANT SELECT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
-  event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
-  occurred_at, created_at, created_xid) ON public.event_outbox TO :"queue_viewer", :"workflow_admin",
-    :"dead_letter_operator";
 
 -- fn_iu_emit_event(…) → {event_id, event_domain, event_type}. Raises for what
 -- the registry or the payload rules refuse.
@@ -83,14 +90,3 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_emit_event TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_emit_event IS
   'Writes one event into event_outbox; the type must be registered and the payload carry references, not content.';
-COMMENT ON COLUMN public.event_type_registry.delivery_lane IS 'immediate or delayed';
-COMMENT ON COLUMN public.event_type_registry.worker_name IS 'which route worker is woken';
-COMMENT ON COLUMN public.event_type_registry.active IS 'false = refused like a type that is missing';
-COMMENT ON COLUMN public.event_outbox.event_stream IS 'one of the producer''s streams, such as alert or update';
-COMMENT ON COLUMN public.event_outbox.delivery_lane IS 'immediate or delayed';
-COMMENT ON COLUMN public.event_outbox.event_subject_ref IS 'key of the row it is about, as text';
-COMMENT ON COLUMN public.event_outbox.safe_payload IS 'references and small facts; ten denied keys, never content';
-COMMENT ON COLUMN public.event_outbox.occurred_at IS 'by the producer';
-COMMENT ON COLUMN public.event_outbox.created_at IS 'by the server; the partition follows it';
-COMMENT ON COLUMN public.event_outbox.created_xid IS 'transaction that wrote it: a cursor passes it only when all '
-  'older ones have ended';

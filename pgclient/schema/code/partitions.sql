@@ -2,21 +2,23 @@
 
 COMMENT ON TABLE public.queue_partitioned IS
   'The tables that are partitioned by time: by which column, in which steps (UTC), how far ahead leaves are made.';
-
 GRANT SELECT ON public.queue_partitioned TO :"queue_viewer", :"dot_executor", :"workflow_admin";
 
 -- The defaults catch rows for which there is no leaf. Their migrations make them. A TRUNCATE of a leaf passes the
 -- trigger of its parent by: each leaf has a guard, as here the defaults have.
 COMMENT ON TABLE public.event_outbox_default IS
   'Rows of event_outbox in a month without a partition; should be empty.';
-CREATE OR REPLACE TRIGGER trg_event_outbox_default_no_truncate
-  BEFORE TRUNCATE ON public.event_outbox_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
 COMMENT ON TABLE public.job_history_default IS
   'Rows of job_history in a day without a partition; should be empty.';
-CREATE OR REPLACE TRIGGER trg_job_history_default_no_truncate
-  BEFORE TRUNCATE ON public.job_history_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+
 COMMENT ON TABLE public.queue_metric_sample_default IS
   'Rows of queue_metric_sample in a day without a partition; should be empty.';
+
+CREATE OR REPLACE TRIGGER trg_event_outbox_default_no_truncate
+  BEFORE TRUNCATE ON public.event_outbox_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+CREATE OR REPLACE TRIGGER trg_job_history_default_no_truncate
+  BEFORE TRUNCATE ON public.job_history_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRUNCATE
   ON public.queue_metric_sample_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
@@ -107,7 +109,6 @@ COMMENT ON FUNCTION public.fn_queue_letter_kept IS
 
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
   FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
-
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_delete BEFORE DELETE ON public.iu_route_dead_letter
   FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
 

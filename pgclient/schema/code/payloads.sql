@@ -38,8 +38,7 @@ BEGIN
   RETURN v_payload;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_payload_raw IS
-  'A payload as stored. Internal.';
+COMMENT ON FUNCTION public.fn_payload_raw IS 'A payload as stored. Internal.';
 
 -- fn_payload_masked(kind, id) → the payload with secrets masked; NULL where there is none. Nothing of it stands in
 -- an error: what goes wrong while it is masked is said without it.

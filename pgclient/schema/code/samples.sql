@@ -1,14 +1,25 @@
 -- Marks on the history lines, and the tick metrics_sampler: once a minute it keeps the picture and the samples.
 
-COMMENT ON TABLE public.queue_mark IS 'Labels (a deploy, say) that are drawn on every history line. Append-only.';
+COMMENT ON TABLE public.queue_mark IS
+  'Labels (a deploy, say) that are drawn on every history line. Append-only.';
+GRANT SELECT ON public.queue_mark TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.queue_metric_sample IS
+  'What incidents are told by, once a minute, partitioned by day, append-only; at = the minute. Of a picture: '
+  'waiting (of events up to 10,000) and oldest_age_seconds per queue and domain, the hundred that wait longest; '
+  'dead_open per source; silent_executors, silent_age_seconds per executor and alert; hosts_alive; picture_ms. '
+  'broadcast_percent of 24 h, of all and per domain. Counted over the whole minute: delivered_per_minute, '
+  'dead_per_minute, jobs_done_per_minute.';
+COMMENT ON COLUMN public.queue_metric_sample.labels IS 'what the value is of; {} = of all';
+GRANT SELECT ON public.queue_metric_sample TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.queue_past_picture IS
+  'What fn_queue_picture answered, once a minute over the last 24 hours, for consoles that look back.';
 
 CREATE OR REPLACE TRIGGER trg_queue_mark_immutable BEFORE UPDATE OR DELETE ON public.queue_mark
   FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
-
 CREATE OR REPLACE TRIGGER trg_queue_mark_no_truncate BEFORE TRUNCATE ON public.queue_mark
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
-
-GRANT SELECT ON public.queue_mark TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_mark(label, actor) → {mark_id, at, label, audit_id}: puts a label of 1 to 200 characters on the history
 -- lines, now. refused: repeated, the same label by the same person within a minute, which no line could tell apart.
@@ -44,27 +55,12 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_mark TO :"workflow_admin", :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_queue_mark IS
-  'Puts a label on every history line.';
-COMMENT ON TABLE public.queue_metric_sample IS
-  'What incidents are told by, once a minute, partitioned by day, append-only; at = the minute. Of a picture: '
-  'waiting (of '
-  'events up to 10,000) and oldest_age_seconds per queue and domain, the hundred that wait longest; dead_open per '
-  'source; '
-  'silent_executors, silent_age_seconds per executor and alert; hosts_alive; picture_ms. broadcast_percent of 24 h, '
-  'of all '
-  'and per domain. Counted over the whole minute: '
-  'delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
+COMMENT ON FUNCTION public.fn_queue_mark IS 'Puts a label on every history line.';
 
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_immutable BEFORE UPDATE OR DELETE ON public.queue_metric_sample
   FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
-
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_no_truncate BEFORE TRUNCATE ON public.queue_metric_sample
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
-
-GRANT SELECT ON public.queue_metric_sample TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
-COMMENT ON TABLE public.queue_past_picture IS
-  'What fn_queue_picture answered, once a minute over the last 24 hours, for consoles that look back.';
 
 -- fn_queue_picture_at(time, steps) → a kept picture as fn_queue_picture gives it: 0 steps the last one at or before
 -- the time, -n the n-th before it, or the oldest of fewer, n the n-th after it; first_at: when the oldest one was
@@ -189,4 +185,3 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_metrics_sampler_run TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_metrics_sampler_run IS
   'Tick metrics_sampler: one set of samples a minute.';
-COMMENT ON COLUMN public.queue_metric_sample.labels IS 'what the value is of; {} = of all';

@@ -1,13 +1,13 @@
 -- pg_cron as the one who ticks: its jobs are made, shown and removed here. Sources: DP1 §4.3, P3D4C1.
 
 COMMENT ON TABLE public.queue_cron_job IS
-  'The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker. run_as: the login whose jobs they are; null = '
-  'not installed. pg_cron shows a job to its owner and superusers alone, so this is what everybody else can see.';
-
-GRANT SELECT ON public.queue_cron_job TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+  'The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker. run_as: the login whose jobs they are; '
+  'null = not installed. pg_cron shows a job to its owner and superusers alone, so this is what everybody else can '
+  'see.';
 COMMENT ON COLUMN public.queue_cron_job.schedule IS 'in the notation of cron';
-COMMENT ON COLUMN public.queue_cron_job.run_as IS 'the login that installed the job and that it runs as; NULL = not '
-  'installed';
+COMMENT ON COLUMN public.queue_cron_job.run_as IS
+  'the login that installed the job and that it runs as; NULL = not installed';
+GRANT SELECT ON public.queue_cron_job TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_scheduler_lacks() → what keeps the caller from using pg_cron in this
 -- database and what to do about it, in one line; '' = nothing. It runs with the

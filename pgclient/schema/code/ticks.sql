@@ -2,13 +2,20 @@
 
 COMMENT ON TABLE public.queue_tick_worker IS
   'The known tick workers (DP1 §4.2). last_run_at: last success; last_attempt_at: last try, also one that failed.';
-
+COMMENT ON COLUMN public.queue_tick_worker.function IS 'called without arguments';
+COMMENT ON COLUMN public.queue_tick_worker.flag_key IS 'NULL = the interval alone switches it';
+COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = one of the jobs of pg_cron';
+COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'when the last run that succeeded began';
+COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS 'when the last try began, also one that failed';
+COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS 'last run that found something to do';
+COMMENT ON COLUMN public.queue_tick_worker.done_total IS 'items over all runs';
 GRANT SELECT ON public.queue_tick_worker TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
+
 COMMENT ON TABLE public.dot_iu_runtime_lease IS
   'One row per tick worker, held by its row lock while the worker runs: nothing is left behind by a failure. The '
   'columns tell who ran last.';
-
+COMMENT ON COLUMN public.dot_iu_runtime_lease.lease_holder IS 'who ran last; the lease itself is the lock of this row';
 GRANT SELECT ON public.dot_iu_runtime_lease TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
@@ -266,30 +273,20 @@ CROSS JOIN LATERAL (SELECT f.n, f.mode, f.n = 0 OR f.flag_off AS off,
     f.threshold) AS late) c;
 COMMENT ON VIEW public.v_queue_scheduler_status IS
   'Cadence and last run per tick worker (DP1 §10). stale: its interval is not 0 and it has not run for three of '
-  'them or the '
-  'stale threshold, whichever is longer. state: off (interval 0 or its flag), failed, stale, ok.';
-
+  'them or the stale threshold, whichever is longer. state: off (interval 0 or its flag), failed, stale, ok.';
 GRANT SELECT ON public.v_queue_scheduler_status TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON COLUMN public.v_queue_scheduler_status.configured_interval_seconds IS '0 = switched off';
 COMMENT ON COLUMN public.v_queue_scheduler_status.age_seconds IS 'seconds since last_run_at; NULL = never ran';
-COMMENT ON COLUMN public.v_queue_scheduler_status.stale IS 'the interval is above 0 and the age above three '
-  'intervals and above the threshold';
+COMMENT ON COLUMN public.v_queue_scheduler_status.stale IS
+  'the interval is above 0 and the age above three intervals and above the threshold';
 COMMENT ON COLUMN public.v_queue_scheduler_status.mode IS 'queue.scheduler.mode: external, pg_cron or hybrid';
 COMMENT ON COLUMN public.v_queue_scheduler_status.last_attempt_at IS 'when the last try began, also one that failed';
-COMMENT ON COLUMN public.v_queue_scheduler_status.state IS 'off (the interval is 0 or flag_key is off), failed (the '
-  'last try), stale or ok';
-COMMENT ON COLUMN public.v_queue_scheduler_status.next_due_at IS 'the start of the last try and the interval; NULL '
-  '= off or never ran';
-COMMENT ON COLUMN public.v_queue_scheduler_status.last_source IS 'who asked for the last try: external, pg_cron, '
-  'wake or operator';
-COMMENT ON COLUMN public.v_queue_scheduler_status.cron_run_as IS 'the login whose pg_cron job it is; NULL = not '
-  'installed';
-COMMENT ON COLUMN public.queue_tick_worker.function IS 'called without arguments';
-COMMENT ON COLUMN public.queue_tick_worker.flag_key IS 'NULL = the interval alone switches it';
-COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = one of the jobs of pg_cron';
-COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'when the last run that succeeded began';
-COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS 'when the last try began, also one that failed';
-COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS 'last run that found something to do';
-COMMENT ON COLUMN public.queue_tick_worker.done_total IS 'items over all runs';
-COMMENT ON COLUMN public.dot_iu_runtime_lease.lease_holder IS 'who ran last; the lease itself is the lock of this row';
+COMMENT ON COLUMN public.v_queue_scheduler_status.state IS
+  'off (the interval is 0 or flag_key is off), failed (the last try), stale or ok';
+COMMENT ON COLUMN public.v_queue_scheduler_status.next_due_at IS
+  'the start of the last try and the interval; NULL = off or never ran';
+COMMENT ON COLUMN public.v_queue_scheduler_status.last_source IS
+  'who asked for the last try: external, pg_cron, wake or operator';
+COMMENT ON COLUMN public.v_queue_scheduler_status.cron_run_as IS
+  'the login whose pg_cron job it is; NULL = not installed';

@@ -1,39 +1,43 @@
 -- Information units: the gateways through which they are written, and their notifications. Source: P3D4C1 §2, §3, §5.
 
-COMMENT ON TABLE public.information_unit IS 'Pieces of information by address; their text is in unit_version.';
-COMMENT ON COLUMN public.information_unit.source_document_ref IS 'Opaque ref to source document for batch '
-  'notification grouping. Nullable.';
+COMMENT ON TABLE public.information_unit IS
+  'Pieces of information by address; their text is in unit_version.';
+COMMENT ON COLUMN public.information_unit.source_document_ref IS
+  'Opaque ref to source document for batch notification grouping. Nullable.';
 COMMENT ON COLUMN public.information_unit.import_batch_ref IS 'Opaque ref to import batch/job. Nullable.';
-COMMENT ON TABLE public.unit_version IS 'The versions of a unit. The body stays here: no notification carries it.';
-COMMENT ON TABLE public.iu_comment IS 'What was said about a unit.';
-COMMENT ON TABLE public.iu_draft IS 'Proposed texts of units; applied once, each then is a version.';
-
 GRANT SELECT ON public.information_unit TO :"queue_viewer";
 
+COMMENT ON TABLE public.unit_version IS
+  'The versions of a unit. The body stays here: no notification carries it.';
 GRANT SELECT (id, unit_id, version_seq, created_by, created_at) ON public.unit_version TO :"queue_viewer";
 
+COMMENT ON TABLE public.iu_comment IS 'What was said about a unit.';
 GRANT SELECT (id, unit_id, created_by, created_at) ON public.iu_comment TO :"queue_viewer";
 
+COMMENT ON TABLE public.iu_draft IS
+  'Proposed texts of units; applied once, each then is a version.';
 GRANT SELECT (id, unit_id, created_by, created_at, applied_version_id, applied_at)
   ON public.iu_draft TO :"queue_viewer";
+
 COMMENT ON TABLE public.iu_notification_event IS
-  'Notifications, each once per type and what it is about (ref_id: the comment, draft or version; of a document, its '
-  'first piece). The payload carries counts and references, never content.';
-COMMENT ON TABLE public.iu_notification_read IS 'Who has read what. Their own doings nobody needs to read.';
+  'Notifications, each once per type and what it is about (ref_id: the comment, draft or version; of a document, '
+  'its first piece). The payload carries counts and references, never content.';
+GRANT SELECT (id, event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, created_at)
+  ON public.iu_notification_event TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.iu_notification_read IS
+  'Who has read what. Their own doings nobody needs to read.';
+
 COMMENT ON TABLE public.iu_notification_pending IS
-  'The staging outbox: births of pieces that wait to be told, one by one or as a document. failed_at: the worker could '
-  'not tell this one and why; it is passed over until fn_iu_notification_requeue.';
-COMMENT ON COLUMN public.iu_notification_pending.ref_id IS 'the unit_version that was born; the notification is '
-  'about it';
+  'The staging outbox: births of pieces that wait to be told, one by one or as a document. failed_at: the worker '
+  'could not tell this one and why; it is passed over until fn_iu_notification_requeue.';
+COMMENT ON COLUMN public.iu_notification_pending.ref_id IS
+  'the unit_version that was born; the notification is about it';
 COMMENT ON COLUMN public.iu_notification_pending.created_at IS 'begins the debounce';
 COMMENT ON COLUMN public.iu_notification_pending.processed_at IS 'told, by itself or within its document';
 COMMENT ON COLUMN public.iu_notification_pending.failure IS 'what is wrong with the row, or what the server said to it';
-
 GRANT SELECT ON public.iu_notification_pending, public.iu_notification_worker_log, public.iu_notification_read TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
-
-GRANT SELECT (id, event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, created_at)
-  ON public.iu_notification_event TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 -- What the panes count: rows that wait and rows that failed.
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_counted() RETURNS trigger
@@ -64,14 +68,11 @@ COMMENT ON FUNCTION public.fn_iu_notif_counted IS
 
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_inserted AFTER INSERT ON public.iu_notification_pending
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_notif_counted();
-
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_updated AFTER UPDATE ON public.iu_notification_pending
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
     EXECUTE FUNCTION public.fn_iu_notif_counted();
-
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_deleted AFTER DELETE ON public.iu_notification_pending
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_notif_counted();
-
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_no_truncate BEFORE TRUNCATE ON public.iu_notification_pending
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
@@ -125,8 +126,7 @@ BEGIN
   RETURN NEW;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_notif_comment IS
-  'Trigger function: tells of a comment at once.';
+COMMENT ON FUNCTION public.fn_iu_notif_comment IS 'Trigger function: tells of a comment at once.';
 
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_comment AFTER INSERT ON public.iu_comment
   FOR EACH ROW EXECUTE FUNCTION public.fn_iu_notif_comment();
@@ -141,8 +141,7 @@ BEGIN
   RETURN NEW;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_notif_draft IS
-  'Trigger function: tells of a draft at once.';
+COMMENT ON FUNCTION public.fn_iu_notif_draft IS 'Trigger function: tells of a draft at once.';
 
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_draft AFTER INSERT ON public.iu_draft
   FOR EACH ROW EXECUTE FUNCTION public.fn_iu_notif_draft();
@@ -160,8 +159,7 @@ BEGIN
   RETURN btrim(p_value);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_text IS
-  'Checks and trims a text given to a gateway. Internal.';
+COMMENT ON FUNCTION public.fn_iu_text IS 'Checks and trims a text given to a gateway. Internal.';
 
 -- fn_iu_save(address, body, actor, document, batch) → {unit_id, version_id, version_seq: 1, canonical_address}: the
 -- unit with its refs, then version 1, so that the birth hook finds them. refused: exists, with the unit_id, so that
@@ -199,7 +197,8 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_save TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_save IS
-  'Writes a new unit with its refs and its first version in one call; its birth is staged for the notification worker.';
+  'Writes a new unit with its refs and its first version in one call; its birth is staged for the notification '
+  'worker.';
 
 -- fn_iu_comment(unit, body, actor) → {comment_id, unit_id}. refused: unknown_unit.
 CREATE OR REPLACE FUNCTION public.fn_iu_comment(p_unit_id uuid, p_body text, p_actor text) RETURNS jsonb

@@ -11,8 +11,7 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_notify_enabled TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"event_ingest_writer", :"router_worker", :"saga_orchestrator", :"webhook_worker";
-COMMENT ON FUNCTION public.fn_queue_notify_enabled IS
-  'Whether the wake bridge is on (DP4 §3.2).';
+COMMENT ON FUNCTION public.fn_queue_notify_enabled IS 'Whether the wake bridge is on (DP4 §3.2).';
 
 -- fn_queue_wake(channel, payload): one signal, or none: the bridge is off, the
 -- writer rings a doorbell itself (qtop.doorbell=on), the notification queue is
@@ -111,10 +110,8 @@ COMMENT ON FUNCTION public.fn_webhook_wake IS
 
 CREATE OR REPLACE TRIGGER trg_events_wake AFTER INSERT ON public.events REFERENCING NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('event', 'webhook_router');
-
 CREATE OR REPLACE TRIGGER trg_sagas_wake AFTER INSERT ON public.webhook_delivery_sagas REFERENCING NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('saga', 'saga_orchestrator');
-
 CREATE OR REPLACE TRIGGER trg_jobs_wake AFTER INSERT ON public.webhook_delivery_jobs REFERENCING NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('job', 'webhook_worker');
 

@@ -47,11 +47,9 @@ COMMENT ON FUNCTION public.fn_webhook_saga_counted IS
 
 CREATE OR REPLACE TRIGGER trg_saga_inserted AFTER INSERT ON public.webhook_delivery_sagas
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_saga_counted();
-
 CREATE OR REPLACE TRIGGER trg_saga_updated AFTER UPDATE ON public.webhook_delivery_sagas
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_saga_counted();
-
 CREATE OR REPLACE TRIGGER trg_saga_deleted AFTER DELETE ON public.webhook_delivery_sagas
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_saga_counted();
 
@@ -97,7 +95,6 @@ COMMENT ON FUNCTION public.fn_webhook_job_counted IS
 
 CREATE OR REPLACE TRIGGER trg_job_inserted AFTER INSERT ON public.webhook_delivery_jobs
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_job_counted();
-
 CREATE OR REPLACE TRIGGER trg_job_updated AFTER UPDATE ON public.webhook_delivery_jobs
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_job_counted();
@@ -146,13 +143,10 @@ COMMENT ON FUNCTION public.fn_webhook_letter_closed IS
 
 CREATE OR REPLACE TRIGGER trg_requeue_closes AFTER INSERT ON public.dead_letter_requeues
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
-
 CREATE OR REPLACE TRIGGER trg_requeue_undone AFTER DELETE ON public.dead_letter_requeues
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
-
 CREATE OR REPLACE TRIGGER trg_resolution_closes AFTER INSERT ON public.dead_letter_resolutions
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
-
 CREATE OR REPLACE TRIGGER trg_resolution_undone AFTER DELETE ON public.dead_letter_resolutions
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
 
@@ -171,6 +165,5 @@ COMMENT ON FUNCTION public.fn_webhook_open_counted IS
 
 CREATE OR REPLACE TRIGGER trg_dead_open_inserted AFTER INSERT ON public.dead_letter_open
   REFERENCING NEW TABLE AS changed_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_open_counted();
-
 CREATE OR REPLACE TRIGGER trg_dead_open_deleted AFTER DELETE ON public.dead_letter_open
   REFERENCING OLD TABLE AS changed_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_open_counted();

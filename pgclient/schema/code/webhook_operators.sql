@@ -11,8 +11,7 @@ BEGIN
   END IF;
   RETURN (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_ids) i);
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_letter_ids IS
-  'Checks and sorts dead letter ids. Internal.';
+COMMENT ON FUNCTION public.fn_webhook_letter_ids IS 'Checks and sorts dead letter ids. Internal.';
 
 -- fn_webhook_letter_answer(...): the jsonb every dead letter function returns, and its audit row. The
 -- audit keeps each changed letter with the saga it became or was; p_why holds NULL where it was done.

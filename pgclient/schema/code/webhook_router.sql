@@ -18,10 +18,9 @@ FROM public.subscriptions s
 LEFT JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = s.id;
 COMMENT ON VIEW public.v_webhook_gate IS
   'Per subscription: may something be sent now, and if not why. Router, orchestrator and claim obey it.';
-
 GRANT SELECT ON public.v_webhook_gate TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
-COMMENT ON COLUMN public.v_webhook_gate.gate IS 'open, half_open (one try after a circuit), suspended, inactive or '
-  'unverified';
+COMMENT ON COLUMN public.v_webhook_gate.gate IS
+  'open, half_open (one try after a circuit), suspended, inactive or unverified';
 
 -- fn_webhook_router_run(p_limit): events in (created_xid, id) order → sagas; {events, sagas, held}.
 -- One at a time (busy → skipped). Takes only events whose transaction is older than every open one of

@@ -1,26 +1,82 @@
 -- Webhooks: what may stand in the tables and what may never change, whoever asks. Source: R02.
 
 COMMENT ON TABLE public.events IS 'Business events to deliver by webhook (R02). Append-only.';
+COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s own id; unique when given';
+GRANT SELECT, INSERT ON public.events TO :"event_ingest_writer";
+GRANT SELECT ON public.events, public.subscriptions TO :"router_worker", :"saga_orchestrator", :"webhook_worker";
+GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_suspensions,
+  public.webhook_endpoint_state, public.webhook_rate_bucket, public.router_offsets,
+  public.webhook_delivery_sagas, public.webhook_delivery_jobs, public.dead_letters,
+  public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open
+  TO :"dead_letter_operator";
+GRANT SELECT (id, external_event_id, event_type, created_at, created_xid) ON public.events TO :"queue_viewer";
+
 COMMENT ON TABLE public.subscriptions IS
   'Who gets which event type at which URL. Only active and verified ones get sagas (R02).';
+COMMENT ON COLUMN public.subscriptions.active IS 'only active and verified ones get deliveries';
+COMMENT ON COLUMN public.subscriptions.secret_ref IS 'names a secret that hosts hold; NULL = unsigned';
+COMMENT ON COLUMN public.subscriptions.max_attempts IS 'NULL = webhook.max_attempts';
+COMMENT ON COLUMN public.subscriptions.rate_limit_per_second IS 'NULL = none';
+GRANT SELECT, INSERT, UPDATE ON public.subscriptions TO :"subscription_admin";
+GRANT SELECT ON public.subscriptions, public.webhook_endpoint_suspensions, public.webhook_endpoint_state,
+  public.webhook_rate_bucket, public.router_offsets, public.webhook_delivery_sagas,
+  public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open TO :"queue_viewer";
+
 COMMENT ON TABLE public.webhook_endpoint_suspensions IS
   'Endpoints nothing is sent to, and why. A circuit past its until is half-open: one probe at a time.';
+COMMENT ON COLUMN public.webhook_endpoint_suspensions.reason IS '410, circuit or operator';
+COMMENT ON COLUMN public.webhook_endpoint_suspensions.until IS 'NULL = until somebody resumes it';
+
 COMMENT ON TABLE public.webhook_endpoint_state IS
   'How each endpoint has answered lately; last_success_at is exact to a second. Feeds the circuit.';
+
 COMMENT ON TABLE public.webhook_rate_bucket IS
   'Token bucket of each subscription, spent at claim by all hosts together. Holds one second of its rate.';
+
 COMMENT ON TABLE public.router_offsets IS
   'One row: where the webhook router stands; held_* = events waiting for transaction held_xid to end.';
+COMMENT ON COLUMN public.router_offsets.held_rows IS 'events that wait for a transaction to end';
+COMMENT ON COLUMN public.router_offsets.held_since IS 'since when the oldest of them waits';
+GRANT SELECT, INSERT, UPDATE ON public.router_offsets TO :"router_worker";
+
 COMMENT ON TABLE public.webhook_delivery_sagas IS
   'One delivery of one event to one subscription, over all its attempts (R02). Terminal rows never change.';
+COMMENT ON COLUMN public.webhook_delivery_sagas.status IS
+  'Pending, InProgress, PendingRetry, Completed, DeadLettered; the last two never change again';
+COMMENT ON COLUMN public.webhook_delivery_sagas.attempt_count IS 'settled failures';
+COMMENT ON COLUMN public.webhook_delivery_sagas.next_attempt_at IS 'not before this';
+COMMENT ON COLUMN public.webhook_delivery_sagas.requeue_generation IS '0 = first life; each requeue adds one';
+GRANT SELECT, INSERT ON public.webhook_delivery_sagas TO :"router_worker";
+GRANT SELECT, UPDATE ON public.webhook_delivery_sagas TO :"saga_orchestrator";
+GRANT SELECT ON public.webhook_delivery_sagas, public.webhook_delivery_jobs TO :"webhook_worker";
+
 COMMENT ON TABLE public.webhook_delivery_jobs IS
   'One attempt of a saga: leased by a worker, finished once, settled once (R02). Settled rows never change.';
+COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_at IS 'when the job was made';
+COMMENT ON COLUMN public.webhook_delivery_jobs.response_status IS 'HTTP status; NULL = no answer';
+COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_no IS '1 is the first';
+COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third ends it';
+COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
+COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
+GRANT SELECT, INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
+GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, error_code, attempt_no,
+    subscription_id, controlled, worker_id, lease_token, lease_resets, retry_after_at, started_at,
+    finished_at, took_ms, settled_at)
+  ON public.webhook_delivery_jobs TO :"queue_viewer";
+
 COMMENT ON TABLE public.dead_letters IS
   'Sagas that failed for good, with a full copy of the payload (R02 §3). Immutable, all of it.';
+COMMENT ON COLUMN public.dead_letters.payload_snapshot IS 'a full copy of the event''s payload, never changed';
+GRANT SELECT, INSERT ON public.dead_letters TO :"saga_orchestrator";
+GRANT SELECT (id, saga_id, event_id, subscription_id, final_error_code, failed_at)
+  ON public.dead_letters TO :"queue_viewer";
+
 COMMENT ON TABLE public.dead_letter_requeues IS
   'Makes a requeue happen once: which new saga a dead letter became, by whom and why (R02 §3.3).';
+
 COMMENT ON TABLE public.dead_letter_resolutions IS
   'Dead letters closed without a requeue. Reopening removes the row; the audit keeps both.';
+
 COMMENT ON TABLE public.dead_letter_open IS
   'Dead letters neither requeued nor resolved. Kept by triggers; nobody writes it.';
 
@@ -36,43 +92,30 @@ COMMENT ON FUNCTION public.fn_webhook_immutable IS
 
 CREATE OR REPLACE TRIGGER trg_events_immutable BEFORE UPDATE OR DELETE ON public.events
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_events_no_truncate BEFORE TRUNCATE ON public.events
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_subscriptions_no_truncate BEFORE TRUNCATE ON public.subscriptions
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_sagas_no_truncate BEFORE TRUNCATE ON public.webhook_delivery_sagas
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_jobs_no_delete BEFORE DELETE ON public.webhook_delivery_jobs
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_jobs_no_truncate BEFORE TRUNCATE ON public.webhook_delivery_jobs
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_dead_letters_immutable BEFORE UPDATE OR DELETE ON public.dead_letters
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_dead_letters_no_truncate BEFORE TRUNCATE ON public.dead_letters
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_requeues_immutable BEFORE UPDATE ON public.dead_letter_requeues
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_requeues_no_truncate BEFORE TRUNCATE ON public.dead_letter_requeues
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_resolutions_immutable BEFORE UPDATE ON public.dead_letter_resolutions
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_resolutions_no_truncate BEFORE TRUNCATE ON public.dead_letter_resolutions
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_dead_open_derived BEFORE INSERT OR UPDATE OR DELETE ON public.dead_letter_open
   FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION public.fn_webhook_immutable();
-
 CREATE OR REPLACE TRIGGER trg_dead_open_no_truncate BEFORE TRUNCATE ON public.dead_letter_open
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
 
@@ -144,7 +187,6 @@ CREATE OR REPLACE TRIGGER trg_saga_born BEFORE INSERT ON public.webhook_delivery
     OR (NEW.requeued_from_dead_letter_id IS NULL) <> (NEW.requeue_generation = 0)
     OR (NEW.requeued_from_dead_letter_id IS NOT NULL AND current_user <> :'queue_owner'))
   EXECUTE FUNCTION public.fn_webhook_saga_refuse();
-
 CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_delivery_sagas FOR EACH ROW
   WHEN (NOT (
     (NEW.id, NEW.event_id, NEW.subscription_id, NEW.requeue_generation, NEW.created_at)
@@ -182,7 +224,6 @@ COMMENT ON FUNCTION public.fn_webhook_undo_only IS
 
 CREATE OR REPLACE TRIGGER trg_saga_no_delete BEFORE DELETE ON public.webhook_delivery_sagas
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
-
 CREATE OR REPLACE TRIGGER trg_requeues_no_delete BEFORE DELETE ON public.dead_letter_requeues
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
 
@@ -221,7 +262,6 @@ COMMENT ON FUNCTION public.fn_webhook_job_refuse IS
 CREATE OR REPLACE TRIGGER trg_job_born BEFORE INSERT ON public.webhook_delivery_jobs FOR EACH ROW
   WHEN (NEW.status <> 'Pending' OR NEW.lease_resets <> 0 OR NEW.retry_after_at IS NOT NULL)
   EXECUTE FUNCTION public.fn_webhook_job_refuse();
-
 CREATE OR REPLACE TRIGGER trg_job_guard BEFORE UPDATE ON public.webhook_delivery_jobs FOR EACH ROW
   WHEN (NOT (
     (NEW.id, NEW.saga_id, NEW.subscription_id, NEW.attempt_no, NEW.attempt_at)
@@ -253,62 +293,3 @@ COMMENT ON FUNCTION public.fn_webhook_job_fill IS
 
 CREATE OR REPLACE TRIGGER trg_job_fill BEFORE INSERT ON public.webhook_delivery_jobs FOR EACH ROW
   WHEN (NEW.subscription_id IS NULL OR NEW.attempt_no IS NULL) EXECUTE FUNCTION public.fn_webhook_job_fill();
-
-GRANT SELECT, INSERT ON public.events TO :"event_ingest_writer";
-
-GRANT SELECT ON public.events, public.subscriptions TO :"router_worker", :"saga_orchestrator", :"webhook_worker";
-
-GRANT SELECT, INSERT ON public.webhook_delivery_sagas TO :"router_worker";
-
-GRANT SELECT, INSERT, UPDATE ON public.router_offsets TO :"router_worker";
-
-GRANT SELECT, UPDATE ON public.webhook_delivery_sagas TO :"saga_orchestrator";
-
-GRANT SELECT, INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
-
-GRANT SELECT, INSERT ON public.dead_letters TO :"saga_orchestrator";
-
-GRANT SELECT ON public.webhook_delivery_sagas, public.webhook_delivery_jobs TO :"webhook_worker";
-
-GRANT SELECT, INSERT, UPDATE ON public.subscriptions TO :"subscription_admin";
-
-GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_suspensions,
-  public.webhook_endpoint_state, public.webhook_rate_bucket, public.router_offsets,
-  public.webhook_delivery_sagas, public.webhook_delivery_jobs, public.dead_letters,
-  public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open
-  TO :"dead_letter_operator";
-
-GRANT SELECT ON public.subscriptions, public.webhook_endpoint_suspensions, public.webhook_endpoint_state,
-  public.webhook_rate_bucket, public.router_offsets, public.webhook_delivery_sagas,
-  public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open TO :"queue_viewer";
-
-GRANT SELECT (id, external_event_id, event_type, created_at, created_xid) ON public.events TO :"queue_viewer";
-
-GRANT SELECT (id, saga_id, event_id, subscription_id, final_error_code, failed_at)
-  ON public.dead_letters TO :"queue_viewer";
-
-GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, error_code, attempt_no,
-    subscription_id, controlled, worker_id, lease_token, lease_resets, retry_after_at, started_at,
-    finished_at, took_ms, settled_at)
-  ON public.webhook_delivery_jobs TO :"queue_viewer";
-COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s own id; unique when given';
-COMMENT ON COLUMN public.subscriptions.active IS 'only active and verified ones get deliveries';
-COMMENT ON COLUMN public.subscriptions.secret_ref IS 'names a secret that hosts hold; NULL = unsigned';
-COMMENT ON COLUMN public.subscriptions.max_attempts IS 'NULL = webhook.max_attempts';
-COMMENT ON COLUMN public.subscriptions.rate_limit_per_second IS 'NULL = none';
-COMMENT ON COLUMN public.webhook_delivery_sagas.status IS 'Pending, InProgress, PendingRetry, Completed, '
-  'DeadLettered; the last two never change again';
-COMMENT ON COLUMN public.webhook_delivery_sagas.attempt_count IS 'settled failures';
-COMMENT ON COLUMN public.webhook_delivery_sagas.next_attempt_at IS 'not before this';
-COMMENT ON COLUMN public.webhook_delivery_sagas.requeue_generation IS '0 = first life; each requeue adds one';
-COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_at IS 'when the job was made';
-COMMENT ON COLUMN public.webhook_delivery_jobs.response_status IS 'HTTP status; NULL = no answer';
-COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_no IS '1 is the first';
-COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third ends it';
-COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
-COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
-COMMENT ON COLUMN public.dead_letters.payload_snapshot IS 'a full copy of the event''s payload, never changed';
-COMMENT ON COLUMN public.webhook_endpoint_suspensions.reason IS '410, circuit or operator';
-COMMENT ON COLUMN public.webhook_endpoint_suspensions.until IS 'NULL = until somebody resumes it';
-COMMENT ON COLUMN public.router_offsets.held_rows IS 'events that wait for a transaction to end';
-COMMENT ON COLUMN public.router_offsets.held_since IS 'since when the oldest of them waits';

@@ -11,8 +11,7 @@ BEGIN
     'keys', CASE WHEN p_state = 'clear' THEN '' ELSE p_keys END, 'do', CASE WHEN p_state = 'clear' THEN '' ELSE p_do
       END);
 END $$;
-COMMENT ON FUNCTION public.fn_why_link IS
-  'One link of the chain of fn_queue_why. Internal.';
+COMMENT ON FUNCTION public.fn_why_link IS 'One link of the chain of fn_queue_why. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_why_flag(p_key text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -142,8 +141,7 @@ BEGIN
   END IF;
   RETURN jsonb_build_object('waiting', COALESCE(v_waiting, 0), 'oldest_at', v_oldest, 'links', v_links);
 END $$;
-COMMENT ON FUNCTION public.fn_why_webhook IS
-  'The chain of what can block an endpoint. Internal.';
+COMMENT ON FUNCTION public.fn_why_webhook IS 'The chain of what can block an endpoint. Internal.';
 
 -- fn_why_job(kind, domain) → the links of a lane of jobs. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_job(p_kind text, p_domain text) RETURNS jsonb
@@ -230,8 +228,7 @@ BEGIN
       p_detail => NULL, p_keys => '4 E',
       p_do => format('qtop executor subscribe %s%s --floor N --reason R', r.first, r.rule))));
 END $$;
-COMMENT ON FUNCTION public.fn_why_job IS
-  'The chain of what can block a lane of jobs. Internal.';
+COMMENT ON FUNCTION public.fn_why_job IS 'The chain of what can block a lane of jobs. Internal.';
 
 -- fn_why_events(domain) → the links of events of the outbox; of webhook events for NULL. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_events(p_domain text) RETURNS jsonb
