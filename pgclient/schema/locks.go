@@ -103,11 +103,13 @@ func watch(ctx context.Context, conn *pgx.Conn) *watcher {
 
 func (w *watcher) look(ctx context.Context, eye *pgx.Conn, pid uint32) {
 	var who string
-	err := eye.QueryRow(ctx, `SELECT format('%s is held by %s', COALESCE((SELECT string_agg(DISTINCT l.relation::regclass::text, ', ') FROM pg_locks l
+	err := atOnce(ctx, eye, func(q querier) error {
+		return q.QueryRow(ctx, `SELECT format('%s is held by %s', COALESCE((SELECT string_agg(DISTINCT l.relation::regclass::text, ', ') FROM pg_locks l
 				WHERE l.pid = $1 AND NOT l.granted AND l.locktype IN ('relation', 'tuple')), 'a row'),
 			COALESCE(format('pid %s (%s)', a.pid, concat_ws(', ', a.usename, NULLIF(a.application_name, ''), COALESCE(host(a.client_addr), 'local socket'), a.state,
 				'transaction open for ' || date_trunc('second', clock_timestamp() - a.xact_start))), 'a prepared transaction'))
 		FROM unnest(pg_blocking_pids($1)) b (pid) LEFT JOIN pg_stat_activity a USING (pid) ORDER BY a.xact_start NULLS LAST LIMIT 1`, int32(pid)).Scan(&who) //nolint:gosec // as PostgreSQL has it
+	})
 	if err == nil {
 		w.mu.Lock()
 		w.who = who

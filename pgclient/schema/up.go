@@ -269,7 +269,10 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	var adopted string
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure()")
+		_, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp")
+		if err == nil {
+			_, err = tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure()")
+		}
 		if err == nil {
 			err = tx.QueryRow(ctx, "SELECT public.fn_queue_hc_executor_adopt()").Scan(&adopted)
 		}
