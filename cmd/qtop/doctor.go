@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,7 +70,11 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 		choose(s.InRecovery, finding{"note", "standby", queue.Clean("this is a standby: read only"),
 			"connect to the primary to act"}, finding{"ok", "standby", queue.Clean("this is the primary"), ""}))
 	if s.SchemaState != "" {
-		return append(all, finding{"bad", "schema", queue.Clean(s.SchemaState), "qtop migrate up, over a direct connection"})
+		what, do := s.SchemaState, ""
+		if at := strings.LastIndex(what, ": "); at >= 0 {
+			what, do = what[:at], what[at+2:]
+		}
+		return append(all, finding{"bad", "schema", queue.Clean(what), do})
 	}
 	all = append(all, schemaFindings(ctx, c)...)
 	missing := map[string]bool{}
