@@ -29,8 +29,8 @@ func TestRolesEveryFunction(t *testing.T) {
 	c.none("no comment", fns+"obj_description(p.oid, 'pg_proc') IS NULL")
 	c.none("granted on", `SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace AND a.is_grantable
 		AND a.grantee <> p.proowner`)
-	c.none("internal, and granted", fns+`p.proname IN ('fn_operator_audit', 'fn_cfg_bool', 'fn_cfg_int', 'fn_queue_heartbeat_touch', 'fn_queue_wake',
-		'fn_queue_snapshot_parts', 'fn_mask_json', 'fn_queue_tick_due', 'fn_queue_tick_worker_add', 'fn_dot_config_seed', 'fn_queue_alert_current')
+	c.none("internal, and granted", fns+`(p.proname LIKE 'fn\_snapshot\_%' OR p.proname IN ('fn_operator_audit', 'fn_cfg_bool', 'fn_cfg_int', 'fn_queue_heartbeat_touch', 'fn_queue_wake',
+		'fn_queue_snapshot_parts', 'fn_mask_json', 'fn_queue_tick_due', 'fn_queue_tick_worker_add', 'fn_dot_config_seed', 'fn_queue_alert_current'))
 		AND EXISTS (SELECT 1 FROM aclexplode(p.proacl) a WHERE a.grantee <> p.proowner)`)
 }
 

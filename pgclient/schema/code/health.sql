@@ -1,7 +1,5 @@
 -- What waits, what is stale: the parts of v_queue_health. Source: DP4 §3.3, §8.
 
--- v_queue_health: DP4's nine columns. Counts come from counters and index ends, never from a scan; staleness comes
--- from the row and server time.
 -- fn_job_backlog() → one row per domain and kind with live jobs: exact counts; of what is due, since when the oldest
 -- waits and for which kind of executor, when the newest was enqueued, and which priority it reaches: the highest, or
 -- that of the oldest where no floor is above it. The ends are read off indexes by the time from which a job is due,
@@ -124,96 +122,143 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_notification_backlog TO :"queue_viewer", 
 COMMENT ON FUNCTION public.fn_iu_notification_backlog IS
   'Staged notifications: exact counts, oldest and newest.';
 
-CREATE OR REPLACE VIEW public.v_queue_health_rest AS
-SELECT 'cursor'::text AS source, c.worker_name AS subject, c.event_domain AS domain, c.last_run_at AS last_seen_at,
-       floor(extract(epoch FROM now() - c.last_run_at))::bigint AS age_seconds,
-       c.events_seen, c.attempts_written, c.dead_lettered,
-       -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
-       CASE WHEN NOT r.enabled THEN 'stopped'
-            WHEN s.configured_interval_seconds > 0
-              AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
-              3.0 * s.configured_interval_seconds,
-                COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END
-                FROM public.dot_config d WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300))) THEN 'stale'
-            ELSE 'fresh' END AS status_hint
-FROM public.iu_route_worker_cursor c
-JOIN public.iu_outbound_route r USING (event_domain)
-JOIN public.v_queue_scheduler_status s ON s.worker_name = c.worker_name
-UNION ALL
-SELECT 'cursor', 'webhook_router', 'webhook', s.last_run_at, s.age_seconds, o.events_seen, NULL, NULL,
-       CASE WHEN s.stale THEN 'stale' ELSE 'fresh' END
-FROM public.router_offsets o JOIN public.v_queue_scheduler_status s ON s.worker_name = 'webhook_router'
-UNION ALL
-SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
-       floor(extract(epoch FROM now() - h.last_beat_at))::bigint, NULL, NULL, NULL,
-       CASE WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
-            WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
-            WHEN now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
-FROM public.queue_heartbeat h
-UNION ALL
-SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
-       CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
-FROM public.v_executor_subscription_health s
-UNION ALL
-SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
-       floor(extract(epoch FROM now() - o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
-FROM public.router_offsets o WHERE o.held_rows > 0
-UNION ALL
-SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
-       floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.waiting, NULL, b.failed,
-       CASE WHEN s.stale AND b.waiting > 0 THEN 'stale' WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
-FROM public.fn_iu_notification_backlog() b JOIN public.v_queue_scheduler_status s
-  ON s.worker_name = 'iu_notification_worker'
-WHERE b.waiting > 0 OR b.failed > 0
-UNION ALL
-SELECT 'subscription_broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), NULLIF(b.event_domain, ''),
-  b.sampled_at,
-       floor(extract(epoch FROM now() - b.sampled_at))::bigint, b.broadcast_24h, NULL, NULL,
-       CASE WHEN s.stale THEN 'stale' WHEN b.over_since IS NOT NULL THEN 'over' ELSE 'fresh' END
-FROM public.queue_broadcast_share b JOIN public.v_queue_scheduler_status s ON s.worker_name = 'metrics_sampler'
-WHERE b.event_domain = '' OR b.over_since IS NOT NULL
-UNION ALL
-SELECT 'default_partition', 'event_outbox_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
-WHERE EXISTS (SELECT 1 FROM public.event_outbox_default)
-UNION ALL
-SELECT 'default_partition', 'job_history_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
-WHERE EXISTS (SELECT 1 FROM public.job_history_default)
-UNION ALL
-SELECT 'default_partition', 'queue_metric_sample_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
-WHERE EXISTS (SELECT 1 FROM public.queue_metric_sample_default);
-COMMENT ON VIEW public.v_queue_health_rest IS
-  'v_queue_health without backlogs, dead letters and held routes, which the snapshot has at hand. Read v_queue_health.';
+-- What health is made of, each a view so that its rows have a type: the picture reads them once and hands them on as
+-- arrays.
+CREATE OR REPLACE VIEW public.v_job_backlog AS SELECT * FROM public.fn_job_backlog();
+COMMENT ON VIEW public.v_job_backlog IS 'fn_job_backlog, as a row type.';
 
+CREATE OR REPLACE VIEW public.v_iu_route_backlog AS SELECT * FROM public.fn_iu_route_backlog();
+COMMENT ON VIEW public.v_iu_route_backlog IS 'fn_iu_route_backlog, as a row type.';
+
+GRANT SELECT ON public.v_job_backlog, public.v_iu_route_backlog TO :"queue_viewer", :"dot_executor",
+  :"workflow_admin", :"dead_letter_operator";
+
+CREATE OR REPLACE VIEW public.v_dead_letter_group AS
+SELECT 'webhook' AS source, c.k1 AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain,
+  s.id AS subscription_id, c.n AS open,
+  (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
+   ORDER BY o.failed_at LIMIT 1) AS first_at,
+  (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = c.k1 AND o.subscription_id = s.id
+   ORDER BY o.failed_at DESC LIMIT 1) AS last_at
+FROM public.v_queue_counter c JOIN public.subscriptions s ON s.id = c.k2::bigint
+WHERE c.scope = 'dead_webhook' AND c.n > 0
+UNION ALL
+SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at
+FROM public.fn_job_letters_open() l
+UNION ALL
+SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
+  (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
+    AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at LIMIT 1),
+  (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3
+    AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1)
+FROM public.v_queue_counter c
+WHERE c.scope = 'dead_event' AND c.n > 0;
+COMMENT ON VIEW public.v_dead_letter_group IS
+  'Open dead letters of webhooks, jobs and events, one row per failure code and what it is of: how many, and when the '
+  'first and the last failed.';
+COMMENT ON COLUMN public.v_dead_letter_group.source IS 'webhook, job or event';
+COMMENT ON COLUMN public.v_dead_letter_group.endpoint IS 'endpoint, job kind or event type, by source';
+COMMENT ON COLUMN public.v_dead_letter_group.domain IS 'webhook, or the domain of the job or event';
+COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'NULL = not of a webhook';
+
+GRANT SELECT ON public.v_dead_letter_group TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_queue_health_rows(backlogs of jobs, routes and webhooks, groups of dead letters, tick workers) → the rows of
+-- v_queue_health: the one definition for the view and the picture. What the picture needs for other sections too is
+-- handed in. Counts come from counters and index ends, never from a scan; staleness comes from the row and server time.
+-- Definer: who may look at the health of the queue need not read its tables.
+CREATE OR REPLACE FUNCTION public.fn_queue_health_rows(p_jobs public.v_job_backlog[],
+  p_routes public.v_iu_route_backlog[], p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[],
+  p_ticks public.v_queue_scheduler_status[])
+  RETURNS TABLE (source text, subject text, domain text, last_seen_at timestamptz, age_seconds bigint,
+  events_seen bigint, attempts_written bigint, dead_lettered bigint, status_hint text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT 'cursor', c.worker_name, c.event_domain, c.last_run_at,
+    floor(extract(epoch FROM now() - c.last_run_at))::bigint, c.events_seen, c.attempts_written, c.dead_lettered,
+    -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
+    CASE WHEN NOT r.enabled THEN 'stopped'
+      WHEN s.configured_interval_seconds > 0
+        AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
+          3.0 * s.configured_interval_seconds, COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END
+            FROM public.dot_config d WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300))) THEN 'stale'
+      ELSE 'fresh' END
+  FROM public.iu_route_worker_cursor c
+  JOIN public.iu_outbound_route r USING (event_domain)
+  JOIN unnest(p_ticks) s ON s.worker_name = c.worker_name
+  UNION ALL
+  SELECT 'cursor', 'webhook_router', 'webhook', s.last_run_at, s.age_seconds, o.events_seen, NULL, NULL,
+    CASE WHEN s.stale THEN 'stale' ELSE 'fresh' END
+  FROM public.router_offsets o JOIN unnest(p_ticks) s ON s.worker_name = 'webhook_router'
+  UNION ALL
+  SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
+    floor(extract(epoch FROM now() - h.last_beat_at))::bigint, NULL, NULL, NULL,
+    CASE WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
+      WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
+      WHEN now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
+  FROM public.queue_heartbeat h
+  UNION ALL
+  SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
+    CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
+  FROM public.v_executor_subscription_health s
+  UNION ALL
+  SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
+    floor(extract(epoch FROM now() - o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
+  FROM public.router_offsets o WHERE o.held_rows > 0
+  UNION ALL
+  SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
+    floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.waiting, NULL, b.failed,
+    CASE WHEN s.stale AND b.waiting > 0 THEN 'stale' WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
+  FROM public.fn_iu_notification_backlog() b JOIN unnest(p_ticks) s ON s.worker_name = 'iu_notification_worker'
+  WHERE b.waiting > 0 OR b.failed > 0
+  UNION ALL
+  SELECT 'subscription_broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), NULLIF(b.event_domain, ''),
+    b.sampled_at, floor(extract(epoch FROM now() - b.sampled_at))::bigint, b.broadcast_24h, NULL, NULL,
+    CASE WHEN s.stale THEN 'stale' WHEN b.over_since IS NOT NULL THEN 'over' ELSE 'fresh' END
+  FROM public.queue_broadcast_share b JOIN unnest(p_ticks) s ON s.worker_name = 'metrics_sampler'
+  WHERE b.event_domain = '' OR b.over_since IS NOT NULL
+  UNION ALL
+  SELECT 'default_partition', 'event_outbox_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+  WHERE EXISTS (SELECT 1 FROM public.event_outbox_default)
+  UNION ALL
+  SELECT 'default_partition', 'job_history_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+  WHERE EXISTS (SELECT 1 FROM public.job_history_default)
+  UNION ALL
+  SELECT 'default_partition', 'queue_metric_sample_default', NULL, NULL, NULL, NULL, NULL, NULL, 'stale'
+  WHERE EXISTS (SELECT 1 FROM public.queue_metric_sample_default)
+  UNION ALL
+  SELECT 'dead_letter_' || g.source, s.subject, g.domain, max(g.last_at), NULL, NULL, NULL, sum(g.open)::bigint, 'open'
+  FROM unnest(p_dead) g
+  CROSS JOIN LATERAL (SELECT CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END AS subject) s
+  GROUP BY g.source, s.subject, g.domain
+  UNION ALL
+  SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
+    floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
+  FROM unnest(p_hooks) b GROUP BY b.endpoint
+  UNION ALL
+  SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
+    floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
+  FROM unnest(p_jobs) b
+  UNION ALL
+  SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since,
+    floor(extract(epoch FROM now() - b.held_since))::bigint, b.held_rows, NULL, NULL, 'held'
+  FROM unnest(p_routes) b WHERE b.held_since < now() - interval '10 seconds';
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_health_rows TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_health_rows IS
+  'The rows of v_queue_health, partly from rows that the caller has read. Read v_queue_health.';
+
+-- v_queue_health: DP4's nine columns.
 CREATE OR REPLACE VIEW public.v_queue_health AS
-SELECT * FROM public.v_queue_health_rest
-UNION ALL
-SELECT 'dead_letter_event', c.k1, c.k3,
-       max((SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL
-         AND d.event_domain = c.k3
-            AND d.failure_code = c.k1 AND d.event_type = c.k2 ORDER BY d.last_failed_at DESC LIMIT 1)),
-       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
-FROM public.v_queue_counter c WHERE c.scope = 'dead_event' AND c.n > 0 GROUP BY c.k1, c.k3
-UNION ALL
-SELECT 'dead_letter_webhook', c.k1, 'webhook',
-       max((SELECT o.failed_at FROM public.dead_letter_open o
-            WHERE o.final_error_code = c.k1 AND o.subscription_id = c.k2::bigint ORDER BY o.failed_at DESC LIMIT 1)),
-       NULL, NULL, NULL, sum(c.n)::bigint, 'open'
-FROM public.v_queue_counter c WHERE c.scope = 'dead_webhook' AND c.n > 0 GROUP BY c.k1
-UNION ALL
-SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
-       floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
-FROM public.v_webhook_backlog b GROUP BY b.endpoint
-UNION ALL
-SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
-       floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
-FROM public.fn_job_backlog() b
-UNION ALL
-SELECT 'dead_letter_job', l.job_kind, l.event_domain, max(l.last_at), NULL, NULL, NULL, sum(l.open)::bigint, 'open'
-FROM public.fn_job_letters_open() l GROUP BY l.event_domain, l.job_kind
-UNION ALL
-SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since,
-       floor(extract(epoch FROM now() - b.held_since))::bigint, b.held_rows, NULL, NULL, 'held'
-FROM public.fn_iu_route_backlog() b WHERE b.held_since < now() - interval '10 seconds';
+SELECT * FROM public.fn_queue_health_rows(
+  ARRAY(SELECT b FROM public.v_job_backlog b), ARRAY(SELECT b FROM public.v_iu_route_backlog b),
+  ARRAY(SELECT b FROM public.v_webhook_backlog b), ARRAY(SELECT g FROM public.v_dead_letter_group g),
+  ARRAY(SELECT s FROM public.v_queue_scheduler_status s));
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
   'fresh, open, held, over, stopped, deregistered, enabled or disabled.';
@@ -229,5 +274,5 @@ COMMENT ON COLUMN public.v_queue_health.dead_lettered IS 'open dead letters; of 
 COMMENT ON COLUMN public.v_queue_health.status_hint IS 'stale, fresh, open, held, over, stopped, deregistered, '
   'enabled or disabled';
 
-GRANT SELECT ON public.v_queue_health_rest, public.v_queue_health TO :"queue_viewer", :"dot_executor",
-  :"workflow_admin", :"dead_letter_operator";
+GRANT SELECT ON public.v_queue_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";

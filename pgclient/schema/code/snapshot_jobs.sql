@@ -1,0 +1,184 @@
+-- The sections of the picture that tell of jobs: lanes, rules, leases, the table. Sources: DP4 §8, DP1 §10.
+
+COMMENT ON TYPE public.snapshot_lane IS
+  'A lane as the section queues of the picture shows it: counts now and of the last hour, arrivals and ends per '
+  'second over five to ten minutes, seconds since the oldest is due and until it is empty at that pace, and why it '
+  'waits, empty = nothing holds it. Internal.';
+
+-- fn_snapshot_lanes(backlog of jobs) → each lane, a job kind of a domain, that has live jobs or had some come or end
+-- within the last hour. oldest_at: since when the oldest is due, NULL while all is due later or nothing waits; why: the
+-- first link of the chain that holds the lane. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_lanes(p_jobs public.v_job_backlog[])
+  RETURNS public.snapshot_lane[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
+  -- buckets are told from older ones as text: epochs of ten digits
+  v_hour_ago text := (v_five - 3600)::text;
+  -- what the rates are taken over, in seconds
+  v_window numeric := 300 + extract(epoch FROM now())::bigint % 300;
+  v_jobs_off boolean := NOT public.fn_cfg_bool('queue.job_substrate.enabled');
+  v_due_late boolean := public.fn_job_due_late();
+BEGIN
+  RETURN ARRAY(WITH pace AS (
+    -- the bucket that runs and the one before: five to ten minutes
+    SELECT c.k1, c.k2,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_in_5m' AND c.k3::bigint >= v_five - 300), 0) AS came,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_out_5m' AND c.k3::bigint >= v_five - 300), 0) AS went,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_succeeded_10m'), 0) AS succeeded,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_failed_10m'), 0) AS failed,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_dead_letter_10m'), 0) AS dead,
+      COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_cancelled_10m'), 0) AS cancelled
+    FROM public.v_queue_counter_part c
+    WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m',
+      'job_cancelled_10m')
+      AND c.k3 COLLATE "C" > v_hour_ago
+    GROUP BY 1, 2
+  ), leased AS (
+    SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1
+  ), sorts AS (
+    -- Executors that may the same, can the same and are alike silent count as one: a fleet is of few sorts, and there
+    -- are as many pairs of a lane and an executor as there are of both multiplied.
+    SELECT row_number() OVER () AS sort, e.silent, e.kinds, array_agg(e.executor_id ORDER BY e.executor_id) AS ids,
+      -- more do not fit into 200 characters
+      to_json((array_agg(e.executor_id ORDER BY e.executor_id))[1:100])::text AS who
+    FROM (SELECT s.executor_id, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
+      k.kinds,
+        array_agg(ARRAY[s.executor_kind, s.job_kind, s.event_domain] ORDER BY s.job_kind, s.event_domain) AS may
+      FROM public.job_subscription s
+      JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+      LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
+      WHERE s.enabled GROUP BY s.executor_id, 2, k.kinds) e
+    GROUP BY e.silent, e.kinds, e.may
+  ), rules AS (
+    -- wide: what the rule leaves open, the most specific first
+    SELECT x.sort, x.silent, x.kinds, x.who, s.executor_kind,
+      (s.job_kind IS NULL)::int * 2 + (s.event_domain IS NULL)::int AS wide,
+      COALESCE(s.job_kind, '') AS job_kind, COALESCE(s.event_domain, '') AS event_domain,
+      min(s.priority_floor) AS floor, bool_and(s.max_parallel <= COALESCE(l.live, 0)) AS no_room
+    FROM sorts x CROSS JOIN unnest(x.ids) AS i (executor_id)
+    JOIN public.job_subscription s ON s.executor_id = i.executor_id AND s.enabled
+    LEFT JOIN leased l ON l.subscription_id = s.subscription_id
+    GROUP BY x.sort, s.job_kind, s.event_domain, s.executor_kind, x.silent, x.kinds, x.who
+  ), lanes AS (
+    SELECT row_number() OVER () AS lane, COALESCE(b.job_kind, p.k1) AS job_kind,
+      COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
+      COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
+      COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at, b.executor, b.reaches,
+      COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
+      round(COALESCE(p.came, 0) / v_window, 3)::float8 AS in_per_s,
+      round(COALESCE(p.went, 0) / v_window, 3)::float8 AS out_per_s,
+      COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h,
+      COALESCE(p.dead, 0)::bigint AS dead_1h, COALESCE(p.cancelled, 0)::bigint AS cancelled_1h
+    FROM unnest(p_jobs) b FULL JOIN pace p ON p.k1 = b.job_kind AND p.k2 = b.event_domain
+  ), admitted AS (
+    SELECT x.lane, bool_and(x.silent) AS all_silent, bool_and(x.no_room) AS no_room,
+      bool_and(x.kinds IS NOT NULL AND x.waits <> ALL (x.kinds)) AS unhandled, min(x.floor) AS floor,
+      array_agg(x.who) AS who
+    FROM (SELECT DISTINCT ON (l.lane, r.sort) l.lane, l.job_kind AS waits, r.silent, r.kinds, r.floor, r.no_room, r.who
+          FROM lanes l
+          CROSS JOIN LATERAL (VALUES (0, l.job_kind, l.event_domain), (1, l.job_kind, ''), (2, '', l.event_domain),
+            (3, '', '')) AS v (wide, job_kind, event_domain)
+          JOIN rules r ON r.wide = v.wide AND r.job_kind = v.job_kind AND r.event_domain = v.event_domain
+            AND (l.executor IS NULL OR r.executor_kind = l.executor)
+          WHERE l.queued + l.retry_waiting > 0
+          ORDER BY l.lane, r.sort, r.wide) x GROUP BY x.lane
+  ), told AS (
+    SELECT l.*, CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
+        WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
+        WHEN r.lane IS NULL THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
+        WHEN r.all_silent THEN 'every subscribed executor is silent: ' || w.who
+        WHEN r.unhandled THEN 'no live host has a handler for it'
+        WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
+        WHEN l.oldest_at IS NULL THEN 'all due later'
+        WHEN r.no_room THEN 'parallel limit reached: ' || w.who
+        WHEN l.reaches < r.floor THEN 'priority floor ' || r.floor || ' of ' || w.who
+        ELSE '' END AS why
+    FROM lanes l LEFT JOIN admitted r USING (lane)
+    CROSS JOIN LATERAL (
+      SELECT left(string_agg(e.executor_id, ', ' ORDER BY e.executor_id), 200) AS who
+      FROM unnest(r.who) AS x (ids) CROSS JOIN json_array_elements_text(x.ids::json) AS e (executor_id)
+      WHERE r.all_silent OR r.no_room OR l.reaches < r.floor) w
+  )
+  -- in the order of the type
+  SELECT (t.queued, t.scheduled, t.leased, t.in_progress, t.retry_waiting, t.age_seconds, t.in_per_s, t.out_per_s,
+    t.succeeded_1h, t.failed_1h, t.dead_1h, t.cancelled_1h, t.oldest_at, t.newest_at,
+    CASE WHEN t.why = '' AND t.queued + t.retry_waiting > 0 AND t.out_per_s > t.in_per_s
+      THEN ceil((t.queued + t.retry_waiting) / (t.out_per_s - t.in_per_s))::bigint END,
+    t.job_kind, t.event_domain, t.executor, t.why)::public.snapshot_lane
+  FROM told t);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_lanes IS
+  'The lanes of the jobs with their pace and why they wait, for the picture. Internal.';
+
+-- fn_snapshot_queues(lanes) → the section queues: the lanes as they are, the one that waits longest first. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_queues(p_lanes public.snapshot_lane[]) RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT json_agg(l ORDER BY l.oldest_at NULLS LAST, l.queued DESC, l.job_kind, l.event_domain)
+    FROM unnest(p_lanes) l), '[]');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_queues IS
+  'Section of the picture: the lanes of the jobs, the one that waits longest first. Internal.';
+
+-- fn_snapshot_job_subscriptions() → the section job_subscriptions: every rule, with how many jobs are under lease by
+-- it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_job_subscriptions() RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT json_agg(x ORDER BY x.executor_id, NULLIF(x.job_kind, '') NULLS FIRST,
+    NULLIF(x.event_domain, '') NULLS FIRST) FROM (
+    SELECT s.subscription_id, s.executor_id, s.executor_kind, COALESCE(s.job_kind, '') AS job_kind,
+      COALESCE(s.event_domain, '') AS event_domain,
+      s.priority_floor, s.max_parallel, s.enabled, COALESCE(s.notes, '') AS notes,
+      COALESCE(l.live, 0) AS in_flight, s.registered_by, s.registered_at
+    FROM public.job_subscription s
+    LEFT JOIN (SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1) l
+      USING (subscription_id)) x), '[]');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_job_subscriptions IS
+  'Section of the picture: the rules of the executors, each with its jobs under lease. Internal.';
+
+-- fn_snapshot_job_leases() → the section job_leases: up to 50 leases that have run out or have less than a third of
+-- their time left, the first to end first. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_job_leases() RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
+BEGIN
+  RETURN COALESCE((SELECT json_agg(x ORDER BY x.lease_until) FROM (
+    SELECT l.lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind,
+      COALESCE(q.event_domain, '') AS event_domain, l.live,
+      l.claimed_at, l.lease_until, l.lease_until < now() AS expired
+    FROM public.job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
+    WHERE l.lease_until < now() + make_interval(secs => v_lease / 3.0) ORDER BY l.lease_until LIMIT 50) x), '[]');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_job_leases IS
+  'Section of the picture: leases that are about to be lost, or are. Internal.';
+
+-- fn_snapshot_job_table() → the section job_table: live and dead rows of job_queue as the statistics have them, its
+-- last vacuum, how many leases there are and have run out, and the session that keeps dead rows for longest: its pid,
+-- program and the seconds since its transaction began. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_job_table() RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN (SELECT json_build_object('live_rows', pg_stat_get_live_tuples('public.job_queue'::regclass),
+    'dead_rows', pg_stat_get_dead_tuples('public.job_queue'::regclass),
+    'last_vacuum', greatest(pg_stat_get_last_vacuum_time('public.job_queue'::regclass),
+      pg_stat_get_last_autovacuum_time('public.job_queue'::regclass)),
+    'leases', k.n, 'leases_expired', k.expired,
+    'oldest_snapshot_seconds', floor(extract(epoch FROM now() - o.xact_start))::bigint, 'oldest_snapshot_pid', o.pid,
+    'oldest_snapshot_program', COALESCE(o.application_name, ''))
+  FROM (SELECT count(*) AS n, count(*) FILTER (WHERE lease_until < now()) AS expired FROM public.job_lease) k
+  LEFT JOIN LATERAL (SELECT a.pid, a.xact_start, a.application_name FROM pg_stat_activity a
+    WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database()
+      AND a.xact_start IS NOT NULL
+    ORDER BY age(a.backend_xmin) DESC LIMIT 1) o ON true);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_job_table IS
+  'Section of the picture: the state of job_queue as a table, and who holds back its vacuum. Internal.';

@@ -1,0 +1,181 @@
+-- The sections of the picture that tell what waits, what is held and what is dead, of webhooks, events and jobs.
+-- Sources: DP4 §8, DP1 §10.
+
+-- fn_snapshot_waiting(lanes, backlogs of webhooks and routes) → the section waiting: one object per endpoint, for the
+-- events that the webhook router has not gone through, per route, and per lane with jobs that wait; the one that waits
+-- longest first. waiting_bound: there are more than were counted. Rates are per second over five minutes, of jobs over
+-- five to ten; age_seconds: how long the oldest has been due; clears_in_seconds: until nothing waits at that pace, NULL
+-- = not at that pace; why: the first link of the chain that holds it, empty = nothing does. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_waiting(p_lanes public.snapshot_lane[],
+  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[]) RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  -- buckets are told from older ones as text: epochs of ten digits
+  v_5m_ago text := (extract(epoch FROM date_trunc('minute', now()))::bigint - 300)::text;
+  v_senders int;
+  v_orchestrators int;
+  v_webhooks_off boolean := NOT public.fn_cfg_bool('webhook.worker.enabled');
+  v_unscheduled boolean := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0;
+  v_routes_off text := CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled')
+    THEN 'iu_core.route_worker_enabled is off'
+    WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off' END;
+  v_xid xid8;
+  v_event bigint;
+BEGIN
+  SELECT o.last_xid, o.last_event_id INTO v_xid, v_event FROM public.router_offsets o;
+  SELECT count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)),
+    count(*) FILTER (WHERE 'saga_orchestrator' = ANY (q.loops))
+  INTO v_senders, v_orchestrators
+  FROM public.queue_host q WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds';
+
+  RETURN COALESCE((WITH hook_pace AS (
+    SELECT c.k1::bigint AS sub,
+      sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / 300.0 AS in_s,
+      sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
+    FROM public.v_queue_counter_part c
+    WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 COLLATE "C" > v_5m_ago GROUP BY c.k1
+  ), hooks AS (
+    SELECT 'webhook ' || COALESCE(b.endpoint, '(none)') AS queue, 'webhook' AS source,
+      COALESCE(b.endpoint, '(none)') AS subject,
+      'webhook' AS domain, min(b.oldest_at) AS oldest_at, sum(b.waiting)::bigint AS waiting, false AS waiting_bound,
+      COALESCE(sum(p.in_s), 0)::float8 AS in_per_s, COALESCE(sum(p.out_s), 0)::float8 AS out_per_s,
+      CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
+        WHEN v_unscheduled THEN 'queue.tick.saga_orchestrator.interval_seconds is 0'
+        WHEN bool_and(g.gate IN ('inactive', 'unverified')) THEN 'subscription ' || max(g.gate)
+        WHEN bool_and(g.gate = 'suspended' AND g.suspended_reason <> 'circuit') THEN 'endpoint suspended: '
+          || max(g.suspended_reason)
+        WHEN bool_and(g.gate = 'suspended' AND g.suspended_reason = 'circuit') THEN 'circuit open'
+        WHEN bool_and(g.gate = 'half_open') THEN 'circuit half open: one probe at a time'
+        WHEN bool_and(g.gate <> 'open') THEN 'none of its subscriptions is open'
+        WHEN v_senders = 0 THEN 'no live host runs webhook_worker'
+        WHEN v_orchestrators = 0 THEN 'no live host runs saga_orchestrator'
+        WHEN min(b.oldest_at) IS NULL THEN 'all due later: backing off'
+        WHEN bool_and(g.rate_limit_per_second IS NOT NULL) AND sum(b.waiting) > sum(2 * g.rate_limit_per_second)
+          THEN 'rate limit ' || sum(g.rate_limit_per_second) || '/s'
+        ELSE '' END AS why
+    FROM unnest(p_hooks) b
+    JOIN public.v_webhook_gate g USING (subscription_id)
+    LEFT JOIN hook_pace p ON p.sub = b.subscription_id
+    GROUP BY b.endpoint
+  ), unrouted AS (
+    SELECT 'webhook events' AS queue, 'webhook' AS source, 'webhook_router' AS subject, 'webhook' AS domain,
+      min(e.created_at) AS oldest_at, least(count(*), 10000) AS waiting, count(*) > 10000 AS waiting_bound,
+      0::float8, 0::float8,
+      CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
+        WHEN (SELECT o.held_rows > 0 FROM public.router_offsets o) THEN 'held by an open transaction'
+        WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
+          AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_router' = ANY (q.loops))
+          THEN 'no live host runs webhook_router' ELSE '' END
+    FROM (SELECT e.created_at FROM public.events e
+          WHERE (e.created_xid, e.id) > (v_xid, v_event) ORDER BY e.created_xid, e.id LIMIT 10001) e
+    HAVING count(*) > 0
+  ), routes AS (
+    SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000),
+      b.waiting > 10000,
+      COALESCE((SELECT sum(c.n) / 300.0 FROM public.v_queue_counter_part c WHERE c.scope = 'event_1m'
+        AND c.k1 = b.event_domain
+        AND c.k3 COLLATE "C" > v_5m_ago), 0)::float8, 0::float8,
+      CASE WHEN v_routes_off <> '' THEN v_routes_off
+        WHEN NOT b.enabled THEN 'the route of ' || b.event_domain || ' is disabled'
+        WHEN public.fn_cfg_int('queue.tick.' || b.worker_name || '.interval_seconds', 60) = 0
+          THEN 'queue.tick.' || b.worker_name || '.interval_seconds is 0'
+        WHEN b.held_since < now() - interval '10 seconds' AND b.held_rows = b.waiting THEN 'held by an open transaction'
+        WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
+          AND q.last_seen_at > now() - interval '15 seconds' AND b.worker_name = ANY (q.loops))
+          THEN 'no live host runs ' || b.worker_name
+        WHEN EXISTS (SELECT 1 FROM public.queue_heartbeat h WHERE h.executor_id = b.worker_name
+          AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
+          AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds)) THEN b.worker_name
+            || ' is silent' ELSE '' END
+    FROM unnest(p_routes) b WHERE b.waiting > 0
+  ), w AS (
+    SELECT * FROM hooks UNION ALL SELECT * FROM unrouted UNION ALL SELECT * FROM routes
+    UNION ALL
+    SELECT 'job ' || j.job_kind, 'job', j.job_kind, j.event_domain, j.oldest_at, j.queued + j.retry_waiting, false,
+      j.in_per_s, j.out_per_s, j.why
+    FROM unnest(p_lanes) j WHERE j.queued + j.retry_waiting > 0
+  )
+  SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.waiting DESC, x.source, x.subject, x.domain) FROM (
+    SELECT w.waiting, w.waiting_bound, w.in_per_s, w.out_per_s,
+      COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0) AS age_seconds,
+      w.oldest_at, CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '')
+        THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END
+        AS clears_in_seconds, w.queue, w.source, w.subject, w.domain, w.why FROM w) x), '[]');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_waiting IS
+  'Section of the picture: what waits to be delivered, routed or worked on, at which pace, and why. Internal.';
+
+-- fn_snapshot_held(backlog of routes) → the section held: one object per worker that an open transaction has held back
+-- for more than ten seconds: how many rows, for how many seconds, and the session that holds them, as far as it can be
+-- seen. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_held(p_routes public.v_iu_route_backlog[]) RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT json_agg(json_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
+      'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
+      'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),
+      'transaction_seconds', floor(extract(epoch FROM now() - w.xact_start))::bigint)
+        ORDER BY h.since, h.worker, h.domain)
+    FROM (
+      SELECT b.worker_name AS worker, b.event_domain AS domain, b.held_rows AS rows, b.held_since AS since,
+        public.fn_queue_settled_xid() AS xid
+      FROM unnest(p_routes) b WHERE b.held_since < now() - interval '10 seconds'
+      UNION ALL
+      SELECT 'webhook_router', 'webhook', o.held_rows, o.held_since, o.held_xid
+      FROM public.router_offsets o WHERE o.held_rows > 0 AND o.held_since < now() - interval '10 seconds') h
+    LEFT JOIN LATERAL public.fn_queue_holder(h.xid) w ON true), '[]');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_held IS
+  'Section of the picture: workers that an open transaction holds back, and whose it is. Internal.';
+
+-- fn_snapshot_dead_groups(groups of dead letters) → the section dead_groups: each group with how many of it died in
+-- each five minutes of the last hour (trend, oldest first), the largest group first. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_dead_groups(p_dead public.v_dead_letter_group[]) RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
+  -- buckets are told from older ones as text: epochs of ten digits
+  v_hour_ago text := (v_five - 3600)::text;
+BEGIN
+  RETURN COALESCE((WITH bars AS (
+    -- found by key: how many there are the planner learns late, and would join them one by one
+    SELECT jsonb_object_agg(json_build_array(x.scope, x.k1, x.k2)::text, x.trend) AS by FROM (
+      SELECT b.scope, b.k1, b.k2, json_build_array(
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 11), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 10), 0),
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 9), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 8), 0),
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 7), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 6), 0),
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 5), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 4), 0),
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0),
+        COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
+      FROM (SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter_part c
+            WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m')
+              AND c.k3 COLLATE "C" > v_hour_ago OFFSET 0) b
+      GROUP BY b.scope, b.k1, b.k2) x
+  )
+  SELECT json_agg(x ORDER BY x.open DESC, x.code, x.source, x.endpoint, x.domain, x.subscription_id) FROM (
+    SELECT g.source, g.code, g.endpoint, g.domain, g.subscription_id, g.open, g.first_at, g.last_at,
+      COALESCE((SELECT b.by FROM bars b) -> json_build_array('dead_' || g.source || '_5m', g.code,
+        CASE g.source WHEN 'webhook' THEN g.subscription_id::text ELSE g.domain || '/' || g.endpoint END)::text,
+        '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend
+    FROM unnest(p_dead) g WHERE g.first_at IS NOT NULL) x), '[]');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_dead_groups IS
+  'Section of the picture: groups of open dead letters, each with its last hour in steps of five minutes. Internal.';
+
+-- fn_snapshot_suspended() → the section suspended: endpoints that are not delivered to, or whose circuit is open or
+-- half open, in the order in which they were suspended; until = NULL: for ever. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_suspended() RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT json_agg(x ORDER BY x.since) FROM (
+    SELECT x.subscription_id, COALESCE(s.endpoint, '(none)') AS endpoint, x.reason, x.since,
+      CASE WHEN isfinite(x.until) THEN x.until END AS until, COALESCE(x.by, '') AS by
+    FROM public.webhook_endpoint_suspensions x JOIN public.subscriptions s ON s.id = x.subscription_id
+    WHERE x.until IS NULL OR x.until > now() OR x.reason = 'circuit') x), '[]');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_suspended IS
+  'Section of the picture: suspended endpoints and open circuits. Internal.';
