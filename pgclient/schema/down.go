@@ -98,8 +98,11 @@ func (in *installer) down(ctx context.Context, from int32) error {
 	}
 	// Trigger functions go last: triggers go with their tables, those of leaves too.
 	code, triggerFunctions := in.codeToDrop()
-	if err := in.dropEach(ctx, code); err != nil {
-		return err
+	for _, o := range code {
+		in.doing = o.String()
+		if _, err := in.dropWithDependents(ctx, o); err != nil {
+			return err
+		}
 	}
 	var said []string
 	for _, m := range slices.Backward(in.release.migrations[:from]) {
@@ -109,8 +112,11 @@ func (in *installer) down(ctx context.Context, from int32) error {
 		}
 		said = append(said, "down "+m.title())
 	}
-	if err := in.dropEach(ctx, triggerFunctions); err != nil {
-		return err
+	for _, o := range triggerFunctions {
+		in.doing = o.String()
+		if err := in.dropAll(ctx, o); err != nil {
+			return err
+		}
 	}
 	in.doing = versionTable
 	if err := exec(ctx, tx, "SET LOCAL ROLE NONE; DROP TABLE "+versionTable); err != nil {
@@ -127,8 +133,8 @@ func (in *installer) down(ctx context.Context, from int32) error {
 
 var returnsTrigger = regexp.MustCompile(`(?i)\bRETURNS\s+trigger\b`)
 
-// codeToDrop are the views and functions to drop, dependents first: those that
-// only another release declares, then ours against the order of installation.
+// codeToDrop are the views and functions to drop: those that only another release
+// declares, then ours against the order of installation.
 func (in *installer) codeToDrop() (code, triggerFunctions []object) {
 	for k := range in.records {
 		o := object{kind: k.kind, name: k.name}
@@ -150,16 +156,6 @@ func (in *installer) codeToDrop() (code, triggerFunctions []object) {
 		}
 	}
 	return code, triggerFunctions
-}
-
-func (in *installer) dropEach(ctx context.Context, all []object) error {
-	for _, o := range all {
-		in.doing = o.String()
-		if err := in.dropAll(ctx, o); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (r *Release) dryRun(from int32, losses []string, progress func(string)) {

@@ -215,10 +215,14 @@ WITH RECURSIVE edge (class, oid, on_class, on_oid) AS (
 	SELECT 'pg_class'::regclass, c.oid, 0, 0 FROM pg_class c WHERE $2 = 'view' AND c.relnamespace = 'public'::regnamespace AND c.relname = $1
 	UNION
 	SELECT CASE WHEN r.oid IS NULL THEN d.classid ELSE 'pg_class'::regclass END, COALESCE(r.ev_class, d.objid), e.class, e.oid
-	FROM edge e JOIN pg_depend d ON d.deptype = 'n' AND ((d.refclassid, d.refobjid) = (e.class, e.oid)
-		OR e.class = 'pg_class'::regclass AND d.refclassid = 'pg_type'::regclass AND d.refobjid IN (
-			SELECT t.oid FROM pg_type t WHERE t.typrelid = e.oid UNION ALL SELECT t.typarray FROM pg_type t WHERE t.typrelid = e.oid))
-	LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+	FROM edge e CROSS JOIN LATERAL (
+		SELECT d.classid, d.objid FROM pg_depend d WHERE d.refclassid = e.class AND d.refobjid = e.oid AND d.deptype = 'n'
+		UNION ALL
+		SELECT d.classid, d.objid FROM pg_class c JOIN pg_type t ON t.oid = c.reltype
+		CROSS JOIN LATERAL unnest(ARRAY[t.oid, t.typarray]) AS row_type (oid)
+		JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = row_type.oid AND d.deptype = 'n'
+		WHERE e.class = 'pg_class'::regclass AND c.oid = e.oid
+	) d LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
 	WHERE (d.classid, COALESCE(r.ev_class, d.objid)) <> (e.class, e.oid)
 )
 SELECT format('%s %s', e.class, e.oid), CASE WHEN e.on_oid = 0 THEN 'top' ELSE format('%s %s', e.on_class, e.on_oid) END,

@@ -379,7 +379,7 @@ func TestUpgradeBesideAnOverload(t *testing.T) {
 func TestUpgradeMoves(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO queue_mark (label, created_by) SELECT n::text, 'ann' FROM generate_series(1, 25) n")
-	const number = "025"
+	number := fmt.Sprintf("%03d", schema.Latest()+1)
 	l := newLater(t).
 		write("migrations/"+number+"_test.sql", "ALTER TABLE public.queue_counter ADD COLUMN moved boolean NOT NULL DEFAULT false;\n---- create above / drop below ----\n").
 		write("moves/"+number+"_test.sql", `INSERT INTO public.queue_counter (scope, k1, n)

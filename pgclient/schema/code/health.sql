@@ -72,9 +72,8 @@ FROM (SELECT h.progress -> 'job_executor' AS mark FROM public.queue_host h
 CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(m.mark -> 'kinds') WHEN 'array' THEN m.mark -> 'kinds'
   ELSE '[]' END) k (kind)
 WHERE m.mark ->> 'executor' <> '' GROUP BY 1;
-COMMENT ON VIEW public.v_job_handlers IS 'Job kinds that live worker hosts have handlers for, per executor they '
-  'work as.';
-
+COMMENT ON VIEW public.v_job_handlers IS
+  'Job kinds that live worker hosts have handlers for, per executor they work as.';
 GRANT SELECT ON public.v_job_handlers TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_job_letters_open() → open job dead letters per domain and code. Definer, as fn_job_backlog.
@@ -101,7 +100,7 @@ COMMENT ON FUNCTION public.fn_job_letters_open IS
   'Open job dead letters per code, kind and domain, with their first and last time.';
 
 -- fn_iu_notification_backlog() → staged notifications: how many wait and failed, since when the oldest waits, when the
--- newest came. Its table is made in a later migration. Definer, as fn_job_backlog.
+-- newest came. Definer, as fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_backlog()
   RETURNS TABLE (waiting bigint, failed bigint, oldest_at timestamptz, newest_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -126,12 +125,11 @@ COMMENT ON FUNCTION public.fn_iu_notification_backlog IS
 -- arrays.
 CREATE OR REPLACE VIEW public.v_job_backlog AS SELECT * FROM public.fn_job_backlog();
 COMMENT ON VIEW public.v_job_backlog IS 'fn_job_backlog, as a row type.';
+GRANT SELECT ON public.v_job_backlog, public.v_iu_route_backlog TO :"queue_viewer", :"dot_executor",
+  :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_iu_route_backlog AS SELECT * FROM public.fn_iu_route_backlog();
 COMMENT ON VIEW public.v_iu_route_backlog IS 'fn_iu_route_backlog, as a row type.';
-
-GRANT SELECT ON public.v_job_backlog, public.v_iu_route_backlog TO :"queue_viewer", :"dot_executor",
-  :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_dead_letter_group AS
 SELECT 'webhook' AS source, c.k1 AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain,
@@ -154,13 +152,12 @@ SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
 FROM public.v_queue_counter c
 WHERE c.scope = 'dead_event' AND c.n > 0;
 COMMENT ON VIEW public.v_dead_letter_group IS
-  'Open dead letters of webhooks, jobs and events, one row per failure code and what it is of: how many, and when the '
-  'first and the last failed.';
+  'Open dead letters of webhooks, jobs and events, one row per failure code and what it is of: how many, and when '
+  'the first and the last failed.';
 COMMENT ON COLUMN public.v_dead_letter_group.source IS 'webhook, job or event';
 COMMENT ON COLUMN public.v_dead_letter_group.endpoint IS 'endpoint, job kind or event type, by source';
 COMMENT ON COLUMN public.v_dead_letter_group.domain IS 'webhook, or the domain of the job or event';
 COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'NULL = not of a webhook';
-
 GRANT SELECT ON public.v_dead_letter_group TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_health_rows(backlogs of jobs, routes and webhooks, groups of dead letters, tick workers) → the rows of
@@ -260,19 +257,18 @@ SELECT * FROM public.fn_queue_health_rows(
   ARRAY(SELECT b FROM public.v_webhook_backlog b), ARRAY(SELECT g FROM public.v_dead_letter_group g),
   ARRAY(SELECT s FROM public.v_queue_scheduler_status s));
 COMMENT ON VIEW public.v_queue_health IS
-  'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint stale, '
-  'fresh, open, held, over, stopped, deregistered, enabled or disabled.';
-COMMENT ON COLUMN public.v_queue_health.source IS 'cursor, heartbeat, dead_letter_event, dead_letter_job, '
-  'dead_letter_webhook, backlog_job_queue, backlog_webhook, cursor_held, executor_subscription and others: what the '
-  'row tells of';
+  'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint '
+  'stale, fresh, open, held, over, stopped, deregistered, enabled or disabled.';
+COMMENT ON COLUMN public.v_queue_health.source IS
+  'cursor, heartbeat, dead_letter_event, dead_letter_job, dead_letter_webhook, backlog_job_queue, backlog_webhook, '
+  'cursor_held, executor_subscription and others: what the row tells of';
 COMMENT ON COLUMN public.v_queue_health.subject IS 'worker, executor, failure code, kind or endpoint, by source';
 COMMENT ON COLUMN public.v_queue_health.last_seen_at IS 'last run, beat, failure or newest arrival, by source';
-COMMENT ON COLUMN public.v_queue_health.age_seconds IS 'seconds since last_seen_at by the clock of the server; of a '
-  'backlog: how long the oldest has been due';
+COMMENT ON COLUMN public.v_queue_health.age_seconds IS
+  'seconds since last_seen_at by the clock of the server; of a backlog: how long the oldest has been due';
 COMMENT ON COLUMN public.v_queue_health.events_seen IS 'of a backlog: rows that wait; of a cursor: events so far';
 COMMENT ON COLUMN public.v_queue_health.dead_lettered IS 'open dead letters; of a cursor: so far';
-COMMENT ON COLUMN public.v_queue_health.status_hint IS 'stale, fresh, open, held, over, stopped, deregistered, '
-  'enabled or disabled';
-
+COMMENT ON COLUMN public.v_queue_health.status_hint IS
+  'stale, fresh, open, held, over, stopped, deregistered, enabled or disabled';
 GRANT SELECT ON public.v_queue_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";

@@ -1,7 +1,8 @@
 -- The one snapshot that feeds all consoles: what it is put together from, and who computes it.
 -- Sources: DP4 §8, DP1 §10.
 
-COMMENT ON TABLE public.queue_snapshot IS 'The last picture, shared by all consoles. Read it through fn_queue_picture.';
+COMMENT ON TABLE public.queue_snapshot IS
+  'The last picture, shared by all consoles. Read it through fn_queue_picture.';
 
 -- fn_queue_snapshot_parts() → the sections of the picture, computed now. Internal.
 -- What several sections tell of is read once and handed on. The settings hold in the sections too: their statements
@@ -69,8 +70,7 @@ BEGIN
       ORDER BY q.id DESC LIMIT 1) a ON true) f), '[]');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_snapshot_flags IS
-  'Section of the picture: the flags. Internal.';
+COMMENT ON FUNCTION public.fn_snapshot_flags IS 'Section of the picture: the flags. Internal.';
 
 -- fn_snapshot_flow() → the section flow: what was delivered, died and was worked off in each of the last 60 minutes,
 -- oldest first; how many hosts beat within 15 seconds; how many dead letters are open. Internal.
@@ -140,8 +140,7 @@ BEGIN
       THEN extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_snapshot_server IS
-  'Section of the picture: the server. Internal.';
+COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the picture: the server. Internal.';
 
 -- fn_queue_picture(max age) → the picture, when it was taken, in how many ms, and
 -- whether it is the stored one: that while it is younger than max age, else one

@@ -114,6 +114,8 @@ FROM waiting w JOIN public.subscriptions s ON s.id = w.subscription_id;
 COMMENT ON VIEW public.v_webhook_backlog IS
   'Deliveries waiting per subscription and since when the oldest is due; counters and indexes only.';
 COMMENT ON COLUMN public.v_webhook_backlog.oldest_at IS 'since when the oldest is due';
+GRANT SELECT ON public.v_webhook_backlog, public.v_webhook_endpoint
+  TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin", :"subscription_admin";
 
 CREATE OR REPLACE FUNCTION public.fn_webhook_backlog()
 RETURNS TABLE (subscription_id bigint, endpoint text, waiting bigint, oldest_at timestamptz)
@@ -145,10 +147,7 @@ LEFT JOIN public.v_webhook_backlog b ON b.subscription_id = s.id
 LEFT JOIN dead d ON d.subscription_id = s.id;
 COMMENT ON VIEW public.v_webhook_endpoint IS
   'Each subscription with its gate, what waits, what is dead and how it has answered lately.';
-COMMENT ON COLUMN public.v_webhook_endpoint.gate IS 'open, half_open (one try after a circuit), suspended, inactive '
-  'or unverified';
+COMMENT ON COLUMN public.v_webhook_endpoint.gate IS
+  'open, half_open (one try after a circuit), suspended, inactive or unverified';
 COMMENT ON COLUMN public.v_webhook_endpoint.unsigned IS 'true = no secret is named: deliveries carry no signature';
 COMMENT ON COLUMN public.v_webhook_endpoint.rate_limit_per_second IS 'NULL = none';
-
-GRANT SELECT ON public.v_webhook_backlog, public.v_webhook_endpoint
-  TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin", :"subscription_admin";
