@@ -174,10 +174,10 @@ func merged(all []object) []object {
 		}
 	}
 	for _, o := range all {
-		switch o.kind {
-		case function:
+		if o.kind == function {
 			add(object{kind: rights, name: "FUNCTION " + o.name, file: o.file, line: o.line})
-		case view:
+		}
+		if o.kind == view {
 			add(object{kind: rights, name: "TABLE " + o.name, file: o.file, line: o.line})
 		}
 	}
@@ -186,17 +186,11 @@ func merged(all []object) []object {
 
 // install is the statements that make the object as it is declared, whatever is there.
 func (o object) install() string {
-	switch o.kind {
-	case trigger:
-		if strings.HasPrefix(o.sql, "CREATE CONSTRAINT TRIGGER") { // these know no OR REPLACE
-			return o.drop() + "\n" + o.sql
-		}
-	case rights:
-		sql := fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC, %s;", o.target(), quotedRoles())
-		if o.sql != "" {
-			sql += "\n" + o.sql
-		}
-		return sql
+	if o.kind == trigger && strings.HasPrefix(o.sql, "CREATE CONSTRAINT TRIGGER") { // these know no OR REPLACE
+		return o.drop() + "\n" + o.sql
+	}
+	if o.kind == rights {
+		return strings.TrimSpace(fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC, %s;\n%s", o.target(), quotedRoles(), o.sql))
 	}
 	return o.sql
 }

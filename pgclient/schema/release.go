@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bufio"
+	"bytes"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -155,12 +156,11 @@ var (
 
 // loadNumbers reads release.txt.
 func (r *Release) loadNumbers(fsys fs.FS) error {
-	f, err := fsys.Open("release.txt")
+	text, err := fs.ReadFile(fsys, "release.txt")
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		line, _, _ := strings.Cut(lines.Text(), "#")
 		line = strings.TrimSpace(line)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -145,14 +144,12 @@ var releasedLine = regexp.MustCompile(`^(code|migration|function|view|trigger) (
 
 func readReleased(fsys fs.FS) (released, error) {
 	out := released{migrations: map[string]string{}, objects: map[string][]string{}}
-	f, err := fsys.Open("released.txt")
+	text, err := fs.ReadFile(fsys, "released.txt")
 	if err != nil {
 		return out, err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line := lines.Text()
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
 		m := releasedLine.FindStringSubmatch(line)
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
@@ -171,7 +168,7 @@ func readReleased(fsys fs.FS) (released, error) {
 			return out, fmt.Errorf("released.txt: %q: %w", line, err)
 		}
 	}
-	return out, lines.Err()
+	return out, nil
 }
 
 // retiredFile holds the functions and views that no program of this release uses
