@@ -67,6 +67,7 @@ func (a *app) migrateCmd() *cobra.Command {
 // standing is where a database stands, for `migrate status` and `version`.
 type standing struct {
 	schema.Status
+	Hash    string              `json:"hash"` // of the code that this program carries
 	Differs []schema.Difference `json:"differs"`
 }
 
@@ -88,7 +89,7 @@ func (a *app) standing(ctx context.Context) (standing, error) {
 	if differs == nil {
 		differs = []schema.Difference{}
 	}
-	return standing{st, differs}, pgclient.Explain(err)
+	return standing{st, schema.Current().Hash, differs}, pgclient.Explain(err)
 }
 
 func (s standing) lines() []string {

@@ -67,7 +67,7 @@ func settled(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	st, err := schema.GetStatus(t.Context(), conn)
 	require.NoError(t, err)
-	require.Equal(t, []any{st.Latest, st.Code, st.Hash}, []any{st.Current, st.InstalledCode, st.InstalledHash})
+	require.Equal(t, []any{st.Latest, st.Code, schema.Current().Hash}, []any{st.Current, st.InstalledCode, st.InstalledHash})
 	differs, err := schema.Differences(t.Context(), conn)
 	require.NoError(t, err)
 	require.Empty(t, differs)

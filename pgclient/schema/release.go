@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"bufio"
-	"bytes"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -19,16 +17,36 @@ var files embed.FS
 // Release is everything that one version of qtop installs in a database. Current
 // is this program's own.
 type Release struct {
-	Code   int    // number of the code; rises with each release that changes it
-	Serves int    // the oldest code number whose programs this code still serves
-	Hash   string // of code and seeds, before placeholders are expanded
+	numbers
+	Hash string // of code and seeds, before placeholders are expanded
 
 	migrations []migration
 	objects    []object // in the order in which they are installed
 	moves      []move
 	seeds      string
-	dropped    []object // what earlier releases had and this one has not
 }
+
+// numbers are what tells one release from another. They are read without the SQL,
+// since every console asks for them before its first picture.
+type numbers struct {
+	Code   int // number of the code; rises with each release that changes it
+	Serves int // the oldest code number whose programs this code still serves
+
+	names   []string // of the migrations, in order
+	dropped []object // what earlier releases had and this one has not
+}
+
+// version is the number of the newest migration.
+func (n numbers) version() int32 { return int32(len(n.names)) } //nolint:gosec // a few dozen
+
+// own are the numbers of this program's release.
+var own = sync.OnceValue(func() numbers {
+	n, err := loadNumbers(files)
+	if err != nil {
+		panic(err) // as for Current
+	}
+	return n
+})
 
 // migration is a numbered change of tables, types, indexes and constraints.
 type migration struct{ name, up, down string }
@@ -54,28 +72,20 @@ var Current = sync.OnceValue(func() *Release {
 // error names file and line.
 func Load(fsys fs.FS) (*Release, error) {
 	r := &Release{}
-	if err := r.loadNumbers(fsys); err != nil {
+	var err error
+	if r.numbers, err = loadNumbers(fsys); err != nil {
 		return nil, err
 	}
-	var err error
 	if r.seeds, err = readSQL(fsys, "seeds.sql"); err != nil {
 		return nil, err
 	}
-	names, err := fs.Glob(fsys, "migrations/*.sql")
-	if err != nil {
-		return nil, err
-	}
-	for i, name := range names {
-		text, err := readSQL(fsys, name)
+	for _, name := range r.names {
+		text, err := readSQL(fsys, "migrations/"+name+".sql")
 		if err != nil {
 			return nil, err
 		}
-		base := strings.TrimPrefix(name, "migrations/")
-		if !strings.HasPrefix(base, fmt.Sprintf("%03d_", i+1)) {
-			return nil, fmt.Errorf("%s: number %03d is due here", name, i+1)
-		}
 		up, down, _ := strings.Cut(text, downMark)
-		r.migrations = append(r.migrations, migration{strings.TrimSuffix(base, ".sql"), strings.TrimSpace(up), strings.TrimSpace(down)})
+		r.migrations = append(r.migrations, migration{name, strings.TrimSpace(up), strings.TrimSpace(down)})
 	}
 	if r.moves, err = loadMoves(fsys); err != nil {
 		return nil, err
@@ -154,44 +164,53 @@ var (
 	droppedLine = regexp.MustCompile(`^dropped (function|view|trigger) (\w+(?: on \w+)?)$`)
 )
 
-// loadNumbers reads release.txt.
-func (r *Release) loadNumbers(fsys fs.FS) error {
+// loadNumbers reads release.txt and the names of the migrations.
+func loadNumbers(fsys fs.FS) (n numbers, err error) {
+	files, err := fs.Glob(fsys, "migrations/*.sql")
+	if err != nil {
+		return n, err
+	}
+	for i, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "migrations/"), ".sql")
+		if !strings.HasPrefix(name, fmt.Sprintf("%03d_", i+1)) {
+			return n, fmt.Errorf("%s: number %03d is due here", file, i+1)
+		}
+		n.names = append(n.names, name)
+	}
 	text, err := fs.ReadFile(fsys, "release.txt")
 	if err != nil {
-		return err
+		return n, err
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for n := 1; lines.Scan(); n++ {
-		line, _, _ := strings.Cut(lines.Text(), "#")
+	at := 0
+	for line := range strings.Lines(string(text)) {
+		at++
+		line, _, _ = strings.Cut(line, "#")
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
 		if m := droppedLine.FindStringSubmatch(line); m != nil {
-			r.dropped = append(r.dropped, object{kind: kind(m[1]), name: m[2], file: "release.txt", line: n})
+			n.dropped = append(n.dropped, object{kind: kind(m[1]), name: m[2], file: "release.txt", line: at})
 			continue
 		}
 		m := numberLine.FindStringSubmatch(line)
 		if m == nil {
-			return fmt.Errorf("release.txt:%d: %q is not understood", n, line)
+			return n, fmt.Errorf("release.txt:%d: %q is not understood", at, line)
 		}
 		v, err := strconv.Atoi(m[2])
 		if err != nil {
-			return fmt.Errorf("release.txt:%d: %w", n, err)
+			return n, fmt.Errorf("release.txt:%d: %w", at, err)
 		}
 		if m[1] == "code" {
-			r.Code = v
+			n.Code = v
 		} else {
-			r.Serves = v
+			n.Serves = v
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return err
+	if n.Code < 1 || n.Serves > n.Code {
+		return n, fmt.Errorf("release.txt: code %d, serves %d: code must be at least 1, and serves at most code", n.Code, n.Serves)
 	}
-	if r.Code < 1 || r.Serves > r.Code {
-		return fmt.Errorf("release.txt: code %d, serves %d: code must be at least 1, and serves at most code", r.Code, r.Serves)
-	}
-	return nil
+	return n, nil
 }
 
 // Declared is an object of the code as its file has it.
@@ -231,7 +250,7 @@ func (r *Release) Dropped() []string {
 }
 
 // Version is the number of the newest migration.
-func (r *Release) Version() int32 { return int32(len(r.migrations)) } //nolint:gosec // a few dozen
+func (r *Release) Version() int32 { return r.version() }
 
 // SQL is the text of all that Up runs on an empty database, in its order, for a
 // database administrator to read. Run by hand, in one transaction, it leaves to Up

@@ -20,7 +20,7 @@ func Hash() string {
 }
 
 // Latest is the number of the newest migration that this program knows.
-func Latest() int32 { return Current().Version() }
+func Latest() int32 { return own().version() }
 
 // SQL is all that `migrate up` runs on an empty database, in its order.
 func SQL() string { return Current().SQL() }
@@ -34,27 +34,30 @@ type Status struct {
 	InstalledCode int    `json:"installed_code"` // 0 = none, or from before code had a number
 	InstalledHash string `json:"installed_hash"`
 	Code          int    `json:"code"` // what this program carries
-	Hash          string `json:"hash"`
 
 	serves int // the oldest code number whose programs the installed code serves
 }
 
 // GetStatus reads where the database stands. It needs no right but to connect.
 func GetStatus(ctx context.Context, conn *pgx.Conn) (Status, error) {
-	return Current().Status(ctx, conn)
+	return own().status(ctx, conn)
 }
 
 // Status is the function of the same purpose, GetStatus, for this release.
 func (r *Release) Status(ctx context.Context, conn *pgx.Conn) (Status, error) {
-	s := Status{Latest: r.Version(), Code: r.Code, Hash: r.Hash, Pending: []string{}}
+	return r.numbers.status(ctx, conn)
+}
+
+func (n numbers) status(ctx context.Context, conn *pgx.Conn) (Status, error) {
+	s := Status{Latest: n.version(), Code: n.Code, Pending: []string{}}
 	err := atOnce(ctx, conn, func(q querier) error {
 		var err error
 		if s.Current, err = version(ctx, q); err != nil {
 			return err
 		}
-		for i, m := range r.migrations {
+		for i, name := range n.names {
 			if int32(i) >= s.Current { //nolint:gosec // a few dozen
-				s.Pending = append(s.Pending, m.name+".sql")
+				s.Pending = append(s.Pending, name+".sql")
 			}
 		}
 		code, err := readCode(ctx, q)

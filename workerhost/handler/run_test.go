@@ -167,7 +167,7 @@ func TestRunAbandonsWhatHangs(t *testing.T) {
 	hang := handler.Func(func(context.Context, handler.Job) error { <-release; return errors.New("too late") })
 	const n = 3
 	for range n {
-		code, text, permanent := handler.Outcome(within(t, func() error { return runFor(t.Context(), r, hang, time.Millisecond) }))
+		code, text, permanent := handler.Outcome(within(t, func() error { return runFor(t.Context(), r, hang, 100*time.Millisecond) })) // it must begin by then
 		require.Equal(t, handler.CodeHung, code)
 		require.Equal(t, "the handler did not return within 1ms after the end of its context (context deadline exceeded) and was abandoned", text)
 		require.False(t, permanent)
