@@ -5,9 +5,12 @@ import (
 	"compress/gzip"
 	"context"
 	_ "embed" // the fixture
+	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -40,7 +43,7 @@ func Released(t testing.TB) *DB {
 	// one of its own: routers pass nothing that an open transaction wrote.
 	texts := append([]string{"BEGIN;\n" + string(sql) + "\nCOMMIT;"}, strings.Split(releasedRows, ";\n")...)
 	for _, text := range texts {
-		if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil {
+		if err := runFixture(ctx, conn, text); err != nil {
 			t.Fatalf("pgtest: the fixture of the released schema: %v\n%.200s", err, text)
 		}
 	}
@@ -48,6 +51,25 @@ func Released(t testing.TB) *DB {
 		t.Fatalf("pgtest: %v", err)
 	}
 	return d
+}
+
+var until = regexp.MustCompile(`(?m)^-- until (.+)$`)
+
+// runFixture runs a statement, again and again where it says until when.
+func runFixture(ctx context.Context, conn *pgx.Conn, text string) error {
+	condition := until.FindStringSubmatch(text)
+	for deadline := time.Now().Add(stepPatience); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil || condition == nil {
+			return err
+		}
+		var done bool
+		if err := conn.QueryRow(ctx, "SELECT "+condition[1]).Scan(&done); err != nil || done {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return errors.New("never: " + condition[1])
+		}
+	}
 }
 
 // RowSums is a checksum of the rows of each table in schema public, but for those

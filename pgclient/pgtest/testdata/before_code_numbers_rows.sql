@@ -1,4 +1,5 @@
--- Rows in every table, made through the functions of the release, as a database in use has them.
+-- Rows in every table, made through the functions of the release, as a database in use has them. A statement behind
+-- "until CONDITION" runs again until that is true: routers pass nothing while a neighbour's transaction is open.
 SET search_path = public;
 
 -- Webhooks: delivered, waiting, leased, dead, requeued, resolved, suspended.
@@ -9,6 +10,7 @@ VALUES ('order.paid', 'https://receiver.example/hook', true, true, 1000),
 SELECT fn_dot_config_set('webhook.max_attempts', '1', 'ann', 'fixture');
 INSERT INTO events (event_type, payload) SELECT t, jsonb_build_object('n', n, 'api_key', 'hush')
 FROM unnest(ARRAY['order.paid', 'order.lost', 'order.held']) t, generate_series(1, 4) n;
+-- until (SELECT count(*) FROM webhook_delivery_jobs) = 12
 SELECT fn_webhook_router_run(100), fn_saga_orchestrator_run(100);
 SELECT fn_webhook_job_report((SELECT jsonb_agg(jsonb_build_object('job_id', c.job_id, 'lease_token', c.lease_token)
   || CASE WHEN s.event_type = 'order.paid' THEN '{"delivered": true, "status": 200}'::jsonb ELSE '{"delivered": false, "code": "HTTP_503"}' END)
@@ -49,6 +51,7 @@ INSERT INTO event_type_registry (event_domain, event_type, event_stream, deliver
 INSERT INTO consumer_registry (consumer_id, event_domain, event_type, job_kind, executor, enabled, registered_by, updated_by)
 VALUES ('index', 'kg', 'made', 'kg.index', 'Agent', true, 'ann', 'ann');
 SELECT fn_iu_emit_event('kg', 'made', 'birth', 'delayed', 'info', 'unit', n::text) FROM generate_series(1, 5) n;
+-- until (SELECT count(DISTINCT event_id) FROM iu_route_attempt) >= 5
 SELECT fn_iu_route_worker_run();
 SELECT fn_event_classes_roll();
 INSERT INTO event_class (class_key, event_domain, event_type, event_stream, filters, seen_at) VALUES ('k', 'kg', 'made', 'birth', '{}', now())
