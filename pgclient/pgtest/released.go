@@ -58,7 +58,7 @@ var until = regexp.MustCompile(`(?m)^-- until (.+)$`)
 // runFixture runs a statement, again and again where it says until when.
 func runFixture(ctx context.Context, conn *pgx.Conn, text string) error {
 	condition := until.FindStringSubmatch(text)
-	for deadline := time.Now().Add(stepPatience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(stepPatience); ; time.Sleep(20 * time.Millisecond) { // between two looks: nothing tells when a neighbour commits
 		if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil || condition == nil {
 			return err
 		}
