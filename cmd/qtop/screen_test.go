@@ -85,16 +85,17 @@ func onScreen(t *testing.T, cols, rows int, cmd *exec.Cmd) *screen {
 			_, _ = tty.Write(buf[:n])
 		}
 	}()
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		err := cmd.Wait()
 		_ = tty.Close()
 		<-read
 		s.exit <- err
 	}()
 	t.Cleanup(func() {
-		if cmd.ProcessState == nil {
-			_ = cmd.Process.Signal(syscall.SIGKILL)
-		}
+		_ = cmd.Process.Kill() // one that has ended says so, and that is fine
+		<-ended
 	})
 	return s
 }

@@ -238,7 +238,10 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "SET LOCAL application_name = 'nightly import'; SELECT fn_job_enqueue('k', 'kg', 'Agent')")
 	require.NoError(t, err)
 
-	err = r.Up(t.Context(), c.db.DSN(""), schema.UpOptions{LockWait: time.Nanosecond})
+	// Without a limit for its locks it would wait for the writer for ever.
+	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = r.Up(limited, c.db.DSN(""), schema.UpOptions{LockWait: time.Nanosecond})
 	require.ErrorContains(t, err, "job_queue is held by pid ")
 	require.ErrorContains(t, err, "nightly import")
 	require.ErrorContains(t, err, "nothing was changed")
@@ -246,7 +249,7 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 
 	var said lines
 	done := make(chan error, 1)
-	go func() { done <- r.Up(context.Background(), c.db.DSN(""), schema.UpOptions{Progress: said.add}) }()
+	go func() { done <- r.Up(limited, c.db.DSN(""), schema.UpOptions{Progress: said.add}) }()
 	eventually(t, "the holder is named", func() bool { return strings.Contains(said.String(), "job_queue is held by pid ") })
 	c.exec("SELECT fn_job_enqueue('k', 'kg', 'Agent')") // between two tries, at the latest when one gives up
 	require.NoError(t, tx.Commit(t.Context()))
