@@ -7,10 +7,6 @@ package pgclient
 import (
 	"context"
 	"fmt"
-	"net"
-	"os"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -111,15 +108,11 @@ func (c *Client) Work() *pgxpool.Pool { return c.work }
 func (c *Client) Read() *pgxpool.Pool { return c.read }
 
 func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.Duration, writes bool) (*pgxpool.Pool, error) {
-	cc, err := ParseDSN(c.opts.DSN)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := pgxpool.ParseConfig("")
+	cfg, err := pgsession.PoolConfig(c.opts.DSN)
 	if err != nil {
 		return nil, connectError(err)
 	}
-	cfg.ConnConfig = cc
+	cc := cfg.ConnConfig
 	cfg.MaxConns, cfg.MinConns = size, 0
 	cfg.HealthCheckPeriod = 10 * time.Second
 	session(cc, c.opts.Program+" "+use, timeout)
@@ -130,7 +123,7 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 		return nil
 	}
 	if c.opts.ReadOnly {
-		cc.RuntimeParams["default_transaction_read_only"] = "on"
+		pgsession.Set(cc, pgsession.Setting{Name: "default_transaction_read_only", Value: "on"})
 	} else if writes && cc.ValidateConnect == nil && len(cc.Fallbacks) > 0 {
 		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
@@ -141,63 +134,21 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 // that dies must not leave a statement or a transaction behind.
 func session(cc *pgx.ConnConfig, name string, timeout time.Duration) {
 	cc.ConnectTimeout = 5 * time.Second
-	p := cc.RuntimeParams
-	p["application_name"] = name
-	p["timezone"] = "UTC"
-	p["statement_timeout"] = fmt.Sprint(timeout.Milliseconds())
-	p["lock_timeout"] = fmt.Sprint(min(timeout, 10*time.Second).Milliseconds())
-	p["idle_in_transaction_session_timeout"] = "60000"
+	pgsession.Set(cc, append(pgsession.Always(),
+		pgsession.Setting{Name: "application_name", Value: name},
+		pgsession.Setting{Name: "timezone", Value: "UTC"},
+		pgsession.Setting{Name: "statement_timeout", Value: fmt.Sprint(timeout.Milliseconds())},
+		pgsession.Setting{Name: "lock_timeout", Value: fmt.Sprint(min(timeout, 10*time.Second).Milliseconds())},
+		pgsession.Setting{Name: "idle_in_transaction_session_timeout", Value: "60000"})...)
 }
 
-// An sslmode or service of the operator's own, in either form of a DSN. A value
-// that merely contains the word is none.
-var explicitTLS = regexp.MustCompile(`(?:^|[\s?&])(?:sslmode|service)\s*=`)
-
-// ParseDSN reads a connection string; without an sslmode of the operator's own,
-// anything but loopback and sockets is verified in full.
+// ParseDSN reads a connection string for a session of ours: see [pgsession.Parse].
 func ParseDSN(dsn string) (*pgx.ConnConfig, error) {
-	cc, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, connectError(err)
-	}
-	explicit := explicitTLS.MatchString(quoted.ReplaceAllString(dsn, "''")) ||
-		os.Getenv("PGSSLMODE") != "" || os.Getenv("PGSERVICE") != ""
-	if explicit || allLocal(cc) {
-		return cc, nil
-	}
-	sep := " "
-	if strings.Contains(dsn, "://") {
-		sep = "?"
-		if strings.Contains(dsn, "?") {
-			sep = "&"
-		}
-	}
-	cc, err = pgx.ParseConfig(strings.TrimSpace(dsn + sep + "sslmode=verify-full"))
+	cc, err := pgsession.Parse(dsn)
 	if err != nil {
 		return nil, connectError(err)
 	}
 	return cc, nil
-}
-
-// quoted is a value in quotes, which may hold anything.
-var quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'`)
-
-// allLocal tells whether none of the hosts is reached over a network.
-func allLocal(cc *pgx.ConnConfig) bool {
-	for _, f := range cc.Fallbacks {
-		if !local(f.Host) {
-			return false
-		}
-	}
-	return local(cc.Host)
-}
-
-func local(host string) bool {
-	if host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 // Link is the state of the connection as the last call found it.

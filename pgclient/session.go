@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -38,7 +39,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	s.TLS = conn.Conn().Config().TLSConfig != nil
 	cfg := conn.Conn().Config()
 	s.Address = queue.Clean(fmt.Sprintf("%s:%d", cfg.Host, cfg.Port))
-	if local(cfg.Host) && len(cfg.Host) > 0 && (cfg.Host[0] == '/' || cfg.Host[0] == '@') {
+	if pgsession.Local(cfg.Host) && len(cfg.Host) > 0 && (cfg.Host[0] == '/' || cfg.Host[0] == '@') {
 		s.Address = queue.Clean("local socket")
 	}
 	var backend uint32

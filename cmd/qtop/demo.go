@@ -16,12 +16,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/schema"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/demo"
@@ -107,7 +107,7 @@ func stopServer(s *embedded.Server, errs io.Writer) {
 
 // demoWorld installs the schema and starts the traffic.
 func (a *app) demoWorld(ctx context.Context, server *embedded.Server, dsn func(string) string, log *slog.Logger) (*demo.Demo, error) {
-	super, err := pgx.Connect(ctx, server.DSN("postgres", "postgres"))
+	super, err := pgsession.Connect(ctx, server.DSN("postgres", "postgres"))
 	if err != nil {
 		return nil, pgclient.Explain(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 const stateFile = "server.json"
@@ -85,7 +85,7 @@ func watchPid(ctx context.Context, p *postmaster) {
 func ping(ctx context.Context, sock string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, socketDSN(sock, Superuser, "postgres"))
+	conn, err := pgsession.Connect(ctx, socketDSN(sock, Superuser, "postgres"))
 	if err != nil {
 		return "", err
 	}

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -30,7 +29,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 	if progress == nil {
 		progress = func(string) {}
 	}
-	conn, err := pgx.Connect(ctx, dsn)
+	conn, err := pgsession.Connect(ctx, dsn)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -106,7 +107,7 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if o.LockWait == 0 {
 		o.LockWait = 10 * time.Minute
 	}
-	conn, err := pgx.Connect(ctx, dsn)
+	conn, err := pgsession.Connect(ctx, dsn)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 // The logins of the demo. Nobody is a superuser: rights are really tested.
@@ -48,7 +50,7 @@ func New(dsn func(user string) string, log *slog.Logger) *Demo {
 // Prepare makes logins, flags, subscriptions, executors and the incident in a
 // freshly migrated database. superuser owns it.
 func (d *Demo) Prepare(ctx context.Context, superuser string) error {
-	conn, err := pgx.Connect(ctx, superuser)
+	conn, err := pgsession.Connect(ctx, superuser)
 	if err != nil {
 		return err
 	}
@@ -71,12 +73,12 @@ func (d *Demo) Start(ctx context.Context) error {
 		user string
 		run  func(context.Context, *pgxpool.Pool) error
 	}{{Producer, d.produce}, {Producer, d.enqueue}, {Producer, d.imports}, {HostUser, d.beat}} {
-		cfg, err := pgxpool.ParseConfig(d.dsn(p.user))
+		cfg, err := pgsession.PoolConfig(d.dsn(p.user))
 		if err != nil {
 			return err
 		}
 		cfg.MaxConns = 2
-		cfg.ConnConfig.RuntimeParams["application_name"] = p.user
+		pgsession.Set(cfg.ConnConfig, pgsession.Setting{Name: "application_name", Value: p.user})
 		pool, err := pgxpool.NewWithConfig(ctx, cfg)
 		if err != nil {
 			return err
@@ -116,7 +118,7 @@ func (d *Demo) Stop() {
 
 // Flowing waits until the first webhook was delivered.
 func (d *Demo) Flowing(ctx context.Context, viewer string) error {
-	conn, err := pgx.Connect(ctx, viewer)
+	conn, err := pgsession.Connect(ctx, viewer)
 	if err != nil {
 		return err
 	}

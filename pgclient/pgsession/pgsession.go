@@ -1,0 +1,119 @@
+// Package pgsession is the one place that says how a session with PostgreSQL
+// begins. What a login, a database, an environment or a connection string brings
+// along must not change what a statement means: PostgreSQL finds functions,
+// operators, types and tables along search_path, so each session has one in which
+// nobody but a superuser can put anything. Statements name all else with its
+// schema.
+package pgsession
+
+import (
+	"context"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Setting is a parameter of a session.
+type Setting struct{ Name, Value string }
+
+// Path is the search_path of every session and of every function of ours.
+// pg_temp stands last: where it is not named it is looked at first.
+const Path = "pg_catalog, pg_temp"
+
+// Always are the settings of every session, whatever it is for.
+func Always() []Setting {
+	return []Setting{{"search_path", Path}}
+}
+
+// Parse reads a connection string for a session of ours. Without an sslmode of the
+// operator's own, anything but loopback and sockets is verified in full.
+func Parse(dsn string) (*pgx.ConnConfig, error) {
+	cc, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	explicit := explicitTLS.MatchString(quoted.ReplaceAllString(dsn, "''")) ||
+		os.Getenv("PGSSLMODE") != "" || os.Getenv("PGSERVICE") != ""
+	if !explicit && !allLocal(cc) {
+		sep := " "
+		if strings.Contains(dsn, "://") {
+			sep = "?"
+			if strings.Contains(dsn, "?") {
+				sep = "&"
+			}
+		}
+		if cc, err = pgx.ParseConfig(strings.TrimSpace(dsn + sep + "sslmode=verify-full")); err != nil {
+			return nil, err
+		}
+	}
+	Set(cc, Always()...)
+	return cc, nil
+}
+
+// Set gives parameters to the sessions of a configuration, in place of what its
+// connection string says. Sent by name when a session starts, they also win over
+// `options`, over the settings of the role and over those of the database.
+func Set(cc *pgx.ConnConfig, settings ...Setting) {
+	for _, s := range settings {
+		for have := range cc.RuntimeParams { // the server does not look at the case of a name
+			if strings.EqualFold(have, s.Name) {
+				delete(cc.RuntimeParams, have)
+			}
+		}
+		cc.RuntimeParams[s.Name] = s.Value
+	}
+}
+
+// Connect opens one session.
+func Connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
+	cc, err := Parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, cc)
+}
+
+// PoolConfig is the configuration of a pool of such sessions; its size and the
+// other settings are the caller's.
+func PoolConfig(dsn string) (*pgxpool.Config, error) {
+	cc, err := Parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := pgxpool.ParseConfig("")
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnConfig = cc
+	return cfg, nil
+}
+
+// An sslmode or service of the operator's own, in either form of a DSN. A value
+// that merely contains the word is none.
+var explicitTLS = regexp.MustCompile(`(?:^|[\s?&])(?:sslmode|service)\s*=`)
+
+// quoted is a value in quotes, which may hold anything.
+var quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'`)
+
+// allLocal tells whether none of the hosts is reached over a network.
+func allLocal(cc *pgx.ConnConfig) bool {
+	for _, f := range cc.Fallbacks {
+		if !Local(f.Host) {
+			return false
+		}
+	}
+	return Local(cc.Host)
+}
+
+// Local tells a host that is reached by a socket or loopback.
+func Local(host string) bool {
+	if host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
