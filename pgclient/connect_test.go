@@ -159,7 +159,7 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 	require.Contains(t, err.Error(), "qtop migrate up")
 	page, err := c.List(ctx, queue.Query{Kind: queue.ListSession})
 	require.NoError(t, err)
-	require.Contains(t, page.Session.SchemaState, "qtop migrate up")
+	require.Contains(t, page.Session.Misfit.Do.String(), "qtop migrate up")
 
 	db := pgtest.New(t)
 	nobody := open(t, pgclient.Options{DSN: db.DSN(pgtest.Login(t, db))})
@@ -180,7 +180,7 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 	require.Equal(t, []string{"queue_viewer"}, page.Session.Roles)
 	require.False(t, page.Session.Rights[queue.ActRequeue])
 	require.Equal(t, "dead_letter_operator", page.Session.Needs[queue.ActRequeue])
-	require.Empty(t, page.Session.SchemaState)
+	require.Nil(t, page.Session.Misfit)
 	require.False(t, page.Session.Pooler)
 }
 

@@ -47,7 +47,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		return s, translate(err)
 	}
 	s.Pooler = backend != pc.PID()
-	s.SchemaState = schemaState(ctx, conn.Conn())
+	s.Misfit = misfit(ctx, conn.Conn())
 	err = readRights(ctx, conn.Conn(), &s)
 	return s, translate(err)
 }
@@ -78,18 +78,21 @@ func readRights(ctx context.Context, conn *pgx.Conn, s *queue.Session) error {
 	return nil
 }
 
-// schemaState is empty, or says in one line why this program and the schema do
-// not fit.
-func schemaState(ctx context.Context, conn *pgx.Conn) string {
+// misfit says why the installed schema does not serve this program; nil when it
+// does.
+func misfit(ctx context.Context, conn *pgx.Conn) *queue.Error {
+	e := &queue.Error{Kind: queue.KindFailed, Where: queue.Clean("database " + conn.Config().Database)}
 	st, err := schema.GetStatus(ctx, conn)
 	if err != nil {
-		return "the schema version cannot be read"
+		e.What, e.Err = queue.Clean("the schema version cannot be read"), err
+		return e
 	}
 	what, do := st.Refusal()
 	if what == "" {
-		return ""
+		return nil
 	}
-	return what + ": " + do
+	e.What, e.Do = queue.Clean(what), queue.Clean(do)
+	return e
 }
 
 // CheckSchema is an error where this program must not work on the database: it is
@@ -102,12 +105,10 @@ func (c *Client) CheckSchema(ctx context.Context) error {
 		return translate(err)
 	}
 	defer conn.Release()
-	st, err := schema.GetStatus(ctx, conn.Conn())
-	if err != nil {
-		return translate(err)
-	}
-	if what, do := st.Refusal(); what != "" {
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(what), Where: queue.Clean("database " + conn.Conn().Config().Database), Do: queue.Clean(do)}
+	if e := misfit(ctx, conn.Conn()); e != nil && e.Err != nil {
+		return translate(e.Err)
+	} else if e != nil {
+		return e
 	}
 	return nil
 }

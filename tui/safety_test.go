@@ -165,7 +165,8 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			s.pic, s.audit, s.letters = w.Picture, w.Audit, w.Letters
 			s.pic.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
 			s.link = queue.Link{State: "lost", Reason: queue.Clean(bad), RetryIn: 3}
-			s.session.Database, s.session.SchemaState, s.session.Actor = queue.Clean(bad), bad, bad
+			s.session.Database, s.session.Actor = queue.Clean(bad), bad
+			s.session.Misfit = &queue.Error{What: queue.Clean(bad), Do: queue.Clean(bad)}
 			h := newHost()
 			h.st = *w.Host
 			m := toured(s, h, Options{Actor: bad, Profile: bad, Demo: bad}, keys)

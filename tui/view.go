@@ -207,12 +207,20 @@ func (m *root) banners() []views.Banner {
 	if f.picture != nil && f.picture.MonitoringOff {
 		out = append(out, views.Banner{Word: "MONITORING OFF", Text: "the stale threshold is so high that no silence is reported; gf sets it back", Alarm: true})
 	}
-	if s := m.me.session; s != nil && s.SchemaState != "" {
-		out = append(out, views.Banner{Word: "SCHEMA", Text: s.SchemaState})
+	if s := m.me.session; s != nil && s.Misfit != nil {
+		out = append(out, views.Banner{Word: "SCHEMA", Text: misfit(s.Misfit)})
 	} else if s != nil && s.InRecovery {
 		out = append(out, views.Banner{Word: "STANDBY", Text: "this server only follows; what is shown may lag, actions are off" + lag(f.picture)})
 	}
 	return out
+}
+
+// misfit puts the remedy first: the banner is cut at the edge of the screen.
+func misfit(e *queue.Error) string {
+	if do := e.Do.String(); do != "" {
+		return do + ": " + e.What.String()
+	}
+	return e.What.String()
 }
 
 func lag(p *queue.Snapshot) string {

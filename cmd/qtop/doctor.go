@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,12 +68,8 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 		"set listen_dsn to a direct connection, or live with polling"}, finding{"ok", "pooler", queue.Clean("none in the path"), ""}),
 		choose(s.InRecovery, finding{"note", "standby", queue.Clean("this is a standby: read only"),
 			"connect to the primary to act"}, finding{"ok", "standby", queue.Clean("this is the primary"), ""}))
-	if s.SchemaState != "" {
-		what, do := s.SchemaState, ""
-		if at := strings.LastIndex(what, ": "); at >= 0 {
-			what, do = what[:at], what[at+2:]
-		}
-		return append(all, finding{"bad", "schema", queue.Clean(what), do})
+	if s.Misfit != nil {
+		return append(all, finding{"bad", "schema", s.Misfit.What, s.Misfit.Do.String()})
 	}
 	all = append(all, schemaFindings(ctx, c)...)
 	missing := map[string]bool{}
