@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -143,7 +144,7 @@ func (in *installer) compare(ctx context.Context, o object, live string) (like, 
 	sql := o.sql
 	if o.kind == trigger {
 		sql = fmt.Sprintf("CREATE TABLE public.%s (LIKE public.%s);\n", stand, o.relation()) +
-			strings.Replace(sql, "public."+o.relation(), "public."+stand, 1)
+			regexp.MustCompile(`\bpublic\.`+o.relation()+`\b`).ReplaceAllString(sql, "public."+stand)
 	} else {
 		sql = strings.Replace(sql, "public."+o.name, "public."+stand, 1)
 	}

@@ -71,6 +71,7 @@ var (
 	asBody        = regexp.MustCompile(`(?i)\bAS \$\w*\$`)
 	createObject  = regexp.MustCompile(`^CREATE OR REPLACE (FUNCTION|VIEW) public\.(\w+)`)
 	createTrigger = regexp.MustCompile(`^CREATE (?:OR REPLACE|CONSTRAINT) TRIGGER (\w+)\s[^;]*?\sON public\.(\w+)\s`)
+	enableAlways  = regexp.MustCompile(`^ALTER TABLE public\.(\w+) ENABLE ALWAYS TRIGGER (\w+);$`)
 	grantOn       = regexp.MustCompile(`^GRANT (.+?)\s+ON\s+(?:(TABLE|FUNCTION|SEQUENCE)\s+)?((?:public\.\w+,?\s+)+)TO\s+([^;]+);$`)
 	commentOn     = regexp.MustCompile(`^COMMENT ON (\w+)\s+public\.(\w+(?:\.\w+)?)\s+IS\s`)
 	qualifiedName = regexp.MustCompile(`\bpublic\.(\w+)`)
@@ -104,6 +105,20 @@ func declared(s statement, file string) ([]object, error) {
 		return out, nil
 	}
 	return nil, fmt.Errorf("%s:%d: %.60s… declares no function, view, trigger, grant or comment in schema public", file, s.line, flat)
+}
+
+// enabledAlways makes a trigger fire also under session_replication_role =
+// replica, where the statement behind it says so, and tells whether it does.
+func enabledAlways(s statement, file string, before []object) (bool, error) {
+	m := enableAlways.FindStringSubmatch(strings.Join(strings.Fields(uncommented(s.sql)), " "))
+	if m == nil {
+		return false, nil
+	}
+	if n := len(before) - 1; n >= 0 && before[n].kind == trigger && before[n].name == m[2]+" on "+m[1] {
+		before[n].sql += "\n" + m[0]
+		return true, nil
+	}
+	return false, fmt.Errorf("%s:%d: %s must stand right behind the trigger", file, s.line, m[0])
 }
 
 // inOrder sorts objects so that each comes after those that it needs: functions

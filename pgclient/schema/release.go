@@ -119,6 +119,12 @@ func (r *Release) loadCode(fsys fs.FS) error {
 		}
 		texts = append(texts, name, text)
 		for _, s := range statements(text) {
+			if always, err := enabledAlways(s, name, all); always || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
 			found, err := declared(s, name)
 			if err != nil {
 				return err

@@ -23,7 +23,7 @@ var webhookTables = []string{"events", "subscriptions", "webhook_endpoint_suspen
 func TestWebhookTableRights(t *testing.T) {
 	h := newHooks(t)
 	rights := map[string]map[string]string{
-		"event_ingest_writer": {"events": "SI"},
+		"event_ingest_writer": {"events": "I"},
 		"router_worker":       {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "SI", "router_offsets": "SIU"},
 		"saga_orchestrator": {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "SU",
 			"webhook_delivery_jobs": "SIU", "dead_letters": "SI"},

@@ -323,3 +323,26 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_said IS
   'What a program said, with its secrets masked. Internal.';
+
+-- fn_mask_url(url) → the URL without credentials, query and fragment, and with what else looks like a secret masked.
+-- What is no URL is masked as text. Never raises. Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_url(p_url text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_rest text := substring(p_url FROM '://(.*)$');
+  v_host text := substring(v_rest FROM '^[^/?#]*');
+  v_url text := p_url;
+BEGIN
+  IF v_host ~ '@' THEN
+    v_rest := regexp_replace(v_rest, '^[^/?#]*@', '•••@');
+  ELSIF v_host ~ ':' AND v_host !~ '^[^:]*:[0-9]*$' AND v_rest ~ '@' THEN -- no port: a password that holds / ? or #
+    v_rest := regexp_replace(v_rest, '^.*@', '•••@');
+  END IF;
+  IF v_rest IS NOT NULL THEN
+    v_url := substring(p_url FROM '^.*?://') || v_rest;
+  END IF;
+  RETURN public.fn_mask_said(regexp_replace(v_url, '([?#]).*$', '\1•••'));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_url IS
+  'A URL without credentials, query and fragment. Internal.';

@@ -2,7 +2,9 @@
 
 COMMENT ON TABLE public.events IS 'Business events to deliver by webhook (R02). Append-only.';
 COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s own id; unique when given';
-GRANT SELECT, INSERT ON public.events TO :"event_ingest_writer";
+-- a producer finds its own events again, and reads nobody's payload
+GRANT INSERT ON public.events TO :"event_ingest_writer";
+GRANT SELECT (id, external_event_id) ON public.events TO :"event_ingest_writer";
 GRANT SELECT ON public.events, public.subscriptions TO :"router_worker", :"saga_orchestrator", :"webhook_worker";
 GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_suspensions,
   public.webhook_endpoint_state, public.webhook_rate_bucket, public.router_offsets,
@@ -164,6 +166,59 @@ COMMENT ON FUNCTION public.fn_webhook_subscription_made IS
 
 CREATE OR REPLACE TRIGGER trg_subscriptions_made AFTER INSERT ON public.subscriptions
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_subscription_made();
+
+-- fn_webhook_subscription_audit(): one audit row for each row of subscriptions that anybody writes, with what was
+-- there and what is there now, and one for a TRUNCATE. URLs are masked; after.changed names the columns, so that a
+-- change of what is masked shows too. Rows that logical replication applies were audited where they were written.
+CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_before jsonb;
+  v_after jsonb;
+  v_changed jsonb := '[]';
+BEGIN
+  IF current_setting('session_replication_role') = 'replica'
+    AND EXISTS (SELECT FROM pg_stat_subscription r WHERE r.pid = pg_backend_pid()) THEN
+    RETURN NULL;
+  END IF;
+  IF TG_OP = 'TRUNCATE' THEN
+    PERFORM public.fn_operator_audit(
+      p_action => 'webhook_subscription_write'::text, p_target => '(all webhook subscriptions)'::text,
+      p_actor => session_user::text, p_reason => 'TRUNCATE of the table'::text, p_filter => NULL::text,
+      p_frozen_count => (SELECT count(*) FROM public.subscriptions), p_before => NULL::jsonb, p_after => NULL::jsonb,
+      p_outcome => 'done'::text);
+    RETURN NULL;
+  END IF;
+  IF TG_OP <> 'INSERT' THEN
+    v_before := to_jsonb(OLD) || jsonb_build_object('callback_url', public.fn_mask_url(OLD.callback_url::text),
+      'endpoint', public.fn_mask_url(OLD.endpoint::text));
+  END IF;
+  IF TG_OP <> 'DELETE' THEN
+    v_after := to_jsonb(NEW) || jsonb_build_object('callback_url', public.fn_mask_url(NEW.callback_url::text),
+      'endpoint', public.fn_mask_url(NEW.endpoint::text));
+  END IF;
+  IF TG_OP = 'UPDATE' THEN
+    SELECT COALESCE(jsonb_agg(n.key ORDER BY n.key), '[]') INTO v_changed
+    FROM jsonb_each(to_jsonb(NEW)) n JOIN jsonb_each(to_jsonb(OLD)) o ON o.key = n.key
+    WHERE n.value <> o.value AND n.key <> 'updated_at';
+    v_after := v_after || jsonb_build_object('changed', v_changed);
+  END IF;
+  PERFORM public.fn_operator_audit(
+    p_action => 'webhook_subscription_write'::text,
+    p_target => 'webhook subscription ' || COALESCE(NEW.id, OLD.id), p_actor => session_user::text,
+    p_reason => TG_OP || ' on the table', p_filter => NULL::text, p_frozen_count => 1::bigint,
+    p_before => v_before, p_after => v_after, p_outcome => 'done'::text);
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_subscription_audit IS
+  'Trigger: audits every change of a webhook subscription, whoever makes it; URLs are masked.';
+
+CREATE OR REPLACE TRIGGER trg_subscriptions_audit AFTER INSERT OR UPDATE OR DELETE ON public.subscriptions
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_subscription_audit();
+ALTER TABLE public.subscriptions ENABLE ALWAYS TRIGGER trg_subscriptions_audit;
+CREATE OR REPLACE TRIGGER trg_subscriptions_audit_truncate BEFORE TRUNCATE ON public.subscriptions
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_subscription_audit();
+ALTER TABLE public.subscriptions ENABLE ALWAYS TRIGGER trg_subscriptions_audit_truncate;
 
 -- Saga guard: the legal edges stand in the WHEN, so a legal change costs no function call. A saga is
 -- born Pending; only fn_dead_letter_requeue (as queue_owner) makes one from a dead letter.
