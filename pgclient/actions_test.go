@@ -136,7 +136,7 @@ func TestFlagPlan(t *testing.T) {
 	// The preview refuses what the real thing would.
 	for _, c := range []struct{ key, value, length, rule string }{
 		{"webhook.worker.enabled", "yes", "", "invalid_value"}, {"iu_core.route_worker_enabled", "true", "", "unchanged"},
-		{"webhook.lease_seconds", "5", "", "conflict"}, {"queue.tick.config_expiry.interval_seconds", "0", "10m", "conflict"},
+		{"webhook.lease_seconds", "15", "", "conflict"}, {"queue.tick.config_expiry.interval_seconds", "0", "10m", "conflict"},
 		{"queue.tick.config_expiry.interval_seconds", "0", "", ""}, {"webhook.timeout_seconds", "20", "400d", "expiry_too_far"},
 	} {
 		p := plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{c.key}, Args: map[string]string{"value": c.value, "for": c.length}, Reason: "r"})

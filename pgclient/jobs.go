@@ -262,8 +262,7 @@ func (c *Client) JobStanding(ctx context.Context, executor string) (JobStanding,
 	err := c.work.QueryRow(ctx, `SELECT COALESCE(public.fn_job_refusal($1), ''),
 		COALESCE((SELECT expected_cadence_seconds FROM public.queue_heartbeat
 			WHERE executor_id = $1 AND deregistered_at IS NULL AND NOT tick_worker), 0),
-		COALESCE((SELECT value::int FROM public.dot_config
-			WHERE key = 'queue.lease.duration_seconds' AND value ~ '^[0-9]{1,9}$'), 0)`, executor).Scan(&s.Refusal, &cadence, &lease)
+		COALESCE((SELECT n FROM public.v_dot_config_number WHERE key = 'queue.lease.duration_seconds'), 0)`, executor).Scan(&s.Refusal, &cadence, &lease)
 	s.Cadence, s.Lease = time.Duration(cadence)*time.Second, time.Duration(lease)*time.Second
 	return s, translate(err)
 }

@@ -68,7 +68,7 @@ func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page
 func (c *Client) broadcast(ctx context.Context) (*queue.Broadcast, error) {
 	b := &queue.Broadcast{Shares: []queue.BroadcastShare{{}}, Unrouted: []queue.UnroutedType{}}
 	err := c.read.QueryRow(ctx, `SELECT COALESCE((SELECT value = 'true' FROM public.dot_config WHERE key = 'queue.subscription_resolution.enabled'), false),
-		COALESCE((SELECT value::int FROM public.dot_config WHERE key = 'queue.subscription_resolution.broadcast_warn_percent' AND value ~ '^[0-9]{1,9}$'), 5),
+		COALESCE((SELECT n FROM public.v_dot_config_number WHERE key = 'queue.subscription_resolution.broadcast_warn_percent'), 5),
 		(SELECT array_agg((SELECT m.value FROM public.queue_metric_sample m WHERE m.metric = 'broadcast_percent' AND m.labels = '{}'
 			AND m.at >= now() - make_interval(hours => h) AND m.at < now() - make_interval(hours => h) + interval '10 minutes' ORDER BY m.at LIMIT 1) ORDER BY h DESC)
 			FROM generate_series(1, 24) h)`).Scan(&b.On, &b.Line, &b.Trend)

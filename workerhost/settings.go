@@ -42,8 +42,8 @@ func (s *settings) invalidate() {
 func (s *settings) refresh(ctx context.Context, pool *pgxpool.Pool) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	rows, err := pool.Query(ctx, `SELECT split_part(key, '.', 3), value::int FROM public.dot_config
-		WHERE key LIKE 'queue.tick.%.interval_seconds' AND value ~ '^[0-9]{1,9}$'`)
+	rows, err := pool.Query(ctx, `SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number
+		WHERE key LIKE 'queue.tick.%.interval_seconds' AND n IS NOT NULL`)
 	if err != nil {
 		return
 	}

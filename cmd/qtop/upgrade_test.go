@@ -33,8 +33,9 @@ func TestWorkerRefusesASchemaItDoesNotFit(t *testing.T) {
 				require.NoError(t, err)
 			}
 			var before map[string]string
+			columns := pgtest.Columns(t, conn)
 			if name != "nothing" {
-				before = pgtest.RowSums(t, conn)
+				before = pgtest.RowSums(t, conn, columns)
 			}
 			cmd := qtop(t, c.db.DSN(""), "worker", "--host-id", "misfit")
 			var errs bytes.Buffer
@@ -48,7 +49,7 @@ func TestWorkerRefusesASchemaItDoesNotFit(t *testing.T) {
 			require.Contains(t, last, c.want)
 			require.Contains(t, last, "qtop: ")
 			if before != nil {
-				require.Equal(t, before, pgtest.RowSums(t, conn), "no host, no lease, no beat")
+				require.Equal(t, before, pgtest.RowSums(t, conn, columns), "no host, no lease, no beat")
 			}
 		})
 	}

@@ -87,6 +87,38 @@ FROM (VALUES
   ('staging_outbound', 60, 'fn_iu_staging_route_worker_run', 'iu_core.route_worker_enabled', false,
     '{staging}')) AS t (worker, seconds, function, flag, cron_job, domains);
 
+-- The bounds of every number, 0 where a document gives it a meaning: an interval of 0 is off, retention of 0 days is
+-- for ever, a circuit of 0 failures never opens, a stale threshold from 1000000 on watches nothing. Notification
+-- numbers are clamped where they are used (P3D4C1).
+UPDATE public.dot_config_rule r SET lowest = b.lowest, highest = b.highest
+FROM public.dot_config_rule k
+LEFT JOIN (VALUES
+  ('queue.heartbeat.stale_threshold_seconds', 1, 999999999),
+  ('queue.subscription_resolution.broadcast_warn_percent', 0, 100),
+  ('queue.lease.duration_seconds', 1, 86400),
+  ('queue.retry.backoff_base_seconds', 0, 86400),
+  ('queue.retry.backoff_cap_seconds', 0, 604800),
+  ('queue.retry.max_attempts_default', 1, 1000),
+  ('notification.debounce_seconds', 0, 86400),
+  ('notification.batch_piece_threshold', 0, 100000),
+  ('webhook.max_attempts', 1, 1000),
+  ('webhook.backoff_base_seconds', 0, 86400),
+  ('webhook.backoff_cap_seconds', 0, 604800),
+  ('webhook.lease_seconds', 11, 3600),
+  ('webhook.timeout_seconds', 1, 600),
+  ('webhook.circuit_failures', 0, 100000),
+  ('webhook.circuit_open_seconds', 0, 86400),
+  ('retention.events_days', 0, 36500),
+  ('retention.jobs_days', 0, 36500),
+  ('retention.dead_letters_days', 0, 36500),
+  ('retention.staging_days', 0, 36500),
+  ('retention.samples_days', 0, 36500)) AS own (key, lowest, highest) USING (key)
+CROSS JOIN LATERAL (SELECT
+  CASE WHEN k.kind = 'integer' THEN COALESCE(own.lowest, 0) END AS lowest,
+  -- tick intervals: at most a day
+  CASE WHEN k.kind = 'integer' THEN COALESCE(own.highest, 86400) END AS highest) b
+WHERE r.key = k.key AND (r.lowest, r.highest) IS DISTINCT FROM (b.lowest, b.highest);
+
 -- The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker.
 INSERT INTO public.queue_cron_job (job_name, worker_name, schedule)
 SELECT * FROM (VALUES

@@ -144,7 +144,8 @@ func TestUpgradeOfAReleasedSchema(t *testing.T) {
 	t.Parallel()
 	old, fresh := pgtest.Released(t), pgtest.New(t)
 	conn := old.Conn(t, "")
-	before := pgtest.RowSums(t, conn)
+	columns := pgtest.Columns(t, conn)
+	before := pgtest.RowSums(t, conn, columns)
 	for table, sum := range before {
 		require.NotEmpty(t, sum, "the fixture has rows in every table, but for %s", table)
 	}
@@ -156,7 +157,7 @@ func TestUpgradeOfAReleasedSchema(t *testing.T) {
 	for name, version := range triggers {
 		require.Equal(t, version, after[name], "%s is as it should be and is left alone", name)
 	}
-	require.Equal(t, before, pgtest.RowSums(t, conn), "no row was lost or changed")
+	require.Equal(t, before, pgtest.RowSums(t, conn, columns), "no row was lost or changed")
 	require.Equal(t, stable(t, fresh.Conn(t, "")), stable(t, conn))
 	require.Contains(t, up(t, old, schema.Current()), "already")
 	if dump, err := exec.LookPath("pg_dump"); err == nil && old.Server != nil {

@@ -193,8 +193,8 @@ SELECT b.event_domain, COALESCE(sum(b.events), 0)::bigint AS events_24h,
   round(COALESCE(100.0 * sum(b.broadcast) / NULLIF(sum(b.events), 0), 0), 2) AS broadcast_percent,
     w.percent AS warn_percent,
   COALESCE(100.0 * sum(b.broadcast) > w.percent * sum(b.events), false) AS over_line
-FROM (SELECT COALESCE((SELECT c.value::int FROM public.dot_config c
-    WHERE c.key = 'queue.subscription_resolution.broadcast_warn_percent' AND c.value ~ '^[0-9]{1,9}$'), 5) AS percent) w
+FROM (SELECT COALESCE((SELECT c.n FROM public.v_dot_config_number c
+    WHERE c.key = 'queue.subscription_resolution.broadcast_warn_percent'), 5) AS percent) w
 LEFT JOIN public.fn_event_broadcast() b ON true
 GROUP BY GROUPING SETS ((w.percent), (w.percent, b.event_domain))
 HAVING GROUPING(b.event_domain) = 1 OR b.event_domain IS NOT NULL;

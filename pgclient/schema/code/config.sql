@@ -12,7 +12,11 @@ GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_rev
 COMMENT ON TABLE public.dot_config_rule IS
   'What fn_dot_config_set admits per key. switch: at false (or 0) something of the queue is switched off, which the '
   'console shows above everything else.';
-COMMENT ON COLUMN public.dot_config_rule.kind IS 'boolean, integer (≥ 0) or mode: one of choices';
+COMMENT ON COLUMN public.dot_config_rule.kind IS 'boolean, integer (lowest to highest) or mode: one of choices';
+COMMENT ON COLUMN public.dot_config_rule.lowest IS
+  'the least that an integer may be; a smaller value that is stored counts as this';
+COMMENT ON COLUMN public.dot_config_rule.highest IS
+  'the most that an integer may be; a larger value that is stored counts as this';
 
 COMMENT ON TABLE public.dot_config_revert IS
   'Values that expire: at revert_at the key goes back to revert_to, unless somebody changed it since.';
@@ -31,28 +35,40 @@ $fn$;
 COMMENT ON FUNCTION public.fn_cfg_bool IS
   'A boolean flag; anything but the text true is false. Internal.';
 
--- fn_cfg_int(key, default) → the whole number ≥ 0, or the default where the
--- value is missing, negative or unreadable. Internal.
+-- The numbers among the flags, as everything reads them: a stored number beyond a bound of its rule counts as that
+-- bound, one that cannot be read is NULL. The pattern is no condition: it would be matched first, with every flag.
+CREATE OR REPLACE VIEW public.v_dot_config_number AS
+SELECT c.key, CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN least(greatest(c.value::int, r.lowest), r.highest) END AS n
+FROM public.dot_config c LEFT JOIN public.dot_config_rule r USING (key);
+COMMENT ON VIEW public.v_dot_config_number IS
+  'The numbers among the flags, within the bounds of their rules; NULL where the value is no whole number.';
+COMMENT ON COLUMN public.v_dot_config_number.n IS
+  'the number in force: a stored one beyond a bound of its rule counts as that bound';
+GRANT SELECT ON public.v_dot_config_number TO
+  :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"dot_executor", :"subscription_admin";
+
+-- fn_cfg_int(key, default) → the number within its bounds, or the default where the value is missing, negative or
+-- unreadable. Internal.
 CREATE OR REPLACE FUNCTION public.fn_cfg_int(p_key text, p_default int) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN COALESCE((SELECT CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN c.value::int END FROM public.dot_config c
-    WHERE c.key = p_key), p_default);
+  RETURN COALESCE((SELECT v.n FROM public.v_dot_config_number v WHERE v.key = p_key), p_default);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_cfg_int IS 'An integer flag ≥ 0, else the default given. Internal.';
+COMMENT ON FUNCTION public.fn_cfg_int IS 'An integer flag within its bounds, else the default given. Internal.';
 
--- fn_cfg_readable(key, value) → whether the value fits the key's kind.
+-- fn_cfg_readable(key, value) → whether the value fits the key's kind and bounds.
 CREATE OR REPLACE FUNCTION public.fn_cfg_readable(p_key text, p_value text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT COALESCE((
     SELECT CASE r.kind
       WHEN 'boolean' THEN p_value IN ('true', 'false')
-      WHEN 'integer' THEN p_value ~ '^[0-9]{1,9}$'
+      WHEN 'integer' THEN CASE WHEN p_value ~ '^[0-9]{1,9}$'
+        THEN p_value::int BETWEEN COALESCE(r.lowest, 0) AND COALESCE(r.highest, 999999999) ELSE false END
       ELSE p_value = ANY (r.choices) END
     FROM public.dot_config_rule r WHERE r.key = p_key), true)
 $fn$;
-COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind of its key. Internal.';
+COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind and the bounds of its key. Internal.';
 
 -- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. One that is there keeps its
 -- value. For seeds.
@@ -150,24 +166,17 @@ BEGIN
     WHEN 'queue.heartbeat.stale_threshold_seconds' THEN v_threshold := p_value::int;
     WHEN 'webhook.lease_seconds' THEN v_lease := p_value::int;
     WHEN 'webhook.timeout_seconds' THEN v_timeout := p_value::int;
-    WHEN 'queue.lease.duration_seconds' THEN
-      RETURN CASE WHEN p_value::int = 0
-        THEN 'queue.lease.duration_seconds must be at least 1, else a lease is lost as it is given' ELSE '' END;
-    WHEN 'queue.retry.max_attempts_default' THEN
-      RETURN CASE WHEN p_value::int NOT BETWEEN 1 AND 1000
-        THEN 'queue.retry.max_attempts_default must be 1 to 1000, as of every job' ELSE '' END;
     ELSE RETURN '';
   END CASE;
   IF p_key LIKE 'queue.%' AND v_interval * 2 >= v_threshold THEN
-    RETURN format('the stale check (every %s s) must run more than twice per stale threshold (%s s): '
-      'choose an interval below %s s', v_interval, v_threshold, (v_threshold + 1) / 2);
+    RETURN format('the stale check (every %s s) must run more than twice per stale threshold (%s s): choose ',
+      v_interval, v_threshold) || CASE p_key WHEN 'queue.heartbeat.stale_threshold_seconds'
+      THEN format('a threshold above %s s', 2 * v_interval)
+      ELSE format('an interval of at most %s s', (v_threshold - 1) / 2) END;
   END IF;
   IF p_key LIKE 'webhook.%' AND v_lease < v_timeout + 10 THEN
     RETURN format('webhook.lease_seconds (%s) must be at least webhook.timeout_seconds (%s) + 10, '
       'else a request outlives its lease', v_lease, v_timeout);
-  END IF;
-  IF p_key = 'webhook.timeout_seconds' AND v_timeout = 0 THEN
-    RETURN 'webhook.timeout_seconds must be at least 1';
   END IF;
   RETURN '';
 END
@@ -192,7 +201,9 @@ BEGIN
   ELSIF NOT public.fn_cfg_readable(p_key, p_value) THEN
     rule := 'invalid_value';
     reason := format('%s takes %s, not "%s"', p_key,
-      CASE v_rule.kind WHEN 'boolean' THEN 'true or false' WHEN 'integer' THEN 'a whole number from 0 to 999999999'
+      CASE v_rule.kind WHEN 'boolean' THEN 'true or false'
+        WHEN 'integer' THEN format('a whole number from %s to %s', COALESCE(v_rule.lowest, 0),
+          COALESCE(v_rule.highest, 999999999))
         ELSE array_to_string(v_rule.choices, ', ') END, left(p_value, 100));
   ELSIF p_expires_at <= clock_timestamp() THEN
     rule := 'expiry_in_the_past';

@@ -180,8 +180,8 @@ BEGIN
     CASE WHEN NOT r.enabled THEN 'stopped'
       WHEN s.configured_interval_seconds > 0
         AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
-          3.0 * s.configured_interval_seconds, COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END
-            FROM public.dot_config d WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300))) THEN 'stale'
+          3.0 * s.configured_interval_seconds, COALESCE((SELECT d.n FROM public.v_dot_config_number d
+            WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300))) THEN 'stale'
       ELSE 'fresh' END
   FROM public.iu_route_worker_cursor c
   JOIN public.iu_outbound_route r USING (event_domain)

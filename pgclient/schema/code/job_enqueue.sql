@@ -48,8 +48,8 @@ DECLARE
 BEGIN
   -- which kind is asked only where somebody is named for one
   SELECT c.value = 'true' AND NOT EXISTS (SELECT FROM public.executor_producer),
-    COALESCE(p_max_attempts, (SELECT m.value::int FROM public.dot_config m
-      WHERE m.key = 'queue.retry.max_attempts_default' AND m.value ~ '^[0-9]{1,9}$'), 5)
+    COALESCE(p_max_attempts, (SELECT m.n FROM public.v_dot_config_number m
+      WHERE m.key = 'queue.retry.max_attempts_default'), 5)
   INTO v_free, v_max FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled';
   IF v_free IS NOT TRUE THEN
     v_refusal := public.fn_job_producer_refusal(ARRAY[p_executor]);
@@ -133,8 +133,8 @@ BEGIN
   END IF;
   -- which kinds is asked only where somebody is named for one
   SELECT c.value = 'true' AND NOT EXISTS (SELECT FROM public.executor_producer),
-    COALESCE((SELECT m.value::int FROM public.dot_config m
-      WHERE m.key = 'queue.retry.max_attempts_default' AND m.value ~ '^[0-9]{1,9}$'), 5)
+    COALESCE((SELECT m.n FROM public.v_dot_config_number m
+      WHERE m.key = 'queue.retry.max_attempts_default'), 5)
   INTO v_free, v_max FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled';
   IF v_free IS NOT TRUE THEN
     v_refusal := public.fn_job_producer_refusal(ARRAY(SELECT DISTINCT x.executor

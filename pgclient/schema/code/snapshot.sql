@@ -46,7 +46,8 @@ COMMENT ON FUNCTION public.fn_queue_snapshot_parts IS
   'Computes the sections of the picture. Internal.';
 
 -- fn_snapshot_flags() → the section flags: every flag with who set it to what, when and why, whether it is a switch
--- that is off against its default (off) or unreadable (invalid), and when it goes back to what. Internal.
+-- that is off against its default (off), unreadable or beyond its bounds (invalid), and when it goes back to what.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_flags() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -56,7 +57,8 @@ BEGIN
       COALESCE(r.switch AND c.value IN ('false', '0') AND r.default_value <> c.value, false) AS off,
       -- as fn_cfg_readable, which would be a call per flag
       NOT COALESCE(CASE r.kind WHEN 'boolean' THEN c.value IN ('true', 'false') WHEN 'integer'
-        THEN c.value ~ '^[0-9]{1,9}$'
+        THEN CASE WHEN c.value ~ '^[0-9]{1,9}$'
+          THEN c.value::int BETWEEN COALESCE(r.lowest, 0) AND COALESCE(r.highest, 999999999) ELSE false END
         ELSE c.value = ANY (r.choices) END, true) AS invalid,
       v.revert_at AS reverts_at, COALESCE(v.revert_to, '') AS reverts_to,
       COALESCE(v.revert_at <= now(), false) AS overdue

@@ -257,12 +257,11 @@ SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at, c.age A
        j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as
 FROM public.queue_tick_worker w
 LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
-LEFT JOIN public.dot_config i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
+LEFT JOIN public.v_dot_config_number i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
 LEFT JOIN public.dot_config g ON g.key = w.flag_key
 CROSS JOIN LATERAL (SELECT
-  COALESCE(CASE WHEN i.value ~ '^[0-9]{1,9}$' THEN i.value::int END, 0) AS n,
-  -- the pattern not in WHERE: there it would be matched first, with every flag
-  COALESCE((SELECT CASE WHEN d.value ~ '^[0-9]{1,9}$' THEN d.value::int END FROM public.dot_config d
+  COALESCE(i.n, 0) AS n,
+  COALESCE((SELECT d.n FROM public.v_dot_config_number d
             WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300) AS threshold,
   w.flag_key IS NOT NULL AND g.value IS DISTINCT FROM 'true' AS flag_off,
   -- each once, not per use

@@ -17,7 +17,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 #variable_conflict use_column
 DECLARE
   v_lease int := public.fn_cfg_int('webhook.lease_seconds', 60);
-  v_timeout int := public.fn_cfg_int('webhook.timeout_seconds', 30);
+  -- no request outlives its lease, whatever stands in the table
+  v_timeout int := least(public.fn_cfg_int('webhook.timeout_seconds', 30), greatest(v_lease - 10, 1));
   v_now timestamptz := clock_timestamp();
   v_subs bigint[];
   v_quotas int[];
