@@ -187,7 +187,7 @@ func TestBroadcastOfTwoMillionEventsOverOneDay(t *testing.T) {
 	}
 	c := newCore(t)
 	c.traffic()
-	c.exec("ALTER DATABASE " + pgx.Identifier{c.db.Name}.Sanitize() + " SET statement_timeout = '300s'")
+	c.exec("ALTER DATABASE " + pgx.Identifier{c.db.Name}.Sanitize() + " SET statement_timeout = '15min'")
 	c.root.Reset()
 	c.events(2_000_000, 24*time.Hour, false)
 	c.exec("VACUUM ANALYZE")
