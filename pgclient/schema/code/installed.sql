@@ -1,4 +1,4 @@
--- What is installed, for whoever asks which qtop this database belongs to.
+-- The record of what qtop migrate installed: code number, objects, data moves. Every login may read it.
 
 COMMENT ON TABLE public.qtop_schema_code IS
   'Which code is installed: its number, the oldest code number whose programs it serves, the hash of code and '

@@ -1,4 +1,4 @@
--- Jobs: what may stand in the tables and which way a job may go, whoever asks. Sources: DP1, DP4 §3.2, DP6 §3.3–3.5.
+-- Jobs: domains, tables and the triggers that guard their states, for every role. Sources: DP1, DP4 §3.2, DP6 §3.3–3.5.
 
 COMMENT ON DOMAIN public.job_state IS 'How many of its three lease columns a live job has set, and its status.';
 

@@ -1,5 +1,5 @@
--- What no program of this release uses and programs of the release before may. It goes with the next release, with a
--- line in release.txt.
+-- Objects that programs of this release no longer use, kept for running programs of the release before. The next
+-- release removes them and names them in release.txt.
 
 -- Retired by code 1: a part of v_queue_health, which has one definition now.
 CREATE OR REPLACE VIEW public.v_queue_health_rest AS
