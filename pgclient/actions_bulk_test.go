@@ -29,7 +29,7 @@ func TestFortyFilters(t *testing.T) {
 	resolve := queue.Request{Action: queue.ActResolve, Targets: hooks[4:5], Reason: "r", Args: map[string]string{"resolution": "abandoned"}}
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, resolve)).Done)
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: hooks[5:6], Reason: "r"})).Done)
-	sub := get[string](w, "SELECT id::text FROM subscriptions WHERE event_type = 'order'")
+	sub := get[string](w, "SELECT id::text FROM public.subscriptions WHERE event_type = 'order'")
 
 	list := func(filter string) (int64, error) {
 		page, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetters, Filter: filter})
@@ -63,7 +63,7 @@ func TestFortyFilters(t *testing.T) {
 		require.Equal(t, want, res.Done, filter)
 		var frozen int64
 		for _, o := range res.Results {
-			frozen += get[int64](w, "SELECT count(*) FROM queue_bulk_operation_item WHERE operation_id = $1::text::bigint", o.NewID)
+			frozen += get[int64](w, "SELECT count(*) FROM public.queue_bulk_operation_item WHERE operation_id = $1::text::bigint", o.NewID)
 		}
 		require.Equal(t, want, frozen, filter)
 	}
@@ -120,7 +120,7 @@ func TestBulkRefusesWhatChanged(t *testing.T) {
 	require.EqualValues(t, 1, apply(t, op, closed).Done)
 	res := apply(t, op, p)
 	require.Equal(t, "the selection changed since the preview: it was webhook=2 job=2 event=0 and is webhook=1 job=2 event=0", res.Refused)
-	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_bulk_operation"))
+	require.Zero(t, get[int](w, "SELECT count(*) FROM public.queue_bulk_operation"))
 
 	// What has died since the preview is left out, and stops nobody.
 	p = plan(t, op, bulkPlan("age>0s"))

@@ -38,8 +38,8 @@ func TestLettersOfBothSources(t *testing.T) {
 	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
 	op := w.client("queue_viewer", "dead_letter_operator")
 	count := func() string {
-		return get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM dead_letter_open), (SELECT count(*) FROM job_dead_letter WHERE resolved_at IS NULL),
-			(SELECT count(*) FROM job_queue), (SELECT count(*) FROM queue_operator_action WHERE action LIKE '%dead_letter%'))`)
+		return get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM public.dead_letter_open), (SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL),
+			(SELECT count(*) FROM public.job_queue), (SELECT count(*) FROM public.queue_operator_action WHERE action LIKE '%dead_letter%'))`)
 	}
 	require.Equal(t, "2 2 0 0", count())
 	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:HTTP_503", Reason: "back"})
@@ -52,13 +52,13 @@ func TestLettersOfBothSources(t *testing.T) {
 	res := apply(t, op, p)
 	require.EqualValues(t, 3, res.Done)
 	require.Equal(t, "0 1 1 2", count())
-	require.Equal(t, get[int64](w, "SELECT max(id) FROM queue_operator_action"), res.AuditID, "the last audit row is named")
+	require.Equal(t, get[int64](w, "SELECT max(id) FROM public.queue_operator_action"), res.AuditID, "the last audit row is named")
 	for _, o := range res.Results {
 		require.NotEmpty(t, o.NewID, o.ID)
 		require.Equal(t, "requeued", o.Outcome, "one word for both")
 	}
 
-	job := get[string](w, "SELECT job_id::text FROM job_queue")
+	job := get[string](w, "SELECT job_id::text FROM public.job_queue")
 	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{hooks[0], jobs[0], jobs[1]}, Reason: "too early"})
 	require.EqualValues(t, 2, undo.Count)
 	require.Equal(t, map[string]string{
@@ -67,7 +67,7 @@ func TestLettersOfBothSources(t *testing.T) {
 	res = apply(t, op, undo)
 	require.EqualValues(t, 2, res.Done)
 	require.EqualValues(t, 1, res.Skipped)
-	require.Zero(t, get[int](w, "SELECT count(*) FROM job_queue"), "the job of the replay is gone")
+	require.Zero(t, get[int](w, "SELECT count(*) FROM public.job_queue"), "the job of the replay is gone")
 	none := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: jobs[:1], Reason: "r"})
 	require.Contains(t, none.Refused, "not replayed")
 
@@ -76,8 +76,8 @@ func TestLettersOfBothSources(t *testing.T) {
 		targets := []string{hooks[0], jobs[1]}
 		p = plan(t, op, queue.Request{Action: queue.ActResolve, Targets: targets, Reason: "by hand", Args: map[string]string{"resolution": word}})
 		require.EqualValues(t, 2, apply(t, op, p).Done, word)
-		require.Equal(t, "delivered_otherwise done_otherwise", get[string](w, `SELECT concat_ws(' ', (SELECT max(resolution::text) FROM dead_letter_resolutions),
-			(SELECT resolution FROM job_dead_letter WHERE 'job:' || dead_letter_id = $1))`, jobs[1]))
+		require.Equal(t, "delivered_otherwise done_otherwise", get[string](w, `SELECT concat_ws(' ', (SELECT max(resolution::text) FROM public.dead_letter_resolutions),
+			(SELECT resolution FROM public.job_dead_letter WHERE 'job:' || dead_letter_id = $1))`, jobs[1]))
 		p = plan(t, op, queue.Request{Action: queue.ActReopen, Targets: targets, Reason: "it was not"})
 		require.EqualValues(t, 2, apply(t, op, p).Done, i)
 	}
@@ -85,7 +85,7 @@ func TestLettersOfBothSources(t *testing.T) {
 	// Switched off is switched off for both, and nothing is half done.
 	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[1]}, Reason: "r"})
 	require.EqualValues(t, 2, p.Count)
-	w.exec("UPDATE dot_config SET value = 'false' WHERE key = 'queue.dlq.replay_enabled'")
+	w.exec("UPDATE public.dot_config SET value = 'false' WHERE key = 'queue.dlq.replay_enabled'")
 	was := count()
 	res = apply(t, op, p)
 	require.Contains(t, res.Refused, "queue.dlq.replay_enabled is not true")
@@ -128,7 +128,7 @@ func TestReplayTwice(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 1, done)
-	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM v_job WHERE idempotency_key LIKE 'replay:%'"))
+	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM public.v_job WHERE idempotency_key LIKE 'replay:%'"))
 }
 
 func TestCancelPlan(t *testing.T) {
@@ -141,13 +141,13 @@ func TestCancelPlan(t *testing.T) {
 	other := w.enqueue("iu.route", "iu", 5)
 	held, _ := w.claim("kg_1", "kg.reindex")
 	op := w.client("dead_letter_operator")
-	before := get[string](w, "SELECT string_agg(status, ' ' ORDER BY job_id) FROM job_queue")
+	before := get[string](w, "SELECT string_agg(status, ' ' ORDER BY job_id) FROM public.job_queue")
 	p := plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind=kg.reindex domain=kg", Reason: "wrong input"})
 	require.EqualValues(t, 4, p.Count)
 	require.ElementsMatch(t, ids, p.Request.Targets, "the filter is frozen to ids")
 	require.Contains(t, lines(p), "of them 3 × kg.reindex (kg) queued\nof them 1 × kg.reindex (kg) leased\nheld now 1 by kg_1")
 	require.Equal(t, "qtop job cancel --filter 'kind=kg.reindex domain=kg' --reason 'wrong input'", p.Command)
-	require.Equal(t, before, get[string](w, "SELECT string_agg(status, ' ' ORDER BY job_id) FROM job_queue"), "a plan changes nothing")
+	require.Equal(t, before, get[string](w, "SELECT string_agg(status, ' ' ORDER BY job_id) FROM public.job_queue"), "a plan changes nothing")
 
 	// What a worker took meanwhile is no longer what was asked for.
 	queued := plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind:kg.* status:queued", Reason: "r"})
@@ -167,8 +167,8 @@ func TestCancelPlan(t *testing.T) {
 	res = apply(t, op, p)
 	require.EqualValues(t, 2, res.Done)
 	require.Equal(t, "cancelled", outcomes(res.Results)[held])
-	require.Equal(t, "0 4 1", get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM job_lease), (SELECT count(*) FROM job_history WHERE status = 'cancelled'),
-		(SELECT count(*) FROM job_queue))`), "the leases are empty and gone, the other lane stands")
+	require.Equal(t, "0 4 1", get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM public.job_lease), (SELECT count(*) FROM public.job_history WHERE status = 'cancelled'),
+		(SELECT count(*) FROM public.job_queue))`), "the leases are empty and gone, the other lane stands")
 	again := plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: ids, Reason: "r"})
 	require.Contains(t, again.Refused, "none of them can be cancelled: finished already")
 	require.NotEmpty(t, apply(t, op, again).Refused)
@@ -197,18 +197,18 @@ func TestLeaseReleasePlan(t *testing.T) {
 	op := w.client("dead_letter_operator")
 	request := queue.Request{Action: queue.ActLeaseRelease, Targets: []string{expired, last}, Reason: "host died"}
 	require.Contains(t, plan(t, op, request).Refused, "none of them can be released: it runs until")
-	w.exec("UPDATE job_lease SET lease_until = now() - interval '1 minute'")
+	w.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 minute'")
 	p := plan(t, op, request)
 	require.EqualValues(t, 2, p.Count)
 	require.Contains(t, lines(p), "of kg_1, expired at")
 	require.Contains(t, lines(p), "1 jobs go back to queued, 0 die")
 	require.Contains(t, lines(p), "0 jobs go back to queued, 1 die")
-	require.Equal(t, 2, get[int](w, "SELECT count(*) FROM job_lease"), "a plan changes nothing")
+	require.Equal(t, 2, get[int](w, "SELECT count(*) FROM public.job_lease"), "a plan changes nothing")
 	res := apply(t, op, p)
 	require.EqualValues(t, 2, res.Done)
 	require.NotZero(t, res.AuditID)
-	require.Equal(t, "queued 1", get[string](w, "SELECT status || ' ' || lost_leases FROM job_queue WHERE job_id = $1", first))
-	require.Equal(t, "LEASE_LOST", get[string](w, "SELECT failure_code FROM job_dead_letter WHERE job_id = $1", dying))
+	require.Equal(t, "queued 1", get[string](w, "SELECT status || ' ' || lost_leases FROM public.job_queue WHERE job_id = $1", first))
+	require.Equal(t, "LEASE_LOST", get[string](w, "SELECT failure_code FROM public.job_dead_letter WHERE job_id = $1", dying))
 	require.Contains(t, plan(t, op, request).Refused, "no such lease")
 	_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActLeaseRelease, Targets: []string{"kg_1"}, Reason: "r"})
 	kind(t, queue.KindUsage, err)
@@ -220,7 +220,7 @@ func TestSubscribePlan(t *testing.T) {
 	w := newWorld(t)
 	w.silent("kg_1", 1)
 	for i := range 6 {
-		w.exec("SELECT fn_job_enqueue('kg.reindex', $1, $2, p_priority => $3)", []string{"kg", "iu"}[i%2], []string{"Agent", "Agent", "DOT"}[i/2], 50+50*(i%2))
+		w.exec("SELECT public.fn_job_enqueue('kg.reindex', $1, $2, p_priority => $3)", []string{"kg", "iu"}[i%2], []string{"Agent", "Agent", "DOT"}[i/2], 50+50*(i%2))
 	}
 	admin := w.client("workflow_admin")
 	request := func(args ...string) queue.Request {
@@ -234,14 +234,14 @@ func TestSubscribePlan(t *testing.T) {
 	require.Contains(t, lines(p), "for kg.reindex in every domain\nbefore no such rule\nafter enabled, priority 0 or higher, 3 at once, notes \"ask bob\"\n"+
 		"governs kg.reindex (iu), kg.reindex (kg)\nwaiting 4 jobs wait that it admits\n", "those for DOT are not its own")
 	require.Equal(t, "qtop executor subscribe kg_1 --kind=kg.reindex --floor=0 --parallel=3 --enabled=true --notes='ask bob' --reason r", p.Command)
-	require.Zero(t, get[int](w, "SELECT count(*) FROM job_subscription"), "a plan changes nothing")
+	require.Zero(t, get[int](w, "SELECT count(*) FROM public.job_subscription"), "a plan changes nothing")
 	stale := plan(t, admin, request("kind", "kg.reindex", "parallel", "9"))
 	res := apply(t, admin, p)
 	require.Equal(t, map[string]string{"kg_1": "created"}, outcomes(res.Results))
 	require.NotZero(t, res.AuditID)
 	res = apply(t, admin, stale)
 	require.Contains(t, res.Refused, "changed meanwhile, last by ann")
-	require.Equal(t, 3, get[int](w, "SELECT max_parallel FROM job_subscription"))
+	require.Equal(t, 3, get[int](w, "SELECT max_parallel FROM public.job_subscription"))
 
 	p = plan(t, admin, request("kind", "kg.reindex", "floor", "60", "parallel", "9"))
 	require.Contains(t, lines(p), "before enabled, priority 0 or higher, 3 at once")
@@ -264,10 +264,10 @@ func TestSubscribePlan(t *testing.T) {
 	refused := plan(t, admin, gone)
 	require.Equal(t, "work_waits", refused.Rule)
 	require.Equal(t, "6 jobs wait that its subscriptions admit: disable those first", refused.Refused)
-	require.Equal(t, refused.Refused, get[string](w, "SELECT fn_queue_executor_waits('kg_1')"), "as the database says it")
+	require.Equal(t, refused.Refused, get[string](w, "SELECT public.fn_queue_executor_waits('kg_1')"), "as the database says it")
 	w.claim("kg_1", "kg.reindex")
 	require.Equal(t, "kg_1 holds 1 jobs: let it drain, or cancel them", plan(t, admin, gone).Refused)
-	require.Equal(t, "kg_1 holds 1 jobs: let it drain, or cancel them", get[string](w, "SELECT fn_queue_executor_waits('kg_1')"))
+	require.Equal(t, "kg_1 holds 1 jobs: let it drain, or cancel them", get[string](w, "SELECT public.fn_queue_executor_waits('kg_1')"))
 	unseen := queue.Plan{Request: gone}
 	unseen.Request.Actor = "ann"
 	require.Contains(t, apply(t, admin, unseen).Refused, "holds 1 jobs", "nor without the preview")
@@ -298,12 +298,12 @@ func TestRuleTurn(t *testing.T) {
 		"kind": "kg.reindex", "floor": "7", "parallel": "3", "notes": "ask bob",
 	}}))
 	require.Equal(t, map[string]string{"kg_1": "created"}, outcomes(made.Results))
-	id := get[string](w, "SELECT subscription_id::text FROM job_subscription")
+	id := get[string](w, "SELECT subscription_id::text FROM public.job_subscription")
 	turn := func(a queue.ActionID) queue.Request {
 		return queue.Request{Action: a, Targets: []string{id}, Reason: "too fast"}
 	}
 	stands := func() string {
-		return get[string](w, "SELECT concat_ws(' ', job_kind, event_domain, priority_floor, max_parallel, enabled, notes) FROM job_subscription")
+		return get[string](w, "SELECT concat_ws(' ', job_kind, event_domain, priority_floor, max_parallel, enabled, notes) FROM public.job_subscription")
 	}
 	require.Contains(t, plan(t, admin, turn(queue.ActJobRuleOn)).Refused, "enabled already")
 	first, second := plan(t, admin, turn(queue.ActJobRuleOff)), plan(t, admin, turn(queue.ActJobRuleOff))
@@ -338,10 +338,10 @@ func TestPutJob(t *testing.T) {
 	require.False(t, created)
 	require.Equal(t, id, again)
 	require.Equal(t, `7 2 once ann {"n": 12345678901234567890} t`, get[string](w, `SELECT concat_ws(' ', priority, max_attempts, idempotency_key, actor, payload,
-		(process_after - enqueued_at BETWEEN interval '59 minutes' AND interval '61 minutes')) FROM job_queue WHERE job_id = $1`, id))
+		(process_after - enqueued_at BETWEEN interval '59 minutes' AND interval '61 minutes')) FROM public.job_queue WHERE job_id = $1`, id))
 	_, created, _ = put(pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: "{}"})
 	require.True(t, created)
-	require.Equal(t, "0 5 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM job_queue WHERE job_id <> $1", id))
+	require.Equal(t, "0 5 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM public.job_queue WHERE job_id <> $1", id))
 	for name, change := range map[string]func(*pgclient.JobPut){
 		"executor": func(j *pgclient.JobPut) { j.Executor = "MOT" }, "kind": func(j *pgclient.JobPut) { j.Kind = "1 2" },
 		"domain": func(j *pgclient.JobPut) { j.Domain = "KG" }, "payload": func(j *pgclient.JobPut) { j.Payload = "[1]" },
@@ -359,7 +359,7 @@ func TestPutJob(t *testing.T) {
 			require.Contains(t, err.Error(), where, name)
 		}
 	}
-	w.exec("UPDATE dot_config SET value = 'false' WHERE key = 'queue.job_substrate.enabled'")
+	w.exec("UPDATE public.dot_config SET value = 'false' WHERE key = 'queue.job_substrate.enabled'")
 	_, _, refused := put(j)
 	require.Contains(t, refused, "switched off")
 	_, _, _, err := w.client("workflow_admin").PutJob(context.Background(), j)

@@ -15,7 +15,7 @@ const reaper = "queue.tick.lease_reaper.interval_seconds"
 
 func (w *world) interval() string {
 	w.t.Helper()
-	return get[string](w, "SELECT value FROM dot_config WHERE key = $1", reaper)
+	return get[string](w, "SELECT value FROM public.dot_config WHERE key = $1", reaper)
 }
 
 // A pause that expires, one that stays, and each resumed to what stood before it.
@@ -47,7 +47,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, "qtop scheduler resume lease_reaper --reason 'by hand'", p.Command)
 	require.EqualValues(t, 1, apply(t, admin, p).Done)
 	require.Equal(t, "45", w.interval())
-	require.Zero(t, get[int](w, "SELECT count(*) FROM dot_config_revert"), "and nothing is left to come back")
+	require.Zero(t, get[int](w, "SELECT count(*) FROM public.dot_config_revert"), "and nothing is left to come back")
 	require.Equal(t, "not_paused", ask(queue.ActTickResume, nil).Rule)
 
 	// For good, then resumed; also over a second pause, whose before is 0.
@@ -63,7 +63,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Contains(t, apply(t, admin, late).Refused, "was changed to")
 
 	// An interval of which nobody knows another value resumes to the default.
-	w.exec("ALTER TABLE queue_operator_action DISABLE TRIGGER USER; DELETE FROM queue_operator_action; DELETE FROM dot_config_revert")
+	w.exec("ALTER TABLE public.queue_operator_action DISABLE TRIGGER USER; DELETE FROM public.queue_operator_action; DELETE FROM public.dot_config_revert")
 	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickResume, nil)).Done)
 	require.Equal(t, "60", w.interval())
 
@@ -81,7 +81,7 @@ func TestCronPlan(t *testing.T) {
 	require.Equal(t, "no_pg_cron", p.Rule)
 	require.Contains(t, p.Refused, "shared_preload_libraries")
 	require.Equal(t, "qtop scheduler install --reason try", p.Command)
-	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_operator_action"), "a plan writes nothing")
+	require.Zero(t, get[int](w, "SELECT count(*) FROM public.queue_operator_action"), "a plan writes nothing")
 	page, err := admin.List(context.Background(), queue.Query{Kind: queue.ListCron})
 	require.NoError(t, err)
 	require.Contains(t, page.Cron.Lacks.String(), "CREATE EXTENSION pg_cron")

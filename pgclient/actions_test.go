@@ -36,12 +36,12 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	l := letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}
 	made := w.die(l, l, l, letter{"other", "https://other.test/", "TIMEOUT", time.Hour})
 	op := w.client("queue_viewer", "dead_letter_operator")
-	before := get[string](w, "SELECT count(*) || ' ' || (SELECT count(*) FROM queue_operator_action) FROM webhook_delivery_sagas")
+	before := get[string](w, "SELECT count(*) || ' ' || (SELECT count(*) FROM public.queue_operator_action) FROM public.webhook_delivery_sagas")
 
 	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:HTTP_503", Reason: "back"})
 	require.EqualValues(t, 3, p.Count)
 	require.Equal(t, made[:3], p.Request.Targets, "the filter is frozen to ids")
-	require.Equal(t, before, get[string](w, "SELECT count(*) || ' ' || (SELECT count(*) FROM queue_operator_action) FROM webhook_delivery_sagas"),
+	require.Equal(t, before, get[string](w, "SELECT count(*) || ' ' || (SELECT count(*) FROM public.queue_operator_action) FROM public.webhook_delivery_sagas"),
 		"a plan changes nothing")
 	late := w.die(l) // matches the filter, but nobody has seen it
 	// One of them is closed meanwhile.
@@ -59,7 +59,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 			require.NotEmpty(t, o.NewID)
 		}
 	}
-	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM dead_letter_open WHERE dead_letter_id = $1::text::bigint", late[0]))
+	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM public.dead_letter_open WHERE dead_letter_id = $1::text::bigint", late[0]))
 
 	again := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: made[:3], Reason: "back"})
 	require.Zero(t, again.Count)
@@ -103,7 +103,7 @@ func TestRequeueTwice(t *testing.T) {
 	}
 	require.EqualValues(t, 1, results[0].Done+results[1].Done)
 	require.Contains(t, results[loser].Results[0].Why.String(), fmt.Sprint("op", 1-loser))
-	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL"))
+	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL"))
 }
 
 func TestFlagPlan(t *testing.T) {
@@ -126,12 +126,12 @@ func TestFlagPlan(t *testing.T) {
 	res := apply(t, admin, stale)
 	require.Contains(t, res.Refused, `changed to "false" by ann`)
 	require.Zero(t, res.Done)
-	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM dot_config_revert"), "the pending return stands")
+	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM public.dot_config_revert"), "the pending return stands")
 	p = plan(t, admin, request("false", "2h"))
 	require.Contains(t, text(p), "back to true by itself after 2h0m0s", "longer is not for ever")
 	require.Contains(t, text(p), "cancels the pending return")
 	require.Empty(t, apply(t, admin, p).Refused)
-	require.Equal(t, "true", get[string](w, "SELECT revert_to FROM dot_config_revert"))
+	require.Equal(t, "true", get[string](w, "SELECT revert_to FROM public.dot_config_revert"))
 	require.Equal(t, "unknown_key", plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{"no.such"}, Args: map[string]string{"value": "1"}, Reason: "r"}).Rule)
 	// The preview refuses what the real thing would.
 	for _, c := range []struct{ key, value, length, rule string }{
@@ -163,7 +163,7 @@ func TestExecutorPlan(t *testing.T) {
 		_, err = admin.Apply(context.Background(), queue.Plan{Request: queue.Request{Action: queue.ActExecRegister, Actor: "ann", Args: request(bad).Args}})
 		kind(t, queue.KindUsage, err)
 	}
-	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_heartbeat WHERE NOT tick_worker"))
+	require.Zero(t, get[int](w, "SELECT count(*) FROM public.queue_heartbeat WHERE NOT tick_worker"))
 	_, err := admin.Plan(context.Background(), request(""))
 	kind(t, queue.KindUsage, err)
 	unsaid := request("")
@@ -173,7 +173,7 @@ func TestExecutorPlan(t *testing.T) {
 	require.EqualValues(t, 1, apply(t, admin, first).Done)
 	require.Contains(t, apply(t, admin, second).Refused, "registered already, by ann")
 	require.Equal(t, "Agent {iu,kg} 60 300", get[string](w, `SELECT concat_ws(' ', executor_kind, domain_scope::text, expected_cadence_seconds,
-		stale_threshold_seconds) FROM queue_heartbeat WHERE executor_id = 'kg'`))
+		stale_threshold_seconds) FROM public.queue_heartbeat WHERE executor_id = 'kg'`))
 	require.Equal(t, "exists", plan(t, admin, request("Agent")).Rule)
 
 	gone := plan(t, admin, queue.Request{Action: queue.ActExecDeregister, Targets: []string{"kg"}, Reason: "moved"})
@@ -213,7 +213,7 @@ func TestAckPlan(t *testing.T) {
 	un := plan(t, admin, queue.Request{Action: queue.ActUnack, Targets: []string{"kg"}, Args: map[string]string{"comment": "bob left"}})
 	require.EqualValues(t, 1, apply(t, admin, un).Done)
 	require.Contains(t, apply(t, admin, un).Refused, "nobody has")
-	w.exec("UPDATE queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'kg'")
+	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'kg'")
 	require.Contains(t, apply(t, admin, queue.Plan{Request: queue.Request{Action: queue.ActAck, Targets: []string{"kg"}, Actor: "ann",
 		Args: map[string]string{"comment": "c", "for": "2m"}}}).Refused, "the beat returned")
 }
@@ -225,8 +225,8 @@ func TestTickPlan(t *testing.T) {
 	res := apply(t, dot, p)
 	require.EqualValues(t, 1, res.Done)
 	require.Regexp(t, `^nothing to do, in [0-9.]+ ms$`, res.Results[0].Why.String())
-	require.Equal(t, "tick config_expiry ann done", get[string](w, "SELECT concat_ws(' ', action, target, actor, outcome) FROM queue_operator_action WHERE id = $1", res.AuditID))
-	w.exec("UPDATE dot_config SET value = '0' WHERE key = 'queue.tick.config_expiry.interval_seconds'")
+	require.Equal(t, "tick config_expiry ann done", get[string](w, "SELECT concat_ws(' ', action, target, actor, outcome) FROM public.queue_operator_action WHERE id = $1", res.AuditID))
+	w.exec("UPDATE public.dot_config SET value = '0' WHERE key = 'queue.tick.config_expiry.interval_seconds'")
 	require.Contains(t, apply(t, dot, p).Refused, "interval_seconds is 0")
 	p = plan(t, dot, queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": "config_expiry"}})
 	require.Equal(t, "queue.tick.config_expiry.interval_seconds is 0: resume it first", p.Refused, "the preview says it already")
@@ -245,11 +245,11 @@ func TestMarkPlan(t *testing.T) {
 	p := plan(t, op, mark(" deploy 4.2 "))
 	require.EqualValues(t, 1, p.Count)
 	require.Equal(t, "qtop mark 'deploy 4.2'", p.Command)
-	require.Zero(t, get[int](w, "SELECT count(*) FROM queue_mark"), "a plan changes nothing")
+	require.Zero(t, get[int](w, "SELECT count(*) FROM public.queue_mark"), "a plan changes nothing")
 	res := apply(t, op, p)
 	require.Equal(t, "marked", res.Results[0].Outcome)
 	require.Positive(t, res.AuditID)
-	require.Equal(t, "deploy 4.2 ann", get[string](w, "SELECT label || ' ' || created_by FROM queue_mark WHERE mark_id = $1::text::bigint", res.Results[0].NewID))
+	require.Equal(t, "deploy 4.2 ann", get[string](w, "SELECT label || ' ' || created_by FROM public.queue_mark WHERE mark_id = $1::text::bigint", res.Results[0].NewID))
 	require.Contains(t, apply(t, op, p).Refused, "ann set this mark at")
 	require.Contains(t, lines(plan(t, op, mark("rollback"))), "deploy 4.2 by ann")
 	for _, bad := range []string{"", "  ", strings.Repeat("x", 201)} {

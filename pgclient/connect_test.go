@@ -195,7 +195,7 @@ func TestSnapshotIsThePicture(t *testing.T) {
 	got, err := viewer.Snapshot(context.Background())
 	require.NoError(t, err)
 	var want queue.Snapshot
-	require.NoError(t, json.Unmarshal(get[[]byte](w, "SELECT fn_queue_snapshot('1 hour')"), &want))
+	require.NoError(t, json.Unmarshal(get[[]byte](w, "SELECT public.fn_queue_snapshot('1 hour')"), &want))
 	require.True(t, got.Shared)
 	require.NotEmpty(t, got.Alerts)
 	require.NotEmpty(t, got.DeadGroups)

@@ -31,7 +31,7 @@ func newWorld(t *testing.T) *world {
 	t.Parallel()
 	db := pgtest.New(t)
 	w := &world{t: t, db: db, root: db.Pool(t, "")}
-	w.exec("UPDATE queue_heartbeat SET last_beat_at = now()")
+	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = now()")
 	return w
 }
 
@@ -65,7 +65,7 @@ func open(t *testing.T, o pgclient.Options) *pgclient.Client {
 // silent makes an executor that last beat so many seconds ago.
 func (w *world) silent(id string, seconds int) {
 	w.t.Helper()
-	w.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+	w.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 		stale_threshold_seconds, registered_by) VALUES ($1, 'Agent', '{}', now() - make_interval(secs => $2), 60, 300, 'test')`, id, seconds)
 }
 
@@ -79,35 +79,35 @@ type letter struct {
 // them, which the schema itself lets nobody do.
 func (w *world) die(letters ...letter) (ids []string) {
 	w.t.Helper()
-	w.exec("UPDATE dot_config SET value = '0' WHERE key = 'webhook.circuit_failures'")
+	w.exec("UPDATE public.dot_config SET value = '0' WHERE key = 'webhook.circuit_failures'")
 	for _, l := range letters {
 		var sub int64
 		require.NoError(w.t, w.root.QueryRow(context.Background(), `WITH have AS (
-				SELECT id FROM subscriptions WHERE event_type = $1 AND callback_url = $2), made AS (
-				INSERT INTO subscriptions (event_type, callback_url, active, verified, max_attempts)
+				SELECT id FROM public.subscriptions WHERE event_type = $1 AND callback_url = $2), made AS (
+				INSERT INTO public.subscriptions (event_type, callback_url, active, verified, max_attempts)
 				SELECT $1, $2, true, true, 1 WHERE NOT EXISTS (SELECT 1 FROM have) RETURNING id)
 			SELECT id FROM have UNION ALL SELECT id FROM made`, l.eventType, l.url).Scan(&sub))
-		w.exec("INSERT INTO events (event_type, payload) VALUES ($1, '{\"password\": \"hidden\", \"n\": 12345678901234567890}')", l.eventType)
+		w.exec("INSERT INTO public.events (event_type, payload) VALUES ($1, '{\"password\": \"hidden\", \"n\": 12345678901234567890}')", l.eventType)
 		require.Eventually(w.t, func() bool {
-			w.exec("SELECT fn_webhook_router_run(), fn_saga_orchestrator_run()")
+			w.exec("SELECT public.fn_webhook_router_run(), public.fn_saga_orchestrator_run()")
 			var job int64
 			var token string
-			err := w.root.QueryRow(context.Background(), "SELECT job_id, lease_token::text FROM fn_webhook_job_claim('test', 1)").Scan(&job, &token)
+			err := w.root.QueryRow(context.Background(), "SELECT job_id, lease_token::text FROM public.fn_webhook_job_claim('test', 1)").Scan(&job, &token)
 			if err != nil {
 				require.ErrorIs(w.t, err, pgx.ErrNoRows)
 				return false // a neighbour's transaction holds the router for a moment
 			}
-			w.exec("SELECT fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', $1::bigint, 'lease_token', $2::text, 'delivered', false, 'code', $3::text)))",
+			w.exec("SELECT public.fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', $1::bigint, 'lease_token', $2::text, 'delivered', false, 'code', $3::text)))",
 				job, token, l.code)
-			w.exec("SELECT fn_saga_orchestrator_run()")
+			w.exec("SELECT public.fn_saga_orchestrator_run()")
 			return true
 		}, 30*time.Second, 10*time.Millisecond)
-		id := get[int64](w, "SELECT max(id) FROM dead_letters WHERE subscription_id = $1", sub)
+		id := get[int64](w, "SELECT max(id) FROM public.dead_letters WHERE subscription_id = $1", sub)
 		ids = append(ids, get[string](w, "SELECT $1::bigint::text", id))
 		require.NoError(w.t, pgx.BeginFunc(context.Background(), w.root, func(tx pgx.Tx) error {
 			for _, sql := range []string{
-				"UPDATE dead_letters SET failed_at = now() - make_interval(secs => $2) WHERE id = $1",
-				"UPDATE dead_letter_open SET failed_at = now() - make_interval(secs => $2) WHERE dead_letter_id = $1",
+				"UPDATE public.dead_letters SET failed_at = now() - make_interval(secs => $2) WHERE id = $1",
+				"UPDATE public.dead_letter_open SET failed_at = now() - make_interval(secs => $2) WHERE dead_letter_id = $1",
 			} {
 				if _, err := tx.Exec(context.Background(), "SET LOCAL session_replication_role = replica"); err != nil {
 					return err

@@ -26,22 +26,22 @@ type jobLetter struct {
 // agent registers an executor that may claim everything.
 func (w *world) agent(id string, parallel int) {
 	w.t.Helper()
-	w.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+	w.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 		stale_threshold_seconds, registered_by) VALUES ($1, 'Agent', '{}', now(), 60, 3600, 'test') ON CONFLICT DO NOTHING`, id)
-	w.exec(`INSERT INTO job_subscription (executor_id, executor_kind, max_parallel, enabled, registered_by)
+	w.exec(`INSERT INTO public.job_subscription (executor_id, executor_kind, max_parallel, enabled, registered_by)
 		VALUES ($1, 'Agent', $2, true, 'test') ON CONFLICT DO NOTHING`, id, parallel)
 }
 
 func (w *world) enqueue(kind, domain string, tries int) (id string) {
 	w.t.Helper()
-	return get[string](w, `SELECT fn_job_enqueue($1, $2, 'Agent', '{"ref": 12345678901234567890, "api_key": "hush"}', p_max_attempts => $3) ->> 'job_id'`, kind, domain, tries)
+	return get[string](w, `SELECT public.fn_job_enqueue($1, $2, 'Agent', '{"ref": 12345678901234567890, "api_key": "hush"}', p_max_attempts => $3) ->> 'job_id'`, kind, domain, tries)
 }
 
 // claim leases one job of the kind.
 func (w *world) claim(executor, kind string) (id, token string) {
 	w.t.Helper()
 	require.NoError(w.t, w.root.QueryRow(context.Background(),
-		"SELECT job_id::text, lease_token::text FROM fn_job_claim($1, ARRAY[$2::text], 1)", executor, kind).Scan(&id, &token))
+		"SELECT job_id::text, lease_token::text FROM public.fn_job_claim($1, ARRAY[$2::text], 1)", executor, kind).Scan(&id, &token))
 	return id, token
 }
 
@@ -51,8 +51,8 @@ func (w *world) kill(kind, code string) string {
 	w.t.Helper()
 	w.agent("undertaker", 1000)
 	id, token := w.claim("undertaker", kind)
-	w.exec("SELECT fn_job_fail(ARRAY[$1::uuid], ARRAY[$2::uuid], ARRAY[$3::text], ARRAY['it broke'], ARRAY[false])", id, token, code)
-	return get[string](w, "SELECT 'job:' || dead_letter_id FROM job_dead_letter WHERE job_id = $1", id)
+	w.exec("SELECT public.fn_job_fail(ARRAY[$1::uuid], ARRAY[$2::uuid], ARRAY[$3::text], ARRAY['it broke'], ARRAY[false])", id, token, code)
+	return get[string](w, "SELECT 'job:' || dead_letter_id FROM public.job_dead_letter WHERE job_id = $1", id)
 }
 
 // dieJobs makes dead letters through the machine, then ages them.
@@ -66,7 +66,7 @@ func (w *world) dieJobs(letters ...jobLetter) (ids []string) {
 			if _, err := tx.Exec(context.Background(), "SET LOCAL session_replication_role = replica"); err != nil {
 				return err
 			}
-			_, err := tx.Exec(context.Background(), `UPDATE job_dead_letter SET last_failed_at = now() - make_interval(secs => $2)
+			_, err := tx.Exec(context.Background(), `UPDATE public.job_dead_letter SET last_failed_at = now() - make_interval(secs => $2)
 				WHERE 'job:' || dead_letter_id = $1`, id, l.age.Seconds())
 			return err
 		}))
@@ -129,17 +129,17 @@ func TestJobList(t *testing.T) {
 	w := newWorld(t)
 	w.agent("kg_1", 3)
 	for i := range 9 {
-		w.exec(`SELECT fn_job_enqueue($1, $2, 'Agent', p_priority => $3, p_process_after => now() + make_interval(secs => $4))`,
+		w.exec(`SELECT public.fn_job_enqueue($1, $2, 'Agent', p_priority => $3, p_process_after => now() + make_interval(secs => $4))`,
 			[]string{"kg.reindex", "iu.route", "kg.embed"}[i%3], []string{"kg", "iu"}[i%2], 90+10*(i%3), float64(i%4)*3600-1800)
 	}
 	for _, at := range []string{"infinity", "-infinity", "20000-01-01"} {
-		w.exec("SELECT fn_job_enqueue('odd', 'kg', 'DOT', p_process_after => $1::text::timestamptz)", at)
+		w.exec("SELECT public.fn_job_enqueue('odd', 'kg', 'DOT', p_process_after => $1::text::timestamptz)", at)
 	}
 	w.claim("kg_1", "kg.reindex")
 	id, token := w.claim("kg_1", "kg.embed")
-	w.exec("SELECT fn_job_start(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
+	w.exec("SELECT public.fn_job_start(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
 	id, token = w.claim("kg_1", "iu.route")
-	w.exec("SELECT fn_job_fail(ARRAY[$1::uuid], ARRAY[$2::uuid], ARRAY['TIMEOUT'], ARRAY['slow'], ARRAY[false])", id, token)
+	w.exec("SELECT public.fn_job_fail(ARRAY[$1::uuid], ARRAY[$2::uuid], ARRAY['TIMEOUT'], ARRAY['slow'], ARRAY[false])", id, token)
 	client := w.client("queue_viewer")
 
 	everything := allJobs(t, client, "", "")
@@ -211,7 +211,7 @@ func TestJobDetail(t *testing.T) {
 	_, token := w.claim("kg_1", "kg.reindex")
 	j = read(id)
 	require.Equal(t, "leased kg_1 "+token, j.Status+" "+j.LeaseOwner.String()+" "+j.LeaseToken)
-	w.exec("SELECT fn_job_ack(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
+	w.exec("SELECT public.fn_job_ack(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
 	j = read(id)
 	require.Equal(t, "succeeded leased", j.Status+" "+j.FromStatus)
 	require.NotNil(t, j.FinishedAt)
@@ -242,7 +242,7 @@ func TestJobLetterChain(t *testing.T) {
 	letters = append(letters, w.kill("kg.reindex", "HANDLER_ERROR"))
 	replay(letters[1])
 	id, token := w.claim("undertaker", "kg.reindex")
-	w.exec("SELECT fn_job_ack(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
+	w.exec("SELECT public.fn_job_ack(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
 	for i, l := range letters {
 		p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: l})
 		require.NoError(t, err)

@@ -41,7 +41,7 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	rows, err := conn.Query(t.Context(), "SELECT job_id::text, job_kind || ' ' || event_domain || ' ' || (payload ->> 'n') FROM job_queue")
+	rows, err := conn.Query(t.Context(), "SELECT job_id::text, job_kind || ' ' || event_domain || ' ' || (payload ->> 'n') FROM public.job_queue")
 	require.NoError(t, err)
 	in := map[string]string{}
 	var id, what string
@@ -83,7 +83,7 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 	}
 	wg.Wait()
 	var jobs, transactions int
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT xmin::text) FROM job_queue WHERE job_kind = 'right'").Scan(&jobs, &transactions))
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT xmin::text) FROM public.job_queue WHERE job_kind = 'right'").Scan(&jobs, &transactions))
 	require.Equal(t, n, jobs)
 	require.Less(t, transactions, n/2)
 }
@@ -96,7 +96,7 @@ func TestJobThatWaitsForOthersCanBeLeft(t *testing.T) {
 	conn := db.Conn(t, "")
 	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "LOCK TABLE job_queue IN SHARE MODE")
+	_, err = tx.Exec(t.Context(), "LOCK TABLE public.job_queue IN SHARE MODE")
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	job := func(kind string) pgclient.JobSpec { return pgclient.JobSpec{Kind: kind, Domain: "d", Executor: "DOT"} }
@@ -119,6 +119,6 @@ func TestJobThatWaitsForOthersCanBeLeft(t *testing.T) {
 	_, _, err = c.JobEnqueue(t.Context(), job("after"))
 	require.NoError(t, err)
 	var kinds string
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT string_agg(job_kind, ' ' ORDER BY job_kind) FROM job_queue").Scan(&kinds))
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT string_agg(job_kind, ' ' ORDER BY job_kind) FROM public.job_queue").Scan(&kinds))
 	require.Equal(t, "after first", kinds)
 }

@@ -115,7 +115,7 @@ func TestFilterMeansTheSame(t *testing.T) {
 	require.Len(t, everything, len(made)+len(dead))
 	open := all(t, client, "")
 	require.Len(t, open, len(made)+len(dead)-4)
-	sub := get[int64](w, "SELECT min(id) FROM subscriptions")
+	sub := get[int64](w, "SELECT min(id) FROM public.subscriptions")
 	filters := []string{
 		"state:open", "state:requeued", "state:resolved", "state:open|resolved", "!state:open", "state=open", "state:REQ*",
 		"code:HTTP_503", "code:http_503", "code=http_503", "code=HTTP_503", "code:HTTP_*", "code:HTTP_50?", "!code:HTTP_*", "code:HTTP_503|TIMEOUT",
@@ -198,7 +198,7 @@ func chain(d *queue.DeadLetterDetail) string {
 func TestAuditPages(t *testing.T) {
 	w := newWorld(t)
 	for i := range 12 {
-		w.exec("SELECT fn_dot_config_set('webhook.max_attempts', $1, $2, 'r')", fmt.Sprint(10+i), []string{"ann", "bob"}[i%2])
+		w.exec("SELECT public.fn_dot_config_set('webhook.max_attempts', $1, $2, 'r')", fmt.Sprint(10+i), []string{"ann", "bob"}[i%2])
 	}
 	client := w.client("queue_viewer")
 	var seen []int64
@@ -235,10 +235,10 @@ func TestAuditPages(t *testing.T) {
 // counted is not.
 func TestOperationPages(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`INSERT INTO queue_bulk_operation (kind, filter, created_by, reason, state, state_by, rate_per_second, brake_percent, canary, canary_passed, frozen_count, next_item)
+	w.exec(`INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state, state_by, rate_per_second, brake_percent, canary, canary_passed, frozen_count, next_item)
 		SELECT 'requeue_webhook', 'f' || i, CASE WHEN i % 5 = 0 THEN 'ben' ELSE 'ann' END, 'r', 'planned', 'ann', 1, 1, 1, false, 25, 1 FROM generate_series(1, 25) i`)
-	w.exec(`INSERT INTO queue_bulk_operation_item (operation_id, item_no, target, outcome, at) SELECT 3, i, i::text, 'done', now() FROM generate_series(1, 25) i`)
-	w.exec("UPDATE queue_bulk_operation SET next_item = 24 WHERE operation_id = 3")
+	w.exec(`INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target, outcome, at) SELECT 3, i, i::text, 'done', now() FROM generate_series(1, 25) i`)
+	w.exec("UPDATE public.queue_bulk_operation SET next_item = 24 WHERE operation_id = 3")
 	c := w.client("queue_viewer")
 	for _, x := range []struct {
 		q    queue.Query

@@ -13,10 +13,10 @@ import (
 // group with every other one does not answer within the deadline of a read.
 func TestManyGroupsAreRead(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`INSERT INTO iu_notification_pending (unit_id, canonical_address, source_document_ref, actor_ref, ref_id, created_at)
+	w.exec(`INSERT INTO public.iu_notification_pending (unit_id, canonical_address, source_document_ref, actor_ref, ref_id, created_at)
 		SELECT gen_random_uuid(), 'piece ' || i, 'document ' || i, 'user:ann', gen_random_uuid(), now() - interval '1 hour' + i * interval '1 millisecond'
 		FROM generate_series(1, 20000) i`)
-	w.exec(`INSERT INTO iu_notification_pending (unit_id, canonical_address, source_document_ref, actor_ref, ref_id, created_at)
+	w.exec(`INSERT INTO public.iu_notification_pending (unit_id, canonical_address, source_document_ref, actor_ref, ref_id, created_at)
 		VALUES (gen_random_uuid(), 'first', NULL, 'user:bob', gen_random_uuid(), now() - interval '3 hours'),
 			(gen_random_uuid(), 'second', NULL, 'user:ann', gen_random_uuid(), now() - interval '2 hours')`)
 	p, err := w.client("queue_viewer").List(context.Background(), queue.Query{Kind: queue.ListNotify, Limit: 3})

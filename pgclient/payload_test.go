@@ -18,10 +18,10 @@ import (
 func (w *world) dieEvents(types ...string) (ids []string) {
 	w.t.Helper()
 	for _, kind := range types {
-		w.exec("INSERT INTO event_type_registry VALUES ('iu', $1, 's', 'immediate') ON CONFLICT DO NOTHING", kind)
-		event := get[string](w, `SELECT fn_iu_emit_event('iu', $1, 's', 'immediate', 'info', NULL, NULL, '{"n": 12345678901234567890.10, "api_key": "hidden"}') ->> 'event_id'`, kind)
-		ids = append(ids, "event:"+get[string](w, `INSERT INTO iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
-			SELECT e.id, to_jsonb(e), e.id, 'ROUTE_22P02', 'no route', 'iu', 'iu_outbound_default' FROM event_outbox e WHERE e.id = $1::text::uuid
+		w.exec("INSERT INTO public.event_type_registry VALUES ('iu', $1, 's', 'immediate') ON CONFLICT DO NOTHING", kind)
+		event := get[string](w, `SELECT public.fn_iu_emit_event('iu', $1, 's', 'immediate', 'info', NULL, NULL, '{"n": 12345678901234567890.10, "api_key": "hidden"}') ->> 'event_id'`, kind)
+		ids = append(ids, "event:"+get[string](w, `INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+			SELECT e.id, to_jsonb(e), e.id, 'ROUTE_22P02', 'no route', 'iu', 'iu_outbound_default' FROM public.event_outbox e WHERE e.id = $1::text::uuid
 			RETURNING dead_letter_id::text`, event))
 	}
 	return ids
@@ -44,13 +44,13 @@ func TestRevealThroughPlanAndApply(t *testing.T) {
 		p := plan(t, op, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "look at it"})
 		require.Equal(t, "qtop dlq show "+id+" --reveal --reason 'look at it'", p.Command)
 		require.NotContains(t, lines(p), "hidden")
-		rows := get[int](w, "SELECT count(*) FROM queue_operator_action WHERE action = 'payload_reveal'")
+		rows := get[int](w, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'payload_reveal'")
 		res := apply(t, op, p)
 		require.Contains(t, res.Payload.String(), "hidden")
 		require.Contains(t, res.Payload.String(), "12345678901234567890")
 		require.Equal(t, "revealed", res.Results[0].Outcome)
-		require.Equal(t, rows+1, get[int](w, "SELECT count(*) FROM queue_operator_action WHERE action = 'payload_reveal'"))
-		require.Equal(t, "ann look at it", get[string](w, "SELECT actor || ' ' || reason FROM queue_operator_action WHERE id = $1", res.AuditID))
+		require.Equal(t, rows+1, get[int](w, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'payload_reveal'"))
+		require.Equal(t, "ann look at it", get[string](w, "SELECT actor || ' ' || reason FROM public.queue_operator_action WHERE id = $1", res.AuditID))
 	}
 	for _, id := range []string{"99999", "job:0190a1b2-1111-4222-8333-0123456789ab", "0190a1b2-1111-4222-8333-0123456789ab"} {
 		p := plan(t, op, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "x"})
@@ -76,9 +76,9 @@ func TestRevealThroughPlanAndApply(t *testing.T) {
 // A large payload comes bounded, with its size; whole where it was asked for so.
 func TestPayloadIsBounded(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`INSERT INTO event_type_registry VALUES ('iu', 'large', 's', 'immediate')`)
+	w.exec(`INSERT INTO public.event_type_registry VALUES ('iu', 'large', 's', 'immediate')`)
 	id := w.dieEvents("large")[0]
-	w.exec(`UPDATE iu_route_dead_letter SET event_snapshot = jsonb_build_object('event_type', 'large', 'rows',
+	w.exec(`UPDATE public.iu_route_dead_letter SET event_snapshot = jsonb_build_object('event_type', 'large', 'rows',
 		(SELECT jsonb_agg(jsonb_build_object('i', i, 'text', repeat('x', 80))) FROM generate_series(1, 20000) i))`)
 	op := w.client("queue_viewer", "dead_letter_operator")
 	started := time.Now()
@@ -137,7 +137,7 @@ func TestEventLetters(t *testing.T) {
 	require.EqualValues(t, 2, groups["event made"].Trend[11]+groups["event made"].Trend[10])
 	require.EqualValues(t, 5, s.Flow.DeadOpen)
 
-	w.exec("INSERT INTO iu_route_attempt SELECT event_id, 'user:ann', 1, 'iu', 'made', 'iu_outbound_default' FROM iu_route_dead_letter WHERE 'event:' || dead_letter_id = $1", events[0])
+	w.exec("INSERT INTO public.iu_route_attempt SELECT event_id, 'user:ann', 1, 'iu', 'made', 'iu_outbound_default' FROM public.iu_route_dead_letter WHERE 'event:' || dead_letter_id = $1", events[0])
 	d := w.detail(op, events[0])
 	require.Equal(t, "event open ROUTE_22P02 made iu no route", strings.Join([]string{d.Source, d.State, d.Code.String(), d.EventType.String(), d.Domain.String(), d.LastError.String()}, " "))
 	require.Contains(t, d.Payload.String(), "12345678901234567890.10")
@@ -155,12 +155,12 @@ func TestEventLetters(t *testing.T) {
 	d = w.detail(op, events[0])
 	require.Equal(t, "resolved duplicate ann known", strings.Join([]string{d.State, d.Resolution.String(), d.ResolvedBy.String(), d.ResolvedNote.String()}, " "))
 	require.Contains(t, chain(d), ", 0 closed ann")
-	require.Equal(t, int64(1), get[int64](w, "SELECT sum(n)::bigint FROM v_queue_counter WHERE scope = 'dead_event'"))
+	require.Equal(t, int64(1), get[int64](w, "SELECT sum(n)::bigint FROM public.v_queue_counter WHERE scope = 'dead_event'"))
 	again := plan(t, op, queue.Request{Action: queue.ActResolve, Targets: events[:1], Reason: "x"})
 	require.Contains(t, again.Refused, "closed as duplicate by ann")
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActReopen, Targets: events[:1], Reason: "not so"})).Done)
 	require.Equal(t, "open", w.detail(op, events[0]).State)
-	require.EqualValues(t, 2, get[int64](w, "SELECT count(*) FROM queue_operator_action WHERE action LIKE 'iu_route_dead_letter_%'"))
+	require.EqualValues(t, 2, get[int64](w, "SELECT count(*) FROM public.queue_operator_action WHERE action LIKE 'iu_route_dead_letter_%'"))
 }
 
 // A letter that was requeued 120 times has the hundred generations around it, and
@@ -186,14 +186,14 @@ func TestLineageOfManyGenerations(t *testing.T) {
 func (w *world) generations(id string, n int) string {
 	w.t.Helper()
 	for range n {
-		w.exec("SELECT fn_dead_letter_requeue(ARRAY[$1::text::bigint], 'ann', 'again')", id)
-		w.exec("SELECT fn_saga_orchestrator_run()")
+		w.exec("SELECT public.fn_dead_letter_requeue(ARRAY[$1::text::bigint], 'ann', 'again')", id)
+		w.exec("SELECT public.fn_saga_orchestrator_run()")
 		var job int64
 		var token string
-		require.NoError(w.t, w.root.QueryRow(context.Background(), "SELECT job_id, lease_token::text FROM fn_webhook_job_claim('test', 1)").Scan(&job, &token))
-		w.exec("SELECT fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', $1::bigint, 'lease_token', $2::text, 'delivered', false, 'code', 'HTTP_503')))", job, token)
-		w.exec("SELECT fn_saga_orchestrator_run()")
-		id = get[string](w, "SELECT max(id)::text FROM dead_letters")
+		require.NoError(w.t, w.root.QueryRow(context.Background(), "SELECT job_id, lease_token::text FROM public.fn_webhook_job_claim('test', 1)").Scan(&job, &token))
+		w.exec("SELECT public.fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', $1::bigint, 'lease_token', $2::text, 'delivered', false, 'code', 'HTTP_503')))", job, token)
+		w.exec("SELECT public.fn_saga_orchestrator_run()")
+		id = get[string](w, "SELECT max(id)::text FROM public.dead_letters")
 	}
 	return id
 }

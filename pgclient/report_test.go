@@ -12,7 +12,7 @@ import (
 
 func (w *world) sample(minutesAgo int, metric, labels string, value float64) {
 	w.t.Helper()
-	w.exec(`INSERT INTO queue_metric_sample (at, metric, labels, value) VALUES (date_trunc('minute', now()) - make_interval(mins => $1), $2, $3, $4)`,
+	w.exec(`INSERT INTO public.queue_metric_sample (at, metric, labels, value) VALUES (date_trunc('minute', now()) - make_interval(mins => $1), $2, $3, $4)`,
 		minutesAgo, metric, labels, value)
 }
 
@@ -34,7 +34,7 @@ func TestReportSilences(t *testing.T) {
 	op := w.client("dead_letter_operator", "workflow_admin", "queue_viewer")
 	ack := queue.Request{Action: queue.ActAck, Targets: []string{"back"}, Args: map[string]string{"comment": "mine", "for": "1h"}}
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, ack)).Done)
-	w.exec("SELECT fn_queue_heartbeat_write('back', '{}', 'back')")
+	w.exec("SELECT public.fn_queue_heartbeat_write('back', '{}', 'back')")
 	for m := 40; m >= 30; m-- {
 		w.sample(m, "silent_age_seconds", `{"executor": "sampled", "alert": "silence:sampled:2026-01-01T00:00:00.000000Z"}`, float64(900-m))
 		w.sample(m+100, "silent_age_seconds", `{"executor": "before", "alert": "silence:before:2026-01-01T00:00:00.000000Z"}`, 900)
@@ -132,10 +132,10 @@ func TestReportDeadLetters(t *testing.T) {
 	op := w.client("dead_letter_operator", "queue_viewer")
 	require.EqualValues(t, 2, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[0]}, Reason: "r"})).Done)
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[1:2], Reason: "r"})).Done)
-	w.exec(`SELECT fn_saga_orchestrator_run();
-		SELECT fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', job_id, 'lease_token', lease_token, 'delivered', true, 'status', 204)))
-		FROM fn_webhook_job_claim('test', 1);
-		SELECT fn_saga_orchestrator_run()`)
+	w.exec(`SELECT public.fn_saga_orchestrator_run();
+		SELECT public.fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', job_id, 'lease_token', lease_token, 'delivered', true, 'status', 204)))
+		FROM public.fn_webhook_job_claim('test', 1);
+		SELECT public.fn_saga_orchestrator_run()`)
 
 	r := report(t, w, time.Hour)
 	require.False(t, r.DeadBound)
@@ -158,8 +158,8 @@ func TestReportDeadLetters(t *testing.T) {
 // Lists are cut, and say so; the rest of the report does not notice.
 func TestReportIsBounded(t *testing.T) {
 	w := newWorld(t)
-	w.exec("SELECT fn_queue_mark('m' || i, 'ann') FROM generate_series(1, 130) i")
-	w.exec("SELECT fn_dot_config_set('webhook.max_attempts', (10 + i)::text, 'ann', 'r') FROM generate_series(1, 450) i")
+	w.exec("SELECT public.fn_queue_mark('m' || i, 'ann') FROM generate_series(1, 130) i")
+	w.exec("SELECT public.fn_dot_config_set('webhook.max_attempts', (10 + i)::text, 'ann', 'r') FROM generate_series(1, 450) i")
 	r := report(t, w, time.Hour)
 	require.Len(t, r.Marks, 100)
 	require.Equal(t, "m1", r.Marks[0].Label.String(), "in order of time")

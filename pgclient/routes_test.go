@@ -25,7 +25,7 @@ func outcome(res queue.Result, id string) (o queue.Outcome) {
 func TestReplayOfEvents(t *testing.T) {
 	w := newWorld(t)
 	ids := w.dieEvents("made", "made", "sent", "broken")
-	w.exec("UPDATE iu_route_dead_letter SET event_snapshot = event_snapshot - 'event_stream' || '{\"event_domain\": null}' WHERE 'event:' || dead_letter_id = $1", ids[3])
+	w.exec("UPDATE public.iu_route_dead_letter SET event_snapshot = event_snapshot - 'event_stream' || '{\"event_domain\": null}' WHERE 'event:' || dead_letter_id = $1", ids[3])
 	hook := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
 	op := w.client("queue_viewer", "dead_letter_operator")
 	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{ids[0]}, Reason: "cured"})
@@ -34,7 +34,7 @@ func TestReplayOfEvents(t *testing.T) {
 	require.Equal(t, queue.Outcome{ID: ids[0], Outcome: "would_requeue"}, p.Results[0])
 	res := apply(t, op, p)
 	require.Equal(t, "requeued", outcome(res, ids[0]).Outcome)
-	require.Equal(t, get[int64](w, "SELECT max(id) FROM queue_operator_action WHERE action = 'iu_route_dead_letter_replay'"), res.AuditID)
+	require.Equal(t, get[int64](w, "SELECT max(id) FROM public.queue_operator_action WHERE action = 'iu_route_dead_letter_replay'"), res.AuditID)
 	d := w.detail(op, ids[0])
 	require.Equal(t, "requeued ann", d.State+" "+d.RequeuedBy.String())
 	again := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{ids[0]}, Reason: "x"})
@@ -57,9 +57,9 @@ func TestReplayOfEvents(t *testing.T) {
 	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hook, ids[1]}, Reason: "cured"})
 	require.EqualValues(t, 2, p.Count)
 	require.EqualValues(t, 2, apply(t, op, p).Done)
-	require.EqualValues(t, 3, get[int64](w, "SELECT count(*) FROM iu_route_attempt"))
+	require.EqualValues(t, 3, get[int64](w, "SELECT count(*) FROM public.iu_route_attempt"))
 
-	w.exec("SELECT fn_dot_config_set('queue.dlq.replay_enabled', 'false', 'ann', 'x')")
+	w.exec("SELECT public.fn_dot_config_set('queue.dlq.replay_enabled', 'false', 'ann', 'x')")
 	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: ids[3:], Reason: "x"})
 	require.Contains(t, p.Refused, "queue.dlq.replay_enabled")
 	_, err := w.client("queue_viewer").Plan(context.Background(), queue.Request{Action: queue.ActRequeue, Targets: ids[3:], Reason: "x"})
@@ -92,8 +92,8 @@ func TestBulkReplayOfEvents(t *testing.T) {
 	id := res.Results[0].NewID
 	apply(t, op, plan(t, op, queue.Request{Action: queue.ActBulkRun, Targets: []string{id}}))
 	require.Eventually(t, func() bool {
-		w.exec("SELECT fn_queue_bulk_tick()")
-		return get[string](w, "SELECT state FROM queue_bulk_operation WHERE operation_id = $1::text::bigint", id) == "completed"
+		w.exec("SELECT public.fn_queue_bulk_tick()")
+		return get[string](w, "SELECT state FROM public.queue_bulk_operation WHERE operation_id = $1::text::bigint", id) == "completed"
 	}, 30*time.Second, 50*time.Millisecond)
 	page, err := op.List(context.Background(), queue.Query{Kind: queue.ListOperation, ID: id})
 	require.NoError(t, err)
@@ -117,8 +117,8 @@ func TestBulkReplayOfEvents(t *testing.T) {
 
 func TestRoutesAndConsumers(t *testing.T) {
 	w := newWorld(t)
-	w.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
-	w.exec("SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
+	w.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	w.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
 	admin := w.client("queue_viewer", "workflow_admin")
 	list := func(k queue.ListKind) queue.Page {
 		p, err := admin.List(context.Background(), queue.Query{Kind: k})

@@ -22,10 +22,10 @@ func rules(t *testing.T, c *pgclient.Client, filter string) queue.Page {
 // to it what its preview says, and nothing to a rule that was changed since.
 func TestRulesAndTheirShare(t *testing.T) {
 	w := newWorld(t)
-	w.exec("INSERT INTO event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('lost', 'made', 's', 'immediate')")
-	w.exec("SELECT fn_iu_emit_event('kg', 'made', 's', 'immediate', 'info', NULL, NULL) FROM generate_series(1, 9)")
-	w.exec("SELECT fn_iu_emit_event('lost', 'made', 's', 'immediate', 'info', NULL, NULL)")
-	w.exec("SELECT fn_metrics_sampler_run()")
+	w.exec("INSERT INTO public.event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('lost', 'made', 's', 'immediate')")
+	w.exec("SELECT public.fn_iu_emit_event('kg', 'made', 's', 'immediate', 'info', NULL, NULL) FROM generate_series(1, 9)")
+	w.exec("SELECT public.fn_iu_emit_event('lost', 'made', 's', 'immediate', 'info', NULL, NULL)")
+	w.exec("SELECT public.fn_metrics_sampler_run()")
 	c := w.client("workflow_admin", "queue_viewer")
 	p := rules(t, c, "")
 	require.Len(t, p.Subscriptions, 9)
@@ -42,7 +42,7 @@ func TestRulesAndTheirShare(t *testing.T) {
 	_, err := c.List(context.Background(), queue.Query{Kind: queue.ListRules, Filter: "nonsense:1"})
 	kind(t, queue.KindUsage, err)
 
-	id := get[string](w, "SELECT subscription_id::text FROM event_subscription WHERE recipient_ref = 'role:kg_indexer'")
+	id := get[string](w, "SELECT subscription_id::text FROM public.event_subscription WHERE recipient_ref = 'role:kg_indexer'")
 	mute := queue.Request{Action: queue.ActRuleMute, Targets: []string{id}, Reason: "too loud"}
 	first, second := plan(t, c, mute), plan(t, c, mute)
 	require.Contains(t, lines(first), "9.09 % (1 of 11 in 24 h)")
@@ -62,7 +62,7 @@ func TestRulesAndTheirShare(t *testing.T) {
 	require.Contains(t, lines(got), "up to 1 events of 1 types")
 	require.Equal(t, `qtop subscription add role:finder --domain lost --payload '{"n": 1}' --reason 'they are read now'`, got.Command)
 	res := apply(t, c, got)
-	require.Equal(t, get[string](w, "SELECT subscription_id::text FROM event_subscription WHERE recipient_ref = 'role:finder'"), res.Results[0].NewID)
+	require.Equal(t, get[string](w, "SELECT subscription_id::text FROM public.event_subscription WHERE recipient_ref = 'role:finder'"), res.Results[0].NewID)
 	require.NotZero(t, res.AuditID)
 	require.Contains(t, apply(t, c, got).Refused, "this rule is there")
 	require.Contains(t, plan(t, c, add).Refused, "this rule is there")
@@ -81,9 +81,9 @@ func TestRulesAndTheirShare(t *testing.T) {
 
 func TestResolution(t *testing.T) {
 	w := newWorld(t)
-	w.exec("INSERT INTO event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('kg', 'a/b', 's', 'immediate')")
-	w.exec("INSERT INTO event_subscription (recipient_ref, event_domain, scope_subject_table, scope_filter, mute) VALUES ('user:t', 'kg', 'units', '{}', false), ('user:f', 'kg', NULL, '{\"x\": 1}', false), ('user:m', NULL, NULL, '{}', true)")
-	w.exec("SELECT fn_iu_emit_event('kg', 'made', 's', 'immediate', 'info', NULL, NULL)")
+	w.exec("INSERT INTO public.event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('kg', 'a/b', 's', 'immediate')")
+	w.exec("INSERT INTO public.event_subscription (recipient_ref, event_domain, scope_subject_table, scope_filter, mute) VALUES ('user:t', 'kg', 'units', '{}', false), ('user:f', 'kg', NULL, '{\"x\": 1}', false), ('user:m', NULL, NULL, '{}', true)")
+	w.exec("SELECT public.fn_iu_emit_event('kg', 'made', 's', 'immediate', 'info', NULL, NULL)")
 	c := w.client("queue_viewer")
 	ask := func(id string, scope queue.Scope) (steps string, r queue.Resolution) {
 		t.Helper()

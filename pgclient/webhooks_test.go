@@ -46,7 +46,7 @@ func TestEndpoints(t *testing.T) {
 	require.Contains(t, plan(t, op, suspend).Refused, "suspended already: operator by")
 
 	resume := plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"})
-	w.exec("UPDATE webhook_endpoint_suspensions SET since = now() + interval '1 second', \"by\" = 'ben'")
+	w.exec("UPDATE public.webhook_endpoint_suspensions SET since = now() + interval '1 second', \"by\" = 'ben'")
 	require.Contains(t, apply(t, op, resume).Refused, "meanwhile it was suspended anew (operator) by ben")
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"})).Done)
 	require.Contains(t, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"}).Refused, "it is not suspended")
@@ -56,12 +56,12 @@ func TestEndpoints(t *testing.T) {
 // endpoints may still look at leases.
 func TestWebhookLeases(t *testing.T) {
 	w := newWorld(t)
-	w.exec("INSERT INTO subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://a.test/', true)")
-	w.exec("INSERT INTO events (event_type, payload) VALUES ('order', '{}')")
+	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://a.test/', true)")
+	w.exec("INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')")
 	require.Eventually(t, func() bool {
-		w.exec("SELECT fn_webhook_router_run(), fn_saga_orchestrator_run()")
-		w.exec("SELECT fn_webhook_job_claim('w1', 1)")
-		return get[int](w, "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'") == 1
+		w.exec("SELECT public.fn_webhook_router_run(), public.fn_saga_orchestrator_run()")
+		w.exec("SELECT public.fn_webhook_job_claim('w1', 1)")
+		return get[int](w, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'") == 1
 	}, 30*time.Second, 10*time.Millisecond)
 	op := w.client("dead_letter_operator")
 	p, err := op.List(context.Background(), queue.Query{Kind: queue.ListLeases})

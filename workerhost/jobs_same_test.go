@@ -73,7 +73,7 @@ func TestJobsOfTheSameProcessTogether(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w.becomes(n, jobsOf, "in_progress")
-	require.Positive(t, w.int("SELECT count(*)::int FROM job_queue q JOIN job_lease l ON q.job_id = ANY (l.job_ids) WHERE l.claimed_at = q.enqueued_at"))
+	require.Positive(t, w.int("SELECT count(*)::int FROM public.job_queue q JOIN public.job_lease l ON q.job_id = ANY (l.job_ids) WHERE l.claimed_at = q.enqueued_at"))
 	close(done)
 	w.becomes(n, jobsOf, "succeeded")
 	require.NoError(t, h.stop())

@@ -17,18 +17,18 @@ import (
 func routesWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate'), ('staging', 'made', 's', 'immediate')")
+	w.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate'), ('staging', 'made', 's', 'immediate')")
 	for _, loop := range []string{"iu_outbound_default", "staging_outbound"} {
 		w.set("queue.tick."+loop+".interval_seconds", "1")
 	}
 	executor(t, w.admin, "host-x", "", 100)
-	w.exec("SELECT fn_consumer_set('indexer', 'iu', 'made', 'index', 'DOT', true, 'test', 'test')")
+	w.exec("SELECT public.fn_consumer_set('indexer', 'iu', 'made', 'index', 'DOT', true, 'test', 'test')")
 	return w
 }
 
-const emit = "SELECT fn_iu_emit_event($1, 'made', 's', 'immediate', 'info', NULL, g::text) FROM generate_series(1, $2) g"
+const emit = "SELECT public.fn_iu_emit_event($1, 'made', 's', 'immediate', 'info', NULL, g::text) FROM generate_series(1, $2) g"
 
-const routedEvents = "SELECT count(DISTINCT event_id)::int FROM iu_route_attempt"
+const routedEvents = "SELECT count(DISTINCT event_id)::int FROM public.iu_route_attempt"
 
 func TestRoutesToJobs(t *testing.T) {
 	t.Parallel()
@@ -48,7 +48,7 @@ func TestRoutesToJobs(t *testing.T) {
 	require.Equal(t, "iu", job.Domain)
 	require.Regexp(t, "^event_outbox/[0-9a-f-]{36}$", job.SourceRef)
 	require.Equal(t, job.SourceRef, job.PayloadRef)
-	require.Equal(t, "staging_outbound", w.text("SELECT DISTINCT worker_name FROM iu_route_attempt WHERE event_domain = 'staging'"))
+	require.Equal(t, "staging_outbound", w.text("SELECT DISTINCT worker_name FROM public.iu_route_attempt WHERE event_domain = 'staging'"))
 
 	// a neighbour that commits late
 	tx, err := w.admin.Begin(t.Context())
@@ -59,13 +59,13 @@ func TestRoutesToJobs(t *testing.T) {
 	began := time.Now()
 	w.exec(emit, "iu", 10)
 	pid := w.int("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL AND state = 'idle in transaction'")
-	w.becomes(pid, "SELECT (h ->> 'pid')::int FROM jsonb_array_elements(fn_queue_snapshot('1 second') -> 'held') h WHERE h ->> 'domain' = 'iu'")
+	w.becomes(pid, "SELECT (h ->> 'pid')::int FROM jsonb_array_elements(public.fn_queue_snapshot('1 second') -> 'held') h WHERE h ->> 'domain' = 'iu'")
 	require.Less(t, time.Since(began), 15*time.Second, "it shows as held")
 	require.Equal(t, 55, w.int(routedEvents))
 	require.NoError(t, tx.Commit(t.Context()))
 	w.becomes(66, routedEvents)
 	eventually(t, func() bool { return s.count() == 61 }, "what came late is worked on too")
-	require.Zero(t, w.int("SELECT count(*)::int FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'held')"))
+	require.Zero(t, w.int("SELECT count(*)::int FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'held')"))
 }
 
 // Several hosts, one of them ended at once while it routes: one attempt and one job
@@ -85,8 +85,8 @@ func TestRoutesByManyHosts(t *testing.T) {
 		}
 	}
 	w.becomes(5000, routedEvents)
-	require.Equal(t, 5000, w.int("SELECT count(*)::int FROM iu_route_attempt"))
-	require.Equal(t, 5000, w.int("SELECT count(DISTINCT causation_event_id)::int FROM job_queue"))
-	require.Equal(t, 5000, w.int("SELECT count(*)::int FROM job_queue"))
-	require.Zero(t, w.int("SELECT count(*)::int FROM iu_route_dead_letter"))
+	require.Equal(t, 5000, w.int("SELECT count(*)::int FROM public.iu_route_attempt"))
+	require.Equal(t, 5000, w.int("SELECT count(DISTINCT causation_event_id)::int FROM public.job_queue"))
+	require.Equal(t, 5000, w.int("SELECT count(*)::int FROM public.job_queue"))
+	require.Zero(t, w.int("SELECT count(*)::int FROM public.iu_route_dead_letter"))
 }

@@ -46,7 +46,7 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	x.planned("HTTP_503", rate, "0", "0")
 	require.NoError(t, deadLetters(t.Context(), x.conn, n/20, "CONNECTION_RESET")) // after the freeze: not in it
-	_, err := x.conn.Exec(t.Context(), "UPDATE dot_config SET value = '0' WHERE key = 'queue.tick.saga_orchestrator.interval_seconds'")
+	_, err := x.conn.Exec(t.Context(), "UPDATE public.dot_config SET value = '0' WHERE key = 'queue.tick.saga_orchestrator.interval_seconds'")
 	require.NoError(t, err)
 
 	hosts := map[string]*exec.Cmd{}
@@ -66,14 +66,14 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 		}
 	}
 	require.Eventually(t, func() bool {
-		return x.number("SELECT count(*) FROM queue_bulk_operation WHERE state = 'completed'") == 1
+		return x.number("SELECT count(*) FROM public.queue_bulk_operation WHERE state = 'completed'") == 1
 	}, 5*patience, 100*time.Millisecond)
 	for sql, want := range map[string]int{
-		"SELECT done FROM queue_bulk_operation": n, "SELECT skipped + failed + undone FROM queue_bulk_operation": 0,
-		"SELECT count(*) FROM queue_bulk_operation_item WHERE outcome = 'done'": n, "SELECT count(DISTINCT target) FROM queue_bulk_operation_item": n,
-		"SELECT count(DISTINCT new_id) FROM queue_bulk_operation_item": n, "SELECT count(*) FROM dead_letter_requeues WHERE operation_id = 1": n,
-		"SELECT count(*) FROM webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL": n,
-		"SELECT count(*) FROM dead_letter_open":                                                      2 * (n / 20),
+		"SELECT done FROM public.queue_bulk_operation": n, "SELECT skipped + failed + undone FROM public.queue_bulk_operation": 0,
+		"SELECT count(*) FROM public.queue_bulk_operation_item WHERE outcome = 'done'": n, "SELECT count(DISTINCT target) FROM public.queue_bulk_operation_item": n,
+		"SELECT count(DISTINCT new_id) FROM public.queue_bulk_operation_item": n, "SELECT count(*) FROM public.dead_letter_requeues WHERE operation_id = 1": n,
+		"SELECT count(*) FROM public.webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL": n,
+		"SELECT count(*) FROM public.dead_letter_open":                                                      2 * (n / 20),
 	} {
 		require.Equal(t, want, x.number(sql), sql)
 	}
@@ -96,7 +96,7 @@ func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for _, sql := range []string{
-		"UPDATE subscriptions SET callback_url = '" + server.URL + "'", "UPDATE dot_config SET value = '5' WHERE key = 'webhook.max_attempts'",
+		"UPDATE public.subscriptions SET callback_url = '" + server.URL + "'", "UPDATE public.dot_config SET value = '5' WHERE key = 'webhook.max_attempts'",
 	} {
 		_, err := x.conn.Exec(t.Context(), sql)
 		require.NoError(t, err)
@@ -104,12 +104,12 @@ func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 	x.host("w", "saga_orchestrator,webhook_worker,bulk_operation_runner")
 	x.planned("HTTP_503", "15", "20", "5") // two ticks that are caught up with are less than fifty
 	x.eventually("the brake", func() bool {
-		return x.number("SELECT count(*) FROM queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'the brake:%'") == 1
+		return x.number("SELECT count(*) FROM public.queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'the brake:%'") == 1
 	})
-	failed := x.number("SELECT count(*) FROM queue_bulk_operation_item i JOIN queue_bulk_operation o USING (operation_id) WHERE i.first_result = 'failed' AND i.first_at <= o.state_at")
+	failed := x.number("SELECT count(*) FROM public.queue_bulk_operation_item i JOIN public.queue_bulk_operation o USING (operation_id) WHERE i.first_result = 'failed' AND i.first_at <= o.state_at")
 	require.LessOrEqual(t, failed, 50, "settled when it was paused")
 	require.GreaterOrEqual(t, failed, 10)
-	left := x.number("SELECT count(*) FROM dead_letter_open")
+	left := x.number("SELECT count(*) FROM public.dead_letter_open")
 	require.Greater(t, left, 200, "what was not attempted is an open letter as before")
 	out, err := qtop(t, db.DSN(operator(t, db)), "ops").CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -27,17 +27,17 @@ func TestExportOfManyLetters(t *testing.T) {
 	ctx := t.Context()
 	require.NoError(t, deadLetters(ctx, conn, 400, "HTTP_503"))
 	for _, sql := range []string{
-		`INSERT INTO job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload, first_failed_at, last_failed_at)
+		`INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload, first_failed_at, last_failed_at)
 			SELECT gen_random_uuid(), 'k', 'kg', 'Agent', 1, 'HANDLER_ERROR', 'x', '{}', now(), now() - make_interval(secs => i / 1000) FROM generate_series(1, 12300) i`,
-		`INSERT INTO iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+		`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
 			SELECT gen_random_uuid(), '{"event_type": "made"}', i::text, 'ROUTE_22P02', 'x', 'iu', 'iu_outbound_default' FROM generate_series(1, 12300) i`,
 	} {
 		_, err := conn.Exec(ctx, sql)
 		require.NoError(t, err)
 	}
 	var want []string
-	require.NoError(t, conn.QueryRow(ctx, `SELECT array_agg(id ORDER BY id COLLATE "C") FROM (SELECT id::text FROM dead_letters
-		UNION ALL SELECT 'job:' || dead_letter_id FROM job_dead_letter UNION ALL SELECT 'event:' || dead_letter_id FROM iu_route_dead_letter) x (id)`).Scan(&want))
+	require.NoError(t, conn.QueryRow(ctx, `SELECT array_agg(id ORDER BY id COLLATE "C") FROM (SELECT id::text FROM public.dead_letters
+		UNION ALL SELECT 'job:' || dead_letter_id FROM public.job_dead_letter UNION ALL SELECT 'event:' || dead_letter_id FROM public.iu_route_dead_letter) x (id)`).Scan(&want))
 	require.Len(t, want, 25_000)
 
 	for _, filter := range []string{"", "age<1d"} {
@@ -79,27 +79,27 @@ func TestExportMasks(t *testing.T) {
 	}
 	require.NoError(t, deadLetters(ctx, conn, 1, "HTTP_500"))
 	require.NoError(t, deadJobs(ctx, conn, 1, "kg.reindex", "kg"))
-	exec(`UPDATE subscriptions SET callback_url = 'https://u:S3cr3tV4lue@h.example/hook?token=S3cr3tV4lue'`)
-	exec(`INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate')`)
+	exec(`UPDATE public.subscriptions SET callback_url = 'https://u:S3cr3tV4lue@h.example/hook?token=S3cr3tV4lue'`)
+	exec(`INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')`)
 	for _, payload := range corpus {
-		exec(`INSERT INTO events (event_type, payload) VALUES ('t.HTTP_500', $1::jsonb)`, payload)
-		exec(`SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, jsonb_build_object('note', $1::text))`, payload)
+		exec(`INSERT INTO public.events (event_type, payload) VALUES ('t.HTTP_500', $1::jsonb)`, payload)
+		exec(`SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, jsonb_build_object('note', $1::text))`, payload)
 	}
-	exec(`INSERT INTO iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
-		SELECT id, to_jsonb(e), id::text, 'ROUTE_22P02', 'no route', 'iu', 'iu_outbound_default' FROM event_outbox e`)
-	exec(`SELECT fn_webhook_router_run(10000), fn_saga_orchestrator_run(10000)`)
-	exec(`SELECT fn_webhook_job_report(jsonb_agg(jsonb_build_object('job_id', job_id, 'lease_token', lease_token, 'delivered', false, 'code', 'HTTP_500',
-		'excerpt', ($1::text[])[1 + job_id % array_length($1::text[], 1)]))) FROM fn_webhook_job_claim('test', 5000)`, corpus)
-	exec(`SELECT fn_saga_orchestrator_run(10000)`)
+	exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+		SELECT id, to_jsonb(e), id::text, 'ROUTE_22P02', 'no route', 'iu', 'iu_outbound_default' FROM public.event_outbox e`)
+	exec(`SELECT public.fn_webhook_router_run(10000), public.fn_saga_orchestrator_run(10000)`)
+	exec(`SELECT public.fn_webhook_job_report(jsonb_agg(jsonb_build_object('job_id', job_id, 'lease_token', lease_token, 'delivered', false, 'code', 'HTTP_500',
+		'excerpt', ($1::text[])[1 + job_id % array_length($1::text[], 1)]))) FROM public.fn_webhook_job_claim('test', 5000)`, corpus)
+	exec(`SELECT public.fn_saga_orchestrator_run(10000)`)
 	// Jobs of both fates: those of one kind die, those of the other wait for their next try.
-	exec(`SELECT fn_job_enqueue(k, 'kg', 'Agent', jsonb_build_object('said', p), p_max_attempts => CASE k WHEN 'dies' THEN 1 ELSE 5 END)
+	exec(`SELECT public.fn_job_enqueue(k, 'kg', 'Agent', jsonb_build_object('said', p), p_max_attempts => CASE k WHEN 'dies' THEN 1 ELSE 5 END)
 		FROM unnest($1::text[]) p, unnest(ARRAY['dies', 'waits']) k`, corpus)
-	exec(`WITH c AS (SELECT array_agg(job_id) AS ids, array_agg(lease_token) AS tokens, array_agg(payload ->> 'said') AS said FROM fn_job_claim('undertaker', ARRAY['dies', 'waits'], 10000))
-		SELECT f.* FROM c, fn_job_fail(c.ids, c.tokens, array_fill('HANDLER_ERROR'::text, ARRAY[cardinality(c.ids)]), c.said,
+	exec(`WITH c AS (SELECT array_agg(job_id) AS ids, array_agg(lease_token) AS tokens, array_agg(payload ->> 'said') AS said FROM public.fn_job_claim('undertaker', ARRAY['dies', 'waits'], 10000))
+		SELECT f.* FROM c, public.fn_job_fail(c.ids, c.tokens, array_fill('HANDLER_ERROR'::text, ARRAY[cardinality(c.ids)]), c.said,
 			array_fill(false, ARRAY[cardinality(c.ids)])) f`)
 	var waits, dead int
-	require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM job_queue WHERE status = 'retry_waiting' AND last_error <> ''),
-		(SELECT count(*) FROM dead_letter_open) + (SELECT count(*) FROM job_dead_letter) + (SELECT count(*) FROM iu_route_dead_letter)`).Scan(&waits, &dead))
+	require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM public.job_queue WHERE status = 'retry_waiting' AND last_error <> ''),
+		(SELECT count(*) FROM public.dead_letter_open) + (SELECT count(*) FROM public.job_dead_letter) + (SELECT count(*) FROM public.iu_route_dead_letter)`).Scan(&waits, &dead))
 	require.Equal(t, len(corpus), waits)
 	require.Greater(t, dead, 3*len(corpus))
 

@@ -101,27 +101,27 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 // registered and admitted, jobs are enqueued, claimed and failed for good.
 func deadJobs(ctx context.Context, conn *pgx.Conn, n int, kind, domain string) error {
 	for _, sql := range []string{
-		`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
+		`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
 			registered_by) VALUES ('undertaker', 'Agent', '{}', now(), 3600, 3600, 'test') ON CONFLICT DO NOTHING`,
-		`INSERT INTO job_subscription (executor_id, executor_kind, max_parallel, enabled, registered_by)
+		`INSERT INTO public.job_subscription (executor_id, executor_kind, max_parallel, enabled, registered_by)
 			VALUES ('undertaker', 'Agent', 100000, true, 'test') ON CONFLICT DO NOTHING`,
 	} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			return err
 		}
 	}
-	_, err := conn.Exec(ctx, `SELECT fn_job_enqueue($1, $2, 'Agent', jsonb_build_object('n', i, 'api_key', 'hush'), p_max_attempts => 1)
+	_, err := conn.Exec(ctx, `SELECT public.fn_job_enqueue($1, $2, 'Agent', jsonb_build_object('n', i, 'api_key', 'hush'), p_max_attempts => 1)
 		FROM generate_series(1, $3::int) i`, kind, domain, n)
 	if err != nil {
 		return err
 	}
 	var ids, tokens []string
-	if err := conn.QueryRow(ctx, `SELECT array_agg(job_id::text), array_agg(lease_token::text) FROM fn_job_claim('undertaker', ARRAY[$1::text], $2)`, kind, n).
+	if err := conn.QueryRow(ctx, `SELECT array_agg(job_id::text), array_agg(lease_token::text) FROM public.fn_job_claim('undertaker', ARRAY[$1::text], $2)`, kind, n).
 		Scan(&ids, &tokens); err != nil {
 		return err
 	}
 	var dead int
-	err = conn.QueryRow(ctx, `SELECT count(*) FROM fn_job_fail($1::uuid[], $2::uuid[], array_fill('HANDLER_ERROR'::text, ARRAY[$3::int]),
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM public.fn_job_fail($1::uuid[], $2::uuid[], array_fill('HANDLER_ERROR'::text, ARRAY[$3::int]),
 		array_fill('it broke'::text, ARRAY[$3::int]), array_fill(false, ARRAY[$3::int])) WHERE outcome = 'done'`, ids, tokens, n).Scan(&dead)
 	if err == nil && dead != n {
 		err = fmt.Errorf("%d of %d jobs died", dead, n)

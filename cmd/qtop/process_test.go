@@ -28,8 +28,8 @@ func TestRequeueRace(t *testing.T) {
 	require.NoError(t, deadLetters(t.Context(), conn, 1, "HTTP_503"))
 	race(t, db, "1", `already requeued by operator-\d+ at \d{4}-`)
 	var sagas, jobs int
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'DeadLettered'),
-		(SELECT count(*) FROM webhook_delivery_jobs j JOIN dead_letter_requeues r ON r.new_saga_id = j.saga_id)`).Scan(&sagas, &jobs))
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM public.webhook_delivery_sagas WHERE status <> 'DeadLettered'),
+		(SELECT count(*) FROM public.webhook_delivery_jobs j JOIN public.dead_letter_requeues r ON r.new_saga_id = j.saga_id)`).Scan(&sagas, &jobs))
 	require.Equal(t, 1, sagas)
 	require.Zero(t, jobs)
 }
@@ -41,13 +41,13 @@ func TestReplayRace(t *testing.T) {
 	conn := db.Conn(t, "")
 	require.NoError(t, deadJobs(t.Context(), conn, 1, "kg.reindex", "kg"))
 	var id string
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT 'job:' || dead_letter_id FROM job_dead_letter").Scan(&id))
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT 'job:' || dead_letter_id FROM public.job_dead_letter").Scan(&id))
 	made := race(t, db, id, `already replayed by operator-\d+ at \d{4}-.* as job [0-9a-f-]{36}`)
 	var jobs, audits int
 	var job string
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM v_job WHERE idempotency_key LIKE 'replay:%'),
-		(SELECT count(*) FROM queue_operator_action WHERE action = 'job_dead_letter_replay' AND outcome = 'done'),
-		(SELECT replayed_job_id::text FROM job_dead_letter)`).Scan(&jobs, &audits, &job))
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM public.v_job WHERE idempotency_key LIKE 'replay:%'),
+		(SELECT count(*) FROM public.queue_operator_action WHERE action = 'job_dead_letter_replay' AND outcome = 'done'),
+		(SELECT replayed_job_id::text FROM public.job_dead_letter)`).Scan(&jobs, &audits, &job))
 	require.Equal(t, 1, jobs)
 	require.Equal(t, 1, audits)
 	require.Equal(t, job, made)
@@ -121,13 +121,13 @@ func TestHostileStrings(t *testing.T) {
 	}
 	// The payload and config columns take anything; constraints that narrow the
 	// others are the schema's own business and are dropped here.
-	exec(`ALTER TABLE queue_heartbeat DROP CONSTRAINT queue_heartbeat_executor_id_check`)
-	exec(`ALTER TABLE queue_host DROP CONSTRAINT queue_host_host_id_check`)
+	exec(`ALTER TABLE public.queue_heartbeat DROP CONSTRAINT queue_heartbeat_executor_id_check`)
+	exec(`ALTER TABLE public.queue_host DROP CONSTRAINT queue_host_host_id_check`)
 	exec(`DROP INDEX ix_queue_operator_action_target`)
 	exec(`ALTER DOMAIN job_executor DROP CONSTRAINT chk_job_executor`)
 	exec(`ALTER DOMAIN job_failure_code DROP CONSTRAINT chk_job_failure_code`)
-	exec(`ALTER TABLE job_lane DROP CONSTRAINT chk_job_lane_domain, DROP CONSTRAINT chk_job_lane_kind`)
-	exec(`ALTER TABLE job_subscription DROP CONSTRAINT chk_job_subscription_kind, DROP CONSTRAINT chk_job_subscription_job_kind,
+	exec(`ALTER TABLE public.job_lane DROP CONSTRAINT chk_job_lane_domain, DROP CONSTRAINT chk_job_lane_kind`)
+	exec(`ALTER TABLE public.job_subscription DROP CONSTRAINT chk_job_subscription_kind, DROP CONSTRAINT chk_job_subscription_job_kind,
 		DROP CONSTRAINT chk_job_subscription_domain`)
 	exec(`SET session_replication_role = replica`)
 	for i, long := range corpus() {
@@ -135,22 +135,22 @@ func TestHostileStrings(t *testing.T) {
 		for !utf8.ValidString(s) {
 			s = s[:len(s)-1]
 		}
-		exec(`UPDATE events SET payload = jsonb_build_object('x', $1::text)`, long)
-		exec(`UPDATE dead_letters SET payload_snapshot = jsonb_build_object('x', $1::text)`, long)
-		exec(`INSERT INTO queue_operator_action (actor, action, target, reason, outcome) VALUES ('a', 'b', 'c', $1, 'd')`, long)
-		exec(`INSERT INTO dot_config (key, value, description, updated_by) VALUES ($1, $2, $2, $2)`, fmt.Sprint("x", i, s), s)
-		exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
+		exec(`UPDATE public.events SET payload = jsonb_build_object('x', $1::text)`, long)
+		exec(`UPDATE public.dead_letters SET payload_snapshot = jsonb_build_object('x', $1::text)`, long)
+		exec(`INSERT INTO public.queue_operator_action (actor, action, target, reason, outcome) VALUES ('a', 'b', 'c', $1, 'd')`, long)
+		exec(`INSERT INTO public.dot_config (key, value, description, updated_by) VALUES ($1, $2, $2, $2)`, fmt.Sprint("x", i, s), s)
+		exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
 			registered_by, owner_role, deregistered_by) VALUES ($1, 'Agent', ARRAY[$2::text], now() - interval '1 hour', 60, 60, $2, $2, $2)`, fmt.Sprint(s, i), s)
-		exec(`INSERT INTO queue_alert_ack (alert_key, subject, severity, acked_by, comment, expires_at)
-			SELECT alert_key, subject, 'critical', $1, $1, now() + interval '1 hour' FROM v_queue_alert WHERE subject = $2`, s, fmt.Sprint(s, i))
-		exec(`INSERT INTO queue_host (host_id, instance, version, loops, progress) VALUES ($1, gen_random_uuid(), $2, ARRAY[$2::text], jsonb_build_object($2::text, '{}'::jsonb))`, fmt.Sprint(s, i), s)
-		exec(`INSERT INTO queue_operator_action (actor, db_role, action, target, filter, reason, before, after, outcome)
+		exec(`INSERT INTO public.queue_alert_ack (alert_key, subject, severity, acked_by, comment, expires_at)
+			SELECT alert_key, subject, 'critical', $1, $1, now() + interval '1 hour' FROM public.v_queue_alert WHERE subject = $2`, s, fmt.Sprint(s, i))
+		exec(`INSERT INTO public.queue_host (host_id, instance, version, loops, progress) VALUES ($1, gen_random_uuid(), $2, ARRAY[$2::text], jsonb_build_object($2::text, '{}'::jsonb))`, fmt.Sprint(s, i), s)
+		exec(`INSERT INTO public.queue_operator_action (actor, db_role, action, target, filter, reason, before, after, outcome)
 			VALUES ($1, $1, $1, $1, $1, $1, to_jsonb($1::text), to_jsonb($1::text), $1)`, s)
-		exec(`UPDATE queue_tick_worker SET last_result = to_jsonb($1::text) WHERE worker_name = 'config_expiry'`, s)
-		exec(`UPDATE webhook_delivery_jobs SET response_excerpt = $1, worker_id = left($1, 200)`, s)
+		exec(`UPDATE public.queue_tick_worker SET last_result = to_jsonb($1::text) WHERE worker_name = 'config_expiry'`, s)
+		exec(`UPDATE public.webhook_delivery_jobs SET response_excerpt = $1, worker_id = left($1, 200)`, s)
 		hostileJobs(exec, i, s)
 		hostileEvents(exec, i, s)
-		exec(`UPDATE subscriptions SET event_type = left($1, 90), callback_url = left($1, 2000)`, s)
+		exec(`UPDATE public.subscriptions SET event_type = left($1, 90), callback_url = left($1, 2000)`, s)
 	}
 	user := operator(t, db)
 	verbs := [][]string{
@@ -219,24 +219,24 @@ func hostileEvents(exec func(string, ...any), i int, s string) {
 		short = short[:len(short)-1]
 	}
 	short = fmt.Sprint(short, i)
-	exec(`INSERT INTO iu_route_dead_letter (dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, resolved_at,
+	exec(`INSERT INTO public.iu_route_dead_letter (dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, resolved_at,
 		resolved_by, resolution, note)
 		SELECT $1, $2, jsonb_build_object('event_type', $3::text), $3, $3, $4, $3, $4, CASE WHEN $5 THEN now() END, CASE WHEN $5 THEN $4 END, CASE WHEN $5 THEN $4 END, $4`,
 		uuid("5", i), uuid("6", i), short, s, i%2 == 1)
-	exec(`INSERT INTO iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name) VALUES ($1, 'user:' || $2, 1, $2, $2, $3)`, uuid("6", i), short, s)
-	exec(`INSERT INTO queue_counter_delta (scope, k1, k2, k3, n) VALUES ('dead_event', $1, $1, $1, 1)`, short)
-	exec(`INSERT INTO queue_bulk_operation (kind, filter, created_by, reason, state, state_why, state_by, rate_per_second, brake_percent, canary, canary_passed, frozen_count, next_item)
+	exec(`INSERT INTO public.iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name) VALUES ($1, 'user:' || $2, 1, $2, $2, $3)`, uuid("6", i), short, s)
+	exec(`INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n) VALUES ('dead_event', $1, $1, $1, 1)`, short)
+	exec(`INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state, state_why, state_by, rate_per_second, brake_percent, canary, canary_passed, frozen_count, next_item)
 		VALUES ('requeue_webhook', $1, $1, $1, 'paused', $1, $1, 1, 1, 1, true, 1, 2)`, s)
-	exec(`INSERT INTO queue_bulk_operation_item (operation_id, item_no, target, outcome, why, new_id, at, first_result, first_code, first_at)
-		SELECT max(operation_id), 1, $1, 'failed', $1, $1, now(), 'failed', $1, now() FROM queue_bulk_operation`, s)
-	exec(`INSERT INTO webhook_endpoint_suspensions AS x (subscription_id, reason, by, note) SELECT id, 'operator', $1, $1 FROM subscriptions
+	exec(`INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target, outcome, why, new_id, at, first_result, first_code, first_at)
+		SELECT max(operation_id), 1, $1, 'failed', $1, $1, now(), 'failed', $1, now() FROM public.queue_bulk_operation`, s)
+	exec(`INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, by, note) SELECT id, 'operator', $1, $1 FROM public.subscriptions
 		ON CONFLICT (subscription_id) DO UPDATE SET by = $1, note = $1`, s)
-	exec(`INSERT INTO queue_mark (label, created_by) VALUES (left($1, 190), $1)`, short)
-	exec(`INSERT INTO event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter) VALUES ('user:' || $1, $1, $1, $1, $1, jsonb_build_object('x', $1::text))`, short)
-	exec(`INSERT INTO event_subscription (recipient_ref, scope_subject_table) VALUES ('agent:' || $1, $1)`, short)
-	exec(`INSERT INTO queue_broadcast_share (event_domain, events_24h, broadcast_24h, percent, warn_percent, sampled_at, over_since) VALUES ($1, 2, 1, 50, 5, now(), now())`, short)
-	exec(`INSERT INTO event_type_registry (event_domain, event_type, event_stream, delivery_lane, description) VALUES ('shop', $1, $1, 'immediate', $1)`, short)
-	exec(`INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane) VALUES ('shop', $1, 'other', 'immediate')`, short)
+	exec(`INSERT INTO public.queue_mark (label, created_by) VALUES (left($1, 190), $1)`, short)
+	exec(`INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter) VALUES ('user:' || $1, $1, $1, $1, $1, jsonb_build_object('x', $1::text))`, short)
+	exec(`INSERT INTO public.event_subscription (recipient_ref, scope_subject_table) VALUES ('agent:' || $1, $1)`, short)
+	exec(`INSERT INTO public.queue_broadcast_share (event_domain, events_24h, broadcast_24h, percent, warn_percent, sampled_at, over_since) VALUES ($1, 2, 1, 50, 5, now(), now())`, short)
+	exec(`INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane, description) VALUES ('shop', $1, $1, 'immediate', $1)`, short)
+	exec(`INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane) VALUES ('shop', $1, 'other', 'immediate')`, short)
 }
 
 // hostileJobs puts a string into every text column of the job tables. What an
@@ -247,24 +247,24 @@ func hostileJobs(exec func(string, ...any), i int, s string) {
 		short = short[:len(short)-1]
 	}
 	kind := fmt.Sprint(short, i)
-	exec(`INSERT INTO job_queue (job_id, job_kind, event_domain, executor, idempotency_key, source_ref, target_ref, payload_ref, payload, last_error,
+	exec(`INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, idempotency_key, source_ref, target_ref, payload_ref, payload, last_error,
 		failure_code, actor, correlation_id, process_after, status, lease_owner, lease_until, lease_token)
 		VALUES ($1, $3, $3, $2::text, left($3, 500), $2, $2, $2, jsonb_build_object('x', $2::text), left($2, 900), left($2, 900), $2, $2, now() - interval '1 hour',
 			CASE WHEN $4::uuid IS NULL THEN 'queued' ELSE 'leased' END, CASE WHEN $4::uuid IS NOT NULL THEN $2 END,
 			CASE WHEN $4::uuid IS NOT NULL THEN now() - interval '1 minute' END, $4)`, uuid("1", i), s, kind, map[bool]any{true: uuid("4", i), false: nil}[i%2 == 0])
-	exec(`INSERT INTO job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+	exec(`INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
 		VALUES ($1, $2, gen_random_uuid(), now() - interval '1 minute', ARRAY[$3::uuid], 1)`, uuid("4", i), s, uuid("1", i))
-	exec(`INSERT INTO job_lane (event_domain, job_kind) VALUES ($1, $1)`, kind)
-	exec(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, idempotency_key, source_ref, target_ref,
+	exec(`INSERT INTO public.job_lane (event_domain, job_kind) VALUES ($1, $1)`, kind)
+	exec(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, idempotency_key, source_ref, target_ref,
 		payload_ref, payload, last_error, failure_code, actor, correlation_id, lease_owner)
 		VALUES ($1, $3, $3, $2::text, 'succeeded', 'leased', now(), $3::text, $2, $2, $2, jsonb_build_object('x', $2::text), $2::text, $2::text, $2, $2, $2)`, uuid("2", i), s, kind)
-	exec(`INSERT INTO job_subscription (executor_id, executor_kind, job_kind, event_domain, enabled, notes, registered_by, updated_by)
+	exec(`INSERT INTO public.job_subscription (executor_id, executor_kind, job_kind, event_domain, enabled, notes, registered_by, updated_by)
 		VALUES (left($2, 200), $1, $2, $2, true, $1, $1, $1)`, s, kind)
-	exec(`INSERT INTO job_dead_letter (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload,
+	exec(`INSERT INTO public.job_dead_letter (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload,
 		first_failed_at, last_failed_at, triage_status, triage_note, resolved_at, resolved_by, resolution, replayed_job_id)
 		SELECT $1, $4, $3, $3, $2, 3, $3, $2, jsonb_build_object('x', $2::text), now(), now(), t, $2, CASE WHEN t <> 'open' THEN now() END,
 			CASE WHEN t <> 'open' THEN $2 END, CASE WHEN t <> 'open' THEN $2 END, CASE WHEN t = 'replayed' THEN gen_random_uuid() END
 		FROM (SELECT (ARRAY['open', 'duplicate', 'replayed'])[$5::int % 3 + 1]) x (t)`, uuid("3", i), s, kind, uuid("2", i), i)
-	exec(`INSERT INTO queue_counter_delta (scope, k1, k2, k3, n) SELECT v.scope, v.k1, $1, v.k3, 1 FROM (VALUES
+	exec(`INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n) SELECT v.scope, v.k1, $1, v.k3, 1 FROM (VALUES
 		('job', $1, 'queued'), ('dead_job', $1, $1), ('dead_job_5m', $1, '0')) v (scope, k1, k3)`, kind)
 }

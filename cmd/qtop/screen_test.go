@@ -178,7 +178,7 @@ func TestConsoleRequeues(t *testing.T) {
 	s.keys(enter) // the safe answer is the default
 	s.gone("Keep")
 	var n int
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM dead_letter_requeues").Scan(&n))
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.dead_letter_requeues").Scan(&n))
 	require.Zero(t, n)
 
 	s.keys("R")
@@ -189,11 +189,11 @@ func TestConsoleRequeues(t *testing.T) {
 	s.quiet()
 	s.keys(tab, enter)
 	require.Eventually(t, func() bool {
-		return conn.QueryRow(t.Context(), "SELECT count(*) FROM dead_letter_requeues").Scan(&n) == nil && n == 1
+		return conn.QueryRow(t.Context(), "SELECT count(*) FROM public.dead_letter_requeues").Scan(&n) == nil && n == 1
 	}, patience, 50*time.Millisecond, "%s", s.text())
 	var attempts, jobs int
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT g.attempt_count, (SELECT count(*) FROM webhook_delivery_jobs j WHERE j.saga_id = g.id)
-		FROM dead_letter_requeues r JOIN webhook_delivery_sagas g ON g.id = r.new_saga_id WHERE r.requeued_by = 'tester' AND r.reason = 'receiver healed'`).Scan(&attempts, &jobs))
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT g.attempt_count, (SELECT count(*) FROM public.webhook_delivery_jobs j WHERE j.saga_id = g.id)
+		FROM public.dead_letter_requeues r JOIN public.webhook_delivery_sagas g ON g.id = r.new_saga_id WHERE r.requeued_by = 'tester' AND r.reason = 'receiver healed'`).Scan(&attempts, &jobs))
 	require.Zero(t, attempts)
 	require.Zero(t, jobs)
 	s.until("Done")

@@ -63,7 +63,7 @@ func (x story) eventually(what string, ok func() bool) {
 	require.Eventually(x.t, ok, patience, 50*time.Millisecond, "%s", what)
 }
 
-const tried = "SELECT done + skipped + failed + undone FROM queue_bulk_operation"
+const tried = "SELECT done + skipped + failed + undone FROM public.queue_bulk_operation"
 
 // host starts a worker process with these loops.
 func (x story) host(id, loops string) *exec.Cmd {
@@ -77,7 +77,7 @@ func (x story) host(id, loops string) *exec.Cmd {
 		_ = cmd.Wait()
 	})
 	x.eventually(id+" is alive", func() bool {
-		return x.number("SELECT count(*) FROM queue_host WHERE host_id = '"+id+"' AND stopped_at IS NULL") == 1
+		return x.number("SELECT count(*) FROM public.queue_host WHERE host_id = '"+id+"' AND stopped_at IS NULL") == 1
 	})
 	return cmd
 }
@@ -110,12 +110,12 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 		require.NoError(t, deadLetters(t.Context(), x.conn, n, code))
 	}
 	require.NoError(t, deadJobs(t.Context(), x.conn, cause/20, "kg.reindex", "kg"))
-	all := x.number("SELECT (SELECT count(*) FROM dead_letter_open) + (SELECT count(*) FROM job_dead_letter WHERE resolved_at IS NULL)")
+	all := x.number("SELECT (SELECT count(*) FROM public.dead_letter_open) + (SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL)")
 	require.Greater(t, all, cause+cause/8)
 	receiver := &ledger{got: map[string]int{}}
 	server := httptest.NewServer(receiver)
 	t.Cleanup(server.Close)
-	_, err := x.conn.Exec(t.Context(), "UPDATE subscriptions SET callback_url = $1 WHERE event_type = 't.HTTP_503'", server.URL+"/hook")
+	_, err := x.conn.Exec(t.Context(), "UPDATE public.subscriptions SET callback_url = $1 WHERE event_type = 't.HTTP_503'", server.URL+"/hook")
 	require.NoError(t, err)
 	endpoint := strings.TrimPrefix(server.URL, "http://")
 	sender := x.host("sender", "saga_orchestrator,webhook_worker,lease_reset_cleaner")
@@ -136,8 +136,8 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.until(endpoint)
 	s.match(`dead letters +` + strconv.Itoa(cause) + `, as of`)
 	s.confirm("Freeze")
-	require.Equal(t, cause, x.number("SELECT frozen_count FROM queue_bulk_operation"))
-	_, err = x.conn.Exec(t.Context(), "UPDATE dot_config SET value = '5' WHERE key = 'webhook.max_attempts'")
+	require.Equal(t, cause, x.number("SELECT frozen_count FROM public.queue_bulk_operation"))
+	_, err = x.conn.Exec(t.Context(), "UPDATE public.dot_config SET value = '5' WHERE key = 'webhook.max_attempts'")
 	require.NoError(t, err)
 
 	// Start it; the canary goes first, then the rate.
@@ -146,7 +146,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.keys("S")
 	s.confirm("Start")
 	s.until("running")
-	x.eventually("the canary passed", func() bool { return x.number("SELECT canary_passed::int FROM queue_bulk_operation") == 1 })
+	x.eventually("the canary passed", func() bool { return x.number("SELECT canary_passed::int FROM public.queue_bulk_operation") == 1 })
 	x.eventually("it goes on at its rate", func() bool { return x.number(tried) > 30 })
 
 	// The terminal is lost. Nobody looks, and it goes on.
@@ -189,14 +189,14 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.until("20/s → 40/s")
 	s.confirm("Rate")
 	s.until("40/s")
-	require.Equal(t, 40, x.number("SELECT rate_per_second::int FROM queue_bulk_operation"))
+	require.Equal(t, 40, x.number("SELECT rate_per_second::int FROM public.queue_bulk_operation"))
 
 	// The sender goes away: what is requeued now waits, and the console says why.
 	require.NoError(t, sender.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, sender.Wait())
-	const begun = `EXISTS (SELECT 1 FROM webhook_delivery_jobs j WHERE j.saga_id = g.id)`
+	const begun = `EXISTS (SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.saga_id = g.id)`
 	x.eventually("requeued ones wait", func() bool {
-		return x.number("SELECT count(*) FROM webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT "+begun) > 10
+		return x.number("SELECT count(*) FROM public.webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT "+begun) > 10
 	})
 	s.keys(":", "why webhook "+endpoint, enter)
 	s.until("no live host runs webhook_worker")
@@ -207,18 +207,18 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.keys("X")
 	s.confirm("Abort")
 	s.until("aborted")
-	waiting := x.number("SELECT count(*) FROM webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT " + begun)
+	waiting := x.number("SELECT count(*) FROM public.webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT " + begun)
 	s.keys("U")
 	s.confirm("Undo")
-	require.Equal(t, waiting, x.number("SELECT undone FROM queue_bulk_operation"))
+	require.Equal(t, waiting, x.number("SELECT undone FROM public.queue_bulk_operation"))
 	s.match(fmt.Sprintf(`%d undone`, waiting))
 
 	// Nothing was lost and nothing went twice: each letter is open, or was requeued once.
-	require.Equal(t, 0, x.number("SELECT count(*) FROM (SELECT dead_letter_id FROM dead_letter_requeues GROUP BY 1 HAVING count(*) > 1) x"))
-	require.Equal(t, all, x.number(`SELECT (SELECT count(*) FROM dead_letter_open) + (SELECT count(*) FROM dead_letter_requeues)
-		+ (SELECT count(*) FROM job_dead_letter WHERE resolved_at IS NULL)`))
-	require.Equal(t, x.number("SELECT done FROM queue_bulk_operation"), x.number("SELECT count(*) FROM dead_letter_requeues"))
-	require.Equal(t, receiver.distinct(), x.number("SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Completed'"), "what was delivered is what the receiver wrote down")
+	require.Equal(t, 0, x.number("SELECT count(*) FROM (SELECT dead_letter_id FROM public.dead_letter_requeues GROUP BY 1 HAVING count(*) > 1) x"))
+	require.Equal(t, all, x.number(`SELECT (SELECT count(*) FROM public.dead_letter_open) + (SELECT count(*) FROM public.dead_letter_requeues)
+		+ (SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL)`))
+	require.Equal(t, x.number("SELECT done FROM public.queue_bulk_operation"), x.number("SELECT count(*) FROM public.dead_letter_requeues"))
+	require.Equal(t, receiver.distinct(), x.number("SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Completed'"), "what was delivered is what the receiver wrote down")
 
 	// And it is all in the audit: who, what, why.
 	s.keys("ga")

@@ -76,12 +76,12 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	hookServer, jobServer := httptest.NewServer(hooks), httptest.NewServer(jobs)
 	t.Cleanup(hookServer.Close)
 	t.Cleanup(jobServer.Close)
-	_, err = x.conn.Exec(t.Context(), "INSERT INTO subscriptions (event_type, callback_url, active, verified) VALUES ('t', $1, true, true)", hookServer.URL+"/hook")
+	_, err = x.conn.Exec(t.Context(), "INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('t', $1, true, true)", hookServer.URL+"/hook")
 	require.NoError(t, err)
 	for _, executor := range []string{"a", "b"} {
 		for _, sql := range []string{
-			"SELECT fn_queue_heartbeat_register($1, 'Agent', '{kg}', 60, 3600, 'ann')",
-			`SELECT fn_job_subscription_set(p_executor_id => $1, p_job_kind => NULL, p_event_domain => NULL, p_priority_floor => 0, p_max_parallel => 100,
+			"SELECT public.fn_queue_heartbeat_register($1, 'Agent', '{kg}', 60, 3600, 'ann')",
+			`SELECT public.fn_job_subscription_set(p_executor_id => $1, p_job_kind => NULL, p_event_domain => NULL, p_priority_floor => 0, p_max_parallel => 100,
 				p_enabled => true, p_notes => '', p_actor => 'ann', p_reason => 'test')`,
 		} {
 			_, err = x.conn.Exec(t.Context(), sql, executor)
@@ -103,7 +103,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 			_ = cmd.Wait()
 		})
 	}
-	x.eventually("both hosts are alive", func() bool { return x.number("SELECT count(*) FROM queue_host WHERE stopped_at IS NULL") == 2 })
+	x.eventually("both hosts are alive", func() bool { return x.number("SELECT count(*) FROM public.queue_host WHERE stopped_at IS NULL") == 2 })
 	console := onScreen(t, 120, 40, program(t, before, db.DSN(operator(t, db))))
 	console.until("● live")
 
@@ -138,8 +138,8 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	want := <-produced
 	t.Logf("%d events, %d jobs", want[0], want[1])
 	x.eventually("all is done", func() bool {
-		return x.number("SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'Completed') + (SELECT count(*) FROM job_queue)") == 0 &&
-			x.number("SELECT count(*) FROM webhook_delivery_sagas") == want[0]
+		return x.number("SELECT (SELECT count(*) FROM public.webhook_delivery_sagas WHERE status <> 'Completed') + (SELECT count(*) FROM public.job_queue)") == 0 &&
+			x.number("SELECT count(*) FROM public.webhook_delivery_sagas") == want[0]
 	})
 	hooks.mu.Lock()
 	require.Len(t, hooks.got, want[0], "every event was delivered")
@@ -153,7 +153,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 		require.Equal(t, 1, n, "%s was done more than once", body)
 	}
 	jobs.mu.Unlock()
-	require.Equal(t, want[1], x.number("SELECT count(*) FROM job_history WHERE status = 'succeeded'"))
+	require.Equal(t, want[1], x.number("SELECT count(*) FROM public.job_history WHERE status = 'succeeded'"))
 	for id, cmd := range hosts {
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, cmd.Wait(), "%s", logs[id])

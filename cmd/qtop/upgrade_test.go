@@ -14,7 +14,7 @@ import (
 // in one line and touches nothing.
 func TestWorkerRefusesASchemaItDoesNotFit(t *testing.T) {
 	t.Parallel()
-	const newer = "UPDATE qtop_schema_code SET code = code + 2, serves = code + 1"
+	const newer = "UPDATE public.qtop_schema_code SET code = code + 2, serves = code + 1"
 	for name, c := range map[string]struct {
 		db   *pgtest.DB
 		sql  string
@@ -23,7 +23,7 @@ func TestWorkerRefusesASchemaItDoesNotFit(t *testing.T) {
 		"older schema": {pgtest.Released(t), "", "schema version 23, from before code had numbers, is installed; this qtop needs code"},
 		"nothing":      {pgtest.Empty(t), "", "qtop is not installed in this database"},
 		"newer code":   {pgtest.New(t), newer, "which serves programs of code"},
-		"older code":   {pgtest.New(t), "UPDATE qtop_schema_code SET code = 1, serves = 0; ALTER TABLE qtop_schema_code DROP CONSTRAINT qtop_schema_code_code_check, DROP CONSTRAINT qtop_schema_code_check; UPDATE qtop_schema_code SET code = -1", "is installed, this qtop needs code"},
+		"older code":   {pgtest.New(t), "UPDATE public.qtop_schema_code SET code = 1, serves = 0; ALTER TABLE public.qtop_schema_code DROP CONSTRAINT qtop_schema_code_code_check, DROP CONSTRAINT qtop_schema_code_check; UPDATE public.qtop_schema_code SET code = -1", "is installed, this qtop needs code"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -57,13 +57,13 @@ func TestWorkerProcess(t *testing.T) {
 	conn := db.Conn(t, "")
 	require.Eventually(t, func() bool {
 		var waiting int
-		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM queue_tick_worker WHERE last_run_at IS NULL").Scan(&waiting)
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM public.queue_tick_worker WHERE last_run_at IS NULL").Scan(&waiting)
 		return err == nil && waiting == 0
 	}, patience, 50*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())
 	var stopped bool
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT stopped_at IS NOT NULL FROM queue_host WHERE host_id = 'w1'").Scan(&stopped))
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT stopped_at IS NOT NULL FROM public.queue_host WHERE host_id = 'w1'").Scan(&stopped))
 	require.True(t, stopped)
 
 	// A second live one with the same id is refused: tested with the host; here

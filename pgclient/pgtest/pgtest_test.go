@@ -39,7 +39,7 @@ func TestDatabasesAreApart(t *testing.T) {
 			conn := d.Conn(t, "")
 			require.Equal(t, d.Name, text(t, conn, "select current_database()"))
 			require.Equal(t, "postgres", text(t, conn, "select current_user"))
-			_, err := conn.Exec(t.Context(), "create table mine as select 1")
+			_, err := conn.Exec(t.Context(), "create table public.mine as select 1")
 			require.NoError(t, err)
 		})
 	}
@@ -66,7 +66,7 @@ func TestLogin(t *testing.T) {
 		require.NoError(t, pool.QueryRow(t.Context(),
 			"select pg_has_role($1, 'member') and pg_has_role($2, 'member') and session_user = $3", group, second, login).Scan(&member))
 		require.True(t, member)
-		_, err := pool.Exec(t.Context(), "create table t ()")
+		_, err := pool.Exec(t.Context(), "create table public.t ()")
 		var pgErr *pgconn.PgError
 		require.ErrorAs(t, err, &pgErr)
 		require.Equal(t, "42501", pgErr.Code, "a login has no rights of its own")

@@ -17,7 +17,7 @@ type bound struct {
 
 func (c *core) bounds() []bound {
 	c.t.Helper()
-	rows, err := c.root.Query(c.t.Context(), "SELECT key, lowest, highest FROM dot_config_rule WHERE kind = 'integer' ORDER BY key")
+	rows, err := c.root.Query(c.t.Context(), "SELECT key, lowest, highest FROM public.dot_config_rule WHERE kind = 'integer' ORDER BY key")
 	require.NoError(c.t, err)
 	defer rows.Close()
 	var all []bound
@@ -35,7 +35,7 @@ func TestEveryNumberHasTwoBounds(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
 	for _, b := range c.bounds() {
-		before := get[string](c, "SELECT value FROM dot_config WHERE key = $1", b.key)
+		before := get[string](c, "SELECT value FROM public.dot_config WHERE key = $1", b.key)
 		beyond := map[int]bool{b.highest + 1: true, 1000000: b.highest < 1000000}
 		if b.lowest > 0 {
 			beyond[b.lowest-1], beyond[0] = true, true
@@ -58,7 +58,7 @@ func TestEveryNumberHasTwoBounds(t *testing.T) {
 				require.NotContains(t, got["reason"], "below 0", "%s = %d", b.key, n)
 			}
 		}
-		c.exec("UPDATE dot_config SET value = $2 WHERE key = $1", b.key, before)
+		c.exec("UPDATE public.dot_config SET value = $2 WHERE key = $1", b.key, before)
 	}
 	require.Equal(t, "conflict", setFlag(t, admin, "queue.heartbeat.stale_threshold_seconds", "240")["rule"])
 	require.Contains(t, setFlag(t, admin, "queue.heartbeat.stale_threshold_seconds", "240")["reason"], "a threshold above 240 s")
@@ -82,12 +82,12 @@ func TestStoredBeyondABound(t *testing.T) {
 	c := newCore(t)
 	all := c.bounds()
 	for _, value := range []string{"999999999", "0"} {
-		c.exec("UPDATE dot_config c SET value = $1 FROM dot_config_rule r WHERE r.key = c.key AND r.kind = 'integer'", value)
+		c.exec("UPDATE public.dot_config c SET value = $1 FROM public.dot_config_rule r WHERE r.key = c.key AND r.kind = 'integer'", value)
 		n, _ := strconv.Atoi(value)
-		invalid := get[[]string](c, `SELECT COALESCE(array_agg(f ->> 'key'), '{}') FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'flags') f
+		invalid := get[[]string](c, `SELECT COALESCE(array_agg(f ->> 'key'), '{}') FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'flags') f
 			WHERE (f ->> 'invalid')::bool`)
 		for _, b := range all {
-			require.Equal(t, min(max(n, b.lowest), b.highest), get[int](c, "SELECT fn_cfg_int($1, -1)", b.key), b.key)
+			require.Equal(t, min(max(n, b.lowest), b.highest), get[int](c, "SELECT public.fn_cfg_int($1, -1)", b.key), b.key)
 			if n < b.lowest || n > b.highest {
 				require.Contains(t, invalid, b.key)
 			} else {
@@ -96,7 +96,7 @@ func TestStoredBeyondABound(t *testing.T) {
 		}
 	}
 	// A crash with such a lease costs a day, not 31 years; a webhook ends before its lease.
-	c.exec("UPDATE dot_config SET value = '1000000' WHERE key IN ('queue.lease.duration_seconds', 'webhook.lease_seconds', 'webhook.timeout_seconds')")
-	require.Equal(t, "86400 3600 600", get[string](c, `SELECT concat_ws(' ', fn_cfg_int('queue.lease.duration_seconds', 1),
-		fn_cfg_int('webhook.lease_seconds', 1), fn_cfg_int('webhook.timeout_seconds', 1))`))
+	c.exec("UPDATE public.dot_config SET value = '1000000' WHERE key IN ('queue.lease.duration_seconds', 'webhook.lease_seconds', 'webhook.timeout_seconds')")
+	require.Equal(t, "86400 3600 600", get[string](c, `SELECT concat_ws(' ', public.fn_cfg_int('queue.lease.duration_seconds', 1),
+		public.fn_cfg_int('webhook.lease_seconds', 1), public.fn_cfg_int('webhook.timeout_seconds', 1))`))
 }

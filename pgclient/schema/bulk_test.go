@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	bulkRun = "fn_queue_bulk_run($1::bigint, 'ann')"
+	bulkRun = "public.fn_queue_bulk_run($1::bigint, 'ann')"
 	// its webhook letters, in order
-	plan = "fn_queue_bulk_plan('requeue_webhook', $1::text[], 'code:HTTP_500', $2, $3, $4, 'ann', 'receiver is back')"
+	plan = "public.fn_queue_bulk_plan('requeue_webhook', $1::text[], 'code:HTTP_500', $2, $3, $4, 'ann', 'receiver is back')"
 )
 
 type bulk struct {
@@ -46,15 +46,15 @@ func (h *hooks) started(letters []int64, rate float64, brake, canary int) *bulk 
 // items were done, skipped and failed.
 func (b *bulk) tick(seconds float64) string {
 	b.t.Helper()
-	require.NoError(b.t, b.asOwner("UPDATE queue_bulk_operation SET credited_at = clock_timestamp() - make_interval(secs => $2) WHERE operation_id = $1", b.id, seconds))
-	got, err := tryCall(b.root, "fn_queue_bulk_tick()")
+	require.NoError(b.t, b.asOwner("UPDATE public.queue_bulk_operation SET credited_at = clock_timestamp() - make_interval(secs => $2) WHERE operation_id = $1", b.id, seconds))
+	got, err := tryCall(b.root, "public.fn_queue_bulk_tick()")
 	require.NoError(b.t, err)
 	return fmt.Sprintf("%d %d %d", num(got, "done"), num(got, "skipped"), num(got, "failed"))
 }
 
 func (b *bulk) state() string {
 	b.t.Helper()
-	return one[string](b.hooks, "SELECT concat_ws(' ', state, state_why) FROM queue_bulk_operation WHERE operation_id = $1", b.id)
+	return one[string](b.hooks, "SELECT concat_ws(' ', state, state_why) FROM public.queue_bulk_operation WHERE operation_id = $1", b.id)
 }
 
 // attempt makes the first tries of what waits and settles them with these codes,
@@ -67,7 +67,7 @@ func (b *bulk) attempt(codes ...string) {
 		require.Len(b.t, ls, 1)
 		b.finish(code, ls[0])
 	}
-	b.call("fn_saga_orchestrator_run(100000)")
+	b.call("public.fn_saga_orchestrator_run(100000)")
 }
 
 // counted wants the counters of the operation to be those of its items.
@@ -75,10 +75,10 @@ func (b *bulk) counted() {
 	b.t.Helper()
 	require.Equal(b.t, one[string](b.hooks, `SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE outcome = 'done'), count(*) FILTER (WHERE outcome = 'skipped'),
 		count(*) FILTER (WHERE outcome = 'failed'), count(*) FILTER (WHERE outcome = 'undone'), count(*) FILTER (WHERE first_result = 'ok'),
-		count(*) FILTER (WHERE first_result = 'failed')) FROM queue_bulk_operation_item WHERE operation_id = $1`, b.id),
+		count(*) FILTER (WHERE first_result = 'failed')) FROM public.queue_bulk_operation_item WHERE operation_id = $1`, b.id),
 		one[string](b.hooks, `SELECT concat_ws(' ', frozen_count, done, skipped, failed, undone, first_ok, first_failed)
-			FROM queue_bulk_operation WHERE operation_id = $1`, b.id))
-	require.Zero(b.t, one[int](b.hooks, `SELECT count(*) FROM queue_bulk_operation_item i JOIN queue_bulk_operation o USING (operation_id)
+			FROM public.queue_bulk_operation WHERE operation_id = $1`, b.id))
+	require.Zero(b.t, one[int](b.hooks, `SELECT count(*) FROM public.queue_bulk_operation_item i JOIN public.queue_bulk_operation o USING (operation_id)
 		WHERE (i.item_no < o.next_item) <> (i.outcome IS NOT NULL)`))
 }
 
@@ -94,20 +94,20 @@ func TestBulkCanaryThenRate(t *testing.T) {
 	require.Equal(t, "2 0 0", b.tick(1))
 	require.Equal(t, "3 0 0", b.tick(1), "halves carry over")
 	require.Equal(t, "5 0 0", b.tick(3600), "a host that was away does not make up for it")
-	got := h.call("fn_queue_bulk_set_rate($1::bigint, 1000, 'ben')", b.id)
+	got := h.call("public.fn_queue_bulk_set_rate($1::bigint, 1000, 'ben')", b.id)
 	require.EqualValues(t, 2.5, got["before"])
 	require.Equal(t, "27 0 0", b.tick(1))
 	require.Equal(t, "completed", b.state())
 	b.counted()
-	require.Equal(t, len(letters), one[int](h, `SELECT count(DISTINCT s.requeued_from_dead_letter_id) FROM webhook_delivery_sagas s
-		JOIN queue_bulk_operation_item i ON i.new_id = s.id::text AND i.target = s.requeued_from_dead_letter_id::text
-		JOIN dead_letter_requeues q ON q.new_saga_id = s.id WHERE q.operation_id = $1 AND q.requeued_by = 'ann'`, b.id))
-	require.Equal(t, len(late), one[int](h, "SELECT count(*) FROM dead_letter_open"), "what died after the freeze is not in it")
+	require.Equal(t, len(letters), one[int](h, `SELECT count(DISTINCT s.requeued_from_dead_letter_id) FROM public.webhook_delivery_sagas s
+		JOIN public.queue_bulk_operation_item i ON i.new_id = s.id::text AND i.target = s.requeued_from_dead_letter_id::text
+		JOIN public.dead_letter_requeues q ON q.new_saga_id = s.id WHERE q.operation_id = $1 AND q.requeued_by = 'ann'`, b.id))
+	require.Equal(t, len(late), one[int](h, "SELECT count(*) FROM public.dead_letter_open"), "what died after the freeze is not in it")
 	require.Equal(t, "bulk_plan ann, bulk_run ann, bulk_rate ben", one[string](h, `SELECT string_agg(action || ' ' || actor, ', ' ORDER BY id)
-		FROM queue_operator_action WHERE action ~ '^bulk_'`))
+		FROM public.queue_operator_action WHERE action ~ '^bulk_'`))
 	b.attempt("", "HTTP_503")
 	b.tick(1)
-	require.Equal(t, "4 1", one[string](h, "SELECT first_ok || ' ' || first_failed FROM queue_bulk_operation"), "what ended is still watched")
+	require.Equal(t, "4 1", one[string](h, "SELECT first_ok || ' ' || first_failed FROM public.queue_bulk_operation"), "what ended is still watched")
 	b.counted()
 }
 
@@ -120,10 +120,10 @@ func TestBulkCanaryFails(t *testing.T) {
 	require.Equal(t, "0 0 0", b.tick(1))
 	require.Equal(t, "paused the canary failed: 1 of 2 first tries (HTTP_503)", b.state())
 	require.Equal(t, "0 0 0", b.tick(1), "paused is paused")
-	require.Equal(t, "running", h.call("fn_queue_bulk_resume($1::bigint, 'ben')", b.id)["state"])
+	require.Equal(t, "running", h.call("public.fn_queue_bulk_resume($1::bigint, 'ben')", b.id)["state"])
 	require.Equal(t, "3 0 0", b.tick(1), "the canary goes first again")
 	require.Equal(t, "bulk_plan, bulk_run, bulk_brake, bulk_resume", one[string](h, `SELECT string_agg(action, ', ' ORDER BY id)
-		FROM queue_operator_action WHERE action ~ '^bulk_'`))
+		FROM public.queue_operator_action WHERE action ~ '^bulk_'`))
 	b.counted()
 }
 
@@ -177,8 +177,8 @@ func TestBulkBrake(t *testing.T) {
 	b.attempt("")
 	require.Equal(t, "0 0 0", b.tick(away))
 	require.Equal(t, "paused the brake: 3 of the last 10 first tries failed (mostly HTTP_503)", b.state())
-	require.Equal(t, "bulk_operation_runner", one[string](h, "SELECT actor FROM queue_operator_action WHERE action = 'bulk_brake'"))
-	h.call("fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
+	require.Equal(t, "bulk_operation_runner", one[string](h, "SELECT actor FROM public.queue_operator_action WHERE action = 'bulk_brake'"))
+	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
 	require.Equal(t, "10 0 0", b.tick(away), "it judges anew from where it was started")
 	b.counted()
 }
@@ -192,7 +192,7 @@ func TestBulkSwitchedOff(t *testing.T) {
 	require.Equal(t, "0 0 0", b.tick(1))
 	require.Equal(t, "paused requeueing is switched off: queue.dlq.replay_enabled is not true", b.state())
 	h.flag("queue.dlq.replay_enabled", "true")
-	h.call("fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
+	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
 	require.Equal(t, "4 0 0", b.tick(1))
 	b.counted()
 }
@@ -203,13 +203,13 @@ func TestBulkOverlap(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 60)
 	a, b := h.started(letters[:40], 1000, 0, 0), h.started(letters[20:], 1000, 0, 0)
-	require.NoError(t, h.asOwner("UPDATE queue_bulk_operation SET credited_at = now() - interval '1 second'"))
-	together(t, 8, func(int) (map[string]any, error) { return tryCall(h.root, "fn_queue_bulk_tick()") })
+	require.NoError(t, h.asOwner("UPDATE public.queue_bulk_operation SET credited_at = now() - interval '1 second'"))
+	together(t, 8, func(int) (map[string]any, error) { return tryCall(h.root, "public.fn_queue_bulk_tick()") })
 	require.Equal(t, "completed", a.state())
 	require.Equal(t, "completed", b.state())
-	require.Equal(t, 60, one[int](h, "SELECT count(*) FROM dead_letter_requeues"))
-	require.Equal(t, "60 20", one[string](h, "SELECT sum(done) || ' ' || sum(skipped) FROM queue_bulk_operation"))
-	require.Regexp(t, `^already requeued by ann at .* as saga \d+$`, one[string](h, "SELECT min(why) FROM queue_bulk_operation_item WHERE outcome = 'skipped'"))
+	require.Equal(t, 60, one[int](h, "SELECT count(*) FROM public.dead_letter_requeues"))
+	require.Equal(t, "60 20", one[string](h, "SELECT sum(done) || ' ' || sum(skipped) FROM public.queue_bulk_operation"))
+	require.Regexp(t, `^already requeued by ann at .* as saga \d+$`, one[string](h, "SELECT min(why) FROM public.queue_bulk_operation_item WHERE outcome = 'skipped'"))
 	a.counted()
 }
 
@@ -220,15 +220,15 @@ func TestBulkUndo(t *testing.T) {
 	require.Equal(t, "4 0 0", b.tick(1))
 	b.attempt("", "")
 	require.Equal(t, "4 0 0", b.tick(1))
-	refusal := h.call("fn_queue_bulk_undo($1::bigint, 'ben')", b.id)
+	refusal := h.call("public.fn_queue_bulk_undo($1::bigint, 'ben')", b.id)
 	require.Equal(t, "state", refusal["rule"], refusal)
-	require.Equal(t, "aborted", h.call("fn_queue_bulk_abort($1::bigint, 'ben')", b.id)["state"])
-	got := h.call("fn_queue_bulk_undo($1::bigint, 'ben')", b.id)
+	require.Equal(t, "aborted", h.call("public.fn_queue_bulk_abort($1::bigint, 'ben')", b.id)["state"])
+	got := h.call("public.fn_queue_bulk_undo($1::bigint, 'ben')", b.id)
 	require.Equal(t, 4, num(got, "undone"), got)
 	require.Equal(t, 2, num(got, "skipped"), "their sagas have jobs: %v", got)
-	require.Equal(t, 6, one[int](h, "SELECT count(*) FROM dead_letter_open"), "two never tried, four taken back")
+	require.Equal(t, 6, one[int](h, "SELECT count(*) FROM public.dead_letter_open"), "two never tried, four taken back")
 	b.counted()
-	require.Equal(t, 0, num(h.call("fn_queue_bulk_undo($1::bigint, 'ben')", b.id), "undone"), "once more changes nothing")
+	require.Equal(t, 0, num(h.call("public.fn_queue_bulk_undo($1::bigint, 'ben')", b.id), "undone"), "once more changes nothing")
 	require.Equal(t, "0 0 0", b.tick(10))
 	b.counted()
 }
@@ -237,28 +237,28 @@ func TestBulkUndo(t *testing.T) {
 func TestBulkPoison(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 5)
-	h.exec(`CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no such luck'; END $$`)
-	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE INSERT ON dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION poison()`, letters[2]))
+	h.exec(`CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no such luck'; END $$`)
+	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE INSERT ON public.dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION poison()`, letters[2]))
 	b := h.started(append(letters, 999999), 1000, 0, 0)
 	require.Equal(t, "4 1 1", b.tick(1))
-	require.Equal(t, "no such luck", one[string](h, "SELECT why FROM queue_bulk_operation_item WHERE outcome = 'failed'"))
-	require.Equal(t, "no such dead letter", one[string](h, "SELECT why FROM queue_bulk_operation_item WHERE outcome = 'skipped'"))
+	require.Equal(t, "no such luck", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'failed'"))
+	require.Equal(t, "no such dead letter", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'skipped'"))
 	require.Equal(t, "completed", b.state())
-	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM dead_letter_open"))
+	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
 	b.counted()
 }
 
 func TestBulkResolve(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 3)
-	got := h.call("fn_queue_bulk_plan('resolve', $1::text[], 'two', 1000, NULL, NULL, 'ann', 'nobody wants them')",
+	got := h.call("public.fn_queue_bulk_plan('resolve', $1::text[], 'two', 1000, NULL, NULL, 'ann', 'nobody wants them')",
 		[]string{fmt.Sprint(letters[0]), fmt.Sprint(letters[1])})
 	b := &bulk{h, num(got, "operation_id")}
 	h.call(bulkRun, b.id)
 	require.Equal(t, "2 0 0", b.tick(1))
-	require.Equal(t, "abandoned nobody wants them", one[string](h, "SELECT min(resolution || ' ' || note) FROM dead_letter_resolutions"))
-	require.Equal(t, 2, num(h.call("fn_queue_bulk_undo($1::bigint, 'ann')", b.id), "undone"))
-	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM dead_letter_open"))
+	require.Equal(t, "abandoned nobody wants them", one[string](h, "SELECT min(resolution || ' ' || note) FROM public.dead_letter_resolutions"))
+	require.Equal(t, 2, num(h.call("public.fn_queue_bulk_undo($1::bigint, 'ann')", b.id), "undone"))
+	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
 	b.counted()
 }
 
@@ -268,12 +268,12 @@ func TestBulkReplaysJobs(t *testing.T) {
 	for range 6 {
 		letters = append(letters, "job:"+j.letter("k", "iu", "TIMEOUT"))
 	}
-	got := call(t, j.work, "fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 50, 2, 'ann', 'it is mended')", letters)
+	got := call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 50, 2, 'ann', 'it is mended')", letters)
 	id := num(got, "operation_id")
 	call(t, j.work, bulkRun, id)
 	tick := func() string {
-		j.exec("UPDATE queue_bulk_operation SET credited_at = now() - interval '1 second'")
-		got := call(t, j.root, "fn_queue_bulk_tick()")
+		j.exec("UPDATE public.queue_bulk_operation SET credited_at = now() - interval '1 second'")
+		got := call(t, j.root, "public.fn_queue_bulk_tick()")
 		return fmt.Sprintf("%d %d %d", num(got, "done"), num(got, "skipped"), num(got, "failed"))
 	}
 	require.Equal(t, "2 0 0", tick())
@@ -284,20 +284,20 @@ func TestBulkReplaysJobs(t *testing.T) {
 	require.Equal(t, "4 0 0", tick())
 	h := j.one("undertaker")
 	require.Equal(t, "done", j.told("TIMEOUT", h))
-	call(t, j.root, "fn_queue_bulk_tick()")
-	require.Equal(t, "2 1", get[string](j.core, "SELECT first_ok || ' ' || first_failed FROM queue_bulk_operation"))
-	undone := call(t, j.work, "fn_queue_bulk_undo($1::bigint, 'ann')", id)
+	call(t, j.root, "public.fn_queue_bulk_tick()")
+	require.Equal(t, "2 1", get[string](j.core, "SELECT first_ok || ' ' || first_failed FROM public.queue_bulk_operation"))
+	undone := call(t, j.work, "public.fn_queue_bulk_undo($1::bigint, 'ann')", id)
 	require.Equal(t, 3, num(undone, "undone"), undone)
-	require.Equal(t, 3, get[int](j.core, `SELECT count(*) FROM queue_bulk_operation_item i JOIN job_dead_letter d ON 'job:' || d.dead_letter_id = i.target
+	require.Equal(t, 3, get[int](j.core, `SELECT count(*) FROM public.queue_bulk_operation_item i JOIN public.job_dead_letter d ON 'job:' || d.dead_letter_id = i.target
 		WHERE i.outcome = 'undone' AND d.triage_status = 'open' AND d.replayed_job_id IS NULL AND d.resolved_at IS NULL`))
 	j.balanced()
 	// what was taken back can be replayed again
-	again := call(t, j.work, "fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 0, 0, 'ann', 'now really')", letters)
+	again := call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 0, 0, 'ann', 'now really')", letters)
 	call(t, j.work, bulkRun, num(again, "operation_id"))
 	require.Equal(t, "3 3 0", tick())
 	j.balanced()
 	// by hand a replayed letter opens for nobody
-	require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE job_dead_letter SET triage_status = 'open', resolution = NULL, resolved_at = NULL, resolved_by = NULL, replayed_job_id = NULL WHERE triage_status = 'replayed'"))
+	require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE public.job_dead_letter SET triage_status = 'open', resolution = NULL, resolved_at = NULL, resolved_by = NULL, replayed_job_id = NULL WHERE triage_status = 'replayed'"))
 }
 
 func TestBulkRefuses(t *testing.T) {
@@ -310,22 +310,22 @@ func TestBulkRefuses(t *testing.T) {
 		require.Regexp(t, `^operation \d+ is planned since \d{4}-.*Z by ann$`, got["reason"])
 	}
 	require.Equal(t, "not_found", h.call(bulkRun, 999)["rule"])
-	require.Equal(t, "not_found", h.call("fn_queue_bulk_set_rate(999, 1, 'ann')")["rule"])
+	require.Equal(t, "not_found", h.call("public.fn_queue_bulk_set_rate(999, 1, 'ann')")["rule"])
 	for what, expr := range map[string]string{
-		"kind": "fn_queue_bulk_plan('burn', ARRAY['1'], 'x', 1, 0, 0, 'ann', 'x')", "no ids": "fn_queue_bulk_plan('resolve', '{}', 'x', 1, 0, 0, 'ann', 'x')",
-		"null ids": "fn_queue_bulk_plan('resolve', NULL, 'x', 1, 0, 0, 'ann', 'x')", "filter": "fn_queue_bulk_plan('resolve', ARRAY['1'], ' ', 1, 0, 0, 'ann', 'x')",
-		"rate": "fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 0, 0, 0, 'ann', 'x')", "NaN": "fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 'NaN', 0, 0, 'ann', 'x')",
-		"brake": "fn_queue_bulk_plan('requeue_webhook', ARRAY['1'], 'x', 1, 101, 0, 'ann', 'x')", "canary": "fn_queue_bulk_plan('requeue_webhook', ARRAY['1'], 'x', 1, 0, -1, 'ann', 'x')",
-		"id":           "fn_queue_bulk_plan('requeue_webhook', ARRAY['1; DROP TABLE x'], 'x', 1, 0, 0, 'ann', 'x')",
-		"no event":     "fn_queue_bulk_plan('replay_event', ARRAY['1'], 'x', 1, 0, 0, 'ann', 'x')",
-		"other source": "fn_queue_bulk_plan('requeue_webhook', ARRAY['job:00000000-0000-4000-8000-000000000000'], 'x', 1, 0, 0, 'ann', 'x')",
-		"reason":       "fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, 'ann', '')", "actor": "fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, '', 'x')",
-		"set rate": "fn_queue_bulk_set_rate(1, 1001, 'ann')",
+		"kind": "public.fn_queue_bulk_plan('burn', ARRAY['1'], 'x', 1, 0, 0, 'ann', 'x')", "no ids": "public.fn_queue_bulk_plan('resolve', '{}', 'x', 1, 0, 0, 'ann', 'x')",
+		"null ids": "public.fn_queue_bulk_plan('resolve', NULL, 'x', 1, 0, 0, 'ann', 'x')", "filter": "public.fn_queue_bulk_plan('resolve', ARRAY['1'], ' ', 1, 0, 0, 'ann', 'x')",
+		"rate": "public.fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 0, 0, 0, 'ann', 'x')", "NaN": "public.fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 'NaN', 0, 0, 'ann', 'x')",
+		"brake": "public.fn_queue_bulk_plan('requeue_webhook', ARRAY['1'], 'x', 1, 101, 0, 'ann', 'x')", "canary": "public.fn_queue_bulk_plan('requeue_webhook', ARRAY['1'], 'x', 1, 0, -1, 'ann', 'x')",
+		"id":           "public.fn_queue_bulk_plan('requeue_webhook', ARRAY['1; DROP TABLE x'], 'x', 1, 0, 0, 'ann', 'x')",
+		"no event":     "public.fn_queue_bulk_plan('replay_event', ARRAY['1'], 'x', 1, 0, 0, 'ann', 'x')",
+		"other source": "public.fn_queue_bulk_plan('requeue_webhook', ARRAY['job:00000000-0000-4000-8000-000000000000'], 'x', 1, 0, 0, 'ann', 'x')",
+		"reason":       "public.fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, 'ann', '')", "actor": "public.fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, '', 'x')",
+		"set rate": "public.fn_queue_bulk_set_rate(1, 1001, 'ann')",
 	} {
 		_, err := tryCall(h.work, expr)
 		refused(t, "22023", err, what)
 	}
-	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM queue_bulk_operation"), "nothing was planned")
+	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.queue_bulk_operation"), "nothing was planned")
 }
 
 func TestBulkRoles(t *testing.T) {
@@ -333,17 +333,17 @@ func TestBulkRoles(t *testing.T) {
 	for _, role := range []string{"queue_viewer", "dot_executor", "workflow_admin", "event_ingest_writer"} {
 		pool := c.as(role)
 		for _, sql := range []string{
-			"SELECT fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, 'eve', 'x')", "SELECT fn_queue_bulk_run(1, 'eve')", "SELECT fn_queue_bulk_undo(1, 'eve')",
-			"SELECT fn_queue_bulk_set_rate(1, 1, 'eve')", "UPDATE queue_bulk_operation SET state = 'running'", "DELETE FROM queue_bulk_operation_item",
-			"SELECT fn_queue_bulk_step(1)", "SELECT * FROM fn_queue_bulk_apply('resolve', ARRAY['1'], 'eve', 'x', false)",
+			"SELECT public.fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, 'eve', 'x')", "SELECT public.fn_queue_bulk_run(1, 'eve')", "SELECT public.fn_queue_bulk_undo(1, 'eve')",
+			"SELECT public.fn_queue_bulk_set_rate(1, 1, 'eve')", "UPDATE public.queue_bulk_operation SET state = 'running'", "DELETE FROM public.queue_bulk_operation_item",
+			"SELECT public.fn_queue_bulk_step(1)", "SELECT * FROM public.fn_queue_bulk_apply('resolve', ARRAY['1'], 'eve', 'x', false)",
 		} {
 			fails(t, pool, "42501", sql)
 		}
 	}
 	viewer := c.as("queue_viewer")
-	for _, sql := range []string{"SELECT * FROM queue_bulk_operation", "SELECT * FROM queue_bulk_operation_item"} {
+	for _, sql := range []string{"SELECT * FROM public.queue_bulk_operation", "SELECT * FROM public.queue_bulk_operation_item"} {
 		_, err := viewer.Exec(context.Background(), sql)
 		require.NoError(t, err)
 	}
-	fails(t, c.as("dead_letter_operator"), "42501", "SELECT fn_queue_bulk_tick()")
+	fails(t, c.as("dead_letter_operator"), "42501", "SELECT public.fn_queue_bulk_tick()")
 }

@@ -76,14 +76,14 @@ func TestContractNames(t *testing.T) {
 		case "role":
 			there(line, "SELECT FROM pg_roles WHERE rolname = $1 AND NOT rolcanlogin", words[0])
 		case "flag":
-			there(line, "SELECT FROM dot_config WHERE key = $1 AND value = $2 AND description <> ''", words[0], words[1])
+			there(line, "SELECT FROM public.dot_config WHERE key = $1 AND value = $2 AND description <> ''", words[0], words[1])
 		case "tick":
-			there(line, "SELECT FROM queue_tick_worker WHERE worker_name = $1 AND $2 IN (function, '-')", words[0], words[1])
+			there(line, "SELECT FROM public.queue_tick_worker WHERE worker_name = $1 AND $2 IN (function, '-')", words[0], words[1])
 		case "subscription":
-			there(line, `SELECT FROM event_subscription WHERE (recipient_ref, COALESCE(event_domain, '-'), COALESCE(event_type, '-'), COALESCE(event_stream, '-')) = ($1, $2, $3, $4)
+			there(line, `SELECT FROM public.event_subscription WHERE (recipient_ref, COALESCE(event_domain, '-'), COALESCE(event_type, '-'), COALESCE(event_stream, '-')) = ($1, $2, $3, $4)
 				AND scope_subject_table IS NULL AND scope_filter = '{}' AND NOT mute`, words[0], words[1], words[2], words[3])
 		case "type":
-			there(line, "SELECT FROM event_type_registry WHERE (event_domain, event_type, event_stream, delivery_lane) = ($1, $2, $3, $4) AND active", words[0], words[1], words[2], words[3])
+			there(line, "SELECT FROM public.event_type_registry WHERE (event_domain, event_type, event_stream, delivery_lane) = ($1, $2, $3, $4) AND active", words[0], words[1], words[2], words[3])
 		default:
 			t.Fatalf("not understood: %s", line)
 		}

@@ -17,7 +17,7 @@ import (
 
 func setFlag(t *testing.T, pool *pgxpool.Pool, key, value string) map[string]any {
 	t.Helper()
-	return call(t, pool, "fn_dot_config_set($1, $2, 'ann', 'test')", key, value)
+	return call(t, pool, "public.fn_dot_config_set($1, $2, 'ann', 'test')", key, value)
 }
 
 func TestConfigValidation(t *testing.T) {
@@ -61,7 +61,7 @@ func TestConfigValidation(t *testing.T) {
 		got := setFlag(t, admin, tc.key, tc.value)
 		if tc.rule == "" {
 			require.Equal(t, tc.value, got["after"], "%s = %q: %v", tc.key, tc.value, got)
-			require.Equal(t, tc.value, get[string](c, "SELECT value FROM dot_config WHERE key = $1", tc.key))
+			require.Equal(t, tc.value, get[string](c, "SELECT value FROM public.dot_config WHERE key = $1", tc.key))
 		} else {
 			require.Equal(t, tc.rule, got["rule"], "%s = %q: %v", tc.key, tc.value, got)
 			require.NotEmpty(t, got["reason"])
@@ -69,18 +69,18 @@ func TestConfigValidation(t *testing.T) {
 		require.NotNil(t, got["audit_id"], "also a refusal is audited: %v", got)
 	}
 	for _, when := range []string{"now() - interval '1 second'", "'-infinity'"} {
-		got := call(t, admin, "fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'test', "+when+")")
+		got := call(t, admin, "public.fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'test', "+when+")")
 		require.Equal(t, "expiry_in_the_past", got["rule"])
 	}
-	got := call(t, admin, "fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'test', 'infinity')")
+	got := call(t, admin, "public.fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'test', 'infinity')")
 	require.Equal(t, "expiry_too_far", got["rule"], "no client can read an infinite time")
-	got = call(t, admin, "fn_dot_config_set('queue.tick.config_expiry.interval_seconds', '0', 'ann', 'test', now() + interval '1 hour')")
+	got = call(t, admin, "public.fn_dot_config_set('queue.tick.config_expiry.interval_seconds', '0', 'ann', 'test', now() + interval '1 hour')")
 	require.Equal(t, "conflict", got["rule"], "who brings values back cannot bring itself back")
 	for _, bad := range []string{"'k', 'v', '', 'r'", "'k', 'v', 'ann', ' '", "NULL, 'v', 'ann', 'r'", "'k', NULL, 'ann', 'r'",
 		"'k', 'v', NULL, 'r'", "'k', 'v', repeat('x', 201), 'r'", "'k', 'v', 'ann', repeat('x', 2001)"} {
-		fails(t, admin, "22023", "SELECT fn_dot_config_set("+bad+")")
+		fails(t, admin, "22023", "SELECT public.fn_dot_config_set("+bad+")")
 	}
-	require.Zero(t, get[int](c, `SELECT count(*) FROM dot_config_rule r FULL JOIN dot_config d USING (key)
+	require.Zero(t, get[int](c, `SELECT count(*) FROM public.dot_config_rule r FULL JOIN public.dot_config d USING (key)
 		WHERE r.key IS NULL OR d.key IS NULL OR d.description = ''`), "each rule has its row")
 }
 
@@ -88,13 +88,13 @@ func TestConfigNeedsWorkflowAdmin(t *testing.T) {
 	c := newCore(t)
 	other := c.as("queue_viewer", "dot_executor", "dead_letter_operator", "event_ingest_writer", "router_worker",
 		"saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "subscription_admin")
-	fails(t, other, "42501", "SELECT fn_dot_config_set('webhook.worker.enabled', 'false', 'eve', 'no')")
+	fails(t, other, "42501", "SELECT public.fn_dot_config_set('webhook.worker.enabled', 'false', 'eve', 'no')")
 	admin := c.as("workflow_admin")
 	for _, pool := range []*pgxpool.Pool{other, admin} {
-		fails(t, pool, "42501", "UPDATE dot_config SET value = 'false' WHERE key = 'webhook.worker.enabled'")
-		fails(t, pool, "42501", "DELETE FROM dot_config")
-		fails(t, pool, "42501", "INSERT INTO queue_operator_action (actor, action, target, outcome) VALUES ('a', 'b', 'c', 'd')")
-		fails(t, pool, "42501", "DELETE FROM dot_config_revert")
+		fails(t, pool, "42501", "UPDATE public.dot_config SET value = 'false' WHERE key = 'webhook.worker.enabled'")
+		fails(t, pool, "42501", "DELETE FROM public.dot_config")
+		fails(t, pool, "42501", "INSERT INTO public.queue_operator_action (actor, action, target, outcome) VALUES ('a', 'b', 'c', 'd')")
+		fails(t, pool, "42501", "DELETE FROM public.dot_config_revert")
 	}
 }
 
@@ -105,11 +105,11 @@ func TestConfigAudit(t *testing.T) {
 	admin := c.db.Pool(t, login)
 	const key = "webhook.worker.enabled"
 	state := func() string {
-		return get[string](c, `SELECT value || ' ' || (SELECT count(*) FROM queue_operator_action WHERE target = key)
-			FROM dot_config WHERE key = $1`, key)
+		return get[string](c, `SELECT value || ' ' || (SELECT count(*) FROM public.queue_operator_action WHERE target = key)
+			FROM public.dot_config WHERE key = $1`, key)
 	}
 	tx := c.begin(admin)
-	_, err := tx.Exec(context.Background(), "SELECT fn_dot_config_set($1, 'false', 'ann', 'maintenance')", key)
+	_, err := tx.Exec(context.Background(), "SELECT public.fn_dot_config_set($1, 'false', 'ann', 'maintenance')", key)
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback(context.Background()))
 	require.Equal(t, "true 0", state(), "rolled back: neither")
@@ -117,7 +117,7 @@ func TestConfigAudit(t *testing.T) {
 	conn := c.db.Conn(t, login)
 	_, err = conn.Exec(context.Background(), "BEGIN")
 	require.NoError(t, err)
-	_, err = conn.Exec(context.Background(), "SELECT fn_dot_config_set($1, 'false', 'ann', 'maintenance')", key)
+	_, err = conn.Exec(context.Background(), "SELECT public.fn_dot_config_set($1, 'false', 'ann', 'maintenance')", key)
 	require.NoError(t, err)
 	c.exec("SELECT pg_terminate_backend($1, 10000)", conn.PgConn().PID())
 	require.Equal(t, "true 0", state(), "killed between: neither")
@@ -126,11 +126,11 @@ func TestConfigAudit(t *testing.T) {
 	require.Equal(t, "false 1", state())
 	var actor, role, action, reason, before, after, outcome string
 	require.NoError(t, c.root.QueryRow(context.Background(), `SELECT actor, db_role, action, reason, before ->> 'value',
-		after ->> 'value', outcome FROM queue_operator_action WHERE id = $1`, int64(num(got, "audit_id"))).
+		after ->> 'value', outcome FROM public.queue_operator_action WHERE id = $1`, int64(num(got, "audit_id"))).
 		Scan(&actor, &role, &action, &reason, &before, &after, &outcome))
 	require.Equal(t, []string{"ann", login, "flag_set", "test", "true", "false", "done"},
 		[]string{actor, role, action, reason, before, after, outcome})
-	for _, sql := range []string{"UPDATE queue_operator_action SET actor = 'bob'", "DELETE FROM queue_operator_action", "TRUNCATE queue_operator_action"} {
+	for _, sql := range []string{"UPDATE public.queue_operator_action SET actor = 'bob'", "DELETE FROM public.queue_operator_action", "TRUNCATE public.queue_operator_action"} {
 		fails(t, c.root, "42501", sql)
 		fails(t, c.root, "42501", "SET LOCAL ROLE queue_owner; "+sql)
 	}
@@ -139,31 +139,31 @@ func TestConfigAudit(t *testing.T) {
 func TestConfigCompareAndSet(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
-	const set = "fn_dot_config_set('webhook.max_attempts', $1, $2, 'why', NULL, $3)"
-	seen := get[time.Time](c, "SELECT updated_at FROM dot_config WHERE key = 'webhook.max_attempts'")
+	const set = "public.fn_dot_config_set('webhook.max_attempts', $1, $2, 'why', NULL, $3)"
+	seen := get[time.Time](c, "SELECT updated_at FROM public.dot_config WHERE key = 'webhook.max_attempts'")
 	require.Equal(t, "7", call(t, admin, set, "7", "ann", seen)["after"])
 	got := call(t, admin, set, "8", "bob", seen)
 	require.Equal(t, "changed", got["rule"])
 	require.Regexp(t, `was changed to "7" by ann at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`, got["reason"])
 	require.Equal(t, "ann", got["updated_by"])
-	require.Equal(t, "7", get[string](c, "SELECT value FROM dot_config WHERE key = 'webhook.max_attempts'"))
-	require.Equal(t, "refused: changed", get[string](c, "SELECT outcome FROM queue_operator_action ORDER BY id DESC LIMIT 1"))
+	require.Equal(t, "7", get[string](c, "SELECT value FROM public.dot_config WHERE key = 'webhook.max_attempts'"))
+	require.Equal(t, "refused: changed", get[string](c, "SELECT outcome FROM public.queue_operator_action ORDER BY id DESC LIMIT 1"))
 }
 
 // 64 sessions that all saw the same row: one changes it, all others are told.
 func TestConfigManyOperators(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(64, "workflow_admin")
-	seen := get[time.Time](c, "SELECT updated_at FROM dot_config WHERE key = 'webhook.max_attempts'")
+	seen := get[time.Time](c, "SELECT updated_at FROM public.dot_config WHERE key = 'webhook.max_attempts'")
 	got := together(t, 64, func(i int) (map[string]any, error) {
-		return tryCall(pool, "fn_dot_config_set('webhook.max_attempts', $1, $2, 'race', NULL, $3)", fmt.Sprint(100+i), fmt.Sprint("op", i), seen)
+		return tryCall(pool, "public.fn_dot_config_set('webhook.max_attempts', $1, $2, 'race', NULL, $3)", fmt.Sprint(100+i), fmt.Sprint("op", i), seen)
 	})
 	require.Equal(t, 63, count(got, "rule", "changed"))
 	require.Equal(t, "63 1", get[string](c, `SELECT count(*) FILTER (WHERE outcome = 'refused: changed') || ' ' ||
-		count(*) FILTER (WHERE outcome = 'done') FROM queue_operator_action`))
+		count(*) FILTER (WHERE outcome = 'done') FROM public.queue_operator_action`))
 	for i, g := range got {
 		if g["refused"] == nil {
-			require.Equal(t, fmt.Sprint(100+i), get[string](c, "SELECT value FROM dot_config WHERE key = 'webhook.max_attempts'"))
+			require.Equal(t, fmt.Sprint(100+i), get[string](c, "SELECT value FROM public.dot_config WHERE key = 'webhook.max_attempts'"))
 		}
 	}
 }
@@ -175,12 +175,12 @@ func TestConfigCoupledKeys(t *testing.T) {
 	pool := c.wide(16, "workflow_admin")
 	together(t, 16, func(i int) (map[string]any, error) {
 		if i%2 == 0 {
-			return tryCall(pool, "fn_dot_config_set('webhook.lease_seconds', '40', 'ann', 'r')")
+			return tryCall(pool, "public.fn_dot_config_set('webhook.lease_seconds', '40', 'ann', 'r')")
 		}
-		return tryCall(pool, "fn_dot_config_set('webhook.timeout_seconds', '50', 'bob', 'r')")
+		return tryCall(pool, "public.fn_dot_config_set('webhook.timeout_seconds', '50', 'bob', 'r')")
 	})
-	require.True(t, get[bool](c, `SELECT (SELECT value::int FROM dot_config WHERE key = 'webhook.lease_seconds')
-		>= 10 + (SELECT value::int FROM dot_config WHERE key = 'webhook.timeout_seconds')`))
+	require.True(t, get[bool](c, `SELECT (SELECT value::int FROM public.dot_config WHERE key = 'webhook.lease_seconds')
+		>= 10 + (SELECT value::int FROM public.dot_config WHERE key = 'webhook.timeout_seconds')`))
 }
 
 func TestConfigExpiry(t *testing.T) {
@@ -189,12 +189,12 @@ func TestConfigExpiry(t *testing.T) {
 	const key = "webhook.worker.enabled"
 	setFor := func(value string) {
 		t.Helper()
-		got := call(t, admin, "fn_dot_config_set($1, $2, 'ann', 'for a while', now() + interval '1 hour')", key, value)
+		got := call(t, admin, "public.fn_dot_config_set($1, $2, 'ann', 'for a while', now() + interval '1 hour')", key, value)
 		require.NotNil(t, got["reverts_at"], got)
 	}
-	due := func() { c.exec("UPDATE dot_config_revert SET revert_at = now() - interval '1 second'") }
-	expire := func() string { return fmt.Sprint(call(t, exec, "fn_dot_config_expire()")) }
-	value := func() string { return get[string](c, "SELECT value FROM dot_config WHERE key = $1", key) }
+	due := func() { c.exec("UPDATE public.dot_config_revert SET revert_at = now() - interval '1 second'") }
+	expire := func() string { return fmt.Sprint(call(t, exec, "public.fn_dot_config_expire()")) }
+	value := func() string { return get[string](c, "SELECT value FROM public.dot_config WHERE key = $1", key) }
 
 	setFor("false")
 	require.Equal(t, "map[dropped:0 held:0 reverted:0]", expire(), "not due yet")
@@ -203,23 +203,23 @@ func TestConfigExpiry(t *testing.T) {
 	require.Equal(t, "map[dropped:0 held:0 reverted:1]", expire())
 	require.Equal(t, "true", value())
 	require.Equal(t, "flag_revert ann expired: for a while", get[string](c,
-		"SELECT action || ' ' || actor || ' ' || reason FROM queue_operator_action ORDER BY id DESC LIMIT 1"))
+		"SELECT action || ' ' || actor || ' ' || reason FROM public.queue_operator_action ORDER BY id DESC LIMIT 1"))
 
 	setFor("false")
 	require.Equal(t, "false", setFlag(t, admin, key, "false")["after"], "the same value, to stay")
-	require.Zero(t, get[int](c, "SELECT count(*) FROM dot_config_revert"), "a later set cancels the revert")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.dot_config_revert"), "a later set cancels the revert")
 
 	setFlag(t, admin, key, "true")
 	setFor("false")
-	c.exec("UPDATE dot_config SET value = 'false' WHERE key = $1", key)
-	require.Zero(t, get[int](c, "SELECT count(*) FROM dot_config_revert"), "so does a write by hand")
+	c.exec("UPDATE public.dot_config SET value = 'false' WHERE key = $1", key)
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.dot_config_revert"), "so does a write by hand")
 
 	setFlag(t, admin, key, "true")
 	setFor("false")
 	due()
 	// Somebody changed it behind all triggers: the revert leaves that alone.
 	require.NoError(t, pgx.BeginFunc(context.Background(), c.root, func(tx pgx.Tx) error {
-		_, err := tx.Exec(context.Background(), "SET LOCAL session_replication_role = replica; UPDATE dot_config SET updated_at = now() WHERE key = '"+key+"'")
+		_, err := tx.Exec(context.Background(), "SET LOCAL session_replication_role = replica; UPDATE public.dot_config SET updated_at = now() WHERE key = '"+key+"'")
 		return err
 	}))
 	require.Equal(t, "map[dropped:1 held:0 reverted:0]", expire())
@@ -230,15 +230,15 @@ func TestConfigExpiry(t *testing.T) {
 func TestConfigRevertHeld(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
-	call(t, admin, "fn_dot_config_set('webhook.lease_seconds', '90', 'ann', 'r', now() + interval '1 hour')")
+	call(t, admin, "public.fn_dot_config_set('webhook.lease_seconds', '90', 'ann', 'r', now() + interval '1 hour')")
 	setFlag(t, admin, "webhook.timeout_seconds", "60")
-	c.exec("UPDATE dot_config_revert SET revert_at = now() - interval '1 second'")
-	require.EqualValues(t, 1, call(t, c.root, "fn_dot_config_expire()")["held"])
-	require.Equal(t, "90", get[string](c, "SELECT value FROM dot_config WHERE key = 'webhook.lease_seconds'"))
-	require.True(t, get[bool](c, `SELECT (f ->> 'overdue')::bool FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'flags') f
+	c.exec("UPDATE public.dot_config_revert SET revert_at = now() - interval '1 second'")
+	require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["held"])
+	require.Equal(t, "90", get[string](c, "SELECT value FROM public.dot_config WHERE key = 'webhook.lease_seconds'"))
+	require.True(t, get[bool](c, `SELECT (f ->> 'overdue')::bool FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'flags') f
 		WHERE f ->> 'key' = 'webhook.lease_seconds'`))
 	setFlag(t, admin, "webhook.timeout_seconds", "30")
-	require.EqualValues(t, 1, call(t, c.root, "fn_dot_config_expire()")["reverted"])
+	require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
 }
 
 // Sets and expiries of the same keys at once never block each other for good.
@@ -246,13 +246,13 @@ func TestConfigExpiryAgainstSet(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(8, "workflow_admin", "dot_executor")
 	for range 5 {
-		call(t, pool, "fn_dot_config_set('webhook.worker.enabled', 'false', 'ann', 'r', now() + interval '1 hour')")
-		c.exec("UPDATE dot_config_revert SET revert_at = now()")
+		call(t, pool, "public.fn_dot_config_set('webhook.worker.enabled', 'false', 'ann', 'r', now() + interval '1 hour')")
+		c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
 		together(t, 8, func(i int) (map[string]any, error) {
 			if i%2 == 0 {
-				return tryCall(pool, "fn_dot_config_expire()")
+				return tryCall(pool, "public.fn_dot_config_expire()")
 			}
-			return tryCall(pool, "fn_dot_config_set('webhook.worker.enabled', 'false', 'bob', 'r', now() + interval '1 hour')")
+			return tryCall(pool, "public.fn_dot_config_set('webhook.worker.enabled', 'false', 'bob', 'r', now() + interval '1 hour')")
 		})
 	}
 }
@@ -269,17 +269,17 @@ func TestConfigByHand(t *testing.T) {
 	}
 	last := func() string {
 		return get[string](c, `SELECT concat_ws(' ', action, target, actor, before ->> 'value', after ->> 'value')
-			FROM queue_operator_action ORDER BY id DESC LIMIT 1`)
+			FROM public.queue_operator_action ORDER BY id DESC LIMIT 1`)
 	}
-	byHand("UPDATE dot_config SET value = '9', updated_by = 'nobody', updated_at = '2020-01-01' WHERE key = 'webhook.max_attempts'")
+	byHand("UPDATE public.dot_config SET value = '9', updated_by = 'nobody', updated_at = '2020-01-01' WHERE key = 'webhook.max_attempts'")
 	require.Equal(t, "flag_set webhook.max_attempts postgres 5 9", last())
 	require.Equal(t, "postgres true", get[string](c, `SELECT updated_by || ' ' || (updated_at > now() - interval '1 minute')
-		FROM dot_config WHERE key = 'webhook.max_attempts'`))
-	byHand("INSERT INTO dot_config (key, value) VALUES ('by.hand', 'x')")
+		FROM public.dot_config WHERE key = 'webhook.max_attempts'`))
+	byHand("INSERT INTO public.dot_config (key, value) VALUES ('by.hand', 'x')")
 	require.Equal(t, "flag_set by.hand postgres x", last())
-	byHand("DELETE FROM dot_config WHERE key = 'by.hand'")
+	byHand("DELETE FROM public.dot_config WHERE key = 'by.hand'")
 	require.Equal(t, "flag_set by.hand postgres x", last())
-	byHand("TRUNCATE dot_config")
+	byHand("TRUNCATE public.dot_config")
 	require.Equal(t, "flag_set (all flags) postgres", last())
 	require.Equal(t, "false", setFlag(t, c.as("workflow_admin"), "webhook.worker.enabled", "false")["after"], "a missing row comes back")
 }
@@ -287,17 +287,17 @@ func TestConfigByHand(t *testing.T) {
 // What cannot be read counts as the safe side, and shows.
 func TestConfigUnreadable(t *testing.T) {
 	c := newCore(t)
-	c.exec("UPDATE dot_config SET value = 'yes' WHERE key IN ('webhook.worker.enabled', 'queue.notify.bridge_enabled')")
-	c.exec("UPDATE dot_config SET value = 'lots' WHERE key IN ('webhook.max_attempts', 'queue.tick.webhook_router.interval_seconds')")
-	require.False(t, get[bool](c, "SELECT fn_cfg_bool('webhook.worker.enabled') OR fn_queue_notify_enabled() OR fn_cfg_bool('no.such')"))
-	require.Equal(t, 42, get[int](c, "SELECT fn_cfg_int('webhook.max_attempts', 42)"))
-	require.Equal(t, "off", call(t, c.root, "fn_queue_tick_request('webhook_router', 'operator')")["skipped"])
+	c.exec("UPDATE public.dot_config SET value = 'yes' WHERE key IN ('webhook.worker.enabled', 'queue.notify.bridge_enabled')")
+	c.exec("UPDATE public.dot_config SET value = 'lots' WHERE key IN ('webhook.max_attempts', 'queue.tick.webhook_router.interval_seconds')")
+	require.False(t, get[bool](c, "SELECT public.fn_cfg_bool('webhook.worker.enabled') OR public.fn_queue_notify_enabled() OR public.fn_cfg_bool('no.such')"))
+	require.Equal(t, 42, get[int](c, "SELECT public.fn_cfg_int('webhook.max_attempts', 42)"))
+	require.Equal(t, "off", call(t, c.root, "public.fn_queue_tick_request('webhook_router', 'operator')")["skipped"])
 	require.Equal(t, []string{"queue.notify.bridge_enabled", "queue.tick.webhook_router.interval_seconds", "webhook.max_attempts", "webhook.worker.enabled"},
-		get[[]string](c, `SELECT array_agg(f ->> 'key' ORDER BY f ->> 'key') FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'flags') f
+		get[[]string](c, `SELECT array_agg(f ->> 'key' ORDER BY f ->> 'key') FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'flags') f
 			WHERE (f ->> 'invalid')::bool`))
 	// An unreadable value does not keep an expiry of it from working.
 	admin := c.as("workflow_admin")
-	call(t, admin, "fn_dot_config_set('webhook.max_attempts', '2', 'ann', 'r', now() + interval '1 hour')")
-	c.exec("UPDATE dot_config_revert SET revert_at = now()")
-	require.EqualValues(t, 1, call(t, c.root, "fn_dot_config_expire()")["reverted"])
+	call(t, admin, "public.fn_dot_config_set('webhook.max_attempts', '2', 'ann', 'r', now() + interval '1 hour')")
+	c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
+	require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
 }

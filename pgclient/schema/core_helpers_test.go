@@ -35,7 +35,7 @@ func newCore(t *testing.T) *core {
 	c.exec("ALTER DATABASE " + pgx.Identifier{db.Name}.Sanitize() + " SET statement_timeout = '45s'")
 	c.root.Reset()
 	// The template may have been made long ago: its tick workers are silent.
-	c.exec("UPDATE queue_heartbeat SET last_beat_at = now()")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now()")
 	return c
 }
 
@@ -162,7 +162,7 @@ func (c *core) begin(pool *pgxpool.Pool) pgx.Tx {
 // executor makes a heartbeat row that last beat so long ago.
 func (c *core) executor(id string, cadence, threshold, silentFor int) {
 	c.t.Helper()
-	c.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+	c.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 		stale_threshold_seconds, registered_by) VALUES ($1, 'external_worker', '{}', now() - make_interval(secs => $4), $2, $3, 'test')`,
 		id, cadence, threshold, silentFor)
 }

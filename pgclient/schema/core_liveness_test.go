@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-const register = "fn_queue_heartbeat_register($1, $2, '{iu}', 60, 300, 'ann')"
+const register = "public.fn_queue_heartbeat_register($1, $2, '{iu}', 60, 300, 'ann')"
 
 // MOT is not an executor, however it is spelt.
 func TestExecutorKinds(t *testing.T) {
@@ -24,9 +24,9 @@ func TestExecutorKinds(t *testing.T) {
 		if kind == nil {
 			state = "23502"
 		}
-		fails(t, c.root, state, `INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at,
+		fails(t, c.root, state, `INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at,
 			expected_cadence_seconds, stale_threshold_seconds, registered_by) VALUES ('e', $1, '{}', now(), 60, 300, 'x')`, kind)
-		fails(t, c.root, state, "UPDATE queue_heartbeat SET executor_kind = $1", kind)
+		fails(t, c.root, state, "UPDATE public.queue_heartbeat SET executor_kind = $1", kind)
 	}
 	for i, kind := range []string{"DOT", "Agent", "Hermes", "Codex", "PG_worker", "external_worker", "future_Kestra_adapter"} {
 		require.Equal(t, true, call(t, admin, register, fmt.Sprint("good", i), kind)["registered"], kind)
@@ -42,20 +42,20 @@ func TestExecutorRegister(t *testing.T) {
 		"'x', 'DOT', '{}', 0, 300, 'ann'", "'x', 'DOT', '{}', NULL, 300, 'ann'", "'x', 'DOT', '{}', 301, 300, 'ann'",
 		"'x', 'DOT', '{}', 60, -5, 'ann'", "'x', 'DOT', '{}', 60, 300, ''",
 	} {
-		fails(t, admin, "22023", "SELECT fn_queue_heartbeat_register("+bad+")")
+		fails(t, admin, "22023", "SELECT public.fn_queue_heartbeat_register("+bad+")")
 	}
-	call(t, admin, "fn_dot_config_set('queue.heartbeat.stale_threshold_seconds', '777', 'ann', 'r')")
-	call(t, admin, "fn_queue_heartbeat_register('kg', 'Agent', NULL, 60, NULL, 'ann')")
-	require.Equal(t, "777 {}", get[string](c, "SELECT stale_threshold_seconds || ' ' || domain_scope::text FROM queue_heartbeat WHERE executor_id = 'kg'"))
-	again := call(t, admin, "fn_queue_heartbeat_register('kg', 'DOT', '{}', 1, 1, 'bob')")
+	call(t, admin, "public.fn_dot_config_set('queue.heartbeat.stale_threshold_seconds', '777', 'ann', 'r')")
+	call(t, admin, "public.fn_queue_heartbeat_register('kg', 'Agent', NULL, 60, NULL, 'ann')")
+	require.Equal(t, "777 {}", get[string](c, "SELECT stale_threshold_seconds || ' ' || domain_scope::text FROM public.queue_heartbeat WHERE executor_id = 'kg'"))
+	again := call(t, admin, "public.fn_queue_heartbeat_register('kg', 'DOT', '{}', 1, 1, 'bob')")
 	require.Equal(t, "exists", again["rule"])
 	require.Contains(t, again["reason"], "by ann at ")
-	require.Equal(t, "Agent", get[string](c, "SELECT executor_kind FROM queue_heartbeat WHERE executor_id = 'kg'"))
-	require.Equal(t, "exists", call(t, admin, "fn_queue_heartbeat_register('stale_heartbeat_check', 'DOT', '{}', 60, 300, 'bob')")["rule"])
+	require.Equal(t, "Agent", get[string](c, "SELECT executor_kind FROM public.queue_heartbeat WHERE executor_id = 'kg'"))
+	require.Equal(t, "exists", call(t, admin, "public.fn_queue_heartbeat_register('stale_heartbeat_check', 'DOT', '{}', 60, 300, 'bob')")["rule"])
 	require.Equal(t, "done,refused: exists,refused: exists", get[string](c, `SELECT string_agg(outcome, ',' ORDER BY id)
-		FROM queue_operator_action WHERE action = 'executor_register'`))
+		FROM public.queue_operator_action WHERE action = 'executor_register'`))
 	fails(t, c.as("queue_viewer", "dot_executor", "dead_letter_operator"), "42501", "SELECT "+
-		"fn_queue_heartbeat_register('y', 'DOT', '{}', 60, 300, 'eve')")
+		"public.fn_queue_heartbeat_register('y', 'DOT', '{}', 60, 300, 'eve')")
 }
 
 // Sixteen register one id at once: one did, the others are told who.
@@ -63,11 +63,11 @@ func TestExecutorRegisterRace(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(16, "workflow_admin")
 	got := together(t, 16, func(i int) (map[string]any, error) {
-		return tryCall(pool, "fn_queue_heartbeat_register('same', 'DOT', '{}', 60, 300, $1)", fmt.Sprint("op", i))
+		return tryCall(pool, "public.fn_queue_heartbeat_register('same', 'DOT', '{}', 60, 300, $1)", fmt.Sprint("op", i))
 	})
 	require.Equal(t, 1, count(got, "registered", true))
 	require.Equal(t, 15, count(got, "rule", "exists"))
-	by := get[string](c, "SELECT registered_by FROM queue_heartbeat WHERE executor_id = 'same'")
+	by := get[string](c, "SELECT registered_by FROM public.queue_heartbeat WHERE executor_id = 'same'")
 	for i, g := range got {
 		if g["registered"] == true {
 			require.Equal(t, fmt.Sprint("op", i), by)
@@ -82,37 +82,37 @@ func TestExecutorBeat(t *testing.T) {
 	admin, dot := c.as("workflow_admin"), c.as("dot_executor")
 	beat := func(id, payload string) map[string]any {
 		t.Helper()
-		return call(t, dot, "fn_queue_heartbeat_write($1, $2, 'kg')", id, payload)
+		return call(t, dot, "public.fn_queue_heartbeat_write($1, $2, 'kg')", id, payload)
 	}
 	require.Equal(t, "unregistered", beat("kg", "{}")["rule"])
 	require.Equal(t, "tick_worker", beat("stale_heartbeat_check", "{}")["rule"])
 	call(t, admin, register, "kg", "Agent")
-	c.exec("UPDATE queue_heartbeat SET last_beat_at = '2020-01-01' WHERE executor_id = 'kg'")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = '2020-01-01' WHERE executor_id = 'kg'")
 	require.NotEmpty(t, beat("kg", `{"state": "working", "in_flight": 3}`)["last_beat_at"])
 	require.True(t, get[bool](c, `SELECT last_beat_at > now() - interval '1 minute' AND last_beat_payload ->> 'in_flight' = '3'
-		FROM queue_heartbeat WHERE executor_id = 'kg'`))
+		FROM public.queue_heartbeat WHERE executor_id = 'kg'`))
 
 	for _, key := range []string{"body", "content", "raw", "vector", "embedding", "secret", "token", "password", "ssn", "personal_data"} {
-		_, err := tryCall(dot, "fn_queue_heartbeat_write('kg', jsonb_build_object($1::text, 1), 'kg')", key)
+		_, err := tryCall(dot, "public.fn_queue_heartbeat_write('kg', jsonb_build_object($1::text, 1), 'kg')", key)
 		refused(t, "22023", err, key)
-		fails(t, c.root, "23514", "UPDATE queue_heartbeat SET last_beat_payload = jsonb_build_object($1::text, 1) WHERE executor_id = 'kg'", key)
+		fails(t, c.root, "23514", "UPDATE public.queue_heartbeat SET last_beat_payload = jsonb_build_object($1::text, 1) WHERE executor_id = 'kg'", key)
 	}
 	for _, bad := range []string{"'kg', '[]', 'a'", "'kg', '{}', ' '", "'kg', jsonb_build_object('x', repeat('x', 8000)), 'a'"} {
-		fails(t, dot, "22023", "SELECT fn_queue_heartbeat_write("+bad+")")
+		fails(t, dot, "22023", "SELECT public.fn_queue_heartbeat_write("+bad+")")
 	}
-	fails(t, c.as("queue_viewer", "workflow_admin"), "42501", "SELECT fn_queue_heartbeat_write('kg', '{}', 'a')")
+	fails(t, c.as("queue_viewer", "workflow_admin"), "42501", "SELECT public.fn_queue_heartbeat_write('kg', '{}', 'a')")
 
 	// Nobody heals the silence of another's executor.
 	owner := pgtest.Login(t, c.db)
 	member := c.db.Pool(t, pgtest.Login(t, c.db, "dot_executor", owner))
-	c.exec("UPDATE queue_heartbeat SET owner_role = $1 WHERE executor_id = 'kg'", owner)
+	c.exec("UPDATE public.queue_heartbeat SET owner_role = $1 WHERE executor_id = 'kg'", owner)
 	require.Equal(t, "not_owner", beat("kg", "{}")["rule"])
-	require.NotEmpty(t, call(t, member, "fn_queue_heartbeat_write('kg', '{}', 'a')")["last_beat_at"])
-	c.exec("UPDATE queue_heartbeat SET owner_role = 'no_such_role' WHERE executor_id = 'kg'")
+	require.NotEmpty(t, call(t, member, "public.fn_queue_heartbeat_write('kg', '{}', 'a')")["last_beat_at"])
+	c.exec("UPDATE public.queue_heartbeat SET owner_role = 'no_such_role' WHERE executor_id = 'kg'")
 	require.Equal(t, "not_owner", beat("kg", "{}")["rule"], "a role that is gone")
-	c.exec("UPDATE queue_heartbeat SET owner_role = NULL WHERE executor_id = 'kg'")
+	c.exec("UPDATE public.queue_heartbeat SET owner_role = NULL WHERE executor_id = 'kg'")
 
-	call(t, admin, "fn_queue_heartbeat_deregister('kg', 'ann', 'moved')")
+	call(t, admin, "public.fn_queue_heartbeat_deregister('kg', 'ann', 'moved')")
 	require.Equal(t, "deregistered", beat("kg", "{}")["rule"])
 }
 
@@ -121,27 +121,27 @@ func TestExecutorDeregister(t *testing.T) {
 	admin := c.as("workflow_admin")
 	drop := func(id string) map[string]any {
 		t.Helper()
-		return call(t, admin, "fn_queue_heartbeat_deregister($1, 'ann', 'moved')", id)
+		return call(t, admin, "public.fn_queue_heartbeat_deregister($1, 'ann', 'moved')", id)
 	}
 	require.Equal(t, "not_found", drop("kg")["rule"])
 	require.Equal(t, "tick_worker", drop("stale_heartbeat_check")["rule"])
 	c.executor("kg", 60, 300, 3000)
-	call(t, admin, "fn_queue_alert_ack('kg', 'ann', 'mine', '1 hour')")
+	call(t, admin, "public.fn_queue_alert_ack('kg', 'ann', 'mine', '1 hour')")
 	require.Equal(t, true, drop("kg")["deregistered"])
 	gone := drop("kg")
 	require.Equal(t, "gone", gone["rule"])
 	require.Contains(t, gone["reason"], "by ann at ")
-	require.Zero(t, get[int](c, "SELECT count(*) FROM v_queue_alert WHERE subject = 'kg'"))
-	require.Equal(t, "deregistered", get[string](c, "SELECT cleared_reason FROM queue_alert_ack"))
-	require.Equal(t, "deregistered", get[string](c, `SELECT e ->> 'state' FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'executors') e
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_alert WHERE subject = 'kg'"))
+	require.Equal(t, "deregistered", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
+	require.Equal(t, "deregistered", get[string](c, `SELECT e ->> 'state' FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'executors') e
 		WHERE e ->> 'executor_id' = 'kg'`), "a tombstone stays listed")
 	require.Equal(t, true, call(t, admin, register, "kg", "DOT")["registered"], "and comes back to life")
 	require.True(t, get[bool](c, `SELECT deregistered_at IS NULL AND deregistered_by IS NULL AND silent_event_at IS NULL
-		AND last_beat_at > now() - interval '1 minute' FROM queue_heartbeat WHERE executor_id = 'kg'`))
+		AND last_beat_at > now() - interval '1 minute' FROM public.queue_heartbeat WHERE executor_id = 'kg'`))
 	for _, bad := range []string{"'kg', '', 'r'", "'kg', 'ann', ''", "'kg', 'ann', NULL"} {
-		fails(t, admin, "22023", "SELECT fn_queue_heartbeat_deregister("+bad+")")
+		fails(t, admin, "22023", "SELECT public.fn_queue_heartbeat_deregister("+bad+")")
 	}
-	fails(t, c.as("queue_viewer", "dot_executor"), "42501", "SELECT fn_queue_heartbeat_deregister('kg', 'eve', 'r')")
+	fails(t, c.as("queue_viewer", "dot_executor"), "42501", "SELECT public.fn_queue_heartbeat_deregister('kg', 'eve', 'r')")
 }
 
 const newUUID = "SELECT gen_random_uuid()::text"
@@ -152,11 +152,11 @@ func TestHostIdentity(t *testing.T) {
 	a, b := get[string](c, newUUID), get[string](c, newUUID)
 	reg := func(instance string) map[string]any {
 		t.Helper()
-		return call(t, dot, "fn_queue_host_register('h1', $1, 'v1', '{webhook_worker}')", instance)
+		return call(t, dot, "public.fn_queue_host_register('h1', $1, 'v1', '{webhook_worker}')", instance)
 	}
 	beat := func(instance string) any {
 		t.Helper()
-		return call(t, dot, "fn_queue_host_beat('h1', $1, '{webhook_worker}', 2, '{}')", instance)["rule"]
+		return call(t, dot, "public.fn_queue_host_beat('h1', $1, '{webhook_worker}', 2, '{}')", instance)["rule"]
 	}
 	require.Nil(t, reg(a)["rule"])
 	require.Nil(t, reg(a)["rule"], "the same instance again")
@@ -165,14 +165,14 @@ func TestHostIdentity(t *testing.T) {
 	require.Contains(t, held["reason"], a)
 	require.Nil(t, beat(a))
 	require.Equal(t, "lost", beat(b))
-	c.exec("UPDATE queue_host SET last_seen_at = now() - interval '16 seconds'")
+	c.exec("UPDATE public.queue_host SET last_seen_at = now() - interval '16 seconds'")
 	require.Nil(t, reg(b)["rule"], "a silent one gives way")
 	require.Equal(t, "lost", beat(a))
-	require.Equal(t, false, call(t, dot, "fn_queue_host_stop('h1', $1)", a)["stopped"])
-	require.Equal(t, true, call(t, dot, "fn_queue_host_stop('h1', $1)", b)["stopped"])
+	require.Equal(t, false, call(t, dot, "public.fn_queue_host_stop('h1', $1)", a)["stopped"])
+	require.Equal(t, true, call(t, dot, "public.fn_queue_host_stop('h1', $1)", b)["stopped"])
 	require.Nil(t, reg(a)["rule"], "a stopped one too")
 	got := together(t, 8, func(int) (map[string]any, error) {
-		return tryCall(dot, "fn_queue_host_register('h2', gen_random_uuid(), 'v', '{}')")
+		return tryCall(dot, "public.fn_queue_host_register('h2', gen_random_uuid(), 'v', '{}')")
 	})
 	require.Equal(t, 7, count(got, "rule", "held"))
 }

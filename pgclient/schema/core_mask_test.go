@@ -29,7 +29,7 @@ func TestMask(t *testing.T) {
 		`{"j": "eyJhbGciOiJIUzI1NiJ9.` + s + `.x"}`, `{"k": "-----BEGIN RSA PRIVATE KEY-----\n` + s + `\n-----END RSA PRIVATE KEY-----"}`,
 		strings.Repeat(`{"a":`, 70) + `{"token":"` + s + `"}` + strings.Repeat("}", 70),
 	} {
-		got := get[string](c, "SELECT fn_mask_json($1::jsonb)::text", payload)
+		got := get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", payload)
 		require.NotContains(t, got, s, payload)
 	}
 	for payload, want := range map[string]string{
@@ -42,9 +42,9 @@ func TestMask(t *testing.T) {
 		`{"url": "https://ann:x@h/?token=abc&keep=1"}`:               `{"url": "https://ann:•••@h/?token=•••&keep=1"}`,
 		`{"secret": 5, "ok": {"token": [1]}}`:                        `{"ok": {"token": "•••"}, "secret": "•••"}`,
 	} {
-		require.Equal(t, want, get[string](c, "SELECT fn_mask_json($1::jsonb)::text", payload))
+		require.Equal(t, want, get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", payload))
 	}
-	require.Nil(t, get[*string](c, "SELECT fn_mask_json(NULL)::text"))
+	require.Nil(t, get[*string](c, "SELECT public.fn_mask_json(NULL)::text"))
 }
 
 // corpus is the lines of a file of testdata; ¦ keeps what scans for keys off them.
@@ -64,18 +64,18 @@ func TestMaskCorpus(t *testing.T) {
 	require.Greater(t, len(hidden), 100)
 	for _, payload := range hidden {
 		for _, sql := range []string{
-			"fn_mask_json($1::jsonb)", "fn_mask_json(jsonb_build_object('n', 1, 'deep', jsonb_build_array($1::jsonb)))",
-			"fn_mask_json(jsonb_build_object('body', ($1::jsonb)::text))", "fn_mask_json(jsonb_build_object('b', jsonb_build_object('b', ($1::jsonb)::text)::text))",
-			"fn_mask_text(($1::jsonb)::text)", "fn_mask_text($1)", "fn_mask_json(jsonb_build_object('body', $1::text))", // with its escapes as they were written
+			"public.fn_mask_json($1::jsonb)", "public.fn_mask_json(jsonb_build_object('n', 1, 'deep', jsonb_build_array($1::jsonb)))",
+			"public.fn_mask_json(jsonb_build_object('body', ($1::jsonb)::text))", "public.fn_mask_json(jsonb_build_object('b', jsonb_build_object('b', ($1::jsonb)::text)::text))",
+			"public.fn_mask_text(($1::jsonb)::text)", "public.fn_mask_text($1)", "public.fn_mask_json(jsonb_build_object('body', $1::text))", // with its escapes as they were written
 		} {
 			got := get[string](c, "SELECT ("+sql+")::text", payload)
 			require.NotRegexp(t, secret, got, "%s of %s", sql, payload)
 		}
 	}
 	for _, payload := range plain {
-		require.Equal(t, get[string](c, "SELECT ($1::jsonb)::text", payload), get[string](c, "SELECT fn_mask_json($1::jsonb)::text", payload))
+		require.Equal(t, get[string](c, "SELECT ($1::jsonb)::text", payload), get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", payload))
 	}
-	all := get[string](c, "SELECT fn_mask_json($1::jsonb)::text", "["+strings.Join(append(hidden, plain...), ",")+"]")
+	all := get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", "["+strings.Join(append(hidden, plain...), ",")+"]")
 	require.NotRegexp(t, secret, all)
 	require.Contains(t, all, `"author": "Jane"`)
 }
@@ -87,15 +87,15 @@ func TestMaskIsBounded(t *testing.T) {
 		FROM generate_series(1, 10000) i)`
 	require.Greater(t, get[int](c, "SELECT length(("+rows+")::text)"), 1_000_000)
 	started := time.Now()
-	require.NotContains(t, get[string](c, "SELECT fn_mask_json("+rows+")::text"), "S3cr3t")
+	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json("+rows+")::text"), "S3cr3t")
 	t.Logf("1 MB with 10,000 secrets: %s", time.Since(started))
 	for _, sql := range []string{
 		"repeat('password=S3cr3t; ', 60000)", `'{"a": "' || repeat('password\": \"S3cr3t\", ', 50000)`, "repeat('%25', 100000) || 'password=S3cr3t'",
 	} {
-		require.NotContains(t, get[string](c, "SELECT fn_mask_json(to_jsonb("+sql+"))::text"), "S3cr3t", sql)
+		require.NotContains(t, get[string](c, "SELECT public.fn_mask_json(to_jsonb("+sql+"))::text"), "S3cr3t", sql)
 	}
 	deep := strings.Repeat(`[`, 3000) + `{"password": "S3cr3t"}` + strings.Repeat(`]`, 3000)
-	require.NotContains(t, get[string](c, "SELECT fn_mask_json($1::jsonb)::text", deep), "S3cr3t")
+	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", deep), "S3cr3t")
 }
 
 // A viewer sees payloads through the mask and in no other way.
@@ -103,36 +103,36 @@ func TestViewerSeesNoPayload(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
 	h.subscribe("order")
-	h.exec("UPDATE subscriptions SET max_attempts = 1")
-	h.exec(`INSERT INTO events (event_type, payload) VALUES ('order', '{"n": 1, "card_number": "hidden-4111"}')`)
+	h.exec("UPDATE public.subscriptions SET max_attempts = 1")
+	h.exec(`INSERT INTO public.events (event_type, payload) VALUES ('order', '{"n": 1, "card_number": "hidden-4111"}')`)
 	h.step()
 	r := result(h.claim(1)[0], "HTTP_500")
 	r["excerpt"] = "hidden-excerpt"
 	h.report(r)
 	h.step()
-	h.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
-	h.exec(`SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, '{"n": 1, "api_key": "hidden-key"}')`)
+	h.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	h.exec(`SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, '{"n": 1, "api_key": "hidden-key"}')`)
 
 	viewer := c.as("queue_viewer")
 	for kind, table := range map[string]string{"event": "events", "dead_letter": "dead_letters", "event_outbox": "event_outbox"} {
 		id := get[string](c, "SELECT id::text FROM "+table)
 		var masked string
-		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT fn_payload_masked($1, $2)::text", kind, id).Scan(&masked))
+		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT public.fn_payload_masked($1, $2)::text", kind, id).Scan(&masked))
 		require.Contains(t, masked, `"n": 1`)
 		require.NotContains(t, masked, "hidden")
 	}
-	for _, columns := range []string{"payload FROM events", "* FROM events", "e FROM events e", "to_jsonb(e) FROM events e", "payload_snapshot FROM dead_letters",
-		"* FROM dead_letters", "safe_payload FROM event_outbox", "* FROM event_outbox", "row_to_json(e) FROM event_outbox e",
-		"safe_payload FROM event_outbox_default", "response_excerpt FROM webhook_delivery_jobs", "event_snapshot FROM iu_route_dead_letter",
-		"body FROM queue_snapshot", "secret_ref FROM subscriptions"} {
+	for _, columns := range []string{"payload FROM public.events", "* FROM public.events", "e FROM public.events e", "to_jsonb(e) FROM public.events e", "payload_snapshot FROM public.dead_letters",
+		"* FROM public.dead_letters", "safe_payload FROM public.event_outbox", "* FROM public.event_outbox", "row_to_json(e) FROM public.event_outbox e",
+		"safe_payload FROM public.event_outbox_default", "response_excerpt FROM public.webhook_delivery_jobs", "event_snapshot FROM public.iu_route_dead_letter",
+		"body FROM queue_snapshot", "secret_ref FROM public.subscriptions"} {
 		_, err := viewer.Exec(context.Background(), "SELECT "+columns)
 		if strings.HasPrefix(columns, "secret_ref") && err == nil {
 			continue // names a secret, holds none
 		}
 		refused(t, "42501", err, columns)
 	}
-	for _, sql := range []string{"COPY events TO STDOUT", "COPY dead_letters (payload_snapshot) TO STDOUT", "SELECT fn_mask_json('{}')",
-		"CREATE TEMP TABLE x AS TABLE events", "CREATE TABLE mine ()"} {
+	for _, sql := range []string{"COPY events TO STDOUT", "COPY dead_letters (payload_snapshot) TO STDOUT", "SELECT public.fn_mask_json('{}')",
+		"CREATE TEMP TABLE x AS TABLE public.events", "CREATE TABLE public.mine ()"} {
 		fails(t, viewer, "42501", sql)
 	}
 	// Nor do the views, the picture or the statistics hold any of it.
@@ -157,14 +157,14 @@ func TestViewerSeesNoPayload(t *testing.T) {
 		}
 	}
 	var snapshot string
-	require.NoError(t, viewer.QueryRow(context.Background(), "SELECT fn_queue_snapshot('0')::text").Scan(&snapshot))
+	require.NoError(t, viewer.QueryRow(context.Background(), "SELECT public.fn_queue_snapshot('0')::text").Scan(&snapshot))
 	require.NotContains(t, all.String()+snapshot, "hidden")
 
 	for _, bad := range []string{"'job', '1'", "NULL, '1'", "'event', 'x'", "'event', '99999999999999999999'", "'event_outbox', '1'"} {
-		fails(t, viewer, "22023", "SELECT fn_payload_masked("+bad+")")
+		fails(t, viewer, "22023", "SELECT public.fn_payload_masked("+bad+")")
 	}
-	require.Nil(t, get[*string](c, "SELECT fn_payload_masked('event', '999')::text"))
-	fails(t, c.as("dot_executor", "event_ingest_writer", "webhook_worker"), "42501", "SELECT fn_payload_masked('event', '1')")
+	require.Nil(t, get[*string](c, "SELECT public.fn_payload_masked('event', '999')::text"))
+	fails(t, c.as("dot_executor", "event_ingest_writer", "webhook_worker"), "42501", "SELECT public.fn_payload_masked('event', '1')")
 }
 
 // A number under a name of a card, a code or a password is the secret itself; one that
@@ -175,7 +175,7 @@ func TestMaskNumbers(t *testing.T) {
 		"card_num": true, "cardNum": true, "card_input": true, "cvv_num": true, "ssn_num": true, "pin_input": true, "otp_input": true, "password_input": true,
 		"max_pin": true, "cardNumber": true, "card_count": false, "max_tokens": false, "pin_length": false, "password_age": false, "token_count": false, "amount": false,
 	} {
-		got := get[string](c, "SELECT fn_mask_json(jsonb_build_object($1::text, 4111111111111111::bigint))::text", name)
+		got := get[string](c, "SELECT public.fn_mask_json(jsonb_build_object($1::text, 4111111111111111::bigint))::text", name)
 		require.Equal(t, hidden, !strings.Contains(got, "4111111111111111"), "%s: %s", name, got)
 	}
 }

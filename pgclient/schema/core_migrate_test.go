@@ -32,8 +32,8 @@ SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 		WHERE c.relnamespace = 'public'::regnamespace AND NOT t.tgisinternal
 	UNION ALL SELECT format('con %s %s %s', o.conrelid::regclass, o.conname, pg_get_constraintdef(o.oid)) FROM pg_constraint o WHERE o.connamespace = 'public'::regnamespace
 	UNION ALL SELECT format('type %s %s %s', y.typname, y.typtype, y.typacl) FROM pg_type y WHERE y.typnamespace = 'public'::regnamespace
-	UNION ALL SELECT format('flag %s %s', key, value) FROM dot_config
-	UNION ALL SELECT format('tick %s %s', worker_name, function) FROM queue_tick_worker) l`
+	UNION ALL SELECT format('flag %s %s', key, value) FROM public.dot_config
+	UNION ALL SELECT format('tick %s %s', worker_name, function) FROM public.queue_tick_worker) l`
 
 type steps struct{ lines []string }
 
@@ -94,7 +94,7 @@ func TestMigrateRefusesForeign(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	conn := db.Conn(t, "")
-	_, err := conn.Exec(t.Context(), "CREATE TABLE events (id int); CREATE VIEW v_queue_alert AS SELECT 1 AS x")
+	_, err := conn.Exec(t.Context(), "CREATE TABLE public.events (id int); CREATE VIEW public.v_queue_alert AS SELECT 1 AS x")
 	require.NoError(t, err)
 	err = schema.Up(t.Context(), db.DSN(""), nil)
 	require.Equal(t, queue.KindFailed, queue.KindOf(err))
@@ -137,7 +137,7 @@ func TestMigrateByHand(t *testing.T) {
 
 func TestMigrateRefusesNewer(t *testing.T) {
 	c := newCore(t)
-	c.exec("UPDATE qtop_schema_version SET version = 999")
+	c.exec("UPDATE public.qtop_schema_version SET version = 999")
 	err := schema.Up(t.Context(), c.db.DSN(""), nil)
 	require.ErrorContains(t, err, "version 999, this qtop knows")
 }
@@ -160,8 +160,8 @@ func TestMigrateDownRefusesLoss(t *testing.T) {
 	j.put("k", "iu", 3)
 	j.one("undertaker")
 	c.executor("kg", 60, 300, 1)
-	h.exec("INSERT INTO queue_host (host_id, instance) VALUES ('h', gen_random_uuid())")
-	h.exec("SELECT fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
+	h.exec("INSERT INTO public.queue_host (host_id, instance) VALUES ('h', gen_random_uuid())")
+	h.exec("SELECT public.fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
 	// A search_path of the login must not hide what is there.
 	login := pgtest.Login(t, h.db)
 	h.exec("ALTER ROLE " + login + " SUPERUSER")

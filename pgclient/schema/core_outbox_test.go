@@ -13,9 +13,9 @@ import (
 func TestOutboxAdmits(t *testing.T) {
 	c := newCore(t)
 	writer := c.as("event_ingest_writer")
-	c.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate', NULL, true), ('iu', 'old', 's', 'immediate', NULL, false)")
+	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate', NULL, true), ('iu', 'old', 's', 'immediate', NULL, false)")
 	insert := func(domain, kind, payload string) error {
-		_, err := writer.Exec(context.Background(), `INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload)
+		_, err := writer.Exec(context.Background(), `INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload)
 			VALUES ($1, $2, 's', 'immediate', $3)`, domain, kind, payload)
 		return err
 	}
@@ -25,36 +25,36 @@ func TestOutboxAdmits(t *testing.T) {
 	}
 	for _, key := range []string{"body", "content", "raw", "vector", "embedding", "secret", "token", "password", "ssn", "personal_data"} {
 		refused(t, "23514", insert("iu", "made", `{"ok": 1, "`+key+`": null}`), key)
-		_, err := writer.Exec(context.Background(), "SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, jsonb_build_object($1::text, 1))", key)
+		_, err := writer.Exec(context.Background(), "SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, jsonb_build_object($1::text, 1))", key)
 		refused(t, "23514", err, key)
 	}
 	refused(t, "23514", insert("iu", "made", `["body"]`), "no object")
 
 	// The row's time and transaction are not the writer's to choose.
 	for _, column := range []string{"created_at", "created_xid"} {
-		fails(t, writer, "42501", "INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane, "+column+") VALUES ('iu', 'made', 's', 'immediate', NULL)")
+		fails(t, writer, "42501", "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, "+column+") VALUES ('iu', 'made', 's', 'immediate', NULL)")
 	}
-	require.True(t, get[bool](c, `INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at, created_xid)
+	require.True(t, get[bool](c, `INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at, created_xid)
 		VALUES ('iu', 'made', 's', 'immediate', now() + interval '1 millisecond', '3') RETURNING created_at = now() AND created_xid = pg_current_xact_id()`))
-	fails(t, c.root, "0A000", `INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at)
+	fails(t, c.root, "0A000", `INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at)
 		VALUES ('iu', 'made', 's', 'immediate', '2020-01-01')`)
 
-	got := call(t, writer, `fn_iu_emit_event('iu', 'made', 's', 'immediate', 'warning', 'units', '7', '{"n": 1}', 'user:ann', 'c1', '2024-05-01Z')`)
+	got := call(t, writer, `public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'warning', 'units', '7', '{"n": 1}', 'user:ann', 'c1', '2024-05-01Z')`)
 	require.Equal(t, "iu made warning units 7 user:ann c1 2024", get[string](c, `SELECT concat_ws(' ', event_domain, event_type, event_severity,
-		event_subject_table, event_subject_ref, actor_ref, correlation_id, extract(year FROM occurred_at)) FROM event_outbox WHERE id = $1`, got["event_id"]))
-	fails(t, writer, "23503", "SELECT fn_iu_emit_event('iu', 'nope', 's', 'immediate', 'info', NULL, NULL)")
-	fails(t, c.as("queue_viewer", "dot_executor"), "42501", "SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
-	fails(t, writer, "42501", "INSERT INTO event_type_registry VALUES ('iu', 'mine', 's', 'immediate')")
-	fails(t, writer, "42501", "SELECT safe_payload FROM event_outbox")
+		event_subject_table, event_subject_ref, actor_ref, correlation_id, extract(year FROM occurred_at)) FROM public.event_outbox WHERE id = $1`, got["event_id"]))
+	fails(t, writer, "23503", "SELECT public.fn_iu_emit_event('iu', 'nope', 's', 'immediate', 'info', NULL, NULL)")
+	fails(t, c.as("queue_viewer", "dot_executor"), "42501", "SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
+	fails(t, writer, "42501", "INSERT INTO public.event_type_registry VALUES ('iu', 'mine', 's', 'immediate')")
+	fails(t, writer, "42501", "SELECT safe_payload FROM public.event_outbox")
 }
 
 func TestOutboxImmutable(t *testing.T) {
 	c := newCore(t)
-	c.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
-	c.exec("SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
+	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
 	leaves := get[[]string](c, "SELECT array_agg(relid::text) FROM pg_partition_tree('event_outbox')")
 	require.Len(t, leaves, 9, "the parent, seven months and the default")
-	filled := get[string](c, "SELECT tableoid::regclass::text FROM event_outbox")
+	filled := get[string](c, "SELECT tableoid::regclass::text FROM public.event_outbox")
 	for _, role := range []string{"", "SET LOCAL ROLE queue_owner; "} {
 		for _, leaf := range leaves {
 			fails(t, c.root, "42501", role+"TRUNCATE "+leaf)
@@ -64,35 +64,35 @@ func TestOutboxImmutable(t *testing.T) {
 			fails(t, c.root, "42501", role+"DELETE FROM "+table)
 		}
 	}
-	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM event_outbox"))
+	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.event_outbox"))
 }
 
 // Months to come have their partition; what the default caught moves when the
 // month is made.
 func TestOutboxPartitions(t *testing.T) {
 	c := newCore(t)
-	c.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
 	month := get[string](c, "SELECT 'event_outbox_' || to_char(now() AT TIME ZONE 'UTC', 'YYYY_MM')")
 	for ahead := range 7 {
 		require.NotNil(t, get[*string](c, "SELECT to_regclass('event_outbox_' || to_char((now() AT TIME ZONE 'UTC') + make_interval(months => $1), 'YYYY_MM'))::text", ahead))
 	}
-	require.EqualValues(t, 0, call(t, c.as("dot_executor"), "fn_queue_partitions_ensure()")["created"])
+	require.EqualValues(t, 0, call(t, c.as("dot_executor"), "public.fn_queue_partitions_ensure()")["created"])
 	c.exec("DROP TABLE " + month)
 	for range 3 {
-		c.exec("SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
+		c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
 	}
-	require.Equal(t, "event_outbox_default", get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM event_outbox"))
-	require.Equal(t, "stale", get[string](c, "SELECT status_hint FROM v_queue_health WHERE source = 'default_partition'"))
-	before := get[string](c, "SELECT string_agg(e::text, ';' ORDER BY id) FROM event_outbox e")
+	require.Equal(t, "event_outbox_default", get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM public.event_outbox"))
+	require.Equal(t, "stale", get[string](c, "SELECT status_hint FROM public.v_queue_health WHERE source = 'default_partition'"))
+	before := get[string](c, "SELECT string_agg(e::text, ';' ORDER BY id) FROM public.event_outbox e")
 	pool := c.wide(4, "dot_executor")
-	got := together(t, 4, func(int) (map[string]any, error) { return tryCall(pool, "fn_queue_partitions_ensure()") })
+	got := together(t, 4, func(int) (map[string]any, error) { return tryCall(pool, "public.fn_queue_partitions_ensure()") })
 	require.Equal(t, 1, count(got, "created", float64(1)))
 	require.Equal(t, 1, count(got, "moved", float64(3)))
-	require.Equal(t, month, get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM event_outbox"))
-	require.Equal(t, before, get[string](c, "SELECT string_agg(e::text, ';' ORDER BY id) FROM event_outbox e"))
+	require.Equal(t, month, get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM public.event_outbox"))
+	require.Equal(t, before, get[string](c, "SELECT string_agg(e::text, ';' ORDER BY id) FROM public.event_outbox e"))
 	for _, table := range []string{month, "event_outbox_default"} {
 		fails(t, c.root, "42501", "TRUNCATE "+table)
 	}
-	fails(t, c.root, "42501", "DELETE FROM event_outbox")
+	fails(t, c.root, "42501", "DELETE FROM public.event_outbox")
 	fails(t, c.as("event_ingest_writer"), "42501", "INSERT INTO "+month+" (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', 'made', 's', 'immediate')")
 }

@@ -71,8 +71,8 @@ func TestRolesNoCapture(t *testing.T) {
 	require.NoError(t, err)
 	_, err = conn.Exec(context.Background(), "SELECT public.fn_queue_stale_check(), public.fn_queue_snapshot('0')")
 	require.NoError(t, err)
-	require.Equal(t, "3 1", get[string](c, `SELECT value || ' ' || (SELECT count(*) FROM queue_operator_action WHERE target = key AND actor = 'eve')
-		FROM dot_config WHERE key = 'webhook.max_attempts'`))
+	require.Equal(t, "3 1", get[string](c, `SELECT value || ' ' || (SELECT count(*) FROM public.queue_operator_action WHERE target = key AND actor = 'eve')
+		FROM public.dot_config WHERE key = 'webhook.max_attempts'`))
 	var stolen int
 	require.NoError(t, conn.QueryRow(context.Background(), "SELECT count(*) FROM pg_temp.queue_operator_action").Scan(&stolen))
 	require.Zero(t, stolen)

@@ -24,7 +24,7 @@ func (c *core) refuseRouting(state string, refs ...string) {
 	c.exec(`CREATE OR REPLACE FUNCTION public.fn_test_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF EXISTS (SELECT 1 FROM public.event_outbox e JOIN public.test_poison p ON p.ref = e.event_subject_ref WHERE e.id = NEW.event_id)
 		THEN RAISE 'no' USING ERRCODE = '` + state + `'; END IF; RETURN NEW; END $$`)
-	c.exec("CREATE OR REPLACE TRIGGER trg_test BEFORE INSERT ON iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
+	c.exec("CREATE OR REPLACE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
 	c.exec("GRANT SELECT ON test_poison TO queue_owner")
 	c.exec("INSERT INTO test_poison SELECT unnest($1::text[])", refs)
 }
@@ -33,7 +33,7 @@ func (c *core) refuseRouting(state string, refs ...string) {
 func (c *core) route() {
 	c.t.Helper()
 	eventually(c.t, "routed", func() bool {
-		got := call(c.t, c.root, "fn_iu_route_worker_run()")
+		got := call(c.t, c.root, "public.fn_iu_route_worker_run()")
 		return got["skipped"] != nil || num(got, "events")+num(got, "held") == 0
 	})
 }
@@ -43,7 +43,7 @@ func (c *core) route() {
 // on is not passed by, also when it commits late.
 func TestRouteRestore(t *testing.T) {
 	c := newRoutes(t)
-	c.exec("INSERT INTO consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
+	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
 	c.refuseRouting("22000", "letter")
 	for _, ref := range []string{"1", "2", "letter"} {
 		c.emit("iu", ref)
@@ -54,40 +54,40 @@ func TestRouteRestore(t *testing.T) {
 	c.exec("DELETE FROM test_poison")
 	// as after a restore of a dump whose cluster counted far ahead
 	c.exec(`BEGIN; SET LOCAL session_replication_role = replica;
-		UPDATE event_outbox SET created_xid = '900000000000'; DELETE FROM job_queue;
-		UPDATE iu_route_worker_cursor SET cursor_xid = '900000000000', cursor_id = (SELECT max(id::text)::uuid FROM event_outbox WHERE event_subject_ref <> '3'),
+		UPDATE public.event_outbox SET created_xid = '900000000000'; DELETE FROM public.job_queue;
+		UPDATE public.iu_route_worker_cursor SET cursor_xid = '900000000000', cursor_id = (SELECT max(id::text)::uuid FROM public.event_outbox WHERE event_subject_ref <> '3'),
 			system_identifier = 7; COMMIT`)
 	late := c.begin(c.as("event_ingest_writer"))
-	_, err := late.Exec(context.Background(), "SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, '5')")
+	_, err := late.Exec(context.Background(), "SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, '5')")
 	require.NoError(t, err)
 	c.emit("iu", "4")
 	for range 10 {
-		call(t, c.root, "fn_iu_route_worker_run('iu_outbound_default', 2)")
+		call(t, c.root, "public.fn_iu_route_worker_run('iu_outbound_default', 2)")
 	}
 	require.Equal(t, "1 user:ann,2 user:ann,3 user:ann,4 user:ann", c.routed(), "what is to be seen is committed")
 	c.emit("iu", "6")
 	require.NoError(t, late.Commit(context.Background()))
 	c.route()
 	require.Equal(t, "1 user:ann,2 user:ann,3 user:ann,4 user:ann,5 user:ann,6 user:ann", c.routed())
-	require.Equal(t, "3 4 5 6", get[string](c, `SELECT string_agg(e.event_subject_ref, ' ' ORDER BY e.event_subject_ref) FROM job_queue q
-		JOIN event_outbox e ON e.id = q.causation_event_id`), "no job is made twice")
-	require.Equal(t, "letter", get[string](c, "SELECT string_agg(event_snapshot ->> 'event_subject_ref', ' ') FROM iu_route_dead_letter WHERE resolved_at IS NULL"))
-	require.Equal(t, "0 0", get[string](c, "SELECT waiting || ' ' || held_rows FROM fn_iu_route_backlog() WHERE event_domain = 'iu'"))
-	require.EqualValues(t, 7, get[int](c, "SELECT events_seen FROM iu_route_worker_cursor WHERE event_domain = 'iu'"), "each is counted once")
+	require.Equal(t, "3 4 5 6", get[string](c, `SELECT string_agg(e.event_subject_ref, ' ' ORDER BY e.event_subject_ref) FROM public.job_queue q
+		JOIN public.event_outbox e ON e.id = q.causation_event_id`), "no job is made twice")
+	require.Equal(t, "letter", get[string](c, "SELECT string_agg(event_snapshot ->> 'event_subject_ref', ' ') FROM public.iu_route_dead_letter WHERE resolved_at IS NULL"))
+	require.Equal(t, "0 0", get[string](c, "SELECT waiting || ' ' || held_rows FROM public.fn_iu_route_backlog() WHERE event_domain = 'iu'"))
+	require.EqualValues(t, 7, get[int](c, "SELECT events_seen FROM public.iu_route_worker_cursor WHERE event_domain = 'iu'"), "each is counted once")
 }
 
 // Of a large batch only what is poisoned is put aside, each with its own snapshot.
 func TestRoutePoisonedBatch(t *testing.T) {
 	c := newRoutes(t)
 	c.refuseRouting("22000", "17", "18", "333")
-	c.exec("SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, g::text) FROM generate_series(1, 500) g")
+	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, g::text) FROM generate_series(1, 500) g")
 	eventually(t, "all seen", func() bool {
-		call(t, c.root, "fn_iu_route_worker_run()")
-		return get[int](c, "SELECT sum(events_seen) FROM iu_route_worker_cursor") == 500
+		call(t, c.root, "public.fn_iu_route_worker_run()")
+		return get[int](c, "SELECT sum(events_seen) FROM public.iu_route_worker_cursor") == 500
 	})
-	require.Equal(t, 497, get[int](c, "SELECT count(*) FROM iu_route_attempt"))
+	require.Equal(t, 497, get[int](c, "SELECT count(*) FROM public.iu_route_attempt"))
 	require.Equal(t, "17 18 333", get[string](c, `SELECT string_agg(d.event_snapshot ->> 'event_subject_ref', ' ' ORDER BY (d.event_snapshot ->> 'event_subject_ref')::int)
-		FROM iu_route_dead_letter d JOIN event_outbox e ON e.id = d.event_id AND to_jsonb(e) = d.event_snapshot
+		FROM public.iu_route_dead_letter d JOIN public.event_outbox e ON e.id = d.event_id AND to_jsonb(e) = d.event_snapshot
 		WHERE failure_code = 'ROUTE_22000' AND last_error = 'no' AND idempotency_key = 'iu_outbound_default:' || e.id`))
 }
 
@@ -97,11 +97,11 @@ func TestRouteMomentaryFailure(t *testing.T) {
 	c.refuseRouting("40001", "1")
 	c.emit("iu", "1")
 	eventually(t, "not held", func() bool {
-		_, err := tryCall(c.root, "fn_iu_route_worker_run()")
+		_, err := tryCall(c.root, "public.fn_iu_route_worker_run()")
 		return err != nil
 	})
-	require.Contains(t, call(t, c.root, "fn_queue_tick_request('iu_outbound_default', 'operator')")["error"], "40001")
-	require.Zero(t, get[int](c, "SELECT count(*) FROM iu_route_dead_letter"))
+	require.Contains(t, call(t, c.root, "public.fn_queue_tick_request('iu_outbound_default', 'operator')")["error"], "40001")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.iu_route_dead_letter"))
 	c.exec("DELETE FROM test_poison")
 	c.route()
 	require.Equal(t, "1 user:ann", c.routed())
@@ -110,74 +110,74 @@ func TestRouteMomentaryFailure(t *testing.T) {
 // Subscriptions that look into payloads are met although a batch is resolved as one.
 func TestRouteScoped(t *testing.T) {
 	c := newRoutes(t)
-	c.exec(`INSERT INTO event_subscription (recipient_ref, event_domain, scope_filter) VALUES ('user:ben', 'iu', '{"n": 2}')`)
-	c.exec("SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, g::text, jsonb_build_object('n', g)) FROM generate_series(1, 3) g")
+	c.exec(`INSERT INTO public.event_subscription (recipient_ref, event_domain, scope_filter) VALUES ('user:ben', 'iu', '{"n": 2}')`)
+	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, g::text, jsonb_build_object('n', g)) FROM generate_series(1, 3) g")
 	c.route()
 	require.Equal(t, "1 user:ann,2 user:ann,2 user:ben,3 user:ann", get[string](c, `SELECT string_agg(e.event_subject_ref || ' ' || a.recipient_ref, ','
-		ORDER BY e.event_subject_ref, a.recipient_ref) FROM iu_route_attempt a JOIN event_outbox e ON e.id = a.event_id`))
+		ORDER BY e.event_subject_ref, a.recipient_ref) FROM public.iu_route_attempt a JOIN public.event_outbox e ON e.id = a.event_id`))
 }
 
 func TestRouteConsumers(t *testing.T) {
 	c := newRoutes(t)
 	admin := c.as("workflow_admin")
 	set := func(id, kind string, enabled any) map[string]any {
-		return call(t, admin, "fn_consumer_set($1, 'iu', 'made', $2, 'external_worker', $3, 'ann', 'why')", id, kind, enabled)
+		return call(t, admin, "public.fn_consumer_set($1, 'iu', 'made', $2, 'external_worker', $3, 'ann', 'why')", id, kind, enabled)
 	}
 	require.Equal(t, true, set("one", "index", nil)["created"])
 	set("two", "index", true)
 	set("off", "index", false)
-	c.exec("SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', 'units', '1', '{\"private\": 4711}', NULL, 'cor')")
+	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', 'units', '1', '{\"private\": 4711}', NULL, 'cor')")
 	c.emit("kg", "2")
 	c.route()
-	require.Equal(t, "one,two", get[string](c, `SELECT string_agg(q.actor, ',' ORDER BY q.actor) FROM job_queue q JOIN event_outbox e ON e.id = q.causation_event_id
+	require.Equal(t, "one,two", get[string](c, `SELECT string_agg(q.actor, ',' ORDER BY q.actor) FROM public.job_queue q JOIN public.event_outbox e ON e.id = q.causation_event_id
 		WHERE e.event_subject_ref = '1' AND q.job_kind = 'index' AND q.executor = 'external_worker' AND q.event_domain = 'iu' AND q.correlation_id = 'cor'
 		AND q.source_ref = 'event_outbox/' || e.id AND q.payload_ref = q.source_ref AND q.target_ref = 'units/1'
 		AND q.payload = jsonb_build_object('event_id', e.id, 'event_type', 'made')`))
-	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM job_queue"), "nothing of it for the other domain")
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_queue"), "nothing of it for the other domain")
 	// a rerun, also when the jobs are gone and their keys free again
-	c.exec("SET session_replication_role = replica; DELETE FROM job_queue; SET session_replication_role = origin")
-	c.exec("UPDATE iu_route_worker_cursor SET cursor_xid = '0'")
+	c.exec("SET session_replication_role = replica; DELETE FROM public.job_queue; SET session_replication_role = origin")
+	c.exec("UPDATE public.iu_route_worker_cursor SET cursor_xid = '0'")
 	c.route()
-	require.Zero(t, get[int](c, "SELECT count(*) FROM job_queue"))
-	c.exec("SELECT fn_iu_route_events(array_agg(e), 'iu_outbound_default') FROM event_outbox e")
-	require.Zero(t, get[int](c, "SELECT count(*) FROM job_queue"), "its attempts stand: whoever routes it beside the worker makes nothing")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.job_queue"))
+	c.exec("SELECT public.fn_iu_route_events(array_agg(e), 'iu_outbound_default') FROM public.event_outbox e")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.job_queue"), "its attempts stand: whoever routes it beside the worker makes nothing")
 	// disabled: its row stays, NULL leaves what stands
-	got := call(t, admin, "fn_consumer_set('two', NULL, NULL, NULL, NULL, false, 'ann', 'enough')")
+	got := call(t, admin, "public.fn_consumer_set('two', NULL, NULL, NULL, NULL, false, 'ann', 'enough')")
 	require.Equal(t, "true index", fmt.Sprint(got["before"].(map[string]any)["enabled"], " ", got["after"].(map[string]any)["job_kind"]))
 	c.emit("iu", "3")
 	c.route()
-	require.Equal(t, "one", get[string](c, "SELECT string_agg(actor, ',') FROM job_queue"))
+	require.Equal(t, "one", get[string](c, "SELECT string_agg(actor, ',') FROM public.job_queue"))
 	// the substrate off: jobs are made and wait
 	setFlag(t, admin, "queue.job_substrate.enabled", "false")
 	c.emit("iu", "4")
 	c.route()
-	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM job_queue"))
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_queue"))
 
-	before := get[int](c, "SELECT count(*) FROM queue_operator_action")
-	require.Equal(t, true, call(t, admin, "fn_consumer_set('new', 'iu', 'made', 'k', 'DOT', true, 'ann', NULL, true)")["created"])
-	require.Equal(t, "not_found", call(t, admin, "fn_consumer_set('new', NULL, NULL, NULL, NULL, false, 'ann', NULL, true)")["rule"])
-	require.Equal(t, before, get[int](c, "SELECT count(*) FROM queue_operator_action"), "a dry run writes nothing")
-	require.Equal(t, "not_found", call(t, admin, "fn_consumer_set('new', NULL, NULL, NULL, NULL, false, 'ann', 'x')")["rule"])
-	require.Equal(t, "event_type", call(t, admin, "fn_consumer_set('new', 'iu', 'nothing', 'k', 'DOT', true, 'ann', 'x')")["rule"])
-	require.Equal(t, "refused: not_found,refused: event_type", get[string](c, `SELECT string_agg(outcome, ',' ORDER BY id) FROM queue_operator_action
+	before := get[int](c, "SELECT count(*) FROM public.queue_operator_action")
+	require.Equal(t, true, call(t, admin, "public.fn_consumer_set('new', 'iu', 'made', 'k', 'DOT', true, 'ann', NULL, true)")["created"])
+	require.Equal(t, "not_found", call(t, admin, "public.fn_consumer_set('new', NULL, NULL, NULL, NULL, false, 'ann', NULL, true)")["rule"])
+	require.Equal(t, before, get[int](c, "SELECT count(*) FROM public.queue_operator_action"), "a dry run writes nothing")
+	require.Equal(t, "not_found", call(t, admin, "public.fn_consumer_set('new', NULL, NULL, NULL, NULL, false, 'ann', 'x')")["rule"])
+	require.Equal(t, "event_type", call(t, admin, "public.fn_consumer_set('new', 'iu', 'nothing', 'k', 'DOT', true, 'ann', 'x')")["rule"])
+	require.Equal(t, "refused: not_found,refused: event_type", get[string](c, `SELECT string_agg(outcome, ',' ORDER BY id) FROM public.queue_operator_action
 		WHERE action = 'consumer_set' AND target = 'new'`))
-	require.Zero(t, get[int](c, "SELECT count(*) FROM consumer_registry WHERE consumer_id = 'new'"))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.consumer_registry WHERE consumer_id = 'new'"))
 	for _, bad := range []string{"'MOT'", "'mot'", "'DOT '", "'future_MOT_executor'", "''", "NULL"} {
 		state := "23514"
 		if bad == "NULL" {
 			state = "23502"
 		}
-		fails(t, c.root, state, "INSERT INTO consumer_registry VALUES ('bad', 'iu', 'made', 'k', "+bad+", true, 't', now(), 't', now())")
+		fails(t, c.root, state, "INSERT INTO public.consumer_registry VALUES ('bad', 'iu', 'made', 'k', "+bad+", true, 't', now(), 't', now())")
 		if bad != "NULL" {
-			fails(t, admin, "22023", "SELECT fn_consumer_set('bad', 'iu', 'made', 'k', "+bad+", true, 'ann', 'x')")
+			fails(t, admin, "22023", "SELECT public.fn_consumer_set('bad', 'iu', 'made', 'k', "+bad+", true, 'ann', 'x')")
 		}
 	}
 	for _, args := range []string{"'', 'iu', 'made', 'k', 'DOT', true, 'ann', 'x'", "'x', 'iu', 'made', '1 bad', 'DOT', true, 'ann', 'x'",
 		"'x', 'iu', 'made', 'k', 'DOT', true, '', 'x'", "'x', 'iu', 'made', 'k', 'DOT', true, 'ann', ' '"} {
-		fails(t, admin, "22023", "SELECT fn_consumer_set("+args+")")
+		fails(t, admin, "22023", "SELECT public.fn_consumer_set("+args+")")
 	}
-	fails(t, admin, "42501", "UPDATE consumer_registry SET enabled = true")
-	fails(t, c.as("dot_executor", "dead_letter_operator", "queue_viewer"), "42501", "SELECT fn_consumer_set('x', 'iu', 'made', 'k', 'DOT', true, 'ann', 'x')")
+	fails(t, admin, "42501", "UPDATE public.consumer_registry SET enabled = true")
+	fails(t, c.as("dot_executor", "dead_letter_operator", "queue_viewer"), "42501", "SELECT public.fn_consumer_set('x', 'iu', 'made', 'k', 'DOT', true, 'ann', 'x')")
 }
 
 // Each switch stops routing, loses nothing, and shows; health is fresh or it is not.
@@ -185,23 +185,23 @@ func TestRouteSwitches(t *testing.T) {
 	c := newRoutes(t)
 	admin := c.as("workflow_admin", "dot_executor", "queue_viewer")
 	tick := func() map[string]any {
-		return call(t, admin, "fn_queue_tick_request('iu_outbound_default', 'operator')")
+		return call(t, admin, "public.fn_queue_tick_request('iu_outbound_default', 'operator')")
 	}
-	health := func() map[string]any { return call(t, admin, "fn_iu_route_worker_health()") }
+	health := func() map[string]any { return call(t, admin, "public.fn_iu_route_worker_health()") }
 	why := func() string {
-		return get[string](c, `SELECT COALESCE(string_agg(l ->> 'text', ', '), '') FROM jsonb_array_elements(fn_queue_why('events iu') -> 'links') l
+		return get[string](c, `SELECT COALESCE(string_agg(l ->> 'text', ', '), '') FROM jsonb_array_elements(public.fn_queue_why('events iu') -> 'links') l
 			WHERE l ->> 'state' = 'blocks' AND l ->> 'link' <> 'host'`)
 	}
 	require.Equal(t, "false it has not gone through all its routes yet", fmt.Sprint(health()["healthy"], " ", health()["why"]))
 	n := 0
 	for _, s := range []struct{ off, on, why, skipped string }{
-		{"fn_dot_config_set('iu_core.routes_master_enabled', 'false', 'ann', 'x')", "fn_dot_config_set('iu_core.routes_master_enabled', 'true', 'ann', 'x')",
+		{"public.fn_dot_config_set('iu_core.routes_master_enabled', 'false', 'ann', 'x')", "public.fn_dot_config_set('iu_core.routes_master_enabled', 'true', 'ann', 'x')",
 			"iu_core.routes_master_enabled is off", "result"},
-		{"fn_dot_config_set('iu_core.route_worker_enabled', 'false', 'ann', 'x')", "fn_dot_config_set('iu_core.route_worker_enabled', 'true', 'ann', 'x')",
+		{"public.fn_dot_config_set('iu_core.route_worker_enabled', 'false', 'ann', 'x')", "public.fn_dot_config_set('iu_core.route_worker_enabled', 'true', 'ann', 'x')",
 			"iu_core.route_worker_enabled is off", "off"},
-		{"fn_dot_config_set('queue.tick.iu_outbound_default.interval_seconds', '0', 'ann', 'x')",
-			"fn_dot_config_set('queue.tick.iu_outbound_default.interval_seconds', '60', 'ann', 'x')", "queue.tick.iu_outbound_default.interval_seconds is 0", "off"},
-		{"fn_iu_outbound_route_set('iu', false, 'ann', 'x')", "fn_iu_outbound_route_set('iu', true, 'ann', 'x')", "the route of iu is disabled", "none"},
+		{"public.fn_dot_config_set('queue.tick.iu_outbound_default.interval_seconds', '0', 'ann', 'x')",
+			"public.fn_dot_config_set('queue.tick.iu_outbound_default.interval_seconds', '60', 'ann', 'x')", "queue.tick.iu_outbound_default.interval_seconds is 0", "off"},
+		{"public.fn_iu_outbound_route_set('iu', false, 'ann', 'x')", "public.fn_iu_outbound_route_set('iu', true, 'ann', 'x')", "the route of iu is disabled", "none"},
 	} {
 		c.route()
 		require.Equal(t, true, health()["healthy"], s.why)
@@ -218,35 +218,35 @@ func TestRouteSwitches(t *testing.T) {
 		default:
 			require.EqualValues(t, 0, num(got["result"].(map[string]any), "events"))
 		}
-		require.Equal(t, n-1, get[int](c, "SELECT count(*) FROM iu_route_attempt"), s.why)
+		require.Equal(t, n-1, get[int](c, "SELECT count(*) FROM public.iu_route_attempt"), s.why)
 		require.Equal(t, s.why, why())
-		require.Equal(t, s.why, get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'waiting') w WHERE w ->> 'queue' = 'events iu'`))
-		c.exec("UPDATE iu_route_worker_cursor SET last_run_at = now() - interval '1 day'")
+		require.Equal(t, s.why, get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'waiting') w WHERE w ->> 'queue' = 'events iu'`))
+		c.exec("UPDATE public.iu_route_worker_cursor SET last_run_at = now() - interval '1 day'")
 		if s.skipped != "none" {
 			require.Equal(t, "false "+s.why, fmt.Sprint(health()["healthy"], " ", health()["why"]))
 		} else {
-			require.Equal(t, "stopped", get[string](c, "SELECT status_hint FROM v_queue_health WHERE source = 'cursor' AND domain = 'iu'"))
+			require.Equal(t, "stopped", get[string](c, "SELECT status_hint FROM public.v_queue_health WHERE source = 'cursor' AND domain = 'iu'"))
 		}
 		require.NotContains(t, call(t, admin, s.on), "refused")
 		require.Contains(t, health()["why"], "silent since", "on again, and nobody has run it")
-		require.Equal(t, "stale", get[string](c, "SELECT status_hint FROM v_queue_health WHERE source = 'cursor' AND domain = 'iu'"))
-		eventually(t, "routed", func() bool { tick(); return get[int](c, "SELECT count(*) FROM iu_route_attempt") == n })
+		require.Equal(t, "stale", get[string](c, "SELECT status_hint FROM public.v_queue_health WHERE source = 'cursor' AND domain = 'iu'"))
+		eventually(t, "routed", func() bool { tick(); return get[int](c, "SELECT count(*) FROM public.iu_route_attempt") == n })
 		require.Equal(t, "true  0", fmt.Sprint(health()["healthy"], " ", health()["why"], " ", health()["waiting"]))
 	}
-	require.Equal(t, "not_found", call(t, admin, "fn_iu_outbound_route_set('nowhere', false, 'ann', 'x')")["rule"])
-	require.Equal(t, "done done refused: not_found", get[string](c, "SELECT string_agg(outcome, ' ' ORDER BY id) FROM queue_operator_action WHERE action = 'route_set'"))
-	call(t, admin, "fn_iu_outbound_route_set('iu', false, 'ann', 'x', true)")
-	require.True(t, get[bool](c, "SELECT enabled FROM iu_outbound_route WHERE event_domain = 'iu'"))
-	fails(t, admin, "22023", "SELECT fn_iu_outbound_route_set('iu', NULL, 'ann', 'x')")
-	fails(t, admin, "22023", "SELECT fn_iu_route_worker_health('nobody')")
-	fails(t, admin, "22023", "SELECT fn_iu_route_worker_run('nobody')")
-	fails(t, c.as("dot_executor", "dead_letter_operator"), "42501", "SELECT fn_iu_outbound_route_set('iu', false, 'ann', 'x')")
+	require.Equal(t, "not_found", call(t, admin, "public.fn_iu_outbound_route_set('nowhere', false, 'ann', 'x')")["rule"])
+	require.Equal(t, "done done refused: not_found", get[string](c, "SELECT string_agg(outcome, ' ' ORDER BY id) FROM public.queue_operator_action WHERE action = 'route_set'"))
+	call(t, admin, "public.fn_iu_outbound_route_set('iu', false, 'ann', 'x', true)")
+	require.True(t, get[bool](c, "SELECT enabled FROM public.iu_outbound_route WHERE event_domain = 'iu'"))
+	fails(t, admin, "22023", "SELECT public.fn_iu_outbound_route_set('iu', NULL, 'ann', 'x')")
+	fails(t, admin, "22023", "SELECT public.fn_iu_route_worker_health('nobody')")
+	fails(t, admin, "22023", "SELECT public.fn_iu_route_worker_run('nobody')")
+	fails(t, c.as("dot_executor", "dead_letter_operator"), "42501", "SELECT public.fn_iu_outbound_route_set('iu', false, 'ann', 'x')")
 	// a silent worker is told, also when a host has its loop
-	c.exec("UPDATE queue_heartbeat SET last_beat_at = now() - interval '95 hours' WHERE executor_id = 'iu_outbound_default'")
-	c.exec(`SELECT fn_queue_host_register('h', gen_random_uuid(), 'v', '{iu_outbound_default}')`)
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '95 hours' WHERE executor_id = 'iu_outbound_default'")
+	c.exec(`SELECT public.fn_queue_host_register('h', gen_random_uuid(), 'v', '{iu_outbound_default}')`)
 	c.emit("iu", "last")
 	require.Equal(t, "iu_outbound_default is silent", why())
-	require.Equal(t, "iu_outbound_default is silent", get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'waiting') w
+	require.Equal(t, "iu_outbound_default is silent", get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'waiting') w
 		WHERE w ->> 'queue' = 'events iu'`))
 }
 
@@ -257,11 +257,11 @@ func TestRouteStaging(t *testing.T) {
 	c.emit("iu", "2")
 	exec := c.as("dot_executor")
 	eventually(t, "routed", func() bool {
-		return call(t, exec, "fn_queue_tick_request('staging_outbound', 'operator')")["ran"] == true && c.routed() == "1 broadcast"
+		return call(t, exec, "public.fn_queue_tick_request('staging_outbound', 'operator')")["ran"] == true && c.routed() == "1 broadcast"
 	})
-	require.Equal(t, "staging_outbound staging", get[string](c, "SELECT string_agg(worker_name || ' ' || event_domain, ',') FROM iu_route_worker_cursor"))
-	require.Equal(t, true, call(t, exec, "fn_iu_route_worker_health('staging_outbound')")["healthy"])
-	require.Equal(t, "no live host runs staging_outbound", get[string](c, `SELECT l ->> 'text' FROM jsonb_array_elements(fn_queue_why('events staging') -> 'links') l
+	require.Equal(t, "staging_outbound staging", get[string](c, "SELECT string_agg(worker_name || ' ' || event_domain, ',') FROM public.iu_route_worker_cursor"))
+	require.Equal(t, true, call(t, exec, "public.fn_iu_route_worker_health('staging_outbound')")["healthy"])
+	require.Equal(t, "no live host runs staging_outbound", get[string](c, `SELECT l ->> 'text' FROM jsonb_array_elements(public.fn_queue_why('events staging') -> 'links') l
 		WHERE l ->> 'link' = 'host'`))
 }
 
@@ -273,11 +273,11 @@ func (c *core) letters(refs ...string) []string {
 		c.emit("iu", ref)
 	}
 	eventually(c.t, "letters", func() bool {
-		call(c.t, c.root, "fn_iu_route_worker_run()")
-		return get[int](c, "SELECT count(*) FROM iu_route_dead_letter WHERE event_snapshot ->> 'event_subject_ref' = ANY ($1)", refs) == len(refs)
+		call(c.t, c.root, "public.fn_iu_route_worker_run()")
+		return get[int](c, "SELECT count(*) FROM public.iu_route_dead_letter WHERE event_snapshot ->> 'event_subject_ref' = ANY ($1)", refs) == len(refs)
 	})
 	return get[[]string](c, `SELECT array_agg(d.dead_letter_id::text ORDER BY array_position($1::text[], d.event_snapshot ->> 'event_subject_ref'))
-		FROM iu_route_dead_letter d WHERE d.event_snapshot ->> 'event_subject_ref' = ANY ($1)`, refs)
+		FROM public.iu_route_dead_letter d WHERE d.event_snapshot ->> 'event_subject_ref' = ANY ($1)`, refs)
 }
 
 func outcomes(answer map[string]any) string {
@@ -294,14 +294,14 @@ func TestRouteReplay(t *testing.T) {
 	ids := c.letters("1", "2", "3")
 	op := c.as("dead_letter_operator")
 	replay := func(pool *pgxpool.Pool, ids []string, dry bool) map[string]any {
-		return call(t, pool, "fn_iu_route_dead_letter_replay($1::text[]::uuid[], 'ann', 'cured', $2)", ids, dry)
+		return call(t, pool, "public.fn_iu_route_dead_letter_replay($1::text[]::uuid[], 'ann', 'cured', $2)", ids, dry)
 	}
 	c.exec("DELETE FROM test_poison WHERE ref <> '2'")
-	c.exec("INSERT INTO consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
-	c.exec("UPDATE iu_route_dead_letter SET last_failed_at = now() - interval '1 day', last_error = 'old', failure_code = 'OLD'")
-	audits := get[int](c, "SELECT count(*) FROM queue_operator_action")
+	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
+	c.exec("UPDATE public.iu_route_dead_letter SET last_failed_at = now() - interval '1 day', last_error = 'old', failure_code = 'OLD'")
+	audits := get[int](c, "SELECT count(*) FROM public.queue_operator_action")
 	require.Equal(t, "would_replay would_replay would_replay", outcomes(replay(op, ids, true)))
-	require.Equal(t, audits, get[int](c, "SELECT count(*) FROM queue_operator_action"))
+	require.Equal(t, audits, get[int](c, "SELECT count(*) FROM public.queue_operator_action"))
 	require.Empty(t, c.routed())
 
 	got := replay(op, []string{ids[0], ids[1], ids[2], "00000000-0000-4000-8000-000000000000"}, false)
@@ -315,22 +315,22 @@ func TestRouteReplay(t *testing.T) {
 		return n
 	}())
 	require.Equal(t, "1 replayed ann cured OLD,2    ROUTE_22000,3 replayed ann cured OLD", get[string](c, `SELECT string_agg(concat(event_snapshot ->> 'event_subject_ref',
-		' ', resolution, ' ', resolved_by, ' ', note, ' ', failure_code), ',' ORDER BY event_snapshot ->> 'event_subject_ref') FROM iu_route_dead_letter`))
-	require.True(t, get[bool](c, "SELECT last_error = 'no' AND last_failed_at > now() - interval '1 hour' FROM iu_route_dead_letter WHERE resolved_at IS NULL"),
+		' ', resolution, ' ', resolved_by, ' ', note, ' ', failure_code), ',' ORDER BY event_snapshot ->> 'event_subject_ref') FROM public.iu_route_dead_letter`))
+	require.True(t, get[bool](c, "SELECT last_error = 'no' AND last_failed_at > now() - interval '1 hour' FROM public.iu_route_dead_letter WHERE resolved_at IS NULL"),
 		"open, with the new failure")
-	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM job_queue WHERE actor = 'c'"), "the consumers of now")
-	require.EqualValues(t, got["audit_id"], get[float64](c, "SELECT max(id) FROM queue_operator_action WHERE action = 'iu_route_dead_letter_replay' AND actor = 'ann'"))
-	require.EqualValues(t, 1, get[int](c, "SELECT sum(n) FROM v_queue_counter WHERE scope = 'dead_event' AND k1 = 'ROUTE_22000'"), "counters follow")
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_queue WHERE actor = 'c'"), "the consumers of now")
+	require.EqualValues(t, got["audit_id"], get[float64](c, "SELECT max(id) FROM public.queue_operator_action WHERE action = 'iu_route_dead_letter_replay' AND actor = 'ann'"))
+	require.EqualValues(t, 1, get[int](c, "SELECT sum(n) FROM public.v_queue_counter WHERE scope = 'dead_event' AND k1 = 'ROUTE_22000'"), "counters follow")
 
 	again := replay(op, ids[:1], false)
 	require.Contains(t, again["results"].([]any)[0].(map[string]any)["why"], "closed as replayed by ann at")
 	require.Equal(t, "1 user:ann,3 user:ann", c.routed())
-	require.Equal(t, "skipped", outcomes(call(t, op, "fn_iu_route_dead_letter_reopen($1::text[]::uuid[], 'ann', 'x')", ids[:1])), "a replay is not taken back")
+	require.Equal(t, "skipped", outcomes(call(t, op, "public.fn_iu_route_dead_letter_reopen($1::text[]::uuid[], 'ann', 'x')", ids[:1])), "a replay is not taken back")
 
 	admin := c.as("workflow_admin")
-	call(t, admin, "fn_iu_outbound_route_set('iu', false, 'ben', 'x')")
+	call(t, admin, "public.fn_iu_outbound_route_set('iu', false, 'ben', 'x')")
 	require.Contains(t, replay(op, ids[1:2], false)["results"].([]any)[0].(map[string]any)["why"], "the route of iu is disabled by ben")
-	call(t, admin, "fn_iu_outbound_route_set('iu', true, 'ben', 'x')")
+	call(t, admin, "public.fn_iu_outbound_route_set('iu', true, 'ben', 'x')")
 	for _, flag := range []string{"queue.dlq.replay_enabled", "iu_core.routes_master_enabled"} {
 		setFlag(t, admin, flag, "false")
 		for _, dry := range []bool{true, false} {
@@ -342,14 +342,14 @@ func TestRouteReplay(t *testing.T) {
 		setFlag(t, admin, flag, "true")
 	}
 	c.exec("DELETE FROM test_poison")
-	c.exec("SET session_replication_role = replica; DELETE FROM event_outbox; SET session_replication_role = origin")
+	c.exec("SET session_replication_role = replica; DELETE FROM public.event_outbox; SET session_replication_role = origin")
 	require.Equal(t, "replayed", outcomes(replay(op, ids[1:2], false)), "by its snapshot, for its partition may be gone")
-	require.Equal(t, 3, get[int](c, "SELECT count(*) FROM iu_route_attempt"))
+	require.Equal(t, 3, get[int](c, "SELECT count(*) FROM public.iu_route_attempt"))
 
 	for _, args := range []string{"NULL, 'ann', 'x'", "'{}', 'ann', 'x'", "ARRAY[NULL]::uuid[], 'ann', 'x'", "ARRAY[gen_random_uuid()], '', 'x'", "ARRAY[gen_random_uuid()], 'ann', ''"} {
-		fails(t, op, "22023", "SELECT fn_iu_route_dead_letter_replay("+args+")")
+		fails(t, op, "22023", "SELECT public.fn_iu_route_dead_letter_replay("+args+")")
 	}
-	fails(t, c.as("workflow_admin", "dot_executor", "queue_viewer"), "42501", "SELECT fn_iu_route_dead_letter_replay(ARRAY[gen_random_uuid()], 'ann', 'x')")
+	fails(t, c.as("workflow_admin", "dot_executor", "queue_viewer"), "42501", "SELECT public.fn_iu_route_dead_letter_replay(ARRAY[gen_random_uuid()], 'ann', 'x')")
 }
 
 // Two operators, one selection in opposite orders: each letter is replayed once.
@@ -361,66 +361,66 @@ func TestRouteReplayTogether(t *testing.T) {
 	}
 	ids := c.letters(refs...)
 	c.exec("DELETE FROM test_poison")
-	c.exec("INSERT INTO consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
+	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
 	ops := c.wide(4, "dead_letter_operator")
 	replayed := 0
 	for _, got := range together(t, 4, func(i int) (map[string]any, error) {
 		mine := append([]string{}, ids...)
 		rand.Shuffle(len(mine), func(a, b int) { mine[a], mine[b] = mine[b], mine[a] })
-		return tryCall(ops, "fn_iu_route_dead_letter_replay($1::text[]::uuid[], $2, 'cured')", mine, fmt.Sprint("ann", i))
+		return tryCall(ops, "public.fn_iu_route_dead_letter_replay($1::text[]::uuid[], $2, 'cured')", mine, fmt.Sprint("ann", i))
 	}) {
 		replayed += int(num(got, "replayed"))
 	}
 	require.Equal(t, 20, replayed)
-	require.Equal(t, "20 20", get[string](c, "SELECT (SELECT count(*) FROM iu_route_attempt) || ' ' || (SELECT count(*) FROM job_queue)"))
+	require.Equal(t, "20 20", get[string](c, "SELECT (SELECT count(*) FROM public.iu_route_attempt) || ' ' || (SELECT count(*) FROM public.job_queue)"))
 }
 
 // A bulk replay routes what it may, and its canary and brake know at once how it ends.
 func TestRouteBulkReplay(t *testing.T) {
 	c := newRoutes(t)
 	ids := c.letters("1", "2", "3", "4")
-	c.exec("UPDATE iu_route_dead_letter SET last_failed_at = now() - make_interval(secs => 10 - (event_snapshot ->> 'event_subject_ref')::int)")
+	c.exec("UPDATE public.iu_route_dead_letter SET last_failed_at = now() - make_interval(secs => 10 - (event_snapshot ->> 'event_subject_ref')::int)")
 	op := c.as("dead_letter_operator")
 	for i := range ids {
 		ids[i] = "event:" + ids[i]
 	}
 	plan := func(canary int, ids ...string) string {
-		got := call(t, op, "fn_queue_bulk_plan('replay_event', $1, 'source:event', 1000, 20, $2, 'ann', 'cured')", ids, canary)
+		got := call(t, op, "public.fn_queue_bulk_plan('replay_event', $1, 'source:event', 1000, 20, $2, 'ann', 'cured')", ids, canary)
 		require.NotContains(t, got, "refused")
 		id := fmt.Sprint(got["operation_id"])
-		call(t, op, "fn_queue_bulk_run("+id+", 'ann')")
+		call(t, op, "public.fn_queue_bulk_run("+id+", 'ann')")
 		return id
 	}
 	state := func(id string) string {
-		return get[string](c, `SELECT concat_ws(' ', state, done, skipped, failed, first_ok, first_failed) FROM queue_bulk_operation WHERE operation_id = $1`, id)
+		return get[string](c, `SELECT concat_ws(' ', state, done, skipped, failed, first_ok, first_failed) FROM public.queue_bulk_operation WHERE operation_id = $1`, id)
 	}
-	tick := func() { call(t, c.root, "fn_queue_bulk_tick()") }
+	tick := func() { call(t, c.root, "public.fn_queue_bulk_tick()") }
 	c.exec("DELETE FROM test_poison WHERE ref IN ('1', '3', '4')")
 	first := plan(2, ids...)
 	eventually(t, "the canary stops it", func() bool { tick(); return strings.HasPrefix(state(first), "paused") })
 	require.Equal(t, "paused 1 0 1 1 1", state(first))
-	require.Contains(t, get[string](c, "SELECT state_why FROM queue_bulk_operation WHERE operation_id = $1", first), "the canary failed: 1 of 2 first tries (ROUTE_22000)")
+	require.Contains(t, get[string](c, "SELECT state_why FROM public.queue_bulk_operation WHERE operation_id = $1", first), "the canary failed: 1 of 2 first tries (ROUTE_22000)")
 	require.Equal(t, "failed failed ROUTE_22000 ROUTE_22000 no", get[string](c, `SELECT concat_ws(' ', outcome, first_result, first_code, why)
-		FROM queue_bulk_operation_item WHERE operation_id = $1 AND item_no = 2`, first))
+		FROM public.queue_bulk_operation_item WHERE operation_id = $1 AND item_no = 2`, first))
 	c.exec("DELETE FROM test_poison")
-	call(t, op, "fn_queue_bulk_resume("+first+", 'ann')")
+	call(t, op, "public.fn_queue_bulk_resume("+first+", 'ann')")
 	eventually(t, "completed", func() bool { tick(); return strings.HasPrefix(state(first), "completed") })
 	require.Equal(t, "completed 3 0 1 3 1", state(first))
 	require.Equal(t, "1 user:ann,3 user:ann,4 user:ann", c.routed())
-	undo := call(t, op, "fn_queue_bulk_undo("+first+", 'ann')")
+	undo := call(t, op, "public.fn_queue_bulk_undo("+first+", 'ann')")
 	require.Equal(t, "final", undo["rule"])
 	second := plan(0, ids[0], ids[1])
 	eventually(t, "completed", func() bool { tick(); return strings.HasPrefix(state(second), "completed") })
 	require.Equal(t, "completed 1 1 0 1 0", state(second), "what was replayed before is skipped")
 
 	more := c.letters("5", "6")
-	got := call(t, op, "fn_queue_bulk_plan('resolve', ARRAY['event:' || $1, 'event:' || $2], 'source:event', 1000, 0, 0, 'ann', 'over')", more[0], more[1])
-	call(t, op, fmt.Sprintf("fn_queue_bulk_run(%v, 'ann')", got["operation_id"]))
+	got := call(t, op, "public.fn_queue_bulk_plan('resolve', ARRAY['event:' || $1, 'event:' || $2], 'source:event', 1000, 0, 0, 'ann', 'over')", more[0], more[1])
+	call(t, op, fmt.Sprintf("public.fn_queue_bulk_run(%v, 'ann')", got["operation_id"]))
 	eventually(t, "resolved", func() bool {
 		tick()
-		return get[int](c, "SELECT count(*) FROM iu_route_dead_letter WHERE resolution = 'abandoned'") == 2
+		return get[int](c, "SELECT count(*) FROM public.iu_route_dead_letter WHERE resolution = 'abandoned'") == 2
 	})
-	require.EqualValues(t, 2, call(t, op, fmt.Sprintf("fn_queue_bulk_undo(%v, 'ann')", got["operation_id"]))["undone"], "and opened again")
+	require.EqualValues(t, 2, call(t, op, fmt.Sprintf("public.fn_queue_bulk_undo(%v, 'ann')", got["operation_id"]))["undone"], "and opened again")
 }
 
 // Events by the hundred thousand, two workers and four writers at once, random
@@ -432,11 +432,11 @@ func TestRouteStorm(t *testing.T) {
 		events, ends = 100_000, 40
 	}
 	c := newRoutes(t)
-	c.exec("INSERT INTO consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
+	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
 	c.exec(`CREATE FUNCTION public.fn_test_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.event_id::text LIKE '%00' THEN RAISE 'poison'; END IF;
 		IF random() < 0.00002 THEN RAISE 'moment' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$`)
-	c.exec("CREATE TRIGGER trg_test BEFORE INSERT ON iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
+	c.exec("CREATE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
 	const writers = 4
 	wide := c.wide(8, "event_ingest_writer", "dot_executor")
 	var writing atomic.Int32
@@ -450,7 +450,7 @@ func TestRouteStorm(t *testing.T) {
 			for left := events / writers; left > 0; {
 				n := min(left, 1+rand.IntN(200))
 				left -= n
-				_, err := wide.Exec(ctx, `SELECT fn_iu_emit_event($1, 'made', 's', 'immediate', 'info', NULL, $2::text || '/' || g) FROM generate_series(1, $3) g, pg_sleep($4)`,
+				_, err := wide.Exec(ctx, `SELECT public.fn_iu_emit_event($1, 'made', 's', 'immediate', 'info', NULL, $2::text || '/' || g) FROM generate_series(1, $3) g, pg_sleep($4)`,
 					domains[i%2], fmt.Sprint(i, "-", left), n, []float64{0, 0, 0, 0.02}[rand.IntN(4)])
 				if err != nil {
 					return nil, err
@@ -473,7 +473,7 @@ func TestRouteStorm(t *testing.T) {
 		died := 0
 		for {
 			was := done()
-			got, err := tryCall(wide, "fn_iu_route_worker_run('iu_outbound_default', 300) /* storm worker */")
+			got, err := tryCall(wide, "public.fn_iu_route_worker_run('iu_outbound_default', 300) /* storm worker */")
 			switch {
 			case err != nil:
 				died++
@@ -484,13 +484,13 @@ func TestRouteStorm(t *testing.T) {
 	})
 	t.Log("failed runs of the workers:", answers[writers]["died"], answers[writers+1]["died"])
 	c.route()
-	require.Equal(t, events, get[int](c, "SELECT count(*) FROM event_outbox"))
-	c.none("neither routed nor a letter, or both", `SELECT e.id FROM event_outbox e LEFT JOIN iu_route_attempt a ON a.event_id = e.id LEFT JOIN iu_route_dead_letter d ON d.event_id = e.id
+	require.Equal(t, events, get[int](c, "SELECT count(*) FROM public.event_outbox"))
+	c.none("neither routed nor a letter, or both", `SELECT e.id FROM public.event_outbox e LEFT JOIN public.iu_route_attempt a ON a.event_id = e.id LEFT JOIN public.iu_route_dead_letter d ON d.event_id = e.id
 		WHERE (a.event_id IS NULL) = (d.event_id IS NULL)`)
-	c.none("a letter that is no poison", "SELECT event_id FROM iu_route_dead_letter WHERE failure_code <> 'ROUTE_P0001' OR event_id::text NOT LIKE '%00'")
-	c.none("routed twice", "SELECT event_id FROM iu_route_attempt GROUP BY 1 HAVING count(*) <> 1")
-	c.none("a job too many or too few", `SELECT a.event_id FROM iu_route_attempt a FULL JOIN job_queue q ON q.causation_event_id = a.event_id
+	c.none("a letter that is no poison", "SELECT event_id FROM public.iu_route_dead_letter WHERE failure_code <> 'ROUTE_P0001' OR event_id::text NOT LIKE '%00'")
+	c.none("routed twice", "SELECT event_id FROM public.iu_route_attempt GROUP BY 1 HAVING count(*) <> 1")
+	c.none("a job too many or too few", `SELECT a.event_id FROM public.iu_route_attempt a FULL JOIN public.job_queue q ON q.causation_event_id = a.event_id
 		WHERE (a.event_domain = 'iu') <> (q.job_id IS NOT NULL)`)
-	c.none("two jobs of an event", "SELECT causation_event_id FROM job_queue GROUP BY 1 HAVING count(*) <> 1")
-	require.Equal(t, events, get[int](c, "SELECT sum(events_seen) FROM iu_route_worker_cursor"))
+	c.none("two jobs of an event", "SELECT causation_event_id FROM public.job_queue GROUP BY 1 HAVING count(*) <> 1")
+	require.Equal(t, events, get[int](c, "SELECT sum(events_seen) FROM public.iu_route_worker_cursor"))
 }

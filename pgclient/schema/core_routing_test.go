@@ -13,7 +13,7 @@ import (
 func (c *core) recipients(domain, kind, stream, table, payload string) string {
 	c.t.Helper()
 	return get[string](c, `SELECT string_agg(recipient_ref || ' ' || step, ',' ORDER BY recipient_ref)
-		FROM fn_event_resolve_recipients($1, $2, $3, $4, $5)`, domain, kind, stream, table, payload)
+		FROM public.fn_event_resolve_recipients($1, $2, $3, $4, $5)`, domain, kind, stream, table, payload)
 }
 
 func TestResolveSteps(t *testing.T) {
@@ -26,8 +26,8 @@ func TestResolveSteps(t *testing.T) {
 	require.Equal(t, "agency:integrity 2,agency:sysop 2", c.recipients("health", "x", "alert", "", "{}"))
 	require.Equal(t, "broadcast 5", c.recipients("iu", "nobody.cares", "update", "", "{}"))
 
-	c.exec("DELETE FROM event_subscription")
-	c.exec(`INSERT INTO event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter) VALUES
+	c.exec("DELETE FROM public.event_subscription")
+	c.exec(`INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter) VALUES
 		('user:all', NULL, NULL, NULL, NULL, '{}'), ('user:all', 'iu', 'a', NULL, NULL, '{}'), ('user:all', 'iu', 'a', 's', NULL, '{}'),
 		('user:table', 'iu', 'a', NULL, 'units', '{}'), ('user:scope', 'iu', 'a', NULL, NULL, '{"k": {"n": 1}}')`)
 	require.Equal(t, "user:all 1", c.recipients("iu", "a", "s", "", "{}"), "once, at the best step")
@@ -35,42 +35,42 @@ func TestResolveSteps(t *testing.T) {
 	require.Equal(t, "user:all 4", c.recipients("kg", "a", "s", "units", `{"k": {"n": 1}}`))
 	require.Equal(t, "user:all 1,user:scope 3,user:table 3", c.recipients("iu", "a", "s", "units", `{"k": {"n": 1, "m": 2}}`))
 	require.Equal(t, "user:all 1", c.recipients("iu", "a", "s", "other", `{"k": {"n": 2}}`))
-	c.exec("UPDATE event_subscription SET mute = true WHERE recipient_ref = 'user:all' AND event_stream = 's'")
+	c.exec("UPDATE public.event_subscription SET mute = true WHERE recipient_ref = 'user:all' AND event_stream = 's'")
 	require.Equal(t, "user:all 3", c.recipients("iu", "a", "s", "", "{}"), "a muted row counts as absent")
-	c.exec("UPDATE event_subscription SET mute = true")
+	c.exec("UPDATE public.event_subscription SET mute = true")
 	require.Equal(t, "broadcast 5", c.recipients("iu", "a", "s", "units", "{}"))
-	c.exec("UPDATE event_subscription SET mute = false")
+	c.exec("UPDATE public.event_subscription SET mute = false")
 	setFlag(t, c.as("workflow_admin"), "queue.subscription_resolution.enabled", "false")
 	require.Equal(t, "broadcast 5", c.recipients("iu", "a", "s", "units", "{}"), "off: everything is broadcast")
 
 	for _, bad := range []string{"ann", "user:", "person:ann", ""} {
-		fails(t, c.root, "23514", "INSERT INTO event_subscription (recipient_ref) VALUES ($1)", bad)
+		fails(t, c.root, "23514", "INSERT INTO public.event_subscription (recipient_ref) VALUES ($1)", bad)
 	}
-	fails(t, c.root, "23505", "INSERT INTO event_subscription (recipient_ref) VALUES ('user:all')")
+	fails(t, c.root, "23505", "INSERT INTO public.event_subscription (recipient_ref) VALUES ('user:all')")
 	admin := c.as("workflow_admin")
-	_, err := admin.Exec(context.Background(), "INSERT INTO event_subscription (recipient_ref, event_domain) VALUES ('agent:x', 'kg')")
+	_, err := admin.Exec(context.Background(), "INSERT INTO public.event_subscription (recipient_ref, event_domain) VALUES ('agent:x', 'kg')")
 	require.NoError(t, err)
-	fails(t, admin, "42501", "DELETE FROM event_subscription")
-	fails(t, c.as("dot_executor", "queue_viewer"), "42501", "INSERT INTO event_subscription (recipient_ref) VALUES ('agent:y')")
+	fails(t, admin, "42501", "DELETE FROM public.event_subscription")
+	fails(t, c.as("dot_executor", "queue_viewer"), "42501", "INSERT INTO public.event_subscription (recipient_ref) VALUES ('agent:y')")
 }
 
 // newRoutes has two domains whose events reach one reader each.
 func newRoutes(t *testing.T) *core {
 	t.Helper()
 	c := newCore(t)
-	c.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate'), ('kg', 'made', 's', 'immediate'), ('staging', 'made', 's', 'immediate')")
-	c.exec("INSERT INTO event_subscription (recipient_ref, event_domain) VALUES ('user:ann', 'iu')")
+	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate'), ('kg', 'made', 's', 'immediate'), ('staging', 'made', 's', 'immediate')")
+	c.exec("INSERT INTO public.event_subscription (recipient_ref, event_domain) VALUES ('user:ann', 'iu')")
 	return c
 }
 
 func (c *core) emit(domain, ref string) {
 	c.t.Helper()
-	c.exec("SELECT fn_iu_emit_event($1, 'made', 's', 'immediate', 'info', NULL, $2)", domain, ref)
+	c.exec("SELECT public.fn_iu_emit_event($1, 'made', 's', 'immediate', 'info', NULL, $2)", domain, ref)
 }
 
 func (c *core) routed() string {
 	return get[string](c, `SELECT COALESCE(string_agg(e.event_subject_ref || ' ' || a.recipient_ref, ',' ORDER BY e.event_subject_ref), '')
-		FROM iu_route_attempt a JOIN event_outbox e ON e.id = a.event_id`)
+		FROM public.iu_route_attempt a JOIN public.event_outbox e ON e.id = a.event_id`)
 }
 
 func TestRouteOnce(t *testing.T) {
@@ -83,38 +83,38 @@ func TestRouteOnce(t *testing.T) {
 	pool := c.wide(4, "dot_executor")
 	eventually(t, "all routed", func() bool {
 		together(t, 4, func(int) (map[string]any, error) {
-			return tryCall(pool, "fn_iu_route_worker_run('iu_outbound_default', 2)")
+			return tryCall(pool, "public.fn_iu_route_worker_run('iu_outbound_default', 2)")
 		})
-		return get[int](c, "SELECT count(*) FROM iu_route_attempt") == 4
+		return get[int](c, "SELECT count(*) FROM public.iu_route_attempt") == 4
 	})
 	require.Equal(t, "1 user:ann,2 user:ann,3 user:ann,4 role:kg_indexer", c.routed(), "staging has a worker of its own")
 	require.Equal(t, "iu 3 3,kg 1 1,system 0 0", get[string](c, `SELECT string_agg(event_domain || ' ' || events_seen || ' ' || attempts_written, ','
-		ORDER BY event_domain) FROM iu_route_worker_cursor`))
-	eventually(t, "nothing held", func() bool { return num(call(t, pool, "fn_iu_route_worker_run()"), "held") == 0 })
-	require.EqualValues(t, 0, call(t, pool, "fn_iu_route_worker_run()")["events"])
+		ORDER BY event_domain) FROM public.iu_route_worker_cursor`))
+	eventually(t, "nothing held", func() bool { return num(call(t, pool, "public.fn_iu_route_worker_run()"), "held") == 0 })
+	require.EqualValues(t, 0, call(t, pool, "public.fn_iu_route_worker_run()")["events"])
 	for _, bad := range []string{"0", "10001", "NULL"} {
-		fails(t, pool, "22023", "SELECT fn_iu_route_worker_run('iu_outbound_default', "+bad+")")
+		fails(t, pool, "22023", "SELECT public.fn_iu_route_worker_run('iu_outbound_default', "+bad+")")
 	}
 	setFlag(t, c.as("workflow_admin"), "iu_core.routes_master_enabled", "false")
 	c.emit("iu", "6")
-	require.Contains(t, call(t, pool, "fn_iu_route_worker_run()")["skipped"], "iu_core.routes_master_enabled")
+	require.Contains(t, call(t, pool, "public.fn_iu_route_worker_run()")["skipped"], "iu_core.routes_master_enabled")
 	require.NotContains(t, c.routed(), "6")
 }
 
 // Whoever commits late is not passed by, and shows as holding the cursor.
 func TestRouteLateCommit(t *testing.T) {
 	c := newRoutes(t)
-	run := func() { call(t, c.root, "fn_iu_route_worker_run()") }
+	run := func() { call(t, c.root, "public.fn_iu_route_worker_run()") }
 	c.emit("iu", "1")
 	eventually(t, "routed", func() bool { run(); return c.routed() == "1 user:ann" })
 	late := c.begin(c.as("event_ingest_writer"))
-	_, err := late.Exec(context.Background(), "SET application_name = 'slow importer'; SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, '2')")
+	_, err := late.Exec(context.Background(), "SET application_name = 'slow importer'; SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, '2')")
 	require.NoError(t, err)
 	c.emit("iu", "3")
 	run()
 	require.Equal(t, "1 user:ann", c.routed(), "3 waits for 2")
 	held := `SELECT string_agg(concat_ws(' ', h ->> 'worker', h ->> 'rows', h ->> 'program', h ->> 'pid', h ->> 'user'), ',')
-		FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'held') h WHERE h ->> 'domain' = 'iu'`
+		FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'held') h WHERE h ->> 'domain' = 'iu'`
 	require.Zero(t, get[int](c, "SELECT count(*) FROM ("+held+") x (h) WHERE h IS NOT NULL"), "not yet: every transaction is open for a moment")
 	var pid, user string
 	require.NoError(t, late.QueryRow(context.Background(), "SELECT pg_backend_pid()::text, session_user::text").Scan(&pid, &user))
@@ -125,19 +125,19 @@ func TestRouteLateCommit(t *testing.T) {
 	}, 15*time.Second, 200*time.Millisecond, "held within 15 s")
 	require.Greater(t, time.Since(began), 5*time.Second)
 	require.Equal(t, "iu_outbound_default 1 slow importer "+pid+" "+user, get[string](c, held))
-	require.GreaterOrEqual(t, get[int](c, `SELECT (h ->> 'transaction_seconds')::int FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'held') h
+	require.GreaterOrEqual(t, get[int](c, `SELECT (h ->> 'transaction_seconds')::int FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'held') h
 		WHERE h ->> 'domain' = 'iu'`), 10)
 	const health = "source = 'cursor_held' AND domain = 'iu'"
-	require.Equal(t, "held 1", get[string](c, "SELECT status_hint || ' ' || events_seen FROM v_queue_health WHERE "+health))
-	require.Equal(t, "held 1", get[string](c, `SELECT (h ->> 'status_hint') || ' ' || (h ->> 'events_seen') FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'health') h
+	require.Equal(t, "held 1", get[string](c, "SELECT status_hint || ' ' || events_seen FROM public.v_queue_health WHERE "+health))
+	require.Equal(t, "held 1", get[string](c, `SELECT (h ->> 'status_hint') || ' ' || (h ->> 'events_seen') FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'health') h
 		WHERE h ->> 'source' = 'cursor_held' AND h ->> 'domain' = 'iu'`))
-	require.Equal(t, "held by an open transaction", get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'waiting') w
+	require.Equal(t, "held by an open transaction", get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'waiting') w
 		WHERE w ->> 'queue' = 'events iu'`))
-	require.Contains(t, get[string](c, `SELECT l ->> 'detail' FROM jsonb_array_elements(fn_queue_why('events iu') -> 'links') l WHERE l ->> 'link' = 'held'`),
+	require.Contains(t, get[string](c, `SELECT l ->> 'detail' FROM jsonb_array_elements(public.fn_queue_why('events iu') -> 'links') l WHERE l ->> 'link' = 'held'`),
 		"pid "+pid+" "+user+" slow importer, open since ")
 	require.NoError(t, late.Commit(context.Background()))
 	eventually(t, "all routed", func() bool { run(); return c.routed() == "1 user:ann,2 user:ann,3 user:ann" })
-	require.Zero(t, get[int](c, "SELECT count(*) FROM v_queue_health WHERE "+health))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_health WHERE "+health))
 	require.Zero(t, get[int](c, "SELECT count(*) FROM ("+held+") x (h) WHERE h IS NOT NULL"))
 }
 
@@ -146,17 +146,17 @@ func TestRouteFailureAlone(t *testing.T) {
 	c := newRoutes(t)
 	c.exec(`CREATE FUNCTION public.fn_test_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF (SELECT event_subject_ref FROM public.event_outbox WHERE id = NEW.event_id) = '2' THEN RAISE 'no'; END IF; RETURN NEW; END $$`)
-	c.exec("CREATE TRIGGER trg_test BEFORE INSERT ON iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
+	c.exec("CREATE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
 	for _, ref := range []string{"1", "2", "3"} {
 		c.emit("iu", ref)
 	}
 	eventually(t, "the others went on", func() bool {
-		call(t, c.root, "fn_iu_route_worker_run()")
+		call(t, c.root, "public.fn_iu_route_worker_run()")
 		return c.routed() == "1 user:ann,3 user:ann"
 	})
 	require.Equal(t, "ROUTE_P0001 no 2", get[string](c, `SELECT concat_ws(' ', failure_code, last_error, event_snapshot ->> 'event_subject_ref')
-		FROM iu_route_dead_letter`))
-	require.Equal(t, "ROUTE_P0001 1 open", get[string](c, `SELECT concat_ws(' ', subject, dead_lettered, status_hint) FROM v_queue_health
+		FROM public.iu_route_dead_letter`))
+	require.Equal(t, "ROUTE_P0001 1 open", get[string](c, `SELECT concat_ws(' ', subject, dead_lettered, status_hint) FROM public.v_queue_health
 		WHERE source = 'dead_letter_event'`))
-	fails(t, c.as("queue_viewer"), "42501", "SELECT event_snapshot FROM iu_route_dead_letter")
+	fails(t, c.as("queue_viewer"), "42501", "SELECT event_snapshot FROM public.iu_route_dead_letter")
 }

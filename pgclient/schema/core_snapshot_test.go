@@ -69,20 +69,20 @@ func picture(t *testing.T, raw []byte) (s queue.Snapshot) {
 
 func TestSnapshotEmpty(t *testing.T) {
 	c := newCore(t)
-	raw := get[[]byte](c, "SELECT fn_queue_snapshot('0')")
+	raw := get[[]byte](c, "SELECT public.fn_queue_snapshot('0')")
 	s := picture(t, raw)
 	require.NotEmpty(t, s.Flags)
 	require.NotEmpty(t, s.Ticks)
 	require.NotEmpty(t, s.Server.Version.String())
 	require.Empty(t, s.Alerts)
-	fails(t, c.root, "22023", "SELECT fn_queue_snapshot('-1 second')")
-	fails(t, c.root, "22023", "SELECT fn_queue_snapshot(NULL)")
-	fails(t, c.root, "22023", "SELECT fn_queue_picture('-1 second')")
+	fails(t, c.root, "22023", "SELECT public.fn_queue_snapshot('-1 second')")
+	fails(t, c.root, "22023", "SELECT public.fn_queue_snapshot(NULL)")
+	fails(t, c.root, "22023", "SELECT public.fn_queue_picture('-1 second')")
 	for _, fn := range []string{"fn_queue_snapshot", "fn_queue_picture"} {
 		fails(t, c.as("dot_executor", "event_ingest_writer", "subscription_admin"), "42501", "SELECT "+fn+"('0')")
 	}
 	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator"} {
-		require.NotNil(t, call(t, c.as(role), "fn_queue_snapshot('0')")["flags"], role)
+		require.NotNil(t, call(t, c.as(role), "public.fn_queue_snapshot('0')")["flags"], role)
 	}
 }
 
@@ -92,20 +92,20 @@ func TestSnapshotFull(t *testing.T) {
 	sub, _ := h.die("order", 3)
 	h.finish("", func() []lease { h.subscribe("fine"); h.emit("fine", 2); h.step(); return h.claim(2) }()...)
 	h.emit("order", 2)
-	h.exec("INSERT INTO webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'operator', 'infinity', 'ann')", sub)
+	h.exec("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'operator', 'infinity', 'ann')", sub)
 	h.step()
 	c.executor("kg", 60, 300, 700)
-	h.exec(`UPDATE queue_heartbeat SET last_beat_payload = '{"state": "working", "in_flight": 3, "done_total": 9, "last_work_at": "2026-01-01T00:00:00Z"}'
+	h.exec(`UPDATE public.queue_heartbeat SET last_beat_payload = '{"state": "working", "in_flight": 3, "done_total": 9, "last_work_at": "2026-01-01T00:00:00Z"}'
 		WHERE executor_id = 'kg'`)
-	h.exec("SELECT fn_queue_alert_ack('kg', 'ann', 'mine', '1 hour')")
-	h.exec("SELECT fn_dot_config_set('webhook.worker.enabled', 'false', 'ann', 'maintenance', now() + interval '1 hour')")
-	h.exec(`SELECT fn_queue_host_register('h1', gen_random_uuid(), 'v1', '{webhook_worker}')`)
-	h.exec(`UPDATE queue_host SET progress = '{"webhook_worker": {"state": "running", "last_tick": "2026-01-01T00:00:00.5Z", "done": 4, "errors": 1}}'`)
-	h.exec("SELECT fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
-	h.exec("INSERT INTO iu_route_worker_cursor (worker_name, event_domain) VALUES ('iu_outbound_default', 'system')")
-	h.exec("UPDATE router_offsets SET held_rows = 2, held_since = now() - interval '1 minute', held_xid = pg_current_xact_id()")
-	h.exec("UPDATE queue_tick_worker SET last_run_at = now() - interval '1 day', last_result = '{\"x\": 1}'")
-	s := picture(t, one[[]byte](h, "SELECT fn_queue_snapshot('0')"))
+	h.exec("SELECT public.fn_queue_alert_ack('kg', 'ann', 'mine', '1 hour')")
+	h.exec("SELECT public.fn_dot_config_set('webhook.worker.enabled', 'false', 'ann', 'maintenance', now() + interval '1 hour')")
+	h.exec(`SELECT public.fn_queue_host_register('h1', gen_random_uuid(), 'v1', '{webhook_worker}')`)
+	h.exec(`UPDATE public.queue_host SET progress = '{"webhook_worker": {"state": "running", "last_tick": "2026-01-01T00:00:00.5Z", "done": 4, "errors": 1}}'`)
+	h.exec("SELECT public.fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
+	h.exec("INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain) VALUES ('iu_outbound_default', 'system')")
+	h.exec("UPDATE public.router_offsets SET held_rows = 2, held_since = now() - interval '1 minute', held_xid = pg_current_xact_id()")
+	h.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 day', last_result = '{\"x\": 1}'")
+	s := picture(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
 
 	require.Len(t, s.DeadGroups, 1)
 	require.EqualValues(t, 3, s.DeadGroups[0].Open)
@@ -149,15 +149,15 @@ func TestSnapshotHostileRows(t *testing.T) {
 		`{"last_work_at": "infinity"}`, `{"last_work_at": 5}`, `{"in_flight": 1e300, "done_total": -1}`, `{"in_flight": "99999999999999999999"}`,
 		`{"in_flight": 1.5, "state": {"a": []}}`, `{"state": null, "last_work_at": null}`,
 	} {
-		call(t, dot, "fn_queue_heartbeat_write('kg', $1, 'kg')", payload)
-		picture(t, get[[]byte](c, "SELECT fn_queue_snapshot('0')"))
+		call(t, dot, "public.fn_queue_heartbeat_write('kg', $1, 'kg')", payload)
+		picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	}
 	id := get[string](c, newUUID)
-	call(t, dot, "fn_queue_host_register('h', $1, 'v', '{NULL,x}')", id)
+	call(t, dot, "public.fn_queue_host_register('h', $1, 'v', '{NULL,x}')", id)
 	for _, progress := range []string{`[]`, `5`, `{"a": 5}`, `{"a": []}`, `{"a": {"last_tick": "soon", "done": "many", "errors": 1.5}}`,
 		`{"a": {"done": 99999999999999999999, "last_tick": {}}}`, `null`, `{"a": {"state": 5}}`} {
-		call(t, dot, "fn_queue_host_beat('h', $1, '{NULL}', -5, $2)", id, progress)
-		picture(t, get[[]byte](c, "SELECT fn_queue_snapshot('0')"))
+		call(t, dot, "public.fn_queue_host_beat('h', $1, '{NULL}', -5, $2)", id, progress)
+		picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	}
 }
 
@@ -165,7 +165,7 @@ func TestSnapshotShared(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(16, "queue_viewer")
 	read := func(age string) (map[string]any, error) {
-		return tryCall(pool, "fn_queue_snapshot($1::text::interval)", age)
+		return tryCall(pool, "public.fn_queue_snapshot($1::text::interval)", age)
 	}
 	for _, first := range []bool{true, false} {
 		if !first {
@@ -201,7 +201,7 @@ func TestSnapshotReadOnly(t *testing.T) {
 	for _, mode := range []pgx.TxOptions{{AccessMode: pgx.ReadOnly}, {IsoLevel: pgx.Serializable, AccessMode: pgx.ReadOnly}, {IsoLevel: pgx.RepeatableRead}} {
 		require.NoError(t, pgx.BeginTxFunc(context.Background(), viewer, mode, func(tx pgx.Tx) error {
 			var raw []byte
-			err := tx.QueryRow(context.Background(), "SELECT fn_queue_snapshot('0')").Scan(&raw)
+			err := tx.QueryRow(context.Background(), "SELECT public.fn_queue_snapshot('0')").Scan(&raw)
 			if err == nil {
 				require.False(t, picture(t, raw).Shared)
 			}
@@ -209,10 +209,10 @@ func TestSnapshotReadOnly(t *testing.T) {
 		}))
 	}
 	require.Zero(t, get[int](c, "SELECT count(*) FROM queue_snapshot"), "nothing was stored")
-	require.Equal(t, false, call(t, viewer, "fn_queue_snapshot()")["shared"])
+	require.Equal(t, false, call(t, viewer, "public.fn_queue_snapshot()")["shared"])
 	require.NoError(t, pgx.BeginTxFunc(context.Background(), viewer, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var shared bool
-		err := tx.QueryRow(context.Background(), "SELECT fn_queue_snapshot('1 minute') -> 'shared'").Scan(&shared)
+		err := tx.QueryRow(context.Background(), "SELECT public.fn_queue_snapshot('1 minute') -> 'shared'").Scan(&shared)
 		require.True(t, shared, "a read-only session takes the stored one")
 		return err
 	}))

@@ -18,38 +18,38 @@ import (
 func (c *core) worker(name, body string, cron bool) {
 	c.t.Helper()
 	c.exec("CREATE FUNCTION public.fn_test_" + name + "() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN " + body + " END $$")
-	c.exec(`INSERT INTO dot_config_rule (key, kind, default_value, switch) VALUES ('queue.tick.` + name + `.interval_seconds', 'integer', '3600', true)`)
-	c.exec(`INSERT INTO dot_config (key, value) VALUES ('queue.tick.` + name + `.interval_seconds', '3600')`)
-	c.exec("SELECT fn_queue_tick_worker_add($1, $2, 'queue.job_substrate.enabled', $3, '{}')", name, "fn_test_"+name, cron)
+	c.exec(`INSERT INTO public.dot_config_rule (key, kind, default_value, switch) VALUES ('queue.tick.` + name + `.interval_seconds', 'integer', '3600', true)`)
+	c.exec(`INSERT INTO public.dot_config (key, value) VALUES ('queue.tick.` + name + `.interval_seconds', '3600')`)
+	c.exec("SELECT public.fn_queue_tick_worker_add($1, $2, 'queue.job_substrate.enabled', $3, '{}')", name, "fn_test_"+name, cron)
 }
 
 func tick(t *testing.T, c *core, name, source string) map[string]any {
 	t.Helper()
-	return call(t, c.root, "fn_queue_tick_request($1, $2)", name, source)
+	return call(t, c.root, "public.fn_queue_tick_request($1, $2)", name, source)
 }
 
 func TestTickOncePerInterval(t *testing.T) {
 	for _, n := range []int32{2, 10, 16} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			c := newCore(t)
-			c.exec("CREATE TABLE ran (at timestamptz); GRANT INSERT ON ran TO queue_owner")
+			c.exec("CREATE TABLE public.ran (at timestamptz); GRANT INSERT ON public.ran TO queue_owner")
 			c.worker("slow", "INSERT INTO public.ran VALUES (now()); PERFORM pg_sleep(0.05); RETURN '{\"done\": 2}';", true)
 			pool := c.wide(n, "dot_executor")
 			race := func() []map[string]any {
-				return together(t, int(n), func(int) (map[string]any, error) { return tryCall(pool, "fn_queue_tick_request('slow')") })
+				return together(t, int(n), func(int) (map[string]any, error) { return tryCall(pool, "public.fn_queue_tick_request('slow')") })
 			}
 			first := race()
 			require.Equal(t, 1, count(first, "ran", true), first)
 			require.Equal(t, int(n)-1, count(first, "skipped", "lease_held")+count(first, "skipped", "not_due"), first)
 			second := race()
 			require.Equal(t, int(n), count(second, "skipped", "not_due"))
-			c.exec("UPDATE queue_tick_worker SET last_run_at = now() - interval '3239 seconds', last_attempt_at = NULL WHERE worker_name = 'slow'")
+			c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '3239 seconds', last_attempt_at = NULL WHERE worker_name = 'slow'")
 			require.Equal(t, int(n), count(race(), "skipped", "not_due"), "not before 0.9 × interval")
-			c.exec("UPDATE queue_tick_worker SET last_run_at = now() - interval '3241 seconds' WHERE worker_name = 'slow'")
+			c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '3241 seconds' WHERE worker_name = 'slow'")
 			require.Equal(t, 1, count(race(), "ran", true))
-			require.Equal(t, 2, get[int](c, "SELECT count(*) FROM ran"))
+			require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.ran"))
 			require.Equal(t, "4 working 4", get[string](c, `SELECT w.done_total || ' ' || (h.last_beat_payload ->> 'state') || ' ' ||
-				(h.last_beat_payload ->> 'done_total') FROM queue_tick_worker w JOIN queue_heartbeat h ON executor_id = worker_name WHERE worker_name = 'slow'`))
+				(h.last_beat_payload ->> 'done_total') FROM public.queue_tick_worker w JOIN public.queue_heartbeat h ON executor_id = worker_name WHERE worker_name = 'slow'`))
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestTickOncePerInterval(t *testing.T) {
 func TestTickLeaseHeld(t *testing.T) {
 	c := newCore(t)
 	tx := c.begin(c.root)
-	_, err := tx.Exec(context.Background(), "SELECT 1 FROM dot_iu_runtime_lease WHERE lease_name = 'config_expiry' FOR UPDATE")
+	_, err := tx.Exec(context.Background(), "SELECT 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'config_expiry' FOR UPDATE")
 	require.NoError(t, err)
 	for _, source := range []string{"external", "wake", "operator"} {
 		require.Equal(t, "lease_held", tick(t, c, "config_expiry", source)["skipped"], source)
@@ -68,18 +68,18 @@ func TestTickLeaseHeld(t *testing.T) {
 
 func TestTickFailure(t *testing.T) {
 	c := newCore(t)
-	c.exec("CREATE TABLE ran (at timestamptz); GRANT INSERT ON ran TO queue_owner")
+	c.exec("CREATE TABLE public.ran (at timestamptz); GRANT INSERT ON public.ran TO queue_owner")
 	c.worker("broken", "INSERT INTO public.ran VALUES (now()); RETURN jsonb_build_object('x', 1 / 0);", true)
 	c.worker("odd", "RETURN '[]';", true)
 	c.worker("empty", "RETURN NULL;", true)
-	c.exec("UPDATE queue_heartbeat SET last_beat_at = '2020-01-01' WHERE executor_id = 'broken'")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = '2020-01-01' WHERE executor_id = 'broken'")
 	got := tick(t, c, "broken", "operator")
 	require.Equal(t, []any{true, false}, []any{got["failed"], got["ran"]})
 	require.Contains(t, got["error"], "22012 division by zero")
-	require.Zero(t, get[int](c, "SELECT count(*) FROM ran"), "its work is undone")
-	require.True(t, get[bool](c, `SELECT last_beat_at = '2020-01-01' FROM queue_heartbeat WHERE executor_id = 'broken'`), "no beat")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.ran"), "its work is undone")
+	require.True(t, get[bool](c, `SELECT last_beat_at = '2020-01-01' FROM public.queue_heartbeat WHERE executor_id = 'broken'`), "no beat")
 	require.True(t, get[bool](c, `SELECT last_run_at IS NULL AND last_attempt_at IS NOT NULL AND last_result ->> 'error' LIKE '22012%'
-		FROM queue_tick_worker WHERE worker_name = 'broken'`))
+		FROM public.queue_tick_worker WHERE worker_name = 'broken'`))
 	require.Equal(t, "not_due", tick(t, c, "broken", "external")["skipped"], "no storm of failures")
 	require.Equal(t, true, tick(t, c, "broken", "operator")["failed"], "the lease is free")
 	require.Equal(t, true, tick(t, c, "odd", "operator")["failed"])
@@ -109,14 +109,14 @@ func TestTickCancelled(t *testing.T) {
 		conn := c.db.Conn(t, login)
 		pid := conn.PgConn().PID()
 		require.NoError(t, prepare(conn))
-		_, err := conn.Exec(context.Background(), "SELECT fn_queue_tick_request('endless', 'operator')")
+		_, err := conn.Exec(context.Background(), "SELECT public.fn_queue_tick_request('endless', 'operator')")
 		refused(t, name[:5], err, name)
 		eventually(t, "locks gone", func() bool {
 			return get[int](c, "SELECT count(*) FROM pg_locks WHERE pid = $1 AND locktype IN ('advisory', 'tuple', 'transactionid', 'relation')", pid) == 0
 		})
-		require.True(t, get[bool](c, "SELECT last_attempt_at IS NULL FROM queue_tick_worker WHERE worker_name = 'endless'"))
+		require.True(t, get[bool](c, "SELECT last_attempt_at IS NULL FROM public.queue_tick_worker WHERE worker_name = 'endless'"))
 	}
-	c.exec("CREATE OR REPLACE FUNCTION fn_test_endless() RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$")
+	c.exec("CREATE OR REPLACE FUNCTION public.fn_test_endless() RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$")
 	require.Equal(t, true, tick(t, c, "endless", "external")["ran"])
 }
 
@@ -135,7 +135,7 @@ func TestTickOff(t *testing.T) {
 	c := newCore(t)
 	c.worker("w", "RETURN '{}';", true)
 	admin := c.as("workflow_admin")
-	c.exec("UPDATE queue_heartbeat SET last_beat_at = '2020-01-01' WHERE executor_id = 'w'")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = '2020-01-01' WHERE executor_id = 'w'")
 	for key, on := range map[string]string{"queue.job_substrate.enabled": "true", "queue.tick.w.interval_seconds": "3600"} {
 		off := map[string]string{"true": "false", "3600": "0"}[on]
 		setFlag(t, admin, key, off)
@@ -145,7 +145,7 @@ func TestTickOff(t *testing.T) {
 			require.Contains(t, got["reason"], key)
 		}
 		require.True(t, get[bool](c, `SELECT last_beat_payload ->> 'state' = 'stopped' AND last_beat_at > now() - interval '1 minute'
-			FROM queue_heartbeat WHERE executor_id = 'w'`))
+			FROM public.queue_heartbeat WHERE executor_id = 'w'`))
 		setFlag(t, admin, key, on)
 	}
 	require.Equal(t, true, tick(t, c, "w", "external")["ran"])
@@ -159,7 +159,7 @@ func TestTickModes(t *testing.T) {
 	admits := func() (out string) {
 		for _, w := range []string{"cron", "ours"} {
 			for _, source := range []string{"external", "pg_cron", "wake", "operator"} {
-				c.exec("UPDATE queue_tick_worker SET last_run_at = NULL, last_attempt_at = NULL")
+				c.exec("UPDATE public.queue_tick_worker SET last_run_at = NULL, last_attempt_at = NULL")
 				got := tick(t, c, w, source)
 				if got["ran"] == true {
 					out += "1"
@@ -183,23 +183,23 @@ func TestTickArguments(t *testing.T) {
 	c := newCore(t)
 	dot := c.as("dot_executor")
 	for _, bad := range []string{"'no_such', 'external'", "NULL, 'external'", "'config_expiry', 'cron'", "'config_expiry', NULL", "'', 'external'"} {
-		fails(t, dot, "22023", "SELECT fn_queue_tick_request("+bad+")")
+		fails(t, dot, "22023", "SELECT public.fn_queue_tick_request("+bad+")")
 	}
-	fails(t, c.as("queue_viewer", "router_worker"), "42501", "SELECT fn_queue_tick_request('config_expiry')")
-	require.Equal(t, true, call(t, c.as("workflow_admin"), "fn_queue_tick_request('config_expiry', 'operator')")["ran"])
-	require.Zero(t, get[int](c, `SELECT count(*) FROM queue_tick_worker w WHERE to_regprocedure('public.' || w.function || '()') IS NULL
+	fails(t, c.as("queue_viewer", "router_worker"), "42501", "SELECT public.fn_queue_tick_request('config_expiry')")
+	require.Equal(t, true, call(t, c.as("workflow_admin"), "public.fn_queue_tick_request('config_expiry', 'operator')")["ran"])
+	require.Zero(t, get[int](c, `SELECT count(*) FROM public.queue_tick_worker w WHERE to_regprocedure('public.' || w.function || '()') IS NULL
 		AND NOT EXISTS (SELECT 1 FROM pg_proc p WHERE p.proname = w.function AND p.pronargs = p.pronargdefaults)`), "each can be called without arguments")
 }
 
 // Every worker that is installed runs.
 func TestTickAll(t *testing.T) {
 	c := newCore(t)
-	for _, w := range get[[]string](c, "SELECT array_agg(worker_name::text) FROM queue_tick_worker") {
+	for _, w := range get[[]string](c, "SELECT array_agg(worker_name::text) FROM public.queue_tick_worker") {
 		got := tick(t, c, w, "external")
 		require.Equal(t, true, got["ran"], got)
 	}
-	require.Zero(t, get[int](c, "SELECT count(*) FROM v_queue_scheduler_status WHERE stale OR age_seconds IS NULL"))
-	c.exec("UPDATE queue_tick_worker SET last_run_at = now() - interval '1 day'")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_scheduler_status WHERE stale OR age_seconds IS NULL"))
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 day'")
 	setFlag(t, c.as("workflow_admin"), "queue.tick.webhook_router.interval_seconds", "0")
-	require.Equal(t, "webhook_router", get[string](c, "SELECT string_agg(worker_name, ',') FROM v_queue_scheduler_status WHERE NOT stale"))
+	require.Equal(t, "webhook_router", get[string](c, "SELECT string_agg(worker_name, ',') FROM public.v_queue_scheduler_status WHERE NOT stale"))
 }

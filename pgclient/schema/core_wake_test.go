@@ -19,7 +19,7 @@ const longDomain = "d23456789_123456789_123456789_123456789_123456789_1" // 51 c
 // ear listens on every channel there can be.
 func (c *core) ear() *pgx.Conn {
 	c.t.Helper()
-	c.exec(`INSERT INTO event_type_registry VALUES ($1, 'made', 's', 'immediate', 'w'), ('iu', 'made', 's', 'immediate', 'iu_outbound_default'),
+	c.exec(`INSERT INTO public.event_type_registry VALUES ($1, 'made', 's', 'immediate', 'w'), ('iu', 'made', 's', 'immediate', 'iu_outbound_default'),
 		('kg', 'made', 's', 'delayed', NULL), ('iu', repeat('é', 2000), 's', 'immediate', NULL)`, longDomain)
 	conn := c.db.Conn(c.t, "")
 	for _, domain := range []string{longDomain, "iu", "kg", "system", "webhook"} {
@@ -45,7 +45,7 @@ func (c *core) heard(conn *pgx.Conn) (got []*pgconn.Notification) {
 	}
 }
 
-const insertEvents = `INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane)
+const insertEvents = `INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane)
 	SELECT d, 'made', 's', 'immediate' FROM unnest($1::text[]) d, generate_series(1, $2)`
 
 func TestWakeOff(t *testing.T) {
@@ -53,9 +53,9 @@ func TestWakeOff(t *testing.T) {
 	conn, writer := c.ear(), c.as("event_ingest_writer")
 	_, err := writer.Exec(context.Background(), insertEvents, []string{"iu", "kg"}, 10)
 	require.NoError(t, err)
-	_, err = writer.Exec(context.Background(), "INSERT INTO events (event_type, payload) VALUES ('x', '{}')")
+	_, err = writer.Exec(context.Background(), "INSERT INTO public.events (event_type, payload) VALUES ('x', '{}')")
 	require.NoError(t, err)
-	require.Equal(t, false, call(t, writer, "fn_queue_doorbell('iu')")["rung"])
+	require.Equal(t, false, call(t, writer, "public.fn_queue_doorbell('iu')")["rung"])
 	setFlag(t, c.as("workflow_admin"), "webhook.max_attempts", "4")
 	call(t, c.as("workflow_admin"), register, "kg", "Agent")
 	require.Empty(t, c.heard(conn))
@@ -64,7 +64,7 @@ func TestWakeOff(t *testing.T) {
 func TestWakeOn(t *testing.T) {
 	c := newCore(t)
 	conn, writer := c.ear(), c.as("event_ingest_writer")
-	c.exec("UPDATE dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
+	c.exec("UPDATE public.dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
 	_, err := writer.Exec(context.Background(), insertEvents, []string{"iu", "kg", longDomain}, 1000)
 	require.NoError(t, err)
 	got := c.heard(conn)
@@ -90,43 +90,43 @@ func TestWakeOn(t *testing.T) {
 		require.NoError(t, err)
 		_, err = tx.Exec(context.Background(), insertEvents, []string{"iu"}, 5)
 		require.NoError(t, err)
-		_, err = tx.Exec(context.Background(), "INSERT INTO events (event_type, payload) VALUES ('x', '{}')")
+		_, err = tx.Exec(context.Background(), "INSERT INTO public.events (event_type, payload) VALUES ('x', '{}')")
 		return err
 	}))
 	require.Empty(t, c.heard(conn))
-	require.Equal(t, true, call(t, writer, "fn_queue_doorbell($1)", longDomain)["rung"])
+	require.Equal(t, true, call(t, writer, "public.fn_queue_doorbell($1)", longDomain)["rung"])
 	got = c.heard(conn)
 	require.Len(t, got, 1)
 	require.Equal(t, "queue_wake_"+longDomain, got[0].Channel)
 	for _, bad := range []any{nil, "", "Iu", "a b", longDomain + "x", "1a"} {
-		_, err := tryCall(writer, "fn_queue_doorbell($1)", bad)
+		_, err := tryCall(writer, "public.fn_queue_doorbell($1)", bad)
 		refused(t, "22023", err, "doorbell")
 	}
 
 	_, err = writer.Exec(context.Background(), insertEvents, []string{"iu"}, 0)
 	require.NoError(t, err)
-	_, err = writer.Exec(context.Background(), `INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane)
+	_, err = writer.Exec(context.Background(), `INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane)
 		VALUES ('iu', repeat('é', 2000), 's', 'immediate')`)
 	require.NoError(t, err, "a huge type costs no row")
 	got = c.heard(conn)
 	require.Len(t, got, 1, "none for no row")
 	require.Less(t, len(got[0].Payload), 8000)
-	c.exec("UPDATE event_type_registry SET worker_name = repeat('w', 9000) WHERE event_domain = 'iu'")
+	c.exec("UPDATE public.event_type_registry SET worker_name = repeat('w', 9000) WHERE event_domain = 'iu'")
 	_, err = writer.Exec(context.Background(), insertEvents, []string{"iu"}, 1)
 	require.NoError(t, err)
 	require.Empty(t, c.heard(conn), "a signal that is too long is left out")
-	require.Equal(t, 3007, get[int](c, "SELECT count(*) FROM event_outbox"))
+	require.Equal(t, 3007, get[int](c, "SELECT count(*) FROM public.event_outbox"))
 }
 
 // Even a broken bridge costs no row.
 func TestWakeNeverRaises(t *testing.T) {
 	c := newCore(t)
 	c.ear()
-	c.exec("UPDATE dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
-	c.exec("CREATE OR REPLACE FUNCTION fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$")
+	c.exec("UPDATE public.dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
+	c.exec("CREATE OR REPLACE FUNCTION public.fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$")
 	_, err := c.as("event_ingest_writer").Exec(context.Background(), insertEvents, []string{"iu", "kg"}, 2)
 	require.NoError(t, err)
-	require.Equal(t, 4, get[int](c, "SELECT count(*) FROM event_outbox"))
-	c.exec("SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
-	require.Equal(t, strings.Repeat("iu ", 3)+"kg kg", get[string](c, "SELECT string_agg(event_domain, ' ' ORDER BY event_domain) FROM event_outbox"))
+	require.Equal(t, 4, get[int](c, "SELECT count(*) FROM public.event_outbox"))
+	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
+	require.Equal(t, strings.Repeat("iu ", 3)+"kg kg", get[string](c, "SELECT string_agg(event_domain, ' ' ORDER BY event_domain) FROM public.event_outbox"))
 }

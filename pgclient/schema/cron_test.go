@@ -61,7 +61,7 @@ func TestCronInstall(t *testing.T) {
 	ops := c.login("ops")
 	lacks := func() string {
 		t.Helper()
-		return fmt.Sprint(call(t, ops, "fn_queue_scheduler_install('ann', 'try')")["reason"])
+		return fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_install('ann', 'try')")["reason"])
 	}
 	require.Equal(t, "pg_cron is loaded but not created here: as a superuser: CREATE EXTENSION pg_cron in queue (cron.database_name must name it)", lacks())
 	c.exec("CREATE EXTENSION pg_cron")
@@ -71,51 +71,51 @@ func TestCronInstall(t *testing.T) {
 	_, err := tx.Exec(t.Context(), "SET LOCAL ROLE workflow_admin")
 	require.NoError(t, err)
 	var why string
-	require.NoError(t, tx.QueryRow(t.Context(), "SELECT fn_queue_scheduler_install('ann', 'try') ->> 'reason'").Scan(&why))
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT public.fn_queue_scheduler_install('ann', 'try') ->> 'reason'").Scan(&why))
 	require.Contains(t, why, "workflow_admin cannot log in")
 	require.NoError(t, tx.Rollback(t.Context()))
 
-	require.Contains(t, fmt.Sprint(call(t, ops, "fn_queue_scheduler_install('ann', 'try', true)")["results"]), "would_create")
+	require.Contains(t, fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_install('ann', 'try', true)")["results"]), "would_create")
 	require.Empty(t, c.jobs(), "a dry run changes nothing")
-	got := call(t, ops, "fn_queue_scheduler_install('ann', 'try pg_cron')")
+	got := call(t, ops, "public.fn_queue_scheduler_install('ann', 'try pg_cron')")
 	require.Equal(t, 6, strings.Count(fmt.Sprint(got["results"]), "created"))
 	var want []string
 	for _, name := range slices.Sorted(maps.Keys(cronJobs)) {
 		want = append(want, fmt.Sprintf("%s %s ops t SELECT public.fn_queue_tick_request('%s', 'pg_cron')", name, cronJobs[name][1], cronJobs[name][0]))
 	}
 	require.Equal(t, strings.Join(want, "\n"), c.jobs())
-	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "fn_queue_scheduler_install('ann', 'again')")["results"]), "kept"))
+	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_install('ann', 'again')")["results"]), "kept"))
 	require.Equal(t, strings.Join(want, "\n"), c.jobs(), "a second time it changes nothing")
 	c.exec("UPDATE cron.job SET schedule = '5 * * * *' WHERE jobname = 'queue_lease_reaper'")
 	c.exec("UPDATE cron.job SET active = false WHERE jobname = 'queue_stale_heartbeat_check'")
-	require.Equal(t, 2, strings.Count(fmt.Sprint(call(t, ops, "fn_queue_scheduler_install('ann', 'mend')")["results"]), "changed"))
+	require.Equal(t, 2, strings.Count(fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_install('ann', 'mend')")["results"]), "changed"))
 	require.Equal(t, strings.Join(want, "\n"), c.jobs(), "what was changed by hand is right again")
-	require.Equal(t, "done,done,done", get[string](c, "SELECT string_agg(outcome, ',') FROM queue_operator_action WHERE action = 'scheduler_install' AND outcome = 'done'"))
+	require.Equal(t, "done,done,done", get[string](c, "SELECT string_agg(outcome, ',') FROM public.queue_operator_action WHERE action = 'scheduler_install' AND outcome = 'done'"))
 
 	// Others are told whose they are; pg_cron itself shows them nothing.
 	second := c.login("second")
-	require.Equal(t, "not_yours", call(t, second, "fn_queue_scheduler_install('bob', 'me too')")["rule"])
-	require.Equal(t, "not_yours", call(t, second, "fn_queue_scheduler_remove('bob', 'away')")["rule"])
+	require.Equal(t, "not_yours", call(t, second, "public.fn_queue_scheduler_install('bob', 'me too')")["rule"])
+	require.Equal(t, "not_yours", call(t, second, "public.fn_queue_scheduler_remove('bob', 'away')")["rule"])
 	row := func(pool *pgxpool.Pool) (s string) {
 		t.Helper()
-		require.NoError(t, pool.QueryRow(t.Context(), "SELECT concat_ws(' ', run_as, installed_by, COALESCE(found::text, 'unseen'), active) FROM fn_queue_cron_jobs() WHERE job_name = 'queue_lease_reaper'").Scan(&s))
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT concat_ws(' ', run_as, installed_by, COALESCE(found::text, 'unseen'), active) FROM public.fn_queue_cron_jobs() WHERE job_name = 'queue_lease_reaper'").Scan(&s))
 		return s
 	}
 	require.Equal(t, "ops ann unseen", row(second))
 	require.Equal(t, "ops ann true t", row(ops))
 	require.Equal(t, "ops ann true t", row(c.root))
-	require.Equal(t, "* * * * * ops", get[string](c, "SELECT cron_schedule || ' ' || cron_run_as FROM v_queue_scheduler_status WHERE worker_name = 'lease_reaper'"))
+	require.Equal(t, "* * * * * ops", get[string](c, "SELECT cron_schedule || ' ' || cron_run_as FROM public.v_queue_scheduler_status WHERE worker_name = 'lease_reaper'"))
 
-	require.Contains(t, fmt.Sprint(call(t, ops, "fn_queue_scheduler_remove('ann', 'away', true)")["results"]), "would_remove")
+	require.Contains(t, fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_remove('ann', 'away', true)")["results"]), "would_remove")
 	require.NotEmpty(t, c.jobs())
-	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "fn_queue_scheduler_remove('ann', 'away')")["results"]), "removed"))
+	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_remove('ann', 'away')")["results"]), "removed"))
 	require.Empty(t, c.jobs())
-	require.Zero(t, get[int](c, "SELECT count(run_as) FROM queue_cron_job"))
-	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "fn_queue_scheduler_remove('ann', 'again')")["results"]), "absent"))
+	require.Zero(t, get[int](c, "SELECT count(run_as) FROM public.queue_cron_job"))
+	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_remove('ann', 'again')")["results"]), "absent"))
 
 	// migrate down takes what is scheduled along, and leaves the jobs of others.
-	require.NotNil(t, call(t, ops, "fn_queue_scheduler_install('ann', 'once more', NULL)")["audit_id"])
-	require.Equal(t, 6, get[int](c, "SELECT count(run_as) FROM queue_cron_job"))
+	require.NotNil(t, call(t, ops, "public.fn_queue_scheduler_install('ann', 'once more', NULL)")["audit_id"])
+	require.Equal(t, 6, get[int](c, "SELECT count(run_as) FROM public.queue_cron_job"))
 	c.exec("SELECT cron.schedule('vacuum', '0 3 * * *', 'VACUUM')")
 	var dry, down steps
 	dsn := c.root.Config().ConnString()
@@ -140,7 +140,7 @@ func TestCronElsewhere(t *testing.T) {
 	other, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
-	got := call(t, other, "fn_queue_scheduler_install('ann', 'try')")
+	got := call(t, other, "public.fn_queue_scheduler_install('ann', 'try')")
 	require.Equal(t, "no_pg_cron", got["rule"])
 	require.Regexp(t, `^pg_cron runs in database queue \(cron\.database_name\), not here: .* cron\.schedule_in_database\(…, 'other'\)$`, got["reason"])
 }
@@ -162,17 +162,17 @@ func TestCronTicks(t *testing.T) {
 	c.exec("CREATE EXTENSION pg_cron; GRANT USAGE ON SCHEMA cron TO ops")
 	ops := c.login("ops")
 	// Every run leaves a line; the reaper is slow, beyond a tenth of its minute.
-	c.exec(`CREATE TABLE ran (worker text, source text, began timestamptz, ended timestamptz DEFAULT clock_timestamp());
-		CREATE FUNCTION log_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+	c.exec(`CREATE TABLE public.ran (worker text, source text, began timestamptz, ended timestamptz DEFAULT clock_timestamp());
+		CREATE FUNCTION public.log_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 			INSERT INTO public.ran VALUES (NEW.worker_name, NEW.last_result ->> 'source', NEW.last_run_at); RETURN NULL; END $$;
-		CREATE TRIGGER log_run AFTER UPDATE OF last_run_at ON queue_tick_worker FOR EACH ROW EXECUTE FUNCTION log_run();
-		CREATE FUNCTION fn_test_slow() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(8); RETURN '{"returned": 1}'; END $$;
-		UPDATE queue_tick_worker SET function = 'fn_test_slow' WHERE worker_name = 'lease_reaper'`)
-	minutely := get[[]string](c, `SELECT array_agg(w.worker_name ORDER BY w.worker_name) FROM queue_tick_worker w JOIN queue_cron_job j USING (worker_name) WHERE j.schedule = '* * * * *'`)
+		CREATE TRIGGER log_run AFTER UPDATE OF last_run_at ON public.queue_tick_worker FOR EACH ROW EXECUTE FUNCTION log_run();
+		CREATE FUNCTION public.fn_test_slow() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(8); RETURN '{"returned": 1}'; END $$;
+		UPDATE public.queue_tick_worker SET function = 'fn_test_slow' WHERE worker_name = 'lease_reaper'`)
+	minutely := get[[]string](c, `SELECT array_agg(w.worker_name ORDER BY w.worker_name) FROM public.queue_tick_worker w JOIN public.queue_cron_job j USING (worker_name) WHERE j.schedule = '* * * * *'`)
 	require.Len(t, minutely, 3)
 	runs := func(since time.Time) map[string][]run {
 		t.Helper()
-		rows, err := c.root.Query(t.Context(), "SELECT worker, source, began, ended FROM ran WHERE began > $1 ORDER BY began", since)
+		rows, err := c.root.Query(t.Context(), "SELECT worker, source, began, ended FROM public.ran WHERE began > $1 ORDER BY began", since)
 		require.NoError(t, err)
 		all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[run])
 		require.NoError(t, err)
@@ -193,7 +193,7 @@ func TestCronTicks(t *testing.T) {
 	}
 
 	// external: the jobs are there, and refused.
-	call(t, ops, "fn_queue_scheduler_install('ann', 'try pg_cron')")
+	call(t, ops, "public.fn_queue_scheduler_install('ann', 'try pg_cron')")
 	marks(1)
 	require.Empty(t, runs(time.Time{}))
 	require.NotZero(t, get[int](c, "SELECT count(*) FROM cron.job_run_details WHERE status = 'succeeded'"), "pg_cron did ask")
@@ -231,7 +231,7 @@ func TestCronTicks(t *testing.T) {
 				case <-time.After(200 * time.Millisecond): // two impatient hosts
 				}
 				for _, w := range minutely {
-					if _, err := tryCall(c.root, "fn_queue_tick_request($1, 'external')", w); err != nil {
+					if _, err := tryCall(c.root, "public.fn_queue_tick_request($1, 'external')", w); err != nil {
 						done <- err
 						return
 					}
@@ -247,7 +247,7 @@ func TestCronTicks(t *testing.T) {
 	}
 	require.Greater(t, asked.Load(), int64(500))
 	for _, w := range minutely {
-		every := time.Duration(get[int](c, "SELECT configured_interval_seconds FROM v_queue_scheduler_status WHERE worker_name = $1", w)) * time.Second
+		every := time.Duration(get[int](c, "SELECT configured_interval_seconds FROM public.v_queue_scheduler_status WHERE worker_name = $1", w)) * time.Second
 		all := runs(time.Time{})[w]
 		require.NotEmpty(t, runs(began)[w], w)
 		for i, r := range all[1:] {

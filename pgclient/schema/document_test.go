@@ -31,7 +31,7 @@ var chapters = []struct{ title, sql string }{
 				WHERE r.rolname = ANY ($1) AND x.letter IS NOT NULL GROUP BY r.rolname) g
 			WHERE c.relnamespace = 'public'::regnamespace GROUP BY c.oid)
 		SELECT format(E'### %s\n\n%s\n\n', c.relname, obj_description(c.oid)) || CASE WHEN c.relkind = 'p' THEN
-				(SELECT format(E'Partitioned by %s, one leaf a %s (UTC), made %s ahead.\n\n', p.time_column, p.step, p.ahead) FROM queue_partitioned p WHERE p.parent = c.relname) ELSE '' END
+				(SELECT format(E'Partitioned by %s, one leaf a %s (UTC), made %s ahead.\n\n', p.time_column, p.step, p.ahead) FROM public.queue_partitioned p WHERE p.parent = c.relname) ELSE '' END
 			|| COALESCE('May: ' || r.text || E'.\n\n', E'No role may touch it; functions do.\n\n')
 			|| E'| column | type | default | |\n|---|---|---|---|\n'
 			|| (SELECT string_agg(format('| %s | %s | %s | %s |', a.attname, format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END,
@@ -65,11 +65,11 @@ var chapters = []struct{ title, sql string }{
 		WHERE NOT t.tgisinternal AND c.relnamespace = 'public'::regnamespace AND $1::text[] IS NOT NULL GROUP BY p.oid, p.proname ORDER BY p.proname`},
 	{"Flags (dot_config)", `
 		SELECT '| key | default | |' UNION ALL SELECT '|---|---|---|' UNION ALL
-		(SELECT format('| %s | %s | %s |', key, value, description) FROM dot_config WHERE $1::text[] IS NOT NULL ORDER BY key)`},
+		(SELECT format('| %s | %s | %s |', key, value, description) FROM public.dot_config WHERE $1::text[] IS NOT NULL ORDER BY key)`},
 	{"Tick workers", `
 		SELECT '| worker | function | flag | pg_cron job |' UNION ALL SELECT '|---|---|---|---|' UNION ALL
 		(SELECT format('| %s | %s | %s | %s |', worker_name, function, COALESCE(flag_key, ''), CASE WHEN cron_job THEN 'yes' ELSE '' END)
-		FROM queue_tick_worker WHERE $1::text[] IS NOT NULL ORDER BY worker_name)`},
+		FROM public.queue_tick_worker WHERE $1::text[] IS NOT NULL ORDER BY worker_name)`},
 }
 
 func TestSchemaDocument(t *testing.T) {

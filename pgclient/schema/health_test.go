@@ -22,7 +22,7 @@ func (c *core) health() (rows []string) {
 			require.NoError(c.t, err, sql)
 			return texts(c.t, got)
 		}
-		picture := list("SELECT h::text FROM jsonb_array_elements(fn_queue_snapshot_parts()::jsonb -> 'health') h ORDER BY 1")
+		picture := list("SELECT h::text FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'health') h ORDER BY 1")
 		for _, role := range []string{"NONE", "queue_viewer", "dot_executor", "workflow_admin", "dead_letter_operator"} {
 			_, err := tx.Exec(ctx, "SET LOCAL ROLE "+role)
 			require.NoError(c.t, err)
@@ -46,25 +46,25 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	h.die("order", 3)
 	h.die("bill", 2)
 	odd := h.subscribe("odd")
-	h.exec("UPDATE subscriptions SET max_attempts = 1 WHERE id = $1", odd)
+	h.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE id = $1", odd)
 	h.emit("odd", 1)
 	h.step()
 	h.finish("TIMEOUT", h.claim(1)...)
-	h.call("fn_saga_orchestrator_run()")
+	h.call("public.fn_saga_orchestrator_run()")
 	for _, l := range [][3]string{{"dead", "iu", "TIMEOUT"}, {"dead", "iu", "HTTP_500"}, {"dead", "kg", "TIMEOUT"}} {
 		j.letter(l[0], l[1], l[2])
 	}
-	h.exec(`INSERT INTO iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, last_failed_at)
+	h.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, last_failed_at)
 		SELECT gen_random_uuid(), jsonb_build_object('event_type', type), n, code, 'it broke', domain, 'iu_outbound_default', now() - make_interval(mins => n)
 		FROM (VALUES (1, 'made', 'ROUTE_A', 'iu'), (2, 'gone', 'ROUTE_A', 'iu'), (3, 'made', 'ROUTE_A', 'kg'), (4, 'made', 'ROUTE_B', 'iu')) v (n, type, code, domain)`)
 
 	// Webhooks that wait: two subscriptions of one endpoint, one of another, and one whose deliveries are all due later.
 	h.subscribe("late")
 	h.subscribe("late")
-	h.exec(`INSERT INTO subscriptions (event_type, callback_url, verified) VALUES ('late', 'http://other.example/hook', true), ('late', 'http://later.example/', true)`)
+	h.exec(`INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('late', 'http://other.example/hook', true), ('late', 'http://later.example/', true)`)
 	h.emit("late", 4)
 	h.route()
-	c.asReplica(`UPDATE webhook_delivery_sagas s SET next_attempt_at = now() + interval '1 hour' FROM subscriptions x
+	c.asReplica(`UPDATE public.webhook_delivery_sagas s SET next_attempt_at = now() + interval '1 hour' FROM public.subscriptions x
 		WHERE x.id = s.subscription_id AND x.endpoint = 'later.example' AND s.status = 'Pending'`)
 
 	// Jobs: lanes that are due, leased, due later, and one whose jobs have all ended.
@@ -75,30 +75,30 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	require.Len(t, j.take("w", 2), 2)
 	j.rule("ender", "ended", "", 0, 1)
 	require.Equal(t, "done", j.told("ack", j.one("ender")))
-	j.exec("SELECT fn_job_enqueue('later', 'iu', 'external_worker', p_process_after => now() + '1 hour')")
-	j.exec("UPDATE job_subscription SET enabled = false WHERE executor_id = 'ender'")
-	j.exec("UPDATE job_queue SET process_after = now() - interval '9 minutes' WHERE job_kind = 'k' AND event_domain = 'kg'")
+	j.exec("SELECT public.fn_job_enqueue('later', 'iu', 'external_worker', p_process_after => now() + '1 hour')")
+	j.exec("UPDATE public.job_subscription SET enabled = false WHERE executor_id = 'ender'")
+	j.exec("UPDATE public.job_queue SET process_after = now() - interval '9 minutes' WHERE job_kind = 'k' AND event_domain = 'kg'")
 
 	// Executors, cursors, shares, notifications, and rows that no partition was made for.
 	for _, id := range []string{"silent", "stopped", "gone"} {
 		c.executor(id, 60, 300, 4000)
 	}
-	h.exec(`UPDATE queue_heartbeat SET last_beat_payload = '{"state": "stopped"}' WHERE executor_id = 'stopped'`)
-	h.exec(`UPDATE queue_heartbeat SET deregistered_at = now(), deregistered_by = 'x' WHERE executor_id = 'gone'`)
-	h.exec("UPDATE queue_tick_worker SET last_run_at = now() WHERE worker_name IN ('metrics_sampler', 'webhook_router')")
-	h.exec("INSERT INTO iu_outbound_route (event_domain, worker_name, enabled, updated_by) VALUES ('iu', 'iu_outbound_default', false, 'x'), ('kg', 'iu_outbound_default', true, 'x')")
-	h.exec(`INSERT INTO iu_route_worker_cursor (worker_name, event_domain, last_run_at, events_seen, attempts_written, dead_lettered, restored_at)
+	h.exec(`UPDATE public.queue_heartbeat SET last_beat_payload = '{"state": "stopped"}' WHERE executor_id = 'stopped'`)
+	h.exec(`UPDATE public.queue_heartbeat SET deregistered_at = now(), deregistered_by = 'x' WHERE executor_id = 'gone'`)
+	h.exec("UPDATE public.queue_tick_worker SET last_run_at = now() WHERE worker_name IN ('metrics_sampler', 'webhook_router')")
+	h.exec("INSERT INTO public.iu_outbound_route (event_domain, worker_name, enabled, updated_by) VALUES ('iu', 'iu_outbound_default', false, 'x'), ('kg', 'iu_outbound_default', true, 'x')")
+	h.exec(`INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain, last_run_at, events_seen, attempts_written, dead_lettered, restored_at)
 		SELECT 'iu_outbound_default', domain, now() - ago, 7, 6, 5, now() - interval '1 day'
 		FROM (VALUES ('system', interval '1 second'), ('iu', interval '1 minute'), ('kg', interval '1 day')) v (domain, ago)`)
-	h.exec(`INSERT INTO queue_broadcast_share (event_domain, events_24h, broadcast_24h, percent, warn_percent, sampled_at, over_since)
+	h.exec(`INSERT INTO public.queue_broadcast_share (event_domain, events_24h, broadcast_24h, percent, warn_percent, sampled_at, over_since)
 		VALUES ('', 100, 5, 5, 5, now() - interval '3 minutes', NULL), ('kg', 50, 0, 0, 5, now(), NULL), ('lost', 5, 5, 100, 5, now(), now() - interval '1 hour')`)
-	h.exec(`INSERT INTO iu_notification_pending (unit_id, canonical_address, actor_ref, ref_id, created_at, failed_at, failure)
+	h.exec(`INSERT INTO public.iu_notification_pending (unit_id, canonical_address, actor_ref, ref_id, created_at, failed_at, failure)
 		SELECT gen_random_uuid(), 'a', 'user:ann', gen_random_uuid(), now() - make_interval(mins => n), CASE n WHEN 3 THEN now() END, CASE n WHEN 3 THEN 'x' END
 		FROM generate_series(1, 3) n`)
-	h.exec("INSERT INTO queue_metric_sample (at, metric, value) VALUES ('2020-05-05', 'hosts_alive', 1)")
-	h.exec(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
+	h.exec("INSERT INTO public.queue_metric_sample (at, metric, value) VALUES ('2020-05-05', 'hosts_alive', 1)")
+	h.exec(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
 		VALUES (gen_random_uuid(), 'future', 'iu', 'DOT', 'succeeded', 'leased', now() + interval '40 days')`)
-	const event = "INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at) VALUES "
+	const event = "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at) VALUES "
 	c.asReplica(event + "('lost', 'made', 's', 'immediate', '2020-05-05')")
 
 	// An open transaction holds the webhook router and a route.
@@ -106,7 +106,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	_, err := open.Exec(context.Background(), "SELECT pg_current_xact_id()")
 	require.NoError(t, err)
 	c.asReplica(event + "('system', 'made', 's', 'immediate', now() - interval '1 minute')")
-	h.exec("UPDATE router_offsets SET held_rows = 2, held_since = now() - interval '1 minute', held_xid = pg_current_xact_id()")
+	h.exec("UPDATE public.router_offsets SET held_rows = 2, held_since = now() - interval '1 minute', held_xid = pg_current_xact_id()")
 
 	rows := c.health()
 	require.NotContains(t, rows, "backlog_job_queue ended iu")

@@ -18,11 +18,11 @@ func TestImmutable(t *testing.T) {
 	j := &jobs{core: c, work: c.as("event_ingest_writer", "dot_executor", "dead_letter_operator", "workflow_admin")}
 	_, letters := h.die("order", 2)
 	h.requeue(letters[0])
-	h.call("fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters[1:])
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters[1:])
 	j.letter("k", "iu", "TIMEOUT")
-	c.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
 	c.emit("iu", "1")
-	c.exec("SELECT fn_queue_mark('deploy', 'ann'), fn_metrics_sampler_run()")
+	c.exec("SELECT public.fn_queue_mark('deploy', 'ann'), public.fn_metrics_sampler_run()")
 
 	conn := c.db.Conn(t, "")
 	tx, err := conn.Begin(t.Context())

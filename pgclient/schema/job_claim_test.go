@@ -16,7 +16,7 @@ import (
 // job enqueues one and returns its id.
 func (j *jobs) job(kind, domain string, priority int) string {
 	j.t.Helper()
-	return call(j.t, j.work, "fn_job_enqueue($1, $2, 'external_worker', p_priority => $3)", kind, domain, priority)["job_id"].(string)
+	return call(j.t, j.work, "public.fn_job_enqueue($1, $2, 'external_worker', p_priority => $3)", kind, domain, priority)["job_id"].(string)
 }
 
 func (j *jobs) takeOf(executor string, kinds []string, limit int, after any) []string {
@@ -30,15 +30,15 @@ func TestJobClaimOrder(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", -100, 1000)
 	low, mid, high := j.job("k", "iu", -5), j.job("k", "iu", 100), j.job("k", "kg", 2147483647)
-	early := call(t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2020-01-01')")["job_id"].(string)
+	early := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2020-01-01')")["job_id"].(string)
 	require.Equal(t, []string{high, early}, j.takeOf("w", nil, 2, nil), "higher priority first, then older")
-	oldest := call(t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2019-01-01')")["job_id"].(string)
+	oldest := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2019-01-01')")["job_id"].(string)
 	require.Equal(t, []string{oldest, mid, low}, j.takeOf("w", nil, 10, nil), "in one call as in many")
 	require.Empty(t, j.take("w", 10))
-	fails(t, j.work, "22023", "SELECT fn_job_claim('w', NULL, 0)")
-	fails(t, j.work, "22023", "SELECT fn_job_claim('w', NULL, 10001)")
-	fails(t, j.work, "22023", "SELECT fn_job_claim('w', NULL, NULL)")
-	fails(t, j.work, "22023", "SELECT fn_job_claim('w', NULL, 1, '[]')")
+	fails(t, j.work, "22023", "SELECT public.fn_job_claim('w', NULL, 0)")
+	fails(t, j.work, "22023", "SELECT public.fn_job_claim('w', NULL, 10001)")
+	fails(t, j.work, "22023", "SELECT public.fn_job_claim('w', NULL, NULL)")
+	fails(t, j.work, "22023", "SELECT public.fn_job_claim('w', NULL, 1, '[]')")
 
 	// Lanes whose next jobs are alike share what is asked for.
 	j.put("k", "iu", 100)
@@ -87,8 +87,8 @@ func TestJobClaimAfter(t *testing.T) {
 func TestJobClaimGoverningRule(t *testing.T) {
 	j := newJobs(t)
 	of := func(domain, kind string) string {
-		return get[string](j.core, `SELECT COALESCE(max(concat_ws(' ', s.job_kind, s.event_domain)), 'none') FROM job_queue q JOIN job_lease l USING (lease_token)
-			JOIN job_subscription s USING (subscription_id) WHERE (q.event_domain, q.job_kind) = ($1, $2)`, domain, kind)
+		return get[string](j.core, `SELECT COALESCE(max(concat_ws(' ', s.job_kind, s.event_domain)), 'none') FROM public.job_queue q JOIN public.job_lease l USING (lease_token)
+			JOIN public.job_subscription s USING (subscription_id) WHERE (q.event_domain, q.job_kind) = ($1, $2)`, domain, kind)
 	}
 	j.rule("w", "", "", 0, 1000)
 	j.rule("w", "", "kg", 0, 1000)
@@ -104,16 +104,16 @@ func TestJobClaimGoverningRule(t *testing.T) {
 
 	// The kind counts more than the domain, a disabled rule counts for nothing.
 	reset := func() {
-		j.exec("SELECT fn_job_release(array_agg(job_id), array_agg(lease_token)) FROM job_queue WHERE lease_token IS NOT NULL")
+		j.exec("SELECT public.fn_job_release(array_agg(job_id), array_agg(lease_token)) FROM public.job_queue WHERE lease_token IS NOT NULL")
 	}
 	for _, step := range []struct{ off, want string }{{"b kg", "b"}, {"b", "kg"}, {"kg", ""}} {
 		reset()
-		j.exec("UPDATE job_subscription SET enabled = false WHERE concat_ws(' ', job_kind, event_domain) = $1", step.off)
+		j.exec("UPDATE public.job_subscription SET enabled = false WHERE concat_ws(' ', job_kind, event_domain) = $1", step.off)
 		j.take("w", 10)
 		require.Equal(t, step.want, of("kg", "b"))
 	}
 	reset()
-	j.exec("UPDATE job_subscription SET enabled = false")
+	j.exec("UPDATE public.job_subscription SET enabled = false")
 	require.Empty(t, j.take("w", 10))
 }
 
@@ -131,7 +131,7 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 	require.Empty(t, j.take("w", 10), "in progress counts")
 	require.Equal(t, "done", j.told("ack", first[0]))
 	require.Equal(t, []string{at[1]}, j.takeOf("w", nil, 10, nil), "one more for each that is finished")
-	j.exec("UPDATE job_subscription SET priority_floor = 99, max_parallel = 1000")
+	j.exec("UPDATE public.job_subscription SET priority_floor = 99, max_parallel = 1000")
 	require.Equal(t, []string{below}, j.takeOf("w", nil, 10, nil))
 	// Nothing but the floor holds these back.
 	j.rule("f", "f", "", 100, 1000)
@@ -160,7 +160,7 @@ func TestJobClaimWaitsForRule(t *testing.T) {
 	}{{"enabled = false", 0}, {"priority_floor = 200", 0}, {"max_parallel = 2", 2}} {
 		tx, err := j.root.Begin(t.Context())
 		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), "UPDATE job_subscription SET "+c.change)
+		_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET "+c.change)
 		require.NoError(t, err)
 		type claim struct {
 			ids []string
@@ -169,7 +169,7 @@ func TestJobClaimWaitsForRule(t *testing.T) {
 		claimed := make(chan claim, 1)
 		go func() {
 			var got claim
-			got.err = j.work.QueryRow(context.Background(), "SELECT COALESCE(array_agg(job_id::text), '{}') FROM fn_job_claim('w', NULL, 10)").Scan(&got.ids)
+			got.err = j.work.QueryRow(context.Background(), "SELECT COALESCE(array_agg(job_id::text), '{}') FROM public.fn_job_claim('w', NULL, 10)").Scan(&got.ids)
 			claimed <- got
 		}()
 		eventually(t, "the claim waits", func() bool {
@@ -179,7 +179,7 @@ func TestJobClaimWaitsForRule(t *testing.T) {
 		got := <-claimed
 		require.NoError(t, got.err)
 		require.Len(t, got.ids, c.want, c.change)
-		j.exec("UPDATE job_subscription SET enabled = true, priority_floor = 0")
+		j.exec("UPDATE public.job_subscription SET enabled = true, priority_floor = 0")
 	}
 }
 
@@ -190,14 +190,14 @@ func TestJobRuleWaitsForClaim(t *testing.T) {
 	j.put("k", "iu", 3)
 	tx, err := j.work.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT FROM fn_job_claim('w', NULL, 1)")
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.fn_job_claim('w', NULL, 1)")
 	require.NoError(t, err)
-	for _, change := range []string{"UPDATE job_subscription SET max_parallel = 1", "DELETE FROM job_subscription"} {
+	for _, change := range []string{"UPDATE public.job_subscription SET max_parallel = 1", "DELETE FROM public.job_subscription"} {
 		_, err := j.root.Exec(t.Context(), "BEGIN; SET LOCAL lock_timeout = 20; "+change+"; COMMIT")
 		require.ErrorContains(t, err, "lock timeout", change)
 	}
 	require.NoError(t, tx.Rollback(t.Context()))
-	j.exec("UPDATE job_subscription SET max_parallel = 1")
+	j.exec("UPDATE public.job_subscription SET max_parallel = 1")
 	require.Len(t, j.take("w", 10), 1)
 }
 
@@ -205,12 +205,12 @@ func TestJobClaimKindsAndExecutors(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
 	a, b, c := j.job("a", "iu", 1), j.job("b", "iu", 1), j.job("c", "iu", 1)
-	agent := call(t, j.work, "fn_job_enqueue('a', 'iu', 'Agent', p_priority => 500)")["job_id"].(string)
+	agent := call(t, j.work, "public.fn_job_enqueue('a', 'iu', 'Agent', p_priority => 500)")["job_id"].(string)
 	require.Equal(t, []string{b}, j.takeOf("w", []string{"b", "nothing"}, 10, nil))
 	require.Empty(t, j.takeOf("w", []string{}, 10, nil), "no kind is none")
 	require.ElementsMatch(t, []string{a, c}, j.takeOf("w", nil, 10, nil), "a job of another executor kind is not seen")
 	j.rule("ag", "", "", 0, 1000)
-	j.exec("UPDATE queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'ag'")
+	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'ag'")
 	require.Empty(t, j.take("ag", 10), "the rule is of another kind")
 	j.rule("ag", "", "", 0, 1000)
 	require.Equal(t, []string{agent}, j.takeOf("ag", nil, 10, nil))
@@ -222,7 +222,7 @@ func TestJobRefusal(t *testing.T) {
 	why := func(executor any) string {
 		t.Helper()
 		var got *string
-		require.NoError(t, j.work.QueryRow(context.Background(), "SELECT fn_job_refusal($1)", executor).Scan(&got))
+		require.NoError(t, j.work.QueryRow(context.Background(), "SELECT public.fn_job_refusal($1)", executor).Scan(&got))
 		if got == nil {
 			return ""
 		}
@@ -237,33 +237,33 @@ func TestJobRefusal(t *testing.T) {
 	require.Contains(t, why("w"), "w has no enabled subscription")
 	j.rule("w", "", "", 0, 100)
 	require.Empty(t, why("w"))
-	j.exec("UPDATE job_subscription SET enabled = false")
+	j.exec("UPDATE public.job_subscription SET enabled = false")
 	require.Contains(t, why("w"), "no enabled subscription")
 	j.rule("w", "", "", 0, 100)
-	j.exec("UPDATE queue_heartbeat SET executor_kind = 'Codex' WHERE executor_id = 'w'")
+	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Codex' WHERE executor_id = 'w'")
 	require.Contains(t, why("w"), "w is of kind Codex, its subscriptions are of another")
-	j.exec("UPDATE queue_heartbeat SET executor_kind = 'external_worker', owner_role = 'webhook_worker' WHERE executor_id = 'w'")
+	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'external_worker', owner_role = 'webhook_worker' WHERE executor_id = 'w'")
 	require.Contains(t, why("w"), "belongs to role webhook_worker")
-	j.exec("UPDATE queue_heartbeat SET owner_role = 'no_such_role' WHERE executor_id = 'w'")
+	j.exec("UPDATE public.queue_heartbeat SET owner_role = 'no_such_role' WHERE executor_id = 'w'")
 	require.Contains(t, why("w"), "belongs to role no_such_role")
-	j.exec("UPDATE queue_heartbeat SET owner_role = 'dot_executor' WHERE executor_id = 'w'")
+	j.exec("UPDATE public.queue_heartbeat SET owner_role = 'dot_executor' WHERE executor_id = 'w'")
 	require.Empty(t, why("w"))
 	setFlag(t, j.work, "queue.job_substrate.enabled", "false")
 	require.Contains(t, why("w"), "queue.job_substrate.enabled")
-	for _, fn := range []string{"fn_job_enqueue('k', 'iu', 'external_worker')", `fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "external_worker"}]')`} {
+	for _, fn := range []string{"public.fn_job_enqueue('k', 'iu', 'external_worker')", `public.fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "external_worker"}]')`} {
 		got := call(t, j.work, fn)
 		require.Equal(t, []any{true, "disabled"}, []any{got["refused"], got["rule"]}, fn)
 	}
 	setFlag(t, j.work, "queue.job_substrate.enabled", "true")
 	require.Len(t, j.take("w", 5), 5)
-	j.exec("UPDATE queue_heartbeat SET deregistered_at = now(), deregistered_by = 'ann' WHERE executor_id = 'w'")
+	j.exec("UPDATE public.queue_heartbeat SET deregistered_at = now(), deregistered_by = 'ann' WHERE executor_id = 'w'")
 	require.Contains(t, why("w"), "w was deregistered by ann")
 }
 
 func TestJobDeregisterWaits(t *testing.T) {
 	j := newJobs(t)
 	deregister := func() map[string]any {
-		return call(t, j.work, "fn_queue_heartbeat_deregister('w', 'ann', 'no more of it')")
+		return call(t, j.work, "public.fn_queue_heartbeat_deregister('w', 'ann', 'no more of it')")
 	}
 	j.rule("w", "k", "", 0, 100)
 	j.put("other", "iu", 3)
@@ -275,40 +275,40 @@ func TestJobDeregisterWaits(t *testing.T) {
 	require.Contains(t, deregister()["reason"], "w holds 1 jobs")
 	require.Equal(t, "done", j.told("ack", h))
 	require.Contains(t, deregister()["reason"], "1 jobs wait")
-	call(t, j.work, "fn_job_cancel($1::uuid[], 'ann', 'test')", job[1:])
+	call(t, j.work, "public.fn_job_cancel($1::uuid[], 'ann', 'test')", job[1:])
 	require.Equal(t, true, deregister()["deregistered"])
-	require.Equal(t, "gone", call(t, j.work, "fn_job_subscription_set('w', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
-	require.Equal(t, "not_found", call(t, j.work, "fn_job_subscription_set('nobody', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
-	require.Equal(t, "tick_worker", call(t, j.work, "fn_job_subscription_set('lease_reaper', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
+	require.Equal(t, "gone", call(t, j.work, "public.fn_job_subscription_set('w', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
+	require.Equal(t, "not_found", call(t, j.work, "public.fn_job_subscription_set('nobody', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
+	require.Equal(t, "tick_worker", call(t, j.work, "public.fn_job_subscription_set('lease_reaper', 'k', NULL, 0, 1, true, NULL, 'ann', 'x')")["rule"])
 }
 
 func TestJobSubscriptionSet(t *testing.T) {
 	j := newJobs(t)
 	j.executor("w", 60, 300, 0)
 	set := func(parallel int, dry bool) map[string]any {
-		return call(t, j.work, "fn_job_subscription_set('w', NULL, 'iu', 5, $1, true, 'a note', 'ann', 'more hands', $2)", parallel, dry)
+		return call(t, j.work, "public.fn_job_subscription_set('w', NULL, 'iu', 5, $1, true, 'a note', 'ann', 'more hands', $2)", parallel, dry)
 	}
 	require.Equal(t, []any{true, nil, nil}, []any{set(2, true)["created"], set(2, true)["before"], set(2, true)["audit_id"]})
-	require.Zero(t, get[int](j.core, "SELECT count(*) FROM job_subscription"), "a dry run")
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_subscription"), "a dry run")
 	first := set(2, false)
 	require.Equal(t, true, first["created"])
 	second := set(4, false)
 	require.Equal(t, []any{false, first["subscription_id"]}, []any{second["created"], second["subscription_id"]})
 	require.EqualValues(t, 2, second["before"].(map[string]any)["max_parallel"])
 	require.EqualValues(t, 4, second["after"].(map[string]any)["max_parallel"])
-	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM job_subscription WHERE event_domain = 'iu' AND job_kind IS NULL AND executor_kind = 'external_worker' AND updated_by = 'ann'"))
-	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE id = $1 AND before ->> 'max_parallel' = '2' AND after ->> 'max_parallel' = '4'", second["audit_id"]))
+	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM public.job_subscription WHERE event_domain = 'iu' AND job_kind IS NULL AND executor_kind = 'external_worker' AND updated_by = 'ann'"))
+	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE id = $1 AND before ->> 'max_parallel' = '2' AND after ->> 'max_parallel' = '4'", second["audit_id"]))
 	for _, bad := range []string{"'w', NULL, NULL, 0, 0, true", "'w', NULL, NULL, 40000, 1, true", "'w', NULL, NULL, NULL, 1, true", "'w', NULL, NULL, 0, NULL, true",
 		"'w', NULL, NULL, 0, 1, NULL", "'w', '', NULL, 0, 1, true", "'w', 'k', 'No', 0, 1, true"} {
-		fails(t, j.work, "22023", "SELECT fn_job_subscription_set("+bad+", NULL, 'ann', 'x')")
+		fails(t, j.work, "22023", "SELECT public.fn_job_subscription_set("+bad+", NULL, 'ann', 'x')")
 	}
 	require.Equal(t, "w 1 1,x 2 0", func() string {
 		j.rule("x", "a", "", 0, 1)
 		j.rule("x", "b", "", 0, 1)
-		j.exec("UPDATE job_subscription SET enabled = false WHERE executor_id = 'x'")
-		return get[string](j.core, "SELECT string_agg(concat_ws(' ', executor_id, rules, any_enabled), ',' ORDER BY executor_id) FROM v_executor_subscription_health")
+		j.exec("UPDATE public.job_subscription SET enabled = false WHERE executor_id = 'x'")
+		return get[string](j.core, "SELECT string_agg(concat_ws(' ', executor_id, rules, any_enabled), ',' ORDER BY executor_id) FROM public.v_executor_subscription_health")
 	}())
-	require.Equal(t, "w enabled,x disabled", get[string](j.core, `SELECT string_agg(subject || ' ' || status_hint, ',' ORDER BY subject) FROM v_queue_health
+	require.Equal(t, "w enabled,x disabled", get[string](j.core, `SELECT string_agg(subject || ' ' || status_hint, ',' ORDER BY subject) FROM public.v_queue_health
 		WHERE source = 'executor_subscription'`))
 }
 
@@ -323,16 +323,16 @@ func TestJobClaimOldSnapshot(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		tx, err := j.work.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
 		require.NoError(t, err)
-		_, err = tx.Exec(ctx, "SELECT job_id FROM job_queue")
+		_, err = tx.Exec(ctx, "SELECT job_id FROM public.job_queue")
 		require.NoError(t, err)
 		h, err := tryTake(j.work, "w", []string{"a"}, 1, nil)
 		require.NoError(t, err)
 		require.Len(t, h, 1)
-		if _, err = tx.Exec(ctx, "SELECT fn_job_claim('w', '{b}', 1)"); err == nil {
+		if _, err = tx.Exec(ctx, "SELECT public.fn_job_claim('w', '{b}', 1)"); err == nil {
 			err = tx.Commit(ctx)
 		}
 		_ = tx.Rollback(ctx)
-		require.LessOrEqual(t, get[int](j.core, "SELECT sum(live) FROM job_lease"), 1, "%s: %v", level, err)
+		require.LessOrEqual(t, get[int](j.core, "SELECT sum(live) FROM public.job_lease"), 1, "%s: %v", level, err)
 		require.Equal(t, "done", j.told("release", h...))
 	}
 }
@@ -349,7 +349,7 @@ func TestJobClaimSeesTheRuleMove(t *testing.T) {
 					j.put("k", domain, 1)
 				}
 				tx := j.begin(j.root)
-				_, err := tx.Exec(context.Background(), "UPDATE job_subscription SET "+set+" WHERE subscription_id = $1", id)
+				_, err := tx.Exec(context.Background(), "UPDATE public.job_subscription SET "+set+" WHERE subscription_id = $1", id)
 				require.NoError(t, err)
 				claimed := make(chan error, 1)
 				var jobs []held

@@ -63,32 +63,32 @@ func TestJobEdgesByHand(t *testing.T) {
 		for _, from := range liveStates {
 			h := j.standing(from)
 			for _, to := range slices.Concat(liveStates, finalStates) {
-				state := j.byHand(role, "UPDATE job_queue SET status = $2, "+columns+" WHERE job_id = $1", h.Job, to)
+				state := j.byHand(role, "UPDATE public.job_queue SET status = $2, "+columns+" WHERE job_id = $1", h.Job, to)
 				if to == from || slices.Contains(legal[from], to) {
 					require.Empty(t, state, "%s to %s", from, to)
 				} else {
 					require.Equal(t, "42501", state, "%s to %s as %q", from, to, role)
 				}
 			}
-			call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
+			call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
 		}
 		for _, from := range finalStates {
 			h := j.standing(from)
 			for _, to := range slices.Concat(liveStates, finalStates) {
-				state := j.byHand(role, `UPDATE job_history SET status = $2, from_status = status, payload = '{}', last_error = NULL WHERE job_id = $1`, h.Job, to)
+				state := j.byHand(role, `UPDATE public.job_history SET status = $2, from_status = status, payload = '{}', last_error = NULL WHERE job_id = $1`, h.Job, to)
 				if to == "cleaned" && from != "cleaned" {
 					require.Empty(t, state, "%s to cleaned", from)
 				} else {
 					require.Equal(t, "42501", state, "%s to %s as %q", from, to, role)
 				}
 			}
-			require.NotEmpty(t, j.byHand(role, "UPDATE job_history SET status = 'cleaned', from_status = status, attempts = 0, payload = '{}', priority = 9 WHERE job_id = $1", h.Job))
+			require.NotEmpty(t, j.byHand(role, "UPDATE public.job_history SET status = 'cleaned', from_status = status, attempts = 0, payload = '{}', priority = 9 WHERE job_id = $1", h.Job))
 		}
 		// A finished job enters history by a finishing edge, and a new one is queued.
 		j.standing("queued")
 		for _, from := range slices.Concat(liveStates, finalStates) {
 			for _, to := range slices.Concat(liveStates, finalStates) {
-				state := j.byHand(role, `INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
+				state := j.byHand(role, `INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
 					VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', $1, $2, now())`, to, from)
 				if slices.Contains(finishing[from], to) {
 					require.Empty(t, state, "%s from %s", to, from)
@@ -98,12 +98,12 @@ func TestJobEdgesByHand(t *testing.T) {
 			}
 		}
 		for _, to := range slices.Concat(liveStates, finalStates) {
-			state := j.byHand(role, `INSERT INTO job_queue (job_kind, event_domain, executor, status, lease_owner, lease_until, lease_token)
+			state := j.byHand(role, `INSERT INTO public.job_queue (job_kind, event_domain, executor, status, lease_owner, lease_until, lease_token)
 				SELECT 'k', 'iu', 'DOT', s, CASE WHEN s IN ('leased', 'in_progress') THEN 'w' END, CASE WHEN s IN ('leased', 'in_progress') THEN now() END,
 				CASE WHEN s IN ('leased', 'in_progress') THEN gen_random_uuid() END FROM (VALUES ($1)) v (s)`, to)
 			require.Equal(t, map[bool]string{true: "", false: "42501"}[to == "queued"], state, "born %s", to)
 		}
-		j.exec("SELECT fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM job_queue")
+		j.exec("SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM public.job_queue")
 	}
 }
 
@@ -112,15 +112,15 @@ func TestJobIsWhatItIs(t *testing.T) {
 	h := j.standing("leased")
 	for _, set := range []string{"job_id = gen_random_uuid()", "job_kind = 'other'", "event_domain = 'kg'", "executor = 'DOT'", "enqueued_at = '2020-01-01'",
 		"max_attempts = 9", "idempotency_key = 'x'", "attempts = attempts + 1", "attempts = -1", "status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL, attempts = 2"} {
-		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
+		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE public.job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
 	}
 	for _, set := range []string{"lease_token = NULL", "lease_owner = NULL, lease_until = NULL", "status = 'queued'", "finished_at = now()"} {
-		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
+		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE public.job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
 	}
-	require.Equal(t, "42501", j.byHand("queue_owner", "INSERT INTO job_queue (job_kind, event_domain, executor, attempts) VALUES ('k', 'iu', 'DOT', 1)"))
+	require.Equal(t, "42501", j.byHand("queue_owner", "INSERT INTO public.job_queue (job_kind, event_domain, executor, attempts) VALUES ('k', 'iu', 'DOT', 1)"))
 	dead := j.standing("dead_letter")
 	for _, set := range []string{"payload = '{}'", "failure_code = 'OTHER'", "attempts = 0", "job_id = gen_random_uuid()", "last_error = 'x'", "triage_note = 'x'"} {
-		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE job_dead_letter SET "+set+" WHERE job_id = $1", dead.Job), set)
+		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE public.job_dead_letter SET "+set+" WHERE job_id = $1", dead.Job), set)
 	}
 }
 
@@ -138,15 +138,15 @@ func TestJobNothingGoes(t *testing.T) {
 			require.Equal(t, "42501", j.byHand(role, "TRUNCATE "+table), table)
 			require.Equal(t, "42501", j.byHand(role, "TRUNCATE "+table+" CASCADE"), table)
 		}
-		leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM job_history")
+		leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")
 		for _, sql := range []string{"job_queue WHERE job_id = '" + h.Job + "'", "job_queue", "job_queue WHERE false", "job_history", leaf, "job_dead_letter"} {
 			require.Equal(t, "42501", j.byHand(role, "DELETE FROM "+sql), sql)
 		}
 		require.Equal(t, "42501", j.byHand(role, "UPDATE "+leaf+" SET status = 'succeeded'"), leaf)
 		// Neither a name nor a remark makes a function of ours of it.
-		for _, sql := range []string{"DO $$ BEGIN DELETE FROM job_queue; END $$", "DO $$ BEGIN DELETE FROM job_queue /* PL/pgSQL function fn_job_ack(uuid[]) */; END $$",
-			"CREATE FUNCTION public.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM job_queue; END $$; SELECT fn_job_mine()",
-			"CREATE FUNCTION pg_temp.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM job_queue; END $$; SELECT pg_temp.fn_job_mine()"} {
+		for _, sql := range []string{"DO $$ BEGIN DELETE FROM public.job_queue; END $$", "DO $$ BEGIN DELETE FROM public.job_queue /* PL/pgSQL function public.fn_job_ack(uuid[]) */; END $$",
+			"CREATE FUNCTION public.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT fn_job_mine()",
+			"CREATE FUNCTION pg_temp.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT pg_temp.fn_job_mine()"} {
 			tx := j.begin(j.root)
 			if role != "" && strings.HasPrefix(sql, "CREATE") {
 				continue // the owner may not make temporary objects
@@ -156,8 +156,8 @@ func TestJobNothingGoes(t *testing.T) {
 			require.NoError(t, tx.Rollback(context.Background()))
 		}
 	}
-	fails(t, j.work, "42501", "DELETE FROM job_queue")
-	require.Equal(t, 2, get[int](j.core, "SELECT count(*) FROM job_queue"))
+	fails(t, j.work, "42501", "DELETE FROM public.job_queue")
+	require.Equal(t, 2, get[int](j.core, "SELECT count(*) FROM public.job_queue"))
 }
 
 // What finished in a day without a partition moves when its day is made, past the
@@ -166,17 +166,17 @@ func TestJobHistoryPartitions(t *testing.T) {
 	j := newJobs(t)
 	j.standing("succeeded")
 	h := j.standing("failed")
-	j.exec(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload)
+	j.exec(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload)
 		VALUES ($1, 'late', 'iu', 'DOT', 'succeeded', 'leased', now() + interval '40 days', '{"n": 1}')`, "00000000-0000-0000-0000-00000000000a")
 	where := func() string {
-		return get[string](j.core, "SELECT tableoid::regclass::text FROM job_history WHERE job_kind = 'late'")
+		return get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history WHERE job_kind = 'late'")
 	}
 	require.Equal(t, "job_history_default", where())
-	stale := "SELECT count(*) FROM v_queue_health WHERE source = 'default_partition' AND subject = 'job_history_default' AND status_hint = 'stale'"
+	stale := "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition' AND subject = 'job_history_default' AND status_hint = 'stale'"
 	require.Equal(t, 1, get[int](j.core, stale))
 	j.balanced()
-	j.exec("UPDATE queue_partitioned SET ahead = '45 days' WHERE parent = 'job_history'")
-	require.EqualValues(t, 1, call(t, j.root, "fn_queue_partitions_ensure()")["moved"])
+	j.exec("UPDATE public.queue_partitioned SET ahead = '45 days' WHERE parent = 'job_history'")
+	require.EqualValues(t, 1, call(t, j.root, "public.fn_queue_partitions_ensure()")["moved"])
 	require.NotEqual(t, "job_history_default", where())
 	require.Zero(t, get[int](j.core, stale))
 	j.balanced()
@@ -184,12 +184,12 @@ func TestJobHistoryPartitions(t *testing.T) {
 		require.Equal(t, "42501", j.byHand("", "TRUNCATE "+table), table)
 	}
 	require.Equal(t, "42501", j.byHand("queue_owner", "DELETE FROM "+where()))
-	const clean = "UPDATE job_history SET status = 'cleaned', from_status = status, payload = '{}', last_error = NULL WHERE status <> 'cleaned'"
+	const clean = "UPDATE public.job_history SET status = 'cleaned', from_status = status, payload = '{}', last_error = NULL WHERE status <> 'cleaned'"
 	j.exec(clean)
 	j.balanced()
-	require.Equal(t, "42501", j.byHand("", "UPDATE job_history SET updated_at = now() WHERE job_id = $1", h.Job))
-	require.Equal(t, 3, get[int](j.core, "SELECT count(*) FROM job_history WHERE status = 'cleaned'"))
-	require.Equal(t, "23514", j.byHand("", "INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload) "+
+	require.Equal(t, "42501", j.byHand("", "UPDATE public.job_history SET updated_at = now() WHERE job_id = $1", h.Job))
+	require.Equal(t, 3, get[int](j.core, "SELECT count(*) FROM public.job_history WHERE status = 'cleaned'"))
+	require.Equal(t, "23514", j.byHand("", "INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload) "+
 		"VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', 'cleaned', 'failed', now(), '{\"n\": 1}')"), "cleaned is empty")
 }
 
@@ -197,7 +197,7 @@ func TestJobHistoryPartitions(t *testing.T) {
 // counted as scheduled, and no row of many is born with a past.
 func TestJobBornByHand(t *testing.T) {
 	j := newJobs(t)
-	const insert = "INSERT INTO job_queue (job_kind, event_domain, executor, process_after, attempts, lost_leases, prior_token) SELECT "
+	const insert = "INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, attempts, lost_leases, prior_token) SELECT "
 	for _, rows := range []int{1, 3} {
 		j.exec(insert+"'late' || $1::int, 'iu', 'DOT', now() + n * interval '1 hour', 0, 0, NULL FROM generate_series(1, $1::int) n", rows)
 		j.exec(insert+"'both' || $1::int, 'iu', 'DOT', now() + (n % 2) * interval '1 hour', 0, 0, NULL FROM generate_series(1, $1::int) n", rows)
@@ -206,9 +206,9 @@ func TestJobBornByHand(t *testing.T) {
 		}
 		require.Equal(t, "23514", j.byHand("queue_owner", insert+"'k', 'iu', 'DOT', now(), 0, -1, NULL FROM generate_series(1, $1::int)", rows))
 	}
-	j.none("a job that is ready before it is due, or the reverse", "SELECT 1 FROM job_queue WHERE ready = (process_after > now())")
+	j.none("a job that is ready before it is due, or the reverse", "SELECT 1 FROM public.job_queue WHERE ready = (process_after > now())")
 	require.Equal(t, "both1 scheduled 1,both3 queued 1,both3 scheduled 2,late1 scheduled 1,late3 scheduled 3", get[string](j.core,
-		"SELECT string_agg(k1 || ' ' || k3 || ' ' || n, ',' ORDER BY k1, k3) FROM v_queue_counter WHERE scope = 'job' AND n <> 0"))
+		"SELECT string_agg(k1 || ' ' || k3 || ' ' || n, ',' ORDER BY k1, k3) FROM public.v_queue_counter WHERE scope = 'job' AND n <> 0"))
 	j.balanced()
 }
 
@@ -217,7 +217,7 @@ func TestJobValuesByHand(t *testing.T) {
 	j := newJobs(t)
 	h := j.standing("leased")
 	for _, set := range []string{"payload = '[]'", `payload = '{"token": 1}'`, "last_error = repeat('x', 4097)", "failure_code = 'no code'", "prior_result = 'lost'", "lost_leases = -1"} {
-		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
+		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE public.job_queue SET "+set+" WHERE job_id = $1", h.Job), set)
 	}
 	for column, value := range map[string]string{"executor": "'MOT'", "max_attempts": "0", "idempotency_key": "''", "payload": `'{"body": 1}'`, "last_error": "repeat('x', 4097)",
 		"failure_code": "'no code'", "prior_result": "'lost'", "finished_at": "now()", "lease_owner": "'w'"} {
@@ -226,11 +226,11 @@ func TestJobValuesByHand(t *testing.T) {
 		if column != "executor" {
 			columns, values = columns+", executor", values+", 'DOT'"
 		}
-		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO job_queue ("+columns+") VALUES ("+values+")"), column)
+		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO public.job_queue ("+columns+") VALUES ("+values+")"), column)
 	}
-	require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE job_lease SET live = -1"))
+	require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE public.job_lease SET live = -1"))
 	f := j.standing("failed")
-	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM job_history")
+	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")
 	for _, table := range []string{"job_history", leaf} {
 		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE "+table+" SET status = 'cleaned', from_status = status WHERE job_id = $1", f.Job), table)
 		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO "+table+" (job_id, job_kind, event_domain, executor, status, from_status, finished_at, source_ref) "+
@@ -242,7 +242,7 @@ func TestJobValuesByHand(t *testing.T) {
 func TestJobNamesHaveBounds(t *testing.T) {
 	j := newJobs(t)
 	enqueue := func(kind, domain string) error {
-		_, err := tryCall(j.work, "fn_job_enqueue($1, $2, 'DOT')", kind, domain)
+		_, err := tryCall(j.work, "public.fn_job_enqueue($1, $2, 'DOT')", kind, domain)
 		return err
 	}
 	require.NoError(t, enqueue("K"+strings.Repeat("-", 99), "d"+strings.Repeat("_", 50)))
@@ -250,10 +250,10 @@ func TestJobNamesHaveBounds(t *testing.T) {
 		"c": "d" + strings.Repeat("x", 51)} {
 		refused(t, "22023", enqueue(kind, domain), kind+" "+domain)
 	}
-	_, err := tryCall(j.work, "fn_queue_doorbell($1)", "d"+strings.Repeat("_", 50))
+	_, err := tryCall(j.work, "public.fn_queue_doorbell($1)", "d"+strings.Repeat("_", 50))
 	require.NoError(t, err)
 	for _, domain := range []any{nil, "", "iu\n", "d" + strings.Repeat("x", 51)} {
-		_, err := tryCall(j.work, "fn_queue_doorbell($1)", domain)
+		_, err := tryCall(j.work, "public.fn_queue_doorbell($1)", domain)
 		refused(t, "22023", err, fmt.Sprint(domain))
 	}
 }
@@ -264,7 +264,7 @@ func TestJobLetterIsWhatItIs(t *testing.T) {
 	h := j.standing("dead_letter")
 	for _, set := range []string{"priority = priority + 1", "max_attempts = 9", "source_ref = 'x'", "target_ref = 'x'", "payload_ref = 'x'",
 		"correlation_id = 'x'", "causation_event_id = gen_random_uuid()"} {
-		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE job_dead_letter SET triage_status = 'resolved', resolution = 'abandoned', "+
+		require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE public.job_dead_letter SET triage_status = 'resolved', resolution = 'abandoned', "+
 			"resolved_at = now(), resolved_by = 'ann', "+set+" WHERE job_id = $1", h.Job), set)
 	}
 }

@@ -32,7 +32,7 @@ func newJobs(t *testing.T) *jobs {
 
 func (j *jobs) flag(key, value string) {
 	j.t.Helper()
-	j.exec(`INSERT INTO dot_config (key, value, updated_by) VALUES ($1, $2, 'test')
+	j.exec(`INSERT INTO public.dot_config (key, value, updated_by) VALUES ($1, $2, 'test')
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_by = excluded.updated_by`, key, value)
 }
 
@@ -40,9 +40,9 @@ func (j *jobs) flag(key, value string) {
 // domain.
 func (j *jobs) rule(executor, kind, domain string, floor, parallel int) string {
 	j.t.Helper()
-	j.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+	j.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 		stale_threshold_seconds, registered_by) VALUES ($1, 'external_worker', '{}', now(), 60, 300, 'test') ON CONFLICT DO NOTHING`, executor)
-	got := call(j.t, j.work, "fn_job_subscription_set($1, NULLIF($2, ''), NULLIF($3, ''), $4, $5, true, NULL, 'ann', 'test')",
+	got := call(j.t, j.work, "public.fn_job_subscription_set($1, NULLIF($2, ''), NULLIF($3, ''), $4, $5, true, NULL, 'ann', 'test')",
 		executor, kind, domain, floor, parallel)
 	require.Contains(j.t, got, "subscription_id", got)
 	return got["subscription_id"].(string)
@@ -51,7 +51,7 @@ func (j *jobs) rule(executor, kind, domain string, floor, parallel int) string {
 // put enqueues n equal jobs and returns their ids, in the order of the queue.
 func (j *jobs) put(kind, domain string, n int) []string {
 	j.t.Helper()
-	return get[[]string](j.core, `SELECT array_agg(x ORDER BY n) FROM jsonb_array_elements_text(fn_job_enqueue_many((
+	return get[[]string](j.core, `SELECT array_agg(x ORDER BY n) FROM jsonb_array_elements_text(public.fn_job_enqueue_many((
 		SELECT jsonb_agg(jsonb_build_object('job_kind', $1::text, 'event_domain', $2::text, 'executor', 'external_worker', 'payload', jsonb_build_object('n', i)))
 		FROM generate_series(1, $3::int) i)) -> 'job_ids') WITH ORDINALITY a (x, n)`, kind, domain, n)
 }
@@ -71,7 +71,7 @@ func tryTake(pool *pgxpool.Pool, executor string, kinds []string, limit int, aft
 }
 
 func takeWithin(ctx context.Context, pool *pgxpool.Pool, executor string, kinds []string, limit int, after any) ([]held, error) {
-	rows, err := pool.Query(ctx, "SELECT "+heldColumns+" FROM fn_job_claim($1, $2, $3, $4)", executor, kinds, limit, after)
+	rows, err := pool.Query(ctx, "SELECT "+heldColumns+" FROM public.fn_job_claim($1, $2, $3, $4)", executor, kinds, limit, after)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map
 		for range hs {
 			codes, errs, permanent = append(codes, code), append(errs, "it broke"), append(permanent, code != what)
 		}
-		sql = "SELECT job_id::text, outcome FROM fn_job_fail($1, $2, $3, $4, $5)"
+		sql = "SELECT job_id::text, outcome FROM public.fn_job_fail($1, $2, $3, $4, $5)"
 		args = append(args, codes, errs, permanent)
 	}
 	rows, err := pool.Query(ctx, sql, args...)
@@ -153,37 +153,37 @@ func (j *jobs) told(what string, hs ...held) string {
 // state is how the job stands: status, attempts, lost leases.
 func (j *jobs) state(job string) string {
 	j.t.Helper()
-	return get[string](j.core, "SELECT concat_ws(' ', status, attempts, lost_leases) FROM v_job WHERE job_id = $1", job)
+	return get[string](j.core, "SELECT concat_ws(' ', status, attempts, lost_leases) FROM public.v_job WHERE job_id = $1", job)
 }
 
 // all is everything there is to know of jobs, to see that nothing changed.
 func (j *jobs) all() string {
 	j.t.Helper()
-	return get[string](j.core, `SELECT concat_ws(E'\n', (SELECT string_agg(q::text, E'\n' ORDER BY job_id) FROM job_queue q),
-		(SELECT string_agg(h::text, E'\n' ORDER BY job_id) FROM job_history h), (SELECT string_agg(l::text, E'\n' ORDER BY lease_token) FROM job_lease l),
-		(SELECT string_agg(d::text, E'\n' ORDER BY dead_letter_id) FROM job_dead_letter d),
-		(SELECT string_agg(concat_ws('/', scope, k1, k2, k3, n), ' ' ORDER BY scope, k1, k2, k3) FROM v_queue_counter WHERE n <> 0))`)
+	return get[string](j.core, `SELECT concat_ws(E'\n', (SELECT string_agg(q::text, E'\n' ORDER BY job_id) FROM public.job_queue q),
+		(SELECT string_agg(h::text, E'\n' ORDER BY job_id) FROM public.job_history h), (SELECT string_agg(l::text, E'\n' ORDER BY lease_token) FROM public.job_lease l),
+		(SELECT string_agg(d::text, E'\n' ORDER BY dead_letter_id) FROM public.job_dead_letter d),
+		(SELECT string_agg(concat_ws('/', scope, k1, k2, k3, n), ' ' ORDER BY scope, k1, k2, k3) FROM public.v_queue_counter WHERE n <> 0))`)
 }
 
 // expire makes the leases of these jobs, or all, run out.
 func (j *jobs) expire(hs ...held) {
 	j.t.Helper()
-	j.exec("UPDATE job_lease SET lease_until = now() - interval '1 second' WHERE $1::uuid[] IS NULL OR lease_token = ANY ($1)", tokens(hs))
+	j.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 second' WHERE $1::uuid[] IS NULL OR lease_token = ANY ($1)", tokens(hs))
 }
 
 func (j *jobs) reap() map[string]any {
 	j.t.Helper()
-	return call(j.t, j.work, "fn_job_reap_expired()")
+	return call(j.t, j.work, "public.fn_job_reap_expired()")
 }
 
 // letter makes a dead job and returns its letter's id.
 func (j *jobs) letter(kind, domain, code string) string {
 	j.t.Helper()
-	j.exec(`SELECT fn_job_enqueue($1, $2, 'external_worker', '{"n": 1, "api_key": "hidden-key"}', p_max_attempts => 1)`, kind, domain)
+	j.exec(`SELECT public.fn_job_enqueue($1, $2, 'external_worker', '{"n": 1, "api_key": "hidden-key"}', p_max_attempts => 1)`, kind, domain)
 	j.rule("undertaker", kind, domain, 0, 100)
 	h := j.one("undertaker")
 	require.Equal(j.t, "done", j.told(code, h))
-	return get[string](j.core, "SELECT dead_letter_id::text FROM job_dead_letter WHERE job_id = $1", h.Job)
+	return get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter WHERE job_id = $1", h.Job)
 }
 
 // balanced compares counters, leases and letters with the tables they tell of.
@@ -194,16 +194,16 @@ func (j *jobs) balanced() {
 		j.none(what, `SELECT concat_ws(' ', k1, k2, k3, 'counted', c.n, 'told', v.n) FROM (`+counted+`) c FULL JOIN (`+told+`) v USING (k1, k2, k3)
 			WHERE c.n IS DISTINCT FROM v.n`)
 	}
-	const told = "SELECT k1, k2, k3, n FROM v_queue_counter WHERE n <> 0 AND scope = "
+	const told = "SELECT k1, k2, k3, n FROM public.v_queue_counter WHERE n <> 0 AND scope = "
 	differ("counter job", `SELECT job_kind k1, event_domain k2, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END k3, count(*) n
-		FROM v_job GROUP BY 1, 2, 3`, told+"'job'")
-	differ("counter dead_job", `SELECT failure_code k1, job_kind k2, event_domain k3, count(*) n FROM job_dead_letter WHERE resolved_at IS NULL GROUP BY 1, 2, 3`,
+		FROM public.v_job GROUP BY 1, 2, 3`, told+"'job'")
+	differ("counter dead_job", `SELECT failure_code k1, job_kind k2, event_domain k3, count(*) n FROM public.job_dead_letter WHERE resolved_at IS NULL GROUP BY 1, 2, 3`,
 		told+"'dead_job'")
-	differ("job_lease.live", "SELECT lease_token k1, '' k2, '' k3, count(*) n FROM job_queue WHERE lease_token IS NOT NULL GROUP BY 1",
-		"SELECT lease_token k1, '' k2, '' k3, live n FROM job_lease")
-	j.none("a dead job has one letter, another none", `SELECT job_id FROM (SELECT job_id FROM job_history WHERE status = 'dead_letter' OR from_status = 'dead_letter') h
-		FULL JOIN job_dead_letter d USING (job_id) WHERE d.job_id IS NULL OR (SELECT count(*) FROM job_history x WHERE x.job_id = d.job_id) <> 1`)
-	j.none("once in v_job", "SELECT job_id FROM v_job GROUP BY 1 HAVING count(*) > 1")
+	differ("job_lease.live", "SELECT lease_token k1, '' k2, '' k3, count(*) n FROM public.job_queue WHERE lease_token IS NOT NULL GROUP BY 1",
+		"SELECT lease_token k1, '' k2, '' k3, live n FROM public.job_lease")
+	j.none("a dead job has one letter, another none", `SELECT job_id FROM (SELECT job_id FROM public.job_history WHERE status = 'dead_letter' OR from_status = 'dead_letter') h
+		FULL JOIN public.job_dead_letter d USING (job_id) WHERE d.job_id IS NULL OR (SELECT count(*) FROM public.job_history x WHERE x.job_id = d.job_id) <> 1`)
+	j.none("once in v_job", "SELECT job_id FROM public.v_job GROUP BY 1 HAVING count(*) > 1")
 }
 
 func join(list []string) string { return strings.Join(list, ",") }

@@ -17,11 +17,11 @@ import (
 func TestJobKeyOnce(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 100)
-	const enqueue = "fn_job_enqueue($1, 'iu', 'external_worker', p_idempotency_key => $2)"
+	const enqueue = "public.fn_job_enqueue($1, 'iu', 'external_worker', p_idempotency_key => $2)"
 	pool := j.wide(16, "event_ingest_writer")
 	answers := together(t, 16, func(int) (map[string]any, error) { return tryCall(pool, enqueue, "k", "one") })
 	require.Equal(t, 1, count(answers, "created", true), answers)
-	job := get[string](j.core, "SELECT job_id::text FROM job_queue")
+	job := get[string](j.core, "SELECT job_id::text FROM public.job_queue")
 	require.Equal(t, 16, count(answers, "job_id", job))
 	again := func() map[string]any { return call(t, j.work, enqueue, "k", "one") }
 	h := j.one("w")
@@ -37,13 +37,13 @@ func TestJobKeyOnce(t *testing.T) {
 	require.NotEqual(t, job, fresh["job_id"])
 	for _, end := range []string{"BROKEN!", "cancel"} {
 		if end == "cancel" {
-			j.exec("SELECT fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM job_queue")
+			j.exec("SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM public.job_queue")
 		} else {
 			require.Equal(t, "done", j.told(end, j.one("w")))
 		}
 		require.Equal(t, true, again()["created"], end)
 	}
-	fails(t, j.work, "22023", "SELECT fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => '')")
+	fails(t, j.work, "22023", "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => '')")
 }
 
 // Keys that end and come back while others ask for them: never two at once, never
@@ -57,10 +57,10 @@ func TestJobKeyRace(t *testing.T) {
 			var err error
 			switch {
 			case i < 5: // in ever another order
-				_, err = tryCall(pool, `fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
+				_, err = tryCall(pool, `public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
 					'idempotency_key', 'key' || n % 40) ORDER BY random()) FROM generate_series(1, 60) n))`)
 			case i < 8:
-				_, err = tryCall(pool, "fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => $1)", fmt.Sprint("key", round%40))
+				_, err = tryCall(pool, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => $1)", fmt.Sprint("key", round%40))
 			default:
 				var hs []held
 				if hs, err = tryTake(pool, "w", nil, 25, nil); err == nil && len(hs) > 0 {
@@ -76,13 +76,13 @@ func TestJobKeyRace(t *testing.T) {
 		return nil, nil
 	})
 	j.balanced()
-	j.none("two active with one key", "SELECT idempotency_key FROM job_queue GROUP BY 1 HAVING count(*) > 1")
-	require.LessOrEqual(t, get[int](j.core, "SELECT count(*) FROM job_queue"), 40)
+	j.none("two active with one key", "SELECT idempotency_key FROM public.job_queue GROUP BY 1 HAVING count(*) > 1")
+	require.LessOrEqual(t, get[int](j.core, "SELECT count(*) FROM public.job_queue"), 40)
 }
 
 func TestJobKeysMany(t *testing.T) {
 	j := newJobs(t)
-	active := call(t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => 'b')")["job_id"]
+	active := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => 'b')")["job_id"]
 	job := func(key any, extra ...any) map[string]any {
 		m := map[string]any{"job_kind": "k", "event_domain": "iu", "executor": "external_worker", "idempotency_key": key}
 		for i := 0; i < len(extra); i += 2 {
@@ -90,7 +90,7 @@ func TestJobKeysMany(t *testing.T) {
 		}
 		return m
 	}
-	got := call(t, j.work, "fn_job_enqueue_many($1)", []any{job("z", "priority", 7), job("b"), job(nil, "payload", map[string]any{"x": 1}), job("z", "priority", 9),
+	got := call(t, j.work, "public.fn_job_enqueue_many($1)", []any{job("z", "priority", 7), job("b"), job(nil, "payload", map[string]any{"x": 1}), job("z", "priority", 9),
 		job("a", "max_attempts", 2, "actor", "ann"), job("b"), job("b", "job_kind", "other"), job(nil, "process_after", "2200-01-01T00:00:00Z")})
 	require.Equal(t, []any{5.0, 3.0}, []any{got["enqueued"], got["existing"]})
 	list := got["job_ids"].([]any)
@@ -98,24 +98,24 @@ func TestJobKeysMany(t *testing.T) {
 	require.Equal(t, []any{active, list[0], active}, []any{list[1], list[3], list[5]})
 	require.Equal(t, "k z 7 5 {} true;k  100 5 {\"x\": 1} true;k a 100 2 {} true;other b 100 5 {} true;k  100 5 {} false", get[string](j.core, `
 		SELECT string_agg(format('%s %s %s %s %s %s', job_kind, idempotency_key, priority, max_attempts, payload, CASE WHEN ready THEN 'true' ELSE 'false' END), ';' ORDER BY o)
-		FROM unnest(ARRAY[$1, $2, $3, $4, $5]::uuid[]) WITH ORDINALITY u (id, o) JOIN job_queue ON job_id = id`, list[0], list[2], list[4], list[6], list[7]))
-	got = call(t, j.work, "fn_job_enqueue_many($1)", []any{job(nil), job(nil, "priority", 1)})
+		FROM unnest(ARRAY[$1, $2, $3, $4, $5]::uuid[]) WITH ORDINALITY u (id, o) JOIN public.job_queue ON job_id = id`, list[0], list[2], list[4], list[6], list[7]))
+	got = call(t, j.work, "public.fn_job_enqueue_many($1)", []any{job(nil), job(nil, "priority", 1)})
 	require.Equal(t, []any{2.0, 0.0}, []any{got["enqueued"], got["existing"]})
-	require.Equal(t, 1, get[int](j.core, "SELECT priority FROM job_queue WHERE job_id = $1", got["job_ids"].([]any)[1]))
+	require.Equal(t, 1, get[int](j.core, "SELECT priority FROM public.job_queue WHERE job_id = $1", got["job_ids"].([]any)[1]))
 
 	before := j.all()
 	for _, bad := range []any{[]any{}, map[string]any{}, `"x"`, nil} {
-		_, err := tryCall(j.work, "fn_job_enqueue_many($1)", bad)
+		_, err := tryCall(j.work, "public.fn_job_enqueue_many($1)", bad)
 		refused(t, "22023", err, fmt.Sprint(bad))
 	}
 	for _, spoilt := range []map[string]any{job(nil, "executor", "MOT"), job("q", "payload", map[string]any{"token": 1}), job(nil, "job_kind", "no kind"),
 		job("q", "event_domain", "No"), job(nil, "executor", nil), job(nil, "priority", "high"), job(nil, "priority", 1<<40), job("q", "priority", 1.5), job(nil, "process_after", "soon"),
 		job("q", "process_after", "2026-02-31"), job(nil, "max_attempts", 0), job(nil, "proces_after", "2200-01-01T00:00:00Z"), job("q", "status", "succeeded")} {
-		_, err := tryCall(j.work, "fn_job_enqueue_many($1)", []any{job(nil), job("fine"), spoilt})
+		_, err := tryCall(j.work, "public.fn_job_enqueue_many($1)", []any{job(nil), job("fine"), spoilt})
 		refused(t, "22023", err, fmt.Sprint(spoilt))
 	}
 	for _, stray := range []any{5, nil, []any{job(nil)}} {
-		_, err := tryCall(j.work, "fn_job_enqueue_many($1)", []any{job(nil), job("fine"), stray})
+		_, err := tryCall(j.work, "public.fn_job_enqueue_many($1)", []any{job(nil), job("fine"), stray})
 		refused(t, "22023", err, fmt.Sprint(stray))
 	}
 	require.Equal(t, before, j.all(), "all or nothing")
@@ -126,16 +126,16 @@ func TestJobKeysMany(t *testing.T) {
 func TestJobKeysManyFinishedMeanwhile(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 100)
-	j.exec("SELECT fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => 'b')")
+	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => 'b')")
 	h := j.one("w")
 	j.exec(`CREATE FUNCTION public.test_wait() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN NULL; END $$;
-		CREATE TRIGGER zz_test_wait AFTER INSERT ON job_queue FOR EACH STATEMENT EXECUTE FUNCTION public.test_wait()`)
+		CREATE TRIGGER zz_test_wait AFTER INSERT ON public.job_queue FOR EACH STATEMENT EXECUTE FUNCTION public.test_wait()`)
 	tx := j.begin(j.root)
 	_, err := tx.Exec(context.Background(), "SELECT pg_advisory_xact_lock(77)")
 	require.NoError(t, err)
 	done := make(chan map[string]any, 1)
 	go func() {
-		got, err := tryCall(j.work, `fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
+		got, err := tryCall(j.work, `public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
 			'idempotency_key', k)) FROM unnest('{a,b,c}'::text[]) k))`)
 		if err != nil {
 			got = map[string]any{"error": err.Error()}
@@ -151,7 +151,7 @@ func TestJobKeysManyFinishedMeanwhile(t *testing.T) {
 	require.Contains(t, got, "job_ids", got)
 	require.NotContains(t, got["job_ids"], nil, "each was told its job")
 	require.Equal(t, []any{3.0, 0.0}, []any{got["enqueued"], got["existing"]})
-	require.Equal(t, got["job_ids"], get[[]any](j.core, "SELECT array_agg(job_id::text ORDER BY idempotency_key) FROM job_queue"))
+	require.Equal(t, got["job_ids"], get[[]any](j.core, "SELECT array_agg(job_id::text ORDER BY idempotency_key) FROM public.job_queue"))
 }
 
 func TestJobEnqueueManyPays(t *testing.T) {
@@ -163,17 +163,17 @@ func TestJobEnqueueManyPays(t *testing.T) {
 	pool := j.as("event_ingest_writer")
 	start := time.Now()
 	for range single {
-		call(t, pool, "fn_job_enqueue('k', 'iu', 'external_worker', '{\"n\": 1}')")
+		call(t, pool, "public.fn_job_enqueue('k', 'iu', 'external_worker', '{\"n\": 1}')")
 	}
 	each := time.Since(start) / time.Duration(single)
 	for _, key := range []string{"NULL", "'key' || i"} {
 		start = time.Now()
-		got := call(t, pool, `fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'm', 'event_domain', 'iu', 'executor', 'external_worker',
+		got := call(t, pool, `public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'm', 'event_domain', 'iu', 'executor', 'external_worker',
 			'payload', '{"n": 1}'::jsonb, 'idempotency_key', `+key+`)) FROM generate_series(1, $1::int) i))`, n)
 		many := time.Since(start) / time.Duration(n)
 		require.Len(t, got["job_ids"], n)
 		t.Logf("one by one %v each; %d in one call (key %s) %v each: %.1f times", each, n, key, many, float64(each)/float64(many))
 	}
-	require.Equal(t, 2*n, get[int](j.core, "SELECT count(*) FROM job_queue WHERE job_kind = 'm'"))
+	require.Equal(t, 2*n, get[int](j.core, "SELECT count(*) FROM public.job_queue WHERE job_kind = 'm'"))
 	j.balanced()
 }

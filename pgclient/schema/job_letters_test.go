@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const replay = "fn_job_dead_letter_replay($1::uuid[], $2, 'receiver is back')"
+const replay = "public.fn_job_dead_letter_replay($1::uuid[], $2, 'receiver is back')"
 
 func TestJobReplayOnce(t *testing.T) {
 	j := newJobs(t)
 	letters := []string{j.letter("k", "iu", "TIMEOUT"), j.letter("k", "iu", "TIMEOUT")}
-	j.exec("UPDATE dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
+	j.exec("UPDATE public.dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
 	pool := j.wide(16, "dead_letter_operator")
 	answers := together(t, 16, func(i int) (map[string]any, error) {
 		order := []string{letters[i%2], letters[1-i%2]}
@@ -23,7 +23,7 @@ func TestJobReplayOnce(t *testing.T) {
 	})
 	require.Equal(t, 15, count(answers, "replayed", 0.0), answers)
 	require.Equal(t, 1, count(answers, "replayed", 2.0), answers)
-	winner := get[string](j.core, "SELECT DISTINCT resolved_by FROM job_dead_letter")
+	winner := get[string](j.core, "SELECT DISTINCT resolved_by FROM public.job_dead_letter")
 	for _, a := range answers {
 		for _, r := range results(t, a) {
 			if r["outcome"] == "skipped" {
@@ -34,12 +34,12 @@ func TestJobReplayOnce(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 2, get[int](j.core, `SELECT count(*) FROM job_dead_letter d JOIN job_queue q ON q.job_id = d.replayed_job_id
-		JOIN job_history h ON h.job_id = d.job_id WHERE q.idempotency_key = 'replay:' || q.job_id AND q.attempts = 0 AND q.status = 'queued' AND q.ready
+	require.Equal(t, 2, get[int](j.core, `SELECT count(*) FROM public.job_dead_letter d JOIN public.job_queue q ON q.job_id = d.replayed_job_id
+		JOIN public.job_history h ON h.job_id = d.job_id WHERE q.idempotency_key = 'replay:' || q.job_id AND q.attempts = 0 AND q.status = 'queued' AND q.ready
 			AND (q.job_kind, q.event_domain, q.executor, q.payload, q.priority) = (h.job_kind, h.event_domain, h.executor, d.payload, h.priority)
 			AND d.triage_status = 'replayed' AND q.job_id <> d.job_id`))
-	require.Equal(t, 16, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE action = 'job_dead_letter_replay'"))
-	for _, fn := range []string{"fn_job_dead_letter_reopen($1::uuid[], 'eve', 'once more')", "fn_job_dead_letter_resolve($1::uuid[], 'abandoned', 'no', 'eve')"} {
+	require.Equal(t, 16, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'job_dead_letter_replay'"))
+	for _, fn := range []string{"public.fn_job_dead_letter_reopen($1::uuid[], 'eve', 'once more')", "public.fn_job_dead_letter_resolve($1::uuid[], 'abandoned', 'no', 'eve')"} {
 		before := j.all()
 		got := call(t, j.work, fn, letters)
 		require.EqualValues(t, 2, got["skipped"], got)
@@ -52,7 +52,7 @@ func TestJobReplayOnce(t *testing.T) {
 	for _, h := range j.take("undertaker", 2) {
 		require.Equal(t, "done", j.told("TIMEOUT", h))
 	}
-	require.Equal(t, 4, get[int](j.core, "SELECT count(*) FROM job_dead_letter"))
+	require.Equal(t, 4, get[int](j.core, "SELECT count(*) FROM public.job_dead_letter"))
 	j.balanced()
 }
 
@@ -60,10 +60,10 @@ func TestJobReplayOnce(t *testing.T) {
 func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j := newJobs(t)
 	letters := []string{j.letter("k", "iu", "TIMEOUT"), j.letter("k", "iu", "TIMEOUT")}
-	j.exec(`SELECT fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => k) FROM unnest($1::text[]) l, job_dead_letter d,
+	j.exec(`SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => k) FROM unnest($1::text[]) l, job_dead_letter d,
 		unnest(ARRAY[l, 'replay:' || l, d.job_id::text, 'replay:' || d.job_id]) k WHERE d.dead_letter_id::text = l`, letters)
 	require.EqualValues(t, 2, call(t, j.work, replay, letters, "ann")["replayed"])
-	require.Equal(t, 2, get[int](j.core, "SELECT count(DISTINCT idempotency_key) FROM job_queue JOIN job_dead_letter ON replayed_job_id = job_queue.job_id"))
+	require.Equal(t, 2, get[int](j.core, "SELECT count(DISTINCT idempotency_key) FROM public.job_queue JOIN public.job_dead_letter ON replayed_job_id = job_queue.job_id"))
 	j.balanced()
 }
 
@@ -71,45 +71,45 @@ func TestJobReplayKeyIsItsOwn(t *testing.T) {
 func TestJobReplayWithoutHistory(t *testing.T) {
 	j := newJobs(t)
 	const is = `SELECT concat_ws(' ', job_kind, event_domain, executor, payload, priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id,
-		causation_event_id) FROM job_queue`
-	j.exec(`INSERT INTO job_queue (job_kind, event_domain, executor, payload, priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id)
+		causation_event_id) FROM public.job_queue`
+	j.exec(`INSERT INTO public.job_queue (job_kind, event_domain, executor, payload, priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id)
 		VALUES ('k', 'iu', 'external_worker', '{"n": 1}', 7, 1, 'source', 'target', 's3://payload', 'cor', gen_random_uuid())`)
 	was := get[string](j.core, is)
 	j.rule("undertaker", "", "", 0, 1)
 	require.Equal(t, "done", j.told("TIMEOUT", j.one("undertaker")))
-	j.exec("DO $$ BEGIN EXECUTE 'DROP TABLE ' || (SELECT tableoid::regclass FROM job_history); END $$")
-	letter := get[string](j.core, "SELECT dead_letter_id::text FROM job_dead_letter")
+	j.exec("DO $$ BEGIN EXECUTE 'DROP TABLE ' || (SELECT tableoid::regclass FROM public.job_history); END $$")
+	letter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
 	require.EqualValues(t, 1, call(t, j.work, replay, []string{letter}, "ann")["replayed"])
 	require.Equal(t, was, get[string](j.core, is))
-	fails(t, j.root, "42501", "UPDATE job_dead_letter SET payload_ref = 'elsewhere'")
+	fails(t, j.root, "42501", "UPDATE public.job_dead_letter SET payload_ref = 'elsewhere'")
 }
 
 func TestJobResolveAndReopen(t *testing.T) {
 	j := newJobs(t)
 	letter := j.letter("k", "iu", "TIMEOUT")
 	resolve := func(dry bool) map[string]any {
-		return call(t, j.work, "fn_job_dead_letter_resolve(ARRAY[$1]::uuid[], 'duplicate', 'came twice', 'ann', $2)", letter, dry)
+		return call(t, j.work, "public.fn_job_dead_letter_resolve(ARRAY[$1]::uuid[], 'duplicate', 'came twice', 'ann', $2)", letter, dry)
 	}
 	reopen := func(dry bool) map[string]any {
-		return call(t, j.work, "fn_job_dead_letter_reopen(ARRAY[$1]::uuid[], 'bob', 'it did not', $2)", letter, dry)
+		return call(t, j.work, "public.fn_job_dead_letter_reopen(ARRAY[$1]::uuid[], 'bob', 'it did not', $2)", letter, dry)
 	}
 	before := j.all()
 	require.Equal(t, "it is open", results(t, reopen(false))[0]["why"])
 	require.Equal(t, "would_resolve", results(t, resolve(true))[0]["outcome"])
-	require.Equal(t, "would_replay", results(t, call(t, j.work, "fn_job_dead_letter_replay(ARRAY[$1]::uuid[], 'ann', NULL, true)", letter))[0]["outcome"])
+	require.Equal(t, "would_replay", results(t, call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1]::uuid[], 'ann', NULL, true)", letter))[0]["outcome"])
 	require.Equal(t, before, j.all())
 	require.EqualValues(t, 1, resolve(false)["resolved"])
 	require.Regexp(t, "resolved as duplicate by ann at ", results(t, resolve(false))[0]["why"])
 	require.Regexp(t, "resolved as duplicate by ann at ", results(t, call(t, j.work, replay, []string{letter}, "eve"))[0]["why"])
-	require.Zero(t, get[int](j.core, "SELECT count(*) FROM job_queue"))
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_queue"))
 	j.balanced()
 	require.Equal(t, "would_reopen", results(t, reopen(true))[0]["outcome"])
 	require.EqualValues(t, 1, reopen(false)["reopened"])
-	require.Equal(t, "open", get[string](j.core, "SELECT triage_status FROM job_dead_letter WHERE num_nonnulls(resolved_at, resolved_by, resolution, replayed_job_id) = 0"))
+	require.Equal(t, "open", get[string](j.core, "SELECT triage_status FROM public.job_dead_letter WHERE num_nonnulls(resolved_at, resolved_by, resolution, replayed_job_id) = 0"))
 	j.balanced()
 	require.EqualValues(t, 1, call(t, j.work, replay, []string{letter}, "eve")["replayed"], "open again, so it can be replayed")
-	require.Contains(t, results(t, call(t, j.work, "fn_job_dead_letter_replay(ARRAY[gen_random_uuid()], 'ann', 'x')"))[0]["why"], "no such dead letter")
-	fails(t, j.work, "22023", "SELECT fn_job_dead_letter_resolve(ARRAY[gen_random_uuid()], 'replayed', 'x', 'ann')")
+	require.Contains(t, results(t, call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[gen_random_uuid()], 'ann', 'x')"))[0]["why"], "no such dead letter")
+	fails(t, j.work, "22023", "SELECT public.fn_job_dead_letter_resolve(ARRAY[gen_random_uuid()], 'replayed', 'x', 'ann')")
 	for _, bad := range []string{"NULL, 'ann', 'x'", "'{}', 'ann', 'x'", "ARRAY[NULL]::uuid[], 'ann', 'x'", "ARRAY[gen_random_uuid()], '', 'x'", "ARRAY[gen_random_uuid()], 'ann', ' '"} {
 		for _, fn := range []string{"cancel", "lease_release", "dead_letter_replay", "dead_letter_reopen"} {
 			fails(t, j.work, "22023", "SELECT fn_job_"+fn+"("+bad+")")
@@ -126,7 +126,7 @@ func TestJobReplaySwitchedOff(t *testing.T) {
 	require.Equal(t, []any{true, "disabled"}, []any{got["refused"], got["rule"]})
 	require.Contains(t, got["reason"], "queue.dlq.replay_enabled")
 	require.Equal(t, before, j.all())
-	require.Equal(t, "refused: disabled", get[string](j.core, "SELECT outcome FROM queue_operator_action WHERE id = $1", got["audit_id"]))
+	require.Equal(t, "refused: disabled", get[string](j.core, "SELECT outcome FROM public.queue_operator_action WHERE id = $1", got["audit_id"]))
 	setFlag(t, j.work, "queue.dlq.replay_enabled", "true")
 	require.EqualValues(t, 1, call(t, j.work, replay, []string{letter}, "ann")["replayed"])
 }

@@ -17,16 +17,16 @@ var reports = []string{"start", "renew", "ack", "release", "TIMEOUT", "BROKEN!"}
 // had last, with a token nobody knows where it had none.
 func (j *jobs) standing(status string) held {
 	j.t.Helper()
-	if get[int](j.core, "SELECT count(*) FROM job_subscription WHERE executor_id = 'w'") == 0 {
+	if get[int](j.core, "SELECT count(*) FROM public.job_subscription WHERE executor_id = 'w'") == 0 {
 		j.rule("w", "k", "", 0, 1000)
 	}
 	max := 5
 	if status == "dead_letter" {
 		max = 1
 	}
-	job := call(j.t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', '{\"n\": 1}', p_max_attempts => $1)", max)["job_id"].(string)
+	job := call(j.t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', '{\"n\": 1}', p_max_attempts => $1)", max)["job_id"].(string)
 	h := held{Job: job, Token: "00000000-0000-0000-0000-000000000001"}
-	cancel := func() { call(j.t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", job) }
+	cancel := func() { call(j.t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", job) }
 	if status == "queued" {
 		return h
 	}
@@ -48,7 +48,7 @@ func (j *jobs) standing(status string) held {
 		cancel()
 	}
 	if status == "cleaned" {
-		j.exec("UPDATE job_history SET status = 'cleaned', from_status = status, payload = '{}' WHERE job_id = $1", job)
+		j.exec("UPDATE public.job_history SET status = 'cleaned', from_status = status, payload = '{}' WHERE job_id = $1", job)
 	}
 	require.Equal(j.t, status, strings.Fields(j.state(job))[0])
 	return h
@@ -62,7 +62,7 @@ func TestJobEdgesByFunction(t *testing.T) {
 			h := j.standing(from)
 			require.Equal(t, "done", j.told(what, h), from+" "+what)
 			require.Equal(t, want, j.state(h.Job), from+" "+what)
-			call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
+			call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
 		}
 	}
 	h := j.standing("retry_waiting")
@@ -71,12 +71,12 @@ func TestJobEdgesByFunction(t *testing.T) {
 	require.NotEqual(t, h.Token, again.Token)
 	require.Equal(t, "leased 1 0", j.state(h.Job))
 	for _, from := range []string{"queued", "leased", "in_progress", "retry_waiting"} {
-		j.exec("SELECT fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM job_queue HAVING count(*) > 0")
+		j.exec("SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM public.job_queue HAVING count(*) > 0")
 		h := j.standing(from)
-		got := call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", h.Job)
+		got := call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", h.Job)
 		require.EqualValues(t, 1, got["cancelled"], got)
-		require.Equal(t, from, get[string](j.core, "SELECT from_status FROM job_history WHERE job_id = $1 AND status = 'cancelled'", h.Job))
-		require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE id = $1 AND actor = 'ann'", got["audit_id"]))
+		require.Equal(t, from, get[string](j.core, "SELECT from_status FROM public.job_history WHERE job_id = $1 AND status = 'cancelled'", h.Job))
+		require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE id = $1 AND actor = 'ann'", got["audit_id"]))
 	}
 	j.balanced()
 }
@@ -93,16 +93,16 @@ func TestJobForeignTokenChangesNothing(t *testing.T) {
 			require.Equal(t, "lease_lost", j.told(what, h), status+" "+what)
 		}
 		require.Equal(t, before, j.all(), status)
-		call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
+		call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
 	}
 	for _, status := range []string{"succeeded", "failed", "dead_letter", "cancelled", "cleaned"} {
 		h := j.standing(status)
-		got := call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", h.Job)
+		got := call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", h.Job)
 		require.EqualValues(t, 0, got["cancelled"])
 		require.Contains(t, results(t, got)[0]["why"], "finished already: "+status)
 		require.Empty(t, j.take("w", 10), "a final job is not claimed")
 	}
-	require.Contains(t, results(t, call(t, j.work, "fn_job_cancel(ARRAY[gen_random_uuid()], 'ann', 'test')"))[0]["why"], "no such job")
+	require.Contains(t, results(t, call(t, j.work, "public.fn_job_cancel(ARRAY[gen_random_uuid()], 'ann', 'test')"))[0]["why"], "no such job")
 }
 
 // The token of a lease that was lost, after another took the job.
@@ -138,7 +138,7 @@ func TestJobStaleToken(t *testing.T) {
 		require.Equal(t, []string{"done", "lease_lost"}, texts(t, rows), what)
 	}
 	fresh, old = j.one("w"), fresh
-	rows, err := j.work.Query(context.Background(), "SELECT outcome FROM fn_job_ack($1, $2)", ids([]held{fresh, old}), tokens([]held{fresh, old}))
+	rows, err := j.work.Query(context.Background(), "SELECT outcome FROM public.fn_job_ack($1, $2)", ids([]held{fresh, old}), tokens([]held{fresh, old}))
 	require.NoError(t, err)
 	require.Equal(t, []string{"done", "lease_lost"}, texts(t, rows), "ack")
 }
@@ -160,7 +160,7 @@ func TestJobRepeatedResult(t *testing.T) {
 	for what, status := range map[string]string{"ack": "succeeded", "BROKEN!": "failed", "TIMEOUT": "dead_letter"} {
 		h := j.standing(status)
 		same("after the end", what, h)
-		j.exec("UPDATE job_history SET status = 'cleaned', from_status = status, payload = '{}', last_error = NULL WHERE job_id = $1", h.Job)
+		j.exec("UPDATE public.job_history SET status = 'cleaned', from_status = status, payload = '{}', last_error = NULL WHERE job_id = $1", h.Job)
 		same("after the cleaning", what, h)
 	}
 	for what, status := range map[string]string{"TIMEOUT": "retry_waiting", "release": "queued"} {
@@ -191,7 +191,7 @@ func TestJobMixedBatch(t *testing.T) {
 	got, err := tell(context.Background(), j.work, "ack", batch...)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{b[2].Job: "done", a[0].Job: "done", a[1].Job: "done", a[2].Job: "lease_lost"}, got)
-	require.Equal(t, 3, get[int](j.core, "SELECT count(*) FROM job_history"))
+	require.Equal(t, 3, get[int](j.core, "SELECT count(*) FROM public.job_history"))
 	require.Equal(t, "done", j.told("TIMEOUT", a[2], b[0], b[0]))
 	require.Equal(t, "retry_waiting 1 0", j.state(b[0].Job))
 	j.balanced()
@@ -206,7 +206,7 @@ func TestJobFailRecordsWhy(t *testing.T) {
 	j.flag("queue.retry.backoff_base_seconds", "100")
 	j.flag("queue.retry.backoff_cap_seconds", "300")
 	j.rule("w", "", "", 0, 1000)
-	job := call(t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 4)")["job_id"].(string)
+	job := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 4)")["job_id"].(string)
 	for try := 1; try <= 4; try++ {
 		h := j.one("w")
 		require.Equal(t, "done", j.told([]string{"", "TIMEOUT", "NO CODE", "HTTP_500", "LAST"}[try], h))
@@ -215,19 +215,19 @@ func TestJobFailRecordsWhy(t *testing.T) {
 		}
 		longest := min(300, 100<<(try-1))
 		require.True(t, get[bool](j.core, `SELECT NOT ready AND status = 'retry_waiting' AND attempts = $2 AND process_after - updated_at BETWEEN '-1 second' AND make_interval(secs => $3 + 1)
-			FROM job_queue WHERE job_id = $1`, job, try, longest), "try %d waits up to %d s", try, longest)
+			FROM public.job_queue WHERE job_id = $1`, job, try, longest), "try %d waits up to %d s", try, longest)
 		require.Empty(t, j.take("w", 10), "not before it is due")
-		j.exec("UPDATE job_queue SET process_after = now()")
-		require.EqualValues(t, 1, call(t, j.work, "fn_job_tick()")["promoted"])
+		j.exec("UPDATE public.job_queue SET process_after = now()")
+		require.EqualValues(t, 1, call(t, j.work, "public.fn_job_tick()")["promoted"])
 	}
 	require.Equal(t, "dead_letter 4 0", j.state(job))
 	require.Equal(t, "LAST LAST it broke 4 t open", get[string](j.core, `SELECT concat_ws(' ', h.failure_code, d.failure_code, d.last_error, d.attempts,
-		d.first_failed_at < d.last_failed_at, d.triage_status) FROM job_history h JOIN job_dead_letter d USING (job_id)`))
-	j.exec("SELECT fn_job_enqueue('k', 'iu', 'external_worker')")
+		d.first_failed_at < d.last_failed_at, d.triage_status) FROM public.job_history h JOIN public.job_dead_letter d USING (job_id)`))
+	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker')")
 	h := j.one("w")
-	_, err := j.work.Exec(context.Background(), "SELECT fn_job_fail(ARRAY[$1]::uuid[], ARRAY[$2]::uuid[], '{x y}', ARRAY[repeat('汉', 5000)], '{NULL}')", h.Job, h.Token)
+	_, err := j.work.Exec(context.Background(), "SELECT public.fn_job_fail(ARRAY[$1]::uuid[], ARRAY[$2]::uuid[], '{x y}', ARRAY[repeat('汉', 5000)], '{NULL}')", h.Job, h.Token)
 	require.NoError(t, err)
-	require.Equal(t, "HANDLER_ERROR 1003", get[string](j.core, "SELECT failure_code || ' ' || length(last_error) FROM job_queue"))
+	require.Equal(t, "HANDLER_ERROR 1003", get[string](j.core, "SELECT failure_code || ' ' || length(last_error) FROM public.job_queue"))
 
 	// Of a text that is too long the end is kept as well: there stands what it died of. Nothing is cut out of a secret.
 	for text, kept := range map[string]string{
@@ -238,11 +238,11 @@ func TestJobFailRecordsWhy(t *testing.T) {
 		strings.Repeat("x", 1490) + " postgres://u:hunter2@db FATAL: the cause":                                                                                             strings.Repeat("x", 1490) + " ",
 		strings.Repeat("x", 1490) + " postgres://u:hunter2@db " + strings.Repeat("y", 2480) + " postgres://u:hunter2@db " + strings.Repeat("z", 2480) + " FATAL: the cause": strings.Repeat("x", 200) + " … z",
 	} {
-		j.exec("SELECT fn_job_enqueue('k', 'iu', 'external_worker')")
+		j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker')")
 		h := j.one("w")
-		_, err := j.work.Exec(context.Background(), "SELECT fn_job_fail(ARRAY[$1]::uuid[], ARRAY[$2]::uuid[], '{X}', ARRAY[$3]::text[], '{NULL}')", h.Job, h.Token, text)
+		_, err := j.work.Exec(context.Background(), "SELECT public.fn_job_fail(ARRAY[$1]::uuid[], ARRAY[$2]::uuid[], '{X}', ARRAY[$3]::text[], '{NULL}')", h.Job, h.Token, text)
 		require.NoError(t, err)
-		said := get[string](j.core, "SELECT last_error FROM job_queue WHERE job_id = $1", h.Job)
+		said := get[string](j.core, "SELECT last_error FROM public.job_queue WHERE job_id = $1", h.Job)
 		require.True(t, strings.HasPrefix(said, kept), said)
 		require.True(t, strings.HasSuffix(said, "FATAL: the cause"), said)
 		require.NotContains(t, said, "hunte")

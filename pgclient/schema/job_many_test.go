@@ -19,16 +19,16 @@ import (
 // with floors and little room, disabled ones; some executors are silent, some deregistered, some have a host.
 func (j *jobs) crowd(from, to, lanes int) {
 	j.t.Helper()
-	j.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+	j.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 			stale_threshold_seconds, registered_by, deregistered_at, deregistered_by)
 		SELECT 'e' || i, 'external_worker', '{}', CASE WHEN random() < 0.5 THEN now() + interval '1 hour' ELSE now() - interval '1 hour' END,
 			60, 300, 'test', CASE WHEN i % 9 = 0 THEN now() END, CASE WHEN i % 9 = 0 THEN 'test' END FROM generate_series($1::int, $2::int) i`, from, to)
-	j.exec(`INSERT INTO job_subscription (executor_id, executor_kind, job_kind, event_domain, priority_floor, max_parallel, enabled, registered_by)
+	j.exec(`INSERT INTO public.job_subscription (executor_id, executor_kind, job_kind, event_domain, priority_floor, max_parallel, enabled, registered_by)
 		SELECT 'e' || i, CASE WHEN random() < 0.1 THEN 'Agent' ELSE 'external_worker' END,
 			CASE WHEN random() < 0.6 THEN 'k' || floor(random() * $3) END, CASE WHEN random() < 0.6 THEN 'd' || floor(random() * 3) END,
 			(ARRAY[0, 50, 100, 101, 200])[1 + floor(random() * 5)::int], 1 + floor(random() * 2), random() < 0.8, 'test'
 		FROM generate_series($1::int, $2::int) i, generate_series(1, 3) n ON CONFLICT DO NOTHING`, from, to, lanes)
-	j.exec(`INSERT INTO queue_host (host_id, instance, last_seen_at, loops, progress)
+	j.exec(`INSERT INTO public.queue_host (host_id, instance, last_seen_at, loops, progress)
 		SELECT 'h' || i, gen_random_uuid(), now() + interval '1 hour', '{job_executor}', jsonb_build_object('job_executor',
 			jsonb_build_object('executor', 'e' || i, 'kinds', (SELECT jsonb_agg('k' || k) FROM generate_series(0, $3) k WHERE random() < 0.3)))
 		FROM generate_series($1::int, $2::int) i WHERE random() < 0.5`, from, to, lanes)
@@ -37,17 +37,17 @@ func (j *jobs) crowd(from, to, lanes int) {
 // told is what the picture should say of the lanes, of each as of the rules, one by one.
 const told = `
 	WITH lane AS (
-		SELECT b.*, (SELECT max(q.priority) FROM job_queue q WHERE q.event_domain = b.event_domain AND q.job_kind = b.job_kind AND q.ready
+		SELECT b.*, (SELECT max(q.priority) FROM public.job_queue q WHERE q.event_domain = b.event_domain AND q.job_kind = b.job_kind AND q.ready
 			AND q.status IN ('queued', 'retry_waiting')) AS highest
-		FROM fn_job_backlog() b WHERE b.queued + b.retry_waiting > 0
+		FROM public.fn_job_backlog() b WHERE b.queued + b.retry_waiting > 0
 	), rule AS (
 		SELECT DISTINCT ON (l.job_kind, l.event_domain, s.executor_id) l.job_kind AS kind, l.event_domain AS domain, s.executor_id, s.priority_floor,
-			h.last_beat_at < now() - interval '5 minutes' AS silent, s.max_parallel <= (SELECT COALESCE(sum(x.live), 0) FROM job_lease x
+			h.last_beat_at < now() - interval '5 minutes' AS silent, s.max_parallel <= (SELECT COALESCE(sum(x.live), 0) FROM public.job_lease x
 				WHERE x.subscription_id = s.subscription_id) AS full, l.job_kind <> ALL (k.kinds) AS unhandled
-		FROM lane l JOIN job_subscription s ON s.enabled AND COALESCE(s.job_kind, l.job_kind) = l.job_kind
+		FROM lane l JOIN public.job_subscription s ON s.enabled AND COALESCE(s.job_kind, l.job_kind) = l.job_kind
 			AND COALESCE(s.event_domain, l.event_domain) = l.event_domain AND s.executor_kind = COALESCE(l.executor, s.executor_kind)
-		JOIN queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
-		LEFT JOIN v_job_handlers k ON k.executor_id = s.executor_id
+		JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+		LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
 		ORDER BY 1, 2, 3, num_nonnulls(s.job_kind, s.event_domain) DESC, s.job_kind
 	), sum AS (
 		SELECT kind, domain, bool_and(silent) AS silent, bool_and("full") AS full, bool_and(COALESCE(unhandled, false)) AS unhandled,
@@ -69,18 +69,18 @@ func TestJobPictureRuleByRule(t *testing.T) {
 	var whys []string
 	for i := range 8 {
 		j.exec("SELECT setseed($1)", float64(i)/10)
-		j.exec("DELETE FROM queue_host")
-		j.exec("DELETE FROM job_subscription")
-		j.exec("DELETE FROM queue_heartbeat WHERE executor_id ~ '^e[0-9]'")
-		j.exec(`SELECT fn_job_enqueue('k' || k, 'd' || d, CASE WHEN k % 5 = 0 THEN 'Agent' ELSE 'external_worker' END,
+		j.exec("DELETE FROM public.queue_host")
+		j.exec("DELETE FROM public.job_subscription")
+		j.exec("DELETE FROM public.queue_heartbeat WHERE executor_id ~ '^e[0-9]'")
+		j.exec(`SELECT public.fn_job_enqueue('k' || k, 'd' || d, CASE WHEN k % 5 = 0 THEN 'Agent' ELSE 'external_worker' END,
 				p_priority => (ARRAY[100, 10, 150])[1 + k % 3], p_process_after => CASE WHEN k % 6 = 1 THEN now() + interval '1 hour' ELSE now() END)
 			FROM generate_series(0, $1::int) k, generate_series(0, 3) d`, lanes)
 		crowd := map[bool]int{true: 4, false: 60}[i < 5] // few rules leave much to be told, many fill 200 characters
 		j.crowd(1, crowd, lanes)
-		j.exec(`UPDATE queue_heartbeat SET last_beat_at = now() - interval '1 hour' WHERE executor_id ~ '^e' AND $1`, i == 7)
-		j.exec("SELECT fn_job_claim('e' || i, NULL, 3) FROM generate_series(1, $1::int) i WHERE i % 2 = 0", crowd)
-		j.exec(`INSERT INTO job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
-			SELECT gen_random_uuid(), executor_id, subscription_id, now() + interval '1 hour', '{}', 1 FROM job_subscription, generate_series(1, 2) WHERE $1 AND random() < 0.7`, i%2 == 0)
+		j.exec(`UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 hour' WHERE executor_id ~ '^e' AND $1`, i == 7)
+		j.exec("SELECT public.fn_job_claim('e' || i, NULL, 3) FROM generate_series(1, $1::int) i WHERE i % 2 = 0", crowd)
+		j.exec(`INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+			SELECT gen_random_uuid(), executor_id, subscription_id, now() + interval '1 hour', '{}', 1 FROM public.job_subscription, generate_series(1, 2) WHERE $1 AND random() < 0.7`, i%2 == 0)
 		want, got := get[map[string]string](j.core, told), map[string]string{}
 		for _, l := range j.picture().Queues {
 			if l.Queued+l.RetryWaiting > 0 {
@@ -147,14 +147,14 @@ func (j *jobs) touched(sql string) (n float64) {
 func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
 	j := newJobs(t)
 	grow := func(from, to int) float64 {
-		j.exec(`SELECT fn_job_enqueue('k' || k, 'd' || d, 'external_worker') FROM generate_series(0, 3) d, generate_series($1::int, $2::int) k`, from, to)
-		j.exec(`INSERT INTO queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+		j.exec(`SELECT public.fn_job_enqueue('k' || k, 'd' || d, 'external_worker') FROM generate_series(0, 3) d, generate_series($1::int, $2::int) k`, from, to)
+		j.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 			stale_threshold_seconds, registered_by) SELECT 'e' || i, 'external_worker', '{}', now(), 60, 300, 'test' FROM generate_series($1 * 10, $2 * 10 + 9) i`, from, to)
-		j.exec(`INSERT INTO job_subscription (executor_id, executor_kind, job_kind, enabled, registered_by)
+		j.exec(`INSERT INTO public.job_subscription (executor_id, executor_kind, job_kind, enabled, registered_by)
 			SELECT 'e' || i, 'external_worker', CASE WHEN i % 10 = 0 THEN 'k' || i / 10 END, true, 'test' FROM generate_series($1 * 10, $2 * 10 + 9) i`, from, to)
-		j.exec("SELECT fn_queue_counter_compact()")
+		j.exec("SELECT public.fn_queue_counter_compact()")
 		j.exec("ANALYZE")
-		return j.touched("SELECT fn_queue_snapshot_parts()")
+		return j.touched("SELECT public.fn_queue_snapshot_parts()")
 	}
 	few, many := grow(0, 9), grow(10, 39)
 	t.Logf("40 lanes, 100 rules: %.0f rows; 160 lanes, 400 rules: %.0f, %.1f times", few, many, many/few)
@@ -166,17 +166,17 @@ func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
 func TestJobBacklogOfManyPriorities(t *testing.T) {
 	j := newJobs(t)
 	touched := func() float64 {
-		j.exec("SELECT fn_queue_counter_compact()")
-		return j.touched("SELECT * FROM fn_job_backlog()")
+		j.exec("SELECT public.fn_queue_counter_compact()")
+		return j.touched("SELECT * FROM public.fn_job_backlog()")
 	}
 	j.rule("w", "", "", 3000, 1)
-	j.exec("SELECT fn_job_enqueue('one', 'd', 'external_worker') FROM generate_series(1, 4000)")
+	j.exec("SELECT public.fn_job_enqueue('one', 'd', 'external_worker') FROM generate_series(1, 4000)")
 	one := touched()
-	j.exec("SELECT fn_job_enqueue('each', 'd', 'external_worker', p_priority => 2000)")
-	j.exec("SELECT fn_job_enqueue('each', 'd', 'external_worker', p_priority => (i * 7919) % 4000) FROM generate_series(1, 4000) i")
+	j.exec("SELECT public.fn_job_enqueue('each', 'd', 'external_worker', p_priority => 2000)")
+	j.exec("SELECT public.fn_job_enqueue('each', 'd', 'external_worker', p_priority => (i * 7919) % 4000) FROM generate_series(1, 4000) i")
 	require.Less(t, touched(), one+200)
-	require.True(t, get[bool](j.core, `SELECT reaches = 3999 AND oldest_at = (SELECT min(enqueued_at) FROM job_queue WHERE job_kind = 'each')
-		AND newest_at = (SELECT max(enqueued_at) FROM job_queue WHERE job_kind = 'each') FROM fn_job_backlog() WHERE job_kind = 'each'`))
+	require.True(t, get[bool](j.core, `SELECT reaches = 3999 AND oldest_at = (SELECT min(enqueued_at) FROM public.job_queue WHERE job_kind = 'each')
+		AND newest_at = (SELECT max(enqueued_at) FROM public.job_queue WHERE job_kind = 'each') FROM public.fn_job_backlog() WHERE job_kind = 'each'`))
 }
 
 // A claim over many lanes writes each job and the lease of each rule once: a lease that grew lane by lane would be read
@@ -185,13 +185,13 @@ func TestJobClaimOverManyLanesWritesOnce(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
 	j.rule("w", "k7", "", 0, 3)
-	j.exec("SELECT fn_job_enqueue('k' || i % 20, 'd' || i % 3, 'external_worker', p_priority => i % 4) FROM generate_series(1, 600) i")
+	j.exec("SELECT public.fn_job_enqueue('k' || i % 20, 'd' || i % 3, 'external_worker', p_priority => i % 4) FROM generate_series(1, 600) i")
 	require.NoError(t, pgx.BeginFunc(context.Background(), j.root, func(tx pgx.Tx) error {
 		var claimed, jobs, grown, leases, live int
-		err := tx.QueryRow(context.Background(), "SELECT count(*) FROM fn_job_claim('w', NULL, 500)").Scan(&claimed)
+		err := tx.QueryRow(context.Background(), "SELECT count(*) FROM public.fn_job_claim('w', NULL, 500)").Scan(&claimed)
 		if err == nil {
 			err = tx.QueryRow(context.Background(), `SELECT (SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'job_queue'),
-				(SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'job_lease'), count(*), sum(cardinality(job_ids)) FROM job_lease`).
+				(SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'job_lease'), count(*), sum(cardinality(job_ids)) FROM public.job_lease`).
 				Scan(&jobs, &grown, &leases, &live)
 		}
 		require.Equal(t, [5]int{500, 500, 0, 2, 500}, [5]int{claimed, jobs, grown, leases, live})

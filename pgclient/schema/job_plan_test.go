@@ -17,7 +17,7 @@ func (j *jobs) past(n int) {
 	j.t.Helper()
 	conn := j.db.Conn(j.t, "")
 	for _, sql := range []string{"SET statement_timeout = 0", "SET session_replication_role = replica",
-		fmt.Sprintf(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
+		fmt.Sprintf(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
 			SELECT gen_random_uuid(), 'k' || i %% 5, 'iu', 'external_worker', 'succeeded', 'leased', now() + (i %% 20) * interval '1 day' FROM generate_series(1, %d) i`, n)} {
 		_, err := conn.Exec(context.Background(), sql)
 		require.NoError(j.t, err)
@@ -63,20 +63,20 @@ func TestJobHotPathScansNoHistory(t *testing.T) {
 	for _, analysed := range []bool{false, true} {
 		j.put("order", "iu", live)
 		j.put("order", "kg", live)
-		j.exec("SELECT fn_job_enqueue('order', 'iu', 'external_worker', p_process_after => now() + '1 hour') FROM generate_series(1, 100)")
+		j.exec("SELECT public.fn_job_enqueue('order', 'iu', 'external_worker', p_process_after => now() + '1 hour') FROM generate_series(1, 100)")
 		if analysed {
 			j.exec("ANALYZE")
 		}
 		for _, step := range []struct{ what, sql string }{
-			{"claim", "SELECT * FROM fn_job_claim('w', NULL, 100, NULL)"},
-			{"claim of a few", "SELECT * FROM fn_job_claim('w', '{order}', 1, NULL)"},
-			{"claim after a key", `SELECT * FROM fn_job_claim('w', NULL, 10, '{"iu/order": [100, "2020-01-01T00:00:00Z", "00000000-0000-0000-0000-000000000000"]}')`},
-			{"tick", "UPDATE job_queue SET process_after = now() WHERE NOT ready AND job_id = (SELECT job_id FROM job_queue WHERE NOT ready ORDER BY process_after, job_id LIMIT 1)"},
-			{"tick", "SELECT fn_job_tick()"},
-			{"expire", "UPDATE job_lease SET lease_until = now() - interval '1 second'"},
-			{"reap", "SELECT fn_job_reap_expired()"},
-			{"snapshot", "SELECT fn_queue_snapshot('0')"},
-			{"health", "SELECT * FROM v_queue_health"},
+			{"claim", "SELECT * FROM public.fn_job_claim('w', NULL, 100, NULL)"},
+			{"claim of a few", "SELECT * FROM public.fn_job_claim('w', '{order}', 1, NULL)"},
+			{"claim after a key", `SELECT * FROM public.fn_job_claim('w', NULL, 10, '{"iu/order": [100, "2020-01-01T00:00:00Z", "00000000-0000-0000-0000-000000000000"]}')`},
+			{"tick", "UPDATE public.job_queue SET process_after = now() WHERE NOT ready AND job_id = (SELECT job_id FROM public.job_queue WHERE NOT ready ORDER BY process_after, job_id LIMIT 1)"},
+			{"tick", "SELECT public.fn_job_tick()"},
+			{"expire", "UPDATE public.job_lease SET lease_until = now() - interval '1 second'"},
+			{"reap", "SELECT public.fn_job_reap_expired()"},
+			{"snapshot", "SELECT public.fn_queue_snapshot('0')"},
+			{"health", "SELECT * FROM public.v_queue_health"},
 		} {
 			for table, r := range j.reads(step.sql) {
 				switch {
@@ -104,7 +104,7 @@ func TestJobResultsReadNoHistory(t *testing.T) {
 		hs := j.take("w", 5)
 		sql, args := "SELECT fn_job_"+what+"($1::uuid[], $2::uuid[])", []any{ids(hs), tokens(hs)}
 		if what == "fail" {
-			sql = "SELECT fn_job_fail($1::uuid[], $2::uuid[], '{A,A,A,A,A}', '{b,b,b,b,b}', '{f,f,f,f,f}')"
+			sql = "SELECT public.fn_job_fail($1::uuid[], $2::uuid[], '{A,A,A,A,A}', '{b,b,b,b,b}', '{f,f,f,f,f}')"
 		}
 		for table, r := range j.reads(sql, args...) {
 			if len(table) > 11 && table[:11] == "job_history" {
@@ -120,7 +120,7 @@ func TestJobClaimsStayHot(t *testing.T) {
 	j.put("k", "iu", 5000)
 	var updates, hot int64
 	for range 50 {
-		r := j.reads("SELECT * FROM fn_job_claim('w', NULL, 100, NULL)")["job_queue"]
+		r := j.reads("SELECT * FROM public.fn_job_claim('w', NULL, 100, NULL)")["job_queue"]
 		updates, hot = updates+r[3], hot+r[4]
 	}
 	require.EqualValues(t, 5000, updates)

@@ -25,7 +25,7 @@ func TestJobReapOnce(t *testing.T) {
 	answers := together(t, 8, func(int) (map[string]any, error) {
 		sum := map[string]any{"reaped": 0.0, "returned": 0.0, "dead_lettered": 0.0}
 		for {
-			got, err := tryCall(pool, "fn_job_reap_expired(40)")
+			got, err := tryCall(pool, "public.fn_job_reap_expired(40)")
 			if err != nil || num(got, "reaped") == 0 {
 				return sum, err
 			}
@@ -39,8 +39,8 @@ func TestJobReapOnce(t *testing.T) {
 		reaped, returned = reaped+num(a, "reaped"), returned+num(a, "returned")
 	}
 	require.Equal(t, []int{1000, 1000}, []int{reaped, returned})
-	require.Equal(t, "queued 1 1", get[string](j.core, "SELECT DISTINCT concat_ws(' ', status, attempts, lost_leases) FROM job_queue"))
-	require.Zero(t, get[int](j.core, "SELECT count(*) FROM job_lease"))
+	require.Equal(t, "queued 1 1", get[string](j.core, "SELECT DISTINCT concat_ws(' ', status, attempts, lost_leases) FROM public.job_queue"))
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_lease"))
 	j.balanced()
 	require.Len(t, j.take("w", 1000), 1000, "claimable at once")
 }
@@ -48,7 +48,7 @@ func TestJobReapOnce(t *testing.T) {
 func TestJobReapCounts(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
-	j.exec("SELECT fn_job_enqueue('three', 'iu', 'external_worker'), fn_job_enqueue('last', 'iu', 'external_worker', p_max_attempts => 1)")
+	j.exec("SELECT public.fn_job_enqueue('three', 'iu', 'external_worker'), public.fn_job_enqueue('last', 'iu', 'external_worker', p_max_attempts => 1)")
 	lose := func(kind string) map[string]any {
 		hs, err := tryTake(j.work, "w", []string{kind}, 1, nil)
 		require.NoError(t, err)
@@ -62,14 +62,14 @@ func TestJobReapCounts(t *testing.T) {
 	}
 	require.Equal(t, map[string]any{"reaped": 1.0, "returned": 0.0, "dead_lettered": 1.0}, lose("three"))
 	require.Equal(t, "last LEASE_LOST 1 1,three LEASE_LOST_LIMIT 3 3", get[string](j.core, `SELECT string_agg(concat_ws(' ', h.job_kind, d.failure_code, d.attempts,
-		h.lost_leases), ',' ORDER BY h.job_kind) FROM job_dead_letter d JOIN job_history h USING (job_id) WHERE h.status = 'dead_letter' AND h.from_status = 'leased'`))
+		h.lost_leases), ',' ORDER BY h.job_kind) FROM public.job_dead_letter d JOIN public.job_history h USING (job_id) WHERE h.status = 'dead_letter' AND h.from_status = 'leased'`))
 	j.balanced()
 	require.Equal(t, map[string]any{"reaped": 0.0, "returned": 0.0, "dead_lettered": 0.0}, j.reap())
 	for _, bad := range []string{"0", "100001", "NULL"} {
-		fails(t, j.work, "22023", "SELECT fn_job_reap_expired("+bad+")")
+		fails(t, j.work, "22023", "SELECT public.fn_job_reap_expired("+bad+")")
 	}
 	j.flag("queue.lease.reaper_enabled", "false")
-	require.Equal(t, "off", call(t, j.work, "fn_queue_tick_request('lease_reaper', 'operator')")["skipped"])
+	require.Equal(t, "off", call(t, j.work, "public.fn_queue_tick_request('lease_reaper', 'operator')")["skipped"])
 }
 
 // A job that is renewed takes its claim along; a lease that runs is not reaped.
@@ -95,7 +95,7 @@ func TestJobLeaseRelease(t *testing.T) {
 	old, live := j.one("w"), j.one("w")
 	j.expire(old)
 	release := func(dry bool) map[string]any {
-		return call(t, j.work, "fn_job_lease_release(ARRAY[$1, $2, '00000000-0000-0000-0000-000000000009']::uuid[], 'ann', 'worker is gone', $3)", old.Token, live.Token, dry)
+		return call(t, j.work, "public.fn_job_lease_release(ARRAY[$1, $2, '00000000-0000-0000-0000-000000000009']::uuid[], 'ann', 'worker is gone', $3)", old.Token, live.Token, dry)
 	}
 	before := j.all()
 	got := release(true)
@@ -115,7 +115,7 @@ func TestJobLeaseRelease(t *testing.T) {
 	}
 	require.Equal(t, "queued 1 1", j.state(old.Job))
 	require.Equal(t, "leased 0 0", j.state(live.Job))
-	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE action = 'job_lease_release' AND reason = 'worker is gone'"))
+	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'job_lease_release' AND reason = 'worker is gone'"))
 	j.balanced()
 }
 
@@ -129,14 +129,14 @@ func TestJobRaces(t *testing.T) {
 		_, err := tell(context.Background(), pool, what, hs...)
 		return err
 	}
-	reap := func([]held) error { _, err := tryCall(pool, "fn_job_reap_expired()"); return err }
+	reap := func([]held) error { _, err := tryCall(pool, "public.fn_job_reap_expired()"); return err }
 	cancel := func(hs []held) error {
-		_, err := tryCall(pool, "fn_job_cancel($1::uuid[], 'ann', 'race')", ids(hs))
+		_, err := tryCall(pool, "public.fn_job_cancel($1::uuid[], 'ann', 'race')", ids(hs))
 		return err
 	}
 	claim := func([]held) error { _, err := tryTake(pool, "w", nil, 7, nil); return err }
 	release := func(hs []held) error {
-		_, err := tryCall(pool, "fn_job_lease_release($1::uuid[], 'ann', 'race')", tokens(hs))
+		_, err := tryCall(pool, "public.fn_job_lease_release($1::uuid[], 'ann', 'race')", tokens(hs))
 		return err
 	}
 	for name, racers := range map[string][]func([]held) error{
@@ -169,9 +169,9 @@ func TestJobRaces(t *testing.T) {
 				require.NoError(t, err, name)
 			}
 			j.balanced()
-			j.exec("UPDATE job_lease SET lease_until = now() + interval '1 hour'")
-			j.exec("SELECT fn_job_cancel(array_agg(job_id), 'ann', 'next round') FROM job_queue HAVING count(*) > 0")
-			require.Zero(t, get[int](j.core, "SELECT (SELECT count(*) FROM job_queue) + (SELECT count(*) FROM job_lease)"))
+			j.exec("UPDATE public.job_lease SET lease_until = now() + interval '1 hour'")
+			j.exec("SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'next round') FROM public.job_queue HAVING count(*) > 0")
+			require.Zero(t, get[int](j.core, "SELECT (SELECT count(*) FROM public.job_queue) + (SELECT count(*) FROM public.job_lease)"))
 		}
 	}
 }

@@ -53,18 +53,18 @@ func TestJobRolesOfAnExecutor(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "done", got[hs[i].Job], what)
 	}
-	call(t, dot, "fn_job_tick()")
-	call(t, dot, "fn_job_reap_expired()")
+	call(t, dot, "public.fn_job_tick()")
+	call(t, dot, "public.fn_job_reap_expired()")
 	for _, sql := range []string{
-		"INSERT INTO job_queue (job_kind, event_domain, executor) VALUES ('k', 'iu', 'external_worker')", "UPDATE job_queue SET priority = 1", "DELETE FROM job_queue",
-		"TRUNCATE job_queue", "INSERT INTO job_history SELECT * FROM job_history", "UPDATE job_history SET status = 'cleaned'", "DELETE FROM job_history",
-		"UPDATE job_lease SET lease_until = 'infinity'", "DELETE FROM job_lease", "INSERT INTO job_lane (event_domain, job_kind) VALUES ('iu', 'k')",
-		"INSERT INTO job_subscription (executor_id, executor_kind, registered_by) VALUES ('x', 'DOT', 'x')", "UPDATE job_subscription SET enabled = true, max_parallel = 1000",
-		"DELETE FROM job_subscription", "INSERT INTO executor_producer VALUES ('DOT', 'x')", "UPDATE job_dead_letter SET triage_status = 'open'",
-		"SELECT payload FROM job_queue", "SELECT * FROM v_job",
-		"SELECT fn_job_subscription_set('w', NULL, NULL, 0, 1000, true, NULL, 'eve', 'mine')", "SELECT fn_job_enqueue('k', 'iu', 'external_worker')",
-		"SELECT fn_job_cancel(ARRAY[gen_random_uuid()], 'eve', 'x')", "SELECT fn_job_dead_letter_replay(ARRAY[gen_random_uuid()], 'eve', 'x')",
-		"SELECT fn_job_reap(NULL)", "SELECT fn_job_bury(NULL, NULL, NULL, NULL, 1)", "SELECT fn_job_lease_less(NULL)",
+		"INSERT INTO public.job_queue (job_kind, event_domain, executor) VALUES ('k', 'iu', 'external_worker')", "UPDATE public.job_queue SET priority = 1", "DELETE FROM public.job_queue",
+		"TRUNCATE public.job_queue", "INSERT INTO public.job_history SELECT * FROM public.job_history", "UPDATE public.job_history SET status = 'cleaned'", "DELETE FROM public.job_history",
+		"UPDATE public.job_lease SET lease_until = 'infinity'", "DELETE FROM public.job_lease", "INSERT INTO public.job_lane (event_domain, job_kind) VALUES ('iu', 'k')",
+		"INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES ('x', 'DOT', 'x')", "UPDATE public.job_subscription SET enabled = true, max_parallel = 1000",
+		"DELETE FROM public.job_subscription", "INSERT INTO public.executor_producer VALUES ('DOT', 'x')", "UPDATE public.job_dead_letter SET triage_status = 'open'",
+		"SELECT payload FROM public.job_queue", "SELECT * FROM public.v_job",
+		"SELECT public.fn_job_subscription_set('w', NULL, NULL, 0, 1000, true, NULL, 'eve', 'mine')", "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker')",
+		"SELECT public.fn_job_cancel(ARRAY[gen_random_uuid()], 'eve', 'x')", "SELECT public.fn_job_dead_letter_replay(ARRAY[gen_random_uuid()], 'eve', 'x')",
+		"SELECT public.fn_job_reap(NULL)", "SELECT public.fn_job_bury(NULL, NULL, NULL, NULL, 1)", "SELECT public.fn_job_lease_less(NULL)",
 	} {
 		fails(t, dot, "42501", sql)
 	}
@@ -73,34 +73,34 @@ func TestJobRolesOfAnExecutor(t *testing.T) {
 func TestJobRolesOfTheOthers(t *testing.T) {
 	j := newJobs(t)
 	writer := j.as("event_ingest_writer")
-	call(t, writer, "fn_job_enqueue('k', 'iu', 'external_worker')")
-	for _, sql := range []string{"SELECT 1 FROM job_queue", "INSERT INTO job_queue (job_kind, event_domain, executor) VALUES ('k', 'iu', 'external_worker')",
-		"SELECT 1 FROM v_job", "SELECT 1 FROM job_lease", "SELECT fn_job_claim('w')", "SELECT fn_job_tick()", "SELECT fn_job_cancel(ARRAY[gen_random_uuid()], 'x', 'x')"} {
+	call(t, writer, "public.fn_job_enqueue('k', 'iu', 'external_worker')")
+	for _, sql := range []string{"SELECT 1 FROM public.job_queue", "INSERT INTO public.job_queue (job_kind, event_domain, executor) VALUES ('k', 'iu', 'external_worker')",
+		"SELECT 1 FROM public.v_job", "SELECT 1 FROM public.job_lease", "SELECT public.fn_job_claim('w')", "SELECT public.fn_job_tick()", "SELECT public.fn_job_cancel(ARRAY[gen_random_uuid()], 'x', 'x')"} {
 		fails(t, writer, "42501", sql)
 	}
 	for role, may := range map[string][]string{
-		"workflow_admin": {"INSERT INTO job_subscription (executor_id, executor_kind, registered_by) VALUES ('x', 'DOT', 'x')", "SELECT job_id FROM v_job"},
-		"dead_letter_operator": {"SELECT fn_job_cancel(ARRAY[gen_random_uuid()], 'x', 'x')", "SELECT dead_letter_id, last_error FROM job_dead_letter",
-			"SELECT fn_job_refusal('w')"},
-		"queue_viewer": {"SELECT job_id, last_error, from_status FROM v_job", "SELECT * FROM job_lease", "SELECT * FROM job_subscription", "SELECT * FROM v_executor_subscription_health",
-			"SELECT * FROM job_lane", "SELECT fn_job_refusal('w')"},
+		"workflow_admin": {"INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES ('x', 'DOT', 'x')", "SELECT job_id FROM public.v_job"},
+		"dead_letter_operator": {"SELECT public.fn_job_cancel(ARRAY[gen_random_uuid()], 'x', 'x')", "SELECT dead_letter_id, last_error FROM public.job_dead_letter",
+			"SELECT public.fn_job_refusal('w')"},
+		"queue_viewer": {"SELECT job_id, last_error, from_status FROM public.v_job", "SELECT * FROM public.job_lease", "SELECT * FROM public.job_subscription", "SELECT * FROM public.v_executor_subscription_health",
+			"SELECT * FROM public.job_lane", "SELECT public.fn_job_refusal('w')"},
 	} {
 		pool := j.as(role)
 		for _, sql := range may {
 			_, err := pool.Exec(context.Background(), sql)
 			require.NoError(t, err, role)
 		}
-		for _, sql := range []string{"DELETE FROM job_queue", "UPDATE job_queue SET priority = 1", "UPDATE job_history SET priority = 1", "DELETE FROM job_subscription",
-			"UPDATE job_dead_letter SET triage_note = 'x'", "SELECT fn_job_claim('w')", "SELECT fn_job_reap_expired()", "TRUNCATE job_dead_letter"} {
+		for _, sql := range []string{"DELETE FROM public.job_queue", "UPDATE public.job_queue SET priority = 1", "UPDATE public.job_history SET priority = 1", "DELETE FROM public.job_subscription",
+			"UPDATE public.job_dead_letter SET triage_note = 'x'", "SELECT public.fn_job_claim('w')", "SELECT public.fn_job_reap_expired()", "TRUNCATE public.job_dead_letter"} {
 			fails(t, pool, "42501", sql)
 		}
 		if role != "workflow_admin" {
-			fails(t, pool, "42501", "UPDATE job_subscription SET enabled = true")
-			fails(t, pool, "42501", "SELECT fn_job_subscription_set('w', NULL, NULL, 0, 1, true, NULL, 'x', 'x')")
+			fails(t, pool, "42501", "UPDATE public.job_subscription SET enabled = true")
+			fails(t, pool, "42501", "SELECT public.fn_job_subscription_set('w', NULL, NULL, 0, 1, true, NULL, 'x', 'x')")
 		}
 		if role != "dead_letter_operator" {
-			fails(t, pool, "42501", "SELECT fn_job_cancel(ARRAY[gen_random_uuid()], 'x', 'x')")
-			fails(t, pool, "42501", "SELECT fn_job_lease_release(ARRAY[gen_random_uuid()], 'x', 'x')")
+			fails(t, pool, "42501", "SELECT public.fn_job_cancel(ARRAY[gen_random_uuid()], 'x', 'x')")
+			fails(t, pool, "42501", "SELECT public.fn_job_lease_release(ARRAY[gen_random_uuid()], 'x', 'x')")
 		}
 	}
 }
@@ -109,9 +109,9 @@ func TestJobRolesOfTheOthers(t *testing.T) {
 func TestJobViewerSeesNoPayload(t *testing.T) {
 	j := newJobs(t)
 	letter := j.letter("k", "iu", "TIMEOUT")
-	queued := call(t, j.work, `fn_job_enqueue('k', 'iu', 'external_worker', '{"n": 1, "api_key": "hidden-key"}')`)["job_id"]
+	queued := call(t, j.work, `public.fn_job_enqueue('k', 'iu', 'external_worker', '{"n": 1, "api_key": "hidden-key"}')`)["job_id"]
 	j.exec("ANALYZE")
-	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM job_history")
+	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")
 	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator", "dot_executor"} {
 		viewer := j.as(role)
 		for _, table := range []string{"job_queue", "job_history", "v_job", "job_dead_letter", leaf, "job_history_default"} {
@@ -130,18 +130,18 @@ func TestJobViewerSeesNoPayload(t *testing.T) {
 		require.NotContains(t, stats, "hidden")
 	}
 	viewer := j.as("queue_viewer")
-	dead := get[string](j.core, "SELECT job_id::text FROM job_dead_letter")
+	dead := get[string](j.core, "SELECT job_id::text FROM public.job_dead_letter")
 	for id, kind := range map[any]string{queued: "job", dead: "job", letter: "job_dead_letter"} {
 		var masked string
-		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT fn_payload_masked($1, $2)::text", kind, id).Scan(&masked))
+		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT public.fn_payload_masked($1, $2)::text", kind, id).Scan(&masked))
 		require.Contains(t, masked, `"n": 1`)
 		require.NotContains(t, masked, "hidden")
 	}
 	var all string
-	require.NoError(t, viewer.QueryRow(context.Background(), `SELECT fn_queue_snapshot('0')::text || (SELECT string_agg(a::text, ' ') FROM queue_operator_action a)
-		|| (SELECT string_agg(h::text, ' ') FROM v_queue_health h)`).Scan(&all))
+	require.NoError(t, viewer.QueryRow(context.Background(), `SELECT public.fn_queue_snapshot('0')::text || (SELECT string_agg(a::text, ' ') FROM public.queue_operator_action a)
+		|| (SELECT string_agg(h::text, ' ') FROM public.v_queue_health h)`).Scan(&all))
 	require.NotContains(t, all, "hidden")
-	require.Nil(t, get[*string](j.core, "SELECT fn_payload_masked('job', gen_random_uuid()::text)::text"))
-	fails(t, viewer, "22023", "SELECT fn_payload_masked('job', '1')")
-	fails(t, viewer, "22023", "SELECT fn_payload_masked('job_dead_letter', 'x')")
+	require.Nil(t, get[*string](j.core, "SELECT public.fn_payload_masked('job', gen_random_uuid()::text)::text"))
+	fails(t, viewer, "22023", "SELECT public.fn_payload_masked('job', '1')")
+	fails(t, viewer, "22023", "SELECT public.fn_payload_masked('job_dead_letter', 'x')")
 }

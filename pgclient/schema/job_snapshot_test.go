@@ -14,7 +14,7 @@ import (
 
 func (j *jobs) picture() queue.Snapshot {
 	j.t.Helper()
-	return picture(j.t, get[[]byte](j.core, "SELECT fn_queue_snapshot('0')"))
+	return picture(j.t, get[[]byte](j.core, "SELECT public.fn_queue_snapshot('0')"))
 }
 
 // lane is one lane of the picture.
@@ -46,10 +46,10 @@ func TestJobSnapshotLanes(t *testing.T) {
 	require.Equal(t, "done", j.told("BROKEN!", hs[4]))
 	j.flag("queue.retry.backoff_base_seconds", "1000")
 	require.Equal(t, "done", j.told("TIMEOUT", hs[5]))
-	j.exec("SELECT fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + '1 hour') FROM generate_series(1, 2)")
-	call(t, j.work, "fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", hs[6].Job)
+	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + '1 hour') FROM generate_series(1, 2)")
+	call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", hs[6].Job)
 	j.letter("k", "kg", "TIMEOUT")
-	j.exec("UPDATE job_queue SET process_after = now() - interval '1 hour' WHERE job_id = (SELECT job_id FROM job_queue WHERE status = 'queued' AND ready ORDER BY process_after, job_id LIMIT 1)")
+	j.exec("UPDATE public.job_queue SET process_after = now() - interval '1 hour' WHERE job_id = (SELECT job_id FROM public.job_queue WHERE status = 'queued' AND ready ORDER BY process_after, job_id LIMIT 1)")
 	j.put("old", "iu", 1)
 	s = j.picture()
 	require.Len(t, s.Queues, 3)
@@ -77,10 +77,10 @@ func TestJobSnapshotLanes(t *testing.T) {
 	require.EqualValues(t, 6, waiting["job k"].Waiting)
 	require.Equal(t, []string{"k", "iu"}, []string{waiting["job k"].Subject.String(), waiting["job k"].Domain.String()})
 
-	require.Equal(t, "k iu 5,old iu 1", get[string](j.core, `SELECT string_agg(concat_ws(' ', subject, domain, events_seen), ',' ORDER BY subject) FROM v_queue_health
+	require.Equal(t, "k iu 5,old iu 1", get[string](j.core, `SELECT string_agg(concat_ws(' ', subject, domain, events_seen), ',' ORDER BY subject) FROM public.v_queue_health
 		WHERE source = 'backlog_job_queue' AND events_seen > 0`))
 	// Oldest wait first.
-	j.exec("UPDATE job_queue SET process_after = now() - interval '9 s'; ")
+	j.exec("UPDATE public.job_queue SET process_after = now() - interval '9 s'; ")
 	require.Equal(t, "k", j.picture().Queues[0].Kind.String())
 }
 
@@ -94,17 +94,17 @@ func TestJobSnapshotWhy(t *testing.T) {
 	require.Equal(t, "no external_worker executor subscribes to it", why())
 	j.rule("w", "", "", 0, 2)
 	require.Empty(t, why())
-	j.exec("UPDATE job_subscription SET enabled = false WHERE job_kind IS NULL")
+	j.exec("UPDATE public.job_subscription SET enabled = false WHERE job_kind IS NULL")
 	require.Equal(t, "no external_worker executor subscribes to it", why())
-	j.exec("UPDATE job_subscription SET enabled = true")
-	j.exec("UPDATE queue_heartbeat SET last_beat_at = now() - interval '1 hour' WHERE executor_id = 'w'")
+	j.exec("UPDATE public.job_subscription SET enabled = true")
+	j.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 hour' WHERE executor_id = 'w'")
 	require.Equal(t, "every subscribed executor is silent: w", why())
 	j.rule("w2", "k", "", 0, 2)
 	require.Empty(t, why(), "one of them lives")
-	j.exec("UPDATE queue_heartbeat SET last_beat_at = now(); UPDATE job_subscription SET enabled = executor_id = 'w'")
+	j.exec("UPDATE public.queue_heartbeat SET last_beat_at = now(); UPDATE public.job_subscription SET enabled = executor_id = 'w'")
 	require.Len(t, j.take("w", 2), 2)
 	require.Equal(t, "parallel limit reached: w", why())
-	j.exec("UPDATE job_queue SET ready = false, process_after = now() + interval '1 hour' WHERE status = 'queued'")
+	j.exec("UPDATE public.job_queue SET ready = false, process_after = now() + interval '1 hour' WHERE status = 'queued'")
 	require.Equal(t, "all due later", why())
 	require.Nil(t, j.lane("k", "iu").OldestAt)
 	setFlag(t, j.work, "queue.job_substrate.enabled", "false")
@@ -113,10 +113,10 @@ func TestJobSnapshotWhy(t *testing.T) {
 	for _, w := range j.picture().Waiting {
 		require.Equal(t, "all due later", w.Why.String(), "the waiting rows say the same")
 	}
-	call(t, j.work, "fn_job_cancel($1::uuid[], 'ann', 'test')", job)
+	call(t, j.work, "public.fn_job_cancel($1::uuid[], 'ann', 'test')", job)
 	require.Empty(t, why(), "nothing waits")
 	j.put("k", "iu", 1)
-	j.exec("DELETE FROM queue_counter WHERE scope = 'job_out_5m'; DELETE FROM queue_counter_delta WHERE scope = 'job_out_5m'; UPDATE job_subscription SET priority_floor = 200")
+	j.exec("DELETE FROM public.queue_counter WHERE scope = 'job_out_5m'; DELETE FROM public.queue_counter_delta WHERE scope = 'job_out_5m'; UPDATE public.job_subscription SET priority_floor = 200")
 	require.Equal(t, "priority floor 200 of w", why())
 }
 
@@ -126,7 +126,7 @@ func TestJobSnapshotLeases(t *testing.T) {
 	j.put("k", "iu", 60)
 	fresh, late, gone := j.take("w", 3), j.take("w", 2), j.take("w", 1)
 	require.Empty(t, j.picture().JobLeases, "all are fresh")
-	j.exec("UPDATE job_lease SET lease_until = now() + interval '99 s' WHERE lease_token = $1", late[0].Token)
+	j.exec("UPDATE public.job_lease SET lease_until = now() + interval '99 s' WHERE lease_token = $1", late[0].Token)
 	j.expire(gone...)
 	s := j.picture()
 	require.Len(t, s.JobLeases, 2)
@@ -156,7 +156,7 @@ func TestJobSnapshotTable(t *testing.T) {
 	j.put("k", "iu", 100)
 	j.exec("VACUUM ANALYZE job_queue")
 	holder := j.begin(j.root)
-	_, err := holder.Exec(t.Context(), "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET LOCAL application_name = 'slow report'; SELECT count(*) FROM job_queue")
+	_, err := holder.Exec(t.Context(), "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET LOCAL application_name = 'slow report'; SELECT count(*) FROM public.job_queue")
 	require.NoError(t, err)
 	eventually(t, "the statistics arrive", func() bool {
 		table := j.picture().JobTable
@@ -185,7 +185,7 @@ func TestJobSnapshotDead(t *testing.T) {
 	require.Equal(t, []string{"TIMEOUT k iu 3 3", "HTTP_500 l kg 1 1", "TIMEOUT k kg 1 1"}, groups())
 	require.EqualValues(t, 5, j.picture().Flow.DeadOpen)
 	require.Equal(t, "k iu 3 open,k kg 1 open,l kg 1 open", get[string](j.core, `SELECT string_agg(concat_ws(' ', subject, domain, dead_lettered, status_hint), ','
-		ORDER BY subject, domain) FROM v_queue_health WHERE source = 'dead_letter_job' AND last_seen_at > now() - interval '1 minute'`))
+		ORDER BY subject, domain) FROM public.v_queue_health WHERE source = 'dead_letter_job' AND last_seen_at > now() - interval '1 minute'`))
 	var told []string
 	for _, h := range j.picture().Health {
 		if h.Source.String() == "dead_letter_job" {

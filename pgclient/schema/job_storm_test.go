@@ -64,10 +64,10 @@ func TestJobStorm(t *testing.T) {
 	}{{"x1", "", "", 0, 40}, {"x1", "a", "", 50, 10}, {"x2", "", "kg", 0, 20}, {"x2", "b", "", 10, 15}} {
 		s.rule(r.executor, r.kind, r.domain, r.floor, r.parallel)
 	}
-	s.exec("UPDATE queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'x2'; UPDATE job_subscription SET executor_kind = 'Agent' WHERE executor_id = 'x2'")
-	s.exec(`SELECT fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', (ARRAY['a', 'b', 'c'])[1 + i % 3], 'event_domain', (ARRAY['iu', 'kg'])[1 + i / 3 % 2],
+	s.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'x2'; UPDATE public.job_subscription SET executor_kind = 'Agent' WHERE executor_id = 'x2'")
+	s.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', (ARRAY['a', 'b', 'c'])[1 + i % 3], 'event_domain', (ARRAY['iu', 'kg'])[1 + i / 3 % 2],
 		'executor', (ARRAY['external_worker', 'Agent'])[1 + i / 6 % 2], 'priority', i * 7 % 200, 'max_attempts', 6)) FROM generate_series(1, $1::int) i))`, n)
-	want := get[int](s.core, "SELECT count(*) FROM job_queue WHERE "+admitted)
+	want := get[int](s.core, "SELECT count(*) FROM public.job_queue WHERE "+admitted)
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -100,13 +100,13 @@ func TestJobStorm(t *testing.T) {
 	reaper := s.as("dot_executor")
 	for range 2 {
 		loop(100*time.Millisecond, func() {
-			if _, err := tryCall(reaper, "fn_job_reap_expired(50)"); err != nil {
+			if _, err := tryCall(reaper, "public.fn_job_reap_expired(50)"); err != nil {
 				s.bad("reap: " + err.Error())
 			}
 		})
 	}
 	loop(300*time.Millisecond, func() { // robbery: a lease that is being worked under runs out
-		_, _ = s.root.Exec(ctx, "UPDATE job_lease SET lease_until = now() WHERE lease_token = (SELECT lease_token FROM job_lease ORDER BY random() LIMIT 1)")
+		_, _ = s.root.Exec(ctx, "UPDATE public.job_lease SET lease_until = now() WHERE lease_token = (SELECT lease_token FROM public.job_lease ORDER BY random() LIMIT 1)")
 	})
 	loop(25*time.Millisecond, func() {
 		if s.kills.Load() < maxKills {
@@ -123,7 +123,7 @@ func TestJobStorm(t *testing.T) {
 		deadline = time.Now().Add(20 * time.Minute)
 	}
 	for left := 1; left > 0; time.Sleep(50 * time.Millisecond) { // between two looks
-		left = get[int](s.core, "SELECT count(*) FROM job_queue WHERE "+admitted)
+		left = get[int](s.core, "SELECT count(*) FROM public.job_queue WHERE "+admitted)
 		require.True(t, time.Now().Before(deadline), "%d jobs are not finished", left)
 	}
 	s.done.Store(true)
@@ -132,20 +132,20 @@ func TestJobStorm(t *testing.T) {
 	others.Wait()
 
 	require.Empty(t, s.broken)
-	require.Equal(t, want, get[int](s.core, "SELECT count(*) FROM job_history"), "each admitted job finished once, no other")
-	require.Equal(t, n-want, get[int](s.core, "SELECT count(*) FROM job_queue WHERE status = 'queued' AND attempts = 0 AND picked_at IS NULL AND NOT "+admitted),
+	require.Equal(t, want, get[int](s.core, "SELECT count(*) FROM public.job_history"), "each admitted job finished once, no other")
+	require.Equal(t, n-want, get[int](s.core, "SELECT count(*) FROM public.job_queue WHERE status = 'queued' AND attempts = 0 AND picked_at IS NULL AND NOT "+admitted),
 		"what no rule admits was never touched")
 	s.balanced()
-	require.Zero(t, get[int](s.core, "SELECT count(*) FROM job_lease"))
+	require.Zero(t, get[int](s.core, "SELECT count(*) FROM public.job_lease"))
 	acked := make([]string, 0, len(s.acked))
 	under := make([]string, 0, len(s.acked))
 	for job, token := range s.acked {
 		acked, under = append(acked, job), append(under, token)
 	}
 	s.none("told done, but not succeeded under that lease", `SELECT g.id FROM unnest('{`+join(acked)+`}'::uuid[], '{`+join(under)+`}'::uuid[]) g (id, token)
-		LEFT JOIN job_history h ON h.job_id = g.id AND h.lease_token = g.token AND h.status = 'succeeded' WHERE h.job_id IS NULL`)
+		LEFT JOIN public.job_history h ON h.job_id = g.id AND h.lease_token = g.token AND h.status = 'succeeded' WHERE h.job_id IS NULL`)
 	t.Logf("%d kills; %s", s.kills.Load(), get[string](s.core, `SELECT string_agg(status || ' ' || n || ', lost ' || lost, '; ') FROM (
-		SELECT status, count(*) n, sum(lost_leases) lost FROM job_history GROUP BY 1) x`))
+		SELECT status, count(*) n, sum(lost_leases) lost FROM public.job_history GROUP BY 1) x`))
 }
 
 // claimer works until all is done; now and then it loses patience, its mind, or
@@ -217,9 +217,9 @@ func (s *storm) remember(what string, hs []held, got map[string]string) {
 func (s *storm) sample() {
 	var found []string
 	err := s.root.QueryRow(context.Background(), `SELECT COALESCE(array_agg(concat_ws(' ', s.executor_id, s.job_kind, 'max', s.max_parallel, 'leases', l.n, 'jobs', q.n)), '{}')
-		FROM job_subscription s
-		CROSS JOIN LATERAL (SELECT COALESCE(sum(live), 0) AS n FROM job_lease WHERE subscription_id = s.subscription_id) l
-		CROSS JOIN LATERAL (SELECT count(*) AS n FROM job_queue q JOIN job_lease x USING (lease_token)
+		FROM public.job_subscription s
+		CROSS JOIN LATERAL (SELECT COALESCE(sum(live), 0) AS n FROM public.job_lease WHERE subscription_id = s.subscription_id) l
+		CROSS JOIN LATERAL (SELECT count(*) AS n FROM public.job_queue q JOIN public.job_lease x USING (lease_token)
 			WHERE x.subscription_id = s.subscription_id AND q.status IN ('leased', 'in_progress')) q
 		WHERE l.n > s.max_parallel OR q.n <> l.n`).Scan(&found)
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -26,16 +26,16 @@ func woken(t *testing.T, got []*pgconn.Notification) map[string]map[string]any {
 	return out
 }
 
-const manyJobs = `fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', (ARRAY['iu', 'kg'])[1 + i % 2],
+const manyJobs = `public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', (ARRAY['iu', 'kg'])[1 + i % 2],
 	'executor', 'external_worker', 'payload', '{"n": 1}'::jsonb)) FROM generate_series(1, 100) i))`
 
 func TestJobWakeOff(t *testing.T) {
 	j := newJobs(t)
 	conn := j.ear()
 	call(t, j.work, manyJobs)
-	call(t, j.work, "fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + '1 hour')")
-	j.exec("UPDATE job_queue SET process_after = now() WHERE NOT ready")
-	call(t, j.work, "fn_job_tick()")
+	call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + '1 hour')")
+	j.exec("UPDATE public.job_queue SET process_after = now() WHERE NOT ready")
+	call(t, j.work, "public.fn_job_tick()")
 	j.rule("w", "", "", 0, 100)
 	j.take("w", 5)
 	j.expire()
@@ -59,7 +59,7 @@ func TestJobWakeOn(t *testing.T) {
 			require.Contains(t, p, key)
 		}
 		require.NotContains(t, p, "payload", "a signal carries no content")
-		require.Equal(t, domain, get[string](j.core, "SELECT event_domain FROM job_queue WHERE job_id = $1", p["job_id"]))
+		require.Equal(t, domain, get[string](j.core, "SELECT event_domain FROM public.job_queue WHERE job_id = $1", p["job_id"]))
 	}
 	// A writer that rings itself.
 	require.NoError(t, pgx.BeginFunc(context.Background(), j.work, func(tx pgx.Tx) error {
@@ -70,16 +70,16 @@ func TestJobWakeOn(t *testing.T) {
 		return err
 	}))
 	require.Empty(t, j.heard(conn))
-	call(t, j.work, "fn_queue_doorbell('iu')")
+	call(t, j.work, "public.fn_queue_doorbell('iu')")
 	require.Len(t, woken(t, j.heard(conn)), 1)
 
 	// Work that falls due, and work that comes back.
-	call(t, j.work, "fn_job_enqueue('k', 'kg', 'external_worker', p_process_after => now() + '1 hour')")
+	call(t, j.work, "public.fn_job_enqueue('k', 'kg', 'external_worker', p_process_after => now() + '1 hour')")
 	j.heard(conn)
-	call(t, j.work, "fn_job_tick()")
+	call(t, j.work, "public.fn_job_tick()")
 	require.Empty(t, j.heard(conn), "nothing was due")
-	j.exec("UPDATE job_queue SET process_after = now() WHERE NOT ready")
-	call(t, j.work, "fn_job_tick()")
+	j.exec("UPDATE public.job_queue SET process_after = now() WHERE NOT ready")
+	call(t, j.work, "public.fn_job_tick()")
 	got = woken(t, j.heard(conn))
 	require.Len(t, got, 1)
 	require.EqualValues(t, 1, got["queue_wake_kg"]["count"])
@@ -100,9 +100,9 @@ func TestJobWakeOn(t *testing.T) {
 // Even a broken bridge costs no job.
 func TestJobWakeNeverRaises(t *testing.T) {
 	j := newJobs(t)
-	j.exec("UPDATE dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
-	j.exec("CREATE OR REPLACE FUNCTION fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$")
+	j.exec("UPDATE public.dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
+	j.exec("CREATE OR REPLACE FUNCTION public.fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$")
 	call(t, j.work, manyJobs)
-	require.Equal(t, 100, get[int](j.core, "SELECT count(*) FROM job_queue"))
+	require.Equal(t, 100, get[int](j.core, "SELECT count(*) FROM public.job_queue"))
 	j.balanced()
 }

@@ -29,7 +29,7 @@ func newBoard(t *testing.T) board {
 // save writes a unit through the gateway; "" is no ref.
 func (b board) save(address, actor, document, batch string) (unit string) {
 	b.t.Helper()
-	got := call(b.t, b.writer, "fn_iu_save($1, 'what it says', $2, NULLIF($3, ''), NULLIF($4, ''))", address, actor, document, batch)
+	got := call(b.t, b.writer, "public.fn_iu_save($1, 'what it says', $2, NULLIF($3, ''), NULLIF($4, ''))", address, actor, document, batch)
 	require.NotContains(b.t, got, "refused")
 	return got["unit_id"].(string)
 }
@@ -37,37 +37,39 @@ func (b board) save(address, actor, document, batch string) (unit string) {
 // age makes what is staged now old enough to be told.
 func (b board) age() {
 	b.t.Helper()
-	b.exec("UPDATE iu_notification_pending SET created_at = now() - interval '120 seconds' WHERE processed_at IS NULL")
+	b.exec("UPDATE public.iu_notification_pending SET created_at = now() - interval '120 seconds' WHERE processed_at IS NULL")
 }
 
 func (b board) tick() map[string]any {
 	b.t.Helper()
-	return call(b.t, b.worker, "fn_iu_notification_worker_tick()")
+	return call(b.t, b.worker, "public.fn_iu_notification_worker_tick()")
 }
 
 // events lists what was told: type, address, actor and, for a document, its pieces.
 func (b board) events() []string {
 	b.t.Helper()
 	return get[[]string](b.core, `SELECT COALESCE(array_agg(concat_ws(' ', event_type, event_stream, canonical_address, actor_ref, payload ->> 'piece_count')
-		ORDER BY event_type, canonical_address), '{}') FROM iu_notification_event`)
+		ORDER BY event_type, canonical_address), '{}') FROM public.iu_notification_event`)
 }
 
 // counted compares the counters with the table.
 func (b board) counted() {
 	b.t.Helper()
 	require.Equal(b.t,
-		get[string](b.core, "SELECT count(*) FILTER (WHERE failed_at IS NULL) || ' ' || count(failed_at) FROM iu_notification_pending WHERE processed_at IS NULL"),
+		get[string](b.core, "SELECT count(*) FILTER (WHERE failed_at IS NULL) || ' ' || count(failed_at) FROM public.iu_notification_pending WHERE processed_at IS NULL"),
 		get[string](b.core, `SELECT COALESCE(sum(n) FILTER (WHERE k1 = 'waiting'), 0) || ' ' || COALESCE(sum(n) FILTER (WHERE k1 = 'failed'), 0)
-			FROM v_queue_counter WHERE scope = 'notification_pending'`), "the counters say what the table holds")
+			FROM public.v_queue_counter WHERE scope = 'notification_pending'`), "the counters say what the table holds")
 }
 
-func (b board) logs() int { return get[int](b.core, "SELECT count(*) FROM iu_notification_worker_log") }
+func (b board) logs() int {
+	return get[int](b.core, "SELECT count(*) FROM public.iu_notification_worker_log")
+}
 
 func TestNotificationT1SinglePieceBirth(t *testing.T) {
 	b := newBoard(t)
 	unit := b.save("doc/one", "user:ann", "", "")
 	require.Equal(t, "piece_birth doc/one user:ann t t", get[string](b.core, `SELECT concat_ws(' ', p.event_kind, p.canonical_address, p.actor_ref,
-		p.unit_id = $1, p.ref_id = v.id) FROM iu_notification_pending p JOIN unit_version v ON v.unit_id = p.unit_id AND v.version_seq = 1`, unit))
+		p.unit_id = $1, p.ref_id = v.id) FROM public.iu_notification_pending p JOIN public.unit_version v ON v.unit_id = p.unit_id AND v.version_seq = 1`, unit))
 	require.Empty(t, b.events())
 	b.counted()
 	b.age()
@@ -79,7 +81,7 @@ func TestNotificationT1SinglePieceBirth(t *testing.T) {
 	b.counted()
 	require.Equal(t, "idle", b.tick()["status"])
 	require.Equal(t, 1, b.logs(), "an idle run leaves no row")
-	again := call(t, b.writer, "fn_iu_save('doc/one', 'other text', 'user:bob')")
+	again := call(t, b.writer, "public.fn_iu_save('doc/one', 'other text', 'user:bob')")
 	require.Equal(t, []any{true, "exists", unit}, []any{again["refused"], again["rule"], again["unit_id"]})
 }
 
@@ -93,7 +95,7 @@ func TestNotificationT2BatchRollup(t *testing.T) {
 	require.Equal(t, []any{1.0, 0.0, 3.0}, []any{got["groups_emitted"], got["pieces_emitted"], got["rows_marked"]})
 	require.Len(t, b.events(), 1)
 	require.Equal(t, `{"stable_key": "doc", "piece_count": 3} true`, get[string](b.core, `SELECT e.payload::text || ' ' || EXISTS (
-		SELECT 1 FROM iu_notification_pending p WHERE (p.unit_id, p.ref_id, p.canonical_address) = (e.unit_id, e.ref_id, e.canonical_address)) FROM iu_notification_event e`),
+		SELECT 1 FROM public.iu_notification_pending p WHERE (p.unit_id, p.ref_id, p.canonical_address) = (e.unit_id, e.ref_id, e.canonical_address)) FROM public.iu_notification_event e`),
 		"unit, ref and address are of the same piece")
 }
 
@@ -105,11 +107,11 @@ func TestNotificationT2GroupsByDocumentThenBatch(t *testing.T) {
 	b.save("x/1", "user:bob", "", "night")
 	b.save("x/2", "user:bob", "", "night")
 	b.save("x/3", "user:bob", "  ", "")
-	b.exec("SELECT fn_dot_config_set('notification.batch_piece_threshold', '1', 'test', 'clamped to 2')")
+	b.exec("SELECT public.fn_dot_config_set('notification.batch_piece_threshold', '1', 'test', 'clamped to 2')")
 	b.age()
 	b.tick()
 	require.Equal(t, []string{"document_imported update a/1 user:ann 2", "document_imported update x/1 user:bob 2", "new_piece_created update x/3 user:bob"}, b.firsts())
-	b.exec("SELECT fn_dot_config_set('notification.batch_piece_threshold', '900', 'test', 'clamped to 50')")
+	b.exec("SELECT public.fn_dot_config_set('notification.batch_piece_threshold', '900', 'test', 'clamped to 50')")
 	for i := range 49 {
 		b.save(fmt.Sprintf("y/%d", i), "user:ann", "y", "")
 	}
@@ -157,7 +159,7 @@ func TestNotificationT5CreatorSelfRead(t *testing.T) {
 	b.age()
 	b.tick()
 	states := func(reader string) string {
-		rows, err := b.writer.Query(context.Background(), "SELECT canonical_address || ' ' || read_state FROM fn_iu_notification_board($1) ORDER BY 1", reader)
+		rows, err := b.writer.Query(context.Background(), "SELECT canonical_address || ' ' || read_state FROM public.fn_iu_notification_board($1) ORDER BY 1", reader)
 		require.NoError(t, err)
 		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)
@@ -165,9 +167,9 @@ func TestNotificationT5CreatorSelfRead(t *testing.T) {
 	}
 	require.Equal(t, "[mine implicit_self theirs unread]", states("user:ann"))
 	require.Equal(t, "[mine unread theirs implicit_self]", states("user:bob"))
-	ids := get[[]string](b.core, "SELECT array_agg(id::text) FROM iu_notification_event")
-	require.EqualValues(t, 1, call(t, b.writer, "fn_iu_notification_mark_read('user:ann', $1)", ids)["marked"], "one's own needs no reading")
-	require.EqualValues(t, 0, call(t, b.writer, "fn_iu_notification_mark_read('user:ann', $1)", ids)["marked"])
+	ids := get[[]string](b.core, "SELECT array_agg(id::text) FROM public.iu_notification_event")
+	require.EqualValues(t, 1, call(t, b.writer, "public.fn_iu_notification_mark_read('user:ann', $1)", ids)["marked"], "one's own needs no reading")
+	require.EqualValues(t, 0, call(t, b.writer, "public.fn_iu_notification_mark_read('user:ann', $1)", ids)["marked"])
 	require.Equal(t, "[mine implicit_self theirs read]", states("user:ann"))
 	require.Equal(t, "[mine unread theirs implicit_self]", states("user:bob"))
 }
@@ -175,24 +177,24 @@ func TestNotificationT5CreatorSelfRead(t *testing.T) {
 func TestNotificationT6Comment(t *testing.T) {
 	b := newBoard(t)
 	unit := b.save("doc", "user:ann", "", "")
-	got := call(t, b.writer, "fn_iu_comment($1, 'looks wrong', 'user:bob')", unit)
+	got := call(t, b.writer, "public.fn_iu_comment($1, 'looks wrong', 'user:bob')", unit)
 	require.Equal(t, []string{"comment_added comment doc user:bob"}, b.events())
-	require.True(t, get[bool](b.core, "SELECT ref_id = $1 AND payload = '{}' FROM iu_notification_event", got["comment_id"]))
-	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM iu_notification_pending"), "the birth alone is staged")
-	require.Equal(t, "unknown_unit", call(t, b.writer, "fn_iu_comment(gen_random_uuid(), 'x', 'user:bob')")["rule"])
-	fails(t, b.writer, "22023", "SELECT fn_iu_comment($1, ' ', 'user:bob')", unit)
-	fails(t, b.writer, "22023", "SELECT fn_iu_comment($1, 'x', '')", unit)
-	fails(t, b.writer, "22023", "SELECT fn_iu_save('', 'x', 'user:bob')")
-	fails(t, b.writer, "22023", "SELECT fn_iu_save('b', 'x', 'user:bob', repeat('d', 501))")
+	require.True(t, get[bool](b.core, "SELECT ref_id = $1 AND payload = '{}' FROM public.iu_notification_event", got["comment_id"]))
+	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending"), "the birth alone is staged")
+	require.Equal(t, "unknown_unit", call(t, b.writer, "public.fn_iu_comment(gen_random_uuid(), 'x', 'user:bob')")["rule"])
+	fails(t, b.writer, "22023", "SELECT public.fn_iu_comment($1, ' ', 'user:bob')", unit)
+	fails(t, b.writer, "22023", "SELECT public.fn_iu_comment($1, 'x', '')", unit)
+	fails(t, b.writer, "22023", "SELECT public.fn_iu_save('', 'x', 'user:bob')")
+	fails(t, b.writer, "22023", "SELECT public.fn_iu_save('b', 'x', 'user:bob', repeat('d', 501))")
 }
 
 func TestNotificationT7Draft(t *testing.T) {
 	b := newBoard(t)
 	unit := b.save("doc", "user:ann", "", "")
-	call(t, b.writer, "fn_iu_draft_create($1, 'better', 'user:bob')", unit)
+	call(t, b.writer, "public.fn_iu_draft_create($1, 'better', 'user:bob')", unit)
 	require.Equal(t, []string{"draft_created review doc user:bob"}, b.events())
-	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM iu_notification_pending"))
-	require.Equal(t, "unknown_unit", call(t, b.writer, "fn_iu_draft_create(gen_random_uuid(), 'x', 'user:bob')")["rule"])
+	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending"))
+	require.Equal(t, "unknown_unit", call(t, b.writer, "public.fn_iu_draft_create(gen_random_uuid(), 'x', 'user:bob')")["rule"])
 }
 
 func TestNotificationT8Version(t *testing.T) {
@@ -200,17 +202,17 @@ func TestNotificationT8Version(t *testing.T) {
 	unit := b.save("doc", "user:ann", "", "")
 	drafts := make([]string, 8)
 	for i := range drafts {
-		drafts[i] = call(t, b.writer, "fn_iu_draft_create($1, 'better', 'user:bob')", unit)["draft_id"].(string)
+		drafts[i] = call(t, b.writer, "public.fn_iu_draft_create($1, 'better', 'user:bob')", unit)["draft_id"].(string)
 	}
 	got := together(t, 16, func(i int) (map[string]any, error) {
-		return tryCall(b.writer, "fn_iu_draft_apply($1, 'user:eve')", drafts[i/2])
+		return tryCall(b.writer, "public.fn_iu_draft_apply($1, 'user:eve')", drafts[i/2])
 	})
 	require.Equal(t, 8, count(got, "rule", "applied"), "of two that apply a draft one does")
-	require.Equal(t, "{2,3,4,5,6,7,8,9}", get[string](b.core, "SELECT array_agg(version_seq ORDER BY version_seq)::text FROM unit_version WHERE version_seq > 1"))
-	require.Equal(t, 8, get[int](b.core, `SELECT count(*) FROM iu_notification_event e JOIN unit_version v ON v.id = e.ref_id
+	require.Equal(t, "{2,3,4,5,6,7,8,9}", get[string](b.core, "SELECT array_agg(version_seq ORDER BY version_seq)::text FROM public.unit_version WHERE version_seq > 1"))
+	require.Equal(t, 8, get[int](b.core, `SELECT count(*) FROM public.iu_notification_event e JOIN public.unit_version v ON v.id = e.ref_id
 		WHERE event_type = 'version_applied' AND event_stream = 'update' AND actor_ref = 'user:eve' AND payload = jsonb_build_object('version_seq', v.version_seq)`))
-	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM iu_notification_pending"), "only the first version is a birth")
-	require.Equal(t, "unknown_draft", call(t, b.writer, "fn_iu_draft_apply(gen_random_uuid(), 'user:eve')")["rule"])
+	require.Equal(t, 1, get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending"), "only the first version is a birth")
+	require.Equal(t, "unknown_draft", call(t, b.writer, "public.fn_iu_draft_apply(gen_random_uuid(), 'user:eve')")["rule"])
 }
 
 // Two workers at once: one runs, the other says skipped; a run that is cancelled or fails leaves no lock.
@@ -220,18 +222,18 @@ func TestNotificationT10AdvisoryLock(t *testing.T) {
 	b.age()
 	tx := b.begin(b.worker)
 	var first map[string]any
-	require.NoError(t, tx.QueryRow(t.Context(), "SELECT fn_iu_notification_worker_tick()").Scan(&first))
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT public.fn_iu_notification_worker_tick()").Scan(&first))
 	require.Equal(t, "processed", first["status"])
 	require.Equal(t, map[string]any{"status": "skipped", "reason": "lock_held"}, b.tick())
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Zero(t, b.logs(), "what was rolled back did not run")
 
-	b.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NEW; END';
-		CREATE TRIGGER slow BEFORE INSERT ON iu_notification_event FOR EACH ROW EXECUTE FUNCTION slow()`)
+	b.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NEW; END';
+		CREATE TRIGGER slow BEFORE INSERT ON public.iu_notification_event FOR EACH ROW EXECUTE FUNCTION slow()`)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.worker.Exec(ctx, "SELECT fn_iu_notification_worker_tick()")
+		_, err := b.worker.Exec(ctx, "SELECT public.fn_iu_notification_worker_tick()")
 		done <- err
 	}()
 	eventually(t, "it waits in the trigger", func() bool {
@@ -242,7 +244,7 @@ func TestNotificationT10AdvisoryLock(t *testing.T) {
 	cancel()
 	require.Zero(t, get[int](b.core, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"))
 	require.Zero(t, b.logs())
-	b.exec("DROP TRIGGER slow ON iu_notification_event")
+	b.exec("DROP TRIGGER slow ON public.iu_notification_event")
 	require.Equal(t, "processed", b.tick()["status"])
 }
 
@@ -252,9 +254,9 @@ func TestNotificationT11Debounce(t *testing.T) {
 	require.Equal(t, "idle", b.tick()["status"])
 	require.Empty(t, b.events())
 	at := func(flag string, age time.Duration) string {
-		b.exec("SELECT fn_dot_config_set('notification.debounce_seconds', $1, 'test', 'window')", flag)
-		b.exec("UPDATE iu_notification_pending SET processed_at = NULL, created_at = now() - $1::interval", age.String())
-		b.exec("DELETE FROM iu_notification_event")
+		b.exec("SELECT public.fn_dot_config_set('notification.debounce_seconds', $1, 'test', 'window')", flag)
+		b.exec("UPDATE public.iu_notification_pending SET processed_at = NULL, created_at = now() - $1::interval", age.String())
+		b.exec("DELETE FROM public.iu_notification_event")
 		return b.tick()["status"].(string)
 	}
 	for _, c := range []struct {
@@ -296,5 +298,5 @@ func TestNotificationT12RollbackPlan(t *testing.T) {
 	require.Contains(t, lines, "would lose 2 notifications of new pieces and documents")
 	require.NotContains(t, fmt.Sprint(lines), "staged notifications")
 	require.Error(t, schema.Down(t.Context(), b.db.DSN(""), schema.DownOptions{}, nil))
-	require.Equal(t, 2, get[int](b.core, "SELECT count(*) FROM iu_notification_event"), "nothing was changed")
+	require.Equal(t, 2, get[int](b.core, "SELECT count(*) FROM public.iu_notification_event"), "nothing was changed")
 }

@@ -33,9 +33,9 @@ func TestNotificationT9HotPath(t *testing.T) {
 	have := 0
 	for _, n := range sizes {
 		for ; have < n; have = min(have+10_000, n) {
-			b.exec(`WITH u AS (INSERT INTO information_unit (canonical_address, source_document_ref, created_by)
+			b.exec(`WITH u AS (INSERT INTO public.information_unit (canonical_address, source_document_ref, created_by)
 				SELECT 'u/' || i, 'd' || i / 5, 'user:ann' FROM generate_series($1::int, $2::int - 1) i RETURNING id)
-				INSERT INTO unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, have, min(have+10_000, n))
+				INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, have, min(have+10_000, n))
 		}
 		b.exec("ANALYZE information_unit; ANALYZE unit_version; ANALYZE iu_notification_pending")
 		cost := b.birthCost()
@@ -58,7 +58,7 @@ func (b board) birthCost() string {
 	measure := func(hook string) stat {
 		tx := b.begin(b.root)
 		defer func() { _ = tx.Rollback(b.t.Context()) }()
-		_, err := tx.Exec(b.t.Context(), "ALTER TABLE unit_version "+hook+" TRIGGER trg_aa_iu_notif_birth")
+		_, err := tx.Exec(b.t.Context(), "ALTER TABLE public.unit_version "+hook+" TRIGGER trg_aa_iu_notif_birth")
 		require.NoError(b.t, err)
 		read := func() (s stat) {
 			require.NoError(b.t, tx.QueryRow(b.t.Context(), `SELECT
@@ -69,9 +69,9 @@ func (b board) birthCost() string {
 			return s
 		}
 		var unit string
-		require.NoError(b.t, tx.QueryRow(b.t.Context(), "INSERT INTO information_unit (canonical_address, created_by) VALUES ('new', 'user:ann') RETURNING id").Scan(&unit))
+		require.NoError(b.t, tx.QueryRow(b.t.Context(), "INSERT INTO public.information_unit (canonical_address, created_by) VALUES ('new', 'user:ann') RETURNING id").Scan(&unit))
 		before := read()
-		_, err = tx.Exec(b.t.Context(), "INSERT INTO unit_version (unit_id, version_seq, body, created_by) VALUES ($1, 1, 'x', 'user:ann')", unit)
+		_, err = tx.Exec(b.t.Context(), "INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) VALUES ($1, 1, 'x', 'user:ann')", unit)
 		require.NoError(b.t, err)
 		after := read()
 		return stat{after.ins - before.ins, after.idx - before.idx, after.seq - before.seq, after.rows - before.rows, after.pendingSeq - before.pendingSeq}
@@ -91,7 +91,7 @@ func (b board) lookup() (plan string, blocks int) {
 	_, err = conn.Exec(b.t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; PREPARE hook (uuid) AS SELECT iu.canonical_address, iu.source_document_ref, iu.import_batch_ref FROM public.information_unit iu WHERE iu.id = $1", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(b.t, err)
 	var unit string
-	require.NoError(b.t, conn.QueryRow(b.t.Context(), "SELECT id FROM information_unit OFFSET (SELECT count(*) / 2 FROM information_unit) LIMIT 1").Scan(&unit))
+	require.NoError(b.t, conn.QueryRow(b.t.Context(), "SELECT id FROM public.information_unit OFFSET (SELECT count(*) / 2 FROM public.information_unit) LIMIT 1").Scan(&unit))
 	for range 2 { // the first reads what others left in memory
 		require.NoError(b.t, conn.QueryRow(b.t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE hook ('"+unit+"')", pgx.QueryExecModeSimpleProtocol).Scan(&plan))
 	}
@@ -117,18 +117,18 @@ func TestNotificationT13ErrorHandling(t *testing.T) {
 	b.save("alone", "user:bob", "", "")
 	b.save("odd", "user:bob", "", "")
 	b.save("wrong", "user:bob", "", "")
-	b.exec("ALTER TABLE iu_notification_pending ALTER actor_ref DROP NOT NULL")
-	b.exec("UPDATE iu_notification_pending SET actor_ref = NULL WHERE canonical_address IN ('a/1', 'alone')")
-	b.exec("UPDATE iu_notification_pending SET event_kind = 'piece_death' WHERE canonical_address = 'odd'")
+	b.exec("ALTER TABLE public.iu_notification_pending ALTER actor_ref DROP NOT NULL")
+	b.exec("UPDATE public.iu_notification_pending SET actor_ref = NULL WHERE canonical_address IN ('a/1', 'alone')")
+	b.exec("UPDATE public.iu_notification_pending SET event_kind = 'piece_death' WHERE canonical_address = 'odd'")
 	b.age()
 	got := b.tick()
 	require.Equal(t, []any{"processed", 6.0, 3.0, 1.0, 1.0, 3.0, 3.0, 3.0}, []any{got["status"], got["pending_pre"], got["pending_post"], got["groups_emitted"],
 		got["pieces_emitted"], got["rows_marked"], got["error_count"], got["failed_total"]}, got)
 	require.Equal(t, []string{"document_imported update a/1 user:ann 2", "new_piece_created update wrong user:bob"}, b.firsts())
 	require.Equal(t, "6 3 1 1 3 3 t", get[string](b.core, `SELECT concat_ws(' ', pending_pre, pending_post, groups_emitted, pieces_emitted, rows_marked, error_count,
-		error_text <> '') FROM iu_notification_worker_log`))
+		error_text <> '') FROM public.iu_notification_worker_log`))
 	require.Equal(t, []string{"a/1 actor_ref is missing", "alone actor_ref is missing", "odd event_kind is not piece_birth"}, get[[]string](b.core,
-		"SELECT array_agg(canonical_address || ' ' || failure ORDER BY canonical_address) FROM iu_notification_pending WHERE failed_at IS NOT NULL"))
+		"SELECT array_agg(canonical_address || ' ' || failure ORDER BY canonical_address) FROM public.iu_notification_pending WHERE failed_at IS NOT NULL"))
 	b.counted()
 	require.Equal(t, "idle", b.tick()["status"], "it is passed over from now on")
 	b.save("later", "user:ann", "", "")
@@ -137,14 +137,14 @@ func TestNotificationT13ErrorHandling(t *testing.T) {
 	require.Zero(t, get[int](b.core, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"))
 
 	operator := b.as("dead_letter_operator")
-	ids := get[[]string](b.core, "SELECT array_agg(id::text ORDER BY canonical_address) FROM iu_notification_pending WHERE failed_at IS NOT NULL OR canonical_address = 'later'")
-	dry := call(t, operator, "fn_iu_notification_requeue($1, 'ben', NULL, true)", ids)
+	ids := get[[]string](b.core, "SELECT array_agg(id::text ORDER BY canonical_address) FROM public.iu_notification_pending WHERE failed_at IS NOT NULL OR canonical_address = 'later'")
+	dry := call(t, operator, "public.fn_iu_notification_requeue($1, 'ben', NULL, true)", ids)
 	require.Equal(t, []any{3.0, 1.0, true}, []any{dry["requeued"], dry["skipped"], dry["dry_run"]})
-	require.Equal(t, 3, get[int](b.core, "SELECT count(failed_at) FROM iu_notification_pending"), "a dry run changes nothing")
-	b.exec("UPDATE iu_notification_pending SET actor_ref = 'user:ann' WHERE actor_ref IS NULL")
-	done := call(t, operator, "fn_iu_notification_requeue($1, 'ben', 'mended')", ids)
+	require.Equal(t, 3, get[int](b.core, "SELECT count(failed_at) FROM public.iu_notification_pending"), "a dry run changes nothing")
+	b.exec("UPDATE public.iu_notification_pending SET actor_ref = 'user:ann' WHERE actor_ref IS NULL")
+	done := call(t, operator, "public.fn_iu_notification_requeue($1, 'ben', 'mended')", ids)
 	require.EqualValues(t, 3, done["requeued"])
-	require.Equal(t, "ben mended done", get[string](b.core, "SELECT concat_ws(' ', actor, reason, outcome) FROM queue_operator_action WHERE action = 'notification_requeue'"))
+	require.Equal(t, "ben mended done", get[string](b.core, "SELECT concat_ws(' ', actor, reason, outcome) FROM public.queue_operator_action WHERE action = 'notification_requeue'"))
 	b.counted()
 	got = b.tick()
 	require.Equal(t, []any{2.0, 1.0, 1.0}, []any{got["rows_marked"], got["error_count"], got["failed_total"]}, "what is still wrong fails again")
@@ -157,36 +157,36 @@ func TestNotificationT13Unforeseen(t *testing.T) {
 	b := newBoard(t)
 	const n = 3000
 	b.births(n)
-	b.exec("ALTER TABLE iu_notification_event ADD CONSTRAINT tidy CHECK (canonical_address NOT LIKE '%7')")
-	before := get[int](b.core, "SELECT count(*) FROM unit_version v JOIN information_unit u ON u.id = v.unit_id WHERE canonical_address LIKE '%7'")
+	b.exec("ALTER TABLE public.iu_notification_event ADD CONSTRAINT tidy CHECK (canonical_address NOT LIKE '%7')")
+	before := get[int](b.core, "SELECT count(*) FROM public.unit_version v JOIN public.information_unit u ON u.id = v.unit_id WHERE canonical_address LIKE '%7'")
 	require.Equal(t, n/10, before)
 	b.age()
 	got := b.tick()
 	require.Equal(t, []any{"processed", 3000.0, 2700.0, 300.0}, []any{got["status"], got["pending_pre"], got["rows_marked"], got["error_count"]}, got)
 	require.Contains(t, got["error"], "tidy")
-	require.Equal(t, n/10, get[int](b.core, "SELECT count(*) FROM iu_notification_pending WHERE failure LIKE '23514 %tidy%' AND canonical_address LIKE '%7'"))
+	require.Equal(t, n/10, get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending WHERE failure LIKE '23514 %tidy%' AND canonical_address LIKE '%7'"))
 	b.counted()
 
 	b.save("blocked", "user:ann", "", "")
 	b.age()
-	b.exec("REVOKE INSERT ON iu_notification_event FROM queue_owner")
-	run := call(t, b.worker, "fn_queue_tick_request('iu_notification_worker', 'operator')")
+	b.exec("REVOKE INSERT ON public.iu_notification_event FROM queue_owner")
+	run := call(t, b.worker, "public.fn_queue_tick_request('iu_notification_worker', 'operator')")
 	require.Equal(t, []any{false, true}, []any{run["ran"], run["failed"]}, run)
 	require.Contains(t, run["error"], "permission denied")
 	require.Equal(t, "1 0 0 301 300 42501", get[string](b.core, `SELECT concat_ws(' ', error_count, rows_marked, pieces_emitted, pending_post, failed_total, left(error_text, 5))
-		FROM iu_notification_worker_log ORDER BY run_at DESC LIMIT 1`), "it says what stands")
-	require.True(t, get[bool](b.core, "SELECT failed_at IS NULL AND processed_at IS NULL FROM iu_notification_pending WHERE canonical_address = 'blocked'"))
-	b.exec("GRANT INSERT ON iu_notification_event TO queue_owner")
-	run = call(t, b.worker, "fn_queue_tick_request('iu_notification_worker', 'operator')")
+		FROM public.iu_notification_worker_log ORDER BY run_at DESC LIMIT 1`), "it says what stands")
+	require.True(t, get[bool](b.core, "SELECT failed_at IS NULL AND processed_at IS NULL FROM public.iu_notification_pending WHERE canonical_address = 'blocked'"))
+	b.exec("GRANT INSERT ON public.iu_notification_event TO queue_owner")
+	run = call(t, b.worker, "public.fn_queue_tick_request('iu_notification_worker', 'operator')")
 	require.Equal(t, true, run["ran"], run)
-	require.Equal(t, 1, get[int](b.core, "SELECT done_total FROM queue_tick_worker WHERE worker_name = 'iu_notification_worker'"), "work is rows, not the sum of all numbers")
+	require.Equal(t, 1, get[int](b.core, "SELECT done_total FROM public.queue_tick_worker WHERE worker_name = 'iu_notification_worker'"), "work is rows, not the sum of all numbers")
 }
 
 // Where very many are refused, a run ends with the thousandth, so that it ends in time; the next goes on from there.
 func TestNotificationT13VeryMany(t *testing.T) {
 	b := newBoard(t)
 	b.births(2500)
-	b.exec("ALTER TABLE iu_notification_event ADD CONSTRAINT tidy CHECK (canonical_address !~ '[02468]$') NOT VALID")
+	b.exec("ALTER TABLE public.iu_notification_event ADD CONSTRAINT tidy CHECK (canonical_address !~ '[02468]$') NOT VALID")
 	b.age()
 	errors, marked := "", 0
 	for range 3 {
@@ -198,8 +198,8 @@ func TestNotificationT13VeryMany(t *testing.T) {
 	}
 	require.Equal(t, " 1000 250 <nil>", errors)
 	require.Equal(t, 1250, marked)
-	require.Equal(t, 1250, get[int](b.core, "SELECT count(*) FROM iu_notification_pending WHERE failed_at IS NOT NULL AND canonical_address ~ '[02468]$'"))
-	require.Equal(t, 1250, get[int](b.core, `SELECT sum(COALESCE((payload ->> 'piece_count')::int, 1))::int FROM iu_notification_event`))
+	require.Equal(t, 1250, get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending WHERE failed_at IS NOT NULL AND canonical_address ~ '[02468]$'"))
+	require.Equal(t, 1250, get[int](b.core, `SELECT sum(COALESCE((payload ->> 'piece_count')::int, 1))::int FROM public.iu_notification_event`))
 	b.counted()
 }
 
@@ -208,9 +208,9 @@ func (b board) births(n int) {
 	b.t.Helper()
 	const most = 10_000
 	for from := 0; from < n; from += most {
-		b.exec(`WITH u AS (INSERT INTO information_unit (canonical_address, source_document_ref, created_by)
+		b.exec(`WITH u AS (INSERT INTO public.information_unit (canonical_address, source_document_ref, created_by)
 			SELECT 'd' || i / 5 || '/' || i, CASE WHEN i % 10 < 5 THEN 'd' || i / 5 END, 'user:ann' FROM generate_series($1::int, $2::int) i RETURNING id)
-			INSERT INTO unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, from, min(n, from+most)-1)
+			INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, from, min(n, from+most)-1)
 	}
 }
 
@@ -220,9 +220,9 @@ func TestNotificationRunIsBounded(t *testing.T) {
 	for i := range 5 {
 		b.save(fmt.Sprintf("a/%d", i), "user:ann", "a", "")
 	}
-	b.exec("UPDATE iu_notification_pending SET created_at = now() - interval '1 hour' + right(canonical_address, 1)::int * interval '1 second'")
+	b.exec("UPDATE public.iu_notification_pending SET created_at = now() - interval '1 hour' + right(canonical_address, 1)::int * interval '1 second'")
 	taken := func() string {
-		return get[string](b.core, `SELECT concat_ws(' ', r ->> 'rows_marked', r ->> 'groups_emitted') FROM fn_iu_notification_emit(now(), 2, 3) r`)
+		return get[string](b.core, `SELECT concat_ws(' ', r ->> 'rows_marked', r ->> 'groups_emitted') FROM public.fn_iu_notification_emit(now(), 2, 3) r`)
 	}
 	require.Equal(t, []string{"3 1", "2 1", "0 0"}, []string{taken(), taken(), taken()})
 	require.Equal(t, []string{"document_imported update a/0 user:ann 3", "document_imported update a/3 user:ann 2"}, b.events())
@@ -242,8 +242,8 @@ func TestNotificationHundredThousand(t *testing.T) {
 	t.Logf("%d rows in %s", n, time.Since(began))
 	require.EqualValues(t, n, got["rows_marked"])
 	require.EqualValues(t, 0, got["pending_post"])
-	require.EqualValues(t, n, get[int](b.core, `SELECT (SELECT sum((payload ->> 'piece_count')::int) FROM iu_notification_event WHERE event_type = 'document_imported')
-		+ (SELECT count(*) FROM iu_notification_event WHERE event_type = 'new_piece_created')`))
+	require.EqualValues(t, n, get[int](b.core, `SELECT (SELECT sum((payload ->> 'piece_count')::int) FROM public.iu_notification_event WHERE event_type = 'document_imported')
+		+ (SELECT count(*) FROM public.iu_notification_event WHERE event_type = 'new_piece_created')`))
 	b.counted()
 }
 
@@ -264,29 +264,29 @@ func TestNotificationStraddle(t *testing.T) {
 			b.save(fmt.Sprintf("p/%d", pieces), "user:ann", []string{"", "a", "b", "c"}[rng.IntN(4)], []string{"", "n"}[rng.IntN(2)])
 			pieces++
 		}
-		b.exec("UPDATE iu_notification_pending SET created_at = now() - interval '120 seconds' WHERE processed_at IS NULL AND ('x' || right(md5(id::text || $1), 2))::bit(8)::int < 128", fmt.Sprint(rng.Uint64()))
-		waiting := get[int](b.core, "SELECT count(*) FROM iu_notification_pending WHERE processed_at IS NULL AND created_at < now() - interval '100 seconds'")
-		events, groups := len(b.events()), get[int](b.core, `SELECT count(*) FROM (SELECT 1 FROM iu_notification_pending WHERE processed_at IS NULL
+		b.exec("UPDATE public.iu_notification_pending SET created_at = now() - interval '120 seconds' WHERE processed_at IS NULL AND ('x' || right(md5(id::text || $1), 2))::bit(8)::int < 128", fmt.Sprint(rng.Uint64()))
+		waiting := get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending WHERE processed_at IS NULL AND created_at < now() - interval '100 seconds'")
+		events, groups := len(b.events()), get[int](b.core, `SELECT count(*) FROM (SELECT 1 FROM public.iu_notification_pending WHERE processed_at IS NULL
 			AND created_at < now() - interval '100 seconds' AND COALESCE(source_document_ref, import_batch_ref) IS NOT NULL
 			GROUP BY COALESCE(source_document_ref, import_batch_ref) HAVING count(*) > 1) g`)
-		got := together(t, 3, func(int) (map[string]any, error) { return tryCall(b.worker, "fn_iu_notification_worker_tick()") })
+		got := together(t, 3, func(int) (map[string]any, error) { return tryCall(b.worker, "public.fn_iu_notification_worker_tick()") })
 		if waiting > 0 {
 			require.Equal(t, 1, count(got, "status", "processed"), got)
 		}
-		require.Equal(t, groups, get[int](b.core, "SELECT count(*) FROM iu_notification_event WHERE event_type = 'document_imported'")-b.documents(events), "one per document and run")
+		require.Equal(t, groups, get[int](b.core, "SELECT count(*) FROM public.iu_notification_event WHERE event_type = 'document_imported'")-b.documents(events), "one per document and run")
 	}
 	b.age()
 	b.tick()
-	require.Equal(t, pieces, get[int](b.core, `SELECT COALESCE(sum(COALESCE((payload ->> 'piece_count')::int, 1)), 0) FROM iu_notification_event`), "none lost, none doubled")
-	require.Equal(t, pieces, get[int](b.core, "SELECT count(*) FROM iu_notification_pending WHERE processed_at IS NOT NULL"))
-	require.Equal(t, get[int](b.core, "SELECT count(*) FROM iu_notification_event"), get[int](b.core, "SELECT COALESCE(sum(groups_emitted + pieces_emitted), 0) FROM iu_notification_worker_log"))
-	require.Equal(t, pieces, get[int](b.core, "SELECT sum(rows_marked) FROM iu_notification_worker_log"))
+	require.Equal(t, pieces, get[int](b.core, `SELECT COALESCE(sum(COALESCE((payload ->> 'piece_count')::int, 1)), 0) FROM public.iu_notification_event`), "none lost, none doubled")
+	require.Equal(t, pieces, get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending WHERE processed_at IS NOT NULL"))
+	require.Equal(t, get[int](b.core, "SELECT count(*) FROM public.iu_notification_event"), get[int](b.core, "SELECT COALESCE(sum(groups_emitted + pieces_emitted), 0) FROM public.iu_notification_worker_log"))
+	require.Equal(t, pieces, get[int](b.core, "SELECT sum(rows_marked) FROM public.iu_notification_worker_log"))
 	b.counted()
 }
 
 // documents counts the document events among the first n told; a run tells all of its at one time.
 func (b board) documents(n int) int {
-	return get[int](b.core, `SELECT count(*) FROM (SELECT event_type FROM iu_notification_event ORDER BY created_at, event_type DESC LIMIT $1) e
+	return get[int](b.core, `SELECT count(*) FROM (SELECT event_type FROM public.iu_notification_event ORDER BY created_at, event_type DESC LIMIT $1) e
 		WHERE event_type = 'document_imported'`, n)
 }
 
@@ -296,20 +296,20 @@ func TestNotificationSweep(t *testing.T) {
 	b.births(10)
 	b.age()
 	b.tick()
-	b.exec("UPDATE iu_notification_pending SET processed_at = now() - interval '16 days' WHERE id IN (SELECT id FROM iu_notification_pending ORDER BY id LIMIT 6)")
+	b.exec("UPDATE public.iu_notification_pending SET processed_at = now() - interval '16 days' WHERE id IN (SELECT id FROM public.iu_notification_pending ORDER BY id LIMIT 6)")
 	b.save("waits", "user:ann", "", "")
 	b.save("failed", "user:ann", "", "")
-	b.exec("UPDATE iu_notification_pending SET created_at = now() - interval '1 year' WHERE canonical_address IN ('waits', 'failed')")
-	b.exec("UPDATE iu_notification_pending SET failed_at = now() - interval '1 year', failure = 'x' WHERE canonical_address = 'failed'")
-	run := call(t, b.worker, "fn_queue_tick_request('staging_cleanup_sweep', 'operator')")
+	b.exec("UPDATE public.iu_notification_pending SET created_at = now() - interval '1 year' WHERE canonical_address IN ('waits', 'failed')")
+	b.exec("UPDATE public.iu_notification_pending SET failed_at = now() - interval '1 year', failure = 'x' WHERE canonical_address = 'failed'")
+	run := call(t, b.worker, "public.fn_queue_tick_request('staging_cleanup_sweep', 'operator')")
 	require.Equal(t, map[string]any{"deleted": 6.0}, run["result"])
-	require.Equal(t, 6, get[int](b.core, "SELECT count(*) FROM iu_notification_pending"))
-	b.exec("UPDATE iu_notification_pending SET processed_at = now() - interval '2 days' WHERE processed_at IS NOT NULL")
-	b.exec("SELECT fn_dot_config_set('retention.staging_days', '0', 'test', 'keep all')")
-	require.Equal(t, map[string]any{"deleted": 0.0}, call(t, b.worker, "fn_staging_cleanup_sweep()"))
-	b.exec("SELECT fn_dot_config_set('retention.staging_days', '1', 'test', 'a day')")
-	require.Equal(t, map[string]any{"deleted": 4.0}, call(t, b.worker, "fn_staging_cleanup_sweep()"))
-	require.Equal(t, []string{"failed", "waits"}, get[[]string](b.core, "SELECT array_agg(canonical_address ORDER BY canonical_address) FROM iu_notification_pending"))
+	require.Equal(t, 6, get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending"))
+	b.exec("UPDATE public.iu_notification_pending SET processed_at = now() - interval '2 days' WHERE processed_at IS NOT NULL")
+	b.exec("SELECT public.fn_dot_config_set('retention.staging_days', '0', 'test', 'keep all')")
+	require.Equal(t, map[string]any{"deleted": 0.0}, call(t, b.worker, "public.fn_staging_cleanup_sweep()"))
+	b.exec("SELECT public.fn_dot_config_set('retention.staging_days', '1', 'test', 'a day')")
+	require.Equal(t, map[string]any{"deleted": 4.0}, call(t, b.worker, "public.fn_staging_cleanup_sweep()"))
+	require.Equal(t, []string{"failed", "waits"}, get[[]string](b.core, "SELECT array_agg(canonical_address ORDER BY canonical_address) FROM public.iu_notification_pending"))
 	b.counted()
 }
 
@@ -319,7 +319,7 @@ func TestNotificationHealth(t *testing.T) {
 	line := func() string {
 		var s *string
 		require.NoError(t, b.as("queue_viewer").QueryRow(context.Background(), `SELECT (SELECT concat_ws(' ', subject, domain, events_seen, dead_lettered, status_hint, age_seconds >= 600)
-			FROM v_queue_health WHERE source = 'notification_pending')`).Scan(&s))
+			FROM public.v_queue_health WHERE source = 'notification_pending')`).Scan(&s))
 		if s == nil {
 			return ""
 		}
@@ -328,14 +328,14 @@ func TestNotificationHealth(t *testing.T) {
 	require.Empty(t, line())
 	b.births(3)
 	require.Equal(t, "iu_notification_worker iu 3 0 stale f", line(), "it never ran")
-	b.exec("UPDATE queue_tick_worker SET last_run_at = now() WHERE worker_name = 'iu_notification_worker'")
+	b.exec("UPDATE public.queue_tick_worker SET last_run_at = now() WHERE worker_name = 'iu_notification_worker'")
 	require.Equal(t, "iu_notification_worker iu 3 0 fresh f", line())
-	b.exec("UPDATE iu_notification_pending SET created_at = now() - interval '10 minutes'")
-	b.exec("UPDATE iu_notification_pending SET failed_at = now(), failure = 'x' WHERE canonical_address = 'd0/1'")
+	b.exec("UPDATE public.iu_notification_pending SET created_at = now() - interval '10 minutes'")
+	b.exec("UPDATE public.iu_notification_pending SET failed_at = now(), failure = 'x' WHERE canonical_address = 'd0/1'")
 	require.Equal(t, "iu_notification_worker iu 2 1 open t", line())
-	b.exec("UPDATE queue_tick_worker SET last_run_at = now() - interval '1 hour' WHERE worker_name = 'iu_notification_worker'")
+	b.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 hour' WHERE worker_name = 'iu_notification_worker'")
 	require.Equal(t, "iu_notification_worker iu 2 1 stale t", line())
-	b.exec(`INSERT INTO iu_notification_pending (unit_id, canonical_address, actor_ref, ref_id, created_at)
+	b.exec(`INSERT INTO public.iu_notification_pending (unit_id, canonical_address, actor_ref, ref_id, created_at)
 		SELECT gen_random_uuid(), 'x', 'user:ann', gen_random_uuid(), now() - interval '5 minutes' FROM generate_series(1, 500)`)
 	tx := b.begin(b.root)
 	read := func() (scans, rows int) {
@@ -344,13 +344,13 @@ func TestNotificationHealth(t *testing.T) {
 		return scans, rows
 	}
 	scans, rows := read()
-	_, err := tx.Exec(t.Context(), "SELECT fn_iu_notification_backlog()")
+	_, err := tx.Exec(t.Context(), "SELECT public.fn_iu_notification_backlog()")
 	require.NoError(t, err)
 	scansAfter, rowsAfter := read()
 	require.Equal(t, scans, scansAfter, "it goes through no table")
 	require.Less(t, rowsAfter-rows, 20, "and looks at the ends of an index")
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Equal(t, "stale", get[string](b.core, `SELECT h ->> 'status_hint' FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'health') h WHERE h ->> 'source' = 'notification_pending'`))
+	require.Equal(t, "stale", get[string](b.core, `SELECT h ->> 'status_hint' FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'health') h WHERE h ->> 'source' = 'notification_pending'`))
 }
 
 // Who may not, may not; and nobody reads a body.
@@ -358,17 +358,17 @@ func TestNotificationRights(t *testing.T) {
 	b := newBoard(t)
 	viewer := b.as("queue_viewer", "workflow_admin", "dead_letter_operator", "dot_executor")
 	for _, sql := range []string{
-		"SELECT body FROM unit_version", "SELECT body FROM iu_comment", "SELECT body FROM iu_draft", "SELECT payload FROM iu_notification_event",
-		"UPDATE iu_notification_pending SET failed_at = NULL", "INSERT INTO information_unit (canonical_address, created_by) VALUES ('x', 'y')",
-		"SELECT fn_iu_save('x', 'y', 'z')", "SELECT * FROM fn_iu_notification_board('user:ann')",
+		"SELECT body FROM public.unit_version", "SELECT body FROM public.iu_comment", "SELECT body FROM public.iu_draft", "SELECT payload FROM public.iu_notification_event",
+		"UPDATE public.iu_notification_pending SET failed_at = NULL", "INSERT INTO public.information_unit (canonical_address, created_by) VALUES ('x', 'y')",
+		"SELECT public.fn_iu_save('x', 'y', 'z')", "SELECT * FROM public.fn_iu_notification_board('user:ann')",
 	} {
 		fails(t, viewer, "42501", sql)
 	}
-	fails(t, b.writer, "42501", "SELECT fn_iu_notification_worker_tick()")
-	fails(t, b.writer, "42501", "SELECT fn_iu_notification_requeue(ARRAY[gen_random_uuid()], 'a', 'b')")
-	fails(t, b.root, "42501", "TRUNCATE iu_notification_pending")
-	fails(t, b.root, "23514", `INSERT INTO iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, payload)
+	fails(t, b.writer, "42501", "SELECT public.fn_iu_notification_worker_tick()")
+	fails(t, b.writer, "42501", "SELECT public.fn_iu_notification_requeue(ARRAY[gen_random_uuid()], 'a', 'b')")
+	fails(t, b.root, "42501", "TRUNCATE public.iu_notification_pending")
+	fails(t, b.root, "23514", `INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, payload)
 		VALUES ('comment_added', 'comment', gen_random_uuid(), 'x', gen_random_uuid(), 'a', 's', '{"body": "x"}')`)
-	fails(t, b.root, "23514", `INSERT INTO iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source)
+	fails(t, b.root, "23514", `INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source)
 		VALUES ('comment_added', 'update', gen_random_uuid(), 'x', gen_random_uuid(), 'a', 's')`)
 }

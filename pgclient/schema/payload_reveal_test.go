@@ -21,23 +21,23 @@ import (
 func secretive(t *testing.T) (*jobs, map[string]string) {
 	t.Helper()
 	j := newJobs(t)
-	j.exec("INSERT INTO event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
-	j.exec(`SELECT fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, '{"n": 1, "api_key": "hidden-1"}')`)
-	j.exec(`INSERT INTO iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
-		SELECT e.id, to_jsonb(e), 'k', 'ROUTE_XX000', fn_mask_said('token=hidden-2 is wrong'), 'iu', 'iu_outbound_default' FROM event_outbox e`)
-	j.exec("INSERT INTO subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://h.example/x', true)")
-	j.exec(`INSERT INTO events (event_type, payload) VALUES ('order', '{"n": 1, "api_key": "hidden-3"}')`)
+	j.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	j.exec(`SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, '{"n": 1, "api_key": "hidden-1"}')`)
+	j.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+		SELECT e.id, to_jsonb(e), 'k', 'ROUTE_XX000', public.fn_mask_said('token=hidden-2 is wrong'), 'iu', 'iu_outbound_default' FROM public.event_outbox e`)
+	j.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://h.example/x', true)")
+	j.exec(`INSERT INTO public.events (event_type, payload) VALUES ('order', '{"n": 1, "api_key": "hidden-3"}')`)
 	j.rule("w", "", "", 0, 10)
-	call(t, j.work, `fn_job_enqueue('k', 'iu', 'external_worker', '{"n": 1, "api_key": "hidden-4"}', p_max_attempts => 1)`)
+	call(t, j.work, `public.fn_job_enqueue('k', 'iu', 'external_worker', '{"n": 1, "api_key": "hidden-4"}', p_max_attempts => 1)`)
 	h := j.one("w")
-	_, err := j.work.Exec(context.Background(), "SELECT fn_job_fail($1, $2, '{X}', $3, '{false}')", []string{h.Job}, []string{h.Token},
+	_, err := j.work.Exec(context.Background(), "SELECT public.fn_job_fail($1, $2, '{X}', $3, '{false}')", []string{h.Job}, []string{h.Token},
 		[]string{`refused {"n": 1, "api_key": "hidden-5"}`})
 	require.NoError(t, err)
 	j.exec("ANALYZE")
 	ids := map[string]string{}
-	for kind, sql := range map[string]string{"event": "SELECT id::text FROM events", "event_outbox": "SELECT id::text FROM event_outbox",
-		"event_dead_letter": "SELECT dead_letter_id::text FROM iu_route_dead_letter", "job": "SELECT job_id::text FROM job_history",
-		"job_dead_letter": "SELECT dead_letter_id::text FROM job_dead_letter"} {
+	for kind, sql := range map[string]string{"event": "SELECT id::text FROM public.events", "event_outbox": "SELECT id::text FROM public.event_outbox",
+		"event_dead_letter": "SELECT dead_letter_id::text FROM public.iu_route_dead_letter", "job": "SELECT job_id::text FROM public.job_history",
+		"job_dead_letter": "SELECT dead_letter_id::text FROM public.job_dead_letter"} {
 		ids[kind] = get[string](j.core, sql)
 	}
 	return j, ids
@@ -50,7 +50,7 @@ type asker interface {
 func reveal(t *testing.T, q asker, kind, id, actor, reason string) map[string]any {
 	t.Helper()
 	var raw []byte
-	require.NoError(t, q.QueryRow(context.Background(), "SELECT fn_payload_reveal($1, $2, $3, $4)", kind, id, actor, reason).Scan(&raw))
+	require.NoError(t, q.QueryRow(context.Background(), "SELECT public.fn_payload_reveal($1, $2, $3, $4)", kind, id, actor, reason).Scan(&raw))
 	var out map[string]any
 	require.NoError(t, json.Unmarshal(raw, &out))
 	return out
@@ -64,11 +64,11 @@ func TestRevealAuditsFirst(t *testing.T) {
 			got := reveal(t, pool, kind, ids[kind], "ann", "why not")
 			require.Contains(t, fmt.Sprint(got["payload"]), "hidden", kind)
 			require.Equal(t, "ann payload_reveal why not done", get[string](j.core,
-				"SELECT actor || ' ' || action || ' ' || reason || ' ' || outcome FROM queue_operator_action WHERE id = $1", got["audit_id"]))
+				"SELECT actor || ' ' || action || ' ' || reason || ' ' || outcome FROM public.queue_operator_action WHERE id = $1", got["audit_id"]))
 		}
 	}
-	require.Equal(t, 5, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE action = 'payload_reveal'"), "one row each")
-	require.Zero(t, get[int](j.core, "SELECT count(*) FROM queue_operator_action a WHERE a::text LIKE '%hidden%'"), "the audit holds none of it")
+	require.Equal(t, 5, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'payload_reveal'"), "one row each")
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action a WHERE a::text LIKE '%hidden%'"), "the audit holds none of it")
 }
 
 // A transaction that is rolled back takes its audit row with it; the server's log
@@ -84,11 +84,11 @@ func TestRevealThatIsRolledBackIsLogged(t *testing.T) {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(ctx) }()
-	for _, sql := range []string{"SET client_min_messages = log", "BEGIN", "SELECT fn_payload_reveal('job_dead_letter', '" + id + "', 'eve', 'quiet''ly')", "ROLLBACK"} {
+	for _, sql := range []string{"SET client_min_messages = log", "BEGIN", "SELECT public.fn_payload_reveal('job_dead_letter', '" + id + "', 'eve', 'quiet''ly')", "ROLLBACK"} {
 		_, err := conn.Exec(ctx, sql)
 		require.NoError(t, err, sql)
 	}
-	require.Zero(t, get[int](j.core, "SELECT count(*) FROM queue_operator_action WHERE actor = 'eve'"))
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE actor = 'eve'"))
 	require.Contains(t, strings.Join(told, "\n"), "LOG qtop: payload reveal: 'eve' as ")
 	require.Contains(t, strings.Join(told, "\n"), "of 'job_dead_letter "+id+"', because 'quiet''ly'")
 	require.NotContains(t, strings.Join(told, "\n"), "hidden")
@@ -96,11 +96,11 @@ func TestRevealThatIsRolledBackIsLogged(t *testing.T) {
 	got := reveal(t, pool, "job_dead_letter", "0190a1b2-1111-4222-8333-0123456789ab", "ann", "x")
 	require.Equal(t, "not_found", got["rule"])
 	for _, bad := range []string{"'job', '1', 'a', 'b'", "'nothing', '1', 'a', 'b'", "'job', '" + ids["job"] + "', '', 'b'", "'job', '" + ids["job"] + "', 'a', ' '"} {
-		fails(t, pool, "22023", "SELECT fn_payload_reveal("+bad+")")
+		fails(t, pool, "22023", "SELECT public.fn_payload_reveal("+bad+")")
 	}
 	ro, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	require.NoError(t, err)
-	_, err = ro.Exec(ctx, "SELECT fn_payload_reveal('job_dead_letter', $1, 'ann', 'read only')", id)
+	_, err = ro.Exec(ctx, "SELECT public.fn_payload_reveal('job_dead_letter', $1, 'ann', 'read only')", id)
 	refused(t, "25006", err, "a read-only transaction cannot write the row")
 	require.NoError(t, ro.Rollback(ctx))
 }
@@ -111,9 +111,9 @@ func TestViewerHasNoWayToAPayload(t *testing.T) {
 	viewer := j.as("queue_viewer")
 	ctx := context.Background()
 	for kind, id := range ids {
-		fails(t, viewer, "42501", "SELECT fn_payload_reveal($1, $2, 'eve', 'let me')", kind, id)
-		fails(t, viewer, "42501", "SELECT fn_payload_raw($1, $2)", kind, id)
-		for _, form := range []string{"EXPLAIN ANALYZE SELECT fn_payload_reveal('%s', '%s', 'e', 'e')", "CREATE TEMP TABLE x AS SELECT fn_payload_raw('%s', '%s')"} {
+		fails(t, viewer, "42501", "SELECT public.fn_payload_reveal($1, $2, 'eve', 'let me')", kind, id)
+		fails(t, viewer, "42501", "SELECT public.fn_payload_raw($1, $2)", kind, id)
+		for _, form := range []string{"EXPLAIN ANALYZE SELECT public.fn_payload_reveal('%s', '%s', 'e', 'e')", "CREATE TEMP TABLE x AS SELECT public.fn_payload_raw('%s', '%s')"} {
 			fails(t, viewer, "42501", fmt.Sprintf(form, kind, id))
 		}
 	}
@@ -139,7 +139,7 @@ func TestViewerHasNoWayToAPayload(t *testing.T) {
 		require.NoError(t, viewer.QueryRow(ctx, "SELECT COALESCE(string_agg(v::text, ' '), '') FROM (SELECT "+name[1]+" FROM "+name[0]+") v").Scan(&text), name[0])
 		all.WriteString(text)
 	}
-	for _, sql := range []string{"SELECT COALESCE(string_agg(s::text, ' '), '') FROM pg_stats s", "SELECT fn_queue_snapshot('0')::text",
+	for _, sql := range []string{"SELECT COALESCE(string_agg(s::text, ' '), '') FROM pg_stats s", "SELECT public.fn_queue_snapshot('0')::text",
 		"SELECT string_agg(query, ' ') FROM pg_stat_activity WHERE usename = current_user"} {
 		var text string
 		require.NoError(t, viewer.QueryRow(ctx, sql).Scan(&text), sql)
@@ -147,14 +147,14 @@ func TestViewerHasNoWayToAPayload(t *testing.T) {
 	}
 	for kind, id := range ids {
 		var text string
-		require.NoError(t, viewer.QueryRow(ctx, "SELECT fn_payload_masked($1, $2)::text", kind, id).Scan(&text))
+		require.NoError(t, viewer.QueryRow(ctx, "SELECT public.fn_payload_masked($1, $2)::text", kind, id).Scan(&text))
 		require.Contains(t, text, `"n": 1`)
 		all.WriteString(text)
 	}
 	require.NotContains(t, all.String(), "hidden")
 	require.Contains(t, all.String(), "refused {", "the last error is there")
 	// What functions say when they fail.
-	for _, sql := range []string{"SELECT fn_payload_masked('job', 'hidden')", "SELECT fn_payload_masked('event', '1 OR 1')"} {
+	for _, sql := range []string{"SELECT public.fn_payload_masked('job', 'hidden')", "SELECT public.fn_payload_masked('event', '1 OR 1')"} {
 		_, err := viewer.Exec(ctx, sql)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "hidden-")

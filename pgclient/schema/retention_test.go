@@ -12,7 +12,7 @@ import (
 
 func (c *core) sweep() map[string]any {
 	c.t.Helper()
-	got := call(c.t, c.as("dot_executor"), "fn_queue_retention_sweep()")
+	got := call(c.t, c.as("dot_executor"), "public.fn_queue_retention_sweep()")
 	require.NotContains(c.t, got, "skipped")
 	return got
 }
@@ -29,7 +29,7 @@ func TestRetentionOfSamples(t *testing.T) {
 	c.leaves(32, 31, 30, 29, 1)
 	// A reader that holds the table makes the sweep wait for no longer than 2 s, and nothing is lost.
 	tx := c.begin(c.root)
-	_, err := tx.Exec(context.Background(), "SELECT 1 FROM queue_metric_sample LIMIT 1")
+	_, err := tx.Exec(context.Background(), "SELECT 1 FROM public.queue_metric_sample LIMIT 1")
 	require.NoError(t, err)
 	kept := c.sweep()["kept"].(map[string]any)
 	require.Len(t, kept, 2)
@@ -41,11 +41,11 @@ func TestRetentionOfSamples(t *testing.T) {
 	require.Len(t, c.sweep()["dropped"], 2)
 	require.Equal(t, "-30 -29 -1", c.ages("queue_metric_sample"), "30 days are kept whole")
 	for _, value := range []string{"0", "many"} {
-		c.exec("UPDATE dot_config SET value = $1 WHERE key = 'retention.samples_days'", value)
+		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'retention.samples_days'", value)
 		c.sweep()
 		require.Equal(t, "-30 -29 -1", c.ages("queue_metric_sample"), "%s keeps everything", value)
 	}
-	c.exec("UPDATE dot_config SET value = '5' WHERE key = 'retention.samples_days'")
+	c.exec("UPDATE public.dot_config SET value = '5' WHERE key = 'retention.samples_days'")
 	c.sweep()
 	require.Equal(t, "-1", c.ages("queue_metric_sample"))
 }
@@ -54,7 +54,7 @@ func TestRetentionOfSamples(t *testing.T) {
 func TestRetentionOfJobs(t *testing.T) {
 	j := newJobs(t)
 	past := func(kind, age string) {
-		j.exec(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload, last_error, source_ref, idempotency_key)
+		j.exec(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at, payload, last_error, source_ref, idempotency_key)
 			SELECT gen_random_uuid(), $1, 'iu', 'DOT', 'succeeded', 'leased', `+age+`, '{"n": 1}', 'why', 'ref', 'key' FROM generate_series(1, 3)`, kind)
 	}
 	const line = "now() - interval '90 days'"
@@ -67,11 +67,11 @@ func TestRetentionOfJobs(t *testing.T) {
 	require.EqualValues(t, 3, got["cleaned"], "those of the day that the line runs through")
 	require.Len(t, got["dropped"], 1)
 	require.Equal(t, "fresh succeeded {\"n\": 1} why ref key,over cleaned {} key,within succeeded {\"n\": 1} why ref key",
-		get[string](j.core, `SELECT string_agg(DISTINCT concat_ws(' ', job_kind, status, payload, last_error, source_ref, idempotency_key), ',') FROM job_history`))
+		get[string](j.core, `SELECT string_agg(DISTINCT concat_ws(' ', job_kind, status, payload, last_error, source_ref, idempotency_key), ',') FROM public.job_history`))
 	require.Equal(t, "fresh succeeded,live queued,over cleaned,within succeeded", get[string](j.core,
-		"SELECT string_agg(concat_ws(' ', k1, k3), ',' ORDER BY k1) FROM v_queue_counter WHERE scope = 'job' AND n > 0"))
+		"SELECT string_agg(concat_ws(' ', k1, k3), ',' ORDER BY k1) FROM public.v_queue_counter WHERE scope = 'job' AND n > 0"))
 	j.balanced()
-	require.Zero(t, get[int](j.core, "SELECT count(*) FROM job_history_default"))
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_history_default"))
 	got = j.sweep()
 	require.EqualValues(t, 0, got["cleaned"])
 	require.Empty(t, got["dropped"])
@@ -80,18 +80,18 @@ func TestRetentionOfJobs(t *testing.T) {
 // Only what was resolved long ago goes, by the sweep as by hand, and in bounded steps.
 func TestRetentionOfLetters(t *testing.T) {
 	j := newJobs(t)
-	j.exec("ALTER TABLE job_dead_letter DISABLE TRIGGER trg_job_dead_letter_edge")
+	j.exec("ALTER TABLE public.job_dead_letter DISABLE TRIGGER trg_job_dead_letter_edge")
 	letter := func(code string, resolved string) {
-		j.exec("UPDATE job_dead_letter SET resolved_at = "+resolved+", resolved_by = 'ann', resolution = 'r', triage_status = 'abandoned' WHERE dead_letter_id = $1",
+		j.exec("UPDATE public.job_dead_letter SET resolved_at = "+resolved+", resolved_by = 'ann', resolution = 'r', triage_status = 'abandoned' WHERE dead_letter_id = $1",
 			j.letter("k", "iu", code))
-		j.exec(`INSERT INTO iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, resolved_at, resolution)
+		j.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, resolved_at, resolution)
 			VALUES (gen_random_uuid(), '{}', $1, $1, 'x', 'iu', 'w', `+resolved+`, 'r')`, code)
 	}
 	letter("OLD", "now() - interval '366 days'")
 	letter("YOUNG", "now() - interval '364 days'")
 	open := j.letter("k", "iu", "OPEN")
 	left := func() string {
-		return get[string](j.core, "SELECT string_agg(failure_code, ' ' ORDER BY failure_code) FROM (SELECT failure_code FROM job_dead_letter UNION ALL SELECT failure_code FROM iu_route_dead_letter) d")
+		return get[string](j.core, "SELECT string_agg(failure_code, ' ' ORDER BY failure_code) FROM (SELECT failure_code FROM public.job_dead_letter UNION ALL SELECT failure_code FROM public.iu_route_dead_letter) d")
 	}
 	for _, table := range []string{"job_dead_letter", "iu_route_dead_letter"} {
 		for _, sql := range []string{"DELETE FROM " + table + " WHERE failure_code <> 'OLD'", "TRUNCATE " + table} {
@@ -100,50 +100,50 @@ func TestRetentionOfLetters(t *testing.T) {
 	}
 	require.EqualValues(t, 2, j.sweep()["letters"])
 	require.Equal(t, "OPEN YOUNG YOUNG", left())
-	j.exec("UPDATE dot_config SET value = '0' WHERE key = 'retention.dead_letters_days'")
+	j.exec("UPDATE public.dot_config SET value = '0' WHERE key = 'retention.dead_letters_days'")
 	require.EqualValues(t, 0, j.sweep()["letters"])
-	require.Equal(t, open, get[string](j.core, "SELECT dead_letter_id::text FROM job_dead_letter WHERE resolved_at IS NULL"))
-	require.Equal(t, 1, get[int](j.core, "SELECT sum(n)::int FROM v_queue_counter WHERE scope = 'dead_job'"))
+	require.Equal(t, open, get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter WHERE resolved_at IS NULL"))
+	require.Equal(t, 1, get[int](j.core, "SELECT sum(n)::int FROM public.v_queue_counter WHERE scope = 'dead_job'"))
 }
 
 // A month of events goes when all of it is routed, and its attempts with it.
 func TestRetentionOfEvents(t *testing.T) {
 	c := newRoutes(t)
 	c.emit("iu", "now")
-	c.exec("ALTER TABLE event_outbox DISABLE TRIGGER trg_event_outbox_admit")
-	c.exec(`INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane, event_subject_ref, created_at)
+	c.exec("ALTER TABLE public.event_outbox DISABLE TRIGGER trg_event_outbox_admit")
+	c.exec(`INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, event_subject_ref, created_at)
 		SELECT d, 'made', 's', 'immediate', d, now() - interval '130 days' FROM unnest('{iu,kg}'::text[]) d`)
-	c.exec("ALTER TABLE event_outbox ENABLE TRIGGER trg_event_outbox_admit")
+	c.exec("ALTER TABLE public.event_outbox ENABLE TRIGGER trg_event_outbox_admit")
 	leaf := get[string](c, "SELECT to_char((now() - interval '130 days') AT TIME ZONE 'UTC', '\"event_outbox_\"YYYY_MM')")
 	subjects := func() string {
-		return get[string](c, "SELECT string_agg(event_subject_ref, ' ' ORDER BY event_subject_ref) FROM event_outbox")
+		return get[string](c, "SELECT string_agg(event_subject_ref, ' ' ORDER BY event_subject_ref) FROM public.event_outbox")
 	}
 	require.Equal(t, map[string]any{leaf: "it has events that no cursor has passed"}, c.sweep()["kept"])
 	require.Equal(t, "iu kg now", subjects())
 	eventually(t, "routed", func() bool {
-		call(t, c.root, "fn_iu_route_worker_run()")
-		return get[int](c, "SELECT count(*) FROM iu_route_attempt") == 3
+		call(t, c.root, "public.fn_iu_route_worker_run()")
+		return get[int](c, "SELECT count(*) FROM public.iu_route_attempt") == 3
 	})
-	c.exec("UPDATE iu_route_attempt a SET attempted_at = e.created_at FROM event_outbox e WHERE e.id = a.event_id")
+	c.exec("UPDATE public.iu_route_attempt a SET attempted_at = e.created_at FROM public.event_outbox e WHERE e.id = a.event_id")
 	got := c.sweep()
 	require.Equal(t, []any{leaf}, got["dropped"])
 	require.EqualValues(t, 0, got["attempts"], "they stay as long as their events")
 	require.Equal(t, "now", subjects())
-	c.exec(`INSERT INTO iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name, attempted_at)
+	c.exec(`INSERT INTO public.iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name, attempted_at)
 		SELECT gen_random_uuid(), 'user:a', 1, 'iu', 'made', 'w', now() - interval '130 days' FROM generate_series(1, 83334)`)
 	require.EqualValues(t, 83336, c.sweep()["attempts"], "no fewer in an hour than come at two million events a day")
-	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM iu_route_attempt"))
+	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.iu_route_attempt"))
 }
 
 // Years of leaves that a stopped sweep left behind go in one run, in the order of their tables, and one sweep runs at a time.
 func TestRetentionAfterALongPause(t *testing.T) {
 	j := newJobs(t)
 	for days := 91; days < 191; days++ {
-		j.exec(fmt.Sprintf(`INSERT INTO job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
+		j.exec(fmt.Sprintf(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
 			SELECT gen_random_uuid(), 'k', 'iu', 'DOT', 'failed', 'leased', date_trunc('day', now(), 'UTC') - interval '%d days' FROM generate_series(1, 10)`, days))
 	}
 	pool := j.wide(3, "dot_executor")
-	got := together(t, 3, func(int) (map[string]any, error) { return tryCall(pool, "fn_queue_retention_sweep()") })
+	got := together(t, 3, func(int) (map[string]any, error) { return tryCall(pool, "public.fn_queue_retention_sweep()") })
 	dropped := 0
 	for _, g := range got {
 		if d, ok := g["dropped"].([]any); ok {
@@ -151,6 +151,6 @@ func TestRetentionAfterALongPause(t *testing.T) {
 		}
 	}
 	require.Equal(t, 100, dropped)
-	require.Zero(t, get[int](j.core, "SELECT count(*) FROM job_history"))
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_history"))
 	j.balanced()
 }

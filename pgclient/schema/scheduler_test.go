@@ -38,23 +38,23 @@ var tickWorkers = []string{
 func TestSchedulerCatalogue(t *testing.T) {
 	c := newCore(t)
 	for _, name := range tickWorkers {
-		require.Equal(t, 1, get[int](c, "SELECT count(*) FROM dot_config_rule WHERE key = 'queue.tick.' || $1 || '.interval_seconds'", name), name)
+		require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.dot_config_rule WHERE key = 'queue.tick.' || $1 || '.interval_seconds'", name), name)
 	}
-	there := get[[]string](c, "SELECT array_agg(worker_name::text) FROM queue_tick_worker")
+	there := get[[]string](c, "SELECT array_agg(worker_name::text) FROM public.queue_tick_worker")
 	require.ElementsMatch(t, tickWorkers, there)
 	for name, job := range cronJobs {
-		require.Equal(t, job[0]+" "+job[1], get[string](c, "SELECT worker_name || ' ' || schedule FROM queue_cron_job WHERE job_name = $1", name))
+		require.Equal(t, job[0]+" "+job[1], get[string](c, "SELECT worker_name || ' ' || schedule FROM public.queue_cron_job WHERE job_name = $1", name))
 	}
-	require.Equal(t, len(cronJobs), get[int](c, "SELECT count(*) FROM queue_cron_job"))
-	c.none("a worker says otherwise than the list of cron jobs", `SELECT w.worker_name FROM queue_tick_worker w
-		WHERE w.cron_job <> EXISTS (SELECT 1 FROM queue_cron_job j WHERE j.worker_name = w.worker_name)`)
-	c.none("a tick worker without a cadence", `SELECT w.worker_name FROM queue_tick_worker w WHERE NOT EXISTS (
-		SELECT 1 FROM dot_config_rule r WHERE r.key = 'queue.tick.' || w.worker_name || '.interval_seconds' AND r.kind = 'integer' AND r.switch)`)
-	c.none("a tick worker without its lease or heartbeat", `SELECT w.worker_name FROM queue_tick_worker w WHERE NOT EXISTS (
-		SELECT 1 FROM dot_iu_runtime_lease l WHERE l.lease_name = w.worker_name) OR NOT EXISTS (
-		SELECT 1 FROM queue_heartbeat h WHERE h.executor_id = w.worker_name AND h.tick_worker)`)
-	c.none("a cron job whose schedule is no multiple of its worker's interval", `SELECT j.job_name FROM queue_cron_job j
-		JOIN dot_config d ON d.key = 'queue.tick.' || j.worker_name || '.interval_seconds'
+	require.Equal(t, len(cronJobs), get[int](c, "SELECT count(*) FROM public.queue_cron_job"))
+	c.none("a worker says otherwise than the list of cron jobs", `SELECT w.worker_name FROM public.queue_tick_worker w
+		WHERE w.cron_job <> EXISTS (SELECT 1 FROM public.queue_cron_job j WHERE j.worker_name = w.worker_name)`)
+	c.none("a tick worker without a cadence", `SELECT w.worker_name FROM public.queue_tick_worker w WHERE NOT EXISTS (
+		SELECT 1 FROM public.dot_config_rule r WHERE r.key = 'queue.tick.' || w.worker_name || '.interval_seconds' AND r.kind = 'integer' AND r.switch)`)
+	c.none("a tick worker without its lease or heartbeat", `SELECT w.worker_name FROM public.queue_tick_worker w WHERE NOT EXISTS (
+		SELECT 1 FROM public.dot_iu_runtime_lease l WHERE l.lease_name = w.worker_name) OR NOT EXISTS (
+		SELECT 1 FROM public.queue_heartbeat h WHERE h.executor_id = w.worker_name AND h.tick_worker)`)
+	c.none("a cron job whose schedule is no multiple of its worker's interval", `SELECT j.job_name FROM public.queue_cron_job j
+		JOIN public.dot_config d ON d.key = 'queue.tick.' || j.worker_name || '.interval_seconds'
 		WHERE d.value::int > CASE j.schedule WHEN '* * * * *' THEN 60 WHEN '*/2 * * * *' THEN 120 WHEN '0 * * * *' THEN 3600 END`)
 	require.Equal(t, []string{"worker_name", "configured_interval_seconds", "last_run_at", "age_seconds", "stale", "mode"}, get[[]string](c,
 		`SELECT (array_agg(attname::text ORDER BY attnum))[1:6] FROM pg_attribute WHERE attrelid = 'v_queue_scheduler_status'::regclass AND attnum > 0`), "DP1 §10")
@@ -74,32 +74,32 @@ func TestSchedulerStatusStale(t *testing.T) {
 		{"0", "300", nil, "false off"}, {"0", "300", 99999, "false off"}, {"60", "1000000", 999000, "false ok"}, {"60", "1000000", 1000100, "true stale"},
 		{"999999999", "300", 400, "false ok"},
 	} {
-		c.exec("UPDATE dot_config SET value = $1 WHERE key = 'queue.tick.w.interval_seconds'", x.interval)
-		c.exec("UPDATE dot_config SET value = $1 WHERE key = 'queue.heartbeat.stale_threshold_seconds'", x.threshold)
-		c.exec("UPDATE queue_tick_worker SET last_run_at = now() - make_interval(secs => $1::int) WHERE worker_name = 'w'", x.age)
-		require.Equal(t, x.want, get[string](c, "SELECT stale || ' ' || state FROM v_queue_scheduler_status WHERE worker_name = 'w'"), "%+v", x)
+		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.tick.w.interval_seconds'", x.interval)
+		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.heartbeat.stale_threshold_seconds'", x.threshold)
+		c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - make_interval(secs => $1::int) WHERE worker_name = 'w'", x.age)
+		require.Equal(t, x.want, get[string](c, "SELECT stale || ' ' || state FROM public.v_queue_scheduler_status WHERE worker_name = 'w'"), "%+v", x)
 	}
-	c.exec("UPDATE dot_config SET value = '60' WHERE key = 'queue.tick.w.interval_seconds'")
-	c.exec("UPDATE dot_config SET value = '300' WHERE key = 'queue.heartbeat.stale_threshold_seconds'")
+	c.exec("UPDATE public.dot_config SET value = '60' WHERE key = 'queue.tick.w.interval_seconds'")
+	c.exec("UPDATE public.dot_config SET value = '300' WHERE key = 'queue.heartbeat.stale_threshold_seconds'")
 	require.Equal(t, true, tick(t, c, "w", "external")["ran"])
 	require.Equal(t, "ok external external 60", get[string](c, `SELECT concat_ws(' ', state, last_source, mode, extract(epoch FROM next_due_at - last_run_at)::int)
-		FROM v_queue_scheduler_status WHERE worker_name = 'w'`))
+		FROM public.v_queue_scheduler_status WHERE worker_name = 'w'`))
 	setFlag(t, admin, "queue.job_substrate.enabled", "false") // its flag
-	require.Equal(t, "off", get[string](c, "SELECT state FROM v_queue_scheduler_status WHERE worker_name = 'w' AND next_due_at IS NULL"))
+	require.Equal(t, "off", get[string](c, "SELECT state FROM public.v_queue_scheduler_status WHERE worker_name = 'w' AND next_due_at IS NULL"))
 	setFlag(t, admin, "queue.job_substrate.enabled", "true")
-	c.exec("CREATE OR REPLACE FUNCTION fn_test_w() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN jsonb_build_object('x', 1 / 0); END $$")
+	c.exec("CREATE OR REPLACE FUNCTION public.fn_test_w() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN jsonb_build_object('x', 1 / 0); END $$")
 	require.Equal(t, true, tick(t, c, "w", "wake")["failed"])
-	require.Equal(t, "failed true", get[string](c, "SELECT state || ' ' || (next_due_at > now() + interval '50 seconds') FROM v_queue_scheduler_status WHERE worker_name = 'w'"))
+	require.Equal(t, "failed true", get[string](c, "SELECT state || ' ' || (next_due_at > now() + interval '50 seconds') FROM public.v_queue_scheduler_status WHERE worker_name = 'w'"))
 }
 
 // due asks as if the last run had begun so many seconds ago.
 func (c *core) due(worker, source string, ago float64) string {
 	c.t.Helper()
 	tx := c.begin(c.root)
-	_, err := tx.Exec(context.Background(), "UPDATE queue_tick_worker SET last_run_at = clock_timestamp() - make_interval(secs => $2), last_attempt_at = NULL WHERE worker_name = $1", worker, ago)
+	_, err := tx.Exec(context.Background(), "UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp() - make_interval(secs => $2), last_attempt_at = NULL WHERE worker_name = $1", worker, ago)
 	require.NoError(c.t, err)
 	var why string
-	require.NoError(c.t, tx.QueryRow(context.Background(), "SELECT fn_queue_tick_due($1, $2)", worker, source).Scan(&why))
+	require.NoError(c.t, tx.QueryRow(context.Background(), "SELECT public.fn_queue_tick_due($1, $2)", worker, source).Scan(&why))
 	require.NoError(c.t, tx.Rollback(context.Background()))
 	return why
 }
@@ -160,8 +160,8 @@ func TestSchedulerStartToStart(t *testing.T) {
 	c := newCore(t)
 	c.worker("slow", "PERFORM pg_sleep(0.3); RETURN '{}';", true)
 	require.Equal(t, true, tick(t, c, "slow", "external")["ran"])
-	require.True(t, get[bool](c, `SELECT l.expires_at - w.last_run_at > interval '0.29 seconds' FROM queue_tick_worker w
-		JOIN dot_iu_runtime_lease l ON l.lease_name = w.worker_name WHERE w.worker_name = 'slow'`), "the lease ended 0.3 s after last_run_at")
+	require.True(t, get[bool](c, `SELECT l.expires_at - w.last_run_at > interval '0.29 seconds' FROM public.queue_tick_worker w
+		JOIN public.dot_iu_runtime_lease l ON l.lease_name = w.worker_name WHERE w.worker_name = 'slow'`), "the lease ended 0.3 s after last_run_at")
 }
 
 func TestTickByOperatorIsAudited(t *testing.T) {
@@ -171,30 +171,30 @@ func TestTickByOperatorIsAudited(t *testing.T) {
 	admin := c.as("workflow_admin")
 	trail := func(worker string) string {
 		t.Helper()
-		return get[string](c, `SELECT concat_ws('|', actor, reason, outcome, after -> 'ran', db_role <> 'queue_owner') FROM queue_operator_action
+		return get[string](c, `SELECT concat_ws('|', actor, reason, outcome, after -> 'ran', db_role <> 'queue_owner') FROM public.queue_operator_action
 			WHERE action = 'tick' AND target = $1 ORDER BY id DESC LIMIT 1`, worker)
 	}
-	got := call(t, admin, "fn_queue_tick_now('w', 'ann', 'see whether it works')")
+	got := call(t, admin, "public.fn_queue_tick_now('w', 'ann', 'see whether it works')")
 	require.Equal(t, true, got["ran"])
-	require.EqualValues(t, get[int](c, "SELECT max(id) FROM queue_operator_action"), got["audit_id"])
+	require.EqualValues(t, get[int](c, "SELECT max(id) FROM public.queue_operator_action"), got["audit_id"])
 	require.Equal(t, "ann|see whether it works|done|true|t", trail("w"))
-	require.Equal(t, true, call(t, admin, "fn_queue_tick_now('w', 'bob')")["ran"], "whatever the interval")
+	require.Equal(t, true, call(t, admin, "public.fn_queue_tick_now('w', 'bob')")["ran"], "whatever the interval")
 	require.Equal(t, "bob|done|true|t", trail("w"))
-	require.Equal(t, true, call(t, admin, "fn_queue_tick_now('broken', 'ann')")["failed"])
+	require.Equal(t, true, call(t, admin, "public.fn_queue_tick_now('broken', 'ann')")["failed"])
 	require.Equal(t, "ann|failed|false|t", trail("broken"))
 	setFlag(t, admin, "queue.tick.w.interval_seconds", "0")
-	require.Equal(t, "off", call(t, admin, "fn_queue_tick_now('w', 'ann')")["skipped"])
+	require.Equal(t, "off", call(t, admin, "public.fn_queue_tick_now('w', 'ann')")["skipped"])
 	require.Equal(t, "ann|skipped: off|false|t", trail("w"))
-	require.Equal(t, "off", call(t, admin, "fn_queue_tick_request('w', 'operator')")["skipped"])
+	require.Equal(t, "off", call(t, admin, "public.fn_queue_tick_request('w', 'operator')")["skipped"])
 	require.Regexp(t, `^\w+\|skipped: off\|false\|t$`, trail("w"))
 	require.NotContains(t, trail("w"), "ann", "also through the guard itself, with the login as actor")
-	n := get[int](c, "SELECT count(*) FROM queue_operator_action")
-	call(t, admin, "fn_queue_tick_request('w', 'external')")
-	call(t, admin, "fn_queue_tick_request('w', 'wake')")
-	require.Equal(t, n, get[int](c, "SELECT count(*) FROM queue_operator_action"), "a host's ticks are no operator's")
-	fails(t, admin, "22023", "SELECT fn_queue_tick_now('w', ' ')")
-	fails(t, admin, "22023", "SELECT fn_queue_tick_now('no_such', 'ann')")
-	fails(t, c.as("queue_viewer", "dead_letter_operator"), "42501", "SELECT fn_queue_tick_now('w', 'eve')")
+	n := get[int](c, "SELECT count(*) FROM public.queue_operator_action")
+	call(t, admin, "public.fn_queue_tick_request('w', 'external')")
+	call(t, admin, "public.fn_queue_tick_request('w', 'wake')")
+	require.Equal(t, n, get[int](c, "SELECT count(*) FROM public.queue_operator_action"), "a host's ticks are no operator's")
+	fails(t, admin, "22023", "SELECT public.fn_queue_tick_now('w', ' ')")
+	fails(t, admin, "22023", "SELECT public.fn_queue_tick_now('no_such', 'ann')")
+	fails(t, c.as("queue_viewer", "dead_letter_operator"), "42501", "SELECT public.fn_queue_tick_now('w', 'eve')")
 }
 
 // The backend that runs a tick dies with the connection: nothing is left that
@@ -206,7 +206,7 @@ func TestTickConnectionLost(t *testing.T) {
 	pid := conn.PgConn().PID()
 	done := make(chan error, 1)
 	go func() {
-		_, err := conn.Exec(context.Background(), "SELECT fn_queue_tick_request('endless', 'wake')")
+		_, err := conn.Exec(context.Background(), "SELECT public.fn_queue_tick_request('endless', 'wake')")
 		done <- err
 	}()
 	eventually(t, "it runs", func() bool {
@@ -215,9 +215,9 @@ func TestTickConnectionLost(t *testing.T) {
 	require.Equal(t, "lease_held", tick(t, c, "endless", "operator")["skipped"])
 	c.exec("SELECT pg_terminate_backend($1)", pid)
 	require.Error(t, <-done)
-	c.exec("CREATE OR REPLACE FUNCTION fn_test_endless() RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$")
+	c.exec("CREATE OR REPLACE FUNCTION public.fn_test_endless() RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$")
 	eventually(t, "the next one runs", func() bool { return tick(t, c, "endless", "operator")["ran"] == true })
-	require.True(t, get[bool](c, "SELECT last_run_at IS NOT NULL AND last_result ->> 'source' = 'operator' FROM queue_tick_worker WHERE worker_name = 'endless'"))
+	require.True(t, get[bool](c, "SELECT last_run_at IS NOT NULL AND last_result ->> 'source' = 'operator' FROM public.queue_tick_worker WHERE worker_name = 'endless'"))
 }
 
 // Without pg_cron the answer is one line that says what is missing; nothing is
@@ -228,32 +228,32 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 		t.Skip("this server has pg_cron")
 	}
 	admin := c.as("workflow_admin")
-	for _, expr := range []string{"fn_queue_scheduler_install('ann', 'try')", "fn_queue_scheduler_install('ann', 'try', true)"} {
+	for _, expr := range []string{"public.fn_queue_scheduler_install('ann', 'try')", "public.fn_queue_scheduler_install('ann', 'try', true)"} {
 		got := call(t, admin, expr)
 		require.Equal(t, "no_pg_cron", got["rule"])
 		require.Regexp(t, `^pg_cron is not (on this server|loaded): .*shared_preload_libraries = 'pg_cron' and cron\.database_name = '`+c.db.Name+
 			`' and restart the server.* as a superuser: CREATE EXTENSION pg_cron in `+c.db.Name+`$`, got["reason"])
 		require.NotContains(t, got["reason"], "\n")
 	}
-	require.NotNil(t, call(t, admin, "fn_queue_scheduler_install('ann', 'try', NULL)")["audit_id"], "NULL is no dry run")
-	require.Equal(t, "2 refused: no_pg_cron", get[string](c, "SELECT count(*) || ' ' || max(outcome) FROM queue_operator_action WHERE action = 'scheduler_install'"))
-	require.Zero(t, get[int](c, "SELECT count(run_as) FROM queue_cron_job"))
-	removed := call(t, admin, "fn_queue_scheduler_remove('ann', 'tidy')")
+	require.NotNil(t, call(t, admin, "public.fn_queue_scheduler_install('ann', 'try', NULL)")["audit_id"], "NULL is no dry run")
+	require.Equal(t, "2 refused: no_pg_cron", get[string](c, "SELECT count(*) || ' ' || max(outcome) FROM public.queue_operator_action WHERE action = 'scheduler_install'"))
+	require.Zero(t, get[int](c, "SELECT count(run_as) FROM public.queue_cron_job"))
+	removed := call(t, admin, "public.fn_queue_scheduler_remove('ann', 'tidy')")
 	require.Len(t, removed["results"], 6)
 	require.Contains(t, fmt.Sprint(removed["results"]), "absent")
 	for _, bad := range []string{"install('', 'r')", "install('ann', '')", "remove('ann', NULL)"} {
 		fails(t, admin, "22023", "SELECT fn_queue_scheduler_"+bad)
 	}
 	viewer := c.as("queue_viewer", "dot_executor", "dead_letter_operator")
-	fails(t, viewer, "42501", "SELECT fn_queue_scheduler_install('eve', 'r')")
-	fails(t, viewer, "42501", "SELECT fn_queue_scheduler_remove('eve', 'r')")
-	fails(t, viewer, "42501", "SELECT fn_queue_scheduler_claim(true, 'eve', 'eve', 'r', '[]', 'done')")
+	fails(t, viewer, "42501", "SELECT public.fn_queue_scheduler_install('eve', 'r')")
+	fails(t, viewer, "42501", "SELECT public.fn_queue_scheduler_remove('eve', 'r')")
+	fails(t, viewer, "42501", "SELECT public.fn_queue_scheduler_claim(true, 'eve', 'eve', 'r', '[]', 'done')")
 	var found *bool
-	require.NoError(t, viewer.QueryRow(context.Background(), "SELECT bool_or(found) FROM fn_queue_cron_jobs()").Scan(&found))
+	require.NoError(t, viewer.QueryRow(context.Background(), "SELECT bool_or(found) FROM public.fn_queue_cron_jobs()").Scan(&found))
 	require.False(t, *found)
 
 	// Who cannot see the jobs of another login is told whose they are before what they call goes.
-	c.exec("UPDATE queue_cron_job SET run_as = 'ops', installed_at = now(), installed_by = 'ann'")
+	c.exec("UPDATE public.queue_cron_job SET run_as = 'ops', installed_at = now(), installed_by = 'ann'")
 	var dry steps
 	require.NoError(t, schema.Down(t.Context(), c.root.Config().ConnString(), schema.DownOptions{DryRun: true}, dry.add))
 	require.Contains(t, strings.Join(dry.lines, "\n"), "cron jobs that run as ops are not to be seen by this login")
@@ -264,18 +264,18 @@ func TestNumbersAtTheirEnds(t *testing.T) {
 	for _, value := range []string{"999999999", "0"} {
 		t.Run(value, func(t *testing.T) {
 			c := newRoutes(t)
-			c.exec("UPDATE dot_config c SET value = $1 FROM dot_config_rule r WHERE r.key = c.key AND r.kind = 'integer'", value)
+			c.exec("UPDATE public.dot_config c SET value = $1 FROM public.dot_config_rule r WHERE r.key = c.key AND r.kind = 'integer'", value)
 			c.emit("iu", "a")
 			for _, w := range tickWorkers {
-				got := call(t, c.root, "fn_queue_tick_request($1, 'wake')", w)
+				got := call(t, c.root, "public.fn_queue_tick_request($1, 'wake')", w)
 				require.Equal(t, value != "0", got["ran"], "%s: %v", w, got)
 			}
 			for _, w := range []string{"iu_outbound_default", "staging_outbound"} {
-				require.Equal(t, value != "0", call(t, c.root, "fn_iu_route_worker_health($1)", w)["healthy"], w)
+				require.Equal(t, value != "0", call(t, c.root, "public.fn_iu_route_worker_health($1)", w)["healthy"], w)
 			}
-			require.NotEmpty(t, call(t, c.root, "fn_queue_snapshot('0')")["health"])
-			require.NotZero(t, get[int](c, "SELECT count(*) FROM v_queue_health"))
-			get[int](c, "SELECT count(*) FROM v_queue_alert")
+			require.NotEmpty(t, call(t, c.root, "public.fn_queue_snapshot('0')")["health"])
+			require.NotZero(t, get[int](c, "SELECT count(*) FROM public.v_queue_health"))
+			get[int](c, "SELECT count(*) FROM public.v_queue_alert")
 		})
 	}
 }
@@ -291,16 +291,16 @@ func TestMigrateAdoptsHCExecutor(t *testing.T) {
 	} {
 		t.Run(value, func(t *testing.T) {
 			c := newCore(t)
-			c.exec("ALTER TABLE dot_config DISABLE TRIGGER USER") // else it is stamped with now
-			c.exec("INSERT INTO dot_config (key, value, updated_at) VALUES ('hc_executor_last_run', $1, $2)", value, written)
-			c.exec("ALTER TABLE dot_config ENABLE TRIGGER USER")
+			c.exec("ALTER TABLE public.dot_config DISABLE TRIGGER USER") // else it is stamped with now
+			c.exec("INSERT INTO public.dot_config (key, value, updated_at) VALUES ('hc_executor_last_run', $1, $2)", value, written)
+			c.exec("ALTER TABLE public.dot_config ENABLE TRIGGER USER")
 			var said steps
 			require.NoError(t, schema.Up(t.Context(), c.db.DSN(""), said.add))
 			require.Contains(t, strings.Join(said.lines, "\n"), "hc_executor")
 			require.Equal(t, want+" external_worker 60 300", get[string](c, `SELECT to_char(last_beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' ' ||
-				executor_kind || ' ' || expected_cadence_seconds || ' ' || stale_threshold_seconds FROM queue_heartbeat WHERE executor_id = 'hc_executor' AND NOT tick_worker`))
-			require.Zero(t, get[int](c, "SELECT count(*) FROM dot_config WHERE key = 'hc_executor_last_run'"))
-			require.Equal(t, "silence", get[string](c, "SELECT kind FROM v_queue_alert WHERE subject = 'hc_executor'"), "its silence shows at once")
+				executor_kind || ' ' || expected_cadence_seconds || ' ' || stale_threshold_seconds FROM public.queue_heartbeat WHERE executor_id = 'hc_executor' AND NOT tick_worker`))
+			require.Zero(t, get[int](c, "SELECT count(*) FROM public.dot_config WHERE key = 'hc_executor_last_run'"))
+			require.Equal(t, "silence", get[string](c, "SELECT kind FROM public.v_queue_alert WHERE subject = 'hc_executor'"), "its silence shows at once")
 			said = steps{}
 			require.NoError(t, schema.Up(t.Context(), c.db.DSN(""), said.add))
 			require.NotContains(t, strings.Join(said.lines, "\n"), "hc_executor", "once")
@@ -311,17 +311,17 @@ func TestMigrateAdoptsHCExecutor(t *testing.T) {
 func TestMigrateAdoptsHCExecutorThatBeats(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
-	call(t, admin, "fn_queue_heartbeat_register('hc_executor', 'Hermes', '{iu}', 30, 90, 'ann')")
+	call(t, admin, "public.fn_queue_heartbeat_register('hc_executor', 'Hermes', '{iu}', 30, 90, 'ann')")
 	adopt := func(value string) {
 		t.Helper()
-		c.exec("INSERT INTO dot_config (key, value) VALUES ('hc_executor_last_run', $1)", value)
+		c.exec("INSERT INTO public.dot_config (key, value) VALUES ('hc_executor_last_run', $1)", value)
 		require.NoError(t, schema.Up(t.Context(), c.db.DSN(""), nil))
 	}
 	adopt("2026-05-22T11:31:41Z")
-	require.True(t, get[bool](c, "SELECT last_beat_at > now() - interval '1 minute' AND executor_kind = 'Hermes' FROM queue_heartbeat WHERE executor_id = 'hc_executor'"), "an older time does not make it silent")
-	call(t, admin, "fn_queue_heartbeat_deregister('hc_executor', 'ann', 'gone')")
+	require.True(t, get[bool](c, "SELECT last_beat_at > now() - interval '1 minute' AND executor_kind = 'Hermes' FROM public.queue_heartbeat WHERE executor_id = 'hc_executor'"), "an older time does not make it silent")
+	call(t, admin, "public.fn_queue_heartbeat_deregister('hc_executor', 'ann', 'gone')")
 	adopt("2026-05-22T11:31:41Z")
-	require.True(t, get[bool](c, "SELECT deregistered_at IS NOT NULL FROM queue_heartbeat WHERE executor_id = 'hc_executor'"), "a tombstone stays one")
+	require.True(t, get[bool](c, "SELECT deregistered_at IS NOT NULL FROM public.queue_heartbeat WHERE executor_id = 'hc_executor'"), "a tombstone stays one")
 }
 
 // Every off switch of DP1 §9 and DP4 §7, off and on.
@@ -329,15 +329,15 @@ func TestOffSwitches(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
 	off := func() []string {
-		return get[[]string](c, "SELECT COALESCE(array_agg(f ->> 'key' ORDER BY f ->> 'key'), '{}') FROM jsonb_array_elements(fn_queue_snapshot('0') -> 'flags') f WHERE (f ->> 'off')::boolean")
+		return get[[]string](c, "SELECT COALESCE(array_agg(f ->> 'key' ORDER BY f ->> 'key'), '{}') FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'flags') f WHERE (f ->> 'off')::boolean")
 	}
 
 	// Layer 1: the flag of the route worker, and an interval of 0.
 	emit := func() {
-		c.exec("SELECT fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
+		c.exec("SELECT public.fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
 	}
 	seen := func() int {
-		return get[int](c, "SELECT COALESCE(sum(events_seen), 0)::int FROM iu_route_worker_cursor")
+		return get[int](c, "SELECT COALESCE(sum(events_seen), 0)::int FROM public.iu_route_worker_cursor")
 	}
 	emit()
 	setFlag(t, admin, "iu_core.route_worker_enabled", "false")
@@ -389,18 +389,18 @@ func TestOffSwitches(t *testing.T) {
 	// Layer 3: the stale check becomes inert, and the picture says so.
 	c.executor("kg", 60, 300, 4000)
 	setFlag(t, admin, "queue.heartbeat.stale_threshold_seconds", "1000000")
-	require.Equal(t, false, call(t, c.root, "fn_queue_stale_check()")["monitoring"])
-	require.Equal(t, true, call(t, c.root, "fn_queue_snapshot('0')")["monitoring_off"])
+	require.Equal(t, false, call(t, c.root, "public.fn_queue_stale_check()")["monitoring"])
+	require.Equal(t, true, call(t, c.root, "public.fn_queue_snapshot('0')")["monitoring_off"])
 	require.Zero(t, get[int](c, emitted, "kg"))
 	setFlag(t, admin, "queue.heartbeat.stale_threshold_seconds", "300")
-	require.EqualValues(t, 1, call(t, c.root, "fn_queue_stale_check()")["emitted"])
-	require.Equal(t, false, call(t, c.root, "fn_queue_snapshot('0')")["monitoring_off"])
+	require.EqualValues(t, 1, call(t, c.root, "public.fn_queue_stale_check()")["emitted"])
+	require.Equal(t, false, call(t, c.root, "public.fn_queue_snapshot('0')")["monitoring_off"])
 
 	// The table itself goes only when the executors of others are gone.
 	err = schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{}, nil)
 	require.ErrorContains(t, err, "1 registered executors of others")
 	require.True(t, get[bool](c, "SELECT to_regclass('queue_heartbeat') IS NOT NULL"))
-	call(t, admin, "fn_queue_heartbeat_deregister('kg', 'ann', 'retired')")
+	call(t, admin, "public.fn_queue_heartbeat_deregister('kg', 'ann', 'retired')")
 	err = schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{}, nil)
 	require.NotContains(t, fmt.Sprint(err), "registered executors")
 }

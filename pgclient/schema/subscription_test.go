@@ -29,17 +29,17 @@ func TestSubscriptionRowsOfTheDesign(t *testing.T) {
 		{"role:health_owner", "system", "issue_resolved", nil},
 		{"agency:sysop", nil, nil, "alert"},
 	} {
-		require.Equal(t, 1, get[int](c, `SELECT count(*) FROM event_subscription WHERE recipient_ref = $1 AND event_domain IS NOT DISTINCT FROM $2
+		require.Equal(t, 1, get[int](c, `SELECT count(*) FROM public.event_subscription WHERE recipient_ref = $1 AND event_domain IS NOT DISTINCT FROM $2
 			AND event_type IS NOT DISTINCT FROM $3 AND event_stream IS NOT DISTINCT FROM $4 AND scope_subject_table IS NULL AND scope_filter = '{}' AND NOT mute`, row...), row)
 	}
-	require.Equal(t, 9, get[int](c, "SELECT count(*) FROM event_subscription"))
+	require.Equal(t, 9, get[int](c, "SELECT count(*) FROM public.event_subscription"))
 }
 
 // DP6 §3.2. A rule is recipient, domain, type, stream, table, filter, mute; - is NULL. The event is shop/paid in stream
 // money about table orders with {"region": "eu", "n": {"k": 1}}, unless a case says otherwise.
 func TestResolveTable(t *testing.T) {
 	c := newCore(t)
-	c.exec("DELETE FROM event_subscription")
+	c.exec("DELETE FROM public.event_subscription")
 	type rule [7]string
 	type event struct{ domain, kind, stream, table, payload string }
 	paid := event{"shop", "paid", "money", "orders", `{"region": "eu", "n": {"k": 1}}`}
@@ -111,28 +111,28 @@ func TestResolveTable(t *testing.T) {
 		{"off: every domain", []rule{{"user:a", "-", "-", "-", "-", "{}", no}}, true, paid, "broadcast 5"},
 		{"off: nobody", nil, true, paid, "broadcast 5"},
 	} {
-		c.exec("DELETE FROM event_subscription")
+		c.exec("DELETE FROM public.event_subscription")
 		for _, r := range x.rules {
-			c.exec(`INSERT INTO event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter, mute)
+			c.exec(`INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter, mute)
 				VALUES ($1, NULLIF($2, '-'), NULLIF($3, '-'), NULLIF($4, '-'), NULLIF($5, '-'), $6, $7::text::boolean)`, r[0], r[1], r[2], r[3], r[4], r[5], r[6])
 		}
-		c.exec("UPDATE dot_config SET value = $1 WHERE key = 'queue.subscription_resolution.enabled'", map[bool]string{true: "false", false: "true"}[x.off])
+		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.subscription_resolution.enabled'", map[bool]string{true: "false", false: "true"}[x.off])
 		require.Equal(t, x.want, get[string](c, `SELECT string_agg(recipient_ref || ' ' || step, ',' ORDER BY recipient_ref)
-			FROM fn_event_resolve_recipients($1, $2, $3, NULLIF($4, ''), $5)`, x.event.domain, x.event.kind, x.event.stream, x.event.table, x.event.payload), x.name)
+			FROM public.fn_event_resolve_recipients($1, $2, $3, NULLIF($4, ''), $5)`, x.event.domain, x.event.kind, x.event.stream, x.event.table, x.event.payload), x.name)
 		// Why it is so tells the same.
 		require.Equal(t, x.want, get[string](c, `SELECT COALESCE(string_agg(recipient_ref || ' ' || step, ',' ORDER BY recipient_ref) FILTER (WHERE outcome = 'taken'), 'broadcast 5')
-			FROM fn_event_resolve_explain($1, $2, $3, NULLIF($4, ''), $5)`, x.event.domain, x.event.kind, x.event.stream, x.event.table, x.event.payload), x.name)
+			FROM public.fn_event_resolve_explain($1, $2, $3, NULLIF($4, ''), $5)`, x.event.domain, x.event.kind, x.event.stream, x.event.table, x.event.payload), x.name)
 	}
 }
 
 func TestResolveExplainNamesEveryRule(t *testing.T) {
 	c := newCore(t)
-	c.exec("DELETE FROM event_subscription")
-	c.exec(`INSERT INTO event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter, mute) VALUES
+	c.exec("DELETE FROM public.event_subscription")
+	c.exec(`INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter, mute) VALUES
 		('user:a', 'shop', 'paid', 'money', NULL, '{}', false), ('user:a', 'shop', NULL, NULL, NULL, '{}', false), ('user:b', NULL, NULL, 'money', NULL, '{}', true),
 		('user:c', 'shop', 'paid', NULL, 'orders', '{}', false), ('user:d', NULL, NULL, NULL, NULL, '{"x": 1}', false), ('user:e', 'kg', NULL, NULL, NULL, '{}', false)`)
 	explain := func() string {
-		return get[string](c, `SELECT string_agg(step || ' ' || recipient_ref || ' ' || outcome, ', ') FROM fn_event_resolve_explain('shop', 'paid', 'money')`)
+		return get[string](c, `SELECT string_agg(step || ' ' || recipient_ref || ' ' || outcome, ', ') FROM public.fn_event_resolve_explain('shop', 'paid', 'money')`)
 	}
 	require.Equal(t, "1 user:a taken, 2 user:b muted, 3 user:c subject_table, 4 user:a better, 4 user:d filter", explain())
 	setFlag(t, c.as("workflow_admin"), "queue.subscription_resolution.enabled", "false")
@@ -142,23 +142,23 @@ func TestResolveExplainNamesEveryRule(t *testing.T) {
 func TestSubscriptionLifecycle(t *testing.T) {
 	c := newCore(t)
 	admin := c.wide(6, "workflow_admin")
-	add := `fn_event_subscription_add('user:ann', 'shop', 'paid', NULL, 'orders', '{"region": "eu"}', 'ann', 'she asked', $1)`
+	add := `public.fn_event_subscription_add('user:ann', 'shop', 'paid', NULL, 'orders', '{"region": "eu"}', 'ann', 'she asked', $1)`
 	require.Nil(t, call(t, admin, add, true)["refused"])
-	require.Equal(t, 9, get[int](c, "SELECT count(*) FROM event_subscription"), "a dry run changes nothing")
+	require.Equal(t, 9, get[int](c, "SELECT count(*) FROM public.event_subscription"), "a dry run changes nothing")
 	got := together(t, 6, func(int) (map[string]any, error) { return tryCall(admin, add, false) })
 	require.Equal(t, 5, count(got, "rule", "exists"), got)
-	id := get[int](c, "SELECT subscription_id FROM event_subscription WHERE recipient_ref = 'user:ann'")
+	id := get[int](c, "SELECT subscription_id FROM public.event_subscription WHERE recipient_ref = 'user:ann'")
 	require.Equal(t, "5 1", get[string](c, `SELECT count(*) FILTER (WHERE outcome = 'refused: exists') || ' ' || count(*) FILTER (WHERE outcome = 'done' AND after ->> 'event_type' = 'paid')
-		FROM queue_operator_action WHERE action = 'event_subscription_add'`))
+		FROM public.queue_operator_action WHERE action = 'event_subscription_add'`))
 
-	mute := "fn_event_subscription_mute($1, $2, 'ben' , 'too loud', $3)"
+	mute := "public.fn_event_subscription_mute($1, $2, 'ben' , 'too loud', $3)"
 	require.Equal(t, true, call(t, admin, mute, id, true, true)["dry_run"])
-	require.False(t, get[bool](c, "SELECT mute FROM event_subscription WHERE subscription_id = $1", id))
+	require.False(t, get[bool](c, "SELECT mute FROM public.event_subscription WHERE subscription_id = $1", id))
 	got = together(t, 6, func(int) (map[string]any, error) { return tryCall(admin, mute, id, true, false) })
 	require.Equal(t, 5, count(got, "rule", "unchanged"), "two operators, one mute")
 	require.Contains(t, call(t, admin, mute, id, true, false)["reason"], "last changed by ben")
 	require.Contains(t, call(t, admin, add, false)["reason"], "muted: unmute it")
-	require.Equal(t, "false true too loud", get[string](c, `SELECT concat_ws(' ', before ->> 'mute', after ->> 'mute', reason) FROM queue_operator_action
+	require.Equal(t, "false true too loud", get[string](c, `SELECT concat_ws(' ', before ->> 'mute', after ->> 'mute', reason) FROM public.queue_operator_action
 		WHERE action = 'event_subscription_mute' AND outcome = 'done'`))
 	require.Nil(t, call(t, admin, mute, id, false, false)["refused"])
 	require.Equal(t, "not_found", call(t, admin, mute, 999999, true, false)["rule"])
@@ -167,23 +167,23 @@ func TestSubscriptionLifecycle(t *testing.T) {
 		"'ann', NULL, NULL, NULL, NULL, NULL", "'user:', NULL, NULL, NULL, NULL, NULL", "NULL, NULL, NULL, NULL, NULL, NULL", "'user:a', 'Shop', NULL, NULL, NULL, NULL",
 		"'user:a', NULL, '', NULL, NULL, NULL", "'user:a', NULL, NULL, repeat('x', 201), NULL, NULL", "'user:a', NULL, NULL, NULL, '', NULL", "'user:a', NULL, NULL, NULL, NULL, '[1]'",
 	} {
-		fails(t, admin, "22023", "SELECT fn_event_subscription_add("+bad+", 'ann', 'why')")
+		fails(t, admin, "22023", "SELECT public.fn_event_subscription_add("+bad+", 'ann', 'why')")
 	}
-	fails(t, admin, "22023", "SELECT fn_event_subscription_add('user:b', NULL, NULL, NULL, NULL, NULL, 'ann', '')")
-	fails(t, admin, "22023", "SELECT fn_event_subscription_mute(1, NULL, 'ann', 'why')")
+	fails(t, admin, "22023", "SELECT public.fn_event_subscription_add('user:b', NULL, NULL, NULL, NULL, NULL, 'ann', '')")
+	fails(t, admin, "22023", "SELECT public.fn_event_subscription_mute(1, NULL, 'ann', 'why')")
 	for _, role := range []string{"queue_viewer", "dot_executor", "dead_letter_operator", "event_ingest_writer"} {
-		fails(t, c.as(role), "42501", "SELECT "+"fn_event_subscription_mute(1, true, 'eve', 'x')")
-		fails(t, c.as(role), "42501", "SELECT fn_event_subscription_add('user:eve', NULL, NULL, NULL, NULL, NULL, 'eve', 'x')")
+		fails(t, c.as(role), "42501", "SELECT "+"public.fn_event_subscription_mute(1, true, 'eve', 'x')")
+		fails(t, c.as(role), "42501", "SELECT public.fn_event_subscription_add('user:eve', NULL, NULL, NULL, NULL, NULL, 'eve', 'x')")
 	}
 
 	// DP6 §6 lets a workflow_admin write the rows; that is told, too.
-	_, err := admin.Exec(context.Background(), "UPDATE event_subscription SET mute = true WHERE subscription_id = $1", id)
+	_, err := admin.Exec(context.Background(), "UPDATE public.event_subscription SET mute = true WHERE subscription_id = $1", id)
 	require.NoError(t, err)
-	require.Equal(t, "written to the table by hand true", get[string](c, `SELECT reason || ' ' || (after ->> 'mute') FROM queue_operator_action
+	require.Equal(t, "written to the table by hand true", get[string](c, `SELECT reason || ' ' || (after ->> 'mute') FROM public.queue_operator_action
 		WHERE action = 'event_subscription_write' AND actor = db_role AND db_role <> 'postgres' ORDER BY id DESC LIMIT 1`))
-	written := "SELECT count(*) FROM queue_operator_action WHERE action = 'event_subscription_write'"
+	written := "SELECT count(*) FROM public.queue_operator_action WHERE action = 'event_subscription_write'"
 	before := get[int](c, written)
-	_, err = admin.Exec(context.Background(), "DO $$ BEGIN UPDATE event_subscription SET mute = false /* fn_event_subscription_mute( */; END $$")
+	_, err = admin.Exec(context.Background(), "DO $$ BEGIN UPDATE public.event_subscription SET mute = false /* public.fn_event_subscription_mute( */; END $$")
 	require.NoError(t, err)
 	require.Equal(t, before+10, get[int](c, written), "the words of a statement do not pass for the function")
 }
@@ -192,48 +192,48 @@ func TestSubscriptionLifecycle(t *testing.T) {
 func TestEventReadNeedsAResolution(t *testing.T) {
 	c := newRoutes(t)
 	ann, kg := pgtest.Login(t, c.db, "dot_executor"), pgtest.Login(t, c.db, "queue_viewer", "workflow_admin")
-	c.exec("UPDATE event_subscription SET recipient_ref = 'user:" + ann + "' WHERE recipient_ref = 'user:ann'")
-	c.exec("UPDATE event_subscription SET recipient_ref = 'role:workflow_admin' WHERE recipient_ref = 'role:kg_indexer'")
-	c.exec("INSERT INTO event_type_registry VALUES ('lost', 'made', 's', 'immediate')")
+	c.exec("UPDATE public.event_subscription SET recipient_ref = 'user:" + ann + "' WHERE recipient_ref = 'user:ann'")
+	c.exec("UPDATE public.event_subscription SET recipient_ref = 'role:workflow_admin' WHERE recipient_ref = 'role:kg_indexer'")
+	c.exec("INSERT INTO public.event_type_registry VALUES ('lost', 'made', 's', 'immediate')")
 	for domain, ref := range map[string]string{"iu": "1", "kg": "2", "lost": "3"} {
 		c.emit(domain, ref)
 	}
 	eventually(t, "routed", func() bool {
-		call(t, c.root, "fn_iu_route_worker_run()")
-		return get[int](c, "SELECT count(*) FROM iu_route_attempt") == 3
+		call(t, c.root, "public.fn_iu_route_worker_run()")
+		return get[int](c, "SELECT count(*) FROM public.iu_route_attempt") == 3
 	})
 	event := func(ref string) string {
-		return get[string](c, "SELECT id::text FROM event_outbox WHERE event_subject_ref = $1", ref)
+		return get[string](c, "SELECT id::text FROM public.event_outbox WHERE event_subject_ref = $1", ref)
 	}
 	inbox := func(login, as string, unread bool) (refs string) {
 		t.Helper()
 		require.NoError(t, c.db.Conn(t, login).QueryRow(context.Background(), `SELECT COALESCE(string_agg(event_subject_ref || ' ' || step, ',' ORDER BY event_subject_ref), '')
-			FROM fn_event_inbox($1, $2)`, as, unread).Scan(&refs))
+			FROM public.fn_event_inbox($1, $2)`, as, unread).Scan(&refs))
 		return refs
 	}
 	require.Equal(t, "1 4,3 5", inbox(ann, "user:"+ann, true), "its own, and what goes to everybody")
 	require.Equal(t, "2 4,3 5", inbox(kg, "role:workflow_admin", true), "a member of the role")
 	pool := c.db.Pool(t, ann)
 	for _, as := range []string{"user:" + kg, "role:workflow_admin", "agency:nobody_has_this_role", "role:postgres"} {
-		fails(t, pool, "42501", "SELECT * FROM fn_event_inbox($1)", as)
-		require.Equal(t, "not_recipient", call(t, pool, "fn_event_mark_read(ARRAY[$1::uuid], $2)", event("1"), as)["rule"], as)
+		fails(t, pool, "42501", "SELECT * FROM public.fn_event_inbox($1)", as)
+		require.Equal(t, "not_recipient", call(t, pool, "public.fn_event_mark_read(ARRAY[$1::uuid], $2)", event("1"), as)["rule"], as)
 	}
-	got := call(t, pool, "fn_event_mark_read(ARRAY[$1, $2, $3, $1]::uuid[], $4)", event("1"), event("2"), event("3"), "user:"+ann)
+	got := call(t, pool, "public.fn_event_mark_read(ARRAY[$1, $2, $3, $1]::uuid[], $4)", event("1"), event("2"), event("3"), "user:"+ann)
 	outcomes := map[string]string{}
 	for _, r := range got["results"].([]any) {
 		r := r.(map[string]any)
 		outcomes[r["id"].(string)] = r["outcome"].(string)
 	}
 	require.Equal(t, map[string]string{event("1"): "read", event("2"): "refused", event("3"): "read"}, outcomes, "2 was not routed to it")
-	require.Equal(t, "already", call(t, pool, "fn_event_mark_read(ARRAY[$1::uuid], $2)", event("1"), "user:"+ann)["results"].([]any)[0].(map[string]any)["outcome"])
+	require.Equal(t, "already", call(t, pool, "public.fn_event_mark_read(ARRAY[$1::uuid], $2)", event("1"), "user:"+ann)["results"].([]any)[0].(map[string]any)["outcome"])
 	require.Equal(t, "", inbox(ann, "user:"+ann, true))
 	require.Equal(t, "1 4,3 5", inbox(ann, "user:"+ann, false))
 	require.Equal(t, "2 4,3 5", inbox(kg, "role:workflow_admin", true), "read by one is not read by the other")
-	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM event_read WHERE read_by = $1 AND recipient_ref = 'user:' || $1", ann))
-	fails(t, pool, "42501", "INSERT INTO event_read (event_id, recipient_ref) VALUES (gen_random_uuid(), 'user:x')")
-	fails(t, c.as("event_ingest_writer"), "42501", "SELECT * FROM fn_event_inbox('user:x')")
-	fails(t, pool, "22023", "SELECT * FROM fn_event_inbox('ann')")
-	fails(t, pool, "22023", "SELECT fn_event_mark_read('{}', $1)", "user:"+ann)
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.event_read WHERE read_by = $1 AND recipient_ref = 'user:' || $1", ann))
+	fails(t, pool, "42501", "INSERT INTO public.event_read (event_id, recipient_ref) VALUES (gen_random_uuid(), 'user:x')")
+	fails(t, c.as("event_ingest_writer"), "42501", "SELECT * FROM public.fn_event_inbox('user:x')")
+	fails(t, pool, "22023", "SELECT * FROM public.fn_event_inbox('ann')")
+	fails(t, pool, "22023", "SELECT public.fn_event_mark_read('{}', $1)", "user:"+ann)
 }
 
 // DP6 §7: each switch off and on again, with what it does.
@@ -243,10 +243,10 @@ func TestSubscriptionSwitches(t *testing.T) {
 	resolve := func() string { return c.recipients("kg", "made", "s", "", "{}") }
 	require.Equal(t, "role:kg_indexer 4", resolve())
 
-	id := get[int](c, "SELECT subscription_id FROM event_subscription WHERE recipient_ref = 'role:kg_indexer'")
-	call(t, admin, "fn_event_subscription_mute($1, true, 'ann', 'off')", id)
+	id := get[int](c, "SELECT subscription_id FROM public.event_subscription WHERE recipient_ref = 'role:kg_indexer'")
+	call(t, admin, "public.fn_event_subscription_mute($1, true, 'ann', 'off')", id)
 	require.Equal(t, "broadcast 5", resolve(), "a row, muted")
-	call(t, admin, "fn_event_subscription_mute($1, false, 'ann', 'on')", id)
+	call(t, admin, "public.fn_event_subscription_mute($1, false, 'ann', 'on')", id)
 	require.Equal(t, "role:kg_indexer 4", resolve())
 
 	setFlag(t, admin, "queue.subscription_resolution.enabled", "false")
@@ -254,13 +254,13 @@ func TestSubscriptionSwitches(t *testing.T) {
 	setFlag(t, admin, "queue.subscription_resolution.enabled", "true")
 	require.Equal(t, "role:kg_indexer 4", resolve())
 
-	call(t, admin, "fn_queue_heartbeat_register('codex', 'Codex', '{kg}', 60, 300, 'ann')")
-	rule := "fn_job_subscription_set('codex', NULL, NULL, 0, 10, $1, NULL, 'ann', 'switch')"
+	call(t, admin, "public.fn_queue_heartbeat_register('codex', 'Codex', '{kg}', 60, 300, 'ann')")
+	rule := "public.fn_job_subscription_set('codex', NULL, NULL, 0, 10, $1, NULL, 'ann', 'switch')"
 	call(t, admin, rule, true)
-	c.exec("SELECT fn_job_enqueue('kg.reindex', 'kg', 'Codex') FROM generate_series(1, 3)")
+	c.exec("SELECT public.fn_job_enqueue('kg.reindex', 'kg', 'Codex') FROM generate_series(1, 3)")
 	claim := func() (n int) {
 		t.Helper()
-		require.NoError(t, admin.QueryRow(context.Background(), "SELECT count(*) FROM fn_job_claim('codex')").Scan(&n))
+		require.NoError(t, admin.QueryRow(context.Background(), "SELECT count(*) FROM public.fn_job_claim('codex')").Scan(&n))
 		return n
 	}
 	require.Equal(t, 1, claim())
@@ -270,30 +270,30 @@ func TestSubscriptionSwitches(t *testing.T) {
 	require.Equal(t, 1, claim())
 
 	// An executor, deregistered: which needs that nothing waits for it.
-	require.Equal(t, "work_waits", call(t, admin, "fn_queue_heartbeat_deregister('codex', 'ann', 'off')")["rule"])
-	c.exec("SELECT fn_job_cancel((SELECT array_agg(job_id) FROM job_queue), 'ann', 'test')")
-	require.Nil(t, call(t, admin, "fn_queue_heartbeat_deregister('codex', 'ann', 'off')")["refused"])
-	c.exec("SELECT fn_job_enqueue('kg.reindex', 'kg', 'Codex')")
+	require.Equal(t, "work_waits", call(t, admin, "public.fn_queue_heartbeat_deregister('codex', 'ann', 'off')")["rule"])
+	c.exec("SELECT public.fn_job_cancel((SELECT array_agg(job_id) FROM public.job_queue), 'ann', 'test')")
+	require.Nil(t, call(t, admin, "public.fn_queue_heartbeat_deregister('codex', 'ann', 'off')")["refused"])
+	c.exec("SELECT public.fn_job_enqueue('kg.reindex', 'kg', 'Codex')")
 	require.Zero(t, claim())
-	call(t, admin, "fn_queue_heartbeat_register('codex', 'Codex', '{kg}', 60, 300, 'ann')")
+	call(t, admin, "public.fn_queue_heartbeat_register('codex', 'Codex', '{kg}', 60, 300, 'ann')")
 	require.Equal(t, 1, claim(), "its rules were kept")
 }
 
 // What was read is kept as long as what could be read.
 func TestEventReadIsKeptAsLongAsEvents(t *testing.T) {
 	c := newCore(t)
-	c.exec("INSERT INTO event_read (event_id, recipient_ref, read_at) SELECT gen_random_uuid(), 'user:a' || d, now() - make_interval(days => d) FROM unnest('{1,89,91,129,400}'::int[]) d")
+	c.exec("INSERT INTO public.event_read (event_id, recipient_ref, read_at) SELECT gen_random_uuid(), 'user:a' || d, now() - make_interval(days => d) FROM unnest('{1,89,91,129,400}'::int[]) d")
 	read := func() string {
-		call(t, c.root, "fn_queue_retention_sweep()")
-		return get[string](c, "SELECT string_agg(recipient_ref, ' ' ORDER BY recipient_ref) FROM event_read")
+		call(t, c.root, "public.fn_queue_retention_sweep()")
+		return get[string](c, "SELECT string_agg(recipient_ref, ' ' ORDER BY recipient_ref) FROM public.event_read")
 	}
-	c.exec("ALTER TABLE event_outbox DISABLE TRIGGER trg_event_outbox_admit")
-	c.exec(`INSERT INTO event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at)
+	c.exec("ALTER TABLE public.event_outbox DISABLE TRIGGER trg_event_outbox_admit")
+	c.exec(`INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at)
 		VALUES ('system', 'queue_worker_silent', 'alert', 'immediate', now() - interval '130 days')`)
 	require.Equal(t, "user:a1 user:a129 user:a89 user:a91", read(), "an event that stays, not being routed, keeps the rest of its month: read, it does not come back as unread")
-	call(t, c.root, "fn_iu_route_worker_run()")
-	c.exec("UPDATE iu_route_attempt SET attempted_at = now() - interval '130 days' - interval '1 minute'")
+	call(t, c.root, "public.fn_iu_route_worker_run()")
+	c.exec("UPDATE public.iu_route_attempt SET attempted_at = now() - interval '130 days' - interval '1 minute'")
 	require.Equal(t, "user:a1 user:a129 user:a89 user:a91", read(), "a run that began before the event dates its attempt earlier, and the leaf goes nevertheless")
-	require.Zero(t, get[int](c, "SELECT count(*) FROM event_outbox"))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.event_outbox"))
 	require.Equal(t, "user:a1 user:a89", read())
 }

@@ -206,12 +206,12 @@ func TestUpgradeBehindOpenWriters(t *testing.T) {
 	tx, err := writer.Begin(t.Context())
 	require.NoError(t, err)
 	for _, sql := range []string{
-		"SELECT fn_job_enqueue('kg.index', 'kg', 'Agent')",
-		"INSERT INTO events (event_type, payload) VALUES ('order.paid', '{}')",
-		"SELECT fn_iu_emit_event('kg', 'made', 'birth', 'delayed', 'info', 'unit', 'open')",
-		"SELECT fn_webhook_router_run(10), fn_saga_orchestrator_run(10)",
-		"UPDATE queue_heartbeat SET last_beat_at = now()",
-		"SELECT fn_iu_save('doc/3', 'body', 'ann', 'book-3', NULL)",
+		"SELECT public.fn_job_enqueue('kg.index', 'kg', 'Agent')",
+		"INSERT INTO public.events (event_type, payload) VALUES ('order.paid', '{}')",
+		"SELECT public.fn_iu_emit_event('kg', 'made', 'birth', 'delayed', 'info', 'unit', 'open')",
+		"SELECT public.fn_webhook_router_run(10), public.fn_saga_orchestrator_run(10)",
+		"UPDATE public.queue_heartbeat SET last_beat_at = now()",
+		"SELECT public.fn_iu_save('doc/3', 'body', 'ann', 'book-3', NULL)",
 	} {
 		_, err := tx.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
@@ -229,12 +229,12 @@ func TestUpgradeOfOneFunction(t *testing.T) {
 		AND p.proname <> 'fn_queue_severity' UNION ALL SELECT md5(string_agg(concat(t.oid, t.xmin), ',' ORDER BY t.oid)) FROM pg_trigger t
 		UNION ALL SELECT md5(string_agg(concat(c.oid, c.xmin), ',' ORDER BY c.oid)) FROM pg_class c WHERE c.relkind = 'v' AND c.relnamespace = 'public'::regnamespace`
 	before := get[string](c, "SELECT string_agg(md5, ' ') FROM ("+others+") x")
-	require.Equal(t, "warning", get[string](c, "SELECT fn_queue_severity(600, 100)"))
+	require.Equal(t, "warning", get[string](c, "SELECT public.fn_queue_severity(600, 100)"))
 	r := newLater(t).replace("code/alerts.sql", "p_cadence_seconds < 10 THEN", "p_cadence_seconds < 5 THEN").release()
 	said := up(t, c.db, r)
 	require.Contains(t, said, "function fn_queue_severity")
 	require.NotContains(t, said, ";", "nothing else")
-	require.Equal(t, "critical", get[string](c, "SELECT fn_queue_severity(600, 100)"))
+	require.Equal(t, "critical", get[string](c, "SELECT public.fn_queue_severity(600, 100)"))
 	require.Equal(t, before, get[string](c, "SELECT string_agg(md5, ' ') FROM ("+others+") x"))
 	st, err := r.Status(t.Context(), conn)
 	require.NoError(t, err)
@@ -256,7 +256,7 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 	writer := c.db.Conn(t, "")
 	tx, err := writer.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SET LOCAL application_name = 'nightly import'; SELECT fn_job_enqueue('k', 'kg', 'Agent')")
+	_, err = tx.Exec(t.Context(), "SET LOCAL application_name = 'nightly import'; SELECT public.fn_job_enqueue('k', 'kg', 'Agent')")
 	require.NoError(t, err)
 
 	// Without a limit for its locks it would wait for the writer for ever.
@@ -266,18 +266,18 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 	require.ErrorContains(t, err, "job_queue is held by pid ")
 	require.ErrorContains(t, err, "nightly import")
 	require.ErrorContains(t, err, "nothing was changed")
-	require.Equal(t, "warning", get[string](c, "SELECT fn_queue_severity(600, 100)"), "not even what could be changed")
+	require.Equal(t, "warning", get[string](c, "SELECT public.fn_queue_severity(600, 100)"), "not even what could be changed")
 
 	var said lines
 	done := make(chan error, 1)
 	go func() { done <- r.Up(limited, c.db.DSN(""), schema.UpOptions{Progress: said.add}) }()
 	eventually(t, "the holder is named", func() bool { return strings.Contains(said.String(), "job_queue is held by pid ") })
-	c.exec("SELECT fn_job_enqueue('k', 'kg', 'Agent')") // between two tries, at the latest when one gives up
+	c.exec("SELECT public.fn_job_enqueue('k', 'kg', 'Agent')") // between two tries, at the latest when one gives up
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-done)
 	require.Contains(t, said.String(), "trigger trg_job_queue_born on job_queue")
-	require.Equal(t, "critical", get[string](c, "SELECT fn_queue_severity(600, 100)"))
-	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM job_queue"))
+	require.Equal(t, "critical", get[string](c, "SELECT public.fn_queue_severity(600, 100)"))
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_queue"))
 }
 
 // A new argument replaces the function, whatever stands on it; there are never two.
@@ -290,7 +290,7 @@ func TestUpgradeOfASignature(t *testing.T) {
 	l := newLater(t)
 	l.files["code/job_subscriptions.sql"] = &fstest.MapFile{Data: []byte("CREATE OR REPLACE VIEW public.v_test_words AS SELECT public.fn_words('{a,b}', 'or') AS words;\n" +
 		"GRANT SELECT ON public.v_test_words TO :\"queue_viewer\";\n" + string(l.files["code/job_subscriptions.sql"].Data))}
-	l.replace("code/audit.sql", "fn_words(p_list text[], p_conjunction text)", "fn_words(p_list text[], p_conjunction text, p_last text DEFAULT '!')").
+	l.replace("code/audit.sql", "public.fn_words(p_list text[], p_conjunction text)", "public.fn_words(p_list text[], p_conjunction text, p_last text DEFAULT '!')").
 		replace("code/audit.sql", `' \1');`, `' \1' || p_last);`)
 	r = l.release()
 	said := up(t, c.db, r)
@@ -298,7 +298,7 @@ func TestUpgradeOfASignature(t *testing.T) {
 	require.Equal(t, "a or b!", get[string](c, "SELECT words FROM v_test_words"))
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM pg_proc WHERE proname = 'fn_words'"))
 	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'v_test_words', 'SELECT')"))
-	require.False(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'fn_words(text[],text,text)', 'EXECUTE')"))
+	require.False(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'public.fn_words(text[],text,text)', 'EXECUTE')"))
 
 	// What is not ours is not dropped with it.
 	c.exec("CREATE SCHEMA app; CREATE VIEW app.report AS SELECT words FROM public.v_test_words")
@@ -355,15 +355,15 @@ func TestUpgradeRepairsWhatWasChangedByHand(t *testing.T) {
 	c := newCore(t)
 	conn := c.db.Conn(t, "")
 	want := stable(t, conn)
-	c.exec(`CREATE OR REPLACE FUNCTION fn_queue_severity(p_age_seconds double precision, p_cadence_seconds int) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''fine'''`)
-	c.exec("ALTER FUNCTION fn_cfg_bool(text) SECURITY DEFINER")
-	c.exec("ALTER TABLE job_queue DISABLE TRIGGER trg_job_queue_no_truncate")
-	c.exec("DROP TRIGGER trg_events_immutable ON events")
-	c.exec("GRANT EXECUTE ON FUNCTION fn_job_ack(uuid[], uuid[]) TO queue_viewer")
-	c.exec("REVOKE SELECT ON dot_config FROM queue_viewer; GRANT UPDATE (value) ON dot_config TO queue_viewer")
-	c.exec("COMMENT ON TABLE dot_config IS 'mine'")
-	c.exec("CREATE OR REPLACE VIEW v_job_handlers AS SELECT 'x'::text AS executor_id, '{}'::text[] AS kinds")
-	c.exec("DROP FUNCTION fn_queue_mark(text, text)")
+	c.exec(`CREATE OR REPLACE FUNCTION public.fn_queue_severity(p_age_seconds double precision, p_cadence_seconds int) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''fine'''`)
+	c.exec("ALTER FUNCTION public.fn_cfg_bool(text) SECURITY DEFINER")
+	c.exec("ALTER TABLE public.job_queue DISABLE TRIGGER trg_job_queue_no_truncate")
+	c.exec("DROP TRIGGER trg_events_immutable ON public.events")
+	c.exec("GRANT EXECUTE ON FUNCTION public.fn_job_ack(uuid[], uuid[]) TO queue_viewer")
+	c.exec("REVOKE SELECT ON public.dot_config FROM queue_viewer; GRANT UPDATE (value) ON public.dot_config TO queue_viewer")
+	c.exec("COMMENT ON TABLE public.dot_config IS 'mine'")
+	c.exec("CREATE OR REPLACE VIEW public.v_job_handlers AS SELECT 'x'::text AS executor_id, '{}'::text[] AS kinds")
+	c.exec("DROP FUNCTION public.fn_queue_mark(text, text)")
 	differs, err := schema.Differences(t.Context(), conn)
 	require.NoError(t, err)
 	var named []string
@@ -387,14 +387,14 @@ func TestUpgradeRepairsWhatWasChangedByHand(t *testing.T) {
 // Somebody else's function of the same name makes nothing ambiguous, and stays.
 func TestUpgradeBesideAnOverload(t *testing.T) {
 	c := newCore(t)
-	c.exec("CREATE FUNCTION fn_words(text[]) RETURNS text LANGUAGE sql AS 'SELECT ''theirs'''")
-	c.exec("CREATE FUNCTION fn_job_ack(text) RETURNS text LANGUAGE sql AS 'SELECT ''theirs'''")
+	c.exec("CREATE FUNCTION public.fn_words(text[]) RETURNS text LANGUAGE sql AS 'SELECT ''theirs'''")
+	c.exec("CREATE FUNCTION public.fn_job_ack(text) RETURNS text LANGUAGE sql AS 'SELECT ''theirs'''")
 	r := newLater(t).replace("code/audit.sql", "COMMENT ON FUNCTION public.fn_words IS 'A list", "COMMENT ON FUNCTION public.fn_words IS 'Any list").
 		replace("code/job_results.sql", "GRANT EXECUTE ON FUNCTION public.fn_job_ack TO ", "GRANT EXECUTE ON FUNCTION public.fn_job_ack TO :\"queue_viewer\", ").release()
 	up(t, c.db, r)
 	require.Equal(t, 4, get[int](c, "SELECT count(*) FROM pg_proc WHERE proname IN ('fn_words', 'fn_job_ack')"))
-	require.Contains(t, get[string](c, "SELECT obj_description('fn_words(text[],text)'::regprocedure)"), "Any list")
-	require.True(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'fn_job_ack(uuid[],uuid[])', 'EXECUTE')"))
+	require.Contains(t, get[string](c, "SELECT obj_description('public.fn_words(text[],text)'::regprocedure)"), "Any list")
+	require.True(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'public.fn_job_ack(uuid[],uuid[])', 'EXECUTE')"))
 	require.NoError(t, r.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true}, nil))
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"), "theirs stay")
 }
@@ -402,7 +402,7 @@ func TestUpgradeBesideAnOverload(t *testing.T) {
 // A later migration with a bulk move: the move goes on where it was interrupted.
 func TestUpgradeMoves(t *testing.T) {
 	c := newCore(t)
-	c.exec("INSERT INTO queue_mark (label, created_by) SELECT n::text, 'ann' FROM generate_series(1, 25) n")
+	c.exec("INSERT INTO public.queue_mark (label, created_by) SELECT n::text, 'ann' FROM generate_series(1, 25) n")
 	number := fmt.Sprintf("%03d", schema.Latest()+1)
 	l := newLater(t).
 		write("migrations/"+number+"_test.sql", "ALTER TABLE public.queue_counter ADD COLUMN moved boolean NOT NULL DEFAULT false;\n---- create above / drop below ----\n").
@@ -412,27 +412,27 @@ WHERE NOT EXISTS (SELECT FROM public.queue_counter c WHERE c.scope = 'test' AND 
 	err := l.release().Up(t.Context(), c.db.DSN(""), schema.UpOptions{})
 	require.ErrorContains(t, err, "division by zero")
 	require.ErrorContains(t, err, "moves/"+number+"_test.sql")
-	require.Equal(t, "10 false", get[string](c, "SELECT moved || ' ' || (ended_at IS NOT NULL) FROM qtop_schema_move"))
-	require.Equal(t, 10, get[int](c, "SELECT count(*) FROM queue_counter WHERE scope = 'test'"), "the batch before stands")
+	require.Equal(t, "10 false", get[string](c, "SELECT moved || ' ' || (ended_at IS NOT NULL) FROM public.qtop_schema_move"))
+	require.Equal(t, 10, get[int](c, "SELECT count(*) FROM public.queue_counter WHERE scope = 'test'"), "the batch before stands")
 	l.replace("moves/"+number+"_test.sql", "1 / (m.label <> '17')::int", "1")
 	r, err := schema.Load(l.files)
 	require.NoError(t, err)
 	require.Contains(t, up(t, c.db, r), "move "+number+"_test: done, 25 rows")
-	require.Equal(t, 25, get[int](c, "SELECT count(*) FROM queue_counter WHERE scope = 'test'"))
+	require.Equal(t, 25, get[int](c, "SELECT count(*) FROM public.queue_counter WHERE scope = 'test'"))
 	require.NotContains(t, up(t, c.db, r), "move")
 }
 
 // A flag that a later release brings has its default; flags of operators stay.
 func TestUpgradeSeeds(t *testing.T) {
 	c := newCore(t)
-	c.exec("SELECT fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'mine')")
-	audits := get[int](c, "SELECT count(*) FROM queue_operator_action")
+	c.exec("SELECT public.fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'mine')")
+	audits := get[int](c, "SELECT count(*) FROM public.queue_operator_action")
 	r := newLater(t).add("seeds.sql", "SELECT public.fn_dot_config_seed('test.flag', 'integer', '5', 'a new flag');").
 		replace("seeds.sql", "'webhook.max_attempts', 'integer', '5'", "'webhook.max_attempts', 'integer', '10'").release()
 	up(t, c.db, r)
-	require.Equal(t, "5 migration", get[string](c, "SELECT value || ' ' || updated_by FROM dot_config WHERE key = 'test.flag'"))
-	require.Equal(t, "7 ann 10", get[string](c, "SELECT value || ' ' || updated_by || ' ' || default_value FROM dot_config JOIN dot_config_rule USING (key) WHERE key = 'webhook.max_attempts'"))
-	require.Equal(t, audits, get[int](c, "SELECT count(*) FROM queue_operator_action"), "a seed is no operator's act")
+	require.Equal(t, "5 migration", get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = 'test.flag'"))
+	require.Equal(t, "7 ann 10", get[string](c, "SELECT value || ' ' || updated_by || ' ' || default_value FROM public.dot_config JOIN public.dot_config_rule USING (key) WHERE key = 'webhook.max_attempts'"))
+	require.Equal(t, audits, get[int](c, "SELECT count(*) FROM public.queue_operator_action"), "a seed is no operator's act")
 }
 
 // Several at once: one does it, the others say whom they wait for.
@@ -476,9 +476,9 @@ func TestStatusRefusal(t *testing.T) {
 	}
 	code := schema.Current().Code
 	require.Empty(t, refusal())
-	c.exec("UPDATE qtop_schema_code SET code = $1, serves = $2", code+5, code)
+	c.exec("UPDATE public.qtop_schema_code SET code = $1, serves = $2", code+5, code)
 	require.Empty(t, refusal(), "newer code that still serves this program")
-	c.exec("UPDATE qtop_schema_code SET serves = $1", code+1)
+	c.exec("UPDATE public.qtop_schema_code SET serves = $1", code+1)
 	require.Equal(t, fmt.Sprintf("code %d is installed, which serves programs of code %d and later; this qtop is of code %d: use a newer qtop", code+5, code+1, code), refusal())
 	old := pgtest.Released(t)
 	conn = old.Conn(t, "")

@@ -20,11 +20,11 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 	admin := pgtest.Login(t, h.db, "subscription_admin")
 	owner := pgtest.Login(t, h.db, "queue_owner")
 	other := pgtest.Login(t, h.db)
-	h.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON subscriptions TO " + other) // a right that no role of ours has
+	h.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON public.subscriptions TO " + other) // a right that no role of ours has
 	audited := func(by string) (got []string) {
 		t.Helper()
 		rows, err := h.root.Query(context.Background(), `SELECT concat_ws(' ', reason, target, db_role = $1, actor = $1, frozen_count, before ->> 'callback_url', after ->> 'callback_url',
-			after ->> 'active', after ->> 'changed') FROM queue_operator_action WHERE action = 'webhook_subscription_write' ORDER BY id`, by)
+			after ->> 'active', after ->> 'changed') FROM public.queue_operator_action WHERE action = 'webhook_subscription_write' ORDER BY id`, by)
 		require.NoError(t, err)
 		defer rows.Close()
 		for rows.Next() {
@@ -64,7 +64,7 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 		}
 		var id int64
 		run(2, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ($1, 'https://u:pw-one@a.example/hook?key=k-one#f', true, true), ($1, 'http://b', true, true)`, "t "+name)
-		id = one[int64](h, "SELECT min(id) FROM subscriptions WHERE event_type = $1", "t "+name)
+		id = one[int64](h, "SELECT min(id) FROM public.subscriptions WHERE event_type = $1", "t "+name)
 		turned := run(1, "UPDATE public.subscriptions SET callback_url = 'https://u:pw-two@a.example/hook?key=k-two' WHERE id = $1", id)
 		require.Equal(t, fmt.Sprintf(`UPDATE on the table webhook subscription %d t t 1 https://•••@a.example/hook?••• https://•••@a.example/hook?••• true ["callback_url"]`, id),
 			turned[0], "what is masked alike is named as changed")
@@ -73,12 +73,12 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 			ON CONFLICT (id) DO UPDATE SET callback_url = excluded.callback_url`, id, "t "+name)
 		run(2, `MERGE INTO public.subscriptions s USING (VALUES ($1)) v (t) ON s.event_type = v.t WHEN MATCHED THEN UPDATE SET active = true`, "t "+name)
 		if login != admin { // the admin may not delete
-			h.exec("DELETE FROM webhook_endpoint_state WHERE subscription_id = ANY (SELECT id FROM subscriptions WHERE event_type = $1)", "t "+name)
-			h.exec("DELETE FROM webhook_rate_bucket WHERE subscription_id = ANY (SELECT id FROM subscriptions WHERE event_type = $1)", "t "+name)
+			h.exec("DELETE FROM public.webhook_endpoint_state WHERE subscription_id = ANY (SELECT id FROM public.subscriptions WHERE event_type = $1)", "t "+name)
+			h.exec("DELETE FROM public.webhook_rate_bucket WHERE subscription_id = ANY (SELECT id FROM public.subscriptions WHERE event_type = $1)", "t "+name)
 			run(2, "DELETE FROM public.subscriptions WHERE event_type = $1", "t "+name)
 		}
 	}
-	left := one[int](h, "SELECT count(*) FROM subscriptions")
+	left := one[int](h, "SELECT count(*) FROM public.subscriptions")
 	require.Positive(t, left)
 	tx := (&core{t: t, db: h.db}).begin(h.root)
 	for _, sql := range []string{"SET LOCAL session_replication_role = replica", "TRUNCATE public.subscriptions CASCADE"} {
@@ -86,8 +86,8 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit(context.Background()))
-	require.Equal(t, left, one[int](h, "SELECT frozen_count FROM queue_operator_action WHERE action = 'webhook_subscription_write' ORDER BY id DESC LIMIT 1"))
-	require.Zero(t, one[int](h, "SELECT count(*) FROM queue_operator_action a WHERE to_jsonb(a)::text ~ 'pw-|k-one|k-two'"), "no secret of a URL is kept")
+	require.Equal(t, left, one[int](h, "SELECT frozen_count FROM public.queue_operator_action WHERE action = 'webhook_subscription_write' ORDER BY id DESC LIMIT 1"))
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.queue_operator_action a WHERE to_jsonb(a)::text ~ 'pw-|k-one|k-two'"), "no secret of a URL is kept")
 }
 
 func TestMaskURL(t *testing.T) {
@@ -105,19 +105,19 @@ func TestMaskURL(t *testing.T) {
 // comes back by any way.
 func TestProducerReadsNoPayload(t *testing.T) {
 	h := newHooks(t)
-	h.exec(`INSERT INTO events (external_event_id, event_type, payload) VALUES ('theirs', 'order', '{"canary": "c4n4ry"}')`)
+	h.exec(`INSERT INTO public.events (external_event_id, event_type, payload) VALUES ('theirs', 'order', '{"canary": "c4n4ry"}')`)
 	p := h.db.Pool(t, pgtest.Login(t, h.db, "event_ingest_writer"))
 	var id int64
 	require.NoError(t, p.QueryRow(context.Background(), `INSERT INTO public.events (external_event_id, event_type, payload) VALUES ('mine', 'order', '{}')
 		ON CONFLICT (external_event_id) DO NOTHING RETURNING id`).Scan(&id))
-	require.Equal(t, id, one[int64](h, "SELECT id FROM events WHERE external_event_id = 'mine'"))
+	require.Equal(t, id, one[int64](h, "SELECT id FROM public.events WHERE external_event_id = 'mine'"))
 	for _, sql := range []string{
 		"SELECT payload FROM public.events", "SELECT * FROM public.events", "SELECT e FROM public.events e", "SELECT event_type FROM public.events", "TABLE public.events",
 		"SELECT id FROM public.events WHERE payload @> '{\"canary\": \"c4n4ry\"}'", "COPY public.events (payload) TO STDOUT",
 		"INSERT INTO public.events (event_type, payload) VALUES ('a', '{}') RETURNING payload",
 		"INSERT INTO public.events (external_event_id, event_type, payload) VALUES ('theirs', 'a', '{}') ON CONFLICT (external_event_id) DO UPDATE SET payload = events.payload RETURNING payload",
 		"SELECT safe_payload FROM public.event_outbox", "SELECT payload FROM public.job_queue", "SELECT payload FROM public.v_job", "SELECT payload_snapshot FROM public.dead_letters",
-		"SELECT fn_payload_masked('webhook', '1')", "SELECT * FROM fn_event_inbox('role:health_owner')",
+		"SELECT public.fn_payload_masked('webhook', '1')", "SELECT * FROM public.fn_event_inbox('role:health_owner')",
 	} {
 		fails(t, p, "42501", sql)
 	}

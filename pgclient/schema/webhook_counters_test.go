@@ -35,22 +35,22 @@ func (h *hooks) manyOperators(n int) *pgxpool.Pool {
 func (h *hooks) checkCounters() {
 	h.t.Helper()
 	const counters = `SELECT COALESCE(string_agg(concat_ws('/', k1, k2, k3, n), ' ' ORDER BY k1, k2, k3), '')
-		FROM v_queue_counter WHERE scope = $1 AND n <> 0`
+		FROM public.v_queue_counter WHERE scope = $1 AND n <> 0`
 	for scope, counted := range map[string]string{
-		"saga":            "SELECT subscription_id::text k1, status::text k2, '' k3, count(*) n FROM webhook_delivery_sagas GROUP BY 1, 2",
-		"webhook_job":     "SELECT status::text k1, '' k2, '' k3, count(*) n FROM webhook_delivery_jobs GROUP BY 1",
-		"dead_webhook":    "SELECT final_error_code k1, subscription_id::text k2, '' k3, count(*) n FROM dead_letter_open GROUP BY 1, 2",
-		"dead_webhook_5m": "SELECT final_error_code k1, subscription_id::text k2, (floor(extract(epoch FROM failed_at) / 300) * 300)::bigint::text k3, count(*) n FROM dead_letters GROUP BY 1, 2, 3",
-		"delivered_1m":    "SELECT '' k1, '' k2, (floor(extract(epoch FROM updated_at) / 60) * 60)::bigint::text k3, count(*) n FROM webhook_delivery_sagas WHERE status = 'Completed' GROUP BY 3",
-		"dead_1m":         "SELECT '' k1, '' k2, (floor(extract(epoch FROM failed_at) / 60) * 60)::bigint::text k3, count(*) n FROM dead_letters GROUP BY 3",
-		"drained_1m":      "SELECT subscription_id::text k1, '' k2, (floor(extract(epoch FROM updated_at) / 60) * 60)::bigint::text k3, count(*) n FROM webhook_delivery_sagas WHERE status IN ('Completed', 'DeadLettered') GROUP BY 1, 3",
+		"saga":            "SELECT subscription_id::text k1, status::text k2, '' k3, count(*) n FROM public.webhook_delivery_sagas GROUP BY 1, 2",
+		"webhook_job":     "SELECT status::text k1, '' k2, '' k3, count(*) n FROM public.webhook_delivery_jobs GROUP BY 1",
+		"dead_webhook":    "SELECT final_error_code k1, subscription_id::text k2, '' k3, count(*) n FROM public.dead_letter_open GROUP BY 1, 2",
+		"dead_webhook_5m": "SELECT final_error_code k1, subscription_id::text k2, (floor(extract(epoch FROM failed_at) / 300) * 300)::bigint::text k3, count(*) n FROM public.dead_letters GROUP BY 1, 2, 3",
+		"delivered_1m":    "SELECT '' k1, '' k2, (floor(extract(epoch FROM updated_at) / 60) * 60)::bigint::text k3, count(*) n FROM public.webhook_delivery_sagas WHERE status = 'Completed' GROUP BY 3",
+		"dead_1m":         "SELECT '' k1, '' k2, (floor(extract(epoch FROM failed_at) / 60) * 60)::bigint::text k3, count(*) n FROM public.dead_letters GROUP BY 3",
+		"drained_1m":      "SELECT subscription_id::text k1, '' k2, (floor(extract(epoch FROM updated_at) / 60) * 60)::bigint::text k3, count(*) n FROM public.webhook_delivery_sagas WHERE status IN ('Completed', 'DeadLettered') GROUP BY 1, 3",
 	} {
 		want := one[string](h, `SELECT COALESCE(string_agg(concat_ws('/', k1, k2, k3, n), ' ' ORDER BY k1, k2, k3), '') FROM (`+counted+`) c`)
 		require.Equal(h.t, want, one[string](h, counters, scope), scope)
 	}
-	require.Zero(h.t, one[int](h, `SELECT count(*) FROM dead_letter_open o FULL JOIN (
-		SELECT id FROM dead_letters d WHERE NOT EXISTS (SELECT 1 FROM dead_letter_requeues q WHERE q.dead_letter_id = d.id)
-			AND NOT EXISTS (SELECT 1 FROM dead_letter_resolutions x WHERE x.dead_letter_id = d.id)) d ON d.id = o.dead_letter_id
+	require.Zero(h.t, one[int](h, `SELECT count(*) FROM public.dead_letter_open o FULL JOIN (
+		SELECT id FROM public.dead_letters d WHERE NOT EXISTS (SELECT 1 FROM public.dead_letter_requeues q WHERE q.dead_letter_id = d.id)
+			AND NOT EXISTS (SELECT 1 FROM public.dead_letter_resolutions x WHERE x.dead_letter_id = d.id)) d ON d.id = o.dead_letter_id
 		WHERE o.dead_letter_id IS NULL OR d.id IS NULL`), "dead_letter_open")
 }
 
@@ -64,7 +64,7 @@ func TestWebhookStorm(t *testing.T) {
 	for range 4 {
 		h.subscribe("order")
 	}
-	h.exec("UPDATE subscriptions SET rate_limit_per_second = 200 WHERE id = 2")
+	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = 200 WHERE id = 2")
 	rounds := 25
 	if full() {
 		rounds = 400
@@ -88,27 +88,27 @@ func TestWebhookStorm(t *testing.T) {
 		require.NoError(t, err)
 	}
 	h.checkCounters()
-	h.exec("SELECT fn_queue_counter_compact()")
+	h.exec("SELECT public.fn_queue_counter_compact()")
 	h.checkCounters()
-	require.Equal(t, one[int](h, "SELECT count(*) FROM webhook_delivery_sagas WHERE status IN ('Pending', 'PendingRetry', 'InProgress')"),
-		one[int](h, "SELECT COALESCE(sum(waiting), 0)::int FROM fn_webhook_backlog()"))
-	require.Zero(t, one[int](h, `SELECT count(*) FROM webhook_delivery_sagas s
-		WHERE attempt_count <> (SELECT count(*) FROM webhook_delivery_jobs j
+	require.Equal(t, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status IN ('Pending', 'PendingRetry', 'InProgress')"),
+		one[int](h, "SELECT COALESCE(sum(waiting), 0)::int FROM public.fn_webhook_backlog()"))
+	require.Zero(t, one[int](h, `SELECT count(*) FROM public.webhook_delivery_sagas s
+		WHERE attempt_count <> (SELECT count(*) FROM public.webhook_delivery_jobs j
 			WHERE j.saga_id = s.id AND j.status = 'Failed' AND j.settled_at IS NOT NULL)`), "each failure counted once")
-	require.Zero(t, one[int](h, `SELECT count(*) FROM webhook_delivery_sagas s
-		WHERE (status = 'DeadLettered') <> EXISTS (SELECT 1 FROM dead_letters d WHERE d.saga_id = s.id)`))
+	require.Zero(t, one[int](h, `SELECT count(*) FROM public.webhook_delivery_sagas s
+		WHERE (status = 'DeadLettered') <> EXISTS (SELECT 1 FROM public.dead_letters d WHERE d.saga_id = s.id)`))
 
 	// no work is lost: with receivers answering, all of it ends
-	h.exec("DELETE FROM webhook_endpoint_suspensions")
-	h.exec("UPDATE subscriptions SET rate_limit_per_second = NULL")
+	h.exec("DELETE FROM public.webhook_endpoint_suspensions")
+	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = NULL")
 	for deadline := time.Now().Add(60 * time.Second); ; {
 		h.step()
 		h.expireLeases()
-		h.call("fn_lease_reset_cleaner_run(10000)")
+		h.call("public.fn_lease_reset_cleaner_run(10000)")
 		if leases := h.claim(10000); len(leases) > 0 {
 			h.finish("", leases...)
 		}
-		if one[int](h, "SELECT count(*) FROM webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered')") == 0 {
+		if one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered')") == 0 {
 			break
 		}
 		require.True(t, time.Now().Before(deadline), "work is left over")
@@ -136,13 +136,13 @@ func (h *hooks) anything(rng *rand.Rand) error {
 	}
 	switch rng.IntN(12) {
 	case 0, 1:
-		_, err := h.work.Exec(ctx, "INSERT INTO events (event_type, payload) SELECT 'order', '{}' FROM generate_series(1, $1)", 1+rng.IntN(20))
+		_, err := h.work.Exec(ctx, "INSERT INTO public.events (event_type, payload) SELECT 'order', '{}' FROM generate_series(1, $1)", 1+rng.IntN(20))
 		return err
 	case 2, 3:
-		if err := call("fn_webhook_router_run()"); err != nil {
+		if err := call("public.fn_webhook_router_run()"); err != nil {
 			return err
 		}
-		return call("fn_saga_orchestrator_run($1)", 1+rng.IntN(60))
+		return call("public.fn_saga_orchestrator_run($1)", 1+rng.IntN(60))
 	case 4, 5, 6:
 		leases, err := tryClaim(h.work, 1+rng.IntN(30))
 		if err != nil || len(leases) == 0 {
@@ -160,26 +160,26 @@ func (h *hooks) anything(rng *rand.Rand) error {
 		_, err = tryReport(h.work, reports...)
 		return err
 	case 7:
-		err := h.asOwner(`UPDATE webhook_delivery_jobs j SET lease_until = now() - interval '1 second' FROM (
-			SELECT id FROM webhook_delivery_jobs WHERE status = 'Leased' ORDER BY id LIMIT 5 FOR UPDATE SKIP LOCKED) x WHERE x.id = j.id`)
+		err := h.asOwner(`UPDATE public.webhook_delivery_jobs j SET lease_until = now() - interval '1 second' FROM (
+			SELECT id FROM public.webhook_delivery_jobs WHERE status = 'Leased' ORDER BY id LIMIT 5 FOR UPDATE SKIP LOCKED) x WHERE x.id = j.id`)
 		if err != nil {
 			return err
 		}
-		return call("fn_lease_reset_cleaner_run(3)")
+		return call("public.fn_lease_reset_cleaner_run(3)")
 	case 8:
-		return onLetters("SELECT dead_letter_id AS id FROM dead_letter_open", "fn_dead_letter_requeue($1, 'ann', 'storm')")
+		return onLetters("SELECT dead_letter_id AS id FROM public.dead_letter_open", "public.fn_dead_letter_requeue($1, 'ann', 'storm')")
 	case 9:
-		return onLetters("SELECT dead_letter_id AS id FROM dead_letter_requeues", "fn_dead_letter_requeue_undo($1, 'ann', 'storm')")
+		return onLetters("SELECT dead_letter_id AS id FROM public.dead_letter_requeues", "public.fn_dead_letter_requeue_undo($1, 'ann', 'storm')")
 	case 10:
-		if err := onLetters("SELECT dead_letter_id AS id FROM dead_letter_open", "fn_dead_letter_resolve($1, 'duplicate', '', 'ann')"); err != nil {
+		if err := onLetters("SELECT dead_letter_id AS id FROM public.dead_letter_open", "public.fn_dead_letter_resolve($1, 'duplicate', '', 'ann')"); err != nil {
 			return err
 		}
-		return onLetters("SELECT dead_letter_id AS id FROM dead_letter_resolutions", "fn_dead_letter_reopen($1, 'ann', 'storm')")
+		return onLetters("SELECT dead_letter_id AS id FROM public.dead_letter_resolutions", "public.fn_dead_letter_reopen($1, 'ann', 'storm')")
 	default:
 		sub := 1 + rng.IntN(4)
 		if rng.IntN(2) == 0 {
-			return call(fmt.Sprintf("fn_endpoint_suspend(%d, 'ann', 'storm', '1 minute')", sub))
+			return call(fmt.Sprintf("public.fn_endpoint_suspend(%d, 'ann', 'storm', '1 minute')", sub))
 		}
-		return call(fmt.Sprintf("fn_endpoint_resume(%d, 'ann', 'storm')", sub))
+		return call(fmt.Sprintf("public.fn_endpoint_resume(%d, 'ann', 'storm')", sub))
 	}
 }

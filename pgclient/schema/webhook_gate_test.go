@@ -17,30 +17,30 @@ func TestWebhookSuspensionSpendsNoAttempt(t *testing.T) {
 	h.emit("order", 3)
 	h.step()
 	held := h.claim(1)
-	got := h.call("fn_endpoint_suspend($1, 'ann', 'receiver down')", sub)
+	got := h.call("public.fn_endpoint_suspend($1, 'ann', 'receiver down')", sub)
 	require.Nil(t, got["refused"], got)
 	h.emit("order", 2)
 	require.Zero(t, num(h.step(), "jobs_created"), "no job is made")
 	require.Empty(t, h.claim(10), "no job is claimed")
-	require.Equal(t, "done", one[string](h, "SELECT outcome FROM fn_webhook_job_release($1, $2)",
+	require.Equal(t, "done", one[string](h, "SELECT outcome FROM public.fn_webhook_job_release($1, $2)",
 		[]int64{held[0].Job}, []string{held[0].Token}))
 	require.Empty(t, h.claim(10), "what came back waits too")
-	require.Equal(t, 5, one[int](h, "SELECT count(*) FROM webhook_delivery_sagas WHERE attempt_count = 0"))
+	require.Equal(t, 5, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE attempt_count = 0"))
 	require.Equal(t, "operator ann suspended 5", one[string](h, `SELECT concat_ws(' ', suspended_reason, suspended_by, gate, waiting)
-		FROM v_webhook_endpoint`))
+		FROM public.v_webhook_endpoint`))
 
-	again := h.call("fn_endpoint_suspend($1, 'ben', 'me too')", sub)
+	again := h.call("public.fn_endpoint_suspend($1, 'ben', 'me too')", sub)
 	require.Equal(t, true, again["refused"])
 	require.Contains(t, again["reason"], "by ann since 20")
-	require.Nil(t, h.call("fn_endpoint_resume($1, 'ben', 'it is back')", sub)["refused"])
-	require.Equal(t, true, h.call("fn_endpoint_resume($1, 'ben', 'again')", sub)["refused"])
+	require.Nil(t, h.call("public.fn_endpoint_resume($1, 'ben', 'it is back')", sub)["refused"])
+	require.Equal(t, true, h.call("public.fn_endpoint_resume($1, 'ben', 'again')", sub)["refused"])
 	require.Equal(t, 2, num(h.step(), "jobs_created"))
 	require.Len(t, h.claim(10), 5)
 	require.Equal(t, []string{"done", "refused: suspended", "done", "refused: not_suspended"}, one[[]string](h,
-		"SELECT array_agg(outcome ORDER BY id) FROM queue_operator_action WHERE target = 'subscription 1'"))
-	_, err := tryCall(h.work, "fn_endpoint_suspend(99, 'ann', 'no such')")
+		"SELECT array_agg(outcome ORDER BY id) FROM public.queue_operator_action WHERE target = 'subscription 1'"))
+	_, err := tryCall(h.work, "public.fn_endpoint_suspend(99, 'ann', 'no such')")
 	refused(t, "22023", err, "no such subscription")
-	_, err = tryCall(h.work, "fn_endpoint_suspend(1, 'ann', 'x', '-1 hour')")
+	_, err = tryCall(h.work, "public.fn_endpoint_suspend(1, 'ann', 'x', '-1 hour')")
 	refused(t, "22023", err, "a time behind")
 }
 
@@ -49,12 +49,12 @@ func TestWebhookTimedSuspensionEnds(t *testing.T) {
 	sub := h.subscribe("order")
 	h.emit("order", 1)
 	h.step()
-	h.call("fn_endpoint_suspend($1, 'ann', 'short', '1 hour')", sub)
+	h.call("public.fn_endpoint_suspend($1, 'ann', 'short', '1 hour')", sub)
 	require.Empty(t, h.claim(1))
-	h.exec("UPDATE webhook_endpoint_suspensions SET until = now() - interval '1 second'")
+	h.exec("UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'")
 	require.Len(t, h.claim(1), 1, "over is over, also before a sweep")
 	h.step()
-	require.Zero(t, one[int](h, "SELECT count(*) FROM webhook_endpoint_suspensions"))
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
 }
 
 func TestWebhookInactiveOrUnverifiedWaits(t *testing.T) {
@@ -63,15 +63,15 @@ func TestWebhookInactiveOrUnverifiedWaits(t *testing.T) {
 	h.emit("order", 1)
 	h.step()
 	for _, column := range []string{"active", "verified"} {
-		h.exec("UPDATE subscriptions SET " + column + " = false")
+		h.exec("UPDATE public.subscriptions SET " + column + " = false")
 		require.Empty(t, h.claim(1), column)
-		h.exec("UPDATE subscriptions SET " + column + " = true")
+		h.exec("UPDATE public.subscriptions SET " + column + " = true")
 	}
 	require.Len(t, h.claim(1), 1)
-	h.exec("UPDATE subscriptions SET verified = false")
+	h.exec("UPDATE public.subscriptions SET verified = false")
 	h.emit("order", 1)
 	h.route()
-	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM webhook_delivery_sagas"), "only verified ones get sagas")
+	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas"), "only verified ones get sagas")
 }
 
 func TestWebhookCircuit(t *testing.T) {
@@ -83,41 +83,41 @@ func TestWebhookCircuit(t *testing.T) {
 	h.step()
 	leases := h.claim(6)
 	h.finish("TIMEOUT", leases[0], leases[1])
-	require.Zero(t, one[int](h, "SELECT count(*) FROM webhook_endpoint_suspensions"))
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
 	h.finish("", leases[2])
 	h.finish("TIMEOUT", leases[3], leases[4])
-	require.Zero(t, one[int](h, "SELECT count(*) FROM webhook_endpoint_suspensions"), "a success starts the count again")
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"), "a success starts the count again")
 	h.finish("TIMEOUT", leases[5])
-	require.Equal(t, "circuit", one[string](h, "SELECT reason FROM webhook_endpoint_suspensions WHERE until > now()"))
+	require.Equal(t, "circuit", one[string](h, "SELECT reason FROM public.webhook_endpoint_suspensions WHERE until > now()"))
 	require.Empty(t, h.claim(10))
 	require.Zero(t, num(h.step(), "jobs_created"))
 	over := func() {
-		h.exec("UPDATE webhook_endpoint_suspensions SET until = now() - interval '1 second'")
+		h.exec("UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'")
 	}
 
 	over()
-	require.Equal(t, "half_open", one[string](h, "SELECT gate FROM v_webhook_gate"))
+	require.Equal(t, "half_open", one[string](h, "SELECT gate FROM public.v_webhook_gate"))
 	require.Zero(t, num(h.step(), "jobs_created"), "a job to probe with is there")
 	probe := h.claim(10)
 	require.Len(t, probe, 1, "one probe at a time")
 	require.Empty(t, h.claim(10))
 	h.finish("TIMEOUT", probe...)
-	require.True(t, one[bool](h, "SELECT until > now() AND probe_job_id IS NULL FROM webhook_endpoint_suspensions"), "open again")
+	require.True(t, one[bool](h, "SELECT until > now() AND probe_job_id IS NULL FROM public.webhook_endpoint_suspensions"), "open again")
 	require.Empty(t, h.claim(10))
 
 	over()
 	probe = h.claim(10)
 	require.Len(t, probe, 1)
-	require.Equal(t, "done", one[string](h, "SELECT outcome FROM fn_webhook_job_release($1, $2)",
+	require.Equal(t, "done", one[string](h, "SELECT outcome FROM public.fn_webhook_job_release($1, $2)",
 		[]int64{probe[0].Job}, []string{probe[0].Token}))
 	probe = h.claim(10)
 	require.Len(t, probe, 1, "a probe handed back makes room for another")
 	h.expireLeases()
-	h.call("fn_lease_reset_cleaner_run()")
+	h.call("public.fn_lease_reset_cleaner_run()")
 	probe = h.claim(10)
 	require.Len(t, probe, 1, "and so does a lost one")
 	h.finish("", probe...)
-	require.Zero(t, one[int](h, "SELECT count(*) FROM webhook_endpoint_suspensions"), "a success closes it")
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"), "a success closes it")
 	h.step()
 	require.Len(t, h.claim(20), 8)
 }
@@ -125,7 +125,7 @@ func TestWebhookCircuit(t *testing.T) {
 func TestWebhookRateLimit(t *testing.T) {
 	h := newHooks(t)
 	limited, free := h.subscribe("slow"), h.subscribe("fast")
-	h.exec("UPDATE subscriptions SET rate_limit_per_second = 5 WHERE id = $1", limited)
+	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = 5 WHERE id = $1", limited)
 	h.emit("slow", 50)
 	h.emit("fast", 3)
 	h.step()
@@ -143,7 +143,7 @@ func TestWebhookRateLimit(t *testing.T) {
 		n += len(h.claim(1))
 		n += len(h.claim(100))
 	}
-	took := time.Since(one[time.Time](h, "SELECT min(started_at) FROM webhook_delivery_jobs WHERE subscription_id = $1", limited))
+	took := time.Since(one[time.Time](h, "SELECT min(started_at) FROM public.webhook_delivery_jobs WHERE subscription_id = $1", limited))
 	require.LessOrEqual(t, float64(n), 5+5*took.Seconds()+1)
 	require.GreaterOrEqual(t, n, 5+8)
 }
@@ -151,12 +151,12 @@ func TestWebhookRateLimit(t *testing.T) {
 func TestWebhookFractionalRate(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("slow")
-	h.exec("UPDATE subscriptions SET rate_limit_per_second = 0.1 WHERE id = $1", sub)
+	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = 0.1 WHERE id = $1", sub)
 	h.emit("slow", 3)
 	h.step()
 	require.Len(t, h.claim(10), 1)
 	require.Empty(t, h.claim(10))
-	h.exec("UPDATE webhook_rate_bucket SET refilled_at = refilled_at - interval '10 seconds'")
+	h.exec("UPDATE public.webhook_rate_bucket SET refilled_at = refilled_at - interval '10 seconds'")
 	require.Len(t, h.claim(10), 1)
 }
 
@@ -167,18 +167,18 @@ func TestWebhookLateCommitIsNotSkipped(t *testing.T) {
 	late, err := h.root.Begin(ctx)
 	require.NoError(t, err)
 	defer late.Rollback(ctx)
-	_, err = late.Exec(ctx, `INSERT INTO events (event_type, payload) VALUES ('order', '"late"')`)
+	_, err = late.Exec(ctx, `INSERT INTO public.events (event_type, payload) VALUES ('order', '"late"')`)
 	require.NoError(t, err)
 	h.emit("order", 5)
-	got := h.call("fn_webhook_router_run()")
+	got := h.call("public.fn_webhook_router_run()")
 	require.Zero(t, num(got, "events"), "nothing passes an open transaction")
 	require.Equal(t, 5, num(got, "held"))
-	require.Equal(t, 5, one[int](h, "SELECT held_rows FROM router_offsets WHERE held_since IS NOT NULL AND held_xid IS NOT NULL"))
+	require.Equal(t, 5, one[int](h, "SELECT held_rows FROM public.router_offsets WHERE held_since IS NOT NULL AND held_xid IS NOT NULL"))
 	require.NoError(t, late.Commit(ctx))
 	require.Equal(t, 6, h.route())
 	require.Zero(t, h.route())
-	require.Equal(t, 6, one[int](h, "SELECT events_seen FROM router_offsets"))
-	require.Zero(t, one[int](h, "SELECT held_rows FROM router_offsets"))
+	require.Equal(t, 6, one[int](h, "SELECT events_seen FROM public.router_offsets"))
+	require.Zero(t, one[int](h, "SELECT held_rows FROM public.router_offsets"))
 }
 
 func TestWebhookRoutingTwiceMakesNoSecondSaga(t *testing.T) {
@@ -187,10 +187,10 @@ func TestWebhookRoutingTwiceMakesNoSecondSaga(t *testing.T) {
 	h.subscribe("order")
 	h.emit("order", 3)
 	h.route()
-	h.exec("UPDATE router_offsets SET last_xid = '0', last_event_id = 0")
+	h.exec("UPDATE public.router_offsets SET last_xid = '0', last_event_id = 0")
 	require.Zero(t, h.route())
-	_, err := h.work.Exec(context.Background(), `INSERT INTO webhook_delivery_sagas (event_id, subscription_id)
-		SELECT event_id, subscription_id FROM dead_letters`)
+	_, err := h.work.Exec(context.Background(), `INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id)
+		SELECT event_id, subscription_id FROM public.dead_letters`)
 	refused(t, "42501", err, "a second saga beside a dead letter")
 }
 
@@ -200,21 +200,21 @@ func TestWebhookOnlyOneRouterAtATime(t *testing.T) {
 	tx, err := h.work.Begin(ctx)
 	require.NoError(t, err)
 	defer tx.Rollback(ctx)
-	_, err = tx.Exec(ctx, "SELECT fn_webhook_router_run()")
+	_, err = tx.Exec(ctx, "SELECT public.fn_webhook_router_run()")
 	require.NoError(t, err)
-	require.Equal(t, "busy", h.call("fn_webhook_router_run()")["skipped"])
+	require.Equal(t, "busy", h.call("public.fn_webhook_router_run()")["skipped"])
 }
 
 func TestWebhookOlderEventsAreNotForNewSubscriptions(t *testing.T) {
 	h := newHooks(t)
 	h.emit("order", 2)
 	h.subscribe("order")
-	_, err := h.work.Exec(context.Background(), `INSERT INTO subscriptions (event_type, callback_url, verified, created_at)
+	_, err := h.work.Exec(context.Background(), `INSERT INTO public.subscriptions (event_type, callback_url, verified, created_at)
 		VALUES ('order', 'http://b', true, '2000-01-01')`)
 	require.NoError(t, err)
 	h.emit("order", 1)
 	require.Equal(t, 2, h.route(), "one event for two subscriptions")
-	require.Equal(t, 1, one[int](h, "SELECT count(DISTINCT event_id) FROM webhook_delivery_sagas"))
+	require.Equal(t, 1, one[int](h, "SELECT count(DISTINCT event_id) FROM public.webhook_delivery_sagas"))
 }
 
 func TestWebhookRestoredIntoAnotherCluster(t *testing.T) {
@@ -227,26 +227,26 @@ func TestWebhookRestoredIntoAnotherCluster(t *testing.T) {
 			h.emit("order", 3)
 			// what a restore leaves: another identifier, transaction numbers far ahead, an offset among them
 			_, err := h.root.Exec(context.Background(), `BEGIN; SET LOCAL session_replication_role = replica;
-				UPDATE events SET created_xid = (9000000000 + id)::text::xid8;
-				UPDATE router_offsets SET system_identifier = 1, last_xid = '9000000005', last_event_id = 5; COMMIT`)
+				UPDATE public.events SET created_xid = (9000000000 + id)::text::xid8;
+				UPDATE public.router_offsets SET system_identifier = 1, last_xid = '9000000005', last_event_id = 5; COMMIT`)
 			require.NoError(t, err)
 			h.emit("order", 2)
 			drain := func() (sagas int) {
 				for deadline := time.Now().Add(30 * time.Second); ; {
-					got := h.call("fn_webhook_router_run(" + limit + ")")
+					got := h.call("public.fn_webhook_router_run(" + limit + ")")
 					sagas += num(got, "sagas")
 					if num(got, "events") == 0 && num(got, "held") == 0 && got["skipped"] == nil &&
-						one[bool](h, "SELECT restored_after_id IS NULL FROM router_offsets") {
+						one[bool](h, "SELECT restored_after_id IS NULL FROM public.router_offsets") {
 						return sagas
 					}
 					require.True(t, time.Now().Before(deadline), "%v", got)
 				}
 			}
 			require.Equal(t, 5, drain())
-			require.Equal(t, 10, one[int](h, "SELECT events_seen FROM router_offsets"), "what the old offset had passed is left out")
+			require.Equal(t, 10, one[int](h, "SELECT events_seen FROM public.router_offsets"), "what the old offset had passed is left out")
 			h.emit("order", 4)
 			require.Equal(t, 4, drain())
-			require.Equal(t, 14, one[int](h, "SELECT count(DISTINCT event_id) FROM webhook_delivery_sagas"))
+			require.Equal(t, 14, one[int](h, "SELECT count(DISTINCT event_id) FROM public.webhook_delivery_sagas"))
 		})
 	}
 }

@@ -41,7 +41,7 @@ func newHooks(t *testing.T) *hooks {
 
 func (h *hooks) flag(key, value string) {
 	h.t.Helper()
-	h.exec(`INSERT INTO dot_config (key, value, updated_by) VALUES ($1, $2, 'test')
+	h.exec(`INSERT INTO public.dot_config (key, value, updated_by) VALUES ($1, $2, 'test')
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_by = excluded.updated_by`, key, value)
 }
 
@@ -93,14 +93,14 @@ func (h *hooks) subscribe(eventType string) int64 {
 	h.t.Helper()
 	var id int64
 	require.NoError(h.t, h.work.QueryRow(context.Background(),
-		`INSERT INTO subscriptions (event_type, callback_url, verified) VALUES ($1, 'http://127.0.0.1:1/hook', true)
+		`INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ($1, 'http://127.0.0.1:1/hook', true)
 		 RETURNING id`, eventType).Scan(&id))
 	return id
 }
 
 func (h *hooks) emit(eventType string, n int) {
 	h.t.Helper()
-	_, err := h.work.Exec(context.Background(), `INSERT INTO events (event_type, payload)
+	_, err := h.work.Exec(context.Background(), `INSERT INTO public.events (event_type, payload)
 		SELECT $1, jsonb_build_object('n', i) FROM generate_series(1, $2) i`, eventType, n)
 	require.NoError(h.t, err)
 }
@@ -110,7 +110,7 @@ func (h *hooks) emit(eventType string, n int) {
 func (h *hooks) route() (sagas int) {
 	h.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		got := h.call("fn_webhook_router_run()")
+		got := h.call("public.fn_webhook_router_run()")
 		sagas += num(got, "sagas")
 		if num(got, "held") == 0 && num(got, "events") == 0 {
 			return sagas
@@ -123,7 +123,7 @@ func (h *hooks) route() (sagas int) {
 func (h *hooks) step() map[string]any {
 	h.t.Helper()
 	h.route()
-	return h.call("fn_saga_orchestrator_run()")
+	return h.call("public.fn_saga_orchestrator_run()")
 }
 
 type lease struct {
@@ -144,7 +144,7 @@ func (h *hooks) claim(n int) []lease {
 
 func tryClaim(pool *pgxpool.Pool, n int) ([]lease, error) {
 	rows, err := pool.Query(context.Background(), `SELECT job_id, saga_id, attempt_no, lease_token::text, webhook_id,
-		payload, subscription_id FROM fn_webhook_job_claim('test', $1)`, n)
+		payload, subscription_id FROM public.fn_webhook_job_claim('test', $1)`, n)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (h *hooks) report(results ...map[string]any) []string {
 }
 
 func tryReport(pool *pgxpool.Pool, results ...map[string]any) ([]string, error) {
-	rows, err := pool.Query(context.Background(), "SELECT outcome FROM fn_webhook_job_report($1)", results)
+	rows, err := pool.Query(context.Background(), "SELECT outcome FROM public.fn_webhook_job_report($1)", results)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (h *hooks) finish(code string, leases ...lease) {
 
 func (h *hooks) expireLeases() {
 	h.t.Helper()
-	require.NoError(h.t, h.asOwner(`UPDATE webhook_delivery_jobs SET lease_until = now() - interval '1 second'
+	require.NoError(h.t, h.asOwner(`UPDATE public.webhook_delivery_jobs SET lease_until = now() - interval '1 second'
 		WHERE status = 'Leased'`))
 }
 
@@ -198,7 +198,7 @@ func (h *hooks) expireLeases() {
 func (h *hooks) die(eventType string, n int) (subscription int64, letters []int64) {
 	h.t.Helper()
 	subscription = h.subscribe(eventType)
-	h.exec("UPDATE subscriptions SET max_attempts = 1 WHERE id = $1", subscription)
+	h.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE id = $1", subscription)
 	h.emit(eventType, n)
 	for done := 0; done < n; {
 		h.step()
@@ -207,13 +207,13 @@ func (h *hooks) die(eventType string, n int) (subscription int64, letters []int6
 		h.finish("HTTP_500", leases...)
 		done += len(leases)
 	}
-	h.call("fn_saga_orchestrator_run(100000)")
-	return subscription, one[[]int64](h, "SELECT array_agg(id ORDER BY id) FROM dead_letters WHERE subscription_id = $1", subscription)
+	h.call("public.fn_saga_orchestrator_run(100000)")
+	return subscription, one[[]int64](h, "SELECT array_agg(id ORDER BY id) FROM public.dead_letters WHERE subscription_id = $1", subscription)
 }
 
 func (h *hooks) requeue(letters ...int64) map[string]any {
 	h.t.Helper()
-	return h.call("fn_dead_letter_requeue($1, 'ann', 'receiver is back')", letters)
+	return h.call("public.fn_dead_letter_requeue($1, 'ann', 'receiver is back')", letters)
 }
 
 // refused wants the statement to fail with this SQLSTATE.

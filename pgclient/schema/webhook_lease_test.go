@@ -18,8 +18,8 @@ func TestWebhookStaleTokenChangesNothing(t *testing.T) {
 	h.step()
 	old := h.claim(1)[0]
 	h.expireLeases()
-	require.Equal(t, 1, num(h.call("fn_lease_reset_cleaner_run()"), "reset"))
-	before := one[string](h, "SELECT j::text FROM webhook_delivery_jobs j")
+	require.Equal(t, 1, num(h.call("public.fn_lease_reset_cleaner_run()"), "reset"))
+	before := one[string](h, "SELECT j::text FROM public.webhook_delivery_jobs j")
 	require.Equal(t, []string{"lease_lost"}, h.report(result(old, "")), "between two leases")
 	fresh := h.claim(1)[0]
 	require.Equal(t, old.WebhookID, fresh.WebhookID)
@@ -28,11 +28,11 @@ func TestWebhookStaleTokenChangesNothing(t *testing.T) {
 		require.Equal(t, "lease_lost", one[string](h, "SELECT outcome FROM fn_webhook_job_"+f+"($1, $2)",
 			[]int64{old.Job}, []string{old.Token}), f)
 	}
-	require.NotEqual(t, before, one[string](h, "SELECT j::text FROM webhook_delivery_jobs j"))
+	require.NotEqual(t, before, one[string](h, "SELECT j::text FROM public.webhook_delivery_jobs j"))
 	h.finish("", fresh)
-	after := one[string](h, "SELECT j::text FROM webhook_delivery_jobs j")
+	after := one[string](h, "SELECT j::text FROM public.webhook_delivery_jobs j")
 	require.Equal(t, []string{"lease_lost"}, h.report(result(old, "TIMEOUT")), "after another's result")
-	require.Equal(t, after, one[string](h, "SELECT j::text FROM webhook_delivery_jobs j"))
+	require.Equal(t, after, one[string](h, "SELECT j::text FROM public.webhook_delivery_jobs j"))
 }
 
 func TestWebhookRepeatedResult(t *testing.T) {
@@ -47,7 +47,7 @@ func TestWebhookRepeatedResult(t *testing.T) {
 	require.Equal(t, []string{"lease_lost"}, h.report(result(leases[0], "HTTP_500")), "another result is not a repeat")
 	h.step()
 	require.Equal(t, []string{"repeated", "repeated"}, h.report(ok, failed), "also after settling")
-	require.Equal(t, 1, one[int](h, "SELECT sum(attempt_count) FROM webhook_delivery_sagas"))
+	require.Equal(t, 1, one[int](h, "SELECT sum(attempt_count) FROM public.webhook_delivery_sagas"))
 	require.Equal(t, []string{"lease_lost"}, h.report(map[string]any{"job_id": 999, "lease_token": "x", "delivered": true, "status": 200}))
 }
 
@@ -77,14 +77,14 @@ func TestWebhookReportRefusesNonsense(t *testing.T) {
 	_, err := tryReport(h.work, result(l, ""), result(l, ""))
 	refused(t, "22023", err, "twice in one call")
 	for _, raw := range []string{`{}`, `[1]`, `null`} {
-		_, err := h.work.Exec(context.Background(), "SELECT fn_webhook_job_report($1)", raw)
+		_, err := h.work.Exec(context.Background(), "SELECT public.fn_webhook_job_report($1)", raw)
 		refused(t, "22023", err, raw)
 	}
 	r := result(l, "HTTP_599")
 	r["excerpt"] = "a\x1b[2J\u202eb\u0085\n" + "üx"
 	require.Equal(t, []string{"done"}, h.report(r))
-	require.Equal(t, "a?[2J?b?\nüx", one[string](h, "SELECT response_excerpt FROM webhook_delivery_jobs"))
-	require.Equal(t, 599, one[int](h, "SELECT response_status FROM webhook_delivery_jobs"))
+	require.Equal(t, "a?[2J?b?\nüx", one[string](h, "SELECT response_excerpt FROM public.webhook_delivery_jobs"))
+	require.Equal(t, 599, one[int](h, "SELECT response_status FROM public.webhook_delivery_jobs"))
 }
 
 func TestWebhookExcerptIsCut(t *testing.T) {
@@ -99,7 +99,7 @@ func TestWebhookExcerptIsCut(t *testing.T) {
 	}
 	r["excerpt"] = string(long)
 	require.Equal(t, []string{"done"}, h.report(r))
-	require.LessOrEqual(t, one[int](h, "SELECT octet_length(response_excerpt) FROM webhook_delivery_jobs"), 4096)
+	require.LessOrEqual(t, one[int](h, "SELECT octet_length(response_excerpt) FROM public.webhook_delivery_jobs"), 4096)
 }
 
 func TestWebhookRenewAndRelease(t *testing.T) {
@@ -110,15 +110,15 @@ func TestWebhookRenewAndRelease(t *testing.T) {
 	leases := h.claim(2)
 	ids, tokens := []int64{leases[1].Job, leases[0].Job}, []string{leases[1].Token, leases[0].Token}
 	h.expireLeases()
-	require.Equal(t, "done", one[string](h, "SELECT max(outcome) FROM fn_webhook_job_renew($1, $2)", ids, tokens))
-	require.Zero(t, num(h.call("fn_lease_reset_cleaner_run()"), "reset"), "a renewed lease is not reset")
-	require.Equal(t, "done", one[string](h, "SELECT max(outcome) FROM fn_webhook_job_release($1, $2)", ids, tokens))
-	require.Equal(t, 2, one[int](h, `SELECT count(*) FROM webhook_delivery_jobs j JOIN webhook_delivery_sagas s ON s.id = saga_id
+	require.Equal(t, "done", one[string](h, "SELECT max(outcome) FROM public.fn_webhook_job_renew($1, $2)", ids, tokens))
+	require.Zero(t, num(h.call("public.fn_lease_reset_cleaner_run()"), "reset"), "a renewed lease is not reset")
+	require.Equal(t, "done", one[string](h, "SELECT max(outcome) FROM public.fn_webhook_job_release($1, $2)", ids, tokens))
+	require.Equal(t, 2, one[int](h, `SELECT count(*) FROM public.webhook_delivery_jobs j JOIN public.webhook_delivery_sagas s ON s.id = saga_id
 		WHERE j.status = 'Pending' AND lease_resets = 0 AND s.attempt_count = 0`), "handed back untried")
 	again := h.claim(2)
 	require.Equal(t, leases[0].Job, again[0].Job)
 	require.NotEqual(t, leases[0].Token, again[0].Token)
-	_, err := h.work.Exec(context.Background(), "SELECT fn_webhook_job_renew($1, $2)", ids, tokens[:1])
+	_, err := h.work.Exec(context.Background(), "SELECT public.fn_webhook_job_renew($1, $2)", ids, tokens[:1])
 	refused(t, "22023", err, "arrays of two lengths")
 }
 
@@ -136,7 +136,7 @@ func TestWebhookManyCleanersResetOnce(t *testing.T) {
 			wg.Go(func() {
 				var reset, failed int
 				for {
-					got, err := tryCall(h.work, "fn_lease_reset_cleaner_run(70)")
+					got, err := tryCall(h.work, "public.fn_lease_reset_cleaner_run(70)")
 					if err != nil || num(got, "reset")+num(got, "failed") == 0 {
 						break
 					}
@@ -158,11 +158,11 @@ func TestWebhookManyCleanersResetOnce(t *testing.T) {
 		} else {
 			require.Equal(t, []int{0, 500}, []int{reset, failed})
 		}
-		require.Equal(t, []int{loss, loss}, []int{one[int](h, "SELECT min(lease_resets) FROM webhook_delivery_jobs"),
-			one[int](h, "SELECT max(lease_resets) FROM webhook_delivery_jobs")})
+		require.Equal(t, []int{loss, loss}, []int{one[int](h, "SELECT min(lease_resets) FROM public.webhook_delivery_jobs"),
+			one[int](h, "SELECT max(lease_resets) FROM public.webhook_delivery_jobs")})
 	}
-	require.Equal(t, 500, one[int](h, "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Failed' AND error_code = 'LEASE_LOST_LIMIT'"))
-	require.Equal(t, 500, num(h.call("fn_saga_orchestrator_run()"), "retried"), "a lost limit is a failure like any")
+	require.Equal(t, 500, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Failed' AND error_code = 'LEASE_LOST_LIMIT'"))
+	require.Equal(t, 500, num(h.call("public.fn_saga_orchestrator_run()"), "retried"), "a lost limit is a failure like any")
 }
 
 func TestWebhookClaimOnlyWhileEnabled(t *testing.T) {
@@ -177,7 +177,7 @@ func TestWebhookClaimOnlyWhileEnabled(t *testing.T) {
 	h.flag("webhook.worker.enabled", "true")
 	require.Len(t, h.claim(1), 1)
 	for _, args := range []string{"'', 1", "'w', 0", "'w', 10001", "NULL, 1"} {
-		_, err := h.work.Exec(context.Background(), "SELECT fn_webhook_job_claim("+args+")")
+		_, err := h.work.Exec(context.Background(), "SELECT public.fn_webhook_job_claim("+args+")")
 		refused(t, "22023", err, args)
 	}
 }
@@ -186,7 +186,7 @@ func TestWebhookConcurrentClaimsShareNothing(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
 	h.subscribe("order")
-	h.exec("UPDATE subscriptions SET rate_limit_per_second = 100000 WHERE id = 1")
+	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = 100000 WHERE id = 1")
 	h.emit("order", 500)
 	h.step()
 	h.step()

@@ -15,8 +15,8 @@ import (
 func TestWebhookThreeFailuresThenDead(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")
-	h.exec("UPDATE subscriptions SET max_attempts = 3 WHERE id = $1", sub)
-	h.exec(`INSERT INTO events (event_type, payload) VALUES ('order', '{"n": 12345678901234567890.10, "ü": [1, null]}')`)
+	h.exec("UPDATE public.subscriptions SET max_attempts = 3 WHERE id = $1", sub)
+	h.exec(`INSERT INTO public.events (event_type, payload) VALUES ('order', '{"n": 12345678901234567890.10, "ü": [1, null]}')`)
 
 	ids := map[string]bool{}
 	for attempt := 1; attempt <= 3; attempt++ {
@@ -27,17 +27,17 @@ func TestWebhookThreeFailuresThenDead(t *testing.T) {
 		ids[leases[0].WebhookID] = true
 		h.finish("HTTP_503", leases...)
 	}
-	last := h.call("fn_saga_orchestrator_run()")
+	last := h.call("public.fn_saga_orchestrator_run()")
 	require.Equal(t, 1, num(last, "dead_lettered"))
 	require.Zero(t, num(last, "jobs_created"))
 	require.Len(t, ids, 1, "webhook_id is the same for every attempt")
 
 	require.Equal(t, "DeadLettered 3 HTTP_503", one[string](h,
-		"SELECT concat_ws(' ', status, attempt_count, final_error_code) FROM webhook_delivery_sagas"))
-	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM webhook_delivery_jobs"))
+		"SELECT concat_ws(' ', status, attempt_count, final_error_code) FROM public.webhook_delivery_sagas"))
+	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs"))
 	require.True(t, one[bool](h, `SELECT d.payload_snapshot = e.payload AND d.payload_snapshot::text = e.payload::text
-		AND d.final_error_code = 'HTTP_503' FROM dead_letters d JOIN events e ON e.id = d.event_id`))
-	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM dead_letter_open"))
+		AND d.final_error_code = 'HTTP_503' FROM public.dead_letters d JOIN public.events e ON e.id = d.event_id`))
+	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
 	require.Zero(t, num(h.step(), "jobs_created"), "a dead saga gets no job")
 }
 
@@ -52,7 +52,7 @@ func TestWebhookDelivered(t *testing.T) {
 	require.Equal(t, `{"n": 1}`, leases[0].Payload)
 	h.finish("", leases...)
 	require.Equal(t, 3, num(h.step(), "completed"))
-	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'Completed' AND attempt_count = 0"))
+	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status = 'Completed' AND attempt_count = 0"))
 	require.Equal(t, 0, num(h.step(), "settled"), "each result counts once")
 	require.Empty(t, h.claim(10))
 }
@@ -64,9 +64,9 @@ func TestWebhookGoneDiesAtOnceAndSuspends(t *testing.T) {
 	h.step()
 	h.finish("HTTP_410", h.claim(1)...)
 	require.Equal(t, 1, num(h.step(), "dead_lettered"))
-	require.Equal(t, "410", one[string](h, "SELECT reason FROM webhook_endpoint_suspensions WHERE subscription_id = $1", sub))
+	require.Equal(t, "410", one[string](h, "SELECT reason FROM public.webhook_endpoint_suspensions WHERE subscription_id = $1", sub))
 	require.Empty(t, h.claim(10), "nothing is claimed while suspended")
-	require.Equal(t, 1, one[int](h, "SELECT attempt_count FROM webhook_delivery_sagas WHERE status = 'DeadLettered'"))
+	require.Equal(t, 1, one[int](h, "SELECT attempt_count FROM public.webhook_delivery_sagas WHERE status = 'DeadLettered'"))
 }
 
 func TestWebhookBackoffStaysInItsRange(t *testing.T) {
@@ -81,10 +81,10 @@ func TestWebhookBackoffStaysInItsRange(t *testing.T) {
 		leases := h.claim(100)
 		require.Len(t, leases, 40)
 		h.finish("TIMEOUT", leases...)
-		require.Equal(t, 40, num(h.call("fn_saga_orchestrator_run()"), "retried"))
+		require.Equal(t, 40, num(h.call("public.fn_saga_orchestrator_run()"), "retried"))
 		var low, high float64
 		require.NoError(t, h.root.QueryRow(context.Background(), `SELECT min(w), max(w) FROM (
-			SELECT extract(epoch FROM next_attempt_at - updated_at)::float8 AS w FROM webhook_delivery_sagas) x`).Scan(&low, &high))
+			SELECT extract(epoch FROM next_attempt_at - updated_at)::float8 AS w FROM public.webhook_delivery_sagas) x`).Scan(&low, &high))
 		require.GreaterOrEqual(t, low, 30.0)
 		require.LessOrEqual(t, high, min(100, 30*max(2, float64(int(1)<<attempt)))+0.001)
 		require.NotEqual(t, low, high, "jittered")
@@ -99,7 +99,7 @@ func (h *hooks) makeDue() {
 	require.NoError(h.t, err)
 	defer conn.Release()
 	_, err = conn.Exec(context.Background(), `BEGIN; SET LOCAL session_replication_role = replica;
-		UPDATE webhook_delivery_sagas SET next_attempt_at = now() - interval '1 second' WHERE next_attempt_at > now(); COMMIT`)
+		UPDATE public.webhook_delivery_sagas SET next_attempt_at = now() - interval '1 second' WHERE next_attempt_at > now(); COMMIT`)
 	require.NoError(h.t, err)
 }
 
@@ -124,7 +124,7 @@ func TestWebhookRetryAfterWithinBounds(t *testing.T) {
 			r["retry_after"] = one[time.Time](h, "SELECT now()").Add(c.after)
 			require.Equal(t, []string{"done"}, h.report(r))
 			require.Equal(t, 1, num(h.step(), "retried"))
-			got := one[float64](h, "SELECT extract(epoch FROM next_attempt_at - updated_at)::float8 FROM webhook_delivery_sagas")
+			got := one[float64](h, "SELECT extract(epoch FROM next_attempt_at - updated_at)::float8 FROM public.webhook_delivery_sagas")
 			require.InDelta(t, c.want.Seconds(), got, 10, "the clock ran a little between report and settling")
 		})
 	}
@@ -136,7 +136,7 @@ func TestWebhookIllegalSagaEdges(t *testing.T) {
 	states := []string{"Pending", "InProgress", "PendingRetry", "Completed", "DeadLettered"}
 	legal := map[string]bool{"Pending>InProgress": true, "PendingRetry>InProgress": true,
 		"InProgress>Completed": true, "InProgress>PendingRetry": true, "InProgress>DeadLettered": true}
-	const set = `UPDATE webhook_delivery_sagas SET status = $1::webhook_saga_status,
+	const set = `UPDATE public.webhook_delivery_sagas SET status = $1::webhook_saga_status,
 		attempt_count = attempt_count + ($1 IN ('PendingRetry', 'DeadLettered'))::int,
 		next_attempt_at = CASE WHEN $1 IN ('Pending', 'PendingRetry') THEN now() END,
 		final_error_code = CASE WHEN $1 = 'DeadLettered' THEN 'TIMEOUT' END WHERE status = $2::webhook_saga_status`
@@ -144,21 +144,21 @@ func TestWebhookIllegalSagaEdges(t *testing.T) {
 		for _, to := range states {
 			h.emit("order", 1)
 			h.route()
-			h.exec("ALTER TABLE webhook_delivery_sagas DISABLE TRIGGER USER")
-			h.exec(`UPDATE webhook_delivery_sagas SET status = $1::webhook_saga_status,
+			h.exec("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER USER")
+			h.exec(`UPDATE public.webhook_delivery_sagas SET status = $1::webhook_saga_status,
 				next_attempt_at = CASE WHEN $1 IN ('Pending', 'PendingRetry') THEN now() END,
 				final_error_code = CASE WHEN $1 = 'DeadLettered' THEN 'TIMEOUT' END WHERE status = 'Pending'`, from)
-			h.exec("ALTER TABLE webhook_delivery_sagas ENABLE TRIGGER USER")
-			h.exec("ALTER TABLE webhook_delivery_sagas DISABLE TRIGGER trg_saga_needs_letter")
+			h.exec("ALTER TABLE public.webhook_delivery_sagas ENABLE TRIGGER USER")
+			h.exec("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER trg_saga_needs_letter")
 			err := h.asOwner(set, to, from)
 			if legal[from+">"+to] {
 				require.NoError(t, err, from+">"+to)
 			} else {
 				refused(t, "42501", err, from+">"+to)
 			}
-			h.exec("ALTER TABLE webhook_delivery_sagas DISABLE TRIGGER USER")
-			h.exec("DELETE FROM webhook_delivery_sagas")
-			h.exec("ALTER TABLE webhook_delivery_sagas ENABLE TRIGGER USER")
+			h.exec("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER USER")
+			h.exec("DELETE FROM public.webhook_delivery_sagas")
+			h.exec("ALTER TABLE public.webhook_delivery_sagas ENABLE TRIGGER USER")
 		}
 	}
 
@@ -166,12 +166,12 @@ func TestWebhookIllegalSagaEdges(t *testing.T) {
 	h.route()
 	for _, change := range []string{"event_id = event_id + 1", "subscription_id = 99", "created_at = now()",
 		"requeue_generation = 1", "attempt_count = 1", "updated_at = now()", "id = DEFAULT"} {
-		refused(t, "42501", h.asOwner("UPDATE webhook_delivery_sagas SET "+change), change)
+		refused(t, "42501", h.asOwner("UPDATE public.webhook_delivery_sagas SET "+change), change)
 	}
-	refused(t, "42501", h.asOwner("UPDATE webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL, attempt_count = 1"), "attempt at start")
+	refused(t, "42501", h.asOwner("UPDATE public.webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL, attempt_count = 1"), "attempt at start")
 	for _, born := range []string{"'Completed', 0, NULL", "'Pending', 1, now()", "'InProgress', 0, NULL"} {
-		refused(t, "42501", h.asOwner(fmt.Sprintf(`INSERT INTO webhook_delivery_sagas
-			(event_id, subscription_id, status, attempt_count, next_attempt_at) SELECT max(id), %d, %s FROM events`, sub, born)), born)
+		refused(t, "42501", h.asOwner(fmt.Sprintf(`INSERT INTO public.webhook_delivery_sagas
+			(event_id, subscription_id, status, attempt_count, next_attempt_at) SELECT max(id), %d, %s FROM public.events`, sub, born)), born)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestWebhookDeadWithoutLetterFails(t *testing.T) {
 	h.subscribe("order")
 	h.emit("order", 1)
 	h.step()
-	refused(t, "42501", h.asOwner(`UPDATE webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1,
+	refused(t, "42501", h.asOwner(`UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1,
 		final_error_code = 'TIMEOUT'`), "dead without a letter")
 }
 
@@ -194,13 +194,13 @@ func TestWebhookJobsOfEndedSagas(t *testing.T) {
 	h.finish("", h.claim(1)...)
 	h.step()
 	for _, status := range []string{"DeadLettered", "Completed"} {
-		refused(t, "42501", h.asOwner(`INSERT INTO webhook_delivery_jobs (saga_id, attempt_no)
-			SELECT id, 9 FROM webhook_delivery_sagas WHERE status = $1::webhook_saga_status`, status), status)
+		refused(t, "42501", h.asOwner(`INSERT INTO public.webhook_delivery_jobs (saga_id, attempt_no)
+			SELECT id, 9 FROM public.webhook_delivery_sagas WHERE status = $1::webhook_saga_status`, status), status)
 	}
 	h.emit("other", 1)
 	h.step()
-	err := h.asOwner(`INSERT INTO webhook_delivery_jobs (saga_id, attempt_no)
-		SELECT id, 9 FROM webhook_delivery_sagas WHERE status = 'InProgress'`)
+	err := h.asOwner(`INSERT INTO public.webhook_delivery_jobs (saga_id, attempt_no)
+		SELECT id, 9 FROM public.webhook_delivery_sagas WHERE status = 'InProgress'`)
 	refused(t, "23505", err, "a second active job")
 }
 
@@ -210,10 +210,10 @@ func TestWebhookSettledJobsNeverChange(t *testing.T) {
 	h.emit("order", 1)
 	h.step()
 	h.finish("HTTP_500", h.claim(1)...)
-	refused(t, "42501", h.asOwner("UPDATE webhook_delivery_jobs SET error_code = 'TIMEOUT'"), "a finished result")
-	refused(t, "42501", h.asOwner("UPDATE webhook_delivery_jobs SET error_code = 'TIMEOUT', settled_at = now()"), "a result while settling")
-	h.call("fn_saga_orchestrator_run()")
+	refused(t, "42501", h.asOwner("UPDATE public.webhook_delivery_jobs SET error_code = 'TIMEOUT'"), "a finished result")
+	refused(t, "42501", h.asOwner("UPDATE public.webhook_delivery_jobs SET error_code = 'TIMEOUT', settled_at = now()"), "a result while settling")
+	h.call("public.fn_saga_orchestrator_run()")
 	for _, change := range []string{"settled_at = NULL", "settled_at = now()", "status = 'Completed'", "took_ms = 1"} {
-		refused(t, "42501", h.asOwner("UPDATE webhook_delivery_jobs SET "+change+" WHERE settled_at IS NOT NULL"), change)
+		refused(t, "42501", h.asOwner("UPDATE public.webhook_delivery_jobs SET "+change+" WHERE settled_at IS NOT NULL"), change)
 	}
 }

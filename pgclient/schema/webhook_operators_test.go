@@ -15,14 +15,14 @@ import (
 func TestWebhookRequeue(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 3)
-	old := one[string](h, "SELECT s::text FROM webhook_delivery_sagas s WHERE id = 1")
+	old := one[string](h, "SELECT s::text FROM public.webhook_delivery_sagas s WHERE id = 1")
 
-	dry := h.call("fn_dead_letter_requeue($1, 'ann', NULL, true)", letters)
+	dry := h.call("public.fn_dead_letter_requeue($1, 'ann', NULL, true)", letters)
 	require.Equal(t, 3, num(dry, "requeued"))
 	require.Equal(t, "would_requeue", results(t, dry)[0]["outcome"])
 	require.Nil(t, dry["audit_id"])
-	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM dead_letter_open"), "a dry run changes nothing")
-	require.Zero(t, one[int](h, "SELECT count(*) FROM queue_operator_action WHERE action LIKE 'dead_letter%'"))
+	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM public.dead_letter_open"), "a dry run changes nothing")
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.queue_operator_action WHERE action LIKE 'dead_letter%'"))
 
 	got := h.requeue(letters[2], letters[0], letters[0], 9999)
 	require.Equal(t, 2, num(got, "requeued"), got)
@@ -32,32 +32,32 @@ func TestWebhookRequeue(t *testing.T) {
 	require.Equal(t, "requeued", list[0]["outcome"])
 	newID := int64(list[0]["new_id"].(float64))
 	require.Equal(t, "Pending 0 1 t 0", one[string](h, `SELECT concat_ws(' ', s.status, attempt_count, requeue_generation,
-		next_attempt_at = s.created_at, (SELECT count(*) FROM webhook_delivery_jobs j WHERE j.saga_id = s.id))
-		FROM webhook_delivery_sagas s WHERE id = $1`, newID))
-	require.Equal(t, old, one[string](h, "SELECT s::text FROM webhook_delivery_sagas s WHERE id = 1"), "the old saga stays as it was")
+		next_attempt_at = s.created_at, (SELECT count(*) FROM public.webhook_delivery_jobs j WHERE j.saga_id = s.id))
+		FROM public.webhook_delivery_sagas s WHERE id = $1`, newID))
+	require.Equal(t, old, one[string](h, "SELECT s::text FROM public.webhook_delivery_sagas s WHERE id = 1"), "the old saga stays as it was")
 	require.Equal(t, []string{"ann", "receiver is back"}, one[[]string](h,
-		"SELECT array_agg(DISTINCT a) FROM dead_letter_requeues, unnest(ARRAY[requeued_by, reason]) a"))
+		"SELECT array_agg(DISTINCT a) FROM public.dead_letter_requeues, unnest(ARRAY[requeued_by, reason]) a"))
 
 	again := h.requeue(letters...)
 	require.Equal(t, 1, num(again, "requeued"))
 	require.Contains(t, results(t, again)[0]["why"], "already requeued by ann at 20")
 	none := h.requeue(letters...)
 	require.Zero(t, num(none, "requeued"))
-	require.Equal(t, "refused", one[string](h, "SELECT outcome FROM queue_operator_action WHERE id = $1", int64(num(none, "audit_id"))))
+	require.Equal(t, "refused", one[string](h, "SELECT outcome FROM public.queue_operator_action WHERE id = $1", int64(num(none, "audit_id"))))
 
 	require.Equal(t, 3, num(h.step(), "jobs_created"))
 	for _, l := range h.claim(10) {
 		require.Equal(t, 1, l.Attempt)
 		require.True(t, strings.HasPrefix(l.WebhookID, "qtop_"))
-		require.Equal(t, 1, one[int](h, "SELECT count(*) FROM webhook_delivery_sagas s JOIN dead_letters d USING (event_id, subscription_id) "+
+		require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas s JOIN public.dead_letters d USING (event_id, subscription_id) "+
 			"WHERE s.id = $1 AND 'qtop_' || d.event_id || '_' || d.subscription_id = $2", l.Saga, l.WebhookID), "the same webhook id again")
 		h.finish("HTTP_500", l)
 	}
 	h.step()
-	second := one[[]int64](h, "SELECT array_agg(dead_letter_id ORDER BY dead_letter_id) FROM dead_letter_open")
+	second := one[[]int64](h, "SELECT array_agg(dead_letter_id ORDER BY dead_letter_id) FROM public.dead_letter_open")
 	require.Len(t, second, 3, "it may die again")
 	require.Equal(t, 3, num(h.requeue(second...), "requeued"))
-	require.Equal(t, 2, one[int](h, "SELECT max(requeue_generation) FROM webhook_delivery_sagas"))
+	require.Equal(t, 2, one[int](h, "SELECT max(requeue_generation) FROM public.webhook_delivery_sagas"))
 }
 
 func TestWebhookRequeueSkips(t *testing.T) {
@@ -65,41 +65,41 @@ func TestWebhookRequeueSkips(t *testing.T) {
 	sub, letters := h.die("order", 1)
 	why := func() string {
 		t.Helper()
-		dry := h.call("fn_dead_letter_requeue($1, 'ann', '', true)", letters)
+		dry := h.call("public.fn_dead_letter_requeue($1, 'ann', '', true)", letters)
 		real := h.requeue(letters...)
 		require.Equal(t, 1, num(real, "skipped"), real)
 		require.Equal(t, results(t, dry)[0]["why"], results(t, real)[0]["why"], "dry run and real agree")
 		return results(t, real)[0]["why"].(string)
 	}
-	h.exec("UPDATE subscriptions SET active = false")
+	h.exec("UPDATE public.subscriptions SET active = false")
 	require.Equal(t, "subscription 1 is inactive", why())
-	h.exec("UPDATE subscriptions SET active = true")
-	h.call("fn_endpoint_suspend($1, 'ben', 'down')", sub)
+	h.exec("UPDATE public.subscriptions SET active = true")
+	h.call("public.fn_endpoint_suspend($1, 'ben', 'down')", sub)
 	require.Contains(t, why(), "endpoint suspended (operator) by ben since 20")
-	h.call("fn_endpoint_resume($1, 'ben', 'up')", sub)
-	h.call("fn_dead_letter_resolve($1, 'abandoned', 'not worth it', 'eve')", letters)
+	h.call("public.fn_endpoint_resume($1, 'ben', 'up')", sub)
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', 'not worth it', 'eve')", letters)
 	require.Contains(t, why(), "resolved as abandoned by eve at 20")
-	require.Zero(t, one[int](h, "SELECT count(*) FROM dead_letter_open"))
-	require.Equal(t, 1, num(h.call("fn_dead_letter_reopen($1, 'eve', 'second thoughts')", letters), "reopened"))
-	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM dead_letter_open"))
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
+	require.Equal(t, 1, num(h.call("public.fn_dead_letter_reopen($1, 'eve', 'second thoughts')", letters), "reopened"))
+	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
 
 	h.flag("queue.dlq.replay_enabled", "false")
 	got := h.requeue(letters...)
 	require.Equal(t, true, got["refused"])
-	require.Equal(t, "refused: disabled", one[string](h, "SELECT outcome FROM queue_operator_action WHERE id = $1", int64(num(got, "audit_id"))))
+	require.Equal(t, "refused: disabled", one[string](h, "SELECT outcome FROM public.queue_operator_action WHERE id = $1", int64(num(got, "audit_id"))))
 	h.flag("queue.dlq.replay_enabled", "true")
 
 	h.flag("webhook.circuit_failures", "1")
-	h.exec(`INSERT INTO webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'circuit', now() + interval '1 hour', 'x')`, sub)
+	h.exec(`INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'circuit', now() + interval '1 hour', 'x')`, sub)
 	require.Equal(t, 1, num(h.requeue(letters...), "requeued"), "an open circuit only makes it wait")
 	require.Zero(t, num(h.step(), "jobs_created"))
 
 	for what, args := range map[string]string{"no actor": "'{1}', ' ', 'r'", "no reason": "'{1}', 'ann', ''",
 		"no ids": "'{}', 'ann', 'r'", "null ids": "NULL, 'ann', 'r'", "a null id": "'{1,NULL}', 'ann', 'r'"} {
-		_, err := tryCall(h.work, "fn_dead_letter_requeue("+args+")")
+		_, err := tryCall(h.work, "public.fn_dead_letter_requeue("+args+")")
 		refused(t, "22023", err, what)
 	}
-	_, err := tryCall(h.work, "fn_dead_letter_resolve('{1}', 'shredded', '', 'ann')")
+	_, err := tryCall(h.work, "public.fn_dead_letter_resolve('{1}', 'shredded', '', 'ann')")
 	refused(t, "22023", err, "an unknown resolution")
 }
 
@@ -107,21 +107,21 @@ func TestWebhookRequeueUndo(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 3)
 	h.requeue(letters[0], letters[1])
-	h.exec("UPDATE subscriptions SET active = false")
-	dry := h.call("fn_dead_letter_requeue_undo($1, 'ann', '', true)", letters)
+	h.exec("UPDATE public.subscriptions SET active = false")
+	dry := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', '', true)", letters)
 	require.Equal(t, 2, num(dry, "recalled"))
 	require.Equal(t, "not requeued", results(t, dry)[2]["why"])
-	sagas := one[int](h, "SELECT count(*) FROM webhook_delivery_sagas")
-	got := h.call("fn_dead_letter_requeue_undo($1, 'ann', 'wrong group')", letters[:1])
+	sagas := one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas")
+	got := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'wrong group')", letters[:1])
 	require.Equal(t, 1, num(got, "recalled"))
-	require.Equal(t, sagas-1, one[int](h, "SELECT count(*) FROM webhook_delivery_sagas"))
-	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM dead_letter_open"), "open again")
-	audit := one[string](h, "SELECT after ->> 'letters' FROM queue_operator_action WHERE id = $1", int64(num(got, "audit_id")))
+	require.Equal(t, sagas-1, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas"))
+	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM public.dead_letter_open"), "open again")
+	audit := one[string](h, "SELECT after ->> 'letters' FROM public.queue_operator_action WHERE id = $1", int64(num(got, "audit_id")))
 	require.Equal(t, fmt.Sprintf("[[%d, %v]]", letters[0], results(t, got)[0]["new_id"]), audit, "both ids stay in the audit")
 
-	h.exec("UPDATE subscriptions SET active = true")
+	h.exec("UPDATE public.subscriptions SET active = true")
 	h.step()
-	late := h.call("fn_dead_letter_requeue_undo($1, 'ann', 'too late')", letters[1:2])
+	late := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'too late')", letters[1:2])
 	require.Contains(t, results(t, late)[0]["why"], "has started (InProgress)")
 	require.Equal(t, 1, num(h.requeue(letters[0]), "requeued"), "what was recalled may be requeued again")
 }
@@ -135,12 +135,12 @@ func TestWebhookUndoAgainstOrchestrator(t *testing.T) {
 	var undoErr, runErr error
 	made := 0
 	wg.Go(func() {
-		undone, undoErr = tryCall(h.work, "fn_dead_letter_requeue_undo($1, 'ann', 'race')", letters)
+		undone, undoErr = tryCall(h.work, "public.fn_dead_letter_requeue_undo($1, 'ann', 'race')", letters)
 	})
 	wg.Go(func() {
 		for range 10 {
 			var got map[string]any
-			if got, runErr = tryCall(h.root, "fn_saga_orchestrator_run(20)"); runErr != nil {
+			if got, runErr = tryCall(h.root, "public.fn_saga_orchestrator_run(20)"); runErr != nil {
 				return
 			}
 			made += num(got, "jobs_created")
@@ -150,7 +150,7 @@ func TestWebhookUndoAgainstOrchestrator(t *testing.T) {
 	require.NoError(t, undoErr)
 	require.NoError(t, runErr)
 	for range 10 {
-		made += num(h.call("fn_saga_orchestrator_run(100)"), "jobs_created")
+		made += num(h.call("public.fn_saga_orchestrator_run(100)"), "jobs_created")
 	}
 	require.Equal(t, 200, made+num(undone, "recalled"), "each was either recalled or started")
 }
@@ -172,7 +172,7 @@ func TestWebhookRequeueRace(t *testing.T) {
 						ids[0], ids[4], ids[1], ids[3] = ids[4], ids[0], ids[3], ids[1]
 					}
 					<-start
-					answers[i], errs[i] = tryCall(pool, "fn_dead_letter_requeue($1, $2, 'race')", ids, fmt.Sprintf("op%d", i))
+					answers[i], errs[i] = tryCall(pool, "public.fn_dead_letter_requeue($1, $2, 'race')", ids, fmt.Sprintf("op%d", i))
 				})
 			}
 			close(start)
@@ -193,8 +193,8 @@ func TestWebhookRequeueRace(t *testing.T) {
 					}
 				}
 			}
-			require.Equal(t, 5, one[int](h, "SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'DeadLettered'"))
-			require.Equal(t, n, one[int](h, "SELECT count(*) FROM queue_operator_action WHERE action = 'dead_letter_requeue'"))
+			require.Equal(t, 5, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status <> 'DeadLettered'"))
+			require.Equal(t, n, one[int](h, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'dead_letter_requeue'"))
 		})
 	}
 }
@@ -209,11 +209,11 @@ func TestWebhookRequeueMany(t *testing.T) {
 	require.Len(t, letters, n)
 	got := h.requeue(letters...)
 	require.Equal(t, n, num(got, "requeued"))
-	require.Zero(t, one[int](h, "SELECT count(*) FROM dead_letter_open"))
-	require.Equal(t, n, num(h.call("fn_dead_letter_requeue_undo($1, 'ann', 'all of it')", letters), "recalled"))
-	require.Equal(t, n, one[int](h, "SELECT count(*) FROM dead_letter_open"))
-	require.Equal(t, n, num(h.call("fn_dead_letter_resolve($1, 'duplicate', NULL, 'ann')", letters), "resolved"))
-	require.Equal(t, n, num(h.call("fn_dead_letter_reopen($1, 'ann', 'no')", letters), "reopened"))
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
+	require.Equal(t, n, num(h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'all of it')", letters), "recalled"))
+	require.Equal(t, n, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
+	require.Equal(t, n, num(h.call("public.fn_dead_letter_resolve($1, 'duplicate', NULL, 'ann')", letters), "resolved"))
+	require.Equal(t, n, num(h.call("public.fn_dead_letter_reopen($1, 'ann', 'no')", letters), "reopened"))
 	h.checkCounters()
 }
 
@@ -224,8 +224,8 @@ func TestWebhookRequeueNamesItsOperation(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(context.Background(), "SELECT set_config('qtop.operation_id', '77', true)")
 	require.NoError(t, err)
-	_, err = tx.Exec(context.Background(), "SELECT fn_dead_letter_requeue($1, 'ann', 'bulk')", letters)
+	_, err = tx.Exec(context.Background(), "SELECT public.fn_dead_letter_requeue($1, 'ann', 'bulk')", letters)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(context.Background()))
-	require.Equal(t, 77, one[int](h, "SELECT operation_id FROM dead_letter_requeues"))
+	require.Equal(t, 77, one[int](h, "SELECT operation_id FROM public.dead_letter_requeues"))
 }

@@ -17,13 +17,13 @@ func (h *hooks) history(n int) {
 	h.t.Helper()
 	sub := h.subscribe("history")
 	_, err := h.root.Exec(context.Background(), `BEGIN; SET LOCAL session_replication_role = replica;
-		INSERT INTO events (event_type, payload) SELECT 'history', '{}' FROM generate_series(1, `+strconv.Itoa(n)+`);
-		INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at)
-		SELECT id, `+strconv.FormatInt(sub, 10)+`, 'Completed', NULL FROM events WHERE event_type = 'history';
-		INSERT INTO webhook_delivery_jobs (saga_id, subscription_id, status, attempt_no, worker_id, lease_token, lease_until,
+		INSERT INTO public.events (event_type, payload) SELECT 'history', '{}' FROM generate_series(1, `+strconv.Itoa(n)+`);
+		INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at)
+		SELECT id, `+strconv.FormatInt(sub, 10)+`, 'Completed', NULL FROM public.events WHERE event_type = 'history';
+		INSERT INTO public.webhook_delivery_jobs (saga_id, subscription_id, status, attempt_no, worker_id, lease_token, lease_until,
 			started_at, finished_at, response_status, settled_at)
-		SELECT id, subscription_id, 'Completed', 1, 'w', gen_random_uuid(), now(), now(), now(), 200, now() FROM webhook_delivery_sagas;
-		UPDATE router_offsets SET last_xid = pg_current_xact_id(), last_event_id = 9000000000; COMMIT`)
+		SELECT id, subscription_id, 'Completed', 1, 'w', gen_random_uuid(), now(), now(), now(), 200, now() FROM public.webhook_delivery_sagas;
+		UPDATE public.router_offsets SET last_xid = pg_current_xact_id(), last_event_id = 9000000000; COMMIT`)
 	require.NoError(h.t, err)
 }
 
@@ -38,13 +38,13 @@ func TestWebhookHotPathScansNoHistory(t *testing.T) {
 		h.emit("order", 50)
 		h.route()
 		for _, step := range []struct{ what, sql string }{
-			{"make", "SELECT fn_saga_orchestrator_run()"},
-			{"claim", "SELECT fn_webhook_job_claim('w', 20)"},
-			{"report", `SELECT fn_webhook_job_report((SELECT jsonb_agg(jsonb_build_object('job_id', id, 'lease_token', lease_token,
-				'delivered', true, 'status', 200)) FROM (SELECT * FROM webhook_delivery_jobs WHERE status = 'Leased' OFFSET 0) j))`},
-			{"settle", "SELECT fn_saga_orchestrator_run()"},
-			{"clean", "SELECT fn_lease_reset_cleaner_run()"},
-			{"endpoints", "SELECT * FROM v_webhook_endpoint"},
+			{"make", "SELECT public.fn_saga_orchestrator_run()"},
+			{"claim", "SELECT public.fn_webhook_job_claim('w', 20)"},
+			{"report", `SELECT public.fn_webhook_job_report((SELECT jsonb_agg(jsonb_build_object('job_id', id, 'lease_token', lease_token,
+				'delivered', true, 'status', 200)) FROM (SELECT * FROM public.webhook_delivery_jobs WHERE status = 'Leased' OFFSET 0) j))`},
+			{"settle", "SELECT public.fn_saga_orchestrator_run()"},
+			{"clean", "SELECT public.fn_lease_reset_cleaner_run()"},
+			{"endpoints", "SELECT * FROM public.v_webhook_endpoint"},
 		} {
 			h.scansNothing(step.what, step.sql, step.what != "endpoints")
 		}
@@ -93,13 +93,13 @@ func TestWebhookSuspendedBacklogCostsAClaimNothing(t *testing.T) {
 	blocked := h.subscribe("blocked")
 	h.emit("blocked", 20000)
 	h.route()
-	h.call("fn_saga_orchestrator_run(100000)")
-	h.call("fn_endpoint_suspend($1, 'ann', 'down')", blocked)
-	h.call("fn_saga_orchestrator_run(100000)")
+	h.call("public.fn_saga_orchestrator_run(100000)")
+	h.call("public.fn_endpoint_suspend($1, 'ann', 'down')", blocked)
+	h.call("public.fn_saga_orchestrator_run(100000)")
 	h.subscribe("order")
 	h.emit("order", 10)
 	h.step()
-	h.scansNothing("claim behind a suspended backlog", "SELECT fn_webhook_job_claim('w', 10)", false)
+	h.scansNothing("claim behind a suspended backlog", "SELECT public.fn_webhook_job_claim('w', 10)", false)
 	require.Len(t, h.claim(100), 10)
 }
 
@@ -108,17 +108,17 @@ func TestWebhookClaimAroundASaturatedSubscription(t *testing.T) {
 	busy := h.subscribe("busy")
 	h.emit("busy", 20000)
 	h.route()
-	h.call("fn_saga_orchestrator_run(100000)")
+	h.call("public.fn_saga_orchestrator_run(100000)")
 	h.subscribe("order")
 	h.subscribe("order")
 	limited := h.subscribe("slow")
-	h.exec("UPDATE subscriptions SET rate_limit_per_second = 1000 WHERE id = $1", limited)
+	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = 1000 WHERE id = $1", limited)
 	h.emit("order", 10)
 	h.emit("slow", 10)
 	h.step()
 	claim := func(limit int, skip []int64, per any) map[int64]int {
 		t.Helper()
-		rows, err := h.work.Query(context.Background(), "SELECT subscription_id FROM fn_webhook_job_claim('w', $1, $2, $3)", limit, skip, per)
+		rows, err := h.work.Query(context.Background(), "SELECT subscription_id FROM public.fn_webhook_job_claim('w', $1, $2, $3)", limit, skip, per)
 		require.NoError(t, err)
 		subs, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 		require.NoError(t, err)
@@ -128,12 +128,12 @@ func TestWebhookClaimAroundASaturatedSubscription(t *testing.T) {
 		}
 		return got
 	}
-	h.scansNothing("claim around a backlog", "SELECT fn_webhook_job_claim('w', 50, '{"+strconv.FormatInt(busy, 10)+"}', 8)", false)
+	h.scansNothing("claim around a backlog", "SELECT public.fn_webhook_job_claim('w', 50, '{"+strconv.FormatInt(busy, 10)+"}', 8)", false)
 	require.Equal(t, map[int64]int{busy: 8, limited: 8}, claim(50, nil, 8), "no more than a share")
 	require.Equal(t, map[int64]int{busy + 1: 8, busy + 2: 8, limited: 2}, claim(50, []int64{busy}, 8))
 	require.Equal(t, map[int64]int{busy + 1: 2}, claim(50, []int64{busy, busy + 2, limited}, 8))
 	require.Equal(t, map[int64]int{busy + 2: 2}, claim(3, []int64{busy}, nil))
-	_, err := h.work.Exec(context.Background(), "SELECT fn_webhook_job_claim('w', 1, NULL, 0)")
+	_, err := h.work.Exec(context.Background(), "SELECT public.fn_webhook_job_claim('w', 1, NULL, 0)")
 	refused(t, "22023", err, "a share of nothing")
 }
 
@@ -148,7 +148,7 @@ func TestWebhookClaimLocksWhatItTakes(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	var taken int
-	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM fn_webhook_job_claim('w', 20, NULL, 3)").Scan(&taken))
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM public.fn_webhook_job_claim('w', 20, NULL, 3)").Scan(&taken))
 	require.Equal(t, 6, taken)
 	require.Len(t, h.claim(20), 14)
 }

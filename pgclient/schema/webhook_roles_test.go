@@ -120,32 +120,32 @@ func TestWebhookRolesRefusedForReal(t *testing.T) {
 	h.step()
 	h.claim(1)
 	for role, statements := range map[string][]string{
-		"event_ingest_writer": {"UPDATE events SET event_type = 'x'", "DELETE FROM events", "SELECT fn_webhook_router_run()",
-			"SELECT * FROM subscriptions"},
-		"router_worker": {"UPDATE webhook_delivery_sagas SET status = 'InProgress'", "INSERT INTO webhook_delivery_jobs (saga_id) VALUES (1)",
-			"DELETE FROM webhook_delivery_sagas",
-			"INSERT INTO webhook_delivery_sagas (event_id, subscription_id, requeued_from_dead_letter_id, requeue_generation) VALUES (1, 1, 1, 1)",
-			"INSERT INTO webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)"},
-		"saga_orchestrator": {"DELETE FROM webhook_delivery_sagas", "UPDATE events SET payload = '{}'", "UPDATE subscriptions SET active = false",
-			"UPDATE webhook_delivery_jobs SET lease_until = now() WHERE status = 'Leased'",
-			"UPDATE webhook_delivery_jobs SET status = 'Pending', lease_until = NULL, lease_token = NULL, worker_id = NULL, started_at = NULL WHERE status = 'Leased'",
-			"UPDATE webhook_delivery_jobs SET controlled = true WHERE status = 'Pending'",
-			"UPDATE webhook_delivery_sagas SET status = 'Pending' WHERE status = 'DeadLettered'",
-			"INSERT INTO dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) SELECT id, event_id, subscription_id, 'TIMEOUT', '{}' FROM webhook_delivery_sagas WHERE status = 'InProgress' LIMIT 1",
-			"SELECT fn_webhook_job_claim('x')", "UPDATE dead_letters SET final_error_code = 'x'"},
-		"webhook_worker": {"UPDATE webhook_delivery_sagas SET attempt_count = 0", "INSERT INTO webhook_delivery_jobs (saga_id) VALUES (1)",
-			"UPDATE webhook_delivery_jobs SET status = 'Completed'", "INSERT INTO dead_letters DEFAULT VALUES", "SELECT * FROM dead_letters",
-			"SELECT fn_saga_orchestrator_run()", "SELECT fn_webhook_router_run()", "SELECT fn_lease_reset_cleaner_run()"},
-		"lease_reset_cleaner": {"SELECT * FROM webhook_delivery_jobs", "SELECT fn_webhook_job_claim('x')", "SELECT fn_saga_orchestrator_run()"},
-		"dead_letter_operator": {"UPDATE webhook_delivery_sagas SET status = 'Pending'", "DELETE FROM webhook_delivery_sagas",
-			"INSERT INTO webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)", "UPDATE events SET payload = '{}'",
-			"UPDATE subscriptions SET active = false", "DELETE FROM dead_letters", "INSERT INTO dead_letter_requeues VALUES (1, 1, now(), 'x', 'x')",
-			"INSERT INTO webhook_endpoint_suspensions (subscription_id, reason, by) VALUES (1, 'operator', 'x')",
-			"DELETE FROM dead_letter_resolutions", "SELECT fn_webhook_letter_ids('{1}')"},
-		"subscription_admin": {"DELETE FROM subscriptions", "SELECT * FROM events", "SELECT fn_endpoint_suspend(1, 'a', 'b')"},
-		"queue_viewer": {"SELECT payload FROM events", "SELECT payload_snapshot FROM dead_letters", "SELECT response_excerpt FROM webhook_delivery_jobs",
-			"SELECT fn_webhook_backlog()", "SELECT fn_dead_letter_requeue('{1}', 'a', 'b')"},
-		"dot_executor": {"SELECT fn_webhook_job_claim('x')", "SELECT * FROM events"},
+		"event_ingest_writer": {"UPDATE public.events SET event_type = 'x'", "DELETE FROM public.events", "SELECT public.fn_webhook_router_run()",
+			"SELECT * FROM public.subscriptions"},
+		"router_worker": {"UPDATE public.webhook_delivery_sagas SET status = 'InProgress'", "INSERT INTO public.webhook_delivery_jobs (saga_id) VALUES (1)",
+			"DELETE FROM public.webhook_delivery_sagas",
+			"INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id, requeued_from_dead_letter_id, requeue_generation) VALUES (1, 1, 1, 1)",
+			"INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)"},
+		"saga_orchestrator": {"DELETE FROM public.webhook_delivery_sagas", "UPDATE public.events SET payload = '{}'", "UPDATE public.subscriptions SET active = false",
+			"UPDATE public.webhook_delivery_jobs SET lease_until = now() WHERE status = 'Leased'",
+			"UPDATE public.webhook_delivery_jobs SET status = 'Pending', lease_until = NULL, lease_token = NULL, worker_id = NULL, started_at = NULL WHERE status = 'Leased'",
+			"UPDATE public.webhook_delivery_jobs SET controlled = true WHERE status = 'Pending'",
+			"UPDATE public.webhook_delivery_sagas SET status = 'Pending' WHERE status = 'DeadLettered'",
+			"INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) SELECT id, event_id, subscription_id, 'TIMEOUT', '{}' FROM public.webhook_delivery_sagas WHERE status = 'InProgress' LIMIT 1",
+			"SELECT public.fn_webhook_job_claim('x')", "UPDATE public.dead_letters SET final_error_code = 'x'"},
+		"webhook_worker": {"UPDATE public.webhook_delivery_sagas SET attempt_count = 0", "INSERT INTO public.webhook_delivery_jobs (saga_id) VALUES (1)",
+			"UPDATE public.webhook_delivery_jobs SET status = 'Completed'", "INSERT INTO public.dead_letters DEFAULT VALUES", "SELECT * FROM public.dead_letters",
+			"SELECT public.fn_saga_orchestrator_run()", "SELECT public.fn_webhook_router_run()", "SELECT public.fn_lease_reset_cleaner_run()"},
+		"lease_reset_cleaner": {"SELECT * FROM public.webhook_delivery_jobs", "SELECT public.fn_webhook_job_claim('x')", "SELECT public.fn_saga_orchestrator_run()"},
+		"dead_letter_operator": {"UPDATE public.webhook_delivery_sagas SET status = 'Pending'", "DELETE FROM public.webhook_delivery_sagas",
+			"INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)", "UPDATE public.events SET payload = '{}'",
+			"UPDATE public.subscriptions SET active = false", "DELETE FROM public.dead_letters", "INSERT INTO public.dead_letter_requeues VALUES (1, 1, now(), 'x', 'x')",
+			"INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, by) VALUES (1, 'operator', 'x')",
+			"DELETE FROM public.dead_letter_resolutions", "SELECT public.fn_webhook_letter_ids('{1}')"},
+		"subscription_admin": {"DELETE FROM public.subscriptions", "SELECT * FROM public.events", "SELECT public.fn_endpoint_suspend(1, 'a', 'b')"},
+		"queue_viewer": {"SELECT payload FROM public.events", "SELECT payload_snapshot FROM public.dead_letters", "SELECT response_excerpt FROM public.webhook_delivery_jobs",
+			"SELECT public.fn_webhook_backlog()", "SELECT public.fn_dead_letter_requeue('{1}', 'a', 'b')"},
+		"dot_executor": {"SELECT public.fn_webhook_job_claim('x')", "SELECT * FROM public.events"},
 	} {
 		conn := h.db.Conn(t, pgtest.Login(t, h.db, role))
 		for _, statement := range statements {
@@ -167,24 +167,24 @@ func TestWebhookRolesMayDoTheirWork(t *testing.T) {
 		_, err := h.db.Conn(t, pgtest.Login(t, h.db, role)).Exec(context.Background(), sql)
 		require.NoError(t, err, "%s: %s", role, sql)
 	}
-	as("subscription_admin", "INSERT INTO subscriptions (event_type, callback_url, verified, secret_ref) VALUES ('a', 'http://x', true, 'env:S')")
-	as("subscription_admin", "UPDATE subscriptions SET rate_limit_per_second = 10")
-	as("event_ingest_writer", "INSERT INTO events (event_type, payload, created_at, created_xid) VALUES ('a', '{}', '2000-01-01', '3')")
-	require.True(t, one[bool](h, "SELECT created_at > now() - interval '1 hour' AND created_xid > '3' FROM events"), "stamped, not chosen")
-	as("router_worker", "INSERT INTO webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)")
-	as("router_worker", "UPDATE router_offsets SET updated_at = now()")
-	as("saga_orchestrator", "UPDATE webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL")
-	as("saga_orchestrator", "INSERT INTO webhook_delivery_jobs (saga_id) VALUES (1)")
-	as("saga_orchestrator", "SELECT fn_saga_orchestrator_run()")
+	as("subscription_admin", "INSERT INTO public.subscriptions (event_type, callback_url, verified, secret_ref) VALUES ('a', 'http://x', true, 'env:S')")
+	as("subscription_admin", "UPDATE public.subscriptions SET rate_limit_per_second = 10")
+	as("event_ingest_writer", "INSERT INTO public.events (event_type, payload, created_at, created_xid) VALUES ('a', '{}', '2000-01-01', '3')")
+	require.True(t, one[bool](h, "SELECT created_at > now() - interval '1 hour' AND created_xid > '3' FROM public.events"), "stamped, not chosen")
+	as("router_worker", "INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)")
+	as("router_worker", "UPDATE public.router_offsets SET updated_at = now()")
+	as("saga_orchestrator", "UPDATE public.webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL")
+	as("saga_orchestrator", "INSERT INTO public.webhook_delivery_jobs (saga_id) VALUES (1)")
+	as("saga_orchestrator", "SELECT public.fn_saga_orchestrator_run()")
 	leases := h.claim(1)
 	require.Len(t, leases, 1)
 	h.finish("HTTP_410", leases...)
-	as("saga_orchestrator", "UPDATE webhook_delivery_jobs SET settled_at = now()")
-	as("saga_orchestrator", `BEGIN; UPDATE webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1, final_error_code = 'HTTP_410';
-		INSERT INTO dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) VALUES (1, 1, 1, 'HTTP_410', '{}'); COMMIT`)
-	as("dot_executor", "SELECT fn_webhook_router_run(), fn_saga_orchestrator_run(), fn_lease_reset_cleaner_run()")
+	as("saga_orchestrator", "UPDATE public.webhook_delivery_jobs SET settled_at = now()")
+	as("saga_orchestrator", `BEGIN; UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1, final_error_code = 'HTTP_410';
+		INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) VALUES (1, 1, 1, 'HTTP_410', '{}'); COMMIT`)
+	as("dot_executor", "SELECT public.fn_webhook_router_run(), public.fn_saga_orchestrator_run(), public.fn_lease_reset_cleaner_run()")
 	for _, worker := range []string{"webhook_router", "saga_orchestrator", "lease_reset_cleaner"} {
-		as("dot_executor", "SELECT fn_queue_tick_request('"+worker+"')")
+		as("dot_executor", "SELECT public.fn_queue_tick_request('"+worker+"')")
 	}
 }
 
@@ -192,18 +192,18 @@ func TestWebhookRefusedEvenToTheOwner(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 2)
 	h.requeue(letters[0])
-	h.call("fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters[1:])
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters[1:])
 	for _, statement := range []string{
-		"UPDATE events SET payload = '{}'", "DELETE FROM events",
-		"UPDATE dead_letters SET final_error_code = 'TIMEOUT'", "DELETE FROM dead_letters",
-		"UPDATE webhook_delivery_sagas SET final_error_code = 'TIMEOUT' WHERE status = 'DeadLettered'",
-		"UPDATE webhook_delivery_sagas SET status = 'Pending', next_attempt_at = now(), final_error_code = NULL WHERE status = 'DeadLettered'",
-		"DELETE FROM webhook_delivery_sagas WHERE status = 'DeadLettered'",
-		"DELETE FROM dead_letter_requeues", "DELETE FROM webhook_delivery_sagas WHERE status = 'Pending'",
-		"UPDATE dead_letter_requeues SET requeued_by = 'somebody'", "UPDATE dead_letter_resolutions SET note = 'x'",
-		"DELETE FROM webhook_delivery_jobs", "UPDATE webhook_delivery_jobs SET response_status = 200",
-		"INSERT INTO dead_letter_open VALUES (9, 'TIMEOUT', 1, now())", "DELETE FROM dead_letter_open",
-		"INSERT INTO webhook_delivery_jobs (saga_id, attempt_no) SELECT id, 7 FROM webhook_delivery_sagas WHERE status = 'DeadLettered'",
+		"UPDATE public.events SET payload = '{}'", "DELETE FROM public.events",
+		"UPDATE public.dead_letters SET final_error_code = 'TIMEOUT'", "DELETE FROM public.dead_letters",
+		"UPDATE public.webhook_delivery_sagas SET final_error_code = 'TIMEOUT' WHERE status = 'DeadLettered'",
+		"UPDATE public.webhook_delivery_sagas SET status = 'Pending', next_attempt_at = now(), final_error_code = NULL WHERE status = 'DeadLettered'",
+		"DELETE FROM public.webhook_delivery_sagas WHERE status = 'DeadLettered'",
+		"DELETE FROM public.dead_letter_requeues", "DELETE FROM public.webhook_delivery_sagas WHERE status = 'Pending'",
+		"UPDATE public.dead_letter_requeues SET requeued_by = 'somebody'", "UPDATE public.dead_letter_resolutions SET note = 'x'",
+		"DELETE FROM public.webhook_delivery_jobs", "UPDATE public.webhook_delivery_jobs SET response_status = 200",
+		"INSERT INTO public.dead_letter_open VALUES (9, 'TIMEOUT', 1, now())", "DELETE FROM public.dead_letter_open",
+		"INSERT INTO public.webhook_delivery_jobs (saga_id, attempt_no) SELECT id, 7 FROM public.webhook_delivery_sagas WHERE status = 'DeadLettered'",
 	} {
 		refused(t, "42501", h.asOwner(statement), "owner: "+statement)
 		_, err := h.root.Exec(context.Background(), statement)

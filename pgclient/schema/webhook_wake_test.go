@@ -59,19 +59,19 @@ func TestWebhookWakes(t *testing.T) {
 		sagas += n
 	}
 	require.Equal(t, 5, sagas)
-	h.call("fn_saga_orchestrator_run()")
+	h.call("public.fn_saga_orchestrator_run()")
 	require.Equal(t, []string{"job webhook_worker 5"}, heard())
 	leases := h.claim(2)
 	require.Empty(t, heard(), "a claim wakes nobody")
 	h.finish("", leases...)
 	require.Equal(t, []string{"job saga_orchestrator 2"}, heard(), "a result wakes the orchestrator")
-	h.call("fn_saga_orchestrator_run()")
+	h.call("public.fn_saga_orchestrator_run()")
 	require.Empty(t, heard(), "settling wakes nobody")
 	tx, err := h.work.Begin(ctx)
 	require.NoError(t, err)
 	_, err = tx.Exec(ctx, "SELECT set_config('qtop.doorbell', 'on', true)")
 	require.NoError(t, err)
-	_, err = tx.Exec(ctx, "INSERT INTO events (event_type, payload) VALUES ('order', '{}')")
+	_, err = tx.Exec(ctx, "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(ctx))
 	require.Empty(t, heard(), "who rings the doorbell himself is not rung for")
@@ -89,10 +89,10 @@ func TestWebhookEndpointNames(t *testing.T) {
 		"":                                           "",
 		"ftp://u@v@w/x":                              "w",
 	} {
-		h.exec("INSERT INTO subscriptions (event_type, callback_url) VALUES ('x', $1)", url)
-		require.Equal(t, want, one[string](h, "SELECT endpoint FROM v_webhook_endpoint WHERE callback_url = $1", url), url)
+		h.exec("INSERT INTO public.subscriptions (event_type, callback_url) VALUES ('x', $1)", url)
+		require.Equal(t, want, one[string](h, "SELECT endpoint FROM public.v_webhook_endpoint WHERE callback_url = $1", url), url)
 	}
-	_, err := h.root.Exec(context.Background(), "INSERT INTO subscriptions (event_type, callback_url, secret_ref) VALUES ('x', 'y', '')")
+	_, err := h.root.Exec(context.Background(), "INSERT INTO public.subscriptions (event_type, callback_url, secret_ref) VALUES ('x', 'y', '')")
 	refused(t, "23514", err, "an empty reference is neither signed nor unsigned")
 }
 
@@ -101,20 +101,20 @@ func TestWebhookEndpointPane(t *testing.T) {
 	sub := h.subscribe("order")
 	h.emit("order", 4)
 	h.step()
-	require.True(t, one[bool](h, "SELECT waiting = 4 AND oldest_waiting_at <= now() AND unsigned FROM v_webhook_endpoint"))
-	h.exec("UPDATE subscriptions SET max_attempts = 1 WHERE id = $1", sub)
+	require.True(t, one[bool](h, "SELECT waiting = 4 AND oldest_waiting_at <= now() AND unsigned FROM public.v_webhook_endpoint"))
+	h.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE id = $1", sub)
 	leases := h.claim(3)
 	h.finish("HTTP_500", leases[0])
 	h.finish("", leases[1:]...)
 	h.flag("webhook.backoff_base_seconds", "60")
 	h.step()
 	require.Equal(t, "1 1 t HTTP_500 0", one[string](h, `SELECT concat_ws(' ', waiting, dead_open, last_success_at IS NOT NULL,
-		last_failure_code, consecutive_failures) FROM v_webhook_endpoint`))
-	require.Equal(t, 1, one[int](h, "SELECT waiting::int FROM fn_webhook_backlog()"))
-	h.exec("UPDATE subscriptions SET max_attempts = 9 WHERE id = $1", sub)
+		last_failure_code, consecutive_failures) FROM public.v_webhook_endpoint`))
+	require.Equal(t, 1, one[int](h, "SELECT waiting::int FROM public.fn_webhook_backlog()"))
+	h.exec("UPDATE public.subscriptions SET max_attempts = 9 WHERE id = $1", sub)
 	h.finish("TIMEOUT", h.claim(1)...)
 	h.step()
-	require.True(t, one[bool](h, "SELECT waiting = 1 AND oldest_at IS NULL FROM v_webhook_backlog"), "due later is not old")
+	require.True(t, one[bool](h, "SELECT waiting = 1 AND oldest_at IS NULL FROM public.v_webhook_backlog"), "due later is not old")
 }
 
 func TestWebhookLastSuccessIsKept(t *testing.T) {
@@ -124,7 +124,7 @@ func TestWebhookLastSuccessIsKept(t *testing.T) {
 	h.step()
 	leases := h.claim(2)
 	h.finish("", leases[0])
-	require.NoError(t, h.asOwner("UPDATE webhook_endpoint_state SET last_success_at = now() - interval '1 hour'"))
+	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET last_success_at = now() - interval '1 hour'"))
 	h.finish("", leases[1])
-	require.True(t, one[bool](h, "SELECT last_success_at > now() - interval '1 minute' FROM v_webhook_endpoint"))
+	require.True(t, one[bool](h, "SELECT last_success_at > now() - interval '1 minute' FROM public.v_webhook_endpoint"))
 }

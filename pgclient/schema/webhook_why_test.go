@@ -15,7 +15,7 @@ import (
 // told is the chain of a queue and the column of the picture for it.
 func (h *hooks) told(name string) (why string, links map[string]string, column string) {
 	h.t.Helper()
-	got := h.call("fn_queue_why($1)", name)
+	got := h.call("public.fn_queue_why($1)", name)
 	require.Nil(h.t, got["refused"], got)
 	links = map[string]string{}
 	for _, l := range got["links"].([]any) {
@@ -31,7 +31,7 @@ func (h *hooks) told(name string) (why string, links map[string]string, column s
 			require.Contains(h.t, do, " WHERE id ", "a cure changes one endpoint's subscriptions")
 		}
 	}
-	picture := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts()::jsonb -> 'waiting') w
+	picture := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w
 		WHERE $1 IN (w.value ->> 'queue', concat(w.value ->> 'queue', ' in ', w.value ->> 'domain'))), '(nothing waits)')`, name)
 	return got["why"].(string), links, picture
 }
@@ -47,26 +47,26 @@ func (h *hooks) unguarded(table, sql string, args ...any) {
 // alive makes a worker host with these loops.
 func (h *hooks) alive(loops ...string) {
 	h.t.Helper()
-	h.exec("DELETE FROM queue_host")
+	h.exec("DELETE FROM public.queue_host")
 	if len(loops) > 0 {
-		h.exec("INSERT INTO queue_host (host_id, instance, version, loops) VALUES ('h1', gen_random_uuid(), 'v', $1)", loops)
+		h.exec("INSERT INTO public.queue_host (host_id, instance, version, loops) VALUES ('h1', gen_random_uuid(), 'v', $1)", loops)
 	}
 }
 
 func TestWhyAnEndpointWaits(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")
-	name := "webhook " + one[string](h, "SELECT endpoint FROM subscriptions")
+	name := "webhook " + one[string](h, "SELECT endpoint FROM public.subscriptions")
 	why, _, _ := h.told(name)
 	require.Empty(t, why, "nothing waits")
 	h.emit("order", 3)
 	h.route()
 	gate := func(reason, until string) func() {
 		return func() {
-			h.exec("INSERT INTO webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, $2, now() + $3::interval, 'ann')", sub, reason, until)
+			h.exec("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, $2, now() + $3::interval, 'ann')", sub, reason, until)
 		}
 	}
-	open := func() { h.exec("DELETE FROM webhook_endpoint_suspensions") }
+	open := func() { h.exec("DELETE FROM public.webhook_endpoint_suspensions") }
 	flag := func(key, value string) func() { return func() { h.flag(key, value) } }
 	update := func(sql string) func() { return func() { h.exec(sql) } }
 	both := []string{"webhook_worker", "saga_orchestrator"}
@@ -78,8 +78,8 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		{nil, nil, "", ""},
 		{flag("webhook.worker.enabled", "false"), flag("webhook.worker.enabled", "true"), "flag", "webhook.worker.enabled is off"},
 		{flag("queue.tick.saga_orchestrator.interval_seconds", "0"), flag("queue.tick.saga_orchestrator.interval_seconds", "5"), "schedule", "queue.tick.saga_orchestrator.interval_seconds is 0"},
-		{update("UPDATE subscriptions SET active = false"), update("UPDATE subscriptions SET active = true"), "subscription", "subscription inactive"},
-		{update("UPDATE subscriptions SET verified = false"), update("UPDATE subscriptions SET verified = true"), "subscription", "subscription unverified"},
+		{update("UPDATE public.subscriptions SET active = false"), update("UPDATE public.subscriptions SET active = true"), "subscription", "subscription inactive"},
+		{update("UPDATE public.subscriptions SET verified = false"), update("UPDATE public.subscriptions SET verified = true"), "subscription", "subscription unverified"},
 		{gate("operator", "1 hour"), open, "suspension", "endpoint suspended: operator"},
 		{gate("410", "1 hour"), open, "suspension", "endpoint suspended: 410"},
 		{gate("operator", "-1 second"), open, "", ""},
@@ -87,13 +87,13 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		{gate("circuit", "-1 second"), open, "circuit", "circuit half open: one probe at a time"},
 		{func() { h.alive("saga_orchestrator") }, func() { h.alive(both...) }, "host", "no live host runs webhook_worker"},
 		{func() { h.alive("webhook_worker") }, func() { h.alive(both...) }, "host", "no live host runs saga_orchestrator"},
-		{update("UPDATE subscriptions SET rate_limit_per_second = 0.5"), update("UPDATE subscriptions SET rate_limit_per_second = NULL"), "rate", "rate limit 0.5/s"},
+		{update("UPDATE public.subscriptions SET rate_limit_per_second = 0.5"), update("UPDATE public.subscriptions SET rate_limit_per_second = NULL"), "rate", "rate limit 0.5/s"},
 		{
 			func() {
-				h.unguarded("webhook_delivery_sagas", "UPDATE webhook_delivery_sagas SET next_attempt_at = now() + interval '1 hour'")
+				h.unguarded("webhook_delivery_sagas", "UPDATE public.webhook_delivery_sagas SET next_attempt_at = now() + interval '1 hour'")
 			},
 			func() {
-				h.unguarded("webhook_delivery_sagas", "UPDATE webhook_delivery_sagas SET next_attempt_at = now()")
+				h.unguarded("webhook_delivery_sagas", "UPDATE public.webhook_delivery_sagas SET next_attempt_at = now()")
 			},
 			"due", "all due later: backing off",
 		},
@@ -114,17 +114,17 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 
 	// of two subscriptions at one endpoint one is suspended: it slows, it does not block
 	other := h.subscribe("order2")
-	h.exec("UPDATE subscriptions SET callback_url = (SELECT callback_url FROM subscriptions WHERE id = $1) WHERE id = $2", sub, other)
+	h.exec("UPDATE public.subscriptions SET callback_url = (SELECT callback_url FROM public.subscriptions WHERE id = $1) WHERE id = $2", sub, other)
 	h.emit("order2", 1)
 	h.route()
 	gate("operator", "1 hour")()
 	why, links, column := h.told(name)
 	require.Equal(t, []string{"1 of 2 subscriptions are suspended", "slows", ""}, []string{why, links["suspension"], column})
-	h.exec("UPDATE subscriptions SET active = false WHERE id = $1", other)
+	h.exec("UPDATE public.subscriptions SET active = false WHERE id = $1", other)
 	why, _, column = h.told(name)
 	require.Equal(t, []string{"none of its subscriptions is open", "none of its subscriptions is open"}, []string{why, column})
 	for _, alias := range []string{fmt.Sprint(sub), fmt.Sprintf("subscription %d", sub), name[len("webhook "):]} {
-		require.Equal(t, name, h.call("fn_queue_why($1)", alias)["queue"], alias)
+		require.Equal(t, name, h.call("public.fn_queue_why($1)", alias)["queue"], alias)
 	}
 }
 
@@ -138,13 +138,13 @@ func TestWhyEventsWait(t *testing.T) {
 	h.alive()
 	why, _, column = h.told("webhook events")
 	require.Equal(t, []string{"no live host runs webhook_router", why}, []string{why, column})
-	h.exec("UPDATE router_offsets SET held_rows = 2, held_since = now() - interval '1 minute'")
+	h.exec("UPDATE public.router_offsets SET held_rows = 2, held_since = now() - interval '1 minute'")
 	why, links, column := h.told("webhook events")
 	require.Equal(t, []string{"held by an open transaction", why, "blocks"}, []string{why, column, links["held"]})
 
-	got := h.call("fn_queue_why('no such queue')")
+	got := h.call("public.fn_queue_why('no such queue')")
 	require.Equal(t, "not_found", got["rule"], got)
-	_, err := tryCall(h.work, "fn_queue_why('  ')")
+	_, err := tryCall(h.work, "public.fn_queue_why('  ')")
 	refused(t, "22023", err, "no name")
 }
 
@@ -152,17 +152,17 @@ func TestWhyALaneWaits(t *testing.T) {
 	j := newJobs(t)
 	told := func(name string) (why, column string) {
 		t.Helper()
-		got := call(t, j.root, "fn_queue_why($1)", name)
+		got := call(t, j.root, "public.fn_queue_why($1)", name)
 		require.Nil(t, got["refused"], got)
-		return got["why"].(string), get[string](j.core, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(fn_queue_snapshot_parts()::jsonb -> 'waiting') w
+		return got["why"].(string), get[string](j.core, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w
 			WHERE w.value ->> 'queue' = 'job k'), '(nothing waits)')`)
 	}
 	host := func(executor string, kinds ...string) {
 		t.Helper()
-		j.exec("DELETE FROM queue_host")
+		j.exec("DELETE FROM public.queue_host")
 		progress, err := json.Marshal(map[string]any{"job_executor": map[string]any{"executor": executor, "kinds": kinds}})
 		require.NoError(t, err)
-		j.exec("INSERT INTO queue_host (host_id, instance, version, loops, progress) VALUES ('h1', gen_random_uuid(), 'v', '{job_executor}', $1)", string(progress))
+		j.exec("INSERT INTO public.queue_host (host_id, instance, version, loops, progress) VALUES ('h1', gen_random_uuid(), 'v', '{job_executor}', $1)", string(progress))
 	}
 	j.put("k", "iu", 2)
 	for _, c := range []struct {
@@ -175,9 +175,12 @@ func TestWhyALaneWaits(t *testing.T) {
 		{func() { host("w", "k", "other") }, ""},
 		{func() { host("somebody", "other") }, ""},
 		{func() {
-			j.exec("UPDATE queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'w'")
+			j.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'w'")
 		}, "every subscribed executor is silent: w"},
-		{func() { j.exec("UPDATE queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'w'"); j.one("w") }, "parallel limit reached: w"},
+		{func() {
+			j.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'w'")
+			j.one("w")
+		}, "parallel limit reached: w"},
 		{func() { j.flag("queue.job_substrate.enabled", "false") }, "queue.job_substrate.enabled is off"},
 	} {
 		c.set()
@@ -187,7 +190,7 @@ func TestWhyALaneWaits(t *testing.T) {
 	}
 	j.flag("queue.job_substrate.enabled", "true")
 	j.put("k", "kg", 1)
-	require.Equal(t, "ambiguous", call(t, j.root, "fn_queue_why('k')")["rule"])
+	require.Equal(t, "ambiguous", call(t, j.root, "public.fn_queue_why('k')")["rule"])
 }
 
 // Whether a floor keeps jobs waiting goes by the jobs that wait.
@@ -196,7 +199,7 @@ func TestWhyBelowTheFloor(t *testing.T) {
 	j.rule("w", "k", "", 0, 1)
 	floor := func() (state, text string) {
 		t.Helper()
-		for _, l := range call(t, j.root, "fn_queue_why('k')")["links"].([]any) {
+		for _, l := range call(t, j.root, "public.fn_queue_why('k')")["links"].([]any) {
 			if l := l.(map[string]any); l["link"] == "floor" {
 				if l["state"] != "clear" {
 					require.Equal(t, "qtop executor subscribe w --kind k --floor N --reason R", l["do"], "the rule that governs")
@@ -212,11 +215,11 @@ func TestWhyBelowTheFloor(t *testing.T) {
 		{"-1", "blocks", "priority floor 0 of w: what waits has -5 to -1"},
 		{"0", "slows", "priority floor 0 of w: what waits has -5 to 0"},
 	} {
-		j.exec("SELECT fn_job_enqueue('k', 'iu', 'external_worker', p_priority => " + c.priority + ")")
+		j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_priority => " + c.priority + ")")
 		state, text := floor()
 		require.Equal(t, []string{c.state, c.text}, []string{state, text})
 	}
-	j.exec("UPDATE job_subscription SET priority_floor = -5")
+	j.exec("UPDATE public.job_subscription SET priority_floor = -5")
 	state, _ := floor()
 	require.Equal(t, "clear", state)
 }
@@ -225,12 +228,12 @@ func TestWhyBelowTheFloor(t *testing.T) {
 func TestWhyDueJobsAreNotTakenIn(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 100)
-	call(t, j.root, "fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + interval '1 hour')")
-	require.Equal(t, "all due later", call(t, j.root, "fn_queue_why('k')")["why"])
-	j.exec("ALTER TABLE job_queue DISABLE TRIGGER USER")
-	j.exec("UPDATE job_queue SET process_after = now() - interval '10 minutes'")
-	j.exec("ALTER TABLE job_queue ENABLE TRIGGER USER")
-	require.Equal(t, "job_queue_default does not run: what is due is not taken in", call(t, j.root, "fn_queue_why('k')")["why"])
+	call(t, j.root, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + interval '1 hour')")
+	require.Equal(t, "all due later", call(t, j.root, "public.fn_queue_why('k')")["why"])
+	j.exec("ALTER TABLE public.job_queue DISABLE TRIGGER USER")
+	j.exec("UPDATE public.job_queue SET process_after = now() - interval '10 minutes'")
+	j.exec("ALTER TABLE public.job_queue ENABLE TRIGGER USER")
+	require.Equal(t, "job_queue_default does not run: what is due is not taken in", call(t, j.root, "public.fn_queue_why('k')")["why"])
 }
 
 func TestWebhookLeaseRelease(t *testing.T) {
@@ -239,10 +242,10 @@ func TestWebhookLeaseRelease(t *testing.T) {
 	h.emit("order", 3)
 	h.step()
 	held := h.claim(2)
-	waiting := one[int64](h, "SELECT id FROM webhook_delivery_jobs WHERE status = 'Pending'")
+	waiting := one[int64](h, "SELECT id FROM public.webhook_delivery_jobs WHERE status = 'Pending'")
 	ids := []int64{held[0].Job, held[1].Job, waiting, 999}
-	h.unguarded("webhook_delivery_jobs", "UPDATE webhook_delivery_jobs SET lease_until = now() - interval '1 second' WHERE id = $1", held[0].Job)
-	release := "fn_webhook_lease_release($1, 'ann', 'its host is gone', $2)"
+	h.unguarded("webhook_delivery_jobs", "UPDATE public.webhook_delivery_jobs SET lease_until = now() - interval '1 second' WHERE id = $1", held[0].Job)
+	release := "public.fn_webhook_lease_release($1, 'ann', 'its host is gone', $2)"
 	whys := func(answer map[string]any) (out []string) {
 		for _, r := range results(t, answer) {
 			out = append(out, fmt.Sprint(r["outcome"], " ", r["why"]))
@@ -251,34 +254,34 @@ func TestWebhookLeaseRelease(t *testing.T) {
 	}
 	dry := h.call(release, ids, true)
 	require.Equal(t, "would_release <nil>", whys(dry)[0])
-	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'"), "a dry run changes nothing")
+	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'"), "a dry run changes nothing")
 	got := whys(h.call(release, ids, false))
 	require.Equal(t, "released <nil>", got[0])
 	require.Contains(t, got[1], "skipped it runs until 20")
 	require.Equal(t, "skipped no lease holds it: it is Pending", got[2])
 	require.Equal(t, "skipped no such webhook job", got[3])
-	require.Equal(t, "Pending 1", one[string](h, "SELECT concat_ws(' ', status, lease_resets) FROM webhook_delivery_jobs WHERE id = $1", held[0].Job))
+	require.Equal(t, "Pending 1", one[string](h, "SELECT concat_ws(' ', status, lease_resets) FROM public.webhook_delivery_jobs WHERE id = $1", held[0].Job))
 	require.Equal(t, []string{"lease_lost"}, h.report(result(held[0], "")), "the worker that had it changes nothing")
-	require.Equal(t, "done", one[string](h, "SELECT outcome FROM queue_operator_action WHERE action = 'webhook_lease_release'"))
+	require.Equal(t, "done", one[string](h, "SELECT outcome FROM public.queue_operator_action WHERE action = 'webhook_lease_release'"))
 
 	for range 2 { // the third loss fails it
-		h.unguarded("webhook_delivery_jobs", "UPDATE webhook_delivery_jobs SET status = 'Leased', lease_until = now() - interval '1 second', lease_token = gen_random_uuid(), worker_id = 'w', started_at = now() WHERE id = $1", held[0].Job)
+		h.unguarded("webhook_delivery_jobs", "UPDATE public.webhook_delivery_jobs SET status = 'Leased', lease_until = now() - interval '1 second', lease_token = gen_random_uuid(), worker_id = 'w', started_at = now() WHERE id = $1", held[0].Job)
 		h.call(release, ids[:1], false)
 	}
-	require.Equal(t, "Failed LEASE_LOST_LIMIT", one[string](h, "SELECT concat_ws(' ', status, error_code) FROM webhook_delivery_jobs WHERE id = $1", held[0].Job))
-	_, err := tryCall(h.work, "fn_webhook_lease_release('{}', 'ann', 'x')")
+	require.Equal(t, "Failed LEASE_LOST_LIMIT", one[string](h, "SELECT concat_ws(' ', status, error_code) FROM public.webhook_delivery_jobs WHERE id = $1", held[0].Job))
+	_, err := tryCall(h.work, "public.fn_webhook_lease_release('{}', 'ann', 'x')")
 	refused(t, "22023", err, "no ids")
 }
 
 func TestWebhookResumeLiftsWhatWasSeen(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")
-	h.call("fn_endpoint_suspend($1, 'ann', 'receiver down')", sub)
-	got := h.call("fn_endpoint_resume($1, 'ben', 'it is back', now() - interval '1 hour')", sub)
+	h.call("public.fn_endpoint_suspend($1, 'ann', 'receiver down')", sub)
+	got := h.call("public.fn_endpoint_resume($1, 'ben', 'it is back', now() - interval '1 hour')", sub)
 	require.Equal(t, "changed", got["rule"], got)
 	require.Contains(t, got["reason"], "by ann")
-	since := one[string](h, "SELECT since::text FROM webhook_endpoint_suspensions")
-	require.Nil(t, h.call("fn_endpoint_resume($1, 'ben', 'it is back', $2::text::timestamptz)", sub, since)["refused"])
+	since := one[string](h, "SELECT since::text FROM public.webhook_endpoint_suspensions")
+	require.Nil(t, h.call("public.fn_endpoint_resume($1, 'ben', 'it is back', $2::text::timestamptz)", sub, since)["refused"])
 }
 
 // A resumed endpoint stays open though the answer that shut it is settled later.
@@ -288,8 +291,8 @@ func TestWebhookResumeOutlivesAnOldGone(t *testing.T) {
 	h.emit("order", 1)
 	h.step()
 	require.Equal(t, []string{"done"}, h.report(result(h.claim(1)[0], "HTTP_410")))
-	require.Equal(t, "410", one[string](h, "SELECT reason FROM webhook_endpoint_suspensions"))
-	require.Nil(t, h.call("fn_endpoint_resume($1, 'ann', 'the path is mended')", sub)["refused"])
+	require.Equal(t, "410", one[string](h, "SELECT reason FROM public.webhook_endpoint_suspensions"))
+	require.Nil(t, h.call("public.fn_endpoint_resume($1, 'ann', 'the path is mended')", sub)["refused"])
 	require.Equal(t, 1, num(h.step(), "dead_lettered"))
-	require.Zero(t, one[int](h, "SELECT count(*) FROM webhook_endpoint_suspensions"))
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
 }
