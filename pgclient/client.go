@@ -25,6 +25,7 @@ type Options struct {
 	ListenDSN string // a direct connection where DSN is a pooler; empty = DSN
 	Program   string // application_name starts with it; default "qtop"
 	Actor     string // the person, for audit rows
+	Pooler    string // "transaction": DSN is a transaction pooler; empty = find out
 	ReadOnly  bool   // every session is read-only; PostgreSQL refuses writes too
 	WorkConns int32  // connections for a worker host; 0 = none
 	// MaxAge is how old a picture computed for another console may be; 0 = none
@@ -35,10 +36,11 @@ type Options struct {
 // Client holds separate pools for reading, acting and working, so that none of
 // them waits behind another.
 type Client struct {
-	opts Options
-	read *pgxpool.Pool
-	act  *pgxpool.Pool
-	work *pgxpool.Pool
+	opts  Options
+	route *pgsession.Route
+	read  *Pool
+	act   *Pool
+	work  *Pool
 
 	mu   sync.Mutex
 	link queue.Link
@@ -62,7 +64,10 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Program == "" {
 		o.Program = "qtop"
 	}
-	c := &Client{opts: o, changes: make(chan struct{}, 1), link: queue.Link{State: "connecting"}}
+	c := &Client{opts: o, route: &pgsession.Route{}, changes: make(chan struct{}, 1), link: queue.Link{State: "connecting"}}
+	if o.Pooler == "transaction" {
+		c.route = pgsession.Through()
+	}
 	var err error
 	if c.read, err = c.pool(ctx, "read", 3, readTimeout, false); err != nil {
 		return nil, err
@@ -80,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 
 // Close ends all connections.
 func (c *Client) Close() {
-	for _, p := range []*pgxpool.Pool{c.read, c.act, c.work} {
+	for _, p := range []*Pool{c.read, c.act, c.work} {
 		if p != nil {
 			p.Close()
 		}
@@ -102,12 +107,12 @@ func (c *Client) WithActor(name string) {
 }
 
 // Work is the worker host's pool; nil without Options.WorkConns.
-func (c *Client) Work() *pgxpool.Pool { return c.work }
+func (c *Client) Work() *Pool { return c.work }
 
 // Read is the pool of the panes.
-func (c *Client) Read() *pgxpool.Pool { return c.read }
+func (c *Client) Read() *Pool { return c.read }
 
-func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.Duration, writes bool) (*pgxpool.Pool, error) {
+func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.Duration, writes bool) (*Pool, error) {
 	cfg, err := pgsession.PoolConfig(c.opts.DSN)
 	if err != nil {
 		return nil, connectError(err)
@@ -116,18 +121,26 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	cfg.MaxConns, cfg.MinConns = size, 0
 	cfg.HealthCheckPeriod = 10 * time.Second
 	session(cc, c.opts.Program+" "+use, timeout)
-	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { // times are UTC wherever they are printed
+	cfg.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error {
+		c.route.Prepare(cc)
+		return nil
+	}
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { // times are UTC wherever they are printed
 		conn.TypeMap().RegisterType(&pgtype.Type{
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})
-		return nil
+		return c.route.Check(ctx, conn)
 	}
 	if c.opts.ReadOnly {
 		pgsession.Set(cc, pgsession.Setting{Name: "default_transaction_read_only", Value: "on"})
 	} else if writes && cc.ValidateConnect == nil && len(cc.Fallbacks) > 0 {
 		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	return pgxpool.NewWithConfig(ctx, cfg)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Pool{pool, c.route}, nil
 }
 
 // session sets the name and the server-side limits of a connection: a client
@@ -182,21 +195,16 @@ func (c *Client) Changes() <-chan struct{} { return c.changes }
 
 // Listen runs the console's listener until ctx ends.
 func (c *Client) Listen(ctx context.Context) error {
-	dsn := c.opts.ListenDSN
-	if dsn == "" {
-		dsn = c.opts.DSN
-	}
-	cc, err := ParseDSN(dsn)
-	if err != nil {
-		return err
-	}
 	hint := func() {
 		select {
 		case c.changes <- struct{}{}:
 		default:
 		}
 	}
-	l := NewListener(cc, c.opts.Program+" listen", c.read, func(queue.Wake) { hint() }, hint)
+	l, err := c.NewListener("listen", func(queue.Wake) { hint() }, hint)
+	if err != nil {
+		return err
+	}
 	c.mu.Lock()
 	c.listener = l
 	c.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -55,15 +56,15 @@ func (c *Client) HostStop(ctx context.Context, id, instance string) error {
 
 // NewListener makes a listener beside the console's own.
 func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func()) (*Listener, error) {
-	dsn := c.opts.ListenDSN
+	dsn, route := c.opts.ListenDSN, &pgsession.Route{}
 	if dsn == "" {
-		dsn = c.opts.DSN
+		dsn, route = c.opts.DSN, c.route
 	}
 	cc, err := ParseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
-	return NewListener(cc, c.opts.Program+" "+use, c.read, onWake, resync), nil
+	return newListener(cc, route, c.opts.Program+" "+use, c.read, onWake, resync), nil
 }
 
 // TickResult is what fn_queue_tick_request answers.

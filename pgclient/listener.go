@@ -19,8 +19,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -36,7 +36,8 @@ const (
 // Listener is one LISTEN connection that heals itself.
 type Listener struct {
 	cfg    *pgx.ConnConfig
-	second *pgxpool.Pool // sends the probe: only a signal from elsewhere proves LISTEN
+	route  *pgsession.Route
+	second *Pool // sends the probe: only a signal from elsewhere proves LISTEN
 	onWake func(queue.Wake)
 	resync func()
 
@@ -48,14 +49,14 @@ type Listener struct {
 // keptWakes bounds the stream that the console shows.
 const keptWakes = 200
 
-// NewListener prepares a listener; Run drives it. onWake gets every wake,
+// newListener prepares a listener; Run drives it. onWake gets every wake,
 // resync is called after each subscription. Where LISTEN cannot work neither is
 // ever called: whoever depends on it polls anyway.
-func NewListener(cfg *pgx.ConnConfig, name string, second *pgxpool.Pool, onWake func(queue.Wake), resync func()) *Listener {
+func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, second *Pool, onWake func(queue.Wake), resync func()) *Listener {
 	cfg = cfg.Copy()
 	session(cfg, name, pingWithin)
 	return &Listener{
-		cfg: cfg, second: second, onWake: onWake, resync: resync,
+		cfg: cfg, route: route, second: second, onWake: onWake, resync: resync,
 		status: queue.ListenerStatus{State: "connecting", Since: time.Now()},
 	}
 }
@@ -126,7 +127,7 @@ func (l *Listener) serve(ctx context.Context) (err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	conn, err := pgx.ConnectConfig(ctx, l.cfg)
+	conn, err := l.route.Connect(ctx, l.cfg)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -18,7 +19,7 @@ const ringEvery = 5 * time.Millisecond
 // Ringer rings the doorbell of a domain after commits, at most once per 5 ms and
 // domain. One is enough for a process.
 type Ringer struct {
-	pool  *pgxpool.Pool
+	pool  conns
 	mu    sync.Mutex
 	rung  map[string]*bell // the domains that rang in the last 5 ms
 	taker Taker
@@ -34,8 +35,14 @@ type bell struct {
 	owed, due map[string]bool
 }
 
+// conns is a Pool or a pgxpool.Pool.
+type conns interface {
+	Acquire(ctx context.Context) (*pgxpool.Conn, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
 // NewRinger makes a ringer that uses pool.
-func NewRinger(pool *pgxpool.Pool) *Ringer {
+func NewRinger(pool conns) *Ringer {
 	return &Ringer{pool: pool, rung: map[string]*bell{}, taker: nobody{}}
 }
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -46,7 +45,7 @@ type Options struct {
 type Host struct {
 	opts     Options
 	client   *pgclient.Client
-	pool     *pgxpool.Pool
+	pool     *pgclient.Pool
 	log      *slog.Logger
 	instance uuid.UUID
 	settings settings

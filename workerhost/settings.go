@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient"
 )
 
 // offEvery is how often a worker that is switched off is still asked for: its
@@ -39,7 +40,7 @@ func (s *settings) invalidate() {
 	}
 }
 
-func (s *settings) refresh(ctx context.Context, pool *pgxpool.Pool) {
+func (s *settings) refresh(ctx context.Context, pool *pgclient.Pool) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	rows, err := pool.Query(ctx, `SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -76,7 +76,7 @@ func (a *app) standing(ctx context.Context) (standing, error) {
 	if err != nil {
 		return standing{}, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := (&pgsession.Route{}).Connect(ctx, cfg)
 	if err != nil {
 		return standing{}, pgclient.Explain(err)
 	}

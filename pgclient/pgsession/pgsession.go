@@ -3,7 +3,8 @@
 // along must not change what a statement means: PostgreSQL finds functions,
 // operators, types and tables along search_path, so each session has one in which
 // nobody but a superuser can put anything. Statements name all else with its
-// schema.
+// schema. Each session speaks UTF-8, and a database with another encoding is refused
+// before it is used: see Encoding.
 package pgsession
 
 import (
@@ -26,7 +27,7 @@ const Path = "pg_catalog, pg_temp"
 
 // Always are the settings of every session, whatever it is for.
 func Always() []Setting {
-	return []Setting{{"search_path", Path}}
+	return []Setting{{"search_path", Path}, {"client_encoding", "UTF8"}}
 }
 
 // Parse reads a connection string for a session of ours. Without an sslmode of the
@@ -74,7 +75,7 @@ func Connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.ConnectConfig(ctx, cc)
+	return (&Route{}).Connect(ctx, cc)
 }
 
 // PoolConfig is the configuration of a pool of such sessions; its size and the

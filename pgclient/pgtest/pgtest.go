@@ -70,6 +70,13 @@ func Empty(t testing.TB) *DB {
 	return use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY")
 }
 
+// Encoded makes a database of an encoding, without the schema; it is dropped at
+// cleanup.
+func Encoded(t testing.TB, encoding string) *DB {
+	t.Helper()
+	return use(t).create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
+}
+
 func use(t testing.TB) *cluster {
 	t.Helper()
 	c, err := shared()

@@ -90,8 +90,9 @@ type UpOptions struct {
 // Up brings a database to this release:
 //
 //  1. It takes the migration lock, or says who has it and waits.
-//  2. It refuses a database that it must not touch: installed by a newer qtop, or
-//     with tables of our names that qtop did not make.
+//  2. It refuses a database that it must not touch: with another encoding than
+//     UTF-8, installed by a newer qtop, or with tables of our names that qtop did
+//     not make.
 //  3. In one transaction it makes missing roles, locks the tables that it will
 //     change, in the order of their names, and runs pending migrations, the objects
 //     of the code that differ from what is installed, and the seeds.
@@ -112,6 +113,9 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := pgsession.Encoding(conn); err != nil {
+		return err
+	}
 	if err := r.upUntilLocked(ctx, conn, o); err != nil {
 		return err
 	}

@@ -1,0 +1,228 @@
+package pgsession
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// eachTransaction lets every transaction of a connection begin with settings,
+// whatever starts it: a statement alone, a pipeline, or BEGIN. It stands between pgx
+// and the network, so that no caller can forget it:
+//
+//  1. Where the server waits outside a transaction, a statement that sets all of them
+//     for the transaction goes in front of the first message that is sent, or behind
+//     BEGIN. Both are sent at once.
+//  2. The answer to that statement is taken out of what the server sends. An error is
+//     not: it is the answer to whatever was to follow.
+func eachTransaction(settings map[string]string) func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+	sql := setSQL(settings)
+	var extended []byte
+	for _, m := range []pgproto3.FrontendMessage{&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Execute{}} {
+		extended, _ = m.Encode(extended) // of fixed messages
+	}
+	return func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		s := &session{sql: sql, extended: extended}
+		return pgproto3.NewFrontend(&answers{session: s, from: r}, &requests{session: s, to: w})
+	}
+}
+
+// setSQL sets all for the current transaction.
+func setSQL(settings map[string]string) string {
+	var calls []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		calls = append(calls, "pg_catalog.set_config("+literal(name)+", "+literal(settings[name])+", true)")
+	}
+	return "SELECT " + strings.Join(calls, ", ")
+}
+
+// literal means the same whatever standard_conforming_strings is.
+func literal(s string) string {
+	s = strings.ReplaceAll(s, "'", "''")
+	if strings.Contains(s, `\`) {
+		return " E'" + strings.ReplaceAll(s, `\`, `\\`) + "'"
+	}
+	return "'" + s + "'"
+}
+
+// session is what both directions of a connection know.
+type session struct {
+	sql      string
+	extended []byte
+
+	mu     sync.Mutex
+	status byte     // of the last ReadyForQuery; 0 before the first
+	sent   []string // of each request that is not wholly answered, which messages of its answer to remove
+}
+
+// A request's answer is matched with the types of its messages, in order. Of these a
+// capital letter or a digit is removed and a small letter is passed on.
+const (
+	inFront     = "TDC"  // of a simple query
+	behindBegin = "cTDC" // likewise
+	inPipeline  = "12DC" // of Parse, Bind and Execute
+)
+
+// requests is what pgx sends. It writes whole messages.
+type requests struct {
+	*session
+	to   io.Writer
+	open bool // messages were sent whose Sync was not
+}
+
+// Write implements io.Writer.
+func (r *requests) Write(p []byte) (int, error) {
+	out, err := r.rewrite(p)
+	if err != nil {
+		return 0, err
+	}
+	n, err := r.to.Write(out)
+	switch {
+	case err == nil:
+		return len(p), nil
+	case n > 0:
+		return 1, err // not nothing: the server may have had it
+	}
+	return 0, err
+}
+
+func (r *requests) rewrite(p []byte) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status == 0 {
+		return p, nil // still logging in
+	}
+	outside := r.status == 'I'
+	out := make([]byte, 0, len(p)+len(r.extended)+len(r.sql)+8)
+	for len(p) > 0 {
+		if len(p) < 5 || int64(binary.BigEndian.Uint32(p[1:])) > int64(len(p)-1) {
+			return nil, errors.New("a message was not written whole")
+		}
+		message := p[:1+binary.BigEndian.Uint32(p[1:])]
+		p = p[len(message):]
+		switch kind := message[0]; kind {
+		case 'Q':
+			answer := ""
+			if outside {
+				message, answer = r.simple(message)
+			}
+			r.sent = append(r.sent, answer)
+		case 'P', 'B', 'D', 'E', 'C':
+			if r.open {
+				break
+			}
+			r.open = true
+			answer := ""
+			if outside {
+				out, answer = append(out, r.extended...), inPipeline
+			}
+			r.sent = append(r.sent, answer)
+		case 'S':
+			if !r.open {
+				r.sent = append(r.sent, "")
+			}
+			r.open = false
+		}
+		out = append(out, message...)
+	}
+	return out, nil
+}
+
+// simple adds the settings to a simple query.
+func (r *requests) simple(message []byte) ([]byte, string) {
+	text := strings.TrimRight(string(message[5:len(message)-1]), "; \t\r\n")
+	answer := inFront
+	if word, _, _ := strings.Cut(text, " "); (strings.EqualFold(word, "begin") || strings.EqualFold(word, "start")) && !strings.Contains(text, ";") {
+		text, answer = text+"; "+r.sql, behindBegin
+	} else {
+		text = r.sql + "; " + text
+	}
+	out, _ := (&pgproto3.Query{String: text}).Encode(nil) // of a text that was a message before
+	return out, answer
+}
+
+// answers is what pgx reads.
+type answers struct {
+	*session
+	from io.Reader
+	buf  [16 << 10]byte
+	head []byte // of the message that comes next, as far as it was read
+	left int    // bytes of the current message that are still to come
+	drop bool   // the current message is removed
+	out  []byte
+}
+
+// Read implements io.Reader.
+func (a *answers) Read(p []byte) (int, error) {
+	for len(a.out) == 0 {
+		n, err := a.from.Read(a.buf[:])
+		a.take(a.buf[:n])
+		if err != nil && len(a.out) == 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, a.out)
+	if a.out = a.out[n:]; len(a.out) == 0 {
+		a.out = nil
+	}
+	return n, nil
+}
+
+// take passes on what is not removed.
+func (a *answers) take(b []byte) {
+	for len(b) > 0 {
+		if a.left > 0 {
+			n := min(a.left, len(b))
+			if !a.drop {
+				a.out = append(a.out, b[:n]...)
+			}
+			a.left, b = a.left-n, b[n:]
+			continue
+		}
+		a.head, b = append(a.head, b[0]), b[1:]
+		if len(a.head) < 5 || a.head[0] == 'Z' && len(a.head) < 6 {
+			continue
+		}
+		a.drop = a.remove(a.head)
+		if !a.drop {
+			a.out = append(a.out, a.head...)
+		}
+		a.left = int(binary.BigEndian.Uint32(a.head[1:])) + 1 - len(a.head)
+		a.head = a.head[:0]
+	}
+}
+
+// remove tells whether a message answers the settings.
+func (a *answers) remove(head []byte) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kind := head[0]
+	if kind == 'Z' {
+		if a.status != 0 && len(a.sent) > 0 {
+			a.sent = a.sent[1:]
+		}
+		a.status = head[5]
+		return false
+	}
+	if len(a.sent) == 0 || a.sent[0] == "" {
+		return false
+	}
+	switch want := a.sent[0][0]; {
+	case kind == 'N', kind == 'A', kind == 'S': // notices, signals and parameters come at any time
+		return false
+	case kind == want:
+		a.sent[0] = a.sent[0][1:]
+		return true
+	case want >= 'a' && kind == want-'a'+'A':
+		a.sent[0] = a.sent[0][1:]
+		return false
+	}
+	a.sent[0] = "" // an error
+	return false
+}
