@@ -43,11 +43,16 @@ type Listener struct {
 
 	mu     sync.Mutex
 	status queue.ListenerStatus
-	wakes  []queue.Wake
+	wakes  []queue.Wake // a ring; the next one goes to newest
+	newest int
 }
 
-// keptWakes bounds the stream that the console shows.
-const keptWakes = 200
+// keptWakes bounds the stream that the console shows, keptWakeText what of a
+// payload's texts is kept: they come from anybody.
+const (
+	keptWakes    = 200
+	keptWakeText = 200
+)
 
 // newListener prepares a listener; Run drives it. onWake gets every wake,
 // resync is called after each subscription. Where LISTEN cannot work neither is
@@ -72,7 +77,11 @@ func (l *Listener) Status() queue.ListenerStatus {
 func (l *Listener) Wakes() []queue.Wake {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.wakes)
+	out := make([]queue.Wake, len(l.wakes))
+	for i := range out {
+		out[i] = l.wakes[(l.newest-1-i+2*len(l.wakes))%len(l.wakes)]
+	}
+	return out
 }
 
 // Run listens until ctx ends.
@@ -281,7 +290,7 @@ func (l *Listener) heard(n *pgconn.Notification) {
 	}
 	w := queue.Wake{At: time.Now(), Channel: queue.Clean(n.Channel), LagMS: -1}
 	if json.Unmarshal([]byte(n.Payload), &p) == nil {
-		w.Layer, w.Hint = p.Layer, p.Hint
+		w.Layer, w.Hint = p.Layer.Cut(keptWakeText), p.Hint.Cut(keptWakeText)
 		if json.Unmarshal(p.Count, &w.Count) != nil {
 			w.Count = 0
 		}
@@ -294,10 +303,12 @@ func (l *Listener) heard(n *pgconn.Notification) {
 	}
 	l.mu.Lock()
 	l.status.Heard++
-	l.wakes = slices.Insert(l.wakes, 0, w)
-	if len(l.wakes) > keptWakes {
-		l.wakes = l.wakes[:keptWakes]
+	if len(l.wakes) < keptWakes {
+		l.wakes = append(l.wakes, w)
+	} else {
+		l.wakes[l.newest] = w
 	}
+	l.newest = (l.newest + 1) % keptWakes
 	l.mu.Unlock()
 	l.onWake(w)
 }

@@ -217,6 +217,7 @@ func (d *deliverer) lease(c claim) []*delivery {
 // back.
 func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 	xs := d.lease(c)
+	d.l.looked(len(xs) > 0)
 	if c.err != nil {
 		if ctx.Err() == nil {
 			d.l.erred(c.err)

@@ -53,6 +53,7 @@ type Host struct {
 	handlers map[string]handler.Handler // with the built-in ones
 	jobsDone [jobOutcomes]atomic.Int64
 	late     spacing // looks for work that falls due
+	reread   spacing // of the intervals, because of a signal
 
 	// engaging is held while the host id is taken or given free and while loops
 	// start, so that no running loop is ever without it.

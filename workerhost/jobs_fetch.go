@@ -208,6 +208,9 @@ func (e *executor) wanted() int {
 
 // stockUp takes what a claim brought. late: nothing may start any more.
 func (e *executor) stockUp(f *fetch, late bool) {
+	if !f.with || len(f.jobs) > 0 { // one that goes with jobs does not look for others
+		e.l.looked(len(f.jobs) > 0)
+	}
 	if f.err != nil {
 		e.l.erred(f.err)
 		e.l.log.Warn("claim failed", "error", f.err.Error())

@@ -28,6 +28,7 @@ type loop struct {
 	name, what string
 	log        *slog.Logger
 	kick       chan struct{} // size 1: kicks coalesce
+	wakes      wakes
 	retry      chan struct{} // size 1: an operator need not wait for the pause after a failure
 
 	mu       sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/pgclient"
 )
 
-// minGap keeps a flood of signals from becoming a flood of ticks.
+// minGap is the least time between two ticks, whatever asks for them.
 const minGap = 10 * time.Millisecond
 
 // fullBatch is the row limit of the SQL workers: a tick that met it has more.
@@ -42,6 +42,7 @@ func (h *Host) tickLoop(ctx context.Context, l *loop) error {
 		again = false
 		started := time.Now()
 		next := h.settings.every(l.name)
+		worked := false
 		res, err := h.client.Tick(ctx, l.name, source)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -54,6 +55,7 @@ func (h *Host) tickLoop(ctx context.Context, l *loop) error {
 			h.log.Error("tick worker failed", "loop", l.name, "error", res.Error)
 		default:
 			l.ticked(res.Work(), next)
+			worked = res.Work() > 0
 			h.handOn(l, res)
 			held = soonAgain(res, source, held)
 			if held > 0 {
@@ -70,6 +72,7 @@ func (h *Host) tickLoop(ctx context.Context, l *loop) error {
 				}
 			}
 		}
+		l.looked(worked)
 		select {
 		case <-time.After(time.Until(started.Add(minGap))):
 		case <-ctx.Done():

@@ -1,11 +1,13 @@
 package workerhost
 
 // This file turns signals into kicks. A signal is a hint from anybody: it can
-// make a loop look sooner, never do anything else. Losing one costs latency.
+// make a loop look sooner, never do anything else. Losing one costs latency, and
+// those that find nothing are followed by ever fewer looks.
 
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -14,28 +16,28 @@ import (
 func (h *Host) onWake(w queue.Wake) {
 	switch channel := w.Channel.String(); {
 	case w.Layer.String() == "config":
-		h.settings.invalidate()
-		h.kick(loopJobs)
+		h.reread.after(mostWakeGap, h.settings.invalidate)
+		h.wake(loopJobs)
 	case channel == "queue_wake_webhook":
-		h.kickWebhook(w)
+		h.wakeWebhook(w)
 	case strings.HasPrefix(channel, "queue_wake_"):
-		hinted := h.kick(w.Hint.String())
+		hinted := h.wake(w.Hint.String())
 		switch w.Layer.String() {
 		case "job", "subscription", "executor":
-			h.kick(loopJobs)
+			h.wake(loopJobs)
 			if w.Due.After(w.At) {
-				h.kick(loopDue)
+				h.wake(loopDue)
 			}
 			return
 		case "doorbell": // it does not say for what
-			h.kick(loopJobs)
-			h.late.after(lateGap, func() { h.kick(loopDue) })
+			h.wake(loopJobs)
+			h.late.after(lateGap, func() { h.wake(loopDue) })
 		}
 		if !hinted {
 			if channel == "queue_wake_staging" {
-				h.kick(loopStaging)
+				h.wake(loopStaging)
 			} else {
-				h.kick(loopRoutes)
+				h.wake(loopRoutes)
 			}
 		}
 	}
@@ -73,25 +75,70 @@ func (s *spacing) after(gap time.Duration, f func()) {
 	})
 }
 
-func (h *Host) kickWebhook(w queue.Wake) {
-	if h.kick(w.Hint.String()) {
+// leastWakeGap and mostWakeGap bound the time between two looks of a loop that signals ask for.
+const (
+	leastWakeGap = 10 * time.Millisecond
+	mostWakeGap  = 250 * time.Millisecond
+)
+
+// wakes spaces the looks of one loop that signals ask for: a look that finds work
+// ends the gap, each that finds none doubles it.
+type wakes struct {
+	spacing
+	gap   atomic.Int64 // of time.Duration
+	woken atomic.Bool  // a signal asked for the next look
+}
+
+// wakeNow makes the loop look for a signal, as soon as its gap allows it.
+func (l *loop) wakeNow() {
+	l.wakes.after(time.Duration(l.wakes.gap.Load()), func() {
+		l.wakes.woken.Store(true)
+		l.kickNow()
+	})
+}
+
+// looked records what a look found. One that no signal asked for, and that found
+// nothing, says nothing about signals.
+func (l *loop) looked(found bool) {
+	woken := l.wakes.woken.Swap(false)
+	switch {
+	case found:
+		l.wakes.gap.Store(0)
+	case woken:
+		l.wakes.gap.Store(int64(min(max(2*time.Duration(l.wakes.gap.Load()), leastWakeGap), mostWakeGap)))
+	}
+}
+
+func (h *Host) wakeWebhook(w queue.Wake) {
+	if h.wake(w.Hint.String()) {
 		return
 	}
 	switch w.Layer.String() {
 	case "event":
-		h.kick(loopRouter)
+		h.wake(loopRouter)
 	case "saga":
-		h.kick(loopOrchestrator)
+		h.wake(loopOrchestrator)
 	case "job":
-		h.kick(loopWebhook)
+		h.wake(loopWebhook)
 	default:
-		h.kick(loopRouter)
-		h.kick(loopOrchestrator)
-		h.kick(loopWebhook)
+		h.wake(loopRouter)
+		h.wake(loopOrchestrator)
+		h.wake(loopWebhook)
 	}
 }
 
-// kick makes a loop look now; false when there is no such loop.
+// wake makes a loop look for a signal; false when there is no such loop.
+func (h *Host) wake(name string) bool {
+	l := h.loop(name)
+	if l == nil {
+		return false
+	}
+	l.wakeNow()
+	return true
+}
+
+// kick makes a loop look now, for what this process knows; false when there is no
+// such loop.
 func (h *Host) kick(name string) bool {
 	l := h.loop(name)
 	if l == nil {

@@ -56,6 +56,14 @@ func CleanLong(raw string) Text {
 // String is the safe form.
 func (t Text) String() string { return t.s }
 
+// Cut is the text in at most n bytes; of a longer one the start, with an ellipsis.
+func (t Text) Cut(n int) Text {
+	if len(t.s) <= n {
+		return t
+	}
+	return Text{s: keep(t.s, max(n-len("…"), 0)) + "…"}
+}
+
 // Len is the length of the safe form in bytes, not in cells.
 func (t Text) Len() int { return len(t.s) }
 
