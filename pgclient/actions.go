@@ -32,6 +32,7 @@ func operations() map[queue.ActionID]operation {
 		queue.ActReveal:         {planReveal, applyReveal},
 		queue.ActFlagSet:        {planFlag, applyFlag},
 		queue.ActExecRegister:   {planRegister, applyRegister},
+		queue.ActExecOwner:      {planOwner, applyOwner},
 		queue.ActExecDeregister: {planDeregister, applyDeregister},
 		queue.ActJobCancel:      {planJobCancel, applyJobCancel},
 		queue.ActLeaseRelease:   {planLeaseRelease, applyLeaseRelease},
@@ -250,13 +251,15 @@ func command(r queue.Request) string {
 			fmt.Fprintf(&b, " --for %s", shellQuote(r.Args["for"]))
 		}
 	case queue.ActExecRegister:
-		fmt.Fprintf(&b, "qtop executor register %s --kind %s --cadence %s", shellQuote(r.Args["id"]), shellQuote(r.Args["kind"]), shellQuote(r.Args["cadence"]))
+		fmt.Fprintf(&b, "qtop executor register %s --owner-role %s --kind %s --cadence %s", shellQuote(r.Args["id"]), shellQuote(r.Args["owner-role"]), shellQuote(r.Args["kind"]), shellQuote(r.Args["cadence"]))
 		if r.Args["domains"] != "" {
 			fmt.Fprintf(&b, " --domains %s", shellQuote(r.Args["domains"]))
 		}
 		if r.Args["stale-after"] != "" {
 			fmt.Fprintf(&b, " --stale-after %s", shellQuote(r.Args["stale-after"]))
 		}
+	case queue.ActExecOwner:
+		fmt.Fprintf(&b, "qtop executor owner %s --owner-role %s", quoteAll(r.Targets), shellQuote(r.Args["owner-role"]))
 	case queue.ActExecDeregister:
 		fmt.Fprintf(&b, "qtop executor deregister %s", quoteAll(r.Targets))
 	case queue.ActJobCancel:

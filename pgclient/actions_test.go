@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -153,7 +154,7 @@ func TestExecutorPlan(t *testing.T) {
 	w := newWorld(t)
 	admin := w.client("workflow_admin")
 	request := func(kind string) queue.Request {
-		return queue.Request{Action: queue.ActExecRegister, Args: map[string]string{"id": "kg", "kind": kind, "domains": "iu, kg", "cadence": "1m", "stale-after": "5m"}}
+		return queue.Request{Action: queue.ActExecRegister, Args: map[string]string{"id": "kg", "kind": kind, "domains": "iu, kg", "cadence": "1m", "stale-after": "5m", "owner-role": "dot_executor"}}
 	}
 	for _, bad := range []string{"MOT", "mot", "DOT ", "future_MOT_executor", " ", "dot"} {
 		_, err := admin.Plan(context.Background(), request(bad))
@@ -175,6 +176,18 @@ func TestExecutorPlan(t *testing.T) {
 	require.Equal(t, "Agent {iu,kg} 60 300", get[string](w, `SELECT concat_ws(' ', executor_kind, domain_scope::text, expected_cadence_seconds,
 		stale_threshold_seconds) FROM public.queue_heartbeat WHERE executor_id = 'kg'`))
 	require.Equal(t, "exists", plan(t, admin, request("Agent")).Rule)
+
+	host := pgtest.Login(t, w.db, "dot_executor")
+	owner := queue.Request{Action: queue.ActExecOwner, Targets: []string{"kg"}, Args: map[string]string{"owner-role": host}, Reason: "its own"}
+	given := plan(t, admin, owner)
+	require.Equal(t, []string{"kg", "dot_executor", host + "; logins that may claim, beat and report as it: 1"},
+		[]string{given.Lines[0].Value.String(), given.Lines[1].Value.String(), given.Lines[2].Value.String()})
+	require.EqualValues(t, 1, apply(t, admin, given).Done)
+	require.Equal(t, host, get[string](w, "SELECT owner_role FROM queue_heartbeat WHERE executor_id = 'kg'"))
+	owner.Args["owner-role"] = "no_such_role"
+	_, err = admin.Plan(context.Background(), owner)
+	kind(t, queue.KindUsage, err)
+	require.Contains(t, err.Error(), "no_such_role does not exist")
 
 	gone := plan(t, admin, queue.Request{Action: queue.ActExecDeregister, Targets: []string{"kg"}, Reason: "moved"})
 	require.EqualValues(t, 1, apply(t, admin, gone).Done)
@@ -290,8 +303,10 @@ func TestCommandRoundTrips(t *testing.T) {
 			{queue.Request{Action: queue.ActResolve, Targets: []string{word}, Args: map[string]string{"resolution": word}, Reason: word},
 				[]string{"qtop", "resolve", word, "--resolution", word, "--reason", word}},
 			{queue.Request{Action: queue.ActUndoRequeue, Targets: []string{word}, Reason: word}, []string{"qtop", "undo", word, "--reason", word}},
-			{queue.Request{Action: queue.ActExecRegister, Args: map[string]string{"id": word, "kind": word, "cadence": word, "domains": word, "stale-after": word}},
-				[]string{"qtop", "executor", "register", word, "--kind", word, "--cadence", word, "--domains", word, "--stale-after", word}},
+			{queue.Request{Action: queue.ActExecRegister, Args: map[string]string{"id": word, "kind": word, "cadence": word, "domains": word, "stale-after": word, "owner-role": word}},
+				[]string{"qtop", "executor", "register", word, "--owner-role", word, "--kind", word, "--cadence", word, "--domains", word, "--stale-after", word}},
+			{queue.Request{Action: queue.ActExecOwner, Targets: []string{word}, Args: map[string]string{"owner-role": word}, Reason: word},
+				[]string{"qtop", "executor", "owner", word, "--owner-role", word, "--reason", word}},
 			{queue.Request{Action: queue.ActExecDeregister, Targets: []string{word}, Reason: word}, []string{"qtop", "executor", "deregister", word, "--reason", word}},
 			{queue.Request{Action: queue.ActJobCancel, Filter: word, Reason: word}, []string{"qtop", "job", "cancel", "--filter", word, "--reason", word}},
 			{queue.Request{Action: queue.ActLeaseRelease, Targets: []string{word, "b"}, Reason: word}, []string{"qtop", "lease", "release", word, "b", "--reason", word}},

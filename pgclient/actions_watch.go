@@ -1,9 +1,10 @@
 package pgclient
 
 // This file plans and applies what is done about silence: acknowledge and give
-// up alerts, register and deregister executors.
+// up alerts, register executors, give them to a role, and deregister them.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,11 @@ func planRegister(ctx context.Context, c *Client, p *queue.Plan) error {
 		p.Lines = append(p.Lines, line("again", "it was deregistered by %s at %s", by, tombstone.UTC().Format(time.RFC3339)))
 	}
 	p.Count = 1
-	p.Lines = append(p.Lines, line("executor", "%s (%s)", r.Args["id"], r.Args["kind"]),
+	owner, err := c.ownerRole(ctx, r.Args["owner-role"])
+	if err != nil {
+		return err
+	}
+	p.Lines = append(p.Lines, line("executor", "%s (%s)", r.Args["id"], r.Args["kind"]), owner,
 		line("domains", "%s", strings.Join(domains(r.Args["domains"]), ", ")),
 		line("expected", "a beat every %s from now on", time.Duration(cadence)*time.Second))
 	if threshold != nil {
@@ -155,12 +160,74 @@ func applyRegister(ctx context.Context, c *Client, p queue.Plan, res *queue.Resu
 	if err != nil {
 		return err
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_queue_heartbeat_register($1, $2, $3, $4::bigint::int, $5::bigint::int, $6)",
-		r.Args["id"], r.Args["kind"], domains(r.Args["domains"]), cadence, threshold, r.Actor)
+	a, err := c.ask(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
+			p_expected_cadence_seconds => $4::bigint::int, p_stale_threshold_seconds => $5::bigint::int, p_owner_role => $6::text, p_actor => $7::text)`,
+		r.Args["id"], r.Args["kind"], domains(r.Args["domains"]), cadence, threshold, r.Args["owner-role"], r.Actor)
 	if err != nil {
 		return err
 	}
 	one(res, r.Args["id"], "registered", a)
+	return nil
+}
+
+// ownerRole says who may work as an executor of this role.
+func (c *Client) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
+	var there bool
+	var logins int
+	err := c.act.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text),
+			(SELECT count(*) FROM pg_catalog.pg_roles r WHERE r.rolcanlogin AND NOT r.rolsuper
+				AND pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole(pg_catalog.quote_ident($1::text))::oid, 'MEMBER'))`, role).Scan(&there, &logins)
+	if err != nil {
+		return queue.PlanLine{}, err
+	}
+	if !there {
+		return queue.PlanLine{}, &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean("role " + role + " does not exist"), Where: queue.Clean("--owner-role"),
+			Do: queue.Clean("name the login or the group of the executor's hosts"),
+		}
+	}
+	return line("owner", "%s; logins that may claim, beat and report as it: %d", role, logins), nil
+}
+
+func planOwner(ctx context.Context, c *Client, p *queue.Plan) error {
+	if len(p.Request.Targets) != 1 {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor")}
+	}
+	id := p.Request.Targets[0]
+	var before queue.Text
+	var gone *time.Time
+	var tick bool
+	err := c.act.QueryRow(ctx, "SELECT COALESCE(owner_role, ''), deregistered_at, tick_worker FROM public.queue_heartbeat WHERE executor_id = $1::text", id).
+		Scan(textInto(&before), &gone, &tick)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		p.Refused, p.Rule = "no executor "+id+" is registered", "not_found"
+		return nil
+	case err != nil:
+		return err
+	case gone != nil:
+		p.Refused, p.Rule = id+" is deregistered", "gone"
+		return nil
+	case tick:
+		p.Refused, p.Rule = id+" is a worker of the queue itself: no host works as it", "tick_worker"
+		return nil
+	}
+	owner, err := c.ownerRole(ctx, p.Request.Args["owner-role"])
+	if err != nil {
+		return err
+	}
+	p.Count = 1
+	p.Lines = append(p.Lines, line("executor", "%s", id), line("before", "%s", cmp.Or(before.String(), "every member of dot_executor")), owner)
+	return nil
+}
+
+func applyOwner(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	r := p.Request
+	a, err := c.ask(ctx, "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason)
+	if err != nil {
+		return err
+	}
+	one(res, r.Targets[0], "changed", a)
 	return nil
 }
 

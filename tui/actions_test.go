@@ -266,15 +266,18 @@ func TestRegister(t *testing.T) {
 		c.press("shift+tab", "shift+tab", "enter") // straight to Preview, from the end
 		c.press("esc", "N")
 		c.typing("two words")
-		c.press("enter", "enter", "enter", "enter", "enter")
+		c.press("enter", "enter", "enter", "enter", "enter", "enter")
 		c.sees("one word, without spaces")
 		require.Empty(t, s.asked())
 		for range len("two words") {
 			c.press("backspace")
 		}
 		c.typing("reports_2")
+		c.press("enter")
+		c.typing("reports")
 		c.press("enter", "enter", "enter", "enter", "enter")
 		c.rest(quiet)
+		require.Equal(t, "reports", s.asked()[0].Args["owner-role"])
 		require.Equal(t, "reports_2", s.asked()[0].Args["id"])
 		require.Equal(t, "external_worker", s.asked()[0].Args["kind"])
 		c.sees("Register reports_2")

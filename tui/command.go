@@ -172,7 +172,7 @@ func (m *root) ids(a queue.Action) []string {
 		for _, x := range pic.Flags {
 			out = append(out, x.Key.String())
 		}
-	case a.ID == queue.ActExecDeregister:
+	case a.ID == queue.ActExecDeregister || a.ID == queue.ActExecOwner:
 		for _, x := range pic.Executors {
 			if x.DeregisteredAt == nil {
 				out = append(out, x.ID.String())

@@ -125,7 +125,7 @@ func (d *dialog) verb() string {
 		return "Save for " + strings.Join(d.req.Targets, ", ")
 	case queue.ActFlagSet:
 		return d.action.Verb + " " + d.req.Args["value"]
-	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop, queue.ActExecDeregister:
+	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop, queue.ActExecDeregister, queue.ActExecOwner:
 		return d.action.Verb + " " + strings.Join(d.req.Targets, ", ")
 	case queue.ActTick:
 		return d.action.Verb + " " + d.req.Args["worker"]

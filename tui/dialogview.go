@@ -59,7 +59,7 @@ func (d *dialog) title() string {
 		t += " a flag"
 	case queue.ActMark:
 		t += " the history lines"
-	case queue.ActExecRegister, queue.ActExecDeregister:
+	case queue.ActExecRegister, queue.ActExecOwner, queue.ActExecDeregister:
 		t += " an executor"
 	case queue.ActRuleAdd, queue.ActRuleMute, queue.ActRuleUnmute, queue.ActJobRuleOff, queue.ActJobRuleOn:
 		t += " a rule"

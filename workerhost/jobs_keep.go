@@ -75,7 +75,7 @@ func advice(refusal, executor string) string {
 	case strings.Contains(refusal, "switched off"):
 		return "qtop flag set queue.job_substrate.enabled true"
 	case strings.Contains(refusal, "is registered"), strings.Contains(refusal, "deregistered"):
-		return "qtop executor register " + executor
+		return "qtop executor register " + executor + " --owner-role ROLE, this host's login or a group of it"
 	case strings.Contains(refusal, "subscription"):
 		return "qtop executor subscribe " + executor
 	case strings.Contains(refusal, "belongs to role"):

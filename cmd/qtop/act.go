@@ -69,6 +69,7 @@ func (a *app) actCmds() []*cobra.Command {
 			use: "register ID", action: queue.ActExecRegister, args: cobra.ExactArgs(1), skip: []string{"id"},
 			into: func(r *queue.Request, args []string) { r.Args["id"] = args[0] },
 		}),
+		a.act(actVerb{use: "owner ID", action: queue.ActExecOwner, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "deregister ID", action: queue.ActExecDeregister, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "subscribe ID", action: queue.ActJobSubscribe, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "disable RULE", action: queue.ActJobRuleOff, args: cobra.ExactArgs(1), into: targets}),

@@ -81,8 +81,9 @@ func TestWorkerHandlers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	conn := db.Conn(t, "")
+	login := pgtest.Login(t, db, "dot_executor")
 	for _, sql := range []string{
-		"SELECT public.fn_queue_heartbeat_register('mine', 'DOT', '{}', 3, 600, 'test')",
+		"SELECT public.fn_queue_executor_register('mine', 'DOT', '{}', 3, 600, '" + login + "', 'test')",
 		"SELECT public.fn_job_subscription_set('mine', NULL, NULL, 0, 5, true, NULL, 'test', 'test')",
 		"SELECT public.fn_job_enqueue('resize', 'media', 'DOT', '{\"picture\": 7}')",
 		"SELECT public.fn_job_enqueue('hang', 'media', 'DOT', p_max_attempts => 1)",
@@ -90,7 +91,6 @@ func TestWorkerHandlers(t *testing.T) {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
-	login := pgtest.Login(t, db, "dot_executor")
 	got := filepath.Join(t.TempDir(), "got")
 	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1", "--executor", "mine", "--loops", "job_executor")
 	cmd.Env = append(cmd.Env, `QTOP_HANDLERS=[{"kind":"resize","command":["/bin/sh","-c","cat > \"$0\"","`+got+`"]},{"kind":"hang","command":["sleep","1000"],"timeout":"1s"}]`)

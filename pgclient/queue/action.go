@@ -23,6 +23,7 @@ const (
 	ActReveal         ActionID = "reveal"
 	ActFlagSet        ActionID = "flag_set"
 	ActExecRegister   ActionID = "executor_register"
+	ActExecOwner      ActionID = "executor_owner"
 	ActExecDeregister ActionID = "executor_deregister"
 	ActJobSubscribe   ActionID = "job_subscribe"
 	ActJobRuleOff     ActionID = "job_rule_disable"
@@ -267,11 +268,12 @@ func Actions() []Action {
 		},
 		{
 			ID: ActExecRegister, Key: "N", Panes: []PaneID{PaneExecutors}, Verb: "Register", Undo: "qtop executor deregister",
-			Help: "register an executor, so that its silence is seen", Twin: "qtop executor register ID --kind K --domains a,b --cadence 60s --stale-after 5m",
+			Help: "register an executor, so that its silence is seen", Twin: "qtop executor register ID --owner-role R --kind K --domains a,b --cadence 60s --stale-after 5m",
 			Danger:   DangerOne,
-			Function: "public.fn_queue_heartbeat_register(text,text,text[],integer,integer,text)", Role: "workflow_admin",
+			Function: "public.fn_queue_executor_register(text,text,text[],integer,integer,text,text)", Role: "workflow_admin",
 			Args: []Arg{
 				{Name: "id", Label: "Executor id", Required: true},
+				{Name: "owner-role", Label: "Owner role", Required: true, Help: "login or group of its hosts; only members work as this executor"},
 				{Name: "kind", Label: "Kind", Default: "external_worker", Required: true, Choices: ExecutorKinds()},
 				{Name: "domains", Label: "Domains", Help: "event domains it covers, separated by commas"},
 				{Name: "cadence", Label: "Cadence", Default: "60s", Required: true, Help: "it beats this often"},
@@ -283,6 +285,13 @@ func Actions() []Action {
 			Panes: []PaneID{PaneExecutors},
 			Help:  "take an executor off the watch; it stays listed as a tombstone", Twin: "qtop executor deregister ID --reason R",
 			Danger: DangerOne, Function: "public.fn_queue_heartbeat_deregister(text,text,text)", Role: "workflow_admin", Reason: true,
+		},
+		{
+			ID: ActExecOwner, Verb: "Set owner", Undo: "set it back",
+			Panes: []PaneID{PaneExecutors},
+			Help:  "give an executor to another login or group; only its members work as it", Twin: "qtop executor owner ID --owner-role R --reason R",
+			Danger: DangerOne, Function: "public.fn_queue_executor_owner_set(text,text,text,text)", Role: "workflow_admin", Reason: true,
+			Args: []Arg{{Name: "owner-role", Label: "Owner role", Required: true, Help: "login or group of its hosts"}},
 		},
 		{
 			ID: ActJobSubscribe, Key: "E", Panes: []PaneID{PaneExecutors}, Verb: "Save", Undo: "save it again as it was, or with enabled=false",

@@ -278,7 +278,7 @@ func Host() queue.HostStatus {
 		{Name: "router", State: "running", What: "routes events to subscriptions", Every: 5 * time.Second, LastTick: ago(2 * time.Second), Done: 120553, PerSec: 40.1},
 		{Name: "orchestrator", State: "running", What: "makes the next job of each saga", Every: 5 * time.Second, LastTick: ago(4 * time.Second), Done: 98112, PerSec: 12.4},
 		{Name: "sender", State: "stopped", What: "delivers webhooks of executor iu_outbound_default", Every: 2 * time.Second},
-		{Name: "job_executor", State: "failed", What: "runs handlers of this process for the jobs it may claim", Every: time.Second, Errors: 12, LastErr: t("executor bastion_jobs is not registered: qtop executor register bastion_jobs --kind external_worker, then 4 and E to let it claim")},
+		{Name: "job_executor", State: "failed", What: "runs handlers of this process for the jobs it may claim", Every: time.Second, Errors: 12, LastErr: t("executor bastion_jobs is not registered: qtop executor register bastion_jobs --owner-role jobs --kind external_worker, then 4 and E to let it claim")},
 		{Name: "lease_reset", State: "failed", What: "takes back leases that ran out", Every: 30 * time.Second, LastTick: ago(9 * time.Minute), Done: 12, Errors: 3, LastErr: t("permission denied for function fn_lease_reset")},
 	}
 	return queue.HostStatus{

@@ -55,7 +55,8 @@ func Handlers() map[string]handler.Handler {
 
 // jobExecutors registers who works on jobs, and what each may claim.
 func jobExecutors(ctx context.Context, conn *pgx.Conn) error {
-	if _, err := conn.Exec(ctx, "SELECT public.fn_queue_heartbeat_register($1, 'external_worker', '{kg,mail,billing}', 30, 120, 'demo')", Executor); err != nil {
+	if _, err := conn.Exec(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => 'external_worker'::text, p_domain_scope => '{kg,mail,billing}'::text[],
+			p_expected_cadence_seconds => 30::int, p_stale_threshold_seconds => 120::int, p_owner_role => $2::text, p_actor => 'demo'::text)`, Executor, HostUser); err != nil {
 		return err
 	}
 	for _, s := range []struct {

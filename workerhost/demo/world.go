@@ -85,8 +85,9 @@ func executors(ctx context.Context, conn *pgx.Conn) error {
 		{"kg_indexer_a", "Agent", "kg", 20, 60},
 		{"codex_nightly", "Codex", "staging", 30, 120},
 	} {
-		if _, err := conn.Exec(ctx, "SELECT public.fn_queue_heartbeat_register($1, $2, $3, $4, $5, 'demo')",
-			e.id, e.kind, strings.Split(e.domains, ","), e.cadence, e.threshold); err != nil {
+		if _, err := conn.Exec(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
+				p_expected_cadence_seconds => $4::int, p_stale_threshold_seconds => $5::int, p_owner_role => $6::text, p_actor => 'demo'::text)`,
+			e.id, e.kind, strings.Split(e.domains, ","), e.cadence, e.threshold, HostUser); err != nil {
 			return err
 		}
 	}

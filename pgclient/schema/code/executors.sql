@@ -9,7 +9,8 @@ COMMENT ON COLUMN public.queue_heartbeat.last_beat_payload IS
 COMMENT ON COLUMN public.queue_heartbeat.expected_cadence_seconds IS 'a beat is expected this often';
 COMMENT ON COLUMN public.queue_heartbeat.stale_threshold_seconds IS
   'silent beyond this; from 1,000,000 on it is not watched';
-COMMENT ON COLUMN public.queue_heartbeat.owner_role IS 'who may beat: members of this role; NULL = any dot_executor';
+COMMENT ON COLUMN public.queue_heartbeat.owner_role IS
+  'who may beat, claim and report as it: members of this role; NULL = any dot_executor';
 COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'a tombstone: it stays on the lists';
 COMMENT ON COLUMN public.queue_heartbeat.tick_worker IS 'true = beaten by its tick alone';
 GRANT SELECT ON public.queue_heartbeat TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
@@ -31,12 +32,24 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_heartbeat_touch IS
   'Writes a beat and ends the acknowledgement of the silence. Internal.';
 
--- fn_queue_heartbeat_register(id, kind, domains, cadence, threshold, actor)
+-- fn_executor_member(role) → whether the login is a member of the role that owns an executor; NULL = nobody owns it. A
+-- role that is gone has no members. Internal.
+CREATE OR REPLACE FUNCTION public.fn_executor_member(p_owner_role text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT p_owner_role IS NULL
+    OR COALESCE(pg_has_role(session_user, to_regrole(quote_ident(p_owner_role))::oid, 'MEMBER'), false)
+$fn$;
+COMMENT ON FUNCTION public.fn_executor_member IS
+  'Whether this login belongs to the role that owns an executor. Internal.';
+
+-- fn_queue_executor_register(id, kind, domains, cadence, threshold, owner role, actor)
 -- → {executor_id, registered, audit_id}; refused: exists. A tombstone comes back
 -- to life. A null threshold takes the flag's. The first beat is owed from now on.
-CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_register(
+-- owner role: the login or the group of the executor's hosts; only its members
+-- claim, beat and report as this executor.
+CREATE OR REPLACE FUNCTION public.fn_queue_executor_register(
   p_executor_id text, p_kind text, p_domain_scope text[],
-  p_expected_cadence_seconds int, p_stale_threshold_seconds int, p_actor text)
+  p_expected_cadence_seconds int, p_stale_threshold_seconds int, p_owner_role text, p_actor text)
 RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -70,17 +83,25 @@ BEGIN
     END IF;
   END LOOP;
 
+  IF COALESCE(p_owner_role, '') = '' THEN
+    RAISE EXCEPTION 'p_owner_role must name the login or the group of the executor''s hosts' USING ERRCODE = '22023';
+  ELSIF to_regrole(quote_ident(p_owner_role)) IS NULL THEN
+    RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
+      quote_literal(left(p_owner_role, 63)) USING ERRCODE = '22023';
+  END IF;
+
   INSERT INTO public.queue_heartbeat AS h
     (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
-      registered_by)
+      owner_role, registered_by)
   VALUES
     (p_executor_id, p_kind, COALESCE(p_domain_scope, '{}'), clock_timestamp(), p_expected_cadence_seconds,
-      v_threshold, v_actor)
+      v_threshold, p_owner_role, v_actor)
   ON CONFLICT (executor_id) DO UPDATE SET
     executor_kind = excluded.executor_kind, domain_scope = excluded.domain_scope, last_beat_at = excluded.last_beat_at,
     last_beat_payload = '{}', expected_cadence_seconds = excluded.expected_cadence_seconds,
     stale_threshold_seconds = excluded.stale_threshold_seconds, registered_at = clock_timestamp(),
-    registered_by = excluded.registered_by, deregistered_at = NULL, deregistered_by = NULL,
+    owner_role = excluded.owner_role, registered_by = excluded.registered_by, deregistered_at = NULL,
+    deregistered_by = NULL,
     silent_since = NULL, silent_event_at = NULL, silent_event_ids = '{}'
   WHERE h.deregistered_at IS NOT NULL AND NOT h.tick_worker;
   IF NOT FOUND THEN
@@ -95,15 +116,83 @@ BEGIN
   v_audit := public.fn_operator_audit(
     p_action => 'executor_register', p_target => p_executor_id, p_actor => v_actor, p_reason => NULL,
     p_after => jsonb_build_object('kind', p_kind, 'domains', COALESCE(p_domain_scope, '{}'), 'cadence',
-      p_expected_cadence_seconds, 'threshold', v_threshold));
+      p_expected_cadence_seconds, 'threshold', v_threshold, 'owner_role', p_owner_role));
   PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'executor', 'event_domain', 'system',
     'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
   RETURN jsonb_build_object('executor_id', p_executor_id, 'registered', true, 'audit_id', v_audit);
 END
 $fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_executor_register TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_executor_register IS
+  'Registers an executor and the role whose members work as it. MOT is not an executor.';
+
+-- fn_queue_heartbeat_register(id, kind, domains, cadence, threshold, actor): as fn_queue_executor_register, for an
+-- executor that every member of dot_executor may work as (DP4 §6).
+CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_register(
+  p_executor_id text, p_kind text, p_domain_scope text[],
+  p_expected_cadence_seconds int, p_stale_threshold_seconds int, p_actor text)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN public.fn_queue_executor_register(p_executor_id => p_executor_id, p_kind => p_kind,
+    p_domain_scope => p_domain_scope, p_expected_cadence_seconds => p_expected_cadence_seconds,
+    p_stale_threshold_seconds => p_stale_threshold_seconds, p_owner_role => :'dot_executor'::text,
+    p_actor => p_actor);
+END
+$fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_register TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_heartbeat_register IS
-  'Registers an executor, so that its silence is seen (DP4 §6). MOT is not an executor.';
+  'Registers an executor, so that its silence is seen (DP4 §6); any dot_executor may work as it.';
+
+-- fn_queue_executor_owner_set(id, owner role, actor, reason) → {executor_id, before, after, audit_id}: gives an
+-- executor to another login or group. What it holds under lease, its new owner's hosts go on with. refused:
+-- not_found, gone, tick_worker.
+CREATE OR REPLACE FUNCTION public.fn_queue_executor_owner_set(p_executor_id text, p_owner_role text, p_actor text,
+  p_reason text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_row public.queue_heartbeat;
+  v_rule text;
+  v_why text;
+  v_audit bigint;
+BEGIN
+  IF COALESCE(p_owner_role, '') = '' OR to_regrole(quote_ident(p_owner_role)) IS NULL THEN
+    RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
+      quote_literal(left(COALESCE(p_owner_role, ''), 63)) USING ERRCODE = '22023';
+  END IF;
+  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
+  IF NOT FOUND THEN
+    v_rule := 'not_found';
+    v_why := format('no executor %s is registered', left(p_executor_id, 200));
+  ELSIF v_row.deregistered_at IS NOT NULL THEN
+    v_rule := 'gone';
+    v_why := format('%s was deregistered by %s', p_executor_id, v_row.deregistered_by);
+  ELSIF v_row.tick_worker THEN
+    v_rule := 'tick_worker';
+    v_why := format('%s is a worker of the queue itself: no host works as it', p_executor_id);
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    v_audit := public.fn_operator_audit(
+      p_action => 'executor_owner'::text, p_target => left(p_executor_id, 200), p_actor => v_actor,
+      p_reason => v_reason, p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb,
+      p_after => NULL::jsonb, p_outcome => 'refused: ' || v_rule);
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
+  END IF;
+  UPDATE public.queue_heartbeat SET owner_role = p_owner_role WHERE executor_id = p_executor_id;
+  v_audit := public.fn_operator_audit(
+    p_action => 'executor_owner'::text, p_target => p_executor_id, p_actor => v_actor, p_reason => v_reason,
+    p_filter => NULL::text, p_frozen_count => 1::bigint,
+    p_before => jsonb_build_object('owner_role', v_row.owner_role),
+    p_after => jsonb_build_object('owner_role', p_owner_role), p_outcome => 'done'::text);
+  RETURN jsonb_build_object('executor_id', p_executor_id, 'before', v_row.owner_role, 'after', p_owner_role,
+    'audit_id', v_audit);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_executor_owner_set TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_executor_owner_set IS
+  'Gives an executor to another login or group: only members of that role work as it from then on.';
 
 -- fn_queue_heartbeat_write(id, payload, actor) → {executor_id, last_beat_at};
 -- refused: unregistered, deregistered, tick_worker, not_owner.
@@ -123,8 +212,12 @@ BEGIN
     RAISE EXCEPTION 'p_payload tells how the executor is, not what it works on: % are refused',
       public.fn_words(ARRAY[:denied_keys], 'and') USING ERRCODE = '22023';
   END IF;
-  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
-  IF NOT FOUND THEN
+  -- Who may not beat takes no lock: holding one would silence the executor.
+  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
+  IF FOUND AND public.fn_executor_member(v_row.owner_role) THEN
+    SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
+  END IF;
+  IF v_row.executor_id IS NULL THEN
     v_rule := 'unregistered';
     v_reason := format('%s is not registered: have a workflow_admin register it first', left(p_executor_id, 200));
   ELSIF v_row.deregistered_at IS NOT NULL THEN
@@ -133,9 +226,7 @@ BEGIN
   ELSIF v_row.tick_worker THEN
     v_rule := 'tick_worker';
     v_reason := format('%s is beaten by its tick alone: call fn_queue_tick_request', p_executor_id);
-  ELSIF v_row.owner_role IS NOT NULL AND NOT (
-    EXISTS (SELECT 1 FROM pg_roles WHERE rolname = v_row.owner_role)
-    AND pg_has_role(session_user, v_row.owner_role, 'MEMBER')) THEN
+  ELSIF NOT public.fn_executor_member(v_row.owner_role) THEN
     v_rule := 'not_owner';
     v_reason := format('%s belongs to role %s: nobody else heals its silence', p_executor_id, v_row.owner_role);
   END IF;

@@ -18,8 +18,7 @@ BEGIN
     RETURN format('no executor %s is registered', left(COALESCE(p_executor_id, '(null)'), 200));
   ELSIF v_executor.deregistered_at IS NOT NULL THEN
     RETURN format('executor %s was deregistered by %s', p_executor_id, v_executor.deregistered_by);
-  ELSIF v_executor.owner_role IS NOT NULL AND NOT EXISTS (SELECT 1 FROM pg_roles r
-      WHERE r.rolname = v_executor.owner_role AND pg_has_role(session_user, r.oid, 'MEMBER')) THEN
+  ELSIF NOT public.fn_executor_member(v_executor.owner_role) THEN
     RETURN format('executor %s belongs to role %s, of which %s is no member', p_executor_id, v_executor.owner_role,
       session_user);
   ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s WHERE s.executor_id = p_executor_id AND s.enabled) THEN
@@ -157,7 +156,8 @@ BEGIN
       AND h.deregistered_at IS NULL
       AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL));
   v_lane := v_lanes[1];
-  IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND public.fn_job_refusal(p_executor_id) IS NOT NULL THEN
+  IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND NOT COALESCE(pg_has_role(session_user,
+    to_regrole(quote_ident(v_lane.owner_role))::oid, 'MEMBER'), false) THEN -- as fn_executor_member, in line
     RETURN;
   END IF;
   v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$'

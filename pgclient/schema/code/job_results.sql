@@ -4,14 +4,27 @@
 -- Results. Each takes parallel arrays of job ids and lease tokens, changes what the token still holds, and
 -- answers per pair: done, or lease_lost when the token holds the job no more. The same result once more is
 -- done, and changes nothing.
--- fn_job_lease_lock(ids, tokens): checks the arrays and locks the leases. Internal.
+-- fn_job_lease_lock(ids, tokens): checks the arrays, and that this login is a member of the role that owns the
+-- executor of each lease; then locks the leases. 42501 before anything is locked: tokens can be read by others, and a
+-- stranger's transaction must not hold up the host that has the lease. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_lock(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_executor text;
+  v_owner text;
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens)
     OR cardinality(p_job_ids) NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_job_ids and p_lease_tokens must hold the same number of values, 1 to 100000'
       USING ERRCODE = '22023';
+  END IF;
+  SELECT l.lease_owner, h.owner_role INTO v_executor, v_owner
+  FROM public.job_lease l JOIN public.queue_heartbeat h ON h.executor_id = l.lease_owner
+  WHERE l.lease_token = ANY (p_lease_tokens) AND h.owner_role IS NOT NULL
+    AND NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(h.owner_role))::oid, 'MEMBER'), false) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'executor % belongs to role %, of which % is no member', v_executor, v_owner, session_user
+      USING ERRCODE = '42501';
   END IF;
   PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) ORDER BY l.lease_token FOR UPDATE;
 END $$;

@@ -175,7 +175,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_before jsonb;
   v_after jsonb;
-  v_changed jsonb := '[]';
+  v_changed jsonb;
 BEGIN
   IF current_setting('session_replication_role') = 'replica'
     AND EXISTS (SELECT FROM pg_stat_subscription r WHERE r.pid = pg_backend_pid()) THEN
