@@ -183,7 +183,7 @@ func TestExecutorPlan(t *testing.T) {
 	require.Equal(t, []string{"kg", "dot_executor", host + "; logins that may claim, beat and report as it: 1"},
 		[]string{given.Lines[0].Value.String(), given.Lines[1].Value.String(), given.Lines[2].Value.String()})
 	require.EqualValues(t, 1, apply(t, admin, given).Done)
-	require.Equal(t, host, get[string](w, "SELECT owner_role FROM queue_heartbeat WHERE executor_id = 'kg'"))
+	require.Equal(t, host, get[string](w, "SELECT owner_role FROM public.queue_heartbeat WHERE executor_id = 'kg'"))
 	owner.Args["owner-role"] = "no_such_role"
 	_, err = admin.Plan(context.Background(), owner)
 	kind(t, queue.KindUsage, err)

@@ -20,23 +20,23 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	group := pgtest.Login(t, c.db)
 	rightful := c.db.Pool(t, pgtest.Login(t, c.db, "dot_executor", group))
 	stranger := c.db.Pool(t, pgtest.Login(t, c.db, "dot_executor", "queue_viewer"))
-	got := call(t, admin, "fn_queue_executor_register('mine', 'DOT', '{}', 30, 600, $1::text, 'ann')", group)
+	got := call(t, admin, "public.fn_queue_executor_register('mine', 'DOT', '{}', 30, 600, $1::text, 'ann')", group)
 	require.Equal(t, true, got["registered"], got)
-	require.Equal(t, group, get[string](c, "SELECT after ->> 'owner_role' FROM queue_operator_action WHERE action = 'executor_register'"))
-	call(t, admin, "fn_queue_heartbeat_register('open', 'DOT', '{}', 30, 600, 'ann')")
-	require.Equal(t, "dot_executor", get[string](c, "SELECT owner_role FROM queue_heartbeat WHERE executor_id = 'open'"))
+	require.Equal(t, group, get[string](c, "SELECT after ->> 'owner_role' FROM public.queue_operator_action WHERE action = 'executor_register'"))
+	call(t, admin, "public.fn_queue_heartbeat_register('open', 'DOT', '{}', 30, 600, 'ann')")
+	require.Equal(t, "dot_executor", get[string](c, "SELECT owner_role FROM public.queue_heartbeat WHERE executor_id = 'open'"))
 	for _, bad := range []string{"''", "NULL", "'no_such_role'"} {
-		fails(t, admin, "22023", "SELECT fn_queue_executor_register('bad', 'DOT', '{}', 30, 600, "+bad+", 'ann')")
+		fails(t, admin, "22023", "SELECT public.fn_queue_executor_register('bad', 'DOT', '{}', 30, 600, "+bad+", 'ann')")
 	}
 	for _, id := range []string{"mine", "open"} {
-		call(t, admin, "fn_job_subscription_set($1, 'k', NULL, 0, 100, true, NULL, 'ann', 'test')", id)
+		call(t, admin, "public.fn_job_subscription_set($1, 'k', NULL, 0, 100, true, NULL, 'ann', 'test')", id)
 	}
-	c.exec("SELECT fn_job_enqueue('k', 'iu', 'DOT') FROM generate_series(1, 10)")
+	c.exec("SELECT public.fn_job_enqueue('k', 'iu', 'DOT') FROM generate_series(1, 10)")
 
 	claim := func(pool *pgxpool.Pool, id string) int {
 		t.Helper()
 		var n int
-		require.NoError(t, pool.QueryRow(context.Background(), "SELECT count(*) FROM fn_job_claim($1::text, NULL, 2)", id).Scan(&n))
+		require.NoError(t, pool.QueryRow(context.Background(), "SELECT count(*) FROM public.fn_job_claim($1::text, NULL, 2)", id).Scan(&n))
 		return n
 	}
 	require.Zero(t, claim(stranger, "mine"))
@@ -45,12 +45,12 @@ func TestExecutorBelongsToARole(t *testing.T) {
 
 	// The tokens are no secret among hosts: a stranger with one settles nothing.
 	var jobs, tokens []string
-	require.NoError(t, stranger.QueryRow(context.Background(), "SELECT array_agg(job_id::text), array_agg(lease_token::text) FROM job_queue WHERE lease_owner = 'mine'").Scan(&jobs, &tokens))
+	require.NoError(t, stranger.QueryRow(context.Background(), "SELECT array_agg(job_id::text), array_agg(lease_token::text) FROM public.job_queue WHERE lease_owner = 'mine'").Scan(&jobs, &tokens))
 	require.Len(t, jobs, 2)
 	results := []string{
-		"SELECT * FROM fn_job_start($1::uuid[], $2::uuid[])", "SELECT * FROM fn_job_renew($1::uuid[], $2::uuid[])",
-		"SELECT * FROM fn_job_fail($1::uuid[], $2::uuid[], ARRAY['A', 'A'], ARRAY['a', 'a'], ARRAY[true, true])",
-		"SELECT * FROM fn_job_release($1::uuid[], $2::uuid[])", "SELECT * FROM fn_job_ack($1::uuid[], $2::uuid[])",
+		"SELECT * FROM public.fn_job_start($1::uuid[], $2::uuid[])", "SELECT * FROM public.fn_job_renew($1::uuid[], $2::uuid[])",
+		"SELECT * FROM public.fn_job_fail($1::uuid[], $2::uuid[], ARRAY['A', 'A'], ARRAY['a', 'a'], ARRAY[true, true])",
+		"SELECT * FROM public.fn_job_release($1::uuid[], $2::uuid[])", "SELECT * FROM public.fn_job_ack($1::uuid[], $2::uuid[])",
 	}
 	for _, sql := range results {
 		fails(t, stranger, "42501", sql, jobs, tokens)
@@ -58,7 +58,7 @@ func TestExecutorBelongsToARole(t *testing.T) {
 
 	// A transaction of the stranger that tried everything and stays open holds up nothing.
 	tx := c.begin(stranger)
-	for _, sql := range append(results, "SELECT fn_job_claim('mine')", "SELECT fn_queue_heartbeat_write('mine', '{}', 'eve')") {
+	for _, sql := range append(results, "SELECT public.fn_job_claim('mine')", "SELECT public.fn_queue_heartbeat_write('mine', '{}', 'eve')") {
 		_, err := tx.Exec(context.Background(), "SAVEPOINT s")
 		require.NoError(t, err)
 		var args []any
@@ -76,7 +76,7 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	// What is rolled back to a savepoint gives its locks up; what answered without an error keeps them.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_, err := rightful.Exec(ctx, "SELECT fn_queue_heartbeat_write('mine', '{}', 'w')")
+	_, err := rightful.Exec(ctx, "SELECT public.fn_queue_heartbeat_write('mine', '{}', 'w')")
 	require.NoError(t, err, "the beat of the rightful host waits for nobody")
 	require.Equal(t, 2, claim(rightful, "mine"))
 	for _, sql := range results[:2] {
@@ -85,16 +85,16 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	}
 	_, err = rightful.Exec(ctx, results[4], jobs, tokens)
 	require.NoError(t, err)
-	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM job_history WHERE status = 'succeeded'"))
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_history WHERE status = 'succeeded'"))
 	require.NoError(t, tx.Rollback(context.Background()))
 
 	// Given to another role, it is that one's at once.
 	other := pgtest.Login(t, c.db, "dot_executor")
-	set := call(t, admin, "fn_queue_executor_owner_set('mine', $1::text, 'ann', 'moved')", other)
+	set := call(t, admin, "public.fn_queue_executor_owner_set('mine', $1::text, 'ann', 'moved')", other)
 	require.Equal(t, []any{group, other}, []any{set["before"], set["after"]})
 	require.Zero(t, claim(rightful, "mine"))
 	require.Equal(t, 2, claim(c.db.Pool(t, other), "mine"))
-	require.Equal(t, "tick_worker", call(t, admin, "fn_queue_executor_owner_set('webhook_router', $1::text, 'ann', 'x')", other)["rule"])
-	require.Equal(t, "not_found", call(t, admin, "fn_queue_executor_owner_set('none', $1::text, 'ann', 'x')", other)["rule"])
-	fails(t, stranger, "42501", "SELECT fn_queue_executor_owner_set('mine', 'dot_executor', 'eve', 'x')")
+	require.Equal(t, "tick_worker", call(t, admin, "public.fn_queue_executor_owner_set('webhook_router', $1::text, 'ann', 'x')", other)["rule"])
+	require.Equal(t, "not_found", call(t, admin, "public.fn_queue_executor_owner_set('none', $1::text, 'ann', 'x')", other)["rule"])
+	fails(t, stranger, "42501", "SELECT public.fn_queue_executor_owner_set('mine', 'dot_executor', 'eve', 'x')")
 }
