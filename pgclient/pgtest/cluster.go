@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 const (
@@ -87,7 +88,7 @@ func open(ctx context.Context) (*cluster, error) {
 			return nil, err
 		}
 	}
-	config, err := pgxpool.ParseConfig(c.dsn("", ""))
+	config, err := pgsession.PoolConfig(c.dsn("", ""))
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}

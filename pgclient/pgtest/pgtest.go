@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 // Main runs the tests of a package and then stops the cluster.
@@ -128,7 +129,11 @@ func (d *DB) Pool(t testing.TB, user string) *pgxpool.Pool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
 	defer cancel()
-	pool, err := pgxpool.New(ctx, d.DSN(user))
+	cfg, err := pgsession.PoolConfig(d.DSN(user))
+	if err != nil {
+		t.Fatalf("pgtest: connecting to %s: %v", d.Name, err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err == nil {
 		err = pool.Ping(ctx)
 	}
@@ -159,7 +164,7 @@ func (d *DB) Conn(t testing.TB, user string) *pgx.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, d.DSN(user))
+	conn, err := pgsession.Connect(ctx, d.DSN(user))
 	if err != nil {
 		t.Fatalf("pgtest: connecting to %s: %v", d.Name, err)
 	}

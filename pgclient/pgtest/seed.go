@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 // seedFormat changes when the way of making a ready data directory does.
@@ -90,7 +91,7 @@ func makeSeed(ctx context.Context, o embedded.Options, template string) error {
 // makeTemplate creates the template database and closes it to connections: one
 // that is connected to cannot be cloned.
 func makeTemplate(ctx context.Context, dsn func(db string) string, name string) error {
-	conn, err := pgx.Connect(ctx, dsn(""))
+	conn, err := pgsession.Connect(ctx, dsn(""))
 	if err != nil {
 		return err
 	}

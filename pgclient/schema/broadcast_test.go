@@ -335,8 +335,8 @@ func TestBroadcastAlertIsAcknowledgedAndClears(t *testing.T) {
 func TestBroadcastRights(t *testing.T) {
 	c := newCore(t)
 	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator"} {
-		for _, from := range []string{"v_subscription_broadcast_used", "v_subscription_broadcast_share", "queue_broadcast_share", "event_class", "public.fn_event_broadcast(1)"} {
-			_, err := c.as(role).Exec(context.Background(), "SELECT * FROM "+from)
+		for _, from := range []string{"v_subscription_broadcast_used", "v_subscription_broadcast_share", "queue_broadcast_share", "event_class", "fn_event_broadcast(1)"} {
+			_, err := c.as(role).Exec(context.Background(), "SELECT * FROM public."+from)
 			require.NoError(t, err, role+" "+from)
 		}
 		for _, sql := range []string{

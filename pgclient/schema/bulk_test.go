@@ -238,7 +238,7 @@ func TestBulkPoison(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 5)
 	h.exec(`CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no such luck'; END $$`)
-	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE INSERT ON public.dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION poison()`, letters[2]))
+	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE INSERT ON public.dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION public.poison()`, letters[2]))
 	b := h.started(append(letters, 999999), 1000, 0, 0)
 	require.Equal(t, "4 1 1", b.tick(1))
 	require.Equal(t, "no such luck", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'failed'"))
@@ -305,7 +305,7 @@ func TestBulkRefuses(t *testing.T) {
 	_, letters := h.die("e", 2)
 	b := h.planned(letters, 1, 0, 0)
 	for _, turn := range []string{"pause", "resume"} {
-		got := h.call("fn_queue_bulk_"+turn+"($1::bigint, 'ann')", b.id)
+		got := h.call("public.fn_queue_bulk_"+turn+"($1::bigint, 'ann')", b.id)
 		require.Equal(t, "state", got["rule"], turn)
 		require.Regexp(t, `^operation \d+ is planned since \d{4}-.*Z by ann$`, got["reason"])
 	}

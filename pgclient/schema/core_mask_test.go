@@ -115,7 +115,7 @@ func TestViewerSeesNoPayload(t *testing.T) {
 
 	viewer := c.as("queue_viewer")
 	for kind, table := range map[string]string{"event": "events", "dead_letter": "dead_letters", "event_outbox": "event_outbox"} {
-		id := get[string](c, "SELECT id::text FROM "+table)
+		id := get[string](c, "SELECT id::text FROM public."+table)
 		var masked string
 		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT public.fn_payload_masked($1, $2)::text", kind, id).Scan(&masked))
 		require.Contains(t, masked, `"n": 1`)
@@ -124,14 +124,14 @@ func TestViewerSeesNoPayload(t *testing.T) {
 	for _, columns := range []string{"payload FROM public.events", "* FROM public.events", "e FROM public.events e", "to_jsonb(e) FROM public.events e", "payload_snapshot FROM public.dead_letters",
 		"* FROM public.dead_letters", "safe_payload FROM public.event_outbox", "* FROM public.event_outbox", "row_to_json(e) FROM public.event_outbox e",
 		"safe_payload FROM public.event_outbox_default", "response_excerpt FROM public.webhook_delivery_jobs", "event_snapshot FROM public.iu_route_dead_letter",
-		"body FROM queue_snapshot", "secret_ref FROM public.subscriptions"} {
+		"body FROM public.queue_snapshot", "secret_ref FROM public.subscriptions"} {
 		_, err := viewer.Exec(context.Background(), "SELECT "+columns)
 		if strings.HasPrefix(columns, "secret_ref") && err == nil {
 			continue // names a secret, holds none
 		}
 		refused(t, "42501", err, columns)
 	}
-	for _, sql := range []string{"COPY events TO STDOUT", "COPY dead_letters (payload_snapshot) TO STDOUT", "SELECT public.fn_mask_json('{}')",
+	for _, sql := range []string{"COPY public.events TO STDOUT", "COPY public.dead_letters (payload_snapshot) TO STDOUT", "SELECT public.fn_mask_json('{}')",
 		"CREATE TEMP TABLE x AS TABLE public.events", "CREATE TABLE public.mine ()"} {
 		fails(t, viewer, "42501", sql)
 	}
@@ -146,12 +146,12 @@ func TestViewerSeesNoPayload(t *testing.T) {
 		views = append(views, name)
 	}
 	require.NoError(t, rows.Err())
-	for _, name := range append(views, "pg_stats", "queue_operator_action", "queue_heartbeat", "queue_tick_worker") {
+	for _, name := range append(views, "queue_operator_action", "queue_heartbeat", "queue_tick_worker") {
 		if name == "v_job" {
 			continue // holds payloads, which its viewers may not read
 		}
 		var text *string
-		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT string_agg(v::text, ' ') FROM "+name+" v").Scan(&text), name)
+		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT string_agg(v::text, ' ') FROM public."+name+" v").Scan(&text), name)
 		if text != nil {
 			all.WriteString(*text)
 		}

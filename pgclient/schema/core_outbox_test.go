@@ -52,14 +52,14 @@ func TestOutboxImmutable(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
 	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
-	leaves := get[[]string](c, "SELECT array_agg(relid::text) FROM pg_partition_tree('event_outbox')")
+	leaves := get[[]string](c, "SELECT array_agg(relid::regclass::text) FROM pg_partition_tree('public.event_outbox')")
 	require.Len(t, leaves, 9, "the parent, seven months and the default")
 	filled := get[string](c, "SELECT tableoid::regclass::text FROM public.event_outbox")
 	for _, role := range []string{"", "SET LOCAL ROLE queue_owner; "} {
 		for _, leaf := range leaves {
 			fails(t, c.root, "42501", role+"TRUNCATE "+leaf)
 		}
-		for _, table := range []string{"event_outbox", filled} {
+		for _, table := range []string{"public.event_outbox", filled} {
 			fails(t, c.root, "42501", role+"UPDATE "+table+" SET event_severity = 'critical'")
 			fails(t, c.root, "42501", role+"DELETE FROM "+table)
 		}
@@ -72,16 +72,16 @@ func TestOutboxImmutable(t *testing.T) {
 func TestOutboxPartitions(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
-	month := get[string](c, "SELECT 'event_outbox_' || to_char(now() AT TIME ZONE 'UTC', 'YYYY_MM')")
+	month := get[string](c, "SELECT 'public.event_outbox_' || to_char(now() AT TIME ZONE 'UTC', 'YYYY_MM')")
 	for ahead := range 7 {
-		require.NotNil(t, get[*string](c, "SELECT to_regclass('event_outbox_' || to_char((now() AT TIME ZONE 'UTC') + make_interval(months => $1), 'YYYY_MM'))::text", ahead))
+		require.NotNil(t, get[*string](c, "SELECT to_regclass('public.event_outbox_' || to_char((now() AT TIME ZONE 'UTC') + make_interval(months => $1), 'YYYY_MM'))::text", ahead))
 	}
 	require.EqualValues(t, 0, call(t, c.as("dot_executor"), "public.fn_queue_partitions_ensure()")["created"])
 	c.exec("DROP TABLE " + month)
 	for range 3 {
 		c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
 	}
-	require.Equal(t, "event_outbox_default", get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM public.event_outbox"))
+	require.Equal(t, "public.event_outbox_default", get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM public.event_outbox"))
 	require.Equal(t, "stale", get[string](c, "SELECT status_hint FROM public.v_queue_health WHERE source = 'default_partition'"))
 	before := get[string](c, "SELECT string_agg(e::text, ';' ORDER BY id) FROM public.event_outbox e")
 	pool := c.wide(4, "dot_executor")
@@ -90,7 +90,7 @@ func TestOutboxPartitions(t *testing.T) {
 	require.Equal(t, 1, count(got, "moved", float64(3)))
 	require.Equal(t, month, get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM public.event_outbox"))
 	require.Equal(t, before, get[string](c, "SELECT string_agg(e::text, ';' ORDER BY id) FROM public.event_outbox e"))
-	for _, table := range []string{month, "event_outbox_default"} {
+	for _, table := range []string{month, "public.event_outbox_default"} {
 		fails(t, c.root, "42501", "TRUNCATE "+table)
 	}
 	fails(t, c.root, "42501", "DELETE FROM public.event_outbox")

@@ -24,9 +24,9 @@ func (c *core) refuseRouting(state string, refs ...string) {
 	c.exec(`CREATE OR REPLACE FUNCTION public.fn_test_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF EXISTS (SELECT 1 FROM public.event_outbox e JOIN public.test_poison p ON p.ref = e.event_subject_ref WHERE e.id = NEW.event_id)
 		THEN RAISE 'no' USING ERRCODE = '` + state + `'; END IF; RETURN NEW; END $$`)
-	c.exec("CREATE OR REPLACE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
-	c.exec("GRANT SELECT ON test_poison TO queue_owner")
-	c.exec("INSERT INTO test_poison SELECT unnest($1::text[])", refs)
+	c.exec("CREATE OR REPLACE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION public.fn_test_refuse()")
+	c.exec("GRANT SELECT ON public.test_poison TO queue_owner")
+	c.exec("INSERT INTO public.test_poison SELECT unnest($1::text[])", refs)
 }
 
 // route runs the worker until nothing is left that it may pass.
@@ -51,7 +51,7 @@ func TestRouteRestore(t *testing.T) {
 	c.route()
 	require.Equal(t, "1 user:ann,2 user:ann", c.routed())
 	c.emit("iu", "3")
-	c.exec("DELETE FROM test_poison")
+	c.exec("DELETE FROM public.test_poison")
 	// as after a restore of a dump whose cluster counted far ahead
 	c.exec(`BEGIN; SET LOCAL session_replication_role = replica;
 		UPDATE public.event_outbox SET created_xid = '900000000000'; DELETE FROM public.job_queue;
@@ -102,7 +102,7 @@ func TestRouteMomentaryFailure(t *testing.T) {
 	})
 	require.Contains(t, call(t, c.root, "public.fn_queue_tick_request('iu_outbound_default', 'operator')")["error"], "40001")
 	require.Zero(t, get[int](c, "SELECT count(*) FROM public.iu_route_dead_letter"))
-	c.exec("DELETE FROM test_poison")
+	c.exec("DELETE FROM public.test_poison")
 	c.route()
 	require.Equal(t, "1 user:ann", c.routed())
 }
@@ -296,7 +296,7 @@ func TestRouteReplay(t *testing.T) {
 	replay := func(pool *pgxpool.Pool, ids []string, dry bool) map[string]any {
 		return call(t, pool, "public.fn_iu_route_dead_letter_replay($1::text[]::uuid[], 'ann', 'cured', $2)", ids, dry)
 	}
-	c.exec("DELETE FROM test_poison WHERE ref <> '2'")
+	c.exec("DELETE FROM public.test_poison WHERE ref <> '2'")
 	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
 	c.exec("UPDATE public.iu_route_dead_letter SET last_failed_at = now() - interval '1 day', last_error = 'old', failure_code = 'OLD'")
 	audits := get[int](c, "SELECT count(*) FROM public.queue_operator_action")
@@ -341,7 +341,7 @@ func TestRouteReplay(t *testing.T) {
 		}
 		setFlag(t, admin, flag, "true")
 	}
-	c.exec("DELETE FROM test_poison")
+	c.exec("DELETE FROM public.test_poison")
 	c.exec("SET session_replication_role = replica; DELETE FROM public.event_outbox; SET session_replication_role = origin")
 	require.Equal(t, "replayed", outcomes(replay(op, ids[1:2], false)), "by its snapshot, for its partition may be gone")
 	require.Equal(t, 3, get[int](c, "SELECT count(*) FROM public.iu_route_attempt"))
@@ -360,7 +360,7 @@ func TestRouteReplayTogether(t *testing.T) {
 		refs = append(refs, fmt.Sprint(i))
 	}
 	ids := c.letters(refs...)
-	c.exec("DELETE FROM test_poison")
+	c.exec("DELETE FROM public.test_poison")
 	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
 	ops := c.wide(4, "dead_letter_operator")
 	replayed := 0
@@ -395,14 +395,14 @@ func TestRouteBulkReplay(t *testing.T) {
 		return get[string](c, `SELECT concat_ws(' ', state, done, skipped, failed, first_ok, first_failed) FROM public.queue_bulk_operation WHERE operation_id = $1`, id)
 	}
 	tick := func() { call(t, c.root, "public.fn_queue_bulk_tick()") }
-	c.exec("DELETE FROM test_poison WHERE ref IN ('1', '3', '4')")
+	c.exec("DELETE FROM public.test_poison WHERE ref IN ('1', '3', '4')")
 	first := plan(2, ids...)
 	eventually(t, "the canary stops it", func() bool { tick(); return strings.HasPrefix(state(first), "paused") })
 	require.Equal(t, "paused 1 0 1 1 1", state(first))
 	require.Contains(t, get[string](c, "SELECT state_why FROM public.queue_bulk_operation WHERE operation_id = $1", first), "the canary failed: 1 of 2 first tries (ROUTE_22000)")
 	require.Equal(t, "failed failed ROUTE_22000 ROUTE_22000 no", get[string](c, `SELECT concat_ws(' ', outcome, first_result, first_code, why)
 		FROM public.queue_bulk_operation_item WHERE operation_id = $1 AND item_no = 2`, first))
-	c.exec("DELETE FROM test_poison")
+	c.exec("DELETE FROM public.test_poison")
 	call(t, op, "public.fn_queue_bulk_resume("+first+", 'ann')")
 	eventually(t, "completed", func() bool { tick(); return strings.HasPrefix(state(first), "completed") })
 	require.Equal(t, "completed 3 0 1 3 1", state(first))
@@ -436,7 +436,7 @@ func TestRouteStorm(t *testing.T) {
 	c.exec(`CREATE FUNCTION public.fn_test_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.event_id::text LIKE '%00' THEN RAISE 'poison'; END IF;
 		IF random() < 0.00002 THEN RAISE 'moment' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$`)
-	c.exec("CREATE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
+	c.exec("CREATE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION public.fn_test_refuse()")
 	const writers = 4
 	wide := c.wide(8, "event_ingest_writer", "dot_executor")
 	var writing atomic.Int32

@@ -146,7 +146,7 @@ func TestRouteFailureAlone(t *testing.T) {
 	c := newRoutes(t)
 	c.exec(`CREATE FUNCTION public.fn_test_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF (SELECT event_subject_ref FROM public.event_outbox WHERE id = NEW.event_id) = '2' THEN RAISE 'no'; END IF; RETURN NEW; END $$`)
-	c.exec("CREATE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION fn_test_refuse()")
+	c.exec("CREATE TRIGGER trg_test BEFORE INSERT ON public.iu_route_attempt FOR EACH ROW EXECUTE FUNCTION public.fn_test_refuse()")
 	for _, ref := range []string{"1", "2", "3"} {
 		c.emit("iu", ref)
 	}

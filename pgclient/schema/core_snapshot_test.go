@@ -79,7 +79,7 @@ func TestSnapshotEmpty(t *testing.T) {
 	fails(t, c.root, "22023", "SELECT public.fn_queue_snapshot(NULL)")
 	fails(t, c.root, "22023", "SELECT public.fn_queue_picture('-1 second')")
 	for _, fn := range []string{"fn_queue_snapshot", "fn_queue_picture"} {
-		fails(t, c.as("dot_executor", "event_ingest_writer", "subscription_admin"), "42501", "SELECT "+fn+"('0')")
+		fails(t, c.as("dot_executor", "event_ingest_writer", "subscription_admin"), "42501", "SELECT public."+fn+"('0')")
 	}
 	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator"} {
 		require.NotNil(t, call(t, c.as(role), "public.fn_queue_snapshot('0')")["flags"], role)
@@ -169,7 +169,7 @@ func TestSnapshotShared(t *testing.T) {
 	}
 	for _, first := range []bool{true, false} {
 		if !first {
-			c.exec("UPDATE queue_snapshot SET taken_at = taken_at - interval '1 hour'")
+			c.exec("UPDATE public.queue_snapshot SET taken_at = taken_at - interval '1 hour'")
 		}
 		got := together(t, 16, func(int) (map[string]any, error) { return read("30 seconds") })
 		require.Equal(t, 1, count(got, "shared", false), "one computes for all")
@@ -189,7 +189,7 @@ func TestSnapshotShared(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b["taken_at"], d["taken_at"])
 	// But a lock that is never let go holds up nobody.
-	c.exec("UPDATE queue_snapshot SET taken_at = taken_at - interval '1 hour'")
+	c.exec("UPDATE public.queue_snapshot SET taken_at = taken_at - interval '1 hour'")
 	e, err := read("0")
 	require.NoError(t, err)
 	require.Equal(t, false, e["shared"])
@@ -208,7 +208,7 @@ func TestSnapshotReadOnly(t *testing.T) {
 			return err
 		}))
 	}
-	require.Zero(t, get[int](c, "SELECT count(*) FROM queue_snapshot"), "nothing was stored")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.queue_snapshot"), "nothing was stored")
 	require.Equal(t, false, call(t, viewer, "public.fn_queue_snapshot()")["shared"])
 	require.NoError(t, pgx.BeginTxFunc(context.Background(), viewer, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var shared bool

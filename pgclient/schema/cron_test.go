@@ -165,7 +165,7 @@ func TestCronTicks(t *testing.T) {
 	c.exec(`CREATE TABLE public.ran (worker text, source text, began timestamptz, ended timestamptz DEFAULT clock_timestamp());
 		CREATE FUNCTION public.log_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 			INSERT INTO public.ran VALUES (NEW.worker_name, NEW.last_result ->> 'source', NEW.last_run_at); RETURN NULL; END $$;
-		CREATE TRIGGER log_run AFTER UPDATE OF last_run_at ON public.queue_tick_worker FOR EACH ROW EXECUTE FUNCTION log_run();
+		CREATE TRIGGER log_run AFTER UPDATE OF last_run_at ON public.queue_tick_worker FOR EACH ROW EXECUTE FUNCTION public.log_run();
 		CREATE FUNCTION public.fn_test_slow() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(8); RETURN '{"returned": 1}'; END $$;
 		UPDATE public.queue_tick_worker SET function = 'fn_test_slow' WHERE worker_name = 'lease_reaper'`)
 	minutely := get[[]string](c, `SELECT array_agg(w.worker_name ORDER BY w.worker_name) FROM public.queue_tick_worker w JOIN public.queue_cron_job j USING (worker_name) WHERE j.schedule = '* * * * *'`)

@@ -34,6 +34,7 @@ func TestImmutable(t *testing.T) {
 	tried := 0
 	for _, table := range []string{"queue_operator_action", "event_outbox", "events", "dead_letters", "dead_letter_requeues",
 		"job_history", "queue_mark", "queue_metric_sample"} {
+		table = "public." + table
 		columns := ask("SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND attgenerated = ''", table)
 		plain := ask("SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 1 AND attgenerated = '' AND attidentity = '' ORDER BY attnum LIMIT 1", table)
 		key := ask(`SELECT string_agg(attname, ', ') FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)

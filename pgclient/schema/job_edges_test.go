@@ -130,22 +130,22 @@ func TestJobNothingGoes(t *testing.T) {
 	j.standing("dead_letter")
 	j.standing("leased")
 	h := j.standing("queued")
-	leaves := get[[]string](j.core, "SELECT array_agg(relid::regclass::text) FROM pg_partition_tree('job_history')")
+	leaves := get[[]string](j.core, "SELECT array_agg(relid::regclass::text) FROM pg_partition_tree('public.job_history')")
 	require.Greater(t, len(leaves), 35)
-	tables := append(leaves, "job_queue", "job_dead_letter")
+	tables := append(leaves, "public.job_queue", "public.job_dead_letter")
 	for _, role := range []string{"", "queue_owner"} {
 		for _, table := range tables {
 			require.Equal(t, "42501", j.byHand(role, "TRUNCATE "+table), table)
 			require.Equal(t, "42501", j.byHand(role, "TRUNCATE "+table+" CASCADE"), table)
 		}
 		leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")
-		for _, sql := range []string{"job_queue WHERE job_id = '" + h.Job + "'", "job_queue", "job_queue WHERE false", "job_history", leaf, "job_dead_letter"} {
+		for _, sql := range []string{"public.job_queue WHERE job_id = '" + h.Job + "'", "public.job_queue", "public.job_queue WHERE false", "public.job_history", leaf, "public.job_dead_letter"} {
 			require.Equal(t, "42501", j.byHand(role, "DELETE FROM "+sql), sql)
 		}
 		require.Equal(t, "42501", j.byHand(role, "UPDATE "+leaf+" SET status = 'succeeded'"), leaf)
 		// Neither a name nor a remark makes a function of ours of it.
 		for _, sql := range []string{"DO $$ BEGIN DELETE FROM public.job_queue; END $$", "DO $$ BEGIN DELETE FROM public.job_queue /* PL/pgSQL function public.fn_job_ack(uuid[]) */; END $$",
-			"CREATE FUNCTION public.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT fn_job_mine()",
+			"CREATE FUNCTION public.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT public.fn_job_mine()",
 			"CREATE FUNCTION pg_temp.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT pg_temp.fn_job_mine()"} {
 			tx := j.begin(j.root)
 			if role != "" && strings.HasPrefix(sql, "CREATE") {
@@ -171,16 +171,16 @@ func TestJobHistoryPartitions(t *testing.T) {
 	where := func() string {
 		return get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history WHERE job_kind = 'late'")
 	}
-	require.Equal(t, "job_history_default", where())
+	require.Equal(t, "public.job_history_default", where())
 	stale := "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition' AND subject = 'job_history_default' AND status_hint = 'stale'"
 	require.Equal(t, 1, get[int](j.core, stale))
 	j.balanced()
 	j.exec("UPDATE public.queue_partitioned SET ahead = '45 days' WHERE parent = 'job_history'")
 	require.EqualValues(t, 1, call(t, j.root, "public.fn_queue_partitions_ensure()")["moved"])
-	require.NotEqual(t, "job_history_default", where())
+	require.NotEqual(t, "public.job_history_default", where())
 	require.Zero(t, get[int](j.core, stale))
 	j.balanced()
-	for _, table := range []string{where(), "job_history_default"} {
+	for _, table := range []string{where(), "public.job_history_default"} {
 		require.Equal(t, "42501", j.byHand("", "TRUNCATE "+table), table)
 	}
 	require.Equal(t, "42501", j.byHand("queue_owner", "DELETE FROM "+where()))
@@ -231,7 +231,7 @@ func TestJobValuesByHand(t *testing.T) {
 	require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE public.job_lease SET live = -1"))
 	f := j.standing("failed")
 	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")
-	for _, table := range []string{"job_history", leaf} {
+	for _, table := range []string{"public.job_history", leaf} {
 		require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE "+table+" SET status = 'cleaned', from_status = status WHERE job_id = $1", f.Job), table)
 		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO "+table+" (job_id, job_kind, event_domain, executor, status, from_status, finished_at, source_ref) "+
 			"VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', 'cleaned', 'failed', now(), 'x')"), table)

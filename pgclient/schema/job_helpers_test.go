@@ -111,7 +111,7 @@ func tokens(hs []held) (out []string) {
 // tell reports "start", "renew", "ack", "release", or for fail a code, with "!"
 // behind it when it is permanent; it returns the outcome per job.
 func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map[string]string, error) {
-	sql, args := "SELECT job_id::text, outcome FROM fn_job_"+what+"($1, $2)", []any{ids(hs), tokens(hs)}
+	sql, args := "SELECT job_id::text, outcome FROM public.fn_job_"+what+"($1, $2)", []any{ids(hs), tokens(hs)}
 	if code := strings.TrimSuffix(what, "!"); code == strings.ToUpper(code) {
 		codes, errs, permanent := []string{}, []string{}, []bool{}
 		for range hs {

@@ -60,7 +60,7 @@ func TestJobReplayOnce(t *testing.T) {
 func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j := newJobs(t)
 	letters := []string{j.letter("k", "iu", "TIMEOUT"), j.letter("k", "iu", "TIMEOUT")}
-	j.exec(`SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => k) FROM unnest($1::text[]) l, job_dead_letter d,
+	j.exec(`SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => k) FROM unnest($1::text[]) l, public.job_dead_letter d,
 		unnest(ARRAY[l, 'replay:' || l, d.job_id::text, 'replay:' || d.job_id]) k WHERE d.dead_letter_id::text = l`, letters)
 	require.EqualValues(t, 2, call(t, j.work, replay, letters, "ann")["replayed"])
 	require.Equal(t, 2, get[int](j.core, "SELECT count(DISTINCT idempotency_key) FROM public.job_queue JOIN public.job_dead_letter ON replayed_job_id = job_queue.job_id"))
@@ -112,7 +112,7 @@ func TestJobResolveAndReopen(t *testing.T) {
 	fails(t, j.work, "22023", "SELECT public.fn_job_dead_letter_resolve(ARRAY[gen_random_uuid()], 'replayed', 'x', 'ann')")
 	for _, bad := range []string{"NULL, 'ann', 'x'", "'{}', 'ann', 'x'", "ARRAY[NULL]::uuid[], 'ann', 'x'", "ARRAY[gen_random_uuid()], '', 'x'", "ARRAY[gen_random_uuid()], 'ann', ' '"} {
 		for _, fn := range []string{"cancel", "lease_release", "dead_letter_replay", "dead_letter_reopen"} {
-			fails(t, j.work, "22023", "SELECT fn_job_"+fn+"("+bad+")")
+			fails(t, j.work, "22023", "SELECT public.fn_job_"+fn+"("+bad+")")
 		}
 	}
 }

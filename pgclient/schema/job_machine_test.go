@@ -133,7 +133,7 @@ func TestJobStaleToken(t *testing.T) {
 	j.reap()
 	fresh = j.one("w")
 	for _, what := range []string{"renew($1, $2)", "fail($1, $2, '{A,A}', '{b,b}', '{f,f}')"} {
-		rows, err := j.work.Query(context.Background(), "SELECT outcome FROM fn_job_"+what, ids([]held{fresh, old}), tokens([]held{fresh, old}))
+		rows, err := j.work.Query(context.Background(), "SELECT outcome FROM public.fn_job_"+what, ids([]held{fresh, old}), tokens([]held{fresh, old}))
 		require.NoError(t, err)
 		require.Equal(t, []string{"done", "lease_lost"}, texts(t, rows), what)
 	}
@@ -197,7 +197,7 @@ func TestJobMixedBatch(t *testing.T) {
 	j.balanced()
 	for _, bad := range []string{"ack(NULL, NULL)", "ack('{}', '{}')", "ack(ARRAY[gen_random_uuid()], '{}')", "renew(NULL, '{}')",
 		"fail(ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], '{}', '{x}', '{f}')", "fail(ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], NULL, NULL, NULL)"} {
-		fails(t, j.work, "22023", "SELECT fn_job_"+bad)
+		fails(t, j.work, "22023", "SELECT public.fn_job_"+bad)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestJobResultsReadNoHistory(t *testing.T) {
 	j.put("order", "iu", 40)
 	for _, what := range []string{"start", "renew", "ack", "release", "fail"} {
 		hs := j.take("w", 5)
-		sql, args := "SELECT fn_job_"+what+"($1::uuid[], $2::uuid[])", []any{ids(hs), tokens(hs)}
+		sql, args := "SELECT public.fn_job_"+what+"($1::uuid[], $2::uuid[])", []any{ids(hs), tokens(hs)}
 		if what == "fail" {
 			sql = "SELECT public.fn_job_fail($1::uuid[], $2::uuid[], '{A,A,A,A,A}', '{b,b,b,b,b}', '{f,f,f,f,f}')"
 		}
@@ -132,6 +132,6 @@ func TestJobClaimsStayHot(t *testing.T) {
 func TestJobIndexesHoldNoClaim(t *testing.T) {
 	j := newJobs(t)
 	j.none("an index that holds what a claim changes", `SELECT i.indexrelid::regclass FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
-		WHERE i.indrelid = 'job_queue'::regclass AND a.attname IN ('status', 'lease_owner', 'lease_until', 'lease_token', 'picked_at', 'updated_at', 'attempts')
+		WHERE i.indrelid = 'public.job_queue'::regclass AND a.attname IN ('status', 'lease_owner', 'lease_until', 'lease_token', 'picked_at', 'updated_at', 'attempts')
 			AND (a.attnum = ANY (i.indkey) OR pg_get_expr(i.indpred, i.indrelid) ~ ('\y' || a.attname || '\y'))`)
 }

@@ -114,13 +114,13 @@ func TestJobViewerSeesNoPayload(t *testing.T) {
 	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")
 	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator", "dot_executor"} {
 		viewer := j.as(role)
-		for _, table := range []string{"job_queue", "job_history", "v_job", "job_dead_letter", leaf, "job_history_default"} {
+		for _, table := range []string{"public.job_queue", "public.job_history", "public.v_job", "public.job_dead_letter", leaf, "public.job_history_default"} {
 			for _, sql := range []string{"SELECT payload FROM %s", "SELECT * FROM %s", "SELECT x FROM %s x", "SELECT x::text FROM %s x", "SELECT to_jsonb(x) FROM %s x",
 				"SELECT count(*) FROM %s WHERE payload IS NOT NULL", "SELECT 1 FROM %s ORDER BY payload", "SELECT hashtext(x::text) FROM %s x",
 				"CREATE TEMP TABLE mine AS TABLE %s", "SELECT (x).payload FROM %s x", "SELECT count(x) FROM %s x"} {
 				fails(t, viewer, "42501", fmt.Sprintf(sql, table))
 			}
-			if table != "v_job" {
+			if table != "public.v_job" {
 				fails(t, viewer, "42501", "COPY "+table+" TO STDOUT")
 				fails(t, viewer, "42501", "COPY "+table+" (payload) TO STDOUT")
 			}

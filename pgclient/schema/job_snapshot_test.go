@@ -154,7 +154,7 @@ func TestJobSnapshotLeases(t *testing.T) {
 func TestJobSnapshotTable(t *testing.T) {
 	j := newJobs(t)
 	j.put("k", "iu", 100)
-	j.exec("VACUUM ANALYZE job_queue")
+	j.exec("VACUUM ANALYZE public.job_queue")
 	holder := j.begin(j.root)
 	_, err := holder.Exec(t.Context(), "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET LOCAL application_name = 'slow report'; SELECT count(*) FROM public.job_queue")
 	require.NoError(t, err)

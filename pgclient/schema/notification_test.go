@@ -229,7 +229,7 @@ func TestNotificationT10AdvisoryLock(t *testing.T) {
 	require.Zero(t, b.logs(), "what was rolled back did not run")
 
 	b.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NEW; END';
-		CREATE TRIGGER slow BEFORE INSERT ON public.iu_notification_event FOR EACH ROW EXECUTE FUNCTION slow()`)
+		CREATE TRIGGER slow BEFORE INSERT ON public.iu_notification_event FOR EACH ROW EXECUTE FUNCTION public.slow()`)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {

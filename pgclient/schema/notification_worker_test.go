@@ -37,7 +37,7 @@ func TestNotificationT9HotPath(t *testing.T) {
 				SELECT 'u/' || i, 'd' || i / 5, 'user:ann' FROM generate_series($1::int, $2::int - 1) i RETURNING id)
 				INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) SELECT id, 1, 'x', 'user:ann' FROM u`, have, min(have+10_000, n))
 		}
-		b.exec("ANALYZE information_unit; ANALYZE unit_version; ANALYZE iu_notification_pending")
+		b.exec("ANALYZE public.information_unit, public.unit_version, public.iu_notification_pending")
 		cost := b.birthCost()
 		if first == "" {
 			first = cost
@@ -62,10 +62,10 @@ func (b board) birthCost() string {
 		require.NoError(b.t, err)
 		read := func() (s stat) {
 			require.NoError(b.t, tx.QueryRow(b.t.Context(), `SELECT
-				pg_stat_get_xact_tuples_inserted('iu_notification_pending'::regclass),
-				pg_stat_get_xact_numscans('information_unit_pkey'::regclass), pg_stat_get_xact_numscans('information_unit'::regclass),
-				pg_stat_get_xact_tuples_fetched('information_unit_pkey'::regclass) + pg_stat_get_xact_tuples_fetched('information_unit'::regclass),
-				pg_stat_get_xact_numscans('iu_notification_pending'::regclass)`).Scan(&s.ins, &s.idx, &s.seq, &s.rows, &s.pendingSeq))
+				pg_stat_get_xact_tuples_inserted('public.iu_notification_pending'::regclass),
+				pg_stat_get_xact_numscans('public.information_unit_pkey'::regclass), pg_stat_get_xact_numscans('public.information_unit'::regclass),
+				pg_stat_get_xact_tuples_fetched('public.information_unit_pkey'::regclass) + pg_stat_get_xact_tuples_fetched('public.information_unit'::regclass),
+				pg_stat_get_xact_numscans('public.iu_notification_pending'::regclass)`).Scan(&s.ins, &s.idx, &s.seq, &s.rows, &s.pendingSeq))
 			return s
 		}
 		var unit string
@@ -339,8 +339,8 @@ func TestNotificationHealth(t *testing.T) {
 		SELECT gen_random_uuid(), 'x', 'user:ann', gen_random_uuid(), now() - interval '5 minutes' FROM generate_series(1, 500)`)
 	tx := b.begin(b.root)
 	read := func() (scans, rows int) {
-		require.NoError(t, tx.QueryRow(t.Context(), `SELECT pg_stat_get_xact_numscans('iu_notification_pending'::regclass),
-			(SELECT sum(pg_stat_get_xact_tuples_fetched(i.indexrelid)) FROM pg_index i WHERE i.indrelid = 'iu_notification_pending'::regclass)`).Scan(&scans, &rows))
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT pg_stat_get_xact_numscans('public.iu_notification_pending'::regclass),
+			(SELECT sum(pg_stat_get_xact_tuples_fetched(i.indexrelid)) FROM pg_index i WHERE i.indrelid = 'public.iu_notification_pending'::regclass)`).Scan(&scans, &rows))
 		return scans, rows
 	}
 	scans, rows := read()

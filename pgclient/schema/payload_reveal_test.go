@@ -127,8 +127,8 @@ func TestViewerHasNoWayToAPayload(t *testing.T) {
 				"SELECT count(*) FROM %[1]s WHERE %[2]s::text LIKE '%%hidden%%'", "SELECT 1 FROM %[1]s ORDER BY %[2]s", "SELECT max(length(%[2]s::text)) FROM %[1]s",
 				"SELECT (x).%[2]s FROM %[1]s x", "SELECT query_to_xml('SELECT %[2]s FROM %[1]s', true, false, '')", "SELECT table_to_xml('%[1]s', true, false, '')",
 				"CREATE TEMP VIEW mine AS SELECT %[2]s FROM %[1]s; SELECT * FROM mine"} {
-				_, err := viewer.Exec(ctx, fmt.Sprintf(sql, table, c))
-				refused(t, "42501", err, fmt.Sprintf(sql, table, c))
+				_, err := viewer.Exec(ctx, fmt.Sprintf(sql, "public."+table, c))
+				refused(t, "42501", err, fmt.Sprintf(sql, "public."+table, c))
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestViewerHasNoWayToAPayload(t *testing.T) {
 	var all strings.Builder
 	for _, name := range readable(t, viewer) {
 		var text string
-		require.NoError(t, viewer.QueryRow(ctx, "SELECT COALESCE(string_agg(v::text, ' '), '') FROM (SELECT "+name[1]+" FROM "+name[0]+") v").Scan(&text), name[0])
+		require.NoError(t, viewer.QueryRow(ctx, "SELECT COALESCE(string_agg(v::text, ' '), '') FROM (SELECT "+name[1]+" FROM public."+name[0]+") v").Scan(&text), name[0])
 		all.WriteString(text)
 	}
 	for _, sql := range []string{"SELECT COALESCE(string_agg(s::text, ' '), '') FROM pg_stats s", "SELECT public.fn_queue_snapshot('0')::text",

@@ -94,7 +94,7 @@ func TestRetentionOfLetters(t *testing.T) {
 		return get[string](j.core, "SELECT string_agg(failure_code, ' ' ORDER BY failure_code) FROM (SELECT failure_code FROM public.job_dead_letter UNION ALL SELECT failure_code FROM public.iu_route_dead_letter) d")
 	}
 	for _, table := range []string{"job_dead_letter", "iu_route_dead_letter"} {
-		for _, sql := range []string{"DELETE FROM " + table + " WHERE failure_code <> 'OLD'", "TRUNCATE " + table} {
+		for _, sql := range []string{"DELETE FROM public." + table + " WHERE failure_code <> 'OLD'", "TRUNCATE public." + table} {
 			fails(t, j.root, "42501", sql)
 		}
 	}

@@ -37,7 +37,7 @@ func (c *core) later(minutes int) map[string]any {
 func (c *core) leaves(back ...int) {
 	c.t.Helper()
 	for _, n := range back {
-		c.exec(get[string](c, `SELECT format('CREATE TABLE public.queue_metric_sample_%s PARTITION OF queue_metric_sample FOR VALUES FROM (%L) TO (%L); ALTER TABLE public.queue_metric_sample_%1$s OWNER TO queue_owner',
+		c.exec(get[string](c, `SELECT format('CREATE TABLE public.queue_metric_sample_%s PARTITION OF public.queue_metric_sample FOR VALUES FROM (%L) TO (%L); ALTER TABLE public.queue_metric_sample_%1$s OWNER TO queue_owner',
 			to_char(d, 'YYYY_MM_DD'), d || ' 00:00Z', d + 1 || ' 00:00Z') FROM (SELECT (now() AT TIME ZONE 'UTC')::date - $1::int) x (d)`, n))
 	}
 }
@@ -202,7 +202,7 @@ func TestPastPictures(t *testing.T) {
 		if n == 2 {
 			c.exec("SELECT public.fn_queue_heartbeat_deregister('quiet', 'ann', 'gone')")
 		}
-		c.exec("DELETE FROM queue_snapshot") // a picture that was just taken would do for the sampler
+		c.exec("DELETE FROM public.queue_snapshot") // a picture that was just taken would do for the sampler
 		require.Positive(t, num(c.later(10), "samples"))
 		c.exec("UPDATE public.queue_past_picture SET taken_at = taken_at - interval '10 minutes'")
 	}
@@ -240,10 +240,10 @@ func TestSamplesArePartitioned(t *testing.T) {
 	c := newCore(t)
 	call(t, c.root, "public.fn_metrics_sampler_run()")
 	leaf := get[string](c, "SELECT DISTINCT tableoid::regclass::text FROM public.queue_metric_sample WHERE metric = 'hosts_alive'")
-	require.Regexp(t, `^queue_metric_sample_\d{4}_\d\d_\d\d$`, leaf)
-	require.GreaterOrEqual(t, get[int](c, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'queue_metric_sample'::regclass"), 36)
+	require.Regexp(t, `^public\.queue_metric_sample_\d{4}_\d\d_\d\d$`, leaf)
+	require.GreaterOrEqual(t, get[int](c, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'public.queue_metric_sample'::regclass"), 36)
 	c.exec("SELECT public.fn_queue_mark('deploy 4.2', 'ann')")
-	for table, column := range map[string]string{"queue_metric_sample": "value", leaf: "value", "queue_mark": "label"} {
+	for table, column := range map[string]string{"public.queue_metric_sample": "value", leaf: "value", "public.queue_mark": "label"} {
 		for _, sql := range []string{"UPDATE " + table + " SET " + column + " = " + column, "DELETE FROM " + table, "TRUNCATE " + table} {
 			fails(t, c.root, "42501", sql)
 			refused(t, "42501", (&hooks{t: t, root: c.root}).asOwner(sql), sql)
@@ -269,7 +269,7 @@ func TestMark(t *testing.T) {
 		fails(t, c.as(role), "42501", "INSERT INTO public.queue_metric_sample (at, metric, value) VALUES (now(), 'x', 1)")
 	}
 	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator"} {
-		_, err := c.as(role).Exec(context.Background(), "SELECT * FROM public.queue_mark, queue_metric_sample")
+		_, err := c.as(role).Exec(context.Background(), "SELECT * FROM public.queue_mark, public.queue_metric_sample")
 		require.NoError(t, err, role)
 		fails(t, c.as(role), "42501", "SELECT public.fn_metrics_sampler_run()")
 	}

@@ -57,7 +57,7 @@ func TestSchedulerCatalogue(t *testing.T) {
 		JOIN public.dot_config d ON d.key = 'queue.tick.' || j.worker_name || '.interval_seconds'
 		WHERE d.value::int > CASE j.schedule WHEN '* * * * *' THEN 60 WHEN '*/2 * * * *' THEN 120 WHEN '0 * * * *' THEN 3600 END`)
 	require.Equal(t, []string{"worker_name", "configured_interval_seconds", "last_run_at", "age_seconds", "stale", "mode"}, get[[]string](c,
-		`SELECT (array_agg(attname::text ORDER BY attnum))[1:6] FROM pg_attribute WHERE attrelid = 'v_queue_scheduler_status'::regclass AND attnum > 0`), "DP1 §10")
+		`SELECT (array_agg(attname::text ORDER BY attnum))[1:6] FROM pg_attribute WHERE attrelid = 'public.v_queue_scheduler_status'::regclass AND attnum > 0`), "DP1 §10")
 }
 
 func TestSchedulerStatusStale(t *testing.T) {
@@ -242,7 +242,7 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 	require.Len(t, removed["results"], 6)
 	require.Contains(t, fmt.Sprint(removed["results"]), "absent")
 	for _, bad := range []string{"install('', 'r')", "install('ann', '')", "remove('ann', NULL)"} {
-		fails(t, admin, "22023", "SELECT fn_queue_scheduler_"+bad)
+		fails(t, admin, "22023", "SELECT public.fn_queue_scheduler_"+bad)
 	}
 	viewer := c.as("queue_viewer", "dot_executor", "dead_letter_operator")
 	fails(t, viewer, "42501", "SELECT public.fn_queue_scheduler_install('eve', 'r')")
@@ -399,7 +399,7 @@ func TestOffSwitches(t *testing.T) {
 	// The table itself goes only when the executors of others are gone.
 	err = schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{}, nil)
 	require.ErrorContains(t, err, "1 registered executors of others")
-	require.True(t, get[bool](c, "SELECT to_regclass('queue_heartbeat') IS NOT NULL"))
+	require.True(t, get[bool](c, "SELECT to_regclass('public.queue_heartbeat') IS NOT NULL"))
 	call(t, admin, "public.fn_queue_heartbeat_deregister('kg', 'ann', 'retired')")
 	err = schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{}, nil)
 	require.NotContains(t, fmt.Sprint(err), "registered executors")

@@ -65,8 +65,8 @@ func TestDeclared(t *testing.T) {
 	for sql, want := range map[string]string{
 		"CREATE OR REPLACE FUNCTION public.fn_a(x int) RETURNS int AS $$ $$;":                                 "function fn_a",
 		"CREATE OR REPLACE VIEW public.v_a AS SELECT 1;":                                                      "view v_a",
-		"CREATE OR REPLACE TRIGGER t BEFORE UPDATE OF a, b ON public.x\n  FOR EACH ROW EXECUTE FUNCTION f();": "trigger t on x",
-		"CREATE CONSTRAINT TRIGGER t AFTER UPDATE ON public.x DEFERRABLE FOR EACH ROW EXECUTE FUNCTION f();":  "trigger t on x",
+		"CREATE OR REPLACE TRIGGER t BEFORE UPDATE OF a, b ON public.x\n  FOR EACH ROW EXECUTE FUNCTION public.f();": "trigger t on x",
+		"CREATE CONSTRAINT TRIGGER t AFTER UPDATE ON public.x DEFERRABLE FOR EACH ROW EXECUTE FUNCTION public.f();":  "trigger t on x",
 		"GRANT SELECT (a, b), UPDATE ON public.x, public.y\n  TO :\"queue_viewer\";":                          "rights TABLE x, rights TABLE y",
 		"GRANT EXECUTE ON FUNCTION public.fn_a TO :\"queue_viewer\";":                                         "rights FUNCTION fn_a",
 		"COMMENT ON COLUMN public.x.a IS 'it is; so';":                                                        "comment COLUMN x.a",

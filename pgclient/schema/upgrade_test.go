@@ -295,9 +295,9 @@ func TestUpgradeOfASignature(t *testing.T) {
 	r = l.release()
 	said := up(t, c.db, r)
 	require.Contains(t, said, "function fn_words; view v_test_words")
-	require.Equal(t, "a or b!", get[string](c, "SELECT words FROM v_test_words"))
+	require.Equal(t, "a or b!", get[string](c, "SELECT words FROM public.v_test_words"))
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM pg_proc WHERE proname = 'fn_words'"))
-	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'v_test_words', 'SELECT')"))
+	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'public.v_test_words', 'SELECT')"))
 	require.False(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'public.fn_words(text[],text,text)', 'EXECUTE')"))
 
 	// What is not ours is not dropped with it.
@@ -322,7 +322,7 @@ func TestUpgradeOfAView(t *testing.T) {
 	r, err := schema.Load(l.files)
 	require.NoError(t, err)
 	up(t, c.db, r)
-	require.Equal(t, "x x", get[string](c, "SELECT o.a || ' ' || t.a FROM v_test_of o, fn_test() t"))
+	require.Equal(t, "x x", get[string](c, "SELECT o.a || ' ' || t.a FROM public.v_test_of o, public.fn_test() t"))
 	l.cut("code/executors.sql", `(?s)CREATE OR REPLACE VIEW public.v_test AS.*?\$\$;\n`)
 	r, err = schema.Load(l.files)
 	require.NoError(t, err)
@@ -338,16 +338,16 @@ func TestUpgradeOfAView(t *testing.T) {
 // A trigger, a right and a comment that are no longer declared go.
 func TestUpgradeDropsWhatIsGone(t *testing.T) {
 	c := newCore(t)
-	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'queue_mark', 'SELECT')"))
+	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'public.queue_mark', 'SELECT')"))
 	r := newLater(t).
 		cut("code/samples.sql", `(?s)CREATE OR REPLACE TRIGGER trg_queue_mark_no_truncate.*?;\n`).
 		cut("code/samples.sql", `GRANT SELECT ON public.queue_mark TO .*;\n`).
 		cut("code/samples.sql", `(?s)COMMENT ON TABLE public.queue_mark IS.*?';\n`).release()
 	said := up(t, c.db, r)
 	require.Contains(t, said, "without trigger trg_queue_mark_no_truncate on queue_mark")
-	require.False(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'queue_mark', 'SELECT')"))
+	require.False(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'public.queue_mark', 'SELECT')"))
 	require.Zero(t, get[int](c, "SELECT count(*) FROM pg_trigger WHERE tgname = 'trg_queue_mark_no_truncate'"))
-	require.True(t, get[bool](c, "SELECT obj_description('queue_mark'::regclass) IS NULL"))
+	require.True(t, get[bool](c, "SELECT obj_description('public.queue_mark'::regclass) IS NULL"))
 }
 
 // What somebody changed by hand is named, and the next migrate up repairs it.

@@ -25,7 +25,7 @@ func TestWebhookStaleTokenChangesNothing(t *testing.T) {
 	require.Equal(t, old.WebhookID, fresh.WebhookID)
 	require.Equal(t, []string{"lease_lost"}, h.report(result(old, "")), "under another's lease")
 	for _, f := range []string{"renew", "release"} {
-		require.Equal(t, "lease_lost", one[string](h, "SELECT outcome FROM fn_webhook_job_"+f+"($1, $2)",
+		require.Equal(t, "lease_lost", one[string](h, "SELECT outcome FROM public.fn_webhook_job_"+f+"($1, $2)",
 			[]int64{old.Job}, []string{old.Token}), f)
 	}
 	require.NotEqual(t, before, one[string](h, "SELECT j::text FROM public.webhook_delivery_jobs j"))

@@ -136,16 +136,16 @@ func TestWebhookIllegalSagaEdges(t *testing.T) {
 	states := []string{"Pending", "InProgress", "PendingRetry", "Completed", "DeadLettered"}
 	legal := map[string]bool{"Pending>InProgress": true, "PendingRetry>InProgress": true,
 		"InProgress>Completed": true, "InProgress>PendingRetry": true, "InProgress>DeadLettered": true}
-	const set = `UPDATE public.webhook_delivery_sagas SET status = $1::webhook_saga_status,
+	const set = `UPDATE public.webhook_delivery_sagas SET status = $1::public.webhook_saga_status,
 		attempt_count = attempt_count + ($1 IN ('PendingRetry', 'DeadLettered'))::int,
 		next_attempt_at = CASE WHEN $1 IN ('Pending', 'PendingRetry') THEN now() END,
-		final_error_code = CASE WHEN $1 = 'DeadLettered' THEN 'TIMEOUT' END WHERE status = $2::webhook_saga_status`
+		final_error_code = CASE WHEN $1 = 'DeadLettered' THEN 'TIMEOUT' END WHERE status = $2::public.webhook_saga_status`
 	for _, from := range states {
 		for _, to := range states {
 			h.emit("order", 1)
 			h.route()
 			h.exec("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER USER")
-			h.exec(`UPDATE public.webhook_delivery_sagas SET status = $1::webhook_saga_status,
+			h.exec(`UPDATE public.webhook_delivery_sagas SET status = $1::public.webhook_saga_status,
 				next_attempt_at = CASE WHEN $1 IN ('Pending', 'PendingRetry') THEN now() END,
 				final_error_code = CASE WHEN $1 = 'DeadLettered' THEN 'TIMEOUT' END WHERE status = 'Pending'`, from)
 			h.exec("ALTER TABLE public.webhook_delivery_sagas ENABLE TRIGGER USER")
@@ -195,7 +195,7 @@ func TestWebhookJobsOfEndedSagas(t *testing.T) {
 	h.step()
 	for _, status := range []string{"DeadLettered", "Completed"} {
 		refused(t, "42501", h.asOwner(`INSERT INTO public.webhook_delivery_jobs (saga_id, attempt_no)
-			SELECT id, 9 FROM public.webhook_delivery_sagas WHERE status = $1::webhook_saga_status`, status), status)
+			SELECT id, 9 FROM public.webhook_delivery_sagas WHERE status = $1::public.webhook_saga_status`, status), status)
 	}
 	h.emit("other", 1)
 	h.step()

@@ -53,7 +53,7 @@ func TestWebhookTableRights(t *testing.T) {
 		"dead_letters.final_error_code": true, "dead_letters.payload_snapshot": false,
 		"webhook_delivery_jobs.worker_id": true, "webhook_delivery_jobs.response_excerpt": false} {
 		table, name, _ := strings.Cut(column, ".")
-		require.Equal(t, want, one[bool](h, "SELECT has_column_privilege('queue_viewer', $1, $2, 'SELECT')", table, name), column)
+		require.Equal(t, want, one[bool](h, "SELECT has_column_privilege('queue_viewer', $1, $2, 'SELECT')", "public."+table, name), column)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestWebhookRolesRefusedForReal(t *testing.T) {
 	}
 	viewer := h.db.Conn(t, pgtest.Login(t, h.db, "queue_viewer"))
 	for _, view := range []string{"v_webhook_endpoint", "v_webhook_backlog", "v_webhook_gate"} {
-		_, err := viewer.Exec(context.Background(), "SELECT * FROM "+view)
+		_, err := viewer.Exec(context.Background(), "SELECT * FROM public."+view)
 		require.NoError(t, err, view)
 	}
 }
@@ -213,6 +213,6 @@ func TestWebhookRefusedEvenToTheOwner(t *testing.T) {
 		if strings.HasPrefix(table, "webhook_endpoint") || table == "webhook_rate_bucket" || table == "router_offsets" {
 			continue
 		}
-		refused(t, "42501", h.asOwner(fmt.Sprintf("TRUNCATE %s CASCADE", table)), table)
+		refused(t, "42501", h.asOwner(fmt.Sprintf("TRUNCATE public.%s CASCADE", table)), table)
 	}
 }

@@ -39,9 +39,9 @@ func (h *hooks) told(name string) (why string, links map[string]string, column s
 // unguarded changes a table behind the back of its triggers.
 func (h *hooks) unguarded(table, sql string, args ...any) {
 	h.t.Helper()
-	h.exec("ALTER TABLE " + table + " DISABLE TRIGGER USER")
+	h.exec("ALTER TABLE public." + table + " DISABLE TRIGGER USER")
 	h.exec(sql, args...)
-	h.exec("ALTER TABLE " + table + " ENABLE TRIGGER USER")
+	h.exec("ALTER TABLE public." + table + " ENABLE TRIGGER USER")
 }
 
 // alive makes a worker host with these loops.
