@@ -27,7 +27,14 @@ const Path = "pg_catalog, pg_temp"
 
 // Always are the settings of every session, whatever it is for.
 func Always() []Setting {
-	return []Setting{{"search_path", Path}, {"client_encoding", "UTF8"}}
+	return []Setting{
+		{"search_path", Path},
+		{"client_encoding", "UTF8"},
+		{"standard_conforming_strings", "on"},
+		{"datestyle", "ISO, MDY"},
+		{"intervalstyle", "postgres"},
+		{"default_transaction_isolation", "read committed"},
+	}
 }
 
 // Parse reads a connection string for a session of ours. Without an sslmode of the

@@ -1,0 +1,176 @@
+// Through a real PgBouncer with the settings of its package: every statement has the
+// settings of a direct session, in one round trip, and leaves none behind.
+
+package pgclient_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// inForce are the settings that a statement runs with.
+type inForce struct{ Path, Timeout, LockTimeout, Idle, Encoding, Zone, ReadOnly, Named, Evil string }
+
+const whatIsInForce = `SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('statement_timeout'), pg_catalog.current_setting('lock_timeout'),
+	pg_catalog.current_setting('idle_in_transaction_session_timeout'), pg_catalog.current_setting('client_encoding'), pg_catalog.current_setting('timezone'),
+	pg_catalog.current_setting('transaction_read_only'), (SELECT pg_catalog.count(*)::text FROM pg_catalog.pg_prepared_statements),
+	(pg_catalog.to_regclass('evil_table') IS NOT NULL)::text`
+
+func TestThroughPooler(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"session", "transaction"} {
+		t.Run(mode, func(t *testing.T) { throughPooler(t, mode) })
+	}
+}
+
+func throughPooler(t *testing.T, mode string) {
+	ctx := context.Background()
+	w := newWorld(t)
+	w.die(letter{"order", "https://a.example/x", "HTTP_500", 0})
+	login := pgtest.Login(t, w.db, "workflow_admin", "queue_viewer", "dead_letter_operator", "dot_executor")
+	user := pgx.Identifier{login}.Sanitize()
+	for _, sql := range []string{
+		"CREATE SCHEMA evil", "CREATE TABLE evil.evil_table ()", "GRANT USAGE ON SCHEMA evil TO PUBLIC",
+		"ALTER ROLE " + user + " SET search_path = evil, pg_catalog, public",
+		"ALTER ROLE " + user + " SET statement_timeout = 0", "ALTER ROLE " + user + " SET timezone = 'Asia/Tokyo'",
+		"ALTER ROLE " + user + " SET client_encoding = LATIN1", "ALTER ROLE " + user + " SET standard_conforming_strings = off",
+	} {
+		w.exec(sql)
+	}
+	b := pgtest.NewBouncer(t, w.db, mode, []string{login})
+	at := pgclient.Options{DSN: b.DSN(login) + "&options=-c%20work_mem%3D7MB", Actor: "ann", WorkConns: 2}
+	c := open(t, at)
+
+	// What a console and a verb do.
+	s, err := c.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Empty(t, s.Missing)
+	page, err := c.List(ctx, queue.Query{Kind: queue.ListSession})
+	require.NoError(t, err)
+	require.True(t, page.Session.Pooler)
+	page, err = c.List(ctx, queue.Query{Kind: queue.ListDeadLetters})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, page.Total)
+	p, err := c.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Actor: "ann", Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "café 😀"})
+	require.NoError(t, err)
+	_, err = c.Apply(ctx, p)
+	require.NoError(t, err)
+	require.Equal(t, "café 😀", get[string](w, "SELECT reason FROM queue_operator_action WHERE actor = 'ann' ORDER BY id DESC LIMIT 1"))
+	_, err = c.Report(ctx, time.Now().Add(-time.Hour), time.Now())
+	require.NoError(t, err)
+
+	// Every statement has its settings, alone and in a transaction.
+	var got inForce
+	into := []any{&got.Path, &got.Timeout, &got.LockTimeout, &got.Idle, &got.Encoding, &got.Zone, &got.ReadOnly, &got.Named, &got.Evil}
+	read := inForce{"pg_catalog, pg_temp", "5s", "5s", "1min", "UTF8", "UTC", "off", "0", "false"}
+	work := read
+	work.Timeout, work.LockTimeout = "1min", "10s"
+	for range 3 {
+		require.NoError(t, c.Read().QueryRow(ctx, whatIsInForce).Scan(into...)) // a simple query
+		require.Equal(t, read, got)
+		require.NoError(t, c.Read().QueryRow(ctx, whatIsInForce+" WHERE $1::int = 1", 1).Scan(into...))
+		require.Equal(t, read, got)
+		require.NoError(t, c.Work().QueryRow(ctx, whatIsInForce+" WHERE $1::int = 1", 1).Scan(into...))
+		require.Equal(t, work, got)
+		require.NoError(t, pgx.BeginTxFunc(ctx, c.Work(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			for range 2 {
+				if err := tx.QueryRow(ctx, whatIsInForce+" WHERE $1::int = 1", 1).Scan(into...); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		within := work
+		within.ReadOnly = "on"
+		require.Equal(t, within, got)
+	}
+	var memory string
+	require.NoError(t, c.Read().QueryRow(ctx, "SELECT pg_catalog.current_setting('work_mem')").Scan(&memory))
+	require.Equal(t, "7MB", memory, "the options of the connection string")
+
+	// One round trip, also for its settings.
+	conn, err := c.Read().Acquire(ctx)
+	require.NoError(t, err)
+	ask := func() {
+		var n int
+		require.NoError(t, conn.QueryRow(ctx, "SELECT $1::int", 1).Scan(&n))
+	}
+	ask() // the server says once what its columns are
+	xacts, queries := b.Count(t)
+	for range 25 {
+		ask()
+	}
+	afterX, afterQ := b.Count(t)
+	conn.Release()
+	require.EqualValues(t, 25, afterX-xacts, "transactions")
+	require.EqualValues(t, 25, afterQ-queries, "round trips")
+
+	// A read-only console is one.
+	at.ReadOnly, at.WorkConns = true, 0
+	only := open(t, at)
+	_, err = only.Snapshot(ctx)
+	require.NoError(t, err)
+	p, err = only.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Actor: "ann", Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "5"}, Reason: "r"})
+	require.NoError(t, err)
+	_, err = only.Apply(ctx, p)
+	require.ErrorContains(t, err, "read-only")
+
+	// Nothing is left for whoever has the server's connection next.
+	c.Close()
+	only.Close()
+	other, err := pgx.Connect(ctx, b.DSN(login))
+	require.NoError(t, err)
+	defer func() { _ = other.Close(ctx) }()
+	require.NoError(t, other.QueryRow(ctx, whatIsInForce, pgx.QueryExecModeExec).Scan(into...))
+	require.Equal(t, "evil, pg_catalog, public", got.Path)
+	require.Equal(t, "0", got.Timeout)
+	require.Equal(t, "off", got.ReadOnly)
+}
+
+// A pooler that takes the parameters without obeying them is found out; one that is
+// named in the profile is believed.
+func TestPoolerThatIgnores(t *testing.T) {
+	w := newWorld(t)
+	login := pgtest.Login(t, w.db, "queue_viewer")
+	b := pgtest.NewBouncer(t, w.db, "transaction", []string{login},
+		"ignore_startup_parameters = search_path,statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only")
+	for _, pooler := range []string{"", "transaction"} {
+		c := open(t, pgclient.Options{DSN: b.DSN(login), Pooler: pooler})
+		var path, timeout string
+		require.NoError(t, c.Read().QueryRow(context.Background(), "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('statement_timeout')").
+			Scan(&path, &timeout))
+		require.Equal(t, "pg_catalog, pg_temp", path)
+		require.Equal(t, "5s", timeout)
+	}
+	direct := open(t, pgclient.Options{DSN: w.db.DSN(login), Pooler: "transaction"})
+	var path string
+	require.NoError(t, direct.Read().QueryRow(context.Background(), "SELECT pg_catalog.current_setting('search_path')").Scan(&path))
+	require.Equal(t, "pg_catalog, pg_temp", path, "settings come with each transaction also where no pooler is")
+}
+
+// Jobs that are enqueued and claimed in one pipeline have the settings too.
+func TestEnqueueThroughPooler(t *testing.T) {
+	w := newWorld(t)
+	login := pgtest.Login(t, w.db, "workflow_admin", "event_ingest_writer")
+	b := pgtest.NewBouncer(t, w.db, "transaction", []string{login})
+	c := open(t, pgclient.Options{DSN: b.DSN(login), WorkConns: 3})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 5 {
+		_, created, err := c.JobEnqueue(ctx, pgclient.JobSpec{Kind: "k", Domain: "system", Executor: "DOT"})
+		require.NoError(t, err)
+		require.True(t, created)
+	}
+	made, err := c.JobEnqueueMany(ctx, []pgclient.JobSpec{{Kind: "k", Domain: "system", Executor: "DOT"}, {Kind: "k", Domain: "system", Executor: "DOT"}})
+	require.NoError(t, err)
+	require.Equal(t, 2, made.Made)
+	require.Equal(t, 7, get[int](w, "SELECT count(*) FROM job_queue WHERE job_kind = 'k'"))
+}
