@@ -25,6 +25,7 @@ import (
 type Settings struct {
 	DSN        string        `mapstructure:"dsn"`        // "" leaves it to PGHOST and its like
 	ListenDSN  string        `mapstructure:"listen_dsn"` // "" means the same as DSN
+	Pooler     string        `mapstructure:"pooler"`     // one of Poolers
 	Profile    string        `mapstructure:"profile"`    // "" is the file's top level alone
 	ReadOnly   bool          `mapstructure:"read_only"`
 	Production bool          `mapstructure:"production"`

@@ -37,6 +37,9 @@ func Keys() []KeyInfo {
 // Themes are the values of theme; auto asks the terminal for its background.
 func Themes() []string { return []string{"auto", "dark", "light", "mono"} }
 
+// Poolers are the values of pooler.
+func Poolers() []string { return []string{"auto", "transaction"} }
+
 // key is a KeyInfo with what Load needs beside it.
 type key struct {
 	KeyInfo
@@ -52,6 +55,7 @@ func keys(src Sources) []key {
 	all := []key{
 		text("dsn", "", dsnText, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
 		text("listen_dsn", "", dsnText, "direct connection for LISTEN and migrations where dsn is a pooler; default dsn"),
+		text("pooler", "auto", oneOf(Poolers()), "what stands between this program and the database: auto finds out, transaction is a transaction pooler"),
 		text("profile", "", plainText, "profile of the configuration file"),
 		flag("read_only", false, "show everything, change nothing"),
 		flag("production", false, "frame the console and ask for the profile's name before actions"),

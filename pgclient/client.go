@@ -25,7 +25,7 @@ type Options struct {
 	ListenDSN string // a direct connection where DSN is a pooler; empty = DSN
 	Program   string // application_name starts with it; default "qtop"
 	Actor     string // the person, for audit rows
-	Pooler    string // "transaction": DSN is a transaction pooler; empty = find out
+	Pooler    string // "transaction": DSN leads to a transaction pooler; else it is found out
 	ReadOnly  bool   // every session is read-only; PostgreSQL refuses writes too
 	WorkConns int32  // connections for a worker host; 0 = none
 	// MaxAge is how old a picture computed for another console may be; 0 = none

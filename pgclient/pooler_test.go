@@ -63,7 +63,7 @@ func throughPooler(t *testing.T, mode string) {
 	require.NoError(t, err)
 	_, err = c.Apply(ctx, p)
 	require.NoError(t, err)
-	require.Equal(t, "café 😀", get[string](w, "SELECT reason FROM queue_operator_action WHERE actor = 'ann' ORDER BY id DESC LIMIT 1"))
+	require.Equal(t, "café 😀", get[string](w, "SELECT reason FROM public.queue_operator_action WHERE actor = 'ann' ORDER BY id DESC LIMIT 1"))
 	_, err = c.Report(ctx, time.Now().Add(-time.Hour), time.Now())
 	require.NoError(t, err)
 
@@ -172,5 +172,5 @@ func TestEnqueueThroughPooler(t *testing.T) {
 	made, err := c.JobEnqueueMany(ctx, []pgclient.JobSpec{{Kind: "k", Domain: "system", Executor: "DOT"}, {Kind: "k", Domain: "system", Executor: "DOT"}})
 	require.NoError(t, err)
 	require.Equal(t, 2, made.Made)
-	require.Equal(t, 7, get[int](w, "SELECT count(*) FROM job_queue WHERE job_kind = 'k'"))
+	require.Equal(t, 7, get[int](w, "SELECT count(*) FROM public.job_queue WHERE job_kind = 'k'"))
 }

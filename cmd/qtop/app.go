@@ -142,7 +142,7 @@ func (a *app) load(cmd *cobra.Command) error {
 // client opens the client of the settings.
 func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, error) {
 	return pgclient.Open(ctx, pgclient.Options{
-		DSN: a.settings.DSN, ListenDSN: a.settings.ListenDSN, Actor: a.settings.Actor,
+		DSN: a.settings.DSN, ListenDSN: a.settings.ListenDSN, Pooler: a.settings.Pooler, Actor: a.settings.Actor,
 		ReadOnly: a.settings.ReadOnly, WorkConns: workConns, MaxAge: sharedAge(workConns > 0),
 	})
 }
