@@ -23,10 +23,14 @@ import (
 // Settings is everything that can be configured. Keys lists the same with a
 // sentence each.
 type Settings struct {
-	DSN        string        `mapstructure:"dsn"`        // "" leaves it to PGHOST and its like
-	ListenDSN  string        `mapstructure:"listen_dsn"` // "" means the same as DSN
-	Pooler     string        `mapstructure:"pooler"`     // one of Poolers
-	Profile    string        `mapstructure:"profile"`    // "" is the file's top level alone
+	DSN       string `mapstructure:"dsn"`        // "" leaves it to PGHOST and its like
+	ListenDSN string `mapstructure:"listen_dsn"` // "" means the same as DSN
+	Pooler    string `mapstructure:"pooler"`     // one of Poolers
+	// ExpectServer names the servers that are meant by cluster_name, address or
+	// address:port; empty means any.
+	ExpectServer []string `mapstructure:"expect_server"`
+
+	Profile    string        `mapstructure:"profile"` // "" is the file's top level alone
 	ReadOnly   bool          `mapstructure:"read_only"`
 	Production bool          `mapstructure:"production"`
 	Refresh    time.Duration `mapstructure:"refresh"`

@@ -56,6 +56,7 @@ func keys(src Sources) []key {
 		text("dsn", "", dsnText, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
 		text("listen_dsn", "", dsnText, "direct connection for LISTEN and migrations where dsn is a pooler; default dsn"),
 		text("pooler", "auto", oneOf(Poolers()), "what stands between this program and the database: auto finds out, transaction is a transaction pooler"),
+		list("expect_server", none, names, "servers that are meant, by cluster_name, address or address:port, comma separated: hosts claim nothing on another, the console says so; tells a physical copy from its original"),
 		text("profile", "", plainText, "profile of the configuration file"),
 		flag("read_only", false, "show everything, change nothing"),
 		flag("production", false, "frame the console and ask for the profile's name before actions"),

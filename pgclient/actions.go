@@ -60,6 +60,7 @@ func operations() map[queue.ActionID]operation {
 		queue.ActMark:           {planMark, applyMark},
 		queue.ActRouteSet:       {planRouting, applyRouting},
 		queue.ActConsumerSet:    {planRouting, applyRouting},
+		queue.ActAdopt:          {planAdopt, applyAdopt},
 	}
 }
 
@@ -319,6 +320,8 @@ func command(r queue.Request) string {
 				fmt.Fprintf(&b, " --%s=%s", name, shellQuote(r.Args[name]))
 			}
 		}
+	case queue.ActAdopt:
+		fmt.Fprintf(&b, "qtop adopt --waiting %s --confirm %s", shellQuote(r.Args["waiting"]), quoteAll(r.Targets))
 	default: // concerns a process, not the database: no verb
 		return ""
 	}

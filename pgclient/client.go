@@ -28,6 +28,9 @@ type Options struct {
 	Pooler    string // "transaction": DSN leads to a transaction pooler; else it is found out
 	ReadOnly  bool   // every session is read-only; PostgreSQL refuses writes too
 	WorkConns int32  // connections for a worker host; 0 = none
+	// ExpectServer names the servers that are meant, by cluster_name, address or
+	// address:port; empty = any. A worker host works on no other.
+	ExpectServer []string
 	// MaxAge is how old a picture computed for another console may be; 0 = none
 	// is shared.
 	MaxAge time.Duration
@@ -129,7 +132,10 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 		conn.TypeMap().RegisterType(&pgtype.Type{
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})
-		return c.route.Check(ctx, conn)
+		if err := c.route.Check(ctx, conn); err != nil || use != "work" {
+			return err
+		}
+		return expected(ctx, conn, c.opts.ExpectServer)
 	}
 	if c.opts.ReadOnly {
 		pgsession.Set(cc, pgsession.Setting{Name: "default_transaction_read_only", Value: "on"})

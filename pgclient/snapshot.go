@@ -25,8 +25,10 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	defer cancel()
 	var body []byte
 	var s queue.Snapshot
-	err := c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, shared, body FROM public.fn_queue_picture(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).
-		Scan(&s.TakenAt, &s.TookMS, &s.Shared, &body)
+	var self server
+	err := c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, shared, body, "+serverColumns+
+		" FROM public.fn_queue_picture(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).
+		Scan(&s.TakenAt, &s.TookMS, &s.Shared, &body, &self.cluster, &self.address, &self.port)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "42883" || pg.Code == "42501") {
 		return c.bareSnapshot(ctx, pg)
@@ -34,7 +36,9 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	if err != nil {
 		return s, translate(err)
 	}
-	return s, pictured(body, &s)
+	err = pictured(body, &s)
+	s.Server.Unexpected = queue.Clean(self.unexpected(c.opts.ExpectServer))
+	return s, err
 }
 
 // SnapshotAt reads a picture that was kept: 0 steps the last one at or before the

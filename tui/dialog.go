@@ -110,7 +110,7 @@ func (d *dialog) buttons() []string {
 // whose effect is that something is kept.
 func (d *dialog) safe() string {
 	switch d.action.ID {
-	case queue.ActAck, queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActHostStart, queue.ActTickPause, queue.ActCronInstall, queue.ActRuleAdd:
+	case queue.ActAck, queue.ActAdopt, queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActHostStart, queue.ActTickPause, queue.ActCronInstall, queue.ActRuleAdd:
 		return "Not now"
 	}
 	return "Keep"
@@ -137,6 +137,8 @@ func (d *dialog) verb() string {
 		return d.action.Verb + " " + d.req.Args["id"]
 	case queue.ActRuleAdd:
 		return d.action.Verb + " the rule"
+	case queue.ActAdopt:
+		return d.action.Verb + " " + d.plan.Confirm
 	case queue.ActRuleMute, queue.ActRuleUnmute:
 		return d.action.Verb + " rule " + strings.Join(d.req.Targets, ", ")
 	case queue.ActRouteSet, queue.ActConsumerSet:
@@ -309,6 +311,9 @@ func (d *dialog) preview(p queue.Plan, locked bool, now time.Time) {
 			n := strconv.FormatInt(p.Count, 10)
 			d.typed = append(d.typed, newField(queue.Arg{Name: n, Label: "How many", Help: "type " + n + ", the number of rows"}))
 		}
+		if p.Confirm != "" {
+			d.typed = append(d.typed, newField(queue.Arg{Name: p.Confirm, Label: "Database", Help: "type " + p.Confirm + ", the name of this database"}))
+		}
 	}
 	d.focus = 0
 }
@@ -316,7 +321,7 @@ func (d *dialog) preview(p queue.Plan, locked bool, now time.Time) {
 // complete tells whether all that must be typed is; what is not gets the focus.
 func (d *dialog) complete() bool {
 	for i, f := range d.typed {
-		if got := strings.ReplaceAll(f.value(), ",", ""); got != f.arg.Name {
+		if got := f.value(); got != f.arg.Name && strings.ReplaceAll(got, ",", "") != f.arg.Name {
 			f.problem = "type " + f.arg.Name
 			d.focus = i
 			return false

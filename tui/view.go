@@ -180,9 +180,9 @@ func (m *root) shownTarget(p *pane) views.Target {
 
 // banners are what is wrong with the picture itself.
 func (m *root) banners() []views.Banner {
-	var out []views.Banner
 	f, now := m.feed, m.o.Now()
 	zone := m.env()
+	out := elsewhere(f.picture)
 	switch {
 	case f.lost():
 		dot, parts := " "+m.look.theme.G.Dot+" ", []string{}
@@ -221,6 +221,23 @@ func misfit(e *queue.Error) string {
 		return do + ": " + e.What.String()
 	}
 	return e.What.String()
+}
+
+// elsewhere says, above all else, that this is not the database or the server that
+// is meant.
+func elsewhere(p *queue.Snapshot) []views.Banner {
+	if p == nil {
+		return nil
+	}
+	var out []views.Banner
+	if clone := p.Server.CloneOf.String(); clone != "" {
+		of, do, _ := strings.Cut(strings.TrimPrefix(clone, "CLONE OF "), ": ")
+		out = append(out, views.Banner{Word: "CLONE OF", Text: of + ": Y in 1 adopts it, or " + strings.TrimPrefix(do, "run "), Alarm: true})
+	}
+	if other := p.Server.Unexpected.String(); other != "" {
+		out = append(out, views.Banner{Word: "UNEXPECTED SERVER", Text: strings.TrimPrefix(other, "UNEXPECTED SERVER: "), Alarm: true})
+	}
+	return out
 }
 
 func lag(p *queue.Snapshot) string {

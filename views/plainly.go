@@ -17,6 +17,11 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 		add("not in this picture: " + why.String())
 		return out
 	}
+	for _, first := range []queue.Text{s.Server.CloneOf, s.Server.Unexpected} {
+		if !first.Empty() {
+			add(first.String())
+		}
+	}
 	for _, sec := range []section{offs(s, e), helds(s, e), suspensions(s, e), noHost(s, e)} {
 		if sec.lacks != "" {
 			add("not in this picture: " + sec.lacks)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -238,6 +239,12 @@ func (h *Host) announce(ctx context.Context) error {
 	if err := h.client.CheckSchema(ctx); err != nil {
 		return err
 	}
+	if why, err := h.client.UnexpectedServer(ctx); err != nil || !why.Empty() {
+		if err == nil {
+			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the server that is meant")}
+		}
+		return err
+	}
 	refusal, err := h.client.HostRegister(ctx, h.opts.ID, h.instance.String(), h.opts.Version, h.running())
 	if err != nil {
 		return err
@@ -246,10 +253,17 @@ func (h *Host) announce(ctx context.Context) error {
 	h.refused, h.held = refusal, refusal == ""
 	h.mu.Unlock()
 	if refusal != "" {
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(refusal), Where: queue.Clean("host_id")}
+		where := "host_id"
+		if cloned(refusal) {
+			where = "database"
+		}
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(refusal), Where: queue.Clean(where)}
 	}
 	return nil
 }
+
+// cloned tells the refusal of a database that is a copy.
+func cloned(refusal string) bool { return strings.HasPrefix(refusal, "CLONE OF ") }
 
 // beatUntil beats and re-reads the intervals until ctx ends.
 func (h *Host) beatUntil(ctx context.Context) {
@@ -277,6 +291,9 @@ func (h *Host) beat(ctx context.Context) {
 	switch {
 	case !st.Running:
 		h.release(ctx)
+		h.mu.Lock()
+		h.refused = "" // whoever starts a loop asks anew
+		h.mu.Unlock()
 		return
 	case !held:
 		// Another instance took the id while this one was silent; when that one
@@ -305,8 +322,13 @@ func (h *Host) beat(ctx context.Context) {
 	case err != nil && ctx.Err() == nil:
 		h.log.Warn("the host could not beat", "error", err.Error())
 	case refusal != "":
-		// The leases still fence what both do; the operator is told.
-		h.log.Error("host id lost", "reason", refusal)
+		// The leases still fence what both do, and a clone gives no work to anybody; the
+		// operator is told.
+		what := "host id lost"
+		if cloned(refusal) {
+			what = "this host has come to a clone of its database; it works again once that is adopted"
+		}
+		h.log.Error(what, "reason", refusal)
 		h.mu.Lock()
 		h.refused, h.held = refusal, false
 		h.mu.Unlock()

@@ -72,6 +72,8 @@ func (e *executor) stand(s standing) {
 // advice is what to do about a refusal of fn_job_refusal.
 func advice(refusal, executor string) string {
 	switch {
+	case cloned(refusal): // it says so itself
+		return ""
 	case strings.Contains(refusal, "switched off"):
 		return "qtop flag set queue.job_substrate.enabled true"
 	case strings.Contains(refusal, "is registered"), strings.Contains(refusal, "deregistered"):

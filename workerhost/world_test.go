@@ -232,6 +232,11 @@ func (w *world) run(o workerhost.Options) *hosted {
 
 func runHost(t *testing.T, dsn string, o workerhost.Options) *hosted {
 	t.Helper()
+	return runHostOn(t, pgclient.Options{DSN: dsn, WorkConns: hostConns, Actor: "test"}, o)
+}
+
+func runHostOn(t *testing.T, c pgclient.Options, o workerhost.Options) *hosted {
+	t.Helper()
 	if o.ID == "" {
 		o.ID = "host"
 	}
@@ -242,7 +247,7 @@ func runHost(t *testing.T, dsn string, o workerhost.Options) *hosted {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(testLog{t}, nil))
 	}
-	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: dsn, WorkConns: hostConns, Actor: "test"})
+	client, err := pgclient.Open(t.Context(), c)
 	require.NoError(t, err)
 	host, err := workerhost.New(client, o)
 	require.NoError(t, err)

@@ -28,6 +28,7 @@ type actVerb struct {
 	filter bool
 	list   string   // the verb that shows what may be named; "" = dlq
 	skip   []string // registry arguments that are positional here
+	long   string   // help beyond the registry's line
 	// into puts the positional arguments into the request.
 	into func(r *queue.Request, args []string)
 }
@@ -52,6 +53,18 @@ func (a *app) actCmds() []*cobra.Command {
 		a.act(actVerb{
 			use: "tick WORKER", action: queue.ActTick, args: cobra.ExactArgs(1), skip: []string{"worker"},
 			into: func(r *queue.Request, args []string) { r.Args["worker"] = args[0] },
+		}),
+		a.act(actVerb{
+			use: "adopt", action: queue.ActAdopt, args: cobra.NoArgs, into: func(*queue.Request, []string) {},
+			long: "A copy of a database (a restored dump, a clone of a template) holds the waiting work of its original. Until it is\n" +
+				"adopted, hosts refuse to start in it and nothing is claimed, routed or sent. --waiting says what becomes of that work:\n\n" +
+				"  keep     all of it goes on here\n" +
+				"  suspend  every endpoint is suspended, running bulk operations are paused, and the flags\n" +
+				"           queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off\n" +
+				"  cancel   every job is cancelled for good, also those that hosts of the original hold; endpoints,\n" +
+				"           bulk operations and iu_core.routes_master_enabled as for suspend\n\n" +
+				"The name of the database is typed, or given as --confirm. After pg_upgrade or a move by logical replication run it\n" +
+				"once with --waiting keep. Failover, restart and rename need nothing. See docs/upgrading.md, Copies of a database.",
 		}),
 		a.act(actVerb{
 			use: "mark LABEL", action: queue.ActMark, args: cobra.MinimumNArgs(1), skip: []string{"label"},
@@ -89,7 +102,7 @@ func (a *app) act(v actVerb) *cobra.Command {
 	entry, _ := queue.ActionByID(v.action)
 	o := actOptions{values: map[string]*string{}}
 	cmd := &cobra.Command{
-		Use: v.use, Short: strings.ToUpper(entry.Help[:1]) + entry.Help[1:], Args: v.args,
+		Use: v.use, Short: strings.ToUpper(entry.Help[:1]) + entry.Help[1:], Long: v.long, Args: v.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := queue.Request{Action: v.action, Args: map[string]string{}, Filter: o.filter, Reason: o.reason, Actor: a.settings.Actor}
 			for name, value := range o.values {
@@ -108,6 +121,10 @@ func (a *app) act(v actVerb) *cobra.Command {
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what would happen, change nothing")
 	f.BoolVar(&o.yes, "yes", false, "do not ask")
 	f.StringVar(&o.reason, "reason", "", "why, for the audit")
+	if entry.Danger == queue.DangerDatabase {
+		o.values["confirm"] = new(string)
+		f.StringVar(o.values["confirm"], "confirm", "", "name of the database, instead of typing it")
+	}
 	if v.filter {
 		f.StringVar(&o.filter, "filter", "", "all that match, such as 'code:HTTP_503 age<2h'")
 	}
@@ -179,7 +196,10 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 
 // confirm asks unless --yes; where nobody can answer it refuses.
 func (a *app) confirm(p queue.Plan, o actOptions) error {
-	if o.yes {
+	switch {
+	case p.Confirm != "" && p.Request.Args["confirm"] == "" && (o.yes || !terminal(a.in) || a.output == "json"):
+		return usage("the name of the database is needed: --yes is not enough for all of it", "command line", "say --confirm NAME, or --dry-run to see the plan")
+	case o.yes, p.Confirm != "" && p.Request.Args["confirm"] != "": // a wrong name was refused by the plan
 		return nil
 	}
 	if !terminal(a.in) || a.output == "json" {
@@ -193,6 +213,9 @@ func (a *app) confirm(p queue.Plan, o actOptions) error {
 	}
 	if p.Count > 1 {
 		want = fmt.Sprint(p.Count)
+	}
+	if p.Confirm != "" {
+		want = p.Confirm
 	}
 	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, want)
 	text, err := bufio.NewReader(a.in).ReadString('\n')

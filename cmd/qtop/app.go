@@ -143,7 +143,7 @@ func (a *app) load(cmd *cobra.Command) error {
 func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, error) {
 	return pgclient.Open(ctx, pgclient.Options{
 		DSN: a.settings.DSN, ListenDSN: a.settings.ListenDSN, Pooler: a.settings.Pooler, Actor: a.settings.Actor,
-		ReadOnly: a.settings.ReadOnly, WorkConns: workConns, MaxAge: sharedAge(workConns > 0),
+		ReadOnly: a.settings.ReadOnly, WorkConns: workConns, MaxAge: sharedAge(workConns > 0), ExpectServer: a.settings.ExpectServer,
 	})
 }
 

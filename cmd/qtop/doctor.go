@@ -71,6 +71,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 	if s.Misfit != nil {
 		return append(all, finding{"bad", "schema", s.Misfit.What, s.Misfit.Do.String()})
 	}
+	all = append(elsewhereFindings(ctx, c), all...)
 	all = append(all, schemaFindings(ctx, c)...)
 	missing := map[string]bool{}
 	for _, act := range queue.Actions() {
@@ -83,6 +84,23 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 		all = append(all, finding{"ok", "rights", queue.Clean("every action"), ""})
 	}
 	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))
+}
+
+// elsewhereFindings are the first: this is a copy of the database, or another server
+// than the one that is meant.
+func elsewhereFindings(ctx context.Context, c *pgclient.Client) []finding {
+	s, err := c.Snapshot(ctx)
+	if err != nil || !s.Missing["all"].Empty() {
+		return nil // a later line says so
+	}
+	var out []finding
+	if !s.Server.CloneOf.Empty() {
+		out = append(out, finding{"bad", "clone", s.Server.CloneOf, "qtop adopt --waiting keep|suspend|cancel --reason R"})
+	}
+	if !s.Server.Unexpected.Empty() {
+		out = append(out, finding{"bad", "server", s.Server.Unexpected, "connect to the server that is meant, or name this one in expect_server"})
+	}
+	return out
 }
 
 // shownDifferences is how many objects that differ the doctor names.

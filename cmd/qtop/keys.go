@@ -48,6 +48,8 @@ func guard(d queue.Danger) string {
 		return "this process only, one confirm"
 	case queue.DangerMany:
 		return "one confirm; for many, type the count"
+	case queue.DangerDatabase:
+		return "type the name of the database"
 	case queue.DangerOne:
 	}
 	return "one confirm"

@@ -147,7 +147,9 @@ func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Sn
 
 type statusJSON struct {
 	AsOf          time.Time         `json:"as_of"`
-	Health        string            `json:"health"` // ok, warning, critical
+	Health        string            `json:"health"`            // ok, warning, critical
+	CloneOf       queue.Text        `json:"clone_of"`          // what this database is a copy of; "" = it is none
+	Unexpected    queue.Text        `json:"unexpected_server"` // why this is not the server of expect_server
 	Off           []queue.Flag      `json:"off"`
 	Held          []queue.Held      `json:"held"`
 	Silent        []queue.Alert     `json:"silent"`
@@ -164,6 +166,10 @@ func statusOf(s queue.Snapshot) statusJSON {
 	st := statusJSON{
 		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Silent: s.Alerts, Waiting: s.Waiting,
 		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
+	}
+	st.CloneOf, st.Unexpected = s.Server.CloneOf, s.Server.Unexpected
+	if !st.CloneOf.Empty() || !st.Unexpected.Empty() {
+		st.Health = "critical" // nothing is claimed or sent
 	}
 	warn := s.MonitoringOff || s.Flow.DeadOpen > 0 || s.Flow.HostsAlive == 0 || len(s.Held) > 0
 	for _, f := range s.Flags {
@@ -205,6 +211,11 @@ func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) 
 }
 
 func (a *app) statusTable(st statusJSON) {
+	for _, first := range []queue.Text{st.CloneOf, st.Unexpected} {
+		if !first.Empty() {
+			fmt.Fprintln(a.out, first)
+		}
+	}
 	fmt.Fprintf(a.out, "%s as of %s\n", strings.ToUpper(st.Health), stamp(&st.AsOf))
 	if st.MonitoringOff {
 		fmt.Fprintln(a.out, "MONITORING OFF  the stale threshold flag is 1000000 s or more: no silence is reported")

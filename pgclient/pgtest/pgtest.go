@@ -53,10 +53,8 @@ func New(t testing.TB) *DB {
 	t.Helper()
 	c := use(t)
 	d := c.create(t, "TEMPLATE "+quote(c.template)+" STRATEGY FILE_COPY")
-	// The template may be hours old; a migration of this moment would have seeded
-	// the beats of the tick workers with now.
 	conn := d.Conn(t, "")
-	if _, err := conn.Exec(context.Background(), "UPDATE public.queue_heartbeat SET last_beat_at = clock_timestamp()"); err != nil {
+	if _, err := conn.PgConn().Exec(context.Background(), freshSQL).ReadAll(); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	if err := conn.Close(context.Background()); err != nil {
@@ -64,6 +62,14 @@ func New(t testing.TB) *DB {
 	}
 	return d
 }
+
+// freshSQL makes of a copy of the template what a migration of this moment would
+// have left. The template may be hours old: the beats of the tick workers are
+// seeded with now. And the copy is a database of its own, not a clone.
+const freshSQL = `UPDATE public.queue_heartbeat SET last_beat_at = pg_catalog.clock_timestamp();
+UPDATE public.queue_identity SET (system_identifier, database_oid, database_name, recorded_at) =
+	(SELECT s.system_identifier, d.oid, d.datname, pg_catalog.clock_timestamp()
+	FROM pg_catalog.pg_control_system() s JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database())`
 
 // Empty makes a database without the schema; it is dropped at cleanup.
 func Empty(t testing.TB) *DB {
@@ -76,6 +82,14 @@ func Empty(t testing.TB) *DB {
 func Encoded(t testing.TB, encoding string) *DB {
 	t.Helper()
 	return use(t).create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
+}
+
+// Clone copies the database, to which nobody may be connected but pools that are
+// idle and reset. The copy is a clone, as fn_queue_clone_of says; it is dropped at
+// cleanup.
+func (d *DB) Clone(t testing.TB) *DB {
+	t.Helper()
+	return d.cluster.create(t, "TEMPLATE "+quote(d.Name)+" STRATEGY FILE_COPY")
 }
 
 func use(t testing.TB) *cluster {
@@ -95,6 +109,15 @@ func (c *cluster) create(t testing.TB, how string) *DB {
 	}
 	t.Cleanup(func() { d.drop(t) })
 	return d
+}
+
+// Rename gives the database another name; nobody may be connected to it.
+func (d *DB) Rename(t testing.TB, name string) {
+	t.Helper()
+	if err := d.cluster.exec(context.Background(), "ALTER DATABASE "+quote(d.Name)+" RENAME TO "+quote(name)); err != nil {
+		t.Fatalf("pgtest: renaming a database: %v", err)
+	}
+	d.Name = name
 }
 
 // drop removes the database with whoever is still connected, then its roles: by

@@ -51,6 +51,7 @@ const (
 	ActMark           ActionID = "mark"
 	ActRouteSet       ActionID = "route_set"
 	ActConsumerSet    ActionID = "consumer_set"
+	ActAdopt          ActionID = "adopt"
 	ActHostStart      ActionID = "host_start"
 	ActHostDrain      ActionID = "host_drain"
 	ActHostStop       ActionID = "host_stop"
@@ -61,9 +62,10 @@ type Danger int
 
 // The guards, by blast radius.
 const (
-	DangerLocal Danger = iota // this process only: one confirm
-	DangerOne                 // one row: one confirm
-	DangerMany                // as One for one row; many: type the count
+	DangerLocal    Danger = iota // this process only: one confirm
+	DangerOne                    // one row: one confirm
+	DangerMany                   // as One for one row; many: type the count
+	DangerDatabase               // all of the database: type its name
 )
 
 // Action is a registry entry.
@@ -126,6 +128,7 @@ type Plan struct {
 	Refused   string        // non-empty: nothing can be done, and why
 	Rule      string        // of the refusal
 	Expect    string        // compare-and-set token
+	Confirm   string        // of DangerDatabase: the name that must be typed
 	Command   string        // the equivalent headless command line
 	ReadAt    time.Time     // when it was read, by this machine's clock
 	Took      time.Duration // of the planning
@@ -464,6 +467,15 @@ func Actions() []Action {
 				{Name: "executor", Label: "Executor kind", Help: "who is to work on them: " + strings.Join(ExecutorKinds(), ", ") + "; empty = as it stands"},
 				{Name: "enabled", Label: "Enabled", Default: "true", Required: true, Choices: []string{"true", "false"}},
 			},
+		},
+		{
+			ID: ActAdopt, Key: "Y", Panes: []PaneID{PaneOverview}, Verb: "Adopt",
+			Help: "make this copy of a database one of its own, and say what becomes of the work that came with it", Twin: "qtop adopt --waiting keep|suspend|cancel --confirm DATABASE --reason R",
+			Danger: DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []Arg{{
+				Name: "waiting", Label: "Waiting work", Required: true, Choices: []string{"keep", "suspend", "cancel"},
+				Help: "keep: it goes on here; suspend: endpoints, jobs and routes stand still; cancel: jobs are cancelled, endpoints and routes stand still",
+			}},
 		},
 		{
 			ID: ActHostStart, Key: "S", Panes: []PaneID{PaneHost}, Verb: "Start", Undo: "P drains it",

@@ -47,6 +47,8 @@ type Snapshot struct {
 type Server struct {
 	Version          Text     `json:"version"`
 	Database         Text     `json:"database"`
+	CloneOf          Text     `json:"clone_of"` // what this database is a copy of, and what to do; empty = it is none
+	Unexpected       Text     `json:"-"`        // of this connection: why this is not the server of expect_server; empty = it is, or any will do
 	InRecovery       bool     `json:"in_recovery"`
 	ReplayLagSeconds *float64 `json:"replay_lag_seconds"` // on a standby only
 }

@@ -270,9 +270,10 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 
 // ready does what every `migrate up` does, also one that found nothing to
 // migrate: partitions of the months to come, and the executor that an older
-// installation left as a flag.
+// installation left as a flag. It says where the database is a clone.
 func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	var adopted string
+	var clone *string
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp")
 		if err == nil {
@@ -281,10 +282,16 @@ func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 		if err == nil {
 			err = tx.QueryRow(ctx, "SELECT public.fn_queue_hc_executor_adopt()").Scan(&adopted)
 		}
+		if err == nil {
+			err = tx.QueryRow(ctx, "SELECT public.fn_queue_clone_of()").Scan(&clone)
+		}
 		return err
 	})
 	if err == nil && adopted != "" {
 		progress("dot_config: " + adopted + "; it is an executor now")
+	}
+	if err == nil && clone != nil { // migrate up never makes a copy a database of its own
+		progress(*clone)
 	}
 	return explain(err, "migrate up")
 }

@@ -136,8 +136,24 @@ func (b *bench) create(ctx context.Context, name, from string) (*database, error
 		return nil, err
 	}
 	cfg.MaxConns = 40
-	d.pool, err = pgxpool.NewWithConfig(ctx, cfg)
-	return d, err
+	if d.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return nil, err
+	}
+	return d, d.own(ctx)
+}
+
+// own makes a copy of a template with qtop's schema a database of its own: a clone
+// hands out no work.
+func (d *database) own(ctx context.Context) error {
+	var installed bool
+	err := d.pool.QueryRow(ctx, "SELECT to_regclass('public.queue_identity') IS NOT NULL").Scan(&installed)
+	if err == nil && installed {
+		_, err = d.pool.Exec(ctx, "SELECT public.fn_queue_adopt('keep'::text, $1::text, 'peerbench'::text, 'a copy of the template'::text, false)", d.name)
+	}
+	if err != nil {
+		d.pool.Close()
+	}
+	return err
 }
 
 // login is a pool of somebody else than the superuser; doorbell silences the

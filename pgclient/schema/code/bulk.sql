@@ -112,6 +112,9 @@ BEGIN
   IF NOT FOUND THEN
     v_rule := 'not_found';
     v_reason := format('there is no operation %s', COALESCE(p_operation_id::text, '(null)'));
+  ELSIF p_to = 'running' AND public.fn_queue_clone_of() IS NOT NULL THEN
+    v_rule := 'clone';
+    v_reason := public.fn_queue_clone_of();
   ELSIF v_old.state <> ALL (p_from) THEN
     v_rule := 'state';
     v_reason := format('operation %s is %s since %s by %s', v_old.operation_id, v_old.state,
@@ -478,6 +481,9 @@ DECLARE
   v_failed bigint := 0;
   v_running bigint := 0;
 BEGIN
+  IF public.fn_queue_clone_of() IS NOT NULL THEN
+    RETURN jsonb_build_object('skipped', public.fn_queue_clone_of(), 'rule', 'clone');
+  END IF;
   FOR v_op IN
     SELECT * FROM public.queue_bulk_operation WHERE state = 'running' ORDER BY operation_id FOR UPDATE SKIP LOCKED
   LOOP

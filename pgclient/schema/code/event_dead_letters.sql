@@ -100,7 +100,12 @@ DECLARE
   v_failed jsonb := '{}'::jsonb;
   v_answer jsonb;
   v_audit bigint;
+  v_refused jsonb := public.fn_queue_clone_refusal('iu_route_dead_letter_replay'::text,
+    format('%s dead letters', cardinality(v_ids)), v_actor, v_reason, v_dry);
 BEGIN
+  IF v_refused IS NOT NULL THEN
+    RETURN v_refused;
+  END IF;
   SELECT f INTO v_off FROM unnest('{queue.dlq.replay_enabled,iu_core.routes_master_enabled}'::text[]) f
     WHERE NOT public.fn_cfg_bool(f) LIMIT 1;
   IF FOUND THEN

@@ -289,6 +289,9 @@ BEGIN
   ELSIF p_worker_name IS NULL OR p_worker_name NOT IN ('iu_outbound_default', 'staging_outbound') THEN
     RAISE EXCEPTION 'p_worker_name must be iu_outbound_default or staging_outbound' USING ERRCODE = '22023';
   END IF;
+  IF public.fn_queue_clone_of() IS NOT NULL THEN
+    RETURN jsonb_build_object('skipped', public.fn_queue_clone_of(), 'rule', 'clone');
+  END IF;
   FOREACH v_flag IN ARRAY '{iu_core.routes_master_enabled,iu_core.route_worker_enabled}'::text[] LOOP
     IF NOT public.fn_cfg_bool(v_flag) THEN
       RETURN jsonb_build_object('skipped', v_flag || ' is off');

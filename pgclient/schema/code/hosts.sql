@@ -9,15 +9,19 @@ COMMENT ON COLUMN public.queue_host.progress IS 'per loop: state, last tick, don
 GRANT SELECT ON public.queue_host TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_host_register(id, instance, version, loops) → {host_id, instance};
--- refused: held (by which instance, since when). Alive = seen within 15 s.
+-- refused: clone; held (by which instance, since when). Alive = seen within 15 s.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_register(p_host_id text, p_instance uuid, p_version text,
   p_loops text[]) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_row public.queue_host;
+  v_clone text := public.fn_queue_clone_of();
 BEGIN
   IF COALESCE(btrim(p_host_id), '') = '' OR length(p_host_id) > 200 OR p_instance IS NULL THEN
     RAISE EXCEPTION 'p_host_id (1 to 200 characters) and p_instance are needed' USING ERRCODE = '22023';
+  END IF;
+  IF v_clone IS NOT NULL THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
   INSERT INTO public.queue_host AS q (host_id, instance, version, loops)
   VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'))
@@ -44,11 +48,17 @@ COMMENT ON FUNCTION public.fn_queue_host_register IS
   'Announces a worker host; a second live instance with the same id is refused and told who holds it.';
 
 -- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id};
--- refused: lost (another instance took the id while this one was silent).
+-- refused: clone (this is no longer the database it registered in); lost (another instance took the id while this one
+-- was silent).
 CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
   p_host_id text, p_instance uuid, p_loops text[], p_in_flight int, p_progress jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_clone text := public.fn_queue_clone_of();
 BEGIN
+  IF v_clone IS NOT NULL THEN
+    RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
+  END IF;
   UPDATE public.queue_host SET last_seen_at = clock_timestamp(), loops = COALESCE(p_loops, '{}'),
     in_flight = COALESCE(p_in_flight, 0), progress = COALESCE(p_progress, '{}'), stopped_at = NULL
   WHERE host_id = p_host_id AND instance = p_instance;

@@ -9,8 +9,11 @@ CREATE OR REPLACE FUNCTION public.fn_job_refusal(p_executor_id text) RETURNS tex
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_executor public.queue_heartbeat;
+  v_clone text := public.fn_queue_clone_of();
 BEGIN
-  IF NOT public.fn_cfg_bool('queue.job_substrate.enabled') THEN
+  IF v_clone IS NOT NULL THEN
+    RETURN v_clone;
+  ELSIF NOT public.fn_cfg_bool('queue.job_substrate.enabled') THEN
     RETURN 'jobs are switched off: queue.job_substrate.enabled is not true';
   END IF;
   SELECT * INTO v_executor FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
@@ -156,8 +159,9 @@ BEGIN
       AND h.deregistered_at IS NULL
       AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL));
   v_lane := v_lanes[1];
-  IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND NOT COALESCE(pg_has_role(session_user,
-    to_regrole(quote_ident(v_lane.owner_role))::oid, 'MEMBER'), false) THEN -- as fn_executor_member, in line
+  IF v_lane IS NULL OR public.fn_queue_clone_of() IS NOT NULL
+    OR v_lane.owner_role IS NOT NULL AND NOT COALESCE(pg_has_role(session_user,
+      to_regrole(quote_ident(v_lane.owner_role))::oid, 'MEMBER'), false) THEN -- as fn_executor_member, in line
     RETURN;
   END IF;
   v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$'

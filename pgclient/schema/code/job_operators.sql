@@ -46,6 +46,31 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_answer IS
   'Answer and audit row of the operator functions of jobs. Internal.';
 
+-- fn_job_cancel_locked(ids): moves live jobs to job_history as cancelled. The caller has locked them and their leases.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_cancel_locked(p_job_ids uuid[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_freed uuid[];
+BEGIN
+  WITH gone AS (
+    DELETE FROM public.job_queue q WHERE q.job_id = ANY (p_job_ids) RETURNING q.*
+  ), kept AS (
+    INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
+      enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+      correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
+    SELECT job_id, job_kind, event_domain, executor, 'cancelled', ready, priority, process_after,
+      enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
+      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
+      correlation_id, causation_event_id, now(), prior_token, prior_result, status
+    FROM gone
+  )
+  SELECT array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL) INTO v_freed FROM gone x;
+  PERFORM public.fn_job_lease_less(v_freed);
+END $$;
+COMMENT ON FUNCTION public.fn_job_cancel_locked IS 'Cancels jobs that the caller has locked. Internal.';
+
 -- fn_job_cancel(ids, actor, reason, dry_run): live jobs → cancelled, in job_history. A worker that has one learns it
 -- at its next renewal or report (lease_lost).
 CREATE OR REPLACE FUNCTION public.fn_job_cancel(p_job_ids uuid[], p_actor text, p_reason text,
@@ -58,7 +83,6 @@ DECLARE
   v_ids uuid[] := public.fn_job_ids(p_job_ids);
   v_tokens uuid[];
   v_why text[];
-  v_freed uuid[];
 BEGIN
   IF NOT v_dry THEN
     SELECT array_agg(DISTINCT q.lease_token) INTO v_tokens FROM public.job_queue q WHERE q.job_id = ANY (v_ids);
@@ -79,22 +103,8 @@ BEGIN
   LEFT JOIN LATERAL (SELECT x.job_id, x.status, x.finished_at FROM public.job_history x
     WHERE q.job_id IS NULL AND x.job_id = i.id LIMIT 1) h ON true;
   IF NOT v_dry THEN
-    WITH gone AS (
-      DELETE FROM public.job_queue q USING unnest(v_ids, v_why) AS g (id, why)
-      WHERE q.job_id = g.id AND g.why IS NULL RETURNING q.*
-    ), kept AS (
-      INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
-        enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
-        idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-        correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
-      SELECT job_id, job_kind, event_domain, executor, 'cancelled', ready, priority, process_after,
-        enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
-        idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-        correlation_id, causation_event_id, now(), prior_token, prior_result, status
-      FROM gone
-    )
-    SELECT array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL) INTO v_freed FROM gone x;
-    PERFORM public.fn_job_lease_less(v_freed);
+    PERFORM public.fn_job_cancel_locked(ARRAY(SELECT g.id FROM unnest(v_ids, v_why) AS g (id, why)
+      WHERE g.why IS NULL));
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'cancel', p_target => 'job', p_done => 'cancelled', p_ids => v_ids, p_why => v_why, p_new => NULL,
@@ -164,7 +174,12 @@ DECLARE
   v_why text[];
   v_new uuid[];
   v_audit bigint;
+  v_refused jsonb := public.fn_queue_clone_refusal('job_dead_letter_replay'::text,
+    format('%s dead letters', cardinality(v_ids)), v_actor, v_reason, v_dry);
 BEGIN
+  IF v_refused IS NOT NULL THEN
+    RETURN v_refused;
+  END IF;
   IF NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(

@@ -176,6 +176,9 @@ DECLARE
   v_failed int;
   v_log public.iu_notification_worker_log;
 BEGIN
+  IF public.fn_queue_clone_of() IS NOT NULL THEN
+    RETURN jsonb_build_object('status', 'skipped', 'reason', public.fn_queue_clone_of(), 'rule', 'clone');
+  END IF;
   IF NOT pg_try_advisory_xact_lock(hashtext('iu_notification_worker')) THEN
     RETURN '{"status": "skipped", "reason": "lock_held"}'::jsonb;
   END IF;
@@ -261,7 +264,12 @@ DECLARE
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_ids);
   v_why text[];
+  v_refused jsonb := public.fn_queue_clone_refusal('notification_requeue'::text,
+    format('%s staged notifications', cardinality(v_ids)), v_actor, v_reason, v_dry);
 BEGIN
+  IF v_refused IS NOT NULL THEN
+    RETURN v_refused;
+  END IF;
   IF NOT v_dry THEN
     PERFORM 1 FROM public.iu_notification_pending p WHERE p.id = ANY (v_ids) ORDER BY p.id FOR NO KEY UPDATE;
   END IF;

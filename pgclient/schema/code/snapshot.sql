@@ -132,12 +132,13 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_marks IS
   'Section of the picture: marks of the last hour. Internal.';
 
--- fn_snapshot_server() → the section server: version, database, and of a standby how many seconds it is behind; NULL on
--- a primary. Internal.
+-- fn_snapshot_server() → the section server: version, database, what it is a copy of ('' where it is none), and of a
+-- standby how many seconds it is behind; NULL on a primary. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_server() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN json_build_object('version', current_setting('server_version'), 'database', current_database(),
+    'clone_of', COALESCE(public.fn_queue_clone_of(), ''),
     'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN pg_is_in_recovery()
       THEN extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END);
 END

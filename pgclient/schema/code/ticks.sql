@@ -48,7 +48,7 @@ COMMENT ON FUNCTION public.fn_queue_tick_worker_add IS
   'Adds a tick worker with its lease and heartbeat rows. For seeds.';
 
 -- fn_queue_tick_due(worker, source) → '' when the worker may run now, else the
--- reason it is skipped: off, mode, not_due. The interval counts from start to
+-- reason it is skipped: clone, off, mode, not_due. The interval counts from start to
 -- start, so that a long run does not make the next tick of a fixed schedule come
 -- too early; a last run that lies ahead (the clock was set back) holds up nothing.
 -- Internal.
@@ -62,6 +62,11 @@ DECLARE
 BEGIN
   SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
+  -- What only keeps house runs in a copy of a database too; all else hands out work, takes it back or sends.
+  IF p_worker_name NOT IN ('config_expiry', 'counter_compactor', 'metrics_sampler', 'retention_sweep',
+    'staging_cleanup_sweep') AND public.fn_queue_clone_of() IS NOT NULL THEN
+    RETURN 'clone';
+  END IF;
   IF v_interval = 0 OR (v_worker.flag_key IS NOT NULL AND NOT public.fn_cfg_bool(v_worker.flag_key)) THEN
     RETURN 'off';
   END IF;
@@ -104,9 +109,10 @@ BEGIN
   END IF;
 
   v_skip := public.fn_queue_tick_due(p_worker_name, p_source);
-  IF v_skip IN ('mode', 'not_due') THEN
+  IF v_skip IN ('clone', 'mode', 'not_due') THEN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
-      CASE v_skip WHEN 'mode' THEN 'queue.scheduler.mode does not admit ' || p_source
+      CASE v_skip WHEN 'clone' THEN public.fn_queue_clone_of()
+        WHEN 'mode' THEN 'queue.scheduler.mode does not admit ' || p_source
         ELSE 'its interval has not passed' END);
   END IF;
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name FOR UPDATE SKIP LOCKED;
@@ -115,9 +121,10 @@ BEGIN
       'another run is under way');
   END IF;
   v_skip := public.fn_queue_tick_due(p_worker_name, p_source);
-  IF v_skip IN ('mode', 'not_due') THEN
+  IF v_skip IN ('clone', 'mode', 'not_due') THEN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
-      CASE v_skip WHEN 'mode' THEN 'queue.scheduler.mode has just changed' ELSE 'it ran a moment ago' END);
+      CASE v_skip WHEN 'clone' THEN public.fn_queue_clone_of() WHEN 'mode' THEN 'queue.scheduler.mode has just changed'
+        ELSE 'it ran a moment ago' END);
   END IF;
 
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
@@ -179,7 +186,7 @@ COMMENT ON FUNCTION public.fn_queue_tick_run IS
   'One run of a tick worker, if it may run now. Internal.';
 
 -- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms},
--- {worker, ran: false, skipped: off|mode|not_due|lease_held, reason} or
+-- {worker, ran: false, skipped: clone|off|mode|not_due|lease_held, reason} or
 -- {worker, ran: false, failed: true, error}. source: external, pg_cron, wake,
 -- operator; the last is audited. A failure of the worker is recorded and beats
 -- nothing, so that it shows; a cancelled one leaves no trace at all.

@@ -3,9 +3,10 @@
 -- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription): leases up to
 -- p_limit Pending jobs, oldest first, none of the skipped subscriptions (those of which a host has its
 -- share in flight) and at most p_per_subscription of each other one, and hands out what the delivery
--- needs. Nothing while webhook.worker.enabled is off. The gate and the rate are judged here, so a
--- suspended or exhausted subscription costs no attempt and no lease. webhook_id is the same over retries
--- and requeues. Commit before sending: a lease is held only once it is committed.
+-- needs. Nothing while webhook.worker.enabled is off, or in a copy of a database (fn_queue_clone_of). The
+-- gate and the rate are judged here, so a suspended or exhausted subscription costs no attempt and no
+-- lease. webhook_id is the same over retries and requeues. Commit before sending: a lease is held only
+-- once it is committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
   p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL)
 RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, lease_until timestamptz,
@@ -32,7 +33,7 @@ BEGIN
   IF p_per_subscription < 1 THEN
     RAISE EXCEPTION 'p_per_subscription must be at least 1 or null' USING ERRCODE = '22023';
   END IF;
-  IF NOT public.fn_cfg_bool('webhook.worker.enabled') THEN
+  IF NOT public.fn_cfg_bool('webhook.worker.enabled') OR public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN;
   END IF;
 

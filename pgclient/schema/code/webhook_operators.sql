@@ -82,7 +82,12 @@ DECLARE
   v_why text[];
   v_sagas bigint[];
   v_audit bigint;
+  v_refused jsonb := public.fn_queue_clone_refusal('dead_letter_requeue'::text,
+    format('%s dead letters', cardinality(v_ids)), v_actor, v_reason, v_dry);
 BEGIN
+  IF v_refused IS NOT NULL THEN
+    RETURN v_refused;
+  END IF;
   IF NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(

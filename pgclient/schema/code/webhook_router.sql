@@ -46,6 +46,10 @@ BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
+  IF public.fn_queue_clone_of() IS NOT NULL THEN
+    RETURN jsonb_build_object('events', 0, 'sagas', 0, 'held', 0, 'skipped', public.fn_queue_clone_of(), 'rule',
+      'clone');
+  END IF;
   SELECT * INTO o FROM public.router_offsets WHERE id = 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('events', 0, 'sagas', 0, 'held', 0, 'skipped', 'busy');
@@ -180,6 +184,10 @@ DECLARE
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  IF public.fn_queue_clone_of() IS NOT NULL THEN
+    RETURN jsonb_build_object('settled', 0, 'completed', 0, 'retried', 0, 'dead_lettered', 0, 'jobs_created', 0,
+      'skipped', public.fn_queue_clone_of(), 'rule', 'clone');
   END IF;
 
   WITH done AS MATERIALIZED (

@@ -316,6 +316,7 @@ DECLARE
   v_n int;
   v_all text;
   v_out jsonb;
+  v_clone text := public.fn_queue_clone_of();
 BEGIN
   IF COALESCE(v_name, '') = '' OR length(v_name) > 500 THEN
     RAISE EXCEPTION 'p_queue must name a queue, in 1 to 500 characters' USING ERRCODE = '22023';
@@ -347,6 +348,12 @@ BEGIN
   END IF;
   v_out := CASE v_found.source WHEN 'webhook' THEN public.fn_why_webhook(v_found.subject)
     WHEN 'job' THEN public.fn_why_job(v_found.subject, v_found.domain) ELSE public.fn_why_events(v_found.domain) END;
+  IF v_clone IS NOT NULL THEN
+    v_out := v_out || jsonb_build_object('links', jsonb_build_array(public.fn_why_link(
+      p_link => 'clone'::text, p_state => 'blocks'::text, p_text => v_clone, p_detail => NULL::text,
+      p_keys => '1 Y'::text, p_do => 'qtop adopt --waiting keep|suspend|cancel --reason R'::text))
+      || (v_out -> 'links'));
+  END IF;
   RETURN jsonb_build_object('waiting_bound', false) || v_out
     || jsonb_build_object('queue', v_found.queue, 'source', v_found.source,
     'age_seconds', COALESCE(floor(extract(epoch FROM now() - (v_out ->> 'oldest_at')::timestamptz))::bigint, 0),

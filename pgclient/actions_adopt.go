@@ -1,0 +1,106 @@
+package pgclient
+
+// This file plans and applies the adoption of a copy of a database.
+
+import (
+	"context"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// adoptAnswer is what fn_queue_adopt answers.
+type adoptAnswer struct {
+	answer
+	Database    string   `json:"database"`
+	Was         string   `json:"was"`
+	Jobs        int64    `json:"jobs"`
+	JobsLeased  int64    `json:"jobs_leased"`
+	Webhooks    int64    `json:"webhooks"`
+	Endpoints   int64    `json:"endpoints"`
+	Operations  int64    `json:"operations"`
+	Cancelled   int64    `json:"cancelled"`
+	Suspended   int64    `json:"suspended"`
+	Paused      int64    `json:"paused"`
+	SwitchedOff []string `json:"switched_off"`
+}
+
+func (c *Client) adopt(ctx context.Context, r queue.Request, name *string, dry bool) (a adoptAnswer, err error) {
+	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_adopt($1::text, $2::text, $3::text, $4::text, $5::boolean)",
+		r.Args["waiting"], name, r.Actor, r.Reason, dry).Scan(&a)
+	return a, err
+}
+
+// nameArg is the name of the database as it was typed with the request; without
+// one the plan says what must be typed.
+const nameArg = "confirm"
+
+func planAdopt(ctx context.Context, c *Client, p *queue.Plan) error {
+	switch p.Request.Args["waiting"] {
+	case "keep", "suspend", "cancel":
+	default:
+		return &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean("waiting is " + p.Request.Args["waiting"]), Where: queue.Clean("--waiting"),
+			Do: queue.Clean("use keep, suspend or cancel"),
+		}
+	}
+	var name *string
+	if typed := p.Request.Args[nameArg]; typed != "" {
+		name = &typed
+	}
+	a, err := c.adopt(ctx, p.Request, name, true)
+	if err != nil {
+		return err
+	}
+	if a.Refused {
+		p.Refused, p.Rule = a.Reason, a.Rule
+		return nil
+	}
+	p.Count, p.Confirm = 1, a.Database
+	p.Request.Targets = []string{a.Database}
+	p.Results = []queue.Outcome{{ID: a.Database, Outcome: "would_adopt"}}
+	p.Lines = append(p.Lines,
+		line("now", "%s", a.Was),
+		line("came with it", "%d jobs, %d more leased to hosts of the original, %d webhooks for %d endpoints, %d bulk operations running",
+			a.Jobs, a.JobsLeased, a.Webhooks, a.Endpoints, a.Operations))
+	p.Lines = append(p.Lines, a.becomes(p.Request.Args["waiting"])...)
+	return nil
+}
+
+// becomes says what becomes of the work, and how what is stopped goes on again.
+func (a adoptAnswer) becomes(waiting string) []queue.PlanLine {
+	if waiting == "keep" {
+		return []queue.PlanLine{line("then", "all of it goes on here: what waits is sent and worked on")}
+	}
+	out := []queue.PlanLine{}
+	if waiting == "cancel" {
+		out = append(out, line("cancelled", "%d jobs, for good", a.Cancelled))
+	}
+	out = append(out,
+		line("suspended", "%d endpoints; qtop endpoint resume SUBSCRIPTION --reason R sends what waits behind one", a.Suspended),
+		line("paused", "%d bulk operations; qtop ops resume ID goes on with one", a.Paused))
+	for _, flag := range a.SwitchedOff {
+		out = append(out, line("switched off", "%s; qtop flag set %s true --reason R switches it on", flag, flag))
+	}
+	return out
+}
+
+func applyAdopt(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+	name := p.Request.Args[nameArg]
+	if name == "" {
+		name = p.Confirm // typed where the plan was shown
+	}
+	a, err := c.adopt(ctx, p.Request, &name, false)
+	if err != nil {
+		return err
+	}
+	one(res, strings.Join(p.Request.Targets, " "), "adopted", a.answer)
+	if !a.Refused {
+		var did []string
+		for _, l := range a.becomes(p.Request.Args["waiting"]) {
+			did = append(did, l.Label+" "+l.Value.String())
+		}
+		res.Results[0].Why = queue.Clean(strings.Join(did, "; "))
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package pgclient
+
+// This file compares the server with the one that the settings expect. A physical
+// copy of a cluster carries the identity of its original, so only what the server
+// is called and where it listens tell the two apart.
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// serverColumns are what a server says of itself: its cluster_name, and address
+// and port of this connection, which a local socket does not have.
+const serverColumns = `pg_catalog.current_setting('cluster_name'::text), COALESCE(pg_catalog.host(pg_catalog.inet_server_addr()), ''),
+	COALESCE(pg_catalog.inet_server_port(), 0)`
+
+type server struct {
+	cluster, address string
+	port             int
+}
+
+// unexpected says that the server is none of those that are expected; "" = it is
+// one of them, or any will do.
+func (s server) unexpected(expect []string) string {
+	if len(expect) == 0 {
+		return ""
+	}
+	for _, e := range expect {
+		if s.is(e) {
+			return ""
+		}
+	}
+	where := "on a local socket"
+	if s.address != "" {
+		where = "at " + net.JoinHostPort(s.address, strconv.Itoa(s.port))
+	}
+	name := "a server without cluster_name"
+	if s.cluster != "" {
+		name = "server " + s.cluster
+	}
+	return fmt.Sprintf("UNEXPECTED SERVER: this is %s %s, expect_server is %s; hosts claim nothing here",
+		name, where, strings.Join(expect, ", "))
+}
+
+// is tells whether the server is called so, or listens there.
+func (s server) is(expected string) bool {
+	if s.cluster != "" && s.cluster == expected {
+		return true
+	}
+	address, err := netip.ParseAddr(s.address)
+	if err != nil {
+		return false
+	}
+	if a, err := netip.ParseAddr(strings.Trim(expected, "[]")); err == nil {
+		return a.Unmap() == address.Unmap()
+	}
+	ap, err := netip.ParseAddrPort(expected)
+	return err == nil && ap.Addr().Unmap() == address.Unmap() && int(ap.Port()) == s.port
+}
+
+// expected refuses a connection to another server than those that are expected.
+func expected(ctx context.Context, conn *pgx.Conn, expect []string) error {
+	if len(expect) == 0 {
+		return nil
+	}
+	var s server
+	if err := conn.QueryRow(ctx, "SELECT "+serverColumns).Scan(&s.cluster, &s.address, &s.port); err != nil {
+		return err
+	}
+	if why := s.unexpected(expect); why != "" {
+		return &queue.Error{
+			Kind: queue.KindConfig, What: queue.Clean(why), Where: queue.Clean("expect_server"),
+			Do: queue.Clean("connect to the server that is meant, or name this one in expect_server"),
+		}
+	}
+	return nil
+}
+
+// UnexpectedServer says that the server is none of Options.ExpectServer; empty = it
+// is one of them, or any will do.
+func (c *Client) UnexpectedServer(ctx context.Context) (queue.Text, error) {
+	if len(c.opts.ExpectServer) == 0 {
+		return queue.Text{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var s server
+	if err := c.read.QueryRow(ctx, "SELECT "+serverColumns).Scan(&s.cluster, &s.address, &s.port); err != nil {
+		return queue.Text{}, translate(err)
+	}
+	return queue.Clean(s.unexpected(c.opts.ExpectServer)), nil
+}

@@ -1,0 +1,190 @@
+-- Whether this database is a copy: of a dump that was restored, of a template, of a cluster that was upgraded. A copy
+-- holds the waiting work of its original, which the original does as well: so a copy hands out nothing and sends
+-- nothing until an operator adopts it. A standby that was promoted, a restart and a new name change neither the
+-- system identifier of the cluster nor the oid of the database, and are no copy.
+
+COMMENT ON TABLE public.queue_identity IS
+  'The database that this one was when migrate up first ran in it, or when qtop adopt made it a database of its own. '
+  'One row. Where it differs from what the server says, this is a copy (fn_queue_clone_of).';
+COMMENT ON COLUMN public.queue_identity.system_identifier IS 'of the cluster, as pg_control_system() says';
+COMMENT ON COLUMN public.queue_identity.database_oid IS 'of the database within it';
+COMMENT ON COLUMN public.queue_identity.database_name IS
+  'only shown: a new name is no new database; NULL = the name of the original is not known';
+COMMENT ON COLUMN public.queue_identity.recorded_by IS 'the login of migrate up, or the person who adopted it';
+COMMENT ON COLUMN public.queue_identity.reason IS 'why it was recorded';
+GRANT SELECT ON public.queue_identity TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+
+-- fn_queue_clone_of() → NULL, or what this database is a copy of and what to do, in one line. Whoever hands out work or
+-- sends asks it first, at each call: the file that holds the system identifier is read anew each time, since nothing
+-- that a session could keep is out of the reach of its user. A missing row counts as a copy. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_clone_of() RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_recorded public.queue_identity;
+BEGIN
+  SELECT * INTO v_recorded FROM public.queue_identity;
+  IF v_recorded.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    AND v_recorded.system_identifier = (SELECT s.system_identifier FROM pg_control_system() s) THEN
+    RETURN NULL;
+  END IF;
+  RETURN format('CLONE OF %s: run qtop adopt --waiting keep|suspend|cancel --reason R; until then nothing is '
+    'claimed or sent here (after pg_upgrade or a move by logical replication it is needed once)',
+    COALESCE(v_recorded.database_name || format(' (recorded %s)',
+      to_char(v_recorded.recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')),
+      'a database whose name is not recorded'));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_clone_of IS
+  'What this database is a copy of, and what to do; null where it is no copy. Internal.';
+
+-- fn_queue_clone_refusal(action, target, actor, reason, dry run) → NULL, or the refusal (rule clone) of an operator's
+-- action that hands out work; it is audited unless nothing was to be done. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_clone_refusal(p_action text, p_target text, p_actor text, p_reason text,
+  p_dry_run boolean) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_clone text := public.fn_queue_clone_of();
+  v_audit bigint;
+BEGIN
+  IF v_clone IS NULL THEN
+    RETURN NULL;
+  END IF;
+  IF NOT p_dry_run THEN
+    v_audit := public.fn_operator_audit(
+      p_action => p_action, p_target => p_target, p_actor => p_actor, p_reason => p_reason, p_filter => NULL::text,
+      p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb,
+      p_outcome => 'refused: clone'::text);
+  END IF;
+  RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'dry_run', p_dry_run, 'audit_id', v_audit, 'reason',
+    v_clone);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_clone_refusal IS
+  'Refuses an operator''s action that hands out work where this database is a copy. Internal.';
+
+-- fn_queue_adopt(waiting, database, actor, reason, dry_run) → {waiting, database, was, jobs, jobs_leased, webhooks,
+-- endpoints, operations, cancelled, suspended, paused, switched_off: [flag], audit_id}: makes a copy a database of its
+-- own. database: the name of this database, typed by whoever means it (NULL passes in a dry run). waiting says what
+-- becomes of the work that came with the copy:
+--   keep     all of it goes on here.
+--   suspend  nothing of it goes on: every endpoint is suspended, running bulk operations are paused, and the flags
+--            queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off.
+--   cancel   every job is cancelled, also those that hosts of the original hold; endpoints, bulk operations and
+--            iu_core.routes_master_enabled (events that wait would make jobs) as for suspend.
+-- The numbers of a dry run are what would be done. Two at once: one adopts, the other is refused.
+-- refused: no_clone, name.
+CREATE OR REPLACE FUNCTION public.fn_queue_adopt(p_waiting text, p_database text, p_actor text, p_reason text,
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_clone text;
+  v_before public.queue_identity;
+  v_after public.queue_identity;
+  v_rule text;
+  v_why text;
+  v_out jsonb;
+  v_flags text[] := CASE p_waiting WHEN 'suspend'
+    THEN ARRAY['queue.job_substrate.enabled', 'iu_core.routes_master_enabled']
+    WHEN 'cancel' THEN ARRAY['iu_core.routes_master_enabled'] ELSE ARRAY[]::text[] END;
+  v_flag text;
+  v_ids uuid[];
+  v_operation bigint;
+  v_operations bigint[] := ARRAY[]::bigint[];
+  v_cancelled bigint := 0;
+  v_suspended bigint := 0;
+BEGIN
+  IF p_waiting IS NULL OR p_waiting NOT IN ('keep', 'suspend', 'cancel') THEN
+    RAISE EXCEPTION 'p_waiting must be keep, suspend or cancel' USING ERRCODE = '22023';
+  END IF;
+  IF NOT v_dry THEN
+    LOCK TABLE public.queue_identity IN SHARE ROW EXCLUSIVE MODE;
+  END IF;
+  v_clone := public.fn_queue_clone_of();
+  SELECT * INTO v_before FROM public.queue_identity;
+  IF v_clone IS NULL THEN
+    v_rule := 'no_clone';
+    v_why := format('%s is no clone: its identity was recorded by %s at %s', current_database(), v_before.recorded_by,
+      to_char(v_before.recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
+  ELSIF p_database IS DISTINCT FROM current_database() AND NOT (v_dry AND p_database IS NULL) THEN
+    v_rule := 'name';
+    v_why := format('the name of this database is %s, not %s', current_database(),
+      COALESCE(left(p_database, 100), '(none)'));
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', v_dry, 'audit_id',
+      CASE WHEN NOT v_dry THEN public.fn_operator_audit(
+        p_action => 'adopt'::text, p_target => 'database ' || current_database(), p_actor => v_actor,
+        p_reason => v_reason, p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => to_jsonb(v_before),
+        p_after => NULL::jsonb, p_outcome => 'refused: ' || v_rule) END);
+  END IF;
+
+  v_flags := ARRAY(SELECT f FROM unnest(v_flags) f WHERE public.fn_cfg_bool(f) ORDER BY f);
+  IF p_waiting <> 'keep' THEN
+    v_operations := ARRAY(SELECT o.operation_id FROM public.queue_bulk_operation o WHERE o.state = 'running'
+      ORDER BY o.operation_id);
+    SELECT count(*) INTO v_suspended FROM public.subscriptions s
+    LEFT JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = s.id
+    WHERE x.subscription_id IS NULL OR x.reason = 'circuit' OR x.until IS NOT NULL;
+  END IF;
+  v_out := jsonb_build_object('action', 'adopt', 'dry_run', v_dry, 'waiting', p_waiting, 'database',
+    current_database(), 'was', v_clone,
+    'jobs', (SELECT count(*) FROM public.job_queue q WHERE q.status NOT IN ('leased', 'in_progress')),
+    'jobs_leased', (SELECT count(*) FROM public.job_queue q WHERE q.status IN ('leased', 'in_progress')),
+    'webhooks', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c
+      WHERE c.scope = 'saga' AND c.k2 IN ('Pending', 'PendingRetry', 'InProgress')),
+    'endpoints', (SELECT count(*) FROM public.subscriptions),
+    'operations', (SELECT count(*) FROM public.queue_bulk_operation o WHERE o.state = 'running'));
+  IF v_dry THEN
+    RETURN v_out || jsonb_build_object('suspended', v_suspended, 'paused', cardinality(v_operations), 'switched_off',
+      to_jsonb(v_flags), 'cancelled', CASE WHEN p_waiting = 'cancel'
+      THEN (v_out ->> 'jobs')::bigint + (v_out ->> 'jobs_leased')::bigint ELSE 0 END);
+  END IF;
+
+  FOREACH v_operation IN ARRAY v_operations LOOP
+    PERFORM public.fn_queue_bulk_turn(v_operation, 'pause'::text, '{running}'::text[], 'paused'::text, v_actor);
+  END LOOP;
+  IF p_waiting = 'cancel' THEN
+    -- Nobody holds a lease of a copy but hosts of the original.
+    PERFORM 1 FROM public.job_lease l ORDER BY l.lease_token FOR UPDATE;
+    LOOP
+      v_ids := ARRAY(SELECT q.job_id FROM public.job_queue q ORDER BY q.job_id LIMIT 10000 FOR UPDATE);
+      EXIT WHEN v_ids = '{}';
+      PERFORM public.fn_job_cancel_locked(v_ids);
+      v_cancelled := v_cancelled + cardinality(v_ids);
+    END LOOP;
+  END IF;
+  IF p_waiting <> 'keep' THEN
+    PERFORM 1 FROM public.webhook_endpoint_state t ORDER BY t.subscription_id FOR UPDATE;
+    INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, since, until, by, note)
+    SELECT s.id, 'operator', clock_timestamp(), NULL, v_actor, v_reason FROM public.subscriptions s ORDER BY s.id
+    ON CONFLICT (subscription_id) DO UPDATE SET reason = EXCLUDED.reason, since = EXCLUDED.since, until = NULL,
+      by = EXCLUDED.by, note = EXCLUDED.note, probe_job_id = NULL, probe_until = NULL
+    WHERE x.reason = 'circuit' OR x.until IS NOT NULL;
+    GET DIAGNOSTICS v_suspended = ROW_COUNT;
+  END IF;
+  FOREACH v_flag IN ARRAY v_flags LOOP
+    PERFORM public.fn_dot_config_set(
+      p_key => v_flag, p_value => 'false'::text, p_actor => v_actor, p_reason => v_reason,
+      p_expires_at => NULL::timestamptz, p_expected_updated_at => NULL::timestamptz);
+  END LOOP;
+  DELETE FROM public.queue_identity;
+  INSERT INTO public.queue_identity (system_identifier, database_oid, database_name, recorded_by, reason)
+  SELECT s.system_identifier, d.oid, d.datname, v_actor, v_reason
+  FROM pg_control_system() s JOIN pg_database d ON d.datname = current_database()
+  RETURNING * INTO v_after;
+  v_out := v_out || jsonb_build_object('suspended', v_suspended, 'paused', cardinality(v_operations), 'switched_off',
+    to_jsonb(v_flags), 'cancelled', v_cancelled);
+  RETURN v_out || jsonb_build_object('audit_id', public.fn_operator_audit(
+    p_action => 'adopt'::text, p_target => 'database ' || current_database(), p_actor => v_actor,
+    p_reason => v_reason, p_filter => NULL::text, p_frozen_count => v_cancelled + v_suspended,
+    p_before => to_jsonb(v_before), p_after => to_jsonb(v_after) || (v_out - ARRAY['action', 'dry_run', 'was']),
+    p_outcome => 'done'::text));
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_adopt TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_adopt IS
+  'Makes a copy of a database one of its own, and says what becomes of the work that came with it.';
