@@ -22,7 +22,7 @@ func (c *Client) breakdown(ctx context.Context, p *queue.Plan, where string, arg
 		SELECT v.endpoint, x.code, x.n, x.again, v.gate, COALESCE(v.suspended_reason, ''),
 			to_char(v.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI"Z"'), r.pace
 		FROM parts x JOIN public.v_webhook_endpoint v ON v.subscription_id = x.sub
-		CROSS JOIN LATERAL (SELECT CASE WHEN count(*) >= 20 THEN (count(*) - 1) / NULLIF(extract(epoch FROM max(j.finished_at) - min(j.finished_at)), 0) END::float8 AS pace
+		CROSS JOIN LATERAL (SELECT CASE WHEN count(*) >= 20 THEN (count(*) - 1) / NULLIF(public.fn_age(min(j.finished_at)) - public.fn_age(max(j.finished_at)), 0) END::float8 AS pace
 			FROM (SELECT j.finished_at, j.status FROM public.webhook_delivery_jobs j WHERE j.subscription_id = x.sub AND j.settled_at IS NOT NULL
 				ORDER BY j.id DESC LIMIT 1000) j WHERE j.status = 'Completed') r
 		ORDER BY x.n DESC, x.sub, x.code`, args...)

@@ -125,7 +125,7 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 		p.Refused, p.Rule = "nothing matches", "empty"
 		return nil
 	}
-	p.Lines = append(p.Lines, line("dead letters", "%d, as of %s; what dies later is not in it", p.Count, at.UTC().Format("15:04:05Z")))
+	p.Lines = append(p.Lines, line("dead letters", "%d, as of %s; what dies later is not in it", p.Count, queue.Stamp(at, "15:04:05Z")))
 	for _, x := range parts {
 		if x.n == 0 {
 			continue
@@ -155,7 +155,7 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 		}
 	}
 	p.Lines = append(p.Lines, line("rate", "%s/s: about %s once it is started; started now it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), takes,
-		at.Add(takes).UTC().Format("2006-01-02 15:04:05Z")))
+		queue.Stamp(at.Add(takes), "2006-01-02 15:04:05Z")))
 	if p.Request.Args["what"] == "requeue" {
 		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
 			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first tries failed", brake)))
@@ -312,7 +312,7 @@ func planTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 	}
 	o := ops[0]
 	p.Lines = append(p.Lines,
-		line("operation", "%d: %s, %s by %s since %s", o.ID, o.Kind, o.State, o.StateBy, o.StateAt.UTC().Format("2006-01-02 15:04:05Z")),
+		line("operation", "%d: %s, %s by %s since %s", o.ID, o.Kind, o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")),
 		line("selection", "%s", o.Filter), line("reason", "%s", o.Reason),
 		line("progress", "%d of %d tried: %d done, %d skipped, %d failed, %d undone", o.Tried(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone),
 		line("first tries", "%d succeeded, %d failed, %d not known yet", o.FirstOK, o.FirstFailed, o.Unknown()))

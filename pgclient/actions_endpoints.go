@@ -40,9 +40,9 @@ func (c *Client) gateOf(ctx context.Context, id int64) (g gate, err error) {
 
 // stands says how a suspension stands.
 func (g gate) stands() string {
-	s := fmt.Sprintf("%s by %s since %s", g.reason, g.by, g.since.UTC().Format(time.RFC3339))
+	s := fmt.Sprintf("%s by %s since %s", g.reason, g.by, queue.Stamp(*g.since, time.RFC3339))
 	if g.until != nil {
-		s += " until " + g.until.UTC().Format(time.RFC3339)
+		s += " until " + queue.Stamp(*g.until, time.RFC3339)
 	}
 	return s
 }
@@ -115,7 +115,7 @@ func planGate(ctx context.Context, c *Client, p *queue.Plan) error {
 func (g gate) lines() []queue.PlanLine {
 	answers := "never a success"
 	if g.lastSuccess != nil {
-		answers = "last success " + g.lastSuccess.UTC().Format(time.RFC3339)
+		answers = "last success " + queue.Stamp(*g.lastSuccess, time.RFC3339)
 	}
 	if g.failures > 0 {
 		answers += fmt.Sprintf(", %d failures in a row (%s)", g.failures, g.lastCode)

@@ -38,7 +38,7 @@ func planSet(ctx context.Context, c *Client, p *queue.Plan, key, to string) erro
 	p.Count = 1
 	p.Expect = at.UTC().Format(time.RFC3339Nano)
 	p.Lines = append(p.Lines, line("flag", "%s", key), line("what", "%s", description),
-		line("now", "%s, set by %s at %s", value, by, at.UTC().Format(time.RFC3339)),
+		line("now", "%s, set by %s at %s", value, by, queue.Stamp(at, time.RFC3339)),
 		line("new", "%s", to))
 	expires, err := expiry(p.Request)
 	if err != nil {
@@ -61,7 +61,7 @@ func planSet(ctx context.Context, c *Client, p *queue.Plan, key, to string) erro
 		p.Refused, p.Rule = reason.String(), rule.String()
 	}
 	if revertAt != nil {
-		p.Lines = append(p.Lines, line("cancels", "the pending return to %s at %s", revertTo, revertAt.UTC().Format(time.RFC3339)))
+		p.Lines = append(p.Lines, line("cancels", "the pending return to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339)))
 	}
 	return nil
 }

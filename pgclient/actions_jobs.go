@@ -222,7 +222,7 @@ func (c *Client) leaseLines(ctx context.Context, p *queue.Plan, tokens []string,
 			break
 		}
 		p.Lines = append(p.Lines, line("lease", "of %s, expired at %s: %d jobs go back to queued, %d die", x.owner,
-			x.until.UTC().Format(time.RFC3339), x.n-x.dies, x.dies))
+			queue.Stamp(x.until, time.RFC3339), x.n-x.dies, x.dies))
 	}
 	return nil
 }

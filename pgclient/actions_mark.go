@@ -28,7 +28,7 @@ func planMark(ctx context.Context, c *Client, p *queue.Plan) error {
 		return err
 	}
 	p.Count = 1
-	p.Lines = append(p.Lines, line("label", "%s", label), line("at", "the moment it is set, now %s", now.UTC().Format(time.RFC3339)),
+	p.Lines = append(p.Lines, line("label", "%s", label), line("at", "the moment it is set, now %s", queue.Stamp(now, time.RFC3339)),
 		line("then", "every history line shows it, for everybody"))
 	if !last.Empty() {
 		p.Lines = append(p.Lines, line("last mark", "%s", last))

@@ -38,7 +38,7 @@ func tickWorker(ctx context.Context, c *Client, p *queue.Plan, name string) (t t
 	}
 	ran := "never"
 	if t.LastRun != nil {
-		ran = t.LastRun.UTC().Format(time.RFC3339)
+		ran = queue.Stamp(*t.LastRun, time.RFC3339)
 	}
 	p.Count = 1
 	p.Lines = append(p.Lines, line("worker", "%s, every %d s, %s", name, t.Every, t.State), line("last run", "%s", ran))

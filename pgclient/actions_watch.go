@@ -136,7 +136,7 @@ func planRegister(ctx context.Context, c *Client, p *queue.Plan) error {
 		p.Refused, p.Rule = fmt.Sprintf("%s is registered already, by %s", r.Args["id"], registered), "exists"
 		return nil
 	default:
-		p.Lines = append(p.Lines, line("again", "it was deregistered by %s at %s", by, tombstone.UTC().Format(time.RFC3339)))
+		p.Lines = append(p.Lines, line("again", "it was deregistered by %s at %s", by, queue.Stamp(*tombstone, time.RFC3339)))
 	}
 	p.Count = 1
 	owner, err := c.ownerRole(ctx, r.Args["owner-role"])
@@ -261,7 +261,7 @@ func planDeregister(ctx context.Context, c *Client, p *queue.Plan) error {
 			return nil
 		}
 		p.Count = 1
-		p.Lines = append(p.Lines, line("executor", "%s (%s)", id, kind), line("last beat", "%s", last.UTC().Format(time.RFC3339)),
+		p.Lines = append(p.Lines, line("executor", "%s (%s)", id, kind), line("last beat", "%s", queue.Stamp(last, time.RFC3339)),
 			line("then", "its silence raises no alert; it stays listed as a tombstone"))
 	}
 	return nil

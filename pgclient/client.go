@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/pgsession"
@@ -128,10 +127,8 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 		c.route.Prepare(cc)
 		return nil
 	}
-	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { // times are UTC wherever they are printed
-		conn.TypeMap().RegisterType(&pgtype.Type{
-			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
-		})
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		registerTimes(conn.TypeMap())
 		if err := c.route.Check(ctx, conn); err != nil || use != "work" {
 			return err
 		}

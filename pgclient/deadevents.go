@@ -33,7 +33,7 @@ var deadEventColumns = map[string]column{
 func (c *Client) eventLetters(ctx context.Context, b *builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.event.after(b)
 	rows, err := c.read.Query(ctx, `SELECT 'event:' || d.dead_letter_id, `+deadEventState+`, d.failure_code, d.event_type, d.event_domain,
-		d.last_failed_at, floor(extract(epoch FROM now() - d.last_failed_at))::bigint FROM `+deadEventFrom+b.clause()+`
+		d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint FROM `+deadEventFrom+b.clause()+`
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit), b.args...)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *Client) eventLetter(ctx context.Context, id string) (*queue.DeadLetterD
 	var by, note, resolution queue.Text
 	var at *time.Time
 	err = c.read.QueryRow(ctx, `SELECT `+deadEventState+`, d.failure_code, d.event_type, d.event_domain, d.last_failed_at,
-		floor(extract(epoch FROM now() - d.last_failed_at))::bigint, d.event_id::text, d.worker_name, d.last_error,
+		floor(public.fn_age(d.last_failed_at))::bigint, d.event_id::text, d.worker_name, d.last_error,
 		d.resolution, d.resolved_by, d.resolved_at, d.note
 		FROM `+deadEventFrom+` WHERE d.dead_letter_id = $1`, uuid).
 		Scan(&d.State, textInto(&d.Code), textInto(&d.EventType), textInto(&d.Domain), &d.FailedAt, &d.AgeSeconds, &d.RoutedID,

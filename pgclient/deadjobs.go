@@ -55,7 +55,7 @@ var deadJobColumns = map[string]column{
 func (c *Client) jobLetters(ctx context.Context, b *builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.job.after(b)
 	rows, err := c.read.Query(ctx, `SELECT 'job:' || d.dead_letter_id, `+deadJobState+`, d.failure_code, d.job_kind, d.event_domain,
-		`+deadJobGeneration+`, d.last_failed_at, floor(extract(epoch FROM now() - d.last_failed_at))::bigint
+		`+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint
 		FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
 			FROM public.job_dead_letter) d`+b.clause()+` ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit)+`) d
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.args...)
@@ -78,7 +78,7 @@ func (c *Client) jobLetter(ctx context.Context, id string) (*queue.DeadLetterDet
 	var by, note, resolution queue.Text
 	var at *time.Time
 	err = c.read.QueryRow(ctx, `SELECT `+deadJobState+`, d.failure_code, d.job_kind, d.event_domain, `+deadJobGeneration+`,
-		d.last_failed_at, floor(extract(epoch FROM now() - d.last_failed_at))::bigint, d.job_id::text, COALESCE(d.replayed_job_id::text, ''),
+		d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, d.job_id::text, COALESCE(d.replayed_job_id::text, ''),
 		d.executor, d.attempts, d.last_error, d.first_failed_at, d.resolution, d.resolved_by, d.resolved_at, d.triage_note
 		FROM public.job_dead_letter d WHERE d.dead_letter_id = $1`, uuid).
 		Scan(&d.State, textInto(&d.Code), textInto(&d.Endpoint), textInto(&d.Domain), &d.Generation, &d.FailedAt, &d.AgeSeconds, &d.JobID,

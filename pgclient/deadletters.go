@@ -198,7 +198,7 @@ func (c *Client) hookLetters(ctx context.Context, b *builder, mark deadMark, lim
 		b.and("d.id < " + b.arg(mark.hook))
 	}
 	rows, err := c.read.Query(ctx, `SELECT d.id::text, `+deadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
-		s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(extract(epoch FROM now() - d.failed_at))::bigint
+		s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint
 		FROM `+deadFrom+b.clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.args...)
 	if err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail
 	var url string
 	d.Source, d.Domain = "webhook", queue.Clean("webhook")
 	err = c.read.QueryRow(ctx, `SELECT d.id::text, `+deadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
-		e.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(extract(epoch FROM now() - d.failed_at))::bigint,
+		e.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
 		s.callback_url, s.secret_ref IS NULL, r.requeued_by, r.requeued_at, COALESCE(r.new_saga_id, 0),
 		x.resolution::text, x.by, x.at, x.note
 		FROM `+deadFrom+`

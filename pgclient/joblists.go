@@ -25,10 +25,9 @@ const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.statu
 
 // jobSelect is those columns as scanJob reads them.
 const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority,
-	greatest(least(q.process_after, '9999-12-31Z'), '0001-01-01Z'),
-	greatest(least(q.enqueued_at, '9999-12-31Z'), '0001-01-01Z'), q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
+	q.process_after, q.enqueued_at, q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
 	COALESCE(q.lease_token::text, ''), q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error,
-	greatest(floor(extract(epoch FROM now() - (` + jobSince + `))), 0)::bigint`
+	greatest(floor(public.fn_age(` + jobSince + `)), 0)::bigint`
 
 func scanJob(j *queue.Job) []any {
 	return []any{

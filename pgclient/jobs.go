@@ -79,17 +79,6 @@ func timeText(t time.Time) string {
 	return fmt.Sprintf("%04d", year) + t.Format("-01-02T15:04:05.999999999Z07:00") + era
 }
 
-// calendar is a time that no calendar of a program holds as the first or last one that it does.
-func calendar(t pgtype.Timestamptz) time.Time {
-	switch {
-	case t.InfinityModifier == pgtype.NegativeInfinity, t.InfinityModifier == pgtype.Finite && t.Time.Year() < 1:
-		return time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
-	case t.InfinityModifier == pgtype.Infinity, t.Time.Year() > 9999:
-		return time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-	}
-	return t.Time
-}
-
 // interned keeps one copy of a text that repeats from row to row.
 type interned struct{ last string }
 

@@ -4,7 +4,6 @@ package pgclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -69,7 +68,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 
 // pictured reads the sections of a picture.
 func pictured(body []byte, s *queue.Snapshot) error {
-	if err := json.Unmarshal(body, s); err != nil {
+	if err := unmarshal(body, s); err != nil {
 		return &queue.Error{
 			Kind: queue.KindFailed, What: queue.Clean("the snapshot cannot be read: " + err.Error()),
 			Do: queue.Clean("the schema does not fit this program: run qtop migrate status"),

@@ -88,7 +88,7 @@ func (c *Client) endpointPage(ctx context.Context, b *builder, limit int, p *que
 			FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' GROUP BY 1
 		)
 		SELECT v.subscription_id, v.event_type, v.callback_url, v.endpoint, v.gate, v.unsigned, v.max_attempts, v.rate_limit_per_second, v.waiting,
-			v.oldest_waiting_at, COALESCE(floor(extract(epoch FROM now() - v.oldest_waiting_at)), 0)::bigint, v.dead_open,
+			v.oldest_waiting_at, COALESCE(floor(public.fn_age(v.oldest_waiting_at)), 0)::bigint, v.dead_open,
 			COALESCE(s.pending, 0), COALESCE(s.progress, 0), COALESCE(s.retry, 0), COALESCE(s.completed, 0), COALESCE(s.dead, 0),
 			COALESCE(l.n, 0), COALESCE(l.expired, 0), n.at, v.suspended_by, v.suspended_reason, v.suspended_since,
 			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, COALESCE(v.consecutive_failures, 0), v.last_success_at,

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // Count is n with its thousands apart.
@@ -100,6 +102,9 @@ func Rate(f float64) string {
 
 // Clock is a time of today, or with its date where it is another day.
 func (e Env) Clock(t time.Time) string {
+	if word := queue.Uncalendared(t); word != "" {
+		return word
+	}
 	t, now := t.In(e.loc()), e.Now.In(e.loc())
 	switch {
 	case t.IsZero() || t.Year() < 1970:
@@ -117,6 +122,9 @@ func (e Env) Clock(t time.Time) string {
 func (e Env) Stamp(t time.Time) string {
 	if t.IsZero() {
 		return e.Theme.G.Dash
+	}
+	if word := queue.Uncalendared(t); word != "" {
+		return word
 	}
 	return t.In(e.loc()).Format("2006-01-02 15:04:05 ") + Zone(t.In(e.loc()))
 }

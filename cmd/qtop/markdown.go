@@ -78,7 +78,7 @@ func at(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return dash
 	}
-	return t.UTC().Format("2006-01-02 15:04:05")
+	return queue.Stamp(*t, "2006-01-02 15:04:05")
 }
 
 func reportMarkdown(r queue.Report) string {

@@ -92,5 +92,5 @@ func stamp(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format(time.RFC3339)
+	return queue.Stamp(*t, time.RFC3339)
 }

@@ -40,20 +40,20 @@ FROM (
   SELECT 'silence:' || h.executor_id || ':' || to_char(h.last_beat_at AT TIME ZONE 'UTC',
     'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS alert_key,
          'silence'::text AS kind, h.executor_id AS subject,
-         CASE WHEN extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds < 10
+         CASE WHEN public.fn_age(h.last_beat_at) / h.expected_cadence_seconds < 10
            THEN 'warning' ELSE 'critical' END AS severity,
-         h.last_beat_at AS since, extract(epoch FROM now() - h.last_beat_at) AS age,
-         round((extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
+         h.last_beat_at AS since, public.fn_age(h.last_beat_at) AS age,
+         round((public.fn_age(h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
          CASE WHEN h.silent_since = h.last_beat_at THEN h.silent_event_ids ELSE '{}' END AS event_ids
   FROM public.queue_heartbeat h
   WHERE h.deregistered_at IS NULL
     AND COALESCE(h.last_beat_payload ->> 'state', '') <> 'stopped'
-    AND now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds)
+    AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds)
   UNION ALL
   SELECT concat_ws(':', 'broadcast', NULLIF(b.event_domain, ''),
     to_char(b.over_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
          'broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), 'warning', b.over_since,
-         extract(epoch FROM now() - b.over_since), round(b.percent / greatest(b.warn_percent, 1), 2), b.event_ids
+         public.fn_age(b.over_since), round(b.percent / greatest(b.warn_percent, 1), 2), b.event_ids
   FROM public.queue_broadcast_share b WHERE b.over_since IS NOT NULL
 ) s
 LEFT JOIN public.queue_alert_ack a
@@ -103,14 +103,14 @@ BEGIN
     SELECT * FROM public.queue_heartbeat h
     WHERE h.deregistered_at IS NULL
       AND COALESCE(h.last_beat_payload ->> 'state', '') <> 'stopped'
-      AND clock_timestamp() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds)
+      AND h.last_beat_at < clock_timestamp() - make_interval(secs => h.stale_threshold_seconds)
       AND (h.silent_event_at IS NULL
-        OR clock_timestamp() - h.silent_event_at >= make_interval(secs => h.stale_threshold_seconds * 2.0))
+        OR h.silent_event_at <= clock_timestamp() - make_interval(secs => h.stale_threshold_seconds * 2.0))
     ORDER BY h.executor_id
     FOR UPDATE SKIP LOCKED
   LOOP
     v_checked := v_checked + 1;
-    v_age := extract(epoch FROM clock_timestamp() - v_row.last_beat_at);
+    v_age := public.fn_age(v_row.last_beat_at);
     v_event := (public.fn_iu_emit_event(
       p_event_domain => 'system', p_event_type => 'queue_worker_silent', p_event_stream => 'alert',
       p_delivery_lane => 'immediate',

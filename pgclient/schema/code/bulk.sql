@@ -401,7 +401,8 @@ BEGIN
     v_n := v_op.canary - v_canary_done; -- what was skipped tells nothing: the next one takes its place
   ELSE
     -- a host that was away for long must not make up for it at once
-    v_credit := v_op.credit + v_op.rate_per_second * least(extract(epoch FROM v_now - v_op.credited_at)::numeric,
+    v_credit := v_op.credit + v_op.rate_per_second * least(
+      CASE WHEN isfinite(v_op.credited_at) THEN extract(epoch FROM v_now - v_op.credited_at) END,
       2 * greatest(1, public.fn_cfg_int('queue.tick.bulk_operation_runner.interval_seconds', 1)));
     v_n := least(floor(v_credit), 1000);
   END IF;

@@ -418,7 +418,7 @@ BEGIN
   LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = b.worker_name AND c.event_domain = b.event_domain
   WHERE b.worker_name = p_worker_name;
   v_why := CASE
-    WHEN now() - v.last_run_at <= make_interval(secs => v_after) THEN ''
+    WHEN v.last_run_at >= now() - make_interval(secs => v_after) THEN ''
     WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled') THEN 'iu_core.route_worker_enabled is off'
     WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off'
     WHEN v_interval = 0 THEN 'queue.tick.' || p_worker_name || '.interval_seconds is 0'
@@ -427,7 +427,7 @@ BEGIN
     ELSE 'silent since ' || to_char(v.last_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') END;
   RETURN jsonb_build_object('worker_name', p_worker_name, 'healthy', v_why = '', 'why', v_why, 'last_run_at',
     v.last_run_at,
-    'age_seconds', floor(extract(epoch FROM now() - v.last_run_at))::bigint, 'stale_after_seconds', v_after,
+    'age_seconds', floor(public.fn_age(v.last_run_at))::bigint, 'stale_after_seconds', v_after,
     'events_seen', v.seen, 'attempts_written', v.written, 'dead_lettered', v.dead,
     'open_dead_letters', (SELECT count(*) FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL
       AND d.worker_name = p_worker_name),

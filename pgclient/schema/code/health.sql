@@ -175,11 +175,11 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
 BEGIN
   RETURN QUERY
   SELECT 'cursor', c.worker_name, c.event_domain, c.last_run_at,
-    floor(extract(epoch FROM now() - c.last_run_at))::bigint, c.events_seen, c.attempts_written, c.dead_lettered,
+    floor(public.fn_age(c.last_run_at))::bigint, c.events_seen, c.attempts_written, c.dead_lettered,
     -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
     CASE WHEN NOT r.enabled THEN 'stopped'
       WHEN s.configured_interval_seconds > 0
-        AND COALESCE(now() - c.last_run_at, interval 'P100Y') > make_interval(secs => greatest(
+        AND COALESCE(c.last_run_at, '-infinity') < now() - make_interval(secs => greatest(
           3.0 * s.configured_interval_seconds, COALESCE((SELECT d.n FROM public.v_dot_config_number d
             WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300))) THEN 'stale'
       ELSE 'fresh' END
@@ -192,10 +192,10 @@ BEGIN
   FROM public.router_offsets o JOIN unnest(p_ticks) s ON s.worker_name = 'webhook_router'
   UNION ALL
   SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
-    floor(extract(epoch FROM now() - h.last_beat_at))::bigint, NULL, NULL, NULL,
+    floor(public.fn_age(h.last_beat_at))::bigint, NULL, NULL, NULL,
     CASE WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
       WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
-      WHEN now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
+      WHEN h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
   FROM public.queue_heartbeat h
   UNION ALL
   SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
@@ -203,17 +203,17 @@ BEGIN
   FROM public.v_executor_subscription_health s
   UNION ALL
   SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
-    floor(extract(epoch FROM now() - o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
+    floor(public.fn_age(o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
   FROM public.router_offsets o WHERE o.held_rows > 0
   UNION ALL
   SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
-    floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.waiting, NULL, b.failed,
+    floor(public.fn_age(b.oldest_at))::bigint, b.waiting, NULL, b.failed,
     CASE WHEN s.stale AND b.waiting > 0 THEN 'stale' WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
   FROM public.fn_iu_notification_backlog() b JOIN unnest(p_ticks) s ON s.worker_name = 'iu_notification_worker'
   WHERE b.waiting > 0 OR b.failed > 0
   UNION ALL
   SELECT 'subscription_broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), NULLIF(b.event_domain, ''),
-    b.sampled_at, floor(extract(epoch FROM now() - b.sampled_at))::bigint, b.broadcast_24h, NULL, NULL,
+    b.sampled_at, floor(public.fn_age(b.sampled_at))::bigint, b.broadcast_24h, NULL, NULL,
     CASE WHEN s.stale THEN 'stale' WHEN b.over_since IS NOT NULL THEN 'over' ELSE 'fresh' END
   FROM public.queue_broadcast_share b JOIN unnest(p_ticks) s ON s.worker_name = 'metrics_sampler'
   WHERE b.event_domain = '' OR b.over_since IS NOT NULL
@@ -233,15 +233,15 @@ BEGIN
   GROUP BY g.source, s.subject, g.domain
   UNION ALL
   SELECT 'backlog_webhook', COALESCE(b.endpoint, '(none)'), 'webhook', NULL,
-    floor(extract(epoch FROM now() - min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
+    floor(public.fn_age(min(b.oldest_at)))::bigint, sum(b.waiting)::bigint, NULL, NULL, NULL
   FROM unnest(p_hooks) b GROUP BY b.endpoint
   UNION ALL
   SELECT 'backlog_job_queue', b.job_kind, b.event_domain, b.newest_at,
-    floor(extract(epoch FROM now() - b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
+    floor(public.fn_age(b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
   FROM unnest(p_jobs) b
   UNION ALL
   SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since,
-    floor(extract(epoch FROM now() - b.held_since))::bigint, b.held_rows, NULL, NULL, 'held'
+    floor(public.fn_age(b.held_since))::bigint, b.held_rows, NULL, NULL, 'held'
   FROM unnest(p_routes) b WHERE b.held_since < now() - interval '10 seconds';
 END
 $fn$;

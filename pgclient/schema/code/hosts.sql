@@ -38,7 +38,7 @@ BEGIN
       p_host_id, v_row.instance, to_char(v_row.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
         v_row.db_role,
       COALESCE(' from ' || host(v_row.client_addr), ' on a local socket'),
-      floor(extract(epoch FROM clock_timestamp() - v_row.last_seen_at))));
+      floor(public.fn_age(v_row.last_seen_at))));
   END IF;
   RETURN jsonb_build_object('host_id', p_host_id, 'instance', p_instance);
 END

@@ -137,7 +137,7 @@ BEGIN
   v_lanes := ARRAY(
     SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head,
       h.executor_kind,
-      h.owner_role, (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.lease.duration_seconds'),
+      h.owner_role, (SELECT d.n::text FROM public.v_dot_config_number d WHERE d.key = 'queue.lease.duration_seconds'),
       2147483647, '-infinity', '00000000-0000-0000-0000-000000000000')::public.job_claim_lane
     FROM public.dot_config c
     CROSS JOIN public.queue_heartbeat h
@@ -164,8 +164,7 @@ BEGIN
       to_regrole(quote_ident(v_lane.owner_role))::oid, 'MEMBER'), false) THEN -- as fn_executor_member, in line
     RETURN;
   END IF;
-  v_until := clock_timestamp() + make_interval(secs => CASE WHEN v_lane.lease_secs ~ '^[0-9]{1,9}$'
-    THEN v_lane.lease_secs::int ELSE 300 END);
+  v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lane.lease_secs::int, 300));
 
   -- The rules are locked before anybody counts what they hold, so that max_parallel is kept. One that changed meanwhile
   -- admits nothing in this call.

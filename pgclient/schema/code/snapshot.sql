@@ -140,7 +140,7 @@ BEGIN
   RETURN json_build_object('version', current_setting('server_version'), 'database', current_database(),
     'clone_of', COALESCE(public.fn_queue_clone_of(), ''),
     'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN pg_is_in_recovery()
-      THEN extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END);
+      THEN public.fn_age(pg_last_xact_replay_timestamp()) END);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the picture: the server. Internal.';
@@ -159,7 +159,7 @@ DECLARE
   v_stored public.queue_snapshot;
   v_start timestamptz := clock_timestamp();
   v_store boolean := NOT pg_is_in_recovery(); -- whose unlogged tables cannot even be read
-  v_fits interval := p_max_age;
+  v_fits interval := least(p_max_age, interval '1 day');
   v_locked boolean := false;
 BEGIN
   IF p_max_age IS NULL OR p_max_age < interval '0' THEN
@@ -168,7 +168,7 @@ BEGIN
   IF v_store THEN
     FOR v_try IN 1..40 LOOP
       SELECT * INTO v_stored FROM public.queue_snapshot;
-      IF clock_timestamp() - v_stored.taken_at < v_fits OR v_stored.taken_at > v_start THEN
+      IF v_stored.taken_at > least(clock_timestamp() - v_fits, v_start) AND v_stored.taken_at <= clock_timestamp() THEN
         taken_at := v_stored.taken_at;
         took_ms := v_stored.took_ms;
         shared := true;
@@ -182,7 +182,7 @@ BEGIN
       v_locked := pg_try_advisory_xact_lock(hashtext('qtop.queue_snapshot'));
       IF NOT v_locked THEN
         v_store := false;
-        v_fits := greatest(p_max_age, interval '1 second') * 5;
+        v_fits := greatest(least(p_max_age, interval '1 day'), interval '1 second') * 5;
         PERFORM pg_sleep(CASE WHEN v_try = 1 THEN 0 ELSE 0.025 END);
       END IF;
     END LOOP;

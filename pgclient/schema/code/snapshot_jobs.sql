@@ -65,7 +65,7 @@ BEGIN
       COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
       COALESCE(b.scheduled, 0) AS scheduled, COALESCE(b.leased, 0) AS leased, COALESCE(b.in_progress, 0) AS in_progress,
       COALESCE(b.retry_waiting, 0) AS retry_waiting, b.oldest_at, b.newest_at, b.executor, b.reaches,
-      COALESCE(floor(extract(epoch FROM now() - b.oldest_at))::bigint, 0) AS age_seconds,
+      COALESCE(floor(public.fn_age(b.oldest_at))::bigint, 0) AS age_seconds,
       round(COALESCE(p.came, 0) / v_window, 3)::float8 AS in_per_s,
       round(COALESCE(p.went, 0) / v_window, 3)::float8 AS out_per_s,
       COALESCE(p.succeeded, 0)::bigint AS succeeded_1h, COALESCE(p.failed, 0)::bigint AS failed_1h,
@@ -171,7 +171,7 @@ BEGIN
     'last_vacuum', greatest(pg_stat_get_last_vacuum_time('public.job_queue'::regclass),
       pg_stat_get_last_autovacuum_time('public.job_queue'::regclass)),
     'leases', k.n, 'leases_expired', k.expired,
-    'oldest_snapshot_seconds', floor(extract(epoch FROM now() - o.xact_start))::bigint, 'oldest_snapshot_pid', o.pid,
+    'oldest_snapshot_seconds', floor(public.fn_age(o.xact_start))::bigint, 'oldest_snapshot_pid', o.pid,
     'oldest_snapshot_program', COALESCE(o.application_name, ''))
   FROM (SELECT count(*) AS n, count(*) FILTER (WHERE lease_until < now()) AS expired FROM public.job_lease) k
   LEFT JOIN LATERAL (SELECT a.pid, a.xact_start, a.application_name FROM pg_stat_activity a

@@ -97,7 +97,7 @@ BEGIN
   )
   SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.waiting DESC, x.source, x.subject, x.domain) FROM (
     SELECT w.waiting, w.waiting_bound, w.in_per_s, w.out_per_s,
-      COALESCE(floor(extract(epoch FROM now() - w.oldest_at))::bigint, 0) AS age_seconds,
+      COALESCE(floor(public.fn_age(w.oldest_at))::bigint, 0) AS age_seconds,
       w.oldest_at, CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '')
         THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END
         AS clears_in_seconds, w.queue, w.source, w.subject, w.domain, w.why FROM w) x), '[]');
@@ -113,9 +113,9 @@ CREATE OR REPLACE FUNCTION public.fn_snapshot_held(p_routes public.v_iu_route_ba
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN COALESCE((SELECT json_agg(json_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
-      'age_seconds', floor(extract(epoch FROM now() - h.since))::bigint, 'pid', w.pid,
+      'age_seconds', floor(public.fn_age(h.since))::bigint, 'pid', w.pid,
       'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),
-      'transaction_seconds', floor(extract(epoch FROM now() - w.xact_start))::bigint)
+      'transaction_seconds', floor(public.fn_age(w.xact_start))::bigint)
         ORDER BY h.since, h.worker, h.domain)
     FROM (
       SELECT b.worker_name AS worker, b.event_domain AS domain, b.held_rows AS rows, b.held_since AS since,

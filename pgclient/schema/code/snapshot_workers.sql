@@ -70,9 +70,9 @@ BEGIN
         WHEN p.in_flight > 0 AND p.last_work_at < now() - make_interval(secs => h.stale_threshold_seconds) THEN 'stuck'
         WHEN h.last_beat_payload ->> 'state' = 'working' THEN 'working'
         ELSE 'idle' END AS state,
-      h.last_beat_at, floor(extract(epoch FROM now() - h.last_beat_at))::bigint AS age_seconds,
+      h.last_beat_at, floor(public.fn_age(h.last_beat_at))::bigint AS age_seconds,
       h.expected_cadence_seconds, h.stale_threshold_seconds,
-      round((extract(epoch FROM now() - h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
+      round((public.fn_age(h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
       COALESCE(v.severity, '') AS severity, p.in_flight, p.done_total, p.last_work_at,
       COALESCE(h.owner_role, '') AS owner_role, COALESCE(v.acked_by, '') AS acked_by, v.ack_expires_at,
       h.registered_at, h.registered_by, h.deregistered_at, COALESCE(h.deregistered_by, '') AS deregistered_by,
@@ -97,7 +97,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN COALESCE((SELECT json_agg(h ORDER BY h.stopped_at IS NOT NULL, h.host_id) FROM (
     SELECT q.host_id, q.instance, q.started_at, q.last_seen_at, q.stopped_at,
-      floor(extract(epoch FROM now() - q.last_seen_at))::bigint AS age_seconds,
+      floor(public.fn_age(q.last_seen_at))::bigint AS age_seconds,
       q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds' AS alive, q.version, q.loops,
       q.in_flight, (
       SELECT COALESCE(json_object_agg(e.key, json_build_object(

@@ -77,7 +77,7 @@ BEGIN
   END IF;
   v_last := greatest(v_worker.last_run_at, v_worker.last_attempt_at);
   IF p_source IN ('external', 'pg_cron') AND clock_timestamp() >= v_last
-    AND clock_timestamp() - v_last < make_interval(secs => 0.9 * v_interval) THEN
+    AND v_last > clock_timestamp() - make_interval(secs => 0.9 * v_interval) THEN
     RETURN 'not_due';
   END IF;
   RETURN '';
@@ -132,7 +132,7 @@ BEGIN
     -- Switched off is a clean stop: shown, and no silence.
     PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_worker_name
       AND last_beat_payload ->> 'state' = 'stopped'
-      AND clock_timestamp() - last_beat_at < interval '20 seconds';
+      AND last_beat_at > clock_timestamp() - interval '20 seconds';
     IF NOT FOUND THEN
       PERFORM public.fn_queue_heartbeat_touch(p_worker_name,
         jsonb_build_object('state', 'stopped', 'done_total', v_worker.done_total));
@@ -257,8 +257,8 @@ CREATE OR REPLACE VIEW public.v_queue_scheduler_status AS
 SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at, c.age AS age_seconds, c.late AS stale, c.mode,
        CASE WHEN c.off THEN 'off' WHEN w.last_result ? 'error' THEN 'failed' WHEN c.late THEN 'stale' ELSE 'ok'
          END AS state,
-       CASE WHEN NOT c.off THEN greatest(w.last_run_at, w.last_attempt_at) + make_interval(secs => c.n)
-         END AS next_due_at,
+       CASE WHEN NOT c.off THEN least(greatest(w.last_run_at, w.last_attempt_at), '9999-12-31Z')
+         + make_interval(secs => c.n) END AS next_due_at,
        w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at, w.done_total,
          w.flag_key,
        j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as
@@ -274,8 +274,8 @@ CROSS JOIN LATERAL (SELECT
   -- each once, not per use
   (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode OFFSET 0) f
 CROSS JOIN LATERAL (SELECT f.n, f.mode, f.n = 0 OR f.flag_off AS off,
-  floor(extract(epoch FROM now() - w.last_run_at))::bigint AS age,
-  f.n > 0 AND COALESCE(extract(epoch FROM now() - w.last_run_at), 'infinity') > greatest(3.0 * f.n,
+  floor(public.fn_age(w.last_run_at))::bigint AS age,
+  f.n > 0 AND COALESCE(public.fn_age(w.last_run_at), 'infinity') > greatest(3.0 * f.n,
     f.threshold) AS late) c;
 COMMENT ON VIEW public.v_queue_scheduler_status IS
   'Cadence and last run per tick worker (DP1 §10). stale: its interval is not 0 and it has not run for three of '

@@ -53,7 +53,7 @@ BEGIN
       AND (p_skip_subscriptions IS NULL OR NOT w.sub = ANY (p_skip_subscriptions))
   ), bucket AS MATERIALIZED (
     SELECT b.subscription_id AS sub, floor(least(greatest(r.rate, 1), b.tokens + CASE
-        WHEN b.refilled_at = '-infinity' THEN greatest(r.rate, 1)
+        WHEN NOT isfinite(b.refilled_at) THEN greatest(r.rate, 1)
         ELSE greatest(extract(epoch FROM v_now - b.refilled_at), 0) * r.rate END)) AS tokens
     FROM ready r JOIN public.webhook_rate_bucket b ON b.subscription_id = r.sub
     WHERE r.rate IS NOT NULL ORDER BY b.subscription_id FOR UPDATE OF b SKIP LOCKED
@@ -131,9 +131,9 @@ BEGIN
     FROM pick p WHERE j.id = p.id
     RETURNING j.id, j.saga_id, j.attempt_no, j.lease_token, j.lease_until, j.subscription_id, j.controlled
   ), spent AS (
-    UPDATE public.webhook_rate_bucket b SET refilled_at = greatest(b.refilled_at, v_now),
+    UPDATE public.webhook_rate_bucket b SET refilled_at = greatest(NULLIF(b.refilled_at, 'infinity'), v_now),
       tokens = greatest(0, least(greatest(u.rate_limit_per_second, 1), b.tokens + CASE
-        WHEN b.refilled_at = '-infinity' THEN greatest(u.rate_limit_per_second, 1)
+        WHEN NOT isfinite(b.refilled_at) THEN greatest(u.rate_limit_per_second, 1)
         ELSE greatest(extract(epoch FROM v_now - b.refilled_at), 0) * u.rate_limit_per_second END) - c.n)
     FROM (SELECT subscription_id, count(*) AS n FROM claimed WHERE controlled GROUP BY subscription_id) c
     JOIN public.subscriptions u ON u.id = c.subscription_id

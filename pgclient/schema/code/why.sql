@@ -244,7 +244,7 @@ DECLARE
   v_who text;
   v_xid xid8;
   v_route public.iu_outbound_route;
-  v_silent interval;
+  v_silent timestamptz; -- since when, where it is
   v_links jsonb;
 BEGIN
   IF p_domain IS NULL THEN
@@ -274,9 +274,9 @@ BEGIN
   IF v_who IS NULL AND v_since > now() - interval '10 seconds' THEN
     v_held := 0; -- it has ended meanwhile; one that this login may not see shows by its age
   END IF;
-  SELECT now() - h.last_beat_at INTO v_silent FROM public.queue_heartbeat h WHERE h.executor_id = v_worker
+  SELECT h.last_beat_at INTO v_silent FROM public.queue_heartbeat h WHERE h.executor_id = v_worker
     AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
-      AND now() - h.last_beat_at > make_interval(secs => h.stale_threshold_seconds);
+      AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds);
   v_links := v_links || public.fn_why_link(
     p_link => 'schedule', p_state => CASE WHEN v_interval = 0 THEN 'blocks' ELSE 'clear' END,
     p_text => format('queue.tick.%s.interval_seconds is %s', v_worker, v_interval), p_detail => NULL,
@@ -295,7 +295,7 @@ BEGIN
     || public.fn_why_link(
       p_link => 'silence', p_state => CASE WHEN v_silent IS NULL THEN 'clear' ELSE 'blocks' END,
       p_text => CASE WHEN v_silent IS NULL THEN v_worker || ' is not silent' ELSE v_worker || ' is silent' END,
-      p_detail => 'last beat ' || to_char((now() - v_silent) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+      p_detail => 'last beat ' || to_char(v_silent AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
       p_keys => 'gw S', p_do => 'qtop worker --loops ' || v_worker);
   RETURN jsonb_build_object('waiting', least(v_waiting, 10000), 'waiting_bound', v_waiting > 10000, 'oldest_at',
     v_oldest, 'links', v_links);
@@ -356,7 +356,7 @@ BEGIN
   END IF;
   RETURN jsonb_build_object('waiting_bound', false) || v_out
     || jsonb_build_object('queue', v_found.queue, 'source', v_found.source,
-    'age_seconds', COALESCE(floor(extract(epoch FROM now() - (v_out ->> 'oldest_at')::timestamptz))::bigint, 0),
+    'age_seconds', COALESCE(floor(public.fn_age((v_out ->> 'oldest_at')::timestamptz))::bigint, 0),
     'why', CASE WHEN (v_out ->> 'waiting')::bigint = 0 THEN '' ELSE COALESCE(
       (SELECT l.value ->> 'text' FROM jsonb_array_elements(v_out -> 'links') WITH ORDINALITY AS l (value, n)
         WHERE l.value ->> 'state' = 'blocks' ORDER BY l.n LIMIT 1),

@@ -1,0 +1,169 @@
+package pgclient
+
+// This file is how times pass between PostgreSQL and this program: one that no calendar holds, by whatever way it got
+// into a row, is read as what queue.Calendar makes of it, so that no list, picture or verb fails because of it.
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// registerTimes makes a connection read and write times so; they are UTC wherever they are printed.
+func registerTimes(m *pgtype.Map) {
+	m.RegisterType(&pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: timeCodec{&pgtype.TimestamptzCodec{ScanLocation: time.UTC}},
+	})
+	m.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: unmarshal}})
+	m.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: unmarshal}})
+}
+
+// timeCodec is that of timestamptz for time.Time, and pgx's for what else is scanned or sent.
+type timeCodec struct{ *pgtype.TimestamptzCodec }
+
+// PlanScan implements pgtype.Codec.
+func (c timeCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
+	if _, ok := target.(*time.Time); ok {
+		return timeScan{c.TimestamptzCodec.PlanScan(m, oid, format, &pgtype.Timestamptz{})}
+	}
+	return c.TimestamptzCodec.PlanScan(m, oid, format, target)
+}
+
+// PlanEncode implements pgtype.Codec.
+func (c timeCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
+	if _, ok := value.(time.Time); ok {
+		return timeEncode{c.TimestamptzCodec.PlanEncode(m, oid, format, pgtype.Timestamptz{})}
+	}
+	return c.TimestamptzCodec.PlanEncode(m, oid, format, value)
+}
+
+type timeScan struct{ plan pgtype.ScanPlan }
+
+// Scan implements pgtype.ScanPlan.
+func (s timeScan) Scan(src []byte, target any) error {
+	if src == nil {
+		return fmt.Errorf("cannot scan NULL into %T", target)
+	}
+	var t pgtype.Timestamptz
+	if err := s.plan.Scan(src, &t); err != nil {
+		return err
+	}
+	*target.(*time.Time) = calendar(t)
+	return nil
+}
+
+type timeEncode struct{ plan pgtype.EncodePlan }
+
+// Encode implements pgtype.EncodePlan. What was read as infinite is infinite again.
+func (e timeEncode) Encode(value any, buf []byte) ([]byte, error) {
+	t := pgtype.Timestamptz{Time: value.(time.Time), Valid: true}
+	switch {
+	case t.Time.Equal(queue.Infinite(1)):
+		t.InfinityModifier = pgtype.Infinity
+	case t.Time.Equal(queue.Infinite(-1)):
+		t.InfinityModifier = pgtype.NegativeInfinity
+	}
+	return e.plan.Encode(t, buf)
+}
+
+// calendar is a time as this program holds it.
+func calendar(t pgtype.Timestamptz) time.Time {
+	switch t.InfinityModifier {
+	case pgtype.Infinity:
+		return queue.Infinite(1)
+	case pgtype.NegativeInfinity:
+		return queue.Infinite(-1)
+	case pgtype.Finite:
+	}
+	return queue.Calendar(t.Time)
+}
+
+// unmarshal is json.Unmarshal for what PostgreSQL wrote: its times may be such that RFC 3339 has no form for them.
+func unmarshal(raw []byte, v any) error {
+	to := reflect.ValueOf(v)
+	if to.Kind() != reflect.Pointer || to.IsNil() {
+		return json.Unmarshal(raw, v)
+	}
+	before := reflect.New(to.Type().Elem()).Elem()
+	before.Set(to.Elem())
+	err := json.Unmarshal(raw, v)
+	if err == nil || !odd.Match(raw) {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var tree any
+	if d.Decode(&tree) != nil {
+		return err
+	}
+	told, treeErr := json.Marshal(calendared(tree, to.Type()))
+	if treeErr != nil {
+		return err
+	}
+	to.Elem().Set(before)
+	return json.Unmarshal(told, v)
+}
+
+// odd finds times that RFC 3339 has no form for, and some texts.
+var (
+	odd  = regexp.MustCompile(`"(?:-?infinity|[^"]*\dT[^"]* BC|\d{5,}-[^"]*T[^"]*)"`)
+	late = regexp.MustCompile(`^\d{5,}-\d\d-\d\dT`)
+)
+
+// calendared writes such times in a tree of JSON, where the type it is read into has a time, as this program holds
+// them.
+func calendared(tree any, t reflect.Type) any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		s, ok := tree.(string)
+		switch {
+		case !ok:
+			return tree
+		case s == "infinity":
+			return queue.Infinite(1)
+		case s == "-infinity":
+			return queue.Infinite(-1)
+		case strings.HasSuffix(s, " BC"):
+			return queue.Calendar(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC))
+		case late.MatchString(s):
+			return queue.Calendar(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+		}
+		return tree
+	}
+	switch x := tree.(type) {
+	case []any:
+		if k := t.Kind(); k == reflect.Slice || k == reflect.Array {
+			for i := range x {
+				x[i] = calendared(x[i], t.Elem())
+			}
+		}
+	case map[string]any:
+		switch t.Kind() { //nolint:exhaustive // an object is read into one of two
+		case reflect.Map:
+			for k := range x {
+				x[k] = calendared(x[k], t.Elem())
+			}
+		case reflect.Struct:
+			for _, f := range reflect.VisibleFields(t) {
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				if name == "" {
+					name = f.Name
+				}
+				if member, ok := x[name]; ok && f.IsExported() {
+					x[name] = calendared(member, f.Type)
+				}
+			}
+		}
+	}
+	return tree
+}
