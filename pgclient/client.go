@@ -139,11 +139,10 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	} else if writes && cc.ValidateConnect == nil && len(cc.Fallbacks) > 0 {
 		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &Pool{pool, c.route}, nil
+	p := &Pool{route: c.route, readOnly: c.opts.ReadOnly}
+	cc.OnPgError = p.noticed
+	p.Pool, err = pgxpool.NewWithConfig(ctx, cfg)
+	return p, err
 }
 
 // session sets the name and the server-side limits of a connection: a client

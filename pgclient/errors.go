@@ -91,7 +91,8 @@ func serverError(pg *pgconn.PgError, err error) error {
 	e := &queue.Error{Kind: queue.KindFailed, What: queue.Clean(pg.Message), Where: queue.Clean("SQLSTATE " + pg.Code), Err: err}
 	switch {
 	case pg.Code == "42501" && strings.Contains(pg.Message, "read-only"), pg.Code == "25006":
-		e.What, e.Do = queue.Clean("this server or session is read-only"), queue.Clean("connect to the primary, without read_only")
+		e.What = queue.Clean("this session is read-only: " + pg.Message)
+		e.Do = queue.Clean("qtop doctor says whether the server is a standby, or the login, the database or the profile is read-only")
 	case pg.Code == "42501":
 		e.Kind, e.Do = queue.KindPermission, queue.Clean("ask for the role that carries this right; see qtop doctor")
 	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":

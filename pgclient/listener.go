@@ -104,7 +104,7 @@ func (l *Listener) Run(ctx context.Context) {
 		}
 		wait := backoff/2 + mathrand.N(backoff/2+1)
 		if deaf != nil {
-			wait = 30 * time.Second // a pooler or standby does not change by the second
+			wait = deaf.wait
 		}
 		select {
 		case <-ctx.Done():
@@ -116,7 +116,15 @@ func (l *Listener) Run(ctx context.Context) {
 }
 
 // deafError says that LISTEN cannot work on this connection at all.
-type deafError struct{ why string }
+type deafError struct {
+	why  string
+	wait time.Duration // until the next try
+}
+
+const (
+	poolerWait  = 30 * time.Second
+	standbyWait = 5 * time.Second // it may be promoted
+)
 
 func (e *deafError) Error() string { return e.why }
 
@@ -193,7 +201,7 @@ func (l *Listener) probe(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && (pg.Code == "25006" || pg.Code == "0A000" || pg.Code == "42601") {
-			return &deafError{"this server does not LISTEN: " + pg.Message}
+			return &deafError{"this server does not LISTEN: " + pg.Message, standbyWait}
 		}
 		return err
 	}
@@ -206,7 +214,7 @@ func (l *Listener) probe(ctx context.Context, conn *pgx.Conn) error {
 		n, err := conn.WaitForNotification(wait)
 		if err != nil {
 			if pgconn.Timeout(err) && ctx.Err() == nil {
-				return &deafError{"a pooler stands between: LISTEN hears nothing; set listen_dsn to a direct connection"}
+				return &deafError{"a pooler stands between: LISTEN hears nothing; set listen_dsn to a direct connection", poolerWait}
 			}
 			return err
 		}

@@ -2,19 +2,55 @@ package pgclient
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/pgsession"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // Pool is a pool of connections, directly or through a pooler: see pgsession.Route.
-// A call that finds out about a pooler connects again.
+// A call that finds out about a pooler connects again, and one that was refused
+// because nothing may be changed says why that is.
 type Pool struct {
 	*pgxpool.Pool
-	route *pgsession.Route
+	route    *pgsession.Route
+	readOnly bool // as the operator wants it
+	refusal  atomic.Pointer[queue.Error]
+}
+
+// noticed is told each error of the server, before whoever sent the statement.
+func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
+	if e.Code == readOnlyCode {
+		refusal := pgsession.ReadOnly(conn, p.route)
+		if p.readOnly {
+			refusal = &queue.Error{Kind: queue.KindFailed, What: queue.Clean("this connection is read-only: read_only is set"), Do: queue.Clean("leave out read_only to change anything")}
+		}
+		p.refusal.Store(refusal)
+	}
+	return !strings.EqualFold(e.Severity, "FATAL") // which ends the connection
+}
+
+const readOnlyCode = "25006"
+
+// explain gives the error of a refused change its cause.
+func (p *Pool) explain(err error) error {
+	var pg *pgconn.PgError
+	if err == nil || !errors.As(err, &pg) || pg.Code != readOnlyCode {
+		return err
+	}
+	refusal := p.refusal.Load()
+	if refusal == nil {
+		return err
+	}
+	e := *refusal
+	e.Where, e.Err = queue.Clean("SQLSTATE "+pg.Code), err
+	return &e
 }
 
 // Acquire takes a connection out of the pool.
@@ -32,7 +68,7 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	if p.route.Learn(err) {
 		rows, err = p.Pool.Query(ctx, sql, args...)
 	}
-	return rows, err
+	return explainedRows{rows, p}, p.explain(err)
 }
 
 // QueryRow runs a statement that returns one row; errors come with its Scan.
@@ -42,13 +78,9 @@ func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 		if p.route.Learn(err) {
 			err = p.Pool.QueryRow(ctx, sql, args...).Scan(into...)
 		}
-		return err
+		return p.explain(err)
 	})
 }
-
-type row func(into ...any) error
-
-func (r row) Scan(into ...any) error { return r(into...) }
 
 // Exec runs a statement that returns nothing.
 func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -56,7 +88,7 @@ func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	if p.route.Learn(err) {
 		tag, err = p.Pool.Exec(ctx, sql, args...)
 	}
-	return tag, err
+	return tag, p.explain(err)
 }
 
 // Begin starts a transaction.
@@ -68,5 +100,39 @@ func (p *Pool) BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error) {
 	if p.route.Learn(err) {
 		tx, err = p.Pool.BeginTx(ctx, o)
 	}
-	return tx, err
+	if err != nil {
+		return nil, err
+	}
+	return explainedTx{tx, p}, nil
+}
+
+type row func(into ...any) error
+
+func (r row) Scan(into ...any) error { return r(into...) }
+
+type explainedRows struct {
+	pgx.Rows
+	pool *Pool
+}
+
+func (r explainedRows) Err() error { return r.pool.explain(r.Rows.Err()) }
+
+type explainedTx struct {
+	pgx.Tx
+	pool *Pool
+}
+
+func (t explainedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := t.Tx.Query(ctx, sql, args...)
+	return explainedRows{rows, t.pool}, t.pool.explain(err)
+}
+
+func (t explainedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	r := t.Tx.QueryRow(ctx, sql, args...)
+	return row(func(into ...any) error { return t.pool.explain(r.Scan(into...)) })
+}
+
+func (t explainedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	tag, err := t.Tx.Exec(ctx, sql, args...)
+	return tag, t.pool.explain(err)
 }

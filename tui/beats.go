@@ -70,10 +70,17 @@ func (m *root) pictured(msg pictureMsg) tea.Cmd {
 		m.feed.again, m.feed.waiting = false, true
 		cmds = append(cmds, later(max(m.feed.hinted(m.o.Now()), time.Millisecond), dueMsg{}))
 	}
-	if m.me.session == nil && !had {
+	if m.me.session == nil && !had || m.otherKind(msg) {
 		cmds = append(cmds, m.askSession())
 	}
 	return tea.Batch(append(cmds, m.reread(false)...)...)
+}
+
+// otherKind tells that a picture is of a primary and the session of a standby, or the
+// other way round: the standby was promoted, or another server answers.
+func (m *root) otherKind(msg pictureMsg) bool {
+	s := m.me.session
+	return s != nil && msg.err == nil && s.InRecovery != msg.picture.Server.InRecovery && m.o.Now().Sub(m.feed.asked) >= kindLife
 }
 
 // settle brings the open level up to date with the picture, its list, the size.

@@ -291,6 +291,19 @@ func TestRights(t *testing.T) {
 	})
 }
 
+// A console shows the promotion of its standby within 10 s.
+func TestPromotionIsSeen(t *testing.T) {
+	s := newStore()
+	s.session.InRecovery, s.pic.Server.InRecovery = true, true
+	run(t, setup{store: s}, func(c *console) {
+		c.rest(30 * time.Second)
+		c.sees("STANDBY")
+		c.store.set(func(s *fakeStore) { s.session.InRecovery, s.pic.Server.InRecovery = false, false })
+		c.rest(9 * time.Second)
+		c.seesNot("STANDBY")
+	})
+}
+
 func TestMonitoringOff(t *testing.T) {
 	s := newStore()
 	s.pic.MonitoringOff = true

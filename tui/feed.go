@@ -14,6 +14,7 @@ const (
 	hintEvery   = 250 * time.Millisecond
 	slowest     = 30 * time.Second
 	sessionLife = time.Minute
+	kindLife    = 5 * time.Second // of a session whose kind of server is in doubt
 )
 
 type feed struct {

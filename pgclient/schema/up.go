@@ -116,6 +116,9 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if err := pgsession.Encoding(conn); err != nil {
 		return err
 	}
+	if err := pgsession.Writable(conn, &pgsession.Route{}); err != nil {
+		return err
+	}
 	if err := r.upUntilLocked(ctx, conn, o); err != nil {
 		return err
 	}
