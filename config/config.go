@@ -89,6 +89,12 @@ type Sources struct {
 	Environ []string
 	// ConfigHome overrides $XDG_CONFIG_HOME; qtop/config.yaml is below it.
 	ConfigHome string
+	// Judge says what is wrong with a connection string and what to do, without a
+	// word of it; nil judges none.
+	Judge func(dsn string) (what, do string)
+	// Seen is told every text and value that was read, before anything is said about
+	// it, so that what masks passwords knows them; nil is told nothing.
+	Seen func(text string)
 	// Hostname is the default of host_id, User that of actor.
 	Hostname string
 	User     string
@@ -104,6 +110,10 @@ func Load(src Sources) (Settings, error) {
 		vars:  viper.New(),
 		found: map[string]Origin{},
 	}
+	if src.Seen == nil {
+		src.Seen = func(string) {}
+	}
+	l.seen = src.Seen
 	l.defaults()
 	flags := l.flagValues(src.Flags)
 	env := l.envValues()
@@ -138,6 +148,7 @@ type loader struct {
 	env      map[string]string
 	vars     *viper.Viper
 	found    map[string]Origin
+	seen     func(string)
 	problems Problems
 }
 

@@ -14,8 +14,9 @@ const masked = "****"
 // span is a piece of a string, as offsets.
 type span struct{ from, to int }
 
-// dsnText takes a URL or key=value pairs; the driver judges the rest.
-func dsnText(raw any) (any, *bad) {
+// dsnText takes a URL or key=value pairs; judge, and then the driver, see to the
+// rest.
+func dsnText(raw any, judge func(string) (what, do string)) (any, *bad) {
 	v, b := plainText(raw)
 	if b != nil {
 		return nil, b
@@ -27,21 +28,28 @@ func dsnText(raw any) (any, *bad) {
 	case isURL && scheme != "postgres" && scheme != "postgresql":
 		return nil, &bad{"has a scheme that is not PostgreSQL's", do}
 	case !isURL:
-		if _, ok := pairs(s); !ok {
+		if _, ok := pairs(s, secretParameter); !ok {
 			return nil, &bad{"is neither a URL nor key=value pairs", do}
+		}
+	}
+	if judge != nil && s != "" {
+		if what, do := judge(s); what != "" {
+			return nil, &bad{what, do}
 		}
 	}
 	return s, nil
 }
 
 // hasPassword tells whether a connection string or URL holds one.
-func hasPassword(s string) bool { return len(passwords(s)) > 0 }
+func hasPassword(s string) bool { return len(passwords(s, secretParameter)) > 0 }
 
-// maskDSN is s with its passwords replaced. Text without any is left alone.
+// maskDSN is s with its passwords replaced, and with the values of parameters that
+// are not known to hold none: one letter makes a password's name another. Text
+// without any is left alone.
 func maskDSN(s string) string {
 	var out strings.Builder
 	at := 0
-	for _, p := range passwords(s) {
+	for _, p := range passwords(s, doubtful) {
 		out.WriteString(s[at:p.from])
 		out.WriteString(masked)
 		at = p.to
@@ -52,10 +60,10 @@ func maskDSN(s string) string {
 
 // passwords finds where they stand, in order. When in doubt it takes more: a
 // masked database name is a smaller harm than a shown password.
-func passwords(s string) []span {
+func passwords(s string, secret func(name, val string) bool) []span {
 	start := strings.Index(s, "://")
 	if start < 0 {
-		found, _ := pairs(s)
+		found, _ := pairs(s, secret)
 		return found
 	}
 	start += len("://")
@@ -83,12 +91,15 @@ func passwords(s string) []span {
 		if amp := strings.IndexByte(s[at:], '&'); amp >= 0 {
 			end = at + amp
 		}
-		name, val, _ := strings.Cut(s[at:end], "=")
+		name, val, isPair := strings.Cut(s[at:end], "=")
 		if plain, err := url.QueryUnescape(name); err == nil {
 			name = plain
 		}
-		if secretParameter(name) && val != "" {
+		switch {
+		case val != "" && secret(name, val):
 			found = append(found, span{end - len(val), end})
+		case !isPair && name != "" && secret("", name): // cut off from its name
+			found = append(found, span{at, end})
 		}
 		at = end + 1
 	}
@@ -102,7 +113,7 @@ func hostList(s string) bool {
 	return regexp.MustCompile(`^((\[[^\]@]*\]|[^:@\[\],]*)(:[0-9]*)?(,|$))*$`).MatchString(s)
 }
 
-func secretParameter(name string) bool {
+func secretParameter(name, _ string) bool {
 	switch strings.ToLower(strings.TrimSpace(name)) {
 	case "password", "sslpassword", "oauth_client_secret":
 		return true
@@ -110,10 +121,29 @@ func secretParameter(name string) bool {
 	return false
 }
 
+// doubtful tells whether a parameter may hold a password: by its name, or as its
+// value goes on with another one.
+func doubtful(name, val string) bool {
+	if strings.Contains(val, "=") && name != "options" {
+		return true
+	}
+	if name == "host" && strings.ContainsAny(val, "?#%&<>{}|") {
+		return true
+	}
+	switch name {
+	case "host", "hostaddr", "port", "dbname", "database", "user", "service", "servicefile", "passfile", "application_name",
+		"sslmode", "sslcert", "sslkey", "sslrootcert", "sslsni", "sslcertmode", "sslnegotiation", "connect_timeout", "options",
+		"target_session_attrs", "timezone", "search_path", "min_protocol_version", "max_protocol_version", "krbsrvname",
+		"channel_binding", "require_auth", "statement_timeout", "lock_timeout", "client_encoding":
+		return false
+	}
+	return true
+}
+
 // pairs reads libpq's form: key = value, the value bare or in single quotes,
 // backslash escapes in both. It gives the passwords, and false where the text is
 // not of this form; then all that follows the first password counts as password.
-func pairs(s string) (found []span, ok bool) {
+func pairs(s string, secret func(name, val string) bool) (found []span, ok bool) {
 	const space = " \t\r\n"
 	ok = true
 	at := 0
@@ -128,6 +158,7 @@ func pairs(s string) (found []span, ok bool) {
 			ok = false
 			break
 		}
+		begin := at
 		// One word before the =, or the text is broken and its last word is it.
 		name := ""
 		words := strings.Fields(s[at : at+equals])
@@ -141,7 +172,14 @@ func pairs(s string) (found []span, ok bool) {
 		var whole bool
 		at, whole = pairValue(s, at)
 		ok = ok && whole
-		if secretParameter(name) && at > from {
+		if at > from && secret(name, s[from:at]) {
+			if !secret(name, "") { // it is the value that looks like one
+				found = append(found, span{from, at})
+				continue
+			}
+			if !secretParameter(name, "") { // the name may be a part of one
+				from = begin
+			}
 			found = append(found, span{from, at})
 		}
 	}

@@ -65,6 +65,7 @@ func (l *loader) readFile(path string) configFile {
 		l.problem("the configuration file cannot be read: "+oneLine(err.Error()), where, "correct it or move it away")
 		return configFile{broken: true}
 	}
+	l.seen(string(text))
 	settings, err := decodeYAML(text)
 	if err != nil {
 		l.problem("the configuration file is not YAML as it should be: "+err.Error(), where, "correct it")
@@ -141,7 +142,7 @@ func decodeYAML(text []byte) (map[string]any, error) {
 	settings := map[string]any{}
 	if err := dec.Decode(text, settings); err != nil {
 		// The message quotes the value in doubt, which may be a password.
-		msg := regexp.MustCompile("`[^`]*`").ReplaceAllString(err.Error(), "a value")
+		msg := regexp.MustCompile("`[^`]*`|'[^']*'|\"[^\"]*\"").ReplaceAllString(err.Error(), "a value")
 		return nil, errors.New(oneLine(strings.TrimPrefix(msg, "yaml: ")))
 	}
 	for name, v := range settings {

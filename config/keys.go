@@ -53,8 +53,8 @@ type key struct {
 func keys(src Sources) []key {
 	none := []string(nil)
 	all := []key{
-		text("dsn", "", dsnText, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
-		text("listen_dsn", "", dsnText, "direct connection for LISTEN and migrations where dsn is a pooler; default dsn"),
+		connection("dsn", src.Judge, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
+		connection("listen_dsn", src.Judge, "direct connection for LISTEN and migrations where dsn is a pooler; default dsn"),
 		text("pooler", "auto", oneOf(Poolers()), "what stands between this program and the database: auto finds out, transaction is a transaction pooler"),
 		list("expect_server", none, names, "servers that are meant, by cluster_name, address or address:port, comma separated: hosts claim nothing on another, the console says so; tells a physical copy from its original"),
 		text("profile", "", plainText, "profile of the configuration file"),
@@ -108,6 +108,9 @@ func (l *loader) names() []string {
 // understand parses one raw value: text from a flag or variable, whatever YAML
 // made of it from a file.
 func (l *loader) understand(k key, raw any, where string) (value, bool) {
+	if s, ok := raw.(string); ok {
+		l.seen(s)
+	}
 	v, bad := k.parse(raw)
 	if bad != nil {
 		l.problem(k.Name+" "+bad.what, where, bad.do)

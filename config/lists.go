@@ -218,7 +218,12 @@ func showList(v any) string {
 	var out []string
 	switch all := v.(type) {
 	case []string:
-		out = all
+		for _, s := range all {
+			if mayHoldPassword(s) {
+				s = masked
+			}
+			out = append(out, s)
+		}
 	case []netip.Prefix:
 		for _, p := range all {
 			out = append(out, p.String())

@@ -4,6 +4,7 @@ package config
 
 import (
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -57,8 +58,12 @@ func (ps Problems) err() error {
 	return ps
 }
 
-// quote shows input: escaped, and not longer than a line bears.
+// quote shows input: escaped, and not longer than a line bears. What may hold a
+// password is not shown.
 func quote(s string) string {
+	if mayHoldPassword(s) {
+		return "(not shown: it may hold a password)"
+	}
 	const most = 60
 	if len(s) > most {
 		cut := most
@@ -69,6 +74,15 @@ func quote(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+// mayHoldPassword tells whether text looks like a connection string, or like a part
+// of one, that stands where it does not belong.
+func mayHoldPassword(s string) bool {
+	return beyondHex.MatchString(s) && strings.Contains(s, ":") || hasPassword(s) || strings.Contains(s, "://") || strings.ContainsAny(s, "@=?#%&|") || strings.Contains(strings.ToLower(s), "pass")
+}
+
+// beyondHex is what stands in no address of a network.
+var beyondHex = regexp.MustCompile(`[g-zG-Z]`)
 
 // oneLine brings a library's message to one printable line.
 func oneLine(s string) string {

@@ -21,7 +21,19 @@ type bad struct{ what, do string }
 
 func text(name, def string, parse parser, help string) key {
 	return key{KeyInfo: KeyInfo{Name: name, Type: "text", Help: help}, def: def, parse: parse,
-		show: func(v any) string { return maskDSN(fmt.Sprint(v)) }}
+		show: func(v any) string {
+			if s := fmt.Sprint(v); !mayHoldPassword(s) {
+				return s
+			}
+			return masked
+		}}
+}
+
+// connection is a text that may hold a password in its place.
+func connection(name string, judge func(string) (what, do string), help string) key {
+	k := text(name, "", func(raw any) (any, *bad) { return dsnText(raw, judge) }, help)
+	k.show = func(v any) string { return maskDSN(fmt.Sprint(v)) }
+	return k
 }
 
 func flag(name string, def bool, help string) key {

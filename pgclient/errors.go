@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
 // connectError explains a DSN or a connection that failed, without its secrets.
@@ -22,7 +23,7 @@ func connectError(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
 		return &queue.Error{
-			Kind: queue.KindConfig, What: queue.Clean("the connection string cannot be read: " + mask(withoutDSN(parse.Error()))),
+			Kind: queue.KindConfig, What: queue.Clean("the connection string cannot be read: " + mask(withoutValues(withoutDSN(parse.Error())))),
 			Where: queue.Clean("dsn"), Do: queue.Clean("see QTOP_DSN, DATABASE_URL, the profile, or PG* variables"), Err: err,
 		}
 	}
@@ -40,9 +41,29 @@ func withoutDSN(msg string) string {
 
 var secretInDSN = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:\\.|\S)+)|(://[^:/@\s]*:)\S*@`)
 
-// mask hides passwords in text that may quote a DSN.
+// quotedValue is a value that a parser repeats, or the bad escape in one.
+var quotedValue = regexp.MustCompile(`\\?"(?:[^"\\]|\\.)*\\?"|:[^\s()]*@\S*`)
+
+// withoutValues leaves out what a parser quotes: what it took for a port may be
+// the end of a password.
+func withoutValues(msg string) string {
+	msg = quotedValue.ReplaceAllString(msg, "a value")
+	if at := repeated.FindStringSubmatchIndex(msg); at != nil && !plainValue.MatchString(msg[at[2]:]) {
+		return msg[:at[2]] + "not shown"
+	}
+	return msg
+}
+
+var (
+	// repeated is where a parser repeats a value without quotes.
+	repeated   = regexp.MustCompile(`(?:value|service|file): ()`)
+	plainValue = regexp.MustCompile(`^[\w./-]*\)?$`)
+)
+
+// mask hides passwords: what this process knows, and what stands in a text in the
+// place of one.
 func mask(s string) string {
-	return secretInDSN.ReplaceAllString(s, "${1}${3}*****")
+	return secrecy.Mask(secretInDSN.ReplaceAllString(s, "${1}${3}*****"))
 }
 
 // translate gives an error its kind and its remedy. A nil stays nil.
@@ -88,7 +109,7 @@ func reason(err error) string {
 }
 
 func serverError(pg *pgconn.PgError, err error) error {
-	e := &queue.Error{Kind: queue.KindFailed, What: queue.Clean(pg.Message), Where: queue.Clean("SQLSTATE " + pg.Code), Err: err}
+	e := &queue.Error{Kind: queue.KindFailed, What: queue.Clean(mask(pg.Message)), Where: queue.Clean("SQLSTATE " + pg.Code), Err: err}
 	switch {
 	case pg.Code == "42501" && strings.Contains(pg.Message, "read-only"), pg.Code == "25006":
 		e.What = queue.Clean("this session is read-only: " + pg.Message)
@@ -98,13 +119,13 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
 	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
-		e.Kind, e.Do = queue.KindUsage, queue.Clean(pg.Hint)
+		e.Kind, e.Do = queue.KindUsage, queue.Clean(mask(pg.Hint))
 	case pg.Code == "22P05":
 		e.Kind, e.What, e.Do = queue.KindUsage, queue.Clean(`PostgreSQL stores no \u0000 in text or JSON`), queue.Clean("leave that character out")
 	case pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000":
 		e.Kind, e.Do = queue.KindUnavailable, queue.Clean("check user, database and password of the connection string")
 	case pg.Code == "57014":
-		e.Kind, e.What = queue.KindUnavailable, queue.Clean("the server cancelled the statement: "+pg.Message)
+		e.Kind, e.What = queue.KindUnavailable, queue.Clean("the server cancelled the statement: "+mask(pg.Message))
 	case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
 		e.Kind = queue.KindUnavailable
 	}

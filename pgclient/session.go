@@ -38,7 +38,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	pc := conn.Conn().PgConn()
 	s.TLS = conn.Conn().Config().TLSConfig != nil
 	cfg := conn.Conn().Config()
-	s.Address = queue.Clean(fmt.Sprintf("%s:%d", cfg.Host, cfg.Port))
+	s.Address = queue.Clean(mask(fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)))
 	if pgsession.Local(cfg.Host) && len(cfg.Host) > 0 && (cfg.Host[0] == '/' || cfg.Host[0] == '@') {
 		s.Address = queue.Clean("local socket")
 	}

@@ -70,7 +70,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 func pictured(body []byte, s *queue.Snapshot) error {
 	if err := unmarshal(body, s); err != nil {
 		return &queue.Error{
-			Kind: queue.KindFailed, What: queue.Clean("the snapshot cannot be read: " + err.Error()),
+			Kind: queue.KindFailed, What: queue.Clean(mask("the snapshot cannot be read: " + err.Error())),
 			Do: queue.Clean("the schema does not fit this program: run qtop migrate status"),
 		}
 	}

@@ -193,5 +193,5 @@ func why(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "the database did not answer in time"
 	}
-	return queue.Clean(err.Error()).String()
+	return queue.Said(err).String()
 }

@@ -148,7 +148,7 @@ func (l *loop) failed(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errors++
-	l.lastErr = queue.Clean(err.Error())
+	l.lastErr = queue.Said(err)
 	if l.asked {
 		return false
 	}
@@ -232,7 +232,7 @@ func (l *loop) erred(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errors++
-	l.lastErr = queue.Clean(err.Error())
+	l.lastErr = queue.Said(err)
 }
 
 // waits records a pass of a loop that may not work: why, and what to do.
@@ -240,7 +240,7 @@ func (l *loop) waits(why error, every time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastTick, l.every = time.Now(), every
-	l.lastErr = queue.Clean(why.Error())
+	l.lastErr = queue.Said(why)
 }
 
 func (l *loop) setInFlight(n int) {

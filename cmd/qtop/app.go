@@ -20,6 +20,7 @@ import (
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
 type app struct {
@@ -131,12 +132,18 @@ func (a *app) load(cmd *cobra.Command) error {
 			flags[f.Name] = f.Value.String()
 		}
 	})
-	s, err := config.Load(config.System(flags))
-	a.settings = s
-	if err != nil && cmd.Annotations["config"] != "shown" {
+	if err := a.read(config.System(flags)); err != nil && cmd.Annotations["config"] != "shown" {
 		return err
 	}
 	return nil
+}
+
+// read takes the settings from their sources; what masks secrets is told of all
+// that is read.
+func (a *app) read(src config.Sources) (err error) {
+	src.Judge, src.Seen = secrecy.CheckDSN, secrecy.LearnText
+	a.settings, err = config.Load(src)
+	return err
 }
 
 // client opens the client of the settings.
@@ -216,6 +223,9 @@ func version() string {
 
 // terminal tells whether the file is a terminal that can show a screen.
 func terminal(f any) bool {
+	if w, ok := f.(secrecy.Writer); ok {
+		f = w.Unwrap()
+	}
 	file, ok := f.(*os.File)
 	if !ok {
 		return false

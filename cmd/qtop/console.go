@@ -17,6 +17,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/tui"
 )
 
@@ -165,11 +166,14 @@ func (a *app) logFile() (*slog.Logger, func()) {
 	if err != nil {
 		return slog.New(slog.DiscardHandler), func() {}
 	}
-	return slog.New(slog.NewJSONHandler(f, nil)), func() { _ = f.Close() }
+	return slog.New(slog.NewJSONHandler(secrecy.Writer{W: f}, nil)), func() { _ = f.Close() }
 }
 
 // hostLog is the log of a host that has the terminal for itself.
 func hostLog(w io.Writer) *slog.Logger {
+	if _, masked := w.(secrecy.Writer); !masked {
+		w = secrecy.Writer{W: w}
+	}
 	if terminal(w) {
 		return slog.New(slog.NewTextHandler(w, nil))
 	}

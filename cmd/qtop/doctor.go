@@ -61,7 +61,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 		if q, ok := asQueueError(err); ok {
 			do = q.Do.String()
 		}
-		return []finding{{"bad", "connection", queue.Clean(err.Error()), do}}
+		return []finding{{"bad", "connection", queue.Said(err), do}}
 	}
 	all := []finding{{"ok", "connection", queue.Clean(fmt.Sprintf("%s at %s, PostgreSQL %s", s.User, s.Address, s.Version)), ""}}
 	all = append(all, tlsFinding(s), choose(s.Pooler, finding{"note", "pooler", queue.Clean("a pooler is in the path"),
@@ -113,7 +113,7 @@ func schemaFindings(ctx context.Context, c *pgclient.Client) []finding {
 	differs, err := c.SchemaDifferences(ctx)
 	switch {
 	case err != nil:
-		return []finding{{"bad", "schema", queue.Clean(err.Error()), ""}}
+		return []finding{{"bad", "schema", queue.Said(err), ""}}
 	case len(differs) == 0:
 		return []finding{{"ok", "schema", queue.Clean(fmt.Sprintf("version %d, code %d (%s), as this program knows it",
 			carried.Version(), carried.Code, carried.Hash)), ""}}
@@ -156,7 +156,7 @@ func clockFinding(ctx context.Context, c *pgclient.Client) finding {
 	before := time.Now()
 	var at time.Time
 	if err := c.Read().QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
-		return finding{"bad", "clock", queue.Clean(err.Error()), ""}
+		return finding{"bad", "clock", queue.Said(err), ""}
 	}
 	mid := before.Add(time.Since(before) / 2)
 	skew := at.Sub(mid).Abs().Round(time.Millisecond)
@@ -170,7 +170,7 @@ func hostFinding(ctx context.Context, c *pgclient.Client) finding {
 	s, err := c.Snapshot(ctx)
 	switch {
 	case err != nil:
-		return finding{"bad", "snapshot", queue.Clean(err.Error()), ""}
+		return finding{"bad", "snapshot", queue.Said(err), ""}
 	case !s.Missing["all"].Empty():
 		return finding{"bad", "snapshot", s.Missing["all"], "GRANT queue_viewer TO the login"}
 	case s.Flow.HostsAlive == 0:
@@ -190,7 +190,7 @@ func partitionFinding(ctx context.Context, c *pgclient.Client, s queue.Session) 
 	case queue.KindOf(err) == queue.KindPermission:
 		return finding{"note", "partitions", queue.Clean("not looked at: that needs dot_executor"), "a host's retention_sweep does it every hour"}
 	case err != nil:
-		return finding{"bad", "partitions", queue.Clean(err.Error()), "run qtop doctor again; a long transaction may hold the table"}
+		return finding{"bad", "partitions", queue.Said(err), "run qtop doctor again; a long transaction may hold the table"}
 	case caught > 0:
 		return finding{"bad", "partitions", queue.Clean(fmt.Sprintf("%d default partitions hold rows", caught)), "run qtop migrate up"}
 	case made > 0:
@@ -203,7 +203,7 @@ func partitionFinding(ctx context.Context, c *pgclient.Client, s queue.Session) 
 func sizeFinding(ctx context.Context, c *pgclient.Client) finding {
 	sizes, err := c.KeptSizes(ctx)
 	if err != nil {
-		return finding{"bad", "kept for ever", queue.Clean(err.Error()), ""}
+		return finding{"bad", "kept for ever", queue.Said(err), ""}
 	}
 	return finding{"ok", "kept for ever", sizes, ""}
 }

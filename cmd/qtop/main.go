@@ -4,13 +4,19 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
+
+// exitPanic is how the runtime ends a program that panics.
+const exitPanic = 2
 
 func main() {
 	embedded.SuperviseMain()
@@ -40,8 +46,20 @@ func signals(parent context.Context) (context.Context, func()) {
 	return ctx, func() { signal.Stop(c); close(c); cancel() }
 }
 
-// run is the whole program but the process around it.
-func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+// run is the whole program but the process around it. What it says about itself
+// passes the mask, a panic too.
+func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (code int) {
+	secrecy.Learn(os.Environ())
+	for _, arg := range args {
+		secrecy.LearnValue(arg)
+	}
+	errs = secrecy.Writer{W: errs}
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(errs, "qtop: panic: %v\n%s", p, debug.Stack())
+			code = exitPanic
+		}
+	}()
 	a := &app{in: in, out: out, errs: errs}
 	root := a.root()
 	root.SetArgs(args)

@@ -12,6 +12,7 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -24,7 +25,7 @@ func (a *app) directDSN() string {
 	return a.settings.DSN
 }
 
-func (a *app) say(line string) { fmt.Fprintln(a.out, queue.Clean(line)) }
+func (a *app) say(line string) { fmt.Fprintln(a.out, queue.Clean(secrecy.Mask(line))) }
 
 func (a *app) migrateCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Short: "Install, inspect or remove the schema"}

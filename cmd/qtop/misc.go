@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -58,19 +59,7 @@ func (a *app) configCmd() *cobra.Command {
 	show := &cobra.Command{
 		Use: "show", Short: "Print every setting, passwords masked", Args: cobra.NoArgs, Annotations: map[string]string{"config": "shown"},
 		RunE: func(*cobra.Command, []string) error {
-			var rows [][]string
-			heads := []string{"KEY", "VALUE"}
-			if origin {
-				heads = append(heads, "FROM")
-			}
-			for _, o := range a.settings.Origins() {
-				row := []string{o.Key, queue.Clean(o.Value).String()}
-				if origin {
-					row = append(row, queue.Clean(o.From).String())
-				}
-				rows = append(rows, row)
-			}
-			a.print(a.settings.Origins(), heads, rows)
+			a.showConfig(origin)
 			return nil
 		},
 	}
@@ -83,6 +72,25 @@ func (a *app) configCmd() *cobra.Command {
 		},
 	})
 	return cmd
+}
+
+// showConfig prints every setting.
+func (a *app) showConfig(origin bool) {
+	var rows [][]string
+	heads := []string{"KEY", "VALUE"}
+	if origin {
+		heads = append(heads, "FROM")
+	}
+	all := a.settings.Origins()
+	for i, o := range all {
+		all[i].Value, all[i].From = secrecy.Mask(o.Value), secrecy.Mask(o.From)
+		row := []string{o.Key, queue.Clean(all[i].Value).String()}
+		if origin {
+			row = append(row, queue.Clean(all[i].From).String())
+		}
+		rows = append(rows, row)
+	}
+	a.print(all, heads, rows)
 }
 
 // keysCmd writes docs/keys.md from the registry; --check fails when it is stale.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
 // newFile lets write fill a file that gets its name when it is whole, and gives
@@ -90,7 +91,7 @@ func fileError(path string, err error) error {
 	default:
 		return err
 	}
-	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the file cannot be written: " + err.Error()), Where: queue.Clean(path), Do: queue.Clean("choose another folder"), Err: err}
+	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(secrecy.Mask("the file cannot be written: " + err.Error())), Where: queue.Clean(path), Do: queue.Clean("choose another folder"), Err: err}
 }
 
 // fromHome is a name in which ~ means the home of whoever runs this; in a console

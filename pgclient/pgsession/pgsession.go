@@ -40,8 +40,14 @@ func Always() []Setting {
 // Parse reads a connection string for a session of ours. Without an sslmode of the
 // operator's own, anything but loopback and sockets is verified in full.
 func Parse(dsn string) (*pgx.ConnConfig, error) {
+	if err := judge(dsn); err != nil {
+		return nil, err
+	}
 	cc, err := pgx.ParseConfig(dsn)
 	if err != nil {
+		return nil, err
+	}
+	if err := judgeParts(cc); err != nil {
 		return nil, err
 	}
 	explicit := explicitTLS.MatchString(quoted.ReplaceAllString(dsn, "''")) ||

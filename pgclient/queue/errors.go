@@ -3,7 +3,11 @@ package queue
 // This file gives errors the three parts an operator needs: what happened, where
 // it came from, what to do.
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
+)
 
 // Kind sorts an Error; the command line turns it into an exit code.
 type Kind int
@@ -26,7 +30,7 @@ type Error struct {
 	Err   error // the cause; may be nil
 }
 
-// Error is "what (where): do".
+// Error is "what (where): do", without the secrets of this process.
 func (e *Error) Error() string {
 	s := e.What.String()
 	if w := e.Where.String(); w != "" {
@@ -35,8 +39,11 @@ func (e *Error) Error() string {
 	if d := e.Do.String(); d != "" {
 		s += ": " + d
 	}
-	return s
+	return secrecy.Mask(s)
 }
+
+// Said is the text of an error of a library: masked, then cleaned.
+func Said(err error) Text { return Clean(secrecy.Mask(err.Error())) }
 
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,43 @@
+package pgsession
+
+// This file judges a connection string and what the driver made of it, before
+// anything is looked up: what is misread gives a piece of a password away.
+
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
+)
+
+// judge refuses a connection string that can be read in two ways, before a driver
+// or a resolver sees it.
+func judge(dsn string) error {
+	what, do := secrecy.CheckDSN(dsn)
+	if what == "" {
+		return nil
+	}
+	return &queue.Error{Kind: queue.KindConfig, What: queue.Clean("the connection string " + what), Where: queue.Clean("dsn"), Do: queue.Clean(do)}
+}
+
+// judgeParts looks at what the environment and a service file made of the hosts,
+// the user and the database.
+func judgeParts(cc *pgx.ConnConfig) error {
+	what, do := secrecy.CheckHost(cc.Host)
+	for _, f := range cc.Fallbacks {
+		if what == "" {
+			what, do = secrecy.CheckHost(f.Host)
+		}
+	}
+	for _, name := range []string{cc.User, cc.Database} {
+		if what == "" {
+			what, do = secrecy.CheckName(name)
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return &queue.Error{
+		Kind: queue.KindConfig, What: queue.Clean("the connection " + what), Where: queue.Clean("dsn, PG* variables or service file"), Do: queue.Clean(do),
+	}
+}

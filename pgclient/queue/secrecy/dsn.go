@@ -1,0 +1,133 @@
+package secrecy
+
+// This file judges connection strings before any driver or resolver sees them: one
+// that can be read in two ways gives a piece of the password to whoever reads it
+// in the other.
+
+import (
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	encodeIt = "percent-encode the password (@ as %40, : as %3A, / as %2F, ? as %3F, # as %23, % as %25), or keep it in ~/.pgpass or PGPASSWORD"
+	quoteIt  = "write key=value pairs, a value with spaces in single quotes, or postgres://USER@HOST:PORT/DATABASE"
+)
+
+// CheckDSN says what is wrong with a connection string, without a word of it, and
+// what to do; both are empty where its parts are told apart beyond doubt.
+func CheckDSN(dsn string) (what, do string) {
+	scheme, rest, isURL := strings.Cut(dsn, "://")
+	if isURL && strings.ContainsAny(scheme, "= \t\r\n'") { // a URL inside key=value pairs
+		isURL = false
+	}
+	if !isURL {
+		pairs, ok := Pairs(dsn)
+		for _, p := range pairs {
+			// an @ under a name that no driver knows: a password went astray
+			ok = ok && (!strings.Contains(p[1], "@") || secretName.MatchString(p[0]+"=") || slices.Contains(plainKeys(), strings.ToLower(p[0])))
+		}
+		if !ok {
+			return "is neither a URL nor key=value pairs", quoteIt
+		}
+		return "", ""
+	}
+	authority := rest[:endOf(rest, "/?#")]
+	userinfo, hosts, named := cutLast(authority, "@")
+	switch {
+	case strings.ContainsRune(rest, '#'), strings.Count(rest, "@") > 1, !named && strings.ContainsRune(rest, '@'):
+		return "can be read in two ways: an @ or # stands in it unescaped", encodeIt
+	case !hostList(hosts):
+		return "has a host or port that cannot be one", encodeIt
+	case strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return "holds a space or a control character unescaped", encodeIt
+	}
+	if _, err := url.PathUnescape(userinfo + hosts); err != nil {
+		return "has a % that begins no escape", encodeIt
+	}
+	path, query, _ := strings.Cut(rest[len(authority):], "?")
+	if strings.ContainsAny(path, ":=&") {
+		return "can be read in two ways: the name of its database goes on with something else", encodeIt
+	}
+	if query != "" {
+		for p := range strings.SplitSeq(query, "&") {
+			if name, val, ok := strings.Cut(p, "="); !ok || !keyName.MatchString(name) || strings.Contains(val, "?") {
+				return "has something behind its ? that is not key=value", encodeIt
+			}
+		}
+	}
+	return "", ""
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	at := strings.LastIndex(s, sep)
+	if at < 0 {
+		return "", s, false
+	}
+	return s[:at], s[at+len(sep):], true
+}
+
+var hostPorts = regexp.MustCompile("^((\\[[0-9A-Za-z:.%]*\\]|[^]\\s:@\\[,{}$!*|&=;()\"'`<>\\\\^~+]*)(:[0-9]+)?(,|$))*$")
+
+// hostList tells whether s is nothing but hosts with ports.
+func hostList(s string) bool { return hostPorts.MatchString(s) }
+
+// CheckHost says whether what was understood as a host can be one; its text is not
+// repeated, for it may be a piece of a password.
+func CheckHost(host string) (what, do string) {
+	if host == "" || host[0] == '/' || host[0] == '@' { // sockets
+		return "", ""
+	}
+	if _, err := netip.ParseAddr(host); err == nil || !strings.ContainsAny(host, "@:/?#%=&\\ \t\r\n\"'`;<>{}|^*$!()[]+~,") {
+		return "", ""
+	}
+	return "names a host that cannot be one", "give the host alone; " + encodeIt
+}
+
+var keyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+
+// CheckName says whether what was understood as a user or a database can be one.
+func CheckName(name string) (what, do string) {
+	if strings.Contains(name, "=") || strings.Contains(name, "://") {
+		return "names a user or database that goes on with something else", quoteIt
+	}
+	return "", ""
+}
+
+// Pairs reads libpq's form: key = value, the value bare or in single quotes,
+// backslash escapes in both. ok is false where the text is not of this form.
+func Pairs(s string) (pairs [][]string, ok bool) {
+	const space = " \t\r\n\v\f"
+	for s = strings.TrimLeft(s, space); s != ""; s = strings.TrimLeft(s, space) {
+		name, rest, found := strings.Cut(s, "=")
+		if name = strings.TrimRight(name, space); !found || !keyName.MatchString(name) {
+			return pairs, false
+		}
+		s = strings.TrimLeft(rest, space)
+		if strings.HasPrefix(s, "'") {
+			end := closing(s)
+			if end == len(s) {
+				return pairs, false
+			}
+			pairs = append(pairs, []string{name, s[1:end]})
+			if s = s[end+1:]; s != "" && !strings.ContainsAny(s[:1], space) {
+				return pairs, false // something behind the closing quote
+			}
+			continue
+		}
+		at := 0
+		for at < len(s) && !strings.ContainsRune(space, rune(s[at])) {
+			if s[at] == '\\' {
+				at++
+			}
+			at++
+		}
+		at = min(at, len(s))
+		pairs = append(pairs, []string{name, s[:at]})
+		s = s[at:]
+	}
+	return pairs, true
+}

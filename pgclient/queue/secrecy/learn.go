@@ -1,0 +1,226 @@
+package secrecy
+
+// This file finds the secrets of a process: in its environment, in connection
+// strings and other values, in service and password files. When in doubt it takes
+// more: a masked host name is a smaller harm than a shown password.
+
+import (
+	"encoding/base64"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mostFile is far more than such a file needs.
+const mostFile = 1 << 20
+
+// Learn takes in what the environment holds and the files that it names: the
+// password and service files that the driver will read.
+func Learn(environ []string) { process.Learn(environ) }
+
+// LearnValue takes in what one value holds: a connection string, a URL.
+func LearnValue(v string) { process.LearnValue(v) }
+
+// LearnText takes in what stands in a text of many values: a configuration file.
+func LearnText(text string) { process.LearnText(text) }
+
+// Learn is the function of that name.
+func (k *Keeper) Learn(environ []string) {
+	env := map[string]string{}
+	for _, entry := range environ {
+		name, val, _ := strings.Cut(entry, "=")
+		if _, twice := env[name]; !twice {
+			env[name] = val
+		}
+		if strings.HasSuffix(strings.ToUpper(name), "PASSWORD") {
+			k.Know(val)
+		}
+		k.LearnValue(val)
+	}
+	home := env["HOME"]
+	k.learnFile(orHome(env["PGPASSFILE"], home, ".pgpass"), k.learnPassLine)
+	k.learnServices(orHome(env["PGSERVICEFILE"], home, ".pg_service.conf"))
+	if dir := env["PGSYSCONFDIR"]; dir != "" {
+		k.learnServices(filepath.Join(dir, "pg_service.conf"))
+	}
+}
+
+func orHome(path, home, name string) string {
+	if path == "" && home != "" {
+		return filepath.Join(home, name)
+	}
+	return path
+}
+
+// learnFile hands over the lines of a file; one that cannot be read has none.
+func (k *Keeper) learnFile(path string, line func(string)) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() { // a pipe would hang a blind open
+		return
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, mostFile)) // what came before an error counts
+	for l := range strings.SplitSeq(string(text), "\n") {
+		line(strings.TrimSuffix(l, "\r"))
+	}
+}
+
+// learnPassLine reads host:port:database:user:password, where \ takes the meaning
+// off the character that follows. The last field counts in a broken line.
+func (k *Keeper) learnPassLine(line string) {
+	if strings.HasPrefix(strings.TrimSpace(line), "#") {
+		return
+	}
+	from, fields := 0, 0
+	for at := 0; at < len(line) && fields < 4; at++ {
+		switch line[at] {
+		case '\\':
+			at++
+		case ':':
+			fields++
+			from = at + 1
+		}
+	}
+	k.Know(line[min(from, len(line)):])
+	k.LearnValue(line)
+}
+
+// plainKeys are the parameters of a connection that hold no secret.
+func plainKeys() []string {
+	return []string{
+		"host", "hostaddr", "port", "dbname", "user", "service", "servicefile", "passfile", "sslmode", "sslcert", "sslkey",
+		"sslrootcert", "sslcrl", "sslsni", "sslnegotiation", "sslcertmode", "application_name", "fallback_application_name",
+		"connect_timeout", "options", "target_session_attrs", "keepalives", "client_encoding", "gssencmode", "krbsrvname",
+		"channel_binding", "require_auth", "timezone", "search_path", "statement_timeout", "lock_timeout", "min_protocol_version", "max_protocol_version", "database",
+	}
+}
+
+// learnServices reads a service file: the value of a key that is not known to be
+// harmless is a secret.
+func (k *Keeper) learnServices(path string) {
+	k.learnFile(path, func(line string) {
+		name, val, ok := strings.Cut(line, "=")
+		if ok && !strings.HasPrefix(strings.TrimSpace(line), "#") && !slices.Contains(plainKeys(), strings.ToLower(strings.TrimSpace(name))) {
+			k.Know(strings.TrimSpace(val))
+		}
+		k.LearnValue(line)
+	})
+}
+
+var (
+	secretName = regexp.MustCompile(`(?i)(?:pass\w{0,8}|oauth_client_secret)"?'?\s*[=:]\s*`)
+	bareUser   = regexp.MustCompile(`^[^\s:=]*:([^\s].*)@`)
+	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
+)
+
+// LearnValue is the function of that name.
+func (k *Keeper) LearnValue(v string) {
+	k.learnURL(v)
+	k.learnParameters(v)
+	// What cannot be read for sure may hold the password up to its end.
+	if at := secretName.FindStringIndex(v); at != nil {
+		if what, _ := CheckDSN(v); what != "" {
+			k.Know(v[at[1]:])
+		}
+	}
+	for _, at := range secretName.FindAllStringIndex(v, -1) {
+		val := v[at[1]:]
+		switch {
+		case val == "":
+		case val[0] == '\'' || val[0] == '"':
+			end := closing(val)
+			k.Know(val[1:end], strings.ReplaceAll(val[1:end], `\`, ""))
+		default:
+			k.Know(val[:endOf(val, " \t\r\n")], val[:endOf(val, "& \t\r\n")])
+		}
+	}
+	for _, m := range serviceIn.FindAllStringSubmatch(v, -1) {
+		if strings.EqualFold(m[1], "servicefile") {
+			k.learnServices(m[2])
+		} else {
+			k.learnFile(m[2], k.learnPassLine)
+		}
+	}
+}
+
+// learnParameters takes the value of each parameter of a connection string that is
+// not known to be harmless: one letter makes a password's name another.
+func (k *Keeper) learnParameters(v string) {
+	var all [][]string
+	if _, rest, ok := strings.Cut(v, "://"); ok {
+		_, query, _ := strings.Cut(rest, "?")
+		for p := range strings.SplitSeq(query, "&") {
+			name, val, _ := strings.Cut(p, "=")
+			all = append(all, []string{name, val})
+		}
+	} else if all, ok = Pairs(v); !ok || !slices.ContainsFunc(all, func(p []string) bool { return slices.Contains(plainKeys(), p[0]) }) {
+		return
+	}
+	for _, p := range all {
+		if !slices.Contains(plainKeys(), strings.ToLower(p[0])) {
+			k.Know(p...)
+		}
+	}
+}
+
+// closing is where the quote that begins s ends.
+func closing(s string) int {
+	for at := 1; at < len(s); at++ {
+		switch s[at] {
+		case '\\':
+			at++
+		case s[0]:
+			return at
+		}
+	}
+	return len(s)
+}
+
+func endOf(s, stops string) int {
+	if at := strings.IndexAny(s, stops); at >= 0 {
+		return at
+	}
+	return len(s)
+}
+
+// learnURL takes what stands between the first colon behind :// and the last @;
+// without any @, what stands where a port should and is none.
+func (k *Keeper) learnURL(v string) {
+	_, rest, ok := strings.Cut(v, "://")
+	if !ok { // USER:PASSWORD@HOST, its beginning forgotten
+		if m := bareUser.FindStringSubmatch(v); m != nil {
+			k.Know(m[1])
+		}
+		return
+	}
+	at := strings.LastIndexByte(rest, '@')
+	if at < 0 {
+		if authority := rest[:endOf(rest, "/?#")]; !hostList(authority) {
+			if _, password, ok := strings.Cut(rest, ":"); ok {
+				k.Know(password, password[:endOf(password, "/?#")])
+			}
+		}
+		return
+	}
+	user, password, ok := strings.Cut(rest[:at], ":")
+	if !ok {
+		return
+	}
+	k.Know(password)
+	k.Know(base64.StdEncoding.EncodeToString([]byte(user + ":" + password))) // Authorization: Basic
+	k.learnURL(password)                                                     // a second URL in the same value
+}
+
+// LearnText is the function of that name.
+func (k *Keeper) LearnText(text string) {
+	for line := range strings.Lines(text) {
+		k.LearnValue(strings.TrimRight(line, "\r\n"))
+	}
+}

@@ -1,0 +1,143 @@
+package secrecy_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
+)
+
+// A secret is masked in every form and piece in which a library may say it.
+func TestMask(t *testing.T) {
+	const secret = `Kq7@wZ/x9"V?b2#mT\n5c`
+	var k secrecy.Keeper
+	k.Know(secret, "tiny", "abc", "postgres")
+	for said, want := range map[string]string{
+		"lookup wz/x9\"v?b2#: no such host":                      "lookup ****: no such host",
+		"before " + secret + " after":                            "before **** after",
+		secret + secret:                                          "****",
+		"a " + strings.ToUpper(secret):                           "a ****",
+		"a " + url.QueryEscape(secret) + ".":                     "a ****.",
+		"a " + base64.StdEncoding.EncodeToString([]byte(secret)): "a ****",
+		"a " + strconv.Quote(secret):                             `a "****"`,
+		"the tiny one, abc":                                      "the **** one, abc",
+		"role postgres does not exist":                           "role postgres does not exist",
+		"Kq7@w":                                                  "Kq7@w", // five bytes
+		"":                                                       "",
+		"nothing of it":                                          "nothing of it",
+	} {
+		require.Equal(t, want, k.Mask(said), said)
+	}
+	var none secrecy.Keeper
+	require.Equal(t, secret, none.Mask(secret))
+}
+
+func TestLearn(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	for name, environ := range map[string][]string{
+		"PGPASSWORD":   {"PGPASSWORD=Canary1234"},
+		"URL":          {"QTOP_DSN=postgres://u:Canary1234@h/db"},
+		"ambiguous":    {"QTOP_DSN=postgres://u:a@b/Canary1234@h/db"},
+		"no host":      {"DATABASE_URL=postgres://u:Canary1234"},
+		"pairs":        {"QTOP_DSN=host=h password='Canary1234 '"},
+		"in a query":   {"QTOP_DSN=postgres://h/db?sslpassword=Canary1234&a=b"},
+		"pgpass":       {"PGPASSFILE=" + write("pass", "# x\nh:5432:*:u\\:x:Canary1234\n")},
+		"broken":       {"PGPASSFILE=" + write("broken", "h:u:Canary1234\n")},
+		"service":      {"PGSERVICEFILE=" + write("service", "[prod]\nhost=h\npassword=Canary1234\n")},
+		"mistyped key": {"PGSERVICEFILE=" + write("typo", "[prod]\nhost=h\npasword=Canary1234\n")},
+		"named file":   {"QTOP_DSN=servicefile=" + filepath.Join(dir, "service") + " service=prod"},
+		"handler":      {`QTOP_HANDLERS=[{"kind":"k","url":"https://u:Canary1234@h/x"}]`},
+		"home":         {"HOME=" + dir},
+	} {
+		write(".pgpass", "*:*:*:*:Canary1234")
+		var k secrecy.Keeper
+		k.Learn(environ)
+		require.NotContains(t, k.Mask("said Canary1234 again"), "Canary", name)
+		require.Equal(t, "host h, user u", k.Mask("host h, user u"), name)
+	}
+}
+
+func TestCheckDSN(t *testing.T) {
+	for dsn, says := range map[string]string{
+		"":                                       "",
+		"service=prod":                           "",
+		"host=h user=me@corp":                    "",
+		"host=h password='a b' dbname=d":         "",
+		"host=/run/postgresql":                   "",
+		"postgres://":                            "",
+		"postgres://u@h":                         "",
+		"postgres://u:p:w%40@h:5432,[::1]:5/db":  "",
+		"postgres:///db?host=/run/x":             "",
+		"postgres://u:a%2Fb@h/d?sslmode=disable": "",
+		"postgres://u:a@b@h/d":                   "two ways",
+		"postgres://u:a@b/c@h/d":                 "two ways",
+		"postgres://u:a/b@h/d":                   "two ways",
+		"postgres://u:12/b@h/d":                  "two ways",
+		"postgres://u:a?b@h/d":                   "two ways",
+		"postgres://u:a#b@h/d":                   "two ways",
+		"postgres://u:ab@h/d#x":                  "two ways",
+		"postgres://u:secret":                    "host or port",
+		"postgres://u:p@h:port/d":                "host or port",
+		"postgres://u:p%zz@h/d":                  "begins no escape",
+		"postgres://u:p w@h/d":                   "space",
+		"postgres//u:p@h":                        "neither",
+		"host=h password=a b":                    "neither",
+		"host=h password='a":                     "neither",
+		"host=h password='a'b c=d":               "neither",
+	} {
+		what, do := secrecy.CheckDSN(dsn)
+		if says == "" {
+			require.Empty(t, what, dsn)
+			continue
+		}
+		require.Contains(t, what, says, dsn)
+		require.NotEmpty(t, do, dsn)
+	}
+	for host, fine := range map[string]bool{
+		"": true, "h": true, "db-1.example.org": true, "/run/x y": true, "@abstract": true, "::1": true, "fe80::1%eth0": true, "10.0.0.1": true,
+		"u:p@h": false, "a/b": false, "postgres://h": false, "h password=x": false, "x#y": false,
+	} {
+		what, _ := secrecy.CheckHost(host)
+		require.Equal(t, fine, what == "", host)
+	}
+}
+
+func TestWriter(t *testing.T) {
+	secrecy.Know("Canary1234")
+	t.Cleanup(secrecy.Forget)
+	var b bytes.Buffer
+	n, err := secrecy.Writer{W: &b}.Write([]byte("a Canary1234\n"))
+	require.NoError(t, err)
+	require.Equal(t, 13, n)
+	require.Equal(t, "a ****\n", b.String())
+}
+
+// Masking must never change a text that holds nothing, or fail on any.
+func FuzzMask(f *testing.F) {
+	f.Add("Canary1234", "said Canary1234")
+	f.Add("\xff\xfe\xfd\xfc", "\xff\xfe\xfd\xfc\xff")
+	f.Fuzz(func(t *testing.T, secret, text string) {
+		var k secrecy.Keeper
+		k.Know(secret)
+		masked := k.Mask(text)
+		if len(secret) >= 6 && len(secret) < 1000 && k.Mask(secret) != secret {
+			require.NotContains(t, masked, secret)
+		}
+		k.LearnText(text)
+		_, _ = secrecy.CheckDSN(text)
+		_, _ = secrecy.CheckHost(text)
+	})
+}
