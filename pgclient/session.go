@@ -6,6 +6,7 @@ package pgclient
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,11 +26,15 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	}
 	defer conn.Release()
 	var readOnly string
+	roles, err := schema.RealRoles(ctx, conn)
+	if err != nil {
+		return s, translate(err)
+	}
 	err = conn.QueryRow(ctx, `SELECT session_user::text, current_database(), current_setting('server_version'), pg_is_in_recovery(),
 		current_setting('default_transaction_read_only'),
 		(SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
-		ARRAY(SELECT r.rolname::text FROM pg_roles r WHERE r.rolname = ANY ($1)
-		      AND pg_has_role(session_user, r.oid, 'MEMBER') ORDER BY array_position($1, r.rolname::text))`, schema.Roles()).
+		ARRAY(SELECT x.name FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n) JOIN pg_roles r ON r.rolname::text = x.role
+		      WHERE pg_has_role(session_user, r.oid, 'MEMBER') ORDER BY x.n)`, schema.Roles(), roles).
 		Scan(textInto(&s.User), textInto(&s.Database), textInto(&s.Version), &s.InRecovery, &readOnly, &s.Superuser, &s.Roles)
 	if err != nil {
 		return s, translate(err)
@@ -48,13 +53,13 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	}
 	s.Pooler = backend != pc.PID()
 	s.Misfit = misfit(ctx, conn.Conn())
-	err = readRights(ctx, conn.Conn(), &s)
+	err = readRights(ctx, conn.Conn(), roles, &s)
 	return s, translate(err)
 }
 
 // readRights asks for all actions at once which this login may do: a console
 // opens with it.
-func readRights(ctx context.Context, conn *pgx.Conn, s *queue.Session) error {
+func readRights(ctx context.Context, conn *pgx.Conn, roles []string, s *queue.Session) error {
 	actions := queue.Actions()
 	functions := make([]string, len(actions))
 	for i, a := range actions {
@@ -73,6 +78,9 @@ func readRights(ctx context.Context, conn *pgx.Conn, s *queue.Session) error {
 		s.Rights[a.ID] = may[i]
 		if !may[i] {
 			s.Needs[a.ID] = a.Role
+			if at := slices.Index(schema.Roles(), a.Role); at >= 0 {
+				s.Needs[a.ID] = roles[at]
+			}
 		}
 	}
 	return nil

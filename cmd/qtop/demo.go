@@ -121,7 +121,7 @@ func (a *app) demoWorld(ctx context.Context, server *embedded.Server, dsn func(s
 			return nil, pgclient.Explain(err)
 		}
 	}
-	if err := schema.Up(ctx, dsn("postgres"), nil); err != nil {
+	if err := schema.Current().Up(ctx, dsn("postgres"), schema.UpOptions{AdoptRoles: true}); err != nil {
 		return nil, pgclient.Explain(err)
 	}
 	world := demo.New(dsn, log)

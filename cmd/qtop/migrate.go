@@ -40,6 +40,8 @@ func (a *app) migrateCmd() *cobra.Command {
 		},
 	}
 	up.Flags().DurationVar(&u.LockWait, "lock-wait", 10*time.Minute, "how long to try again while somebody holds a table that must change")
+	up.Flags().BoolVar(&u.AdoptRoles, "adopt-roles", false, "use roles of the cluster that exist although qtop did not make them")
+	up.Flags().StringVar(&u.RolePrefix, "role-prefix", "", "give a database that is installed now roles of its own, whose names begin with this")
 	cmd.AddCommand(up)
 	var o schema.DownOptions
 	down := &cobra.Command{
@@ -55,13 +57,19 @@ func (a *app) migrateCmd() *cobra.Command {
 		Use: "status", Short: "Say which version and code are installed, and what differs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.migrateStatus(cmd.Context()) },
 	})
-	cmd.AddCommand(&cobra.Command{
+	prefix := ""
+	sql := &cobra.Command{
 		Use: "sql", Short: "Print the SQL that migrate up would run", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprint(a.out, schema.SQL())
+			text, err := schema.Current().SQL(prefix)
+			if err == nil {
+				_, err = fmt.Fprint(a.out, text)
+			}
 			return err
 		},
-	})
+	}
+	sql.Flags().StringVar(&prefix, "role-prefix", "", "with roles whose names begin with this")
+	cmd.AddCommand(sql)
 	return cmd
 }
 
@@ -100,6 +108,9 @@ func (s standing) lines() []string {
 		code = fmt.Sprintf("code: installed %d (%s), this qtop carries %d (%s)", s.InstalledCode, s.InstalledHash, s.Code, s.Hash)
 	}
 	out := []string{installed, code}
+	if s.RolePrefix != "" {
+		out = append(out, "roles: "+s.RolePrefix+"queue_viewer and so on")
+	}
 	for _, name := range s.Pending {
 		out = append(out, "pending "+name)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func schemaUp(ctx context.Context, dsn string, progress func(string)) error {
-	return schema.Up(ctx, dsn, progress)
+	return schema.Current().Up(ctx, dsn, schema.UpOptions{Progress: progress, AdoptRoles: true}) // a given server may have the roles of an earlier run
 }
 
 func schemaHash() string { return schema.Hash() }

@@ -78,10 +78,10 @@ func (o object) key() key { return key{o.kind, o.name} }
 
 // readCatalogue reads what is there, as a hash per object. The search path of the
 // transaction must be pg_catalog, pg_temp.
-func readCatalogue(ctx context.Context, q querier) (map[key]string, error) {
+func readCatalogue(ctx context.Context, q querier, set roleSet) (map[key]string, error) {
 	out := map[key]string{}
 	for k, sql := range catalogueSQL {
-		sql, err := expand(sql)
+		sql, err := expand(sql, set)
 		if err != nil {
 			return nil, err
 		}
@@ -101,8 +101,8 @@ func readCatalogue(ctx context.Context, q querier) (map[key]string, error) {
 }
 
 // readOne reads the text of one object.
-func readOne(ctx context.Context, q querier, k kind, name string) (text string, err error) {
-	sql, err := expand(catalogueSQL[k])
+func readOne(ctx context.Context, q querier, set roleSet, k kind, name string) (text string, err error) {
+	sql, err := expand(catalogueSQL[k], set)
 	if err == nil {
 		err = q.QueryRow(ctx, "SELECT installed FROM ("+sql+") c (name, installed) WHERE name = $1", name).Scan(&text)
 	}

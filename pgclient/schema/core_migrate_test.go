@@ -56,7 +56,7 @@ func TestMigrateUpDownUp(t *testing.T) {
 
 	var first, second steps
 	require.NoError(t, schema.Up(ctx, dsn, first.add))
-	require.Len(t, first.lines, int(schema.Latest())+1, "a line per migration and one of the code")
+	require.Len(t, first.lines, int(schema.Latest())+2, "whose roles they are, a line per migration and one of the code")
 	once := listing()
 	require.NoError(t, schema.Up(ctx, dsn, second.add))
 	require.Len(t, second.lines, 1)

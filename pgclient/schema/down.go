@@ -92,7 +92,10 @@ func (in *installer) down(ctx context.Context, from int32) error {
 	if in.records, err = readRecords(ctx, tx); err != nil {
 		return err
 	}
-	if err := exec(ctx, tx, "SET LOCAL ROLE "+owner); err != nil {
+	if in.roleSet, err = storedRoles(ctx, tx); err != nil {
+		return err
+	}
+	if err := exec(ctx, tx, "SET LOCAL ROLE "+in.roleSet.owner()); err != nil {
 		return err
 	}
 	// Trigger functions go last: triggers go with their tables, those of leaves too.
@@ -106,7 +109,7 @@ func (in *installer) down(ctx context.Context, from int32) error {
 	var said []string
 	for _, m := range slices.Backward(in.release.migrations[:from]) {
 		in.doing = "migrations/" + m.name + ".sql"
-		if err := execExpanded(ctx, tx, m.down); err != nil {
+		if err := in.exec(ctx, tx, m.down); err != nil {
 			return err
 		}
 		said = append(said, "down "+m.title())

@@ -46,7 +46,7 @@ WHERE COALESCE(t.tgparentid, 0) = 0`
 // dependents are the object itself and what stands on it, in the order in which
 // they can be dropped.
 func (in *installer) dependents(ctx context.Context, o object) ([]object, error) {
-	rows, err := in.tx.Query(ctx, dependentsSQL, o.name, string(o.kind), owner)
+	rows, err := in.tx.Query(ctx, dependentsSQL, o.name, string(o.kind), in.roleSet.owner())
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (in *installer) dropAll(ctx context.Context, o object) error {
 	case function:
 		return exec(ctx, in.tx, fmt.Sprintf(`DO $do$ DECLARE f regprocedure; BEGIN
 			FOR f IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proname = '%s' AND p.proowner = '%s'::regrole LOOP
-				EXECUTE format('DROP FUNCTION %%s', f); END LOOP; END $do$`, o.name, owner))
+				EXECUTE format('DROP FUNCTION %%s', f); END LOOP; END $do$`, o.name, in.roleSet.owner()))
 	case view:
 		return exec(ctx, in.tx, "DROP VIEW IF EXISTS public."+o.name)
 	case trigger:
@@ -124,7 +124,7 @@ func (in *installer) dropAll(ctx context.Context, o object) error {
 			if err != nil {
 				return err
 			}
-			return execExpanded(ctx, tx, sql)
+			return in.exec(ctx, tx, sql)
 		})
 		if errors.Is(err, pgx.ErrNoRows) { // the function is gone, and its rights with it
 			return nil
@@ -145,7 +145,7 @@ func (in *installer) dropGone(ctx context.Context) ([]object, error) {
 	for _, o := range in.release.objects {
 		declares[o.key()] = true
 	}
-	found, err := readCatalogue(ctx, in.tx)
+	found, err := readCatalogue(ctx, in.tx, in.roleSet)
 	if err != nil {
 		return nil, err
 	}

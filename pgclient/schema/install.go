@@ -19,7 +19,7 @@ func (in *installer) code(ctx context.Context, _ int32) error {
 	in.doing = "code"
 	changed := map[kind][]string{}
 	for _, kinds := range [][]kind{{function, view}, {trigger}, {rights, comment}} {
-		found, err := readCatalogue(ctx, in.tx)
+		found, err := readCatalogue(ctx, in.tx, in.roleSet)
 		if err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (in *installer) code(ctx context.Context, _ int32) error {
 	seeds := shortHash(in.release.seeds)
 	if in.before.Seeds != seeds {
 		in.doing = "seeds.sql"
-		if err := execExpanded(ctx, in.tx, in.release.seeds); err != nil {
+		if err := in.exec(ctx, in.tx, in.release.seeds); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (in *installer) bring(ctx context.Context, o object, found map[key]string) 
 	}
 	sql, err := in.signed(ctx, o, o.install())
 	if err == nil {
-		err = execExpanded(ctx, in.tx, sql)
+		err = in.exec(ctx, in.tx, sql)
 	}
 	if err != nil {
 		return false, err
@@ -130,7 +130,7 @@ func (in *installer) signed(ctx context.Context, o object, sql string) (string, 
 	}
 	var signature string
 	err := in.tx.QueryRow(ctx, `SELECT p.oid::regprocedure::text FROM pg_proc p
-		WHERE p.pronamespace = 'public'::regnamespace AND p.proname = $1 AND p.proowner = ($2::text)::regrole`, name, owner).Scan(&signature)
+		WHERE p.pronamespace = 'public'::regnamespace AND p.proname = $1 AND p.proowner = ($2::text)::regrole`, name, in.roleSet.owner()).Scan(&signature)
 	return strings.ReplaceAll(sql, o.target()+" ", "FUNCTION "+signature+" "), err
 }
 
@@ -149,13 +149,13 @@ func (in *installer) compare(ctx context.Context, o object, live string) (like, 
 		sql = strings.Replace(sql, "public."+o.name, "public."+stand, 1)
 	}
 	err = pgx.BeginFunc(ctx, in.tx, func(tx pgx.Tx) error {
-		if err := execExpanded(ctx, tx, sql); err != nil {
+		if err := in.exec(ctx, tx, sql); err != nil {
 			return err
 		}
-		if like, err = alike(ctx, tx, o, live); err != nil {
+		if like, err = in.alike(ctx, tx, o, live); err != nil {
 			return err
 		}
-		if fit, err = fits(ctx, tx, o); err != nil {
+		if fit, err = in.fits(ctx, tx, o); err != nil {
 			return err
 		}
 		return errCompared
@@ -170,13 +170,13 @@ var errCompared = errors.New("compared")
 
 // alike asks whether the one made beside it is in the catalogue as the one that
 // is there, but for its name.
-func alike(ctx context.Context, tx pgx.Tx, o object, live string) (bool, error) {
+func (in *installer) alike(ctx context.Context, tx pgx.Tx, o object, live string) (bool, error) {
 	name := stand
 	if o.kind == trigger {
 		trg, _, _ := strings.Cut(o.name, " on ")
 		name = trg + " on " + stand
 	}
-	text, err := readOne(ctx, tx, o.kind, name)
+	text, err := readOne(ctx, tx, in.roleSet, o.kind, name)
 	if o.kind == trigger {
 		text = strings.Replace(text, " ON public."+stand+" ", " ON public."+o.relation()+" ", 1)
 	}
@@ -185,14 +185,14 @@ func alike(ctx context.Context, tx pgx.Tx, o object, live string) (bool, error) 
 
 // fits asks whether a replacement keeps what dependents rely on: arguments and
 // result of a function, the columns of a view.
-func fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, err error) {
+func (in *installer) fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, err error) {
 	switch o.kind {
 	case function:
 		err = tx.QueryRow(ctx, `SELECT count(*) = 1 AND bool_and((n.proargtypes, n.prorettype, n.proretset) = (p.proargtypes, p.prorettype, p.proretset)
 				AND (n.proallargtypes, n.proargmodes, n.proargnames) IS NOT DISTINCT FROM (p.proallargtypes, p.proargmodes, p.proargnames)
 				AND n.pronargdefaults >= p.pronargdefaults)
 			FROM pg_proc p, pg_proc n WHERE p.pronamespace = 'public'::regnamespace AND n.pronamespace = 'public'::regnamespace
-				AND p.proowner = ($3::text)::regrole AND p.proname = $1 AND n.proname = $2`, o.name, stand, owner).Scan(&fits)
+				AND p.proowner = ($3::text)::regrole AND p.proname = $1 AND n.proname = $2`, o.name, stand, in.roleSet.owner()).Scan(&fits)
 	case view:
 		err = tx.QueryRow(ctx, `SELECT NOT EXISTS (
 			SELECT FROM pg_attribute p LEFT JOIN pg_attribute n ON n.attrelid = to_regclass('public.' || $2) AND n.attnum = p.attnum
@@ -208,7 +208,7 @@ func fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, err error) {
 // record writes down what is installed now.
 func (in *installer) record(ctx context.Context, seeds string) error {
 	in.doing = "public.qtop_schema_object"
-	found, err := readCatalogue(ctx, in.tx)
+	found, err := readCatalogue(ctx, in.tx, in.roleSet)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (in *installer) record(ctx context.Context, seeds string) error {
 // planTriggers are the triggers of existing tables that this try will make,
 // replace or drop.
 func (in *installer) planTriggers(ctx context.Context) ([]object, error) {
-	found, err := readCatalogue(ctx, in.tx)
+	found, err := readCatalogue(ctx, in.tx, in.roleSet)
 	if err != nil {
 		return nil, err
 	}

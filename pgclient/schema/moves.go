@@ -33,12 +33,19 @@ func loadMoves(fsys fs.FS) ([]move, error) {
 // row. Each batch commits together with the count of rows moved so far, so an
 // interrupted move goes on where it stood.
 func (r *Release) runMoves(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
+	if len(r.moves) == 0 {
+		return nil
+	}
+	set, err := storedRoles(ctx, conn)
+	if err != nil {
+		return explain(err, "moves")
+	}
 	for _, m := range r.moves {
 		ended := false
 		for !ended {
 			var total int64
 			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-				if err := exec(ctx, tx, sessionSQL+"\nSET LOCAL ROLE "+owner+";"); err != nil {
+				if err := exec(ctx, tx, sessionSQL+"\nSET LOCAL ROLE "+set.owner()+";"); err != nil {
 					return err
 				}
 				// The row lock keeps a second migrate from moving the same batch.
@@ -47,7 +54,7 @@ func (r *Release) runMoves(ctx context.Context, conn *pgx.Conn, progress func(st
 				if err != nil || ended {
 					return err
 				}
-				sql, err := expand(m.sql)
+				sql, err := expand(m.sql, set)
 				if err != nil {
 					return err
 				}

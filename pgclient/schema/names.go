@@ -35,7 +35,7 @@ func vocabulary() map[string][]string {
 // its variables:
 //
 //	:"queue_viewer"    the role, as an identifier
-//	:'queue_owner'     the role's name, as a literal
+//	:'queue_owner'     the role's name, as a literal; both as the set has them
 //	:denied_keys       a list of literals: 'body', 'content', …
 //	:'denied_keys'     an array literal: '{body,content,…}'
 //
@@ -43,7 +43,7 @@ func vocabulary() map[string][]string {
 // another, as in ::text, or behind a quote, as in '{"a":"b"}', begins no
 // placeholder. The scan is by hand: every program
 // loads half a megabyte of SQL when it starts.
-func expand(text string) (string, error) {
+func expand(text string, set roleSet) (string, error) {
 	lists, roles := vocabulary(), append(Roles(), owner)
 	var b strings.Builder
 	from := 0 // what is behind it is written
@@ -77,9 +77,9 @@ func expand(text string) (string, error) {
 		case quote == "'" && lists[name] != nil:
 			b.WriteString("'{" + strings.Join(lists[name], ",") + "}'")
 		case quote == "'" && slices.Contains(roles, name):
-			b.WriteString("'" + name + "'")
+			b.WriteString("'" + set.named(name) + "'")
 		case quote == `"` && slices.Contains(roles, name):
-			b.WriteString(pgx.Identifier{name}.Sanitize())
+			b.WriteString(pgx.Identifier{set.named(name)}.Sanitize())
 		default:
 			return "", fmt.Errorf(":%s%s%s stands for nothing", quote, name, quote)
 		}

@@ -97,7 +97,7 @@ func Load(fsys fs.FS) (*Release, error) {
 func readSQL(fsys fs.FS, name string) (string, error) {
 	b, err := fs.ReadFile(fsys, name)
 	if err == nil {
-		_, err = expand(string(b))
+		_, err = expand(string(b), roleSet{})
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
@@ -259,12 +259,16 @@ func (r *Release) Dropped() []string {
 func (r *Release) Version() int32 { return r.version() }
 
 // SQL is the text of all that Up runs on an empty database, in its order, for a
-// database administrator to read. Run by hand, in one transaction, it leaves to Up
+// database administrator to read, with roles of this prefix. Run by hand, in one transaction, it leaves to Up
 // what only a program can do: to record what is installed.
-func (r *Release) SQL() string {
+func (r *Release) SQL(rolePrefix string) (string, error) {
+	if err := checkPrefix(rolePrefix); err != nil {
+		return "", err
+	}
+	set := roleSet{rolePrefix}
 	var b strings.Builder
 	section := func(title, sql string) {
-		text, _ := expand(sql) // Load has tried it
+		text, _ := expand(sql, set) // Load has tried it
 		fmt.Fprintf(&b, "-- %s\n%s\n\n", title, strings.TrimSpace(text))
 	}
 	fmt.Fprintf(&b, "-- What qtop migrate up runs on an empty database, in one transaction: version %d, code %d (%s).\n"+
@@ -272,7 +276,7 @@ func (r *Release) SQL() string {
 		r.Version(), r.Code, r.Hash)
 	section("roles", rolesSQL)
 	section("version", bookSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\nGRANT SELECT ON %[1]s TO PUBLIC;", versionTable, r.Version()))
-	section("everything below belongs to "+owner, "SET LOCAL ROLE "+owner+";\n"+
+	section("everything below belongs to "+set.owner(), "SET LOCAL ROLE "+set.owner()+";\n"+
 		"SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL check_function_bodies = off;")
 	for _, m := range r.migrations {
 		section("migrations/"+m.name+".sql", m.up)
@@ -280,9 +284,10 @@ func (r *Release) SQL() string {
 	for _, o := range r.objects {
 		section(fmt.Sprintf("%s (%s:%d)", o, o.file, o.line), o.install())
 	}
+	section("which roles they are", recordRolesSQL())
 	section("seeds.sql", r.seeds)
 	for _, m := range r.moves {
 		section("moves/"+m.name+".sql, again and again until it moves nothing", m.sql)
 	}
-	return b.String()
+	return b.String(), nil
 }

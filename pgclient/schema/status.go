@@ -23,7 +23,10 @@ func Hash() string {
 func Latest() int32 { return own().version() }
 
 // SQL is all that `migrate up` runs on an empty database, in its order.
-func SQL() string { return Current().SQL() }
+func SQL() string {
+	text, _ := Current().SQL("") // no prefix is a good one
+	return text
+}
 
 // Status says where a database stands beside this program.
 type Status struct {
@@ -34,6 +37,8 @@ type Status struct {
 	InstalledCode int    `json:"installed_code"` // 0 = none, or from before code had a number
 	InstalledHash string `json:"installed_hash"`
 	Code          int    `json:"code"` // what this program carries
+
+	RolePrefix string `json:"role_prefix"` // of the roles of this database; empty = none
 
 	serves int // the oldest code number whose programs the installed code serves
 }
@@ -59,6 +64,9 @@ func (n numbers) status(ctx context.Context, conn *pgx.Conn) (Status, error) {
 			if int32(i) >= s.Current { //nolint:gosec // a few dozen
 				s.Pending = append(s.Pending, name+".sql")
 			}
+		}
+		if s.RolePrefix, err = RolePrefix(ctx, q); err != nil {
+			return err
 		}
 		code, err := readCode(ctx, q)
 		s.InstalledCode, s.InstalledHash, s.serves = code.Code, code.Hash, code.Serves
@@ -142,7 +150,11 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 	if err != nil {
 		return nil, err
 	}
-	found, err := readCatalogue(ctx, q)
+	set, err := storedRoles(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found, err := readCatalogue(ctx, q, set)
 	if err != nil {
 		return nil, err
 	}

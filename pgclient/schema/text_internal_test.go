@@ -53,23 +53,23 @@ func TestExpand(t *testing.T) {
 		`a::denied_keys, a:denied_keys, '{"a":"b"}', v := 1, x[1:2], :`: `a::denied_keys, a:denied_keys, '{"a":"b"}', v := 1, x[1:2], :`,
 		`to_char(t, 'HH24:MI:SS"Z"') ':' ::text`:                        `to_char(t, 'HH24:MI:SS"Z"') ':' ::text`,
 	} {
-		got, err := expand(in)
+		got, err := expand(in, roleSet{})
 		require.NoError(t, err, in)
 		require.Equal(t, want, got)
 	}
-	_, err := expand(`:'queue_veiwer'`)
+	_, err := expand(`:'queue_veiwer'`, roleSet{})
 	require.ErrorContains(t, err, "stands for nothing")
 }
 
 func TestDeclared(t *testing.T) {
 	for sql, want := range map[string]string{
-		"CREATE OR REPLACE FUNCTION public.fn_a(x int) RETURNS int AS $$ $$;":                                 "function fn_a",
-		"CREATE OR REPLACE VIEW public.v_a AS SELECT 1;":                                                      "view v_a",
+		"CREATE OR REPLACE FUNCTION public.fn_a(x int) RETURNS int AS $$ $$;":                                        "function fn_a",
+		"CREATE OR REPLACE VIEW public.v_a AS SELECT 1;":                                                             "view v_a",
 		"CREATE OR REPLACE TRIGGER t BEFORE UPDATE OF a, b ON public.x\n  FOR EACH ROW EXECUTE FUNCTION public.f();": "trigger t on x",
 		"CREATE CONSTRAINT TRIGGER t AFTER UPDATE ON public.x DEFERRABLE FOR EACH ROW EXECUTE FUNCTION public.f();":  "trigger t on x",
-		"GRANT SELECT (a, b), UPDATE ON public.x, public.y\n  TO :\"queue_viewer\";":                          "rights TABLE x, rights TABLE y",
-		"GRANT EXECUTE ON FUNCTION public.fn_a TO :\"queue_viewer\";":                                         "rights FUNCTION fn_a",
-		"COMMENT ON COLUMN public.x.a IS 'it is; so';":                                                        "comment COLUMN x.a",
+		"GRANT SELECT (a, b), UPDATE ON public.x, public.y\n  TO :\"queue_viewer\";":                                 "rights TABLE x, rights TABLE y",
+		"GRANT EXECUTE ON FUNCTION public.fn_a TO :\"queue_viewer\";":                                                "rights FUNCTION fn_a",
+		"COMMENT ON COLUMN public.x.a IS 'it is; so';":                                                               "comment COLUMN x.a",
 	} {
 		all, err := declared(statement{sql, 1}, "f.sql")
 		require.NoError(t, err, sql)

@@ -32,44 +32,6 @@ SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SET LOCAL check_function_bodies = off;`
 
-// rolesSQL makes the roles that are missing. Roles are of the whole cluster and
-// never dropped: logins of other databases may be members.
-const rolesSQL = `DO $do$
-DECLARE
-  v_role text;
-BEGIN
-  FOREACH v_role IN ARRAY ARRAY[:'queue_owner', :'queue_viewer', :'dot_executor', :'workflow_admin',
-    :'dead_letter_operator', :'event_ingest_writer', :'router_worker', :'saga_orchestrator', :'webhook_worker',
-    :'lease_reset_cleaner', :'subscription_admin']
-  LOOP
-    BEGIN
-      IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
-        EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', v_role);
-      END IF;
-    EXCEPTION WHEN duplicate_object OR unique_violation THEN
-      NULL; -- made by a migration of another database at the same moment
-    END;
-  END LOOP;
-  IF NOT pg_catalog.pg_has_role(current_user, :'queue_owner', 'USAGE') THEN
-    EXECUTE pg_catalog.format('GRANT :"queue_owner" TO %I', current_user);
-  END IF;
-  -- Who looks at a held cursor wants to know which session holds it. Only a role that owns pg_read_all_stats may
-  -- hand it on; without it the panes say what they cannot see.
-  IF NOT (pg_catalog.pg_has_role(:'queue_owner', 'pg_read_all_stats', 'MEMBER')
-    AND pg_catalog.pg_has_role(:'queue_viewer', 'pg_read_all_stats', 'MEMBER')) THEN
-    BEGIN
-      GRANT pg_read_all_stats TO :"queue_owner", :"queue_viewer";
-    EXCEPTION WHEN insufficient_privilege THEN
-      RAISE NOTICE 'pg_read_all_stats not granted: held cursors will show without their session';
-    END;
-  END IF;
-END
-$do$;
-GRANT USAGE, CREATE ON SCHEMA public TO :"queue_owner";
-GRANT USAGE ON SCHEMA public TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator",
-  :"event_ingest_writer", :"router_worker", :"saga_orchestrator", :"webhook_worker", :"lease_reset_cleaner",
-  :"subscription_admin";`
-
 // bookSQL makes the version table.
 const bookSQL = `CREATE TABLE IF NOT EXISTS public.qtop_schema_version (version int4 NOT NULL);
 INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
@@ -85,6 +47,10 @@ type UpOptions struct {
 	// LockWait is how long Up tries again when somebody holds a table that it must
 	// change; default 10 minutes.
 	LockWait time.Duration
+	// RolePrefix stands before the names of the roles of a database that is
+	// installed now; later the stored one is used.
+	RolePrefix string
+	AdoptRoles bool // use roles that exist although qtop did not make them
 }
 
 // Up brings a database to this release:
@@ -134,7 +100,7 @@ func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions
 	seen := watch(ctx, conn)
 	defer seen.close()
 	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
-		in := &installer{release: r, conn: conn, progress: o.Progress}
+		in := &installer{release: r, conn: conn, progress: o.Progress, options: o}
 		err := in.run(ctx)
 		if !retryable(err) {
 			return explain(err, in.doing)
@@ -169,11 +135,15 @@ func retryable(err error) bool {
 // installer is one try of Up.
 type installer struct {
 	release  *Release
+	options  UpOptions
 	conn     *pgx.Conn
 	tx       pgx.Tx
 	progress func(string)
 	doing    string   // the file or object at work, for errors
 	said     []string // progress that is true once the transaction has committed
+
+	roleSet    roleSet
+	roleOrigin map[string]string // by logical name, how each role came into the set
 
 	before     installedCode
 	records    map[key]recorded // what was installed before
@@ -206,7 +176,7 @@ func (in *installer) run(ctx context.Context) error {
 		return err
 	}
 	in.comparable = in.before.Form == formOf(in.conn)
-	for _, step := range []func(context.Context, int32) error{in.roles, in.lockTables, in.tables, in.code} {
+	for _, step := range []func(context.Context, int32) error{in.admitRoles, in.roles, in.lockTables, in.tables, in.recordRoles, in.code} {
 		if err := step(ctx, from); err != nil {
 			return err
 		}
@@ -248,7 +218,7 @@ func (in *installer) lockMigrations(ctx context.Context) error {
 
 func (in *installer) roles(ctx context.Context, _ int32) error {
 	in.doing = "roles"
-	return execExpanded(ctx, in.tx, rolesSQL+"\nSET LOCAL ROLE :\"queue_owner\";")
+	return in.exec(ctx, in.tx, rolesSQL+"\nSET LOCAL ROLE :\"queue_owner\";")
 }
 
 // tables runs the pending migrations as the owner.
@@ -258,12 +228,12 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 	}
 	in.doing = versionTable // it belongs to the login that installed qtop
 	if err := exec(ctx, in.tx, fmt.Sprintf("SET LOCAL ROLE NONE; %[1]s UPDATE %[2]s SET version = %[3]d; GRANT SELECT ON %[2]s TO PUBLIC; SET LOCAL ROLE %[4]s",
-		bookSQL, versionTable, in.release.Version(), owner)); err != nil {
+		bookSQL, versionTable, in.release.Version(), in.roleSet.owner())); err != nil {
 		return err
 	}
 	for _, m := range in.release.migrations[from:] {
 		in.doing = "migrations/" + m.name + ".sql"
-		if err := execExpanded(ctx, in.tx, m.up); err != nil {
+		if err := in.exec(ctx, in.tx, m.up); err != nil {
 			return err
 		}
 		in.said = append(in.said, "up "+m.title())
@@ -305,8 +275,9 @@ func exec(ctx context.Context, tx pgx.Tx, sql string) error {
 	return err
 }
 
-func execExpanded(ctx context.Context, tx pgx.Tx, sql string) error {
-	sql, err := expand(sql)
+// exec runs SQL text with placeholders.
+func (in *installer) exec(ctx context.Context, tx pgx.Tx, sql string) error {
+	sql, err := expand(sql, in.roleSet)
 	if err != nil {
 		return err
 	}

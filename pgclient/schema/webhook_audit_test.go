@@ -18,7 +18,7 @@ import (
 func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 	h := newHooks(t)
 	admin := pgtest.Login(t, h.db, "subscription_admin")
-	owner := pgtest.Login(t, h.db, "queue_owner")
+	const owner = "queue_owner"
 	other := pgtest.Login(t, h.db)
 	h.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON public.subscriptions TO " + other) // a right that no role of ours has
 	audited := func(by string) (got []string) {
@@ -35,11 +35,11 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 		require.NoError(t, rows.Err())
 		return got
 	}
-	who := map[string]*pgxpool.Pool{admin: h.db.Pool(t, admin), owner: h.db.Pool(t, owner), other: h.db.Pool(t, other), "": h.root}
+	who := map[string]*pgxpool.Pool{admin: h.db.Pool(t, admin), owner: h.root, other: h.db.Pool(t, other), "": h.root}
 	seen := len(audited(""))
 	for login, pool := range who {
 		name := login
-		if name == "" {
+		if name == "" || name == owner {
 			name = one[string](h, "SELECT session_user")
 		}
 		mode := "origin"
@@ -49,6 +49,10 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 		run := func(want int, sql string, args ...any) []string {
 			t.Helper()
 			tx := (&core{t: t, db: h.db}).begin(pool)
+			if login == owner {
+				_, err := tx.Exec(context.Background(), "SET LOCAL ROLE queue_owner")
+				require.NoError(t, err)
+			}
 			if mode == "replica" {
 				_, err := tx.Exec(context.Background(), "SET LOCAL session_replication_role = replica")
 				require.NoError(t, err)
@@ -63,19 +67,20 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 			return got
 		}
 		var id int64
-		run(2, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ($1, 'https://u:pw-one@a.example/hook?key=k-one#f', true, true), ($1, 'http://b', true, true)`, "t "+name)
-		id = one[int64](h, "SELECT min(id) FROM public.subscriptions WHERE event_type = $1", "t "+name)
+		mark := "t " + login
+		run(2, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ($1, 'https://u:pw-one@a.example/hook?key=k-one#f', true, true), ($1, 'http://b', true, true)`, mark)
+		id = one[int64](h, "SELECT min(id) FROM public.subscriptions WHERE event_type = $1", mark)
 		turned := run(1, "UPDATE public.subscriptions SET callback_url = 'https://u:pw-two@a.example/hook?key=k-two' WHERE id = $1", id)
 		require.Equal(t, fmt.Sprintf(`UPDATE on the table webhook subscription %d t t 1 https://•••@a.example/hook?••• https://•••@a.example/hook?••• true ["callback_url"]`, id),
 			turned[0], "what is masked alike is named as changed")
-		run(2, "UPDATE public.subscriptions SET active = false WHERE event_type = $1", "t "+name)
+		run(2, "UPDATE public.subscriptions SET active = false WHERE event_type = $1", mark)
 		run(1, `INSERT INTO public.subscriptions (id, event_type, callback_url) OVERRIDING SYSTEM VALUE VALUES ($1, $2, 'https://evil.example')
-			ON CONFLICT (id) DO UPDATE SET callback_url = excluded.callback_url`, id, "t "+name)
-		run(2, `MERGE INTO public.subscriptions s USING (VALUES ($1)) v (t) ON s.event_type = v.t WHEN MATCHED THEN UPDATE SET active = true`, "t "+name)
+			ON CONFLICT (id) DO UPDATE SET callback_url = excluded.callback_url`, id, mark)
+		run(2, `MERGE INTO public.subscriptions s USING (VALUES ($1)) v (t) ON s.event_type = v.t WHEN MATCHED THEN UPDATE SET active = true`, mark)
 		if login != admin { // the admin may not delete
-			h.exec("DELETE FROM public.webhook_endpoint_state WHERE subscription_id = ANY (SELECT id FROM public.subscriptions WHERE event_type = $1)", "t "+name)
-			h.exec("DELETE FROM public.webhook_rate_bucket WHERE subscription_id = ANY (SELECT id FROM public.subscriptions WHERE event_type = $1)", "t "+name)
-			run(2, "DELETE FROM public.subscriptions WHERE event_type = $1", "t "+name)
+			h.exec("DELETE FROM public.webhook_endpoint_state WHERE subscription_id = ANY (SELECT id FROM public.subscriptions WHERE event_type = $1)", mark)
+			h.exec("DELETE FROM public.webhook_rate_bucket WHERE subscription_id = ANY (SELECT id FROM public.subscriptions WHERE event_type = $1)", mark)
+			run(2, "DELETE FROM public.subscriptions WHERE event_type = $1", mark)
 		}
 	}
 	left := one[int](h, "SELECT count(*) FROM public.subscriptions")

@@ -246,7 +246,7 @@ BEGIN
     RAISE EXCEPTION 'p_recipient_ref must be role:, agency:, user: or agent: and a name' USING ERRCODE = '22023';
   END IF;
   RETURN COALESCE((SELECT pg_has_role(session_user, r.oid, 'MEMBER') FROM pg_roles r
-    WHERE r.rolname = substr(p_recipient_ref, strpos(p_recipient_ref, ':') + 1)), false);
+    WHERE r.rolname = public.fn_queue_role_name(substr(p_recipient_ref, strpos(p_recipient_ref, ':') + 1))), false);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_acts_as IS

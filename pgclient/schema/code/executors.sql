@@ -54,6 +54,7 @@ RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
+  v_owner text := public.fn_queue_role_name(p_owner_role);
   v_threshold int := COALESCE(p_stale_threshold_seconds,
     public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
   v_row public.queue_heartbeat;
@@ -85,7 +86,7 @@ BEGIN
 
   IF COALESCE(p_owner_role, '') = '' THEN
     RAISE EXCEPTION 'p_owner_role must name the login or the group of the executor''s hosts' USING ERRCODE = '22023';
-  ELSIF to_regrole(quote_ident(p_owner_role)) IS NULL THEN
+  ELSIF to_regrole(quote_ident(v_owner)) IS NULL THEN
     RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
       quote_literal(left(p_owner_role, 63)) USING ERRCODE = '22023';
   END IF;
@@ -95,7 +96,7 @@ BEGIN
       owner_role, registered_by)
   VALUES
     (p_executor_id, p_kind, COALESCE(p_domain_scope, '{}'), clock_timestamp(), p_expected_cadence_seconds,
-      v_threshold, p_owner_role, v_actor)
+      v_threshold, v_owner, v_actor)
   ON CONFLICT (executor_id) DO UPDATE SET
     executor_kind = excluded.executor_kind, domain_scope = excluded.domain_scope, last_beat_at = excluded.last_beat_at,
     last_beat_payload = '{}', expected_cadence_seconds = excluded.expected_cadence_seconds,
@@ -116,7 +117,7 @@ BEGIN
   v_audit := public.fn_operator_audit(
     p_action => 'executor_register', p_target => p_executor_id, p_actor => v_actor, p_reason => NULL,
     p_after => jsonb_build_object('kind', p_kind, 'domains', COALESCE(p_domain_scope, '{}'), 'cadence',
-      p_expected_cadence_seconds, 'threshold', v_threshold, 'owner_role', p_owner_role));
+      p_expected_cadence_seconds, 'threshold', v_threshold, 'owner_role', v_owner));
   PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'executor', 'event_domain', 'system',
     'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
   RETURN jsonb_build_object('executor_id', p_executor_id, 'registered', true, 'audit_id', v_audit);
@@ -153,12 +154,13 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_reason text := public.fn_operator_reason(p_reason);
+  v_owner text := public.fn_queue_role_name(p_owner_role);
   v_row public.queue_heartbeat;
   v_rule text;
   v_why text;
   v_audit bigint;
 BEGIN
-  IF COALESCE(p_owner_role, '') = '' OR to_regrole(quote_ident(p_owner_role)) IS NULL THEN
+  IF COALESCE(v_owner, '') = '' OR to_regrole(quote_ident(v_owner)) IS NULL THEN
     RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
       quote_literal(left(COALESCE(p_owner_role, ''), 63)) USING ERRCODE = '22023';
   END IF;
@@ -180,13 +182,13 @@ BEGIN
       p_after => NULL::jsonb, p_outcome => 'refused: ' || v_rule);
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
   END IF;
-  UPDATE public.queue_heartbeat SET owner_role = p_owner_role WHERE executor_id = p_executor_id;
+  UPDATE public.queue_heartbeat SET owner_role = v_owner WHERE executor_id = p_executor_id;
   v_audit := public.fn_operator_audit(
     p_action => 'executor_owner'::text, p_target => p_executor_id, p_actor => v_actor, p_reason => v_reason,
     p_filter => NULL::text, p_frozen_count => 1::bigint,
     p_before => jsonb_build_object('owner_role', v_row.owner_role),
-    p_after => jsonb_build_object('owner_role', p_owner_role), p_outcome => 'done'::text);
-  RETURN jsonb_build_object('executor_id', p_executor_id, 'before', v_row.owner_role, 'after', p_owner_role,
+    p_after => jsonb_build_object('owner_role', v_owner), p_outcome => 'done'::text);
+  RETURN jsonb_build_object('executor_id', p_executor_id, 'before', v_row.owner_role, 'after', v_owner,
     'audit_id', v_audit);
 END
 $fn$;

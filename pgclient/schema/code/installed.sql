@@ -4,7 +4,8 @@ COMMENT ON TABLE public.qtop_schema_code IS
   'Which code is installed: its number, the oldest code number whose programs it serves, the hash of code and '
   'seeds. recorded_form: major version of the server and form of the hashes in qtop_schema_object, which compare '
   'with none of another form. One row, written by qtop migrate.';
-GRANT SELECT ON public.qtop_schema_code, public.qtop_schema_object, public.qtop_schema_move TO PUBLIC;
+GRANT SELECT ON public.qtop_schema_code, public.qtop_schema_object, public.qtop_schema_move, public.qtop_schema_role
+  TO PUBLIC;
 
 COMMENT ON TABLE public.qtop_schema_object IS
   'Each installed function, view, trigger, right and comment: source = hash of the text that declared it, installed '
@@ -12,3 +13,24 @@ COMMENT ON TABLE public.qtop_schema_object IS
 
 COMMENT ON TABLE public.qtop_schema_move IS
   'Bulk moves of data after a migration: how many rows each has moved; ended_at NULL = not done yet.';
+
+COMMENT ON TABLE public.qtop_schema_role IS
+  'Which role of the cluster stands for each logical name, and whether migrate up made it, found it in use by an '
+  'installed qtop (granted), or was told to use it (adopted). Written by qtop migrate.';
+
+-- fn_queue_role_name(logical name) → the role of the cluster that stands for it in this database; any other name
+-- unchanged. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_role_name(p_name text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN CASE p_name
+    WHEN 'queue_owner' THEN :'queue_owner' WHEN 'queue_viewer' THEN :'queue_viewer'
+    WHEN 'dot_executor' THEN :'dot_executor' WHEN 'workflow_admin' THEN :'workflow_admin'
+    WHEN 'dead_letter_operator' THEN :'dead_letter_operator' WHEN 'event_ingest_writer' THEN :'event_ingest_writer'
+    WHEN 'router_worker' THEN :'router_worker' WHEN 'saga_orchestrator' THEN :'saga_orchestrator'
+    WHEN 'webhook_worker' THEN :'webhook_worker' WHEN 'lease_reset_cleaner' THEN :'lease_reset_cleaner'
+    WHEN 'subscription_admin' THEN :'subscription_admin' ELSE p_name END;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_role_name IS
+  'The role of the cluster that stands for a logical name of ours. Internal.';

@@ -19,7 +19,8 @@ BEGIN
   SELECT p.executor_kind INTO v_kind FROM public.executor_producer p
   WHERE p.executor_kind = ANY (p_executors)
   GROUP BY p.executor_kind
-  HAVING NOT bool_or(EXISTS (SELECT 1 FROM pg_roles r WHERE r.rolname = p.producer_role
+  HAVING NOT bool_or(EXISTS (SELECT 1 FROM pg_roles r
+    WHERE r.rolname = public.fn_queue_role_name(p.producer_role)
     AND pg_has_role(session_user, r.oid, 'MEMBER')))
   ORDER BY 1 LIMIT 1;
   IF v_kind IS NOT NULL THEN

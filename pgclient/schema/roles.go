@@ -1,0 +1,338 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// roleSet is the set of roles that a database uses. Roles are of the whole
+// cluster: databases with the same set have the same members. The code, the
+// documents and every output speak of logical names (queue_viewer); a database
+// with a prefix has roles of its own for them (staging_queue_viewer). This is the
+// one place that maps a logical name; [expand] and fn_queue_role_name follow it.
+type roleSet struct{ prefix string }
+
+// named is the role of the cluster that stands for a logical name.
+func (s roleSet) named(logical string) string { return s.prefix + logical }
+
+func (s roleSet) owner() string { return s.named(owner) }
+
+// all are the roles of the set, the owner first.
+func (s roleSet) all() []string {
+	out := []string{s.owner()}
+	for _, name := range Roles() {
+		out = append(out, s.named(name))
+	}
+	return out
+}
+
+// rolePrefix is what a prefix may be: with the longest name behind it, it fits the
+// 63 bytes of an identifier, and needs no quotes.
+var rolePrefix = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
+
+func checkPrefix(prefix string) error {
+	if prefix != "" && (!rolePrefix.MatchString(prefix) || strings.HasPrefix(prefix, "pg_")) {
+		return &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is no prefix of roles", prefix)), Where: queue.Clean("--role-prefix"),
+			Do: queue.Clean("use up to 40 letters a-z, digits and underscores, with a letter first and not pg_"),
+		}
+	}
+	return nil
+}
+
+// RolePrefix reads the prefix of the database's roles; empty where nothing is
+// installed, or without a prefix.
+func RolePrefix(ctx context.Context, q querier) (string, error) {
+	s, err := storedRoles(ctx, q)
+	return s.prefix, err
+}
+
+// RealRoles are the roles of the cluster that stand for [Roles] in this database,
+// in the same order.
+func RealRoles(ctx context.Context, q querier) ([]string, error) {
+	s, err := storedRoles(ctx, q)
+	return s.all()[1:], err
+}
+
+// storedRoles reads the set that the database was installed with.
+func storedRoles(ctx context.Context, q querier) (s roleSet, err error) {
+	var there bool
+	if err = q.QueryRow(ctx, "SELECT to_regclass('public.qtop_schema_role') IS NOT NULL").Scan(&there); err != nil || !there {
+		return s, err
+	}
+	err = q.QueryRow(ctx, "SELECT COALESCE((SELECT left(role, length(role) - length(name)) FROM public.qtop_schema_role WHERE name = $1::text), '')", owner).Scan(&s.prefix)
+	return s, err
+}
+
+// Role is a role of qtop as the cluster has it.
+type Role struct {
+	Name       string   // logical
+	Role       string   // of the cluster
+	Attributes []string // that a group of rights must not have: LOGIN, SUPERUSER, …
+	Members    []string
+	MemberOf   []string // but for pg_read_all_stats, which migrate up grants
+	Databases  []string // others of the cluster in which it has rights or objects
+	Hint       bool     // its comment says that qtop made it, which anybody with CREATEROLE can write
+
+	here      bool // it has rights or objects in this database
+	elsewhere bool // and in another one, in which the owner of the set owns tables and functions
+}
+
+// ClusterRoles reads the roles of the database's set that exist, the owner first.
+func ClusterRoles(ctx context.Context, q querier) ([]Role, error) {
+	s, err := storedRoles(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return s.read(ctx, q)
+}
+
+func (s roleSet) read(ctx context.Context, q querier) ([]Role, error) {
+	rows, err := q.Query(ctx, `
+SELECT r.rolname::text,
+	array_remove(ARRAY[CASE WHEN r.rolcanlogin THEN 'LOGIN' END, CASE WHEN r.rolsuper THEN 'SUPERUSER' END, CASE WHEN r.rolcreaterole THEN 'CREATEROLE' END,
+		CASE WHEN r.rolcreatedb THEN 'CREATEDB' END, CASE WHEN r.rolreplication THEN 'REPLICATION' END, CASE WHEN r.rolbypassrls THEN 'BYPASSRLS' END], NULL),
+	ARRAY(SELECT DISTINCT m.rolname::text FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member WHERE a.roleid = r.oid ORDER BY 1),
+	ARRAY(SELECT DISTINCT g.rolname::text FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid WHERE a.member = r.oid AND g.rolname <> 'pg_read_all_stats' ORDER BY 1),
+	ARRAY(SELECT DISTINCT d.datname::text FROM pg_shdepend x JOIN pg_database d ON d.oid = x.dbid
+		WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid AND d.datname <> current_database() ORDER BY 1),
+	COALESCE(shobj_description(r.oid, 'pg_authid') LIKE 'qtop: %', false),
+	EXISTS (SELECT FROM pg_shdepend x JOIN pg_database d ON d.oid = x.dbid WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid AND d.datname = current_database()),
+	EXISTS (SELECT FROM pg_shdepend x WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid AND x.dbid IN (
+		SELECT o.dbid FROM pg_shdepend o JOIN pg_database d ON d.oid = o.dbid JOIN pg_roles w ON w.oid = o.refobjid
+		WHERE o.refclassid = 'pg_authid'::regclass AND o.deptype = 'o' AND w.rolname::text = $2::text AND d.datname <> current_database()
+		GROUP BY o.dbid HAVING bool_or(o.classid = 'pg_class'::regclass) AND bool_or(o.classid = 'pg_proc'::regclass)))
+FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) ORDER BY array_position($1::text[], r.rolname::text)`, s.all(), s.owner())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Role, err error) {
+		err = row.Scan(&r.Role, &r.Attributes, &r.Members, &r.MemberOf, &r.Databases, &r.Hint, &r.here, &r.elsewhere)
+		r.Name = strings.TrimPrefix(r.Role, s.prefix)
+		return r, err
+	})
+}
+
+// strangers are the logins and groups, but for superusers and this login, that are
+// members of the owner, directly or through others.
+func (s roleSet) strangers(ctx context.Context, q querier) ([]string, error) {
+	rows, err := q.Query(ctx, `SELECT m.rolname::text FROM pg_roles m, pg_roles o WHERE o.rolname::text = $1::text AND m.oid <> o.oid AND NOT m.rolsuper
+		AND m.rolname <> session_user AND pg_has_role(m.oid, o.oid, 'MEMBER') ORDER BY 1`, s.owner())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// String says what an administrator must look at before the role is taken over.
+func (r Role) String() string {
+	var about []string
+	for _, part := range []struct {
+		what  string
+		names []string
+	}{{"members", r.Members}, {"is a member of", r.MemberOf}, {"used in other databases", r.Databases}} {
+		if len(part.names) > 0 {
+			about = append(about, part.what+" "+few(part.names))
+		}
+	}
+	if r.Hint {
+		about = append(about, "its comment names qtop")
+	}
+	if len(about) == 0 {
+		about = []string{"no members"}
+	}
+	return r.Role + " (" + strings.Join(about, "; ") + ")"
+}
+
+// few joins names, the first ten of them.
+func few(names []string) string {
+	if len(names) <= 10 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), len(names)-10)
+}
+
+// Remedy is the statement that takes from the role what a group must not have.
+func (r Role) Remedy() string {
+	return "ALTER ROLE " + r.Role + " NO" + strings.Join(r.Attributes, " NO")
+}
+
+// how a role came into the set of a database.
+const (
+	roleMade    = "made"    // by migrate up
+	roleGranted = "granted" // it was in use by an installed qtop, of this database or of another of the cluster
+	roleAdopted = "adopted" // with --adopt-roles
+)
+
+// admitRoles decides which set of roles Up uses, and refuses what it must not take
+// over:
+//
+//  1. The prefix is the stored one; another is refused.
+//  2. A role that may log in or has rights of its own beyond its grants is refused,
+//     whoever made it.
+//  3. A role that exists is taken as adopted when this database recorded it, or has
+//     used it since before roles were recorded.
+//  4. In a database without qtop it is taken as adopted when an installed qtop uses
+//     it: in another database of the cluster the set's owner owns tables and
+//     functions, and the role has rights or objects. Making it look so takes a
+//     membership in the owner, so nobody but superusers and this login may have one.
+//  5. Any other role is refused until --adopt-roles.
+func (in *installer) admitRoles(ctx context.Context, from int32) error {
+	var err error
+	if in.roleSet, err = storedRoles(ctx, in.tx); err != nil {
+		return err
+	}
+	if err := checkPrefix(in.options.RolePrefix); err != nil {
+		return err
+	}
+	switch {
+	case from == 0:
+		in.roleSet = roleSet{in.options.RolePrefix}
+	case in.options.RolePrefix != "" && in.options.RolePrefix != in.roleSet.prefix:
+		return refuse(fmt.Sprintf("the roles of this database have the prefix %q, not %q", in.roleSet.prefix, in.options.RolePrefix), "--role-prefix",
+			"nothing was changed; leave --role-prefix out: the stored one is used")
+	}
+	roles, err := in.roleSet.read(ctx, in.tx)
+	if err != nil {
+		return err
+	}
+	if err := refuseAttributes(roles); err != nil {
+		return err
+	}
+	strangers, err := in.roleSet.strangers(ctx, in.tx)
+	if err != nil {
+		return err
+	}
+	recorded, err := recordedRoles(ctx, in.tx)
+	if err != nil {
+		return err
+	}
+	in.roleOrigin = map[string]string{}
+	var unknown []string
+	for _, name := range append([]string{owner}, Roles()...) {
+		at := slices.IndexFunc(roles, func(r Role) bool { return r.Name == name })
+		switch {
+		case at < 0:
+			in.roleOrigin[name] = roleMade
+		case recorded[name], from > 0 && len(recorded) == 0 && roles[at].here, from == 0 && roles[at].elsewhere && len(strangers) == 0:
+			in.roleOrigin[name] = roleGranted
+		case in.options.AdoptRoles:
+			in.roleOrigin[name] = roleAdopted
+			in.said = append(in.said, "adopted role "+roles[at].String())
+		default:
+			unknown = append(unknown, roles[at].String())
+		}
+	}
+	if len(unknown) > 0 {
+		return refuse("roles exist that this database's qtop did not make: "+strings.Join(unknown, ", "), "roles of the cluster",
+			"nothing was changed; look at their members, then say --adopt-roles to use them, or --role-prefix P for roles of this database alone")
+	}
+	if from == 0 && len(roles) > 0 && len(roles[0].Databases) > 0 {
+		in.said = append(in.said, "roles are shared with database "+few(roles[0].Databases)+": their members may do here what they may do there; --role-prefix keeps sets apart")
+	}
+	return nil
+}
+
+// refuseAttributes refuses roles that are more than groups of rights.
+func refuseAttributes(roles []Role) error {
+	var found, remedies []string
+	for _, r := range roles {
+		if len(r.Attributes) > 0 {
+			found = append(found, fmt.Sprintf("%s has %s", r.String(), strings.Join(r.Attributes, ", ")))
+			remedies = append(remedies, r.Remedy())
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return refuse("qtop's roles are groups without rights of their own: "+strings.Join(found, "; "), "roles of the cluster",
+		"nothing was changed; run "+strings.Join(remedies, "; ")+"; or rename the role, or give this database roles of its own with --role-prefix P")
+}
+
+// recordedRoles are the logical names whose roles the database has recorded.
+func recordedRoles(ctx context.Context, q querier) (map[string]bool, error) {
+	out := map[string]bool{}
+	var there bool
+	if err := q.QueryRow(ctx, "SELECT to_regclass('public.qtop_schema_role') IS NOT NULL").Scan(&there); err != nil || !there {
+		return out, err
+	}
+	rows, err := q.Query(ctx, "SELECT name FROM public.qtop_schema_role")
+	if err != nil {
+		return nil, err
+	}
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&name}, func() error { out[name] = true; return nil })
+	return out, err
+}
+
+// recordRoles writes down which roles the database uses, and how they came to it.
+func (in *installer) recordRoles(ctx context.Context, _ int32) error {
+	in.doing = "public.qtop_schema_role"
+	var there bool
+	if err := in.tx.QueryRow(ctx, "SELECT to_regclass('public.qtop_schema_role') IS NOT NULL").Scan(&there); err != nil || !there {
+		return err // a release from before roles were recorded
+	}
+	for _, name := range append([]string{owner}, Roles()...) {
+		if _, err := in.tx.Exec(ctx, `INSERT INTO public.qtop_schema_role (name, role, origin, recorded_by) VALUES ($1::text, $2::text, $3::text, session_user)
+			ON CONFLICT (name) DO NOTHING`, name, in.roleSet.named(name), in.roleOrigin[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordRolesSQL is recordRoles for who runs the SQL by hand.
+func recordRolesSQL() string {
+	var rows []string
+	for _, name := range append([]string{owner}, Roles()...) {
+		rows = append(rows, fmt.Sprintf("('%s', :'%[1]s', '%s')", name, roleAdopted))
+	}
+	return "INSERT INTO public.qtop_schema_role (name, role, origin) VALUES\n  " + strings.Join(rows, ",\n  ") + "\n  ON CONFLICT (name) DO NOTHING;"
+}
+
+// rolesSQL makes the roles that are missing. Roles are of the whole cluster and
+// never dropped: logins of other databases may be members.
+const rolesSQL = `DO $do$
+DECLARE
+  v_role text;
+BEGIN
+  FOREACH v_role IN ARRAY ARRAY[:'queue_owner', :'queue_viewer', :'dot_executor', :'workflow_admin',
+    :'dead_letter_operator', :'event_ingest_writer', :'router_worker', :'saga_orchestrator', :'webhook_worker',
+    :'lease_reset_cleaner', :'subscription_admin']
+  LOOP
+    BEGIN
+      IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
+        EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', v_role);
+        EXECUTE pg_catalog.format('COMMENT ON ROLE %I IS %L', v_role,
+          pg_catalog.format('qtop: made by migrate up in database %s', pg_catalog.current_database()));
+      END IF;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN -- it was not there when the roles were looked at
+      RAISE EXCEPTION 'role % was made by somebody else at this moment', v_role USING ERRCODE = '40001';
+    END;
+  END LOOP;
+  IF NOT pg_catalog.pg_has_role(current_user, :'queue_owner', 'USAGE') THEN
+    EXECUTE pg_catalog.format('GRANT :"queue_owner" TO %I', current_user);
+  END IF;
+  -- Who looks at a held cursor wants to know which session holds it. Only a role that owns pg_read_all_stats may
+  -- hand it on; without it the panes say what they cannot see.
+  IF NOT (pg_catalog.pg_has_role(:'queue_owner', 'pg_read_all_stats', 'MEMBER')
+    AND pg_catalog.pg_has_role(:'queue_viewer', 'pg_read_all_stats', 'MEMBER')) THEN
+    BEGIN
+      GRANT pg_read_all_stats TO :"queue_owner", :"queue_viewer";
+    EXCEPTION WHEN insufficient_privilege THEN
+      RAISE NOTICE 'pg_read_all_stats not granted: held cursors will show without their session';
+    END;
+  END IF;
+END
+$do$;
+GRANT USAGE, CREATE ON SCHEMA public TO :"queue_owner";
+GRANT USAGE ON SCHEMA public TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator",
+  :"event_ingest_writer", :"router_worker", :"saga_orchestrator", :"webhook_worker", :"lease_reset_cleaner",
+  :"subscription_admin";`
