@@ -1,0 +1,201 @@
+// Roles of the cluster: which of them migrate up uses, and sets of a database's own.
+
+package schema_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// rolesWorld is a server whose roles are this test's alone.
+type rolesWorld struct {
+	t      *testing.T
+	server *embedded.Server
+}
+
+func newRolesWorld(t *testing.T) rolesWorld {
+	t.Helper()
+	t.Parallel()
+	return rolesWorld{t, pgtest.OwnServer(t, nil)}
+}
+
+// in runs statements as the superuser, or as another login, in a database.
+func (w rolesWorld) in(database, user string, statements ...string) error {
+	w.t.Helper()
+	conn, err := pgx.Connect(w.t.Context(), w.server.DSN(user, database))
+	require.NoError(w.t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
+	for _, sql := range statements {
+		if _, err := conn.Exec(w.t.Context(), sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w rolesWorld) run(database string, statements ...string) {
+	w.t.Helper()
+	require.NoError(w.t, w.in(database, embedded.Superuser, statements...))
+}
+
+func (w rolesWorld) one(database, sql string) (s string) {
+	w.t.Helper()
+	conn, err := pgx.Connect(w.t.Context(), w.server.DSN(embedded.Superuser, database))
+	require.NoError(w.t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
+	require.NoError(w.t, conn.QueryRow(w.t.Context(), sql).Scan(&s))
+	return s
+}
+
+func (w rolesWorld) up(database string, o schema.UpOptions) (string, error) {
+	var said lines
+	o.Progress = said.add
+	err := schema.Current().Up(w.t.Context(), w.server.DSN(embedded.Superuser, database), o)
+	return said.String(), err
+}
+
+const origins = "SELECT string_agg(format('%s %s %s', name, role, origin), ', ' ORDER BY name) FROM public.qtop_schema_role WHERE name IN ('queue_owner', 'queue_viewer')"
+
+func TestHostileRoles(t *testing.T) {
+	w := newRolesWorld(t)
+	w.run("postgres", "CREATE DATABASE queue", "CREATE DATABASE second", "CREATE DATABASE other", "CREATE ROLE queue_owner", "CREATE ROLE workflow_admin",
+		"CREATE ROLE mallory LOGIN", "CREATE ROLE boss", "GRANT queue_owner TO mallory", "GRANT boss TO workflow_admin")
+	w.run("other", "CREATE TABLE t (i int)", "ALTER TABLE t OWNER TO queue_owner")
+	refuses := func(o schema.UpOptions, texts ...string) {
+		t.Helper()
+		_, err := w.up("queue", o)
+		for _, text := range texts {
+			require.ErrorContains(t, err, text)
+		}
+		require.NotContains(t, err.Error(), "\n")
+		require.Equal(t, "0 2", w.one("queue", `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) || ' ' ||
+			(SELECT count(*) FROM pg_roles WHERE rolname ~ '^(queue_|workflow_|webhook_|saga_|dot_|event_|router_|lease_|subscription_|dead_)')`), "nothing was changed")
+	}
+	for _, attribute := range []string{"LOGIN", "SUPERUSER", "CREATEROLE", "CREATEDB", "REPLICATION", "BYPASSRLS"} {
+		for _, role := range []string{"queue_owner", "workflow_admin"} {
+			w.run("postgres", "ALTER ROLE "+role+" "+attribute)
+			for _, adopt := range []bool{false, true} {
+				refuses(schema.UpOptions{AdoptRoles: adopt}, role, "has "+attribute, "ALTER ROLE "+role+" NO"+attribute, "rename the role", "--role-prefix")
+			}
+			w.run("postgres", "ALTER ROLE "+role+" NO"+attribute) // the remedy
+		}
+	}
+	w.run("postgres", "ALTER ROLE queue_owner LOGIN SUPERUSER")
+	refuses(schema.UpOptions{}, "queue_owner (members mallory; used in other databases other) has LOGIN, SUPERUSER", "ALTER ROLE queue_owner NOLOGIN NOSUPERUSER;")
+	w.run("postgres", "ALTER ROLE queue_owner NOLOGIN NOSUPERUSER")
+	refuses(schema.UpOptions{}, "queue_owner (members mallory; used in other databases other), workflow_admin (is a member of boss)", "--adopt-roles")
+
+	// Looked at and taken over; that is remembered.
+	said, err := w.up("queue", schema.UpOptions{AdoptRoles: true})
+	require.NoError(t, err)
+	require.Contains(t, said, "adopted role queue_owner (members mallory; used in other databases other)")
+	require.Equal(t, "queue_owner queue_owner adopted, queue_viewer queue_viewer made", w.one("queue", origins))
+	said, err = w.up("queue", schema.UpOptions{})
+	require.NoError(t, err)
+	require.Contains(t, said, "already")
+	// An adopted role that is given more later is refused all the same.
+	w.run("postgres", "ALTER ROLE dot_executor BYPASSRLS")
+	_, err = w.up("queue", schema.UpOptions{AdoptRoles: true})
+	require.ErrorContains(t, err, "ALTER ROLE dot_executor NOBYPASSRLS")
+	w.run("postgres", "ALTER ROLE dot_executor NOBYPASSRLS")
+
+	// A second qtop of the cluster uses the same roles, unless somebody could have made it look so.
+	_, err = w.up("second", schema.UpOptions{})
+	require.ErrorContains(t, err, "queue_owner (members mallory")
+	w.run("postgres", "REVOKE queue_owner FROM mallory")
+	said, err = w.up("second", schema.UpOptions{})
+	require.NoError(t, err)
+	require.Contains(t, said, "roles are shared with database other, queue:")
+	require.Equal(t, "queue_owner queue_owner granted, queue_viewer queue_viewer granted", w.one("second", origins))
+}
+
+// A role that is only in the way of a name is no installed qtop: grants alone make none.
+func TestRolesOfNoInstalledQtop(t *testing.T) {
+	w := newRolesWorld(t)
+	w.run("postgres", "CREATE DATABASE queue", "CREATE DATABASE other", "CREATE ROLE queue_viewer", "COMMENT ON ROLE queue_viewer IS 'qtop: made by migrate up in database other'", "CREATE ROLE queue_owner")
+	w.run("other", "CREATE TABLE t (i int)", "GRANT SELECT ON t TO queue_viewer, queue_owner")
+	w.run("queue", "CREATE TABLE mine (i int)", "GRANT SELECT ON mine TO queue_viewer")
+	_, err := w.up("queue", schema.UpOptions{})
+	require.ErrorContains(t, err, "queue_viewer (used in other databases other; its comment names qtop)")
+	require.ErrorContains(t, err, "--adopt-roles")
+}
+
+// Two databases of one cluster with a set of roles each: what one set may do here,
+// the other may not.
+func TestRolePrefix(t *testing.T) {
+	w := newRolesWorld(t)
+	w.run("postgres", "CREATE DATABASE prod", "CREATE DATABASE staging")
+	_, err := w.up("prod", schema.UpOptions{})
+	require.NoError(t, err)
+	for _, bad := range []string{"Stg_", "1a", "pg_x", "a-b", `x"`, strings.Repeat("a", 41)} {
+		_, err := w.up("staging", schema.UpOptions{RolePrefix: bad})
+		require.ErrorContains(t, err, "--role-prefix", bad)
+	}
+	_, err = w.up("staging", schema.UpOptions{RolePrefix: "stg_"})
+	require.NoError(t, err)
+	require.Equal(t, "queue_owner stg_queue_owner made, queue_viewer stg_queue_viewer made", w.one("staging", origins))
+	const used = `SELECT COALESCE(string_agg(DISTINCT r.rolname, ' '), '') FROM pg_shdepend x JOIN pg_roles r ON r.oid = x.refobjid JOIN pg_database d ON d.oid = x.dbid
+		WHERE x.refclassid = 'pg_authid'::regclass AND d.datname = current_database() AND (r.rolname LIKE 'stg\_%') = `
+	require.Empty(t, w.one("staging", used+"false"), "nothing of staging belongs to the roles of prod, or is granted to them")
+	require.Empty(t, w.one("prod", used+"true"))
+
+	again, err := w.up("staging", schema.UpOptions{})
+	require.NoError(t, err)
+	require.Contains(t, again, "already", "the stored prefix is used")
+	_, err = w.up("staging", schema.UpOptions{RolePrefix: "other_"})
+	require.ErrorContains(t, err, `have the prefix "stg_", not "other_"`)
+	_, err = w.up("prod", schema.UpOptions{RolePrefix: "stg_"})
+	require.ErrorContains(t, err, `have the prefix "", not "stg_"`)
+	conn, err := pgx.Connect(t.Context(), w.server.DSN(embedded.Superuser, "staging"))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	differs, err := schema.Differences(t.Context(), conn)
+	require.NoError(t, err)
+	require.Empty(t, differs)
+	st, err := schema.GetStatus(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, "stg_", st.RolePrefix)
+	require.Equal(t, w.one("prod", "SELECT string_agg(kind || name || source, ' ' ORDER BY kind, name) FROM public.qtop_schema_object"),
+		w.one("staging", "SELECT string_agg(kind || name || source, ' ' ORDER BY kind, name) FROM public.qtop_schema_object"), "hashes are of the text before roles are named")
+
+	w.run("postgres", "CREATE ROLE of_prod LOGIN IN ROLE workflow_admin, queue_viewer", "CREATE ROLE of_staging LOGIN IN ROLE stg_workflow_admin, stg_queue_viewer")
+	flip := "SELECT public.fn_dot_config_set('webhook.max_attempts', '7', 'eve', 'test')"
+	inbox := "SELECT count(*) FROM public.fn_event_inbox('role:workflow_admin')"
+	for database, may := range map[string]string{"prod": "of_prod", "staging": "of_staging"} {
+		mayNot := map[string]string{"of_prod": "of_staging", "of_staging": "of_prod"}[may]
+		require.NoError(t, w.in(database, may, flip, inbox), database)
+		for _, sql := range []string{flip, inbox, "SELECT * FROM public.v_queue_health"} {
+			require.ErrorContains(t, w.in(database, mayNot, sql), "42501", "%s in %s: %s", mayNot, database, sql)
+		}
+		require.NoError(t, w.in(database, may, "SELECT public.fn_queue_heartbeat_register('x', 'DOT', '{}', 30, 600, 'ann')"))
+		require.NoError(t, w.in(database, may, "SELECT public.fn_queue_executor_register('y', 'DOT', '{}', 30, 600, 'dot_executor', 'ann')"))
+	}
+	require.Equal(t, "stg_dot_executor stg_dot_executor", w.one("staging", "SELECT string_agg(owner_role, ' ') FROM public.queue_heartbeat WHERE executor_id IN ('x', 'y')"))
+	require.Equal(t, "dot_executor dot_executor", w.one("prod", "SELECT string_agg(owner_role, ' ') FROM public.queue_heartbeat WHERE executor_id IN ('x', 'y')"))
+	require.Equal(t, "2", w.one("staging", "SELECT count(*)::text FROM public.event_subscription WHERE recipient_ref = 'role:workflow_admin'"), "rows keep the logical name")
+
+	// What migrate sql prints is the same.
+	w.run("postgres", "CREATE DATABASE by_hand")
+	text, err := schema.Current().SQL("stg_")
+	require.NoError(t, err)
+	hand, err := pgx.Connect(t.Context(), w.server.DSN(embedded.Superuser, "by_hand"))
+	require.NoError(t, err)
+	_, err = hand.PgConn().Exec(t.Context(), "BEGIN;"+text+"COMMIT").ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, stable(t, conn), stable(t, hand))
+	require.NoError(t, hand.Close(t.Context()))
+	again, err = w.up("by_hand", schema.UpOptions{})
+	require.NoError(t, err)
+	require.NotRegexp(t, "function|view|trigger", again)
+
+	require.NoError(t, schema.Current().Down(t.Context(), w.server.DSN(embedded.Superuser, "staging"), schema.DownOptions{Discard: true}, nil))
+	require.Equal(t, "0", w.one("staging", "SELECT count(*)::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"))
+}
