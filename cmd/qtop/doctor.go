@@ -83,6 +83,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 	if len(missing) == 0 {
 		all = append(all, finding{"ok", "rights", queue.Clean("every action"), ""})
 	}
+	all = append(all, roleFindings(ctx, c)...)
 	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))
 }
 

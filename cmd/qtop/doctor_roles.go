@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// shownNames is how many names one line of the doctor holds.
+const shownNames = 20
+
+// roleFindings say who may what through the roles of this database: attributes
+// that a group of rights must not have, members, other databases with the same
+// roles, and executors that every host may work as.
+func roleFindings(ctx context.Context, c *pgclient.Client) []finding {
+	found, err := c.Roles(ctx)
+	if err != nil {
+		return []finding{{"bad", "roles", queue.Clean(err.Error()), ""}}
+	}
+	var out []finding
+	databases := map[string]bool{}
+	var shared []string
+	for _, r := range found.Roles {
+		if len(r.Attributes) > 0 {
+			out = append(out, finding{"bad", "roles", queue.Clean(r.Role + " has " + strings.Join(r.Attributes, ", ") + ": a group of rights needs none"), r.Remedy()})
+		}
+		if len(r.MemberOf) > 0 {
+			out = append(out, finding{"note", "roles", queue.Clean(r.Role + " is a member of " + firstNames(r.MemberOf) + ": its members have those rights too"),
+				"REVOKE " + r.MemberOf[0] + " FROM " + r.Role + ", where that is not meant"})
+		}
+		if len(r.Members) > 0 {
+			members := finding{"ok", "members", queue.Clean(r.Role + ": " + firstNames(r.Members)), ""}
+			if r.Name == "queue_owner" {
+				members.State, members.Remedy = "note", "they may change every row and function; only a login that migrates needs that"
+			}
+			out = append(out, members)
+		}
+		for _, d := range r.Databases {
+			if !databases[d] {
+				databases[d] = true
+				shared = append(shared, d)
+			}
+		}
+	}
+	if len(shared) > 0 {
+		out = append(out, finding{"note", "roles", queue.Clean("the same roles reach other databases: " + firstNames(shared)),
+			"members may there what they may here; migrate up --role-prefix gives a new database roles of its own"})
+	}
+	if len(found.OpenExecutors) > 0 {
+		out = append(out, finding{"note", "executors", queue.Clean("every member of dot_executor may work as " + firstNames(found.OpenExecutors)),
+			"qtop executor owner ID --owner-role ROLE --reason R"})
+	}
+	return out
+}
+
+// firstNames joins names, the first twenty of them.
+func firstNames(names []string) string {
+	if len(names) <= shownNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shownNames], ", "), len(names)-shownNames)
+}

@@ -1,0 +1,45 @@
+package pgclient
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// RoleReport is who may what through the roles of a database.
+type RoleReport struct {
+	Roles         []schema.Role // those that exist, the owner first
+	OpenExecutors []string      // that every member of dot_executor may work as; nil where the login may not look
+}
+
+// Roles reads the roles of the database, their members and the other databases
+// that they reach.
+func (c *Client) Roles(ctx context.Context) (r RoleReport, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err = pgx.BeginTxFunc(ctx, c.read, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var err error
+		if r.Roles, err = schema.ClusterRoles(ctx, tx); err != nil {
+			return err
+		}
+		var may bool
+		if err = tx.QueryRow(ctx, "SELECT has_table_privilege(session_user, 'public.queue_heartbeat', 'SELECT')").Scan(&may); err != nil || !may {
+			return err
+		}
+		all, err := schema.RealRoles(ctx, tx)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `SELECT executor_id FROM public.queue_heartbeat WHERE NOT tick_worker AND deregistered_at IS NULL
+			AND (owner_role IS NULL OR owner_role = $1::text) ORDER BY executor_id LIMIT 1000`, all[slices.Index(schema.Roles(), "dot_executor")])
+		if err != nil {
+			return err
+		}
+		r.OpenExecutors, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return r, translate(err)
+}
