@@ -26,7 +26,7 @@ type finding struct {
 func (a *app) doctorCmd() *cobra.Command {
 	staging := false
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check connection, TLS, pooler, standby, schema, rights and clock", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check connection, TLS, pooler, standby, logins, schema, rights and clock", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client(cmd.Context(), 0)
 			if err != nil {
@@ -72,6 +72,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 		return append(all, finding{"bad", "schema", s.Misfit.What, s.Misfit.Do.String()})
 	}
 	all = append(elsewhereFindings(ctx, c), all...)
+	all = append(all, loginFindings(ctx, c, s, a.settings.ReadOnly)...)
 	all = append(all, schemaFindings(ctx, c)...)
 	missing := map[string]bool{}
 	for _, act := range queue.Actions() {
@@ -134,7 +135,7 @@ func schemaFindings(ctx context.Context, c *pgclient.Client) []finding {
 	return out
 }
 
-func choose(cond bool, yes, no finding) finding {
+func choose[T any](cond bool, yes, no T) T {
 	if cond {
 		return yes
 	}

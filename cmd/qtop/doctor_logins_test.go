@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// The doctor names what roles and the database bring to a session, and logins that
+// may do more than their work needs.
+func TestDoctorOnLogins(t *testing.T) {
+	t.Parallel()
+	s := pgtest.OwnServer(t, nil) // its doctor looks at every login of the server
+	const db = "postgres"
+	require.NoError(t, schema.Up(t.Context(), s.DSN("postgres", db), nil))
+	admin, err := pgx.Connect(t.Context(), s.DSN("postgres", db))
+	require.NoError(t, err)
+	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
+	exec := func(sql string) {
+		_, err := admin.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	doctor := func(login string) (lines string, bad bool) {
+		cmd := qtop(t, s.DSN(login, db), "doctor", "-o", "json")
+		out, err := cmd.Output()
+		var all []finding
+		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
+		for _, f := range all {
+			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins", f.Check) {
+				lines += f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n"
+				bad = bad || f.State == "bad"
+			}
+		}
+		require.True(t, err != nil || !bad, "a bad line is a failure")
+		return lines, bad
+	}
+	const login, viewer = "ann", "vic"
+	exec("CREATE ROLE ann LOGIN IN ROLE workflow_admin, queue_viewer; CREATE ROLE vic LOGIN IN ROLE queue_viewer")
+	_, bad := doctor(login)
+	require.False(t, bad)
+
+	for _, c := range []struct{ sql, says, remedy string }{
+		{"ALTER ROLE " + login + " SET default_transaction_read_only = on", "bad read-only: ROLE " + login + " sets default_transaction_read_only = on", "ALTER ROLE " + login + " RESET default_transaction_read_only"},
+		{"ALTER ROLE " + login + " SET session_replication_role = replica", "bad triggers: ROLE " + login + " sets session_replication_role = replica", "ALTER ROLE " + login + " RESET session_replication_role"},
+		{"ALTER ROLE " + login + " IN DATABASE " + db + " SET search_path = evil, public", "note path: ROLE " + login + " sets search_path = evil, public", "ALTER ROLE " + login + " IN DATABASE " + db + " RESET search_path"},
+		{"ALTER DATABASE " + db + " SET client_encoding = LATIN1", "note encoding: DATABASE " + db + " sets client_encoding = ", "ALTER DATABASE " + db + " RESET client_encoding"},
+		{"ALTER DATABASE " + db + " SET default_transaction_isolation = serializable", "note isolation: DATABASE " + db, "ALTER DATABASE " + db + " RESET default_transaction_isolation"},
+		{"ALTER ROLE " + login + " CREATEROLE BYPASSRLS", "note wide login: " + login + " has CREATEROLE, BYPASSRLS", "ALTER ROLE " + login + " NOCREATEROLE NOBYPASSRLS"},
+		{"GRANT webhook_worker TO " + login, "note wide login: " + login + " works (webhook_worker) and administers (workflow_admin)", "a login of its own"},
+		{"GRANT queue_owner TO " + login, "note wide login: " + login + " is a member of queue_owner", "REVOKE queue_owner"},
+	} {
+		exec(c.sql)
+		lines, _ := doctor(login)
+		require.Contains(t, lines, c.says, c.sql)
+		require.Contains(t, lines, c.remedy, c.sql)
+	}
+	exec("ALTER ROLE " + viewer + " SET default_transaction_read_only = on")
+	lines, _ := doctor(viewer)
+	require.Contains(t, lines, "note read-only: ROLE "+viewer+" sets", "who only looks may be read-only")
+	lines, _ = doctor("postgres")
+	require.Contains(t, lines, "note superuser: this login is a superuser")
+}

@@ -1,0 +1,80 @@
+package pgclient
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// LoginSetting is a parameter that a role or a database brings to a session.
+type LoginSetting struct {
+	Role     queue.Text // empty = of every role
+	Database queue.Text // empty = of every database
+	Server   bool       // it stands in the configuration of the server
+	Name     string
+	Value    queue.Text
+	Mine     bool // the login of this session has it
+}
+
+// Login is a role that may log in and is a member of one of ours, or the one of this
+// session.
+type Login struct {
+	Name       queue.Text
+	Attributes []string // SUPERUSER, CREATEROLE, REPLICATION, BYPASSRLS
+	Roles      []string // of ours
+	Mine       bool
+}
+
+// members are the roles that have one of ours, through others too, and this login.
+const members = `WITH RECURSIVE held (member, role) AS (
+		SELECT m.member, r.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.roleid WHERE r.rolname = ANY ($1::text[])
+		UNION SELECT m.member, h.role FROM held h JOIN pg_catalog.pg_auth_members m ON m.roleid = h.member),
+	login AS (SELECT r.* FROM pg_catalog.pg_roles r
+		WHERE r.rolcanlogin AND (r.rolname = session_user OR r.oid IN (SELECT member FROM held))) `
+
+func rolesOfOurs() []string { return append(schema.Roles(), "queue_owner") }
+
+// LoginSettings are those of this login, of the logins that have a role of ours, and
+// of this database, as far as they change what a statement does.
+func (c *Client) LoginSettings(ctx context.Context) ([]LoginSetting, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	rows, err := c.read.Query(ctx, members+`SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
+			split_part(s, '=', 1), substr(s, strpos(s, '=') + 1), x.setrole = 0 OR l.rolname = session_user, false
+		FROM pg_catalog.pg_db_role_setting x LEFT JOIN login l ON l.oid = x.setrole LEFT JOIN pg_catalog.pg_database d ON d.oid = x.setdatabase,
+			unnest(x.setconfig) s
+		WHERE (x.setrole = 0 OR l.oid IS NOT NULL) AND (x.setdatabase = 0 OR d.datname = current_database())
+			AND split_part(s, '=', 1) IN ('search_path', 'client_encoding', 'default_transaction_read_only', 'session_replication_role',
+				'default_transaction_isolation')
+		UNION ALL SELECT '', '', name, setting, true, true FROM pg_catalog.pg_settings
+			WHERE name IN ('default_transaction_read_only', 'session_replication_role') AND source IN ('configuration file', 'command line', 'environment variable')
+		ORDER BY 5 DESC, 3, 1, 2`, rolesOfOurs())
+	if err != nil {
+		return nil, translate(err)
+	}
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s LoginSetting, err error) {
+		return s, row.Scan(textInto(&s.Role), textInto(&s.Database), &s.Name, textInto(&s.Value), &s.Mine, &s.Server)
+	})
+	return out, translate(err)
+}
+
+// Logins are this login and those that have a role of ours.
+func (c *Client) Logins(ctx context.Context) ([]Login, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	rows, err := c.read.Query(ctx, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
+			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
+			CASE WHEN l.rolbypassrls THEN 'BYPASSRLS' END], NULL),
+			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user
+		FROM login l ORDER BY l.rolname = session_user DESC, l.rolname`, rolesOfOurs())
+	if err != nil {
+		return nil, translate(err)
+	}
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Login, err error) {
+		return l, row.Scan(textInto(&l.Name), &l.Attributes, &l.Roles, &l.Mine)
+	})
+	return out, translate(err)
+}
