@@ -105,7 +105,9 @@ func reason(err error) string {
 	if i := strings.LastIndex(msg, "dial error: "); i >= 0 {
 		msg = msg[i+len("dial error: "):]
 	}
-	return strings.ReplaceAll(strings.TrimSpace(msg), "\n", "; ")
+	msg = strings.ReplaceAll(strings.TrimSpace(msg), "\n", "; ")
+	// The resolver says "no such host" also of a name without an address.
+	return strings.ReplaceAll(msg, "no such host", "DNS has no address for this name")
 }
 
 func serverError(pg *pgconn.PgError, err error) error {
@@ -120,6 +122,10 @@ func serverError(pg *pgconn.PgError, err error) error {
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
 	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean(mask(pg.Hint))
+	case pg.Code == "22021":
+		e.Kind, e.Do = queue.KindUsage, queue.Clean("a text must be UTF-8 without zero bytes")
+	case pg.Code == "22P05" && !strings.Contains(pg.Detail, `\u0000`): // of an encoding that lacks the character
+		e.Kind, e.Do = queue.KindUsage, queue.Clean("see qtop doctor for the encodings")
 	case pg.Code == "22P05":
 		e.Kind, e.What, e.Do = queue.KindUsage, queue.Clean(`PostgreSQL stores no \u0000 in text or JSON`), queue.Clean("leave that character out")
 	case pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000":

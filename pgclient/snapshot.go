@@ -53,6 +53,13 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	err = c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1, $2)", at, steps).
 		Scan(&taken, &took, &body, &oldest)
 	c.note(err)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42501" {
+		return s, first, &queue.Error{
+			Kind: queue.KindPermission, What: queue.Clean("this login may not read the snapshots that were kept"), Where: queue.Clean("SQLSTATE " + pg.Code),
+			Do: queue.Clean("it needs the role queue_viewer"), Err: err,
+		}
+	}
 	if err != nil {
 		return s, first, translate(err)
 	}
@@ -80,9 +87,9 @@ func pictured(body []byte, s *queue.Snapshot) error {
 // bareSnapshot is what can be shown of a server without the schema, or of one
 // that does not let this login read it: who it is, and what is lacking.
 func (c *Client) bareSnapshot(ctx context.Context, cause *pgconn.PgError) (queue.Snapshot, error) {
-	lack := queue.Clean("fn_queue_picture is not installed: run qtop migrate up")
+	lack := queue.Clean("fn_queue_snapshot is not installed: run qtop migrate up")
 	if cause.Code == "42501" {
-		lack = queue.Clean("this login may not read fn_queue_picture: it needs the role queue_viewer")
+		lack = queue.Clean("this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role queue_viewer")
 	}
 	s := queue.Snapshot{Missing: map[string]queue.Text{"all": lack}}
 	err := c.read.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery()`).

@@ -61,7 +61,9 @@ func lookupFailure(host string, err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return &failure{CodeDNSFailure, host + " does not exist"}
+		// The resolver says the same of a name that is not there, of one without an
+		// address, and of a CNAME that leads to none or back to itself.
+		return &failure{CodeDNSFailure, "DNS has no address for " + host + ": there is no such name, it has no address record, or its CNAME leads to none"}
 	case isTimeout(err):
 		return &failure{CodeDNSFailure, "looking up " + host + " took too long"}
 	}
