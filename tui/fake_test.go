@@ -209,6 +209,9 @@ func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error)
 	defer s.mu.Unlock()
 	s.plans = append(s.plans, r)
 	p := queue.Plan{Request: r, Count: int64(max(len(r.Targets), 1)), Command: "qtop " + string(r.Action) + " " + strings.Join(r.Targets, " ") + " --yes", Expect: "x"}
+	if r.Action == queue.ActAdopt {
+		p.Confirm = "staging_copy"
+	}
 	if r.Filter != "" {
 		p.Count, p.Skipped = 4638, 2
 		if r.Action == queue.ActJobCancel {

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,7 +98,8 @@ func elsewhereFindings(ctx context.Context, c *pgclient.Client) []finding {
 	}
 	var out []finding
 	if !s.Server.CloneOf.Empty() {
-		out = append(out, finding{"bad", "clone", s.Server.CloneOf, "qtop adopt --waiting keep|suspend|cancel --reason R"})
+		of, do, _ := strings.Cut(s.Server.CloneOf.String(), ": run ")
+		out = append(out, finding{"bad", "clone", queue.Clean(of), do})
 	}
 	if !s.Server.Unexpected.Empty() {
 		out = append(out, finding{"bad", "server", s.Server.Unexpected, "connect to the server that is meant, or name this one in expect_server"})

@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOST", db.DSN(pgtest.Login(t, db, "dot_executor", "queue_viewer")))
 			env.Setenv("WRITER", db.DSN(pgtest.Login(t, db, "event_ingest_writer")))
 			env.Setenv("SUPER", db.DSN(""))
+			env.Setenv("DBNAME", db.Name)
 			env.Setenv("EMPTY", empty.DSN(""))
 			env.Setenv("QTOP_ACTOR", "anna")
 			env.Setenv("HOME", env.WorkDir)

@@ -473,7 +473,7 @@ func Actions() []Action {
 			Help: "make this copy of a database one of its own, and say what becomes of the work that came with it", Twin: "qtop adopt --waiting keep|suspend|cancel --confirm DATABASE --reason R",
 			Danger: DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []Arg{{
-				Name: "waiting", Label: "Waiting work", Required: true, Choices: []string{"keep", "suspend", "cancel"},
+				Name: "waiting", Label: "Waiting work", Required: true, Choices: []string{"suspend", "cancel", "keep"}, // a form begins with the one that does least
 				Help: "keep: it goes on here; suspend: endpoints, jobs and routes stand still; cancel: jobs are cancelled, endpoints and routes stand still",
 			}},
 		},

@@ -1,0 +1,54 @@
+package tui
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+const cloneSays = "CLONE OF prod (recorded 2026-11-22 08:00:00Z): run qtop adopt --waiting keep|suspend|cancel --reason R; until then nothing is claimed or sent here"
+
+// A clone stands above everything in every pane, with the key that adopts it; the
+// name of the database must be typed.
+func TestAdopt(t *testing.T) {
+	s := newStore()
+	s.pic.Server.CloneOf = queue.Clean(cloneSays)
+	s.pic.Server.Unexpected = queue.Clean("UNEXPECTED SERVER: this is server copy on a local socket")
+	s.session.Rights[queue.ActAdopt] = true
+	run(t, setup{store: s}, func(c *console) {
+		c.sees("CLONE OF  prod (recorded 2026-11-22 08:00:00Z): Y in 1 adopts it", "UNEXPECTED SERVER  this is server copy")
+		c.press("5")
+		c.sees("CLONE OF  prod")
+		c.press("1", "Y")
+		c.sees("Waiting work", "suspend", "Reason", "Preview")
+		c.press("up", "right", "tab")
+		c.typing("a copy for tests")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, queue.ActAdopt, s.asked()[0].Action)
+		require.Equal(t, map[string]string{"waiting": "cancel"}, s.asked()[0].Args)
+		c.sees("Database", "Not now", "Adopt staging_copy")
+		c.typing("prod")
+		c.press("tab", "tab", "enter")
+		c.sees("type staging_copy")
+		require.Empty(t, s.did())
+		c.press("backspace", "backspace", "backspace", "backspace")
+		c.typing("staging_copy")
+		c.press("tab", "tab", "enter")
+		c.rest(time.Second)
+		require.Len(t, s.did(), 1)
+	})
+}
+
+func TestNothingToAdopt(t *testing.T) {
+	s := newStore()
+	s.session.Rights[queue.ActAdopt] = true
+	run(t, setup{store: s}, func(c *console) {
+		c.press("Y")
+		c.sees("this database is no clone: there is nothing to adopt")
+		require.Zero(t, c.overlays())
+	})
+}
