@@ -1,0 +1,58 @@
+package queue
+
+import "time"
+
+// Request asks for an action on targets.
+type Request struct {
+	Action  ActionID
+	Targets []string          // ids as the lists show them
+	Filter  string            // instead of Targets
+	Args    map[string]string // by Arg.Name
+	Actor   string
+	Reason  string
+}
+
+// Plan is the exact preview of a Request. Applying it does what it shows or
+// refuses: Expect carries what was read, compared again when it is applied.
+type Plan struct {
+	Request   Request
+	Count     int64         // rows that will change
+	Skipped   int64         // rows that will not, with their reasons in Results
+	Lines     []PlanLine    // what the dialog shows
+	Results   []Outcome     // per id, bounded to 1,000
+	Refused   string        // non-empty: nothing can be done, and why
+	Rule      string        // of the refusal
+	Expect    string        // compare-and-set token
+	Confirm   string        // of DangerDatabase: the name that must be typed
+	Command   string        // the equivalent headless command line
+	ReadAt    time.Time     // when it was read, by this machine's clock
+	Took      time.Duration // of the planning
+	Ephemeral bool          // concerns this process only: no audit row
+}
+
+// PlanLine is one labelled line of a preview.
+type PlanLine struct {
+	Label string `json:"label"`
+	Value Text   `json:"value"`
+}
+
+// Outcome is what happened, or would happen, to one id.
+type Outcome struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"` // done verbs (requeued, acked, …), would_…, skipped, refused
+	Why     Text   `json:"why,omitzero"`
+	NewID   string `json:"new_id,omitempty"`
+}
+
+// Result is the answer to an applied plan, in the shape of the headless JSON.
+type Result struct {
+	Action  ActionID   `json:"action"`
+	DryRun  bool       `json:"dry_run"`
+	Plan    []PlanLine `json:"plan"`
+	Results []Outcome  `json:"results"`
+	AuditID int64      `json:"audit_id"` // of the last row: webhook and job letters in one request write one each
+	Refused string     `json:"refused,omitempty"`
+	Payload Text       `json:"-"` // what was revealed; it goes to the one who asked and nowhere else
+	Done    int64      `json:"done"`
+	Skipped int64      `json:"skipped"`
+}
