@@ -6,6 +6,8 @@ package pgclient
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -34,4 +36,21 @@ func (c *Client) KeptSizes(ctx context.Context) (queue.Text, error) {
 			WHERE c.oid = ANY (ARRAY['public.events', 'public.webhook_delivery_sagas', 'public.webhook_delivery_jobs', 'public.dead_letters',
 				'public.queue_operator_action']::regclass[])) t`).Scan(&line)
 	return queue.Clean(line), translate(err)
+}
+
+// OddIDs are the ids of executors, hosts and consumers, each after its kind, that an older release admitted and a new
+// row may not have: at most twenty, and how many there are.
+func (c *Client) OddIDs(ctx context.Context) (ids []queue.Text, n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	rows, err := c.read.Query(ctx, "SELECT v.kind || ' ' || left(v.id, 200), count(*) OVER () FROM public.v_queue_odd_id v ORDER BY 1 LIMIT 20")
+	if err != nil {
+		return nil, 0, translate(err)
+	}
+	var id queue.Text
+	_, err = pgx.ForEachRow(rows, []any{textInto(&id), &n}, func() error {
+		ids = append(ids, id)
+		return nil
+	})
+	return ids, n, translate(err)
 }

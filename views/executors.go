@@ -6,6 +6,7 @@ package views
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -153,7 +154,7 @@ func executorField(x queue.Executor, name string) (any, bool) {
 	case "kind":
 		return x.Kind.String(), true
 	case "domain":
-		return joinTexts(x.Domains), true
+		return allTexts(x.Domains), true
 	case "state":
 		return x.State, true
 	case "severity":
@@ -199,7 +200,23 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	return p.done(x.ID.String())
 }
 
+// joinTexts is a list as one text. Beyond what anybody reads it says how many more there are.
 func joinTexts(ts []queue.Text) string {
+	var b strings.Builder
+	for i, t := range ts {
+		if b.Len() > queue.LineMost {
+			return b.String() + ",…(+" + strconv.Itoa(len(ts)-i) + ")"
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(t.String())
+	}
+	return b.String()
+}
+
+// allTexts is the whole list, for filters.
+func allTexts(ts []queue.Text) string {
 	parts := make([]string, len(ts))
 	for i, t := range ts {
 		parts[i] = t.String()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
@@ -52,7 +53,7 @@ func (p *pageBuilder) paint(label, value string, st theme.Style) {
 	}
 	th := p.e.Theme
 	indent := min(labelWidth+3, max(p.w/3, 1))
-	for i, part := range wrap(theme.Safe(value), p.w-indent-1) {
+	for i, part := range wrap(queue.Clean(value).Cut(queue.LineMost).String(), p.w-indent-1) {
 		front := theme.Blank(indent)
 		if i == 0 {
 			front = "   " + th.Dim.Paint(th.Left(label, indent-3))

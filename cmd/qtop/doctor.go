@@ -86,7 +86,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 		all = append(all, finding{"ok", "rights", queue.Clean("every action"), ""})
 	}
 	all = append(all, roleFindings(ctx, c)...)
-	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))
+	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), idFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))
 }
 
 // elsewhereFindings are the first: this is a copy of the database, or another server

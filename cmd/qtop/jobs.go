@@ -186,7 +186,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	case !j.Ready && j.AgeSeconds == 0:
 		since = "due later"
 	}
-	fmt.Fprintf(a.out, "%s  %s  %s (%s)  %s\nfor %s, priority %d, tried %d of %d times, %d leases lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
+	a.printf("%s  %s  %s (%s)  %s\nfor %s, priority %d, tried %d of %d times, %d leases lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
 		j.ID, j.Status, j.Kind, j.Domain, since, j.Executor, j.Priority, j.Attempts, j.MaxAttempts, j.LostLeases,
 		stamp(&j.EnqueuedAt), orWord(j.Actor.String(), "nobody named"), stamp(&j.ProcessAfter), stamp(j.PickedAt), stamp(j.FinishedAt))
 	for _, l := range [][2]string{
@@ -271,13 +271,13 @@ func (a *app) statusLanes(st statusJSON) {
 		if !l.Why.Empty() {
 			why = " · " + l.Why.String()
 		}
-		fmt.Fprintf(a.out, "JOBS    %s (%s) · %d queued, %d scheduled, %d retrying, %d leased, %d running · oldest %s · %s/s in, %s/s out · %s%s\n", l.Kind,
+		a.printf("JOBS    %s (%s) · %d queued, %d scheduled, %d retrying, %d leased, %d running · oldest %s · %s/s in, %s/s out · %s%s\n", l.Kind,
 			l.Domain, l.Queued-l.Scheduled, l.Scheduled, l.RetryWaiting, l.Leased, l.InProgress, waited(l), rate(l.InPerSecond), rate(l.OutPerSecond),
 			clearsWords(l), why)
 	}
 	for _, l := range st.JobLeases {
 		if l.Expired {
-			fmt.Fprintf(a.out, "LEASE   %s of %s expired at %s · %d jobs · %s (%s)\n", l.Token, l.Owner, stamp(&l.Until), l.Live, l.Kind, l.Domain)
+			a.printf("LEASE   %s of %s expired at %s · %d jobs · %s (%s)\n", l.Token, l.Owner, stamp(&l.Until), l.Live, l.Kind, l.Domain)
 		}
 	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/qtop/qtop/pgclient"
@@ -33,7 +32,7 @@ func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) er
 // ofTotal says under a table how much of the list it is.
 func (a *app) ofTotal(rows int, p queue.Page) {
 	if a.output == "table" && int64(rows) < p.Total {
-		fmt.Fprintf(a.out, "%d of %s%d\n", rows, bound(p.TotalBound), p.Total)
+		a.printf("%d of %s%d\n", rows, bound(p.TotalBound), p.Total)
 	}
 }
 
@@ -64,20 +63,20 @@ func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o vi
 	}
 	a.payload(d.Payload, d.PayloadWhyNot, d.Revealed)
 	if d.LineageLeft > 0 {
-		fmt.Fprintf(a.out, "lineage: %d generations further away are not shown\n", d.LineageLeft)
+		a.printf("lineage: %d generations further away are not shown\n", d.LineageLeft)
 	}
 	for _, l := range d.Lineage {
 		mark := " "
 		if l.Current {
 			mark = "*"
 		}
-		fmt.Fprintf(a.out, "%s %d  %s  %s %s  %s  %s\n", mark, l.Generation, stamp(l.At), l.Kind, l.ID, l.Status, l.By)
+		a.printf("%s %d  %s  %s %s  %s  %s\n", mark, l.Generation, stamp(l.At), l.Kind, l.ID, l.Status, l.By)
 	}
 	return nil
 }
 
 func (a *app) hookLetterHead(d *queue.DeadLetterDetail) {
-	fmt.Fprintf(a.out, "%s  %s  %s  %s\nsaga %d, event %d %s, subscription %d %s\nfailed %s (%s ago), generation %d\n", d.ID, d.State, d.Code, d.Endpoint,
+	a.printf("%s  %s  %s  %s\nsaga %d, event %d %s, subscription %d %s\nfailed %s (%s ago), generation %d\n", d.ID, d.State, d.Code, d.Endpoint,
 		d.SagaID, d.EventID, d.EventType, d.SubscriptionID, d.CallbackURL, stamp(&d.FailedAt), age(d.AgeSeconds), d.Generation)
 	var rows [][]string
 	for _, t := range d.Attempts {
@@ -91,16 +90,16 @@ func (a *app) hookLetterHead(d *queue.DeadLetterDetail) {
 }
 
 func (a *app) jobLetterHead(d *queue.DeadLetterDetail) {
-	fmt.Fprintf(a.out, "%s  %s  %s  %s (%s)\njob %s for %s, tried %d times, generation %d\nfailed %s (%s ago), first %s\n", d.ID, d.State, d.Code, d.Endpoint,
+	a.printf("%s  %s  %s  %s (%s)\njob %s for %s, tried %d times, generation %d\nfailed %s (%s ago), first %s\n", d.ID, d.State, d.Code, d.Endpoint,
 		d.Domain, d.JobID, d.Executor, d.Tries, d.Generation, stamp(&d.FailedAt), age(d.AgeSeconds), stamp(d.FirstFailedAt))
-	fmt.Fprintln(a.out, "last error: "+d.LastError.String())
+	a.printf("last error: "+"%s\n", d.LastError)
 	a.fate(d)
 }
 
 func (a *app) eventLetterHead(d *queue.DeadLetterDetail) {
-	fmt.Fprintf(a.out, "%s  %s  %s  %s (%s)\nevent %s, by %s\nfailed %s (%s ago)\n", d.ID, d.State, d.Code, d.EventType, d.Domain, d.RoutedID, d.Worker,
+	a.printf("%s  %s  %s  %s (%s)\nevent %s, by %s\nfailed %s (%s ago)\n", d.ID, d.State, d.Code, d.EventType, d.Domain, d.RoutedID, d.Worker,
 		stamp(&d.FailedAt), age(d.AgeSeconds))
-	fmt.Fprintln(a.out, "last error: "+d.LastError.String())
+	a.printf("last error: "+"%s\n", d.LastError)
 	a.fate(d)
 }
 
@@ -109,11 +108,11 @@ func (a *app) fate(d *queue.DeadLetterDetail) {
 	switch d.State {
 	case "requeued":
 		if d.Source == "event" {
-			fmt.Fprintf(a.out, "routed again by %s at %s\n", d.RequeuedBy, stamp(d.RequeuedAt))
+			a.printf("routed again by %s at %s\n", d.RequeuedBy, stamp(d.RequeuedAt))
 			return
 		}
-		fmt.Fprintf(a.out, "requeued by %s at %s as job %s\n", d.RequeuedBy, stamp(d.RequeuedAt), d.ReplayedJobID)
+		a.printf("requeued by %s at %s as job %s\n", d.RequeuedBy, stamp(d.RequeuedAt), d.ReplayedJobID)
 	case "resolved":
-		fmt.Fprintf(a.out, "resolved as %s by %s at %s: %s\n", d.Resolution, d.ResolvedBy, stamp(d.ResolvedAt), d.ResolvedNote)
+		a.printf("resolved as %s by %s at %s: %s\n", d.Resolution, d.ResolvedBy, stamp(d.ResolvedAt), d.ResolvedNote)
 	}
 }

@@ -31,7 +31,7 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 		a.encode(a.out, n)
 		return nil
 	}
-	fmt.Fprintf(a.out, "%d staged: %d due, %s%d wait for more (debounce %ds); %d failed; a document from %d pieces\n", n.Waiting, n.Due(),
+	a.printf("%d staged: %d due, %s%d wait for more (debounce %ds); %d failed; a document from %d pieces\n", n.Waiting, n.Due(),
 		bound(n.DebouncingBound), n.Debouncing, n.DebounceSeconds, n.Failed, n.Threshold)
 	every := "every " + age(n.IntervalSeconds)
 	if n.IntervalSeconds == 0 {
@@ -40,11 +40,11 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 	if n.Stale {
 		every += ", STALE"
 	}
-	fmt.Fprintf(a.out, "iu_notification_worker last ran %s, %s\n", stamp(n.LastRunAt), every)
+	a.printf("iu_notification_worker last ran %s, %s\n", stamp(n.LastRunAt), every)
 	for _, f := range n.Failures {
-		fmt.Fprintf(a.out, "FAILED  %d since %s: %s\n", f.N, stamp(&f.FirstAt), f.Failure)
+		a.printf("FAILED  %d since %s: %s\n", f.N, stamp(&f.FirstAt), f.Failure)
 		for _, r := range f.Rows {
-			fmt.Fprintf(a.out, "        %s  %s  %s\n", r.ID, r.Address, r.Actor)
+			a.printf("        %s  %s  %s\n", r.ID, r.Address, r.Actor)
 		}
 	}
 	var rows [][]string

@@ -109,12 +109,12 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 		}{op, p.Items})
 		return nil
 	}
-	fmt.Fprintf(a.out, "operation %d  %s  %s by %s since %s\nselection %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, op.Kind, op.State, op.StateBy,
+	a.printf("operation %d  %s  %s by %s since %s\nselection %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, op.Kind, op.State, op.StateBy,
 		stamp(&op.StateAt), op.Filter, op.Reason, strconv.FormatFloat(op.Rate, 'f', -1, 64), op.Brake, op.Canary)
 	if !op.StateWhy.Empty() {
 		fmt.Fprintln(a.out, "paused by "+op.StateWhy.String())
 	}
-	fmt.Fprintf(a.out, "tried %s: %d done, %d skipped, %d failed, %d undone\nfirst tries: %d succeeded, %d failed, %d not known yet\n", opProgress(op),
+	a.printf("tried %s: %d done, %d skipped, %d failed, %d undone\nfirst tries: %d succeeded, %d failed, %d not known yet\n", opProgress(op),
 		op.Done, op.Skipped, op.Failed, op.Undone, op.FirstOK, op.FirstFailed, op.Unknown())
 	var rows [][]string
 	for _, i := range p.Items {

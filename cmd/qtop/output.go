@@ -26,7 +26,7 @@ func (a *app) encode(w io.Writer, v any) {
 		fmt.Fprintln(a.errs, "qtop: cannot write the answer: "+err.Error())
 		return
 	}
-	fmt.Fprintln(w, queue.EscapeJSON(strings.TrimSuffix(b.String(), "\n")))
+	fmt.Fprintln(w, queue.BoundJSON(queue.EscapeJSON(strings.TrimSuffix(b.String(), "\n"))))
 }
 
 // print writes v as JSON, or the rows as a table under their heads.
@@ -38,6 +38,13 @@ func (a *app) print(v any, heads []string, rows [][]string) {
 	if len(rows) == 0 {
 		fmt.Fprintln(a.out, "(none)")
 		return
+	}
+	for _, r := range rows {
+		for i, c := range r {
+			if len(c) > queue.CellMost { // bytes: at least as many as columns
+				r[i] = ansi.Truncate(c, queue.CellMost, "…")
+			}
+		}
 	}
 	widths := make([]int, len(heads))
 	for i, h := range heads {
@@ -58,6 +65,21 @@ func (a *app) print(v any, heads []string, rows [][]string) {
 		}
 		fmt.Fprintln(a.out, strings.TrimRight(b.String(), " "))
 	}
+}
+
+// printf writes a line of an answer for people; a value in it takes queue.LineMost bytes at most.
+func (a *app) printf(format string, args ...any) {
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			if len(v) > queue.LineMost {
+				args[i] = queue.Clean(v).Cut(queue.LineMost)
+			}
+		case queue.Text:
+			args[i] = v.Cut(queue.LineMost)
+		}
+	}
+	fmt.Fprintf(a.out, format, args...)
 }
 
 // age is a duration in the two largest units.

@@ -216,7 +216,7 @@ func (a *app) statusTable(st statusJSON) {
 			fmt.Fprintln(a.out, first)
 		}
 	}
-	fmt.Fprintf(a.out, "%s as of %s\n", strings.ToUpper(st.Health), stamp(&st.AsOf))
+	a.printf("%s as of %s\n", strings.ToUpper(st.Health), stamp(&st.AsOf))
 	if st.MonitoringOff {
 		fmt.Fprintln(a.out, "MONITORING OFF  the stale threshold flag is 1000000 s or more: no silence is reported")
 	}
@@ -229,10 +229,10 @@ func (a *app) statusTable(st statusJSON) {
 		if f.RevertsAt != nil {
 			back = " · back at " + stamp(f.RevertsAt)
 		}
-		fmt.Fprintf(a.out, "%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, stamp(&f.UpdatedAt), f.Reason.String(), back)
+		a.printf("%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, stamp(&f.UpdatedAt), f.Reason.String(), back)
 	}
 	for _, h := range st.Held {
-		fmt.Fprintf(a.out, "HELD    %s (%s): %d events wait for an open transaction since %s, %s\n", h.Worker, h.Domain, h.Rows, age(h.AgeSeconds), heldBy(&h))
+		a.printf("HELD    %s (%s): %d events wait for an open transaction since %s, %s\n", h.Worker, h.Domain, h.Rows, age(h.AgeSeconds), heldBy(&h))
 	}
 	if st.HostsAlive == 0 {
 		fmt.Fprintln(a.out, "NO HOST no worker host is alive: nothing ticks, nothing is sent")
@@ -243,10 +243,10 @@ func (a *app) statusTable(st statusJSON) {
 			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, stamp(al.AckExpiresAt), al.Comment)
 		}
 		if al.Kind == "broadcast" {
-			fmt.Fprintf(a.out, "BROADCAST %s · over the line for %s · %s× the line · %s · %s\n", al.Subject, age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64), al.Severity, owner)
+			a.printf("BROADCAST %s · over the line for %s · %s× the line · %s · %s\n", al.Subject, age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64), al.Severity, owner)
 			continue
 		}
-		fmt.Fprintf(a.out, "SILENT  %s · %s · %s× cadence · %s · %s\n", al.Subject, age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64), al.Severity, owner)
+		a.printf("SILENT  %s · %s · %s× cadence · %s · %s\n", al.Subject, age(al.AgeSeconds), strconv.FormatFloat(al.Ratio, 'f', 1, 64), al.Severity, owner)
 	}
 	for _, w := range st.Waiting {
 		if w.Source == "job" { // its lane says more
@@ -260,14 +260,14 @@ func (a *app) statusTable(st statusJSON) {
 		if !w.Why.Empty() {
 			why = " · " + w.Why.String()
 		}
-		fmt.Fprintf(a.out, "WAITING %s · %s%d · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", w.Queue, bound(w.WaitingBound), w.Waiting,
+		a.printf("WAITING %s · %s%d · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", w.Queue, bound(w.WaitingBound), w.Waiting,
 			age(w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, why)
 	}
 	a.statusLanes(st)
 	for _, g := range st.Dead {
-		fmt.Fprintf(a.out, "DEAD    %s %s · %d open · first %s · last %s\n", g.Code, g.Endpoint, g.Open, stamp(&g.FirstAt), stamp(&g.LastAt))
+		a.printf("DEAD    %s %s · %d open · first %s · last %s\n", g.Code, g.Endpoint, g.Open, stamp(&g.FirstAt), stamp(&g.LastAt))
 	}
-	fmt.Fprintf(a.out, "%d dead letters open, %d worker hosts alive\n", st.DeadOpen, st.HostsAlive)
+	a.printf("%d dead letters open, %d worker hosts alive\n", st.DeadOpen, st.HostsAlive)
 }
 
 func bound(b bool) string {

@@ -73,17 +73,17 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 		}{e, p.Attempts, p.Retries, p.Leases, p.Why})
 		return nil
 	}
-	fmt.Fprintf(a.out, "subscription %d  %s  %s\ngate %s", e.ID, e.EventType, e.URL, gateWord(e))
+	a.printf("subscription %d  %s  %s\ngate %s", e.ID, e.EventType, e.URL, gateWord(e))
 	if e.Since != nil {
-		fmt.Fprintf(a.out, " by %s since %s", e.SuspendedBy, stamp(e.Since))
+		a.printf(" by %s since %s", e.SuspendedBy, stamp(e.Since))
 	}
-	fmt.Fprintf(a.out, "\nwaiting %d: %d new, %d in progress, %d wait for their next attempt\nin flight %d, %d with an expired lease\nended %d delivered, %d dead, %d of them open\n",
+	a.printf("\nwaiting %d: %d new, %d in progress, %d wait for their next attempt\nin flight %d, %d with an expired lease\nended %d delivered, %d dead, %d of them open\n",
 		e.Waiting, e.Pending, e.InProgress, e.PendingRetry, e.Leased, e.Expired, e.Completed, e.DeadLettered, e.DeadOpen)
-	fmt.Fprintf(a.out, "recent attempts that succeeded %s, p50 %s, p95 %s, %d failures in a row\n", okWord(e), millis(e.P50MS), millis(e.P95MS), e.FailuresInRow)
+	a.printf("recent attempts that succeeded %s, p50 %s, p95 %s, %d failures in a row\n", okWord(e), millis(e.P50MS), millis(e.P95MS), e.FailuresInRow)
 	a.chain(p.Why)
 	for _, s := range p.Retries {
 		if s.N > 0 {
-			fmt.Fprintf(a.out, "RETRY   %s%d %s\n", bound(s.Bound), s.N, slot(s))
+			a.printf("RETRY   %s%d %s\n", bound(s.Bound), s.N, slot(s))
 		}
 	}
 	var rows [][]string
@@ -134,7 +134,7 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 		a.encode(a.out, p.Why)
 		return nil
 	}
-	fmt.Fprintf(a.out, "%s: %s%d wait, the oldest for %s\n", p.Why.Queue, bound(p.Why.WaitingBound), p.Why.Waiting, age(p.Why.AgeSeconds))
+	a.printf("%s: %s%d wait, the oldest for %s\n", p.Why.Queue, bound(p.Why.WaitingBound), p.Why.Waiting, age(p.Why.AgeSeconds))
 	a.chain(p.Why)
 	return nil
 }
@@ -143,16 +143,16 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 // half of the answer.
 func (a *app) chain(y *queue.Why) {
 	for _, l := range y.Links {
-		fmt.Fprintf(a.out, "%-7s %-13s %s\n", strings.ToUpper(l.State), l.Link, l.Text)
+		a.printf("%-7s %-13s %s\n", strings.ToUpper(l.State), l.Link, l.Text)
 		if !l.Detail.Empty() {
-			fmt.Fprintf(a.out, "%21s %s\n", "", l.Detail)
+			a.printf("%21s %s\n", "", l.Detail)
 		}
 		if !l.Do.Empty() {
 			keys := ""
 			if l.Keys != "" {
 				keys = l.Keys + ", or "
 			}
-			fmt.Fprintf(a.out, "%21s cure: %s%s\n", "", keys, l.Do)
+			a.printf("%21s cure: %s%s\n", "", keys, l.Do)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"io"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf16"
 )
@@ -124,7 +125,7 @@ func rowJSON(row any) (string, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(row)
-	return EscapeJSON(strings.TrimSuffix(b.String(), "\n")), err
+	return BoundJSON(EscapeJSON(strings.TrimSuffix(b.String(), "\n"))), err
 }
 
 // EscapeJSON writes unsafe characters of a JSON text as \u escapes; outside of
@@ -166,8 +167,15 @@ func cellsOf(text string, columns []string, cells []string) ([]string, error) {
 	if err := json.Unmarshal([]byte(text), &members); err != nil {
 		return nil, err
 	}
+	var cut []string
+	if t, ok := members["truncated"]; ok {
+		_ = json.Unmarshal(t, &cut) // of another kind it is a column
+	}
 	for _, c := range columns {
 		raw := string(members[c])
+		if !strings.HasPrefix(raw, `"`) && slices.Contains(cut, c) {
+			raw += "…" // a text has its own
+		}
 		switch {
 		case raw == "null":
 			raw = ""

@@ -1,0 +1,36 @@
+package main
+
+// This file is what the doctor says of ids that new rows may not have.
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func idFinding(ctx context.Context, c *pgclient.Client) finding {
+	ids, n, err := c.OddIDs(ctx)
+	switch {
+	case queue.KindOf(err) == queue.KindPermission:
+		return finding{"note", "ids", queue.Clean("this login may not read them"), "ask with the role queue_viewer"}
+	case err != nil:
+		return finding{"note", "ids", queue.Clean(err.Error()), ""}
+	case n == 0:
+		return finding{"ok", "ids", queue.Clean("all can be typed as they are shown"), ""}
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = fmt.Sprintf("%q", id.Cut(60).String())
+	}
+	more := ""
+	if n > int64(len(ids)) {
+		more = fmt.Sprintf(" and %d more", n-int64(len(ids)))
+	}
+	return finding{
+		"note", "ids", queue.Clean("of an older release: " + strings.Join(names, ", ") + more),
+		"they go on working; register new ones of letters, digits and . _ : @ / - and deregister these",
+	}
+}

@@ -1,0 +1,226 @@
+package queue
+
+// This file bounds what one field of an answer may take: whoever writes a row must not decide how long the answer of a
+// verb is.
+
+import "strings"
+
+const (
+	// FieldMost is how many bytes of JSON a field of an answer has at most.
+	FieldMost = 64 << 10
+	// CellMost is how many columns a cell of a table has at most, LineMost how many bytes a value beside a table.
+	CellMost = 200
+	LineMost = 8 << 10
+
+	mostMembers = 1000 // of an object that is too long; no row has as many
+	deepest     = 64   // levels of objects and arrays; what is deeper in a field that is too long is null
+)
+
+// BoundJSON cuts the fields of a valid JSON text: texts, arrays of numbers and texts, and objects with more members
+// than a row has, so that none takes more than FieldMost. The object around a field that was cut names it in a member
+// "truncated". Lists of rows stay whole, and so does a payload, which was asked for.
+func BoundJSON(text string) string {
+	if len(text) <= FieldMost {
+		return text
+	}
+	b := bounder{in: text}
+	if end := b.value(0, 0); end == len(text) {
+		return b.out.String()
+	}
+	return text
+}
+
+type bounder struct {
+	in  string
+	out strings.Builder
+}
+
+// value writes what begins at i and returns its end.
+func (b *bounder) value(i, depth int) int {
+	switch b.in[i] {
+	case '{':
+		return b.object(i, depth)
+	case '[':
+		return b.rows(i, depth)
+	}
+	end := skip(b.in, i)
+	b.out.WriteString(b.in[i:end])
+	return end
+}
+
+// object writes the object at i.
+func (b *bounder) object(i, depth int) int {
+	var cut []string
+	b.out.WriteByte('{')
+	i++
+	for n := 0; b.in[i] != '}'; n++ {
+		if b.in[i] == ',' {
+			i++
+		}
+		keyEnd := skip(b.in, i)
+		key := b.in[i:keyEnd]
+		if n >= mostMembers {
+			i = skip(b.in, keyEnd+1)
+			if n == mostMembers {
+				cut = append(cut, `"…"`)
+			}
+			continue
+		}
+		if n > 0 {
+			b.out.WriteByte(',')
+		}
+		if len(key) > FieldMost {
+			key = cutString(key)
+		}
+		b.out.WriteString(key)
+		b.out.WriteByte(':')
+		end, whole := b.field(keyEnd+1, depth, depth == 0 && key == `"payload"`)
+		if !whole {
+			cut = append(cut, key)
+		}
+		i = end
+	}
+	if len(cut) > 0 {
+		b.out.WriteString(`,"truncated":[` + strings.Join(cut, ",") + "]")
+	}
+	b.out.WriteByte('}')
+	return i + 1
+}
+
+// field writes the value of a member; whole is false where it was cut.
+func (b *bounder) field(i, depth int, asked bool) (end int, whole bool) {
+	end = skip(b.in, i)
+	raw := b.in[i:end]
+	switch {
+	case len(raw) <= FieldMost || asked:
+		b.out.WriteString(raw)
+	case depth >= deepest:
+		b.out.WriteString("null")
+		return end, false
+	case raw[0] == '"':
+		b.out.WriteString(cutString(raw))
+		return end, false
+	case raw[0] == '[' && plainArray(raw):
+		b.out.WriteString(raw[:max(lastElement(raw, FieldMost-1), 1)] + "]")
+		return end, false
+	default:
+		b.value(i, depth+1)
+	}
+	return end, true
+}
+
+// rows writes the array at i, element by element.
+func (b *bounder) rows(i, depth int) int {
+	b.out.WriteByte('[')
+	i++
+	for b.in[i] != ']' {
+		if b.in[i] == ',' {
+			b.out.WriteByte(',')
+			i++
+		}
+		switch end := skip(b.in, i); {
+		case end-i <= FieldMost:
+			b.out.WriteString(b.in[i:end])
+			i = end
+		case depth >= deepest:
+			b.out.WriteString("null")
+			i = end
+		case b.in[i] == '"':
+			b.out.WriteString(cutString(b.in[i:end]))
+			i = end
+		default:
+			i = b.value(i, depth+1)
+		}
+	}
+	b.out.WriteByte(']')
+	return i + 1
+}
+
+// plainArray tells whether no element is an object or an array.
+func plainArray(raw string) bool {
+	for i := 1; raw[i] != ']'; {
+		switch raw[i] {
+		case ',':
+			i++
+		case '{', '[':
+			return false
+		default:
+			i = skip(raw, i)
+		}
+	}
+	return true
+}
+
+// lastElement is where the last element of a plain array ends whose end is below most.
+func lastElement(raw string, most int) int {
+	last := 0
+	for i := 1; raw[i] != ']' && i < most; {
+		if raw[i] == ',' {
+			last = i
+			i++
+			continue
+		}
+		i = skip(raw, i)
+	}
+	return last
+}
+
+// cutString is a JSON string in at most FieldMost bytes, with an ellipsis.
+func cutString(raw string) string {
+	end := 1
+	for i := 1; i < FieldMost-len(`…"`); {
+		end = i
+		switch {
+		case raw[i] == '\\' && raw[i+1] == 'u':
+			i += 6
+		case raw[i] == '\\':
+			i += 2
+		default:
+			i += len(keepRune(raw[i:]))
+		}
+	}
+	return raw[:end] + `…"`
+}
+
+// keepRune is the first character.
+func keepRune(s string) string {
+	n := 1
+	for n < len(s) && s[n]&0xc0 == 0x80 {
+		n++
+	}
+	return s[:n]
+}
+
+// skip is the end of the value at i.
+func skip(s string, i int) int {
+	depth := 0
+	for ; ; i++ {
+		switch s[i] {
+		case '"':
+			for i++; s[i] != '"'; i++ {
+				if s[i] == '\\' {
+					i++
+				}
+			}
+			if depth == 0 {
+				return i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+			if depth < 0 {
+				return i
+			}
+		case ',', ':':
+			if depth == 0 {
+				return i
+			}
+		}
+		if i+1 == len(s) {
+			return len(s)
+		}
+	}
+}
