@@ -144,7 +144,7 @@ func planRegister(ctx context.Context, c *Client, p *queue.Plan) error {
 		return err
 	}
 	p.Lines = append(p.Lines, line("executor", "%s (%s)", r.Args["id"], r.Args["kind"]), owner,
-		line("domains", "%s", strings.Join(domains(r.Args["domains"]), ", ")),
+		line("domains", "%s", cmp.Or(strings.Join(domains(r.Args["domains"]), ", "), "any")),
 		line("expected", "a beat every %s from now on", time.Duration(cadence)*time.Second))
 	if threshold != nil {
 		p.Lines = append(p.Lines, line("stale after", "%s", time.Duration(*threshold)*time.Second))

@@ -69,8 +69,12 @@ BEGIN
     RAISE EXCEPTION 'executor kind % is not admitted: use %', COALESCE(quote_literal(left(p_kind, 60)), 'NULL'),
       public.fn_words(ARRAY[:executor_kinds], 'or') USING ERRCODE = '22023';
   END IF;
-  IF p_expected_cadence_seconds IS NULL OR p_expected_cadence_seconds < 1 THEN
-    RAISE EXCEPTION 'p_expected_cadence_seconds must be at least 1' USING ERRCODE = '22023';
+  IF (p_expected_cadence_seconds BETWEEN 1 AND 604800) IS NOT TRUE THEN
+    RAISE EXCEPTION 'p_expected_cadence_seconds must be 1 to 604800, a week' USING ERRCODE = '22023';
+  END IF;
+  IF v_threshold > 999999999 THEN
+    RAISE EXCEPTION 'the stale threshold must be at most 999999999 s; from 1000000 on it is not watched'
+      USING ERRCODE = '22023';
   END IF;
   IF v_threshold < 1 OR v_threshold < p_expected_cadence_seconds THEN
     RAISE EXCEPTION 'the stale threshold (% s) must not be below the cadence (% s)', v_threshold,
@@ -83,6 +87,11 @@ BEGIN
         USING ERRCODE = '22023';
     END IF;
   END LOOP;
+  -- No domain at all is any domain: what it may claim its subscriptions say (DP4 §3.1, DP6).
+  SELECT d INTO v_domain FROM unnest(p_domain_scope) d GROUP BY d HAVING count(*) > 1 ORDER BY d LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'domain % is named twice', quote_literal(v_domain) USING ERRCODE = '22023';
+  END IF;
 
   IF COALESCE(p_owner_role, '') = '' THEN
     RAISE EXCEPTION 'p_owner_role must name the login or the group of the executor''s hosts' USING ERRCODE = '22023';
