@@ -123,6 +123,9 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	cfg.MaxConns, cfg.MinConns = size, 0
 	cfg.HealthCheckPeriod = 10 * time.Second
 	session(cc, c.opts.Program+" "+use, timeout)
+	if from := origin(); writes && from != "" {
+		pgsession.Set(cc, pgsession.Setting{Name: "qtop.origin", Value: from})
+	}
 	cfg.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error {
 		c.route.Prepare(cc)
 		return nil

@@ -29,6 +29,12 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
+	return newWorldAlone(t)
+}
+
+// newWorldAlone is a world for a test that changes its environment.
+func newWorldAlone(t *testing.T) *world {
+	t.Helper()
 	db := pgtest.New(t)
 	w := &world{t: t, db: db, root: db.Pool(t, "")}
 	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = now()")

@@ -132,12 +132,13 @@ func (b *builder) before(number, mark string) error {
 
 // auditSelect are the columns that scanAudit takes.
 const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
-	a.reason, a.before, a.after, a.outcome`
+	a.reason, a.before, a.after, a.outcome, a.claimed`
 
 func scanAudit(e *queue.AuditEntry) []any {
 	return []any{
 		&e.ID, &e.At, textInto(&e.Actor), textInto(&e.DBRole), textInto(&e.ClientAddr), textInto(&e.Action), textInto(&e.Target),
 		textInto(&e.Filter), &e.FrozenCount, textInto(&e.Reason), (*[]byte)(&e.Before), (*[]byte)(&e.After), textInto(&e.Outcome),
+		(*[]byte)(&e.Claimed),
 	}
 }
 

@@ -179,6 +179,7 @@ type AuditEntry struct {
 	Before      json.RawMessage `json:"before"`
 	After       json.RawMessage `json:"after"`
 	Outcome     Text            `json:"outcome"`
+	Claimed     json.RawMessage `json:"claimed"` // what the caller's program says about who runs it; null = nothing
 }
 
 // AlertAck is a row of queue_alert_ack.

@@ -6,7 +6,10 @@ COMMENT ON TABLE public.queue_operator_action IS
 COMMENT ON COLUMN public.queue_operator_action.actor IS 'the person claimed; the database cannot know better';
 COMMENT ON COLUMN public.queue_operator_action.db_role IS 'session_user, which nobody can set';
 COMMENT ON COLUMN public.queue_operator_action.client_addr IS 'NULL = a local socket';
-COMMENT ON COLUMN public.queue_operator_action.filter IS 'the words a selection was made with';
+COMMENT ON COLUMN public.queue_operator_action.filter IS
+  'the words that the caller says the selection was made with: claimed, the database is given ids';
+COMMENT ON COLUMN public.queue_operator_action.claimed IS
+  'what the caller''s program says about who runs it: loginuid, os_user, sudo_user, ssh_connection; not proven';
 COMMENT ON COLUMN public.queue_operator_action.frozen_count IS 'rows it was about';
 COMMENT ON COLUMN public.queue_operator_action.before IS 'what was there';
 COMMENT ON COLUMN public.queue_operator_action.after IS 'what is there now';
@@ -66,8 +69,37 @@ $fn$;
 COMMENT ON FUNCTION public.fn_operator_reason IS
   'Checks and trims the reason given to an operator function.';
 
+-- fn_operator_origin() → what the program of this session claims about who runs it, from the setting qtop.origin: known
+-- keys alone, each masked and cut; NULL = nothing. Never raises. Internal.
+CREATE OR REPLACE FUNCTION public.fn_operator_origin() RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_text text := COALESCE(current_setting('qtop.origin', true), '');
+  v_said jsonb;
+BEGIN
+  IF v_text = '' THEN
+    RETURN NULL;
+  ELSIF octet_length(v_text) > 2000 THEN
+    RETURN jsonb_build_object('unreadable', true);
+  END IF;
+  BEGIN
+    v_said := v_text::jsonb;
+    RETURN (SELECT jsonb_object_agg(k.name, left(public.fn_mask_said(v_said ->> k.name), 200))
+      FROM unnest(ARRAY['loginuid', 'os_user', 'sudo_user', 'ssh_connection']) AS k (name)
+      WHERE v_said ->> k.name <> '');
+  EXCEPTION WHEN data_exception THEN
+    RETURN jsonb_build_object('unreadable', true);
+  END;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_operator_origin IS
+  'What the program of this session claims about who runs it. Internal.';
+
 -- fn_operator_audit(…) → id of the audit row. Internal: db_role and client_addr
--- are read from the session, so that nobody can write them.
+-- are read from the session, so that nobody can write them. A filter is the
+-- caller's word and is kept as such. Of refusals one login leaves at most 20 a
+-- minute, so that nobody fills the table: the last of them says so, and what comes
+-- behind it has no row and no id.
 CREATE OR REPLACE FUNCTION public.fn_operator_audit(
   p_action text, p_target text, p_actor text, p_reason text,
   p_filter text DEFAULT NULL, p_frozen_count bigint DEFAULT NULL,
@@ -75,12 +107,25 @@ CREATE OR REPLACE FUNCTION public.fn_operator_audit(
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
+  c_refusals CONSTANT int := 20;
+  v_refused bigint := 0;
   v_id bigint;
 BEGIN
+  IF p_outcome LIKE 'refused%' THEN
+    SELECT count(*) INTO v_refused FROM (SELECT a.at, a.db_role, a.outcome FROM public.queue_operator_action a
+      ORDER BY a.id DESC LIMIT 10 * c_refusals) r
+    WHERE r.db_role = session_user AND r.outcome LIKE 'refused%' AND r.at > now() - interval '1 minute';
+    IF v_refused >= c_refusals THEN
+      RETURN NULL;
+    END IF;
+  END IF;
   INSERT INTO public.queue_operator_action
-    (actor, action, target, filter, frozen_count, reason, before, after, outcome)
+    (actor, action, target, filter, frozen_count, reason, before, after, outcome, claimed)
   VALUES
-    (p_actor, p_action, p_target, p_filter, p_frozen_count, p_reason, p_before, p_after, p_outcome)
+    (p_actor, p_action, p_target, 'claimed: ' || p_filter, p_frozen_count, p_reason, p_before, p_after,
+      p_outcome || CASE WHEN v_refused = c_refusals - 1
+        THEN '; further refusals of this login are not recorded for a minute' ELSE '' END,
+      public.fn_operator_origin())
   RETURNING id INTO v_id;
   RETURN v_id;
 END

@@ -297,6 +297,10 @@ BEGIN
   IF COALESCE(cardinality(p_event_ids), 0) NOT BETWEEN 1 AND 1000 THEN
     RAISE EXCEPTION 'p_event_ids must have 1 to 1000 ids' USING ERRCODE = '22023';
   ELSIF NOT public.fn_event_acts_as(p_recipient_ref) THEN
+    PERFORM public.fn_operator_audit(
+      p_action => 'event_mark_read'::text, p_target => left(p_recipient_ref, 200), p_actor => session_user::text,
+      p_reason => NULL::text, p_filter => NULL::text, p_frozen_count => cardinality(p_event_ids)::bigint,
+      p_before => NULL::jsonb, p_after => NULL::jsonb, p_outcome => 'refused: not_recipient'::text);
     RETURN jsonb_build_object('refused', true, 'rule', 'not_recipient', 'reason',
       format('login %s may not act as %s: it must be a member of the role that the recipient names', session_user,
         left(p_recipient_ref, 200)));

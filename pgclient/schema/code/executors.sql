@@ -241,6 +241,12 @@ BEGIN
     v_rule := 'not_owner';
     v_reason := format('%s belongs to role %s: nobody else heals its silence', p_executor_id, v_row.owner_role);
   END IF;
+  IF v_rule = 'not_owner' THEN -- the others are faults of a host, not of somebody who reaches for what is not his
+    PERFORM public.fn_operator_audit(
+      p_action => 'executor_beat'::text, p_target => p_executor_id, p_actor => v_actor, p_reason => NULL::text,
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb,
+      p_outcome => 'refused: not_owner'::text);
+  END IF;
   IF v_rule IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_reason);
   END IF;
