@@ -80,14 +80,14 @@ func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 	}
 	p.pair("reason", a.Reason.String())
 	p.paint("outcome", a.Outcome.String(), e.tone(outcomeRank(a.Outcome.String())))
-	if len(a.Claimed) > 0 && string(a.Claimed) != "null" {
-		p.head("Claimed by the caller's program, not proven")
-		p.rawJSON(a.Claimed)
-	}
 	p.head("Before")
 	p.rawJSON(a.Before)
 	p.head("After")
 	p.rawJSON(a.After)
+	if len(a.Claimed) > 0 && string(a.Claimed) != "null" {
+		p.head("Claimed by the caller's program, not proven")
+		p.rawJSON(a.Claimed)
+	}
 	return p.done("#" + strconv.FormatInt(a.ID, 10))
 }
 
