@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -164,7 +165,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 	switch {
 	case plan.Refused != "", o.dryRun:
 	default:
-		if err := a.confirm(plan, o); err != nil {
+		if err := a.confirm(ctx, plan, o); err != nil {
 			return err
 		}
 		if res, err = client.Apply(ctx, plan); err != nil {
@@ -195,7 +196,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 }
 
 // confirm asks unless --yes; where nobody can answer it refuses.
-func (a *app) confirm(p queue.Plan, o actOptions) error {
+func (a *app) confirm(ctx context.Context, p queue.Plan, o actOptions) error {
 	switch {
 	case p.Confirm != "" && p.Request.Args["confirm"] == "" && (o.yes || !terminal(a.in) || a.output == "json"):
 		return usage("the name of the database is needed: --yes is not enough for all of it", "command line", "say --confirm NAME, or --dry-run to see the plan")
@@ -218,7 +219,10 @@ func (a *app) confirm(p queue.Plan, o actOptions) error {
 		want = p.Confirm
 	}
 	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, want)
-	text, err := bufio.NewReader(a.in).ReadString('\n')
+	text, err := awaitInput(ctx, func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
+	if errors.Is(err, errInterrupted) {
+		return a.interrupted()
+	}
 	if err != nil || strings.TrimSpace(text) != want {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("not confirmed: nothing was changed")}
 	}

@@ -123,6 +123,10 @@ func (a *app) canShow() error {
 		return usage(fmt.Sprintf("the terminal says TERM=%q: it cannot show a screen", t), "env TERM",
 			"use --accessible for plain lines, a verb such as qtop status --watch, or set TERM (xterm-256color)")
 	}
+	if t := os.Getenv("TERM"); !knownTerminal(t) {
+		return usage(fmt.Sprintf("the terminal TERM=%q is not known here", t), "env TERM",
+			"set TERM to what it is (xterm-256color, say), or use --accessible for plain lines")
+	}
 	return nil
 }
 

@@ -72,7 +72,10 @@ func (a *app) enqueueCmd() *cobra.Command {
 				return usage("--after and --max-attempts are not negative", "command line", "leave them out for the default")
 			}
 			if j.Payload == "-" {
-				text, err := io.ReadAll(io.LimitReader(a.in, maxPayload+1))
+				text, err := awaitInput(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.in, maxPayload+1)) })
+				if errors.Is(err, errInterrupted) {
+					return a.interrupted()
+				}
 				if err != nil {
 					return err
 				}

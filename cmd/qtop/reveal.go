@@ -50,7 +50,7 @@ func (a *app) revealed(ctx context.Context, c *pgclient.Client, id string, o rev
 			Results: []queue.Outcome{{ID: id, Outcome: "would_reveal"}},
 		}, plan)
 	}
-	if err := a.confirm(plan, o.actOptions); err != nil {
+	if err := a.confirm(ctx, plan, o.actOptions); err != nil {
 		return text, true, err
 	}
 	res, err := c.Apply(ctx, plan)

@@ -58,7 +58,14 @@ func openSized(t *testing.T, cols, rows int, dsn string, args ...string) *screen
 // onScreen starts the program in a terminal.
 func onScreen(t *testing.T, cols, rows int, cmd *exec.Cmd) *screen {
 	t.Helper()
-	cmd.Env = append(cmd.Env, "TERM=xterm-256color", "LANG=C.UTF-8", "TZ=UTC")
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
+	return onTerminal(t, cols, rows, cmd)
+}
+
+// onTerminal starts the program in a terminal whose TERM the program was given.
+func onTerminal(t *testing.T, cols, rows int, cmd *exec.Cmd) *screen {
+	t.Helper()
+	cmd.Env = append(cmd.Env, "LANG=C.UTF-8", "TZ=UTC")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)})
 	require.NoError(t, err)
 	s := &screen{t: t, cmd: cmd, tty: tty, emu: vt.NewSafeEmulator(cols, rows), exit: make(chan error, 1), raw: &lastBytes{}}

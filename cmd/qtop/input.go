@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// exitInterrupted is the code of a program that a signal ended while it waited for
+// an answer, as shells have it for Ctrl-C.
+const exitInterrupted = 130
+
+// errInterrupted is what awaitInput returns when a signal came first.
+var errInterrupted = errors.New("interrupted")
+
+// awaitInput runs a read of standard input and returns when it has ended or the
+// context is cancelled, whichever is first: a read of a terminal does not end when
+// a signal arrives. What the read still holds then is lost with the process.
+func awaitInput[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := read()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		var none T
+		return none, errInterrupted
+	}
+}
+
+// interrupted says that a signal came before the answer.
+func (a *app) interrupted() error {
+	if terminal(a.in) {
+		_, _ = a.errs.Write([]byte("\n")) // the question stands on the line
+	}
+	a.printError(queue.Error{What: queue.Clean("interrupted: nothing was changed")})
+	return &exitError{exitInterrupted}
+}
+
+// Terminals that understand what xterm does, whether or not this machine describes
+// them.
+var knownTerminals = []string{
+	"xterm", "screen", "tmux", "linux", "rxvt", "vt1", "vt2", "vt3", "vt4", "vt5", "ansi", "cygwin", "konsole", "gnome", "kitty", "alacritty",
+	"foot", "wezterm", "ghostty", "st", "iterm", "putty", "mlterm", "contour", "eterm", "aterm", "dtterm", "mintty", "nsterm", "sun", "wsvt25", "pccon", "hurd", "teraterm", "terminator", "vte", "zellij",
+}
+
+// knownTerminal tells whether TERM names a terminal: one of those above, with or
+// without a suffix such as -256color, or one that the machine's terminfo has.
+func knownTerminal(term string) bool {
+	family, _, _ := strings.Cut(strings.ToLower(term), "-")
+	if slices.ContainsFunc(knownTerminals, func(k string) bool {
+		return family == k || strings.HasPrefix(k, "vt") && len(k) == 3 && strings.HasPrefix(family, k)
+	}) {
+		return true
+	}
+	if strings.ContainsAny(term, `/\`) || strings.HasPrefix(term, ".") {
+		return false
+	}
+	dirs := append([]string{os.Getenv("TERMINFO")}, filepath.SplitList(os.Getenv("TERMINFO_DIRS"))...)
+	if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".terminfo"))
+	}
+	dirs = append(dirs, "/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo", "/usr/lib/terminfo", "/usr/local/share/terminfo", "/opt/homebrew/share/terminfo")
+	const hex = "0123456789abcdef"
+	for _, dir := range dirs {
+		for _, sub := range []string{term[:1], string([]byte{hex[term[0]>>4], hex[term[0]&15]})} {
+			if dir == "" {
+				continue
+			}
+			if info, err := os.Stat(filepath.Join(dir, sub, term)); err == nil && info.Mode().IsRegular() {
+				return true
+			}
+		}
+	}
+	return false
+}

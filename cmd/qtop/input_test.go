@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// One signal ends a question; nothing is done.
+func TestSignalAtAQuestion(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	dsn := db.DSN(operator(t, db))
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		s := open(t, dsn, "flag", "set", "webhook.worker.enabled", "false", "--reason", "r")
+		s.until("Type yes to do it")
+		require.NoError(t, s.cmd.Process.Signal(sig))
+		s.exits(130)
+		require.Contains(t, s.text(), "interrupted: nothing was changed", "%v", sig)
+	}
+	// Ctrl-C as the terminal sends it.
+	s := open(t, dsn, "flag", "set", "webhook.worker.enabled", "false", "--reason", "r")
+	s.until("Type yes to do it")
+	_, err := s.tty.WriteString("\x03")
+	require.NoError(t, err)
+	s.exits(130)
+	var done int
+	require.NoError(t, db.Conn(t, "").QueryRow(t.Context(), "SELECT count(*) FROM public.queue_operator_action").Scan(&done))
+	require.Zero(t, done)
+}
+
+// A terminal that nobody knows gets a line, not a screen.
+func TestUnknownTerminal(t *testing.T) {
+	t.Parallel()
+	cmd := qtop(t, "host=/nowhere dbname=none")
+	cmd.Env = append(cmd.Env, "TERM=nonexist")
+	s := onTerminal(t, 120, 40, cmd)
+	s.exits(2)
+	require.Contains(t, s.text(), `qtop: the terminal TERM="nonexist" is not known here`)
+	require.NotContains(t, string(s.raw.b), "\x1b[?1049h")
+}
+
+func TestKnownTerminal(t *testing.T) {
+	own := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(own, "q"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(own, "q", "qterm"), nil, 0o600))
+	t.Setenv("TERMINFO_DIRS", own)
+	for term, want := range map[string]bool{
+		"xterm": true, "xterm-256color": true, "xterm-ghostty": true, "tmux-direct": true, "vt100": true, "vt220": true, "vt": false, "linux": true,
+		"qterm": true, "nonexist": false, "../q/qterm": false, ".": false, "q": false, strings.Repeat("x", 5000): false, "rxvt-unicode-256color": true, "st-256color": true, "stupid": false,
+	} {
+		require.Equal(t, want, knownTerminal(term), "%.40q", term)
+	}
+}
+
+// exits waits for the program to end with this code.
+func (s *screen) exits(code int) {
+	s.t.Helper()
+	select {
+	case err := <-s.exit:
+		var failed *exec.ExitError
+		require.ErrorAs(s.t, err, &failed, "%s", s.text())
+		require.Equal(s.t, code, failed.ExitCode(), "%s", s.text())
+	case <-time.After(patience):
+		s.t.Fatalf("the program did not end:\n%s", s.text())
+	}
+}
