@@ -29,6 +29,10 @@ type configFile struct {
 	profiles map[string]map[string]value
 }
 
+// File is where the configuration file stands or would stand; "" where no folder is
+// known.
+func File(src Sources) string { return configPath(src.ConfigHome, environ(src.Environ)) }
+
 // configPath is $XDG_CONFIG_HOME/qtop/config.yaml, or "" where no folder is known.
 // The XDG rules have a relative folder ignored.
 func configPath(home string, env map[string]string) string {

@@ -166,6 +166,49 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 	return jobs, translate(err)
 }
 
+// SecretRefs reads the references of subscriptions; one that has none, or that is
+// gone, has none.
+func (c *Client) SecretRefs(ctx context.Context, subscriptions []int64) (map[int64]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	rows, err := c.work.Query(ctx, "SELECT s.id, s.secret_ref FROM public.subscriptions s WHERE s.id = ANY ($1::bigint[]) AND s.secret_ref IS NOT NULL", subscriptions)
+	if err != nil {
+		return nil, translate(err)
+	}
+	refs := map[int64]string{}
+	var id int64
+	var ref string
+	_, err = pgx.ForEachRow(rows, []any{&id, &ref}, func() error {
+		refs[id] = ref
+		return nil
+	})
+	return refs, translate(err)
+}
+
+// SigningFault is a subscription that a live host cannot sign.
+type SigningFault struct {
+	Host         queue.Text
+	Subscription int64
+	What, Do     queue.Text
+}
+
+// SigningFaults lists them, and counts the live hosts that send webhooks.
+func (c *Client) SigningFaults(ctx context.Context) (faults []SigningFault, hosts int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	rows, err := c.read.Query(ctx, `SELECT f.host_id, f.subscription_id, f.what, f.remedy FROM public.v_signing_fault f
+		ORDER BY f.subscription_id, f.host_id LIMIT 100`)
+	if err != nil {
+		return nil, 0, translate(err)
+	}
+	if faults, err = pgx.CollectRows(rows, pgx.RowToStructByPos[SigningFault]); err != nil {
+		return nil, 0, translate(err)
+	}
+	err = c.read.QueryRow(ctx, `SELECT count(*)::int FROM public.queue_host q WHERE q.stopped_at IS NULL
+		AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops)`).Scan(&hosts)
+	return faults, hosts, translate(err)
+}
+
 // WebhookReport is the outcome of one attempt.
 type WebhookReport struct {
 	JobID      int64      `json:"job_id"`

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // delivery is one claimed job inside this process.
@@ -26,8 +27,10 @@ type delivery struct {
 	until time.Time
 	// lost is set when a renewal found the lease gone.
 	lost bool
-	// sent and delivered are written before the request's end is told.
+	// sent, delivered and fault (it could not be signed) are written before the
+	// request's end is told.
 	sent, delivered bool
+	fault           *sender.Fault
 	// settled is set when the database answered for the result.
 	settled atomic.Bool
 }
@@ -43,8 +46,12 @@ type deliverer struct {
 	where   map[int64]string    // endpoint of each subscription, as its last claim said
 	ended   chan end            // twice as large as flying can get: a send never blocks
 	claims  chan claim          // of one
-	sending sync.WaitGroup
-	mu      sync.Mutex // guards until, which a renewal moves
+	// unsigned are the subscriptions that cannot be signed here; warned the
+	// references of weak secrets that were named.
+	unsigned map[int64]unsigned
+	warned   map[string]bool
+	sending  sync.WaitGroup
+	mu       sync.Mutex // guards until, which a renewal moves
 
 	look     bool    // there may be something to claim
 	claiming bool    // a claim is under way
@@ -75,6 +82,7 @@ func (h *Host) deliver(ctx context.Context, l *loop) error {
 	p := newPlaces(h.opts.Concurrency, h.opts.PerEndpoint)
 	d := &deliverer{
 		h: h, l: l, places: p, flying: map[int64]*delivery{}, failing: map[int64]int{}, where: map[int64]string{},
+		unsigned: map[int64]unsigned{}, warned: map[string]bool{},
 		ended: make(chan end, 2*p.leasable()), claims: make(chan claim, 1),
 	}
 	send, stopSending := context.WithCancel(context.WithoutCancel(ctx))
@@ -112,6 +120,7 @@ func (d *deliverer) run(ctx, send context.Context) error {
 		case <-poll.C:
 			every := d.h.settings.every(loopWebhook)
 			d.tick(ctx, every)
+			d.lookAgain(ctx)
 			poll.Reset(every)
 			d.look = true
 		case c := <-d.claims:
@@ -239,7 +248,7 @@ func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 		d.where[x.SubscriptionID] = x.endpoint
 		perSubscription[x.SubscriptionID]++
 		capped = capped || perSubscription[x.SubscriptionID] >= c.each
-		if d.failing[x.SubscriptionID] > 0 || !d.places.put(x, time.Now()) {
+		if !d.signs(x) || d.failing[x.SubscriptionID] > 0 || !d.places.put(x, time.Now()) {
 			surplus, capped = append(surplus, x), true
 		}
 		d.begin(send)
@@ -263,8 +272,13 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 // those whose failure is on its way to the database.
 func (d *deliverer) saturated(now time.Time) []int64 {
 	full := slices.Collect(maps.Keys(d.failing))
+	for sub := range d.unsigned {
+		if d.failing[sub] == 0 {
+			full = append(full, sub)
+		}
+	}
 	for sub, endpoint := range d.where {
-		if d.failing[sub] > 0 {
+		if _, out := d.unsigned[sub]; out || d.failing[sub] > 0 {
 			continue
 		}
 		switch d.places.state(endpoint, now) {
@@ -292,6 +306,9 @@ func (d *deliverer) end(ctx context.Context, e end) {
 func (d *deliverer) land(ctx context.Context, x *delivery) {
 	waiting := d.places.landed(x, time.Now())
 	switch {
+	case x.fault != nil: // between its claim and its turn
+		d.blame(x.SubscriptionID, *x.SecretRef, x.fault)
+		d.release(ctx, append(waiting, x))
 	case !x.sent:
 		delete(d.flying, x.JobID)
 	case !x.delivered:

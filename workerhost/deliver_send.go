@@ -25,6 +25,9 @@ func (d *deliverer) send(ctx context.Context, x *delivery) {
 	x.sent, x.delivered = sent, res.Delivered
 	d.ended <- end{x, false}
 	if !sent {
+		if x.fault != nil {
+			return // told, and handed back
+		}
 		log.Warn("lease too short for a request, job left to the cleaner", "error_code", "")
 		return
 	}
@@ -72,9 +75,10 @@ func (d *deliverer) attempt(ctx context.Context, x *delivery) (res sender.Result
 	}
 	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: []byte(x.Payload), Timeout: timeout}
 	if x.SecretRef != nil && *x.SecretRef != "" {
-		secrets, err := d.h.opts.Secrets.Resolve(*x.SecretRef)
-		if err != nil || len(secrets) == 0 {
-			return sender.Result{Code: sender.CodeSigningFailed, Detail: "secret_ref cannot be resolved", Started: time.Now()}, true
+		secrets, fault := d.h.opts.Secrets.Look(*x.SecretRef)
+		if fault != nil {
+			x.fault = fault
+			return sender.Result{}, false
 		}
 		req.Secrets = secrets
 	}

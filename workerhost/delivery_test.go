@@ -143,8 +143,8 @@ func TestRefused(t *testing.T) {
 
 	w.run(workerhost.Options{}) // allows loopback: only the secret is wrong
 	w.events("order.signed", 1)
-	w.becomes(1, "SELECT count(*)::int FROM public.dead_letters WHERE subscription_id = $1", signed)
-	require.Equal(t, "SIGNING_FAILED", w.text("SELECT final_error_code FROM public.dead_letters WHERE subscription_id = $1", signed))
+	w.becomes(1, "SELECT count(*)::int FROM public.v_signing_fault WHERE subscription_id = $1", signed)
+	w.becomes(1, "SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE subscription_id = $1 AND status = 'Pending' AND attempt_no = 1", signed)
 	require.Zero(t, r.count())
 	require.Zero(t, heard.Load(), "the sentinel was called")
 }

@@ -66,6 +66,8 @@ type Host struct {
 	listener *pgclient.Listener
 	refused  string
 	held     bool // the host row is ours
+
+	beatSoon chan struct{} // of one
 }
 
 // beatEvery is how often a host says that it lives; after 15 s of silence
@@ -95,7 +97,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{opts: o, client: c, pool: c.Work(), instance: uuid.New()}
+	h := &Host{beatSoon: make(chan struct{}, 1), opts: o, client: c, pool: c.Work(), instance: uuid.New()}
 	h.log = o.Log.With("worker_id", h.workerID())
 	var err error
 	if h.handlers, err = h.withBuiltIn(o.Handlers); err != nil {
@@ -275,9 +277,18 @@ func (h *Host) beatUntil(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-h.settings.stale():
+		case <-h.beatSoon:
 		case <-t.C:
 		}
 		h.settings.refresh(ctx, h.pool)
+	}
+}
+
+// beatNow asks for a beat before its time.
+func (h *Host) beatNow() {
+	select {
+	case h.beatSoon <- struct{}{}:
+	default:
 	}
 }
 
@@ -306,7 +317,7 @@ func (h *Host) beat(ctx context.Context) {
 	progress := map[string]queue.LoopMark{}
 	for _, l := range st.Loops {
 		if l.State != stateStopped {
-			m := queue.LoopMark{State: l.State, Done: l.Done, Errors: l.Errors}
+			m := queue.LoopMark{State: l.State, Done: l.Done, Errors: l.Errors, Unsigned: l.Unsigned}
 			if !l.LastTick.IsZero() {
 				at := l.LastTick
 				m.LastTick = &at

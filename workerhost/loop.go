@@ -44,6 +44,14 @@ type loop struct {
 	errors   int64
 	lastErr  queue.Text
 	rate     rate
+	unsigned []queue.Unsigned
+}
+
+// setUnsigned keeps what the loop cannot sign.
+func (l *loop) setUnsigned(all []queue.Unsigned) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unsigned = all
 }
 
 func (l *loop) kickNow() {
@@ -255,6 +263,7 @@ func (l *loop) status() queue.LoopStatus {
 	return queue.LoopStatus{
 		Name: l.name, State: l.state, What: l.what, Every: l.every, LastTick: l.lastTick, InFlight: l.inFlight,
 		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: l.rate.perSecond(time.Now()),
+		Unsigned: l.unsigned,
 	}
 }
 

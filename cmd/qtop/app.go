@@ -31,6 +31,7 @@ type app struct {
 	filter    string
 	access    bool
 	settings  config.Settings
+	files     []fileFinding // that others may change or read
 }
 
 // exitError carries an exit code that says more than the error: health is
@@ -143,7 +144,11 @@ func (a *app) load(cmd *cobra.Command) error {
 func (a *app) read(src config.Sources) (err error) {
 	src.Judge, src.Seen = secrecy.CheckDSN, secrecy.LearnText
 	a.settings, err = config.Load(src)
-	return err
+	if err != nil {
+		return err
+	}
+	a.files = guarded(src, a.settings)
+	return refused(a.files)
 }
 
 // client opens the client of the settings.

@@ -67,6 +67,12 @@ func (a *app) configCmd() *cobra.Command {
 	cmd.AddCommand(show, &cobra.Command{
 		Use: "check", Short: "Read every source; exit 78 and list the problems when there are any", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			for _, f := range append(a.files, a.hostFiles()...) {
+				a.say("warning: " + f.line())
+			}
+			if err := refused(a.hostFiles()); err != nil {
+				return err
+			}
 			fmt.Fprintln(a.out, "the configuration is fine")
 			return nil
 		},

@@ -124,6 +124,9 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 		}
 		log.Info("metrics", "address", addr.String())
 	}
+	for _, f := range append(a.files, a.hostFiles()...) {
+		log.Warn("file open to others", "what", f.What, "do", f.Do, "for", f.use)
+	}
 	log.Info("worker host starts", "host_id", a.settings.HostID, "version", version())
 	err = host.Run(ctx)
 	log.Info("worker host ended", "host_id", a.settings.HostID)

@@ -29,6 +29,16 @@ type LoopStatus struct {
 	Errors   int64
 	LastErr  Text
 	PerSec   float64 // done per second, mean of the last minute
+	Unsigned []Unsigned
+}
+
+// Unsigned is a subscription of which a host sends nothing, as its secret is
+// missing or bad there; another host may have it.
+type Unsigned struct {
+	Subscription int64     `json:"subscription"`
+	What         Text      `json:"what"`
+	Do           Text      `json:"do"`
+	Since        time.Time `json:"since"`
 }
 
 // ListenerStatus is the LISTEN connection.

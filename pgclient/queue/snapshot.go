@@ -181,6 +181,8 @@ type LoopMark struct {
 	// Of the job executor: whom it works as and what it has handlers for.
 	Executor string   `json:"executor,omitempty"`
 	Kinds    []string `json:"kinds,omitempty"`
+	// Of the webhook worker: what it cannot sign.
+	Unsigned []Unsigned `json:"unsigned,omitempty"`
 }
 
 // Held is a cursor that an open writing transaction keeps from advancing.

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/fileguard"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -77,6 +78,11 @@ func Command(argv []string, o CommandOptions) (Handler, error) {
 			why = e.Err
 		}
 		return nil, badCommand(fmt.Sprintf("command %q cannot be run: %v", argv[0], why), "install it, or give its whole path")
+	}
+	for _, f := range fileguard.Trusted(path) {
+		if f.Refuse { // whoever changes it runs what they like as this host
+			return nil, badCommand("command "+strconv.Quote(argv[0])+": "+f.What, f.Do)
+		}
 	}
 	if o.Grace <= 0 {
 		o.Grace = commandGrace

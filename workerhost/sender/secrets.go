@@ -7,12 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/qtop/qtop/pgclient/fileguard"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
 const (
@@ -23,6 +29,11 @@ const (
 	// deliveries by the thousand need not each open it, and a rotated file is
 	// taken up without a restart.
 	secretFresh = time.Second
+	// leastKey and mostKey bound a secret in bytes, as Standard Webhooks has it.
+	// What is outside is warned about in this release, and refused when refuseWeak
+	// is set in the next.
+	leastKey, mostKey = 24, 64
+	refuseWeak        = false
 )
 
 // SecretSource says where the secret behind a subscription's secret_ref is:
@@ -92,34 +103,84 @@ func parseSource(source SecretSource) (*secretEntry, error) {
 	return entry, nil
 }
 
+// Fault is why nothing can be signed with a reference here, and what to do. It
+// repeats no secret.
+type Fault struct{ What, Do string }
+
+// Error is the whole line.
+func (f *Fault) Error() string { return f.What + ": " + f.Do }
+
+func faultf(do, format string, args ...any) *Fault { return &Fault{fmt.Sprintf(format, args...), do} }
+
 // Resolve returns the secrets behind ref, at least one. The value is one or
 // more secrets separated by white space, each in standard base64 with or
 // without the prefix whsec_, as the reference library of Standard Webhooks
 // reads them. The first is the current one; all sign while rotating.
 func (s *Secrets) Resolve(ref string) ([][]byte, error) {
-	var entries []*secretEntry
-	if s != nil {
-		entries = s.byRef[ref]
+	keys, fault := s.Look(ref)
+	if fault != nil {
+		return nil, fault
 	}
+	return keys, nil
+}
+
+// Look is Resolve with what to do apart.
+func (s *Secrets) Look(ref string) ([][]byte, *Fault) {
+	entries := s.of(ref)
 	if len(entries) == 0 {
-		return nil, fmt.Errorf("secret_ref %s is not in delivery.secrets: add {ref, from: env:NAME or file:PATH} on this host", shownRef(ref))
+		return nil, faultf("add {ref, from: env:NAME or file:PATH} to delivery.secrets on this host", "secret_ref %s is not in delivery.secrets", shownRef(ref))
 	}
 	var all [][]byte
 	for _, entry := range entries {
-		keys, err := entry.resolve()
-		if err != nil {
-			return nil, fmt.Errorf("secret_ref %s: %w", shownRef(ref), err)
+		keys, fault := entry.resolve()
+		if fault != nil {
+			return nil, faultf(fault.Do, "secret_ref %s: %s", shownRef(ref), fault.What)
 		}
 		all = append(all, keys...)
 	}
 	return all, nil
 }
 
-func (e *secretEntry) resolve() ([][]byte, error) {
+func (s *Secrets) of(ref string) []*secretEntry {
+	if s == nil {
+		return nil
+	}
+	return s.byRef[ref]
+}
+
+// Refs are the references that this host has sources for.
+func (s *Secrets) Refs() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.byRef))
+}
+
+// Weak is what is wrong with the length of secrets that are taken all the same;
+// nil where nothing is. See refuseWeak.
+func (s *Secrets) Weak(ref string) *Fault {
+	keys, fault := s.Look(ref)
+	if fault != nil {
+		return nil
+	}
+	return weak(ref, keys)
+}
+
+func weak(ref string, keys [][]byte) *Fault {
+	for i, key := range keys {
+		if len(key) < leastKey || len(key) > mostKey {
+			return faultf(fmt.Sprintf("make a new one of %d to %d bytes: openssl rand -base64 32; the next release refuses this one", leastKey, mostKey),
+				"secret_ref %s: secret %d of %d has %d bytes, not %d to %d", shownRef(ref), i+1, len(keys), len(key), leastKey, mostKey)
+		}
+	}
+	return nil
+}
+
+func (e *secretEntry) resolve() ([][]byte, *Fault) {
 	if e.env != "" {
 		value, ok := os.LookupEnv(e.env)
 		if !ok {
-			return nil, fmt.Errorf("environment variable %s is not set", e.env)
+			return nil, faultf("set it for the worker host and restart it, or name a file", "environment variable %s is not set", e.env)
 		}
 		return parseSecrets(value, "environment variable "+e.env)
 	}
@@ -130,59 +191,77 @@ func (e *secretEntry) resolve() ([][]byte, error) {
 	}
 	// A file that went bad stops signing at once: no fall back to old keys.
 	e.keys = nil
-	value, err := readSecretFile(e.file)
-	if err != nil {
-		return nil, err
+	value, fault := readSecretFile(e.file)
+	if fault != nil {
+		return nil, fault
 	}
-	keys, err := parseSecrets(value, "file "+e.file)
-	if err != nil {
-		return nil, err
+	keys, fault := parseSecrets(value, "file "+e.file)
+	if fault != nil {
+		return nil, fault
 	}
 	e.keys, e.readAt = keys, time.Now()
 	return keys, nil
 }
 
-func readSecretFile(path string) (string, error) {
+func readSecretFile(path string) (string, *Fault) {
+	failed := func(err error) *Fault {
+		why := err
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			why = pe.Err
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return faultf("write the secret there, mode 0600", "file %s does not exist", path)
+		case errors.Is(err, fs.ErrPermission):
+			return faultf("make the worker host's user its owner: chown USER "+path, "file %s may not be read", path)
+		}
+		return faultf("correct the path or the file", "file %s: %v", path, why)
+	}
 	// Before opening, which would block on a pipe. Symbolic links are followed:
 	// that is how secrets are mounted into containers.
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", err // holds the path and the reason
+		return "", failed(err)
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file", path)
+		return "", faultf("name a file that holds the secret", "%s is not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return "", failed(err)
 	}
 	defer func() { _ = f.Close() }()
 	if info, err = f.Stat(); err != nil {
-		return "", err
+		return "", failed(err)
 	}
-	if mode := info.Mode().Perm(); mode&0o066 != 0 {
-		return "", fmt.Errorf("%s has mode %04o, open to others than its owner: chmod 600 %s", path, mode, path)
+	if f := fileguard.Secret(path, info); f != nil {
+		return "", &Fault{f.What, f.Do}
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
 	if err != nil {
-		return "", err
+		return "", failed(err)
 	}
 	if len(content) > maxSecretFile {
-		return "", fmt.Errorf("%s is larger than 64 KiB", path)
+		return "", faultf("keep nothing but the secrets in it", "file %s is larger than 64 KiB", path)
 	}
 	return string(content), nil
 }
 
-func parseSecrets(value, from string) ([][]byte, error) {
+func parseSecrets(value, from string) ([][]byte, *Fault) {
 	fields := strings.Fields(value)
 	if len(fields) == 0 {
-		return nil, fmt.Errorf("%s is empty", from)
+		return nil, faultf("put the secret there: "+secretPrefix+" followed by standard base64", "%s is empty", from)
 	}
+	secrecy.Know(fields...)
 	keys := make([][]byte, 0, len(fields))
 	for i, field := range fields {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(field, secretPrefix))
 		if err != nil || len(key) == 0 {
-			return nil, fmt.Errorf("%s: secret %d of %d is not %s followed by standard base64", from, i+1, len(fields), secretPrefix)
+			return nil, faultf("copy it whole, with its = at the end", "%s: secret %d of %d is not %s followed by standard base64", from, i+1, len(fields), secretPrefix)
+		}
+		if refuseWeak && (len(key) < leastKey || len(key) > mostKey) {
+			return nil, weak(from, [][]byte{key})
 		}
 		keys = append(keys, key)
 	}

@@ -97,6 +97,25 @@ func CheckName(name string) (what, do string) {
 	return "", ""
 }
 
+// Parameter is the value of a parameter of a connection string, "" without it.
+func Parameter(dsn, name string) string {
+	if _, rest, ok := strings.Cut(dsn, "://"); ok {
+		_, query, _ := strings.Cut(rest, "?")
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			return ""
+		}
+		return values.Get(name)
+	}
+	pairs, _ := Pairs(dsn)
+	for _, p := range pairs {
+		if p[0] == name {
+			return p[1]
+		}
+	}
+	return ""
+}
+
 // Pairs reads libpq's form: key = value, the value bare or in single quotes,
 // backslash escapes in both. ok is false where the text is not of this form.
 func Pairs(s string) (pairs [][]string, ok bool) {

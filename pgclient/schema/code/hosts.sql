@@ -5,8 +5,25 @@ COMMENT ON TABLE public.queue_host IS
 COMMENT ON COLUMN public.queue_host.instance IS 'one per process; a second live one with the same host_id is refused';
 COMMENT ON COLUMN public.queue_host.last_seen_at IS 'alive while this is younger than 15 s';
 COMMENT ON COLUMN public.queue_host.in_flight IS 'items it works on now';
-COMMENT ON COLUMN public.queue_host.progress IS 'per loop: state, last tick, done, errors';
+COMMENT ON COLUMN public.queue_host.progress IS
+  'per loop: state, last tick, done, errors; of the webhook worker also what it cannot sign, and why';
 GRANT SELECT ON public.queue_host TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+-- v_signing_fault: a subscription that a live host leaves out of its claims: its secret is missing or bad there.
+CREATE OR REPLACE VIEW public.v_signing_fault AS
+SELECT q.host_id, f.subscription_id, left(f.what, 400) AS what, left(f.remedy, 400) AS remedy
+FROM public.queue_host q
+CROSS JOIN LATERAL (
+  SELECT substring(e.value ->> 'subscription' FROM '^[0-9]{1,18}$')::bigint AS subscription_id,
+    COALESCE(e.value ->> 'what', '') AS what, COALESCE(e.value ->> 'do', '') AS remedy
+  FROM jsonb_array_elements(CASE jsonb_typeof(q.progress #> '{webhook_worker,unsigned}')
+    WHEN 'array' THEN q.progress #> '{webhook_worker,unsigned}' ELSE '[]' END) e (value)
+  WHERE jsonb_typeof(e.value) = 'object') f
+WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+  AND 'webhook_worker' = ANY (q.loops) AND f.subscription_id IS NOT NULL;
+COMMENT ON VIEW public.v_signing_fault IS
+  'Subscriptions of which a live host sends nothing: their secret is missing or bad there. Why, and what to do.';
+GRANT SELECT ON public.v_signing_fault TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_host_register(id, instance, version, loops) → {host_id, instance};
 -- refused: clone; held (by which instance, since when). Alive = seen within 15 s.

@@ -59,6 +59,7 @@ DECLARE
   v_in_flight bigint;
   v_all int;
   v_gate record;
+  v_fault record;
   v_links jsonb;
 BEGIN
   SELECT array_agg(b.subscription_id), sum(b.waiting), min(b.oldest_at) INTO v_subs, v_waiting, v_oldest
@@ -124,6 +125,22 @@ BEGIN
     p_link => 'parallel', p_state => 'clear', p_text => v_in_flight || ' in flight',
     p_detail => 'each host sends delivery.per_endpoint at once', p_keys => '', p_do => '')
     || public.fn_why_host('webhook_worker') || public.fn_why_host('saga_orchestrator');
+  -- a fault of one host is another one's work: it blocks where every live host has it
+  SELECT count(*) AS n, count(*) FILTER (WHERE s.hosts >= h.n) AS nowhere, min(s.what) AS what, min(s.remedy) AS remedy,
+    left(string_agg(format('subscription %s: %s', s.subscription_id, s.who), '; ' ORDER BY s.subscription_id), 400)
+      AS detail
+  INTO v_fault
+  FROM (SELECT f.subscription_id, count(DISTINCT f.host_id) AS hosts, min(f.what) AS what, min(f.remedy) AS remedy,
+      string_agg(f.host_id || ': ' || f.what, ', ' ORDER BY f.host_id) AS who
+    FROM public.v_signing_fault f WHERE f.subscription_id = ANY (v_subs) GROUP BY f.subscription_id) s
+  CROSS JOIN (SELECT count(*) AS n FROM public.queue_host q WHERE q.stopped_at IS NULL
+    AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops)) h;
+  v_links := v_links || public.fn_why_link(
+    p_link => 'signing'::text,
+    p_state => CASE WHEN v_fault.n = 0 THEN 'clear' WHEN v_fault.nowhere = v_all THEN 'blocks' ELSE 'slows' END,
+    p_text => CASE WHEN v_fault.n = 0 THEN 'every live host can sign' WHEN v_fault.nowhere = v_all
+      THEN 'no live host can sign: ' || v_fault.what ELSE 'not every live host can sign: ' || v_fault.what END,
+    p_detail => v_fault.detail::text, p_keys => ''::text, p_do => v_fault.remedy::text);
   IF v_waiting > 0 THEN
     v_links := v_links || public.fn_why_link(
       p_link => 'due', p_state => CASE WHEN v_oldest IS NULL THEN 'blocks' ELSE 'clear' END,

@@ -1,0 +1,101 @@
+package main
+
+// This file opens each file that decides what runs to others, and reads what the
+// program says.
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+func TestFilesOpenToOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name string, mode fs.FileMode, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // as folders are
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
+		require.NoError(t, os.Chmod(path, mode))
+		return path
+	}
+	bin := write("bin/resize", 0o755, "#!/bin/sh\n")
+	secret := write("secrets/acme", 0o600, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	file := write("home/qtop/config.yaml", 0o600, fmt.Sprintf(
+		"handlers: [{kind: k, command: [%s]}]\ndelivery: {secrets: [{ref: acme, from: 'file:%s'}]}\n", bin, secret))
+	service := write("service", 0o600, "[prod]\nhost=h\npassword=x1234\n")
+	pass := write("pass", 0o600, "*:*:*:*:x1234\n")
+	key := write("key.pem", 0o600, "x")
+	check := func() (string, int) {
+		cmd := qtop(t, "host=127.0.0.1 sslkey="+key, "config", "check")
+		cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+filepath.Join(dir, "home"), "PGSERVICEFILE="+service, "PGPASSFILE="+pass)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		_ = cmd.Run()
+		return out.String(), cmd.ProcessState.ExitCode()
+	}
+	said, code := check()
+	require.Equal(t, "the configuration is fine\n", said)
+	require.Zero(t, code)
+	for _, c := range []struct {
+		path      string
+		mode, was fs.FileMode
+		code      int
+		use, do   string
+	}{
+		{file, 0o602, 0o600, 78, "configuration file", "chmod go-w " + file},
+		{file, 0o620, 0o600, 0, "configuration file", "chmod go-w " + file},
+		{filepath.Dir(file), 0o777, 0o755, 78, "configuration file", "chmod go-w " + filepath.Dir(file)},
+		{bin, 0o757, 0o755, 78, "handler of k", "chmod go-w " + bin},
+		{bin, 0o775, 0o755, 0, "handler of k", "chmod go-w " + bin},
+		{filepath.Dir(bin), 0o777, 0o755, 78, "handler of k", "chmod go-w " + filepath.Dir(bin)},
+		{secret, 0o644, 0o600, 78, "secret acme", "chmod 600 " + secret},
+		{service, 0o644, 0o600, 78, "service file", "chmod 600 " + service},
+		{pass, 0o640, 0o600, 78, "password file", "chmod 600 " + pass},
+		{key, 0o604, 0o600, 78, "sslkey", "chmod 600 " + key},
+	} {
+		require.NoError(t, os.Chmod(c.path, c.mode))
+		said, code := check()
+		require.Equal(t, c.code, code, "%s %o: %s", c.path, c.mode, said)
+		require.Contains(t, said, "("+c.use+")")
+		require.Contains(t, said, c.do+"\n")
+		require.NoError(t, os.Chmod(c.path, c.was))
+	}
+	// a link to a file in a folder that everybody writes
+	open := filepath.Join(dir, "open")
+	require.NoError(t, os.Mkdir(open, 0o700))
+	require.NoError(t, os.Rename(bin, filepath.Join(open, "resize")))
+	require.NoError(t, os.Symlink(filepath.Join(open, "resize"), bin))
+	require.NoError(t, os.Chmod(open, 0o777)) //nolint:gosec // the fault
+	said, code = check()
+	require.Equal(t, 78, code)
+	require.Contains(t, said, "others may write folder "+open)
+}
+
+// The doctor names what hosts cannot sign, and what is wrong on this machine.
+func TestDoctorNamesSigning(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	_, err := conn.Exec(t.Context(), `INSERT INTO public.queue_host (host_id, instance, version, loops, progress) VALUES
+		('a', gen_random_uuid(), '', '{webhook_worker}', '{"webhook_worker": {"unsigned": [{"subscription": 7, "what": "file /x has mode 0644", "do": "chmod 600 /x"}]}}'),
+		('b', gen_random_uuid(), '', '{webhook_worker}', '{"webhook_worker": {"unsigned": [7, {"subscription": "x"}, {}]}}')`)
+	require.NoError(t, err)
+	cmd := qtop(t, db.DSN(operator(t, db)), "doctor")
+	cmd.Env = append(cmd.Env, "QTOP_DELIVERY_SECRETS=acme=env:QTOP_TEST_NONE,short=env:QTOP_TEST_SHORT", "QTOP_TEST_SHORT=whsec_c2hvcnQ=")
+	out, _ := cmd.CombinedOutput()
+	require.Regexp(t, `note +signing +host a sends nothing of subscription 7: file /x has mode 0644 +chmod 600 /x`, string(out))
+	require.Regexp(t, `note +signing +on this machine: secret_ref "acme": environment variable QTOP_TEST_NONE is not set +set it for the worker host`, string(out))
+	require.Regexp(t, `note +signing +secret_ref "short": secret 1 of 1 has 5 bytes, not 24 to 64 +make a new one .*the next release refuses this one`, string(out))
+	_, err = conn.Exec(t.Context(), "UPDATE public.queue_host SET stopped_at = now() WHERE host_id = 'b'")
+	require.NoError(t, err)
+	out, _ = qtop(t, db.DSN(operator(t, db)), "doctor").CombinedOutput()
+	require.Regexp(t, `bad +signing +host a sends nothing of subscription 7`, string(out), "no other host has it")
+}
