@@ -28,7 +28,7 @@ func qtopTemplate() *template { return &template{"qtop", nil, qtopPrepare} }
 
 // qtopPrepare runs once: the logins it makes are of the whole server.
 func qtopPrepare(ctx context.Context, d *database) error {
-	if err := schema.Up(ctx, d.dsn("postgres"), nil); err != nil {
+	if err := schema.Current().Up(ctx, d.dsn("postgres"), schema.UpOptions{AdoptRoles: true}); err != nil {
 		return err
 	}
 	const host, writer = "dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner", "event_ingest_writer"
