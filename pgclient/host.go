@@ -147,7 +147,7 @@ type WebhookJob struct {
 	CallbackURL    string    `db:"callback_url"`
 	SecretRef      *string   `db:"secret_ref"`
 	WebhookID      string    `db:"webhook_id"`
-	Payload        string    `db:"payload"`
+	Payload        *string   `db:"payload"` // nil: it is too long to be handed out
 }
 
 // ClaimWebhooks leases up to n jobs, at most per of one subscription and none of
@@ -219,6 +219,7 @@ type WebhookReport struct {
 	Excerpt    string     `json:"excerpt"`
 	RetryAfter *time.Time `json:"retry_after"`
 	TookMS     float64    `json:"took_ms"`
+	Unsent     bool       `json:"unsent,omitempty"` // it failed before anything was sent: the endpoint is not to blame
 }
 
 // JobOutcome is what the database made of a report, a renewal or a release.

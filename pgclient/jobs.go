@@ -113,7 +113,8 @@ type Claim struct {
 }
 
 const claimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
-	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref, idempotency_key, correlation_id, payload
+	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref, idempotency_key, correlation_id,
+	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 OR public.fn_payload_fits(payload) THEN payload END
 	FROM public.fn_job_claim($1, $2, $3, $4::jsonb)`
 
 // JobClaim leases jobs. The statement commits before anything is returned: a job

@@ -34,7 +34,7 @@ func (d *deliverer) send(ctx context.Context, x *delivery) {
 	log.Info("attempt", "error_code", res.Code, "status", res.Status, "took_ms", res.Took.Milliseconds(), "detail", res.Detail)
 	rep := pgclient.WebhookReport{
 		JobID: x.JobID, LeaseToken: x.LeaseToken, Delivered: res.Delivered, Excerpt: res.Excerpt,
-		TookMS: float64(res.Took.Microseconds()) / 1000,
+		TookMS: float64(res.Took.Microseconds()) / 1000, Unsent: x.Payload == nil,
 	}
 	if res.Status != 0 {
 		rep.Status = &res.Status
@@ -58,6 +58,10 @@ func (d *deliverer) untilOf(x *delivery) func() time.Time {
 	}
 }
 
+// payloadUnreadable is the cause of a failure of a row that the database cannot hand
+// out: the others of its claim go on.
+const payloadUnreadable = "as text the payload is longer than 64 MiB, or holds numbers of thousands of digits that make it so"
+
 // attempt is the request itself, bounded by what is left of the lease.
 func (d *deliverer) attempt(ctx context.Context, x *delivery) (res sender.Result, sent bool) {
 	defer func() {
@@ -73,7 +77,10 @@ func (d *deliverer) attempt(ctx context.Context, x *delivery) (res sender.Result
 	if timeout < 500*time.Millisecond {
 		return sender.Result{}, false
 	}
-	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: []byte(x.Payload), Timeout: timeout}
+	if x.Payload == nil {
+		return sender.Result{Code: sender.CodeProtocolError, Detail: payloadUnreadable, Excerpt: "not sent: " + payloadUnreadable, Started: time.Now()}, true
+	}
+	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: []byte(*x.Payload), Timeout: timeout}
 	if x.SecretRef != nil && *x.SecretRef != "" {
 		secrets, fault := d.h.opts.Secrets.Look(*x.SecretRef)
 		if fault != nil {

@@ -5,6 +5,7 @@ package workerhost
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/qtop/qtop/pgclient"
@@ -121,7 +122,11 @@ func (e *executor) worker() {
 func (e *executor) work(r *jobRun) {
 	ctx := r.begin(e)
 	var err error
-	if ctx != nil {
+	switch {
+	case ctx == nil:
+	case r.job.Payload == nil:
+		err = handler.Permanent(handler.Coded("PAYLOAD_UNREADABLE", errors.New("not run: "+payloadUnreadable)))
+	default:
 		err = e.runner.Run(ctx, e.h.handlers[r.job.Kind], handlerJob(r.job))
 	}
 	switch {

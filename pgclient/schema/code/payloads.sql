@@ -1,5 +1,24 @@
 -- Payloads: masked for those who look, revealed to those who say why.
 
+-- fn_payload_fits(payload) → whether the payload can be handed out as text: about 64 MiB at most. A number takes a few
+-- bytes here, whatever its exponent, and up to 150 kB as text: nine thousand of them in one row would end every claim
+-- that meets the row.
+CREATE OR REPLACE FUNCTION public.fn_payload_fits(p_payload jsonb) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_most CONSTANT bigint := 67108864;
+BEGIN
+  IF p_payload IS NULL THEN
+    RETURN true;
+  END IF;
+  RETURN pg_column_size(jsonb_build_array(p_payload)) <= v_most -- of what is stored compressed, its full size
+    AND COALESCE((SELECT sum(scale(n.v::numeric) + CASE WHEN abs(n.v::numeric) > 1e308 THEN 131072 ELSE 0 END)
+      FROM jsonb_path_query(p_payload, 'strict $.** ? (@.type() == "number")') AS n (v)), 0) <= v_most;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_payload_fits IS 'Whether a payload can be handed out as text: about 64 MiB at most.';
+GRANT EXECUTE ON FUNCTION public.fn_payload_fits TO :"dot_executor", :"webhook_worker";
+
 -- fn_payload_raw(kind, id) → the payload as stored; NULL where there is none. kind: event (a webhook event),
 -- dead_letter, event_outbox, event_dead_letter (the event that could not be routed), job, job_dead_letter. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_raw(p_kind text, p_id text) RETURNS jsonb

@@ -144,7 +144,10 @@ BEGIN
   )
   SELECT c.id, c.saga_id, c.attempt_no, c.lease_token, c.lease_until, v_lease, v_timeout, e.id,
     e.event_type::text, u.id, u.callback_url::text, u.secret_ref,
-    'qtop_' || e.id || '_' || u.id, e.payload::text
+    'qtop_' || e.id || '_' || u.id,
+    -- a short one that is not compressed is short as text too
+    CASE WHEN pg_column_compression(e.payload) IS NULL AND pg_column_size(e.payload) < 256
+      OR public.fn_payload_fits(e.payload) THEN e.payload::text END
   FROM claimed c
   JOIN public.webhook_delivery_sagas s ON s.id = c.saga_id
   JOIN public.events e ON e.id = s.event_id
@@ -156,9 +159,10 @@ COMMENT ON FUNCTION public.fn_webhook_job_claim IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_claim TO :"webhook_worker";
 
 -- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt,
--- retry_after, took_ms} → per result done | repeated (the same was recorded before) | lease_lost
+-- retry_after, took_ms, unsent} → per result done | repeated (the same was recorded before) | lease_lost
 -- (nothing changed). Then the endpoints: failures in a row open a circuit, a success closes it, a 410
--- suspends, so that nothing is claimed between this and its settling.
+-- suspends, so that nothing is claimed between this and its settling. A failure that is unsent, because its payload
+-- cannot be handed out, says nothing of its endpoint.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -179,6 +183,7 @@ DECLARE
   v_retry timestamptz[];
   v_took double precision[];
   v_bad text;
+  v_unsent boolean[];
   v_done int[];
   v_same int[];
   v_subs bigint[];
@@ -192,11 +197,13 @@ BEGIN
     SELECT array_agg(r.job_id ORDER BY r.n), array_agg(lower(r.lease_token) ORDER BY r.n),
       array_agg(r.delivered ORDER BY r.n), array_agg(r.status ORDER BY r.n),
       array_agg(NULLIF(r.code, '') ORDER BY r.n), array_agg(r.excerpt ORDER BY r.n),
-      array_agg(r.retry_after ORDER BY r.n), array_agg(greatest(r.took_ms, 0) ORDER BY r.n)
-    INTO v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took
+      array_agg(r.retry_after ORDER BY r.n), array_agg(greatest(r.took_ms, 0) ORDER BY r.n),
+      array_agg(COALESCE(r.unsent, false) AND NOT COALESCE(r.delivered, false) ORDER BY r.n)
+    INTO v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took, v_unsent
     FROM ROWS FROM (jsonb_to_recordset(p_results) AS (job_id bigint, lease_token text, delivered boolean,
-      status int, code text, excerpt text, retry_after timestamptz, took_ms double precision))
-      WITH ORDINALITY AS r (job_id, lease_token, delivered, status, code, excerpt, retry_after, took_ms, n);
+      status int, code text, excerpt text, retry_after timestamptz, took_ms double precision,
+      unsent boolean))
+      WITH ORDINALITY AS r (job_id, lease_token, delivered, status, code, excerpt, retry_after, took_ms, unsent, n);
   EXCEPTION WHEN data_exception THEN
     RAISE EXCEPTION 'p_results cannot be read: %', SQLERRM USING ERRCODE = '22023';
   END;
@@ -269,7 +276,9 @@ BEGIN
     SELECT array_agg(t.subscription_id) INTO v_need
     FROM public.webhook_endpoint_state t
     JOIN (SELECT d.sub, bool_and(v_delivered[d.n]) AS fine
-      FROM unnest(v_done, v_subs) AS d (n, sub) GROUP BY d.sub) a
+      FROM unnest(v_done, v_subs) AS d (n, sub)
+      WHERE NOT v_unsent[d.n] -- of which the endpoint knows nothing
+      GROUP BY d.sub) a
       ON a.sub = t.subscription_id
     WHERE NOT a.fine OR t.consecutive_failures > 0 OR t.last_success_at IS NULL
       OR t.last_success_at < now() - interval '1 second';
@@ -280,6 +289,7 @@ BEGIN
         SELECT d.sub, d.n, v_delivered[d.n] AS delivered, v_codes[d.n] AS code,
           max(d.n) FILTER (WHERE v_delivered[d.n]) OVER (PARTITION BY d.sub) AS last_success
         FROM unnest(v_done, v_subs) AS d (n, sub) WHERE d.sub = ANY (v_need)
+          AND NOT v_unsent[d.n]
       ), summary AS (
         SELECT sub, bool_or(delivered) AS any_success, bool_or(NOT delivered) AS any_failure,
           count(*) FILTER (WHERE NOT delivered AND n > COALESCE(last_success, 0)) AS failures_since,
