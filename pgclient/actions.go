@@ -199,16 +199,25 @@ func line(label, format string, args ...any) queue.PlanLine {
 	return queue.PlanLine{Label: label, Value: queue.Clean(fmt.Sprintf(format, args...))}
 }
 
+// longest is how many days a duration that somebody types has at most: ten years.
+const longest = 3650
+
 // seconds reads a duration such as 30m, 90s, 2h, 1d.
 func seconds(name, text string) (int64, error) {
 	s := strings.TrimSpace(text)
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.ParseInt(days, 10, 32); err == nil && n > 0 {
-			return n * 86400, nil
-		}
-	}
 	d, err := time.ParseDuration(s)
-	if err != nil || d < time.Second {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		var n int64
+		n, err = strconv.ParseInt(days, 10, 32)
+		d = time.Duration(min(n, longest+1)) * 24 * time.Hour
+	}
+	switch {
+	case err == nil && d > longest*24*time.Hour:
+		return 0, &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is longer than ten years", text)), Where: queue.Clean(name),
+			Do: queue.Clean(fmt.Sprintf("use at most %dd", longest)),
+		}
+	case err != nil || d < time.Second:
 		return 0, &queue.Error{
 			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is no duration of a second or more", text)), Where: queue.Clean(name),
 			Do: queue.Clean("write it like 90s, 30m, 2h or 1d"),

@@ -22,13 +22,21 @@ func isJobLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id
 
 var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
+// article puts a or an before a noun.
+func article(noun string) string {
+	if strings.IndexAny(noun, "aeiou") == 0 {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
 // uuidOf reads an id that is a uuid behind a prefix, in the form that the
 // database gives back.
 func uuidOf(id, what, prefix string) (string, error) {
 	s := strings.TrimPrefix(strings.TrimSpace(id), prefix)
 	if !uuidForm.MatchString(s) {
 		return "", &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("not the id of a " + what + ": " + id),
+			Kind: queue.KindUsage, What: queue.Clean("not the id of " + article(what) + ": " + id),
 			Do: queue.Clean("it looks like " + prefix + "0190a1b2-1111-4222-8333-0123456789ab"),
 		}
 	}

@@ -42,10 +42,10 @@ func (c *Client) PutJob(ctx context.Context, j JobPut) (id string, created bool,
 			Do: queue.Clean(`write it like {"id": 1}`), Err: err,
 		}
 	}
-	if j.Priority != int(int32(j.Priority)) { //nolint:gosec // the loss is what is looked for
+	if j.Priority != int(int16(j.Priority)) { //nolint:gosec // the loss is what is looked for
 		return "", false, "", &queue.Error{
 			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("the priority cannot be %d", j.Priority)), Where: queue.Clean("--priority"),
-			Do: queue.Clean(fmt.Sprintf("use %d to %d", math.MinInt32, math.MaxInt32)),
+			Do: queue.Clean(fmt.Sprintf("use %d to %d", math.MinInt16, math.MaxInt16)),
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)

@@ -133,7 +133,7 @@ func TestJobList(t *testing.T) {
 			[]string{"kg.reindex", "iu.route", "kg.embed"}[i%3], []string{"kg", "iu"}[i%2], 90+10*(i%3), float64(i%4)*3600-1800)
 	}
 	for _, at := range []string{"infinity", "-infinity", "20000-01-01"} {
-		w.exec("SELECT public.fn_job_enqueue('odd', 'kg', 'DOT', p_process_after => $1::text::timestamptz)", at)
+		w.exec("INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, ready) VALUES ('odd', 'kg', 'DOT', $1::text::timestamptz, $1::text = '-infinity')", at)
 	}
 	w.claim("kg_1", "kg.reindex")
 	id, token := w.claim("kg_1", "kg.embed")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -52,7 +53,12 @@ func (a *app) root() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.console(cmd.Context()) },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err.Error(), "command line", "see --help") })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if n := negative.FindStringSubmatch(err.Error()); n != nil {
+			return usage(n[1]+" is taken for a flag", "command line", "no number here is below 0; what begins with a dash stands behind --")
+		}
+		return usage(err.Error(), "command line", "see --help")
+	})
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	pf := root.PersistentFlags()
 	pf.SortFlags = false
@@ -244,3 +250,6 @@ func asQueueError(err error) (*queue.Error, bool) {
 	ok := errors.As(err, &q)
 	return q, ok
 }
+
+// negative finds a number in what pflag says of an argument that begins with a dash.
+var negative = regexp.MustCompile(`^unknown shorthand flag: '[0-9.]' in (-[0-9.]+)$`)

@@ -19,6 +19,9 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// mostExported is the largest limit of an export.
+const mostExported = 1_000_000_000
+
 type exportOptions struct {
 	filter, id string
 	limit      int64
@@ -77,8 +80,8 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 		return usage(list.Name+" is of everything", "--id", "leave it out")
 	case list.Of != "" && !list.Optional && o.id == "":
 		return usage(list.Name+" are of one "+list.Of, "--id", "say which")
-	case o.limit < 0:
-		return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", "0 is all")
+	case o.limit < 0 || o.limit > mostExported:
+		return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; 0 is all", mostExported))
 	}
 	client, err := a.client(ctx, 0)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,8 +69,11 @@ func (a *app) enqueueCmd() *cobra.Command {
 					return usage("--"+f.name+" is needed", "command line", "see qtop job enqueue --help")
 				}
 			}
-			if j.After < 0 || j.MaxAttempts < 0 {
-				return usage("--after and --max-attempts are not negative", "command line", "leave them out for the default")
+			if j.After < 0 || j.After > 10*365*24*time.Hour {
+				return usage(fmt.Sprintf("--after is %s", j.After), "--after", "use 0 to 87600h, ten years")
+			}
+			if j.MaxAttempts < 0 || j.MaxAttempts > 1000 {
+				return usage(fmt.Sprintf("--max-attempts is %d", j.MaxAttempts), "--max-attempts", "use 1 to 1000, or leave it out for the default")
 			}
 			if j.Payload == "-" {
 				text, err := awaitInput(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.in, maxPayload+1)) })

@@ -36,6 +36,9 @@ func (a *app) migrateCmd() *cobra.Command {
 			"views, triggers, grants and comments that differ. A table that somebody holds for longer than 1.5 s rolls all of\n" +
 			"it back; migrate says who holds it and starts again, until --lock-wait is over.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if u.LockWait <= 0 || u.LockWait > 24*time.Hour {
+				return usage(fmt.Sprintf("--lock-wait is %s", u.LockWait), "command line", "use more than 0 and at most 24h")
+			}
 			return pgclient.Explain(schema.Current().Up(cmd.Context(), a.directDSN(), u))
 		},
 	}

@@ -75,8 +75,8 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		if watch && o.reveal.on {
 			return usage("--reveal shows a payload once", "command line", "leave out --watch")
 		}
-		if v.list && o.limit < 1 {
-			return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", "use 1 or more; qtop export writes all")
+		if v.list && (o.limit < 1 || o.limit > queue.MostPage) {
+			return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; qtop export writes all", queue.MostPage))
 		}
 		if watch && o.at != "" {
 			return usage("what --at shows does not change", "command line", "leave out --watch")

@@ -29,7 +29,7 @@ func (j *jobs) takeOf(executor string, kinds []string, limit int, after any) []s
 func TestJobClaimOrder(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", -100, 1000)
-	low, mid, high := j.job("k", "iu", -5), j.job("k", "iu", 100), j.job("k", "kg", 2147483647)
+	low, mid, high := j.job("k", "iu", -5), j.job("k", "iu", 100), j.job("k", "kg", 32767)
 	early := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2020-01-01')")["job_id"].(string)
 	require.Equal(t, []string{high, early}, j.takeOf("w", nil, 2, nil), "higher priority first, then older")
 	oldest := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2019-01-01')")["job_id"].(string)

@@ -69,7 +69,10 @@ BEGIN
     WHEN jsonb_typeof(p_payload) <> 'object' THEN 'p_payload must be an object'
     WHEN p_payload ?| ARRAY[:denied_keys]
       THEN concat('p_payload carries references, not content: ', public.fn_words(ARRAY[:denied_keys], 'and'),
-        ' are refused') END;
+        ' are refused')
+    WHEN p_priority NOT BETWEEN -32768 AND 32767 THEN 'p_priority must be -32768 to 32767'
+    WHEN p_process_after NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z'
+      THEN 'p_process_after must be a time of the years 1 to 9999' END;
   IF v_bad IS NULL AND num_nonnulls(p_max_attempts, p_idempotency_key) > 0 THEN
     v_bad := CASE
       WHEN p_max_attempts NOT BETWEEN 1 AND 1000 THEN 'p_max_attempts must be 1 to 1000'
@@ -142,6 +145,22 @@ BEGIN
       FROM jsonb_to_recordset(p_jobs) AS x (executor text)));
     IF v_refusal IS NOT NULL THEN
       RETURN v_refusal;
+    END IF;
+  END IF;
+
+  -- looked for at all only where some job names one
+  IF jsonb_path_exists(p_jobs, '$[*].priority') OR jsonb_path_exists(p_jobs, '$[*].process_after') THEN
+    BEGIN
+      SELECT CASE WHEN x.priority NOT BETWEEN -32768 AND 32767 THEN 'priority must be -32768 to 32767'
+        ELSE 'process_after must be a time of the years 1 to 9999' END INTO v_stray
+      FROM jsonb_to_recordset(p_jobs) AS x (priority int, process_after timestamptz)
+      WHERE x.priority NOT BETWEEN -32768 AND 32767
+        OR x.process_after NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z' LIMIT 1;
+    EXCEPTION WHEN data_exception THEN
+      v_stray := SQLERRM;
+    END;
+    IF v_stray IS NOT NULL THEN
+      RAISE EXCEPTION 'p_jobs holds a job that cannot be: %', v_stray USING ERRCODE = '22023';
     END IF;
   END IF;
 

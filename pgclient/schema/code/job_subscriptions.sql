@@ -48,8 +48,8 @@ DECLARE
 BEGIN
   IF p_priority_floor IS NULL OR p_priority_floor NOT BETWEEN -32768 AND 32767 THEN
     RAISE EXCEPTION 'p_priority_floor must be -32768 to 32767' USING ERRCODE = '22023';
-  ELSIF p_max_parallel IS NULL OR p_max_parallel < 1 THEN
-    RAISE EXCEPTION 'p_max_parallel must be at least 1' USING ERRCODE = '22023';
+  ELSIF (p_max_parallel BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+    RAISE EXCEPTION 'p_max_parallel must be 1 to 1000000' USING ERRCODE = '22023';
   ELSIF p_enabled IS NULL THEN
     RAISE EXCEPTION 'p_enabled must be true or false' USING ERRCODE = '22023';
   ELSIF p_job_kind !~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$' THEN

@@ -1,0 +1,40 @@
+package schema_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A producer gives no job a priority or a time that nothing else can hold.
+func TestJobNumbersAndTimesAreBounded(t *testing.T) {
+	c := newCore(t)
+	producer := c.as("event_ingest_writer")
+	const one = "SELECT public.fn_job_enqueue('k', 'iu', 'DOT', '{}', $1::int, $2::text::timestamptz, NULL, NULL, NULL)"
+	const many = `SELECT public.fn_job_enqueue_many(jsonb_build_array(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'DOT'),
+		jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'DOT', 'priority', $1::int, 'process_after', $2::text)))`
+	for _, sql := range []string{one, many} {
+		for _, at := range []string{"infinity", "-infinity", "4713-01-01 BC", "294276-12-31", "10000-01-01"} {
+			fails(t, producer, "22023", sql, 100, at)
+		}
+		for _, priority := range []int{-32769, 32768, 2147483647, -2147483648} {
+			fails(t, producer, "22023", sql, priority, "2020-01-01")
+		}
+		for _, priority := range []int{-32768, 32767} {
+			_, err := producer.Exec(t.Context(), sql, priority, "0001-01-01Z")
+			require.NoError(t, err)
+		}
+	}
+	fails(t, producer, "22023", many, 100, "2020-01-01 and a bit")
+	require.Equal(t, 6, get[int](c, "SELECT count(*) FROM public.job_queue"), "nothing of a batch that was refused")
+}
+
+// A crash with a lease that an older release took costs a day, not twelve.
+func TestJobLeaseStoredBeyondItsBound(t *testing.T) {
+	j := newJobs(t)
+	j.exec("UPDATE public.dot_config SET value = '1000000' WHERE key = 'queue.lease.duration_seconds'")
+	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker')")
+	j.rule("w", "", "", 0, 5)
+	j.exec("SELECT public.fn_job_claim('w')")
+	require.Equal(t, 86400, get[int](j.core, "SELECT round(extract(epoch FROM max(lease_until) - now()))::int FROM public.job_lease"))
+}
