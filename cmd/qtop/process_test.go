@@ -125,7 +125,7 @@ func TestHostileStrings(t *testing.T) {
 	exec(`ALTER TABLE public.queue_host DROP CONSTRAINT queue_host_host_id_check`)
 	exec(`DROP INDEX public.ix_queue_operator_action_target`)
 	exec(`ALTER DOMAIN public.job_executor DROP CONSTRAINT chk_job_executor`)
-	exec(`ALTER DOMAIN job_failure_code DROP CONSTRAINT chk_job_failure_code`)
+	exec(`ALTER DOMAIN public.job_failure_code DROP CONSTRAINT chk_job_failure_code`)
 	exec(`ALTER TABLE public.job_lane DROP CONSTRAINT chk_job_lane_domain, DROP CONSTRAINT chk_job_lane_kind`)
 	exec(`ALTER TABLE public.job_subscription DROP CONSTRAINT chk_job_subscription_kind, DROP CONSTRAINT chk_job_subscription_job_kind,
 		DROP CONSTRAINT chk_job_subscription_domain`)
