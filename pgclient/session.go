@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -101,6 +102,25 @@ func misfit(ctx context.Context, conn *pgx.Conn) *queue.Error {
 	}
 	e.What, e.Do = queue.Clean(what), queue.Clean(do)
 	return e
+}
+
+// soon is how long a console waits at its start for a database that may be down.
+const soon = 2 * time.Second
+
+// Serves is an error where no console can work on the database, whatever happens
+// later: it is not UTF-8. A database that does not answer soon is none.
+func (c *Client) Serves(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	conn, err := c.read.Acquire(ctx)
+	if err == nil {
+		conn.Release()
+		return nil
+	}
+	if queue.KindOf(err) == queue.KindConfig {
+		return translate(err)
+	}
+	return nil
 }
 
 // CheckSchema is an error where this program must not work on the database: it is

@@ -31,6 +31,9 @@ func (a *app) console(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
+	if err := client.Serves(ctx); err != nil {
+		return err
+	}
 	log, closeLog := a.logFile()
 	defer closeLog()
 	var host localHost

@@ -41,7 +41,7 @@ func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...strin
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	dir, err := os.MkdirTemp("", "qtop-bouncer-") // short, for the socket's path
+	dir, err := os.MkdirTemp("", "qtop-bouncer-") //nolint:usetesting // short, for the path of the socket, and open to another user
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
