@@ -56,7 +56,11 @@ func (s timeScan) Scan(src []byte, target any) error {
 	if err := s.plan.Scan(src, &t); err != nil {
 		return err
 	}
-	*target.(*time.Time) = calendar(t)
+	to, ok := target.(*time.Time)
+	if !ok {
+		return fmt.Errorf("cannot scan a time into %T", target)
+	}
+	*to = calendar(t)
 	return nil
 }
 
@@ -64,7 +68,11 @@ type timeEncode struct{ plan pgtype.EncodePlan }
 
 // Encode implements pgtype.EncodePlan. What was read as infinite is infinite again.
 func (e timeEncode) Encode(value any, buf []byte) ([]byte, error) {
-	t := pgtype.Timestamptz{Time: value.(time.Time), Valid: true}
+	at, ok := value.(time.Time)
+	if !ok {
+		return nil, fmt.Errorf("cannot send %T as a time", value)
+	}
+	t := pgtype.Timestamptz{Time: at, Valid: true}
 	switch {
 	case t.Time.Equal(queue.Infinite(1)):
 		t.InfinityModifier = pgtype.Infinity

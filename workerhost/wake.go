@@ -137,15 +137,11 @@ func (h *Host) wake(name string) bool {
 	return true
 }
 
-// kick makes a loop look now, for what this process knows; false when there is no
-// such loop.
-func (h *Host) kick(name string) bool {
-	l := h.loop(name)
-	if l == nil {
-		return false
+// kick makes a loop look now, for what this process knows.
+func (h *Host) kick(name string) {
+	if l := h.loop(name); l != nil {
+		l.kickNow()
 	}
-	l.kickNow()
-	return true
 }
 
 // kickAll follows each (re)subscription: what was sent meanwhile is lost.

@@ -1,0 +1,65 @@
+package views_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// setTimes gives every time within v a value.
+func setTimes(v reflect.Value, at time.Time) {
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		if v.CanSet() {
+			v.Set(reflect.ValueOf(at))
+		}
+		return
+	}
+	switch v.Kind() { //nolint:exhaustive // what else holds nothing
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			setTimes(v.Elem(), at)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				setTimes(v.Field(i), at)
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			setTimes(v.Index(i), at)
+		}
+	}
+}
+
+// No pane breaks because of a time that no calendar holds, and what is shown of one is a word.
+func TestPanesWithOddTimes(t *testing.T) {
+	t.Parallel()
+	shown := map[string]int{}
+	for _, at := range []time.Time{queue.Infinite(1), queue.Infinite(-1), queue.Calendar(time.Date(-4712, 1, 1, 0, 0, 0, 0, time.UTC)),
+		queue.Calendar(time.Date(294276, 12, 31, 0, 0, 0, 0, time.UTC)), time.Unix(0, 0), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		w := viewstest.HostileWorld("x")
+		setTimes(reflect.ValueOf(&w).Elem(), at)
+		for name, body := range bodies(w) {
+			for _, size := range []views.Size{{W: 80, H: 24}, {W: 200, H: 60}} {
+				got := screen(w, name, body, env(theme.Options{}), size)
+				requireFits(t, got, size)
+				require.NotContains(t, got, "9999-12", name)
+				if word := queue.Uncalendared(at); word != "" && strings.Contains(got, word) {
+					shown[word]++
+				}
+			}
+		}
+	}
+	for _, word := range []string{"infinity", "-infinity", "before year 1", "after year 9999"} {
+		require.Positive(t, shown[word], "no pane says %q", word)
+	}
+}
