@@ -131,6 +131,8 @@ func within(least, most int) parser {
 			if n, err = strconv.Atoi(v); err != nil {
 				return nil, &bad{"cannot be " + quote(v), do}
 			}
+		case int64, uint64, float64: // 1e3, 2.5, or too large
+			return nil, &bad{fmt.Sprintf("cannot be %v", v), do}
 		default:
 			return nil, &bad{"must be a number, not " + kindOf(raw), do}
 		}

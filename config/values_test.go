@@ -106,3 +106,15 @@ func TestPasswordInAFlagIsRefused(t *testing.T) {
 		require.Equal(t, dsn, origin(t, s, "dsn").Value)
 	}
 }
+
+// What YAML takes for a number, and is none of the key's, is told as it is.
+func TestNumberInAFile(t *testing.T) {
+	for raw, says := range map[string]string{
+		"1e3": "concurrency cannot be 1000 (", "2.5": "concurrency cannot be 2.5 (", "99999999999999999999": "concurrency cannot be", "many": `concurrency cannot be "many" (`,
+	} {
+		lines := problems(t, config.Sources{ConfigHome: home(t, "concurrency: "+raw+"\n")})
+		require.Len(t, lines, 1)
+		require.Contains(t, lines[0], says)
+		require.Contains(t, lines[0], "use a whole number from 1 to 10000")
+	}
+}

@@ -5,6 +5,7 @@ package views
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -32,13 +33,26 @@ func (p *pageBuilder) payload(text, whyNot queue.Text, size int64, revealed int)
 		p.para("none", th.Dim)
 		return
 	}
-	if cut := []rune(s); len(cut) > queue.PayloadShown {
-		size, s = max(size, int64(len(cut))), string(cut[:queue.PayloadShown])
+	if cut := first(s, queue.PayloadShown); len(cut) < len(s) {
+		size, s = max(size, int64(utf8.RuneCountInString(s))), cut
 	}
 	if size > queue.PayloadShown {
 		p.para("the first "+Count(queue.PayloadShown)+" of "+Count(size)+" characters; qtop dlq show and qtop job show print all", th.Warning)
 	}
 	p.json(indented(s), th.Text)
+}
+
+// first is the first n characters of s.
+func first(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for at := range s {
+		if n--; n < 0 {
+			return s[:at]
+		}
+	}
+	return s
 }
 
 // indented lays JSON out to be read by its shape, also where it was cut; digits
@@ -94,7 +108,7 @@ func indented(s string) string {
 func (p *pageBuilder) json(text string, st theme.Style) {
 	for _, line := range queue.Lines(strings.ReplaceAll(text, "␊", "\n")) {
 		for _, part := range hardWrap(line.String(), p.w-4) {
-			p.add("   " + st.Paint(part))
+			p.lines = append(p.lines, "   "+st.Paint(part)) // it fits: measuring thousands again is what costs
 		}
 	}
 }
@@ -104,8 +118,11 @@ func hardWrap(s string, w int) []string {
 	if w < 8 {
 		w = 8
 	}
+	if theme.Width(s) <= w {
+		return []string{s}
+	}
 	indent := len(s) - len(strings.TrimLeft(s, " "))
-	if theme.Width(s) <= w || indent > w/2 {
+	if indent > w/2 {
 		return strings.Split(ansi.Hardwrap(s, w, true), "\n")
 	}
 	parts := strings.Split(ansi.Hardwrap(s[indent:], w-indent, true), "\n")
