@@ -269,14 +269,14 @@ var turns = map[queue.ActionID]struct {
 	sql, done string
 	from      []string
 }{
-	queue.ActBulkRun:    {"SELECT public.fn_queue_bulk_run($1, $2)", "running", []string{queue.BulkPlanned}},
-	queue.ActBulkPause:  {"SELECT public.fn_queue_bulk_pause($1, $2)", "paused", []string{queue.BulkRunning}},
-	queue.ActBulkResume: {"SELECT public.fn_queue_bulk_resume($1, $2)", "running", []string{queue.BulkPaused}},
-	queue.ActBulkAbort:  {"SELECT public.fn_queue_bulk_abort($1, $2)", "aborted", []string{queue.BulkPlanned, queue.BulkRunning, queue.BulkPaused}},
+	queue.ActBulkRun:    {"SELECT public.fn_queue_bulk_run($1::bigint, $2::text)", "running", []string{queue.BulkPlanned}},
+	queue.ActBulkPause:  {"SELECT public.fn_queue_bulk_pause($1::bigint, $2::text)", "paused", []string{queue.BulkRunning}},
+	queue.ActBulkResume: {"SELECT public.fn_queue_bulk_resume($1::bigint, $2::text)", "running", []string{queue.BulkPaused}},
+	queue.ActBulkAbort:  {"SELECT public.fn_queue_bulk_abort($1::bigint, $2::text)", "aborted", []string{queue.BulkPlanned, queue.BulkRunning, queue.BulkPaused}},
 	queue.ActBulkRate: {
-		"SELECT public.fn_queue_bulk_set_rate($1, $3::numeric, $2)", "rate set", []string{queue.BulkPlanned, queue.BulkRunning, queue.BulkPaused},
+		"SELECT public.fn_queue_bulk_set_rate($1::bigint, $3::numeric, $2::text)", "rate set", []string{queue.BulkPlanned, queue.BulkRunning, queue.BulkPaused},
 	},
-	queue.ActBulkUndo: {"SELECT public.fn_queue_bulk_undo($1, $2)", "undone", []string{queue.BulkPaused, queue.BulkAborted, queue.BulkCompleted}},
+	queue.ActBulkUndo: {"SELECT public.fn_queue_bulk_undo($1::bigint, $2::text)", "undone", []string{queue.BulkPaused, queue.BulkAborted, queue.BulkCompleted}},
 }
 
 func operationID(r queue.Request) (int64, error) {

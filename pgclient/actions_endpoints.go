@@ -160,10 +160,10 @@ func applyGate(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 		var a answer
 		done := "suspended"
 		if p.Request.Action == queue.ActSuspend {
-			a, err = c.ask(ctx, "SELECT public.fn_endpoint_suspend($1, $2, $3, make_interval(secs => $4))", id, p.Request.Actor, p.Request.Reason, secs)
+			a, err = c.ask(ctx, "SELECT public.fn_endpoint_suspend($1::bigint, $2::text, $3::text, make_interval(secs => $4))", id, p.Request.Actor, p.Request.Reason, secs)
 		} else {
 			done = "resumed"
-			a, err = c.ask(ctx, "SELECT public.fn_endpoint_resume($1, $2, $3, $4)", id, p.Request.Actor, p.Request.Reason, since[t])
+			a, err = c.ask(ctx, "SELECT public.fn_endpoint_resume($1::bigint, $2::text, $3::text, $4::timestamptz)", id, p.Request.Actor, p.Request.Reason, since[t])
 		}
 		if err != nil {
 			return err

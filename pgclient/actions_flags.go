@@ -52,7 +52,7 @@ func planSet(ctx context.Context, c *Client, p *queue.Plan, key, to string) erro
 		p.Lines = append(p.Lines, line("back", "to %s by itself after %s", back, time.Duration(*expires)*time.Second))
 	}
 	var rule, reason queue.Text
-	err = c.act.QueryRow(ctx, "SELECT rule, reason FROM public.fn_dot_config_refusal($1, $2, now() + make_interval(secs => $3), $4)", key, to, expires, at).
+	err = c.act.QueryRow(ctx, "SELECT rule, reason FROM public.fn_dot_config_refusal($1::text, $2::text, now() + make_interval(secs => $3), $4::timestamptz)", key, to, expires, at).
 		Scan(textInto(&rule), textInto(&reason))
 	if err != nil && queue.KindOf(translate(err)) != queue.KindPermission { // who may not set it may look at the plan
 		return err
@@ -94,7 +94,7 @@ func applySet(ctx context.Context, c *Client, p queue.Plan, res *queue.Result, k
 		}
 		expect = &at
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_dot_config_set($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $6)",
+	a, err := c.ask(ctx, "SELECT public.fn_dot_config_set($1::text, $2::text, $3::text, $4::text, clock_timestamp() + make_interval(secs => $5), $6::timestamptz)",
 		key, to, p.Request.Actor, p.Request.Reason, expires, expect)
 	if err != nil {
 		return err

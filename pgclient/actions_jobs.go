@@ -68,7 +68,7 @@ func planJobCancel(ctx context.Context, c *Client, p *queue.Plan) error {
 		p.Refused, p.Rule = "nothing matches", "empty"
 		return nil
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1, $2, $3, true)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, true)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func applyJobCancel(ctx context.Context, c *Client, p queue.Plan, res *queue.Res
 			return nil
 		}
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1, $2, $3)", ids, p.Request.Actor, p.Request.Reason)
+	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, false)", ids, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
@@ -261,12 +261,12 @@ func (c *Client) releaseLeases(ctx context.Context, r queue.Request, dry bool) (
 		return err
 	}
 	if len(all.tokens) > 0 {
-		if err = take(c.ask(ctx, "SELECT public.fn_job_lease_release($1, $2, $3, $4)", all.tokens, r.Actor, r.Reason, dry)); err != nil {
+		if err = take(c.ask(ctx, "SELECT public.fn_job_lease_release($1::uuid[], $2::text, $3::text, $4::boolean)", all.tokens, r.Actor, r.Reason, dry)); err != nil {
 			return all, err
 		}
 	}
 	if len(all.hooks) > 0 {
-		err = take(c.ask(ctx, "SELECT public.fn_webhook_lease_release($1, $2, $3, $4)", all.hooks, r.Actor, r.Reason, dry))
+		err = take(c.ask(ctx, "SELECT public.fn_webhook_lease_release($1::bigint[], $2::text, $3::text, $4::boolean)", all.hooks, r.Actor, r.Reason, dry))
 	}
 	return all, err
 }

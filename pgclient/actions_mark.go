@@ -41,7 +41,7 @@ func applyMark(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 		answer
 		MarkID anyID `json:"mark_id"`
 	}
-	if err := c.act.QueryRow(ctx, "SELECT public.fn_queue_mark($1, $2)", p.Request.Args["label"], p.Request.Actor).Scan(&a); err != nil {
+	if err := c.act.QueryRow(ctx, "SELECT public.fn_queue_mark($1::text, $2::text)", p.Request.Args["label"], p.Request.Actor).Scan(&a); err != nil {
 		return err
 	}
 	one(res, p.Request.Args["label"], "marked", a.answer)

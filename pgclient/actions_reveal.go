@@ -52,7 +52,7 @@ func (c *Client) payload(ctx context.Context, kind, id string, whole bool) (out 
 	}
 	var raw *string
 	var size *int64
-	err = c.read.QueryRow(within, "SELECT left(p, $3), length(p)::bigint FROM (SELECT public.fn_payload_masked($1, $2)::text AS p OFFSET 0) s", kind, id, most).Scan(&raw, &size)
+	err = c.read.QueryRow(within, "SELECT left(p, $3), length(p)::bigint FROM (SELECT public.fn_payload_masked($1::text, $2::text)::text AS p OFFSET 0) s", kind, id, most).Scan(&raw, &size)
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42501":
@@ -111,7 +111,7 @@ func applyReveal(ctx context.Context, c *Client, p queue.Plan, res *queue.Result
 	}
 	// A statement of its own: it is committed, and with it the audit row, before
 	// anything of the payload is shown.
-	if err := c.act.QueryRow(ctx, "SELECT public.fn_payload_reveal($1, $2, $3, $4)", kind, key, p.Request.Actor, p.Request.Reason).Scan(&a); err != nil {
+	if err := c.act.QueryRow(ctx, "SELECT public.fn_payload_reveal($1::text, $2::text, $3::text, $4::text)", kind, key, p.Request.Actor, p.Request.Reason).Scan(&a); err != nil {
 		return err
 	}
 	one(res, id, "revealed", a.answer)

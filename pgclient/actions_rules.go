@@ -17,7 +17,7 @@ import (
 // shareWith reads the share of all as it is and, with a rule's number, as it
 // would be with that rule muted, or heard.
 func (c *Client) shareWith(ctx context.Context, flip int64) (events, broadcast int64, err error) {
-	err = c.act.QueryRow(ctx, "SELECT COALESCE(sum(b.events), 0)::bigint, COALESCE(sum(b.broadcast), 0)::bigint FROM public.fn_event_broadcast($1) b", flip).Scan(&events, &broadcast)
+	err = c.act.QueryRow(ctx, "SELECT COALESCE(sum(b.events), 0)::bigint, COALESCE(sum(b.broadcast), 0)::bigint FROM public.fn_event_broadcast($1::bigint) b", flip).Scan(&events, &broadcast)
 	return events, broadcast, err
 }
 
@@ -94,7 +94,7 @@ func applyMute(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 		return err
 	}
 	mute := p.Request.Action == queue.ActRuleMute
-	a, err := c.ask(ctx, "SELECT public.fn_event_subscription_mute($1, $2, $3, $4)", id, mute, p.Request.Actor, p.Request.Reason)
+	a, err := c.ask(ctx, "SELECT public.fn_event_subscription_mute($1::bigint, $2::boolean, $3::text, $4::text, false)", id, mute, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func applyMute(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 	return nil
 }
 
-const ruleAdd = `SELECT public.fn_event_subscription_add($1, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), NULLIF($6, '')::jsonb, $7, $8, $9)`
+const ruleAdd = `SELECT public.fn_event_subscription_add($1::text, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), NULLIF($6, '')::jsonb, $7::text, $8::text, $9::boolean)`
 
 func ruleAddArgs(r queue.Request, dry bool) []any {
 	return []any{r.Args["recipient"], r.Args["domain"], r.Args["type"], r.Args["stream"], r.Args["table"], r.Args["payload"], r.Actor, r.Reason, dry}
@@ -122,7 +122,7 @@ func planRule(ctx context.Context, c *Client, p *queue.Plan) error {
 	}
 	args := p.Request.Args
 	var broadcast, types int64
-	err = c.act.QueryRow(ctx, `SELECT COALESCE(sum(b.broadcast), 0)::bigint, count(*) FROM public.fn_event_broadcast() b
+	err = c.act.QueryRow(ctx, `SELECT COALESCE(sum(b.broadcast), 0)::bigint, count(*) FROM public.fn_event_broadcast(NULL::bigint) b
 		WHERE b.broadcast > 0 AND ($1 = '' OR b.event_domain = $1) AND ($2 = '' OR b.event_type = $2)`, args["domain"], args["type"]).Scan(&broadcast, &types)
 	if err != nil {
 		return err

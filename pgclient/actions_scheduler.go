@@ -62,7 +62,7 @@ func applyTick(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	var raw []byte
-	err := c.act.QueryRow(ctx, "SELECT public.fn_queue_tick_now($1, $2, $3)", name, p.Request.Actor, p.Request.Reason).Scan(&raw)
+	err := c.act.QueryRow(ctx, "SELECT public.fn_queue_tick_now($1::text, $2::text, $3::text)", name, p.Request.Actor, p.Request.Reason).Scan(&raw)
 	if err != nil {
 		return err
 	}
@@ -172,9 +172,9 @@ type cronAnswer struct {
 
 func cronFunction(a queue.ActionID) string {
 	if a == queue.ActCronRemove {
-		return "SELECT public.fn_queue_scheduler_remove($1, $2, $3)"
+		return "SELECT public.fn_queue_scheduler_remove($1::text, $2::text, $3::boolean)"
 	}
-	return "SELECT public.fn_queue_scheduler_install($1, $2, $3)"
+	return "SELECT public.fn_queue_scheduler_install($1::text, $2::text, $3::boolean)"
 }
 
 func planCron(ctx context.Context, c *Client, p *queue.Plan) error {

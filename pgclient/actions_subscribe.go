@@ -100,7 +100,7 @@ func ruleArguments(r queue.Request) ([]any, error) {
 	}, nil
 }
 
-const ruleSet = `SELECT public.fn_job_subscription_set($1, NULLIF($2, ''), NULLIF($3, ''), $4::bigint::int, $5::bigint::int, $6, NULLIF($7, ''), $8, $9, $10)`
+const ruleSet = `SELECT public.fn_job_subscription_set($1::text, NULLIF($2, ''), NULLIF($3, ''), $4::bigint::int, $5::bigint::int, $6::boolean, NULLIF($7, ''), $8::text, $9::text, $10::boolean)`
 
 func planSubscribe(ctx context.Context, c *Client, p *queue.Plan) error {
 	args, err := ruleArguments(p.Request)

@@ -71,7 +71,7 @@ func applyAck(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) e
 		return err
 	}
 	for _, t := range p.Request.Targets {
-		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_ack($1, $2, $3, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs))
+		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs))
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func applyAck(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) e
 
 func applyUnack(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
 	for _, t := range p.Request.Targets {
-		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_unack($1, $2, $3)", t, p.Request.Actor, p.Request.Args["comment"])
+		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"])
 		if err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func planDeregister(ctx context.Context, c *Client, p *queue.Plan) error {
 
 func applyDeregister(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
 	id := p.Request.Targets[0]
-	a, err := c.ask(ctx, "SELECT public.fn_queue_heartbeat_deregister($1, $2, $3)", id, p.Request.Actor, p.Request.Reason)
+	a, err := c.ask(ctx, "SELECT public.fn_queue_heartbeat_deregister($1::text, $2::text, $3::text)", id, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
@@ -286,6 +286,6 @@ func (c *Client) Beat(ctx context.Context, id, payload string) (at, refused stri
 		refusal
 		At string `json:"last_beat_at"`
 	}
-	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_heartbeat_write($1, $2::jsonb, $3)", id, payload, c.Actor()).Scan(&a)
+	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", id, payload, c.Actor()).Scan(&a)
 	return a.At, a.Reason, translate(err)
 }

@@ -55,7 +55,7 @@ func (c *Client) PutJob(ctx context.Context, j JobPut) (id string, created bool,
 		ID      string `json:"job_id"`
 		Created bool   `json:"created"`
 	}
-	err = c.act.QueryRow(ctx, `SELECT public.fn_job_enqueue($1, $2, $3, $4::jsonb, $5, now() + make_interval(secs => $6), NULLIF($7, ''), NULLIF($8, 0), $9)`,
+	err = c.act.QueryRow(ctx, `SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, now() + make_interval(secs => $6), NULLIF($7, ''), NULLIF($8, 0), $9::text)`,
 		j.Kind, j.Domain, j.Executor, j.Payload, j.Priority, j.After.Seconds(), j.Key, j.MaxAttempts, c.Actor()).Scan(&a)
 	err = translate(jobCheck(err))
 	c.note(err)

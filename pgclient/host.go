@@ -38,19 +38,19 @@ func (c *Client) call(ctx context.Context, sql string, args ...any) (string, err
 func (c *Client) HostRegister(ctx context.Context, id, instance, version string, loops []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return c.call(ctx, "SELECT public.fn_queue_host_register($1, $2::uuid, $3, $4)", id, instance, version, loops)
+	return c.call(ctx, "SELECT public.fn_queue_host_register($1::text, $2::uuid, $3::text, $4::text[])", id, instance, version, loops)
 }
 
 // HostBeat is a sign of life; a non-empty string says that the id was lost.
 func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return c.call(ctx, "SELECT public.fn_queue_host_beat($1, $2::uuid, $3, $4, $5)", id, instance, loops, inFlight, progress)
+	return c.call(ctx, "SELECT public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], $4::int, $5::jsonb)", id, instance, loops, inFlight, progress)
 }
 
 // HostStop says that the host ended cleanly.
 func (c *Client) HostStop(ctx context.Context, id, instance string) error {
-	_, err := c.call(ctx, "SELECT public.fn_queue_host_stop($1, $2::uuid)", id, instance)
+	_, err := c.call(ctx, "SELECT public.fn_queue_host_stop($1::text, $2::uuid)", id, instance)
 	return err
 }
 
@@ -98,7 +98,7 @@ func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, e
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	var raw []byte
-	err := c.work.QueryRow(ctx, "SELECT public.fn_queue_tick_request($1, $2)", worker, source).Scan(&raw)
+	err := c.work.QueryRow(ctx, "SELECT public.fn_queue_tick_request($1::text, $2::text)", worker, source).Scan(&raw)
 	if err != nil {
 		return TickResult{}, translate(err)
 	}
@@ -158,7 +158,7 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 	defer cancel()
 	rows, err := c.work.Query(ctx, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
 		timeout_seconds, event_id, event_type, subscription_id, callback_url, secret_ref, webhook_id, payload
-		FROM public.fn_webhook_job_claim($1, $2, $3, $4)`, workerID, n, skip, per)
+		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int)`, workerID, n, skip, per)
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -236,12 +236,12 @@ func (c *Client) ReportWebhooks(ctx context.Context, reports []WebhookReport) ([
 
 // RenewWebhooks prolongs leases.
 func (c *Client) RenewWebhooks(ctx context.Context, ids []int64, tokens []string) ([]JobOutcome, error) {
-	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_renew($1, $2::uuid[])", ids, tokens)
+	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_renew($1::bigint[], $2::uuid[])", ids, tokens)
 }
 
 // ReleaseWebhooks hands jobs back unattempted.
 func (c *Client) ReleaseWebhooks(ctx context.Context, ids []int64, tokens []string) ([]JobOutcome, error) {
-	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_release($1, $2::uuid[])", ids, tokens)
+	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_release($1::bigint[], $2::uuid[])", ids, tokens)
 }
 
 func (c *Client) outcomes(ctx context.Context, sql string, args ...any) ([]JobOutcome, error) {

@@ -115,7 +115,7 @@ type Claim struct {
 const claimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
 	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref, idempotency_key, correlation_id,
 	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 OR public.fn_payload_fits(payload) THEN payload END
-	FROM public.fn_job_claim($1, $2, $3, $4::jsonb)`
+	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb)`
 
 // JobClaim leases jobs. The statement commits before anything is returned: a job
 // handed out earlier could be finished before its lease shows.
@@ -181,28 +181,28 @@ func columns(leases []JobLease) (ids, tokens pgtype.FlatArray[pgtype.UUID]) {
 // is lost.
 func (c *Client) JobStart(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_start($1, $2) WHERE outcome <> 'done'", ids, tokens)
+	return c.lost(ctx, "SELECT job_id FROM public.fn_job_start($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
 // JobRenew makes leases last their full time from now; it returns those that are
 // lost.
 func (c *Client) JobRenew(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_renew($1, $2) WHERE outcome <> 'done'", ids, tokens)
+	return c.lost(ctx, "SELECT job_id FROM public.fn_job_renew($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
 // JobAck records success; it returns those whose lease was lost. Safe to repeat,
 // for the reply to a commit can be lost.
 func (c *Client) JobAck(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_ack($1, $2) WHERE outcome <> 'done'", ids, tokens)
+	return c.lost(ctx, "SELECT job_id FROM public.fn_job_ack($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
 // JobRelease hands jobs back without spending an attempt; it returns those whose
 // lease was lost. Safe to repeat.
 func (c *Client) JobRelease(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_release($1, $2) WHERE outcome <> 'done'", ids, tokens)
+	return c.lost(ctx, "SELECT job_id FROM public.fn_job_release($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
 // JobFailure is a try that failed.
@@ -221,7 +221,7 @@ func (c *Client) JobFail(ctx context.Context, failures []JobFailure) ([]pgtype.U
 	for i, f := range failures {
 		ids[i], tokens[i], codes[i], texts[i], permanent[i] = f.ID, f.Token, f.Code, f.Text, f.Permanent
 	}
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_fail($1, $2, $3, $4, $5) WHERE outcome <> 'done'", ids, tokens, codes, texts, permanent)
+	return c.lost(ctx, "SELECT job_id FROM public.fn_job_fail($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::boolean[]) WHERE outcome <> 'done'", ids, tokens, codes, texts, permanent)
 }
 
 // lost runs a statement that answers with the jobs whose lease is gone.
@@ -249,7 +249,7 @@ func (c *Client) JobStanding(ctx context.Context, executor string) (JobStanding,
 	defer cancel()
 	var cadence, lease int
 	var s JobStanding
-	err := c.work.QueryRow(ctx, `SELECT COALESCE(public.fn_job_refusal($1), ''),
+	err := c.work.QueryRow(ctx, `SELECT COALESCE(public.fn_job_refusal($1::text), ''),
 		COALESCE((SELECT expected_cadence_seconds FROM public.queue_heartbeat
 			WHERE executor_id = $1 AND deregistered_at IS NULL AND NOT tick_worker), 0),
 		COALESCE((SELECT n FROM public.v_dot_config_number WHERE key = 'queue.lease.duration_seconds'), 0)`, executor).Scan(&s.Refusal, &cadence, &lease)
@@ -275,5 +275,5 @@ type JobBeat struct {
 func (c *Client) ExecutorBeat(ctx context.Context, executor, actor string, b JobBeat) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return c.call(ctx, "SELECT public.fn_queue_heartbeat_write($1, $2, $3)", executor, b, actor)
+	return c.call(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", executor, b, actor)
 }

@@ -107,7 +107,7 @@ const (
 	patiently      = " AND set_config('lock_timeout', '" + claimPatience + "', true) IS NOT NULL"
 	claimPatience  = "100ms"
 	enqueueManySQL = "SELECT public.fn_job_enqueue_many($1::jsonb)" + quietly
-	enqueueSQL     = "SELECT public.fn_job_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9)" + quietly
+	enqueueSQL     = "SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, $6::timestamptz, $7::text, $8::int, $9::text)" + quietly
 )
 
 // putAnswer is what the functions that enqueue say: fn_job_enqueue of one job,

@@ -135,7 +135,7 @@ func planNotificationRequeue(ctx context.Context, c *Client, p *queue.Plan) erro
 		p.Refused, p.Rule = "no staged notification has failed", "empty"
 		return nil
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1, $2, $3, true)", ids, p.Request.Actor, p.Request.Reason)
+	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func planNotificationRequeue(ctx context.Context, c *Client, p *queue.Plan) erro
 }
 
 func applyNotificationRequeue(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
-	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1, $2, $3)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}

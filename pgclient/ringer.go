@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-const ringSQL = "SELECT public.fn_queue_doorbell($1)"
+const ringSQL = "SELECT public.fn_queue_doorbell($1::text)"
 
 // ringEvery is the least time between two bells of one domain.
 const ringEvery = 5 * time.Millisecond

@@ -96,10 +96,10 @@ func setRouting(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a rou
 		return a, &queue.Error{Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is neither true nor false", enabled)), Where: queue.Clean("--enabled")}
 	}
 	if r.Action == queue.ActRouteSet {
-		err = q.QueryRow(ctx, "SELECT public.fn_iu_outbound_route_set($1, $2, $3, $4, $5)", r.Targets[0], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
+		err = q.QueryRow(ctx, "SELECT public.fn_iu_outbound_route_set($1::text, $2::boolean, $3::text, $4::text, $5::boolean)", r.Targets[0], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
 		return a, err
 	}
-	err = q.QueryRow(ctx, "SELECT public.fn_consumer_set($1, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), $6, $7, $8, $9)", r.Targets[0],
+	err = q.QueryRow(ctx, "SELECT public.fn_consumer_set($1::text, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), $6::boolean, $7::text, $8::text, $9::boolean)", r.Targets[0],
 		r.Args["domain"], r.Args["type"], r.Args["kind"], r.Args["executor"], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
 	return a, err
 }

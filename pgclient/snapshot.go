@@ -50,7 +50,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	var taken, oldest *time.Time
 	var took *float64
 	var body []byte
-	err = c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1, $2)", at, steps).
+	err = c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1::timestamptz, $2::int)", at, steps).
 		Scan(&taken, &took, &body, &oldest)
 	c.note(err)
 	var pg *pgconn.PgError

@@ -76,7 +76,7 @@ func (c *Client) broadcast(ctx context.Context) (*queue.Broadcast, error) {
 		return nil, err
 	}
 	rows, err := c.read.Query(ctx, `SELECT b.event_domain, b.event_type, COALESCE(r.event_stream, ''), b.events, b.broadcast
-		FROM public.fn_event_broadcast() b LEFT JOIN public.event_type_registry r USING (event_domain, event_type)
+		FROM public.fn_event_broadcast(NULL::bigint) b LEFT JOIN public.event_type_registry r USING (event_domain, event_type)
 		ORDER BY b.broadcast DESC, b.event_domain, b.event_type`)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resoluti
 	err := c.read.QueryRow(ctx, `SELECT COALESCE(NULLIF($3, ''), r.event_stream, ''), r.event_domain IS NOT NULL, COALESCE(f.value = 'true', false), COALESCE(b.events, 0), COALESCE(b.broadcast, 0)
 		FROM (VALUES (1)) x LEFT JOIN public.event_type_registry r ON r.event_domain = $1 AND r.event_type = $2
 		LEFT JOIN public.dot_config f ON f.key = 'queue.subscription_resolution.enabled'
-		LEFT JOIN public.fn_event_broadcast() b ON b.event_domain = $1 AND b.event_type = $2`, domain, kind, stream).
+		LEFT JOIN public.fn_event_broadcast(NULL::bigint) b ON b.event_domain = $1 AND b.event_type = $2`, domain, kind, stream).
 		Scan(&stream, &r.Registered, &r.On, &r.Events, &r.Broadcast)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resoluti
 	r.Stream = queue.Clean(stream)
 	rows, err := c.read.Query(ctx, `SELECT s.step, s.outcome, s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table,
 			s.scope_filter::text, s.outcome = 'muted'
-		FROM public.fn_event_resolve_explain($1, $2, $3, NULLIF($4, ''), $5::jsonb) s`, domain, kind, stream, q.Scope.SubjectTable, payload)
+		FROM public.fn_event_resolve_explain($1::text, $2::text, $3::text, NULLIF($4, ''), $5::jsonb) s`, domain, kind, stream, q.Scope.SubjectTable, payload)
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func (c *Client) why(ctx context.Context, name string) (*queue.Why, error) {
 		refusal
 		queue.Why
 	}
-	if err := c.read.QueryRow(ctx, "SELECT public.fn_queue_why($1)", name).Scan(&a); err != nil {
+	if err := c.read.QueryRow(ctx, "SELECT public.fn_queue_why($1::text)", name).Scan(&a); err != nil {
 		return nil, err
 	}
 	if a.Refused {

@@ -86,6 +86,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 		all = append(all, finding{"ok", "rights", queue.Clean("every action"), ""})
 	}
 	all = append(all, roleFindings(ctx, c)...)
+	all = append(all, foreignFindings(ctx, c)...)
 	all = append(all, signingFindings(ctx, c)...)
 	all = append(all, a.fileFindings()...)
 	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), idFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))

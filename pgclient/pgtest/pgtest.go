@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ type DB struct {
 	Server *embedded.Server // nil where QTOP_TEST_DSN names the server
 
 	cluster *cluster
+	hostile atomic.Bool // its logins have the hostile path
 	mu      sync.Mutex
 	roles   []string // dropped after the database
 }
@@ -218,6 +220,11 @@ func Login(t testing.TB, d *DB, groups ...string) string {
 	d.mu.Lock()
 	d.roles = append(d.roles, name)
 	d.mu.Unlock()
+	if d.hostile.Load() {
+		if err := d.cluster.exec(context.Background(), "ALTER ROLE "+quote(name)+" SET search_path = "+hostilePath); err != nil {
+			t.Fatalf("pgtest: creating a login: %v", err)
+		}
+	}
 	return name
 }
 

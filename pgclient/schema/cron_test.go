@@ -81,7 +81,7 @@ func TestCronInstall(t *testing.T) {
 	require.Equal(t, 6, strings.Count(fmt.Sprint(got["results"]), "created"))
 	var want []string
 	for _, name := range slices.Sorted(maps.Keys(cronJobs)) {
-		want = append(want, fmt.Sprintf("%s %s ops t SELECT public.fn_queue_tick_request('%s', 'pg_cron')", name, cronJobs[name][1], cronJobs[name][0]))
+		want = append(want, fmt.Sprintf("%s %s ops t SELECT public.fn_queue_tick_request('%s'::pg_catalog.text, 'pg_cron'::pg_catalog.text)", name, cronJobs[name][1], cronJobs[name][0]))
 	}
 	require.Equal(t, strings.Join(want, "\n"), c.jobs())
 	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_install('ann', 'again')")["results"]), "kept"))

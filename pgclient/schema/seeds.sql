@@ -4,69 +4,76 @@
 -- Flags: key, kind, default, description; switch = at false something of the queue is off, which the console shows
 -- first.
 SELECT public.fn_dot_config_seed('queue.heartbeat.stale_threshold_seconds', 'integer', '300',
-  'a row registered without a threshold gets this one; from 1000000 on the stale check emits nothing');
+  'a row registered without a threshold gets this one; from 1000000 on the stale check emits nothing',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.notify.bridge_enabled', 'boolean', 'false',
-  'NOTIFY wakes listeners at once; off = everything runs by polling. Each notifying commit takes a cluster-wide lock');
+  'NOTIFY wakes listeners at once; off = everything runs by polling. Each notifying commit takes a cluster-wide lock',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.scheduler.mode', 'mode', 'external',
-  'who ticks: external (worker hosts), pg_cron, or hybrid (both)', p_choices => ARRAY['external', 'pg_cron', 'hybrid']);
+  'who ticks: external (worker hosts), pg_cron, or hybrid (both)', p_choices => ARRAY['external', 'pg_cron', 'hybrid'],
+  p_switch => false);
 SELECT public.fn_dot_config_seed('queue.subscription_resolution.enabled', 'boolean', 'true',
-  'off = every event goes to broadcast', p_switch => true);
+  'off = every event goes to broadcast', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.subscription_resolution.broadcast_warn_percent', 'integer', '5',
-  'a broadcast share above this raises an alert, in percent');
+  'a broadcast share above this raises an alert, in percent', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.job_substrate.enabled', 'boolean', 'true',
-  'off = no job is claimed', p_switch => true);
+  'off = no job is claimed', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.dlq.replay_enabled', 'boolean', 'true',
-  'off = nothing is requeued or replayed', p_switch => true);
+  'off = nothing is requeued or replayed', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.lease.duration_seconds', 'integer', '300',
-  'how long a job lease lasts, in seconds');
+  'how long a job lease lasts, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.lease.reaper_enabled', 'boolean', 'true',
-  'off = expired job leases are not taken back', p_switch => true);
+  'off = expired job leases are not taken back', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.retry.backoff_base_seconds', 'integer', '10',
-  'first wait before a job is tried again, in seconds; doubles per attempt');
+  'first wait before a job is tried again, in seconds; doubles per attempt',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.retry.backoff_cap_seconds', 'integer', '3600',
-  'longest wait before a job is tried again, in seconds');
+  'longest wait before a job is tried again, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.retry.max_attempts_default', 'integer', '5',
-  'tries of a job that names no number of its own');
+  'tries of a job that names no number of its own', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('iu_core.routes_master_enabled', 'boolean', 'true',
-  'off = no event is routed', p_switch => true);
+  'off = no event is routed', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('iu_core.route_worker_enabled', 'boolean', 'true',
-  'off = the event route workers do not run', p_switch => true);
+  'off = the event route workers do not run', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('notification.debounce_seconds', 'integer', '90',
-  'how long staged notifications wait for more, in seconds; clamped to 60-300');
+  'how long staged notifications wait for more, in seconds; clamped to 60-300',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('notification.batch_piece_threshold', 'integer', '2',
-  'pieces from which notifications are grouped; clamped to 2-50');
+  'pieces from which notifications are grouped; clamped to 2-50', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.worker.enabled', 'boolean', 'true',
-  'off = no webhook is routed or sent', p_switch => true);
+  'off = no webhook is routed or sent', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.max_attempts', 'integer', '5',
-  'tries of a webhook whose subscription names no number of its own');
+  'tries of a webhook whose subscription names no number of its own', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.backoff_base_seconds', 'integer', '30',
-  'first wait before a webhook is tried again, in seconds; doubles per attempt');
+  'first wait before a webhook is tried again, in seconds; doubles per attempt',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.backoff_cap_seconds', 'integer', '3600',
-  'longest wait before a webhook is tried again, in seconds');
+  'longest wait before a webhook is tried again, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.lease_seconds', 'integer', '60',
-  'how long a webhook job lease lasts, in seconds; at least the timeout + 10');
+  'how long a webhook job lease lasts, in seconds; at least the timeout + 10',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.timeout_seconds', 'integer', '30',
-  'a webhook request ends after this, in seconds');
+  'a webhook request ends after this, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.circuit_failures', 'integer', '10',
-  'failures in a row that open the circuit of an endpoint; 0 = never');
+  'failures in a row that open the circuit of an endpoint; 0 = never', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.circuit_open_seconds', 'integer', '30',
-  'how long an open circuit waits before it probes, in seconds');
+  'how long an open circuit waits before it probes, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.events_days', 'integer', '90',
-  'routed events are kept this long, in days');
+  'routed events are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.jobs_days', 'integer', '90',
-  'finished jobs are kept this long, in days');
+  'finished jobs are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.dead_letters_days', 'integer', '365',
-  'resolved job and route dead letters are kept this long, in days');
+  'resolved job and route dead letters are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.staging_days', 'integer', '15',
-  'processed staged notifications are kept this long, in days');
+  'processed staged notifications are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.samples_days', 'integer', '30',
-  'metric samples are kept this long, in days');
+  'metric samples are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 
 -- Tick workers: name, default interval in seconds, function, the flag that switches it off, whether DP1 gives it a cron
 -- job, the domains it is for. Settling webhooks and resetting their leases go on while delivery is switched off: what
 -- came back by then is still to be settled, a lease that ran out is still to be reset.
 SELECT public.fn_dot_config_seed(format('queue.tick.%s.interval_seconds', t.worker), 'integer', t.seconds::text,
-    format('how often the %s tick runs, in seconds; 0 = off', t.worker), p_switch => true),
+    format('how often the %s tick runs, in seconds; 0 = off', t.worker), p_switch => true, p_choices => NULL::text[]),
   public.fn_queue_tick_worker_add(t.worker, t.function, t.flag, t.cron_job, t.domains::text[])
 FROM (VALUES
   ('stale_heartbeat_check', 120, 'fn_queue_stale_check', NULL::text, true, '{}'),

@@ -45,7 +45,7 @@ func (d *Demo) imports(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func saveUnit(ctx context.Context, pool *pgxpool.Pool, address, actor, document, batch string) (unit string, err error) {
-	err = pool.QueryRow(ctx, "SELECT public.fn_iu_save($1, 'What a piece of the demo says.', $2, $3, $4) ->> 'unit_id'", address, actor, document, batch).Scan(&unit)
+	err = pool.QueryRow(ctx, "SELECT public.fn_iu_save($1::text, 'What a piece of the demo says.', $2::text, $3::text, $4::text) ->> 'unit_id'", address, actor, document, batch).Scan(&unit)
 	return unit, err
 }
 
@@ -55,9 +55,9 @@ func discuss(ctx context.Context, pool *pgxpool.Pool, unit string) error {
 	var err error
 	switch rand.IntN(8) {
 	case 0:
-		_, err = pool.Exec(ctx, "SELECT public.fn_iu_comment($1, 'Is this still so?', 'user:anna')", unit)
+		_, err = pool.Exec(ctx, "SELECT public.fn_iu_comment($1::uuid, 'Is this still so?', 'user:anna')", unit)
 	case 1:
-		_, err = pool.Exec(ctx, "SELECT public.fn_iu_draft_apply((public.fn_iu_draft_create($1, 'What it says now.', 'user:ben') ->> 'draft_id')::uuid, 'user:anna')", unit)
+		_, err = pool.Exec(ctx, "SELECT public.fn_iu_draft_apply((public.fn_iu_draft_create($1::uuid, 'What it says now.', 'user:ben') ->> 'draft_id')::uuid, 'user:anna')", unit)
 	}
 	return err
 }

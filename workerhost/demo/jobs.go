@@ -63,7 +63,7 @@ func jobExecutors(ctx context.Context, conn *pgx.Conn) error {
 		kind, domain *string
 		parallel     int
 	}{{parallel: 16}, {kind: ptr("kg.reindex"), parallel: 4}} {
-		if _, err := conn.Exec(ctx, "SELECT public.fn_job_subscription_set($1, $2, $3, 0, $4, true, NULL, 'demo', 'the demo''s jobs')",
+		if _, err := conn.Exec(ctx, "SELECT public.fn_job_subscription_set($1::text, $2::text, $3::text, 0, $4::int, true, NULL::text, 'demo', 'the demo''s jobs', false)",
 			Executor, s.kind, s.domain, s.parallel); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (d *Demo) enqueue(ctx context.Context, pool *pgxpool.Pool) error {
 		for i := range jobs {
 			jobs[i] = k.json()
 		}
-		if _, err := pool.Exec(ctx, "SELECT public.fn_job_enqueue_many($1)", "["+strings.Join(jobs, ",")+"]"); err != nil {
+		if _, err := pool.Exec(ctx, "SELECT public.fn_job_enqueue_many($1::jsonb)", "["+strings.Join(jobs, ",")+"]"); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (d *Demo) enqueue(ctx context.Context, pool *pgxpool.Pool) error {
 				continue
 			}
 			next[k.kind] = now.Add(k.every/2 + rand.N(k.every))
-			if _, err := pool.Exec(ctx, "SELECT public.fn_job_enqueue_many($1)", "["+k.json()+"]"); err != nil {
+			if _, err := pool.Exec(ctx, "SELECT public.fn_job_enqueue_many($1::jsonb)", "["+k.json()+"]"); err != nil {
 				return err
 			}
 		}

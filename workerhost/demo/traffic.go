@@ -70,7 +70,7 @@ func insertEvent(ctx context.Context, pool *pgxpool.Pool, eventType string) erro
 func emit(ctx context.Context, pool *pgxpool.Pool) error {
 	kinds := [][2]string{{"document_saved", "update"}, {"comment_added", "comment"}, {"template.instance_auto_composed", "update"}}
 	k := kinds[rand.IntN(len(kinds))]
-	_, err := pool.Exec(ctx, "SELECT public.fn_iu_emit_event('iu', $1, $2, 'delayed', 'info', 'information_unit', $3, jsonb_build_object('pieces', $4::int))",
+	_, err := pool.Exec(ctx, "SELECT public.fn_iu_emit_event('iu', $1::text, $2::text, 'delayed', 'info', 'information_unit', $3::text, jsonb_build_object('pieces', $4::int), NULL::text, NULL::text, now())",
 		k[0], k[1], fmt.Sprintf("iu-%05d", rand.IntN(90_000)), rand.IntN(5)+1)
 	return err
 }
@@ -88,7 +88,7 @@ func (d *Demo) beat(ctx context.Context, pool *pgxpool.Pool) error {
 				done[id] += rand.IntN(20)
 			}
 			payload := map[string]any{"state": state, "done_total": done[id], "in_flight": 0, "last_work_at": time.Now().UTC().Format(time.RFC3339)}
-			if _, err := pool.Exec(ctx, "SELECT public.fn_queue_heartbeat_write($1, $2, $1)", id, payload); err != nil {
+			if _, err := pool.Exec(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $1::text)", id, payload); err != nil {
 				return err
 			}
 		}

@@ -51,7 +51,7 @@ func flags(ctx context.Context, conn *pgx.Conn) error {
 		{"queue.retry.backoff_base_seconds", "2"},
 		{"queue.retry.backoff_cap_seconds", "20"},
 	} {
-		if _, err := conn.Exec(ctx, "SELECT public.fn_dot_config_set($1, $2, 'demo', 'makes the demo quick')", kv[0], kv[1]); err != nil {
+		if _, err := conn.Exec(ctx, "SELECT public.fn_dot_config_set($1::text, $2::text, 'demo', 'makes the demo quick', NULL::timestamptz, NULL::timestamptz)", kv[0], kv[1]); err != nil {
 			return err
 		}
 	}

@@ -119,7 +119,7 @@ func (c *claimer) step(ctx context.Context, pool *pgxpool.Pool, batch int) (int,
 		Key       string
 	}
 	rows, _ := pool.Query(ctx, `SELECT job_id, lease_token, priority, process_after, job_id::text
-		FROM public.fn_job_claim($1, NULL, $2, $3::jsonb)`, qtopExecutor, batch, c.after)
+		FROM public.fn_job_claim($1::text, NULL::text[], $2::int, $3::jsonb)`, qtopExecutor, batch, c.after)
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[job])
 	if err != nil {
 		return 0, err
@@ -140,7 +140,7 @@ func (c *claimer) step(ctx context.Context, pool *pgxpool.Pool, batch int) (int,
 	c.after = new(string)
 	*c.after = string(key)
 	var done int
-	err = pool.QueryRow(ctx, "SELECT count(*) FROM public.fn_job_ack($1, $2) WHERE outcome = 'done'", ids, tokens).Scan(&done)
+	err = pool.QueryRow(ctx, "SELECT count(*) FROM public.fn_job_ack($1::uuid[], $2::uuid[]) WHERE outcome = 'done'", ids, tokens).Scan(&done)
 	if err == nil && done != len(ids) {
 		err = fmt.Errorf("%d of %d completions were lost", len(ids)-done, len(ids))
 	}

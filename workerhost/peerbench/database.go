@@ -40,10 +40,10 @@ func qtopPrepare(ctx context.Context, d *database) error {
 		}
 	}
 	for _, sql := range []string{
-		"SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'bench', 'measured with wakes')",
+		"SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'bench', 'measured with wakes', NULL::timestamptz, NULL::timestamptz)",
 		"SELECT public.fn_queue_heartbeat_register('" + qtopExecutor + "', 'DOT', ARRAY['" + qtopDomain + "'], 10, 3600, 'bench')",
 		"SELECT public.fn_job_subscription_set('" + qtopExecutor + "', 'noop', '" + qtopDomain + "', 0::smallint, 1000000, true, " +
-			"'bench', 'bench', 'measured without a ceiling')",
+			"'bench', 'bench', 'measured without a ceiling', false)",
 	} {
 		var answer string
 		if err := d.pool.QueryRow(ctx, sql).Scan(&answer); err != nil {
@@ -99,4 +99,4 @@ func qtopFill(ctx context.Context, d *database, n int) error {
 	return nil
 }
 
-const oneJob = `SELECT public.fn_job_enqueue('noop', '` + qtopDomain + `', 'DOT', jsonb_build_object('n', $1::int))::text`
+const oneJob = `SELECT public.fn_job_enqueue('noop', '` + qtopDomain + `', 'DOT', jsonb_build_object('n', $1::int), 100, now(), NULL::text, NULL::int, NULL::text)::text`

@@ -96,7 +96,7 @@ func refreshes(ctx context.Context, d *database, n int, put put) error {
 		began := time.Now()
 		var ms float64
 		var body []byte
-		if err := pool.QueryRow(ctx, "SELECT took_ms::float8, body FROM public.fn_queue_picture('0')", pgx.QueryExecModeCacheStatement).Scan(&ms, &body); err != nil {
+		if err := pool.QueryRow(ctx, "SELECT took_ms::float8, body FROM public.fn_queue_picture('0'::interval)", pgx.QueryExecModeCacheStatement).Scan(&ms, &body); err != nil {
 			return err
 		}
 		trip := time.Since(began)

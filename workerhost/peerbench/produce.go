@@ -80,7 +80,7 @@ func (b *bench) produced(ctx context.Context, wake string, clients int, span tim
 		err = d.exec(ctx, rowTrigger)
 		fallthrough
 	case wakeOff:
-		err = errors.Join(err, d.exec(ctx, "SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'false', 'bench', 'measured without')"))
+		err = errors.Join(err, d.exec(ctx, "SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'false', 'bench', 'measured without', NULL::timestamptz, NULL::timestamptz)"))
 	}
 	if err != nil {
 		return 0, err

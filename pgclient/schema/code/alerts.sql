@@ -119,7 +119,8 @@ BEGIN
       p_safe_payload => jsonb_build_object('executor_id', v_row.executor_id, 'age_seconds', floor(v_age)::bigint,
         'expected_cadence_seconds', v_row.expected_cadence_seconds, 'gap_ratio',
         round((v_age / v_row.expected_cadence_seconds)::numeric, 2)),
-      p_actor_ref => 'agent:queue_stale_check') ->> 'event_id')::uuid;
+      p_actor_ref => 'agent:queue_stale_check',
+      p_correlation_id => NULL::text, p_occurred_at => now()) ->> 'event_id')::uuid;
     UPDATE public.queue_heartbeat SET
       silent_event_at = clock_timestamp(), silent_since = v_row.last_beat_at,
       silent_event_ids = CASE WHEN v_row.silent_since = v_row.last_beat_at
@@ -184,7 +185,8 @@ BEGIN
   IF v_rule IS NOT NULL THEN
     v_audit := public.fn_operator_audit(
       p_action => 'ack', p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
-      p_reason => btrim(p_comment), p_outcome => 'refused: ' || v_rule);
+      p_reason => btrim(p_comment), p_outcome => 'refused: ' || v_rule,
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
   END IF;
   UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(),
@@ -196,7 +198,8 @@ BEGIN
   v_audit := public.fn_operator_audit(
     p_action => 'ack', p_target => v_alert.alert_key, p_actor => v_actor, p_reason => btrim(p_comment),
     p_before => jsonb_build_object('state', v_alert.state, 'severity', v_alert.severity),
-    p_after => jsonb_build_object('state', 'acked', 'expires_at', v_expires));
+    p_after => jsonb_build_object('state', 'acked', 'expires_at', v_expires),
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'ack', 'event_domain', 'system',
     'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
   RETURN jsonb_build_object('alert_key', v_alert.alert_key, 'acked_by', v_actor, 'expires_at', v_expires, 'audit_id',
@@ -229,7 +232,8 @@ BEGIN
   IF v_alert.state IS DISTINCT FROM 'acked' THEN
     v_audit := public.fn_operator_audit(
       p_action => 'unack', p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
-      p_reason => btrim(p_comment), p_outcome => 'refused: not_acked');
+      p_reason => btrim(p_comment), p_outcome => 'refused: not_acked',
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'not_acked', 'audit_id', v_audit,
       'reason', format('nobody has %s now', left(p_alert_key, 200)));
   END IF;
@@ -238,7 +242,8 @@ BEGIN
   v_audit := public.fn_operator_audit(
     p_action => 'unack', p_target => v_alert.alert_key, p_actor => v_actor, p_reason => btrim(p_comment),
     p_before => jsonb_build_object('acked_by', v_alert.acked_by, 'expires_at', v_alert.ack_expires_at),
-    p_after => jsonb_build_object('state', 'open'));
+    p_after => jsonb_build_object('state', 'open'),
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'ack', 'event_domain', 'system',
     'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
   RETURN jsonb_build_object('alert_key', v_alert.alert_key, 'was_acked_by', v_alert.acked_by, 'audit_id', v_audit);

@@ -179,7 +179,7 @@ COMMENT ON FUNCTION public.fn_event_broadcast IS
   'Events of the last 24 hours per domain and type, and how many of them reach nobody in particular.';
 
 CREATE OR REPLACE VIEW public.v_subscription_broadcast_used AS
-SELECT b.event_domain, b.event_type, b.broadcast AS broadcast_events_24h FROM public.fn_event_broadcast() b
+SELECT b.event_domain, b.event_type, b.broadcast AS broadcast_events_24h FROM public.fn_event_broadcast(NULL::bigint) b
   WHERE b.broadcast > 0;
 COMMENT ON VIEW public.v_subscription_broadcast_used IS
   'Types whose events of the last 24 hours reached nobody in particular (DP6 §8), by the rules of today. A NULL '
@@ -195,7 +195,7 @@ SELECT b.event_domain, COALESCE(sum(b.events), 0)::bigint AS events_24h,
   COALESCE(100.0 * sum(b.broadcast) > w.percent * sum(b.events), false) AS over_line
 FROM (SELECT COALESCE((SELECT c.n FROM public.v_dot_config_number c
     WHERE c.key = 'queue.subscription_resolution.broadcast_warn_percent'), 5) AS percent) w
-LEFT JOIN public.fn_event_broadcast() b ON true
+LEFT JOIN public.fn_event_broadcast(NULL::bigint) b ON true
 GROUP BY GROUPING SETS ((w.percent), (w.percent, b.event_domain))
 HAVING GROUPING(b.event_domain) = 1 OR b.event_domain IS NOT NULL;
 COMMENT ON VIEW public.v_subscription_broadcast_share IS
@@ -243,7 +243,8 @@ BEGIN
         (SELECT jsonb_agg(b.event_domain ORDER BY b.broadcast_24h DESC, b.event_domain)
         FROM (SELECT x.event_domain, x.broadcast_24h FROM public.queue_broadcast_share x WHERE x.event_domain <> ''
         AND x.broadcast_24h > 0 ORDER BY x.broadcast_24h DESC, x.event_domain LIMIT 10) b)),
-      p_actor_ref => 'agent:metrics_sampler') ->> 'event_id')::uuid;
+      p_actor_ref => 'agent:metrics_sampler',
+      p_correlation_id => NULL::text, p_occurred_at => now()) ->> 'event_id')::uuid;
     UPDATE public.queue_broadcast_share b SET event_at = clock_timestamp(),
       event_ids = (ARRAY[v_event] || b.event_ids)[1:20]
     WHERE b.event_domain = '';

@@ -86,9 +86,9 @@ BEGIN
   UPDATE public.queue_bulk_operation SET frozen_count = v_n WHERE operation_id = v_id;
   v_audit := public.fn_operator_audit(
     p_action => 'bulk_plan', p_target => 'operation ' || v_id, p_actor => v_actor, p_reason => v_reason,
-    p_filter => btrim(p_filter), p_frozen_count => v_n,
+    p_filter => btrim(p_filter), p_frozen_count => v_n::bigint,
     p_after => jsonb_build_object('kind', p_kind, 'rate_per_second', p_rate, 'brake_percent', v_brake, 'canary',
-      v_canary));
+      v_canary), p_before => NULL::jsonb, p_outcome => 'done'::text);
   RETURN jsonb_build_object('operation_id', v_id, 'frozen_count', v_n, 'state', 'planned', 'audit_id', v_audit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_plan TO :"dead_letter_operator";
@@ -123,7 +123,8 @@ BEGIN
   IF v_rule IS NOT NULL THEN
     v_audit := public.fn_operator_audit(
       p_action => 'bulk_' || p_action, p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
-      p_reason => COALESCE(v_old.reason, 'refused'), p_outcome => 'refused: ' || v_rule);
+      p_reason => COALESCE(v_old.reason, 'refused'), p_outcome => 'refused: ' || v_rule,
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_reason, 'operation_id', p_operation_id,
       'audit_id', v_audit);
   END IF;
@@ -139,7 +140,8 @@ BEGIN
     p_action => 'bulk_' || p_action, p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_old.reason, p_filter => v_old.filter, p_frozen_count => v_old.frozen_count,
     p_before => jsonb_build_object('state', v_old.state, 'state_why', v_old.state_why),
-    p_after => jsonb_build_object('state', p_to, 'done', v_old.done, 'skipped', v_old.skipped, 'failed', v_old.failed));
+    p_after => jsonb_build_object('state', p_to, 'done', v_old.done, 'skipped', v_old.skipped, 'failed', v_old.failed),
+    p_outcome => 'done'::text);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.state, 'state', p_to, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_turn IS
@@ -150,7 +152,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_turn IS
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_run(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN public.fn_queue_bulk_turn(p_operation_id, 'run', '{planned}', 'running', p_actor);
+  RETURN public.fn_queue_bulk_turn(p_operation_id, 'run', '{planned}'::text[], 'running', p_actor);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_run TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_run IS
@@ -159,7 +161,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_run IS
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_pause(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN public.fn_queue_bulk_turn(p_operation_id, 'pause', '{running}', 'paused', p_actor);
+  RETURN public.fn_queue_bulk_turn(p_operation_id, 'pause', '{running}'::text[], 'paused', p_actor);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_pause TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_pause IS 'Pauses a bulk operation between two items.';
@@ -167,7 +169,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_pause IS 'Pauses a bulk operation betwe
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_resume(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN public.fn_queue_bulk_turn(p_operation_id, 'resume', '{paused}', 'running', p_actor);
+  RETURN public.fn_queue_bulk_turn(p_operation_id, 'resume', '{paused}'::text[], 'running', p_actor);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_resume TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_resume IS
@@ -176,7 +178,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_resume IS
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_abort(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN public.fn_queue_bulk_turn(p_operation_id, 'abort', '{planned,running,paused}', 'aborted', p_actor);
+  RETURN public.fn_queue_bulk_turn(p_operation_id, 'abort', '{planned,running,paused}'::text[], 'aborted', p_actor);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_abort TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_abort IS
@@ -200,7 +202,8 @@ BEGIN
     v_audit := public.fn_operator_audit(
       p_action => 'bulk_rate', p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
       p_reason => COALESCE(v_old.reason, 'refused'),
-      p_outcome => 'refused: ' || CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END);
+      p_outcome => 'refused: ' || CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END,
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END,
       'reason', COALESCE(format('operation %s is %s', p_operation_id, v_old.state),
         format('there is no operation %s', p_operation_id)),
@@ -211,7 +214,7 @@ BEGIN
     p_action => 'bulk_rate', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_old.reason, p_frozen_count => v_old.frozen_count,
     p_before => jsonb_build_object('rate_per_second', v_old.rate_per_second),
-    p_after => jsonb_build_object('rate_per_second', p_rate));
+    p_after => jsonb_build_object('rate_per_second', p_rate), p_filter => NULL::text, p_outcome => 'done'::text);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.rate_per_second, 'rate_per_second',
     p_rate, 'audit_id', v_audit);
 END $$;
@@ -239,10 +242,10 @@ BEGIN
   INTO v_hooks, v_jobs, v_events FROM unnest(p_targets) t;
   IF v_hooks IS NOT NULL THEN
     v_answer := CASE
-      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_hooks, p_actor, p_reason)
-      WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_hooks, 'abandoned', p_reason, p_actor)
-      WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_hooks, p_actor, p_reason)
-      ELSE public.fn_dead_letter_requeue(v_hooks, p_actor, p_reason) END;
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_hooks, p_actor, p_reason, false)
+      WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_hooks, 'abandoned', p_reason, p_actor, false)
+      WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_hooks, p_actor, p_reason, false)
+      ELSE public.fn_dead_letter_requeue(v_hooks, p_actor, p_reason, false) END;
     RETURN QUERY SELECT x ->> 'id', x ->> 'why', x ->> 'new_id', NULL::text
       FROM jsonb_array_elements(v_answer -> 'results') x;
     IF v_answer ? 'refused' THEN
@@ -251,10 +254,10 @@ BEGIN
   END IF;
   IF v_jobs IS NOT NULL THEN
     v_answer := CASE
-      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_job_dead_letter_reopen(v_jobs, p_actor, p_reason)
-      WHEN p_kind = 'resolve' THEN public.fn_job_dead_letter_resolve(v_jobs, 'abandoned', p_reason, p_actor)
-      WHEN p_undo THEN public.fn_job_dead_letter_replay_undo(v_jobs, p_actor, p_reason)
-      ELSE public.fn_job_dead_letter_replay(v_jobs, p_actor, p_reason) END;
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_job_dead_letter_reopen(v_jobs, p_actor, p_reason, false)
+      WHEN p_kind = 'resolve' THEN public.fn_job_dead_letter_resolve(v_jobs, 'abandoned', p_reason, p_actor, false)
+      WHEN p_undo THEN public.fn_job_dead_letter_replay_undo(v_jobs, p_actor, p_reason, false)
+      ELSE public.fn_job_dead_letter_replay(v_jobs, p_actor, p_reason, false) END;
     RETURN QUERY SELECT 'job:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id', NULL::text
       FROM jsonb_array_elements(v_answer -> 'results') x;
     IF v_answer ? 'refused' THEN
@@ -263,9 +266,11 @@ BEGIN
   END IF;
   IF v_events IS NOT NULL THEN
     v_answer := CASE
-      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_iu_route_dead_letter_reopen(v_events, p_actor, p_reason)
-      WHEN p_kind = 'resolve' THEN public.fn_iu_route_dead_letter_resolve(v_events, 'abandoned', p_reason, p_actor)
-      ELSE public.fn_iu_route_dead_letter_replay(v_events, p_actor, p_reason) END;
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_iu_route_dead_letter_reopen(v_events, p_actor, p_reason,
+        false)
+      WHEN p_kind = 'resolve' THEN public.fn_iu_route_dead_letter_resolve(v_events, 'abandoned', p_reason, p_actor,
+        false)
+      ELSE public.fn_iu_route_dead_letter_replay(v_events, p_actor, p_reason, false) END;
     RETURN QUERY SELECT 'event:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id', x ->> 'code'
       FROM jsonb_array_elements(v_answer -> 'results') x;
     IF v_answer ? 'refused' THEN
@@ -385,7 +390,7 @@ BEGIN
       p_action => 'bulk_brake', p_target => 'operation ' || p_operation_id, p_actor => 'bulk_operation_runner',
       p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
       p_before => jsonb_build_object('state', 'running'),
-      p_after => jsonb_build_object('state', 'paused', 'why', v_why));
+      p_after => jsonb_build_object('state', 'paused', 'why', v_why), p_outcome => 'done'::text);
     RETURN;
   END IF;
 
@@ -531,7 +536,8 @@ BEGIN
   IF v_rule IS NOT NULL THEN
     v_audit := public.fn_operator_audit(
       p_action => 'bulk_undo', p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
-      p_reason => COALESCE(v_op.reason, 'refused'), p_outcome => 'refused: ' || v_rule);
+      p_reason => COALESCE(v_op.reason, 'refused'), p_outcome => 'refused: ' || v_rule,
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', CASE v_rule
         WHEN 'not_found' THEN format('there is no operation %s', COALESCE(p_operation_id::text, '(null)'))
         WHEN 'final' THEN 'what was routed cannot be taken back: its recipients have it'
@@ -560,7 +566,7 @@ BEGIN
     p_action => 'bulk_undo', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
     p_before => jsonb_build_object('state', v_op.state, 'done', v_op.done),
-    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_left));
+    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_left), p_outcome => 'done'::text);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_left, 'audit_id', v_audit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";

@@ -128,15 +128,18 @@ BEGIN
     RETURN NULL;
   END IF;
   IF TG_OP = 'TRUNCATE' THEN
-    PERFORM public.fn_operator_audit('flag_set', '(all flags)', session_user, 'table truncated by hand');
+    PERFORM public.fn_operator_audit(p_action => 'flag_set', p_target => '(all flags)', p_actor => session_user::text,
+      p_reason => 'table truncated by hand', p_filter => NULL::text, p_frozen_count => NULL::bigint,
+      p_before => NULL::jsonb, p_after => NULL::jsonb, p_outcome => 'done'::text);
     DELETE FROM public.dot_config_revert;
     RETURN NULL;
   END IF;
   PERFORM public.fn_operator_audit(
-    p_action => 'flag_set', p_target => COALESCE(NEW.key, OLD.key), p_actor => session_user,
+    p_action => 'flag_set', p_target => COALESCE(NEW.key, OLD.key), p_actor => session_user::text,
     p_reason => 'written to the table by hand',
     p_before => CASE WHEN TG_OP <> 'INSERT' THEN jsonb_build_object('value', OLD.value) END,
-    p_after => CASE WHEN TG_OP <> 'DELETE' THEN jsonb_build_object('value', NEW.value) END);
+    p_after => CASE WHEN TG_OP <> 'DELETE' THEN jsonb_build_object('value', NEW.value) END,
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   DELETE FROM public.dot_config_revert WHERE key IN (OLD.key, NEW.key);
   RETURN NULL;
 END
@@ -269,7 +272,8 @@ BEGIN
     v_audit := public.fn_operator_audit(
       p_action => 'flag_set', p_target => left(p_key, 200), p_actor => v_actor, p_reason => v_reason,
       p_before => jsonb_build_object('value', v_row.value),
-      p_after => jsonb_build_object('value', left(p_value, 200)), p_outcome => 'refused: ' || v_code);
+      p_after => jsonb_build_object('value', left(p_value, 200)), p_outcome => 'refused: ' || v_code,
+      p_filter => NULL::text, p_frozen_count => NULL::bigint);
     RETURN jsonb_build_object('refused', true, 'rule', v_code, 'reason', v_refusal, 'audit_id', v_audit,
       'updated_by', v_row.updated_by, 'updated_at', v_row.updated_at, 'value', v_row.value);
   END IF;
@@ -290,7 +294,8 @@ BEGIN
   v_audit := public.fn_operator_audit(
     p_action => 'flag_set', p_target => p_key, p_actor => v_actor, p_reason => v_reason,
     p_before => jsonb_build_object('value', v_row.value),
-    p_after => jsonb_build_object('value', p_value, 'reverts_at', p_expires_at));
+    p_after => jsonb_build_object('value', p_value, 'reverts_at', p_expires_at),
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'config', 'event_domain', 'system',
     'worker_hint', 'console', 'count', 1, 'occurred_at', v_at));
   RETURN jsonb_build_object('key', p_key, 'before', v_row.value, 'after', p_value, 'updated_at', v_at,
@@ -334,7 +339,8 @@ BEGIN
       PERFORM public.fn_operator_audit(
         p_action => 'flag_revert', p_target => v_key, p_actor => v_due.set_by,
         p_reason => 'expired: ' || v_due.reason, p_before => jsonb_build_object('value', v_due.set_value),
-        p_after => jsonb_build_object('value', v_due.revert_to));
+        p_after => jsonb_build_object('value', v_due.revert_to),
+        p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
       v_reverted := v_reverted + 1;
     END IF;
     DELETE FROM public.dot_config_revert WHERE key = v_key;

@@ -112,8 +112,8 @@ BEGIN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(
         p_action => 'iu_route_dead_letter_replay', p_target => format('%s dead letters', cardinality(v_ids)),
-        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids),
-        p_outcome => 'refused: disabled');
+        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids)::bigint,
+        p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
       'reason', 'replaying is switched off: ' || v_off || ' is not true');

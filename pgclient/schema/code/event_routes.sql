@@ -377,7 +377,7 @@ COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
 CREATE OR REPLACE FUNCTION public.fn_iu_staging_route_worker_run() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN public.fn_iu_route_worker_run('staging_outbound');
+  RETURN public.fn_iu_route_worker_run('staging_outbound', 1000);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_staging_route_worker_run TO :"dot_executor", :"workflow_admin";
@@ -488,7 +488,8 @@ BEGIN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(
         p_action => 'consumer_set', p_target => p_consumer_id, p_actor => v_actor, p_reason => v_reason,
-        p_outcome => 'refused: ' || v_rule);
+        p_outcome => 'refused: ' || v_rule,
+        p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'dry_run', v_dry, 'audit_id', v_audit, 'reason',
       CASE v_rule
@@ -503,7 +504,8 @@ BEGIN
       updated_by = excluded.updated_by, updated_at = excluded.updated_at;
     v_audit := public.fn_operator_audit(
       p_action => 'consumer_set', p_target => p_consumer_id, p_actor => v_actor, p_reason => v_reason,
-      p_before => CASE WHEN v_there THEN to_jsonb(v_old) END, p_after => to_jsonb(v_new));
+      p_before => CASE WHEN v_there THEN to_jsonb(v_old) END, p_after => to_jsonb(v_new),
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   END IF;
   RETURN jsonb_build_object('consumer_id', p_consumer_id, 'created', NOT v_there, 'dry_run', v_dry,
     'before', CASE WHEN v_there THEN to_jsonb(v_old) END, 'after', to_jsonb(v_new), 'audit_id', v_audit);
@@ -535,7 +537,8 @@ BEGIN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(
         p_action => 'route_set', p_target => left(COALESCE(p_event_domain, ''), 100), p_actor => v_actor,
-        p_reason => v_reason, p_outcome => 'refused: not_found');
+        p_reason => v_reason, p_outcome => 'refused: not_found',
+        p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'dry_run', v_dry, 'audit_id', v_audit,
       'reason', format('no event type of a domain %s is registered', left(COALESCE(p_event_domain, ''), 100)));
@@ -549,7 +552,8 @@ BEGIN
       WHERE event_domain = p_event_domain;
     v_audit := public.fn_operator_audit(
       p_action => 'route_set', p_target => p_event_domain, p_actor => v_actor, p_reason => v_reason,
-      p_before => to_jsonb(v_old), p_after => to_jsonb(v_new));
+      p_before => to_jsonb(v_old), p_after => to_jsonb(v_new),
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   END IF;
   RETURN jsonb_build_object('event_domain', p_event_domain, 'dry_run', v_dry, 'before', to_jsonb(v_old), 'after',
     to_jsonb(v_new), 'audit_id', v_audit);

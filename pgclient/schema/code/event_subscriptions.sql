@@ -60,9 +60,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   PERFORM public.fn_operator_audit(
     p_action => 'event_subscription_write',
-    p_target => 'subscription ' || COALESCE(NEW.subscription_id, OLD.subscription_id), p_actor => session_user,
+    p_target => 'subscription ' || COALESCE(NEW.subscription_id, OLD.subscription_id), p_actor => session_user::text,
     p_reason => 'written to the table by hand', p_before => CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END,
-    p_after => CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END);
+    p_after => CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END,
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   RETURN NULL;
 END
 $fn$;
@@ -114,7 +115,9 @@ BEGIN
     IF v_row.subscription_id IS NOT NULL THEN
       v_audit := public.fn_operator_audit(
         p_action => 'event_subscription_add', p_target => 'subscription ' || v_row.subscription_id,
-        p_actor => v_actor, p_reason => v_reason, p_after => to_jsonb(v_row));
+        p_actor => v_actor, p_reason => v_reason, p_after => to_jsonb(v_row),
+        p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb,
+        p_outcome => 'done'::text);
       PERFORM public.fn_queue_wake('queue_wake_system',
         jsonb_build_object('layer', 'subscription', 'event_domain', 'system',
         'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
@@ -127,7 +130,8 @@ BEGIN
   IF NOT v_dry THEN
     v_audit := public.fn_operator_audit(
       p_action => 'event_subscription_add', p_target => concat_ws(' ', 'subscription', v_row.subscription_id),
-      p_actor => v_actor, p_reason => v_reason, p_outcome => 'refused: exists');
+      p_actor => v_actor, p_reason => v_reason, p_outcome => 'refused: exists',
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
   END IF;
   RETURN jsonb_build_object('refused', true, 'rule', 'exists', 'dry_run', v_dry, 'audit_id', v_audit,
     'subscription_id', v_row.subscription_id,
@@ -176,7 +180,8 @@ BEGIN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(
         p_action => 'event_subscription_mute', p_target => concat_ws(' ', 'subscription', p_subscription_id),
-        p_actor => v_actor, p_reason => v_reason, p_outcome => 'refused: ' || v_rule);
+        p_actor => v_actor, p_reason => v_reason, p_outcome => 'refused: ' || v_rule,
+        p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', v_dry, 'audit_id', v_audit);
   END IF;
@@ -185,7 +190,8 @@ BEGIN
     v_audit := public.fn_operator_audit(
       p_action => 'event_subscription_mute', p_target => 'subscription ' || p_subscription_id, p_actor => v_actor,
       p_reason => v_reason, p_before => to_jsonb(v_old),
-      p_after => to_jsonb(v_old) || jsonb_build_object('mute', p_mute));
+      p_after => to_jsonb(v_old) || jsonb_build_object('mute', p_mute),
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
     PERFORM public.fn_queue_wake('queue_wake_system',
       jsonb_build_object('layer', 'subscription', 'event_domain', 'system',
       'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
@@ -271,7 +277,7 @@ BEGIN
   RETURN QUERY
   SELECT e.id, e.event_domain, e.event_type, e.event_stream, e.event_severity, e.event_subject_table,
     e.event_subject_ref,
-    public.fn_mask_json(e.safe_payload), e.occurred_at, a.step, a.attempted_at, a.read_at
+    public.fn_mask_json(e.safe_payload, 0), e.occurred_at, a.step, a.attempted_at, a.read_at
   FROM (
     SELECT u.* FROM unnest(ARRAY[p_recipient_ref, 'broadcast']) w (ref) CROSS JOIN LATERAL (
       SELECT t.event_id, t.step, t.attempted_at, r.read_at FROM public.iu_route_attempt t

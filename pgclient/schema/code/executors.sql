@@ -118,7 +118,8 @@ BEGIN
     SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
     v_audit := public.fn_operator_audit(
       p_action => 'executor_register', p_target => p_executor_id, p_actor => v_actor, p_reason => NULL,
-      p_outcome => 'refused: exists');
+      p_outcome => 'refused: exists',
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'exists', 'audit_id', v_audit,
       'reason', format('%s is registered already, by %s at %s', p_executor_id, v_row.registered_by,
         to_char(v_row.registered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
@@ -126,7 +127,8 @@ BEGIN
   v_audit := public.fn_operator_audit(
     p_action => 'executor_register', p_target => p_executor_id, p_actor => v_actor, p_reason => NULL,
     p_after => jsonb_build_object('kind', p_kind, 'domains', COALESCE(p_domain_scope, '{}'), 'cadence',
-      p_expected_cadence_seconds, 'threshold', v_threshold, 'owner_role', v_owner));
+      p_expected_cadence_seconds, 'threshold', v_threshold, 'owner_role', v_owner),
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_outcome => 'done'::text);
   PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'executor', 'event_domain', 'system',
     'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
   RETURN jsonb_build_object('executor_id', p_executor_id, 'registered', true, 'audit_id', v_audit);
@@ -312,7 +314,8 @@ BEGIN
   IF v_rule IS NOT NULL THEN
     v_audit := public.fn_operator_audit(
       p_action => 'executor_deregister', p_target => left(p_executor_id, 200), p_actor => v_actor,
-      p_reason => v_reason, p_outcome => 'refused: ' || v_rule);
+      p_reason => v_reason, p_outcome => 'refused: ' || v_rule,
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
   END IF;
   UPDATE public.queue_heartbeat SET deregistered_at = clock_timestamp(), deregistered_by = v_actor
@@ -321,7 +324,8 @@ BEGIN
   WHERE cleared_at IS NULL AND subject = p_executor_id;
   v_audit := public.fn_operator_audit(
     p_action => 'executor_deregister', p_target => p_executor_id, p_actor => v_actor, p_reason => v_reason,
-    p_before => jsonb_build_object('last_beat_at', v_row.last_beat_at, 'kind', v_row.executor_kind));
+    p_before => jsonb_build_object('last_beat_at', v_row.last_beat_at, 'kind', v_row.executor_kind),
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_after => NULL::jsonb, p_outcome => 'done'::text);
   PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'executor', 'event_domain', 'system',
     'worker_hint', 'console', 'count', 1, 'occurred_at', clock_timestamp()));
   RETURN jsonb_build_object('executor_id', p_executor_id, 'deregistered', true, 'audit_id', v_audit);

@@ -180,7 +180,7 @@ BEGIN
     to_jsonb(v_flags), 'cancelled', v_cancelled);
   RETURN v_out || jsonb_build_object('audit_id', public.fn_operator_audit(
     p_action => 'adopt'::text, p_target => 'database ' || current_database(), p_actor => v_actor,
-    p_reason => v_reason, p_filter => NULL::text, p_frozen_count => v_cancelled + v_suspended,
+    p_reason => v_reason, p_filter => NULL::text, p_frozen_count => (v_cancelled + v_suspended)::bigint,
     p_before => to_jsonb(v_before), p_after => to_jsonb(v_after) || (v_out - ARRAY['action', 'dry_run', 'was']),
     p_outcome => 'done'::text));
 END

@@ -210,7 +210,8 @@ BEGIN
       v_lane.after_id := COALESCE((v_key ->> 2)::uuid, v_lane.after_id);
       v_lanes[i] := v_lane;
     END IF;
-    v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head ELSE public.fn_job_lane_head(v_lane, 2147483648) END;
+    v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head
+      ELSE public.fn_job_lane_head(v_lane, 2147483648::bigint) END;
     v_rules[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
   END LOOP;
   FOR v_rule IN
@@ -276,7 +277,7 @@ BEGIN
           END IF;
         END LOOP;
       ELSIF v_got < v_n THEN
-        v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top);
+        v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top::bigint);
       END IF;
     END LOOP;
   END LOOP;

@@ -34,11 +34,12 @@ BEGIN
       p_action => p_target || '_' || p_action,
       p_target => p_target || ' ' || array_to_string(p_ids[1:20], ',') || CASE WHEN cardinality(p_ids) > 20
         THEN format(' and %s more', cardinality(p_ids) - 20) ELSE '' END,
-      p_actor => p_actor, p_reason => p_reason, p_frozen_count => cardinality(p_ids),
+      p_actor => p_actor, p_reason => p_reason, p_frozen_count => cardinality(p_ids)::bigint,
       p_after => jsonb_build_object(p_done, v_done, 'skipped', v_skipped, 'ids',
         ( SELECT COALESCE(jsonb_agg(jsonb_build_array(r.id, r.new) ORDER BY r.id), '[]')
         FROM unnest(p_ids, p_why, p_new) AS r (id, why, new) WHERE r.why IS NULL)),
-      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END);
+      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END,
+      p_filter => NULL::text, p_before => NULL::jsonb);
   END IF;
   RETURN jsonb_build_object('action', p_action, 'dry_run', p_dry_run, p_done, v_done, 'skipped', v_skipped,
     'results', v_results, 'audit_id', v_audit);
@@ -184,8 +185,8 @@ BEGIN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(
         p_action => 'job_dead_letter_replay', p_target => format('%s dead letters', cardinality(v_ids)),
-        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids),
-        p_outcome => 'refused: disabled');
+        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids)::bigint,
+        p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
       'reason', 'replaying is switched off: queue.dlq.replay_enabled is not true');

@@ -14,9 +14,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM public.fn_operator_audit(
     p_action => 'job_subscription_write', p_target => COALESCE(NEW.executor_id, OLD.executor_id),
-    p_actor => session_user, p_reason => 'written to the table by hand',
+    p_actor => session_user::text, p_reason => 'written to the table by hand',
     p_before => CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END,
-    p_after => CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END);
+    p_after => CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END,
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_job_subscription_audit IS
@@ -72,7 +73,8 @@ BEGIN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(
         p_action => 'job_subscription_set', p_target => left(COALESCE(p_executor_id, ''), 200), p_actor => v_actor,
-        p_reason => v_reason, p_outcome => 'refused: ' || v_rule);
+        p_reason => v_reason, p_outcome => 'refused: ' || v_rule,
+        p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', v_dry, 'audit_id', v_audit);
   END IF;
@@ -100,7 +102,8 @@ BEGIN
     RETURNING * INTO v_new;
     v_audit := public.fn_operator_audit(
       p_action => 'job_subscription_set', p_target => p_executor_id, p_actor => v_actor, p_reason => v_reason,
-      p_before => CASE WHEN v_old.subscription_id IS NOT NULL THEN to_jsonb(v_old) END, p_after => to_jsonb(v_new));
+      p_before => CASE WHEN v_old.subscription_id IS NOT NULL THEN to_jsonb(v_old) END, p_after => to_jsonb(v_new),
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
     PERFORM public.fn_queue_wake('queue_wake_' || COALESCE(p_event_domain, 'system'),
       jsonb_build_object('layer', 'subscription',
       'event_domain', COALESCE(p_event_domain, 'system'), 'worker_hint', 'job_executor', 'count', 1, 'occurred_at',

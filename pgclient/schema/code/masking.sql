@@ -128,7 +128,8 @@ BEGIN
     v_name := public.fn_mask_decode(v_name);
   END IF;
   v_name := regexp_replace(v_name, '([a-z0-9])([A-Z])', '\1_\2', 'g');
-  RETURN regexp_replace(v_name, '[^A-Za-z0-9]+', '_', 'g') || '=' ~* (public.fn_mask_names() || '=');
+  RETURN regexp_replace(v_name, '[^A-Za-z0-9]+', '_', 'g') || '='
+    ~* (public.fn_mask_names('(?:^|[^a-z])'::text) || '=');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_named IS 'Whether a name speaks of a secret. Internal.';
@@ -171,7 +172,7 @@ BEGIN
       '(\m(?:[Bb][Aa][Ss][Ii][Cc]|[Dd][Ii][Gg][Ee][Ss][Tt])\s+)[A-Za-z0-9+/_-]+[A-Z0-9=+/][A-Za-z0-9+/=_-]{4,}',
       '\1•••', 'g');
   END IF;
-  IF v_text !~* public.fn_mask_names() THEN
+  IF v_text !~* public.fn_mask_names('(?:^|[^a-z])'::text) THEN
     RETURN v_text;
   END IF;
   v_text := regexp_replace(v_text, '(\m(?:bearer|apikey)\s+)[A-Za-z0-9._~+/=-]{6,}', '\1•••', 'gi');
@@ -193,7 +194,7 @@ BEGIN
       || '\\*"\s*,\s*\\*"[a-z_]*val[a-z_]*\\*"\s*:\s*)' || c_value, '\1•••', 'gi');
   END IF;
   -- name=…, name: …, name => …
-  RETURN regexp_replace(v_text, '(' || public.fn_mask_names() || '\\*["'']?\]?\s*[:=]{1,2}>?\s*)'
+  RETURN regexp_replace(v_text, '(' || public.fn_mask_names('(?:^|[^a-z])'::text) || '\\*["'']?\]?\s*[:=]{1,2}>?\s*)'
     || c_value, '\1•••', 'gi');
 END
 $fn$;
@@ -316,7 +317,7 @@ COMMENT ON FUNCTION public.fn_mask_json IS 'A payload with its secrets masked. I
 CREATE OR REPLACE FUNCTION public.fn_mask_said(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN public.fn_mask_text(p_text);
+  RETURN public.fn_mask_text(p_text, 0);
 EXCEPTION WHEN OTHERS THEN
   RETURN '[masked: it could not be searched for secrets]';
 END

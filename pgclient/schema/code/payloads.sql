@@ -66,7 +66,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp A
 DECLARE
   v_payload jsonb := public.fn_payload_raw(p_kind, p_id);
 BEGIN
-  RETURN public.fn_mask_json(v_payload);
+  RETURN public.fn_mask_json(v_payload, 0);
 EXCEPTION WHEN OTHERS THEN
   RAISE EXCEPTION 'the payload could not be masked (%)', SQLSTATE USING ERRCODE = '54000';
 END
@@ -89,7 +89,8 @@ BEGIN
   IF v_payload IS NULL THEN
     v_audit := public.fn_operator_audit(
       p_action => 'payload_reveal', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
-      p_outcome => 'refused: not_found');
+      p_outcome => 'refused: not_found',
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'reason', 'there is no payload of '
       || v_target, 'audit_id', v_audit);
   END IF;
@@ -98,7 +99,8 @@ BEGIN
   PERFORM set_config('synchronous_commit', 'on', true); -- a crash must not take the row back either
   v_audit := public.fn_operator_audit(
     p_action => 'payload_reveal', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
-    p_frozen_count => 1);
+    p_frozen_count => 1::bigint,
+    p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb, p_outcome => 'done'::text);
   RETURN jsonb_build_object('payload', v_payload, 'audit_id', v_audit);
 END
 $fn$;

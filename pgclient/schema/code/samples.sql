@@ -41,14 +41,16 @@ BEGIN
   IF FOUND THEN
     v_audit := public.fn_operator_audit(
       p_action => 'mark', p_target => 'mark ' || v_mark.mark_id, p_actor => v_actor, p_reason => v_label,
-      p_outcome => 'refused: repeated');
+      p_outcome => 'refused: repeated',
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'repeated', 'reason', format('%s set this mark at %s', v_actor,
       to_char(v_mark.at AT TIME ZONE 'UTC', 'HH24:MI:SS"Z"')), 'mark_id', v_mark.mark_id, 'audit_id', v_audit);
   END IF;
   INSERT INTO public.queue_mark (label, created_by) VALUES (v_label, v_actor) RETURNING * INTO v_mark;
   v_audit := public.fn_operator_audit(
     p_action => 'mark', p_target => 'mark ' || v_mark.mark_id, p_actor => v_actor, p_reason => v_mark.label,
-    p_after => jsonb_build_object('at', v_mark.at, 'label', v_mark.label));
+    p_after => jsonb_build_object('at', v_mark.at, 'label', v_mark.label),
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_outcome => 'done'::text);
   PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'mark', 'event_domain', 'system',
     'worker_hint', 'console', 'count', 1, 'occurred_at', v_mark.at));
   RETURN jsonb_build_object('mark_id', v_mark.mark_id, 'at', v_mark.at, 'label', v_mark.label, 'audit_id', v_audit);

@@ -117,7 +117,7 @@ BEGIN
     p_actor => public.fn_operator_actor(p_actor), p_reason => public.fn_operator_reason(p_reason),
     p_before => v_before,
     p_after => jsonb_build_object('run_as', CASE WHEN p_install THEN p_run_as END, 'jobs', p_outcomes),
-    p_outcome => p_outcome);
+    p_outcome => p_outcome, p_filter => NULL::text, p_frozen_count => NULL::bigint);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_claim TO :"workflow_admin";
@@ -157,7 +157,8 @@ BEGIN
   END IF;
   IF v_rule IS NULL THEN
     FOR v_job IN SELECT q.* FROM public.queue_cron_job q ORDER BY q.job_name LOOP
-      v_command := format('SELECT public.fn_queue_tick_request(%L, ''pg_cron'')', v_job.worker_name);
+      v_command := format(
+        'SELECT public.fn_queue_tick_request(%L::pg_catalog.text, ''pg_cron''::pg_catalog.text)', v_job.worker_name);
       EXECUTE format('SELECT to_jsonb(c) FROM %I.job c WHERE c.jobname = $1 AND c.username = current_user', c_cron)
         INTO v_is USING v_job.job_name;
       IF v_is ->> 'database' <> current_database() THEN
@@ -180,7 +181,7 @@ BEGIN
   END IF;
   IF NOT v_dry THEN
     v_audit := public.fn_queue_scheduler_claim(
-      p_install => true, p_run_as => current_user, p_actor => p_actor, p_reason => p_reason,
+      p_install => true, p_run_as => current_user::text, p_actor => p_actor, p_reason => p_reason,
       p_outcomes => v_results, p_outcome => COALESCE('refused: ' || v_rule, 'done'));
   END IF;
   IF v_rule IS NOT NULL THEN
@@ -240,7 +241,7 @@ BEGIN
   END IF;
   IF NOT v_dry THEN
     v_audit := public.fn_queue_scheduler_claim(
-      p_install => false, p_run_as => current_user, p_actor => p_actor, p_reason => p_reason,
+      p_install => false, p_run_as => current_user::text, p_actor => p_actor, p_reason => p_reason,
       p_outcomes => v_results, p_outcome => COALESCE('refused: ' || v_rule, 'done'));
   END IF;
   IF v_rule IS NOT NULL THEN

@@ -93,6 +93,7 @@ DECLARE
   v_worker public.queue_tick_worker;
   v_skip text;
   v_result jsonb;
+  v_call text;
   v_work numeric;
   v_started timestamptz := clock_timestamp();
   v_interval int;
@@ -143,7 +144,19 @@ BEGIN
   END IF;
 
   BEGIN
-    EXECUTE format('SELECT public.%I()', v_worker.function) INTO v_result;
+    -- Its function, called with the arguments and the types that it declares: no function that somebody else has made
+    -- under the same name is the better match.
+    SELECT format('SELECT public.%I(%s)', p.proname, (SELECT string_agg(format('%s::%s',
+        pg_get_function_arg_default(p.oid, n), format_type(p.proargtypes[n - 1], NULL)), ', ' ORDER BY n)
+      FROM generate_series(1, p.pronargs::int) n)) INTO v_call
+    FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
+    WHERE p.pronamespace = 'public'::regnamespace AND p.proname = v_worker.function
+      AND (r.rolname = current_user OR r.rolsuper) AND p.pronargs = p.pronargdefaults
+    ORDER BY r.rolname = current_user DESC, p.pronargs LIMIT 1;
+    IF v_call IS NULL THEN
+      RAISE EXCEPTION 'public.%() is not there', v_worker.function USING ERRCODE = '42883';
+    END IF;
+    EXECUTE v_call INTO v_result;
     v_result := COALESCE(v_result, '{}');
     IF jsonb_typeof(v_result) <> 'object' THEN
       RAISE EXCEPTION '% answered %, not an object', v_worker.function, jsonb_typeof(v_result);
@@ -195,7 +208,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_so
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF p_source = 'operator' THEN
-    RETURN public.fn_queue_tick_now(p_worker_name, session_user, NULL);
+    RETURN public.fn_queue_tick_now(p_worker_name, session_user::text, NULL::text);
   END IF;
   RETURN public.fn_queue_tick_run(p_worker_name, p_source);
 END
@@ -222,7 +235,7 @@ BEGIN
     p_reason => NULLIF(btrim(left(p_reason, 2000)), ''), p_before => jsonb_build_object('last_run_at', v_last),
     p_after => v_answer - 'worker',
     p_outcome => CASE WHEN (v_answer ->> 'ran')::boolean THEN 'done' WHEN v_answer ? 'skipped' THEN 'skipped: '
-      || (v_answer ->> 'skipped') ELSE 'failed' END));
+      || (v_answer ->> 'skipped') ELSE 'failed' END, p_filter => NULL::text, p_frozen_count => NULL::bigint));
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_tick_now TO :"dot_executor", :"workflow_admin";

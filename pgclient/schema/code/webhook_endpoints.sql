@@ -28,7 +28,8 @@ BEGIN
   IF v_before.reason IN ('410', 'operator') AND COALESCE(v_before.until > clock_timestamp(), true) THEN
     v_audit := public.fn_operator_audit(
       p_action => 'endpoint_suspend', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
-      p_before => to_jsonb(v_before), p_outcome => 'refused: suspended');
+      p_before => to_jsonb(v_before), p_outcome => 'refused: suspended',
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'suspended', 'audit_id', v_audit,
       'reason', format('suspended already (%s) by %s since %s', v_before.reason, v_before."by",
         to_char(v_before.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
@@ -40,7 +41,8 @@ BEGIN
   RETURNING x.* INTO v_after;
   v_audit := public.fn_operator_audit(
     p_action => 'endpoint_suspend', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
-    p_before => to_jsonb(v_before), p_after => to_jsonb(v_after));
+    p_before => to_jsonb(v_before), p_after => to_jsonb(v_after),
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   RETURN jsonb_build_object('action', 'endpoint_suspend', 'subscription_id', p_subscription_id,
     'since', v_after.since, 'until', v_after.until, 'audit_id', v_audit);
 END $$;
@@ -67,7 +69,8 @@ BEGIN
   IF v_before.since <> p_expected_since THEN
     v_audit := public.fn_operator_audit(
       p_action => 'endpoint_resume', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
-      p_before => to_jsonb(v_before), p_outcome => 'refused: changed');
+      p_before => to_jsonb(v_before), p_outcome => 'refused: changed',
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'changed', 'audit_id', v_audit,
       'reason', format('meanwhile it was suspended anew (%s) by %s at %s', v_before.reason, v_before."by",
         to_char(v_before.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
@@ -77,14 +80,16 @@ BEGIN
   IF NOT FOUND THEN
     v_audit := public.fn_operator_audit(
       p_action => 'endpoint_resume', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
-      p_outcome => 'refused: not_suspended');
+      p_outcome => 'refused: not_suspended',
+      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'not_suspended', 'audit_id', v_audit,
       'reason', 'it is not suspended');
   END IF;
   UPDATE public.webhook_endpoint_state SET consecutive_failures = 0 WHERE subscription_id = p_subscription_id;
   v_audit := public.fn_operator_audit(
     p_action => 'endpoint_resume', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
-    p_before => to_jsonb(v_before));
+    p_before => to_jsonb(v_before),
+    p_filter => NULL::text, p_frozen_count => NULL::bigint, p_after => NULL::jsonb, p_outcome => 'done'::text);
   RETURN jsonb_build_object('action', 'endpoint_resume', 'subscription_id', p_subscription_id,
     'was', v_before.reason, 'audit_id', v_audit);
 END $$;

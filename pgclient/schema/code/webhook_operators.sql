@@ -34,11 +34,12 @@ BEGIN
       p_action => 'dead_letter_' || p_action,
       p_target => 'dead_letter ' || array_to_string(p_ids[1:20], ',') || CASE WHEN cardinality(p_ids) > 20
         THEN format(' and %s more', cardinality(p_ids) - 20) ELSE '' END,
-      p_actor => p_actor, p_reason => p_reason, p_frozen_count => cardinality(p_ids),
+      p_actor => p_actor, p_reason => p_reason, p_frozen_count => cardinality(p_ids)::bigint,
       p_after => jsonb_build_object(p_done, v_done, 'skipped', v_skipped, 'letters',
         ( SELECT COALESCE(jsonb_agg(jsonb_build_array(r.id, r.saga) ORDER BY r.id), '[]')
         FROM unnest(p_ids, p_why, p_sagas) AS r (id, why, saga) WHERE r.why IS NULL)),
-      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END);
+      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END,
+      p_filter => NULL::text, p_before => NULL::jsonb);
   END IF;
   RETURN jsonb_build_object('action', p_action, 'dry_run', p_dry_run, p_done, v_done, 'skipped', v_skipped,
     'results', v_results, 'audit_id', v_audit);
@@ -92,8 +93,8 @@ BEGIN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(
         p_action => 'dead_letter_requeue', p_target => format('%s dead letters', cardinality(v_ids)),
-        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids),
-        p_outcome => 'refused: disabled');
+        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids)::bigint,
+        p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
       'reason', 'requeueing is switched off: queue.dlq.replay_enabled is not true');
@@ -290,9 +291,10 @@ BEGIN
     PERFORM public.fn_webhook_lease_lose(v_ids);
     v_audit := public.fn_operator_audit(
       p_action => 'webhook_lease_release', p_target => format('%s webhook leases', v_done), p_actor => v_actor,
-      p_reason => v_reason, p_frozen_count => jsonb_array_length(v_results),
+      p_reason => v_reason, p_frozen_count => jsonb_array_length(v_results)::bigint,
       p_after => jsonb_build_object('jobs', to_jsonb(v_ids)),
-      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END);
+      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END,
+      p_filter => NULL::text, p_before => NULL::jsonb);
   END IF;
   RETURN jsonb_build_object('action', 'release', 'dry_run', v_dry, 'released', v_done, 'skipped',
     jsonb_array_length(v_results) - v_done,

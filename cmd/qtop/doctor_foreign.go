@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// foreignFindings name what others have put on the queue's tables, beside its
+// functions, or could put into the schemas that it uses.
+func foreignFindings(ctx context.Context, c *pgclient.Client) []finding {
+	found, err := c.ForeignObjects(ctx)
+	if err != nil {
+		return []finding{{"bad", "foreign", queue.Said(err), ""}}
+	}
+	if len(found) == 0 {
+		return []finding{{"ok", "foreign", queue.Clean("nothing of others stands in the queue's way, and nobody else may create in its schemas"), ""}}
+	}
+	var out []finding
+	for _, f := range found {
+		state := "note"
+		if f.Bad {
+			state = "bad"
+		}
+		out = append(out, finding{state, "foreign", f.What, f.Remedy.String()})
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// The doctor names what others put on the queue's tables or beside its functions,
+// who could put more there, and how it goes; when it is gone, it says so.
+func TestDoctorOnForeignObjects(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	admin := db.Conn(t, "")
+	exec := func(sql string) {
+		_, err := admin.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	login, eve := operator(t, db), pgtest.Login(t, db)
+	doctor := func() (lines string, remedies []string) {
+		out, _ := qtop(t, db.DSN(login), "doctor", "-o", "json").Output() // bad lines end it with 1
+		var all []finding
+		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
+		for _, f := range all {
+			if f.Check == "foreign" {
+				lines += f.State + " " + f.Found.String() + "\n"
+				remedies = append(remedies, f.Remedy)
+			}
+		}
+		return lines, remedies
+	}
+	lines, _ := doctor()
+	require.Equal(t, "ok nothing of others stands in the queue's way, and nobody else may create in its schemas\n", lines)
+
+	for _, sql := range []string{
+		"CREATE FUNCTION public.spy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'", "ALTER FUNCTION public.spy() OWNER TO " + eve,
+		"CREATE TRIGGER spy BEFORE INSERT ON public.events FOR EACH ROW EXECUTE FUNCTION public.spy()",
+		"CREATE RULE away AS ON INSERT TO public.subscriptions WHERE new.id = 0 DO INSTEAD NOTHING",
+		"CREATE POLICY mine ON public.dot_config USING (true)", "ALTER TABLE public.dot_config ENABLE ROW LEVEL SECURITY",
+		"CREATE TABLE public.more () INHERITS (public.queue_heartbeat)", "ALTER TABLE public.more OWNER TO " + eve,
+		"CREATE FUNCTION public.fn_queue_mark(character varying, text) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+		"ALTER FUNCTION public.fn_queue_mark(character varying, text) OWNER TO " + eve,
+		"CREATE FUNCTION public.heard() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
+		"CREATE EVENT TRIGGER heard ON ddl_command_end EXECUTE FUNCTION public.heard()",
+		"GRANT CREATE ON SCHEMA public TO " + eve + ", PUBLIC",
+	} {
+		exec(sql)
+	}
+	lines, remedies := doctor()
+	for _, says := range []string{
+		"bad trigger spy on public.events calls public.spy() of " + eve + ":", "bad rule away on public.subscriptions rewrites statements:",
+		"bad row security on public.dot_config (mine):", "bad public.more of " + eve + " inherits from public.queue_heartbeat:",
+		"bad function public.fn_queue_mark(character varying,text) of " + eve + " has the name of one of ours:",
+		"note event trigger heard calls public.heard() of postgres:", "note everybody may create in schema public:", "note " + eve + " may create in schema public:",
+	} {
+		require.Contains(t, lines, says)
+	}
+	require.Len(t, remedies, 8)
+	for _, sql := range remedies { // each remedy is a statement, but for its condition
+		exec(strings.TrimSuffix(sql, ", where it is not meant"))
+	}
+	exec("DROP POLICY mine ON public.dot_config")
+	lines, _ = doctor()
+	require.Equal(t, "ok nothing of others stands in the queue's way, and nobody else may create in its schemas\n", lines)
+}

@@ -1,0 +1,119 @@
+package main
+
+// This file is the hostile world seen from the program: whatever name its SQL uses
+// has doubles in schema public and in one that the path of the database and of every
+// login names first. The program installs itself there, works, and is operated; no
+// double is called.
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/workerhost"
+)
+
+func TestHostileWorld(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	pgtest.Hostile(t, db)
+	super := pgtest.Login(t, db)
+	x := story{t, db.Conn(t, ""), db}
+	_, err := x.conn.Exec(t.Context(), "ALTER ROLE "+pgx.Identifier{super}.Sanitize()+" SUPERUSER")
+	require.NoError(t, err)
+	run := func(dsn string, args ...string) string {
+		t.Helper()
+		out, err := qtop(t, dsn, args...).CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil {
+			require.ErrorAs(t, err, &exit, "%s", args)
+			require.Contains(t, []int{1, 3, 4, 5, 6, 75, 77}, exit.ExitCode(), "%s: %s", args, out)
+		}
+		return string(out)
+	}
+	require.Contains(t, run(db.DSN(super), "migrate", "up"), "up 001")
+
+	// What there is to work on is made before our own functions have doubles: the
+	// statements of the test leave types out.
+	var got int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	t.Cleanup(server.Close)
+	for code, n := range map[string]int{"HTTP_503": 20, "TIMEOUT": 3} {
+		require.NoError(t, deadLetters(t.Context(), x.conn, n, code))
+	}
+	require.NoError(t, deadJobs(t.Context(), x.conn, 5, "kg.reindex", "kg"))
+	for _, sql := range []string{
+		"UPDATE public.subscriptions SET callback_url = '" + server.URL + "/hook'",
+		"INSERT INTO public.events (event_type, payload) SELECT 't.HTTP_503', '{}' FROM generate_series(1, 10)",
+		"UPDATE public.dot_config SET value = '1' WHERE key LIKE 'queue.tick.%.interval_seconds'",
+		"UPDATE public.queue_tick_worker SET last_run_at = NULL, last_attempt_at = NULL",
+	} {
+		_, err := x.conn.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	pgtest.HostileOverloads(t, db)
+	require.Empty(t, db.Calls(t), "installing calls none")
+
+	// Every tick, and the deliveries.
+	host := x.host("all", strings.Join(workerhost.LoopNames(), ","))
+	x.eventually("webhooks are delivered", func() bool {
+		return x.number("SELECT count(*) FROM public.webhook_delivery_sagas WHERE status = 'Completed'") >= 10
+	})
+	x.eventually("every tick that is on ran", func() bool {
+		got = x.number("SELECT count(*) FROM public.queue_tick_worker WHERE last_run_at IS NOT NULL")
+		return got >= 8
+	})
+	op := db.DSN(operator(t, db))
+	letter := fmt.Sprint(x.number("SELECT min(dead_letter_id) FROM public.dead_letter_open"))
+	for _, verb := range []string{
+		"status", "health", "alerts", "executors", "executors -o json", "hosts", "dlq", "dlq-groups", "dlq " + letter, "flags", "scheduler", "audit", "queues",
+		"queues --filter kind:*", "lease list", "executor subscriptions", "subscriptions", "subscriptions --share", "subscriptions --resolve kg/made", "report --since 1h", "route", "consumer",
+		"webhooks", "ops", "notifications", "why webhook", "doctor", "version", "migrate status", "mark deploy", "job enqueue --kind kg.reindex --domain kg --executor Codex",
+		"requeue " + letter + " --reason x --yes", "resolve " + letter + " --reason x --yes", "flag set webhook.max_attempts 6 --reason x --yes",
+		"tick stale_heartbeat_check --reason x --yes", "executor deregister kg_1 --reason x --yes", "export jobs", "export flags", "export audit",
+	} {
+		run(op, strings.Fields(verb)...)
+	}
+	for _, verb := range []string{"doctor", "migrate up", "migrate status", "status"} {
+		run(db.DSN(super), strings.Fields(verb)...)
+	}
+	require.NoError(t, host.Process.Signal(syscall.SIGTERM))
+	_ = host.Wait()
+	require.Empty(t, db.Calls(t))
+}
+
+// The release that it speaks of does call them: else the doubles would prove nothing.
+func TestHostileWorldOfAnOldRelease(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Released(t)
+	pgtest.Hostile(t, db)
+	pgtest.HostileOverloads(t, db)
+	eve := pgtest.Login(t, db, "queue_viewer", "workflow_admin", "dead_letter_operator", "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker")
+	conn, err := pgx.Connect(t.Context(), db.DSN(eve))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, sql := range []string{
+		"SELECT public.fn_queue_snapshot('0')", "SELECT public.fn_queue_tick_request(worker_name, 'wake') FROM public.queue_tick_worker",
+		"SELECT public.fn_job_claim('w', NULL, 1)", "SELECT public.fn_saga_orchestrator_run()", "SELECT public.fn_webhook_job_claim('w', 1, '{}', 1)",
+		"SELECT public.fn_dot_config_set('webhook.max_attempts', '7', 'eve', 'x')",
+		"SELECT * FROM public.queue_heartbeat WHERE executor_id = 'x'",
+		"SELECT has_function_privilege(session_user, to_regprocedure('public.fn_queue_mark(text, text)'), 'EXECUTE')",
+	} {
+		_, _ = conn.Exec(ctx, sql) // a double's answer may well break it
+	}
+	calls := db.Calls(t)
+	require.GreaterOrEqual(t, len(calls), 3, "%s", calls)
+	t.Log(strings.Join(calls, "\n"))
+}

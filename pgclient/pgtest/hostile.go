@@ -1,0 +1,281 @@
+// The hostile world: see hostile.sql. It is made from our own SQL, so that what is
+// written tomorrow has its doubles too.
+
+package pgtest
+
+import (
+	"context"
+	_ "embed" // the SQL of the world
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+//go:embed hostile.sql
+var hostileSQL string
+
+// hostilePath is what the database and its logins say in the hostile world.
+const hostilePath = "evil, pg_catalog, public"
+
+var word = regexp.MustCompile(`[a-z_][a-z0-9_]+`)
+
+// words are those of all the SQL that qtop has: what is installed, and whatever
+// stands in its programs.
+func words() ([]string, error) {
+	seen := map[string]bool{}
+	add := func(text string) {
+		for _, w := range word.FindAllString(text, -1) {
+			seen[w] = true
+		}
+	}
+	add(schema.SQL())
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(here), "..", "..")
+	for _, dir := range []string{"pgclient", "workerhost", "cmd"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			add(string(text))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	all := make([]string, 0, len(seen))
+	for w := range seen {
+		all = append(all, w)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// plant makes the world in the database of a superuser's connection.
+func plant(ctx context.Context, conn *pgx.Conn) error {
+	all, err := words()
+	if err != nil {
+		return err
+	}
+	if err := run(ctx, conn, hostileSQL); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "SELECT evil.plant($1::text[])", all); err != nil {
+		return err
+	}
+	for _, schema := range []string{"evil", "public"} {
+		// A name that is a type's too is a cast where it is called.
+		if err := double(ctx, conn, schema, `p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ($1::text[])
+			AND p.proname NOT IN (SELECT typname FROM pg_type)`, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// likes are types of which PostgreSQL takes one for another, or prefers it.
+var likes = [][]string{
+	{"text", "character varying", "name", `"char"`, "character", "json", "double precision"},
+	{"integer", "bigint", "double precision", "numeric", "smallint", "text"},
+	{"timestamp with time zone", "timestamp without time zone", "date", "interval", "text"},
+	{"jsonb", "json", "text"},
+	{"oid", "regclass", "regprocedure", "regnamespace", "regrole", "text"},
+	{"anyelement", "text", "integer", "bigint", "numeric", "timestamp with time zone", "jsonb", "uuid", "boolean", "regclass"},
+	{"anyarray", "text[]", "integer[]", "bigint[]", "uuid[]", "jsonb[]", "name[]", "oid[]"},
+	{"boolean", "text"}, {"uuid", "text"}, {"bytea", "text"},
+}
+
+var polymorphic = map[string]string{
+	"anynonarray": "anyelement", "anycompatible": "anyelement", "anycompatiblenonarray": "anyelement", `"any"`: "anyelement",
+	"anycompatiblearray": "anyarray",
+}
+
+func others(kind string) []string {
+	if p, ok := polymorphic[kind]; ok {
+		kind = p
+	}
+	for _, group := range likes {
+		if at := slices.Index(group, kind); at >= 0 {
+			return append([]string{kind}, slices.Delete(slices.Clone(group), at, at+1)...)
+		}
+	}
+	return []string{kind}
+}
+
+// signatures are the argument lists of the doubles of a function: its own, each
+// argument exchanged alone, all of them at once, fewer where some have defaults, one
+// of those alone by its name, and any number.
+func signatures(types, names []string, defaults int) (out [][]string) {
+	name := func(i int) string {
+		if i < len(names) && names[i] != "" {
+			return quote(names[i])
+		}
+		return fmt.Sprint("a", i+1)
+	}
+	add := func(types ...string) {
+		args := make([]string, len(types))
+		for i, kind := range types {
+			args[i] = name(i) + " " + kind
+		}
+		out = append(out, args)
+	}
+	for n := len(types) - defaults; n <= len(types); n++ {
+		var first, second []string
+		for i, kind := range types[:n] {
+			all := others(kind)
+			first, second = append(first, all[0]), append(second, all[min(1, len(all)-1)])
+			for _, other := range all[1:] {
+				one := slices.Clone(types[:n])
+				one[i] = other
+				add(one...)
+			}
+		}
+		add(first...)
+		add(second...)
+	}
+	for i := len(types) - defaults; i < len(types); i++ {
+		for _, kind := range others(types[i]) {
+			out = append(out, []string{name(i) + " " + kind})
+		}
+	}
+	if len(types) > 0 {
+		out = append(out, []string{"VARIADIC a1 text[]"}, []string{"VARIADIC a1 anyarray"}, []string{"a1 " + types[0], "VARIADIC a2 text[]"})
+	}
+	if len(types) > 0 && types[len(types)-1] == `"any"` { // any number of anything: pairs
+		for _, l := range []string{"text", "character varying", "integer", "jsonb", "uuid"} {
+			for _, r := range []string{"text", "character varying", "integer", "bigint", "jsonb", "timestamp with time zone", "uuid"} {
+				out = append(out, []string{"a1 " + l, "a2 " + r})
+			}
+		}
+	}
+	return out
+}
+
+// double makes doubles of the functions that the condition names, in a schema. What
+// stands there already, or can not be made, is left alone.
+func double(ctx context.Context, conn *pgx.Conn, schema, condition string, args ...any) error {
+	rows, err := conn.Query(ctx, `SELECT p.proname::text, p.pronargdefaults::int, ARRAY(SELECT format_type(a, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY x (a, n) ORDER BY n),
+		COALESCE((SELECT array_agg(a ORDER BY n) FROM unnest(p.proargnames) WITH ORDINALITY x (a, n)
+			WHERE p.proargmodes IS NULL OR p.proargmodes[n] IN ('i', 'b', 'v')), '{}'),
+		CASE WHEN p.proretset THEN 'SETOF ' ELSE '' END || CASE WHEN t.typtype = 'p' AND t.typname <> 'void' THEN 'text' ELSE format_type(t.oid, NULL) END
+		FROM pg_proc p JOIN pg_type t ON t.oid = p.prorettype
+		WHERE t.typname NOT IN ('trigger', 'event_trigger', 'internal') AND `+condition+` ORDER BY p.proname, p.pronargs DESC`, args...)
+	if err != nil {
+		return err
+	}
+	var name, returns string
+	var types, names []string
+	var defaults int
+	var sql strings.Builder
+	seen := map[string]bool{}
+	_, err = pgx.ForEachRow(rows, []any{&name, &defaults, &types, &names, &returns}, func() error {
+		for _, signature := range signatures(types, names, defaults) {
+			list := strings.Join(signature, ", ")
+			if forbidden.MatchString(list) || seen[name+list] {
+				continue
+			}
+			seen[name+list] = true
+			end := "RETURN NULL;"
+			if strings.HasPrefix(returns, "SETOF ") || returns == "void" {
+				end = "RETURN;"
+			}
+			what := strings.ReplaceAll(schema+"."+name+"("+list+")", "'", "''")
+			fmt.Fprintf(&sql, `BEGIN CREATE FUNCTION %s.%s(%s) RETURNS %s LANGUAGE plpgsql AS $x$BEGIN RAISE LOG '%s%% %%', pg_catalog.current_database(), '%s'; %s END$x$; EXCEPTION WHEN OTHERS THEN NULL; END;`+"\n",
+				schema, quote(name), list, returns, hostileMark, what, end)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(seen) < 1000 {
+		return fmt.Errorf("only %d doubles of functions", len(seen))
+	}
+	return run(ctx, conn, "DO $do$BEGIN SET LOCAL check_function_bodies = off;\n"+sql.String()+"END$do$")
+}
+
+// No function of PL/pgSQL takes these.
+var forbidden = regexp.MustCompile(`\b(internal|cstring|"any"|record|anyenum)(,|$|\[)`)
+
+// Hostile makes a database of the test a hostile one: every name that our SQL uses
+// has doubles in schema public and in schema evil, which comes first in its path and
+// in those of logins made from now on.
+func Hostile(t testing.TB, d *DB) {
+	t.Helper()
+	if d.Server == nil {
+		t.Skip("NOT CHECKED: the log of a server that is given cannot be read")
+	}
+	d.asSuperuser(t, plant)
+	if err := d.setPath(context.Background()); err != nil {
+		t.Fatalf("pgtest: the hostile world: %v", err)
+	}
+}
+
+// HostileOverloads gives our own functions doubles in schema public too, so that a
+// call that does not give each argument its exact type meets one of them.
+func HostileOverloads(t testing.TB, d *DB) {
+	t.Helper()
+	d.asSuperuser(t, func(ctx context.Context, conn *pgx.Conn) error {
+		return double(ctx, conn, "public", "p.pronamespace = 'public'::regnamespace AND p.proowner = 'queue_owner'::regrole")
+	})
+}
+
+func (d *DB) asSuperuser(t testing.TB, do func(context.Context, *pgx.Conn) error) {
+	t.Helper()
+	ctx := context.Background()
+	conn := d.Conn(t, "")
+	if err := errors.Join(do(ctx, conn), conn.Close(ctx)); err != nil {
+		t.Fatalf("pgtest: the hostile world: %v", err)
+	}
+}
+
+// setPath gives the database its path, and tells that its logins shall have it too.
+func (d *DB) setPath(ctx context.Context) error {
+	d.hostile.Store(true)
+	return d.cluster.exec(ctx, "ALTER DATABASE "+quote(d.Name)+" SET search_path = "+hostilePath)
+}
+
+// Calls are the doubles that were called in the database so far, each once.
+func (d *DB) Calls(t testing.TB) []string {
+	t.Helper()
+	text, err := os.ReadFile(d.Server.LogFile())
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	return calls(string(text), d.Name)
+}
+
+const hostileMark = "qtop-hostile "
+
+// calls finds in a server's log the doubles that were called in a database; "" is
+// any.
+func calls(log, database string) []string {
+	var out []string
+	for line := range strings.SplitSeq(log, "\n") {
+		at := strings.Index(line, "LOG:  "+hostileMark)
+		if at < 0 {
+			continue
+		}
+		where, what, _ := strings.Cut(line[at+len("LOG:  "+hostileMark):], " ")
+		if database == "" {
+			what = where + ": " + what
+		}
+		if (database == "" || where == database) && !slices.Contains(out, what) {
+			out = append(out, what)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
