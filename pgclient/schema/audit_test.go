@@ -68,16 +68,16 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	refused := func() (n int) {
 		return get[int](c, "SELECT count(*) FROM public.queue_operator_action WHERE outcome LIKE 'refused%'")
 	}
-	for i := range 60 {
+	for i := range 160 {
 		got := call(t, admin, "public.fn_queue_executor_owner_set('none', 'dot_executor', 'eve', 'x')")
 		require.Equal(t, "not_found", got["rule"])
-		require.Equal(t, i < 20, got["audit_id"] != nil, "refusal %d", i)
+		require.Equal(t, i < 100, got["audit_id"] != nil, "refusal %d", i)
 	}
-	require.Equal(t, 20, refused())
+	require.Equal(t, 100, refused())
 	require.Equal(t, "refused: not_found; further refusals of this login are not recorded for a minute",
 		get[string](c, "SELECT outcome FROM public.queue_operator_action ORDER BY id DESC LIMIT 1"))
 	call(t, other, "public.fn_queue_executor_owner_set('none', 'dot_executor', 'bob', 'x')")
-	require.Equal(t, 21, refused(), "another login has its own")
+	require.Equal(t, 101, refused(), "another login has its own")
 	call(t, admin, "public.fn_dot_config_set('webhook.max_attempts', '6', 'eve', 'test')")
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'flag_set'"), "what is done is always recorded")
 

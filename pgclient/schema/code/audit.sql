@@ -97,7 +97,7 @@ COMMENT ON FUNCTION public.fn_operator_origin IS
 
 -- fn_operator_audit(…) → id of the audit row. Internal: db_role and client_addr
 -- are read from the session, so that nobody can write them. A filter is the
--- caller's word and is kept as such. Of refusals one login leaves at most 20 a
+-- caller's word and is kept as such. Of refusals one login leaves at most 100 a
 -- minute, so that nobody fills the table: the last of them says so, and what comes
 -- behind it has no row and no id.
 CREATE OR REPLACE FUNCTION public.fn_operator_audit(
@@ -107,13 +107,13 @@ CREATE OR REPLACE FUNCTION public.fn_operator_audit(
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  c_refusals CONSTANT int := 20;
+  c_refusals CONSTANT int := 100;
   v_refused bigint := 0;
   v_id bigint;
 BEGIN
   IF p_outcome LIKE 'refused%' THEN
     SELECT count(*) INTO v_refused FROM (SELECT a.at, a.db_role, a.outcome FROM public.queue_operator_action a
-      ORDER BY a.id DESC LIMIT 10 * c_refusals) r
+      ORDER BY a.id DESC LIMIT 3 * c_refusals) r
     WHERE r.db_role = session_user AND r.outcome LIKE 'refused%' AND r.at > now() - interval '1 minute';
     IF v_refused >= c_refusals THEN
       RETURN NULL;
