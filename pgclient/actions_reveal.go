@@ -5,7 +5,6 @@ package pgclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -105,18 +104,22 @@ func applyReveal(ctx context.Context, c *Client, p queue.Plan, res *queue.Result
 	if err != nil {
 		return err
 	}
-	var a struct {
-		answer
-		Payload json.RawMessage `json:"payload"`
+	var a answer
+	var payload *string
+	most := queue.PayloadShown + 1 // one more than is shown: so it is seen that there is more
+	if p.Request.Whole {
+		most = 1 << 30
 	}
 	// A statement of its own: it is committed, and with it the audit row, before
 	// anything of the payload is shown.
-	if err := c.act.QueryRow(ctx, "SELECT public.fn_payload_reveal($1::text, $2::text, $3::text, $4::text)", kind, key, p.Request.Actor, p.Request.Reason).Scan(&a); err != nil {
+	if err := c.act.QueryRow(ctx, `SELECT s.r - 'payload'::text, left((s.r -> 'payload'::text)::text, $5::int)
+		FROM (SELECT public.fn_payload_reveal($1::text, $2::text, $3::text, $4::text) AS r OFFSET 0) s`,
+		kind, key, p.Request.Actor, p.Request.Reason, most).Scan(&a, &payload); err != nil {
 		return err
 	}
-	one(res, id, "revealed", a.answer)
-	if res.Refused == "" {
-		res.Payload = queue.CleanLong(string(a.Payload)) // as it came: digits stay as they are
+	one(res, id, "revealed", a)
+	if res.Refused == "" && payload != nil {
+		res.Payload = queue.CleanLong(*payload) // as it came: digits stay as they are
 	}
 	return nil
 }

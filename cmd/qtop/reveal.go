@@ -36,7 +36,7 @@ func (a *app) revealed(ctx context.Context, c *pgclient.Client, id string, o rev
 	if !o.on {
 		return text, false, nil
 	}
-	r := queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: o.reason, Actor: a.settings.Actor}
+	r := queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: o.reason, Actor: a.settings.Actor, Whole: true}
 	if o.dryRun && r.Reason == "" {
 		r.Reason = "dry run"
 	}

@@ -10,6 +10,7 @@ type Request struct {
 	Args    map[string]string // by Arg.Name
 	Actor   string
 	Reason  string
+	Whole   bool // of a reveal: all of the payload, however large; else its first PayloadShown characters
 }
 
 // Plan is the exact preview of a Request. Applying it does what it shows or

@@ -44,6 +44,7 @@ func Clean(raw string) Text {
 // Clean of what it gives is bounded again.
 func CleanLong(raw string) Text {
 	var b strings.Builder
+	b.Grow(len(raw))
 	for len(raw) > textLimit/2 {
 		part := keep(raw, textLimit/2)
 		b.WriteString(Clean(part).s)
