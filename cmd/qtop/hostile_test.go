@@ -96,6 +96,22 @@ func TestHostileWorld(t *testing.T) {
 func TestHostileWorldOfAnOldRelease(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
+	// One double alone, made by a login with nothing but CREATE, answers as the real one
+	// does, so that what calls it goes on.
+	lone := pgtest.Login(t, db)
+	admin := db.Conn(t, "")
+	for _, sql := range []string{
+		"GRANT CREATE ON SCHEMA public TO " + lone, "SET ROLE " + lone,
+		`CREATE FUNCTION public.make_interval(secs integer) RETURNS interval LANGUAGE plpgsql AS $$ BEGIN
+			RAISE LOG 'qtop-hostile % make_interval', current_database(); RETURN pg_catalog.make_interval(secs => secs::float8); END $$`,
+		"RESET ROLE", "UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 day', last_attempt_at = NULL",
+		"SELECT public.fn_queue_tick_request(worker_name, 'external') FROM public.queue_tick_worker", "SELECT public.fn_queue_stale_check()",
+	} {
+		_, err := admin.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	require.Equal(t, []string{"make_interval"}, db.Calls(t))
+
 	pgtest.Hostile(t, db)
 	pgtest.HostileOverloads(t, db)
 	eve := pgtest.Login(t, db, "queue_viewer", "workflow_admin", "dead_letter_operator", "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker")
@@ -114,6 +130,7 @@ func TestHostileWorldOfAnOldRelease(t *testing.T) {
 		_, _ = conn.Exec(ctx, sql) // a double's answer may well break it
 	}
 	calls := db.Calls(t)
-	require.GreaterOrEqual(t, len(calls), 3, "%s", calls)
-	t.Log(strings.Join(calls, "\n"))
+	for _, called := range []string{"operator evil.=", "public.format(", "evil.has_function_privilege(a1 name, a2 regprocedure, a3 text)"} {
+		require.Contains(t, strings.Join(calls, "\n"), called)
+	}
 }
