@@ -163,10 +163,6 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 			return req, m.noRow("T ticks a worker; there is none under the cursor")
 		}
 		req.Args["worker"] = m.tickWorker()
-	case queue.ActAdopt:
-		if m.feed.picture.Server.CloneOf.Empty() {
-			return req, "this database is no clone: there is nothing to adopt"
-		}
 	case queue.ActTickPause, queue.ActTickResume:
 		t, ok := m.ticked(m.subject())
 		if !ok {

@@ -11,7 +11,7 @@ import (
 
 const cloneSays = "CLONE OF prod (recorded 2026-11-22 08:00:00Z): run qtop adopt --waiting keep|suspend|cancel --reason R; until then nothing is claimed or sent here"
 
-// A clone stands above everything in every pane, with the key that adopts it; the
+// A clone stands above everything in every pane, with the command that adopts it; the
 // name of the database must be typed.
 func TestAdopt(t *testing.T) {
 	s := newStore()
@@ -19,10 +19,12 @@ func TestAdopt(t *testing.T) {
 	s.pic.Server.Unexpected = queue.Clean("UNEXPECTED SERVER: this is server copy on a local socket")
 	s.session.Rights[queue.ActAdopt] = true
 	run(t, setup{store: s}, func(c *console) {
-		c.sees("CLONE OF  prod (recorded 2026-11-22 08:00:00Z): Y in 1 adopts it", "UNEXPECTED SERVER  this is server copy")
+		c.sees("CLONE OF  prod (recorded 2026-11-22 08:00:00Z): :adopt, or qtop adopt", "UNEXPECTED SERVER  this is server copy")
 		c.press("5")
 		c.sees("CLONE OF  prod")
-		c.press("1", "Y")
+		c.press(":")
+		c.typing("adopt")
+		c.press("enter")
 		c.sees("Waiting work", "suspend", "Reason", "Preview")
 		c.press("up", "right", "tab")
 		c.typing("a copy for tests")
@@ -47,7 +49,9 @@ func TestNothingToAdopt(t *testing.T) {
 	s := newStore()
 	s.session.Rights[queue.ActAdopt] = true
 	run(t, setup{store: s}, func(c *console) {
-		c.press("Y")
+		c.press(":")
+		c.typing("adopt")
+		c.press("enter")
 		c.sees("this database is no clone: there is nothing to adopt")
 		require.Zero(t, c.overlays())
 	})

@@ -258,7 +258,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		if works(a, m.at) && a.Key != "" {
 			return m.act(a, nil)
 		}
-		if !slices.Contains([]queue.ActionID{queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActCronInstall, queue.ActCronRemove}, a.ID) {
+		if !slices.Contains([]queue.ActionID{queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActAdopt, queue.ActCronInstall, queue.ActCronRemove}, a.ID) {
 			m.warn(":" + commandWords(a) + " needs to know on what; tab completes")
 			return nil
 		}
@@ -280,6 +280,11 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		req.Args["worker"] = strings.Join(words, " ")
 	case queue.ActMark:
 		req.Args["label"] = strings.Join(words, " ")
+	case queue.ActAdopt:
+		if p := m.feed.picture; p == nil || p.Server.CloneOf.Empty() {
+			m.warn("this database is no clone: there is nothing to adopt")
+			return nil
+		}
 	case queue.ActAck, queue.ActUnack:
 		req.Targets = []string{m.alertKey(words[0])}
 	case queue.ActJobSubscribe:

@@ -232,7 +232,7 @@ func elsewhere(p *queue.Snapshot) []views.Banner {
 	var out []views.Banner
 	if clone := p.Server.CloneOf.String(); clone != "" {
 		of, do, _ := strings.Cut(strings.TrimPrefix(clone, "CLONE OF "), ": ")
-		out = append(out, views.Banner{Word: "CLONE OF", Text: of + ": Y in 1 adopts it, or " + strings.TrimPrefix(do, "run "), Alarm: true})
+		out = append(out, views.Banner{Word: "CLONE OF", Text: of + ": :adopt, or " + strings.TrimPrefix(do, "run "), Alarm: true})
 	}
 	if other := p.Server.Unexpected.String(); other != "" {
 		out = append(out, views.Banner{Word: "UNEXPECTED SERVER", Text: strings.TrimPrefix(other, "UNEXPECTED SERVER: "), Alarm: true})

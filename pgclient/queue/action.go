@@ -364,7 +364,7 @@ func Actions() []Action {
 			},
 		},
 		{
-			ID: ActAdopt, Key: "Y", Panes: []PaneID{PaneOverview}, Verb: "Adopt",
+			ID: ActAdopt, Verb: "Adopt",
 			Help: "make this copy of a database one of its own, and say what becomes of the work that came with it", Twin: "qtop adopt --waiting keep|suspend|cancel --confirm DATABASE --reason R",
 			Danger: DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []Arg{{
