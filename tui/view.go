@@ -231,8 +231,8 @@ func elsewhere(p *queue.Snapshot) []views.Banner {
 	}
 	var out []views.Banner
 	if clone := p.Server.CloneOf.String(); clone != "" {
-		of, do, _ := strings.Cut(strings.TrimPrefix(clone, "CLONE OF "), ": ")
-		out = append(out, views.Banner{Word: "CLONE OF", Text: of + ": :adopt, or " + strings.TrimPrefix(do, "run "), Alarm: true})
+		of, _, _ := strings.Cut(strings.TrimPrefix(clone, "CLONE OF "), ": ")
+		out = append(out, views.Banner{Word: "CLONE OF", Text: of + ": run :adopt; until then nothing is claimed or sent here", Alarm: true})
 	}
 	if other := p.Server.Unexpected.String(); other != "" {
 		out = append(out, views.Banner{Word: "UNEXPECTED SERVER", Text: strings.TrimPrefix(other, "UNEXPECTED SERVER: "), Alarm: true})
