@@ -45,8 +45,8 @@ func TestExportSaysTheSameInEveryFormat(t *testing.T) {
 		},
 	}}
 	text, done := exported(t, x, nil)
-	require.Equal(t, "id,at,actor,db_role,client_addr,action,target,filter,frozen_count,reason,before,after,outcome\n"+
-		`9007199254740993,2026-11-22T03:15:00.123456Z,"anna, ""the"" one",,,,,,9007199254740993,line␊break,"{""n"":12345678901234567890.10,""s"":""=1+1""}",,done`+"\n", text)
+	require.Equal(t, "id,at,actor,db_role,client_addr,action,target,filter,frozen_count,reason,before,after,outcome,claimed\n"+
+		`9007199254740993,2026-11-22T03:15:00.123456Z,"anna, ""the"" one",,,,,,9007199254740993,line␊break,"{""n"":12345678901234567890.10,""s"":""=1+1""}",,done,`+"\n", text)
 	require.Equal(t, "1 row as of 2026-11-22T03:15:00Z", done.String())
 	x.Format = queue.ExportLines
 	lines, _ := exported(t, x, nil)

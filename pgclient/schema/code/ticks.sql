@@ -93,7 +93,7 @@ DECLARE
   v_worker public.queue_tick_worker;
   v_skip text;
   v_result jsonb;
-  v_call text;
+  v_function oid;
   v_work numeric;
   v_started timestamptz := clock_timestamp();
   v_interval int;
@@ -146,17 +146,16 @@ BEGIN
   BEGIN
     -- Its function, called with the arguments and the types that it declares: no function that somebody else has made
     -- under the same name is the better match.
-    SELECT format('SELECT public.%I(%s)', p.proname, (SELECT string_agg(format('%s::%s',
-        pg_get_function_arg_default(p.oid, n), format_type(p.proargtypes[n - 1], NULL)), ', ' ORDER BY n)
-      FROM generate_series(1, p.pronargs::int) n)) INTO v_call
-    FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
+    SELECT p.oid INTO v_function FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
     WHERE p.pronamespace = 'public'::regnamespace AND p.proname = v_worker.function
       AND (r.rolname = current_user OR r.rolsuper) AND p.pronargs = p.pronargdefaults
     ORDER BY r.rolname = current_user DESC, p.pronargs LIMIT 1;
-    IF v_call IS NULL THEN
+    IF NOT FOUND THEN
       RAISE EXCEPTION 'public.%() is not there', v_worker.function USING ERRCODE = '42883';
     END IF;
-    EXECUTE v_call INTO v_result;
+    EXECUTE (SELECT format('SELECT public.%I(%s)', p.proname, (SELECT string_agg(format('%s::%s',
+        pg_get_function_arg_default(p.oid, n), format_type(p.proargtypes[n - 1], NULL)), ', ' ORDER BY n)
+      FROM generate_series(1, p.pronargs::int) n)) FROM pg_proc p WHERE p.oid = v_function) INTO v_result;
     v_result := COALESCE(v_result, '{}');
     IF jsonb_typeof(v_result) <> 'object' THEN
       RAISE EXCEPTION '% answered %, not an object', v_worker.function, jsonb_typeof(v_result);
