@@ -5,6 +5,7 @@ package pgclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -92,6 +93,10 @@ func readRights(ctx context.Context, conn *pgx.Conn, roles []string, s *queue.Se
 func misfit(ctx context.Context, conn *pgx.Conn) *queue.Error {
 	e := &queue.Error{Kind: queue.KindFailed, Where: queue.Clean("database " + conn.Config().Database)}
 	st, err := schema.GetStatus(ctx, conn)
+	var refused *queue.Error
+	if errors.As(err, &refused) { // it says itself what is wrong
+		return refused
+	}
 	if err != nil {
 		e.What, e.Err = queue.Clean("the schema version cannot be read"), err
 		return e

@@ -16,10 +16,30 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
+// bookThere tells whether a table exists in which an installation keeps its books. It refuses one of somebody who
+// could not have installed qtop, and anything that is no table: a view, a trigger, a default or a policy of theirs would
+// run with the rights of whoever reads or migrates. Ask it before the first read or write.
+func bookThere(ctx context.Context, q querier, table string) (bool, error) {
+	var who string
+	var trusted bool
+	err := q.QueryRow(ctx, `SELECT o.rolname::text, c.relkind = 'r' AND (o.rolsuper OR o.rolcreaterole OR o.rolname = current_user OR o.oid = d.datdba
+			OR NOT o.rolcanlogin AND o.rolname::text ~ ('^[a-z0-9_]*' || $2::text || '$'))
+		FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner JOIN pg_database d ON d.datname = current_database()
+		WHERE c.oid = to_regclass($1::text)`, table, owner).Scan(&who, &trusted)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err == nil && !trusted {
+		err = refuse(fmt.Sprintf("%s is not qtop's: it is no table, or belongs to %s, who could not have installed qtop", table, who), "schema public",
+			"nothing was read or changed; look at who made it, then drop it, or give it to the owner of the database")
+	}
+	return err == nil, err
+}
+
 // version reads the installed version; 0 = nothing is installed.
 func version(ctx context.Context, q querier) (v int32, err error) {
-	var there bool
-	if err = q.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", versionTable).Scan(&there); err == nil && there {
+	there, err := bookThere(ctx, q, versionTable)
+	if err == nil && there {
 		err = q.QueryRow(ctx, "SELECT version FROM "+versionTable).Scan(&v)
 	}
 	return v, err
@@ -34,8 +54,7 @@ type installedCode struct {
 }
 
 func readCode(ctx context.Context, q querier) (c installedCode, err error) {
-	var there bool
-	err = q.QueryRow(ctx, "SELECT to_regclass('public.qtop_schema_code') IS NOT NULL").Scan(&there)
+	there, err := bookThere(ctx, q, "public.qtop_schema_code")
 	if err != nil || !there {
 		return c, err
 	}

@@ -126,8 +126,8 @@ type recorded struct{ source, installed string }
 // before that was done.
 func readRecords(ctx context.Context, q querier) (map[key]recorded, error) {
 	out := map[key]recorded{}
-	var there bool
-	if err := q.QueryRow(ctx, "SELECT to_regclass('public.qtop_schema_object') IS NOT NULL").Scan(&there); err != nil || !there {
+	there, err := bookThere(ctx, q, "public.qtop_schema_object")
+	if err != nil || !there {
 		return out, err
 	}
 	rows, err := q.Query(ctx, "SELECT kind, name, source, installed FROM public.qtop_schema_object")

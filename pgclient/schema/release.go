@@ -275,7 +275,7 @@ func (r *Release) SQL(rolePrefix string) (string, error) {
 		"-- Who runs it by hand (psql -1) runs qtop migrate up behind it, which records what is installed.\n\n",
 		r.Version(), r.Code, r.Hash)
 	section("roles", rolesSQL)
-	section("version", bookSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\nGRANT SELECT ON %[1]s TO PUBLIC;", versionTable, r.Version()))
+	section("version", strings.Replace(bookSQL, " IF NOT EXISTS", "", 1)+"\n"+rowSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\nGRANT SELECT ON %[1]s TO PUBLIC;", versionTable, r.Version()))
 	section("everything below belongs to "+set.owner(), "SET LOCAL ROLE "+set.owner()+";\n"+
 		"SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL check_function_bodies = off;")
 	for _, m := range r.migrations {

@@ -63,8 +63,8 @@ func RealRoles(ctx context.Context, q querier) ([]string, error) {
 
 // storedRoles reads the set that the database was installed with.
 func storedRoles(ctx context.Context, q querier) (s roleSet, err error) {
-	var there bool
-	if err = q.QueryRow(ctx, "SELECT to_regclass('public.qtop_schema_role') IS NOT NULL").Scan(&there); err != nil || !there {
+	there, err := bookThere(ctx, q, "public.qtop_schema_role")
+	if err != nil || !there {
 		return s, err
 	}
 	err = q.QueryRow(ctx, "SELECT COALESCE((SELECT left(role, length(role) - length(name)) FROM public.qtop_schema_role WHERE name = $1::text), '')", owner).Scan(&s.prefix)
@@ -259,8 +259,8 @@ func refuseAttributes(roles []Role) error {
 // recordedRoles are the logical names whose roles the database has recorded.
 func recordedRoles(ctx context.Context, q querier) (map[string]bool, error) {
 	out := map[string]bool{}
-	var there bool
-	if err := q.QueryRow(ctx, "SELECT to_regclass('public.qtop_schema_role') IS NOT NULL").Scan(&there); err != nil || !there {
+	there, err := bookThere(ctx, q, "public.qtop_schema_role")
+	if err != nil || !there {
 		return out, err
 	}
 	rows, err := q.Query(ctx, "SELECT name FROM public.qtop_schema_role")

@@ -32,9 +32,11 @@ SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SET LOCAL check_function_bodies = off;`
 
-// bookSQL makes the version table.
-const bookSQL = `CREATE TABLE IF NOT EXISTS public.qtop_schema_version (version int4 NOT NULL);
-INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
+// bookSQL makes the version table, and rowSQL its row: between the two it is asked whose the table is.
+const (
+	bookSQL = `CREATE TABLE IF NOT EXISTS public.qtop_schema_version (version int4 NOT NULL);`
+	rowSQL  = `INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
+)
 
 // Up brings the database to the current release: see [Release.Up].
 func Up(ctx context.Context, dsn string, progress func(string)) error {
@@ -227,8 +229,14 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 		return nil
 	}
 	in.doing = versionTable // it belongs to the login that installed qtop
-	if err := exec(ctx, in.tx, fmt.Sprintf("SET LOCAL ROLE NONE; %[1]s UPDATE %[2]s SET version = %[3]d; GRANT SELECT ON %[2]s TO PUBLIC; SET LOCAL ROLE %[4]s",
-		bookSQL, versionTable, in.release.Version(), in.roleSet.owner())); err != nil {
+	if err := exec(ctx, in.tx, "SET LOCAL ROLE NONE; "+bookSQL); err != nil {
+		return err
+	}
+	if _, err := bookThere(ctx, in.tx, versionTable); err != nil {
+		return err
+	}
+	if err := exec(ctx, in.tx, fmt.Sprintf("%[1]s UPDATE %[2]s SET version = %[3]d; GRANT SELECT ON %[2]s TO PUBLIC; SET LOCAL ROLE %[4]s",
+		rowSQL, versionTable, in.release.Version(), in.roleSet.owner())); err != nil {
 		return err
 	}
 	for _, m := range in.release.migrations[from:] {
