@@ -98,3 +98,23 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	require.Equal(t, "not_found", call(t, admin, "public.fn_queue_executor_owner_set('none', $1::text, 'ann', 'x')", other)["rule"])
 	fails(t, stranger, "42501", "SELECT public.fn_queue_executor_owner_set('mine', 'dot_executor', 'eve', 'x')")
 }
+
+// The instance of a live host can be read by every host's login, but another login neither stops the host, nor beats for
+// it, nor takes its id, nor holds up its beats.
+func TestHostBelongsToItsLogin(t *testing.T) {
+	c := newCore(t)
+	mine := c.db.Pool(t, pgtest.Login(t, c.db, "dot_executor"))
+	stranger := c.db.Pool(t, pgtest.Login(t, c.db, "dot_executor"))
+	const instance = "00000000-0000-0000-0000-000000000001"
+	require.Equal(t, "h", call(t, mine, "public.fn_queue_host_register('h', $1::uuid, 'v', '{}')", instance)["host_id"])
+	tx := c.begin(stranger)
+	var stopped, rule, taken, again string
+	require.NoError(t, tx.QueryRow(context.Background(), `SELECT public.fn_queue_host_stop('h', $1::uuid) ->> 'stopped',
+		public.fn_queue_host_beat('h', $1::uuid, '{}', 9, '{}') ->> 'rule', public.fn_queue_host_register('h', gen_random_uuid(), 'v', '{}') ->> 'rule',
+		public.fn_queue_host_register('h', $1::uuid, 'v', '{}') ->> 'rule'`, instance).Scan(&stopped, &rule, &taken, &again))
+	require.Equal(t, []string{"false", "lost", "held", "held"}, []string{stopped, rule, taken, again})
+	// while the stranger's transaction is open
+	c.exec("ALTER FUNCTION public.fn_queue_host_beat SET lock_timeout = '2s'")
+	require.Equal(t, "h", call(t, mine, "public.fn_queue_host_beat('h', $1::uuid, '{}', 1, '{}')", instance)["host_id"])
+	require.Equal(t, true, call(t, mine, "public.fn_queue_host_stop('h', $1::uuid)", instance)["stopped"])
+}

@@ -26,7 +26,8 @@ COMMENT ON VIEW public.v_signing_fault IS
 GRANT SELECT ON public.v_signing_fault TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_host_register(id, instance, version, loops) → {host_id, instance};
--- refused: clone; held (by which instance, since when). Alive = seen within 15 s.
+-- refused: clone; held (by which instance, since when). Alive = seen within 15 s. The instance of a live host
+-- can be read by others: only the login that registered it beats for it and stops it.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_register(p_host_id text, p_instance uuid, p_version text,
   p_loops text[]) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -40,16 +41,21 @@ BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
-  INSERT INTO public.queue_host AS q (host_id, instance, version, loops)
-  VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'))
-  ON CONFLICT (host_id) DO UPDATE SET
-    instance = excluded.instance, started_at = now(), last_seen_at = now(), stopped_at = NULL,
-    version = excluded.version, loops = excluded.loops, in_flight = 0, progress = '{}',
-    db_role = session_user, client_addr = inet_client_addr()
-  WHERE q.instance = excluded.instance OR q.stopped_at IS NOT NULL
-    OR q.last_seen_at < clock_timestamp() - interval '15 seconds';
+  -- Who may not have the id takes no lock: holding one would silence the host.
+  IF NOT EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.stopped_at IS NULL
+    AND q.last_seen_at >= clock_timestamp() - interval '15 seconds'
+    AND (q.instance <> p_instance OR q.db_role <> session_user)) THEN
+    INSERT INTO public.queue_host AS q (host_id, instance, version, loops)
+    VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'))
+    ON CONFLICT (host_id) DO UPDATE SET
+      instance = excluded.instance, started_at = now(), last_seen_at = now(), stopped_at = NULL,
+      version = excluded.version, loops = excluded.loops, in_flight = 0, progress = '{}',
+      db_role = session_user, client_addr = inet_client_addr()
+    WHERE q.instance = excluded.instance AND q.db_role = session_user OR q.stopped_at IS NOT NULL
+      OR q.last_seen_at < clock_timestamp() - interval '15 seconds';
+  END IF;
   SELECT * INTO v_row FROM public.queue_host WHERE host_id = p_host_id;
-  IF v_row.instance <> p_instance THEN
+  IF v_row.instance <> p_instance OR v_row.db_role <> session_user THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'held', 'reason', format(
       'host id %s is held by instance %s since %s (%s%s), last seen %s s ago: choose another host_id, or stop that one',
       p_host_id, v_row.instance, to_char(v_row.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
@@ -66,7 +72,7 @@ COMMENT ON FUNCTION public.fn_queue_host_register IS
 
 -- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id};
 -- refused: clone (this is no longer the database it registered in); lost (another instance took the id while this one
--- was silent).
+-- was silent, or another login registered it).
 CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
   p_host_id text, p_instance uuid, p_loops text[], p_in_flight int, p_progress jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -81,7 +87,7 @@ BEGIN
   END IF;
   UPDATE public.queue_host SET last_seen_at = clock_timestamp(), loops = COALESCE(p_loops, '{}'),
     in_flight = greatest(p_in_flight, 0), progress = COALESCE(p_progress, '{}'), stopped_at = NULL
-  WHERE host_id = p_host_id AND instance = p_instance;
+  WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'lost',
       'reason', format('host id %s is no longer held by this instance', left(p_host_id, 200)));
@@ -98,7 +104,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   UPDATE public.queue_host SET stopped_at = clock_timestamp(), last_seen_at = clock_timestamp(), loops = '{}',
     in_flight = 0
-  WHERE host_id = p_host_id AND instance = p_instance;
+  WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;
   RETURN jsonb_build_object('host_id', p_host_id, 'stopped', FOUND);
 END
 $fn$;
