@@ -21,6 +21,10 @@ import (
 
 const asProgram = "QTOP_TEST_AS_PROGRAM"
 
+// noExitPause keeps a process under the race detector from sleeping for a second
+// before it exits: there are hundreds.
+const noExitPause = "atexit_sleep_ms=0"
+
 type runner struct{ m *testing.M }
 
 func (r runner) Run() int { return pgtest.Main(r.m) }
@@ -46,7 +50,7 @@ func program(t *testing.T, path, dsn string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	home := t.TempDir()
-	cmd.Env = append(os.Environ(), asProgram+"=1", "QTOP_DSN="+dsn, "QTOP_ACTOR=tester", "XDG_CONFIG_HOME="+home, "XDG_STATE_HOME="+home)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "QTOP_DSN="+dsn, "QTOP_ACTOR=tester", "XDG_CONFIG_HOME="+home, "XDG_STATE_HOME="+home, "GORACE="+noExitPause)
 	return cmd
 }
 

@@ -32,6 +32,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", noExitPause)
 			db := pgtest.New(t)
 			empty := pgtest.Empty(t)
 			env.Setenv("QTOP_DSN", db.DSN(operator(t, db)))
