@@ -301,3 +301,23 @@ func TestConfigUnreadable(t *testing.T) {
 	c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
 	require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
 }
+
+// A login may have quote_all_identifiers set, and with it the call stack is written in another way: what comes through a
+// function is still not taken for a write by hand.
+func TestConfigSetWhileNamesAreQuoted(t *testing.T) {
+	c := newCore(t)
+	login := pgtest.Login(t, c.db, "workflow_admin", "dot_executor")
+	c.exec("ALTER ROLE " + login + " SET quote_all_identifiers = on")
+	pool := c.db.Pool(t, login)
+	require.Nil(t, setFlag(t, pool, "webhook.max_attempts", "7")["rule"])
+	require.Equal(t, "ann", get[string](c, "SELECT updated_by FROM public.dot_config WHERE key = 'webhook.max_attempts'"))
+	require.Equal(t, "ann: test", get[string](c, "SELECT string_agg(actor || ': ' || reason, ', ') FROM public.queue_operator_action WHERE action = 'flag_set'"))
+
+	call(t, pool, "public.fn_queue_heartbeat_register('e', 'DOT', '{}', 30, 600, 'ann')")
+	call(t, pool, "public.fn_job_subscription_set('e', 'k', NULL, 0, 10, true, NULL, 'ann', 'test')")
+	c.exec("SELECT public.fn_job_enqueue('k', 'iu', 'DOT')")
+	var outcome string
+	require.NoError(t, pool.QueryRow(context.Background(), `WITH j AS MATERIALIZED (SELECT array_agg(job_id) AS ids, array_agg(lease_token) AS tokens FROM public.fn_job_claim('e'))
+		SELECT a.outcome FROM j, public.fn_job_ack(j.ids, j.tokens) a`).Scan(&outcome))
+	require.Equal(t, "done", outcome)
+}

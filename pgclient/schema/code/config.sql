@@ -103,6 +103,7 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0 THEN
@@ -122,6 +123,7 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0 THEN

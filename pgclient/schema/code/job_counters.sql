@@ -73,6 +73,7 @@ BEGIN
     GROUP BY 2, 3, 4 HAVING sum(x.n) <> 0;
   ELSE
     GET DIAGNOSTICS v_stack = PG_CONTEXT;
+    v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
     -- whole signatures: the words around them are in the language of the server
     IF NOT (strpos(v_stack, 'fn_job_ack(uuid[],uuid[])') > 0
       OR strpos(v_stack, 'fn_job_bury(uuid[],text[],text[],text[],integer)') > 0

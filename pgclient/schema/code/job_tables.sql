@@ -161,6 +161,7 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
   IF OLD.triage_status = 'replayed' AND NEW.triage_status = 'open'
     AND strpos(v_stack, 'fn_job_dead_letter_replay_undo(uuid[],text,text,boolean)') > 0 THEN
     RETURN NEW;

@@ -261,6 +261,7 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
+  v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
   IF position('fn_dead_letter_requeue_undo(bigint[],text,text,boolean)' IN v_stack) = 0 THEN
     RAISE EXCEPTION 'DELETE of % is refused: only fn_dead_letter_requeue_undo does that', TG_TABLE_NAME
       USING ERRCODE = '42501';
