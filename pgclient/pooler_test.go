@@ -21,8 +21,8 @@ type inForce struct{ Path, Timeout, LockTimeout, Idle, Encoding, Zone, ReadOnly,
 
 const whatIsInForce = `SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('statement_timeout'), pg_catalog.current_setting('lock_timeout'),
 	pg_catalog.current_setting('idle_in_transaction_session_timeout'), pg_catalog.current_setting('client_encoding'), pg_catalog.current_setting('timezone'),
-	pg_catalog.current_setting('transaction_read_only'), (SELECT pg_catalog.count(*)::text FROM pg_catalog.pg_prepared_statements),
-	(pg_catalog.to_regclass('evil_table') IS NOT NULL)::text`
+	pg_catalog.current_setting('transaction_read_only'), (SELECT pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_prepared_statements),
+	(pg_catalog.to_regclass('evil_table') IS NOT NULL)::pg_catalog.text`
 
 func TestThroughPooler(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func throughPooler(t *testing.T, mode string) {
 	login := pgtest.Login(t, w.db, "workflow_admin", "queue_viewer", "dead_letter_operator", "dot_executor")
 	user := pgx.Identifier{login}.Sanitize()
 	for _, sql := range []string{
-		"CREATE SCHEMA evil", "CREATE TABLE evil.evil_table ()", "GRANT USAGE ON SCHEMA evil TO PUBLIC",
+		"CREATE SCHEMA IF NOT EXISTS evil", "CREATE TABLE evil.evil_table ()", "GRANT USAGE ON SCHEMA evil TO PUBLIC",
 		"ALTER ROLE " + user + " SET search_path = evil, pg_catalog, public",
 		"ALTER ROLE " + user + " SET statement_timeout = 0", "ALTER ROLE " + user + " SET timezone = 'Asia/Tokyo'",
 		"ALTER ROLE " + user + " SET client_encoding = LATIN1", "ALTER ROLE " + user + " SET standard_conforming_strings = off",

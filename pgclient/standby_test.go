@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
@@ -47,7 +48,7 @@ func TestPromotedStandby(t *testing.T) {
 	defer func() { stop(); <-done }()
 	require.Eventually(t, func() bool { return c.Link().State == "polling" }, 30*time.Second, 10*time.Millisecond)
 
-	root, err := pgx.Connect(ctx, dsn)
+	root, err := pgsession.Connect(ctx, dsn)
 	require.NoError(t, err)
 	defer func() { _ = root.Close(ctx) }()
 	_, err = root.Exec(ctx, "SELECT pg_promote()")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost"
@@ -70,6 +71,10 @@ func (w *world) restored() *world {
 	file := filepath.Join(w.t.TempDir(), "dump")
 	program(w.t, dump, "-Fc", "-f", file, w.db.DSN(""))
 	db := pgtest.Empty(w.t)
+	if pgtest.HostilePass() { // the dump has the doubles too
+		_, err := db.Conn(w.t, "").Exec(w.t.Context(), "DROP SCHEMA evil CASCADE; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+		require.NoError(w.t, err)
+	}
 	program(w.t, restore, "--exit-on-error", "-d", db.DSN(""), file)
 	return &world{t: w.t, db: db, admin: db.Pool(w.t, ""), dsn: db.DSN(pgtest.Login(w.t, db, hostRoles()...))}
 }
@@ -191,7 +196,9 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	standby, err := embedded.Start(t.Context(), embedded.Options{Test: true, Dir: base, Major: primary.Binaries().Major})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, standby.Stop(t.Context())) })
-	admin, err := pgxpool.New(t.Context(), standby.DSN(embedded.Superuser, "postgres"))
+	poolConfig, err := pgsession.PoolConfig(standby.DSN(embedded.Superuser, "postgres"))
+	require.NoError(t, err)
+	admin, err := pgxpool.NewWithConfig(t.Context(), poolConfig)
 	require.NoError(t, err)
 	t.Cleanup(admin.Close)
 	s := &world{t: t, admin: admin, dsn: standby.DSN("test_host", "postgres")}

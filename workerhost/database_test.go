@@ -16,6 +16,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
@@ -126,7 +127,9 @@ func ownWorld(t *testing.T, flags ...string) (*world, *embedded.Server) {
 	s := pgtest.OwnServer(t, nil)
 	super := s.DSN(embedded.Superuser, "postgres")
 	require.NoError(t, schema.Up(t.Context(), super, func(string) {}))
-	admin, err := pgxpool.New(t.Context(), super)
+	poolConfig, err := pgsession.PoolConfig(super)
+	require.NoError(t, err)
+	admin, err := pgxpool.NewWithConfig(t.Context(), poolConfig)
 	require.NoError(t, err)
 	t.Cleanup(admin.Close)
 	w := &world{t: t, admin: admin, dsn: s.DSN("test_host", "postgres")}

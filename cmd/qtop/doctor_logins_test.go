@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -20,7 +20,7 @@ func TestDoctorOnLogins(t *testing.T) {
 	s := pgtest.OwnServer(t, nil) // its doctor looks at every login of the server
 	const db = "postgres"
 	require.NoError(t, schema.Up(t.Context(), s.DSN("postgres", db), nil))
-	admin, err := pgx.Connect(t.Context(), s.DSN("postgres", db))
+	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
 	require.NoError(t, err)
 	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
 	exec := func(sql string) {

@@ -14,13 +14,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // dial is a superuser's connection for a script's own commands.
 func dial(ts *testscript.TestScript) *pgx.Conn {
-	conn, err := pgx.Connect(context.Background(), ts.Getenv("SUPER"))
+	conn, err := pgsession.Connect(context.Background(), ts.Getenv("SUPER"))
 	ts.Check(err)
 	ts.Defer(func() { _ = conn.Close(context.Background()) })
 	return conn

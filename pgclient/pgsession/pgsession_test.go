@@ -22,7 +22,7 @@ func TestPath(t *testing.T) {
 	admin := db.Conn(t, "")
 	name, user := pgx.Identifier{db.Name}.Sanitize(), pgx.Identifier{login}.Sanitize()
 	for _, sql := range []string{
-		"CREATE SCHEMA evil",
+		"CREATE SCHEMA IF NOT EXISTS evil",
 		"ALTER DATABASE " + name + " SET search_path = evil, pg_catalog, public",
 		"ALTER ROLE " + user + " SET search_path = evil, pg_catalog, public",
 		"ALTER ROLE " + user + " IN DATABASE " + name + " SET search_path = evil, pg_catalog, public",

@@ -33,7 +33,8 @@ type cluster struct {
 	given    *url.URL         // that server's DSN
 	admin    *pgxpool.Pool
 	template string
-	password string // of every role made by Login; only a given server asks for it
+	password string   // of every role made by Login; only a given server asks for it
+	owners   sync.Map // of databases: the names of their tests
 }
 
 // shared is the process's cluster. A test process has no object that outlives
@@ -83,7 +84,7 @@ func open(ctx context.Context) (*cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.server, err = embedded.Start(ctx, embedded.Options{Test: true, Major: major(), Seed: seed, Notice: say})
+		c.server, err = embedded.Start(ctx, embedded.Options{Test: true, Major: major(), Seed: seed, Params: hostileParams(nil), Notice: say})
 		if err != nil {
 			return nil, err
 		}
@@ -102,6 +103,13 @@ func open(ctx context.Context) (*cluster, error) {
 		}
 	}
 	return c, nil
+}
+
+// owner is the test that a database was made for.
+func (c *cluster) owner(database string) string {
+	name, _ := c.owners.Load(database)
+	text, _ := name.(string)
+	return text
 }
 
 func (c *cluster) close() error {

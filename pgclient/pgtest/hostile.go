@@ -75,6 +75,9 @@ func plant(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "SELECT evil.plant($1::text[])", all); err != nil {
 		return err
 	}
+	if err := plantRelations(ctx, conn); err != nil {
+		return err
+	}
 	for _, schema := range []string{"evil", "public"} {
 		// A name that is a type's too is a cast where it is called.
 		if err := double(ctx, conn, schema, `p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ($1::text[])
@@ -83,6 +86,16 @@ func plant(ctx context.Context, conn *pgx.Conn) error {
 		}
 	}
 	return nil
+}
+
+// plantRelations makes doubles of the tables and views that are there now.
+func plantRelations(ctx context.Context, conn *pgx.Conn) error {
+	all, err := words()
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "SELECT evil.plant_relations($1::text[])", all)
+	return err
 }
 
 // likes are types of which PostgreSQL takes one for another, or prefers it.
@@ -216,6 +229,10 @@ func Hostile(t testing.TB, d *DB) {
 	t.Helper()
 	if d.Server == nil {
 		t.Skip("NOT CHECKED: the log of a server that is given cannot be read")
+	}
+	if HostilePass() { // it is one already, but for tables made since
+		d.asSuperuser(t, plantRelations)
+		return
 	}
 	d.asSuperuser(t, plant)
 	if err := d.setPath(context.Background()); err != nil {

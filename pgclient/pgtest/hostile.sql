@@ -42,17 +42,6 @@ BEGIN
       EXECUTE format('CREATE DOMAIN %I.%I AS pg_catalog.%2$I CHECK (evil.hit(%3$L))', v_schema, r.typname, format('type %s.%s', v_schema, r.typname));
       v_made := v_made + 1;
     END LOOP;
-    FOR r IN SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
-      AND (n.nspname = 'pg_catalog' AND c.relname = ANY (p_words) OR n.nspname = 'public' AND v_schema = 'evil') ORDER BY 1, 2
-    LOOP
-      BEGIN
-        EXECUTE format('CREATE VIEW %I.%I AS SELECT t.* FROM %3$I.%2$I t WHERE evil.hit(%4$L)', v_schema, r.relname, r.nspname, format('relation %s.%s', v_schema, r.relname));
-        EXECUTE format('GRANT SELECT ON %I.%I TO PUBLIC', v_schema, r.relname);
-        v_made := v_made + 1;
-      EXCEPTION WHEN invalid_table_definition OR duplicate_table THEN
-        NULL; -- a column of a type that no view may have
-      END;
-    END LOOP;
     FOR r IN SELECT x FROM unnest(ARRAY['text', 'varchar', 'name', 'int4', 'int8', 'numeric', 'float8', 'bool', 'timestamptz', 'interval', 'uuid', 'jsonb', 'json', 'regclass', 'oid', 'text[]']) x LOOP
       EXECUTE format('CREATE TYPE %I.%I AS ENUM (%L)', v_schema, 'shade of ' || r.x, 'x');
       EXECUTE format('CREATE FUNCTION %I.%I(pg_catalog.%s) RETURNS %1$I.%2$I LANGUAGE plpgsql AS %4$L', v_schema, 'shade of ' || r.x, r.x,
@@ -62,4 +51,29 @@ BEGIN
     END LOOP;
   END LOOP;
   RETURN v_made;
+END $do$;
+
+-- plant_relations makes the doubles of tables and views; again, once the schema of
+-- qtop is there, those of its own.
+CREATE FUNCTION evil.plant_relations(p_words pg_catalog.text[]) RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog AS $do$
+DECLARE
+  r record;
+  v_schema text;
+BEGIN
+  FOREACH v_schema IN ARRAY ARRAY['evil', 'public'] LOOP
+    FOR r IN SELECT n.nspname, c.relname, c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+      AND (n.nspname = 'pg_catalog' AND c.relname = ANY (p_words) OR n.nspname = 'public' AND v_schema = 'evil') ORDER BY 1, 2
+    LOOP
+      BEGIN
+        -- One of ours would not let its table go, nor its domains: nothing but names and types.
+        EXECUTE format('CREATE VIEW %I.%I AS SELECT %3$s WHERE evil.hit(%4$L)', v_schema, r.relname, CASE r.nspname WHEN 'public' THEN (
+          SELECT string_agg(format('NULL::%s AS %I', format_type(COALESCE(NULLIF(t.typbasetype, 0), t.oid), NULL), a.attname), ', ' ORDER BY a.attnum)
+          FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped)
+          ELSE format('t.* FROM %I.%I t', r.nspname, r.relname) END, format('relation %s.%s', v_schema, r.relname));
+        EXECUTE format('GRANT SELECT ON %I.%I TO PUBLIC', v_schema, r.relname);
+      EXCEPTION WHEN invalid_table_definition OR duplicate_table THEN
+        NULL; -- a column of a type that no view may have
+      END;
+    END LOOP;
+  END LOOP;
 END $do$;

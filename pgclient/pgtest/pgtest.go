@@ -7,11 +7,13 @@
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 //
 // Environment: QTOP_TEST_PG picks the major version; QTOP_TEST_DSN, the
-// postgres:// URL of a superuser, names a server to use in place of the private one.
+// postgres:// URL of a superuser, names a server to use in place of the private one;
+// QTOP_TEST_HOSTILE=1 makes each database of a private server a hostile one.
 package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -31,7 +33,7 @@ func Main(m *testing.M) int {
 	embedded.SuperviseMain()
 	code := m.Run()
 	if c := running.take(); c != nil {
-		if err := c.close(); err != nil {
+		if err := errors.Join(calledOn(c.server, c.owner), c.close()); err != nil {
 			fmt.Fprintln(os.Stderr, "pgtest:", err)
 			code = max(code, 1)
 		}
@@ -76,7 +78,11 @@ UPDATE public.queue_identity SET (system_identifier, database_oid, database_name
 // Empty makes a database without the schema; it is dropped at cleanup.
 func Empty(t testing.TB) *DB {
 	t.Helper()
-	return use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY")
+	from := "template0"
+	if HostilePass() {
+		from = "template1"
+	}
+	return use(t).create(t, "TEMPLATE "+from+" STRATEGY FILE_COPY")
 }
 
 // Encoded makes a database of an encoding, without the schema; it is dropped at
@@ -109,6 +115,7 @@ func (c *cluster) create(t testing.TB, how string) *DB {
 	if err := c.exec(context.Background(), "CREATE DATABASE "+quote(d.Name)+" "+how); err != nil {
 		t.Fatalf("pgtest: creating a database: %v", err)
 	}
+	c.owners.Store(d.Name, t.Name())
 	t.Cleanup(func() { d.drop(t) })
 	return d
 }
@@ -238,14 +245,18 @@ func OwnServer(t testing.TB, params map[string]string) *embedded.Server {
 	if err != nil {
 		t.Fatalf("pgtest: no PostgreSQL for the tests: %v", err)
 	}
-	s, err := embedded.Start(ctx, embedded.Options{Test: true, Major: major(), Seed: seed, Params: params, Notice: say})
+	s, err := embedded.Start(ctx, embedded.Options{Test: true, Major: major(), Seed: seed, Params: hostileParams(params), Notice: say})
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
 		defer cancel()
-		if err := s.Stop(ctx); err != nil {
+		calls := calledOn(s, func(string) string { return t.Name() })
+		if errors.Is(calls, os.ErrNotExist) { // the test stopped it itself
+			calls = nil
+		}
+		if err := errors.Join(calls, s.Stop(ctx)); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
 	})

@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 const childEnv = "QTOP_PGTEST_CHILD"
@@ -87,7 +89,7 @@ func TestDropIsForced(t *testing.T) {
 		d := New(t)
 		name = d.Name
 		var err error
-		conn, err = pgx.Connect(t.Context(), d.DSN(""))
+		conn, err = pgsession.Connect(t.Context(), d.DSN(""))
 		require.NoError(t, err)
 	})
 	defer func() { _ = conn.Close(context.Background()) }()
@@ -99,7 +101,7 @@ func TestOwnServer(t *testing.T) {
 	t.Parallel()
 	s := OwnServer(t, map[string]string{"work_mem": "7MB"})
 	connect := func() *pgx.Conn {
-		conn, err := pgx.Connect(t.Context(), s.DSN("postgres", "postgres"))
+		conn, err := pgsession.Connect(t.Context(), s.DSN("postgres", "postgres"))
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 		return conn
@@ -121,12 +123,12 @@ func TestTCP(t *testing.T) {
 	addr := TCP(t, s)
 	require.True(t, strings.HasPrefix(addr, "127.0.0.1:"))
 	dsn := OverTCP(t, s.DSN("postgres", "postgres"), addr)
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := pgsession.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	require.Equal(t, "1", text(t, conn, "select 1::text"))
 	require.NoError(t, s.Restart(t.Context()))
 	require.Error(t, conn.Ping(t.Context()), "the end of a session passes through")
-	conn, err = pgx.Connect(t.Context(), dsn)
+	conn, err = pgsession.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
 	require.Equal(t, "1", text(t, conn, "select 1::text"))
@@ -144,7 +146,7 @@ func TestGivenServer(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		require.Contains(t, string(out), "PASS")
 	}
-	conn, err := pgx.Connect(t.Context(), s.DSN("postgres", "postgres"))
+	conn, err := pgsession.Connect(t.Context(), s.DSN("postgres", "postgres"))
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
 	const state = "select string_agg(datname || oid, ',' order by datname) from pg_database"

@@ -28,7 +28,7 @@ var (
 // rows in every table; it is dropped at cleanup.
 func Released(t testing.TB) *DB {
 	t.Helper()
-	d := Empty(t)
+	d := use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY") // never a hostile one: that release does call the doubles
 	zip, err := gzip.NewReader(bytes.NewReader(releasedSchema))
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)

@@ -49,6 +49,13 @@ func readySeed(ctx context.Context, template string) (string, error) {
 		return "", err
 	}
 	seed := filepath.Join(home, "pg"+bin.Version+"-v"+seedFormat)
+	if HostilePass() {
+		hash, err := hostileHash()
+		if err != nil {
+			return "", err
+		}
+		seed += "-hostile-" + hash
+	}
 	o := embedded.Options{Test: true, Major: bin.Major, Notice: say, Wipe: true}
 	if template != "" {
 		if o.Seed, err = readySeed(ctx, ""); err != nil {
@@ -84,8 +91,10 @@ func makeSeed(ctx context.Context, o embedded.Options, template string) error {
 	if template != "" {
 		dsn := func(db string) string { return s.DSN(embedded.Superuser, db) }
 		err = makeTemplate(ctx, dsn, template)
+	} else if HostilePass() {
+		err = plantServer(ctx, s)
 	}
-	return errors.Join(err, s.Stop(ctx))
+	return errors.Join(err, calledOn(s, func(database string) string { return database }), s.Stop(ctx))
 }
 
 // makeTemplate creates the template database and closes it to connections: one
@@ -99,6 +108,7 @@ func makeTemplate(ctx context.Context, dsn func(db string) string, name string) 
 	steps := []func() error{
 		func() error { return run(ctx, conn, "CREATE DATABASE "+quote(name)) },
 		func() error { return schemaUp(ctx, dsn(name), func(string) {}) },
+		func() error { return shadowTables(ctx, dsn(name)) },
 		func() error { return run(ctx, conn, "ALTER DATABASE "+quote(name)+" WITH ALLOW_CONNECTIONS false") },
 	}
 	for _, step := range steps {

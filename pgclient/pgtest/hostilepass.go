@@ -1,0 +1,132 @@
+// The hostile pass: QTOP_TEST_HOSTILE=1 gives every server and every database of the
+// tests the doubles of hostile.go, and every login their path. Tests go on as always;
+// a double that was called fails the package. The doubles of our own functions are not
+// among them: what a test itself calls may leave types out.
+
+package pgtest
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
+)
+
+// HostilePass reports whether every database of this run is a hostile one.
+func HostilePass() bool {
+	return os.Getenv("QTOP_TEST_HOSTILE") != "" && os.Getenv("QTOP_TEST_DSN") == ""
+}
+
+// NotHostile skips a test in the hostile pass, with the reason.
+func NotHostile(t testing.TB, why string) {
+	t.Helper()
+	if HostilePass() {
+		t.Skip("hostile world: " + why)
+	}
+}
+
+// hostileParams make the log say where a double was called from.
+func hostileParams(params map[string]string) map[string]string {
+	if !HostilePass() {
+		return params
+	}
+	out := map[string]string{"log_line_prefix": "%m [%p] %u %a "}
+	for name, value := range params {
+		out[name] = value
+	}
+	return out
+}
+
+// hostileHash follows everything that the doubles are made from.
+func hostileHash() (string, error) {
+	all, err := words()
+	if err != nil {
+		return "", err
+	}
+	_, here, _, _ := runtime.Caller(0)
+	maker, err := os.ReadFile(filepath.Join(filepath.Dir(here), "hostile.go"))
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(strings.Join(all, " ") + hostileSQL + string(maker)))
+	return hex.EncodeToString(sum[:6]), nil
+}
+
+// plantServer makes every database of a bare server, and every one that is made from
+// them, a hostile one, and gives every login the path.
+func plantServer(ctx context.Context, s *embedded.Server) error {
+	for _, database := range []string{"template1", "postgres"} {
+		conn, err := pgsession.Connect(ctx, s.DSN(embedded.Superuser, database))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(plant(ctx, conn), conn.Close(ctx)); err != nil {
+			return err
+		}
+	}
+	conn, err := pgsession.Connect(ctx, s.DSN(embedded.Superuser, "postgres"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(ctx, conn, "ALTER ROLE ALL SET search_path = "+hostilePath), conn.Close(ctx))
+}
+
+// shadowTables makes, in the hostile pass, the doubles of the tables of qtop.
+func shadowTables(ctx context.Context, dsn string) error {
+	if !HostilePass() {
+		return nil
+	}
+	conn, err := pgsession.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	return errors.Join(plantRelations(ctx, conn), conn.Close(ctx))
+}
+
+// called is the error of a log that says that doubles were called: each once, with the
+// first place that called it. names tells whose a database was.
+func called(log string, names func(database string) string) error {
+	var all []error
+	for _, what := range calls(log, "") {
+		database, double, _ := strings.Cut(what, ": ")
+		if slices.ContainsFunc(all, func(err error) bool { return strings.HasPrefix(err.Error(), double+", called ") }) {
+			continue
+		}
+		_, rest, _ := strings.Cut(log, "LOG:  "+hostileMark+database+" "+double+"\n")
+		var place []string
+		for line := range strings.SplitSeq(rest, "\n") {
+			if strings.Contains(line, "LOG:  ") || strings.Contains(line, "ERROR:  ") || len(place) == 12 {
+				break
+			}
+			place = append(place, line)
+		}
+		all = append(all, fmt.Errorf("%s, called in %s\n%s", double, cmp.Or(names(database), database), strings.Join(place, "\n")))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the hostile world: %d foreign objects were called:\n%w", len(all), errors.Join(all...))
+}
+
+// calledOn looks at the log of a server, in the hostile pass.
+func calledOn(s *embedded.Server, names func(database string) string) error {
+	if s == nil || !HostilePass() {
+		return nil
+	}
+	log, err := os.ReadFile(s.LogFile())
+	if err != nil {
+		return fmt.Errorf("the hostile world: %w", err)
+	}
+	return called(string(log), names)
+}

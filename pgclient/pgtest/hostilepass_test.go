@@ -1,0 +1,28 @@
+package pgtest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What was called is said once, with the test, and with the place that called it first.
+func TestCalledIsTold(t *testing.T) {
+	t.Parallel()
+	const log = `2026-11-23 21:01:44.492 UTC [7] ann [unknown] LOG:  qtop-hostile t_1 public.now()
+2026-11-23 21:01:44.492 UTC [7] ann [unknown] CONTEXT:  PL/pgSQL function now() line 1 at RAISE
+2026-11-23 21:01:44.492 UTC [7] ann [unknown] STATEMENT:  SELECT now()
+2026-11-23 21:01:44.493 UTC [7] ann [unknown] LOG:  qtop-hostile t_1 operator evil.=
+2026-11-23 21:01:44.494 UTC [7] ann [unknown] STATEMENT:  SELECT 1 = 1
+2026-11-23 21:01:44.495 UTC [7] ann [unknown] ERROR:  value violates check constraint
+2026-11-23 21:01:44.496 UTC [7] ann [unknown] LOG:  qtop-hostile t_2 public.now()
+`
+	err := called(log, func(database string) string { return map[string]string{"t_1": "TestOne"}[database] })
+	require.EqualError(t, err, `the hostile world: 2 foreign objects were called:
+operator evil.=, called in TestOne
+2026-11-23 21:01:44.494 UTC [7] ann [unknown] STATEMENT:  SELECT 1 = 1
+public.now(), called in TestOne
+2026-11-23 21:01:44.492 UTC [7] ann [unknown] CONTEXT:  PL/pgSQL function now() line 1 at RAISE
+2026-11-23 21:01:44.492 UTC [7] ann [unknown] STATEMENT:  SELECT now()`)
+	require.NoError(t, called("LOG:  checkpoint starting\n", func(string) string { return "" }))
+}
