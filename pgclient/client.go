@@ -40,6 +40,7 @@ type Options struct {
 type Client struct {
 	opts  Options
 	route *pgsession.Route
+	look  *Pool // asks the catalogue alone: which server, login and schema this is
 	read  *Pool
 	act   *Pool
 	work  *Pool
@@ -71,6 +72,9 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		c.route = pgsession.Through()
 	}
 	var err error
+	if c.look, err = c.pool(ctx, "look", 1, readTimeout, false); err != nil {
+		return nil, err
+	}
 	if c.read, err = c.pool(ctx, "read", 3, readTimeout, false); err != nil {
 		return nil, err
 	}
@@ -87,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 
 // Close ends all connections.
 func (c *Client) Close() {
-	for _, p := range []*Pool{c.read, c.act, c.work} {
+	for _, p := range []*Pool{c.look, c.read, c.act, c.work} {
 		if p != nil {
 			p.Close()
 		}
@@ -132,10 +136,13 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	}
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		registerTimes(conn.TypeMap())
-		if err := c.route.Check(ctx, conn); err != nil || use != "work" {
+		if err := c.route.Check(ctx, conn); err != nil {
 			return err
 		}
-		return expected(ctx, conn, c.opts.ExpectServer)
+		if use == "work" {
+			return expected(ctx, conn, c.opts.ExpectServer)
+		}
+		return fits(ctx, conn, use)
 	}
 	if c.opts.ReadOnly {
 		pgsession.Set(cc, pgsession.Setting{Name: "default_transaction_read_only", Value: "on"})

@@ -22,7 +22,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s := queue.Session{Actor: c.Actor(), Rights: map[queue.ActionID]bool{}, Needs: map[queue.ActionID]string{}}
-	conn, err := c.read.Acquire(ctx)
+	conn, err := c.look.Acquire(ctx)
 	if err != nil {
 		return s, translate(err)
 	}
@@ -117,7 +117,7 @@ const soon = 2 * time.Second
 func (c *Client) Serves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	conn, err := c.read.Acquire(ctx)
+	conn, err := c.look.Acquire(ctx)
 	if err == nil {
 		conn.Release()
 		return nil
@@ -133,7 +133,7 @@ func (c *Client) Serves(ctx context.Context) error {
 func (c *Client) CheckSchema(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	conn, err := c.read.Acquire(ctx)
+	conn, err := c.look.Acquire(ctx)
 	if err != nil {
 		return translate(err)
 	}
@@ -151,7 +151,7 @@ func (c *Client) CheckSchema(ctx context.Context) error {
 func (c *Client) SchemaDifferences(ctx context.Context) ([]schema.Difference, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	conn, err := c.read.Acquire(ctx)
+	conn, err := c.look.Acquire(ctx)
 	if err != nil {
 		return nil, translate(err)
 	}

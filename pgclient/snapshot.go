@@ -29,8 +29,14 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 		" FROM public.fn_queue_picture(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).
 		Scan(&s.TakenAt, &s.TookMS, &s.Shared, &body, &self.cluster, &self.address, &self.port)
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == "42883" || pg.Code == "42501") {
-		return c.bareSnapshot(ctx, pg)
+	var refused *queue.Error
+	switch {
+	case errors.Is(err, errMisfit) && errors.As(err, &refused):
+		return c.bareSnapshot(ctx, refused.What.String()+": "+refused.Do.String())
+	case errors.As(err, &pg) && pg.Code == "42883":
+		return c.bareSnapshot(ctx, "fn_queue_snapshot is not installed: run qtop migrate up")
+	case errors.As(err, &pg) && pg.Code == "42501":
+		return c.bareSnapshot(ctx, "this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role queue_viewer")
 	}
 	if err != nil {
 		return s, translate(err)
@@ -86,13 +92,9 @@ func pictured(body []byte, s *queue.Snapshot) error {
 
 // bareSnapshot is what can be shown of a server without the schema, or of one
 // that does not let this login read it: who it is, and what is lacking.
-func (c *Client) bareSnapshot(ctx context.Context, cause *pgconn.PgError) (queue.Snapshot, error) {
-	lack := queue.Clean("fn_queue_snapshot is not installed: run qtop migrate up")
-	if cause.Code == "42501" {
-		lack = queue.Clean("this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role queue_viewer")
-	}
-	s := queue.Snapshot{Missing: map[string]queue.Text{"all": lack}}
-	err := c.read.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery()`).
+func (c *Client) bareSnapshot(ctx context.Context, lack string) (queue.Snapshot, error) {
+	s := queue.Snapshot{Missing: map[string]queue.Text{"all": queue.Clean(lack)}}
+	err := c.look.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery()`).
 		Scan(&s.TakenAt, textInto(&s.Server.Version), textInto(&s.Server.Database), &s.Server.InRecovery)
 	return s, translate(err)
 }

@@ -1,0 +1,47 @@
+package pgclient
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// errMisfit is the cause of a refused connection: its database has no schema that
+// this program can use.
+var errMisfit = errors.New("the schema does not fit")
+
+// fits refuses a connection whose statements could call what is not qtop's. Where
+// the schema of this program is installed, each call finds the function that it
+// means. Where it is missing or older, a name that it lacks may be somebody else's:
+// then no action is taken, and reading goes on only where nobody has made anything
+// under such a name. A host asks for itself when it announces itself.
+func fits(ctx context.Context, conn *pgx.Conn, use string) error {
+	if use != "read" && use != "act" {
+		return nil
+	}
+	e := misfit(ctx, conn)
+	if e == nil {
+		return nil
+	}
+	if e.Err != nil { // the server did not answer
+		return e.Err
+	}
+	refused := *e
+	refused.Err = errMisfit
+	if use == "act" || !schema.Installed(ctx, conn) {
+		return &refused
+	}
+	strange, err := schema.Strangers(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if strange == "" {
+		return nil
+	}
+	refused.What = queue.Clean(e.What.String() + ", and " + strange)
+	return &refused
+}
