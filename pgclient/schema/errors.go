@@ -30,7 +30,7 @@ func explain(err error, where string) error {
 	switch pg.Code {
 	case "42501":
 		e.Kind = queue.KindPermission
-		e.Do = queue.Clean("run migrate as a superuser, or as a role with CREATEROLE that owns the database")
+		e.Do = queue.Clean("run migrate as a superuser, or as a role with CREATEROLE that owns the database; an object that somebody else made under a name of qtop's must be dropped first")
 	case "2BP01":
 		e.Do = queue.Clean("nothing was changed; drop or move what depends on it first")
 	}
