@@ -25,10 +25,10 @@ var tableNames = regexp.MustCompile(`(?i)CREATE TABLE (?:IF NOT EXISTS )?public\
 func Strangers(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var functions, relations []string
 	for _, o := range Current().objects {
-		switch o.kind {
-		case function:
+		if o.kind == function {
 			functions = append(functions, o.name)
-		case view:
+		}
+		if o.kind == view {
 			relations = append(relations, o.name)
 		}
 	}
