@@ -96,16 +96,16 @@ func trusted(path string, me int, own owner) (all []Finding) {
 // judge is that of one file or folder. In a folder with the sticky bit, such as
 // /tmp, only its owner exchanges a file.
 func judge(kind, path string, info fs.FileInfo, me int, own owner) *Finding {
-	if uid, ok := own(info); ok && uid != me && uid != 0 {
+	mode := info.Mode()
+	sticky := kind == "folder" && mode&fs.ModeSticky != 0
+	everybody := mode.Perm()&0o002 != 0 && !sticky
+	if uid, ok := own(info); ok && uid != me && uid != 0 && !everybody {
 		return &Finding{
 			fmt.Sprintf("%s %s belongs to user %d, neither to this user nor to root", kind, path, uid), fmt.Sprintf("chown %d %s", me, path), false,
 		}
 	}
-	mode := info.Mode()
-	if mode.Perm()&0o022 == 0 || kind == "folder" && mode&fs.ModeSticky != 0 {
+	if mode.Perm()&0o022 == 0 || sticky {
 		return nil
 	}
-	return &Finding{
-		fmt.Sprintf("others may write %s %s (mode %04o)", kind, path, mode.Perm()), "chmod go-w " + path, mode.Perm()&0o002 != 0,
-	}
+	return &Finding{fmt.Sprintf("others may write %s %s (mode %04o)", kind, path, mode.Perm()), "chmod go-w " + path, everybody}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ofMe has every file belong to one user.
+// of has every file belong to one user.
 func of(uid int) owner { return func(fs.FileInfo) (int, bool) { return uid, true } }
 
 func TestTrusted(t *testing.T) {
@@ -37,6 +37,7 @@ func TestTrusted(t *testing.T) {
 		{"a group writes the folder", 0o775, 0o644, 7, 7, "others may write folder " + dir, "chmod go-w " + dir, false},
 		{"everybody, with the sticky bit", fs.ModeSticky | 0o777, 0o644, 7, 7, "", "", false},
 		{"a stranger's", 0o755, 0o644, 7, 8, "belongs to user 8", "chown 7 ", false},
+		{"a stranger's, and everybody writes it", 0o755, 0o666, 7, 8, "others may write file " + file, "chmod go-w " + file, true},
 		{"a stranger's, before root", 0o755, 0o644, 0, 8, "belongs to user 8", "chown 0 ", false},
 	} {
 		require.NoError(t, os.Chmod(dir, c.dir), c.name)
