@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Where the schema is missing or older, a name that it lacks may be a stranger's:
-// nothing of theirs is called, by whoever looks or acts.
+// Where the schema is missing or older, another login may have made an object under a
+// name that it lacks. Neither reading nor acting calls that object.
 func TestStrangersAreNotCalled(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -14,8 +14,8 @@ const noLogin = "4294967295"
 
 // origin is what this program tells the database about who runs it, as JSON, for
 // the audit: the login that the kernel remembers through su and sudo, the user of
-// the process, and what sudo and sshd say in the environment. Whoever runs another
-// program with the same password may claim anything: the audit keeps it apart from
+// the process, and what sudo and sshd say in the environment. Another program
+// with the same password may claim anything: the audit keeps it apart from
 // what the session proves.
 func origin() string {
 	said := map[string]string{}

@@ -24,7 +24,7 @@ type Pool struct {
 	refusal  atomic.Pointer[queue.Error]
 }
 
-// noticed is told each error of the server, before whoever sent the statement.
+// noticed receives each error of the server before the caller that sent the statement.
 func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 	if e.Code == readOnlyCode {
 		refusal := pgsession.ReadOnly(conn, p.route)

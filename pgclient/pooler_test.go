@@ -123,7 +123,7 @@ func throughPooler(t *testing.T, mode string) {
 	_, err = only.Apply(ctx, p)
 	require.ErrorContains(t, err, "read-only")
 
-	// Nothing is left for whoever has the server's connection next.
+	// No setting is left on the server's connection for the next client.
 	c.Close()
 	only.Close()
 	other, err := pgx.Connect(ctx, b.DSN(login))

@@ -1,6 +1,6 @@
 package main
 
-// This file is what the doctor says of ids that new rows may not have.
+// The doctor lists ids that old rows have and that new rows are refused.
 
 import (
 	"context"

@@ -1,9 +1,9 @@
 package main
 
-// This file is the hostile world seen from the program: whatever name its SQL uses
-// has doubles in schema public and in one that the path of the database and of every
-// login names first. The program installs itself there, works, and is operated; no
-// double is called.
+// In the hostile world each name that the SQL of qtop uses has doubles: in schema public,
+// and in a schema that the search paths of the database and of every login name first.
+// These tests install qtop there, run a host and the verbs, and expect that no double
+// is called.
 
 import (
 	"context"

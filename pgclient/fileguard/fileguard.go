@@ -1,7 +1,6 @@
-// Package fileguard judges the files that decide what runs and what is known: who else
-// may write them, or read them where they hold a secret. Root and the user of this
-// process may; whoever else may is named with the command that ends it, as ssh and
-// libpq do. Symbolic links are followed: what counts is the file itself and the
+// Package fileguard judges the files that decide what runs: whether anybody but root and
+// the user of this process may write them, or read them where they hold a secret. Each
+// finding names the file and the command that closes it, as ssh and libpq do. Symbolic links are followed: what counts is the file itself and the
 // folders on its real path.
 package fileguard
 
@@ -64,7 +63,7 @@ func trusted(path string, me int, own owner) (all []Finding) {
 	}
 	target, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		return nil // whoever reads it says so
+		return nil // the program that opens the file reports the error
 	}
 	seen := map[string]bool{}
 	look := func(kind, p string) {

@@ -12,7 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A session speaks UTF-8, whoever says another encoding.
+// A session speaks UTF-8, also where the login, the database, the environment or the
+// connection string sets another encoding.
 func TestEveryClientSpeaksUTF8(t *testing.T) {
 	const word = "café 😀"
 	db := pgtest.Empty(t)

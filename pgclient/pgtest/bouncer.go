@@ -84,7 +84,7 @@ func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...strin
 		}
 	})
 	b := &Bouncer{dir, d.Name}
-	for end := time.Now().Add(stepPatience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(stepPatience); ; time.Sleep(10 * time.Millisecond) { // between two tries to connect: nothing tells when it listens
 		conn, err := net.Dial("unix", filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", bouncerPort))) //nolint:noctx // local
 		if err == nil {
 			_ = conn.Close()
