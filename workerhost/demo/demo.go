@@ -18,20 +18,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
-// The logins of the demo. Nobody is a superuser: rights are really tested.
-const (
-	Operator = "demo_operator" // dead_letter_operator, workflow_admin, queue_viewer
-	Admin    = "demo_admin"    // workflow_admin, subscription_admin, queue_viewer
-	Viewer   = "demo_viewer"   // queue_viewer
-	HostUser = "demo_host"     // the worker roles
-	Producer = "demo_producer" // event_ingest_writer
-)
-
 // Database is the demo's database in the embedded server.
 const Database = "qtop"
-
-// SilentLoop is the loop that the demo does not start: starting it is the cure.
-const SilentLoop = "iu_outbound_default"
 
 // Demo is the running world around the queue.
 type Demo struct {
@@ -55,10 +43,11 @@ func (d *Demo) Prepare(ctx context.Context, superuser string) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := d.openReceivers(ctx); err != nil {
+	if d.receivers, err = openReceivers(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *pgx.Conn) error{logins, flags, d.subscriptions, executors, jobExecutors, incident} {
+	subscriptions := func(ctx context.Context, conn *pgx.Conn) error { return subscribe(ctx, conn, d.receivers) }
+	for _, step := range []func(context.Context, *pgx.Conn) error{logins, flags, subscriptions, executors, jobExecutors, incident} {
 		if err := step(ctx, conn); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
@@ -72,7 +61,7 @@ func (d *Demo) Start(ctx context.Context) error {
 	for _, p := range []struct {
 		user string
 		run  func(context.Context, *pgxpool.Pool) error
-	}{{Producer, d.produce}, {Producer, d.enqueue}, {Producer, d.imports}, {HostUser, d.beat}} {
+	}{{Producer, produce}, {Producer, enqueue}, {Producer, imports}, {HostUser, beat}} {
 		cfg, err := pgsession.PoolConfig(d.dsn(p.user))
 		if err != nil {
 			return err

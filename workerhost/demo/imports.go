@@ -13,7 +13,7 @@ import (
 )
 
 // imports writes through the gateways until ctx ends.
-func (d *Demo) imports(ctx context.Context, pool *pgxpool.Pool) error {
+func imports(ctx context.Context, pool *pgxpool.Pool) error {
 	run := time.Now().UTC().Format("0102-150405") // addresses are unique, also of a kept demo's earlier runs
 	tick := time.NewTicker(400 * time.Millisecond)
 	defer tick.Stop()

@@ -91,7 +91,7 @@ func jobKinds() []jobKind {
 }
 
 // enqueue puts jobs into the queue until ctx ends, beginning with a backlog.
-func (d *Demo) enqueue(ctx context.Context, pool *pgxpool.Pool) error {
+func enqueue(ctx context.Context, pool *pgxpool.Pool) error {
 	next := map[string]time.Time{}
 	for _, k := range jobKinds() {
 		jobs := make([]string, k.first)

@@ -62,7 +62,7 @@ func (r *receiver) close() {
 
 // openReceivers starts them: two honest ones, one each that returns 503, hangs,
 // refuses, has a certificate nobody trusts, and throttles.
-func (d *Demo) openReceivers(ctx context.Context) error {
+func openReceivers(ctx context.Context) (all []*receiver, err error) {
 	ref := SecretRef
 	quiet := log.New(io.Discard, "", 0)
 	serve := func(eventType, name string, tls bool, h http.HandlerFunc) *receiver {
@@ -74,7 +74,7 @@ func (d *Demo) openReceivers(ctx context.Context) error {
 			s.Start()
 		}
 		r := &receiver{eventType: eventType, name: name, secretRef: &ref, server: s}
-		d.receivers = append(d.receivers, r)
+		all = append(all, r)
 		return r
 	}
 	ok := func(w http.ResponseWriter, r *http.Request) {
@@ -108,10 +108,10 @@ func (d *Demo) openReceivers(ctx context.Context) error {
 	// A port that was just free: connections to it are refused.
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return err
+		return all, err
 	}
-	d.receivers = append(d.receivers, &receiver{eventType: "user.invited", name: "crm.example", secretRef: &ref, address: l.Addr().String()})
-	return l.Close()
+	all = append(all, &receiver{eventType: "user.invited", name: "crm.example", secretRef: &ref, address: l.Addr().String()})
+	return all, l.Close()
 }
 
 // steady is the pace of each event type, one event per interval.

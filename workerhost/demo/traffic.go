@@ -15,7 +15,7 @@ import (
 
 // produce inserts webhook events and outbox events until ctx ends. It begins
 // with a backlog, so that there is something to look at.
-func (d *Demo) produce(ctx context.Context, pool *pgxpool.Pool) error {
+func produce(ctx context.Context, pool *pgxpool.Pool) error {
 	for t, n := range map[string]int{"shipment.sent": 60, "user.invited": 12, "order.created": 25} {
 		for range n {
 			if err := insertEvent(ctx, pool, t); err != nil {
@@ -76,7 +76,7 @@ func emit(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 // beat is the life of the executors that are well.
-func (d *Demo) beat(ctx context.Context, pool *pgxpool.Pool) error {
+func beat(ctx context.Context, pool *pgxpool.Pool) error {
 	done := map[string]int{}
 	t := time.NewTicker(10 * time.Second)
 	defer t.Stop()

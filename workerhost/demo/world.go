@@ -11,6 +11,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// The logins of the demo. Nobody is a superuser: rights are really tested.
+const (
+	Operator = "demo_operator" // dead_letter_operator, workflow_admin, queue_viewer
+	Admin    = "demo_admin"    // workflow_admin, subscription_admin, queue_viewer
+	Viewer   = "demo_viewer"   // queue_viewer
+	HostUser = "demo_host"     // the worker roles
+	Producer = "demo_producer" // event_ingest_writer
+)
+
+// SilentLoop is the loop that the demo does not start: starting it is the cure.
+const SilentLoop = "iu_outbound_default"
+
 func logins(ctx context.Context, conn *pgx.Conn) error {
 	for user, groups := range map[string]string{
 		Operator: "dead_letter_operator, workflow_admin, queue_viewer",
@@ -58,8 +70,8 @@ func flags(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-func (d *Demo) subscriptions(ctx context.Context, conn *pgx.Conn) error {
-	for _, r := range d.receivers {
+func subscribe(ctx context.Context, conn *pgx.Conn, receivers []*receiver) error {
+	for _, r := range receivers {
 		if _, err := conn.Exec(ctx, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified, secret_ref, rate_limit_per_second)
 			VALUES ($1, $2, true, true, $3, NULL)`, r.eventType, r.url(), r.secretRef); err != nil {
 			return err

@@ -17,6 +17,14 @@ import (
 // maxCandidates bounds how many addresses of one name are tried.
 const maxCandidates = 8
 
+// dialer opens the connections of a Sender.
+type dialer struct {
+	guard              *guard
+	lookup             func(ctx context.Context, host string) ([]netip.Addr, error)
+	connect, handshake time.Duration
+	tls                *tls.Config
+}
+
 type dialDeadlineKey struct{}
 
 // withDialDeadline hands the request's deadline to the dial. net/http detaches
@@ -45,11 +53,11 @@ func caught(err *error) {
 	}
 }
 
-func (s *Sender) dialPlain(ctx context.Context, _, hostport string) (conn net.Conn, err error) {
+func (d *dialer) plain(ctx context.Context, _, hostport string) (conn net.Conn, err error) {
 	defer caught(&err)
 	ctx, cancel := dialContext(ctx)
 	defer cancel()
-	return s.dial(ctx, hostport, true)
+	return d.dial(ctx, hostport, true)
 }
 
 // tlsConn closes without the TLS farewell: writing that can block for 5 s on a
@@ -58,11 +66,11 @@ type tlsConn struct{ *tls.Conn }
 
 func (c tlsConn) Close() error { return c.NetConn().Close() }
 
-func (s *Sender) dialTLS(ctx context.Context, _, hostport string) (conn net.Conn, err error) {
+func (d *dialer) secured(ctx context.Context, _, hostport string) (conn net.Conn, err error) {
 	defer caught(&err)
 	ctx, cancel := dialContext(ctx)
 	defer cancel()
-	raw, err := s.dial(ctx, hostport, false)
+	raw, err := d.dial(ctx, hostport, false)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +79,10 @@ func (s *Sender) dialTLS(ctx context.Context, _, hostport string) (conn net.Conn
 		_ = raw.Close()
 		return nil, badURL("has no usable host and port")
 	}
-	cfg := s.tls.Clone()
+	cfg := d.tls.Clone()
 	cfg.ServerName = strings.TrimSuffix(host, ".")
 	secured := tls.Client(raw, cfg)
-	ctx, stop := context.WithTimeout(ctx, s.cfg.TLS)
+	ctx, stop := context.WithTimeout(ctx, d.handshake)
 	defer stop()
 	if err := secured.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
@@ -86,7 +94,7 @@ func (s *Sender) dialTLS(ctx context.Context, _, hostport string) (conn net.Conn
 // dial connects to the first permitted address that answers. Forbidden answers
 // among permitted ones are passed over; when only forbidden ones are left, the
 // first refusal is the error.
-func (s *Sender) dial(ctx context.Context, hostport string, plainHTTP bool) (net.Conn, error) {
+func (d *dialer) dial(ctx context.Context, hostport string, plainHTTP bool) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(hostport)
 	if err != nil {
 		return nil, badURL("has no usable host and port")
@@ -95,16 +103,16 @@ func (s *Sender) dial(ctx context.Context, hostport string, plainHTTP bool) (net
 	if err != nil || port == 0 {
 		return nil, badURL("the port is not one of 1 to 65535")
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connect)
+	ctx, cancel := context.WithTimeout(ctx, d.connect)
 	defer cancel()
-	found, err := s.resolve(ctx, host)
+	found, err := d.resolve(ctx, host)
 	if err != nil {
 		return nil, err
 	}
 	var targets []netip.AddrPort
 	var refusal error
 	for _, given := range found {
-		addr, err := s.guard.judge(given, plainHTTP)
+		addr, err := d.guard.judge(given, plainHTTP)
 		if err == nil {
 			targets = append(targets, netip.AddrPortFrom(addr, uint16(port)))
 		} else if refusal == nil {
@@ -118,11 +126,11 @@ func (s *Sender) dial(ctx context.Context, hostport string, plainHTTP bool) (net
 }
 
 // resolve returns at least one address or an error.
-func (s *Sender) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr}, nil
 	}
-	found, err := s.cfg.Lookup(ctx, host)
+	found, err := d.lookup(ctx, host)
 	if err != nil {
 		return nil, lookupFailure(host, err)
 	}

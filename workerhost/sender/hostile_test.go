@@ -593,7 +593,7 @@ func TestMemoryInUseIsBounded(t *testing.T) {
 func TestBodyLimitStopsReading(t *testing.T) {
 	counting := &countingReader{}
 	s := newSender(t, Config{})
-	text := s.excerpt(counting)
+	text := s.reader.excerpt(counting)
 	require.Equal(t, maxBodyBytes, counting.read)
 	require.Len(t, text, maxExcerpt)
 }
@@ -610,9 +610,9 @@ func (c *countingReader) Read(p []byte) (int, error) {
 
 func TestExcerptCutsBetweenCharacters(t *testing.T) {
 	s := newSender(t, Config{})
-	text := s.excerpt(strings.NewReader("a" + strings.Repeat("ü", 4096)))
+	text := s.reader.excerpt(strings.NewReader("a" + strings.Repeat("ü", 4096)))
 	require.Equal(t, "a"+strings.Repeat("ü", 2047), text)
-	require.Empty(t, s.excerpt(strings.NewReader("")))
+	require.Empty(t, s.reader.excerpt(strings.NewReader("")))
 }
 
 func TestClassify(t *testing.T) {

@@ -32,7 +32,7 @@ type Request struct {
 }
 
 // build checks everything that can be checked without the network.
-func (s *Sender) build(ctx context.Context, r Request, now time.Time) (*http.Request, error) {
+func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (*http.Request, error) {
 	u, err := judgeURL(r.URL)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (s *Sender) build(ctx context.Context, r Request, now time.Time) (*http.Req
 	timestamp := now.Unix()
 	header := http.Header{
 		"Content-Type":      []string{"application/json"},
-		"User-Agent":        s.userAgent,
+		"User-Agent":        userAgent,
 		"Webhook-Id":        []string{r.ID},
 		"Webhook-Timestamp": []string{strconv.FormatInt(timestamp, 10)},
 	}

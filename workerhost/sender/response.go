@@ -6,11 +6,15 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
 
 const (
+	// maxBodyBytes is read at most; a longer body costs its receiver the
+	// kept-alive connection.
+	maxBodyBytes = 64 << 10
 	maxExcerpt = 4 << 10
 	// keptBytes is the excerpt and one character more, so that the cut falls
 	// between characters.
@@ -23,8 +27,32 @@ const (
 	maxRetryAfter = 366 * 24 * time.Hour
 )
 
-// judgeResponse fills res. now is when the header arrived.
-func (s *Sender) judgeResponse(res *Result, resp *http.Response, now time.Time) {
+// Result is the outcome of one attempt. The response header decides it: a 2xx
+// is Delivered even if its body stalls, breaks off or never ends.
+//
+// An attempt stopped by the caller's context has Code TIMEOUT; the caller tells
+// it from a slow receiver by its own ctx.Err().
+type Result struct {
+	Delivered bool
+	Status    int    // 0 when there was no response
+	Code      string // "" when Delivered, else HTTP_<status> or a Code constant
+	Detail    string // one sanitised line for logs; never a secret, never the URL
+	Excerpt   string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
+	// RetryAfter is when a 429 or 503 asked to be called again; zero when it did
+	// not, or in no usable way. At most maxRetryAfter ahead; the caller clamps.
+	RetryAfter time.Time
+	Started    time.Time
+	Took       time.Duration
+}
+
+func (res *Result) fail(code, detail string) {
+	res.Delivered = false
+	res.Code = code
+	res.Detail = clean(detail, maxDetail)
+}
+
+// judge fills res. now is when the header arrived.
+func (res *Result) judge(resp *http.Response, body *reader, now time.Time) {
 	status := resp.StatusCode
 	if status < 100 || status > 999 {
 		res.fail(CodeProtocolError, "the response has no usable status code")
@@ -43,15 +71,21 @@ func (s *Sender) judgeResponse(res *Result, resp *http.Response, now time.Time) 
 	if status == http.StatusSwitchingProtocols {
 		return // its body is the raw connection, not an answer
 	}
-	res.Excerpt = s.excerpt(resp.Body)
+	res.Excerpt = body.excerpt(resp.Body)
 }
+
+// reader reads bodies; it keeps its buffers.
+type reader struct{ buffers sync.Pool } // of *[readBuffer]byte
 
 // excerpt reads the body to its end, but at most maxBodyBytes: a connection
 // goes back to the pool only when its response was read wholly. How the body
 // ends, also by the deadline, does not matter any more.
-func (s *Sender) excerpt(body io.Reader) string {
-	buf, _ := s.buffers.Get().(*[readBuffer]byte) // the pool makes nothing else
-	defer s.buffers.Put(buf)
+func (r *reader) excerpt(body io.Reader) string {
+	buf, ok := r.buffers.Get().(*[readBuffer]byte)
+	if !ok {
+		buf = new([readBuffer]byte)
+	}
+	defer r.buffers.Put(buf)
 	kept, total := 0, 0
 	for total < maxBodyBytes {
 		into := buf[kept:]

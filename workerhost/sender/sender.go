@@ -31,7 +31,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -39,9 +38,6 @@ import (
 const (
 	// maxHeaderBytes bounds status line and header, interim 1xx answers included.
 	maxHeaderBytes = 32 << 10
-	// maxBodyBytes is read at most; a longer body costs its receiver the
-	// kept-alive connection.
-	maxBodyBytes = 64 << 10
 	// idleTimeout is how long an unused connection is kept. Many receivers close
 	// theirs after 5 to 75 s; net/http notices and dials anew.
 	idleTimeout = 60 * time.Second
@@ -70,12 +66,10 @@ type Config struct {
 
 // Sender sends webhook requests. It is safe for concurrent use.
 type Sender struct {
-	cfg       Config
-	guard     *guard
 	userAgent []string
-	tls       *tls.Config
 	transport *http.Transport
-	buffers   sync.Pool // *[readBuffer]byte, see excerpt
+	body      time.Duration // Config.Body
+	reader    reader
 	closed    atomic.Bool
 }
 
@@ -91,24 +85,21 @@ func New(c Config) *Sender {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
-	s := &Sender{
-		cfg:       c,
-		guard:     newGuard(c.Allow),
-		userAgent: []string{userAgent(c.Version)},
+	d := &dialer{
+		guard: newGuard(c.Allow), lookup: c.Lookup, connect: c.Connect, handshake: c.TLS,
 		tls: &tls.Config{
 			RootCAs:            c.RootCAs,
 			MinVersion:         tls.VersionTLS12,
 			NextProtos:         []string{"http/1.1"},
 			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
 		},
-		buffers: sync.Pool{New: func() any { return new([readBuffer]byte) }},
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	s.transport = &http.Transport{
+	transport := &http.Transport{
 		Proxy:                  nil,
-		DialContext:            s.dialPlain,
-		DialTLSContext:         s.dialTLS,
+		DialContext:            d.plain,
+		DialTLSContext:         d.secured,
 		Protocols:              protocols,
 		DisableCompression:     true,
 		MaxIdleConns:           idleTotalFactor * c.Concurrency,
@@ -117,7 +108,7 @@ func New(c Config) *Sender {
 		ResponseHeaderTimeout:  c.Headers,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
-	return s
+	return &Sender{userAgent: []string{userAgent(c.Version)}, transport: transport, body: c.Body}
 }
 
 // Close ends the idle connections and refuses further Sends with TIMEOUT.
@@ -125,24 +116,6 @@ func New(c Config) *Sender {
 func (s *Sender) Close() {
 	s.closed.Store(true)
 	s.transport.CloseIdleConnections()
-}
-
-// Result is the outcome of one attempt. The response header decides it: a 2xx
-// is Delivered even if its body stalls, breaks off or never ends.
-//
-// An attempt stopped by the caller's context has Code TIMEOUT; the caller tells
-// it from a slow receiver by its own ctx.Err().
-type Result struct {
-	Delivered bool
-	Status    int    // 0 when there was no response
-	Code      string // "" when Delivered, else HTTP_<status> or a Code constant
-	Detail    string // one sanitised line for logs; never a secret, never the URL
-	Excerpt   string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
-	// RetryAfter is when a 429 or 503 asked to be called again; zero when it did
-	// not, or in no usable way. At most maxRetryAfter ahead; the caller clamps.
-	RetryAfter time.Time
-	Started    time.Time
-	Took       time.Duration
 }
 
 // Send makes one attempt. It never panics and never outlasts r.Timeout.
@@ -167,7 +140,7 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 		res.fail(CodeTimeout, "not sent: no time was left")
 		return res
 	}
-	req, err := s.build(ctx, r, res.Started)
+	req, err := r.build(ctx, s.userAgent, res.Started)
 	if err != nil {
 		res.fail(classify(ctx, err))
 		return res
@@ -183,15 +156,9 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 		return res
 	}
 	defer func() { _ = resp.Body.Close() }() // the answer is decided; nothing to learn from it
-	defer time.AfterFunc(s.cfg.Body, cancel).Stop()
-	s.judgeResponse(&res, resp, time.Now())
+	defer time.AfterFunc(s.body, cancel).Stop()
+	res.judge(resp, &s.reader, time.Now())
 	return res
-}
-
-func (res *Result) fail(code, detail string) {
-	res.Delivered = false
-	res.Code = code
-	res.Detail = clean(detail, maxDetail)
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {
