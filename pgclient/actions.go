@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -77,7 +80,7 @@ func (c *Client) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) 
 		r.Args = map[string]string{}
 	}
 	started := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	var err error
 	if r.Action == queue.ActJobSubscribe {
@@ -101,7 +104,7 @@ func (c *Client) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) 
 	if err == nil {
 		err = op.plan(ctx, c, &p)
 	}
-	err = translate(err)
+	err = pgerror.Translate(err)
 	p.Took = time.Since(started)
 	p.Command = command(p.Request)
 	c.note(err)
@@ -119,16 +122,16 @@ func (c *Client) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) 
 		res.Refused = p.Refused
 		return res, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
-	err := translate(op.apply(ctx, c, p, &res))
+	err := pgerror.Translate(op.apply(ctx, c, p, &res))
 	c.note(err)
 	return res, err
 }
 
 // answer is the common part of what the action functions return.
 type answer struct {
-	refusal
+	pgscan.Refusal
 	Results []struct {
 		ID      anyID  `json:"id"`
 		Outcome string `json:"outcome"`

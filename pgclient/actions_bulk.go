@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -26,7 +27,7 @@ type bulkPart struct {
 	where  string // the clause that selects them
 	ids    string // a query for them, in the order they are to go
 	text   string // their ids as the console writes them, from the column id of that query
-	b      *builder
+	b      *filtersql.Builder
 	n      int64
 }
 
@@ -43,11 +44,11 @@ func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 		if err != nil {
 			return nil, err
 		}
-		hook.b, job.b, event.b = &builder{}, &builder{}, &builder{}
+		hook.b, job.b, event.b = &filtersql.Builder{}, &filtersql.Builder{}, &filtersql.Builder{}
 		hook.where, job.where, event.where = givenHooks, givenJobs, givenEvents
-		hook.ids = "SELECT unnest(" + hook.b.arg(ids.hooks) + "::bigint[]) AS id"
-		job.ids = "SELECT unnest(" + job.b.arg(ids.jobs) + "::uuid[]) AS id"
-		event.ids = "SELECT unnest(" + event.b.arg(ids.events) + "::uuid[]) AS id"
+		hook.ids = "SELECT unnest(" + hook.b.Arg(ids.hooks) + "::bigint[]) AS id"
+		job.ids = "SELECT unnest(" + job.b.Arg(ids.jobs) + "::uuid[]) AS id"
+		event.ids = "SELECT unnest(" + event.b.Arg(ids.events) + "::uuid[]) AS id"
 		return []bulkPart{hook, job, event}, nil
 	}
 	s, err := deadWhereAt(r.Filter, at)
@@ -58,7 +59,7 @@ func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
 	hook.b, job.b, event.b = s.hooks, s.jobs, s.events
-	hook.where, job.where, event.where = s.hooks.clause(), s.jobs.clause(), s.events.clause()
+	hook.where, job.where, event.where = s.hooks.Clause(), s.jobs.Clause(), s.events.Clause()
 	hook.ids = "SELECT d.id FROM " + deadFrom + hook.where + " ORDER BY d.id"
 	job.ids = "SELECT d.dead_letter_id AS id FROM " + deadJobFrom + job.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
 	event.ids = "SELECT d.dead_letter_id AS id FROM " + deadEventFrom + event.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
@@ -115,7 +116,7 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 	}
 	for i := range parts {
 		x := &parts[i]
-		if err := c.act.QueryRow(ctx, "SELECT count(*) FROM ("+x.ids+") s", x.b.args...).Scan(&x.n); err != nil {
+		if err := c.act.QueryRow(ctx, "SELECT count(*) FROM ("+x.ids+") s", x.b.Args...).Scan(&x.n); err != nil {
 			return err
 		}
 		p.Count += x.n
@@ -140,7 +141,7 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 		case "event":
 			where = c.eventBreakdown
 		}
-		if err := where(ctx, p, x.where, x.b.args...); err != nil {
+		if err := where(ctx, p, x.where, x.b.Args...); err != nil {
 			return err
 		}
 		if err := c.sample(ctx, p, x); err != nil {
@@ -165,7 +166,7 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 
 // sample names the first ones to go.
 func (c *Client) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
-	rows, err := c.act.Query(ctx, "SELECT "+x.text+" FROM ("+x.ids+" LIMIT 3) s", x.b.args...)
+	rows, err := c.act.Query(ctx, "SELECT "+x.text+" FROM ("+x.ids+" LIMIT 3) s", x.b.Args...)
 	if err != nil {
 		return err
 	}
@@ -229,15 +230,15 @@ func applyBulk(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 				Frozen int64 `json:"frozen_count"`
 			}
 			// the count first: an empty selection is no operation
-			if err := tx.QueryRow(ctx, "SELECT count(*) FROM ("+x.ids+") s", x.b.args...).Scan(&a.Frozen); err != nil {
+			if err := tx.QueryRow(ctx, "SELECT count(*) FROM ("+x.ids+") s", x.b.Args...).Scan(&a.Frozen); err != nil {
 				return err
 			}
 			if a.Frozen > 0 {
-				b := x.b.clone()
-				sql := "SELECT public.fn_queue_bulk_plan(" + b.arg(x.kind) + ", ARRAY(SELECT " + x.text + " FROM (" + x.ids + ") s), " + b.arg(filter) + ", " +
-					b.arg(strconv.FormatFloat(rate, 'f', -1, 64)) + "::numeric, " + b.arg(brake) + ", " + b.arg(canary) + ", " +
-					b.arg(p.Request.Actor) + ", " + b.arg(p.Request.Reason) + ")"
-				if err := tx.QueryRow(ctx, sql, b.args...).Scan(&a); err != nil {
+				b := x.b.Clone()
+				sql := "SELECT public.fn_queue_bulk_plan(" + b.Arg(x.kind) + ", ARRAY(SELECT " + x.text + " FROM (" + x.ids + ") s), " + b.Arg(filter) + ", " +
+					b.Arg(strconv.FormatFloat(rate, 'f', -1, 64)) + "::numeric, " + b.Arg(brake) + ", " + b.Arg(canary) + ", " +
+					b.Arg(p.Request.Actor) + ", " + b.Arg(p.Request.Reason) + ")"
+				if err := tx.QueryRow(ctx, sql, b.Args...).Scan(&a); err != nil {
 					return err
 				}
 				if a.Refused {

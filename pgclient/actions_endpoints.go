@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -33,8 +34,8 @@ func (c *Client) gateOf(ctx context.Context, id int64) (g gate, err error) {
 			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, v.last_success_at, v.last_failure_code, COALESCE(v.consecutive_failures, 0),
 			(SELECT count(*) FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.subscription_id = v.subscription_id)
 		FROM public.v_webhook_endpoint v WHERE v.subscription_id = $1`, id).
-		Scan(&g.id, textInto(&g.endpoint), &g.gate, &g.waiting, textInto(&g.reason), textInto(&g.by), &g.since, &g.until, &g.lastSuccess,
-			textInto(&g.lastCode), &g.failures, &g.leased)
+		Scan(&g.id, pgscan.Text(&g.endpoint), &g.gate, &g.waiting, pgscan.Text(&g.reason), pgscan.Text(&g.by), &g.since, &g.until, &g.lastSuccess,
+			pgscan.Text(&g.lastCode), &g.failures, &g.leased)
 	return g, err
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -27,7 +29,7 @@ func planSet(ctx context.Context, c *Client, p *queue.Plan, key, to string) erro
 	var revertAt, setAt *time.Time
 	err := c.act.QueryRow(ctx, `SELECT c.value, c.description, c.updated_at, c.updated_by, v.revert_to, v.revert_at, v.set_at
 		FROM public.dot_config c LEFT JOIN public.dot_config_revert v USING (key) WHERE c.key = $1`, key).
-		Scan(textInto(&value), textInto(&description), &at, textInto(&by), textInto(&revertTo), &revertAt, &setAt)
+		Scan(pgscan.Text(&value), pgscan.Text(&description), &at, pgscan.Text(&by), pgscan.Text(&revertTo), &revertAt, &setAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		p.Refused, p.Rule = "there is no flag "+key, "unknown_key"
 		return nil
@@ -53,8 +55,8 @@ func planSet(ctx context.Context, c *Client, p *queue.Plan, key, to string) erro
 	}
 	var rule, reason queue.Text
 	err = c.act.QueryRow(ctx, "SELECT rule, reason FROM public.fn_dot_config_refusal($1::text, $2::text, now() + make_interval(secs => $3), $4::timestamptz)", key, to, expires, at).
-		Scan(textInto(&rule), textInto(&reason))
-	if err != nil && queue.KindOf(translate(err)) != queue.KindPermission { // who may not set it may look at the plan
+		Scan(pgscan.Text(&rule), pgscan.Text(&reason))
+	if err != nil && queue.KindOf(pgerror.Translate(err)) != queue.KindPermission { // who may not set it may look at the plan
 		return err
 	}
 	if !rule.Empty() {

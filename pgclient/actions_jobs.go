@@ -41,7 +41,7 @@ func (c *Client) freezeJobs(ctx context.Context, filter string) ([]string, error
 	if f.Empty() {
 		return nil, emptyFilter("kind=kg.reindex domain=kg status=queued")
 	}
-	rows, err := c.act.Query(ctx, "SELECT q.job_id::text FROM public.job_queue q"+b.clause()+fmt.Sprintf(" LIMIT %d", mostJobs+1), b.args...)
+	rows, err := c.act.Query(ctx, "SELECT q.job_id::text FROM public.job_queue q"+b.Clause()+fmt.Sprintf(" LIMIT %d", mostJobs+1), b.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func applyJobCancel(ctx context.Context, c *Client, p queue.Plan, res *queue.Res
 		if err != nil {
 			return err
 		}
-		b.and("q.job_id = ANY (" + b.arg(ids) + "::uuid[])")
-		rows, err := c.act.Query(ctx, "SELECT q.job_id::text FROM public.job_queue q"+b.clause(), b.args...)
+		b.And("q.job_id = ANY (" + b.Arg(ids) + "::uuid[])")
+		rows, err := c.act.Query(ctx, "SELECT q.job_id::text FROM public.job_queue q"+b.Clause(), b.Args...)
 		if err != nil {
 			return err
 		}

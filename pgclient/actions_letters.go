@@ -296,7 +296,7 @@ func (c *Client) freeze(ctx context.Context, filter string) ([]string, error) {
 	if s.filter.Empty() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
-	rows, err := c.act.Query(ctx, "SELECT d.id::text FROM "+deadFrom+s.hooks.clause()+" ORDER BY d.id", s.hooks.args...)
+	rows, err := c.act.Query(ctx, "SELECT d.id::text FROM "+deadFrom+s.hooks.Clause()+" ORDER BY d.id", s.hooks.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (c *Client) freeze(ctx context.Context, filter string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err = c.act.Query(ctx, "SELECT 'job:' || d.dead_letter_id FROM "+deadJobFrom+s.jobs.clause()+" ORDER BY d.dead_letter_id", s.jobs.args...)
+	rows, err = c.act.Query(ctx, "SELECT 'job:' || d.dead_letter_id FROM "+deadJobFrom+s.jobs.Clause()+" ORDER BY d.dead_letter_id", s.jobs.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +312,7 @@ func (c *Client) freeze(ctx context.Context, filter string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err = c.act.Query(ctx, "SELECT 'event:' || d.dead_letter_id FROM "+deadEventFrom+s.events.clause()+" ORDER BY d.dead_letter_id", s.events.args...)
+	rows, err = c.act.Query(ctx, "SELECT 'event:' || d.dead_letter_id FROM "+deadEventFrom+s.events.Clause()+" ORDER BY d.dead_letter_id", s.events.Args...)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -23,7 +24,7 @@ func planMark(ctx context.Context, c *Client, p *queue.Plan) error {
 	var now time.Time
 	var last queue.Text
 	err := c.act.QueryRow(ctx, `SELECT clock_timestamp(), (SELECT to_char(m.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') || ' ' || m.label || ' by ' || m.created_by
-		FROM public.queue_mark m ORDER BY m.at DESC LIMIT 1)`).Scan(&now, textInto(&last))
+		FROM public.queue_mark m ORDER BY m.at DESC LIMIT 1)`).Scan(&now, pgscan.Text(&last))
 	if err != nil {
 		return err
 	}

@@ -10,12 +10,13 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // payloadTimeout leaves the rest of a page its time where a payload takes long to
 // mask.
-const payloadTimeout = readTimeout / 2
+const payloadTimeout = pgpool.ReadTimeout / 2
 
 // payloadOf is how fn_payload_masked and fn_payload_reveal name what a list names
 // by this id: a letter, or a job by its bare uuid.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -143,13 +144,13 @@ func planRule(ctx context.Context, c *Client, p *queue.Plan) error {
 
 func applyRule(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
 	var a struct {
-		refusal
+		pgscan.Refusal
 		ID int64 `json:"subscription_id"`
 	}
 	if err := c.act.QueryRow(ctx, ruleAdd, ruleAddArgs(p.Request, false)...).Scan(&a); err != nil {
 		return err
 	}
-	one(res, p.Request.Args["recipient"], "created", answer{refusal: a.refusal})
+	one(res, p.Request.Args["recipient"], "created", answer{Refusal: a.Refusal})
 	if !a.Refused {
 		res.Results[len(res.Results)-1].NewID = strconv.FormatInt(a.ID, 10)
 	}

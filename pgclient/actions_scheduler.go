@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -29,7 +31,7 @@ type tickRow struct {
 // tickWorker reads a worker and puts how it stands into the preview.
 func tickWorker(ctx context.Context, c *Client, p *queue.Plan, name string) (t tickRow, err error) {
 	err = c.act.QueryRow(ctx, `SELECT configured_interval_seconds, mode, state, flag_key, last_run_at
-		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, textInto(&t.Mode), &t.State, textInto(&t.FlagKey), &t.LastRun)
+		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, pgscan.Text(&t.Mode), &t.State, pgscan.Text(&t.FlagKey), &t.LastRun)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return t, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no tick worker " + name), Do: queue.Clean("qtop scheduler lists them")}
 	}
@@ -59,7 +61,7 @@ func planTick(ctx context.Context, c *Client, p *queue.Plan) error {
 
 func applyTick(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
 	name := p.Request.Args["worker"]
-	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout)
 	defer cancel()
 	var raw []byte
 	err := c.act.QueryRow(ctx, "SELECT public.fn_queue_tick_now($1::text, $2::text, $3::text)", name, p.Request.Actor, p.Request.Reason).Scan(&raw)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -66,7 +67,7 @@ func (r *rule) String() string {
 }
 
 type ruleAnswer struct {
-	refusal
+	pgscan.Refusal
 	Created bool  `json:"created"`
 	Before  *rule `json:"before"`
 	After   *rule `json:"after"`
@@ -309,6 +310,6 @@ func applySubscribe(ctx context.Context, c *Client, p queue.Plan, res *queue.Res
 	case a.Created:
 		out.Outcome = "created"
 	}
-	one(res, id, out.Outcome, answer{refusal: a.refusal})
+	one(res, id, out.Outcome, answer{Refusal: a.Refusal})
 	return nil
 }

@@ -14,6 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -32,7 +35,7 @@ func planAck(ctx context.Context, c *Client, p *queue.Plan) error {
 		var a queue.Alert
 		err := c.act.QueryRow(ctx, `SELECT alert_key, subject, severity, age_seconds, state, acked_by, comment
 			FROM public.v_queue_alert WHERE alert_key = $1 OR subject = $1`, t).
-			Scan(textInto(&a.Key), textInto(&a.Subject), &a.Severity, &a.AgeSeconds, &a.State, textInto(&a.AckedBy), textInto(&a.Comment))
+			Scan(pgscan.Text(&a.Key), pgscan.Text(&a.Subject), &a.Severity, &a.AgeSeconds, &a.State, pgscan.Text(&a.AckedBy), pgscan.Text(&a.Comment))
 		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
@@ -127,7 +130,7 @@ func planRegister(ctx context.Context, c *Client, p *queue.Plan) error {
 	var tombstone *time.Time
 	var by, registered queue.Text
 	err = c.act.QueryRow(ctx, "SELECT deregistered_at, deregistered_by, registered_by FROM public.queue_heartbeat WHERE executor_id = $1", r.Args["id"]).
-		Scan(&tombstone, textInto(&by), textInto(&registered))
+		Scan(&tombstone, pgscan.Text(&by), pgscan.Text(&registered))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 	case err != nil:
@@ -198,7 +201,7 @@ func planOwner(ctx context.Context, c *Client, p *queue.Plan) error {
 	var gone *time.Time
 	var tick bool
 	err := c.act.QueryRow(ctx, "SELECT COALESCE(owner_role, ''), deregistered_at, tick_worker FROM public.queue_heartbeat WHERE executor_id = $1::text", id).
-		Scan(textInto(&before), &gone, &tick)
+		Scan(pgscan.Text(&before), &gone, &tick)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		p.Refused, p.Rule = "no executor "+id+" is registered", "not_found"
@@ -241,7 +244,7 @@ func planDeregister(ctx context.Context, c *Client, p *queue.Plan) error {
 	var gone *time.Time
 	var tick bool
 	err := c.act.QueryRow(ctx, "SELECT executor_kind, last_beat_at, deregistered_at, tick_worker FROM public.queue_heartbeat WHERE executor_id = $1", id).
-		Scan(textInto(&kind), &last, &gone, &tick)
+		Scan(pgscan.Text(&kind), &last, &gone, &tick)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		p.Refused, p.Rule = "no executor "+id+" is registered", "not_found"
@@ -280,12 +283,12 @@ func applyDeregister(ctx context.Context, c *Client, p queue.Plan, res *queue.Re
 // Beat writes one beat of a registered executor. It gives the time of the beat,
 // or the refusal.
 func (c *Client) Beat(ctx context.Context, id, payload string) (at, refused string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var a struct {
-		refusal
+		pgscan.Refusal
 		At string `json:"last_beat_at"`
 	}
 	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", id, payload, c.Actor()).Scan(&a)
-	return a.At, a.Reason, translate(err)
+	return a.At, a.Reason, pgerror.Translate(err)
 }

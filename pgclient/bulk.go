@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -26,15 +28,15 @@ func readOperations(ctx context.Context, q interface {
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Operation, error) {
 		var o queue.Operation
-		err := row.Scan(&o.ID, &o.Kind, textInto(&o.Filter), textInto(&o.CreatedBy), &o.CreatedAt, textInto(&o.Reason), &o.State,
-			textInto(&o.StateWhy), textInto(&o.StateBy), &o.StateAt, &o.StartedAt, &o.Rate, &o.Brake, &o.Canary, &o.CanaryPassed, &o.Frozen,
+		err := row.Scan(&o.ID, &o.Kind, pgscan.Text(&o.Filter), pgscan.Text(&o.CreatedBy), &o.CreatedAt, pgscan.Text(&o.Reason), &o.State,
+			pgscan.Text(&o.StateWhy), pgscan.Text(&o.StateBy), &o.StateAt, &o.StartedAt, &o.Rate, &o.Brake, &o.Canary, &o.CanaryPassed, &o.Frozen,
 			&o.Done, &o.Skipped, &o.Failed, &o.Undone, &o.FirstOK, &o.FirstFailed)
 		return o, err
 	})
 }
 
-var operationColumns = map[string]column{
-	"id": {expr: "o.operation_id"}, "state": {expr: "o.state"}, "by": {expr: "o.created_by"}, "kind": {expr: "o.kind"}, "selection": {expr: "o.filter"},
+var operationColumns = map[string]filtersql.Column{
+	"id": {Expr: "o.operation_id"}, "state": {Expr: "o.state"}, "by": {Expr: "o.created_by"}, "kind": {Expr: "o.kind"}, "selection": {Expr: "o.filter"},
 }
 
 // bulkOperations reads a page of operations, or one with its items.
@@ -42,15 +44,15 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 	if q.Kind == queue.ListOperations {
 		f, err := queue.ParseFilter(q.Filter, queue.OperationFields())
 		if err != nil {
-			return FilterError(err)
+			return filtersql.Error(err)
 		}
-		b := newBuilder(operationColumns, "o.operation_id")
-		b.where(f)
-		count := b.clone()
-		if err := b.before("o.operation_id", q.After); err != nil {
+		b := filtersql.New(operationColumns, "o.operation_id")
+		b.Where(f)
+		count := b.Clone()
+		if err := b.Before("o.operation_id", q.After); err != nil {
 			return err
 		}
-		p.Operations, err = readOperations(ctx, c.read, b.clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
+		p.Operations, err = readOperations(ctx, c.read, b.Clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
 		if err != nil {
 			return err
 		}
@@ -72,21 +74,21 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 	if len(p.Operations) == 0 {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no operation %d", id)), Do: queue.Clean("see qtop ops")}
 	}
-	b := newBuilder(nil, "i.item_no")
-	b.and("i.operation_id = " + b.arg(id))
-	b.and("i.item_no < o.next_item")
-	if err := b.before("i.item_no", q.After); err != nil {
+	b := filtersql.New(nil, "i.item_no")
+	b.And("i.operation_id = " + b.Arg(id))
+	b.And("i.item_no < o.next_item")
+	if err := b.Before("i.item_no", q.After); err != nil {
 		return err
 	}
 	rows, err := c.read.Query(ctx, `SELECT i.item_no, i.target, COALESCE(i.outcome, ''), i.why, COALESCE(i.new_id, ''), i.at,
 		COALESCE(i.first_result, ''), i.first_code FROM public.queue_bulk_operation_item i
-		JOIN public.queue_bulk_operation o USING (operation_id)`+b.clause()+" ORDER BY i.item_no DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
+		JOIN public.queue_bulk_operation o USING (operation_id)`+b.Clause()+" ORDER BY i.item_no DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
 	if err != nil {
 		return err
 	}
 	p.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.OperationItem, error) {
 		var i queue.OperationItem
-		err := row.Scan(&i.No, textInto(&i.Target), &i.Outcome, textInto(&i.Why), textInto(&i.NewID), &i.At, &i.FirstResult, textInto(&i.FirstCode))
+		err := row.Scan(&i.No, pgscan.Text(&i.Target), &i.Outcome, pgscan.Text(&i.Why), pgscan.Text(&i.NewID), &i.At, &i.FirstResult, pgscan.Text(&i.FirstCode))
 		return i, err
 	})
 	if n := len(p.Items); n == q.Limit {

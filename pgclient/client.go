@@ -6,14 +6,15 @@ package pgclient
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -40,10 +41,10 @@ type Options struct {
 type Client struct {
 	opts  Options
 	route *pgsession.Route
-	look  *Pool // asks the catalogue alone: which server, login and schema this is
-	read  *Pool
-	act   *Pool
-	work  *Pool
+	look  *pgpool.Pool // asks the catalogue alone: which server, login and schema this is
+	read  *pgpool.Pool
+	act   *pgpool.Pool
+	work  *pgpool.Pool
 
 	mu   sync.Mutex
 	link queue.Link
@@ -52,14 +53,6 @@ type Client struct {
 	ringer   *Ringer // made at its first use
 	changes  chan struct{}
 }
-
-// Deadlines of each pool: a statement that takes longer is the server's
-// trouble, and the caller is told.
-const (
-	readTimeout = 5 * time.Second
-	actTimeout  = 60 * time.Second
-	workTimeout = 60 * time.Second
-)
 
 // Open prepares the pools. It does not wait for the server: a console opens
 // while the database is down and says so.
@@ -72,17 +65,17 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		c.route = pgsession.Through()
 	}
 	var err error
-	if c.look, err = c.pool(ctx, "look", 1, readTimeout, false); err != nil {
+	if c.look, err = c.pool(ctx, "look", 1, pgpool.ReadTimeout, false); err != nil {
 		return nil, err
 	}
-	if c.read, err = c.pool(ctx, "read", 3, readTimeout, false); err != nil {
+	if c.read, err = c.pool(ctx, "read", 3, pgpool.ReadTimeout, false); err != nil {
 		return nil, err
 	}
-	if c.act, err = c.pool(ctx, "act", 2, actTimeout, true); err != nil {
+	if c.act, err = c.pool(ctx, "act", 2, pgpool.ActTimeout, true); err != nil {
 		return nil, err
 	}
 	if o.WorkConns > 0 {
-		if c.work, err = c.pool(ctx, "work", o.WorkConns, workTimeout, true); err != nil {
+		if c.work, err = c.pool(ctx, "work", o.WorkConns, pgpool.WorkTimeout, true); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 
 // Close ends all connections.
 func (c *Client) Close() {
-	for _, p := range []*Pool{c.look, c.read, c.act, c.work} {
+	for _, p := range []*pgpool.Pool{c.look, c.read, c.act, c.work} {
 		if p != nil {
 			p.Close()
 		}
@@ -113,20 +106,20 @@ func (c *Client) WithActor(name string) {
 }
 
 // Work is the worker host's pool; nil without Options.WorkConns.
-func (c *Client) Work() *Pool { return c.work }
+func (c *Client) Work() *pgpool.Pool { return c.work }
 
 // Read is the pool of the panes.
-func (c *Client) Read() *Pool { return c.read }
+func (c *Client) Read() *pgpool.Pool { return c.read }
 
-func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.Duration, writes bool) (*Pool, error) {
+func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.Duration, writes bool) (*pgpool.Pool, error) {
 	cfg, err := pgsession.PoolConfig(c.opts.DSN)
 	if err != nil {
-		return nil, connectError(err)
+		return nil, pgerror.Connect(err)
 	}
 	cc := cfg.ConnConfig
 	cfg.MaxConns, cfg.MinConns = size, 0
 	cfg.HealthCheckPeriod = 10 * time.Second
-	session(cc, c.opts.Program+" "+use, timeout)
+	pgpool.SetSession(cc, c.opts.Program+" "+use, timeout)
 	if from := origin(); writes && from != "" {
 		pgsession.Set(cc, pgsession.Setting{Name: "qtop.origin", Value: from})
 	}
@@ -135,7 +128,7 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 		return nil
 	}
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		registerTimes(conn.TypeMap())
+		pgscan.RegisterTimes(conn.TypeMap())
 		if err := c.route.Check(ctx, conn); err != nil {
 			return err
 		}
@@ -149,31 +142,7 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	} else if writes && cc.ValidateConnect == nil && len(cc.Fallbacks) > 0 {
 		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	p := &Pool{route: c.route, readOnly: c.opts.ReadOnly}
-	cc.OnPgError = p.noticed
-	p.Pool, err = pgxpool.NewWithConfig(ctx, cfg)
-	return p, err
-}
-
-// session sets the name and the server-side limits of a connection: a client
-// that dies must not leave a statement or a transaction behind.
-func session(cc *pgx.ConnConfig, name string, timeout time.Duration) {
-	cc.ConnectTimeout = 5 * time.Second
-	pgsession.Set(cc, append(pgsession.Always(),
-		pgsession.Setting{Name: "application_name", Value: name},
-		pgsession.Setting{Name: "timezone", Value: "UTC"},
-		pgsession.Setting{Name: "statement_timeout", Value: fmt.Sprint(timeout.Milliseconds())},
-		pgsession.Setting{Name: "lock_timeout", Value: fmt.Sprint(min(timeout, 10*time.Second).Milliseconds())},
-		pgsession.Setting{Name: "idle_in_transaction_session_timeout", Value: "60000"})...)
-}
-
-// ParseDSN reads a connection string for a session of ours: see [pgsession.Parse].
-func ParseDSN(dsn string) (*pgx.ConnConfig, error) {
-	cc, err := pgsession.Parse(dsn)
-	if err != nil {
-		return nil, connectError(err)
-	}
-	return cc, nil
+	return pgpool.New(ctx, cfg, c.route, c.opts.ReadOnly)
 }
 
 // Link is the state of the connection as the last call found it.

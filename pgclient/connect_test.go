@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -45,7 +46,7 @@ func TestParseDSNVerifies(t *testing.T) {
 		"host=db.example.org options='-c service=1' user=u":      true,
 		"postgres://u@db.example.org/q?application_name=service": true,
 	} {
-		cc, err := pgclient.ParseDSN(dsn)
+		cc, err := pgpool.ParseDSN(dsn)
 		require.NoError(t, err, dsn)
 		full := cc.TLSConfig != nil && !cc.TLSConfig.InsecureSkipVerify && cc.TLSConfig.ServerName != ""
 		for _, f := range cc.Fallbacks {
@@ -59,7 +60,7 @@ func TestParseDSNVerifies(t *testing.T) {
 		require.Equal(t, verified, full, dsn)
 	}
 	t.Setenv("PGSSLMODE", "disable")
-	cc, err := pgclient.ParseDSN("host=db.example.org")
+	cc, err := pgpool.ParseDSN("host=db.example.org")
 	require.NoError(t, err)
 	require.Nil(t, cc.TLSConfig, "the environment is the operator's word too")
 }

@@ -7,13 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // cron is what keeps this login from pg_cron, and the jobs as far as it sees them.
 func (c *Client) cron(ctx context.Context) (*queue.Cron, error) {
 	var out queue.Cron
-	err := c.read.QueryRow(ctx, "SELECT public.fn_queue_scheduler_lacks()").Scan(textInto(&out.Lacks))
+	err := c.read.QueryRow(ctx, "SELECT public.fn_queue_scheduler_lacks()").Scan(pgscan.Text(&out.Lacks))
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +29,8 @@ func (c *Client) cronJobs(ctx context.Context) ([]queue.CronJob, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (j queue.CronJob, err error) {
-		err = row.Scan(textInto(&j.Name), textInto(&j.Worker), textInto(&j.Schedule), textInto(&j.RunAs), &j.InstalledAt, textInto(&j.InstalledBy),
-			&j.Found, &j.Active, &j.LastStartAt, textInto(&j.LastStatus), textInto(&j.LastMessage))
+		err = row.Scan(pgscan.Text(&j.Name), pgscan.Text(&j.Worker), pgscan.Text(&j.Schedule), pgscan.Text(&j.RunAs), &j.InstalledAt, pgscan.Text(&j.InstalledBy),
+			&j.Found, &j.Active, &j.LastStartAt, pgscan.Text(&j.LastStatus), pgscan.Text(&j.LastMessage))
 		return j, err
 	})
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -53,26 +55,26 @@ const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
 	SELECT e.job_id, up.n + 1 FROM up JOIN public.job_dead_letter e ON e.replayed_job_id = up.job_id WHERE up.n < 1000)
 	SELECT max(up.n) FROM up)`
 
-var deadJobColumns = map[string]column{
-	"id": {expr: "'job:' || d.dead_letter_id", number: "NULL::numeric"}, "code": {expr: "d.failure_code"}, "endpoint": {expr: "d.job_kind"},
-	"subscription": {expr: "NULL::bigint"}, "domain": {expr: "d.event_domain"}, "kind": {expr: "d.job_kind"},
-	"type": {expr: "NULL::text"}, "age": {expr: "d.last_failed_at"}, "failed": {expr: "d.last_failed_at"},
-	"source": {expr: "'job'"}, "state": {expr: deadJobState},
+var deadJobColumns = map[string]filtersql.Column{
+	"id": {Expr: "'job:' || d.dead_letter_id", Number: "NULL::numeric"}, "code": {Expr: "d.failure_code"}, "endpoint": {Expr: "d.job_kind"},
+	"subscription": {Expr: "NULL::bigint"}, "domain": {Expr: "d.event_domain"}, "kind": {Expr: "d.job_kind"},
+	"type": {Expr: "NULL::text"}, "age": {Expr: "d.last_failed_at"}, "failed": {Expr: "d.last_failed_at"},
+	"source": {Expr: "'job'"}, "state": {Expr: deadJobState},
 }
 
-func (c *Client) jobLetters(ctx context.Context, b *builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+func (c *Client) jobLetters(ctx context.Context, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.job.after(b)
 	rows, err := c.read.Query(ctx, `SELECT 'job:' || d.dead_letter_id, `+deadJobState+`, d.failure_code, d.job_kind, d.event_domain,
 		`+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint
 		FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
-			FROM public.job_dead_letter) d`+b.clause()+` ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit)+`) d
-		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.args...)
+			FROM public.job_dead_letter) d`+b.Clause()+` ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit)+`) d
+		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.Args...)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.DeadLetter, error) {
 		l := queue.DeadLetter{Source: "job"}
-		err := row.Scan(&l.ID, &l.State, textInto(&l.Code), textInto(&l.Endpoint), textInto(&l.Domain), &l.Generation, &l.FailedAt, &l.AgeSeconds)
+		err := row.Scan(&l.ID, &l.State, pgscan.Text(&l.Code), pgscan.Text(&l.Endpoint), pgscan.Text(&l.Domain), &l.Generation, &l.FailedAt, &l.AgeSeconds)
 		return l, err
 	})
 }
@@ -89,9 +91,9 @@ func (c *Client) jobLetter(ctx context.Context, id string) (*queue.DeadLetterDet
 		d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, d.job_id::text, COALESCE(d.replayed_job_id::text, ''),
 		d.executor, d.attempts, d.last_error, d.first_failed_at, d.resolution, d.resolved_by, d.resolved_at, d.triage_note
 		FROM public.job_dead_letter d WHERE d.dead_letter_id = $1`, uuid).
-		Scan(&d.State, textInto(&d.Code), textInto(&d.Endpoint), textInto(&d.Domain), &d.Generation, &d.FailedAt, &d.AgeSeconds, &d.JobID,
-			&d.ReplayedJobID, textInto(&d.Executor), &d.Tries, textInto(&d.LastError), &d.FirstFailedAt, textInto(&resolution),
-			textInto(&by), &at, textInto(&note))
+		Scan(&d.State, pgscan.Text(&d.Code), pgscan.Text(&d.Endpoint), pgscan.Text(&d.Domain), &d.Generation, &d.FailedAt, &d.AgeSeconds, &d.JobID,
+			&d.ReplayedJobID, pgscan.Text(&d.Executor), &d.Tries, pgscan.Text(&d.LastError), &d.FirstFailedAt, pgscan.Text(&resolution),
+			pgscan.Text(&by), &at, pgscan.Text(&note))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + d.ID)}
 	}

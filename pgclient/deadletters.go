@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -23,17 +25,17 @@ const deadFrom = `public.dead_letters d
 const deadState = `CASE WHEN EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id) THEN 'open'
 	WHEN EXISTS (SELECT 1 FROM public.dead_letter_requeues r WHERE r.dead_letter_id = d.id) THEN 'requeued' ELSE 'resolved' END`
 
-var deadColumns = map[string]column{
-	"id": {expr: "d.id"}, "code": {expr: "d.final_error_code"}, "endpoint": {expr: "s.endpoint"},
-	"subscription": {expr: "d.subscription_id"}, "domain": {expr: "'webhook'"}, "kind": {expr: "'webhook'"},
-	"type": {expr: "s.event_type"}, "age": {expr: "d.failed_at"}, "failed": {expr: "d.failed_at"},
-	"source": {expr: "'webhook'"}, "state": {expr: deadState},
+var deadColumns = map[string]filtersql.Column{
+	"id": {Expr: "d.id"}, "code": {Expr: "d.final_error_code"}, "endpoint": {Expr: "s.endpoint"},
+	"subscription": {Expr: "d.subscription_id"}, "domain": {Expr: "'webhook'"}, "kind": {Expr: "'webhook'"},
+	"type": {Expr: "s.event_type"}, "age": {Expr: "d.failed_at"}, "failed": {Expr: "d.failed_at"},
+	"source": {Expr: "'webhook'"}, "state": {Expr: deadState},
 }
 
 // deadSelection is a filter over the dead letters of all sources.
 type deadSelection struct {
 	filter              *queue.Filter
-	hooks, jobs, events *builder
+	hooks, jobs, events *filtersql.Builder
 }
 
 // deadWhere compiles a filter over dead letters; without a state it means the
@@ -45,26 +47,26 @@ func deadWhere(text string) (deadSelection, error) { return deadWhereAt(text, ti
 func deadWhereAt(text string, at time.Time) (deadSelection, error) {
 	f, err := queue.ParseFilter(text, queue.DeadLetterFields())
 	if err != nil {
-		return deadSelection{}, FilterError(err)
+		return deadSelection{}, filtersql.Error(err)
 	}
-	s := deadSelection{filter: f, hooks: newBuilder(deadColumns, "d.id"), jobs: newBuilder(deadJobColumns, "d.last_failed_at"), events: newBuilder(deadEventColumns, "d.last_failed_at")}
+	s := deadSelection{filter: f, hooks: filtersql.New(deadColumns, "d.id"), jobs: filtersql.New(deadJobColumns, "d.last_failed_at"), events: filtersql.New(deadEventColumns, "d.last_failed_at")}
 	if !at.IsZero() {
-		for b, died := range map[*builder]string{s.hooks: "d.failed_at", s.jobs: "d.last_failed_at", s.events: "d.last_failed_at"} {
-			b.now = b.arg(at) + "::timestamptz"
-			b.and(died + " <= " + b.now)
+		for b, died := range map[*filtersql.Builder]string{s.hooks: "d.failed_at", s.jobs: "d.last_failed_at", s.events: "d.last_failed_at"} {
+			b.Now = b.Arg(at) + "::timestamptz"
+			b.And(died + " <= " + b.Now)
 		}
 	}
-	s.hooks.where(f)
-	s.jobs.where(f)
-	s.events.where(f)
+	s.hooks.Where(f)
+	s.jobs.Where(f)
+	s.events.Where(f)
 	for _, t := range f.Terms {
 		if t.Field == "state" {
 			return s, nil
 		}
 	}
-	s.hooks.and("EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)")
-	s.jobs.and("d.resolved_at IS NULL")
-	s.events.and("d.resolved_at IS NULL")
+	s.hooks.And("EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)")
+	s.jobs.And("d.resolved_at IS NULL")
+	s.events.And("d.resolved_at IS NULL")
 	return s, nil
 }
 
@@ -89,9 +91,9 @@ func (m uuidMark) String() string {
 }
 
 // after is the condition of what follows the mark in d, newest first.
-func (m uuidMark) after(b *builder) {
+func (m uuidMark) after(b *filtersql.Builder) {
 	if m.id != "" {
-		b.and("(d.last_failed_at, d.dead_letter_id) < (" + b.arg(m.at) + "::timestamptz, " + b.arg(m.id) + "::uuid)")
+		b.And("(d.last_failed_at, d.dead_letter_id) < (" + b.Arg(m.at) + "::timestamptz, " + b.Arg(m.id) + "::uuid)")
 	}
 }
 
@@ -138,13 +140,13 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 		}
 	}
 	var lists [3][]queue.DeadLetter
-	if lists[0], err = c.hookLetters(ctx, s.hooks.clone(), mark, q.Limit+1); err != nil {
+	if lists[0], err = c.hookLetters(ctx, s.hooks.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	if lists[1], err = c.jobLetters(ctx, s.jobs.clone(), mark, q.Limit+1); err != nil {
+	if lists[1], err = c.jobLetters(ctx, s.jobs.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	if lists[2], err = c.eventLetters(ctx, s.events.clone(), mark, q.Limit+1); err != nil {
+	if lists[2], err = c.eventLetters(ctx, s.events.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
 	for {
@@ -182,7 +184,7 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 	}
 	for _, x := range []struct {
 		from string
-		b    *builder
+		b    *filtersql.Builder
 	}{{deadFrom, s.hooks}, {deadJobFrom, s.jobs}, {deadEventFrom, s.events}} {
 		var part queue.Page
 		if err := c.count(ctx, x.from, x.b, &part); err != nil {
@@ -193,20 +195,20 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 	return nil
 }
 
-func (c *Client) hookLetters(ctx context.Context, b *builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+func (c *Client) hookLetters(ctx context.Context, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	if mark.hook != 0 {
-		b.and("d.id < " + b.arg(mark.hook))
+		b.And("d.id < " + b.Arg(mark.hook))
 	}
 	rows, err := c.read.Query(ctx, `SELECT d.id::text, `+deadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint
-		FROM `+deadFrom+b.clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.args...)
+		FROM `+deadFrom+b.Clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.Args...)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.DeadLetter, error) {
 		l := queue.DeadLetter{Source: "webhook", Domain: queue.Clean("webhook")}
-		err := row.Scan(&l.ID, &l.State, textInto(&l.Code), textInto(&l.Endpoint), &l.SubscriptionID, &l.EventID,
-			textInto(&l.EventType), &l.SagaID, &l.Generation, &l.FailedAt, &l.AgeSeconds)
+		err := row.Scan(&l.ID, &l.State, pgscan.Text(&l.Code), pgscan.Text(&l.Endpoint), &l.SubscriptionID, &l.EventID,
+			pgscan.Text(&l.EventType), &l.SagaID, &l.Generation, &l.FailedAt, &l.AgeSeconds)
 		return l, err
 	})
 }
@@ -260,10 +262,10 @@ func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail
 		JOIN (SELECT id, event_type FROM public.events) e ON e.id = d.event_id
 		LEFT JOIN public.dead_letter_requeues r ON r.dead_letter_id = d.id
 		LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = d.id WHERE d.id = $1`, n).
-		Scan(&d.ID, &d.State, textInto(&d.Code), textInto(&d.Endpoint), &d.SubscriptionID, &d.EventID, textInto(&d.EventType),
+		Scan(&d.ID, &d.State, pgscan.Text(&d.Code), pgscan.Text(&d.Endpoint), &d.SubscriptionID, &d.EventID, pgscan.Text(&d.EventType),
 			&d.SagaID, &d.Generation, &d.FailedAt, &d.AgeSeconds, &url, &d.Unsigned,
-			textInto(&d.RequeuedBy), &d.RequeuedAt, &d.NewSagaID, textInto(&d.Resolution), textInto(&d.ResolvedBy),
-			&d.ResolvedAt, textInto(&d.ResolvedNote))
+			pgscan.Text(&d.RequeuedBy), &d.RequeuedAt, &d.NewSagaID, pgscan.Text(&d.Resolution), pgscan.Text(&d.ResolvedBy),
+			&d.ResolvedAt, pgscan.Text(&d.ResolvedNote))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + id)}
 	}
@@ -298,8 +300,8 @@ func (c *Client) attempts(ctx context.Context, which string, id int64) ([]queue.
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Attempt, error) {
 		var a queue.Attempt
-		err := row.Scan(&a.JobID, &a.No, &a.Status, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, textInto(&a.Code),
-			textInto(&a.Worker), textInto(&a.Excerpt), &a.Resets)
+		err := row.Scan(&a.JobID, &a.No, &a.Status, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, pgscan.Text(&a.Code),
+			pgscan.Text(&a.Worker), pgscan.Text(&a.Excerpt), &a.Resets)
 		return a, err
 	})
 }

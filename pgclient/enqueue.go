@@ -16,6 +16,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -48,16 +51,16 @@ func (c *Client) PutJob(ctx context.Context, j JobPut) (id string, created bool,
 			Do: queue.Clean(fmt.Sprintf("use %d to %d", math.MinInt16, math.MaxInt16)),
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	var a struct {
-		refusal
+		pgscan.Refusal
 		ID      string `json:"job_id"`
 		Created bool   `json:"created"`
 	}
 	err = c.act.QueryRow(ctx, `SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, now() + make_interval(secs => $6), NULLIF($7, ''), NULLIF($8, 0), $9::text)`,
 		j.Kind, j.Domain, j.Executor, j.Payload, j.Priority, j.After.Seconds(), j.Key, j.MaxAttempts, c.Actor()).Scan(&a)
-	err = translate(jobCheck(err))
+	err = pgerror.Translate(jobCheck(err))
 	c.note(err)
 	return a.ID, a.Created, a.Reason, err
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -90,11 +92,11 @@ func (c *Client) UnexpectedServer(ctx context.Context) (queue.Text, error) {
 	if len(c.opts.ExpectServer) == 0 {
 		return queue.Text{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var s server
 	if err := c.read.QueryRow(ctx, "SELECT "+serverColumns).Scan(&s.cluster, &s.address, &s.port); err != nil {
-		return queue.Text{}, translate(err)
+		return queue.Text{}, pgerror.Translate(err)
 	}
 	return queue.Clean(s.unexpected(c.opts.ExpectServer)), nil
 }

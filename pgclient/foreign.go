@@ -8,6 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -66,15 +69,15 @@ SELECT bad, what, remedy FROM (
 
 // ForeignObjects lists them, what does harm first.
 func (c *Client) ForeignObjects(ctx context.Context) ([]Foreign, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.read.Query(ctx, foreignSQL)
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Foreign, err error) {
-		err = row.Scan(&f.Bad, textInto(&f.What), textInto(&f.Remedy))
+		err = row.Scan(&f.Bad, pgscan.Text(&f.What), pgscan.Text(&f.Remedy))
 		return f, err
 	})
-	return all, translate(err)
+	return all, pgerror.Translate(err)
 }

@@ -10,23 +10,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// refusal is the shape in which the functions of the schema say no.
-type refusal struct {
-	Refused bool   `json:"refused"`
-	Reason  string `json:"reason"`
-	Rule    string `json:"rule"`
-	AuditID int64  `json:"audit_id"`
-}
-
 // call runs a jsonb function on the work pool and returns its refusal, if any.
 func (c *Client) call(ctx context.Context, sql string, args ...any) (string, error) {
-	var r refusal
+	var r pgscan.Refusal
 	if err := c.work.QueryRow(ctx, sql, args...).Scan(&r); err != nil {
-		return "", translate(err)
+		return "", pgerror.Translate(err)
 	}
 	if r.Refused {
 		return r.Reason, nil
@@ -36,14 +31,14 @@ func (c *Client) call(ctx context.Context, sql string, args ...any) (string, err
 
 // HostRegister announces a host; a non-empty string is the refusal.
 func (c *Client) HostRegister(ctx context.Context, id, instance, version string, loops []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	return c.call(ctx, "SELECT public.fn_queue_host_register($1::text, $2::uuid, $3::text, $4::text[])", id, instance, version, loops)
 }
 
 // HostBeat is a sign of life; a non-empty string says that the id was lost.
 func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	return c.call(ctx, "SELECT public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], $4::int, $5::jsonb)", id, instance, loops, inFlight, progress)
 }
@@ -60,7 +55,7 @@ func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func())
 	if dsn == "" {
 		dsn, route = c.opts.DSN, c.route
 	}
-	cc, err := ParseDSN(dsn)
+	cc, err := pgpool.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +90,12 @@ func (t TickResult) Work() int64 {
 
 // Tick asks for one run of a tick worker.
 func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout)
 	defer cancel()
 	var raw []byte
 	err := c.work.QueryRow(ctx, "SELECT public.fn_queue_tick_request($1::text, $2::text)", worker, source).Scan(&raw)
 	if err != nil {
-		return TickResult{}, translate(err)
+		return TickResult{}, pgerror.Translate(err)
 	}
 	return tickAnswer(raw)
 }
@@ -154,26 +149,26 @@ type WebhookJob struct {
 // the subscriptions in skip. The statement commits before anything is
 // returned: a job handed out earlier could be settled before its lease shows.
 func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int) ([]WebhookJob, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.work.Query(ctx, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
 		timeout_seconds, event_id, event_type, subscription_id, callback_url, secret_ref, webhook_id, payload
 		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int)`, workerID, n, skip, per)
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[WebhookJob])
-	return jobs, translate(err)
+	return jobs, pgerror.Translate(err)
 }
 
 // SecretRefs reads the references of subscriptions; one that has none, or that is
 // gone, has none.
 func (c *Client) SecretRefs(ctx context.Context, subscriptions []int64) (map[int64]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.work.Query(ctx, "SELECT s.id, s.secret_ref FROM public.subscriptions s WHERE s.id = ANY ($1::bigint[]) AND s.secret_ref IS NOT NULL", subscriptions)
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	refs := map[int64]string{}
 	var id int64
@@ -182,7 +177,7 @@ func (c *Client) SecretRefs(ctx context.Context, subscriptions []int64) (map[int
 		refs[id] = ref
 		return nil
 	})
-	return refs, translate(err)
+	return refs, pgerror.Translate(err)
 }
 
 // SigningFault is a subscription that a live host cannot sign.
@@ -194,19 +189,19 @@ type SigningFault struct {
 
 // SigningFaults lists them, and counts the live hosts that send webhooks.
 func (c *Client) SigningFaults(ctx context.Context) (faults []SigningFault, hosts int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.read.Query(ctx, `SELECT f.host_id, f.subscription_id, f.what, f.remedy FROM public.v_signing_fault f
 		ORDER BY f.subscription_id, f.host_id LIMIT 100`)
 	if err != nil {
-		return nil, 0, translate(err)
+		return nil, 0, pgerror.Translate(err)
 	}
 	if faults, err = pgx.CollectRows(rows, pgx.RowToStructByPos[SigningFault]); err != nil {
-		return nil, 0, translate(err)
+		return nil, 0, pgerror.Translate(err)
 	}
 	err = c.read.QueryRow(ctx, `SELECT count(*)::int FROM public.queue_host q WHERE q.stopped_at IS NULL
 		AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops)`).Scan(&hosts)
-	return faults, hosts, translate(err)
+	return faults, hosts, pgerror.Translate(err)
 }
 
 // WebhookReport is the outcome of one attempt.
@@ -245,12 +240,12 @@ func (c *Client) ReleaseWebhooks(ctx context.Context, ids []int64, tokens []stri
 }
 
 func (c *Client) outcomes(ctx context.Context, sql string, args ...any) ([]JobOutcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.work.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByName[JobOutcome])
-	return out, translate(err)
+	return out, pgerror.Translate(err)
 }

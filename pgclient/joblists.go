@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -31,26 +33,26 @@ const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.sta
 
 func scanJob(j *queue.Job) []any {
 	return []any{
-		&j.ID, textInto(&j.Kind), textInto(&j.Domain), textInto(&j.Executor), &j.Status, &j.Ready, &j.Priority, &j.ProcessAfter, &j.EnqueuedAt,
-		&j.PickedAt, &j.FinishedAt, textInto(&j.LeaseOwner), &j.LeaseUntil, &j.LeaseToken, &j.Attempts, &j.MaxAttempts, textInto(&j.Key),
-		textInto(&j.Code), textInto(&j.LastError), &j.AgeSeconds,
+		&j.ID, pgscan.Text(&j.Kind), pgscan.Text(&j.Domain), pgscan.Text(&j.Executor), &j.Status, &j.Ready, &j.Priority, &j.ProcessAfter, &j.EnqueuedAt,
+		&j.PickedAt, &j.FinishedAt, pgscan.Text(&j.LeaseOwner), &j.LeaseUntil, &j.LeaseToken, &j.Attempts, &j.MaxAttempts, pgscan.Text(&j.Key),
+		pgscan.Text(&j.Code), pgscan.Text(&j.LastError), &j.AgeSeconds,
 	}
 }
 
-var jobColumns = map[string]column{
-	"id": {expr: "q.job_id::text", number: "NULL::numeric"}, "kind": {expr: "q.job_kind"}, "domain": {expr: "q.event_domain"},
-	"status": {expr: "q.status"}, "executor": {expr: "q.executor"}, "priority": {expr: "q.priority"}, "attempts": {expr: "q.attempts"},
-	"age": {expr: "(" + jobSince + ")"}, "code": {expr: "q.failure_code"}, "owner": {expr: "q.lease_owner"},
+var jobColumns = map[string]filtersql.Column{
+	"id": {Expr: "q.job_id::text", Number: "NULL::numeric"}, "kind": {Expr: "q.job_kind"}, "domain": {Expr: "q.event_domain"},
+	"status": {Expr: "q.status"}, "executor": {Expr: "q.executor"}, "priority": {Expr: "q.priority"}, "attempts": {Expr: "q.attempts"},
+	"age": {Expr: "(" + jobSince + ")"}, "code": {Expr: "q.failure_code"}, "owner": {Expr: "q.lease_owner"},
 }
 
 // jobWhere compiles a filter over live jobs.
-func jobWhere(text string) (*builder, *queue.Filter, error) {
+func jobWhere(text string) (*filtersql.Builder, *queue.Filter, error) {
 	f, err := queue.ParseFilter(text, queue.JobFields())
 	if err != nil {
-		return nil, nil, FilterError(err)
+		return nil, nil, filtersql.Error(err)
 	}
-	b := newBuilder(jobColumns, "q.job_id")
-	b.where(f)
+	b := filtersql.New(jobColumns, "q.job_id")
+	b.Where(f)
 	return b, f, nil
 }
 
@@ -68,23 +70,23 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 		if !ok {
 			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not a lane: " + q.ID), Do: queue.Clean("write it as domain/kind")}
 		}
-		d, k := b.arg(domain), b.arg(kind)
+		d, k := b.Arg(domain), b.Arg(kind)
 		lane = " WHERE l.event_domain = " + d + " AND l.job_kind = " + k
-		b.and("q.event_domain = " + d)
-		b.and("q.job_kind = " + k)
+		b.And("q.event_domain = " + d)
+		b.And("q.job_kind = " + k)
 	}
-	count := b.clone()
+	count := b.Clone()
 	if q.After != "" {
 		at, id, ok := strings.Cut(q.After, "|")
 		uuid, err := uuidOf(id, "job", "")
 		if !ok || err != nil {
 			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
 		}
-		b.and("(q.process_after, q.job_id) > (" + b.arg(at) + "::text::timestamptz, " + b.arg(uuid) + "::uuid)")
+		b.And("(q.process_after, q.job_id) > (" + b.Arg(at) + "::text::timestamptz, " + b.Arg(uuid) + "::uuid)")
 	}
 	conds := ""
-	if len(b.conds) > 0 {
-		conds = " AND " + strings.Join(b.conds, " AND ")
+	if len(b.Conds) > 0 {
+		conds = " AND " + strings.Join(b.Conds, " AND ")
 	}
 	limit := " ORDER BY q.process_after, q.job_id LIMIT " + strconv.Itoa(q.Limit+1)
 	rows, err := c.read.Query(ctx, `WITH RECURSIVE lane AS MATERIALIZED (
@@ -102,7 +104,7 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 			UNION ALL
 			(SELECT `+jobColumnList+` FROM public.job_queue q WHERE NOT q.ready`+conds+limit+`)
 		)
-		SELECT q.process_after::text || '|' || q.job_id, `+jobSelect+" FROM page q"+limit, b.args...)
+		SELECT q.process_after::text || '|' || q.job_id, `+jobSelect+" FROM page q"+limit, b.Args...)
 	if err != nil {
 		return err
 	}
@@ -139,8 +141,8 @@ func (c *Client) job(ctx context.Context, id string, whole bool) (*queue.JobDeta
 	var j queue.JobDetail
 	err = c.read.QueryRow(ctx, "SELECT "+jobSelect+`, COALESCE(q.from_status, ''), q.source_ref, q.target_ref, q.payload_ref, q.actor, q.correlation_id, q.lost_leases
 		FROM public.v_job q WHERE q.job_id = $1 LIMIT 1`, uuid).
-		Scan(append(scanJob(&j.Job), &j.FromStatus, textInto(&j.SourceRef), textInto(&j.TargetRef), textInto(&j.PayloadRef),
-			textInto(&j.Actor), textInto(&j.CorrelationID), &j.LostLeases)...)
+		Scan(append(scanJob(&j.Job), &j.FromStatus, pgscan.Text(&j.SourceRef), pgscan.Text(&j.TargetRef), pgscan.Text(&j.PayloadRef),
+			pgscan.Text(&j.Actor), pgscan.Text(&j.CorrelationID), &j.LostLeases)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no job " + uuid), Do: queue.Clean("a finished job is kept for as long as its history")}
 	}

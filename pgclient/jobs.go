@@ -12,6 +12,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 )
 
 // jobTimeout bounds one statement over up to a thousand jobs: on a loaded machine
@@ -124,10 +128,10 @@ func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	defer cancel()
 	rows, err := c.work.Query(ctx, claimSQL, claim.Executor, claim.Kinds, claim.Most, claim.After.argument())
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	jobs, err := claimedJobs(rows, claim.Most)
-	return jobs, translate(err)
+	return jobs, pgerror.Translate(err)
 }
 
 // claimedJobs reads the rows of claimSQL.
@@ -142,7 +146,7 @@ func claimedJobs(rows pgx.Rows, most int) ([]Job, error) {
 		&j.MaxAttempts, &enqueued, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &correlation, &j.Payload}, func() error {
 		j.Kind, j.Domain, j.Executor = kind.last, domain.last, exec.last
 		j.SourceRef, j.TargetRef, j.PayloadRef, j.IdempotencyKey, j.CorrelationID = source.s, target.s, ref.s, key.s, correlation.s
-		j.EnqueuedAt, j.Lease = calendar(enqueued), j.LeaseUntil.Sub(picked)
+		j.EnqueuedAt, j.Lease = pgscan.Calendar(enqueued), j.LeaseUntil.Sub(picked)
 		if jobs == nil {
 			jobs = make([]Job, 0, min(most, 32)) // mostly either one or all
 		}
@@ -230,10 +234,10 @@ func (c *Client) lost(ctx context.Context, sql string, args ...any) ([]pgtype.UU
 	defer cancel()
 	rows, err := c.work.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	gone, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
-	return gone, translate(err)
+	return gone, pgerror.Translate(err)
 }
 
 // JobStanding is how an executor stands with the queue.
@@ -245,7 +249,7 @@ type JobStanding struct {
 
 // JobStanding asks how an executor stands.
 func (c *Client) JobStanding(ctx context.Context, executor string) (JobStanding, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var cadence, lease int
 	var s JobStanding
@@ -254,7 +258,7 @@ func (c *Client) JobStanding(ctx context.Context, executor string) (JobStanding,
 			WHERE executor_id = $1 AND deregistered_at IS NULL AND NOT tick_worker), 0),
 		COALESCE((SELECT n FROM public.v_dot_config_number WHERE key = 'queue.lease.duration_seconds'), 0)`, executor).Scan(&s.Refusal, &cadence, &lease)
 	s.Cadence, s.Lease = time.Duration(cadence)*time.Second, time.Duration(lease)*time.Second
-	return s, translate(err)
+	return s, pgerror.Translate(err)
 }
 
 // JobRefusal says why an executor gets no jobs; empty = it may have some.
@@ -273,7 +277,7 @@ type JobBeat struct {
 
 // ExecutorBeat writes a beat; a non-empty string is the refusal.
 func (c *Client) ExecutorBeat(ctx context.Context, executor, actor string, b JobBeat) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	return c.call(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", executor, b, actor)
 }

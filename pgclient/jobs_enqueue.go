@@ -12,6 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -47,7 +50,7 @@ func EnqueueJobs(ctx context.Context, q Querier, jobs []JobSpec) (Enqueued, erro
 	err := q.QueryRow(ctx, enqueueManySQL, jobs).Scan(&r)
 	switch {
 	case err != nil:
-		return Enqueued{}, translate(err)
+		return Enqueued{}, pgerror.Translate(err)
 	case r.Refused:
 		return Enqueued{}, &queue.Error{Kind: queue.KindFailed, What: queue.Clean(r.Reason), Where: queue.Clean("fn_job_enqueue_many")}
 	}
@@ -58,14 +61,14 @@ func EnqueueJobs(ctx context.Context, q Querier, jobs []JobSpec) (Enqueued, erro
 // was active already: id is then that job's. A worker host that runs on this client
 // claims in the same transaction, where it has a place.
 func (c *Client) JobEnqueue(ctx context.Context, job JobSpec) (id string, created bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	return c.Ringer().put(ctx, job)
 }
 
 // JobEnqueueMany puts jobs into the queue, all or none, and rings.
 func (c *Client) JobEnqueueMany(ctx context.Context, jobs []JobSpec) (Enqueued, error) {
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	pool := c.act
 	if c.work != nil {
@@ -113,7 +116,7 @@ const (
 // putAnswer is what the functions that enqueue say: fn_job_enqueue of one job,
 // fn_job_enqueue_many of several.
 type putAnswer struct {
-	refusal
+	pgscan.Refusal
 	ID      string `json:"job_id"`
 	Created bool   `json:"created"`
 	Enqueued
@@ -124,7 +127,7 @@ func (r *Ringer) enqueue(ctx context.Context, job JobSpec) (id string, created b
 	a, err := r.commit(ctx, statement{enqueueSQL, job.arguments()}, []JobSpec{job})
 	switch {
 	case err != nil:
-		return "", false, translate(err)
+		return "", false, pgerror.Translate(err)
 	case a.Refused:
 		return "", false, &queue.Error{Kind: queue.KindFailed, What: queue.Clean(a.Reason), Where: queue.Clean("fn_job_enqueue")}
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -64,7 +66,7 @@ func (r *Ringer) put(ctx context.Context, job JobSpec) (id string, created bool,
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.waiting = slices.DeleteFunc(g.waiting, func(x *gathered) bool { return x == w })
-		return "", false, translate(ctx.Err())
+		return "", false, pgerror.Translate(ctx.Err())
 	}
 }
 
@@ -90,13 +92,13 @@ func (r *Ringer) next() {
 // sent one by one, so that each has the answer of its own job; any other error may
 // have come after the commit, and a second try would make the jobs twice.
 func (r *Ringer) send(batch []*gathered) {
-	ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), pgpool.ActTimeout)
 	defer cancel()
 	ids, err := r.enqueueAll(ctx, batch)
 	var pg *pgconn.PgError
 	alone := len(batch) == 1 || errors.Is(err, errRefused) || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22")
 	for i, w := range batch {
-		a := enqueued{err: translate(err)}
+		a := enqueued{err: pgerror.Translate(err)}
 		switch {
 		case alone:
 			a.id, _, a.err = r.enqueue(ctx, w.job)

@@ -13,6 +13,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 )
 
 // Taker is a worker host in the process of those who enqueue. It may claim in the
@@ -132,7 +135,7 @@ func (r *Ringer) claimWith(ctx context.Context, conn *pgx.Conn, enqueue statemen
 	patient := statement{enqueue.sql + patiently, enqueue.args}
 	// What is claimed is to be worked, even if nobody waits for the enqueueing. The
 	// server ends each statement earlier.
-	both, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workTimeout+jobTimeout)
+	both, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*pgpool.WorkTimeout+jobTimeout)
 	defer cancel()
 	p := inOneGo(both, conn, []statement{patient, {claimSQL, claim.arguments(conn.TypeMap())}}, false)
 	var got []Job
@@ -154,13 +157,13 @@ func (r *Ringer) claimWith(ctx context.Context, conn *pgx.Conn, enqueue statemen
 		taker.Claimed(nil, made, nil)
 		return r.ringBehind(ctx, conn, enqueue, jobs, taker, true)
 	} else if err != nil {
-		taker.Claimed(nil, false, translate(err))
+		taker.Claimed(nil, false, pgerror.Translate(err))
 		taker.Look()
 		return a, err
 	}
 	r.Claimed(got)
 	left := !a.Refused && !a.within(got)
-	taker.Claimed(got, left, translate(broken))
+	taker.Claimed(got, left, pgerror.Translate(broken))
 	if left {
 		for _, domain := range domainsOf(jobs) {
 			r.Ring(domain)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -23,7 +24,7 @@ func (c *Client) steps(ctx context.Context, d *queue.DeadLetterDetail, sql strin
 	d.Lineage, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.LineageStep, error) {
 		var s queue.LineageStep
 		var status queue.Text
-		err := row.Scan(&s.Kind, textInto(&s.ID), textInto(&status), &s.At, textInto(&s.By), &s.Generation, &d.LineageLeft)
+		err := row.Scan(&s.Kind, pgscan.Text(&s.ID), pgscan.Text(&status), &s.At, pgscan.Text(&s.By), &s.Generation, &d.LineageLeft)
 		s.Status, s.Current = status.String(), s.Kind == "dead_letter" && s.ID == queue.Clean(d.ID)
 		return s, err
 	})

@@ -20,6 +20,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -37,7 +39,7 @@ const (
 type Listener struct {
 	cfg    *pgx.ConnConfig
 	route  *pgsession.Route
-	second *Pool // sends the probe: only a signal from elsewhere proves LISTEN
+	second *pgpool.Pool // sends the probe: only a signal from elsewhere proves LISTEN
 	onWake func(queue.Wake)
 	resync func()
 
@@ -57,9 +59,9 @@ const (
 // newListener prepares a listener; Run drives it. onWake gets every wake,
 // resync is called after each subscription. Where LISTEN cannot work neither is
 // ever called: whoever depends on it polls anyway.
-func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, second *Pool, onWake func(queue.Wake), resync func()) *Listener {
+func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, second *pgpool.Pool, onWake func(queue.Wake), resync func()) *Listener {
 	cfg = cfg.Copy()
-	session(cfg, name, pingWithin)
+	pgpool.SetSession(cfg, name, pingWithin)
 	return &Listener{
 		cfg: cfg, route: route, second: second, onWake: onWake, resync: resync,
 		status: queue.ListenerStatus{State: "connecting", Since: time.Now()},
@@ -98,7 +100,7 @@ func (l *Listener) Run(ctx context.Context) {
 		if errors.As(err, &deaf) {
 			state = "polling"
 		}
-		l.set(state, queue.Clean(translate(err).Error()))
+		l.set(state, queue.Clean(pgerror.Translate(err).Error()))
 		if time.Since(started) > 30*time.Second {
 			backoff = 100 * time.Millisecond
 		}
@@ -230,7 +232,7 @@ func (l *Listener) probe(ctx context.Context, conn *pgx.Conn) error {
 func (l *Listener) ring(ctx context.Context, channel string) error {
 	for dead := l.second.Stat().TotalConns(); ; dead-- {
 		_, err := l.second.Exec(ctx, "SELECT pg_notify($1, '')", channel)
-		if err == nil || dead <= 0 || ctx.Err() != nil || !Retryable(err) {
+		if err == nil || dead <= 0 || ctx.Err() != nil || !pgerror.Retryable(err) {
 			return err
 		}
 	}

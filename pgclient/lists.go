@@ -9,6 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -27,7 +31,7 @@ func (c *Client) List(ctx context.Context, q queue.Query) (queue.Page, error) {
 }
 
 func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	if q.Limit <= 0 || q.Limit > queue.MostPage {
 		q.Limit = pageSize
@@ -77,26 +81,26 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 	default:
 		err = &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no list " + string(q.Kind))}
 	}
-	return p, translate(err)
+	return p, pgerror.Translate(err)
 }
 
 // audit reads audit rows newest first, of one target when target is given.
 func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target string) error {
-	f, err := queue.ParseFilter(q.Filter, AuditFields())
+	f, err := queue.ParseFilter(q.Filter, queue.AuditFields())
 	if err != nil {
-		return FilterError(err)
+		return filtersql.Error(err)
 	}
-	b := newBuilder(auditColumns, "a.at")
-	b.where(f)
+	b := filtersql.New(auditColumns, "a.at")
+	b.Where(f)
 	if target != "" {
-		b.and("a.target = " + b.arg(target))
+		b.And("a.target = " + b.Arg(target))
 	}
-	count := b.clone()
-	if err := b.before("a.id", q.After); err != nil {
+	count := b.Clone()
+	if err := b.Before("a.id", q.After); err != nil {
 		return err
 	}
-	rows, err := c.read.Query(ctx, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+b.clause()+
-		" ORDER BY a.id DESC LIMIT "+strconv.Itoa(q.Limit), b.args...)
+	rows, err := c.read.Query(ctx, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+b.Clause()+
+		" ORDER BY a.id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
 	if err != nil {
 		return err
 	}
@@ -117,35 +121,22 @@ func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target
 	return c.count(ctx, "public.queue_operator_action a", count, p)
 }
 
-// before is the condition of what follows a mark in a list whose numbers fall.
-func (b *builder) before(number, mark string) error {
-	if mark == "" {
-		return nil
-	}
-	n, err := strconv.ParseInt(mark, 10, 64)
-	if err != nil {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
-	}
-	b.and(number + " < " + b.arg(n))
-	return nil
-}
-
 // auditSelect are the columns that scanAudit takes.
 const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
 	a.reason, a.before, a.after, a.outcome, a.claimed`
 
 func scanAudit(e *queue.AuditEntry) []any {
 	return []any{
-		&e.ID, &e.At, textInto(&e.Actor), textInto(&e.DBRole), textInto(&e.ClientAddr), textInto(&e.Action), textInto(&e.Target),
-		textInto(&e.Filter), &e.FrozenCount, textInto(&e.Reason), (*[]byte)(&e.Before), (*[]byte)(&e.After), textInto(&e.Outcome),
+		&e.ID, &e.At, pgscan.Text(&e.Actor), pgscan.Text(&e.DBRole), pgscan.Text(&e.ClientAddr), pgscan.Text(&e.Action), pgscan.Text(&e.Target),
+		pgscan.Text(&e.Filter), &e.FrozenCount, pgscan.Text(&e.Reason), (*[]byte)(&e.Before), (*[]byte)(&e.After), pgscan.Text(&e.Outcome),
 		(*[]byte)(&e.Claimed),
 	}
 }
 
 // count counts what a filter matches, up to the bound.
-func (c *Client) count(ctx context.Context, from string, b *builder, p *queue.Page) error {
-	err := c.read.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+from+b.clause()+
-		" LIMIT "+strconv.Itoa(countBound+1)+") s", b.args...).Scan(&p.Total)
+func (c *Client) count(ctx context.Context, from string, b *filtersql.Builder, p *queue.Page) error {
+	err := c.read.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+from+b.Clause()+
+		" LIMIT "+strconv.Itoa(countBound+1)+") s", b.Args...).Scan(&p.Total)
 	if p.Total > countBound {
 		p.Total, p.TotalBound = countBound, true
 	}
@@ -172,5 +163,11 @@ const ackColumns = `alert_key, acked_by, acked_at, comment, expires_at,
 	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END`
 
 func scanAck(a *queue.AlertAck) []any {
-	return []any{textInto(&a.AlertKey), textInto(&a.AckedBy), &a.AckedAt, textInto(&a.Comment), &a.ExpiresAt, &a.ClearedAt, textInto(&a.ClearedReason)}
+	return []any{pgscan.Text(&a.AlertKey), pgscan.Text(&a.AckedBy), &a.AckedAt, pgscan.Text(&a.Comment), &a.ExpiresAt, &a.ClearedAt, pgscan.Text(&a.ClearedReason)}
+}
+
+var auditColumns = map[string]filtersql.Column{
+	"actor": {Expr: "a.actor"}, "role": {Expr: "a.db_role"}, "action": {Expr: "a.action"},
+	"target": {Expr: "a.target"}, "reason": {Expr: "a.reason"}, "outcome": {Expr: "a.outcome"},
+	"at": {Expr: "a.at"}, "age": {Expr: "a.at"},
 }

@@ -5,6 +5,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -40,7 +43,7 @@ func rolesOfOurs() []string { return append(schema.Roles(), "queue_owner") }
 // LoginSettings are those of this login, of the logins that have a role of ours, and
 // of this database, as far as they change what a statement does.
 func (c *Client) LoginSettings(ctx context.Context) ([]LoginSetting, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.read.Query(ctx, members+`SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
 			split_part(s, '=', 1), substr(s, strpos(s, '=') + 1), x.setrole = 0 OR l.rolname = session_user, false
@@ -53,17 +56,17 @@ func (c *Client) LoginSettings(ctx context.Context) ([]LoginSetting, error) {
 			WHERE name IN ('default_transaction_read_only', 'session_replication_role') AND source IN ('configuration file', 'command line', 'environment variable')
 		ORDER BY 5 DESC, 3, 1, 2`, rolesOfOurs())
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s LoginSetting, err error) {
-		return s, row.Scan(textInto(&s.Role), textInto(&s.Database), &s.Name, textInto(&s.Value), &s.Mine, &s.Server)
+		return s, row.Scan(pgscan.Text(&s.Role), pgscan.Text(&s.Database), &s.Name, pgscan.Text(&s.Value), &s.Mine, &s.Server)
 	})
-	return out, translate(err)
+	return out, pgerror.Translate(err)
 }
 
 // Logins are this login and those that have a role of ours.
 func (c *Client) Logins(ctx context.Context) ([]Login, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.read.Query(ctx, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
@@ -71,10 +74,10 @@ func (c *Client) Logins(ctx context.Context) ([]Login, error) {
 			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user
 		FROM login l ORDER BY l.rolname = session_user DESC, l.rolname`, rolesOfOurs())
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Login, err error) {
-		return l, row.Scan(textInto(&l.Name), &l.Attributes, &l.Roles, &l.Mine)
+		return l, row.Scan(pgscan.Text(&l.Name), &l.Attributes, &l.Roles, &l.Mine)
 	})
-	return out, translate(err)
+	return out, pgerror.Translate(err)
 }

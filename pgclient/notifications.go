@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -21,7 +23,7 @@ const (
 func (c *Client) notifications(ctx context.Context, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.NotificationFields())
 	if err != nil {
-		return FilterError(err)
+		return filtersql.Error(err)
 	}
 	var n queue.Notifications
 	tx, err := c.read.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one picture
@@ -70,7 +72,7 @@ func stagedGroups(ctx context.Context, tx pgx.Tx, debounce int64, limit int) ([]
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (g queue.StagedGroup, err error) {
-		err = row.Scan(textInto(&g.Key), &g.Keyed, &g.Document, &g.Pieces, &g.Due, &g.OldestAt, &g.NewestAt, textInto(&g.FirstUnit), textInto(&g.Actor))
+		err = row.Scan(pgscan.Text(&g.Key), &g.Keyed, &g.Document, &g.Pieces, &g.Due, &g.OldestAt, &g.NewestAt, pgscan.Text(&g.FirstUnit), pgscan.Text(&g.Actor))
 		return g, err
 	})
 }
@@ -89,7 +91,7 @@ func stagedFailures(ctx context.Context, tx pgx.Tx) ([]queue.StagedFailure, erro
 	var f queue.StagedFailure
 	var r queue.StagedRow
 	_, err = pgx.ForEachRow(rows, []any{
-		textInto(&f.Failure), &f.N, &f.FirstAt, &f.LastAt, &r.ID, textInto(&r.Kind), textInto(&r.Address), textInto(&r.Key), textInto(&r.Actor), &r.StagedAt, &r.FailedAt,
+		pgscan.Text(&f.Failure), &f.N, &f.FirstAt, &f.LastAt, &r.ID, pgscan.Text(&r.Kind), pgscan.Text(&r.Address), pgscan.Text(&r.Key), pgscan.Text(&r.Actor), &r.StagedAt, &r.FailedAt,
 	}, func() error {
 		if len(all) == 0 || all[len(all)-1].Failure != f.Failure {
 			all = append(all, f)
@@ -109,7 +111,7 @@ func notificationRuns(ctx context.Context, tx pgx.Tx) ([]queue.NotificationRun, 
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r queue.NotificationRun, err error) {
-		err = row.Scan(&r.ID, &r.At, &r.Taken, &r.Left, &r.Groups, &r.Pieces, &r.Conflicts, &r.Marked, &r.TookMS, &r.Errors, textInto(&r.Error), &r.Failed)
+		err = row.Scan(&r.ID, &r.At, &r.Taken, &r.Left, &r.Groups, &r.Pieces, &r.Conflicts, &r.Marked, &r.TookMS, &r.Errors, pgscan.Text(&r.Error), &r.Failed)
 		return r, err
 	})
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -24,7 +26,7 @@ const (
 func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Report, error) {
 	r, err := c.report(ctx, since, until)
 	c.note(err)
-	return r, translate(err)
+	return r, pgerror.Translate(err)
 }
 
 func (c *Client) report(ctx context.Context, since, until time.Time) (queue.Report, error) {
@@ -36,7 +38,7 @@ func (c *Client) report(ctx context.Context, since, until time.Time) (queue.Repo
 			return err
 		}
 		err := tx.QueryRow(ctx, "SELECT now(), current_database(), current_setting('server_version'), session_user::text").
-			Scan(&r.AsOf, textInto(&r.Database), textInto(&r.Version), textInto(&r.Login))
+			Scan(&r.AsOf, pgscan.Text(&r.Database), pgscan.Text(&r.Version), pgscan.Text(&r.Login))
 		if err != nil {
 			return err
 		}
@@ -111,7 +113,7 @@ func reportSilences(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error)
 		FROM told t ORDER BY t.worst DESC, t.executor, t.alert LIMIT $3`, []any{r.Since, r.Until, reportRows},
 		func(s *queue.Silence) []any {
 			s.Acks = []queue.AlertAck{}
-			return []any{textInto(&s.Alert), textInto(&s.Executor), &s.LastBeatAt, &s.EndedAt, &s.Ended, &s.WorstSeconds, &s.CadenceSeconds}
+			return []any{pgscan.Text(&s.Alert), pgscan.Text(&s.Executor), &s.LastBeatAt, &s.EndedAt, &s.Ended, &s.WorstSeconds, &s.CadenceSeconds}
 		})
 	if err != nil {
 		return err
@@ -135,7 +137,7 @@ func reportFlags(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 		FROM public.queue_operator_action a WHERE a.at >= $1 AND a.at < $2 AND a.action IN ('flag_set', 'flag_revert') AND a.outcome = 'done'
 		ORDER BY a.id LIMIT $3`, []any{r.Since, r.Until, reportRows},
 		func(f *queue.FlagChange) []any {
-			return []any{&f.At, textInto(&f.Key), textInto(&f.Before), textInto(&f.After), &f.RevertsAt, textInto(&f.By), textInto(&f.Reason)}
+			return []any{&f.At, pgscan.Text(&f.Key), pgscan.Text(&f.Before), pgscan.Text(&f.After), &f.RevertsAt, pgscan.Text(&f.By), pgscan.Text(&f.Reason)}
 		})
 	return err
 }
@@ -156,7 +158,7 @@ func reportOperations(ctx context.Context, tx pgx.Tx, r *queue.Report) (err erro
 func reportMarks(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	r.Marks, err = collect(ctx, tx, r, "marks", `SELECT count(*) OVER (), m.at, m.label, m.created_by
 		FROM public.queue_mark m WHERE m.at >= $1 AND m.at < $2 ORDER BY m.at LIMIT $3`, []any{r.Since, r.Until, reportRows},
-		func(m *queue.Mark) []any { return []any{&m.At, textInto(&m.Label), textInto(&m.By)} })
+		func(m *queue.Mark) []any { return []any{&m.At, pgscan.Text(&m.Label), pgscan.Text(&m.By)} })
 	return err
 }
 
@@ -201,7 +203,7 @@ func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 		FROM letters l GROUP BY 2, 3, 4, 5 ORDER BY count(*) DESC, 2, 3, 4, 5 LIMIT $3`,
 		[]any{r.Since, r.Until, reportRows, reportLetters + 1}, func(d *story) []any {
 			return []any{
-				&d.Source, textInto(&d.Code), textInto(&d.Endpoint), textInto(&d.Domain), &d.Arose, &d.Open, &d.Requeued, &d.Delivered, &d.Closed,
+				&d.Source, pgscan.Text(&d.Code), pgscan.Text(&d.Endpoint), pgscan.Text(&d.Domain), &d.Arose, &d.Open, &d.Requeued, &d.Delivered, &d.Closed,
 				&d.FirstAt, &d.LastAt, &d.ofSource,
 			}
 		})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/pgpool"
 )
 
 const ringSQL = "SELECT public.fn_queue_doorbell($1::text)"
@@ -112,7 +114,7 @@ func (r *Ringer) ring(domain string, b *bell) {
 		next := time.Now().Add(ringEvery)
 		now, later := r.wanted(domain, b)
 		if now {
-			ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), pgpool.ReadTimeout)
 			_, _ = r.pool.Exec(ctx, ringSQL, domain)
 			cancel()
 		} else if !later {

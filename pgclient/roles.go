@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -18,7 +20,7 @@ type RoleReport struct {
 // Roles reads the roles of the database, their members and the other databases
 // that they reach.
 func (c *Client) Roles(ctx context.Context) (r RoleReport, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	err = pgx.BeginTxFunc(ctx, c.read, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var err error
@@ -41,5 +43,5 @@ func (c *Client) Roles(ctx context.Context) (r RoleReport, err error) {
 		r.OpenExecutors, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})
-	return r, translate(err)
+	return r, pgerror.Translate(err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -23,8 +24,8 @@ func (c *Client) routes(ctx context.Context, p *queue.Page) error {
 		return err
 	}
 	p.Routes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x queue.Route, err error) {
-		err = row.Scan(textInto(&x.Domain), textInto(&x.Worker), &x.Enabled, &x.LastRunAt, &x.EventsSeen, &x.Attempts, &x.DeadLettered,
-			&x.Waiting, &x.OldestAt, &x.Held, &x.UpdatedAt, textInto(&x.UpdatedBy))
+		err = row.Scan(pgscan.Text(&x.Domain), pgscan.Text(&x.Worker), &x.Enabled, &x.LastRunAt, &x.EventsSeen, &x.Attempts, &x.DeadLettered,
+			&x.Waiting, &x.OldestAt, &x.Held, &x.UpdatedAt, pgscan.Text(&x.UpdatedBy))
 		return x, err
 	})
 	p.Total = int64(len(p.Routes))
@@ -38,8 +39,8 @@ func (c *Client) consumers(ctx context.Context, p *queue.Page) error {
 		return err
 	}
 	p.Consumers, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x queue.Consumer, err error) {
-		err = row.Scan(textInto(&x.ID), textInto(&x.Domain), textInto(&x.EventType), textInto(&x.JobKind), textInto(&x.Executor), &x.Enabled,
-			&x.UpdatedAt, textInto(&x.UpdatedBy))
+		err = row.Scan(pgscan.Text(&x.ID), pgscan.Text(&x.Domain), pgscan.Text(&x.EventType), pgscan.Text(&x.JobKind), pgscan.Text(&x.Executor), &x.Enabled,
+			&x.UpdatedAt, pgscan.Text(&x.UpdatedBy))
 		return x, err
 	})
 	p.Total = int64(len(p.Consumers))
@@ -81,7 +82,7 @@ func (r *routing) seen() string {
 }
 
 type routingAnswer struct {
-	refusal
+	pgscan.Refusal
 	Before *routing `json:"before"`
 	After  *routing `json:"after"`
 }
@@ -156,7 +157,7 @@ func applyRouting(ctx context.Context, c *Client, p queue.Plan, res *queue.Resul
 		if a.Before != nil {
 			by = a.Before.UpdatedBy
 		}
-		a.refusal = refusal{Refused: true, Reason: "it was changed meanwhile, last by " + by + ": look again"}
+		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed meanwhile, last by " + by + ": look again"}
 	case err != nil:
 		return err
 	}
@@ -164,6 +165,6 @@ func applyRouting(ctx context.Context, c *Client, p queue.Plan, res *queue.Resul
 	if a.Before == nil {
 		word = "created"
 	}
-	one(res, p.Request.Targets[0], word, answer{refusal: a.refusal})
+	one(res, p.Request.Targets[0], word, answer{Refusal: a.Refusal})
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
@@ -19,44 +22,44 @@ import (
 
 // Session reads it.
 func (c *Client) Session(ctx context.Context) (queue.Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	s := queue.Session{Actor: c.Actor(), Rights: map[queue.ActionID]bool{}, Needs: map[queue.ActionID]string{}}
 	conn, err := c.look.Acquire(ctx)
 	if err != nil {
-		return s, translate(err)
+		return s, pgerror.Translate(err)
 	}
 	defer conn.Release()
 	var readOnly string
 	roles, err := schema.RealRoles(ctx, conn)
 	if err != nil {
-		return s, translate(err)
+		return s, pgerror.Translate(err)
 	}
 	err = conn.QueryRow(ctx, `SELECT session_user::text, current_database(), current_setting('server_version'), pg_is_in_recovery(),
 		current_setting('default_transaction_read_only'),
 		(SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
 		ARRAY(SELECT x.name FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n) JOIN pg_roles r ON r.rolname::text = x.role
 		      WHERE pg_has_role(session_user, r.oid, 'MEMBER') ORDER BY x.n)`, schema.Roles(), roles).
-		Scan(textInto(&s.User), textInto(&s.Database), textInto(&s.Version), &s.InRecovery, &readOnly, &s.Superuser, &s.Roles)
+		Scan(pgscan.Text(&s.User), pgscan.Text(&s.Database), pgscan.Text(&s.Version), &s.InRecovery, &readOnly, &s.Superuser, &s.Roles)
 	if err != nil {
-		return s, translate(err)
+		return s, pgerror.Translate(err)
 	}
 	s.ReadOnly = readOnly == "on"
 	pc := conn.Conn().PgConn()
 	s.TLS = conn.Conn().Config().TLSConfig != nil
 	cfg := conn.Conn().Config()
-	s.Address = queue.Clean(mask(fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)))
+	s.Address = queue.Clean(pgerror.Mask(fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)))
 	if pgsession.Local(cfg.Host) && len(cfg.Host) > 0 && (cfg.Host[0] == '/' || cfg.Host[0] == '@') {
 		s.Address = queue.Clean("local socket")
 	}
 	var backend uint32
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
-		return s, translate(err)
+		return s, pgerror.Translate(err)
 	}
 	s.Pooler = backend != pc.PID()
 	s.Misfit = misfit(ctx, conn.Conn())
 	err = readRights(ctx, conn.Conn(), roles, &s)
-	return s, translate(err)
+	return s, pgerror.Translate(err)
 }
 
 // readRights asks for all actions at once which this login may do: a console
@@ -123,7 +126,7 @@ func (c *Client) Serves(ctx context.Context) error {
 		return nil
 	}
 	if queue.KindOf(err) == queue.KindConfig {
-		return translate(err)
+		return pgerror.Translate(err)
 	}
 	return nil
 }
@@ -131,15 +134,15 @@ func (c *Client) Serves(ctx context.Context) error {
 // CheckSchema is an error where this program must not work on the database: it is
 // older or newer than the installed code can serve.
 func (c *Client) CheckSchema(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	conn, err := c.look.Acquire(ctx)
 	if err != nil {
-		return translate(err)
+		return pgerror.Translate(err)
 	}
 	defer conn.Release()
 	if e := misfit(ctx, conn.Conn()); e != nil && e.Err != nil {
-		return translate(e.Err)
+		return pgerror.Translate(e.Err)
 	} else if e != nil {
 		return e
 	}
@@ -149,13 +152,13 @@ func (c *Client) CheckSchema(ctx context.Context) error {
 // SchemaDifferences are the objects of the database that are not as this program
 // declares them.
 func (c *Client) SchemaDifferences(ctx context.Context) ([]schema.Difference, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	conn, err := c.look.Acquire(ctx)
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	defer conn.Release()
 	d, err := schema.Differences(ctx, conn.Conn())
-	return d, translate(err)
+	return d, pgerror.Translate(err)
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -20,7 +23,7 @@ func (c *Client) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 }
 
 func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var body []byte
 	var s queue.Snapshot
@@ -39,7 +42,7 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 		return c.bareSnapshot(ctx, "this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role queue_viewer")
 	}
 	if err != nil {
-		return s, translate(err)
+		return s, pgerror.Translate(err)
 	}
 	err = pictured(body, &s)
 	s.Server.Unexpected = queue.Clean(self.unexpected(c.opts.ExpectServer))
@@ -51,7 +54,7 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 // one the picture is empty; first is when the oldest one was taken, zero when none
 // is kept.
 func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var taken, oldest *time.Time
 	var took *float64
@@ -67,7 +70,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 		}
 	}
 	if err != nil {
-		return s, first, translate(err)
+		return s, first, pgerror.Translate(err)
 	}
 	if oldest != nil {
 		first = *oldest
@@ -81,9 +84,9 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 
 // pictured reads the sections of a picture.
 func pictured(body []byte, s *queue.Snapshot) error {
-	if err := unmarshal(body, s); err != nil {
+	if err := pgscan.Unmarshal(body, s); err != nil {
 		return &queue.Error{
-			Kind: queue.KindFailed, What: queue.Clean(mask("the snapshot cannot be read: " + err.Error())),
+			Kind: queue.KindFailed, What: queue.Clean(pgerror.Mask("the snapshot cannot be read: " + err.Error())),
 			Do: queue.Clean("the schema does not fit this program: run qtop migrate status"),
 		}
 	}
@@ -95,6 +98,6 @@ func pictured(body []byte, s *queue.Snapshot) error {
 func (c *Client) bareSnapshot(ctx context.Context, lack string) (queue.Snapshot, error) {
 	s := queue.Snapshot{Missing: map[string]queue.Text{"all": queue.Clean(lack)}}
 	err := c.look.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery()`).
-		Scan(&s.TakenAt, textInto(&s.Server.Version), textInto(&s.Server.Database), &s.Server.InRecovery)
-	return s, translate(err)
+		Scan(&s.TakenAt, pgscan.Text(&s.Server.Version), pgscan.Text(&s.Server.Database), &s.Server.InRecovery)
+	return s, pgerror.Translate(err)
 }

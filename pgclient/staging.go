@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -88,7 +90,7 @@ func stagingLines() [][2]string {
 // Staging reads the lines. What the catalogue cannot know says so: the tests are
 // `go test`'s to run, and without pg_cron its lines are skipped.
 func (c *Client) Staging(ctx context.Context) ([]StagingLine, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	asked := stagingLines()
 	exprs, out := make([]string, len(asked)), make([]StagingLine, len(asked))
@@ -98,11 +100,11 @@ func (c *Client) Staging(ctx context.Context) ([]StagingLine, error) {
 		into[i] = &out[i].Value
 	}
 	if err := c.read.QueryRow(ctx, "SELECT "+strings.Join(exprs, ", ")).Scan(into...); err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	cron, once, err := c.stagingCron(ctx)
 	if err != nil {
-		return nil, translate(err)
+		return nil, pgerror.Translate(err)
 	}
 	plan := "FAIL"
 	if schema.Removes("trg_aa_iu_notif_birth", "fn_iu_notification_worker_tick", "fn_iu_notif_birth", "iu_notification_worker_log",

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -32,8 +34,8 @@ const eventRuleSelect = `s.subscription_id, s.recipient_ref, s.event_domain, s.e
 
 func scanEventRule(s *queue.EventSubscription) []any {
 	return []any{
-		&s.ID, textInto(&s.Recipient), textInto(&s.Domain), textInto(&s.Type), textInto(&s.Stream), textInto(&s.SubjectTable),
-		textInto(&s.Filter), &s.Mute,
+		&s.ID, pgscan.Text(&s.Recipient), pgscan.Text(&s.Domain), pgscan.Text(&s.Type), pgscan.Text(&s.Stream), pgscan.Text(&s.SubjectTable),
+		pgscan.Text(&s.Filter), &s.Mute,
 	}
 }
 
@@ -41,7 +43,7 @@ func scanEventRule(s *queue.EventSubscription) []any {
 func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EventSubscriptionFields())
 	if err != nil {
-		return FilterError(err)
+		return filtersql.Error(err)
 	}
 	rows, err := c.read.Query(ctx, "SELECT "+eventRuleSelect+` FROM public.event_subscription s
 		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, rulesMost)
@@ -87,7 +89,7 @@ func (c *Client) broadcast(ctx context.Context) (*queue.Broadcast, error) {
 		s.Broadcast += u.Broadcast
 	}
 	var u queue.UnroutedType
-	_, err = pgx.ForEachRow(rows, []any{textInto(&u.Domain), textInto(&u.Type), textInto(&u.Stream), &u.Events, &u.Broadcast}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{pgscan.Text(&u.Domain), pgscan.Text(&u.Type), pgscan.Text(&u.Stream), &u.Events, &u.Broadcast}, func() error {
 		i, ok := at[u.Domain]
 		if !ok {
 			i = len(b.Shares)

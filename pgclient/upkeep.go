@@ -8,6 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -16,41 +19,41 @@ import (
 // partitions still hold rows. It needs the right to call
 // fn_queue_partitions_ensure (queue.KindPermission otherwise).
 func (c *Client) EnsurePartitions(ctx context.Context) (made, caught int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	err = c.act.QueryRow(ctx, "SELECT (public.fn_queue_partitions_ensure() ->> 'created')::bigint").Scan(&made)
 	if err == nil {
 		err = c.read.QueryRow(ctx, "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition'").Scan(&caught)
 	}
-	return made, caught, translate(err)
+	return made, caught, pgerror.Translate(err)
 }
 
 // KeptSizes is one line: the size on disk of each table that no retention
 // touches, largest first, and their sum.
 func (c *Client) KeptSizes(ctx context.Context) (queue.Text, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var line string
 	err := c.read.QueryRow(ctx, `SELECT pg_size_pretty(sum(bytes)) || ': ' || string_agg(name || ' ' || pg_size_pretty(bytes), ', ' ORDER BY bytes DESC, name)
 		FROM (SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes FROM pg_class c
 			WHERE c.oid = ANY (ARRAY['public.events', 'public.webhook_delivery_sagas', 'public.webhook_delivery_jobs', 'public.dead_letters',
 				'public.queue_operator_action']::regclass[])) t`).Scan(&line)
-	return queue.Clean(line), translate(err)
+	return queue.Clean(line), pgerror.Translate(err)
 }
 
 // OddIDs are the ids of executors, hosts and consumers, each after its kind, that an older release admitted and a new
 // row may not have: at most twenty, and how many there are.
 func (c *Client) OddIDs(ctx context.Context) (ids []queue.Text, n int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.read.Query(ctx, "SELECT v.kind || ' ' || left(v.id, 200), count(*) OVER () FROM public.v_queue_odd_id v ORDER BY 1 LIMIT 20")
 	if err != nil {
-		return nil, 0, translate(err)
+		return nil, 0, pgerror.Translate(err)
 	}
 	var id queue.Text
-	_, err = pgx.ForEachRow(rows, []any{textInto(&id), &n}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{pgscan.Text(&id), &n}, func() error {
 		ids = append(ids, id)
 		return nil
 	})
-	return ids, n, translate(err)
+	return ids, n, pgerror.Translate(err)
 }

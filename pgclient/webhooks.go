@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -18,9 +20,9 @@ const (
 	retryBound     = 10_000 // counted per slot of the retry calendar
 )
 
-var endpointColumns = map[string]column{
-	"id": {expr: "v.subscription_id"}, "endpoint": {expr: "v.endpoint"}, "type": {expr: "v.event_type"}, "gate": {expr: "v.gate"},
-	"reason": {expr: "v.suspended_reason"}, "waiting": {expr: "v.waiting"}, "dead": {expr: "v.dead_open"}, "code": {expr: "v.last_failure_code"},
+var endpointColumns = map[string]filtersql.Column{
+	"id": {Expr: "v.subscription_id"}, "endpoint": {Expr: "v.endpoint"}, "type": {Expr: "v.event_type"}, "gate": {Expr: "v.gate"},
+	"reason": {Expr: "v.suspended_reason"}, "waiting": {Expr: "v.waiting"}, "dead": {Expr: "v.dead_open"}, "code": {Expr: "v.last_failure_code"},
 }
 
 // endpoints reads subscriptions, those in trouble first, with the leases on their
@@ -28,16 +30,16 @@ var endpointColumns = map[string]column{
 func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EndpointFields())
 	if err != nil {
-		return FilterError(err)
+		return filtersql.Error(err)
 	}
-	b := newBuilder(endpointColumns, "v.subscription_id")
-	b.where(f)
+	b := filtersql.New(endpointColumns, "v.subscription_id")
+	b.Where(f)
 	var one int64
 	if q.Kind == queue.ListEndpoint {
 		if one, err = subscriptionID(q.ID); err != nil {
 			return err
 		}
-		b.and("v.subscription_id = " + b.arg(one))
+		b.And("v.subscription_id = " + b.Arg(one))
 	}
 	if err := c.endpointPage(ctx, b, q.Limit, p); err != nil {
 		return err
@@ -72,8 +74,8 @@ func subscriptionID(id string) (int64, error) {
 
 // endpointPage orders by what needs a look before it reads how each answers: that
 // costs recentAttempts rows each.
-func (c *Client) endpointPage(ctx context.Context, b *builder, limit int, p *queue.Page) error {
-	rows, err := c.read.Query(ctx, `WITH v AS MATERIALIZED (SELECT v.* FROM public.v_webhook_endpoint v`+b.clause()+`
+func (c *Client) endpointPage(ctx context.Context, b *filtersql.Builder, limit int, p *queue.Page) error {
+	rows, err := c.read.Query(ctx, `WITH v AS MATERIALIZED (SELECT v.* FROM public.v_webhook_endpoint v`+b.Clause()+`
 		), page AS MATERIALIZED (
 			SELECT v.* FROM v ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id LIMIT `+strconv.Itoa(limit)+`
 		), saga AS MATERIALIZED (
@@ -100,17 +102,17 @@ func (c *Client) endpointPage(ctx context.Context, b *builder, limit int, p *que
 				percentile_cont(0.5) WITHIN GROUP (ORDER BY a.took_ms) AS p50, percentile_cont(0.95) WITHIN GROUP (ORDER BY a.took_ms) AS p95
 			FROM (SELECT j.status, j.took_ms FROM public.webhook_delivery_jobs j WHERE j.subscription_id = v.subscription_id AND j.settled_at IS NOT NULL
 				ORDER BY j.id DESC LIMIT `+strconv.Itoa(recentAttempts)+`) a) r
-		ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id`, b.args...)
+		ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id`, b.Args...)
 	if err != nil {
 		return err
 	}
 	p.Endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Endpoint, error) {
 		var e queue.Endpoint
 		var url string
-		err := row.Scan(&e.ID, textInto(&e.EventType), &url, textInto(&e.Endpoint), &e.Gate, &e.Unsigned, &e.MaxAttempts, &e.RateLimit, &e.Waiting,
+		err := row.Scan(&e.ID, pgscan.Text(&e.EventType), &url, pgscan.Text(&e.Endpoint), &e.Gate, &e.Unsigned, &e.MaxAttempts, &e.RateLimit, &e.Waiting,
 			&e.OldestAt, &e.AgeSeconds, &e.DeadOpen, &e.Pending, &e.InProgress, &e.PendingRetry, &e.Completed, &e.DeadLettered,
-			&e.Leased, &e.Expired, &e.NextAt, textInto(&e.SuspendedBy), textInto(&e.Reason), &e.Since, &e.Until, &e.FailuresInRow, &e.LastSuccessAt,
-			&e.LastFailureAt, textInto(&e.LastFailure), &e.Recent, &e.RecentOK, &e.P50MS, &e.P95MS, &p.Total)
+			&e.Leased, &e.Expired, &e.NextAt, pgscan.Text(&e.SuspendedBy), pgscan.Text(&e.Reason), &e.Since, &e.Until, &e.FailuresInRow, &e.LastSuccessAt,
+			&e.LastFailureAt, pgscan.Text(&e.LastFailure), &e.Recent, &e.RecentOK, &e.P50MS, &e.P95MS, &p.Total)
 		e.URL = queue.SafeURL(url)
 		return e, err
 	})
@@ -129,7 +131,7 @@ func (c *Client) webhookLeases(ctx context.Context, subscriptions []int64, limit
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.WebhookLease, error) {
 		var l queue.WebhookLease
-		err := row.Scan(&l.JobID, &l.SagaID, &l.SubscriptionID, textInto(&l.Endpoint), textInto(&l.Worker), &l.AttemptNo, &l.StartedAt, &l.Until, &l.Expired, &l.Resets)
+		err := row.Scan(&l.JobID, &l.SagaID, &l.SubscriptionID, pgscan.Text(&l.Endpoint), pgscan.Text(&l.Worker), &l.AttemptNo, &l.StartedAt, &l.Until, &l.Expired, &l.Resets)
 		return l, err
 	})
 }
@@ -157,7 +159,7 @@ func (c *Client) retries(ctx context.Context, subscription int64) ([]queue.Retry
 // why asks what blocks a queue.
 func (c *Client) why(ctx context.Context, name string) (*queue.Why, error) {
 	var a struct {
-		refusal
+		pgscan.Refusal
 		queue.Why
 	}
 	if err := c.read.QueryRow(ctx, "SELECT public.fn_queue_why($1::text)", name).Scan(&a); err != nil {

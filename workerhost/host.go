@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/sender"
@@ -46,7 +47,7 @@ type Options struct {
 type Host struct {
 	opts     Options
 	client   *pgclient.Client
-	pool     *pgclient.Pool
+	pool     *pgpool.Pool
 	log      *slog.Logger
 	instance uuid.UUID
 	settings settings

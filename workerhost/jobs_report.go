@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgerror"
 )
 
 // mostSaid is how many bytes of what handlers said go with one statement, at least
@@ -144,7 +145,7 @@ func (s *jobSink) send(batch []*jobRun) {
 			return
 		}
 		s.e.l.erred(err)
-		retry := pgclient.Retryable(err) && s.ctx.Err() == nil
+		retry := pgerror.Retryable(err) && s.ctx.Err() == nil
 		if !retry && len(batch) > 1 && s.ctx.Err() == nil {
 			s.send(batch[:len(batch)/2])
 			s.send(batch[len(batch)/2:])

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgerror"
 )
 
 const reportWindow = 2 * time.Millisecond
@@ -115,7 +116,7 @@ func (r *reporter) send(batch []pending) {
 			return
 		}
 		r.l.erred(err)
-		retry := pgclient.Retryable(err) && r.ctx.Err() == nil
+		retry := pgerror.Retryable(err) && r.ctx.Err() == nil
 		if !retry && len(batch) > 1 && r.ctx.Err() == nil {
 			for i := range batch {
 				r.send(batch[i : i+1])

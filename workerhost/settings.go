@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgpool"
 )
 
 // offEvery is how often a worker that is switched off is still asked for: its
@@ -40,7 +40,7 @@ func (s *settings) invalidate() {
 	}
 }
 
-func (s *settings) refresh(ctx context.Context, pool *pgclient.Pool) {
+func (s *settings) refresh(ctx context.Context, pool *pgpool.Pool) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	rows, err := pool.Query(ctx, `SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number

@@ -21,6 +21,7 @@ import (
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/schema"
 	"github.com/qtop/qtop/workerhost"
@@ -109,20 +110,20 @@ func stopServer(s *embedded.Server, errs io.Writer) {
 func (a *app) demoWorld(ctx context.Context, server *embedded.Server, dsn func(string) string, log *slog.Logger) (*demo.Demo, error) {
 	super, err := pgsession.Connect(ctx, server.DSN("postgres", "postgres"))
 	if err != nil {
-		return nil, pgclient.Explain(err)
+		return nil, pgerror.Connect(err)
 	}
 	defer super.Close(context.WithoutCancel(ctx))
 	var have bool
 	if err := super.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)", demo.Database).Scan(&have); err != nil {
-		return nil, pgclient.Explain(err)
+		return nil, pgerror.Connect(err)
 	}
 	if !have {
 		if _, err := super.Exec(ctx, "CREATE DATABASE "+demo.Database); err != nil {
-			return nil, pgclient.Explain(err)
+			return nil, pgerror.Connect(err)
 		}
 	}
 	if err := schema.Current().Up(ctx, dsn("postgres"), schema.UpOptions{AdoptRoles: true}); err != nil {
-		return nil, pgclient.Explain(err)
+		return nil, pgerror.Connect(err)
 	}
 	world := demo.New(dsn, log)
 	if err := world.Prepare(ctx, dsn("postgres")); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
@@ -132,7 +133,7 @@ func pictured(ctx context.Context, c *pgclient.Client, list queue.ExportList, fi
 	src := views.Pictured(list.Name, &s)
 	f, err := queue.ParseFilter(filter, src.Fields)
 	if err != nil {
-		return nil, s.TakenAt, pgclient.FilterError(err)
+		return nil, s.TakenAt, filtersql.Error(err)
 	}
 	order := views.Arrange(src, 0, func(i int) bool {
 		return f.Empty() || f.Match(func(name string) (any, bool) { return src.Field(i, name) }, s.TakenAt)

@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
@@ -39,7 +40,7 @@ func (a *app) migrateCmd() *cobra.Command {
 			if u.LockWait <= 0 || u.LockWait > 24*time.Hour {
 				return usage(fmt.Sprintf("--lock-wait is %s", u.LockWait), "command line", "use more than 0 and at most 24h")
 			}
-			return pgclient.Explain(schema.Current().Up(cmd.Context(), a.directDSN(), u))
+			return pgerror.Connect(schema.Current().Up(cmd.Context(), a.directDSN(), u))
 		},
 	}
 	up.Flags().DurationVar(&u.LockWait, "lock-wait", 10*time.Minute, "how long to try again while somebody holds a table that must change")
@@ -50,7 +51,7 @@ func (a *app) migrateCmd() *cobra.Command {
 	down := &cobra.Command{
 		Use: "down", Short: "Remove the schema; refuses while work would be lost", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return pgclient.Explain(schema.Down(cmd.Context(), a.directDSN(), o, a.say))
+			return pgerror.Connect(schema.Down(cmd.Context(), a.directDSN(), o, a.say))
 		},
 	}
 	down.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would go, change nothing")
@@ -84,24 +85,24 @@ type standing struct {
 }
 
 func (a *app) standing(ctx context.Context) (standing, error) {
-	cfg, err := pgclient.ParseDSN(a.directDSN())
+	cfg, err := pgpool.ParseDSN(a.directDSN())
 	if err != nil {
 		return standing{}, err
 	}
 	conn, err := (&pgsession.Route{}).Connect(ctx, cfg)
 	if err != nil {
-		return standing{}, pgclient.Explain(err)
+		return standing{}, pgerror.Connect(err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	st, err := schema.GetStatus(ctx, conn)
 	if err != nil {
-		return standing{}, pgclient.Explain(err)
+		return standing{}, pgerror.Connect(err)
 	}
 	differs, err := schema.Differences(ctx, conn)
 	if differs == nil {
 		differs = []schema.Difference{}
 	}
-	return standing{st, schema.Current().Hash, differs}, pgclient.Explain(err)
+	return standing{st, schema.Current().Hash, differs}, pgerror.Connect(err)
 }
 
 func (s standing) lines() []string {

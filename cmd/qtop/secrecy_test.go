@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/config"
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
@@ -146,15 +147,15 @@ func saidOf(environ []string, home string) (said string, fine int) {
 	a.exit(err)
 	a.showConfig(true)
 	for _, dsn := range []string{a.settings.DSN, a.settings.ListenDSN} {
-		cc, err := pgclient.ParseDSN(dsn)
+		cc, err := pgpool.ParseDSN(dsn)
 		a.exit(err)
 		if err == nil {
 			fine++
 		}
 		if err == nil { // what a driver says when it cannot reach it
-			a.exit(pgclient.Explain(fmt.Errorf("failed to connect to `user=%s database=%s`: hostname resolving error: lookup %s: no such host", cc.User, cc.Database, cc.Host)))
+			a.exit(pgerror.Connect(fmt.Errorf("failed to connect to `user=%s database=%s`: hostname resolving error: lookup %s: no such host", cc.User, cc.Database, cc.Host)))
 		}
-		a.exit(pgclient.Explain(fmt.Errorf("parse %q: invalid port", dsn)))
+		a.exit(pgerror.Connect(fmt.Errorf("parse %q: invalid port", dsn)))
 	}
 	return b.String(), fine
 }

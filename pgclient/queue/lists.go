@@ -208,3 +208,18 @@ type JobDetail struct {
 	CorrelationID Text   `json:"correlation_id"`
 	LostLeases    int    `json:"lost_leases"`
 }
+
+// AuditFields are the fields of the audit pane's filter.
+func AuditFields() []Field {
+	return []Field{
+		{Name: "actor", Kind: FieldText, Help: "the person claimed"},
+		{Name: "role", Kind: FieldText, Help: "the database login"},
+		{Name: "action", Kind: FieldText, Help: "what was done"},
+		{Name: "target", Kind: FieldText, Help: "what it was done to"},
+		{Name: "reason", Kind: FieldText, Help: "why"},
+		{Name: "outcome", Kind: FieldText, Help: "done, refused: …"},
+		{Name: "at", Kind: FieldTime, Help: "when"},
+		{Name: "age", Kind: FieldDuration, Help: "how long ago"},
+	}
+}
+

@@ -1,6 +1,6 @@
-package pgclient
-
-// This file turns what pgx and the server say into one clear line.
+// Package pgerror turns what pgx and the server say into one clear line with its
+// kind and its remedy.
+package pgerror
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
-// connectError explains a DSN or a connection that failed, without its secrets.
-func connectError(err error) error {
+// Connect explains a DSN or a connection that failed, without its secrets.
+func Connect(err error) error {
 	if err == nil {
 		return nil
 	}
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
 		return &queue.Error{
-			Kind: queue.KindConfig, What: queue.Clean("the connection string cannot be read: " + mask(withoutValues(withoutDSN(parse.Error())))),
+			Kind: queue.KindConfig, What: queue.Clean("the connection string cannot be read: " + Mask(withoutValues(withoutDSN(parse.Error())))),
 			Where: queue.Clean("dsn"), Do: queue.Clean("see QTOP_DSN, DATABASE_URL, the profile, or PG* variables"), Err: err,
 		}
 	}
-	return translate(err)
+	return Translate(err)
 }
 
 // withoutDSN leaves out the DSN that pgconn quotes in backquotes: its own masking
@@ -60,14 +60,14 @@ var (
 	plainValue = regexp.MustCompile(`^[\w./-]*\)?$`)
 )
 
-// mask hides passwords: what this process knows, and what stands in a text in the
+// Mask hides passwords: what this process knows, and what stands in a text in the
 // place of one.
-func mask(s string) string {
+func Mask(s string) string {
 	return secrecy.Mask(secretInDSN.ReplaceAllString(s, "${1}${3}*****"))
 }
 
-// translate gives an error its kind and its remedy. A nil stays nil.
-func translate(err error) error {
+// Translate gives an error its kind and its remedy. A nil stays nil.
+func Translate(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func translate(err error) error {
 		strings.Contains(err.Error(), "unexpected EOF"), strings.Contains(err.Error(), "closed pool"):
 		what = "the connection to PostgreSQL was lost: " + reason(err)
 	default:
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(mask(err.Error())), Err: err}
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(Mask(err.Error())), Err: err}
 	}
 	return &queue.Error{
 		Kind: queue.KindUnavailable, What: queue.Clean(what),
@@ -101,7 +101,7 @@ func translate(err error) error {
 
 // reason is the innermost message: the outer ones repeat host and user.
 func reason(err error) string {
-	msg := mask(err.Error())
+	msg := Mask(err.Error())
 	if i := strings.LastIndex(msg, "dial error: "); i >= 0 {
 		msg = msg[i+len("dial error: "):]
 	}
@@ -111,7 +111,7 @@ func reason(err error) string {
 }
 
 func serverError(pg *pgconn.PgError, err error) error {
-	e := &queue.Error{Kind: queue.KindFailed, What: queue.Clean(mask(pg.Message)), Where: queue.Clean("SQLSTATE " + pg.Code), Err: err}
+	e := &queue.Error{Kind: queue.KindFailed, What: queue.Clean(Mask(pg.Message)), Where: queue.Clean("SQLSTATE " + pg.Code), Err: err}
 	switch {
 	case pg.Code == "42501" && strings.Contains(pg.Message, "read-only"), pg.Code == "25006":
 		e.What = queue.Clean("this session is read-only: " + pg.Message)
@@ -121,7 +121,7 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
 	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
-		e.Kind, e.Do = queue.KindUsage, queue.Clean(mask(pg.Hint))
+		e.Kind, e.Do = queue.KindUsage, queue.Clean(Mask(pg.Hint))
 	case pg.Code == "22021":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean("a text must be UTF-8 without zero bytes")
 	case pg.Code == "22P05" && !strings.Contains(pg.Detail, `\u0000`): // of an encoding that lacks the character
@@ -131,7 +131,7 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000":
 		e.Kind, e.Do = queue.KindUnavailable, queue.Clean("check user, database and password of the connection string")
 	case pg.Code == "57014":
-		e.Kind, e.What = queue.KindUnavailable, queue.Clean("the server cancelled the statement: "+mask(pg.Message))
+		e.Kind, e.What = queue.KindUnavailable, queue.Clean("the server cancelled the statement: "+Mask(pg.Message))
 	case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
 		e.Kind = queue.KindUnavailable
 	}
@@ -148,9 +148,5 @@ func Retryable(err error) bool {
 		}
 		return false
 	}
-	return queue.KindOf(translate(err)) == queue.KindUnavailable
+	return queue.KindOf(Translate(err)) == queue.KindUnavailable
 }
-
-// Explain gives an error of another package's database call its kind and its
-// remedy.
-func Explain(err error) error { return connectError(err) }

@@ -1,4 +1,6 @@
-package pgclient
+// Package pgpool holds the connections: pools that find out about a pooler and say
+// why a change was refused, and the limits of their sessions.
+package pgpool
 
 import (
 	"context"
@@ -22,6 +24,14 @@ type Pool struct {
 	route    *pgsession.Route
 	readOnly bool // as the operator wants it
 	refusal  atomic.Pointer[queue.Error]
+}
+
+// New makes a pool; readOnly says that its sessions are, as the operator wants it.
+func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readOnly bool) (p *Pool, err error) {
+	p = &Pool{route: route, readOnly: readOnly}
+	cfg.ConnConfig.OnPgError = p.noticed
+	p.Pool, err = pgxpool.NewWithConfig(ctx, cfg)
+	return p, err
 }
 
 // noticed receives each error of the server before the caller that sent the statement.

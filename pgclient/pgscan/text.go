@@ -1,21 +1,22 @@
-package pgclient
+package pgscan
 
 // This file lets pgx scan text columns straight into queue.Text: nothing from a
 // row becomes a string that could reach a terminal.
 
 import (
+	"database/sql"
 	"fmt"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-type textScan struct{ to *queue.Text }
+type target struct{ to *queue.Text }
 
-// textInto scans a nullable text column; NULL is the empty Text.
-func textInto(t *queue.Text) *textScan { return &textScan{t} }
+// Text scans a nullable text column; NULL is the empty Text.
+func Text(t *queue.Text) sql.Scanner { return &target{t} }
 
 // Scan implements sql.Scanner, which pgx honours.
-func (s *textScan) Scan(src any) error {
+func (s *target) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
 		*s.to = queue.Text{}
@@ -24,7 +25,7 @@ func (s *textScan) Scan(src any) error {
 	case []byte:
 		*s.to = queue.Clean(string(v))
 	default:
-		return fmt.Errorf("pgclient: cannot read %T as text", src)
+		return fmt.Errorf("pgscan: cannot read %T as text", src)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package pgclient
+package pgscan
 
 // This file is how times pass between PostgreSQL and this program: one that no calendar holds, by whatever way it got
 // into a row, is read as what queue.Calendar makes of it, so that no list, picture or verb fails because of it.
@@ -17,13 +17,13 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// registerTimes makes a connection read and write times so; they are UTC wherever they are printed.
-func registerTimes(m *pgtype.Map) {
+// RegisterTimes makes a connection read and write times so; they are UTC wherever they are printed.
+func RegisterTimes(m *pgtype.Map) {
 	m.RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: timeCodec{&pgtype.TimestamptzCodec{ScanLocation: time.UTC}},
 	})
-	m.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: unmarshal}})
-	m.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: unmarshal}})
+	m.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: Unmarshal}})
+	m.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: Unmarshal}})
 }
 
 // timeCodec is that of timestamptz for time.Time, and pgx's for what else is scanned or sent.
@@ -60,7 +60,7 @@ func (s timeScan) Scan(src []byte, target any) error {
 	if !ok {
 		return fmt.Errorf("cannot scan a time into %T", target)
 	}
-	*to = calendar(t)
+	*to = Calendar(t)
 	return nil
 }
 
@@ -82,8 +82,8 @@ func (e timeEncode) Encode(value any, buf []byte) ([]byte, error) {
 	return e.plan.Encode(t, buf)
 }
 
-// calendar is a time as this program holds it.
-func calendar(t pgtype.Timestamptz) time.Time {
+// Calendar is a time as this program holds it.
+func Calendar(t pgtype.Timestamptz) time.Time {
 	switch t.InfinityModifier {
 	case pgtype.Infinity:
 		return queue.Infinite(1)
@@ -94,8 +94,8 @@ func calendar(t pgtype.Timestamptz) time.Time {
 	return queue.Calendar(t.Time)
 }
 
-// unmarshal is json.Unmarshal for what PostgreSQL wrote: its times may be such that RFC 3339 has no form for them.
-func unmarshal(raw []byte, v any) error {
+// Unmarshal is json.Unmarshal for what PostgreSQL wrote: its times may be such that RFC 3339 has no form for them.
+func Unmarshal(raw []byte, v any) error {
 	to := reflect.ValueOf(v)
 	if to.Kind() != reflect.Pointer || to.IsNil() {
 		return json.Unmarshal(raw, v)

@@ -1,0 +1,145 @@
+// Package filtersql compiles the filter language to SQL. The same tree filters panes,
+// previews and actions, so that what is counted is what is acted on.
+package filtersql
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Column is how a field reads in SQL; of an age, the time it counts from. Text
+// columns compare as text; NULL is the empty string there, and no comparison of
+// numbers or times holds for it.
+type Column struct {
+	Expr   string
+	Number string // what numbers compare with where Expr is text; empty = Expr
+}
+
+// Builder collects conditions and their arguments.
+type Builder struct {
+	columns map[string]Column
+	order   string
+	Now     string // what ages count to
+	Conds   []string
+	Args    []any
+}
+
+// New makes a builder over these columns; order names the one that a page goes by.
+func New(columns map[string]Column, order string) *Builder {
+	return &Builder{columns: columns, order: order, Now: "now()"}
+}
+
+// Clone is a copy that grows by itself.
+func (b *Builder) Clone() *Builder {
+	c := *b
+	c.Conds, c.Args = slices.Clone(b.Conds), slices.Clone(b.Args)
+	return &c
+}
+
+// Arg adds an argument and gives its placeholder.
+func (b *Builder) Arg(v any) string {
+	b.Args = append(b.Args, v)
+	return "$" + strconv.Itoa(len(b.Args))
+}
+
+// And adds a condition.
+func (b *Builder) And(cond string) { b.Conds = append(b.Conds, cond) }
+
+// Clause is the WHERE of all conditions; empty without one.
+func (b *Builder) Clause() string {
+	if len(b.Conds) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(b.Conds, " AND ")
+}
+
+// Where adds the filter's terms.
+func (b *Builder) Where(f *queue.Filter) {
+	if f == nil {
+		return
+	}
+	for _, t := range f.Terms {
+		var alts []string
+		for _, v := range t.Values {
+			alts = append(alts, b.term(f, t, v))
+		}
+		cond := "(" + strings.Join(alts, " OR ") + ")"
+		if t.Negate {
+			cond = "NOT COALESCE(" + cond + ", false)"
+		}
+		b.And(cond)
+	}
+}
+
+func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
+	if t.Op == queue.OpContains {
+		var alts []string
+		pattern := b.Arg("%" + like(v) + "%")
+		for _, name := range f.AnyFields() {
+			alts = append(alts, fmt.Sprintf("COALESCE((%s)::text, '') ILIKE %s", b.columns[name].Expr, pattern))
+		}
+		return "(" + strings.Join(alts, " OR ") + ")"
+	}
+	c := b.columns[t.Field]
+	switch t.Kind {
+	case queue.FieldDuration:
+		return fmt.Sprintf("%s - %s %s make_interval(secs => %s)", b.Now, c.Expr, sqlOp(t.Op), b.Arg(v.Duration.Seconds()))
+	case queue.FieldTime:
+		return fmt.Sprintf("%s %s %s", c.Expr, sqlOp(t.Op), b.when(v.Time))
+	case queue.FieldNumber:
+		return fmt.Sprintf("%s %s %s::numeric", c.Expr, sqlOp(t.Op), b.Arg(v.Raw))
+	case queue.FieldText, queue.FieldID:
+	}
+	switch t.Op {
+	case queue.OpGlob:
+		return fmt.Sprintf("COALESCE((%s)::text, '') ILIKE %s", c.Expr, b.Arg(like(v)))
+	case queue.OpEq:
+		return fmt.Sprintf("COALESCE((%s)::text, '') = %s", c.Expr, b.Arg(v.Raw))
+	}
+	number := c.Number
+	if number == "" {
+		number = c.Expr
+	}
+	return fmt.Sprintf("%s %s %s::numeric", number, sqlOp(t.Op), b.Arg(v.Raw))
+}
+
+// like is a value as a LIKE pattern.
+func like(v queue.Value) string {
+	if v.Glob {
+		return queue.GlobToLike(v.Raw)
+	}
+	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(v.Raw)
+}
+
+// when is a point in time: absolute, or relative to now.
+func (b *Builder) when(t queue.TimeRef) string {
+	if t.Kind == queue.TimeAgo {
+		return fmt.Sprintf("%s - make_interval(secs => %s)", b.Now, b.Arg(t.Ago.Seconds()))
+	}
+	return b.Arg(t.Resolve(time.Now())) + "::timestamptz"
+}
+
+func sqlOp(op queue.Op) string {
+	if op == queue.OpGlob {
+		return "="
+	}
+	return string(op)
+}
+
+// Before is the condition of what follows a mark in a list whose numbers fall.
+func (b *Builder) Before(number, mark string) error {
+	if mark == "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(mark, 10, 64)
+	if err != nil {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+	}
+	b.And(number + " < " + b.Arg(n))
+	return nil
+}
