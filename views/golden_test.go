@@ -142,22 +142,56 @@ func screen(w viewstest.World, name string, body func(views.Env, views.Size) []s
 	}.Draw(e, size, func(s views.Size) []string { return body(e, s) })
 }
 
+// frameTop and frameFoot are the lines around a body.
+const frameTop, frameFoot = 2, 2
+
+// TestGoldens keeps every body as it stands in the screen, without what the screen
+// puts around it: a new tab or another header changes none of them.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
-	for worldName, w := range map[string]viewstest.World{"rich": viewstest.RichWorld(), "empty": viewstest.EmptyWorld()} {
+	for worldName, w := range worlds() {
 		for name, body := range bodies(w) {
-			for look, o := range looks {
+			for look := range looks {
 				for _, size := range sizes {
-					got := screen(w, name, body, env(o), size)
-					requireFits(t, got, size)
-					if look != "colour" {
-						got = ansi.Strip(got)
-					}
-					golden(t, fmt.Sprintf("%s-%s-%dx%d-%s", worldName, name, size.W, size.H, look), got)
+					lines := strings.Split(fitted(t, w, name, body, look, size), "\n")
+					golden(t, goldenName(worldName+"-"+name, size, look), strings.Join(lines[frameTop:len(lines)-frameFoot], "\n"))
 				}
 			}
 		}
 	}
+}
+
+// TestFramedGoldens keeps whole screens, few: header, tabs, status and hints at
+// every size, in every look, with much to count and with nothing.
+func TestFramedGoldens(t *testing.T) {
+	t.Parallel()
+	for _, f := range []struct{ world, name, look string }{
+		{"rich", "overview", "colour"}, {"rich", "dead", "ascii"}, {"rich", "host", "mono"}, {"empty", "overview", "colour"},
+	} {
+		w := worlds()[f.world]
+		for _, size := range sizes {
+			golden(t, goldenName("framed-"+f.world+"-"+f.name, size, f.look), fitted(t, w, f.name, bodies(w)[f.name], f.look, size))
+		}
+	}
+}
+
+func worlds() map[string]viewstest.World {
+	return map[string]viewstest.World{"rich": viewstest.RichWorld(), "empty": viewstest.EmptyWorld()}
+}
+
+func goldenName(name string, size views.Size, look string) string {
+	return fmt.Sprintf("%s-%dx%d-%s", name, size.W, size.H, look)
+}
+
+// fitted is a whole screen that fits.
+func fitted(t *testing.T, w viewstest.World, name string, body func(views.Env, views.Size) []string, look string, size views.Size) string {
+	t.Helper()
+	got := screen(w, name, body, env(looks[look]), size)
+	requireFits(t, got, size)
+	if look != "colour" {
+		got = ansi.Strip(got)
+	}
+	return got
 }
 
 // requireFits: exactly as many lines, each exactly as wide as the screen.
