@@ -335,7 +335,7 @@ func TestBulkRoles(t *testing.T) {
 		for _, sql := range []string{
 			"SELECT public.fn_queue_bulk_plan('resolve', ARRAY['1'], 'x', 1, 0, 0, 'eve', 'x')", "SELECT public.fn_queue_bulk_run(1, 'eve')", "SELECT public.fn_queue_bulk_undo(1, 'eve')",
 			"SELECT public.fn_queue_bulk_set_rate(1, 1, 'eve')", "UPDATE public.queue_bulk_operation SET state = 'running'", "DELETE FROM public.queue_bulk_operation_item",
-			"SELECT public.fn_queue_bulk_step(1)", "SELECT * FROM public.fn_queue_bulk_apply('resolve', ARRAY['1'], 'eve', 'x', false)",
+			"SELECT public.fn_queue_bulk_step(1)", "SELECT * FROM public.fn_queue_bulk_apply(1, 'resolve', ARRAY['1'], 'eve', 'x', false)",
 		} {
 			fails(t, pool, "42501", sql)
 		}

@@ -217,7 +217,8 @@ func TestWebhookRequeueMany(t *testing.T) {
 	h.checkCounters()
 }
 
-func TestWebhookRequeueNamesItsOperation(t *testing.T) {
+// A setting of the session says nothing about who requeues: only a bulk operation writes its id.
+func TestWebhookRequeueNamesNoOperationThatASessionClaims(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 1)
 	tx, err := h.work.Begin(context.Background())
@@ -227,5 +228,6 @@ func TestWebhookRequeueNamesItsOperation(t *testing.T) {
 	_, err = tx.Exec(context.Background(), "SELECT public.fn_dead_letter_requeue($1, 'ann', 'bulk')", letters)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(context.Background()))
-	require.Equal(t, 77, one[int](h, "SELECT operation_id FROM public.dead_letter_requeues"))
+	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_requeues WHERE operation_id IS NULL"))
+	fails(t, h.work, "42501", "SELECT public.fn_dead_letter_requeue_as($1, 'ann', 'bulk', false, 77)", letters)
 }

@@ -223,11 +223,11 @@ COMMENT ON FUNCTION public.fn_queue_bulk_set_rate IS
   'Changes the rate of a bulk operation while it runs.';
 
 -- Carrying out
--- fn_queue_bulk_apply(kind, targets, actor, reason, undo) → (target, why, new_id, failed): what the function of that
--- kind of letter did, why NULL = done; failed: the code of a try that was made and failed, as only the replay of an
--- event knows at once. Internal.
-CREATE OR REPLACE FUNCTION public.fn_queue_bulk_apply(p_kind text, p_targets text[], p_actor text, p_reason text,
-  p_undo boolean)
+-- fn_queue_bulk_apply(operation, kind, targets, actor, reason, undo) → (target, why, new_id, failed): what the function
+-- of that kind of letter did, why NULL = done; failed: the code of a try that was made and failed, as only the replay
+-- of an event knows at once. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_apply(p_operation_id bigint, p_kind text, p_targets text[],
+  p_actor text, p_reason text, p_undo boolean)
 RETURNS TABLE (target text, why text, new_id text, failed text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -245,7 +245,7 @@ BEGIN
       WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_hooks, p_actor, p_reason, false)
       WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_hooks, 'abandoned', p_reason, p_actor, false)
       WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_hooks, p_actor, p_reason, false)
-      ELSE public.fn_dead_letter_requeue(v_hooks, p_actor, p_reason, false) END;
+      ELSE public.fn_dead_letter_requeue_as(v_hooks, p_actor, p_reason, false, p_operation_id) END;
     RETURN QUERY SELECT x ->> 'id', x ->> 'why', x ->> 'new_id', NULL::text
       FROM jsonb_array_elements(v_answer -> 'results') x;
     IF v_answer ? 'refused' THEN
@@ -419,7 +419,6 @@ BEGIN
     v_n := COALESCE(cardinality(v_targets), 0);
   END IF;
   IF v_n > 0 THEN
-    PERFORM set_config('qtop.operation_id', p_operation_id::text, true);
     BEGIN
       UPDATE public.queue_bulk_operation_item i SET
         outcome = CASE WHEN a.why IS NULL THEN 'done' WHEN a.failed IS NOT NULL THEN 'failed' ELSE 'skipped'
@@ -429,7 +428,8 @@ BEGIN
           THEN 'ok' END,
         first_code = a.failed, first_at = CASE WHEN v_op.kind = 'replay_event'
           AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
-      FROM public.fn_queue_bulk_apply(v_op.kind, v_targets, v_op.created_by, v_op.reason, false) a
+      FROM public.fn_queue_bulk_apply(p_operation_id => p_operation_id, p_kind => v_op.kind, p_targets => v_targets,
+        p_actor => v_op.created_by, p_reason => v_op.reason, p_undo => false) a
       WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n
         AND i.target = a.target;
     EXCEPTION WHEN OTHERS THEN
@@ -446,7 +446,8 @@ BEGIN
               AND a.why IS NULL THEN 'ok' END,
             first_code = a.failed, first_at = CASE WHEN v_op.kind = 'replay_event'
               AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
-          FROM public.fn_queue_bulk_apply(v_op.kind, ARRAY[v_one], v_op.created_by, v_op.reason, false) a
+          FROM public.fn_queue_bulk_apply(p_operation_id => p_operation_id, p_kind => v_op.kind,
+            p_targets => ARRAY[v_one], p_actor => v_op.created_by, p_reason => v_op.reason, p_undo => false) a
           WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n
             AND i.target = a.target;
         EXCEPTION WHEN OTHERS THEN
@@ -456,7 +457,6 @@ BEGIN
         END;
       END LOOP;
     END;
-    PERFORM set_config('qtop.operation_id', '', true);
     SELECT count(*) FILTER (WHERE i.outcome = 'done'), count(*) FILTER (WHERE i.outcome = 'skipped'), count(*)
       FILTER (WHERE i.outcome = 'failed'),
       count(*) FILTER (WHERE i.first_result = 'ok'), count(*) FILTER (WHERE i.first_result = 'failed')
@@ -552,7 +552,8 @@ BEGIN
       ORDER BY x.item_no LIMIT 10000) i;
     EXIT WHEN v_targets IS NULL;
     UPDATE public.queue_bulk_operation_item i SET outcome = 'undone', why = 'recalled by ' || v_actor, at = now()
-    FROM public.fn_queue_bulk_apply(v_op.kind, v_targets, v_actor, v_op.reason, true) a
+    FROM public.fn_queue_bulk_apply(p_operation_id => p_operation_id, p_kind => v_op.kind, p_targets => v_targets,
+      p_actor => v_actor, p_reason => v_op.reason, p_undo => true) a
     WHERE i.operation_id = p_operation_id AND i.item_no > v_from AND i.item_no <= v_to AND i.target = a.target
       AND a.why IS NULL;
     GET DIAGNOSTICS v_n = ROW_COUNT;

@@ -70,16 +70,28 @@ COMMENT ON FUNCTION public.fn_webhook_letter_closed_by IS
 -- subscription, Pending, no attempt, due now, no job). Skipped, with why: closed before, a live or
 -- completed saga stands for the pair, subscription inactive or unverified, endpoint suspended (an open
 -- circuit is no reason: the saga waits for it). The letters are locked in id order, so of two operators
--- one requeues and the other is told who did. A bulk operation names itself in qtop.operation_id.
+-- one requeues and the other is told who did.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_dead_letter_requeue_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
+END $$;
+COMMENT ON FUNCTION public.fn_dead_letter_requeue IS
+  'Makes one new saga per open dead letter, at most once each, and says per id what happened (R02 §3.3).';
+GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue TO :"dead_letter_operator";
+
+-- fn_dead_letter_requeue_as(ids, actor, reason, dry_run, operation): fn_dead_letter_requeue for the bulk operation that
+-- carries it out, NULL = none. The operation is an argument of a function that no login may call, so that nobody
+-- attributes a requeue to an operation that did not make it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_as(p_dead_letter_ids bigint[], p_actor text, p_reason text,
+  p_dry_run boolean, p_operation_id bigint) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, false);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
-  v_operation bigint := substring(current_setting('qtop.operation_id', true) FROM '^[0-9]{1,18}$')::bigint;
   v_why text[];
   v_sagas bigint[];
   v_audit bigint;
@@ -131,7 +143,7 @@ BEGIN
       RETURNING id, requeued_from_dead_letter_id
     ), kept AS (
       INSERT INTO public.dead_letter_requeues (dead_letter_id, new_saga_id, requeued_by, reason, operation_id)
-      SELECT b.requeued_from_dead_letter_id, b.id, v_actor, v_reason, v_operation FROM born b ORDER BY 1
+      SELECT b.requeued_from_dead_letter_id, b.id, v_actor, v_reason, p_operation_id FROM born b ORDER BY 1
     )
     SELECT array_agg(b.id ORDER BY r.n), array_agg(COALESCE(r.why, CASE WHEN b.id IS NULL
       THEN 'another saga for the same event and subscription came first' END) ORDER BY r.n)
@@ -143,9 +155,8 @@ BEGIN
     p_action => 'requeue', p_done => 'requeued', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
     p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 END $$;
-COMMENT ON FUNCTION public.fn_dead_letter_requeue IS
-  'Makes one new saga per open dead letter, at most once each, and says per id what happened (R02 §3.3).';
-GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_dead_letter_requeue_as IS
+  'Requeues dead letters for an operator or for the bulk operation given. Internal.';
 
 -- fn_dead_letter_requeue_undo(ids, actor, reason, dry_run): recalls requeued sagas that have no job yet;
 -- saga and requeue record go, the audit keeps both ids, the letter is open again. new_id = the saga
