@@ -89,7 +89,7 @@ func (a *app) hostFiles() (all []fileFinding) {
 			continue
 		}
 		if path, err := exec.LookPath(h.Command[0]); err == nil {
-			all = append(all, findings("handler of "+h.Kind, fileguard.Trusted(path))...)
+			all = append(all, findings("handler of "+h.Kind, fileguard.Command(path, h.Command[1:]))...)
 		}
 	}
 	for _, s := range a.settings.Delivery.Secrets {

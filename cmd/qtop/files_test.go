@@ -27,9 +27,12 @@ func TestFilesOpenToOthers(t *testing.T) {
 		return path
 	}
 	bin := write("bin/resize", 0o755, "#!/bin/sh\n")
+	script := write("scripts/run.sh", 0o644, "exit 0\n")
+	rules := write("rules/all", 0o644, "")
 	secret := write("secrets/acme", 0o600, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	file := write("home/qtop/config.yaml", 0o600, fmt.Sprintf(
-		"handlers: [{kind: k, command: [%s]}]\ndelivery: {secrets: [{ref: acme, from: 'file:%s'}]}\n", bin, secret))
+		"handlers: [{kind: k, command: [%s]}, {kind: script, command: [/bin/sh, %s, job, '--rules=%s']}]\ndelivery: {secrets: [{ref: acme, from: 'file:%s'}]}\n",
+		bin, script, rules, secret))
 	service := write("service", 0o600, "[prod]\nhost=h\npassword=x1234\n")
 	pass := write("pass", 0o600, "*:*:*:*:x1234\n")
 	key := write("key.pem", 0o600, "x")
@@ -56,6 +59,10 @@ func TestFilesOpenToOthers(t *testing.T) {
 		{bin, 0o757, 0o755, 78, "handler of k", "chmod go-w " + bin},
 		{bin, 0o775, 0o755, 0, "handler of k", "chmod go-w " + bin},
 		{filepath.Dir(bin), 0o777, 0o755, 78, "handler of k", "chmod go-w " + filepath.Dir(bin)},
+		{script, 0o646, 0o644, 78, "handler of script", "chmod go-w " + script},
+		{script, 0o664, 0o644, 0, "handler of script", "chmod go-w " + script},
+		{filepath.Dir(script), 0o777, 0o755, 78, "handler of script", "chmod go-w " + filepath.Dir(script)},
+		{rules, 0o646, 0o644, 78, "handler of script", "chmod go-w " + rules},
 		{secret, 0o644, 0o600, 78, "secret acme", "chmod 600 " + secret},
 		{service, 0o644, 0o600, 78, "service file", "chmod 600 " + service},
 		{pass, 0o640, 0o600, 78, "password file", "chmod 600 " + pass},

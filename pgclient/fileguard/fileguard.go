@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // owner is the uid of a file; false where the system has none.
@@ -52,6 +54,26 @@ func Kept(path string) []Finding {
 // write it, or exchange it in one of its folders. A file that is not there, or that
 // nobody else may change, has no findings.
 func Trusted(path string) []Finding { return trusted(path, os.Geteuid(), fileOwner) }
+
+// Command judges the program at path and every file among its arguments, also behind a
+// "=": what an interpreter is told to run decides as much as the interpreter does. A
+// relative argument is one of the working directory, which the program will share.
+func Command(path string, arguments []string) []Finding {
+	all := Trusted(path)
+	for _, a := range arguments {
+		_, value, _ := strings.Cut(a, "=")
+		for _, file := range []string{a, value} {
+			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+				for _, f := range Trusted(file) {
+					if !slices.Contains(all, f) {
+						all = append(all, f)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
 
 func trusted(path string, me int, own owner) (all []Finding) {
 	if path == "" {

@@ -41,7 +41,8 @@ const (
 )
 
 // Command is a handler that runs argv, with Job.JSON as one line on its standard
-// input. argv[0] is looked up in PATH now, once.
+// input. argv[0] is looked up in PATH now, once. It is an error when everybody may
+// change the program or a file among its arguments, such as the script of a shell.
 //
 // Exit code 0 means succeeded, 64 and 65 (sysexits: usage, data) failed for good.
 // Every other exit code N is a failed try with code EXIT_<N>; an end by a signal
@@ -79,7 +80,7 @@ func Command(argv []string, o CommandOptions) (Handler, error) {
 		}
 		return nil, badCommand(fmt.Sprintf("command %q cannot be run: %v", argv[0], why), "install it, or give its whole path")
 	}
-	for _, f := range fileguard.Trusted(path) {
+	for _, f := range fileguard.Command(path, argv[1:]) {
 		if f.Refuse { // whoever changes it runs what they like as this host
 			return nil, badCommand("command "+strconv.Quote(argv[0])+": "+f.What, f.Do)
 		}

@@ -162,6 +162,9 @@ func TestJobThatIsNotRead(t *testing.T) {
 
 func TestCommandThatCannotBe(t *testing.T) {
 	t.Parallel()
+	open := filepath.Join(t.TempDir(), "run.sh")
+	require.NoError(t, os.WriteFile(open, nil, 0o600))
+	require.NoError(t, os.Chmod(open, 0o646)) //nolint:gosec // the fault
 	for _, tt := range []struct {
 		name string
 		argv []string
@@ -172,6 +175,7 @@ func TestCommandThatCannotBe(t *testing.T) {
 		{"unknown", []string{"qtop-no-such-program", "x"}, `command "qtop-no-such-program" cannot be run: executable file not found in $PATH: install it, or give its whole path`},
 		{"a directory", []string{t.TempDir()}, "cannot be run: is a directory: install it"},
 		{"one line for a shell", []string{"echo hello"}, `command "echo hello" cannot be run`},
+		{"a script of everybody", []string{"sh", open}, `command "sh": others may write file ` + open + " (mode 0646): chmod go-w " + open},
 		{"NUL", []string{"sh", "a\x00b"}, "the command holds a NUL byte"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
