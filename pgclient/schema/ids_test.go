@@ -52,5 +52,7 @@ func TestNumbersOfARegistration(t *testing.T) {
 	_, err := admin.Exec(t.Context(), register, []string{"iu"}, 604800, 999999999)
 	require.NoError(t, err, "a threshold from 1000000 on is not watched, as DP1 §9 has it")
 	host := c.as("dot_executor")
-	fails(t, host, "22023", "SELECT public.fn_queue_host_beat('h', gen_random_uuid(), '{}', 0, jsonb_build_object('x', repeat('y', 70000)))")
+	const instance = "'00000000-0000-4000-8000-000000000001'"
+	call(t, host, "public.fn_queue_host_register('h', "+instance+", 'v', '{}')")
+	fails(t, host, "22023", "SELECT public.fn_queue_host_beat('h', "+instance+", '{}', 0, jsonb_build_object('x', repeat('y', 70000)))")
 }

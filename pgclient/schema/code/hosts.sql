@@ -82,9 +82,6 @@ BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
-  IF octet_length(p_progress::text) > 65536 OR octet_length(array_to_string(p_loops, ',')) > 8000 THEN
-    RAISE EXCEPTION 'p_progress has at most 65536 bytes and p_loops 8000' USING ERRCODE = '22023';
-  END IF;
   UPDATE public.queue_host SET last_seen_at = clock_timestamp(), loops = COALESCE(p_loops, '{}'),
     in_flight = greatest(p_in_flight, 0), progress = COALESCE(p_progress, '{}'), stopped_at = NULL
   WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;

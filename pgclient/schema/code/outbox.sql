@@ -34,7 +34,7 @@ BEGIN
   PERFORM 1 FROM public.event_type_registry r
   WHERE r.event_domain = NEW.event_domain AND r.event_type = NEW.event_type AND r.active;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'event type %/% is not registered', NEW.event_domain, NEW.event_type
+    RAISE EXCEPTION 'event type %/% is not registered', left(NEW.event_domain, 51), left(NEW.event_type, 200)
       USING ERRCODE = '23503', HINT = 'register it in event_type_registry first';
   END IF;
   RETURN NEW;

@@ -103,6 +103,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_before jsonb;
 BEGIN
+  IF length(p_outcome) > 200 OR length(p_outcomes::text) > 10000 THEN
+    RAISE EXCEPTION 'p_outcome has at most 200 characters and p_outcomes 10000: leave audit rows to '
+      'fn_queue_scheduler_install and fn_queue_scheduler_remove' USING ERRCODE = '22023';
+  END IF;
   SELECT jsonb_build_object('run_as', max(q.run_as), 'jobs', count(q.run_as)) INTO v_before
     FROM public.queue_cron_job q;
   IF p_outcome = 'done' THEN

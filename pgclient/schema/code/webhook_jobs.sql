@@ -208,9 +208,9 @@ BEGIN
     RAISE EXCEPTION 'p_results cannot be read: %', SQLERRM USING ERRCODE = '22023';
   END;
 
-  SELECT string_agg(DISTINCT quote_literal(r.code), ', ') INTO v_bad
+  SELECT quote_literal(left(r.code, 60)) INTO v_bad
   FROM unnest(v_codes, v_delivered) AS r (code, delivered)
-  WHERE NOT r.delivered AND r.code !~ ('^(' || c_codes || ')$');
+  WHERE NOT r.delivered AND r.code !~ ('^(' || c_codes || ')$') LIMIT 1;
   IF v_bad IS NOT NULL THEN
     RAISE EXCEPTION 'unknown error code %', v_bad
       USING ERRCODE = '22023', HINT = 'Known: ' || replace(c_codes, '|', ', ');

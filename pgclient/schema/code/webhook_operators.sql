@@ -216,7 +216,7 @@ DECLARE
 BEGIN
   IF p_resolution IS NULL OR p_resolution NOT IN ('abandoned', 'delivered_otherwise', 'duplicate') THEN
     RAISE EXCEPTION 'p_resolution must be abandoned, delivered_otherwise or duplicate, not %',
-      COALESCE(quote_literal(p_resolution), 'null') USING ERRCODE = '22023';
+      COALESCE(quote_literal(left(p_resolution, 60)), 'null') USING ERRCODE = '22023';
   END IF;
   IF length(v_note) > 2000 THEN
     RAISE EXCEPTION 'p_note must have at most 2000 characters' USING ERRCODE = '22023';

@@ -1,0 +1,213 @@
+// No login stores a text or a list without a bound by way of our functions.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// argument is one of a function that a login may call.
+type argument struct{ Function, Name, Type string }
+
+// usual holds SQL for arguments by name, and by function and name where a function wants its own, so that each call
+// does its work; what is not here is the zero of its type.
+var usual = map[string]string{
+	"p_actor": "'ann'", "p_reason": "'because'", "p_note": "'because'", "p_comment": "'because'", "p_notes": "'because'", "p_dry_run": "false",
+	"p_executor_id": "'e1'", "p_kind": "'DOT'", "p_executor": "'DOT'", "p_job_kind": "'k'", "p_event_domain": "'iu'", "p_domain": "'iu'",
+	"p_expected_cadence_seconds": "60", "p_stale_threshold_seconds": "300", "p_owner_role": "'dot_executor'", "p_domain_scope": "'{iu}'",
+	"p_host_id": "'h1'", "p_instance": "'00000000-0000-4000-8000-000000000001'", "p_limit": "10", "p_label": "'deploy'",
+	"p_recipient_ref": "'role:x'", "p_event_type": "'a'", "p_event_stream": "'alert'", "p_delivery_lane": "'immediate'", "p_event_severity": "'info'",
+	"p_scope_filter": "'{}'", "p_priority_floor": "0", "p_max_parallel": "1", "p_enabled": "true", "p_reader": "'ann'", "p_body": "'text'",
+	"p_canonical_address": "'a/b'", "p_source_document_ref": "'doc'", "p_import_batch_ref": "'batch'", "p_event_subject_table": "'t'", "p_event_subject_ref": "'r'",
+	"p_actor_ref": "'ann'", "p_correlation_id": "'c'", "p_rate": "1", "p_filter": "'all'", "p_ids": "'{1}'", "p_ttl": "'1 hour'", "p_for": "'1 hour'",
+	"p_waiting": "'keep'", "p_database": "current_database()", "p_worker_name": "'metrics_sampler'", "p_source": "'cli'", "p_key": "'retention.jobs_days'", "p_value": "'30'",
+	"p_payload": "'{}'", "p_safe_payload": "'{}'", "p_version": "'v1'", "p_loops": "'{job_executor}'", "p_progress": "'{}'", "p_in_flight": "1",
+	"p_max_attempts": "3", "p_priority": "100", "p_process_after": "now()", "p_idempotency_key": "'key'", "p_occurred_at": "now()",
+	"p_steps": "0", "p_max_age": "'0'", "p_at": "now()", "p_after": "NULL", "p_mute": "true", "p_unread": "false", "p_worker_id": "'w'", "p_per_subscription": "1",
+	"p_resolution": "'duplicate'", "p_queue": "'job:iu:k'", "p_id": "'1'", "p_flip": "1", "p_subscription_id": "1", "p_operation_id": "1",
+	"uuid[]": "'{00000000-0000-4000-8000-000000000001}'", "bigint[]": "'{1}'", "p_batch_limit": "10", "p_consumer_id": "'c1'", "p_alert_key": "'late:metrics_sampler'", "p_unit_id": "(SELECT id FROM public.information_unit LIMIT 1)",
+	"p_draft_id": "(SELECT id FROM public.iu_draft LIMIT 1)", "p_codes": "'{X}'", "p_errors": "'{failed}'", "p_permanent": "'{true}'", "p_kinds": "'{k}'",
+	"p_jobs": `'[{"job_kind":"k","event_domain":"iu","executor":"DOT"}]'`, "p_results": "'[]'", "p_outcomes": "'[]'", "p_outcome": "'done'",
+
+	"fn_iu_notification_requeue.p_ids": "'{00000000-0000-4000-8000-000000000001}'",
+	"fn_queue_tick_request.p_source":   "'external'", "fn_iu_route_worker_health.p_worker_name": "'iu_outbound_default'", "fn_event_inbox.p_recipient_ref": "'role:queue_viewer'",
+	"fn_queue_executor_register.p_executor_id": "'e2'", "fn_queue_heartbeat_register.p_executor_id": "'e2'", "fn_queue_bulk_plan.p_kind": "'requeue_webhook'",
+	"fn_payload_masked.p_kind": "'event'", "fn_payload_reveal.p_kind": "'event'", "fn_queue_health_rows.p_jobs": "'{}'", "fn_iu_route_worker_run.p_worker_name": "'iu_outbound_default'",
+}
+
+func TestTextsOfLoginsAreBounded(t *testing.T) {
+	c := newCore(t)
+	ctx := t.Context()
+	c.exec("SELECT public.fn_queue_executor_register('e1', 'DOT', '{iu}', 60, 300, 'dot_executor', 'ann')")
+	c.exec("SELECT public.fn_queue_host_register('h1', '00000000-0000-4000-8000-000000000001', 'v', '{}')")
+	c.exec("SELECT public.fn_iu_draft_create((public.fn_iu_save('u', 'b', 'ann') ->> 'unit_id')::uuid, 'b', 'ann')")
+	c.exec("INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', 'a', 'alert', 'immediate')")
+	c.exec("UPDATE public.dot_config SET value = 'true' WHERE key IN ('queue.job_substrate.enabled', 'queue.dlq.replay_enabled')")
+	c.exec("INSERT INTO public.subscriptions (event_type, callback_url) VALUES ('order', 'https://example.com/hook')")
+	c.exec("INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')")
+	login := pgtest.Login(t, c.db, schema.Roles()...)
+	c.exec("UPDATE public.queue_host SET db_role = $1", login)
+
+	rows, err := c.root.Query(ctx, `SELECT p.proname::text, COALESCE(a.name, ''), COALESCE(format_type(a.type, NULL), '')
+		FROM pg_proc p LEFT JOIN LATERAL unnest(p.proargnames[1:p.pronargs], p.proargtypes::oid[]) AS a (name, type) ON true
+		WHERE p.pronamespace = 'public'::regnamespace AND p.prokind = 'f' AND has_function_privilege($1, p.oid, 'EXECUTE') ORDER BY p.proname`, login)
+	require.NoError(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[argument])
+	require.NoError(t, err)
+	functions := map[string][]argument{}
+	for _, a := range all {
+		functions[a.Function] = append(functions[a.Function], a)
+	}
+	require.Greater(t, len(functions), 80)
+
+	conn := c.db.Conn(t, "")
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		args := functions[name]
+		call := func(set int, value string) (string, error) {
+			var list []string
+			for i, a := range args {
+				if a.Name == "" {
+					continue
+				}
+				v := first(usual[name+"."+a.Name], usual[a.Name], usual[a.Type], "NULL")
+				if i == set {
+					v = value
+				}
+				list = append(list, fmt.Sprintf("%s => (%s)::%s", a.Name, v, a.Type))
+			}
+			return tooLong(ctx, t, conn, login, fmt.Sprintf("SELECT public.%s(%s)", name, strings.Join(list, ", ")))
+		}
+		_, err := call(-1, "")
+		require.NoError(t, err, "%s must do its work, or its long arguments show nothing", name)
+		for i, a := range args {
+			v := first(usual[name+"."+a.Name], usual[a.Name], usual[a.Type], "''")
+			var values []string
+			switch a.Type {
+			case "text":
+				values = []string{fmt.Sprintf("(%s)::text || repeat('x', 1000000)", v)}
+			case "text[]":
+				values = []string{"ARRAY[repeat('x', 1000000)]", "array_fill('x'::text, ARRAY[100000])", "ARRAY(SELECT 'x' || n FROM generate_series(1, 100000) n)"}
+			case "jsonb":
+				if a.Name == "p_payload" || a.Name == "p_safe_payload" {
+					continue // payloads have a bound of their own
+				}
+				values = []string{"jsonb_build_object('event_type', repeat('x', 1000000))", `'[{"job_kind":"k","event_domain":"iu","executor":"DOT","actor":"' || repeat('x', 1000000) || '"}]'`, "(SELECT jsonb_object_agg('x' || n, n) FROM generate_series(1, 100000) n)"}
+			case "uuid[]", "bigint[]":
+				values = []string{fmt.Sprintf("array_fill(((%s)::%s)[1], ARRAY[100000])", v, a.Type)}
+			}
+			for _, value := range values {
+				stored, err := call(i, value)
+				if err != nil {
+					require.NotContains(t, err.Error(), "\n")
+					if len(err.Error()) > 500 {
+						t.Errorf("%s.%s: the refusal has %d characters", name, a.Name, len(err.Error()))
+					}
+					continue
+				}
+				if stored != "" {
+					t.Errorf("%s with a long %s stored %s", name, a.Name, stored)
+				}
+			}
+		}
+	}
+}
+
+func first(all ...string) string {
+	for _, s := range all {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// tooLong runs the statement as the login, takes it back, and says where it stored a value that is longer than the
+// bound declared for its column, or than 20000 characters where none is.
+func tooLong(ctx context.Context, t *testing.T, conn *pgx.Conn, login, sql string) (stored string, err error) {
+	t.Helper()
+	tx, err := conn.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(context.WithoutCancel(ctx))) }()
+	_, err = tx.Exec(ctx, "SET LOCAL SESSION AUTHORIZATION "+pgx.Identifier{login}.Sanitize())
+	require.NoError(t, err)
+	if _, err := tx.Exec(ctx, sql); err != nil {
+		var e *pgconn.PgError
+		require.ErrorAs(t, err, &e)
+		return "", fmt.Errorf("%s %s", e.Code, e.Message)
+	}
+	_, err = tx.Exec(ctx, "RESET SESSION AUTHORIZATION")
+	require.NoError(t, err)
+	rows, err := tx.Query(ctx, `SELECT format('SELECT %L || '' of '' || max(length(x)) FROM (SELECT %I::text AS x FROM public.%I) v HAVING max(length(x)) > %s',
+			c.relname || '.' || a.attname, a.attname, c.relname, COALESCE(b.most, 20000))
+		FROM pg_stat_xact_user_tables s JOIN pg_class c ON c.oid = s.relid JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		LEFT JOIN LATERAL (SELECT substring(split_part(encode(g.tgargs, 'escape'), '\000', n) FROM '[0-9]+$')::int AS most
+			FROM pg_trigger g CROSS JOIN generate_series(1, 20) n WHERE g.tgrelid = c.oid AND g.tgfoid = to_regproc('public.fn_text_bound')
+			AND split_part(encode(g.tgargs, 'escape'), '\000', n) LIKE a.attname || ' %') b ON true
+		WHERE s.n_tup_ins + s.n_tup_upd > 0 AND c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+		AND format_type(a.atttypid, NULL) ~ '^(text|jsonb|character varying)' AND a.attname !~ '^(payload|payload_snapshot|safe_payload|body)$'`)
+	require.NoError(t, err)
+	queries, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for _, q := range queries {
+		var said string
+		switch err := tx.QueryRow(ctx, q).Scan(&said); {
+		case err == nil:
+			stored += said + " "
+		default:
+			require.ErrorIs(t, err, pgx.ErrNoRows, q)
+		}
+	}
+	return stored, nil
+}
+
+// What a login may write into a table itself is bounded too.
+func TestTextsOfTablesAreBounded(t *testing.T) {
+	c := newCore(t)
+	c.exec("INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', 'a', 'alert', 'immediate')")
+	producer, admin := c.as("event_ingest_writer"), c.as("workflow_admin")
+	const event = `INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, %[1]s) VALUES ('iu', 'a', 'alert', 'immediate', repeat('x', $1))`
+	for column, most := range map[string]int{
+		"event_subject_table": 200, "event_subject_ref": 500, "canonical_address": 500, "actor_ref": 200, "source_system": 200, "correlation_id": 200, "payload_classification": 200,
+	} {
+		sql := fmt.Sprintf(event, column)
+		fails(t, producer, "22023", sql, most+1)
+		_, err := producer.Exec(t.Context(), sql, most)
+		require.NoError(t, err, column)
+	}
+	_, err := producer.Exec(t.Context(), fmt.Sprintf(event, "actor_ref"), 1000000)
+	require.ErrorContains(t, err, "actor_ref must have at most 200 characters, not 1000000: shorten it")
+	fails(t, admin, "22023", "INSERT INTO public.event_subscription (recipient_ref, scope_subject_table) VALUES ('role:x', repeat('x', 201))")
+	fails(t, admin, "22023", "INSERT INTO public.event_subscription (recipient_ref, scope_filter) VALUES ('role:x', jsonb_build_object('x', repeat('x', 1000)))")
+	fails(t, c.root, "22023", "INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', repeat('x', 201), 'alert', 'immediate')")
+}
+
+// Rows of an older release that are longer than today's bounds go on.
+func TestTextsOfAnOlderReleaseGoOn(t *testing.T) {
+	c := newCore(t)
+	c.exec("SELECT public.fn_queue_executor_register('e1', 'DOT', '{iu}', 60, 300, 'dot_executor', 'ann')")
+	admin, host := c.as("workflow_admin"), c.as("dot_executor")
+	const instance = "'00000000-0000-4000-8000-000000000001'"
+	call(t, host, "public.fn_queue_host_register('h1', "+instance+", 'v', '{}')")
+	call(t, admin, "public.fn_job_subscription_set('e1', 'k', NULL, 0, 1, true, 'note', 'ann', 'why')")
+	c.exec(`SET session_replication_role = replica; UPDATE public.queue_host SET version = repeat('x', 5000), loops = array_fill('job_executor'::text, ARRAY[10000]);
+		UPDATE public.queue_heartbeat SET domain_scope = array_fill('iu'::text, ARRAY[100000]); UPDATE public.job_subscription SET notes = repeat('x', 5000); SET session_replication_role = origin`)
+	require.NotContains(t, call(t, host, "public.fn_queue_host_beat('h1', "+instance+", array_fill('job_executor'::text, ARRAY[10000]), 0, '{}')"), "refused")
+	require.NotContains(t, call(t, host, "public.fn_queue_heartbeat_write('e1', '{}', 'ann')"), "refused")
+	_, err := admin.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = 2")
+	require.NoError(t, err)
+	require.NotContains(t, call(t, admin, "public.fn_job_subscription_set('e1', 'k', NULL, 0, 3, true, 'short now', 'ann', 'why')"), "refused")
+	fails(t, admin, "22023", "UPDATE public.job_subscription SET notes = repeat('x', 2001)")
+	require.NotContains(t, call(t, host, "public.fn_queue_host_register('h1', "+instance+", 'v2', '{}')"), "refused")
+}
