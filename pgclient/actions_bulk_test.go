@@ -34,7 +34,7 @@ func TestFortyFilters(t *testing.T) {
 	list := func(filter string) (int64, error) {
 		page, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetters, Filter: filter})
 		if err == nil {
-			require.EqualValues(t, len(page.DeadLetters), page.Total, filter)
+			require.EqualValues(t, len(queue.Of[[]queue.DeadLetter](page)), page.Total, filter)
 		}
 		return page.Total, err
 	}
@@ -153,10 +153,11 @@ func TestBulkTurns(t *testing.T) {
 	require.Contains(t, turn(queue.ActBulkResume, nil).Refused, "is aborted")
 	page, err := op.List(context.Background(), queue.Query{Kind: queue.ListOperation, ID: id})
 	require.NoError(t, err)
-	require.Equal(t, "aborted", page.Operations[0].State)
-	require.InDelta(t, 200, page.Operations[0].Rate, 0)
-	require.EqualValues(t, 2, page.Operations[0].Left())
-	require.Empty(t, page.Items)
+	o := queue.Of[*queue.OperationDetail](page)
+	require.Equal(t, "aborted", o.State)
+	require.InDelta(t, 200, o.Rate, 0)
+	require.EqualValues(t, 2, o.Left())
+	require.Empty(t, o.Items)
 	_, err = op.Plan(context.Background(), queue.Request{Action: queue.ActBulkRun, Targets: []string{"twelve"}})
 	require.ErrorContains(t, err, "not the number of an operation")
 	missing := plan(t, op, queue.Request{Action: queue.ActBulkRun, Targets: []string{"999"}})

@@ -84,9 +84,9 @@ func TestCronPlan(t *testing.T) {
 	require.Zero(t, get[int](w, "SELECT count(*) FROM public.queue_operator_action"), "a plan writes nothing")
 	page, err := admin.List(context.Background(), queue.Query{Kind: queue.ListCron})
 	require.NoError(t, err)
-	require.Contains(t, page.Cron.Lacks.String(), "CREATE EXTENSION pg_cron")
-	require.Len(t, page.Cron.Jobs, 6)
-	for _, j := range page.Cron.Jobs {
+	require.Contains(t, queue.Of[*queue.Cron](page).Lacks.String(), "CREATE EXTENSION pg_cron")
+	require.Len(t, queue.Of[*queue.Cron](page).Jobs, 6)
+	for _, j := range queue.Of[*queue.Cron](page).Jobs {
 		require.False(t, *j.Found, j.Name)
 		require.NotEmpty(t, j.Schedule.String(), j.Name)
 	}

@@ -222,7 +222,7 @@ func TestAckPlan(t *testing.T) {
 	require.Equal(t, map[string]string{"kg": "bob", "dot1": "ann"}, acked)
 	h, err := admin.List(context.Background(), queue.Query{Kind: queue.ListAlertHistory, ID: "kg"})
 	require.NoError(t, err)
-	require.Len(t, h.AlertHistory, 1)
+	require.Len(t, queue.Of[[]queue.AlertAck](h), 1)
 	un := plan(t, admin, queue.Request{Action: queue.ActUnack, Targets: []string{"kg"}, Args: map[string]string{"comment": "bob left"}})
 	require.EqualValues(t, 1, apply(t, admin, un).Done)
 	require.Contains(t, apply(t, admin, un).Refused, "nobody has")

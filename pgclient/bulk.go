@@ -40,7 +40,7 @@ var operationColumns = map[string]filtersql.Column{
 }
 
 // bulkOperations reads a page of operations, or one with its items.
-func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Page) (err error) {
+func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Page) error {
 	if q.Kind == queue.ListOperations {
 		f, err := queue.ParseFilter(q.Filter, queue.OperationFields())
 		if err != nil {
@@ -52,12 +52,13 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 		if err := b.Before("o.operation_id", q.After); err != nil {
 			return err
 		}
-		p.Operations, err = readOperations(ctx, c.read, b.Clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
+		operations, err := readOperations(ctx, c.read, b.Clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
 		if err != nil {
 			return err
 		}
-		if n := len(p.Operations); n == q.Limit {
-			p.Next = strconv.FormatInt(p.Operations[n-1].ID, 10)
+		p.Rows = operations
+		if n := len(operations); n == q.Limit {
+			p.Next = strconv.FormatInt(operations[n-1].ID, 10)
 		}
 		if q.Bare {
 			return nil
@@ -68,10 +69,11 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 	if err != nil {
 		return err
 	}
-	if p.Operations, err = readOperations(ctx, c.read, "WHERE o.operation_id = $1", id); err != nil {
+	found, err := readOperations(ctx, c.read, "WHERE o.operation_id = $1", id)
+	if err != nil {
 		return err
 	}
-	if len(p.Operations) == 0 {
+	if len(found) == 0 {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no operation %d", id)), Do: queue.Clean("see qtop ops")}
 	}
 	b := filtersql.New(nil, "i.item_no")
@@ -86,14 +88,14 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 	if err != nil {
 		return err
 	}
-	p.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.OperationItem, error) {
+	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.OperationItem, error) {
 		var i queue.OperationItem
 		err := row.Scan(&i.No, pgscan.Text(&i.Target), &i.Outcome, pgscan.Text(&i.Why), pgscan.Text(&i.NewID), &i.At, &i.FirstResult, pgscan.Text(&i.FirstCode))
 		return i, err
 	})
-	if n := len(p.Items); n == q.Limit {
-		p.Next = strconv.FormatInt(p.Items[n-1].No, 10)
+	if n := len(items); n == q.Limit {
+		p.Next = strconv.FormatInt(items[n-1].No, 10)
 	}
-	p.Total = p.Operations[0].Frozen
+	p.Rows, p.Total = &queue.OperationDetail{Operation: found[0], Items: items}, found[0].Frozen
 	return err
 }

@@ -160,7 +160,7 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 	require.Contains(t, err.Error(), "qtop migrate up")
 	page, err := c.List(ctx, queue.Query{Kind: queue.ListSession})
 	require.NoError(t, err)
-	require.Contains(t, page.Session.Misfit.Do.String(), "qtop migrate up")
+	require.Contains(t, queue.Of[*queue.Session](page).Misfit.Do.String(), "qtop migrate up")
 
 	db := pgtest.New(t)
 	nobody := open(t, pgclient.Options{DSN: db.DSN(pgtest.Login(t, db))})
@@ -178,11 +178,11 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 	require.Equal(t, "live", viewer.Link().State)
 	page, err = viewer.List(ctx, queue.Query{Kind: queue.ListSession})
 	require.NoError(t, err)
-	require.Equal(t, []string{"queue_viewer"}, page.Session.Roles)
-	require.False(t, page.Session.Rights[queue.ActRequeue])
-	require.Equal(t, "dead_letter_operator", page.Session.Needs[queue.ActRequeue])
-	require.Nil(t, page.Session.Misfit)
-	require.False(t, page.Session.Pooler)
+	require.Equal(t, []string{"queue_viewer"}, queue.Of[*queue.Session](page).Roles)
+	require.False(t, queue.Of[*queue.Session](page).Rights[queue.ActRequeue])
+	require.Equal(t, "dead_letter_operator", queue.Of[*queue.Session](page).Needs[queue.ActRequeue])
+	require.Nil(t, queue.Of[*queue.Session](page).Misfit)
+	require.False(t, queue.Of[*queue.Session](page).Pooler)
 }
 
 // A client that asks for columns and one that asks for the jsonb are told the same.

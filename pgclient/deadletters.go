@@ -149,6 +149,7 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 	if lists[2], err = c.eventLetters(ctx, s.events.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
+	var letters []queue.DeadLetter
 	for {
 		next := -1
 		for i, l := range lists {
@@ -159,7 +160,7 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 		if next < 0 {
 			break
 		}
-		if len(p.DeadLetters) == q.Limit {
+		if len(letters) == q.Limit {
 			p.Next = mark.String()
 			break
 		}
@@ -174,8 +175,9 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 		default:
 			mark.event = uuidMark{l.FailedAt, strings.TrimPrefix(l.ID, eventPrefix)}
 		}
-		p.DeadLetters, lists[next] = append(p.DeadLetters, l), lists[next][1:]
+		letters, lists[next] = append(letters, l), lists[next][1:]
 	}
+	p.Rows = letters
 	switch {
 	case q.Bare:
 		return nil

@@ -109,7 +109,7 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 		return err
 	}
 	var marks []string
-	p.Jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Job, error) {
+	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Job, error) {
 		var j queue.Job
 		var mark string
 		err := row.Scan(append([]any{&mark}, scanJob(&j)...)...)
@@ -119,9 +119,10 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 	if err != nil {
 		return err
 	}
-	if len(p.Jobs) > q.Limit {
-		p.Jobs, p.Next = p.Jobs[:q.Limit], marks[q.Limit-1]
+	if len(jobs) > q.Limit {
+		jobs, p.Next = jobs[:q.Limit], marks[q.Limit-1]
 	}
+	p.Rows = jobs
 	switch {
 	case q.Bare:
 		return nil

@@ -80,12 +80,12 @@ func allJobs(t *testing.T, c *pgclient.Client, id, filter string) (jobs []queue.
 	for {
 		p, err := c.List(context.Background(), q)
 		require.NoError(t, err, filter)
-		jobs = append(jobs, p.Jobs...)
+		jobs = append(jobs, queue.Of[[]queue.Job](p)...)
 		if q.After = p.Next; p.Next == "" {
 			require.EqualValues(t, len(jobs), p.Total, filter)
 			return jobs
 		}
-		require.Len(t, p.Jobs, 3, "a page that is not the last is full")
+		require.Len(t, queue.Of[[]queue.Job](p), 3, "a page that is not the last is full")
 		require.LessOrEqual(t, int64(len(jobs)), p.Total, "pages do not repeat")
 	}
 }
@@ -202,7 +202,7 @@ func TestJobDetail(t *testing.T) {
 		t.Helper()
 		p, err := client.List(context.Background(), queue.Query{Kind: queue.ListJob, ID: id})
 		require.NoError(t, err)
-		return p.Job
+		return queue.Of[*queue.JobDetail](p)
 	}
 	j := read(strings.ToUpper(id))
 	require.Equal(t, "queued kg.reindex kg", j.Status+" "+j.Kind.String()+" "+j.Domain.String())
@@ -218,7 +218,7 @@ func TestJobDetail(t *testing.T) {
 	dot := w.client("dot_executor")
 	p, err := dot.List(context.Background(), queue.Query{Kind: queue.ListJob, ID: id})
 	require.NoError(t, err)
-	require.Contains(t, p.Job.PayloadWhyNot.String(), "queue_viewer")
+	require.Contains(t, queue.Of[*queue.JobDetail](p).PayloadWhyNot.String(), "queue_viewer")
 	for id, want := range map[string]queue.Kind{
 		"12": queue.KindUsage, "job:" + id: queue.KindUsage, "": queue.KindUsage, "00000000-0000-0000-0000-000000000000": queue.KindFailed,
 	} {
@@ -246,7 +246,7 @@ func TestJobLetterChain(t *testing.T) {
 	for i, l := range letters {
 		p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: l})
 		require.NoError(t, err)
-		d := p.Detail
+		d := queue.Of[*queue.DeadLetterDetail](p)
 		require.Equal(t, i, d.Generation)
 		require.Equal(t, "job requeued ann kg.reindex kg Agent it broke", strings.Join([]string{d.Source, d.State, d.RequeuedBy.String(), d.Endpoint.String(),
 			d.Domain.String(), d.Executor.String(), d.LastError.String()}, " "))
@@ -271,7 +271,7 @@ func TestJobLetterChain(t *testing.T) {
 	}
 	p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetters, Filter: "source:job state:*"})
 	require.NoError(t, err)
-	require.Equal(t, []int{1, 0}, []int{p.DeadLetters[0].Generation, p.DeadLetters[1].Generation})
+	require.Equal(t, []int{1, 0}, []int{queue.Of[[]queue.DeadLetter](p)[0].Generation, queue.Of[[]queue.DeadLetter](p)[1].Generation})
 	for id, want := range map[string]queue.Kind{
 		"job:12": queue.KindUsage, "job:": queue.KindUsage, "event:12": queue.KindUsage, "event:" + id: queue.KindFailed, "job:00000000-0000-0000-0000-000000000000": queue.KindFailed,
 	} {

@@ -42,36 +42,36 @@ func (c *Client) list(ctx context.Context, q queue.Query) (queue.Page, error) {
 	case queue.ListSession:
 		var s queue.Session
 		if s, err = c.Session(ctx); err == nil {
-			p.Session = &s
+			p.Rows = &s
 		}
 	case queue.ListDeadLetters:
 		err = c.deadLetters(ctx, q, &p)
 	case queue.ListDeadLetter:
-		p.Detail, err = c.deadLetter(ctx, q.ID, q.Whole)
+		p.Rows, err = c.deadLetter(ctx, q.ID, q.Whole)
 	case queue.ListJobs:
 		err = c.jobs(ctx, q, &p)
 	case queue.ListJob:
-		p.Job, err = c.job(ctx, q.ID, q.Whole)
+		p.Rows, err = c.job(ctx, q.ID, q.Whole)
 	case queue.ListOperations, queue.ListOperation:
 		err = c.bulkOperations(ctx, q, &p)
 	case queue.ListEndpoints, queue.ListEndpoint:
 		err = c.endpoints(ctx, q, &p)
 	case queue.ListLeases:
-		p.Leases, err = c.webhookLeases(ctx, nil, q.Limit)
+		p.Rows, err = c.webhookLeases(ctx, nil, q.Limit)
 	case queue.ListNotify:
 		err = c.notifications(ctx, q, &p)
 	case queue.ListRules:
 		err = c.subscriptions(ctx, q, &p)
 	case queue.ListResolution:
-		p.Resolution, err = c.resolution(ctx, q)
+		p.Rows, err = c.resolution(ctx, q)
 	case queue.ListWhy:
-		p.Why, err = c.why(ctx, q.ID)
+		p.Rows, err = c.why(ctx, q.ID)
 	case queue.ListRoutes:
 		err = c.routes(ctx, &p)
 	case queue.ListConsumers:
 		err = c.consumers(ctx, &p)
 	case queue.ListCron:
-		p.Cron, err = c.cron(ctx)
+		p.Rows, err = c.cron(ctx)
 	case queue.ListAudit:
 		err = c.audit(ctx, q, &p, "")
 	case queue.ListFlagHistory:
@@ -104,7 +104,7 @@ func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target
 	if err != nil {
 		return err
 	}
-	p.Audit, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AuditEntry, error) {
+	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AuditEntry, error) {
 		var e queue.AuditEntry
 		err := row.Scan(scanAudit(&e)...)
 		return e, err
@@ -112,8 +112,9 @@ func (c *Client) audit(ctx context.Context, q queue.Query, p *queue.Page, target
 	if err != nil {
 		return err
 	}
-	if len(p.Audit) == q.Limit {
-		p.Next = strconv.FormatInt(p.Audit[len(p.Audit)-1].ID, 10)
+	p.Rows = entries
+	if len(entries) == q.Limit {
+		p.Next = strconv.FormatInt(entries[len(entries)-1].ID, 10)
 	}
 	if q.Bare {
 		return nil
@@ -148,12 +149,12 @@ func (c *Client) alertHistory(ctx context.Context, q queue.Query, p *queue.Page)
 	if err != nil {
 		return err
 	}
-	p.AlertHistory, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AlertAck, error) {
+	history, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AlertAck, error) {
 		var a queue.AlertAck
 		err := row.Scan(scanAck(&a)...)
 		return a, err
 	})
-	p.Total = int64(len(p.AlertHistory))
+	p.Rows, p.Total = history, int64(len(history))
 	return err
 }
 

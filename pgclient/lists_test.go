@@ -56,12 +56,12 @@ func all(t *testing.T, c *pgclient.Client, filter string) (letters []queue.DeadL
 	for {
 		p, err := c.List(context.Background(), q)
 		require.NoError(t, err, filter)
-		letters = append(letters, p.DeadLetters...)
+		letters = append(letters, queue.Of[[]queue.DeadLetter](p)...)
 		if q.After = p.Next; p.Next == "" {
 			require.EqualValues(t, len(letters), p.Total, filter)
 			return letters
 		}
-		require.Len(t, p.DeadLetters, 5, "a page that is not the last is full")
+		require.Len(t, queue.Of[[]queue.DeadLetter](p), 5, "a page that is not the last is full")
 		require.LessOrEqual(t, int64(len(letters)), p.Total, "pages do not repeat")
 	}
 }
@@ -160,7 +160,7 @@ func TestDeadLetterDetail(t *testing.T) {
 		t.Helper()
 		p, err := client.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: made[0]})
 		require.NoError(t, err)
-		return p.Detail
+		return queue.Of[*queue.DeadLetterDetail](p)
 	}
 	d := read()
 	require.JSONEq(t, `{"n": 12345678901234567890, "password": "•••"}`, d.Payload.String())
@@ -207,7 +207,7 @@ func TestAuditPages(t *testing.T) {
 		p, err := client.List(context.Background(), q)
 		require.NoError(t, err)
 		require.EqualValues(t, 6, p.Total)
-		for _, e := range p.Audit {
+		for _, e := range queue.Of[[]queue.AuditEntry](p) {
 			require.Equal(t, "ann", e.Actor.String())
 			require.True(t, json.Valid(e.Before) && json.Valid(e.After))
 			seen = append(seen, e.ID)
@@ -220,14 +220,14 @@ func TestAuditPages(t *testing.T) {
 	require.IsDecreasing(t, seen)
 	p, err := client.List(context.Background(), queue.Query{Kind: queue.ListFlagHistory, ID: "webhook.max_attempts"})
 	require.NoError(t, err)
-	require.Len(t, p.Audit, 12)
+	require.Len(t, queue.Of[[]queue.AuditEntry](p), 12)
 	p, err = client.List(context.Background(), queue.Query{Kind: queue.ListAudit, Filter: "age>1h"})
 	require.NoError(t, err)
-	require.Empty(t, p.Audit)
+	require.Empty(t, queue.Of[[]queue.AuditEntry](p))
 	for _, f := range []string{"bob", "!bob outcome:done", "role:postgres", "reason=r", "at>-1h", "action:flag_set", "age<1h !actor:x"} {
 		p, err = client.List(context.Background(), queue.Query{Kind: queue.ListAudit, Filter: f})
 		require.NoError(t, err, f)
-		require.NotEmpty(t, p.Audit, f)
+		require.NotEmpty(t, queue.Of[[]queue.AuditEntry](p), f)
 	}
 }
 
@@ -253,12 +253,13 @@ func TestOperationPages(t *testing.T) {
 			require.NoError(t, err)
 			if x.q.Kind == queue.ListOperations {
 				require.Equal(t, x.q.Bare, p.Total == 0)
-				for _, o := range p.Operations {
+				for _, o := range queue.Of[[]queue.Operation](p) {
 					have = append(have, o.ID)
 				}
-			}
-			for _, i := range p.Items {
-				have = append(have, i.No)
+			} else {
+				for _, i := range queue.Of[*queue.OperationDetail](p).Items {
+					have = append(have, i.No)
+				}
 			}
 			if p.Next == "" {
 				break

@@ -55,7 +55,7 @@ func (c *Client) notifications(ctx context.Context, q queue.Query, p *queue.Page
 		return err
 	}
 	n.Keep(f, p.AsOf)
-	p.Notifications, p.Total, p.TotalBound = &n, int64(len(n.Groups)+len(n.Failures)+len(n.Log)), n.GroupsBound
+	p.Rows, p.Total, p.TotalBound = &n, int64(len(n.Groups)+len(n.Failures)+len(n.Log)), n.GroupsBound
 	return nil
 }
 

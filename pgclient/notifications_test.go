@@ -21,7 +21,7 @@ func TestManyGroupsAreRead(t *testing.T) {
 			(gen_random_uuid(), 'second', NULL, 'user:ann', gen_random_uuid(), now() - interval '2 hours')`)
 	p, err := w.client("queue_viewer").List(context.Background(), queue.Query{Kind: queue.ListNotify, Limit: 3})
 	require.NoError(t, err)
-	n := p.Notifications
+	n := queue.Of[*queue.Notifications](p)
 	require.EqualValues(t, 20_002, n.Waiting)
 	require.Len(t, n.Groups, 3)
 	require.True(t, n.GroupsBound)

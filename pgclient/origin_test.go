@@ -20,7 +20,7 @@ func TestOriginReachesTheAudit(t *testing.T) {
 	page, err := admin.List(t.Context(), queue.Query{Kind: queue.ListAudit, Limit: 1})
 	require.NoError(t, err)
 	var claimed map[string]string
-	require.NoError(t, json.Unmarshal(page.Audit[0].Claimed, &claimed))
+	require.NoError(t, json.Unmarshal(queue.Of[[]queue.AuditEntry](page)[0].Claimed, &claimed))
 	require.Equal(t, "10.0.0.7 50122 10.0.0.4 22", claimed["ssh_connection"])
 	require.NotContains(t, claimed["sudo_user"], "\x1b")
 	require.Contains(t, claimed["sudo_user"], "anna")

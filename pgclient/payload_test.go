@@ -31,7 +31,7 @@ func (w *world) detail(c *pgclient.Client, id string) *queue.DeadLetterDetail {
 	w.t.Helper()
 	p, err := c.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id})
 	require.NoError(w.t, err)
-	return p.Detail
+	return queue.Of[*queue.DeadLetterDetail](p)
 }
 
 func TestRevealThroughPlanAndApply(t *testing.T) {
@@ -88,7 +88,7 @@ func TestPayloadIsBounded(t *testing.T) {
 	require.Len(t, d.Payload.String(), queue.PayloadShown)
 	p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id, Whole: true})
 	require.NoError(t, err)
-	require.Len(t, p.Detail.Payload.String(), int(d.PayloadSize))
+	require.Len(t, queue.Of[*queue.DeadLetterDetail](p).Payload.String(), int(d.PayloadSize))
 }
 
 func TestEventLetters(t *testing.T) {
@@ -103,7 +103,7 @@ func TestEventLetters(t *testing.T) {
 		for {
 			p, err := op.List(context.Background(), q)
 			require.NoError(t, err)
-			for _, l := range p.DeadLetters {
+			for _, l := range queue.Of[[]queue.DeadLetter](p) {
 				ids = append(ids, l.ID)
 			}
 			if q.After = p.Next; p.Next == "" {

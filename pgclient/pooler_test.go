@@ -55,7 +55,7 @@ func throughPooler(t *testing.T, mode string) {
 	require.Empty(t, s.Missing)
 	page, err := c.List(ctx, queue.Query{Kind: queue.ListSession})
 	require.NoError(t, err)
-	require.True(t, page.Session.Pooler)
+	require.True(t, queue.Of[*queue.Session](page).Pooler)
 	page, err = c.List(ctx, queue.Query{Kind: queue.ListDeadLetters})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, page.Total)

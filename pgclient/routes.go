@@ -23,12 +23,12 @@ func (c *Client) routes(ctx context.Context, p *queue.Page) error {
 	if err != nil {
 		return err
 	}
-	p.Routes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x queue.Route, err error) {
+	routes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x queue.Route, err error) {
 		err = row.Scan(pgscan.Text(&x.Domain), pgscan.Text(&x.Worker), &x.Enabled, &x.LastRunAt, &x.EventsSeen, &x.Attempts, &x.DeadLettered,
 			&x.Waiting, &x.OldestAt, &x.Held, &x.UpdatedAt, pgscan.Text(&x.UpdatedBy))
 		return x, err
 	})
-	p.Total = int64(len(p.Routes))
+	p.Rows, p.Total = routes, int64(len(routes))
 	return err
 }
 
@@ -38,12 +38,12 @@ func (c *Client) consumers(ctx context.Context, p *queue.Page) error {
 	if err != nil {
 		return err
 	}
-	p.Consumers, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x queue.Consumer, err error) {
+	consumers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x queue.Consumer, err error) {
 		err = row.Scan(pgscan.Text(&x.ID), pgscan.Text(&x.Domain), pgscan.Text(&x.EventType), pgscan.Text(&x.JobKind), pgscan.Text(&x.Executor), &x.Enabled,
 			&x.UpdatedAt, pgscan.Text(&x.UpdatedBy))
 		return x, err
 	})
-	p.Total = int64(len(p.Consumers))
+	p.Rows, p.Total = consumers, int64(len(consumers))
 	return err
 }
 

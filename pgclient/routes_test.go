@@ -97,7 +97,7 @@ func TestBulkReplayOfEvents(t *testing.T) {
 	}, 30*time.Second, 50*time.Millisecond)
 	page, err := op.List(context.Background(), queue.Query{Kind: queue.ListOperation, ID: id})
 	require.NoError(t, err)
-	o := page.Operations[0]
+	o := queue.Of[*queue.OperationDetail](page)
 	require.Equal(t, "replay_event", o.Kind)
 	require.Equal(t, []int64{3, 3, 0, 0}, []int64{o.Done, o.FirstOK, o.Failed, o.Unknown()})
 	require.Equal(t, "requeued", w.detail(op, ids[2]).State)
@@ -126,7 +126,7 @@ func TestRoutesAndConsumers(t *testing.T) {
 		return p
 	}
 	route := func() queue.Route {
-		for _, r := range list(queue.ListRoutes).Routes {
+		for _, r := range queue.Of[[]queue.Route](list(queue.ListRoutes)) {
 			if r.Domain.String() == "iu" {
 				return r
 			}
@@ -161,13 +161,13 @@ func TestRoutesAndConsumers(t *testing.T) {
 	require.Equal(t, "0 executors subscribe to such jobs\n", lineOf(p, "worked by"))
 	require.Equal(t, "created", outcome(apply(t, admin, p), "indexer").Outcome)
 	require.Contains(t, apply(t, admin, p).Refused, "changed meanwhile, last by ann", "what was previewed was that there is none")
-	c := list(queue.ListConsumers).Consumers
+	c := queue.Of[[]queue.Consumer](list(queue.ListConsumers))
 	require.Len(t, c, 1)
 	require.Equal(t, "indexer iu made kg.index Agent ann", c[0].ID.String()+" "+c[0].Domain.String()+" "+c[0].EventType.String()+" "+c[0].JobKind.String()+" "+
 		c[0].Executor.String()+" "+c[0].UpdatedBy.String())
 	set.Args = map[string]string{"enabled": "false"}
 	require.Equal(t, "changed", outcome(apply(t, admin, plan(t, admin, set)), "indexer").Outcome)
-	require.False(t, list(queue.ListConsumers).Consumers[0].Enabled)
+	require.False(t, queue.Of[[]queue.Consumer](list(queue.ListConsumers))[0].Enabled)
 	set.Args = map[string]string{"domain": "iu", "type": "nothing", "kind": "k", "executor": "DOT"}
 	require.Contains(t, plan(t, admin, set).Refused, "event type iu/nothing is not registered")
 	set.Args["executor"] = "MOT"

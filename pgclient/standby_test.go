@@ -34,7 +34,7 @@ func TestPromotedStandby(t *testing.T) {
 	require.True(t, pic.Server.InRecovery)
 	page, err := c.List(ctx, queue.Query{Kind: queue.ListSession})
 	require.NoError(t, err)
-	require.True(t, page.Session.InRecovery)
+	require.True(t, queue.Of[*queue.Session](page).InRecovery)
 	p, err := c.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Actor: "ann", Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
 	require.NoError(t, err)
 	_, err = c.Apply(ctx, p)
@@ -57,7 +57,7 @@ func TestPromotedStandby(t *testing.T) {
 	require.Eventually(t, func() bool {
 		pic, err := c.Snapshot(ctx)
 		page, bad := c.List(ctx, queue.Query{Kind: queue.ListSession})
-		return err == nil && bad == nil && !pic.Server.InRecovery && !page.Session.InRecovery && c.Link().State == "live"
+		return err == nil && bad == nil && !pic.Server.InRecovery && !queue.Of[*queue.Session](page).InRecovery && c.Link().State == "live"
 	}, 10*time.Second, 50*time.Millisecond, "%v", c.Link())
 	_, err = c.Apply(ctx, p)
 	require.NoError(t, err, "the connections of before the promotion take changes")

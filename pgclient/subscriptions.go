@@ -50,7 +50,8 @@ func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page
 	if err != nil {
 		return err
 	}
-	p.Subscriptions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s queue.EventSubscription, err error) {
+	list := queue.EventSubscriptionList{}
+	list.Subscriptions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s queue.EventSubscription, err error) {
 		err = row.Scan(scanEventRule(&s)...)
 		return s, err
 	})
@@ -59,10 +60,11 @@ func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page
 	}
 	if strings.TrimSpace(q.Filter) != "" {
 		now := time.Now()
-		p.Subscriptions = slices.DeleteFunc(p.Subscriptions, func(s queue.EventSubscription) bool { return !f.Match(s.Field, now) })
+		list.Subscriptions = slices.DeleteFunc(list.Subscriptions, func(s queue.EventSubscription) bool { return !f.Match(s.Field, now) })
 	}
-	p.Total = int64(len(p.Subscriptions))
-	p.Broadcast, err = c.broadcast(ctx)
+	p.Total = int64(len(list.Subscriptions))
+	list.Broadcast, err = c.broadcast(ctx)
+	p.Rows = list
 	return err
 }
 

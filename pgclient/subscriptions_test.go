@@ -11,11 +11,11 @@ import (
 )
 
 // rules lists them with the share.
-func rules(t *testing.T, c *pgclient.Client, filter string) queue.Page {
+func rules(t *testing.T, c *pgclient.Client, filter string) queue.EventSubscriptionList {
 	t.Helper()
 	p, err := c.List(context.Background(), queue.Query{Kind: queue.ListRules, Filter: filter})
 	require.NoError(t, err)
-	return p
+	return queue.Of[queue.EventSubscriptionList](p)
 }
 
 // The share and the types that it is made of are those of the views; a mute does
@@ -89,10 +89,10 @@ func TestResolution(t *testing.T) {
 		t.Helper()
 		p, err := c.List(context.Background(), queue.Query{Kind: queue.ListResolution, ID: id, Scope: scope})
 		require.NoError(t, err)
-		for _, x := range p.Resolution.Rules {
+		for _, x := range queue.Of[*queue.Resolution](p).Rules {
 			steps += x.Recipient.String() + " " + x.Outcome + " "
 		}
-		return steps, *p.Resolution
+		return steps, *queue.Of[*queue.Resolution](p)
 	}
 	steps, r := ask("kg/made", queue.Scope{})
 	require.Equal(t, "role:kg_indexer taken user:f filter user:m muted user:t subject_table ", steps)

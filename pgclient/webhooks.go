@@ -41,26 +41,31 @@ func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) er
 		}
 		b.And("v.subscription_id = " + b.Arg(one))
 	}
-	if err := c.endpointPage(ctx, b, q.Limit, p); err != nil {
+	endpoints, err := c.endpointPage(ctx, b, q.Limit, &p.Total)
+	if err != nil {
 		return err
 	}
-	if q.Kind == queue.ListEndpoint && len(p.Endpoints) == 0 {
+	if q.Kind == queue.ListEndpoint && len(endpoints) == 0 {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no subscription %d", one)), Do: queue.Clean("see qtop webhooks")}
 	}
 	ids := []int64{} // nil would be all
-	for _, e := range p.Endpoints {
+	for _, e := range endpoints {
 		ids = append(ids, e.ID)
 	}
-	if p.Leases, err = c.webhookLeases(ctx, ids, queue.LeasesShown); err != nil || q.Kind == queue.ListEndpoints {
+	leases, err := c.webhookLeases(ctx, ids, queue.LeasesShown)
+	if err != nil || q.Kind == queue.ListEndpoints {
+		p.Rows = queue.EndpointList{Endpoints: endpoints, Leases: leases}
 		return err
 	}
-	if p.Attempts, err = c.attempts(ctx, "subscription_id = $1 AND settled_at IS NOT NULL ORDER BY id DESC LIMIT 20", one); err != nil {
+	d := &queue.EndpointDetail{Endpoint: endpoints[0], Leases: leases}
+	p.Rows = d
+	if d.Attempts, err = c.attempts(ctx, "subscription_id = $1 AND settled_at IS NOT NULL ORDER BY id DESC LIMIT 20", one); err != nil {
 		return err
 	}
-	if p.Retries, err = c.retries(ctx, one); err != nil {
+	if d.Retries, err = c.retries(ctx, one); err != nil {
 		return err
 	}
-	p.Why, err = c.why(ctx, "subscription "+strconv.FormatInt(one, 10))
+	d.Why, err = c.why(ctx, "subscription "+strconv.FormatInt(one, 10))
 	return err
 }
 
@@ -74,7 +79,7 @@ func subscriptionID(id string) (int64, error) {
 
 // endpointPage orders by what needs a look before it reads how each answers: that
 // costs recentAttempts rows each.
-func (c *Client) endpointPage(ctx context.Context, b *filtersql.Builder, limit int, p *queue.Page) error {
+func (c *Client) endpointPage(ctx context.Context, b *filtersql.Builder, limit int, total *int64) ([]queue.Endpoint, error) {
 	rows, err := c.read.Query(ctx, `WITH v AS MATERIALIZED (SELECT v.* FROM public.v_webhook_endpoint v`+b.Clause()+`
 		), page AS MATERIALIZED (
 			SELECT v.* FROM v ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id LIMIT `+strconv.Itoa(limit)+`
@@ -104,19 +109,18 @@ func (c *Client) endpointPage(ctx context.Context, b *filtersql.Builder, limit i
 				ORDER BY j.id DESC LIMIT `+strconv.Itoa(recentAttempts)+`) a) r
 		ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id`, b.Args...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.Endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Endpoint, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Endpoint, error) {
 		var e queue.Endpoint
 		var url string
 		err := row.Scan(&e.ID, pgscan.Text(&e.EventType), &url, pgscan.Text(&e.Endpoint), &e.Gate, &e.Unsigned, &e.MaxAttempts, &e.RateLimit, &e.Waiting,
 			&e.OldestAt, &e.AgeSeconds, &e.DeadOpen, &e.Pending, &e.InProgress, &e.PendingRetry, &e.Completed, &e.DeadLettered,
 			&e.Leased, &e.Expired, &e.NextAt, pgscan.Text(&e.SuspendedBy), pgscan.Text(&e.Reason), &e.Since, &e.Until, &e.FailuresInRow, &e.LastSuccessAt,
-			&e.LastFailureAt, pgscan.Text(&e.LastFailure), &e.Recent, &e.RecentOK, &e.P50MS, &e.P95MS, &p.Total)
+			&e.LastFailureAt, pgscan.Text(&e.LastFailure), &e.Recent, &e.RecentOK, &e.P50MS, &e.P95MS, total)
 		e.URL = queue.SafeURL(url)
 		return e, err
 	})
-	return err
 }
 
 // webhookLeases reads who has jobs of these subscriptions, or of all, those that

@@ -119,7 +119,7 @@ func (m *root) request(a queue.Action) (req queue.Request, problem string) {
 	case queue.ActJobCancel:
 		return m.jobs(req)
 	case queue.ActNotifyRequeue:
-		req.Targets = views.FailedIDs(m.pane().levels[0].list.page.Notifications, m.subject())
+		req.Targets = views.FailedIDs(queue.Of[*queue.Notifications](m.pane().levels[0].list.page), m.subject())
 		if len(req.Targets) == 0 {
 			return req, m.noRow("R works on what FAILED; there is none under the cursor")
 		}
@@ -284,7 +284,7 @@ func (m *root) letters(req queue.Request) (queue.Request, string) {
 		if !ok {
 			return req, m.noRow("there is no letter under the cursor")
 		}
-		req.Targets = []string{l.list.page.DeadLetters[i].ID}
+		req.Targets = []string{queue.Of[[]queue.DeadLetter](l.list.page)[i].ID}
 	}
 	return req, ""
 }
@@ -298,8 +298,8 @@ func (m *root) bulk() (queue.Operation, bool) {
 	if l.kind == kindPage {
 		return l.op, true
 	}
-	if i, ok := l.grid.current(); ok && i < len(l.list.page.Operations) {
-		return l.list.page.Operations[i], true
+	if i, ok := l.grid.current(); ok && i < len(queue.Of[[]queue.Operation](l.list.page)) {
+		return queue.Of[[]queue.Operation](l.list.page)[i], true
 	}
 	return queue.Operation{}, false
 }

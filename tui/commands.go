@@ -58,7 +58,7 @@ func (m *root) readSession() tea.Cmd {
 		ctx, cancel := context.WithTimeout(ctx, listDeadline)
 		defer cancel()
 		p, err := s.List(ctx, queue.Query{Kind: queue.ListSession})
-		return sessionMsg{p.Session, err}
+		return sessionMsg{queue.Of[*queue.Session](p), err}
 	}
 }
 

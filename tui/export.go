@@ -130,7 +130,7 @@ func (l *level) exportName() string {
 // whole tells that every row of the list is here.
 func (l list) whole() bool {
 	p := l.page
-	return l.read && !l.loading && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && len(p.Leases) < queue.LeasesShown
+	return l.read && !l.loading && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && len(queue.Of[queue.EndpointList](p).Leases) < queue.LeasesShown
 }
 
 // exportCount is how many rows there will be; empty where that is not known.

@@ -124,40 +124,40 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 	switch q.Kind {
 	case queue.ListSession:
 		x := s.session
-		return queue.Page{Session: &x}, s.err
+		return queue.Page{Rows: &x}, s.err
 	case queue.ListDeadLetters:
 		if q.After != "" {
 			return queue.Page{Total: int64(len(s.letters)) + 4600}, s.err
 		}
-		return queue.Page{DeadLetters: s.letters, Total: int64(len(s.letters)) + 4600, Next: "more"}, s.err
+		return queue.Page{Rows: s.letters, Total: int64(len(s.letters)) + 4600, Next: "more"}, s.err
 	case queue.ListJobs:
 		jobs := s.jobs
 		if q.Filter == "status:retry_waiting" { // what the database would find
 			jobs = slices.DeleteFunc(slices.Clone(jobs), func(j queue.Job) bool { return j.Status != "retry_waiting" })
-			return queue.Page{Jobs: jobs, Total: int64(len(jobs))}, s.err
+			return queue.Page{Rows: jobs, Total: int64(len(jobs))}, s.err
 		}
-		return queue.Page{Jobs: jobs, Total: int64(len(jobs)) + 1176, Next: map[bool]string{true: "more"}[q.After == ""]}, s.err
+		return queue.Page{Rows: jobs, Total: int64(len(jobs)) + 1176, Next: map[bool]string{true: "more"}[q.After == ""]}, s.err
 	case queue.ListJob:
 		d := viewstest.Job()
 		if i := slices.IndexFunc(s.jobs, func(j queue.Job) bool { return j.ID == q.ID }); i >= 0 {
 			d.Job = s.jobs[i]
 		}
-		return queue.Page{Job: &d}, s.err
+		return queue.Page{Rows: &d}, s.err
 	case queue.ListDeadLetter:
 		if strings.HasPrefix(q.ID, "job:") {
 			d := viewstest.JobLetter()
-			return queue.Page{Detail: &d}, s.err
+			return queue.Page{Rows: &d}, s.err
 		}
 		d := viewstest.Detail()
-		return queue.Page{Detail: &d}, s.err
+		return queue.Page{Rows: &d}, s.err
 	case queue.ListAudit, queue.ListFlagHistory:
-		return queue.Page{Audit: s.audit, Total: int64(len(s.audit))}, s.err
+		return queue.Page{Rows: s.audit, Total: int64(len(s.audit))}, s.err
 	case queue.ListOperations:
-		return queue.Page{Operations: viewstest.Operations(), Total: int64(len(viewstest.Operations()))}, s.err
+		return queue.Page{Rows: viewstest.Operations(), Total: int64(len(viewstest.Operations()))}, s.err
 	case queue.ListOperation:
 		for _, o := range viewstest.Operations() {
 			if q.ID == strconv.FormatInt(o.ID, 10) {
-				return queue.Page{Operations: []queue.Operation{o}, Items: viewstest.OperationItems()}, s.err
+				return queue.Page{Rows: &queue.OperationDetail{Operation: o, Items: viewstest.OperationItems()}}, s.err
 			}
 		}
 	case queue.ListEndpoints:
@@ -165,41 +165,41 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		if q.Filter != "" { // what the database would find
 			rows = rows[:1]
 		}
-		return queue.Page{Endpoints: rows, Leases: viewstest.WebhookLeases(), Total: int64(len(rows))}, s.err
+		return queue.Page{Rows: queue.EndpointList{Endpoints: rows, Leases: viewstest.WebhookLeases()}, Total: int64(len(rows))}, s.err
 	case queue.ListEndpoint:
 		for _, r := range viewstest.Endpoints() {
 			if q.ID == strconv.FormatInt(r.ID, 10) {
-				p := viewstest.EndpointPage()
-				p.Endpoints = []queue.Endpoint{r}
-				return p, s.err
+				d := viewstest.EndpointPage()
+				d.Endpoint = r
+				return queue.Page{Rows: &d}, s.err
 			}
 		}
 	case queue.ListLeases:
-		return queue.Page{Leases: viewstest.WebhookLeases()}, s.err
+		return queue.Page{Rows: viewstest.WebhookLeases()}, s.err
 	case queue.ListNotify:
 		n := s.notify
 		if f, err := queue.ParseFilter(q.Filter, queue.NotificationFields()); err == nil { // what the client does
 			n.Groups, n.Failures = slices.Clone(n.Groups), slices.Clone(n.Failures)
 			n.Keep(f, viewstest.Now())
 		}
-		return queue.Page{Notifications: &n, Total: int64(len(n.Groups) + len(n.Failures) + len(n.Log))}, s.err
+		return queue.Page{Rows: &n, Total: int64(len(n.Groups) + len(n.Failures) + len(n.Log))}, s.err
 	case queue.ListRoutes, queue.ListConsumers: // of the verbs alone
 		return queue.Page{}, s.err
 	case queue.ListCron:
 		c := viewstest.Cron()
-		return queue.Page{Cron: &c}, s.err
+		return queue.Page{Rows: &c}, s.err
 	case queue.ListRules:
 		b := s.share
-		return queue.Page{Subscriptions: s.rules, Broadcast: &b, Total: int64(len(s.rules))}, s.err
+		return queue.Page{Rows: queue.EventSubscriptionList{Subscriptions: s.rules, Broadcast: &b}, Total: int64(len(s.rules))}, s.err
 	case queue.ListResolution:
 		r := s.resolve
-		return queue.Page{Resolution: &r}, s.err
+		return queue.Page{Rows: &r}, s.err
 	case queue.ListWhy:
 		w := viewstest.Why()
 		w.Queue = queue.Clean(q.ID)
-		return queue.Page{Why: &w}, s.err
+		return queue.Page{Rows: &w}, s.err
 	case queue.ListAlertHistory:
-		return queue.Page{AlertHistory: viewstest.History()}, s.err
+		return queue.Page{Rows: viewstest.History()}, s.err
 	}
 	return queue.Page{}, errors.New("no such list")
 }

@@ -49,7 +49,7 @@ func (m *root) jobs(req queue.Request) (queue.Request, string) {
 		if !ok {
 			return req, m.noRow("there is no job under the cursor")
 		}
-		req.Targets = []string{l.list.page.Jobs[i].ID}
+		req.Targets = []string{queue.Of[[]queue.Job](l.list.page)[i].ID}
 	}
 	return req, ""
 }
@@ -61,7 +61,7 @@ func (m *root) leases(req queue.Request) (queue.Request, string) {
 	switch {
 	case l.job.ID != "":
 		job := l.job
-		if d := l.list.page.Job; d != nil {
+		if d := queue.Of[*queue.JobDetail](l.list.page); d != nil {
 			job = d.Job
 		}
 		return held(req, []queue.Job{job})
@@ -71,7 +71,7 @@ func (m *root) leases(req queue.Request) (queue.Request, string) {
 		}
 		var of []queue.Job
 		i, ok := l.grid.current()
-		for n, j := range l.list.page.Jobs {
+		for n, j := range queue.Of[[]queue.Job](l.list.page) {
 			if l.grid.marks[j.ID] || (ok && len(l.grid.marks) == 0 && n == i) {
 				of = append(of, j)
 			}

@@ -62,15 +62,23 @@ type list struct {
 	err     error
 }
 
-// rows is how many rows are loaded.
+// rows is how many rows are loaded, of those that Page.Total counts.
 func (l list) rows() int {
-	return len(l.page.DeadLetters) + len(l.page.Audit) + len(l.page.Jobs) + len(l.page.Operations) + len(l.page.Endpoints) + len(l.page.Subscriptions) + l.staged()
-}
-
-// staged is how many rows pane gn has.
-func (l list) staged() int {
-	if n := l.page.Notifications; n != nil {
-		return len(n.Failures) + len(n.Groups) + len(n.Log)
+	switch rows := l.page.Rows.(type) {
+	case []queue.DeadLetter:
+		return len(rows)
+	case []queue.AuditEntry:
+		return len(rows)
+	case []queue.Job:
+		return len(rows)
+	case []queue.Operation:
+		return len(rows)
+	case queue.EndpointList:
+		return len(rows.Endpoints)
+	case queue.EventSubscriptionList:
+		return len(rows.Subscriptions)
+	case *queue.Notifications:
+		return len(rows.Failures) + len(rows.Groups) + len(rows.Log)
 	}
 	return 0
 }
@@ -78,33 +86,31 @@ func (l list) staged() int {
 // add appends a following page. Rows that moved on from the page before come
 // again; once is enough.
 func (l *list) add(p queue.Page) {
-	letters, audit, jobs := map[string]bool{}, map[int64]bool{}, map[string]bool{}
-	for _, x := range l.page.DeadLetters {
-		letters[x.ID] = true
+	switch l.page.Rows.(type) {
+	case []queue.DeadLetter:
+		p.Rows = joined(l.page, p, func(x queue.DeadLetter) string { return x.ID })
+	case []queue.AuditEntry:
+		p.Rows = joined(l.page, p, func(x queue.AuditEntry) int64 { return x.ID })
+	case []queue.Job:
+		p.Rows = joined(l.page, p, func(x queue.Job) string { return x.ID })
+	case []queue.Operation:
+		p.Rows = joined(l.page, p, func(x queue.Operation) int64 { return x.ID })
 	}
-	for _, x := range l.page.Audit {
-		audit[x.ID] = true
+	l.page = p
+}
+
+// joined is the rows of two pages, each row once.
+func joined[T any, K comparable](a, b queue.Page, id func(T) K) []T {
+	rows, seen := queue.Of[[]T](a), map[K]bool{}
+	for _, x := range rows {
+		seen[id(x)] = true
 	}
-	for _, x := range l.page.Jobs {
-		jobs[x.ID] = true
-	}
-	for _, x := range p.DeadLetters {
-		if !letters[x.ID] {
-			l.page.DeadLetters = append(l.page.DeadLetters, x)
+	for _, x := range queue.Of[[]T](b) {
+		if !seen[id(x)] {
+			rows = append(rows, x)
 		}
 	}
-	for _, x := range p.Audit {
-		if !audit[x.ID] {
-			l.page.Audit = append(l.page.Audit, x)
-		}
-	}
-	l.page.Operations = append(l.page.Operations, p.Operations...) // their numbers fall: none comes again
-	for _, x := range p.Jobs {
-		if !jobs[x.ID] {
-			l.page.Jobs = append(l.page.Jobs, x)
-		}
-	}
-	l.page.Next, l.page.Total, l.page.TotalBound, l.page.AsOf = p.Next, p.Total, p.TotalBound, p.AsOf
+	return rows
 }
 
 // pane is a pane with the levels that are open in it, the deepest last.

@@ -91,13 +91,13 @@ func (m *root) enter() tea.Cmd {
 	next := level{kind: kindPage, id: id, title: id}
 	switch {
 	case l.kind == kindJobs:
-		next.job = l.list.page.Jobs[i]
+		next.job = queue.Of[[]queue.Job](l.list.page)[i]
 		next.title = "job " + views.ShortID(id)
 		next.list.query = queue.Query{Kind: queue.ListJob, ID: id}
 	case p.id == queue.PaneQueues:
 		next = m.lane(id, next)
 	case l.kind == kindLetters:
-		next.letter, next.title = l.list.page.DeadLetters[i], views.ShortID(id)
+		next.letter, next.title = queue.Of[[]queue.DeadLetter](l.list.page)[i], views.ShortID(id)
 		next.list.query = queue.Query{Kind: queue.ListDeadLetter, ID: id}
 	case p.id == queue.PaneDead:
 		g := m.feed.picture.DeadGroups[i]
@@ -105,10 +105,10 @@ func (m *root) enter() tea.Cmd {
 		next.list.base = groupFilter(g)
 		next.list.query = queue.Query{Kind: queue.ListDeadLetters, Filter: next.list.base}
 	case p.id == queue.PaneAudit:
-		next.audit = l.list.page.Audit[i]
+		next.audit = queue.Of[[]queue.AuditEntry](l.list.page)[i]
 		next.title = "#" + strconv.FormatInt(next.audit.ID, 10)
 	case p.id == queue.PaneOps:
-		next.op, next.title = l.list.page.Operations[i], "operation "+id
+		next.op, next.title = queue.Of[[]queue.Operation](l.list.page)[i], "operation "+id
 		next.list.query = queue.Query{Kind: queue.ListOperation, ID: id}
 	case p.id == queue.PaneNotify:
 		next.title = views.Plain(id)

@@ -24,20 +24,20 @@ func (m *root) shown(l *level, masked, whyNot queue.Text) (queue.Text, queue.Tex
 
 // letterDetail is what the page of a letter draws.
 func (m *root) letterDetail(l *level) *queue.DeadLetterDetail {
-	if l.list.page.Detail == nil {
+	if queue.Of[*queue.DeadLetterDetail](l.list.page) == nil {
 		return nil
 	}
-	d := *l.list.page.Detail
+	d := *queue.Of[*queue.DeadLetterDetail](l.list.page)
 	d.Payload, d.PayloadWhyNot, d.Revealed = m.shown(l, d.Payload, d.PayloadWhyNot)
 	return &d
 }
 
 // jobDetail is what the page of a job draws.
 func (m *root) jobDetail(l *level) *queue.JobDetail {
-	if l.list.page.Job == nil {
+	if queue.Of[*queue.JobDetail](l.list.page) == nil {
 		return nil
 	}
-	d := *l.list.page.Job
+	d := *queue.Of[*queue.JobDetail](l.list.page)
 	d.Payload, d.PayloadWhyNot, d.Revealed = m.shown(l, d.Payload, d.PayloadWhyNot)
 	return &d
 }

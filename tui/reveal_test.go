@@ -100,7 +100,7 @@ func TestPayloadIsSearched(t *testing.T) {
 			}
 			d := viewstest.Detail()
 			d.Payload, d.PayloadSize = queue.CleanLong("["+strings.Join(rows, ", ")+"]"), 5_000_000
-			m.pane().top().list.page.Detail = &d
+			m.pane().top().list.page.Rows = &d
 			m.stamp++
 			m.settle()
 		})

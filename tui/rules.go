@@ -23,7 +23,7 @@ func (m *root) ruleLevel(id string, page level) level {
 }
 
 func (m *root) ruleByID(id string) (queue.EventSubscription, bool) {
-	for _, s := range m.panes[queue.PaneRules].levels[0].list.page.Subscriptions {
+	for _, s := range queue.Of[queue.EventSubscriptionList](m.panes[queue.PaneRules].levels[0].list.page).Subscriptions {
 		if strconv.FormatInt(s.ID, 10) == id {
 			return s, true
 		}
@@ -33,12 +33,12 @@ func (m *root) ruleByID(id string) (queue.EventSubscription, bool) {
 
 func (m *root) rulePage(l *level, e views.Env, w int) (views.Page, bool) {
 	if s, ok := m.ruleByID(l.id); ok {
-		return views.RulePage(s, known(l.list, l.list.page.Audit), e, w), true
+		return views.RulePage(s, known(l.list, queue.Of[[]queue.AuditEntry](l.list.page)), e, w), true
 	}
 	if l.list.query.Kind == queue.ListFlagHistory {
 		return views.Page{}, false // the rule has left the list: it stays as it was
 	}
-	return views.ResolutionPage(l.id, l.list.page.Resolution, e, w), true
+	return views.ResolutionPage(l.id, queue.Of[*queue.Resolution](l.list.page), e, w), true
 }
 
 // rule is the one that is open or under the cursor.
@@ -62,7 +62,7 @@ func (m *root) muting(req queue.Request) (queue.Request, string) {
 // ruling starts the form of N with the type under the cursor that reaches nobody.
 func (m *root) ruling(req queue.Request) (queue.Request, string) {
 	l := &m.panes[queue.PaneRules].levels[0]
-	if b := l.list.page.Broadcast; b != nil {
+	if b := queue.Of[queue.EventSubscriptionList](l.list.page).Broadcast; b != nil {
 		for _, u := range b.Unrouted {
 			if u.ID() == m.subject() {
 				req.Args["domain"], req.Args["type"] = u.Domain.String(), u.Type.String()
@@ -74,7 +74,7 @@ func (m *root) ruling(req queue.Request) (queue.Request, string) {
 
 // share is what stands above the table of pane gs.
 func (m *root) share(l *level, e views.Env, w int) []string {
-	b := l.list.page.Broadcast
+	b := queue.Of[queue.EventSubscriptionList](l.list.page).Broadcast
 	if b == nil && l.list.err != nil {
 		b = &queue.Broadcast{}
 	}

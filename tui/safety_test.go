@@ -43,7 +43,7 @@ func (s *still) load() {
 	pic, err := s.store.Snapshot(context.Background())
 	s.send(pictureMsg{picture: pic, err: err})
 	page, _ := s.store.List(context.Background(), queue.Query{Kind: queue.ListSession})
-	s.send(sessionMsg{session: page.Session})
+	s.send(sessionMsg{session: queue.Of[*queue.Session](page)})
 	s.poll1()
 	s.lists()
 }

@@ -33,9 +33,9 @@ func schedulerList(row string) queue.Query {
 func (m *root) schedulerPage(l *level, i int, e views.Env, w int) views.Page {
 	pic := m.feed.picture
 	if i >= len(pic.Ticks) {
-		return views.ModePage(pic, l.list.page.Cron, e, w)
+		return views.ModePage(pic, queue.Of[*queue.Cron](l.list.page), e, w)
 	}
-	return views.TickPage(pic.Ticks[i], pic, known(l.list, l.list.page.Audit), e, w)
+	return views.TickPage(pic.Ticks[i], pic, known(l.list, queue.Of[[]queue.AuditEntry](l.list.page)), e, w)
 }
 
 // tickWorker is the tick worker that the row under the cursor seems to mean.

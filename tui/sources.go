@@ -13,10 +13,10 @@ import (
 func (m *root) source(p *pane, l *level) views.Source {
 	pic := m.feed.picture
 	if l.kind == kindLetters {
-		return m.listed(views.Letters(l.list.page.DeadLetters), l.list)
+		return m.listed(views.Letters(queue.Of[[]queue.DeadLetter](l.list.page)), l.list)
 	}
 	if l.kind == kindJobs {
-		return m.listed(views.Jobs(l.list.page.Jobs, m.size.W), l.list)
+		return m.listed(views.Jobs(queue.Of[[]queue.Job](l.list.page), m.size.W), l.list)
 	}
 	var src views.Source
 	switch p.id {
@@ -37,15 +37,15 @@ func (m *root) source(p *pane, l *level) views.Source {
 	case queue.PaneHost:
 		return views.Loops(m.local)
 	case queue.PaneAudit:
-		return m.listed(views.Audit(l.list.page.Audit), l.list)
+		return m.listed(views.Audit(queue.Of[[]queue.AuditEntry](l.list.page)), l.list)
 	case queue.PaneWebhooks:
-		return m.listed(views.Webhooks(l.list.page.Endpoints, l.list.page.Leases), l.list)
+		return m.listed(views.Webhooks(queue.Of[queue.EndpointList](l.list.page).Endpoints, queue.Of[queue.EndpointList](l.list.page).Leases), l.list)
 	case queue.PaneNotify:
-		return m.listed(views.Notifications(l.list.page.Notifications), l.list)
+		return m.listed(views.Notifications(queue.Of[*queue.Notifications](l.list.page)), l.list)
 	case queue.PaneRules:
-		return m.listed(views.Rules(l.list.page.Subscriptions, l.list.page.Broadcast), l.list)
+		return m.listed(views.Rules(queue.Of[queue.EventSubscriptionList](l.list.page).Subscriptions, queue.Of[queue.EventSubscriptionList](l.list.page).Broadcast), l.list)
 	case queue.PaneOps:
-		return m.listed(views.Operations(l.list.page.Operations), l.list)
+		return m.listed(views.Operations(queue.Of[[]queue.Operation](l.list.page)), l.list)
 	}
 	if pic == nil {
 		src.Empty = []string{"Waiting for the first picture of the database."}
@@ -75,13 +75,13 @@ func (m *root) listed(src views.Source, l list) views.Source {
 func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	pic := m.feed.picture
 	if l.why != "" {
-		return views.WhyPage(l.why, l.list.page.Why, e, w), true
+		return views.WhyPage(l.why, queue.Of[*queue.Why](l.list.page), e, w), true
 	}
 	if p.id == queue.PaneWebhooks {
 		return m.hookPage(p, l, e, w)
 	}
 	if p.id == queue.PaneNotify {
-		return views.NotificationPage(p.levels[0].list.page.Notifications, l.id, e, w)
+		return views.NotificationPage(queue.Of[*queue.Notifications](p.levels[0].list.page), l.id, e, w)
 	}
 	if p.id == queue.PaneRules {
 		return m.rulePage(l, e, w)
@@ -101,10 +101,11 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 		return views.AuditPage(l.audit, e, w), true
 	}
 	if p.id == queue.PaneOps {
-		if len(l.list.page.Operations) == 1 {
-			l.op = l.list.page.Operations[0]
+		var items []queue.OperationItem
+		if d := queue.Of[*queue.OperationDetail](l.list.page); d != nil {
+			l.op, items = d.Operation, d.Items
 		}
-		return views.OperationPage(l.op, known(l.list, l.list.page.Items), e, w), true
+		return views.OperationPage(l.op, known(l.list, items), e, w), true
 	}
 	if l.job.ID != "" {
 		return views.JobPage(l.job, m.jobDetail(l), e, w), true
@@ -123,13 +124,13 @@ func (m *root) page(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	case queue.PaneHealth:
 		return views.HealthPage(pic, pic.Health[i], e, w), true
 	case queue.PaneAlerts:
-		return views.AlertPage(pic.Alerts[i], known(l.list, l.list.page.AlertHistory), e, w), true
+		return views.AlertPage(pic.Alerts[i], known(l.list, queue.Of[[]queue.AlertAck](l.list.page)), e, w), true
 	case queue.PaneExecutors:
 		return m.executorPage(i, e, w)
 	case queue.PaneScheduler:
 		return m.schedulerPage(l, i, e, w), true
 	case queue.PaneFlags:
-		return views.FlagPage(pic.Flags[i], known(l.list, l.list.page.Audit), e, w), true
+		return views.FlagPage(pic.Flags[i], known(l.list, queue.Of[[]queue.AuditEntry](l.list.page)), e, w), true
 	}
 	return views.Page{}, false
 }

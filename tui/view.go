@@ -109,7 +109,7 @@ func (m *root) above(l *level, e views.Env, w int) []string {
 	case l.listed():
 		return []string{e.Theme.Title.Paint(e.Theme.Cut("   "+theme.Safe(views.Plain(l.title)), w))}
 	case m.at == queue.PaneNotify && l.kind == kindTable:
-		return views.NotificationHead(l.list.page.Notifications, e, w)
+		return views.NotificationHead(queue.Of[*queue.Notifications](l.list.page), e, w)
 	case m.at == queue.PaneRules && l.kind == kindTable:
 		return m.share(l, e, w)
 	}
@@ -125,10 +125,10 @@ func (m *root) drawBeneath(e views.Env, s views.Size, p *pane, l *level) []strin
 	}
 	row := level{kind: kindPage, id: l.grid.src.ID(i)}
 	if p.id == queue.PaneAudit {
-		row.audit = l.list.page.Audit[i]
+		row.audit = queue.Of[[]queue.AuditEntry](l.list.page)[i]
 	}
 	if p.id == queue.PaneOps {
-		row.op = l.list.page.Operations[i]
+		row.op = queue.Of[[]queue.Operation](l.list.page)[i]
 	}
 	if p.id == queue.PaneWebhooks {
 		row = m.hook(row.id, row)

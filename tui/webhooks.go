@@ -18,7 +18,7 @@ func (m *root) hook(id string, page level) level {
 		page.title = "webhook job " + job
 		return page
 	}
-	for _, r := range m.pane().levels[0].list.page.Endpoints {
+	for _, r := range queue.Of[queue.EndpointList](m.pane().levels[0].list.page).Endpoints {
 		if strconv.FormatInt(r.ID, 10) == id {
 			page.hook, page.title = r, r.Endpoint.String()
 			page.list.query = queue.Query{Kind: queue.ListEndpoint, ID: id}
@@ -29,16 +29,16 @@ func (m *root) hook(id string, page level) level {
 
 func (m *root) hookPage(p *pane, l *level, e views.Env, w int) (views.Page, bool) {
 	if job, ok := views.WebhookJob(l.id); ok {
-		for _, x := range p.levels[0].list.page.Leases {
+		for _, x := range queue.Of[queue.EndpointList](p.levels[0].list.page).Leases {
 			if strconv.FormatInt(x.JobID, 10) == job {
 				return views.WebhookLeasePage(x, e, w), true
 			}
 		}
 		return views.Page{}, false
 	}
-	var read *queue.Page
-	if len(l.list.page.Endpoints) == 1 {
-		l.hook, read = l.list.page.Endpoints[0], &l.list.page
+	read := queue.Of[*queue.EndpointDetail](l.list.page)
+	if read != nil {
+		l.hook = read.Endpoint
 	}
 	return views.EndpointPage(l.hook, read, e, w), true
 }
@@ -60,7 +60,7 @@ func (m *root) endpoint() (queue.Endpoint, bool) {
 	if l.kind == kindPage && l.hook.ID != 0 {
 		return l.hook, true
 	}
-	for _, r := range p.levels[0].list.page.Endpoints {
+	for _, r := range queue.Of[queue.EndpointList](p.levels[0].list.page).Endpoints {
 		if id := strconv.FormatInt(r.ID, 10); id == at || id == m.leaseOf(at) {
 			return r, true
 		}
@@ -71,7 +71,7 @@ func (m *root) endpoint() (queue.Endpoint, bool) {
 // leaseOf is the subscription of a lease's row.
 func (m *root) leaseOf(id string) string {
 	job, ok := views.WebhookJob(id)
-	for _, x := range m.pane().levels[0].list.page.Leases {
+	for _, x := range queue.Of[queue.EndpointList](m.pane().levels[0].list.page).Leases {
 		if ok && strconv.FormatInt(x.JobID, 10) == job {
 			return strconv.FormatInt(x.SubscriptionID, 10)
 		}
@@ -93,9 +93,12 @@ func (m *root) hookLeases(req queue.Request) (queue.Request, string) {
 		}
 	}
 	if r, ok := m.endpoint(); ok && len(req.Targets) == 0 {
-		leases := m.pane().levels[0].list.page.Leases // of all endpoints, the first ones
+		leases := queue.Of[queue.EndpointList](m.pane().levels[0].list.page).Leases // of all endpoints, the first ones
 		if l.hook.ID != 0 {
-			leases = l.list.page.Leases // of this one
+			leases = nil
+			if d := queue.Of[*queue.EndpointDetail](l.list.page); d != nil {
+				leases = d.Leases // of this one
+			}
 		}
 		for _, x := range leases {
 			if x.SubscriptionID == r.ID && x.Expired {

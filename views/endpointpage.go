@@ -12,7 +12,7 @@ import (
 )
 
 // EndpointPage draws one endpoint; d is what was read of it, nil until then.
-func EndpointPage(r queue.Endpoint, d *queue.Page, e Env, w int) Page {
+func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page {
 	th := e.Theme
 	p := newPage(e, w)
 	p.head(r.Endpoint.String() + ", subscription " + strconv.FormatInt(r.ID, 10))

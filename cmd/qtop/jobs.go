@@ -152,15 +152,16 @@ func showJobs(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) er
 		q.Filter = strings.TrimSpace(queue.LaneFilter(o.kind, o.domain, "") + " " + o.filter)
 	}
 	p, err := c.List(ctx, q)
+	list := queue.Of[[]queue.Job](p)
 	var rows [][]string
-	for _, j := range p.Jobs {
+	for _, j := range list {
 		rows = append(rows, []string{
 			j.ID, j.Kind.String(), j.Domain.String(), j.Status, age(j.AgeSeconds), count(j.Priority), j.Executor.String(),
 			fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts), stamp(&j.ProcessAfter), j.LeaseOwner.String(), j.Code.String(),
 		})
 	}
 	heads := []string{"ID", "KIND", "DOMAIN", "STATUS", "AGE", "PRIORITY", "EXECUTOR", "TRIES", "DUE", "OWNER", "CODE"}
-	if err := a.answer(err, p.Jobs, heads, rows); err != nil {
+	if err := a.answer(err, list, heads, rows); err != nil {
 		return err
 	}
 	a.ofTotal(len(rows), p)
@@ -176,7 +177,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	if err != nil {
 		return err
 	}
-	j := p.Job
+	j := queue.Of[*queue.JobDetail](p)
 	if !payload.Empty() {
 		j.Payload, j.PayloadWhyNot, j.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
 	}
@@ -234,7 +235,7 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 			state, l.Token, l.Owner.String(), count(l.Live), l.Kind.String(), l.Domain.String(), stamp(&l.ClaimedAt), stamp(&l.Until),
 		})
 	}
-	for _, l := range p.Leases {
+	for _, l := range queue.Of[[]queue.WebhookLease](p) {
 		state := "sending"
 		if l.Expired {
 			state = "EXPIRED"

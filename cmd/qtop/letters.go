@@ -15,14 +15,15 @@ func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) er
 		return showLetter(ctx, a, c, o.args[0], o)
 	}
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: o.filter, Limit: o.limit})
+	letters := queue.Of[[]queue.DeadLetter](p)
 	var rows [][]string
-	for _, d := range p.DeadLetters {
+	for _, d := range letters {
 		rows = append(rows, []string{
 			d.ID, d.State, d.Code.String(), d.Endpoint.String(), d.EventType.String(), age(d.AgeSeconds), stamp(&d.FailedAt), strconv.Itoa(d.Generation),
 			d.Domain.String(),
 		})
 	}
-	if err := a.answer(err, p.DeadLetters, []string{"ID", "STATE", "CODE", "ENDPOINT / KIND", "TYPE", "AGE", "FAILED", "REQUEUED BEFORE", "DOMAIN"}, rows); err != nil {
+	if err := a.answer(err, letters, []string{"ID", "STATE", "CODE", "ENDPOINT / KIND", "TYPE", "AGE", "FAILED", "REQUEUED BEFORE", "DOMAIN"}, rows); err != nil {
 		return err
 	}
 	a.ofTotal(len(rows), p)
@@ -45,7 +46,7 @@ func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o vi
 	if err != nil {
 		return err
 	}
-	d := p.Detail
+	d := queue.Of[*queue.DeadLetterDetail](p)
 	if !payload.Empty() {
 		d.Payload, d.PayloadWhyNot, d.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
 	}

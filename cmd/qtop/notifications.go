@@ -17,7 +17,7 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 	if err != nil {
 		return err
 	}
-	n := *p.Notifications
+	n := *queue.Of[*queue.Notifications](p)
 	if a.output == "json" {
 		if n.Groups == nil {
 			n.Groups = []queue.StagedGroup{}

@@ -69,17 +69,18 @@ func (a *app) requeueCmd() *cobra.Command {
 
 func showOps(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListOperations, Filter: o.filter, Limit: o.limit})
+	list := queue.Of[[]queue.Operation](p)
 	var rows [][]string
-	for _, op := range p.Operations {
+	for _, op := range list {
 		rows = append(rows, []string{
 			strconv.FormatInt(op.ID, 10), op.Kind, op.State, opProgress(op), strconv.FormatFloat(op.Rate, 'f', -1, 64) + "/s", opEnd(op),
 			op.CreatedBy.String(), stamp(&op.CreatedAt), op.Filter.String(),
 		})
 	}
-	if p.Operations == nil {
-		p.Operations = []queue.Operation{}
+	if list == nil {
+		list = []queue.Operation{}
 	}
-	return a.answer(err, p.Operations, []string{"ID", "KIND", "STATE", "TRIED", "RATE", "LEFT", "BY", "PLANNED", "SELECTION"}, rows)
+	return a.answer(err, list, []string{"ID", "KIND", "STATE", "TRIED", "RATE", "LEFT", "BY", "PLANNED", "SELECTION"}, rows)
 }
 
 func opProgress(op queue.Operation) string {
@@ -98,15 +99,12 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 	if err != nil {
 		return err
 	}
-	op := p.Operations[0]
-	if p.Items == nil {
-		p.Items = []queue.OperationItem{}
+	op := queue.Of[*queue.OperationDetail](p)
+	if op.Items == nil {
+		op.Items = []queue.OperationItem{}
 	}
 	if a.output == "json" {
-		a.encode(a.out, struct {
-			queue.Operation
-			Items []queue.OperationItem `json:"items"`
-		}{op, p.Items})
+		a.encode(a.out, op)
 		return nil
 	}
 	a.printf("operation %d  %s  %s by %s since %s\nselection %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, op.Kind, op.State, op.StateBy,
@@ -114,10 +112,10 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 	if !op.StateWhy.Empty() {
 		fmt.Fprintln(a.out, "paused by "+op.StateWhy.String())
 	}
-	a.printf("tried %s: %d done, %d skipped, %d failed, %d undone\nfirst tries: %d succeeded, %d failed, %d not known yet\n", opProgress(op),
+	a.printf("tried %s: %d done, %d skipped, %d failed, %d undone\nfirst tries: %d succeeded, %d failed, %d not known yet\n", opProgress(op.Operation),
 		op.Done, op.Skipped, op.Failed, op.Undone, op.FirstOK, op.FirstFailed, op.Unknown())
 	var rows [][]string
-	for _, i := range p.Items {
+	for _, i := range op.Items {
 		rows = append(rows, []string{strconv.FormatInt(i.No, 10), i.Target.String(), i.Outcome, i.NewID.String(), i.FirstResult, i.FirstCode.String(), stamp(i.At), i.Why.String()})
 	}
 	a.print(nil, []string{"ITEM", "LETTER", "OUTCOME", "BECAME", "FIRST TRY", "CODE", "AT", "WHY"}, rows)

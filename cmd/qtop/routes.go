@@ -41,11 +41,12 @@ func (a *app) consumerCmd() *cobra.Command {
 
 func showRoutes(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListRoutes})
-	if p.Routes == nil {
-		p.Routes = []queue.Route{}
+	routes := queue.Of[[]queue.Route](p)
+	if routes == nil {
+		routes = []queue.Route{}
 	}
 	var rows [][]string
-	for _, r := range p.Routes {
+	for _, r := range routes {
 		waiting := strconv.FormatInt(min(r.Waiting, 10_000), 10)
 		if r.Waiting > 10_000 {
 			waiting = "≥" + waiting
@@ -55,21 +56,22 @@ func showRoutes(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 			strconv.FormatInt(r.EventsSeen, 10), strconv.FormatInt(r.Attempts, 10), strconv.FormatInt(r.DeadLettered, 10), r.UpdatedBy.String(),
 		})
 	}
-	return a.answer(err, p.Routes, []string{"DOMAIN", "WORKER", "ROUTE", "LAST RUN", "WAITING", "OLDEST", "HELD", "SEEN", "ATTEMPTS", "DEAD", "SET BY"}, rows)
+	return a.answer(err, routes, []string{"DOMAIN", "WORKER", "ROUTE", "LAST RUN", "WAITING", "OLDEST", "HELD", "SEEN", "ATTEMPTS", "DEAD", "SET BY"}, rows)
 }
 
 func showConsumers(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListConsumers})
-	if p.Consumers == nil {
-		p.Consumers = []queue.Consumer{}
+	consumers := queue.Of[[]queue.Consumer](p)
+	if consumers == nil {
+		consumers = []queue.Consumer{}
 	}
 	var rows [][]string
-	for _, x := range p.Consumers {
+	for _, x := range consumers {
 		rows = append(rows, []string{
 			x.ID.String(), fmt.Sprintf("%s/%s", x.Domain, x.EventType), x.JobKind.String(), x.Executor.String(), onOff(x.Enabled), x.UpdatedBy.String(), stamp(&x.UpdatedAt),
 		})
 	}
-	return a.answer(err, p.Consumers, []string{"CONSUMER", "EVENT", "JOB KIND", "EXECUTOR", "STATE", "SET BY", "AT"}, rows)
+	return a.answer(err, consumers, []string{"CONSUMER", "EVENT", "JOB KIND", "EXECUTOR", "STATE", "SET BY", "AT"}, rows)
 }
 
 func onOff(on bool) string {

@@ -62,6 +62,7 @@ func showSchedulerStatus(ctx context.Context, a *app, c *pgclient.Client, _ view
 	if err != nil {
 		return err
 	}
+	cron := queue.Of[*queue.Cron](p)
 	mode := queue.Text{}
 	for _, f := range s.Flags {
 		if f.Key.String() == queue.SchedulerMode {
@@ -72,17 +73,17 @@ func showSchedulerStatus(ctx context.Context, a *app, c *pgclient.Client, _ view
 		if s.Ticks == nil {
 			s.Ticks = []queue.TickWorker{}
 		}
-		a.encode(a.out, map[string]any{"mode": mode, "workers": s.Ticks, "pg_cron": p.Cron})
+		a.encode(a.out, map[string]any{"mode": mode, "workers": s.Ticks, "pg_cron": cron})
 		return nil
 	}
 	fmt.Fprintf(a.out, "mode %s\n", mode)
 	a.print(nil, tickHeads(), tickRows(s.Ticks))
 	fmt.Fprintln(a.out)
-	if !p.Cron.Lacks.Empty() {
-		fmt.Fprintln(a.out, p.Cron.Lacks.String())
+	if !cron.Lacks.Empty() {
+		fmt.Fprintln(a.out, cron.Lacks.String())
 	}
 	var rows [][]string
-	for _, j := range p.Cron.Jobs {
+	for _, j := range cron.Jobs {
 		rows = append(rows, []string{
 			views.CronState(j), j.Name.String(), j.Schedule.String(), j.Worker.String(), j.RunAs.String(), j.InstalledBy.String(),
 			stamp(j.LastStartAt), j.LastStatus.String(), j.LastMessage.String(),

@@ -64,7 +64,7 @@ func showRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) e
 	if err != nil {
 		return err
 	}
-	shown := p.Subscriptions
+	shown := queue.Of[queue.EventSubscriptionList](p).Subscriptions
 	if o.limit > 0 && len(shown) > o.limit {
 		shown = shown[:o.limit]
 	}
@@ -98,7 +98,7 @@ func showShare(ctx context.Context, a *app, c *pgclient.Client) error {
 	if err != nil {
 		return err
 	}
-	b := p.Broadcast
+	b := queue.Of[queue.EventSubscriptionList](p).Broadcast
 	if a.output == "json" {
 		a.encode(a.out, b)
 		return nil
@@ -134,7 +134,7 @@ func showResolution(ctx context.Context, a *app, c *pgclient.Client, id string, 
 	if err != nil {
 		return err
 	}
-	r := p.Resolution
+	r := queue.Of[*queue.Resolution](p)
 	if a.output == "json" {
 		a.encode(a.out, r)
 		return nil

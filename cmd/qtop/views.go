@@ -395,12 +395,13 @@ func showFlags(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) e
 
 func showAudit(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListAudit, Filter: o.filter, Limit: o.limit})
+	entries := queue.Of[[]queue.AuditEntry](p)
 	var rows [][]string
-	for _, e := range p.Audit {
+	for _, e := range entries {
 		rows = append(rows, []string{
 			strconv.FormatInt(e.ID, 10), stamp(&e.At), e.Actor.String(), e.DBRole.String(), e.Action.String(), e.Target.String(), e.Outcome.String(),
 			e.Reason.String(), queue.Clean(string(e.Before)).String(), queue.Clean(string(e.After)).String(),
 		})
 	}
-	return a.answer(err, p.Audit, []string{"ID", "AT", "ACTOR", "ROLE", "ACTION", "TARGET", "OUTCOME", "REASON", "BEFORE", "AFTER"}, rows)
+	return a.answer(err, entries, []string{"ID", "AT", "ACTOR", "ROLE", "ACTION", "TARGET", "OUTCOME", "REASON", "BEFORE", "AFTER"}, rows)
 }

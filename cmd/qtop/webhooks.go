@@ -17,15 +17,16 @@ func showWebhooks(ctx context.Context, a *app, c *pgclient.Client, o viewOptions
 		return showEndpoint(ctx, a, c, o.args[0])
 	}
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListEndpoints, Filter: o.filter, Limit: o.limit})
+	list := queue.Of[queue.EndpointList](p).Endpoints
 	var rows [][]string
-	for _, e := range p.Endpoints {
+	for _, e := range list {
 		rows = append(rows, []string{
 			strconv.FormatInt(e.ID, 10), e.Endpoint.String(), gateWord(e), count(e.Waiting), age(e.AgeSeconds), count(e.PendingRetry), count(e.Leased), count(e.Expired),
 			okWord(e), millis(e.P50MS), millis(e.P95MS), count(e.DeadOpen), stamp(e.LastSuccessAt), e.EventType.String(),
 		})
 	}
 	heads := []string{"SUBSCRIPTION", "ENDPOINT", "GATE", "WAITING", "OLDEST", "RETRY", "IN FLIGHT", "EXPIRED", "OK", "P50", "P95", "DEAD", "LAST SUCCESS", "TYPE"}
-	if err := a.answer(err, p.Endpoints, heads, rows); err != nil {
+	if err := a.answer(err, list, heads, rows); err != nil {
 		return err
 	}
 	a.ofTotal(len(rows), p)
@@ -62,15 +63,10 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 	if err != nil {
 		return err
 	}
-	e := p.Endpoints[0]
+	d := queue.Of[*queue.EndpointDetail](p)
+	e := d.Endpoint
 	if a.output == "json" {
-		a.encode(a.out, struct {
-			queue.Endpoint
-			Attempts []queue.Attempt      `json:"attempts"`
-			Retries  []queue.RetrySlot    `json:"retries"`
-			Leases   []queue.WebhookLease `json:"leases"`
-			Why      *queue.Why           `json:"why"`
-		}{e, p.Attempts, p.Retries, p.Leases, p.Why})
+		a.encode(a.out, d)
 		return nil
 	}
 	a.printf("subscription %d  %s  %s\ngate %s", e.ID, e.EventType, e.URL, gateWord(e))
@@ -80,14 +76,14 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 	a.printf("\nwaiting %d: %d new, %d in progress, %d wait for their next attempt\nin flight %d, %d with an expired lease\nended %d delivered, %d dead, %d of them open\n",
 		e.Waiting, e.Pending, e.InProgress, e.PendingRetry, e.Leased, e.Expired, e.Completed, e.DeadLettered, e.DeadOpen)
 	a.printf("recent attempts that succeeded %s, p50 %s, p95 %s, %d failures in a row\n", okWord(e), millis(e.P50MS), millis(e.P95MS), e.FailuresInRow)
-	a.chain(p.Why)
-	for _, s := range p.Retries {
+	a.chain(d.Why)
+	for _, s := range d.Retries {
 		if s.N > 0 {
 			a.printf("RETRY   %s%d %s\n", bound(s.Bound), s.N, slot(s))
 		}
 	}
 	var rows [][]string
-	for _, t := range p.Attempts {
+	for _, t := range d.Attempts {
 		code := t.Code.String()
 		if t.HTTPStatus != nil && code == "" {
 			code = "HTTP_" + strconv.Itoa(*t.HTTPStatus)
@@ -130,12 +126,13 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	if err != nil {
 		return err
 	}
+	y := queue.Of[*queue.Why](p)
 	if a.output == "json" {
-		a.encode(a.out, p.Why)
+		a.encode(a.out, y)
 		return nil
 	}
-	a.printf("%s: %s%d wait, the oldest for %s\n", p.Why.Queue, bound(p.Why.WaitingBound), p.Why.Waiting, age(p.Why.AgeSeconds))
-	a.chain(p.Why)
+	a.printf("%s: %s%d wait, the oldest for %s\n", y.Queue, bound(y.WaitingBound), y.Waiting, age(y.AgeSeconds))
+	a.chain(y)
 	return nil
 }
 

@@ -27,7 +27,7 @@ type ExportList struct {
 	Plain      bool     // takes no filter
 	// rows takes them from a page; whole is false where the list ends before its
 	// rows do.
-	rows func(p *Page) (rows []any, whole bool)
+	rows func(p Page) (rows []any, whole bool)
 }
 
 // NotificationFailure is a staged row that could not be told, with the reason.
@@ -62,56 +62,63 @@ func most[T any](rows []T) ([]any, bool) { return each(rows), len(rows) < MostPa
 func ExportLists() []ExportList {
 	return []ExportList{
 		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true,
-			rows: func(p *Page) ([]any, bool) { return most(p.AlertHistory) }},
+			rows: func(p Page) ([]any, bool) { return most(Of[[]AlertAck](p)) }},
 		{Name: "alerts", Help: "silences and broadcast shares over their line", Row: Alert{}},
-		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: func(p *Page) ([]any, bool) { return all(p.Audit) }},
+		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: func(p Page) ([]any, bool) { return all(Of[[]AuditEntry](p)) }},
 		{Name: "consumers", Help: "consumers of events", Kind: ListConsumers, Row: Consumer{}, Plain: true,
-			rows: func(p *Page) ([]any, bool) { return all(p.Consumers) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[[]Consumer](p)) }},
 		{Name: "dlq", Also: "dead", Help: "dead letters; the open ones unless the filter says state:", Kind: ListDeadLetters, Row: DeadLetter{},
-			rows: func(p *Page) ([]any, bool) { return all(p.DeadLetters) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[[]DeadLetter](p)) }},
 		{Name: "dlq-groups", Help: "open dead letters by cause", Row: DeadGroup{}},
 		{Name: "executor-rules", Help: "what executors may claim", Row: JobSubscription{}},
 		{Name: "executors", Help: "executors with their state", Row: Executor{}},
 		{Name: "flag-history", Help: "audit rows of one flag", Kind: ListFlagHistory, Row: AuditEntry{}, Of: "flag",
-			rows: func(p *Page) ([]any, bool) { return all(p.Audit) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[[]AuditEntry](p)) }},
 		{Name: "flags", Help: "flags with who set them", Row: Flag{}},
 		{Name: "health", Help: "every source and row of v_queue_health", Row: HealthRow{}},
 		{Name: "hosts", Help: "worker hosts with their loops", Row: Host{}, Plain: true},
 		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed", Row: JobLease{}},
 		{Name: "jobs", Help: "live jobs", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true,
-			rows: func(p *Page) ([]any, bool) { return all(p.Jobs) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[[]Job](p)) }},
 		{Name: "notification-failures", Help: "staged rows that could not be told", Kind: ListNotify, Row: NotificationFailure{}, rows: failuresOf},
 		{Name: "notification-log", Help: "what the notification worker did", Kind: ListNotify, Row: NotificationRun{}, Plain: true,
-			rows: func(p *Page) ([]any, bool) { return all(p.Notifications.Log) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[*Notifications](p).Log) }},
 		{Name: "notifications", Help: "staged groups as they will be told", Kind: ListNotify, Row: StagedGroup{},
-			rows: func(p *Page) ([]any, bool) { return each(p.Notifications.Groups), !p.Notifications.GroupsBound }},
+			rows: func(p Page) ([]any, bool) {
+				return each(Of[*Notifications](p).Groups), !Of[*Notifications](p).GroupsBound
+			}},
 		{Name: "operation-items", Help: "what became of each item of a bulk operation", Kind: ListOperation, Row: OperationItem{}, Of: "operation", Plain: true,
-			rows: func(p *Page) ([]any, bool) { return all(p.Items) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[*OperationDetail](p).Items) }},
 		{Name: "ops", Also: "operations", Help: "bulk operations", Kind: ListOperations, Row: Operation{},
-			rows: func(p *Page) ([]any, bool) { return all(p.Operations) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[[]Operation](p)) }},
 		{Name: "queues", Help: "job queues by domain and kind", Row: Lane{}},
 		{Name: "routes", Help: "routes of events", Kind: ListRoutes, Row: Route{}, Plain: true,
-			rows: func(p *Page) ([]any, bool) { return all(p.Routes) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[[]Route](p)) }},
 		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},
 		{Name: "subscriptions", Help: "who reads which events", Kind: ListRules, Row: EventSubscription{},
-			rows: func(p *Page) ([]any, bool) { return most(p.Subscriptions) }},
+			rows: func(p Page) ([]any, bool) { return most(Of[EventSubscriptionList](p).Subscriptions) }},
 		{Name: "unrouted", Help: "event types that reach nobody in particular", Kind: ListRules, Row: UnroutedType{}, Plain: true,
-			rows: func(p *Page) ([]any, bool) { return all(p.Broadcast.Unrouted) }},
+			rows: func(p Page) ([]any, bool) { return all(Of[EventSubscriptionList](p).Broadcast.Unrouted) }},
 		{Name: "waiting", Help: "what waits in every queue and why", Row: Waiting{}, Plain: true},
 		{Name: "webhook-leases", Help: "leases on webhook jobs", Kind: ListLeases, Row: WebhookLease{}, Plain: true,
-			rows: func(p *Page) ([]any, bool) { return most(p.Leases) }},
+			rows: func(p Page) ([]any, bool) { return most(Of[[]WebhookLease](p)) }},
 		{Name: "webhooks", Also: "endpoints", Help: "endpoints of webhooks", Kind: ListEndpoints, Row: Endpoint{},
-			rows: func(p *Page) ([]any, bool) { return each(p.Endpoints), int64(len(p.Endpoints)) >= p.Total }},
+			rows: endpointsOf},
 	}
 }
 
-func failuresOf(p *Page) (rows []any, whole bool) {
+func failuresOf(p Page) (rows []any, whole bool) {
 	whole = true
-	for _, f := range p.Notifications.Failures {
+	for _, f := range Of[*Notifications](p).Failures {
 		rows = append(rows, f.Each()...)
 		whole = whole && int64(len(f.Rows)) == f.N
 	}
 	return rows, whole
+}
+
+func endpointsOf(p Page) (rows []any, whole bool) {
+	e := Of[EndpointList](p).Endpoints
+	return each(e), int64(len(e)) >= p.Total
 }
 
 // ExportListNamed finds a list by one of its names.
@@ -223,7 +230,7 @@ func (x Export) read(ctx context.Context, from Lister, done *Exported, put func(
 			done.From, done.Total, done.Bound = p.AsOf, p.Total, p.TotalBound
 		}
 		done.To = p.AsOf
-		rows, whole := x.List.rows(&p)
+		rows, whole := x.List.rows(p)
 		if err := put(slices.DeleteFunc(rows, again(seen))); err != nil {
 			return err
 		}

@@ -151,12 +151,17 @@ func (p *pages) List(_ context.Context, q queue.Query) (out queue.Page, err erro
 	if !q.Bare {
 		out.Total = int64(p.n)
 	}
+	var letters []queue.DeadLetter
+	var jobs []queue.Job
 	for i := from; i < to; i++ {
-		out.DeadLetters = append(out.DeadLetters, queue.DeadLetter{ID: strconv.Itoa(i)})
+		letters = append(letters, queue.DeadLetter{ID: strconv.Itoa(i)})
 		if p.jobs && i > 0 && i == from {
-			out.Jobs = append(out.Jobs, queue.Job{ID: strconv.Itoa(i - 1)})
+			jobs = append(jobs, queue.Job{ID: strconv.Itoa(i - 1)})
 		}
-		out.Jobs = append(out.Jobs, queue.Job{ID: strconv.Itoa(i)})
+		jobs = append(jobs, queue.Job{ID: strconv.Itoa(i)})
+	}
+	if out.Rows = letters; p.jobs {
+		out.Rows = jobs
 	}
 	return out, nil
 }

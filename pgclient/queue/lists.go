@@ -11,28 +11,28 @@ import (
 // ListKind names what List reads.
 type ListKind string
 
-// The lists.
+// The lists, each with the type that its Page.Rows has.
 const (
-	ListDeadLetters  ListKind = "dead_letters"   // open ones, newest first
-	ListDeadLetter   ListKind = "dead_letter"    // one, with timeline and lineage (Query.ID)
-	ListAudit        ListKind = "audit"          // newest first
-	ListAlertHistory ListKind = "alert_history"  // acknowledgements of one alert key or all
-	ListFlagHistory  ListKind = "flag_history"   // audit rows of one flag (Query.ID)
-	ListSession      ListKind = "session"        // the Session of this login
-	ListJobs         ListKind = "jobs"           // live ones of Query.ID = "domain/kind", or of all, those that wait longest first
-	ListJob          ListKind = "job"            // one, live or finished, with its masked payload (Query.ID)
-	ListOperations   ListKind = "operations"     // bulk operations, newest first
-	ListOperation    ListKind = "operation"      // one with its items, those attempted last first (Query.ID)
-	ListEndpoints    ListKind = "endpoints"      // subscriptions, those in trouble first, and the leases on their jobs
-	ListEndpoint     ListKind = "endpoint"       // one with its latest attempts, its leases and when what waits is due (Query.ID)
-	ListLeases       ListKind = "webhook_leases" // on webhook jobs, those that expired first
-	ListNotify       ListKind = "notifications"  // what is staged, what failed, the worker's log
-	ListWhy          ListKind = "why"            // why a queue waits (Query.ID = its name)
-	ListRoutes       ListKind = "routes"         // of events, per domain
-	ListConsumers    ListKind = "consumers"      // of events, per type
-	ListCron         ListKind = "cron"           // the pg_cron jobs, and what keeps this login from them
-	ListRules        ListKind = "rules"          // who reads which events, and the broadcast share
-	ListResolution   ListKind = "resolution"     // how a type is resolved (Query.ID = domain/type[/stream])
+	ListDeadLetters  ListKind = "dead_letters"   // []DeadLetter: open ones, newest first
+	ListDeadLetter   ListKind = "dead_letter"    // *DeadLetterDetail: one, with timeline and lineage (Query.ID)
+	ListAudit        ListKind = "audit"          // []AuditEntry: newest first
+	ListAlertHistory ListKind = "alert_history"  // []AlertAck: acknowledgements of one alert key or all
+	ListFlagHistory  ListKind = "flag_history"   // []AuditEntry: of one flag (Query.ID)
+	ListSession      ListKind = "session"        // *Session: of this login
+	ListJobs         ListKind = "jobs"           // []Job: live ones of Query.ID = "domain/kind", or of all, those that wait longest first
+	ListJob          ListKind = "job"            // *JobDetail: one, live or finished, with its masked payload (Query.ID)
+	ListOperations   ListKind = "operations"     // []Operation: bulk operations, newest first
+	ListOperation    ListKind = "operation"      // *OperationDetail: one with its items, those attempted last first (Query.ID)
+	ListEndpoints    ListKind = "endpoints"      // EndpointList: subscriptions, those in trouble first, and the leases on their jobs
+	ListEndpoint     ListKind = "endpoint"       // *EndpointDetail: one with its latest attempts, its leases and when what waits is due (Query.ID)
+	ListLeases       ListKind = "webhook_leases" // []WebhookLease: on webhook jobs, those that expired first
+	ListNotify       ListKind = "notifications"  // *Notifications: what is staged, what failed, the worker's log
+	ListWhy          ListKind = "why"            // *Why: why a queue waits (Query.ID = its name)
+	ListRoutes       ListKind = "routes"         // []Route: of events, per domain
+	ListConsumers    ListKind = "consumers"      // []Consumer: of events, per type
+	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs, and what keeps this login from them
+	ListRules        ListKind = "rules"          // EventSubscriptionList: who reads which events, and the broadcast share
+	ListResolution   ListKind = "resolution"     // *Resolution: how a type is resolved (Query.ID = domain/type[/stream])
 )
 
 // Query asks for one page.
@@ -52,33 +52,47 @@ type Scope struct {
 	SubjectTable, Payload string // Payload is JSON; empty = {}
 }
 
-// Page is the answer to a Query; only the slice of its kind is set.
+// Page is the answer to a Query.
 type Page struct {
-	DeadLetters   []DeadLetter
-	Detail        *DeadLetterDetail
-	Audit         []AuditEntry
-	AlertHistory  []AlertAck
-	Session       *Session
-	Jobs          []Job
-	Job           *JobDetail
-	Operations    []Operation
-	Items         []OperationItem // of the one operation asked for
-	Endpoints     []Endpoint
-	Leases        []WebhookLease // of those endpoints
-	Attempts      []Attempt      // of the one endpoint asked for, newest first
-	Retries       []RetrySlot    // likewise, soonest first
-	Why           *Why
-	Notifications *Notifications
-	Routes        []Route
-	Consumers     []Consumer
-	Cron          *Cron
+	Rows       any   // of the type that stands with its ListKind; Of takes it out
+	Total      int64 // rows that match
+	TotalBound bool  // true: at least Total, the count was bounded
+	Next       string
+	AsOf       time.Time
+}
+
+// Of is the rows of a page as what its list has; the zero value where nothing was
+// read.
+func Of[T any](p Page) T {
+	rows, _ := p.Rows.(T)
+	return rows
+}
+
+// OperationDetail is one bulk operation with a page of its items.
+type OperationDetail struct {
+	Operation
+	Items []OperationItem `json:"items"`
+}
+
+// EndpointList is endpoints and the leases on their jobs.
+type EndpointList struct {
+	Endpoints []Endpoint
+	Leases    []WebhookLease
+}
+
+// EndpointDetail is one endpoint with what is read of it alone.
+type EndpointDetail struct {
+	Endpoint
+	Attempts []Attempt      `json:"attempts"` // newest first
+	Retries  []RetrySlot    `json:"retries"`  // soonest first
+	Leases   []WebhookLease `json:"leases"`
+	Why      *Why           `json:"why"`
+}
+
+// EventSubscriptionList is who reads which events, with the broadcast share.
+type EventSubscriptionList struct {
 	Subscriptions []EventSubscription
-	Broadcast     *Broadcast // with those
-	Resolution    *Resolution
-	Total         int64 // rows that match
-	TotalBound    bool  // true: at least Total, the count was bounded
-	Next          string
-	AsOf          time.Time
+	Broadcast     *Broadcast
 }
 
 // PayloadShown is how much of a payload is read for a screen, in characters.
@@ -222,4 +236,3 @@ func AuditFields() []Field {
 		{Name: "age", Kind: FieldDuration, Help: "how long ago"},
 	}
 }
-

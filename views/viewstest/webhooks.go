@@ -53,11 +53,11 @@ func WebhookLeases() []queue.WebhookLease {
 }
 
 // EndpointPage is what is read of an endpoint that is open.
-func EndpointPage() queue.Page {
+func EndpointPage() queue.EndpointDetail {
 	attempts := Detail().Attempts
 	w := Why()
-	return queue.Page{
-		Endpoints: Endpoints()[:1], Leases: []queue.WebhookLease{}, Attempts: attempts, Why: &w,
+	return queue.EndpointDetail{
+		Endpoint: Endpoints()[0], Leases: []queue.WebhookLease{}, Attempts: attempts, Why: &w,
 		Retries: []queue.RetrySlot{
 			{From: -1, N: 12}, {From: 0, To: 60, N: 310}, {From: 60, To: 300, N: 1200}, {From: 300, To: 900, N: 2400}, {From: 900, To: 1800, N: 880}, {From: 1800, To: 3600, N: 10_000, Bound: true}, {From: 3600},
 		},

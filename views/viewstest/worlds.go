@@ -35,7 +35,7 @@ type World struct {
 
 	Endpoints []queue.Endpoint
 	Leases    []queue.WebhookLease
-	Endpoint  queue.Page
+	Endpoint  queue.EndpointDetail
 	Why       queue.Why
 	Cron      queue.Cron
 
