@@ -4,16 +4,35 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
-// An array of a million numbers, revealed: what each key costs on its page.
-func BenchmarkLargePayload(b *testing.B) {
+// million draws the page of an array of a million numbers, as each key does once it
+// is revealed.
+func million() func() *pageBuilder {
 	text := queue.CleanLong("[" + strings.Repeat("1, ", 1_000_000) + "1]")
 	e := Env{Theme: theme.New(theme.Options{})}
-	for b.Loop() {
+	return func() *pageBuilder {
 		p := newPage(e, 120)
 		p.payload(text, queue.Text{}, int64(text.Len()), 10)
+		return p
 	}
+}
+
+func BenchmarkLargePayload(b *testing.B) {
+	draw := million()
+	for b.Loop() {
+		draw()
+	}
+}
+
+// A key costs two pieces of memory or three for each line of the page, whatever stands behind it.
+func TestLargePayloadIsCheap(t *testing.T) { //nolint:paralleltest // others would allocate too
+	draw := million()
+	lines := len(draw().lines)
+	require.Greater(t, lines, 10_000)
+	require.Less(t, testing.AllocsPerRun(2, func() { draw() }), float64(3*lines))
 }

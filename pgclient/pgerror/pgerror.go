@@ -120,6 +120,8 @@ func serverError(pg *pgconn.PgError, err error) error {
 		e.Kind, e.Do = queue.KindPermission, queue.Clean("ask for the role that carries this right; see qtop doctor")
 	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
+	case pg.Code == "42725": // a call by name that two functions fit
+		e.Do = queue.Clean("somebody made another function of this name: see foreign in qtop doctor")
 	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean(Mask(pg.Hint))
 	case pg.Code == "22021":

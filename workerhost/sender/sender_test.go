@@ -372,3 +372,48 @@ func TestDNSFailures(t *testing.T) {
 		require.NotContains(t, res.Detail, "s3cret", name)
 	}
 }
+
+// A name without an address, and one whose CNAME leads back to itself, may well
+// exist: what is said of them is no more than the resolver knows.
+func TestDNSWithoutAnAddress(t *testing.T) {
+	loop := []byte{0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 12} // the name asked for is a CNAME of itself
+	for name, answers := range map[string][]byte{"no record": nil, "a CNAME loop": loop} {
+		resolver := nameserver(t, answers)
+		s := newSender(t, Config{Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return resolver.LookupNetIP(ctx, "ip", host)
+		}})
+		res := s.Send(context.Background(), request("https://hook.example/path"))
+		require.Equal(t, CodeDNSFailure, res.Code, name)
+		require.Contains(t, res.Detail, "DNS has no address for hook.example", name)
+		require.NotContains(t, res.Detail, "does not exist", name)
+	}
+}
+
+// nameserver answers every question with these records, of which there are one or none.
+func nameserver(t *testing.T, answers []byte) *net.Resolver {
+	t.Helper()
+	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() {
+		buf := make([]byte, 512)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			asked := 12 // header, name, type, class
+			for asked < n && buf[asked] != 0 {
+				asked += int(buf[asked]) + 1
+			}
+			if asked += 5; asked > n {
+				continue
+			}
+			reply := append([]byte{buf[0], buf[1], 0x81, 0x80, 0, 1, 0, byte(min(len(answers), 1)), 0, 0, 0, 0}, buf[12:asked]...)
+			_, _ = conn.WriteTo(append(reply, answers...), from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
