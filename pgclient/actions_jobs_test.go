@@ -105,7 +105,7 @@ func TestReplayTwice(t *testing.T) {
 	w := newWorld(t)
 	made := w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
 	const n = 4
-	var ops []*pgclient.Client
+	var ops []*console
 	var plans []queue.Plan
 	results := make([]queue.Result, n)
 	errs := make([]error, n)

@@ -18,14 +18,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func plan(t *testing.T, c *pgclient.Client, r queue.Request) queue.Plan {
+func plan(t *testing.T, c *console, r queue.Request) queue.Plan {
 	t.Helper()
 	p, err := c.Plan(context.Background(), r)
 	require.NoError(t, err)
 	return p
 }
 
-func apply(t *testing.T, c *pgclient.Client, p queue.Plan) queue.Result {
+func apply(t *testing.T, c *console, p queue.Plan) queue.Result {
 	t.Helper()
 	r, err := c.Apply(context.Background(), p)
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 func TestRequeueTwice(t *testing.T) {
 	w := newWorld(t)
 	made := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
-	ops := []*pgclient.Client{w.client("queue_viewer", "dead_letter_operator"), w.client("queue_viewer", "dead_letter_operator")}
+	ops := []*console{w.client("queue_viewer", "dead_letter_operator"), w.client("queue_viewer", "dead_letter_operator")}
 	results := make([]queue.Result, 2)
 	errs := make([]error, 2)
 	var plans []queue.Plan

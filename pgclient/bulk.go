@@ -11,29 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
-
-// readOperations reads operations, newest first.
-func readOperations(ctx context.Context, q interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}, where string, args ...any) ([]queue.Operation, error) {
-	rows, err := q.Query(ctx, `SELECT o.operation_id, o.kind, o.filter, o.created_by, o.created_at, o.reason, o.state, o.state_why, o.state_by,
-		o.state_at, o.started_at, o.rate_per_second::float8, o.brake_percent, o.canary, o.canary_passed, o.frozen_count, o.done,
-		o.skipped, o.failed, o.undone, o.first_ok, o.first_failed
-		FROM public.queue_bulk_operation o `+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Operation, error) {
-		var o queue.Operation
-		err := row.Scan(&o.ID, &o.Kind, pgscan.Text(&o.Filter), pgscan.Text(&o.CreatedBy), &o.CreatedAt, pgscan.Text(&o.Reason), &o.State,
-			pgscan.Text(&o.StateWhy), pgscan.Text(&o.StateBy), &o.StateAt, &o.StartedAt, &o.Rate, &o.Brake, &o.Canary, &o.CanaryPassed, &o.Frozen,
-			&o.Done, &o.Skipped, &o.Failed, &o.Undone, &o.FirstOK, &o.FirstFailed)
-		return o, err
-	})
-}
 
 var operationColumns = map[string]filtersql.Column{
 	"id": {Expr: "o.operation_id"}, "state": {Expr: "o.state"}, "by": {Expr: "o.created_by"}, "kind": {Expr: "o.kind"}, "selection": {Expr: "o.filter"},
@@ -52,7 +34,7 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 		if err := b.Before("o.operation_id", q.After); err != nil {
 			return err
 		}
-		operations, err := readOperations(ctx, c.read, b.Clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
+		operations, err := pgrow.Operations(ctx, c.read, b.Clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
 		if err != nil {
 			return err
 		}
@@ -65,11 +47,11 @@ func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Pag
 		}
 		return c.count(ctx, "public.queue_bulk_operation o", count, p)
 	}
-	id, err := operationID(queue.Request{Targets: []string{q.ID}})
+	id, err := parseid.Operation(q.ID)
 	if err != nil {
 		return err
 	}
-	found, err := readOperations(ctx, c.read, "WHERE o.operation_id = $1", id)
+	found, err := pgrow.Operations(ctx, c.read, "WHERE o.operation_id = $1", id)
 	if err != nil {
 		return err
 	}

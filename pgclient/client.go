@@ -108,6 +108,9 @@ func (c *Client) WithActor(name string) {
 // Work is the worker host's pool; nil without Options.WorkConns.
 func (c *Client) Work() *pgpool.Pool { return c.work }
 
+// Acting is the pool of the actions.
+func (c *Client) Acting() *pgpool.Pool { return c.act }
+
 // Read is the pool of the panes.
 func (c *Client) Read() *pgpool.Pool { return c.read }
 
@@ -159,8 +162,8 @@ func (c *Client) Link() queue.Link {
 	return l
 }
 
-// note records whether the last call reached the server.
-func (c *Client) note(err error) {
+// Note records whether the last call reached the server.
+func (c *Client) Note(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

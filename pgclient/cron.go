@@ -18,11 +18,12 @@ func (c *Client) cron(ctx context.Context) (*queue.Cron, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Jobs, err = c.cronJobs(ctx)
+	out.Jobs, err = c.CronJobs(ctx)
 	return &out, err
 }
 
-func (c *Client) cronJobs(ctx context.Context) ([]queue.CronJob, error) {
+// CronJobs are the jobs that pg_cron has of the queue, as far as this login sees them.
+func (c *Client) CronJobs(ctx context.Context) ([]queue.CronJob, error) {
 	rows, err := c.read.Query(ctx, `SELECT job_name, worker_name, schedule, run_as, installed_at, installed_by, found, active,
 		last_start_at, last_status, last_message FROM public.fn_queue_cron_jobs() ORDER BY job_name`)
 	if err != nil {

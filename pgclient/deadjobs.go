@@ -6,48 +6,16 @@ package pgclient
 import (
 	"context"
 	"errors"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
-
-const jobPrefix = "job:"
-
-func isJobLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), jobPrefix) }
-
-var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-
-// article puts a or an before a noun.
-func article(noun string) string {
-	if strings.IndexAny(noun, "aeiou") == 0 {
-		return "an " + noun
-	}
-	return "a " + noun
-}
-
-// uuidOf reads an id that is a uuid behind a prefix, in the form that the
-// database gives back.
-func uuidOf(id, what, prefix string) (string, error) {
-	s := strings.TrimPrefix(strings.TrimSpace(id), prefix)
-	if !uuidForm.MatchString(s) {
-		return "", &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("not the id of " + article(what) + ": " + id),
-			Do: queue.Clean("it looks like " + prefix + "0190a1b2-1111-4222-8333-0123456789ab"),
-		}
-	}
-	return strings.ToLower(s), nil
-}
-
-const deadJobFrom = "public.job_dead_letter d"
-
-const deadJobState = "CASE d.triage_status WHEN 'open' THEN 'open' WHEN 'replayed' THEN 'requeued' ELSE 'resolved' END"
 
 // deadJobGeneration counts the replays that led to the letter's job.
 const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
@@ -55,16 +23,9 @@ const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
 	SELECT e.job_id, up.n + 1 FROM up JOIN public.job_dead_letter e ON e.replayed_job_id = up.job_id WHERE up.n < 1000)
 	SELECT max(up.n) FROM up)`
 
-var deadJobColumns = map[string]filtersql.Column{
-	"id": {Expr: "'job:' || d.dead_letter_id", Number: "NULL::numeric"}, "code": {Expr: "d.failure_code"}, "endpoint": {Expr: "d.job_kind"},
-	"subscription": {Expr: "NULL::bigint"}, "domain": {Expr: "d.event_domain"}, "kind": {Expr: "d.job_kind"},
-	"type": {Expr: "NULL::text"}, "age": {Expr: "d.last_failed_at"}, "failed": {Expr: "d.last_failed_at"},
-	"source": {Expr: "'job'"}, "state": {Expr: deadJobState},
-}
-
 func (c *Client) jobLetters(ctx context.Context, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.job.after(b)
-	rows, err := c.read.Query(ctx, `SELECT 'job:' || d.dead_letter_id, `+deadJobState+`, d.failure_code, d.job_kind, d.event_domain,
+	rows, err := c.read.Query(ctx, `SELECT 'job:' || d.dead_letter_id, `+filtersql.DeadJobState+`, d.failure_code, d.job_kind, d.event_domain,
 		`+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint
 		FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
 			FROM public.job_dead_letter) d`+b.Clause()+` ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit)+`) d
@@ -80,14 +41,14 @@ func (c *Client) jobLetters(ctx context.Context, b *filtersql.Builder, mark dead
 }
 
 func (c *Client) jobLetter(ctx context.Context, id string) (*queue.DeadLetterDetail, error) {
-	uuid, err := uuidOf(id, "job dead letter", jobPrefix)
+	uuid, err := parseid.UUID(id, "job dead letter", parseid.JobPrefix)
 	if err != nil {
 		return nil, err
 	}
 	d := queue.DeadLetterDetail{DeadLetter: queue.DeadLetter{ID: queue.JobLetter(uuid), Source: "job"}}
 	var by, note, resolution queue.Text
 	var at *time.Time
-	err = c.read.QueryRow(ctx, `SELECT `+deadJobState+`, d.failure_code, d.job_kind, d.event_domain, `+deadJobGeneration+`,
+	err = c.read.QueryRow(ctx, `SELECT `+filtersql.DeadJobState+`, d.failure_code, d.job_kind, d.event_domain, `+deadJobGeneration+`,
 		d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, d.job_id::text, COALESCE(d.replayed_job_id::text, ''),
 		d.executor, d.attempts, d.last_error, d.first_failed_at, d.resolution, d.resolved_by, d.resolved_at, d.triage_note
 		FROM public.job_dead_letter d WHERE d.dead_letter_id = $1`, uuid).

@@ -14,61 +14,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
-
-const deadFrom = `public.dead_letters d
-	JOIN public.subscriptions s ON s.id = d.subscription_id
-	JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id`
-
-const deadState = `CASE WHEN EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id) THEN 'open'
-	WHEN EXISTS (SELECT 1 FROM public.dead_letter_requeues r WHERE r.dead_letter_id = d.id) THEN 'requeued' ELSE 'resolved' END`
-
-var deadColumns = map[string]filtersql.Column{
-	"id": {Expr: "d.id"}, "code": {Expr: "d.final_error_code"}, "endpoint": {Expr: "s.endpoint"},
-	"subscription": {Expr: "d.subscription_id"}, "domain": {Expr: "'webhook'"}, "kind": {Expr: "'webhook'"},
-	"type": {Expr: "s.event_type"}, "age": {Expr: "d.failed_at"}, "failed": {Expr: "d.failed_at"},
-	"source": {Expr: "'webhook'"}, "state": {Expr: deadState},
-}
-
-// deadSelection is a filter over the dead letters of all sources.
-type deadSelection struct {
-	filter              *queue.Filter
-	hooks, jobs, events *filtersql.Builder
-}
-
-// deadWhere compiles a filter over dead letters; without a state it means the
-// open ones.
-func deadWhere(text string) (deadSelection, error) { return deadWhereAt(text, time.Time{}) }
-
-// deadWhereAt means the letters that had died by then, judged as of then; the zero
-// time is now.
-func deadWhereAt(text string, at time.Time) (deadSelection, error) {
-	f, err := queue.ParseFilter(text, queue.DeadLetterFields())
-	if err != nil {
-		return deadSelection{}, filtersql.Error(err)
-	}
-	s := deadSelection{filter: f, hooks: filtersql.New(deadColumns, "d.id"), jobs: filtersql.New(deadJobColumns, "d.last_failed_at"), events: filtersql.New(deadEventColumns, "d.last_failed_at")}
-	if !at.IsZero() {
-		for b, died := range map[*filtersql.Builder]string{s.hooks: "d.failed_at", s.jobs: "d.last_failed_at", s.events: "d.last_failed_at"} {
-			b.Now = b.Arg(at) + "::timestamptz"
-			b.And(died + " <= " + b.Now)
-		}
-	}
-	s.hooks.Where(f)
-	s.jobs.Where(f)
-	s.events.Where(f)
-	for _, t := range f.Terms {
-		if t.Field == "state" {
-			return s, nil
-		}
-	}
-	s.hooks.And("EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)")
-	s.jobs.And("d.resolved_at IS NULL")
-	s.events.And("d.resolved_at IS NULL")
-	return s, nil
-}
 
 // deadMark is where a page ended in each of the lists that it merges; the zero
 // value is before all.
@@ -115,7 +64,7 @@ func readDeadMark(text string) (m deadMark, err error) {
 			continue
 		}
 		if to.at, err = time.Parse(time.RFC3339Nano, at); err == nil {
-			to.id, err = uuidOf(id, "dead letter", "")
+			to.id, err = parseid.UUID(id, "dead letter", "")
 		}
 	}
 	if err != nil {
@@ -129,7 +78,7 @@ func readDeadMark(text string) (m deadMark, err error) {
 // come in the order of their ids, which is that of their times but for those of
 // transactions that ran side by side.
 func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) error {
-	s, err := deadWhere(q.Filter)
+	s, err := filtersql.Dead(q.Filter)
 	if err != nil {
 		return err
 	}
@@ -140,13 +89,13 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 		}
 	}
 	var lists [3][]queue.DeadLetter
-	if lists[0], err = c.hookLetters(ctx, s.hooks.Clone(), mark, q.Limit+1); err != nil {
+	if lists[0], err = c.hookLetters(ctx, s.Hooks.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	if lists[1], err = c.jobLetters(ctx, s.jobs.Clone(), mark, q.Limit+1); err != nil {
+	if lists[1], err = c.jobLetters(ctx, s.Jobs.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	if lists[2], err = c.eventLetters(ctx, s.events.Clone(), mark, q.Limit+1); err != nil {
+	if lists[2], err = c.eventLetters(ctx, s.Events.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
 	var letters []queue.DeadLetter
@@ -167,13 +116,13 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 		l := lists[next][0]
 		switch next {
 		case 0:
-			if mark.hook, err = webhookID(l.ID); err != nil {
+			if mark.hook, err = parseid.Webhook(l.ID); err != nil {
 				return err
 			}
 		case 1:
-			mark.job = uuidMark{l.FailedAt, strings.TrimPrefix(l.ID, jobPrefix)}
+			mark.job = uuidMark{l.FailedAt, strings.TrimPrefix(l.ID, parseid.JobPrefix)}
 		default:
-			mark.event = uuidMark{l.FailedAt, strings.TrimPrefix(l.ID, eventPrefix)}
+			mark.event = uuidMark{l.FailedAt, strings.TrimPrefix(l.ID, parseid.EventPrefix)}
 		}
 		letters, lists[next] = append(letters, l), lists[next][1:]
 	}
@@ -181,13 +130,13 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 	switch {
 	case q.Bare:
 		return nil
-	case s.filter.Empty():
+	case s.Filter.Empty():
 		return c.read.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')").Scan(&p.Total)
 	}
 	for _, x := range []struct {
 		from string
 		b    *filtersql.Builder
-	}{{deadFrom, s.hooks}, {deadJobFrom, s.jobs}, {deadEventFrom, s.events}} {
+	}{{filtersql.DeadFrom, s.Hooks}, {filtersql.DeadJobFrom, s.Jobs}, {filtersql.DeadEventFrom, s.Events}} {
 		var part queue.Page
 		if err := c.count(ctx, x.from, x.b, &part); err != nil {
 			return err
@@ -201,9 +150,9 @@ func (c *Client) hookLetters(ctx context.Context, b *filtersql.Builder, mark dea
 	if mark.hook != 0 {
 		b.And("d.id < " + b.Arg(mark.hook))
 	}
-	rows, err := c.read.Query(ctx, `SELECT d.id::text, `+deadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
+	rows, err := c.read.Query(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint
-		FROM `+deadFrom+b.Clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.Args...)
+		FROM `+filtersql.DeadFrom+b.Clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -215,24 +164,12 @@ func (c *Client) hookLetters(ctx context.Context, b *filtersql.Builder, mark dea
 	})
 }
 
-// webhookID reads a dead-letter id: a bare number.
-func webhookID(id string) (int64, error) {
-	n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 64)
-	if err != nil || n <= 0 {
-		return 0, &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("not a dead-letter id: " + id),
-			Do: queue.Clean("a webhook dead letter has a bare number, one of a job is job:UUID, one of an event is event:UUID, as qtop dlq prints them"),
-		}
-	}
-	return n, nil
-}
-
 func (c *Client) deadLetter(ctx context.Context, id string, whole bool) (*queue.DeadLetterDetail, error) {
 	d, err := c.letter(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	kind, key, err := payloadOf(d.ID)
+	kind, key, err := parseid.Payload(d.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -244,23 +181,23 @@ func (c *Client) deadLetter(ctx context.Context, id string, whole bool) (*queue.
 // letter is all of a dead letter but its payload.
 func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail, error) {
 	switch {
-	case isJobLetter(id):
+	case parseid.IsJobLetter(id):
 		return c.jobLetter(ctx, id)
-	case isEventLetter(id):
+	case parseid.IsEventLetter(id):
 		return c.eventLetter(ctx, id)
 	}
-	n, err := webhookID(id)
+	n, err := parseid.Webhook(id)
 	if err != nil {
 		return nil, err
 	}
 	var d queue.DeadLetterDetail
 	var url string
 	d.Source, d.Domain = "webhook", queue.Clean("webhook")
-	err = c.read.QueryRow(ctx, `SELECT d.id::text, `+deadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
+	err = c.read.QueryRow(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		e.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
 		s.callback_url, s.secret_ref IS NULL, r.requeued_by, r.requeued_at, COALESCE(r.new_saga_id, 0),
 		x.resolution::text, x.by, x.at, x.note
-		FROM `+deadFrom+`
+		FROM `+filtersql.DeadFrom+`
 		JOIN (SELECT id, event_type FROM public.events) e ON e.id = d.event_id
 		LEFT JOIN public.dead_letter_requeues r ON r.dead_letter_id = d.id
 		LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = d.id WHERE d.id = $1`, n).

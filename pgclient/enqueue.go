@@ -7,14 +7,10 @@ package pgclient
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -36,7 +32,7 @@ type JobPut struct {
 // active one of its kind with that key), or the refusal.
 func (c *Client) PutJob(ctx context.Context, j JobPut) (id string, created bool, refused string, err error) {
 	if !slices.Contains(queue.ExecutorKinds(), j.Executor) {
-		return "", false, "", notExecutorKind(j.Executor, "--executor")
+		return "", false, "", pgerror.NotExecutorKind(j.Executor, "--executor")
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(j.Payload), &object); err != nil || object == nil {
@@ -60,29 +56,7 @@ func (c *Client) PutJob(ctx context.Context, j JobPut) (id string, created bool,
 	}
 	err = c.act.QueryRow(ctx, `SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, now() + make_interval(secs => $6), NULLIF($7, ''), NULLIF($8, 0), $9::text)`,
 		j.Kind, j.Domain, j.Executor, j.Payload, j.Priority, j.After.Seconds(), j.Key, j.MaxAttempts, c.Actor()).Scan(&a)
-	err = pgerror.Translate(jobCheck(err))
-	c.note(err)
+	err = pgerror.Translate(pgerror.JobCheck(err))
+	c.Note(err)
 	return a.ID, a.Created, a.Reason, err
-}
-
-// jobCheck names the flag of the value that a function of jobs or of their rules
-// refused.
-func jobCheck(err error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "22023" {
-		return err
-	}
-	argument, _, _ := strings.Cut(pg.Message, " ")
-	flag := map[string]string{
-		"p_job_kind": "--kind", "p_event_domain": "--domain", "p_payload": "--payload", "p_max_attempts": "--max-attempts", "p_idempotency_key": "--key",
-		"p_priority_floor": "--floor", "p_max_parallel": "--parallel",
-	}[argument]
-	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(pg.Message), Where: queue.Clean(flag), Do: queue.Clean(pg.Hint), Err: err}
-}
-
-func notExecutorKind(kind, where string) error {
-	return &queue.Error{
-		Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not an executor kind", kind)), Where: queue.Clean(where),
-		Do: queue.Clean("use " + strings.Join(queue.ExecutorKinds(), ", ")),
-	}
 }

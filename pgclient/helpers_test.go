@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -55,17 +56,23 @@ func get[T any](w *world, sql string, args ...any) T {
 }
 
 // client connects as a new login with these roles.
-func (w *world) client(roles ...string) *pgclient.Client {
+func (w *world) client(roles ...string) *console {
 	w.t.Helper()
 	return open(w.t, pgclient.Options{DSN: w.db.DSN(pgtest.Login(w.t, w.db, roles...)), Actor: "ann"})
 }
 
-func open(t *testing.T, o pgclient.Options) *pgclient.Client {
+func open(t *testing.T, o pgclient.Options) *console {
 	t.Helper()
 	c, err := pgclient.Open(context.Background(), o)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return c
+	return &console{c, actions.New(c)}
+}
+
+// console is what a console reads and acts through.
+type console struct {
+	*pgclient.Client
+	*actions.Actions
 }
 
 // silent makes an executor that last beat so many seconds ago.

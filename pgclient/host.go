@@ -97,10 +97,11 @@ func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, e
 	if err != nil {
 		return TickResult{}, pgerror.Translate(err)
 	}
-	return tickAnswer(raw)
+	return ParseTick(raw)
 }
 
-func tickAnswer(raw []byte) (TickResult, error) {
+// ParseTick reads what a tick answered.
+func ParseTick(raw []byte) (TickResult, error) {
 	var body struct {
 		Ran     bool                       `json:"ran"`
 		Skipped string                     `json:"skipped"`

@@ -12,14 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
-
-// jobSince is since when a job stands as it does: picked, or due and waiting. A
-// time that no calendar of a program holds counts as the last one that it does.
-const jobSince = `CASE WHEN q.finished_at IS NOT NULL THEN q.finished_at WHEN q.status IN ('leased', 'in_progress') THEN q.picked_at
-	ELSE least(greatest(q.enqueued_at, q.process_after, '0001-01-01Z'), '9999-12-31Z') END`
 
 // jobColumnList is what may be read of a job without its payload.
 const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority, q.process_after, q.enqueued_at,
@@ -29,7 +25,7 @@ const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.statu
 const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority,
 	q.process_after, q.enqueued_at, q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
 	COALESCE(q.lease_token::text, ''), q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error,
-	greatest(floor(public.fn_age(` + jobSince + `)), 0)::bigint`
+	greatest(floor(public.fn_age(` + filtersql.JobSince + `)), 0)::bigint`
 
 func scanJob(j *queue.Job) []any {
 	return []any{
@@ -39,28 +35,11 @@ func scanJob(j *queue.Job) []any {
 	}
 }
 
-var jobColumns = map[string]filtersql.Column{
-	"id": {Expr: "q.job_id::text", Number: "NULL::numeric"}, "kind": {Expr: "q.job_kind"}, "domain": {Expr: "q.event_domain"},
-	"status": {Expr: "q.status"}, "executor": {Expr: "q.executor"}, "priority": {Expr: "q.priority"}, "attempts": {Expr: "q.attempts"},
-	"age": {Expr: "(" + jobSince + ")"}, "code": {Expr: "q.failure_code"}, "owner": {Expr: "q.lease_owner"},
-}
-
-// jobWhere compiles a filter over live jobs.
-func jobWhere(text string) (*filtersql.Builder, *queue.Filter, error) {
-	f, err := queue.ParseFilter(text, queue.JobFields())
-	if err != nil {
-		return nil, nil, filtersql.Error(err)
-	}
-	b := filtersql.New(jobColumns, "q.job_id")
-	b.Where(f)
-	return b, f, nil
-}
-
 // jobs reads a page of live jobs, the earliest due first: lane by lane and
 // priority by priority from the claim index, so that a page costs the same
 // whatever the queue holds.
 func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
-	b, f, err := jobWhere(q.Filter)
+	b, f, err := filtersql.Jobs(q.Filter)
 	if err != nil {
 		return err
 	}
@@ -78,7 +57,7 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 	count := b.Clone()
 	if q.After != "" {
 		at, id, ok := strings.Cut(q.After, "|")
-		uuid, err := uuidOf(id, "job", "")
+		uuid, err := parseid.UUID(id, "job", "")
 		if !ok || err != nil {
 			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
 		}
@@ -135,7 +114,7 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 
 // job reads one job, live or finished.
 func (c *Client) job(ctx context.Context, id string, whole bool) (*queue.JobDetail, error) {
-	uuid, err := uuidOf(id, "job", "")
+	uuid, err := parseid.UUID(id, "job", "")
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -74,7 +73,7 @@ func (w *world) dieJobs(letters ...jobLetter) (ids []string) {
 	return ids
 }
 
-func allJobs(t *testing.T, c *pgclient.Client, id, filter string) (jobs []queue.Job) {
+func allJobs(t *testing.T, c *console, id, filter string) (jobs []queue.Job) {
 	t.Helper()
 	q := queue.Query{Kind: queue.ListJobs, ID: id, Filter: filter, Limit: 3}
 	for {

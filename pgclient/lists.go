@@ -19,14 +19,10 @@ import (
 // pageSize is how many rows a page has unless the query says otherwise.
 const pageSize = 200
 
-// countBound bounds the count of a filtered list: beyond it the total is shown
-// as a bound.
-const countBound = 100_000
-
 // List reads one page.
 func (c *Client) List(ctx context.Context, q queue.Query) (queue.Page, error) {
 	p, err := c.list(ctx, q)
-	c.note(err)
+	c.Note(err)
 	return p, err
 }
 
@@ -137,9 +133,9 @@ func scanAudit(e *queue.AuditEntry) []any {
 // count counts what a filter matches, up to the bound.
 func (c *Client) count(ctx context.Context, from string, b *filtersql.Builder, p *queue.Page) error {
 	err := c.read.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+from+b.Clause()+
-		" LIMIT "+strconv.Itoa(countBound+1)+") s", b.Args...).Scan(&p.Total)
-	if p.Total > countBound {
-		p.Total, p.TotalBound = countBound, true
+		" LIMIT "+strconv.Itoa(filtersql.CountBound+1)+") s", b.Args...).Scan(&p.Total)
+	if p.Total > filtersql.CountBound {
+		p.Total, p.TotalBound = filtersql.CountBound, true
 	}
 	return err
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -50,7 +49,7 @@ func letterField(l queue.DeadLetter, asOf time.Time) func(string) (any, bool) {
 	}
 }
 
-func all(t *testing.T, c *pgclient.Client, filter string) (letters []queue.DeadLetter) {
+func all(t *testing.T, c *console, filter string) (letters []queue.DeadLetter) {
 	t.Helper()
 	q := queue.Query{Kind: queue.ListDeadLetters, Filter: filter, Limit: 5}
 	for {

@@ -27,7 +27,7 @@ func (w *world) dieEvents(types ...string) (ids []string) {
 	return ids
 }
 
-func (w *world) detail(c *pgclient.Client, id string) *queue.DeadLetterDetail {
+func (w *world) detail(c *console, id string) *queue.DeadLetterDetail {
 	w.t.Helper()
 	p, err := c.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id})
 	require.NoError(w.t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -25,7 +26,7 @@ const (
 // Report reads the span from since until until; the zero until is now.
 func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Report, error) {
 	r, err := c.report(ctx, since, until)
-	c.note(err)
+	c.Note(err)
 	return r, pgerror.Translate(err)
 }
 
@@ -148,7 +149,7 @@ func reportOperations(ctx context.Context, tx pgx.Tx, r *queue.Report) (err erro
 	if err := tx.QueryRow(ctx, "SELECT count(*) FROM public.queue_bulk_operation o "+in, r.Since, r.Until).Scan(&total); err != nil {
 		return err
 	}
-	r.Operations, err = readOperations(ctx, tx, in+" ORDER BY o.operation_id LIMIT $3", r.Since, r.Until, reportRows)
+	r.Operations, err = pgrow.Operations(ctx, tx, in+" ORDER BY o.operation_id LIMIT $3", r.Since, r.Until, reportRows)
 	if total > len(r.Operations) {
 		r.More["operations"] = total - len(r.Operations)
 	}

@@ -18,7 +18,7 @@ import (
 // Snapshot reads the shared picture, at most Options.MaxAge old.
 func (c *Client) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 	s, err := c.snapshot(ctx)
-	c.note(err)
+	c.Note(err)
 	return s, err
 }
 
@@ -61,7 +61,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	var body []byte
 	err = c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1::timestamptz, $2::int)", at, steps).
 		Scan(&taken, &took, &body, &oldest)
-	c.note(err)
+	c.Note(err)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
 		return s, first, &queue.Error{

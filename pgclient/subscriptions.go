@@ -6,7 +6,6 @@ package pgclient
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -14,30 +13,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// validJSON refuses what no event's payload could be or contain.
-func validJSON(text string) error {
-	var object map[string]json.RawMessage
-	if text == "" || (json.Unmarshal([]byte(text), &object) == nil && object != nil) {
-		return nil
-	}
-	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON object"), Where: queue.Clean("--payload"), Do: queue.Clean(`write it like {"region": "eu"}`)}
-}
-
 // rulesMost is how many rules are read; DP6 §5 expects fewer than a thousand.
 const rulesMost = 10_000
-
-const eventRuleSelect = `s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table, s.scope_filter::text, s.mute`
-
-func scanEventRule(s *queue.EventSubscription) []any {
-	return []any{
-		&s.ID, pgscan.Text(&s.Recipient), pgscan.Text(&s.Domain), pgscan.Text(&s.Type), pgscan.Text(&s.Stream), pgscan.Text(&s.SubjectTable),
-		pgscan.Text(&s.Filter), &s.Mute,
-	}
-}
 
 // subscriptions reads the rules that match, and the share.
 func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page) error {
@@ -45,14 +28,14 @@ func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page
 	if err != nil {
 		return filtersql.Error(err)
 	}
-	rows, err := c.read.Query(ctx, "SELECT "+eventRuleSelect+` FROM public.event_subscription s
+	rows, err := c.read.Query(ctx, "SELECT "+pgrow.EventRuleColumns+` FROM public.event_subscription s
 		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, rulesMost)
 	if err != nil {
 		return err
 	}
 	list := queue.EventSubscriptionList{}
 	list.Subscriptions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s queue.EventSubscription, err error) {
-		err = row.Scan(scanEventRule(&s)...)
+		err = row.Scan(pgrow.EventRule(&s)...)
 		return s, err
 	})
 	if err != nil {
@@ -126,7 +109,7 @@ func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resoluti
 		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which type?"), Do: queue.Clean("write DOMAIN/TYPE or DOMAIN/TYPE/STREAM")}
 	}
 	payload := cmp.Or(q.Scope.Payload, "{}")
-	if err := validJSON(payload); err != nil {
+	if err := pgerror.ValidJSON(payload); err != nil {
 		return nil, err
 	}
 	stream := ""
@@ -156,7 +139,7 @@ func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resoluti
 		return nil, err
 	}
 	var x queue.ResolvedRule
-	_, err = pgx.ForEachRow(rows, append([]any{&x.StepNo, &x.Outcome}, scanEventRule(&x.EventSubscription)...), func() error {
+	_, err = pgx.ForEachRow(rows, append([]any{&x.StepNo, &x.Outcome}, pgrow.EventRule(&x.EventSubscription)...), func() error {
 		r.Rules = append(r.Rules, x)
 		if x.Outcome == "taken" && !slices.Contains(r.Recipients, x.Recipient) {
 			r.Recipients = append(r.Recipients, x.Recipient)

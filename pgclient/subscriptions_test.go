@@ -6,12 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // rules lists them with the share.
-func rules(t *testing.T, c *pgclient.Client, filter string) queue.EventSubscriptionList {
+func rules(t *testing.T, c *console, filter string) queue.EventSubscriptionList {
 	t.Helper()
 	p, err := c.List(context.Background(), queue.Query{Kind: queue.ListRules, Filter: filter})
 	require.NoError(t, err)

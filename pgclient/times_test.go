@@ -19,7 +19,7 @@ import (
 )
 
 // everyRead reads all that the client can, and encodes it.
-func everyRead(t *testing.T, c *pgclient.Client, conn *pgx.Conn, why string) {
+func everyRead(t *testing.T, c *console, conn *pgx.Conn, why string) {
 	t.Helper()
 	told := func(what string, v any, err error) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -36,7 +37,7 @@ func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) er
 	b.Where(f)
 	var one int64
 	if q.Kind == queue.ListEndpoint {
-		if one, err = subscriptionID(q.ID); err != nil {
+		if one, err = parseid.Subscription(q.ID); err != nil {
 			return err
 		}
 		b.And("v.subscription_id = " + b.Arg(one))
@@ -67,14 +68,6 @@ func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) er
 	}
 	d.Why, err = c.why(ctx, "subscription "+strconv.FormatInt(one, 10))
 	return err
-}
-
-func subscriptionID(id string) (int64, error) {
-	n, err := strconv.ParseInt(id, 10, 64)
-	if err != nil || n <= 0 {
-		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not a subscription: " + id), Do: queue.Clean("write its number, as qtop webhooks prints it")}
-	}
-	return n, nil
 }
 
 // endpointPage orders by what needs a look before it reads how each answers: that

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost"
@@ -56,12 +57,13 @@ func TestDeadLetterAndRequeue(t *testing.T) {
 	op, err := pgclient.Open(t.Context(), pgclient.Options{DSN: w.db.DSN(pgtest.Login(t, w.db, "dead_letter_operator")), Actor: "ann"})
 	require.NoError(t, err)
 	defer op.Close()
-	plan, err := op.Plan(t.Context(), queue.Request{
+	do := actions.New(op)
+	plan, err := do.Plan(t.Context(), queue.Request{
 		Action: queue.ActRequeue, Targets: []string{w.text("SELECT id FROM public.dead_letters")}, Reason: "receiver healed",
 	})
 	require.NoError(t, err)
 	require.Empty(t, plan.Refused)
-	res, err := op.Apply(t.Context(), plan)
+	res, err := do.Apply(t.Context(), plan)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, res.Done, "%+v", res)
 	require.Equal(t, "Pending 0 1", w.text("SELECT status || ' ' || attempt_count || ' ' || requeue_generation FROM public.webhook_delivery_sagas WHERE status <> 'DeadLettered'"))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -154,10 +155,11 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 		return err
 	}
 	defer client.Close()
+	do := actions.New(client)
 	if o.dryRun && r.Reason == "" {
 		r.Reason = "dry run"
 	}
-	plan, err := client.Plan(ctx, r)
+	plan, err := do.Plan(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -168,7 +170,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 		if err := a.confirm(ctx, plan, o); err != nil {
 			return err
 		}
-		if res, err = client.Apply(ctx, plan); err != nil {
+		if res, err = do.Apply(ctx, plan); err != nil {
 			if len(res.Results) > 0 { // what was done before it stays done
 				_ = a.outcome(res, plan)
 			}
@@ -178,11 +180,11 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			if then == "" || res.Refused != "" {
 				break
 			}
-			next, err := client.Plan(ctx, queue.Request{Action: then, Targets: []string{res.Results[i].NewID}, Actor: r.Actor})
+			next, err := do.Plan(ctx, queue.Request{Action: then, Targets: []string{res.Results[i].NewID}, Actor: r.Actor})
 			if err != nil {
 				return err
 			}
-			done, err := client.Apply(ctx, next)
+			done, err := do.Apply(ctx, next)
 			if err != nil {
 				return err
 			}

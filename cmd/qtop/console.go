@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/tui"
@@ -67,6 +68,12 @@ func (n noHost) Stop(string) error        { return nil }
 // Shutdown has nothing to wait for.
 func (n noHost) Shutdown(context.Context) error { return nil }
 
+// store is what the console reads and acts through.
+type store struct {
+	*pgclient.Client
+	*actions.Actions
+}
+
 // show runs the console over a client and, beside it, a host; both are walled
 // from each other by their own contexts and pools.
 func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost, log *slog.Logger, demo string) error {
@@ -104,7 +111,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 		wg.Go(func() { hostErr = host.Run(hostCtx) })
 	}
 	wg.Go(func() { _ = client.Listen(listenCtx) }) // its DSN was read before
-	err = tui.Run(ctx, client, host, o)
+	err = tui.Run(ctx, store{client, actions.New(client)}, host, o)
 	stopListening()
 	stopHost()
 	wg.Wait()

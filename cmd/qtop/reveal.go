@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -40,7 +41,7 @@ func (a *app) revealed(ctx context.Context, c *pgclient.Client, id string, o rev
 	if o.dryRun && r.Reason == "" {
 		r.Reason = "dry run"
 	}
-	plan, err := c.Plan(ctx, r)
+	plan, err := actions.New(c).Plan(ctx, r)
 	if err != nil {
 		return text, true, err
 	}
@@ -53,7 +54,7 @@ func (a *app) revealed(ctx context.Context, c *pgclient.Client, id string, o rev
 	if err := a.confirm(ctx, plan, o.actOptions); err != nil {
 		return text, true, err
 	}
-	res, err := c.Apply(ctx, plan)
+	res, err := actions.New(c).Apply(ctx, plan)
 	if err != nil || res.Refused != "" {
 		if err == nil {
 			err = a.outcome(res, plan)

@@ -143,3 +143,7 @@ func (b *Builder) Before(number, mark string) error {
 	b.And(number + " < " + b.Arg(n))
 	return nil
 }
+
+// CountBound bounds the count of a filtered list: beyond it the total is shown
+// as a bound.
+const CountBound = 100_000

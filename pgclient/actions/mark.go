@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies a mark: a label on every history line, from now on.
 
@@ -15,7 +15,7 @@ import (
 // maxMark is the longest label, in characters.
 const maxMark = 200
 
-func planMark(ctx context.Context, c *Client, p *queue.Plan) error {
+func planMark(ctx context.Context, c *Actions, p *queue.Plan) error {
 	label := strings.TrimSpace(p.Request.Args["label"])
 	if n := utf8.RuneCountInString(label); n == 0 || n > maxMark {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("a label has 1 to 200 characters"), Do: queue.Clean("say what happened, such as 'deploy 4.2'")}
@@ -37,7 +37,7 @@ func planMark(ctx context.Context, c *Client, p *queue.Plan) error {
 	return nil
 }
 
-func applyMark(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyMark(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	var a struct {
 		answer
 		MarkID anyID `json:"mark_id"`

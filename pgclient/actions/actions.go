@@ -1,9 +1,8 @@
-package pgclient
-
-// This file is how anything changes: a request is planned (a fresh read, an
+// Package actions is how anything changes: a request is planned (a fresh read, an
 // exact preview), then applied by the same code with what the plan saw as the
 // condition. The functions of the schema do the work, check the right and write
 // the audit row in their own transaction.
+package actions
 
 import (
 	"context"
@@ -12,16 +11,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+// Actions plans and applies on a client's connections.
+type Actions struct {
+	client *pgclient.Client
+	act    *pgpool.Pool
+}
+
+// New acts through a client.
+func New(c *pgclient.Client) *Actions { return &Actions{client: c, act: c.Acting()} }
+
 // operation is one action: its preview and its doing.
 type operation struct {
-	plan  func(context.Context, *Client, *queue.Plan) error
-	apply func(context.Context, *Client, queue.Plan, *queue.Result) error
+	plan  func(context.Context, *Actions, *queue.Plan) error
+	apply func(context.Context, *Actions, queue.Plan, *queue.Result) error
 }
 
 func operations() map[queue.ActionID]operation {
@@ -68,13 +78,13 @@ func operations() map[queue.ActionID]operation {
 }
 
 // Plan reads what the request would do. It changes nothing.
-func (c *Client) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) {
+func (c *Actions) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) {
 	op, ok := operations()[r.Action]
 	if !ok {
 		return queue.Plan{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no action " + string(r.Action))}
 	}
 	if r.Actor == "" {
-		r.Actor = c.Actor()
+		r.Actor = c.client.Actor()
 	}
 	if r.Args == nil {
 		r.Args = map[string]string{}
@@ -107,12 +117,12 @@ func (c *Client) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) 
 	err = pgerror.Translate(err)
 	p.Took = time.Since(started)
 	p.Command = command(p.Request)
-	c.note(err)
+	c.client.Note(err)
 	return p, err
 }
 
 // Apply does what the plan shows, or refuses when the row moved on since.
-func (c *Client) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) {
+func (c *Actions) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) {
 	res := queue.Result{Action: p.Request.Action, Plan: p.Lines}
 	op, ok := operations()[p.Request.Action]
 	if !ok {
@@ -125,7 +135,7 @@ func (c *Client) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) 
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	err := pgerror.Translate(op.apply(ctx, c, p, &res))
-	c.note(err)
+	c.client.Note(err)
 	return res, err
 }
 
@@ -179,7 +189,7 @@ func record(res *queue.Result, all []queue.Outcome) {
 }
 
 // ask runs an action function.
-func (c *Client) ask(ctx context.Context, sql string, args ...any) (answer, error) {
+func (c *Actions) ask(ctx context.Context, sql string, args ...any) (answer, error) {
 	var a answer
 	err := c.act.QueryRow(ctx, sql, args...).Scan(&a)
 	return a, err
@@ -254,7 +264,7 @@ func command(r queue.Request) string {
 		fmt.Fprintf(&b, "qtop undo %s", targets)
 	case queue.ActReveal:
 		noun := "dlq"
-		if kind, _, _ := payloadOf(strings.Join(r.Targets, " ")); kind == "job" {
+		if kind, _, _ := parseid.Payload(strings.Join(r.Targets, " ")); kind == "job" {
 			noun = "job"
 		}
 		fmt.Fprintf(&b, "qtop %s show %s --reveal", noun, targets)

@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies what is done to an endpoint: suspend and resume.
 
@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -29,7 +30,7 @@ type gate struct {
 	failures        int
 }
 
-func (c *Client) gateOf(ctx context.Context, id int64) (g gate, err error) {
+func (c *Actions) gateOf(ctx context.Context, id int64) (g gate, err error) {
 	err = c.act.QueryRow(ctx, `SELECT v.subscription_id, v.endpoint, v.gate, v.waiting, v.suspended_reason, v.suspended_by, v.suspended_since,
 			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, v.last_success_at, v.last_failure_code, COALESCE(v.consecutive_failures, 0),
 			(SELECT count(*) FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.subscription_id = v.subscription_id)
@@ -55,7 +56,7 @@ func (g gate) shut() bool { return g.gate == "suspended" && g.reason.String() !=
 // held tells a gate that there is something to lift of.
 func (g gate) held() bool { return g.since != nil }
 
-func planGate(ctx context.Context, c *Client, p *queue.Plan) error {
+func planGate(ctx context.Context, c *Actions, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which endpoint?"), Do: queue.Clean("name subscriptions by number, as qtop webhooks prints them")}
 	}
@@ -67,7 +68,7 @@ func planGate(ctx context.Context, c *Client, p *queue.Plan) error {
 	var targets []string
 	since := map[string]*time.Time{}
 	for _, t := range p.Request.Targets {
-		id, err := subscriptionID(t)
+		id, err := parseid.Subscription(t)
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func gateFor(r queue.Request) (*float64, error) {
 	return &secs, nil
 }
 
-func applyGate(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyGate(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	secs, err := gateFor(p.Request)
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func applyGate(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 		return err
 	}
 	for _, t := range p.Request.Targets {
-		id, err := subscriptionID(t)
+		id, err := parseid.Subscription(t)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies what is done about silence: acknowledge and give
 // up alerts, register executors, give them to a role, and deregister them.
@@ -15,13 +15,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
-	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // planAck finds the alerts meant: by key, or by the executor they are about.
-func planAck(ctx context.Context, c *Client, p *queue.Plan) error {
+func planAck(ctx context.Context, c *Actions, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which alert?"), Do: queue.Clean("name an executor or an alert key, as qtop alerts prints them")}
 	}
@@ -68,7 +67,7 @@ func planAck(ctx context.Context, c *Client, p *queue.Plan) error {
 	return nil
 }
 
-func applyAck(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyAck(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	secs, err := seconds("--for", p.Request.Args["for"])
 	if err != nil {
 		return err
@@ -83,7 +82,7 @@ func applyAck(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) e
 	return nil
 }
 
-func applyUnack(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyUnack(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	for _, t := range p.Request.Targets {
 		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"])
 		if err != nil {
@@ -118,10 +117,10 @@ func registration(r queue.Request) (cadence int64, threshold *int64, err error) 
 	return cadence, threshold, nil
 }
 
-func planRegister(ctx context.Context, c *Client, p *queue.Plan) error {
+func planRegister(ctx context.Context, c *Actions, p *queue.Plan) error {
 	r := p.Request
 	if !slices.Contains(queue.ExecutorKinds(), r.Args["kind"]) {
-		return notExecutorKind(r.Args["kind"], "--kind")
+		return pgerror.NotExecutorKind(r.Args["kind"], "--kind")
 	}
 	cadence, threshold, err := registration(r)
 	if err != nil {
@@ -157,7 +156,7 @@ func planRegister(ctx context.Context, c *Client, p *queue.Plan) error {
 	return nil
 }
 
-func applyRegister(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyRegister(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	r := p.Request
 	cadence, threshold, err := registration(r)
 	if err != nil {
@@ -174,7 +173,7 @@ func applyRegister(ctx context.Context, c *Client, p queue.Plan, res *queue.Resu
 }
 
 // ownerRole says who may work as an executor of this role.
-func (c *Client) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
+func (c *Actions) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
 	var there bool
 	var logins int
 	err := c.act.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text),
@@ -192,7 +191,7 @@ func (c *Client) ownerRole(ctx context.Context, role string) (queue.PlanLine, er
 	return line("owner", "%s; logins that may claim, beat and report as it: %d", role, logins), nil
 }
 
-func planOwner(ctx context.Context, c *Client, p *queue.Plan) error {
+func planOwner(ctx context.Context, c *Actions, p *queue.Plan) error {
 	if len(p.Request.Targets) != 1 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor")}
 	}
@@ -224,7 +223,7 @@ func planOwner(ctx context.Context, c *Client, p *queue.Plan) error {
 	return nil
 }
 
-func applyOwner(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyOwner(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	r := p.Request
 	a, err := c.ask(ctx, "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason)
 	if err != nil {
@@ -234,7 +233,7 @@ func applyOwner(ctx context.Context, c *Client, p queue.Plan, res *queue.Result)
 	return nil
 }
 
-func planDeregister(ctx context.Context, c *Client, p *queue.Plan) error {
+func planDeregister(ctx context.Context, c *Actions, p *queue.Plan) error {
 	if len(p.Request.Targets) != 1 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor")}
 	}
@@ -270,7 +269,7 @@ func planDeregister(ctx context.Context, c *Client, p *queue.Plan) error {
 	return nil
 }
 
-func applyDeregister(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyDeregister(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	id := p.Request.Targets[0]
 	a, err := c.ask(ctx, "SELECT public.fn_queue_heartbeat_deregister($1::text, $2::text, $3::text)", id, p.Request.Actor, p.Request.Reason)
 	if err != nil {
@@ -278,17 +277,4 @@ func applyDeregister(ctx context.Context, c *Client, p queue.Plan, res *queue.Re
 	}
 	one(res, id, "deregistered", a)
 	return nil
-}
-
-// Beat writes one beat of a registered executor. It gives the time of the beat,
-// or the refusal.
-func (c *Client) Beat(ctx context.Context, id, payload string) (at, refused string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	var a struct {
-		pgscan.Refusal
-		At string `json:"last_beat_at"`
-	}
-	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", id, payload, c.Actor()).Scan(&a)
-	return a.At, a.Reason, pgerror.Translate(err)
 }

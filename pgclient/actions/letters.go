@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies what is done to dead letters of all sources. The
 // dry run of the schema's functions is the preview: one predicate for both.
@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -67,14 +69,14 @@ func letterIDs(targets []string) (s letterSet, err error) {
 		var id string
 		var n int64
 		switch {
-		case isJobLetter(t):
-			id, err = uuidOf(t, "job dead letter", jobPrefix)
+		case parseid.IsJobLetter(t):
+			id, err = parseid.UUID(t, "job dead letter", parseid.JobPrefix)
 			s.jobs = append(s.jobs, id)
-		case isEventLetter(t):
-			id, err = uuidOf(t, "event dead letter", eventPrefix)
+		case parseid.IsEventLetter(t):
+			id, err = parseid.UUID(t, "event dead letter", parseid.EventPrefix)
 			s.events = append(s.events, id)
 		default:
-			n, err = webhookID(t)
+			n, err = parseid.Webhook(t)
 			s.hooks = append(s.hooks, n)
 		}
 		if err != nil {
@@ -95,7 +97,7 @@ type lettersAnswer struct {
 // letters runs the functions of all sources in one transaction: the request is
 // done, or it is not. One flag governs all, so the first refusal is the answer;
 // should it change between two of them, all is taken back.
-func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (lettersAnswer, error) {
+func (c *Actions) letters(ctx context.Context, r queue.Request, dry bool) (lettersAnswer, error) {
 	ids, err := letterIDs(r.Targets)
 	if err != nil {
 		return lettersAnswer{}, err
@@ -134,7 +136,7 @@ func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (letter
 			}
 		}
 		if len(ids.jobs) > 0 {
-			if err := ask(tx, call.jobs, jobPrefix, ids.jobs, call.otherArgs); err != nil {
+			if err := ask(tx, call.jobs, parseid.JobPrefix, ids.jobs, call.otherArgs); err != nil {
 				return err
 			}
 		}
@@ -147,7 +149,7 @@ func (c *Client) letters(ctx context.Context, r queue.Request, dry bool) (letter
 			}
 			return nil
 		}
-		return ask(tx, call.events, eventPrefix, ids.events, call.otherArgs)
+		return ask(tx, call.events, parseid.EventPrefix, ids.events, call.otherArgs)
 	})
 	if errors.Is(err, errRefused) {
 		err = nil
@@ -178,7 +180,7 @@ func oneWord(outcome string) string {
 	return outcome
 }
 
-func planLetters(ctx context.Context, c *Client, p *queue.Plan) error {
+func planLetters(ctx context.Context, c *Actions, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
 		ids, err := c.freeze(ctx, p.Request.Filter)
 		if err != nil {
@@ -288,15 +290,15 @@ func pastOf(a queue.ActionID) string {
 }
 
 // freeze turns a filter into the ids that match now; an empty one is refused.
-func (c *Client) freeze(ctx context.Context, filter string) ([]string, error) {
-	s, err := deadWhere(filter)
+func (c *Actions) freeze(ctx context.Context, filter string) ([]string, error) {
+	s, err := filtersql.Dead(filter)
 	if err != nil {
 		return nil, err
 	}
-	if s.filter.Empty() {
+	if s.Filter.Empty() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
-	rows, err := c.act.Query(ctx, "SELECT d.id::text FROM "+deadFrom+s.hooks.Clause()+" ORDER BY d.id", s.hooks.Args...)
+	rows, err := c.act.Query(ctx, "SELECT d.id::text FROM "+filtersql.DeadFrom+s.Hooks.Clause()+" ORDER BY d.id", s.Hooks.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +306,7 @@ func (c *Client) freeze(ctx context.Context, filter string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err = c.act.Query(ctx, "SELECT 'job:' || d.dead_letter_id FROM "+deadJobFrom+s.jobs.Clause()+" ORDER BY d.dead_letter_id", s.jobs.Args...)
+	rows, err = c.act.Query(ctx, "SELECT 'job:' || d.dead_letter_id FROM "+filtersql.DeadJobFrom+s.Jobs.Clause()+" ORDER BY d.dead_letter_id", s.Jobs.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +314,7 @@ func (c *Client) freeze(ctx context.Context, filter string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err = c.act.Query(ctx, "SELECT 'event:' || d.dead_letter_id FROM "+deadEventFrom+s.events.Clause()+" ORDER BY d.dead_letter_id", s.events.Args...)
+	rows, err = c.act.Query(ctx, "SELECT 'event:' || d.dead_letter_id FROM "+filtersql.DeadEventFrom+s.Events.Clause()+" ORDER BY d.dead_letter_id", s.Events.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +329,7 @@ func emptyFilter(example string) error {
 	}
 }
 
-func applyLetters(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyLetters(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	a, err := c.letters(ctx, p.Request, false)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file is what is done to the scheduler: tick a worker now, pause and resume
 // one, make and remove the cron jobs.
@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -29,7 +30,7 @@ type tickRow struct {
 }
 
 // tickWorker reads a worker and puts how it stands into the preview.
-func tickWorker(ctx context.Context, c *Client, p *queue.Plan, name string) (t tickRow, err error) {
+func tickWorker(ctx context.Context, c *Actions, p *queue.Plan, name string) (t tickRow, err error) {
 	err = c.act.QueryRow(ctx, `SELECT configured_interval_seconds, mode, state, flag_key, last_run_at
 		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, pgscan.Text(&t.Mode), &t.State, pgscan.Text(&t.FlagKey), &t.LastRun)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -47,7 +48,7 @@ func tickWorker(ctx context.Context, c *Client, p *queue.Plan, name string) (t t
 	return t, nil
 }
 
-func planTick(ctx context.Context, c *Client, p *queue.Plan) error {
+func planTick(ctx context.Context, c *Actions, p *queue.Plan) error {
 	name := p.Request.Args["worker"]
 	t, err := tickWorker(ctx, c, p, name)
 	if err == nil && t.State == "off" {
@@ -59,7 +60,7 @@ func planTick(ctx context.Context, c *Client, p *queue.Plan) error {
 	return err
 }
 
-func applyTick(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyTick(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	name := p.Request.Args["worker"]
 	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout)
 	defer cancel()
@@ -68,12 +69,12 @@ func applyTick(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 	if err != nil {
 		return err
 	}
-	t, err := tickAnswer(raw)
+	t, err := pgclient.ParseTick(raw)
 	if err != nil {
 		return err
 	}
 	res.AuditID = t.AuditID
-	out := queue.Outcome{ID: name, Outcome: "ran", Why: queue.Clean(t.did())}
+	out := queue.Outcome{ID: name, Outcome: "ran", Why: queue.Clean(did(t))}
 	switch {
 	case t.Failed:
 		res.Refused = t.Error
@@ -91,7 +92,7 @@ func applyTick(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) 
 }
 
 // did is what a tick did, in words: the numbers that are not 0.
-func (t TickResult) did() string {
+func did(t pgclient.TickResult) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(t.Result)) {
 		if n := t.Result[k]; n != 0 {
@@ -115,7 +116,7 @@ func oneWorker(r queue.Request) (string, error) {
 // toInterval is the argument in which a plan keeps the interval that it sets.
 const toInterval = "interval"
 
-func planTickPause(ctx context.Context, c *Client, p *queue.Plan) error {
+func planTickPause(ctx context.Context, c *Actions, p *queue.Plan) error {
 	name, err := oneWorker(p.Request)
 	if err != nil {
 		return err
@@ -135,7 +136,7 @@ func planTickPause(ctx context.Context, c *Client, p *queue.Plan) error {
 // planTickResume finds the interval that stood before the pause: what an expiring
 // one is to go back to, else what the audit says was last in force, else the
 // default.
-func planTickResume(ctx context.Context, c *Client, p *queue.Plan) error {
+func planTickResume(ctx context.Context, c *Actions, p *queue.Plan) error {
 	name, err := oneWorker(p.Request)
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func planTickResume(ctx context.Context, c *Client, p *queue.Plan) error {
 	return planSet(ctx, c, p, queue.TickInterval(name), to)
 }
 
-func applyTickFlag(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyTickFlag(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	return applySet(ctx, c, p, res, queue.TickInterval(p.Request.Targets[0]), p.Request.Args[toInterval])
 }
 
@@ -179,12 +180,12 @@ func cronFunction(a queue.ActionID) string {
 	return "SELECT public.fn_queue_scheduler_install($1::text, $2::text, $3::boolean)"
 }
 
-func planCron(ctx context.Context, c *Client, p *queue.Plan) error {
+func planCron(ctx context.Context, c *Actions, p *queue.Plan) error {
 	var a cronAnswer
 	if err := c.act.QueryRow(ctx, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, true).Scan(&a); err != nil {
 		return err
 	}
-	jobs, err := c.cronJobs(ctx)
+	jobs, err := c.client.CronJobs(ctx)
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func planCron(ctx context.Context, c *Client, p *queue.Plan) error {
 
 // overThere adds the statements for a superuser of the database in which pg_cron
 // runs, where that is another one.
-func (c *Client) overThere(ctx context.Context, p *queue.Plan, jobs []queue.CronJob) error {
+func (c *Actions) overThere(ctx context.Context, p *queue.Plan, jobs []queue.CronJob) error {
 	if p.Rule != "no_pg_cron" || !strings.Contains(p.Refused, "cron.schedule_in_database") {
 		return nil
 	}
@@ -227,7 +228,7 @@ func (c *Client) overThere(ctx context.Context, p *queue.Plan, jobs []queue.Cron
 	return nil
 }
 
-func applyCron(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyCron(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	var a cronAnswer
 	if err := c.act.QueryRow(ctx, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, false).Scan(&a); err != nil {
 		return err

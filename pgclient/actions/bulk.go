@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies bulk operations: a selection is frozen by the query
 // that previewed it, inside the server, however large it is; then it is started,
@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -34,8 +36,8 @@ type bulkPart struct {
 // bulkParts splits a selection by source: what had died at a time of the server.
 func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 	hook := bulkPart{source: "webhook", kind: "requeue_webhook", text: "id::text"}
-	job := bulkPart{source: "job", kind: "replay_job", text: "'" + jobPrefix + "' || id"}
-	event := bulkPart{source: "event", kind: "replay_event", text: "'" + eventPrefix + "' || id"}
+	job := bulkPart{source: "job", kind: "replay_job", text: "'" + parseid.JobPrefix + "' || id"}
+	event := bulkPart{source: "event", kind: "replay_event", text: "'" + parseid.EventPrefix + "' || id"}
 	if r.Args["what"] == "resolve" {
 		hook.kind, job.kind, event.kind = "resolve", "resolve", "resolve"
 	}
@@ -51,18 +53,18 @@ func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 		event.ids = "SELECT unnest(" + event.b.Arg(ids.events) + "::uuid[]) AS id"
 		return []bulkPart{hook, job, event}, nil
 	}
-	s, err := deadWhereAt(r.Filter, at)
+	s, err := filtersql.DeadAt(r.Filter, at)
 	if err != nil {
 		return nil, err
 	}
-	if s.filter.Empty() {
+	if s.Filter.Empty() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
-	hook.b, job.b, event.b = s.hooks, s.jobs, s.events
-	hook.where, job.where, event.where = s.hooks.Clause(), s.jobs.Clause(), s.events.Clause()
-	hook.ids = "SELECT d.id FROM " + deadFrom + hook.where + " ORDER BY d.id"
-	job.ids = "SELECT d.dead_letter_id AS id FROM " + deadJobFrom + job.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
-	event.ids = "SELECT d.dead_letter_id AS id FROM " + deadEventFrom + event.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
+	hook.b, job.b, event.b = s.Hooks, s.Jobs, s.Events
+	hook.where, job.where, event.where = s.Hooks.Clause(), s.Jobs.Clause(), s.Events.Clause()
+	hook.ids = "SELECT d.id FROM " + filtersql.DeadFrom + hook.where + " ORDER BY d.id"
+	job.ids = "SELECT d.dead_letter_id AS id FROM " + filtersql.DeadJobFrom + job.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
+	event.ids = "SELECT d.dead_letter_id AS id FROM " + filtersql.DeadEventFrom + event.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
 	return []bulkPart{hook, job, event}, nil
 }
 
@@ -100,7 +102,7 @@ func bulkRate(text string) (float64, error) {
 	return rate, nil
 }
 
-func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
+func planBulk(ctx context.Context, c *Actions, p *queue.Plan) error {
 	rate, brake, canary, err := bulkNumbers(p.Request)
 	if err != nil {
 		return err
@@ -165,7 +167,7 @@ func planBulk(ctx context.Context, c *Client, p *queue.Plan) error {
 }
 
 // sample names the first ones to go.
-func (c *Client) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
+func (c *Actions) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
 	rows, err := c.act.Query(ctx, "SELECT "+x.text+" FROM ("+x.ids+" LIMIT 3) s", x.b.Args...)
 	if err != nil {
 		return err
@@ -184,7 +186,7 @@ func guardText(off bool, none, format string, n int) string {
 
 // runners says whether any live host carries bulk operations out, and whether what
 // one puts back is sent by anybody.
-func (c *Client) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
+func (c *Actions) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
 	var n, senders int
 	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops))
 		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders)
@@ -202,7 +204,7 @@ func (c *Client) runners(ctx context.Context, p *queue.Plan, kinds ...string) er
 	return nil
 }
 
-func applyBulk(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyBulk(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	rate, brake, canary, err := bulkNumbers(p.Request)
 	if err != nil {
 		return err
@@ -280,21 +282,15 @@ var turns = map[queue.ActionID]struct {
 	queue.ActBulkUndo: {"SELECT public.fn_queue_bulk_undo($1::bigint, $2::text)", "undone", []string{queue.BulkPaused, queue.BulkAborted, queue.BulkCompleted}},
 }
 
-func operationID(r queue.Request) (int64, error) {
+func oneOperation(r queue.Request) (int64, error) {
 	if len(r.Targets) != 1 {
 		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("one operation is needed"), Do: queue.Clean("see qtop ops")}
 	}
-	n, err := strconv.ParseInt(r.Targets[0], 10, 64)
-	if err != nil || n <= 0 {
-		return 0, &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("not the number of an operation: " + r.Targets[0]), Do: queue.Clean("see qtop ops"),
-		}
-	}
-	return n, nil
+	return parseid.Operation(r.Targets[0])
 }
 
-func planTurn(ctx context.Context, c *Client, p *queue.Plan) error {
-	id, err := operationID(p.Request)
+func planTurn(ctx context.Context, c *Actions, p *queue.Plan) error {
+	id, err := oneOperation(p.Request)
 	if err != nil {
 		return err
 	}
@@ -303,7 +299,7 @@ func planTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 			return err
 		}
 	}
-	ops, err := readOperations(ctx, c.act, "WHERE o.operation_id = $1", id)
+	ops, err := pgrow.Operations(ctx, c.act, "WHERE o.operation_id = $1", id)
 	if err != nil {
 		return err
 	}
@@ -350,8 +346,8 @@ func planTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 	return nil
 }
 
-func applyTurn(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
-	id, err := operationID(p.Request)
+func applyTurn(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+	id, err := oneOperation(p.Request)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies changes of who reads which events: a new rule, a
 // rule muted or heard again. The preview says what it does to the broadcast share.
@@ -11,13 +11,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // shareWith reads the share of all as it is and, with a rule's number, as it
 // would be with that rule muted, or heard.
-func (c *Client) shareWith(ctx context.Context, flip int64) (events, broadcast int64, err error) {
+func (c *Actions) shareWith(ctx context.Context, flip int64) (events, broadcast int64, err error) {
 	err = c.act.QueryRow(ctx, "SELECT COALESCE(sum(b.events), 0)::bigint, COALESCE(sum(b.broadcast), 0)::bigint FROM public.fn_event_broadcast($1::bigint) b", flip).Scan(&events, &broadcast)
 	return events, broadcast, err
 }
@@ -55,14 +57,14 @@ func ruleID(r queue.Request) (int64, error) {
 	return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one rule by its number"), Do: queue.Clean("qtop subscriptions lists them")}
 }
 
-func planMute(ctx context.Context, c *Client, p *queue.Plan) error {
+func planMute(ctx context.Context, c *Actions, p *queue.Plan) error {
 	id, err := ruleID(p.Request)
 	if err != nil {
 		return err
 	}
 	mute := p.Request.Action == queue.ActRuleMute
 	var s queue.EventSubscription
-	err = c.act.QueryRow(ctx, "SELECT "+eventRuleSelect+" FROM public.event_subscription s WHERE s.subscription_id = $1", id).Scan(scanEventRule(&s)...)
+	err = c.act.QueryRow(ctx, "SELECT "+pgrow.EventRuleColumns+" FROM public.event_subscription s WHERE s.subscription_id = $1", id).Scan(pgrow.EventRule(&s)...)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		p.Refused, p.Rule = fmt.Sprintf("there is no subscription %d", id), "not_found"
@@ -89,7 +91,7 @@ func planMute(ctx context.Context, c *Client, p *queue.Plan) error {
 
 // applyMute changes the rule if it still stands as the plan saw it: the function
 // refuses what somebody else has changed meanwhile.
-func applyMute(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyMute(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	id, err := ruleID(p.Request)
 	if err != nil {
 		return err
@@ -109,8 +111,8 @@ func ruleAddArgs(r queue.Request, dry bool) []any {
 	return []any{r.Args["recipient"], r.Args["domain"], r.Args["type"], r.Args["stream"], r.Args["table"], r.Args["payload"], r.Actor, r.Reason, dry}
 }
 
-func planRule(ctx context.Context, c *Client, p *queue.Plan) error {
-	if err := validJSON(p.Request.Args["payload"]); err != nil {
+func planRule(ctx context.Context, c *Actions, p *queue.Plan) error {
+	if err := pgerror.ValidJSON(p.Request.Args["payload"]); err != nil {
 		return err
 	}
 	a, err := c.ask(ctx, ruleAdd, ruleAddArgs(p.Request, true)...)
@@ -142,7 +144,7 @@ func planRule(ctx context.Context, c *Client, p *queue.Plan) error {
 	return nil
 }
 
-func applyRule(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyRule(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	var a struct {
 		pgscan.Refusal
 		ID int64 `json:"subscription_id"`

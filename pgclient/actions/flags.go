@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies a change of a flag: what stands now and since
 // when is the condition under which the change is made.
@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func planFlag(ctx context.Context, c *Client, p *queue.Plan) error {
+func planFlag(ctx context.Context, c *Actions, p *queue.Plan) error {
 	if len(p.Request.Targets) != 1 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one flag"), Do: queue.Clean("qtop flags lists them")}
 	}
@@ -23,7 +23,7 @@ func planFlag(ctx context.Context, c *Client, p *queue.Plan) error {
 }
 
 // planSet previews that a flag gets a value, for Args["for"] or for good.
-func planSet(ctx context.Context, c *Client, p *queue.Plan, key, to string) error {
+func planSet(ctx context.Context, c *Actions, p *queue.Plan, key, to string) error {
 	var value, description, by, revertTo queue.Text
 	var at time.Time
 	var revertAt, setAt *time.Time
@@ -78,12 +78,12 @@ func expiry(r queue.Request) (*float64, error) {
 	return &f, err
 }
 
-func applyFlag(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyFlag(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	return applySet(ctx, c, p, res, p.Request.Targets[0], p.Request.Args["value"])
 }
 
 // applySet sets it, unless it changed since the plan.
-func applySet(ctx context.Context, c *Client, p queue.Plan, res *queue.Result, key, to string) error {
+func applySet(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result, key, to string) error {
 	expires, err := expiry(p.Request)
 	if err != nil {
 		return err

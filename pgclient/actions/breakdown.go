@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file is the part of a preview that says where dead letters would go, and
 // how it looks there.
@@ -10,15 +10,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // breakdown says where they would go: per endpoint and code, with how the
-// endpoint has been lately. where is the clause that selects them from deadFrom.
-func (c *Client) breakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+// endpoint has been lately. where is the clause that selects them from filtersql.DeadFrom.
+func (c *Actions) breakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS MATERIALIZED (
 			SELECT d.subscription_id AS sub, d.final_error_code AS code, count(*) AS n, count(*) FILTER (WHERE g.requeue_generation > 0) AS again
-			FROM `+deadFrom+where+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
+			FROM `+filtersql.DeadFrom+where+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
 		SELECT v.endpoint, x.code, x.n, x.again, v.gate, COALESCE(v.suspended_reason, ''),
 			to_char(v.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI"Z"'), r.pace
 		FROM parts x JOIN public.v_webhook_endpoint v ON v.subscription_id = x.sub
@@ -73,11 +74,11 @@ func gateText(gate, reason string) string {
 
 // jobBreakdown says where they would go: per kind, domain and code, with what
 // waits there already and whether anybody may claim it. where is the clause that
-// selects them from deadJobFrom.
-func (c *Client) jobBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+// selects them from filtersql.DeadJobFrom.
+func (c *Actions) jobBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS (
 			SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, count(*) AS n, count(e.job_id) AS again
-			FROM `+deadJobFrom+` LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id`+where+` GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
+			FROM `+filtersql.DeadJobFrom+` LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id`+where+` GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
 		SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, d.n, d.again, COALESCE(b.queued + b.retry_waiting, 0), (
 			SELECT count(DISTINCT s.executor_id) FROM public.job_subscription s
 			JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
@@ -119,10 +120,10 @@ func (c *Client) jobBreakdown(ctx context.Context, p *queue.Plan, where string, 
 
 // eventBreakdown says what they are and who gets them: per domain, type and code,
 // with the consumers that make jobs of them. where is the clause that selects them
-// from deadEventFrom.
-func (c *Client) eventBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+// from filtersql.DeadEventFrom.
+func (c *Actions) eventBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS (
-			SELECT d.event_domain, d.event_type, d.failure_code, count(*) AS n FROM `+deadEventFrom+where+` GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 9)
+			SELECT d.event_domain, d.event_type, d.failure_code, count(*) AS n FROM `+filtersql.DeadEventFrom+where+` GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 9)
 		SELECT x.event_domain, x.event_type, x.failure_code, x.n, (SELECT count(*) FROM public.consumer_registry c
 			WHERE c.enabled AND c.event_domain = x.event_domain AND c.event_type = x.event_type)
 		FROM parts x ORDER BY x.n DESC, 1, 2, 3`, args...)

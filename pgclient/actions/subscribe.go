@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies a rule of what an executor may claim, turns one off
 // and on, and says which work waits for an executor.
@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -21,7 +23,7 @@ import (
 // executorWaits says why an executor cannot go: jobs that it holds, or that wait
 // and that its rules admit; the empty text where nothing waits. The database
 // asks the same when it is done.
-func (c *Client) executorWaits(ctx context.Context, id string) (string, error) {
+func (c *Actions) executorWaits(ctx context.Context, id string) (string, error) {
 	var held, waits int64
 	err := c.act.QueryRow(ctx, `SELECT COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.lease_owner = $1), 0)::bigint,
 		COALESCE((SELECT sum(b.queued + b.retry_waiting) FROM public.fn_job_backlog() b WHERE EXISTS (
@@ -103,14 +105,14 @@ func ruleArguments(r queue.Request) ([]any, error) {
 
 const ruleSet = `SELECT public.fn_job_subscription_set($1::text, NULLIF($2, ''), NULLIF($3, ''), $4::bigint::int, $5::bigint::int, $6::boolean, NULLIF($7, ''), $8::text, $9::text, $10::boolean)`
 
-func planSubscribe(ctx context.Context, c *Client, p *queue.Plan) error {
+func planSubscribe(ctx context.Context, c *Actions, p *queue.Plan) error {
 	args, err := ruleArguments(p.Request)
 	if err != nil {
 		return err
 	}
 	var a ruleAnswer
 	if err := c.act.QueryRow(ctx, ruleSet, append(args, true)...).Scan(&a); err != nil {
-		return jobCheck(err)
+		return pgerror.JobCheck(err)
 	}
 	if a.Refused {
 		p.Refused, p.Rule = a.Reason, a.Rule
@@ -128,7 +130,7 @@ func planSubscribe(ctx context.Context, c *Client, p *queue.Plan) error {
 
 // planRuleTurn plans a disable or an enable as the edit that it is: the rule, named
 // by its id, saved as it stands but for that. The request becomes the edit's.
-func planRuleTurn(ctx context.Context, c *Client, p *queue.Plan) error {
+func planRuleTurn(ctx context.Context, c *Actions, p *queue.Plan) error {
 	bad := &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one rule by its id"), Do: queue.Clean("qtop executor subscriptions lists them")}
 	if len(p.Request.Targets) != 1 {
 		return bad
@@ -162,7 +164,7 @@ func planRuleTurn(ctx context.Context, c *Client, p *queue.Plan) error {
 
 // ruleAsItStands gives what the request leaves out the value that the rule has, if
 // there is one.
-func (c *Client) ruleAsItStands(ctx context.Context, r queue.Request) error {
+func (c *Actions) ruleAsItStands(ctx context.Context, r queue.Request) error {
 	if len(r.Targets) != 1 {
 		return nil // planSubscribe says so
 	}
@@ -197,7 +199,7 @@ func orEvery(name, every string) string {
 
 // governs says for which lanes the rule is the most specific one of its executor,
 // and how many jobs wait there that it admits.
-func (c *Client) governs(ctx context.Context, p *queue.Plan, r *rule) error {
+func (c *Actions) governs(ctx context.Context, p *queue.Plan, r *rule) error {
 	rows, err := c.act.Query(ctx, `WITH lane AS (
 			SELECT DISTINCT l.event_domain, l.job_kind FROM public.job_lane l
 			WHERE ($2 = '' OR l.job_kind = $2) AND ($3 = '' OR l.event_domain = $3)
@@ -209,7 +211,7 @@ func (c *Client) governs(ctx context.Context, p *queue.Plan, r *rule) error {
 		SELECT t.job_kind, t.event_domain, t.mine, COALESCE(w.n, 0) FROM told t LEFT JOIN LATERAL (SELECT count(*) AS n FROM (
 			SELECT 1 FROM public.job_queue q WHERE q.event_domain = t.event_domain AND q.job_kind = t.job_kind AND q.priority >= $5
 				AND q.status IN ('queued', 'retry_waiting') AND q.executor = $4 LIMIT $6) x) w ON t.mine
-		ORDER BY 4 DESC, 1, 2`, p.Request.Targets[0], p.Request.Args["kind"], p.Request.Args["domain"], r.ExecutorKind, r.Floor, countBound)
+		ORDER BY 4 DESC, 1, 2`, p.Request.Targets[0], p.Request.Args["kind"], p.Request.Args["domain"], r.ExecutorKind, r.Floor, filtersql.CountBound)
 	if err != nil {
 		return err
 	}
@@ -235,7 +237,7 @@ func (c *Client) governs(ctx context.Context, p *queue.Plan, r *rule) error {
 			continue
 		}
 		mine = append(mine, name)
-		if waits += x.n; x.n == countBound {
+		if waits += x.n; x.n == filtersql.CountBound {
 			bound = "≥"
 		}
 	}
@@ -269,7 +271,7 @@ func first(names []string) string {
 }
 
 // applySubscribe saves the rule if it still stands as the plan saw it.
-func applySubscribe(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applySubscribe(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	args, err := ruleArguments(p.Request)
 	if err != nil {
 		return err

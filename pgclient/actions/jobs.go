@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies what is done to jobs and their leases: cancel, and
 // release what an expired lease holds.
@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -23,7 +25,7 @@ const mostJobs = 100_000
 func uuids(targets []string, what string) ([]string, error) {
 	ids := make([]string, len(targets))
 	for i, t := range targets {
-		id, err := uuidOf(t, what, "")
+		id, err := parseid.UUID(t, what, "")
 		if err != nil {
 			return nil, err
 		}
@@ -33,8 +35,8 @@ func uuids(targets []string, what string) ([]string, error) {
 }
 
 // freezeJobs turns a filter into the live jobs that match now.
-func (c *Client) freezeJobs(ctx context.Context, filter string) ([]string, error) {
-	b, f, err := jobWhere(filter)
+func (c *Actions) freezeJobs(ctx context.Context, filter string) ([]string, error) {
+	b, f, err := filtersql.Jobs(filter)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func (c *Client) freezeJobs(ctx context.Context, filter string) ([]string, error
 	return ids, err
 }
 
-func planJobCancel(ctx context.Context, c *Client, p *queue.Plan) error {
+func planJobCancel(ctx context.Context, c *Actions, p *queue.Plan) error {
 	ids, err := uuids(p.Request.Targets, "job")
 	if len(p.Request.Targets) == 0 {
 		ids, err = c.freezeJobs(ctx, p.Request.Filter)
@@ -86,7 +88,7 @@ func planJobCancel(ctx context.Context, c *Client, p *queue.Plan) error {
 
 // cancelLines counts what is to go per kind, domain and status, and says who
 // holds some of it.
-func (c *Client) cancelLines(ctx context.Context, p *queue.Plan) error {
+func (c *Actions) cancelLines(ctx context.Context, p *queue.Plan) error {
 	rows, err := c.act.Query(ctx, `SELECT q.job_kind, q.event_domain, q.status, count(*), COALESCE(string_agg(DISTINCT q.lease_owner, ', '), '')
 		FROM public.job_queue q WHERE q.job_id = ANY ($1::uuid[]) GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`, p.Request.Targets)
 	if err != nil {
@@ -128,10 +130,10 @@ func (c *Client) cancelLines(ctx context.Context, p *queue.Plan) error {
 
 // applyJobCancel cancels what the plan froze; of a filter, only what still meets
 // it: whoever cancels what is queued does not mean what a worker took since.
-func applyJobCancel(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyJobCancel(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	ids := p.Request.Targets
 	if p.Request.Filter != "" {
-		b, _, err := jobWhere(p.Request.Filter)
+		b, _, err := filtersql.Jobs(p.Request.Filter)
 		if err != nil {
 			return err
 		}
@@ -169,7 +171,7 @@ func applyJobCancel(ctx context.Context, c *Client, p queue.Plan, res *queue.Res
 	return nil
 }
 
-func planLeaseRelease(ctx context.Context, c *Client, p *queue.Plan) error {
+func planLeaseRelease(ctx context.Context, c *Actions, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which lease?"), Do: queue.Clean("name lease tokens or webhook jobs, as qtop lease list prints them")}
 	}
@@ -191,7 +193,7 @@ func planLeaseRelease(ctx context.Context, c *Client, p *queue.Plan) error {
 
 // leaseLines says whose the expired leases are, and which of their jobs die
 // instead of going back: the third lease lost, or the last try.
-func (c *Client) leaseLines(ctx context.Context, p *queue.Plan, tokens []string, hooks []int64) error {
+func (c *Actions) leaseLines(ctx context.Context, p *queue.Plan, tokens []string, hooks []int64) error {
 	rows, err := c.act.Query(ctx, `SELECT l.lease_owner, l.lease_until, count(q.job_id),
 			count(q.job_id) FILTER (WHERE q.lost_leases + 1 >= 3 OR q.attempts + 1 >= q.max_attempts)
 		FROM public.job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
@@ -227,7 +229,7 @@ func (c *Client) leaseLines(ctx context.Context, p *queue.Plan, tokens []string,
 	return nil
 }
 
-func applyLeaseRelease(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyLeaseRelease(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	all, err := c.releaseLeases(ctx, p.Request, false)
 	res.AuditID = all.audit
 	record(res, all.outcomes)
@@ -243,13 +245,13 @@ type leases struct {
 }
 
 // releaseLeases releases what the request names, of both kinds.
-func (c *Client) releaseLeases(ctx context.Context, r queue.Request, dry bool) (all leases, err error) {
+func (c *Actions) releaseLeases(ctx context.Context, r queue.Request, dry bool) (all leases, err error) {
 	for _, t := range r.Targets {
 		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
 			all.hooks = append(all.hooks, n)
 			continue
 		}
-		token, err := uuidOf(t, "lease", "")
+		token, err := parseid.UUID(t, "lease", "")
 		if err != nil {
 			return all, err
 		}

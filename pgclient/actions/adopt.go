@@ -1,4 +1,4 @@
-package pgclient
+package actions
 
 // This file plans and applies the adoption of a copy of a database.
 
@@ -25,7 +25,7 @@ type adoptAnswer struct {
 	SwitchedOff []string `json:"switched_off"`
 }
 
-func (c *Client) adopt(ctx context.Context, r queue.Request, name *string, dry bool) (a adoptAnswer, err error) {
+func (c *Actions) adopt(ctx context.Context, r queue.Request, name *string, dry bool) (a adoptAnswer, err error) {
 	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_adopt($1::text, $2::text, $3::text, $4::text, $5::boolean)",
 		r.Args["waiting"], name, r.Actor, r.Reason, dry).Scan(&a)
 	return a, err
@@ -35,7 +35,7 @@ func (c *Client) adopt(ctx context.Context, r queue.Request, name *string, dry b
 // one the plan says what must be typed.
 const nameArg = "confirm"
 
-func planAdopt(ctx context.Context, c *Client, p *queue.Plan) error {
+func planAdopt(ctx context.Context, c *Actions, p *queue.Plan) error {
 	switch p.Request.Args["waiting"] {
 	case "keep", "suspend", "cancel":
 	default:
@@ -85,7 +85,7 @@ func (a adoptAnswer) becomes(waiting string) []queue.PlanLine {
 	return out
 }
 
-func applyAdopt(ctx context.Context, c *Client, p queue.Plan, res *queue.Result) error {
+func applyAdopt(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
 	name := p.Request.Args[nameArg]
 	if name == "" {
 		name = p.Confirm // typed where the plan was shown

@@ -1,0 +1,69 @@
+package actions
+
+// This file lets failed notifications wait again.
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// failedStaged are the rows that failed, the first of them first.
+func (c *Actions) failedStaged(ctx context.Context) ([]string, error) {
+	rows, err := c.act.Query(ctx, `SELECT p.id::text FROM public.iu_notification_pending p WHERE p.failed_at IS NOT NULL ORDER BY p.failed_at, p.id LIMIT $1`, mostJobs)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func planNotificationRequeue(ctx context.Context, c *Actions, p *queue.Plan) error {
+	ids, err := uuids(p.Request.Targets, "staged notification")
+	if len(p.Request.Targets) == 0 {
+		ids, err = c.failedStaged(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if p.Request.Targets = ids; len(ids) == 0 {
+		p.Refused, p.Rule = "no staged notification has failed", "empty"
+		return nil
+	}
+	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	whys := tally(p, a.outcomes(""))
+	p.Lines = append(p.Lines, line("rows", "%d of %d", p.Count, len(a.Results)))
+	rows, err := c.act.Query(ctx, `SELECT p.failure, count(*) FROM public.iu_notification_pending p WHERE p.id = ANY ($1::uuid[]) AND p.failed_at IS NOT NULL
+		GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 8`, ids)
+	if err != nil {
+		return err
+	}
+	var failure string
+	var n int64
+	if _, err = pgx.ForEachRow(rows, []any{&failure, &n}, func() error {
+		p.Lines = append(p.Lines, line("failed by", "%d × %s", n, failure))
+		return nil
+	}); err != nil {
+		return err
+	}
+	p.Lines = append(p.Lines, line("then", "the next run of iu_notification_worker tries them; one that is still wrong fails again"))
+	whys.lines(p)
+	if p.Count == 0 {
+		p.Refused, p.Rule = whys.refusal("none of them has failed"), "skipped"
+	}
+	return nil
+}
+
+func applyNotificationRequeue(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	res.AuditID = a.AuditID
+	record(res, a.outcomes(""))
+	return nil
+}

@@ -1,0 +1,70 @@
+package actions
+
+// This file reads payloads: masked for whoever looks, and revealed, which is an
+// action: its audit row is committed before anything is shown.
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func planReveal(ctx context.Context, c *Actions, p *queue.Plan) error {
+	if len(p.Request.Targets) != 1 {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("one payload is revealed at a time"), Do: queue.Clean("name one id")}
+	}
+	kind, key, err := parseid.Payload(p.Request.Targets[0])
+	if err != nil {
+		return err
+	}
+	from := map[string]string{
+		"dead_letter": "public.dead_letters WHERE id = $1::text::bigint", "job_dead_letter": "public.job_dead_letter WHERE dead_letter_id = $1::text::uuid",
+		"event_dead_letter": "public.iu_route_dead_letter WHERE dead_letter_id = $1::text::uuid", "job": "public.v_job WHERE job_id = $1::text::uuid",
+	}[kind]
+	there := true
+	err = c.act.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM "+from+")", key).Scan(&there)
+	var pg *pgconn.PgError
+	if err != nil && !(errors.As(err, &pg) && pg.Code == "42501") { // a role may reveal what it may not look for
+		return err
+	}
+	if !there {
+		p.Refused, p.Rule = "there is nothing with the id "+p.Request.Targets[0], "not_found"
+		return nil
+	}
+	p.Count = 1
+	p.Lines = append(p.Lines,
+		line("payload of", "%s", p.Request.Targets[0]),
+		line("shown", "with its secrets, on this screen alone, for %s", queue.RevealFor),
+		line("audit", "your name, the time and the reason, before anything is shown"))
+	return nil
+}
+
+func applyReveal(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+	id := p.Request.Targets[0]
+	kind, key, err := parseid.Payload(id)
+	if err != nil {
+		return err
+	}
+	var a answer
+	var payload *string
+	most := queue.PayloadShown + 1 // one more than is shown: so it is seen that there is more
+	if p.Request.Whole {
+		most = 1 << 30
+	}
+	// A statement of its own: it is committed, and with it the audit row, before
+	// anything of the payload is shown.
+	if err := c.act.QueryRow(ctx, `SELECT s.r - 'payload'::text, left((s.r -> 'payload'::text)::text, $5::int)
+		FROM (SELECT public.fn_payload_reveal($1::text, $2::text, $3::text, $4::text) AS r OFFSET 0) s`,
+		kind, key, p.Request.Actor, p.Request.Reason, most).Scan(&a, &payload); err != nil {
+		return err
+	}
+	one(res, id, "revealed", a)
+	if res.Refused == "" && payload != nil {
+		res.Payload = queue.CleanLong(*payload) // as it came: digits stay as they are
+	}
+	return nil
+}

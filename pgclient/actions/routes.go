@@ -1,0 +1,138 @@
+package actions
+
+// This file changes the routes of events and their consumers: the dry run of the
+// schema's function is the preview, and what it saw is the condition.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// routing is a row of either table as the schema's functions show it.
+type routing struct {
+	Domain    string     `json:"event_domain"`
+	Worker    string     `json:"worker_name"`
+	EventType string     `json:"event_type"`
+	JobKind   string     `json:"job_kind"`
+	Executor  string     `json:"executor"`
+	Enabled   bool       `json:"enabled"`
+	UpdatedAt *time.Time `json:"updated_at"`
+	UpdatedBy string     `json:"updated_by"`
+}
+
+func (r *routing) String() string {
+	if r == nil {
+		return "no such consumer"
+	}
+	state := "disabled"
+	if r.Enabled {
+		state = "enabled"
+	}
+	if r.EventType == "" {
+		return fmt.Sprintf("%s, by %s", state, r.Worker)
+	}
+	return fmt.Sprintf("%s, a job %s for %s of each %s/%s", state, r.JobKind, r.Executor, r.Domain, r.EventType)
+}
+
+// seen is what a plan compares when it is applied.
+func (r *routing) seen() string {
+	if r == nil || r.UpdatedAt == nil {
+		return noRule
+	}
+	return r.UpdatedAt.UTC().Format(time.RFC3339Nano)
+}
+
+type routingAnswer struct {
+	pgscan.Refusal
+	Before *routing `json:"before"`
+	After  *routing `json:"after"`
+}
+
+// setRouting runs the function of the action on one target.
+func setRouting(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a routingAnswer, err error) {
+	if len(r.Targets) != 1 {
+		return a, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one domain or consumer"), Do: queue.Clean("qtop route list and qtop consumer list show them")}
+	}
+	enabled := r.Args["enabled"]
+	if enabled != "true" && enabled != "false" {
+		return a, &queue.Error{Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is neither true nor false", enabled)), Where: queue.Clean("--enabled")}
+	}
+	if r.Action == queue.ActRouteSet {
+		err = q.QueryRow(ctx, "SELECT public.fn_iu_outbound_route_set($1::text, $2::boolean, $3::text, $4::text, $5::boolean)", r.Targets[0], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
+		return a, err
+	}
+	err = q.QueryRow(ctx, "SELECT public.fn_consumer_set($1::text, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), $6::boolean, $7::text, $8::text, $9::boolean)", r.Targets[0],
+		r.Args["domain"], r.Args["type"], r.Args["kind"], r.Args["executor"], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
+	return a, err
+}
+
+func planRouting(ctx context.Context, c *Actions, p *queue.Plan) error {
+	return pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
+		a, err := setRouting(ctx, tx, p.Request, true)
+		if err != nil {
+			return err
+		}
+		if a.Refused {
+			p.Refused, p.Rule = a.Reason, a.Rule
+			return nil
+		}
+		p.Count, p.Expect = 1, a.Before.seen()
+		p.Lines = append(p.Lines, line("now", "%s", a.Before), line("then", "%s", a.After))
+		if p.Request.Action == queue.ActRouteSet {
+			var waiting int64
+			if err := tx.QueryRow(ctx, "SELECT waiting FROM public.fn_iu_route_backlog() WHERE event_domain = $1", p.Request.Targets[0]).Scan(&waiting); err != nil {
+				return err
+			}
+			what := "%d events wait; they stay where they are, with all that come"
+			if a.After.Enabled {
+				what = "%d events wait; they are routed in their order"
+			}
+			p.Lines = append(p.Lines, line("waiting", what, waiting))
+			return nil
+		}
+		var executors int64
+		err = tx.QueryRow(ctx, `SELECT count(DISTINCT s.executor_id) FROM public.job_subscription s
+			JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+			WHERE s.enabled AND s.executor_kind = $1 AND (s.job_kind IS NULL OR s.job_kind = $2) AND (s.event_domain IS NULL OR s.event_domain = $3)`,
+			a.After.Executor, a.After.JobKind, a.After.Domain).Scan(&executors)
+		p.Lines = append(p.Lines, line("worked by", "%d executors subscribe to such jobs", executors), line("from", "the events that are routed from then on"))
+		return err
+	})
+}
+
+func applyRouting(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+	errMoved := errors.New("it was changed")
+	var a routingAnswer
+	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
+		if a, err = setRouting(ctx, tx, p.Request, false); err != nil {
+			return err
+		}
+		if !a.Refused && p.Expect != "" && p.Expect != a.Before.seen() {
+			return errMoved
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errMoved):
+		by := "nobody who is known"
+		if a.Before != nil {
+			by = a.Before.UpdatedBy
+		}
+		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed meanwhile, last by " + by + ": look again"}
+	case err != nil:
+		return err
+	}
+	word := "changed"
+	if a.Before == nil {
+		word = "created"
+	}
+	one(res, p.Request.Targets[0], word, answer{Refusal: a.Refusal})
+	return nil
+}

@@ -1,0 +1,22 @@
+package pgclient
+
+import (
+	"context"
+
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
+)
+
+// Beat writes one beat of a registered executor. It gives the time of the beat,
+// or the refusal.
+func (c *Client) Beat(ctx context.Context, id, payload string) (at, refused string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	var a struct {
+		pgscan.Refusal
+		At string `json:"last_beat_at"`
+	}
+	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", id, payload, c.Actor()).Scan(&a)
+	return a.At, a.Reason, pgerror.Translate(err)
+}

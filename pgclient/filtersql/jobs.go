@@ -1,0 +1,25 @@
+package filtersql
+
+import "github.com/qtop/qtop/pgclient/queue"
+
+// JobSince is since when a job stands as it does: picked, or due and waiting. A
+// time that no calendar of a program holds counts as the last one that it does.
+const JobSince = `CASE WHEN q.finished_at IS NOT NULL THEN q.finished_at WHEN q.status IN ('leased', 'in_progress') THEN q.picked_at
+	ELSE least(greatest(q.enqueued_at, q.process_after, '0001-01-01Z'), '9999-12-31Z') END`
+
+var jobColumns = map[string]Column{
+	"id": {Expr: "q.job_id::text", Number: "NULL::numeric"}, "kind": {Expr: "q.job_kind"}, "domain": {Expr: "q.event_domain"},
+	"status": {Expr: "q.status"}, "executor": {Expr: "q.executor"}, "priority": {Expr: "q.priority"}, "attempts": {Expr: "q.attempts"},
+	"age": {Expr: "(" + JobSince + ")"}, "code": {Expr: "q.failure_code"}, "owner": {Expr: "q.lease_owner"},
+}
+
+// Jobs compiles a filter over live jobs.
+func Jobs(text string) (*Builder, *queue.Filter, error) {
+	f, err := queue.ParseFilter(text, queue.JobFields())
+	if err != nil {
+		return nil, nil, Error(err)
+	}
+	b := New(jobColumns, "q.job_id")
+	b.Where(f)
+	return b, f, nil
+}

@@ -1,0 +1,93 @@
+// Package parseid reads the ids that people write: of dead letters of each source, of
+// jobs, operations and subscriptions.
+package parseid
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// JobPrefix begins the id of a job dead letter.
+const JobPrefix = "job:"
+
+// IsJobLetter tells the id of a job dead letter.
+func IsJobLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), JobPrefix) }
+
+var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// article puts a or an before a noun.
+func article(noun string) string {
+	if strings.IndexAny(noun, "aeiou") == 0 {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// UUID reads an id that is a uuid behind a prefix, in the form that the
+// database gives back.
+func UUID(id, what, prefix string) (string, error) {
+	s := strings.TrimPrefix(strings.TrimSpace(id), prefix)
+	if !uuidForm.MatchString(s) {
+		return "", &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean("not the id of " + article(what) + ": " + id),
+			Do: queue.Clean("it looks like " + prefix + "0190a1b2-1111-4222-8333-0123456789ab"),
+		}
+	}
+	return strings.ToLower(s), nil
+}
+
+// EventPrefix begins the id of an event dead letter.
+const EventPrefix = "event:"
+
+// IsEventLetter tells the id of an event dead letter.
+func IsEventLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), EventPrefix) }
+
+// Webhook reads a dead-letter id: a bare number.
+func Webhook(id string) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 64)
+	if err != nil || n <= 0 {
+		return 0, &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean("not a dead-letter id: " + id),
+			Do: queue.Clean("a webhook dead letter has a bare number, one of a job is job:UUID, one of an event is event:UUID, as qtop dlq prints them"),
+		}
+	}
+	return n, nil
+}
+
+// Subscription reads the number of a webhook subscription.
+func Subscription(id string) (int64, error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not a subscription: " + id), Do: queue.Clean("write its number, as qtop webhooks prints it")}
+	}
+	return n, nil
+}
+
+// Payload is how fn_payload_masked and fn_payload_reveal name what a list names
+// by this id: a letter, or a job by its bare uuid.
+func Payload(id string) (kind, key string, err error) {
+	switch id = strings.TrimSpace(id); {
+	case IsJobLetter(id):
+		key, err = UUID(id, "job dead letter", JobPrefix)
+		return "job_dead_letter", key, err
+	case IsEventLetter(id):
+		key, err = UUID(id, "event dead letter", EventPrefix)
+		return "event_dead_letter", key, err
+	case uuidForm.MatchString(id):
+		return "job", strings.ToLower(id), nil
+	}
+	_, err = Webhook(id)
+	return "dead_letter", id, err
+}
+
+// Operation reads the number of a bulk operation.
+func Operation(id string) (int64, error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not the number of an operation: " + id), Do: queue.Clean("see qtop ops")}
+	}
+	return n, nil
+}

@@ -1,0 +1,49 @@
+package pgclient
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// payloadTimeout leaves the rest of a page its time where a payload takes long to
+// mask.
+const payloadTimeout = pgpool.ReadTimeout / 2
+
+// carried is a payload as it is shown.
+type carried struct {
+	text, whyNot queue.Text
+	size         int64
+}
+
+// payload is what fn_payload_masked gives, with the numbers as stored, or why
+// there is none.
+func (c *Client) payload(ctx context.Context, kind, id string, whole bool) (out carried, err error) {
+	within, cancel := context.WithTimeout(ctx, payloadTimeout)
+	defer cancel()
+	most := queue.PayloadShown
+	if whole {
+		most = 1 << 30
+	}
+	var raw *string
+	var size *int64
+	err = c.read.QueryRow(within, "SELECT left(p, $3), length(p)::bigint FROM (SELECT public.fn_payload_masked($1::text, $2::text)::text AS p OFFSET 0) s", kind, id, most).Scan(&raw, &size)
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == "42501":
+		out.whyNot = queue.Clean("this login may not read payloads: it needs the role queue_viewer")
+	case errors.As(err, &pg) && (pg.Code == "54000" || pg.Code == "57014"), err != nil && within.Err() != nil && ctx.Err() == nil:
+		out.whyNot = queue.Clean("its secrets could not be masked in time, so it is not shown; V reveals it")
+	case err != nil:
+		return out, err
+	case raw == nil:
+		out.whyNot = queue.Clean("the payload is empty")
+	default:
+		out.text, out.size = queue.CleanLong(*raw), *size
+	}
+	return out, nil
+}

@@ -1,0 +1,44 @@
+package pgerror
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// JobCheck names the flag of the value that a function of jobs or of their rules
+// refused.
+func JobCheck(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "22023" {
+		return err
+	}
+	argument, _, _ := strings.Cut(pg.Message, " ")
+	flag := map[string]string{
+		"p_job_kind": "--kind", "p_event_domain": "--domain", "p_payload": "--payload", "p_max_attempts": "--max-attempts", "p_idempotency_key": "--key",
+		"p_priority_floor": "--floor", "p_max_parallel": "--parallel",
+	}[argument]
+	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(pg.Message), Where: queue.Clean(flag), Do: queue.Clean(pg.Hint), Err: err}
+}
+
+// NotExecutorKind refuses a kind that is none of queue.ExecutorKinds.
+func NotExecutorKind(kind, where string) error {
+	return &queue.Error{
+		Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not an executor kind", kind)), Where: queue.Clean(where),
+		Do: queue.Clean("use " + strings.Join(queue.ExecutorKinds(), ", ")),
+	}
+}
+
+// ValidJSON refuses what no event's payload could be or contain.
+func ValidJSON(text string) error {
+	var object map[string]json.RawMessage
+	if text == "" || (json.Unmarshal([]byte(text), &object) == nil && object != nil) {
+		return nil
+	}
+	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON object"), Where: queue.Clean("--payload"), Do: queue.Clean(`write it like {"region": "eu"}`)}
+}
