@@ -1,7 +1,8 @@
 package workerhost
 
 // This file lists the loops a host can run. Each is named like the tick worker
-// it drives; job_executor drives none.
+// it drives; job_executor drives none. A tick worker is added here, in SQL and in
+// docs, and nowhere else.
 
 // The loops that hand work to each other inside one process.
 const (
@@ -16,27 +17,35 @@ const (
 	loopBulk         = "bulk_operation_runner"
 )
 
-type worker struct{ name, what string }
+// worker is a loop, and whom it hands work to.
+type worker struct {
+	name, what string
+	wakes      []handOff
+}
+
+// handOff makes the loop next look at once when a pass brought some of a count of
+// its result.
+type handOff struct{ count, next string }
 
 func catalogue() []worker {
 	return []worker{
-		{loopRoutes, "routes events of the outbox to their recipients and consumers"},
-		{loopStaging, "routes the events of the domain staging"},
-		{loopRouter, "makes a saga per webhook event and subscription"},
-		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs"},
-		{loopWebhook, "sends webhooks and reports what came back"},
-		{"lease_reset_cleaner", "takes expired webhook leases back"},
-		{loopJobs, "claims jobs and runs their handlers"},
-		{loopDue, "finds jobs and retries that fall due"},
-		{loopReaper, "takes expired job leases back"},
-		{loopBulk, "carries bulk operations out, at their rate"},
-		{"iu_notification_worker", "tells staged pieces, a document as one notification"},
-		{"staging_cleanup_sweep", "deletes staged rows that were told long ago"},
-		{"stale_heartbeat_check", "raises the alert when an executor is silent"},
-		{"counter_compactor", "folds the counters that the panes read"},
-		{"metrics_sampler", "keeps once a minute what an incident is told by"},
-		{"config_expiry", "takes expired flag values back"},
-		{"retention_sweep", "makes partitions, drops what is old enough"},
+		{loopRoutes, "routes events of the outbox to their recipients and consumers", []handOff{{"jobs", loopJobs}}},
+		{loopStaging, "routes the events of the domain staging", []handOff{{"jobs", loopJobs}}},
+		{loopRouter, "makes a saga per webhook event and subscription", []handOff{{"sagas", loopOrchestrator}}},
+		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs", []handOff{{"jobs_created", loopWebhook}}},
+		{loopWebhook, "sends webhooks and reports what came back", []handOff{{"reported", loopOrchestrator}}},
+		{"lease_reset_cleaner", "takes expired webhook leases back", []handOff{{"reset", loopWebhook}, {"failed", loopOrchestrator}}},
+		{loopJobs, "claims jobs and runs their handlers", []handOff{{"failed", loopDue}}}, // it learns when the retry is due
+		{loopDue, "finds jobs and retries that fall due", []handOff{{"promoted", loopJobs}}},
+		{loopReaper, "takes expired job leases back", []handOff{{"returned", loopJobs}}},
+		{loopBulk, "carries bulk operations out, at their rate", []handOff{{"done", loopOrchestrator}, {"done", loopJobs}}}, // its brake looks at how the first tries end: soon
+		{"iu_notification_worker", "tells staged pieces, a document as one notification", nil},
+		{"staging_cleanup_sweep", "deletes staged rows that were told long ago", nil},
+		{"stale_heartbeat_check", "raises the alert when an executor is silent", nil},
+		{"counter_compactor", "folds the counters that the panes read", nil},
+		{"metrics_sampler", "keeps once a minute what an incident is told by", nil},
+		{"config_expiry", "takes expired flag values back", nil},
+		{"retention_sweep", "makes partitions, drops what is old enough", nil},
 	}
 }
 

@@ -9,18 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/qtop/qtop/pgclient"
-	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/handler"
+	"github.com/qtop/qtop/workerhost/jobs"
+	"github.com/qtop/qtop/workerhost/lease"
+	"github.com/qtop/qtop/workerhost/loop"
 	"github.com/qtop/qtop/workerhost/sender"
+	"github.com/qtop/qtop/workerhost/webhooks"
 )
 
 // Options configures a Host.
@@ -47,33 +48,21 @@ type Options struct {
 type Host struct {
 	opts     Options
 	client   *pgclient.Client
-	pool     *pgpool.Pool
 	log      *slog.Logger
-	instance uuid.UUID
 	settings settings
-	loops    []*loop
-	handlers map[string]handler.Handler // with the built-in ones
-	jobsDone [jobOutcomes]atomic.Int64
-	late     spacing // looks for work that falls due
-	reread   spacing // of the intervals, because of a signal
+	loops    loops
+	row      registration
+	signals  signals
+	ticker   ticker
+	jobs     jobs.Executor
+	webhooks webhooks.Worker
 
-	// engaging is held while the host id is taken or given free and while loops
-	// start, so that no running loop is ever without it.
-	engaging   sync.Mutex
 	background sync.WaitGroup
 
 	mu       sync.Mutex
 	base     context.Context //nolint:containedctx // of the loops; nil when Run does not run: Start is called from outside it
 	listener *pgclient.Listener
-	refused  string
-	held     bool // the host row is ours
-
-	beatSoon chan struct{} // of one
 }
-
-// beatEvery is how often a host says that it lives; after 15 s of silence
-// another instance may take its id.
-const beatEvery = 5 * time.Second
 
 // New prepares a host; Run makes it work.
 func New(c *pgclient.Client, o Options) (*Host, error) {
@@ -98,17 +87,32 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{beatSoon: make(chan struct{}, 1), opts: o, client: c, pool: c.Work(), instance: uuid.New()}
-	h.log = o.Log.With("worker_id", h.workerID())
-	var err error
-	if h.handlers, err = h.withBuiltIn(o.Handlers); err != nil {
+	handlers, err := withBuiltIn(c, o.Handlers)
+	if err != nil {
 		return nil, err
 	}
-	for _, w := range catalogue() {
-		h.loops = append(h.loops, newLoop(w, h.log))
+	instance := uuid.New()
+	workerID := o.ID + "/" + instance.String()[:8] // names this host in leases and logs
+	log := o.Log.With("worker_id", workerID)
+	all := newLoops(log)
+	h := &Host{opts: o, client: c, log: log, loops: all, settings: settings{pool: c.Work()}}
+	h.signals = signals{loops: all, settings: &h.settings}
+	h.ticker = ticker{client: c, loops: all, settings: &h.settings, log: log}
+	h.jobs = jobs.Executor{
+		Client: c, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
+		Failed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },
+	}
+	h.row = registration{
+		client: c, id: o.ID, instance: instance, version: o.Version, loops: all, jobs: &h.jobs, log: log, soon: make(chan struct{}, 1),
+	}
+	h.webhooks = webhooks.Worker{
+		Client: c, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
+		Every:    func() time.Duration { return h.settings.every(loopWebhook) },
+		Reported: func() { all.handOn(loopWebhook, map[string]int64{"reported": 1}) },
+		Unsigned: h.row.beatNow,
 	}
 	for _, name := range o.Loops {
-		if h.loop(name) == nil {
+		if all.get(name) == nil {
 			return nil, &queue.Error{
 				Kind: queue.KindConfig, What: queue.Clean("there is no loop " + name), Where: queue.Clean("loops"),
 				Do: queue.Clean("known: " + fmt.Sprint(LoopNames())),
@@ -117,9 +121,6 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	}
 	return h, nil
 }
-
-// workerID names this host in leases and logs.
-func (h *Host) workerID() string { return h.opts.ID + "/" + h.instance.String()[:8] }
 
 // Run starts the loops that the options name, beats while any loop runs, and
 // when ctx ends drains within the grace time, hands back the rest and says
@@ -143,24 +144,20 @@ func (h *Host) Run(ctx context.Context) error {
 	h.mu.Lock()
 	h.base = nil // nothing starts from here on
 	h.mu.Unlock()
-	grace, stop := context.WithTimeout(base, h.opts.Grace-min(h.opts.Grace/4, handBackTime))
+	grace, stop := context.WithTimeout(base, h.opts.Grace-min(h.opts.Grace/4, lease.HandBack))
 	defer stop()
 	h.drainAll(grace)
 	cancel()
-	h.engaging.Lock()
-	h.engaging.Unlock() //nolint:staticcheck // SA2001: whoever was starting loops has done so
+	h.row.engaging.Lock()
+	h.row.engaging.Unlock() //nolint:staticcheck // SA2001: whoever was starting loops has done so
 	h.drainAll(base)
 	h.background.Wait()
-	h.goodbye(ctx)
+	h.row.goodbye(ctx)
 	h.mu.Lock()
 	h.listener = nil
 	h.mu.Unlock()
 	return err
 }
-
-// handBackTime of the grace, or a quarter of it where that is less, is kept for
-// handing back what the drain did not finish.
-const handBackTime = 5 * time.Second
 
 // startWanted starts the loops of the options and waits for a database that is
 // away.
@@ -188,8 +185,8 @@ func (h *Host) startWanted(ctx context.Context) error {
 
 // startLoops takes the host id and starts those of the loops that do not run.
 func (h *Host) startLoops(ctx context.Context, names []string) error {
-	h.engaging.Lock()
-	defer h.engaging.Unlock()
+	h.row.engaging.Lock()
+	defer h.row.engaging.Unlock()
 	h.mu.Lock()
 	base := h.base
 	h.mu.Unlock()
@@ -200,32 +197,42 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 		return err
 	}
 	for _, name := range names {
-		l := h.loop(name)
-		if st := l.status().State; st == stateRunning || st == stateDraining {
+		l := h.loops.get(name)
+		if st := l.Status().State; st == loop.Running || st == loop.Draining {
 			continue
 		}
-		if err := l.start(base, h.body(name)); err != nil {
+		if err := l.Start(base, h.body(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// engage takes the host id and starts to listen, once. engaging is held.
+func (h *Host) body(name string) loop.Body {
+	switch name {
+	case loopWebhook:
+		return h.webhooks.Run
+	case loopJobs:
+		return h.jobs.Run
+	}
+	return h.ticker.run
+}
+
+// engage takes the host id and starts to listen, once. row.engaging is held.
 func (h *Host) engage(ctx, base context.Context) error {
-	h.mu.Lock()
-	held, listening := h.held, h.listener != nil
-	h.mu.Unlock()
-	if !held {
-		if err := h.announce(ctx); err != nil {
+	if _, held := h.row.state(); !held {
+		if err := h.row.announce(ctx); err != nil {
 			return err
 		}
-		h.settings.refresh(ctx, h.pool)
+		h.settings.refresh(ctx)
 	}
+	h.mu.Lock()
+	listening := h.listener != nil
+	h.mu.Unlock()
 	if listening {
 		return nil
 	}
-	l, err := h.client.NewListener("wake", h.onWake, h.kickAll)
+	l, err := h.client.NewListener("wake", h.signals.hear, h.signals.resync)
 	if err != nil {
 		return err
 	}
@@ -236,114 +243,20 @@ func (h *Host) engage(ctx, base context.Context) error {
 	return nil
 }
 
-// announce takes the host id, unless this program and the installed code do not
-// fit; engaging is held.
-func (h *Host) announce(ctx context.Context) error {
-	if err := h.client.CheckSchema(ctx); err != nil {
-		return err
-	}
-	if why, err := h.client.UnexpectedServer(ctx); err != nil || !why.Empty() {
-		if err == nil {
-			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the server that is meant")}
-		}
-		return err
-	}
-	refusal, err := h.client.HostRegister(ctx, h.opts.ID, h.instance.String(), h.opts.Version, h.running())
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	h.refused, h.held = refusal, refusal == ""
-	h.mu.Unlock()
-	if refusal != "" {
-		where := "host_id"
-		if cloned(refusal) {
-			where = "database"
-		}
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(refusal), Where: queue.Clean(where)}
-	}
-	return nil
-}
-
-// cloned tells the refusal of a database that is a copy.
-func cloned(refusal string) bool { return strings.HasPrefix(refusal, "CLONE OF ") }
-
 // beatUntil beats and re-reads the intervals until ctx ends.
 func (h *Host) beatUntil(ctx context.Context) {
 	t := time.NewTicker(beatEvery)
 	defer t.Stop()
 	for {
-		h.beat(ctx)
+		h.row.beat(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-h.settings.stale():
-		case <-h.beatSoon:
+		case <-h.row.soon:
 		case <-t.C:
 		}
-		h.settings.refresh(ctx, h.pool)
-	}
-}
-
-// beatNow asks for a beat before its time.
-func (h *Host) beatNow() {
-	select {
-	case h.beatSoon <- struct{}{}:
-	default:
-	}
-}
-
-func (h *Host) beat(ctx context.Context) {
-	h.engaging.Lock()
-	defer h.engaging.Unlock()
-	st := h.Status()
-	h.mu.Lock()
-	held := h.held
-	h.mu.Unlock()
-	switch {
-	case !st.Running:
-		h.release(ctx)
-		h.mu.Lock()
-		h.refused = "" // whoever starts a loop asks anew
-		h.mu.Unlock()
-		return
-	case !held:
-		// Another instance took the id while this one was silent; when that one
-		// is gone the id is ours again.
-		if err := h.announce(ctx); err != nil {
-			return
-		}
-		h.log.Info("host id taken back")
-	}
-	progress := map[string]queue.LoopMark{}
-	for _, l := range st.Loops {
-		if l.State != stateStopped {
-			m := queue.LoopMark{State: l.State, Done: l.Done, Errors: l.Errors, Unsigned: l.Unsigned}
-			if !l.LastTick.IsZero() {
-				at := l.LastTick
-				m.LastTick = &at
-			}
-			if l.Name == loopJobs {
-				m.Executor, m.Kinds = h.opts.Executor, h.jobKinds()
-			}
-			progress[l.Name] = m
-		}
-	}
-	refusal, err := h.client.HostBeat(ctx, h.opts.ID, h.instance.String(), h.running(), st.InFlight, progress)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		h.log.Warn("the host could not beat", "error", err.Error())
-	case refusal != "":
-		// The leases still fence what both do, and a clone gives no work to anybody; the
-		// operator is told.
-		what := "host id lost"
-		if cloned(refusal) {
-			what = "this host has come to a clone of its database; it works again once that is adopted"
-		}
-		h.log.Error(what, "reason", refusal)
-		h.mu.Lock()
-		h.refused, h.held = refusal, false
-		h.mu.Unlock()
+		h.settings.refresh(ctx)
 	}
 }
 
@@ -351,53 +264,22 @@ func (h *Host) beat(ctx context.Context) {
 // back at once. Then the host row says that it stopped.
 func (h *Host) Shutdown(ctx context.Context) error {
 	h.drainAll(ctx)
-	h.goodbye(ctx)
+	h.row.goodbye(ctx)
 	return nil
 }
 
 func (h *Host) drainAll(ctx context.Context) {
 	for _, l := range h.loops {
-		l.drainNow()
+		l.Drain()
 	}
 	for _, l := range h.loops {
 		select {
-		case <-l.ended():
+		case <-l.Ended():
 		case <-ctx.Done():
 			for _, l := range h.loops {
-				l.stopNow() // together: their hand backs share the time
+				l.Stop() // together: their hand backs share the time
 			}
-			<-l.ended()
+			<-l.Ended()
 		}
 	}
-}
-
-// goodbye says that this host stopped cleanly and gives the id free, unless a
-// loop was started again.
-func (h *Host) goodbye(ctx context.Context) {
-	h.engaging.Lock()
-	defer h.engaging.Unlock()
-	if len(h.running()) == 0 {
-		h.release(ctx)
-	}
-}
-
-// release gives the id free; engaging is held, so that no beat can follow it. A
-// stop does not cancel it: half a goodbye would keep the id for 15 s. One that
-// fails is tried again by the next beat, or at the end.
-func (h *Host) release(ctx context.Context) {
-	h.mu.Lock()
-	held := h.held
-	h.mu.Unlock()
-	if !held {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	if err := h.client.HostStop(ctx, h.opts.ID, h.instance.String()); err != nil {
-		h.log.Warn("the host could not say that it stopped", "error", err.Error())
-		return
-	}
-	h.mu.Lock()
-	h.held = false
-	h.mu.Unlock()
 }

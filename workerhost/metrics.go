@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/qtop/qtop/workerhost/loop"
 )
 
 // collector reads the loops' own counters at each scrape.
@@ -24,13 +26,13 @@ type collector struct {
 }
 
 func newCollector(h *Host) *collector {
-	loop := []string{"loop"}
+	byLoop := []string{"loop"}
 	return &collector{
 		h:      h,
-		up:     prometheus.NewDesc("qtop_loop_running", "1 while the loop runs.", loop, nil),
-		done:   prometheus.NewDesc("qtop_loop_done_total", "Units of work done by the loop.", loop, nil),
-		errs:   prometheus.NewDesc("qtop_loop_errors_total", "Passes of the loop that failed.", loop, nil),
-		flying: prometheus.NewDesc("qtop_loop_in_flight", "Work in flight in the loop.", loop, nil),
+		up:     prometheus.NewDesc("qtop_loop_running", "1 while the loop runs.", byLoop, nil),
+		done:   prometheus.NewDesc("qtop_loop_done_total", "Units of work done by the loop.", byLoop, nil),
+		errs:   prometheus.NewDesc("qtop_loop_errors_total", "Passes of the loop that failed.", byLoop, nil),
+		flying: prometheus.NewDesc("qtop_loop_in_flight", "Work in flight in the loop.", byLoop, nil),
 		wakes:  prometheus.NewDesc("qtop_wakes_total", "Notifications heard.", nil, nil),
 		jobs: prometheus.NewDesc("qtop_jobs_done_total", "Tries of jobs by outcome; failed ones are retried or dead-lettered.",
 			[]string{"outcome"}, nil),
@@ -46,7 +48,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	st := c.h.Status()
 	for _, l := range st.Loops {
 		running := 0.0
-		if l.State == stateRunning {
+		if l.State == loop.Running {
 			running = 1
 		}
 		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, running, l.Name)
@@ -54,10 +56,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.errs, prometheus.CounterValue, float64(l.Errors), l.Name)
 		ch <- prometheus.MustNewConstMetric(c.flying, prometheus.GaugeValue, float64(l.InFlight), l.Name)
 	}
-	for i, outcome := range outcomeNames() {
-		ch <- prometheus.MustNewConstMetric(c.jobs, prometheus.CounterValue, float64(c.h.jobsDone[i].Load()), outcome)
+	for outcome, n := range c.h.jobs.Done.Totals() {
+		ch <- prometheus.MustNewConstMetric(c.jobs, prometheus.CounterValue, float64(n), outcome)
 	}
-	ch <- prometheus.MustNewConstMetric(c.jobsFlying, prometheus.GaugeValue, float64(c.h.loop(loopJobs).status().InFlight))
+	ch <- prometheus.MustNewConstMetric(c.jobsFlying, prometheus.GaugeValue, float64(c.h.loops.get(loopJobs).Status().InFlight))
 	ch <- prometheus.MustNewConstMetric(c.wakes, prometheus.CounterValue, float64(st.Listener.Heard))
 }
 
@@ -69,7 +71,7 @@ func (h *Host) ready() string {
 	}
 	for _, l := range st.Loops {
 		wanted := h.opts.Loops == nil || slices.Contains(h.opts.Loops, l.Name)
-		if wanted && l.State != stateRunning {
+		if wanted && l.State != loop.Running {
 			return fmt.Sprintf("loop %s is %s", l.Name, l.State)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 const offEvery = 10 * time.Second
 
 type settings struct {
+	pool     *pgpool.Pool
 	mu       sync.Mutex
 	interval map[string]time.Duration
 	changed  chan struct{}
@@ -40,10 +41,10 @@ func (s *settings) invalidate() {
 	}
 }
 
-func (s *settings) refresh(ctx context.Context, pool *pgpool.Pool) {
+func (s *settings) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	rows, err := pool.Query(ctx, `SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number
+	rows, err := s.pool.Query(ctx, `SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number
 		WHERE key LIKE 'queue.tick.%.interval_seconds' AND n IS NOT NULL`)
 	if err != nil {
 		return

@@ -7,21 +7,28 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/workerhost/loop"
 )
 
 // minGap is the least time between two ticks, whatever asks for them.
 const minGap = 10 * time.Millisecond
 
-// fullBatch is the row limit of the SQL workers: a tick that met it has more.
-const fullBatch = 1000
+// ticker drives tick workers.
+type ticker struct {
+	client   *pgclient.Client
+	loops    loops
+	settings *settings
+	log      *slog.Logger
+}
 
-func (h *Host) tickLoop(ctx context.Context, l *loop) error {
+func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	drain := l.draining()
+	drain := l.Draining()
 	again := false // a look that found the lease held, or rows that were held back
 	held := time.Duration(0)
 	overdue := minGap // doubles while what this clock calls due is not due over there
@@ -32,7 +39,7 @@ func (h *Host) tickLoop(ctx context.Context, l *loop) error {
 			return nil
 		case <-drain:
 			return nil
-		case <-l.kick:
+		case <-l.Kicked():
 			source = "wake"
 		case <-timer.C:
 			if again {
@@ -41,22 +48,22 @@ func (h *Host) tickLoop(ctx context.Context, l *loop) error {
 		}
 		again = false
 		started := time.Now()
-		next := h.settings.every(l.name)
+		next := t.settings.every(l.Name)
 		worked := false
-		res, err := h.client.Tick(ctx, l.name, source)
+		res, err := t.client.Tick(ctx, l.Name, source)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil:
-			l.erred(err)
-			h.log.Warn("tick failed", "loop", l.name, "error", err.Error())
+			l.Erred(err)
+			t.log.Warn("tick failed", "loop", l.Name, "error", err.Error())
 		case res.Failed:
-			l.erred(fmt.Errorf("%s", res.Error))
-			h.log.Error("tick worker failed", "loop", l.name, "error", res.Error)
+			l.Erred(fmt.Errorf("%s", res.Error))
+			t.log.Error("tick worker failed", "loop", l.Name, "error", res.Error)
 		default:
-			l.ticked(res.Work(), next)
+			l.Ticked(res.Work(), next)
 			worked = res.Work() > 0
-			h.handOn(l, res)
+			t.loops.handOn(l.Name, res.Result)
 			held = soonAgain(res, source, held)
 			if held > 0 {
 				held = min(next, held)
@@ -72,7 +79,7 @@ func (h *Host) tickLoop(ctx context.Context, l *loop) error {
 				}
 			}
 		}
-		l.looked(worked)
+		l.Looked(worked)
 		select {
 		case <-time.After(time.Until(started.Add(minGap))):
 		case <-ctx.Done():
@@ -108,47 +115,4 @@ func nextDue(res pgclient.TickResult) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return *body.Result.NextDue, true
-}
-
-// handOn kicks the loop that has the next step, inside this process.
-func (h *Host) handOn(l *loop, res pgclient.TickResult) {
-	for _, n := range res.Result {
-		if n >= fullBatch {
-			l.kickNow()
-		}
-	}
-	switch l.name {
-	case loopRoutes, loopStaging:
-		if res.Result["jobs"] > 0 {
-			h.kick(loopJobs)
-		}
-	case loopRouter:
-		if res.Result["sagas"] > 0 {
-			h.kick(loopOrchestrator)
-		}
-	case loopOrchestrator:
-		if res.Result["jobs_created"] > 0 {
-			h.kick(loopWebhook)
-		}
-	case loopDue:
-		if res.Result["promoted"] > 0 {
-			h.kick(loopJobs)
-		}
-	case loopReaper:
-		if res.Result["returned"] > 0 {
-			h.kick(loopJobs)
-		}
-	case loopBulk:
-		if res.Result["done"] > 0 { // its brake looks at how the first tries end: soon
-			h.kick(loopOrchestrator)
-			h.kick(loopJobs)
-		}
-	case "lease_reset_cleaner":
-		if res.Result["reset"] > 0 {
-			h.kick(loopWebhook)
-		}
-		if res.Result["failed"] > 0 {
-			h.kick(loopOrchestrator)
-		}
-	}
 }

@@ -1,43 +1,49 @@
 package workerhost
 
 // This file turns signals into kicks. A signal is a hint from anybody: it can
-// make a loop look sooner, never do anything else. Losing one costs latency, and
-// those that find nothing are followed by ever fewer looks.
+// make a loop look sooner, never do anything else. Losing one costs latency.
 
 import (
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/loop"
 )
 
-func (h *Host) onWake(w queue.Wake) {
+// signals hears for the loops.
+type signals struct {
+	loops
+	settings *settings
+	late     loop.Spacing // looks for work that falls due
+	reread   loop.Spacing // of the intervals
+}
+
+func (s *signals) hear(w queue.Wake) {
 	switch channel := w.Channel.String(); {
 	case w.Layer.String() == "config":
-		h.reread.after(mostWakeGap, h.settings.invalidate)
-		h.wake(loopJobs)
+		s.reread.After(loop.MostWakeGap, s.settings.invalidate)
+		s.wake(loopJobs)
 	case channel == "queue_wake_webhook":
-		h.wakeWebhook(w)
+		s.wakeWebhook(w)
 	case strings.HasPrefix(channel, "queue_wake_"):
-		hinted := h.wake(w.Hint.String())
+		hinted := s.wake(w.Hint.String())
 		switch w.Layer.String() {
 		case "job", "subscription", "executor":
-			h.wake(loopJobs)
+			s.wake(loopJobs)
 			if w.Due.After(w.At) {
-				h.wake(loopDue)
+				s.wake(loopDue)
 			}
 			return
 		case "doorbell": // it does not say for what
-			h.wake(loopJobs)
-			h.late.after(lateGap, func() { h.wake(loopDue) })
+			s.wake(loopJobs)
+			s.late.After(lateGap, func() { s.wake(loopDue) })
 		}
 		if !hinted {
 			if channel == "queue_wake_staging" {
-				h.wake(loopStaging)
+				s.wake(loopStaging)
 			} else {
-				h.wake(loopRoutes)
+				s.wake(loopRoutes)
 			}
 		}
 	}
@@ -47,107 +53,28 @@ func (h *Host) onWake(w queue.Wake) {
 // which rings for every job.
 const lateGap = time.Second
 
-// spacing calls at most once per gap, the last time at its end.
-type spacing struct {
-	mu   sync.Mutex
-	next time.Time
-	set  bool
-}
-
-func (s *spacing) after(gap time.Duration, f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.set {
-		return
-	}
-	wait := time.Until(s.next)
-	if wait <= 0 {
-		s.next = time.Now().Add(gap)
-		f()
-		return
-	}
-	s.set = true
-	time.AfterFunc(wait, func() {
-		s.mu.Lock()
-		s.set, s.next = false, time.Now().Add(gap)
-		s.mu.Unlock()
-		f()
-	})
-}
-
-// leastWakeGap and mostWakeGap bound the time between two looks of a loop that signals ask for.
-const (
-	leastWakeGap = 10 * time.Millisecond
-	mostWakeGap  = 250 * time.Millisecond
-)
-
-// wakes spaces the looks of one loop that signals ask for: a look that finds work
-// ends the gap, each that finds none doubles it.
-type wakes struct {
-	spacing
-	gap   atomic.Int64 // of time.Duration
-	woken atomic.Bool  // a signal asked for the next look
-}
-
-// wakeNow makes the loop look for a signal, as soon as its gap allows it.
-func (l *loop) wakeNow() {
-	l.wakes.after(time.Duration(l.wakes.gap.Load()), func() {
-		l.wakes.woken.Store(true)
-		l.kickNow()
-	})
-}
-
-// looked records what a look found. One that no signal asked for, and that found
-// nothing, says nothing about signals.
-func (l *loop) looked(found bool) {
-	woken := l.wakes.woken.Swap(false)
-	switch {
-	case found:
-		l.wakes.gap.Store(0)
-	case woken:
-		l.wakes.gap.Store(int64(min(max(2*time.Duration(l.wakes.gap.Load()), leastWakeGap), mostWakeGap)))
-	}
-}
-
-func (h *Host) wakeWebhook(w queue.Wake) {
-	if h.wake(w.Hint.String()) {
+func (s *signals) wakeWebhook(w queue.Wake) {
+	if s.wake(w.Hint.String()) {
 		return
 	}
 	switch w.Layer.String() {
 	case "event":
-		h.wake(loopRouter)
+		s.wake(loopRouter)
 	case "saga":
-		h.wake(loopOrchestrator)
+		s.wake(loopOrchestrator)
 	case "job":
-		h.wake(loopWebhook)
+		s.wake(loopWebhook)
 	default:
-		h.wake(loopRouter)
-		h.wake(loopOrchestrator)
-		h.wake(loopWebhook)
+		s.wake(loopRouter)
+		s.wake(loopOrchestrator)
+		s.wake(loopWebhook)
 	}
 }
 
-// wake makes a loop look for a signal; false when there is no such loop.
-func (h *Host) wake(name string) bool {
-	l := h.loop(name)
-	if l == nil {
-		return false
-	}
-	l.wakeNow()
-	return true
-}
-
-// kick makes a loop look now, for what this process knows.
-func (h *Host) kick(name string) {
-	if l := h.loop(name); l != nil {
-		l.kickNow()
-	}
-}
-
-// kickAll follows each (re)subscription: what was sent meanwhile is lost.
-func (h *Host) kickAll() {
-	h.settings.invalidate()
-	for _, l := range h.loops {
-		l.kickNow()
+// resync follows each (re)subscription: what was sent meanwhile is lost.
+func (s *signals) resync() {
+	s.settings.invalidate()
+	for _, l := range s.loops {
+		l.Kick()
 	}
 }

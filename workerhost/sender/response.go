@@ -15,7 +15,7 @@ const (
 	// maxBodyBytes is read at most; a longer body costs its receiver the
 	// kept-alive connection.
 	maxBodyBytes = 64 << 10
-	maxExcerpt = 4 << 10
+	maxExcerpt   = 4 << 10
 	// keptBytes is the excerpt and one character more, so that the cut falls
 	// between characters.
 	keptBytes = maxExcerpt + utf8.UTFMax

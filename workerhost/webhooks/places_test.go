@@ -1,5 +1,5 @@
 // Who may be sent, without a database: places are a value.
-package workerhost
+package webhooks
 
 import (
 	"fmt"

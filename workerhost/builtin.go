@@ -11,16 +11,17 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
 // withBuiltIn adds the built-in handlers, which nobody replaces.
-func (h *Host) withBuiltIn(given map[string]handler.Handler) (map[string]handler.Handler, error) {
+func withBuiltIn(client *pgclient.Client, given map[string]handler.Handler) (map[string]handler.Handler, error) {
 	all := make(map[string]handler.Handler, len(given))
 	for _, w := range catalogue() {
 		if w.name != loopJobs {
-			all[w.name] = h.tickHandler(w.name)
+			all[w.name] = tickHandler(client, w.name)
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(given)) {
@@ -40,13 +41,10 @@ func (h *Host) withBuiltIn(given map[string]handler.Handler) (map[string]handler
 	return all, nil
 }
 
-// jobKinds are the kinds that this host claims.
-func (h *Host) jobKinds() []string { return slices.Sorted(maps.Keys(h.handlers)) }
-
 // tickHandler runs a tick worker as a job.
-func (h *Host) tickHandler(worker string) handler.Handler {
+func tickHandler(client *pgclient.Client, worker string) handler.Handler {
 	return handler.Func(func(ctx context.Context, _ handler.Job) error {
-		res, err := h.client.Tick(ctx, worker, "operator")
+		res, err := client.Tick(ctx, worker, "operator")
 		switch {
 		case err != nil:
 			return err

@@ -1,4 +1,4 @@
-package workerhost
+package webhooks
 
 // This file keeps what cannot be signed here: a fault of the configuration costs
 // no attempt. Its subscriptions are left out of the claims, what was claimed goes
@@ -13,11 +13,23 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/loop"
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
+// tickWithin bounds what the loop asks beside its work; a tick is a few milliseconds.
+const tickWithin = 5 * time.Second
+
 // mostUnsigned is how many subscriptions a host names in queue_host.
 const mostUnsigned = 50
+
+// keys knows what can be signed here. One goroutine owns it.
+type keys struct {
+	*Worker
+	l       *loop.Loop
+	missing map[int64]unsigned // by subscription
+	warned  map[string]bool    // references of weak secrets that were named
+}
 
 // unsigned is why nothing of a subscription is sent from here.
 type unsigned struct {
@@ -28,33 +40,33 @@ type unsigned struct {
 
 // signs tells whether the delivery can be signed here, or need not be; where it
 // cannot, its subscription is left out from now on.
-func (d *deliverer) signs(x *delivery) bool {
+func (k *keys) signs(x *delivery) bool {
 	if x.SecretRef == nil || *x.SecretRef == "" {
 		return true
 	}
-	fault := d.resolve(*x.SecretRef)
+	fault := k.resolve(*x.SecretRef)
 	if fault == nil {
 		return true
 	}
-	d.blame(x.SubscriptionID, *x.SecretRef, fault)
+	k.blame(x.SubscriptionID, *x.SecretRef, fault)
 	return false
 }
 
 // resolve is what is wrong with a reference, and warns once about secrets that are
 // weak.
-func (d *deliverer) resolve(ref string) *sender.Fault {
-	_, fault := d.h.opts.Secrets.Look(ref)
+func (k *keys) resolve(ref string) *sender.Fault {
+	_, fault := k.Secrets.Look(ref)
 	if fault == nil {
-		if weak := d.h.opts.Secrets.Weak(ref); weak != nil && !d.warned[ref] {
-			d.warned[ref] = true
-			d.h.log.Warn("weak signing secret", "loop", d.l.name, "reason", weak.What, "do", weak.Do)
+		if weak := k.Secrets.Weak(ref); weak != nil && !k.warned[ref] {
+			k.warned[ref] = true
+			k.l.Log.Warn("weak signing secret", "reason", weak.What, "do", weak.Do)
 		}
 	}
 	return fault
 }
 
-func (d *deliverer) blame(sub int64, ref string, fault *sender.Fault) {
-	was, known := d.unsigned[sub]
+func (k *keys) blame(sub int64, ref string, fault *sender.Fault) {
+	was, known := k.missing[sub]
 	if known && was.ref == ref && *was.fault == *fault {
 		return
 	}
@@ -62,55 +74,54 @@ func (d *deliverer) blame(sub int64, ref string, fault *sender.Fault) {
 	if known {
 		since = was.since
 	}
-	d.unsigned[sub] = unsigned{ref, fault, since}
-	d.h.log.Warn("cannot sign: the subscription is left to other hosts", "loop", d.l.name, "subscription_id", sub, "reason", fault.What, "do", fault.Do)
-	d.tellUnsigned()
+	k.missing[sub] = unsigned{ref, fault, since}
+	k.l.Log.Warn("cannot sign: the subscription is left to other hosts", "subscription_id", sub, "reason", fault.What, "do", fault.Do)
+	k.tell()
 }
 
-// tellUnsigned has the next beat say it, now.
-func (d *deliverer) tellUnsigned() {
+// tell has the next beat say it, now.
+func (k *keys) tell() {
 	var all []queue.Unsigned
-	for _, sub := range slices.Sorted(maps.Keys(d.unsigned)) {
-		u := d.unsigned[sub]
+	for _, sub := range slices.Sorted(maps.Keys(k.missing)) {
+		u := k.missing[sub]
 		all = append(all, queue.Unsigned{Subscription: sub, What: queue.Clean(u.fault.What), Do: queue.Clean(u.fault.Do), Since: u.since.UTC()})
 	}
 	slices.SortStableFunc(all, func(a, b queue.Unsigned) int { return cmp.Compare(a.Since.UnixNano(), b.Since.UnixNano()) })
-	d.l.setUnsigned(all[:min(len(all), mostUnsigned)])
-	d.h.beatNow()
+	k.l.SetUnsigned(all[:min(len(all), mostUnsigned)])
+	k.Unsigned()
 }
 
 // lookAgain drops the subscriptions that can be signed by now, that have another
 // reference or that are gone.
-func (d *deliverer) lookAgain(ctx context.Context) {
-	if len(d.unsigned) == 0 {
+func (k *keys) lookAgain(ctx context.Context) {
+	if len(k.missing) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickWithin)
 	defer cancel()
-	refs, err := d.h.client.SecretRefs(ctx, slices.Sorted(maps.Keys(d.unsigned)))
+	refs, err := k.Client.SecretRefs(ctx, slices.Sorted(maps.Keys(k.missing)))
 	if err != nil {
-		d.l.erred(err)
+		k.l.Erred(err)
 		return
 	}
 	changed := false
-	for sub, u := range d.unsigned {
+	for sub, u := range k.missing {
 		ref := refs[sub]
 		var fault *sender.Fault
 		if ref == u.ref {
-			fault = d.resolve(ref)
+			fault = k.resolve(ref)
 		}
 		if fault != nil {
-			d.blame(sub, ref, fault)
+			k.blame(sub, ref, fault)
 			continue
 		}
-		delete(d.unsigned, sub)
+		delete(k.missing, sub)
 		changed = true
 		if ref == u.ref {
-			d.h.log.Info("can sign again", "loop", d.l.name, "subscription_id", sub)
+			k.l.Log.Info("can sign again", "subscription_id", sub)
 		}
 	}
 	if changed {
-		d.look = true
-		d.tellUnsigned()
+		k.tell()
 	}
 }

@@ -1,4 +1,4 @@
-package workerhost
+package webhooks
 
 // This file is who of the claimed deliveries may be sent now: the host's places,
 // shared so that endpoints that hang never hold all of them.
@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/qtop/qtop/workerhost/lease"
 )
 
 const (
@@ -32,7 +34,7 @@ type places struct {
 	taken, stocked     int
 	endpoints          map[string]*endpoint
 	turn               []*endpoint // those with stock, the one that had its turn last
-	done               pace        // successes of all
+	done               lease.Pace  // successes of all
 	epoch              time.Time
 }
 
@@ -43,7 +45,7 @@ type endpoint struct {
 	busy      int
 	stock     []*delivery
 	delivered time.Time // when a request of it succeeded last
-	done      pace
+	done      lease.Pace
 }
 
 func newPlaces(total, perEndpoint int) *places {
@@ -65,8 +67,8 @@ func (p *places) trusts(e *endpoint, now time.Time) bool { return now.Sub(e.deli
 
 // ahead is how much of what is claimed may wait: what was delivered in the last
 // 250 ms, so that it waits no longer than that.
-func (p *places) ahead(done *pace, now time.Time) int {
-	return min(done.recent(now.Sub(p.epoch)), p.total*stockFactor)
+func (p *places) ahead(done *lease.Pace, now time.Time) int {
+	return min(done.Recent(now.Sub(p.epoch)), p.total*stockFactor)
 }
 
 // room is how many more deliveries may be here beside those that are; 0 while no
@@ -177,8 +179,8 @@ func (p *places) landed(x *delivery, now time.Time) (back []*delivery) {
 	if x.delivered {
 		e.delivered = now
 		at := now.Sub(p.epoch)
-		e.done.add(at, 1)
-		p.done.add(at, 1)
+		e.done.Add(at, 1)
+		p.done.Add(at, 1)
 	} else {
 		back = p.withdraw(e, func(w *delivery) bool { return w.SubscriptionID == x.SubscriptionID })
 	}

@@ -1,5 +1,5 @@
-// The reporter and the quick second look, beside what delivery shows of them.
-package workerhost
+// Results that the database does not accept, beside what delivery shows of them.
+package webhooks
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/workerhost/loop"
 )
 
 // One result that the database does not accept costs none of the others, and a
@@ -40,29 +41,22 @@ func TestReportBadResult(t *testing.T) {
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "webhook_worker")), WorkConns: 2})
 	require.NoError(t, err)
 	defer client.Close()
-	h, err := New(client, Options{ID: "x", Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
 	claimed, err := client.ClaimWebhooks(t.Context(), "x", 3, nil, 3)
 	require.NoError(t, err)
 	require.Len(t, claimed, 3)
-	r := newReporter(h, h.loop(loopWebhook))
-	defer r.close()
+	log := slog.New(slog.DiscardHandler)
+	w := &Worker{Client: client, Log: log, Every: func() time.Duration { return time.Second }, Reported: func() {}}
+	r := newRequests(w, loop.New("webhook_worker", "", log), 3)
 	status, code := 204, "NO_SUCH_CODE"
-	ended := make(chan struct{}, 3)
 	xs := make([]*delivery, 3)
 	for i, j := range claimed {
-		xs[i] = &delivery{WebhookJob: j}
-		rep := pgclient.WebhookReport{JobID: j.JobID, LeaseToken: j.LeaseToken, Delivered: true, Status: &status}
-		if i == 1 {
-			rep.Delivered, rep.Status, rep.Code = false, nil, &code
-		}
-		until := time.Now().Add(time.Minute)
-		r.add(pending{WebhookReport: rep, x: xs[i], until: func() time.Time { return until }, done: func() { ended <- struct{}{} }})
+		xs[i] = &delivery{WebhookJob: j, until: time.Now().Add(time.Minute)}
+		xs[i].report = pgclient.WebhookReport{JobID: j.JobID, LeaseToken: j.LeaseToken, Delivered: true, Status: &status}
 	}
-	r.finish(time.Minute)
-	for range 3 {
-		<-ended
-	}
+	xs[1].report.Delivered, xs[1].report.Status, xs[1].report.Code = false, nil, &code
+	r.results.Add(xs...)
+	r.results.Close(time.Now().Add(time.Minute))
+	require.Len(t, r.ended, 3)
 	require.True(t, xs[0].settled.Load())
 	require.False(t, xs[1].settled.Load(), "left to be handed back")
 	require.True(t, xs[2].settled.Load())
@@ -71,14 +65,4 @@ func TestReportBadResult(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	require.Equal(t, "repeated", out[0].Outcome)
-}
-
-func TestSoonAgain(t *testing.T) {
-	t.Parallel()
-	require.Zero(t, soonAgain(pgclient.TickResult{}, "wake", time.Second))
-	require.Zero(t, soonAgain(pgclient.TickResult{Skipped: "lease_held"}, "external", 0))
-	require.NotZero(t, soonAgain(pgclient.TickResult{Skipped: "lease_held"}, "wake", 0))
-	held := pgclient.TickResult{Result: map[string]int64{"held": 3}}
-	require.Equal(t, 20*time.Millisecond, soonAgain(held, "external", 0))
-	require.Equal(t, 40*time.Millisecond, soonAgain(held, "wake", 20*time.Millisecond))
 }

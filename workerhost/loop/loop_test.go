@@ -1,6 +1,6 @@
 // A loop alone: panics and failures are contained and recorded, and whatever is
 // asked of it in whatever order, it never sticks.
-package workerhost
+package loop
 
 import (
 	"context"
@@ -15,47 +15,47 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func testLoop() *loop { return newLoop(worker{"test", "is tested"}, slog.New(slog.DiscardHandler)) }
+func testLoop() *Loop { return New("test", "is tested", slog.New(slog.DiscardHandler)) }
 
-func isEnded(t *testing.T, l *loop) {
+func isEnded(t *testing.T, l *Loop) {
 	t.Helper()
 	select {
-	case <-l.ended():
+	case <-l.Ended():
 	case <-time.After(60 * time.Second):
-		require.FailNow(t, "the loop sticks", l.status().State)
+		require.FailNow(t, "the loop sticks", l.Status().State)
 	}
-	require.Equal(t, stateStopped, l.status().State)
+	require.Equal(t, Stopped, l.Status().State)
 }
 
 func TestLoopPanicIsContained(t *testing.T) {
 	t.Parallel()
 	l := testLoop()
 	runs := make(chan struct{}, 10)
-	body := func(ctx context.Context, l *loop) error {
+	body := func(ctx context.Context, l *Loop) error {
 		runs <- struct{}{}
-		switch l.status().Errors {
+		switch l.Status().Errors {
 		case 0:
 			panic("boom")
 		case 1:
 			return errors.New("no luck")
 		}
-		<-l.draining()
+		<-l.Draining()
 		return nil
 	}
-	require.NoError(t, l.start(t.Context(), body))
+	require.NoError(t, l.Start(t.Context(), body))
 	<-runs
-	require.Eventually(t, func() bool { return l.status().State == stateFailed }, 60*time.Second, time.Millisecond)
-	require.Equal(t, "panic: boom", l.status().LastErr.String())
-	require.NoError(t, l.start(t.Context(), body), "a start ends the pause")
+	require.Eventually(t, func() bool { return l.Status().State == Failed }, 60*time.Second, time.Millisecond)
+	require.Equal(t, "panic: boom", l.Status().LastErr.String())
+	require.NoError(t, l.Start(t.Context(), body), "a start ends the pause")
 	<-runs
 	<-runs // by itself, after the pause, and no second one beside it
 	require.Never(t, func() bool { return len(runs) > 0 }, 2*firstPause+100*time.Millisecond, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return l.status().State == stateRunning }, 60*time.Second, time.Millisecond)
-	require.EqualValues(t, 2, l.status().Errors)
-	require.Equal(t, "no luck", l.status().LastErr.String())
-	require.ErrorContains(t, l.start(t.Context(), body), "running already")
-	l.drainNow()
-	l.drainNow()
+	require.Eventually(t, func() bool { return l.Status().State == Running }, 60*time.Second, time.Millisecond)
+	require.EqualValues(t, 2, l.Status().Errors)
+	require.Equal(t, "no luck", l.Status().LastErr.String())
+	require.ErrorContains(t, l.Start(t.Context(), body), "running already")
+	l.Drain()
+	l.Drain()
 	isEnded(t, l)
 	require.Empty(t, runs)
 }
@@ -65,16 +65,16 @@ func TestLoopPanicIsContained(t *testing.T) {
 func TestLoopFailsWhileDraining(t *testing.T) {
 	t.Parallel()
 	l := testLoop()
-	require.NoError(t, l.start(t.Context(), func(ctx context.Context, l *loop) error {
-		<-l.draining()
+	require.NoError(t, l.Start(t.Context(), func(ctx context.Context, l *Loop) error {
+		<-l.Draining()
 		return errors.New("late trouble")
 	}))
-	l.drainNow()
+	l.Drain()
 	isEnded(t, l)
-	l.drainNow()
-	l.stopNow()
-	require.EqualValues(t, 1, l.status().Errors)
-	require.Equal(t, "late trouble", l.status().LastErr.String())
+	l.Drain()
+	l.Stop()
+	require.EqualValues(t, 1, l.Status().Errors)
+	require.Equal(t, "late trouble", l.Status().LastErr.String())
 }
 
 // A loop that was stopped and hands back what it had is not running any more:
@@ -83,15 +83,15 @@ func TestLoopOnItsWayOut(t *testing.T) {
 	t.Parallel()
 	l := testLoop()
 	handBack := make(chan struct{})
-	body := func(ctx context.Context, _ *loop) error {
+	body := func(ctx context.Context, _ *Loop) error {
 		<-ctx.Done()
 		<-handBack
 		return nil
 	}
-	require.NoError(t, l.start(t.Context(), body))
-	l.stopNow()
-	require.Equal(t, stateDraining, l.status().State)
-	require.ErrorContains(t, l.start(t.Context(), body), "draining already")
+	require.NoError(t, l.Start(t.Context(), body))
+	l.Stop()
+	require.Equal(t, Draining, l.Status().State)
+	require.ErrorContains(t, l.Start(t.Context(), body), "draining already")
 	close(handBack)
 	isEnded(t, l)
 }
@@ -102,7 +102,7 @@ func TestLoopNeverSticks(t *testing.T) {
 	t.Logf("seed %d", seed)
 	l := testLoop()
 	var running, most atomic.Int64
-	body := func(ctx context.Context, l *loop) error {
+	body := func(ctx context.Context, l *Loop) error {
 		if n := running.Add(1); n > most.Load() {
 			most.Store(n)
 		}
@@ -115,7 +115,7 @@ func TestLoopNeverSticks(t *testing.T) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-l.draining():
+		case <-l.Draining():
 		}
 		return nil
 	}
@@ -126,21 +126,21 @@ func TestLoopNeverSticks(t *testing.T) {
 			for range 200 {
 				switch rnd.IntN(4) {
 				case 0, 1:
-					_ = l.start(t.Context(), body)
+					_ = l.Start(t.Context(), body)
 				case 2:
-					l.drainNow()
+					l.Drain()
 				case 3:
-					l.stopNow()
+					l.Stop()
 				}
 			}
 		})
 	}
 	wg.Wait()
 	require.LessOrEqual(t, most.Load(), int64(1), "two bodies at once")
-	l.stopNow()
+	l.Stop()
 	isEnded(t, l)
-	require.NoError(t, l.start(t.Context(), func(_ context.Context, l *loop) error { <-l.draining(); return nil }))
-	require.Equal(t, stateRunning, l.status().State)
-	l.drainNow()
+	require.NoError(t, l.Start(t.Context(), func(_ context.Context, l *Loop) error { <-l.Draining(); return nil }))
+	require.Equal(t, Running, l.Status().State)
+	l.Drain()
 	isEnded(t, l)
 }

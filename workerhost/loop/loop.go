@@ -1,7 +1,7 @@
-package workerhost
-
-// This file is the life of one loop: started, drained, stopped, and contained:
-// a panic ends neither the host nor the console beside it.
+// Package loop is the life of one loop of a worker host: started, drained, stopped,
+// woken and counted, and contained: a panic ends neither the host nor the console
+// beside it.
+package loop
 
 import (
 	"context"
@@ -16,20 +16,21 @@ import (
 
 // The states of a loop.
 const (
-	stateStopped  = "stopped"
-	stateRunning  = "running"
-	stateDraining = "draining"
-	stateFailed   = "failed"
+	Stopped  = "stopped"
+	Running  = "running"
+	Draining = "draining"
+	Failed   = "failed"
 )
 
-// loop runs one body at a time. drain asks it to take nothing new and return
+// Loop runs one body at a time. drain asks it to take nothing new and return
 // when it is done; its context ends when it must return at once.
-type loop struct {
-	name, what string
-	log        *slog.Logger
-	kick       chan struct{} // size 1: kicks coalesce
-	wakes      wakes
-	retry      chan struct{} // size 1: an operator need not wait for the pause after a failure
+type Loop struct {
+	Name  string
+	Log   *slog.Logger
+	what  string
+	kick  chan struct{} // size 1: kicks coalesce
+	wakes wakes
+	retry chan struct{} // size 1: an operator need not wait for the pause after a failure
 
 	mu       sync.Mutex
 	state    string
@@ -47,23 +48,38 @@ type loop struct {
 	unsigned []queue.Unsigned
 }
 
-// setUnsigned keeps what the loop cannot sign.
-func (l *loop) setUnsigned(all []queue.Unsigned) {
+// SetUnsigned keeps what the loop cannot sign.
+func (l *Loop) SetUnsigned(all []queue.Unsigned) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unsigned = all
 }
 
-func (l *loop) kickNow() {
+// Kicked is told when the loop is to look.
+func (l *Loop) Kicked() <-chan struct{} { return l.kick }
+
+// Wake makes the loop look for a signal, as soon as the gap between such looks
+// allows it.
+func (l *Loop) Wake() { l.wakes.ask(l.Kick) }
+
+// Looked records whether a look found work: it bounds how soon signals get the next.
+func (l *Loop) Looked(found bool) { l.wakes.looked(found) }
+
+// Kick makes the loop look now, for what this process knows.
+func (l *Loop) Kick() {
 	select {
 	case l.kick <- struct{}{}:
 	default:
 	}
 }
 
-func newLoop(w worker, log *slog.Logger) *loop {
-	return &loop{
-		name: w.name, what: w.what, log: log.With("loop", w.name), state: stateStopped,
+// Body is what a loop runs.
+type Body = func(context.Context, *Loop) error
+
+// New makes a loop that does not run. what says what it does.
+func New(name, what string, log *slog.Logger) *Loop {
+	return &Loop{
+		Name: name, Log: log.With("loop", name), what: what, state: Stopped,
 		kick: make(chan struct{}, 1), retry: make(chan struct{}, 1),
 	}
 }
@@ -76,31 +92,31 @@ const (
 	longRun    = 30 * time.Second
 )
 
-// start runs body in its own goroutine. A body that fails or panics is started
+// Start runs body in its own goroutine. A body that fails or panics is started
 // again after a pause, until it is drained or stopped; a start during the pause
 // ends the pause.
-func (l *loop) start(base context.Context, body func(context.Context, *loop) error) error {
+func (l *Loop) Start(base context.Context, body Body) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.state {
-	case stateStopped:
-	case stateFailed:
+	case Stopped:
+	case Failed:
 		select {
 		case l.retry <- struct{}{}:
 		default:
 		}
 		return nil
 	default:
-		return fmt.Errorf("loop %s is %s already", l.name, l.state)
+		return fmt.Errorf("loop %s is %s already", l.Name, l.state)
 	}
 	ctx, cancel := context.WithCancel(base)
-	l.state, l.cancel, l.asked = stateRunning, cancel, false
+	l.state, l.cancel, l.asked = Running, cancel, false
 	drain, done := make(chan struct{}), make(chan struct{})
 	l.drain, l.done = drain, done
 	go func() {
 		defer close(done)
 		defer cancel()
-		defer l.setState(stateStopped)
+		defer l.setState(Stopped)
 		pause := firstPause
 		for {
 			began := time.Now()
@@ -108,7 +124,7 @@ func (l *loop) start(base context.Context, body func(context.Context, *loop) err
 			if err == nil {
 				return
 			}
-			l.log.Error("loop failed", "error", err.Error())
+			l.Log.Error("loop failed", "error", err.Error())
 			if !l.failed(err) || ctx.Err() != nil {
 				return
 			}
@@ -132,27 +148,27 @@ func (l *loop) start(base context.Context, body func(context.Context, *loop) err
 	return nil
 }
 
-func (l *loop) contain(ctx context.Context, body func(context.Context, *loop) error) (err error) {
+func (l *Loop) contain(ctx context.Context, body Body) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
-			l.log.Error("loop panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			l.Log.Error("loop panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
 	return body(ctx, l)
 }
 
-func (l *loop) setState(s string) {
+func (l *Loop) setState(s string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state = s
-	if s == stateStopped {
+	if s == Stopped {
 		l.inFlight = 0
 	}
 }
 
 // failed records the end of a body; true when it is to be started again.
-func (l *loop) failed(err error) bool {
+func (l *Loop) failed(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errors++
@@ -160,7 +176,7 @@ func (l *loop) failed(err error) bool {
 	if l.asked {
 		return false
 	}
-	l.state = stateFailed
+	l.state = Failed
 	l.inFlight = 0
 	select {
 	case <-l.retry: // one that was asked for before this failure
@@ -171,25 +187,25 @@ func (l *loop) failed(err error) bool {
 
 // resume follows the pause after a failure; false when a drain was asked for
 // meanwhile.
-func (l *loop) resume() bool {
+func (l *Loop) resume() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.asked {
-		l.state = stateRunning
+		l.state = Running
 	}
 	return !l.asked
 }
 
-// drainNow asks the loop to finish what it has; a stopped loop is drained.
-func (l *loop) drainNow() {
+// Drain asks the loop to finish what it has; a stopped loop is drained.
+func (l *Loop) Drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leave()
 }
 
-// stopNow ends the loop at once. On its way out it counts as draining, so that
+// Stop ends the loop at once. On its way out it counts as draining, so that
 // nobody takes it for one that runs.
-func (l *loop) stopNow() {
+func (l *Loop) Stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leave()
@@ -199,15 +215,15 @@ func (l *loop) stopNow() {
 }
 
 // leave closes drain, once; mu is held.
-func (l *loop) leave() {
-	if l.state != stateStopped && !l.asked {
-		l.state, l.asked = stateDraining, true
+func (l *Loop) leave() {
+	if l.state != Stopped && !l.asked {
+		l.state, l.asked = Draining, true
 		close(l.drain)
 	}
 }
 
-// ended is closed when the loop does not run.
-func (l *loop) ended() <-chan struct{} {
+// Ended is closed when the loop does not run.
+func (l *Loop) Ended() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.done == nil {
@@ -218,15 +234,15 @@ func (l *loop) ended() <-chan struct{} {
 	return l.done
 }
 
-// draining is closed when the loop was asked to drain.
-func (l *loop) draining() <-chan struct{} {
+// Draining is closed when the loop was asked to drain.
+func (l *Loop) Draining() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.drain
 }
 
-// ticked records a pass that did n units of work.
-func (l *loop) ticked(n int64, every time.Duration) {
+// Ticked records a pass that did n units of work.
+func (l *Loop) Ticked(n int64, every time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastTick, l.every = time.Now(), every
@@ -235,60 +251,36 @@ func (l *loop) ticked(n int64, every time.Duration) {
 	l.lastErr = queue.Text{}
 }
 
-// erred records a pass that failed without ending the loop.
-func (l *loop) erred(err error) {
+// Erred records a pass that failed without ending the loop.
+func (l *Loop) Erred(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errors++
 	l.lastErr = queue.Said(err)
 }
 
-// waits records a pass of a loop that may not work: why, and what to do.
-func (l *loop) waits(why error, every time.Duration) {
+// Waits records a pass of a loop that may not work: why, and what to do.
+func (l *Loop) Waits(why error, every time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastTick, l.every = time.Now(), every
 	l.lastErr = queue.Said(why)
 }
 
-func (l *loop) setInFlight(n int) {
+// SetInFlight says how much is under way.
+func (l *Loop) SetInFlight(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight = n
 }
 
-func (l *loop) status() queue.LoopStatus {
+// Status is the loop as the console shows it.
+func (l *Loop) Status() queue.LoopStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return queue.LoopStatus{
-		Name: l.name, State: l.state, What: l.what, Every: l.every, LastTick: l.lastTick, InFlight: l.inFlight,
+		Name: l.Name, State: l.state, What: l.what, Every: l.every, LastTick: l.lastTick, InFlight: l.inFlight,
 		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: l.rate.perSecond(time.Now()),
 		Unsigned: l.unsigned,
 	}
-}
-
-// rate is a mean over the last minute, in buckets of five seconds.
-type rate struct {
-	buckets [12]int64
-	stamps  [12]int64 // unix / 5
-}
-
-func (r *rate) add(at time.Time, n int64) {
-	slot := at.Unix() / 5
-	i := slot % int64(len(r.buckets))
-	if r.stamps[i] != slot {
-		r.buckets[i], r.stamps[i] = 0, slot
-	}
-	r.buckets[i] += n
-}
-
-func (r *rate) perSecond(now time.Time) float64 {
-	var sum int64
-	slot := now.Unix() / 5
-	for i, s := range r.stamps {
-		if slot-s < int64(len(r.buckets)) {
-			sum += r.buckets[i]
-		}
-	}
-	return float64(sum) / 60
 }

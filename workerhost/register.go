@@ -1,0 +1,166 @@
+package workerhost
+
+// This file is the row of queue_host by which one live instance holds the host id.
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/jobs"
+	"github.com/qtop/qtop/workerhost/lease"
+	"github.com/qtop/qtop/workerhost/loop"
+)
+
+// beatEvery is how often a host says that it lives; after 15 s of silence
+// another instance may take its id.
+const beatEvery = 5 * time.Second
+
+// registration is the host id as this instance has it.
+type registration struct {
+	client   *pgclient.Client
+	id       string
+	instance uuid.UUID
+	version  string
+	loops    loops
+	jobs     *jobs.Executor
+	log      *slog.Logger
+	soon     chan struct{} // of one: a beat is wanted before its time
+
+	// engaging is held while the host id is taken or given free and while loops
+	// start, so that no running loop is ever without it.
+	engaging sync.Mutex
+
+	mu      sync.Mutex
+	refused string
+	held    bool // the host row is ours
+}
+
+// state is why the id was refused, and whether it is held.
+func (r *registration) state() (refused string, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused, r.held
+}
+
+func (r *registration) set(refused string, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused, r.held = refused, held
+}
+
+// announce takes the host id, unless this program and the installed code do not
+// fit; engaging is held.
+func (r *registration) announce(ctx context.Context) error {
+	if err := r.client.CheckSchema(ctx); err != nil {
+		return err
+	}
+	if why, err := r.client.UnexpectedServer(ctx); err != nil || !why.Empty() {
+		if err == nil {
+			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the server that is meant")}
+		}
+		return err
+	}
+	refusal, err := r.client.HostRegister(ctx, r.id, r.instance.String(), r.version, r.loops.running())
+	if err != nil {
+		return err
+	}
+	r.set(refusal, refusal == "")
+	if refusal != "" {
+		where := "host_id"
+		if lease.Cloned(refusal) {
+			where = "database"
+		}
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(refusal), Where: queue.Clean(where)}
+	}
+	return nil
+}
+
+// beatNow asks for a beat before its time.
+func (r *registration) beatNow() {
+	select {
+	case r.soon <- struct{}{}:
+	default:
+	}
+}
+
+func (r *registration) beat(ctx context.Context) {
+	r.engaging.Lock()
+	defer r.engaging.Unlock()
+	st := r.loops.status()
+	_, held := r.state()
+	switch {
+	case !st.Running:
+		r.release(ctx)
+		_, held = r.state()
+		r.set("", held) // whoever starts a loop asks anew
+		return
+	case !held:
+		// Another instance took the id while this one was silent; when that one
+		// is gone the id is ours again.
+		if err := r.announce(ctx); err != nil {
+			return
+		}
+		r.log.Info("host id taken back")
+	}
+	progress := map[string]queue.LoopMark{}
+	for _, l := range st.Loops {
+		if l.State != loop.Stopped {
+			m := queue.LoopMark{State: l.State, Done: l.Done, Errors: l.Errors, Unsigned: l.Unsigned}
+			if !l.LastTick.IsZero() {
+				at := l.LastTick
+				m.LastTick = &at
+			}
+			if l.Name == loopJobs {
+				m.Executor, m.Kinds = r.jobs.ID, r.jobs.Kinds()
+			}
+			progress[l.Name] = m
+		}
+	}
+	refusal, err := r.client.HostBeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		r.log.Warn("the host could not beat", "error", err.Error())
+	case refusal != "":
+		// The leases still fence what both do, and a clone gives no work to anybody; the
+		// operator is told.
+		what := "host id lost"
+		if lease.Cloned(refusal) {
+			what = "this host has come to a clone of its database; it works again once that is adopted"
+		}
+		r.log.Error(what, "reason", refusal)
+		r.set(refusal, false)
+	}
+}
+
+// goodbye says that this host stopped cleanly and gives the id free, unless a
+// loop was started again.
+func (r *registration) goodbye(ctx context.Context) {
+	r.engaging.Lock()
+	defer r.engaging.Unlock()
+	if len(r.loops.running()) == 0 {
+		r.release(ctx)
+	}
+}
+
+// release gives the id free; engaging is held, so that no beat can follow it. A
+// stop does not cancel it: half a goodbye would keep the id for 15 s. One that
+// fails is tried again by the next beat, or at the end.
+func (r *registration) release(ctx context.Context) {
+	refused, held := r.state()
+	if !held {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := r.client.HostStop(ctx, r.id, r.instance.String()); err != nil {
+		r.log.Warn("the host could not say that it stopped", "error", err.Error())
+		return
+	}
+	r.set(refused, false)
+}

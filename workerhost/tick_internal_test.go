@@ -1,0 +1,57 @@
+// When a tick worker is asked again, and whom it hands work to.
+package workerhost
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/workerhost/lease"
+)
+
+func TestSoonAgain(t *testing.T) {
+	t.Parallel()
+	require.Zero(t, soonAgain(pgclient.TickResult{}, "wake", time.Second))
+	require.Zero(t, soonAgain(pgclient.TickResult{Skipped: "lease_held"}, "external", 0))
+	require.NotZero(t, soonAgain(pgclient.TickResult{Skipped: "lease_held"}, "wake", 0))
+	held := pgclient.TickResult{Result: map[string]int64{"held": 3}}
+	require.Equal(t, 20*time.Millisecond, soonAgain(held, "external", 0))
+	require.Equal(t, 40*time.Millisecond, soonAgain(held, "wake", 20*time.Millisecond))
+}
+
+// Each hand-off of the catalogue names a loop, and wakes it alone.
+func TestHandOffs(t *testing.T) {
+	t.Parallel()
+	all := newLoops(slog.New(slog.DiscardHandler))
+	kicked := func() (names []string) {
+		for _, l := range all {
+			select {
+			case <-l.Kicked():
+				names = append(names, l.Name)
+			default:
+			}
+		}
+		return names
+	}
+	handOffs := 0
+	for _, w := range catalogue() {
+		next := map[string][]string{}
+		for _, h := range w.wakes {
+			handOffs++
+			require.Contains(t, LoopNames(), h.next, w.name)
+			next[h.count] = append(next[h.count], h.next)
+		}
+		for count, names := range next {
+			all.handOn(w.name, map[string]int64{count: 0, "other": 1})
+			require.Empty(t, kicked(), "%s found nothing", w.name)
+			all.handOn(w.name, map[string]int64{count: 1})
+			require.ElementsMatch(t, names, kicked(), "%s found %s", w.name, count)
+		}
+		all.handOn(w.name, map[string]int64{"other": lease.Most})
+		require.Equal(t, []string{w.name}, kicked(), "there is more")
+	}
+	require.Positive(t, handOffs)
+}

@@ -1,0 +1,100 @@
+package webhooks
+
+// This file keeps what is leased here: renewed at a third of its lease, and handed
+// back when it will not be sent.
+
+import (
+	"context"
+	"time"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/workerhost/lease"
+	"github.com/qtop/qtop/workerhost/loop"
+)
+
+// claim is one that came back.
+type claim struct {
+	jobs   []pgclient.WebhookJob
+	err    error
+	asked  int
+	each   int // of one subscription
+	skip   []int64
+	before time.Time
+}
+
+// leases are the deliveries that are leased here and not settled. One goroutine
+// owns them.
+type leases struct {
+	*Worker
+	l      *loop.Loop
+	flying map[int64]*delivery
+}
+
+// take keeps what a claim brought until it is settled or handed back.
+func (s *leases) take(c claim) []*delivery {
+	xs := make([]*delivery, len(c.jobs))
+	for i, j := range c.jobs {
+		xs[i] = &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimed: c.before}
+		xs[i].until = c.before.Add(xs[i].length())
+		s.flying[j.JobID] = xs[i]
+	}
+	return xs
+}
+
+// renew prolongs the leases that are a third old.
+func (s *leases) renew(ctx context.Context) {
+	var ids []int64
+	var tokens []string
+	for _, x := range s.flying {
+		if x.due() {
+			ids, tokens = append(ids, x.JobID), append(tokens, x.LeaseToken)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	before := time.Now()
+	out, err := s.Client.RenewWebhooks(ctx, ids, tokens)
+	if err != nil {
+		s.l.Erred(err)
+		return
+	}
+	for _, o := range out {
+		if x := s.flying[o.JobID]; x != nil {
+			x.renewed(before, o.Outcome == "done")
+		}
+	}
+}
+
+// handBack releases what has no result.
+func (s *leases) handBack() {
+	var open []*delivery
+	for _, x := range s.flying {
+		if !x.settled.Load() {
+			open = append(open, x)
+		}
+	}
+	s.release(context.Background(), open)
+}
+
+// release returns jobs to Pending, no attempt spent; false when the database did
+// not hear it, and their leases will expire.
+func (s *leases) release(ctx context.Context, xs []*delivery) bool {
+	if len(xs) == 0 {
+		return true
+	}
+	ids, tokens := make([]int64, len(xs)), make([]string, len(xs))
+	for i, x := range xs {
+		ids[i], tokens[i] = x.JobID, x.LeaseToken
+		delete(s.flying, x.JobID)
+	}
+	// A stop must not cancel it: nobody else knows of these leases any more.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease.HandBack/2)
+	defer cancel()
+	if _, err := s.Client.ReleaseWebhooks(ctx, ids, tokens); err != nil {
+		s.Log.Error("jobs could not be handed back; their leases will expire", "jobs", len(ids), "error", err.Error())
+		return false
+	}
+	s.Log.Info("jobs handed back", "jobs", len(ids))
+	return true
+}

@@ -1,0 +1,140 @@
+package webhooks
+
+// This file is one request, from its claimed job to the result in the database.
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/workerhost/lease"
+	"github.com/qtop/qtop/workerhost/loop"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+// end is that of a request, then that of its result: recorded, or beyond hope.
+type end struct {
+	x      *delivery
+	result bool
+}
+
+// requests are those under way and their results.
+type requests struct {
+	*Worker
+	ended   chan end // twice as large as leases can get: a send never blocks
+	results *lease.Results[*delivery]
+	sending sync.WaitGroup
+}
+
+// newRequests serves at most so many deliveries.
+func newRequests(w *Worker, l *loop.Loop, most int) *requests {
+	r := &requests{Worker: w, ended: make(chan end, 2*most)}
+	r.results = lease.NewResults(1, lease.Recorder[*delivery]{
+		Record: func(ctx context.Context, batch []*delivery) error { return r.record(ctx, l, batch) },
+		Lasts:  func(x *delivery, wait time.Duration) bool { return x.left() > wait },
+		Lost: func(batch []*delivery, err error) {
+			w.Log.Error("results could not be recorded; the leases will expire and the jobs be sent again", "jobs", len(batch), "error", err.Error())
+			r.over(batch)
+		},
+		Erred: l.Erred,
+	})
+	return r
+}
+
+// record settles a batch.
+func (r *requests) record(ctx context.Context, l *loop.Loop, batch []*delivery) error {
+	reports := make([]pgclient.WebhookReport, len(batch))
+	for i, x := range batch {
+		reports[i] = x.report
+	}
+	out, err := r.Client.ReportWebhooks(ctx, reports)
+	if err != nil {
+		return err
+	}
+	n := int64(0)
+	for _, o := range out {
+		if o.Outcome == "lease_lost" {
+			r.Log.Warn("lease lost: the result was dropped", "job_id", o.JobID)
+			continue
+		}
+		n++
+	}
+	for _, x := range batch {
+		x.settled.Store(true)
+	}
+	l.Ticked(n, r.Every())
+	r.Reported()
+	r.over(batch)
+	return nil
+}
+
+func (r *requests) over(batch []*delivery) {
+	for _, x := range batch {
+		r.ended <- end{x, true}
+	}
+}
+
+// send makes the request and queues its result. A request cut off by a stop
+// before its answer came is no attempt: it is not reported, and handBack returns
+// the job.
+func (r *requests) send(ctx context.Context, x *delivery) {
+	log := r.Log.With("saga_id", x.SagaID, "job_id", x.JobID, "lease_expiration", x.LeaseUntil)
+	res, sent := r.attempt(ctx, x)
+	if sent && ctx.Err() != nil && res.Status == 0 {
+		return
+	}
+	x.sent, x.delivered = sent, res.Delivered
+	r.ended <- end{x, false}
+	if !sent {
+		if x.fault != nil {
+			return // told, and handed back
+		}
+		log.Warn("lease too short for a request, job left to the cleaner", "error_code", "")
+		return
+	}
+	log.Info("attempt", "error_code", res.Code, "status", res.Status, "took_ms", res.Took.Milliseconds(), "detail", res.Detail)
+	x.report = pgclient.WebhookReport{
+		JobID: x.JobID, LeaseToken: x.LeaseToken, Delivered: res.Delivered, Excerpt: res.Excerpt,
+		TookMS: float64(res.Took.Microseconds()) / 1000, Unsent: x.Payload == nil,
+	}
+	if res.Status != 0 {
+		x.report.Status = &res.Status
+	}
+	if res.Code != "" {
+		x.report.Code = &res.Code
+	}
+	if !res.RetryAfter.IsZero() {
+		x.report.RetryAfter = &res.RetryAfter
+	}
+	r.results.Add(x)
+}
+
+// attempt is the request itself, bounded by what is left of the lease.
+func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result, sent bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.Log.Error("delivery panicked", "job_id", x.JobID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			res, sent = sender.Result{Code: sender.CodeWorkerPanic, Detail: "panic in the worker", Started: time.Now()}, true
+		}
+	}()
+	timeout := min(time.Duration(x.TimeoutSeconds)*time.Second, x.left()-2*time.Second) // to report in
+	if timeout < 500*time.Millisecond {
+		return sender.Result{}, false
+	}
+	if x.Payload == nil {
+		return sender.Result{Code: sender.CodeProtocolError, Detail: lease.Unreadable, Excerpt: "not sent: " + lease.Unreadable, Started: time.Now()}, true
+	}
+	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: []byte(*x.Payload), Timeout: timeout}
+	if x.SecretRef != nil && *x.SecretRef != "" {
+		secrets, fault := r.Secrets.Look(*x.SecretRef)
+		if fault != nil {
+			x.fault = fault
+			return sender.Result{}, false
+		}
+		req.Secrets = secrets
+	}
+	return r.Sender.Send(ctx, req), true
+}
