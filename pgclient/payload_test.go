@@ -89,6 +89,12 @@ func TestPayloadIsBounded(t *testing.T) {
 	p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id, Whole: true})
 	require.NoError(t, err)
 	require.Len(t, queue.Of[*queue.DeadLetterDetail](p).Payload.String(), int(d.PayloadSize))
+
+	// Revealed, too, a console takes no more than it shows; a verb takes all.
+	for whole, want := range map[bool]int{false: queue.PayloadShown + 1, true: int(d.PayloadSize)} {
+		res := apply(t, op, plan(t, op, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "r", Whole: whole}))
+		require.Len(t, res.Payload.String(), want)
+	}
 }
 
 func TestEventLetters(t *testing.T) {

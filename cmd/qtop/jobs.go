@@ -173,7 +173,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	if err != nil || done {
 		return err
 	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListJob, ID: o.args[0], Whole: true})
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListJob, ID: o.args[0], Whole: payload.Empty()})
 	if err != nil {
 		return err
 	}

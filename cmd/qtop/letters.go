@@ -42,7 +42,7 @@ func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o vi
 	if err != nil || done {
 		return err
 	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetter, ID: id, Whole: true})
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetter, ID: id, Whole: payload.Empty()})
 	if err != nil {
 		return err
 	}

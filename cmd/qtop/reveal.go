@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -71,5 +72,7 @@ func (a *app) payload(text, whyNot queue.Text, revealed int) {
 	if revealed > 0 {
 		how = "WITH ITS SECRETS"
 	}
-	fmt.Fprintln(a.out, "payload ("+how+"): "+text.String()+whyNot.String())
+	for _, part := range []string{"payload (" + how + "): ", text.String(), whyNot.String(), "\n"} { // as it is: it may be large
+		_, _ = io.WriteString(a.out, part)
+	}
 }
