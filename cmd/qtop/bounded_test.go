@@ -18,10 +18,15 @@ func TestOutputsAreBounded(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	conn := db.Conn(t, "")
-	_, err := conn.Exec(t.Context(), `INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
-		stale_threshold_seconds, registered_by) SELECT 'wide', 'DOT', array_agg('domain_with_a_rather_long_name_' || g), now(), 60, 300, 'test'
-		FROM generate_series(1, 10000) g`)
-	require.NoError(t, err)
+	for _, sql := range []string{
+		"SET session_replication_role = replica", // as an older release took it
+		`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+			stale_threshold_seconds, registered_by) SELECT 'wide', 'DOT', array_agg('domain_with_a_rather_long_name_' || g), now(), 60, 300, 'test'
+			FROM generate_series(1, 10000) g`,
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
 	run := func(args ...string) string {
 		cmd := qtop(t, db.DSN(""), args...)
 		var out, errs bytes.Buffer
