@@ -4,7 +4,7 @@
 #
 # QTOP_TEST_PG (comma separated majors) runs the suite once on each of them,
 # QTOP_TEST_FULL=1 adds the tests over 20 s, and after them the hostile pass: the
-# tests under 20 s that use a database, but for those of the schema itself, run again with QTOP_TEST_HOSTILE=1. Then each
+# tests under 20 s that use a database run again with QTOP_TEST_HOSTILE=1. Then each
 # database has doubles of whatever name our SQL uses, in schema public and in one that
 # every login's path names first (pgclient/pgtest/hostile.go), and a package fails that
 # calls one of them. Arguments replace the packages (default ./...).
@@ -59,11 +59,8 @@ hostile() (
 	QTOP_TEST_HOSTILE=1
 	export QTOP_TEST_HOSTILE
 	race=
-	# Not pgclient/schema: many of its tests list all that is in schema public, or work
-	# in sessions with a path of their own, on purpose. TestHostileDependencies there
-	# asks the parser about every function, and TestHostileWorld in cmd/qtop calls them.
 	packages=$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}} ' "$@" |
-		awk '/pgclient\/pgtest[] ]/ && $1 !~ /pgclient\/schema$/ { print $1 }')
+		awk '/pgclient\/pgtest[] ]/ { print $1 }')
 	[ -n "$packages" ] || exit 0
 	# shellcheck disable=SC2086 # one word each
 	if run "$label, the hostile world" $packages; then

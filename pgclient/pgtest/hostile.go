@@ -28,6 +28,9 @@ var hostileSQL string
 // hostilePath is what the database and its logins say in the hostile world.
 const hostilePath = "evil, pg_catalog, public"
 
+// Evil is the role that the doubles of the hostile world belong to, and nothing else.
+const Evil = "evil"
+
 var word = regexp.MustCompile(`[a-z_][a-z0-9_]+`)
 
 // words are those of all the SQL that qtop has: what is installed, and whatever
@@ -92,6 +95,9 @@ func plant(ctx context.Context, conn *pgx.Conn) error {
 func plantRelations(ctx context.Context, conn *pgx.Conn) error {
 	all, err := words()
 	if err != nil {
+		return err
+	}
+	if err := run(ctx, conn, "SET ROLE "+Evil); err != nil {
 		return err
 	}
 	_, err = conn.Exec(ctx, "SELECT evil.plant_relations($1::text[])", all)
@@ -216,7 +222,7 @@ func double(ctx context.Context, conn *pgx.Conn, schema, condition string, args 
 	if len(seen) < 1000 {
 		return fmt.Errorf("only %d doubles of functions", len(seen))
 	}
-	return run(ctx, conn, "DO $do$BEGIN SET LOCAL check_function_bodies = off;\n"+sql.String()+"END$do$")
+	return run(ctx, conn, "SET ROLE "+Evil+"; DO $do$BEGIN SET LOCAL check_function_bodies = off;\n"+sql.String()+"END$do$")
 }
 
 // No function of PL/pgSQL takes these.

@@ -1,7 +1,14 @@
 -- A world of shadows, made from the SQL of qtop: whatever name it uses has a double
 -- in schema public and in schema evil, which the path of the database and of its
 -- logins names first. A double that is called says so in the server's log, which no
--- rollback takes back. The doubles of functions are made in hostile.go.
+-- rollback takes back. The doubles of functions are made in hostile.go. All of them
+-- belong to role evil, which can do all that a superuser can.
+DO $$ BEGIN
+  CREATE ROLE evil SUPERUSER;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN
+  NULL; -- of another database of the server
+END $$;
+SET ROLE evil;
 CREATE SCHEMA evil;
 GRANT USAGE ON SCHEMA evil TO PUBLIC;
 CREATE FUNCTION evil.hit(p_what pg_catalog.text) RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog AS $$
@@ -65,9 +72,10 @@ BEGIN
       AND (n.nspname = 'pg_catalog' AND c.relname = ANY (p_words) OR n.nspname = 'public' AND v_schema = 'evil') ORDER BY 1, 2
     LOOP
       BEGIN
-        -- One of ours would not let its table go, nor its domains: nothing but names and types.
+        -- One of ours would not let its table go, nor its types: nothing but names and types of PostgreSQL.
         EXECUTE format('CREATE VIEW %I.%I AS SELECT %3$s WHERE evil.hit(%4$L)', v_schema, r.relname, CASE r.nspname WHEN 'public' THEN (
-          SELECT string_agg(format('NULL::%s AS %I', format_type(COALESCE(NULLIF(t.typbasetype, 0), t.oid), NULL), a.attname), ', ' ORDER BY a.attnum)
+          SELECT string_agg(format('NULL::%s AS %I', CASE t.typtype WHEN 'e' THEN 'text' ELSE format_type(COALESCE(NULLIF(t.typbasetype, 0), t.oid), NULL) END,
+            a.attname), ', ' ORDER BY a.attnum)
           FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped)
           ELSE format('t.* FROM %I.%I t', r.nspname, r.relname) END, format('relation %s.%s', v_schema, r.relname));
         EXECUTE format('GRANT SELECT ON %I.%I TO PUBLIC', v_schema, r.relname);

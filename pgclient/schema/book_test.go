@@ -5,10 +5,10 @@ package schema_test
 import (
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -37,7 +37,7 @@ func TestForeignBooks(t *testing.T) {
 		require.Error(t, err, c.name)
 		require.Regexp(t, "belongs to planter|are not its own", err.Error(), c.name)
 		require.NotContains(t, err.Error(), "\n")
-		conn, err := pgx.Connect(t.Context(), w.server.DSN(embedded.Superuser, "queue"))
+		conn, err := pgsession.Connect(t.Context(), w.server.DSN(embedded.Superuser, "queue"))
 		require.NoError(t, err)
 		if c.name != "view of the objects" { // which only a migration and a comparison read
 			_, err = schema.GetStatus(t.Context(), conn)

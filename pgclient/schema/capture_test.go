@@ -25,7 +25,7 @@ func TestCaptureIsImpossible(t *testing.T) {
 		DECLARE f record;
 		BEGIN
 			CREATE TABLE checker.found (fn text, said text);
-			FOR f IN SELECT p.oid::regprocedure AS fn, l.lanname FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.pronamespace = 'public'::regnamespace LOOP
+			FOR f IN SELECT p.oid::regprocedure AS fn, l.lanname FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE ` + publicFunctions + ` LOOP
 				EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, pg_temp', f.fn);
 				CONTINUE WHEN f.lanname <> 'sql';
 				BEGIN
@@ -40,7 +40,7 @@ func TestCaptureIsImpossible(t *testing.T) {
 			LEFT JOIN LATERAL (SELECT tgrelid, max(tgnewtable) AS new, NULLIF(max(tgoldtable), max(tgnewtable)) AS old FROM pg_trigger
 				WHERE tgfoid = p.oid AND NOT tgisinternal AND tgparentid = 0 GROUP BY 1 LIMIT 1) t ON true
 			CROSS JOIN LATERAL checker.plpgsql_check_function_tb(p.oid, COALESCE(t.tgrelid, 0), oldtable => t.old, newtable => t.new, fatal_errors => false) r
-			WHERE p.pronamespace = 'public'::regnamespace AND (p.prorettype <> 'trigger'::regtype OR t.tgrelid IS NOT NULL)
+			WHERE ` + publicFunctions + ` AND (p.prorettype <> 'trigger'::regtype OR t.tgrelid IS NOT NULL)
 				AND r.sqlstate IN ('42P01', '42883', '42704', '3F000');
 		END $do$`)
 	require.Equal(t, "fn_captured(),fn_captured_too()", get[string](c, "SELECT string_agg(DISTINCT replace(fn, 'public.', ''), ',') FROM checker.found"),

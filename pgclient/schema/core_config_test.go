@@ -246,13 +246,13 @@ func TestConfigExpiryAgainstSet(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(8, "workflow_admin", "dot_executor")
 	for range 5 {
-		call(t, pool, "public.fn_dot_config_set('webhook.worker.enabled', 'false', 'ann', 'r', now() + interval '1 hour')")
+		call(t, pool, "public.fn_dot_config_set('webhook.worker.enabled', 'false', 'ann', 'r', $1)", time.Now().Add(time.Hour))
 		c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
 		together(t, 8, func(i int) (map[string]any, error) {
 			if i%2 == 0 {
 				return tryCall(pool, "public.fn_dot_config_expire()")
 			}
-			return tryCall(pool, "public.fn_dot_config_set('webhook.worker.enabled', 'false', 'bob', 'r', now() + interval '1 hour')")
+			return tryCall(pool, "public.fn_dot_config_set('webhook.worker.enabled', 'false', 'bob', 'r', $1)", time.Now().Add(time.Hour))
 		})
 	}
 }

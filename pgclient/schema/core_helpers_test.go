@@ -13,12 +13,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // patience is how long a condition may take on a loaded machine.
 const patience = 30 * time.Second
+
+// What is in schema public, whoever owns it, but for the doubles of the hostile pass: the conditions on pg_class, pg_proc
+// and pg_type of each test that lists all that is there.
+const (
+	inPublic        = "'public'::regnamespace"
+	notEvil         = " IS DISTINCT FROM to_regrole('" + pgtest.Evil + "')"
+	publicRelations = "relnamespace = " + inPublic + " AND relowner" + notEvil
+	publicFunctions = "pronamespace = " + inPublic + " AND proowner" + notEvil
+	publicTypes     = "typnamespace = " + inPublic + " AND typowner" + notEvil
+)
 
 type core struct {
 	t    *testing.T
@@ -45,14 +56,16 @@ func newOwn(t *testing.T, params map[string]string) *core {
 	server := pgtest.OwnServer(t, params)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	admin, err := pgx.Connect(ctx, server.DSN("postgres", "postgres"))
+	admin, err := pgsession.Connect(ctx, server.DSN("postgres", "postgres"))
 	require.NoError(t, err)
 	_, err = admin.Exec(ctx, "CREATE DATABASE queue")
 	require.NoError(t, err)
 	require.NoError(t, admin.Close(ctx))
 	dsn := server.DSN("postgres", "queue")
 	require.NoError(t, schema.Up(ctx, dsn, nil))
-	pool, err := pgxpool.New(ctx, dsn)
+	cfg, err := pgsession.PoolConfig(dsn)
+	require.NoError(t, err)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return &core{t: t, root: pool}
@@ -64,7 +77,9 @@ func (c *core) as(roles ...string) *pgxpool.Pool {
 	return c.db.Pool(c.t, pgtest.Login(c.t, c.db, roles...))
 }
 
-// wide is a pool of many sessions: a race needs them open before it starts.
+// wide is a pool of many sessions: a race needs them open before it starts. They are those of a client that is not ours,
+// with the path that the login has: in the hostile pass the doubles come first there, and a name that a test or a function
+// of ours does not qualify is theirs.
 func (c *core) wide(n int32, roles ...string) *pgxpool.Pool {
 	c.t.Helper()
 	cfg, err := pgxpool.ParseConfig(c.db.DSN(pgtest.Login(c.t, c.db, roles...)))

@@ -137,7 +137,7 @@ func TestViewerSeesNoPayload(t *testing.T) {
 	}
 	// Nor do the views, the picture or the statistics hold any of it.
 	var all strings.Builder
-	rows, err := viewer.Query(context.Background(), "SELECT c.relname::text FROM pg_class c WHERE relnamespace = 'public'::regnamespace AND relkind = 'v'")
+	rows, err := viewer.Query(context.Background(), "SELECT c.relname::text FROM pg_class c WHERE relkind = 'v' AND "+publicRelations)
 	require.NoError(t, err)
 	var views []string
 	for rows.Next() {

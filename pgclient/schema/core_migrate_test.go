@@ -19,19 +19,20 @@ import (
 const catalogue = `
 SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 	SELECT format('rel %s %s %s %s %s %s', c.relkind, c.relname, pg_get_userbyid(c.relowner), c.relacl, c.reloptions, obj_description(c.oid)) AS line
-	FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind <> 'i'
+	FROM pg_class c WHERE ` + publicRelations + ` AND c.relkind <> 'i'
 	UNION ALL SELECT format('col %s %s %s %s %s', a.attrelid::regclass, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attacl) ||
 		COALESCE(pg_get_expr(d.adbin, d.adrelid), '') FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 		LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND a.attnum > 0 AND NOT a.attisdropped
-	UNION ALL SELECT format('index %s', pg_get_indexdef(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relnamespace = 'public'::regnamespace
-	UNION ALL SELECT format('view %s %s', c.relname, pg_get_viewdef(c.oid)) FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'v'
+		WHERE ` + publicRelations + ` AND c.relkind IN ('r', 'p', 'v') AND a.attnum > 0 AND NOT a.attisdropped
+	UNION ALL SELECT format('index %s', pg_get_indexdef(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE ` + publicRelations + `
+	UNION ALL SELECT format('view %s %s', c.relname, pg_get_viewdef(c.oid)) FROM pg_class c WHERE ` + publicRelations + ` AND c.relkind = 'v'
 	UNION ALL SELECT format('fn %s %s %s %s', p.oid::regprocedure, p.proacl, pg_get_functiondef(p.oid), pg_get_userbyid(p.proowner)) || obj_description(p.oid)
-		FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
+		FROM pg_proc p WHERE ` + publicFunctions + `
 	UNION ALL SELECT format('trg %s', pg_get_triggerdef(t.oid)) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-		WHERE c.relnamespace = 'public'::regnamespace AND NOT t.tgisinternal
+		WHERE ` + publicRelations + ` AND NOT t.tgisinternal
 	UNION ALL SELECT format('con %s %s %s', o.conrelid::regclass, o.conname, pg_get_constraintdef(o.oid)) FROM pg_constraint o WHERE o.connamespace = 'public'::regnamespace
-	UNION ALL SELECT format('type %s %s %s', y.typname, y.typtype, y.typacl) FROM pg_type y WHERE y.typnamespace = 'public'::regnamespace
+		AND (o.contypid = 0 OR o.contypid IN (SELECT oid FROM pg_type WHERE ` + publicTypes + `))
+	UNION ALL SELECT format('type %s %s %s', y.typname, y.typtype, y.typacl) FROM pg_type y WHERE ` + publicTypes + `
 	UNION ALL SELECT format('flag %s %s', key, value) FROM public.dot_config
 	UNION ALL SELECT format('tick %s %s', worker_name, function) FROM public.queue_tick_worker) l`
 
@@ -81,9 +82,9 @@ func TestMigrateUpDownUp(t *testing.T) {
 	require.Len(t, dry.lines, int(schema.Latest())+1, "a line per migration and one of the code")
 	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{}, down.add))
 	var left int
-	require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +
-		(SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace) +
-		(SELECT count(*) FROM pg_type WHERE typnamespace = 'public'::regnamespace)`).Scan(&left))
+	require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_class WHERE `+publicRelations+`) +
+		(SELECT count(*) FROM pg_proc WHERE `+publicFunctions+`) +
+		(SELECT count(*) FROM pg_type WHERE `+publicTypes+`)`).Scan(&left))
 	require.Zero(t, left, "nothing is left behind")
 	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{}, nil), "nothing to remove")
 	require.NoError(t, schema.Up(ctx, dsn, nil))
@@ -101,7 +102,7 @@ func TestMigrateRefusesForeign(t *testing.T) {
 	require.Contains(t, err.Error(), "events, v_queue_alert")
 	require.NotContains(t, err.Error(), "\n")
 	var n int
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace").Scan(&n))
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_class WHERE "+publicRelations).Scan(&n))
 	require.Equal(t, 2, n, "nothing was changed, as it says")
 }
 
@@ -179,5 +180,5 @@ func TestMigrateDownRefusesLoss(t *testing.T) {
 	require.Contains(t, strings.Join(dry.lines, "\n"), "would lose 2 open dead letters")
 	require.Equal(t, before, get[string](c, catalogue))
 	require.NoError(t, schema.Down(t.Context(), dsn, schema.DownOptions{Discard: true}, nil))
-	require.Zero(t, get[int](c, "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM pg_class WHERE "+publicRelations))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-const ours = "relnamespace = 'public'::regnamespace AND relname <> 'qtop_schema_version'"
+const ours = publicRelations + " AND relname <> 'qtop_schema_version'"
 
 func (c *core) none(why, sql string) {
 	c.t.Helper()
@@ -20,15 +20,15 @@ func (c *core) none(why, sql string) {
 
 func TestRolesEveryFunction(t *testing.T) {
 	c := newCore(t)
-	require.Greater(t, get[int](c, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"), 50)
-	const fns = "SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND "
+	require.Greater(t, get[int](c, "SELECT count(*) FROM pg_proc WHERE "+publicFunctions), 50)
+	const fns = "SELECT p.oid::regprocedure FROM pg_proc p WHERE " + publicFunctions + " AND "
 	c.none("executable by PUBLIC", `SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) a
-		WHERE p.pronamespace = 'public'::regnamespace AND a.grantee = 0`)
+		WHERE a.grantee = 0 AND `+publicFunctions)
 	c.none("not owned by queue_owner", fns+"p.proowner <> 'queue_owner'::regrole")
 	c.none("search_path is not pg_catalog, pg_temp", fns+"NOT COALESCE(p.proconfig && ARRAY['search_path=pg_catalog, pg_temp'], false)")
 	c.none("no comment", fns+"obj_description(p.oid, 'pg_proc') IS NULL")
-	c.none("granted on", `SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace AND a.is_grantable
-		AND a.grantee <> p.proowner`)
+	c.none("granted on", `SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(p.proacl) a WHERE a.is_grantable
+		AND a.grantee <> p.proowner AND `+publicFunctions)
 	c.none("internal, and granted", fns+`(p.proname LIKE 'fn\_snapshot\_%' OR p.proname IN ('fn_operator_audit', 'fn_cfg_bool', 'fn_cfg_int', 'fn_queue_heartbeat_touch', 'fn_queue_wake',
 		'fn_queue_snapshot_parts', 'fn_mask_json', 'fn_queue_tick_due', 'fn_queue_tick_worker_add', 'fn_dot_config_seed', 'fn_queue_alert_current'))
 		AND EXISTS (SELECT 1 FROM aclexplode(p.proacl) a WHERE a.grantee <> p.proowner)`)
@@ -74,7 +74,7 @@ func TestRolesNoCapture(t *testing.T) {
 	require.Equal(t, "3 1", get[string](c, `SELECT value || ' ' || (SELECT count(*) FROM public.queue_operator_action WHERE target = key AND actor = 'eve')
 		FROM public.dot_config WHERE key = 'webhook.max_attempts'`))
 	var stolen int
-	require.NoError(t, conn.QueryRow(context.Background(), "SELECT count(*) FROM pg_temp.queue_operator_action").Scan(&stolen))
+	require.NoError(t, conn.QueryRow(context.Background(), "SELECT pg_catalog.count(*) FROM pg_temp.queue_operator_action").Scan(&stolen))
 	require.Zero(t, stolen)
 }
 
@@ -95,7 +95,7 @@ func TestFunctionsPassPlpgsqlCheck(t *testing.T) {
 			FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname = 'plpgsql'
 			LEFT JOIN (SELECT tgfoid, tgrelid AS rel, max(tgnewtable) AS new, max(tgoldtable) AS old FROM pg_trigger
 				WHERE NOT tgisinternal AND tgparentid = 0 GROUP BY tgfoid, tgrelid) t ON t.tgfoid = p.oid
-			WHERE p.pronamespace = 'public'::regnamespace AND (p.prorettype <> 'trigger'::regtype OR t.rel IS NOT NULL))
+			WHERE `+publicFunctions+` AND (p.prorettype <> 'trigger'::regtype OR t.rel IS NOT NULL))
 		SELECT f.fn || ' line ' || COALESCE(r.lineno::text, '?') || ': ' || r.level || ' ' || r.message
 		FROM fn f CROSS JOIN LATERAL checker.plpgsql_check_function_tb(f.fn, f.rel, oldtable => f.old, newtable => f.new,
 			extra_warnings => true, performance_warnings => false, security_warnings => true) r

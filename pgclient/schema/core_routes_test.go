@@ -367,7 +367,7 @@ func TestRouteReplayTogether(t *testing.T) {
 	for _, got := range together(t, 4, func(i int) (map[string]any, error) {
 		mine := append([]string{}, ids...)
 		rand.Shuffle(len(mine), func(a, b int) { mine[a], mine[b] = mine[b], mine[a] })
-		return tryCall(ops, "public.fn_iu_route_dead_letter_replay($1::text[]::uuid[], $2, 'cured')", mine, fmt.Sprint("ann", i))
+		return tryCall(ops, "public.fn_iu_route_dead_letter_replay($1, $2, 'cured')", mine, fmt.Sprint("ann", i))
 	}) {
 		replayed += int(num(got, "replayed"))
 	}
@@ -450,7 +450,8 @@ func TestRouteStorm(t *testing.T) {
 			for left := events / writers; left > 0; {
 				n := min(left, 1+rand.IntN(200))
 				left -= n
-				_, err := wide.Exec(ctx, `SELECT public.fn_iu_emit_event($1, 'made', 's', 'immediate', 'info', NULL, $2::text || '/' || g) FROM generate_series(1, $3) g, pg_sleep($4)`,
+				_, err := wide.Exec(ctx, `SELECT public.fn_iu_emit_event($1, 'made', 's', 'immediate', 'info', NULL,
+					pg_catalog.concat($2::pg_catalog.text, '/', g)) FROM pg_catalog.generate_series(1, $3::pg_catalog.int4) g, pg_catalog.pg_sleep($4)`,
 					domains[i%2], fmt.Sprint(i, "-", left), n, []float64{0, 0, 0, 0.02}[rand.IntN(4)])
 				if err != nil {
 					return nil, err

@@ -165,7 +165,7 @@ func TestSnapshotShared(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(16, "queue_viewer")
 	read := func(age string) (map[string]any, error) {
-		return tryCall(pool, "public.fn_queue_snapshot($1::text::interval)", age)
+		return tryCall(pool, "public.fn_queue_snapshot($1)", age)
 	}
 	for _, first := range []bool{true, false} {
 		if !first {

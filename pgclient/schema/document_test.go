@@ -30,7 +30,7 @@ var chapters = []struct{ title, sql string }{
 					WHEN has_any_column_privilege(r.oid, c.oid, v.verb) THEN lower(v.letter) END AS letter
 					FROM (VALUES (1, 'SELECT', 'S'), (2, 'INSERT', 'I'), (3, 'UPDATE', 'U')) v (n, verb, letter)) x
 				WHERE r.rolname = ANY ($1) AND x.letter IS NOT NULL GROUP BY r.rolname) g
-			WHERE c.relnamespace = 'public'::regnamespace GROUP BY c.oid)
+			WHERE ` + publicRelations + ` GROUP BY c.oid)
 		SELECT format(E'### %s\n\n%s\n\n', c.relname, obj_description(c.oid)) || CASE WHEN c.relkind = 'p' THEN
 				(SELECT format(E'Partitioned by %s, one leaf a %s (UTC), made %s ahead.\n\n', p.time_column, p.step, p.ahead) FROM public.queue_partitioned p WHERE p.parent = c.relname) ELSE '' END
 			|| COALESCE('May: ' || r.text || E'.\n\n', E'No role may touch it; functions do.\n\n')
@@ -44,26 +44,26 @@ var chapters = []struct{ title, sql string }{
 			|| COALESCE(E'\n' || (SELECT string_agg(format('- %s: %s', o.conname, replace(regexp_replace(pg_get_constraintdef(o.oid), '\s+', ' ', 'g'), '::text', '')), E'\n' ORDER BY o.conname)
 				FROM pg_constraint o WHERE o.conrelid = c.oid AND o.contype IN ('c', 'f')), '') || E'\n'
 		FROM pg_class c LEFT JOIN rights r USING (oid)
-		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'qtop_schema_version' ORDER BY c.relname`},
+		WHERE ` + publicRelations + ` AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'qtop_schema_version' ORDER BY c.relname`},
 	{"Domains", `
 		SELECT format('- **%s** %s: %s %s', t.typname, format_type(t.typbasetype, t.typtypmod), obj_description(t.oid, 'pg_type'),
 			(SELECT string_agg(replace(regexp_replace(pg_get_constraintdef(o.oid), '\s+', ' ', 'g'), '::text', ''), ' ') FROM pg_constraint o WHERE o.contypid = t.oid))
-		FROM pg_type t WHERE t.typnamespace = 'public'::regnamespace AND t.typtype = 'd' AND $1::text[] IS NOT NULL ORDER BY t.typname`},
+		FROM pg_type t WHERE ` + publicTypes + ` AND t.typtype = 'd' AND $1::text[] IS NOT NULL ORDER BY t.typname`},
 	{"Views", `
 		SELECT format(E'### %s\n\n%s\n\nMay: %s.\n\n%s\n', c.relname, obj_description(c.oid),
 			COALESCE((SELECT string_agg(r.rolname || CASE WHEN has_table_privilege(r.oid, c.oid, 'SELECT') THEN ' S' ELSE ' s' END, ', ' ORDER BY r.rolname) FROM pg_roles r
 				WHERE r.rolname = ANY ($1) AND has_any_column_privilege(r.oid, c.oid, 'SELECT')), 'functions alone'),
 			(SELECT string_agg(format('- %s %s%s', a.attname, format_type(a.atttypid, a.atttypmod), COALESCE(': ' || col_description(c.oid, a.attnum), '')), E'\n' ORDER BY a.attnum)
 				FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0))
-		FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'v' AND $1::text[] IS NOT NULL ORDER BY c.relname`},
+		FROM pg_class c WHERE ` + publicRelations + ` AND c.relkind = 'v' AND $1::text[] IS NOT NULL ORDER BY c.relname`},
 	{"Functions", `
 		SELECT format(E'- **%s**(%s) → %s. %s *%s*', p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), obj_description(p.oid),
 			COALESCE((SELECT string_agg(r.rolname, ', ' ORDER BY r.rolname) FROM pg_roles r WHERE r.rolname = ANY ($1) AND has_function_privilege(r.oid, p.oid, 'EXECUTE')), 'internal'))
-		FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.prorettype <> 'trigger'::regtype ORDER BY p.proname, p.oid::regprocedure::text`},
+		FROM pg_proc p WHERE ` + publicFunctions + ` AND p.prorettype <> 'trigger'::regtype ORDER BY p.proname, p.oid::regprocedure::text`},
 	{"Triggers", `
 		SELECT format('- %s: %s', string_agg(t.tgname || ' on ' || t.tgrelid::regclass, ', ' ORDER BY t.tgrelid::regclass::text, t.tgname), obj_description(p.oid))
 		FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_class c ON c.oid = t.tgrelid AND NOT c.relispartition
-		WHERE NOT t.tgisinternal AND c.relnamespace = 'public'::regnamespace AND $1::text[] IS NOT NULL GROUP BY p.oid, p.proname ORDER BY p.proname`},
+		WHERE NOT t.tgisinternal AND ` + publicRelations + ` AND $1::text[] IS NOT NULL GROUP BY p.oid, p.proname ORDER BY p.proname`},
 	{"Flags (dot_config)", `
 		SELECT '| key | default | |' UNION ALL SELECT '|---|---|---|' UNION ALL
 		(SELECT format('| %s | %s | %s |', key, value, description) FROM public.dot_config WHERE $1::text[] IS NOT NULL ORDER BY key)`},

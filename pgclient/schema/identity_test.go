@@ -58,7 +58,7 @@ func (j *jobs) clone(t *testing.T) *jobs {
 const cloneOf = "SELECT COALESCE(public.fn_queue_clone_of(), '')"
 
 func adopted(pool *pgxpool.Pool, waiting, name string, dry bool) (map[string]any, error) {
-	return tryCall(pool, "public.fn_queue_adopt($1::text, $2::text, 'ann'::text, 'mine'::text, $3::boolean)", waiting, name, dry)
+	return tryCall(pool, "public.fn_queue_adopt($1, $2, 'ann', 'mine', $3)", waiting, name, dry)
 }
 
 func TestCloneHandsOutNothing(t *testing.T) {

@@ -64,7 +64,7 @@ type held struct {
 	Owner                    string
 }
 
-const heldColumns = "job_id::text, lease_token::text, job_kind, event_domain, priority, process_after::text, lease_owner"
+const heldColumns = "job_id::pg_catalog.text, lease_token::pg_catalog.text, job_kind, event_domain, priority, process_after::pg_catalog.text, lease_owner"
 
 func tryTake(pool *pgxpool.Pool, executor string, kinds []string, limit int, after any) ([]held, error) {
 	return takeWithin(context.Background(), pool, executor, kinds, limit, after)
@@ -111,13 +111,13 @@ func tokens(hs []held) (out []string) {
 // tell reports "start", "renew", "ack", "release", or for fail a code, with "!"
 // behind it when it is permanent; it returns the outcome per job.
 func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map[string]string, error) {
-	sql, args := "SELECT job_id::text, outcome FROM public.fn_job_"+what+"($1, $2)", []any{ids(hs), tokens(hs)}
+	sql, args := "SELECT job_id::pg_catalog.text, outcome FROM public.fn_job_"+what+"($1, $2)", []any{ids(hs), tokens(hs)}
 	if code := strings.TrimSuffix(what, "!"); code == strings.ToUpper(code) {
 		codes, errs, permanent := []string{}, []string{}, []bool{}
 		for range hs {
 			codes, errs, permanent = append(codes, code), append(errs, "it broke"), append(permanent, code != what)
 		}
-		sql = "SELECT job_id::text, outcome FROM public.fn_job_fail($1, $2, $3, $4, $5)"
+		sql = "SELECT job_id::pg_catalog.text, outcome FROM public.fn_job_fail($1, $2, $3, $4, $5)"
 		args = append(args, codes, errs, permanent)
 	}
 	rows, err := pool.Query(ctx, sql, args...)

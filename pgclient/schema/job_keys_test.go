@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -57,8 +58,11 @@ func TestJobKeyRace(t *testing.T) {
 			var err error
 			switch {
 			case i < 5: // in ever another order
-				_, err = tryCall(pool, `public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
-					'idempotency_key', 'key' || n % 40) ORDER BY random()) FROM generate_series(1, 60) n))`)
+				var list []map[string]any
+				for _, n := range rand.Perm(60) {
+					list = append(list, map[string]any{"job_kind": "k", "event_domain": "iu", "executor": "external_worker", "idempotency_key": fmt.Sprint("key", n%40)})
+				}
+				_, err = tryCall(pool, "public.fn_job_enqueue_many($1)", list)
 			case i < 8:
 				_, err = tryCall(pool, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => $1)", fmt.Sprint("key", round%40))
 			default:

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const replay = "public.fn_job_dead_letter_replay($1::uuid[], $2, 'receiver is back')"
+const replay = "public.fn_job_dead_letter_replay($1, $2, 'receiver is back')"
 
 func TestJobReplayOnce(t *testing.T) {
 	j := newJobs(t)

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 // crowd registers executors e<from> to e<to> and hands out rules at random: of every width, of other kinds of executor,
@@ -116,7 +118,7 @@ func (p planned) rows() float64 {
 func (j *jobs) touched(sql string) (n float64) {
 	j.t.Helper()
 	ctx := context.Background()
-	config, err := pgx.ParseConfig(j.db.DSN(""))
+	config, err := pgsession.Parse(j.db.DSN(""))
 	require.NoError(j.t, err)
 	config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 		if _, text, ok := strings.Cut(notice.Message, "plan:"); ok {

@@ -131,12 +131,12 @@ func TestJobRaces(t *testing.T) {
 	}
 	reap := func([]held) error { _, err := tryCall(pool, "public.fn_job_reap_expired()"); return err }
 	cancel := func(hs []held) error {
-		_, err := tryCall(pool, "public.fn_job_cancel($1::uuid[], 'ann', 'race')", ids(hs))
+		_, err := tryCall(pool, "public.fn_job_cancel($1, 'ann', 'race')", ids(hs))
 		return err
 	}
 	claim := func([]held) error { _, err := tryTake(pool, "w", nil, 7, nil); return err }
 	release := func(hs []held) error {
-		_, err := tryCall(pool, "public.fn_job_lease_release($1::uuid[], 'ann', 'race')", tokens(hs))
+		_, err := tryCall(pool, "public.fn_job_lease_release($1, 'ann', 'race')", tokens(hs))
 		return err
 	}
 	for name, racers := range map[string][]func([]held) error{

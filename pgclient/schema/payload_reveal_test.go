@@ -166,7 +166,7 @@ func readable(t *testing.T, pool *pgxpool.Pool) (out [][2]string) {
 	t.Helper()
 	rows, err := pool.Query(context.Background(), `SELECT c.relname, string_agg(quote_ident(a.attname), ', ')
 		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND has_column_privilege(c.oid, a.attnum, 'SELECT') GROUP BY 1`)
+		WHERE `+publicRelations+` AND c.relkind IN ('r', 'p', 'v') AND has_column_privilege(c.oid, a.attnum, 'SELECT') GROUP BY 1`)
 	require.NoError(t, err)
 	for rows.Next() {
 		var r [2]string

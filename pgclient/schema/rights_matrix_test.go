@@ -71,15 +71,15 @@ SELECT string_agg(line, E'\n' ORDER BY line) FROM (
       CASE WHEN probe.may_do(r, c.relname, format('TRUNCATE %s', c.oid::regclass)) THEN 'TRUNCATE' END,
       CASE WHEN probe.may_do(r, c.relname, format('CREATE TRIGGER x BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()', c.oid::regclass)) THEN 'TRIGGER' END]
     END, NULL) AS verbs) v
-  WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S') AND v.verbs <> '{}'
+  WHERE ` + publicRelations + ` AND c.relkind IN ('r', 'p', 'v', 'S') AND v.verbs <> '{}'
   UNION ALL
   SELECT format('function %s: %s may call it', p.oid::regprocedure, string_agg(r, ', ' ORDER BY r))
   FROM pg_proc p CROSS JOIN unnest($1::text[]) r
-  WHERE p.pronamespace = 'public'::regnamespace AND probe.may_do(r, p.proname, format('SELECT %s(%s)', p.oid::regproc,
+  WHERE ` + publicFunctions + ` AND probe.may_do(r, p.proname, format('SELECT %s(%s)', p.oid::regproc,
     (SELECT string_agg('NULL::' || format_type(a, NULL), ', ') FROM unnest(p.proargtypes) a)))
   GROUP BY p.oid
   UNION ALL
-  SELECT format('function %s: internal', p.oid::regprocedure) FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND NOT EXISTS (
+  SELECT format('function %s: internal', p.oid::regprocedure) FROM pg_proc p WHERE ` + publicFunctions + ` AND NOT EXISTS (
     SELECT 1 FROM unnest($1::text[]) r WHERE has_function_privilege(r, p.oid, 'EXECUTE'))
 ) l`
 

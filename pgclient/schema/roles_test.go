@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -30,7 +30,7 @@ func newRolesWorld(t *testing.T) rolesWorld {
 // in runs statements as the superuser, or as another login, in a database.
 func (w rolesWorld) in(database, user string, statements ...string) error {
 	w.t.Helper()
-	conn, err := pgx.Connect(w.t.Context(), w.server.DSN(user, database))
+	conn, err := pgsession.Connect(w.t.Context(), w.server.DSN(user, database))
 	require.NoError(w.t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
 	for _, sql := range statements {
@@ -48,7 +48,7 @@ func (w rolesWorld) run(database string, statements ...string) {
 
 func (w rolesWorld) one(database, sql string) (s string) {
 	w.t.Helper()
-	conn, err := pgx.Connect(w.t.Context(), w.server.DSN(embedded.Superuser, database))
+	conn, err := pgsession.Connect(w.t.Context(), w.server.DSN(embedded.Superuser, database))
 	require.NoError(w.t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
 	require.NoError(w.t, conn.QueryRow(w.t.Context(), sql).Scan(&s))
@@ -68,7 +68,7 @@ func TestHostileRoles(t *testing.T) {
 	w := newRolesWorld(t)
 	w.run("postgres", "CREATE DATABASE queue", "CREATE DATABASE second", "CREATE DATABASE other", "CREATE ROLE queue_owner", "CREATE ROLE workflow_admin",
 		"CREATE ROLE mallory LOGIN", "CREATE ROLE boss", "GRANT queue_owner TO mallory", "GRANT boss TO workflow_admin")
-	w.run("other", "CREATE TABLE t (i int)", "ALTER TABLE t OWNER TO queue_owner")
+	w.run("other", "CREATE TABLE public.t (i int)", "ALTER TABLE public.t OWNER TO queue_owner")
 	refuses := func(o schema.UpOptions, texts ...string) {
 		t.Helper()
 		_, err := w.up("queue", o)
@@ -76,7 +76,7 @@ func TestHostileRoles(t *testing.T) {
 			require.ErrorContains(t, err, text)
 		}
 		require.NotContains(t, err.Error(), "\n")
-		require.Equal(t, "0 2", w.one("queue", `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) || ' ' ||
+		require.Equal(t, "0 2", w.one("queue", `SELECT (SELECT count(*) FROM pg_class WHERE `+publicRelations+`) || ' ' ||
 			(SELECT count(*) FROM pg_roles WHERE rolname ~ '^(queue_|workflow_|webhook_|saga_|dot_|event_|router_|lease_|subscription_|dead_)')`), "nothing was changed")
 	}
 	for _, attribute := range []string{"LOGIN", "SUPERUSER", "CREATEROLE", "CREATEDB", "REPLICATION", "BYPASSRLS"} {
@@ -121,8 +121,8 @@ func TestHostileRoles(t *testing.T) {
 func TestRolesOfNoInstalledQtop(t *testing.T) {
 	w := newRolesWorld(t)
 	w.run("postgres", "CREATE DATABASE queue", "CREATE DATABASE other", "CREATE ROLE queue_viewer", "COMMENT ON ROLE queue_viewer IS 'qtop: made by migrate up in database other'", "CREATE ROLE queue_owner")
-	w.run("other", "CREATE TABLE t (i int)", "GRANT SELECT ON t TO queue_viewer, queue_owner")
-	w.run("queue", "CREATE TABLE mine (i int)", "GRANT SELECT ON mine TO queue_viewer")
+	w.run("other", "CREATE TABLE public.t (i int)", "GRANT SELECT ON public.t TO queue_viewer, queue_owner")
+	w.run("queue", "CREATE TABLE public.mine (i int)", "GRANT SELECT ON public.mine TO queue_viewer")
 	_, err := w.up("queue", schema.UpOptions{})
 	require.ErrorContains(t, err, "queue_viewer (used in other databases other; its comment names qtop)")
 	require.ErrorContains(t, err, "--adopt-roles")
@@ -143,7 +143,7 @@ func TestRolePrefix(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "queue_owner stg_queue_owner made, queue_viewer stg_queue_viewer made", w.one("staging", origins))
 	const used = `SELECT COALESCE(string_agg(DISTINCT r.rolname, ' '), '') FROM pg_shdepend x JOIN pg_roles r ON r.oid = x.refobjid JOIN pg_database d ON d.oid = x.dbid
-		WHERE x.refclassid = 'pg_authid'::regclass AND d.datname = current_database() AND (r.rolname LIKE 'stg\_%') = `
+		WHERE x.refclassid = 'pg_authid'::regclass AND d.datname = current_database() AND r.rolname <> '` + pgtest.Evil + `' AND (r.rolname LIKE 'stg\_%') = `
 	require.Empty(t, w.one("staging", used+"false"), "nothing of staging belongs to the roles of prod, or is granted to them")
 	require.Empty(t, w.one("prod", used+"true"))
 
@@ -154,7 +154,7 @@ func TestRolePrefix(t *testing.T) {
 	require.ErrorContains(t, err, `have the prefix "stg_", not "other_"`)
 	_, err = w.up("prod", schema.UpOptions{RolePrefix: "stg_"})
 	require.ErrorContains(t, err, `have the prefix "", not "stg_"`)
-	conn, err := pgx.Connect(t.Context(), w.server.DSN(embedded.Superuser, "staging"))
+	conn, err := pgsession.Connect(t.Context(), w.server.DSN(embedded.Superuser, "staging"))
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	differs, err := schema.Differences(t.Context(), conn)
@@ -186,7 +186,7 @@ func TestRolePrefix(t *testing.T) {
 	w.run("postgres", "CREATE DATABASE by_hand")
 	text, err := schema.Current().SQL("stg_")
 	require.NoError(t, err)
-	hand, err := pgx.Connect(t.Context(), w.server.DSN(embedded.Superuser, "by_hand"))
+	hand, err := pgsession.Connect(t.Context(), w.server.DSN(embedded.Superuser, "by_hand"))
 	require.NoError(t, err)
 	_, err = hand.PgConn().Exec(t.Context(), "BEGIN;"+text+"COMMIT").ReadAll()
 	require.NoError(t, err)
@@ -197,5 +197,5 @@ func TestRolePrefix(t *testing.T) {
 	require.NotRegexp(t, "function|view|trigger", again)
 
 	require.NoError(t, schema.Current().Down(t.Context(), w.server.DSN(embedded.Superuser, "staging"), schema.DownOptions{Discard: true}, nil))
-	require.Equal(t, "0", w.one("staging", "SELECT count(*)::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"))
+	require.Equal(t, "0", w.one("staging", "SELECT count(*)::text FROM pg_proc WHERE "+publicFunctions))
 }

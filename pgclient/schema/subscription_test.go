@@ -17,7 +17,7 @@ func TestSubscriptionRowsOfTheDesign(t *testing.T) {
 	c := newCore(t)
 	require.Equal(t, "recipient_ref event_domain event_type event_stream scope_subject_table scope_filter mute",
 		get[string](c, `SELECT string_agg(column_name, ' ' ORDER BY ordinal_position) FROM information_schema.columns
-			WHERE table_name = 'event_subscription' AND column_name <> 'subscription_id'`))
+			WHERE table_schema = 'public' AND table_name = 'event_subscription' AND column_name <> 'subscription_id'`))
 	for _, row := range [][]any{
 		{"role:workflow_admin", "staging", nil, "birth"},
 		{"role:workflow_admin", "staging", nil, "update"},
@@ -165,7 +165,7 @@ func TestSubscriptionLifecycle(t *testing.T) {
 
 	for _, bad := range []string{
 		"'ann', NULL, NULL, NULL, NULL, NULL", "'user:', NULL, NULL, NULL, NULL, NULL", "NULL, NULL, NULL, NULL, NULL, NULL", "'user:a', 'Shop', NULL, NULL, NULL, NULL",
-		"'user:a', NULL, '', NULL, NULL, NULL", "'user:a', NULL, NULL, repeat('x', 201), NULL, NULL", "'user:a', NULL, NULL, NULL, '', NULL", "'user:a', NULL, NULL, NULL, NULL, '[1]'",
+		"'user:a', NULL, '', NULL, NULL, NULL", "'user:a', NULL, NULL, pg_catalog.repeat('x', 201), NULL, NULL", "'user:a', NULL, NULL, NULL, '', NULL", "'user:a', NULL, NULL, NULL, NULL, '[1]'",
 	} {
 		fails(t, admin, "22023", "SELECT public.fn_event_subscription_add("+bad+", 'ann', 'why')")
 	}
@@ -177,13 +177,14 @@ func TestSubscriptionLifecycle(t *testing.T) {
 	}
 
 	// DP6 §6 lets a workflow_admin write the rows; that is told, too.
-	_, err := admin.Exec(context.Background(), "UPDATE public.event_subscription SET mute = true WHERE subscription_id = $1", id)
+	hand := c.as("workflow_admin")
+	_, err := hand.Exec(context.Background(), "UPDATE public.event_subscription SET mute = true WHERE subscription_id = $1", id)
 	require.NoError(t, err)
 	require.Equal(t, "written to the table by hand true", get[string](c, `SELECT reason || ' ' || (after ->> 'mute') FROM public.queue_operator_action
 		WHERE action = 'event_subscription_write' AND actor = db_role AND db_role <> 'postgres' ORDER BY id DESC LIMIT 1`))
 	written := "SELECT count(*) FROM public.queue_operator_action WHERE action = 'event_subscription_write'"
 	before := get[int](c, written)
-	_, err = admin.Exec(context.Background(), "DO $$ BEGIN UPDATE public.event_subscription SET mute = false /* public.fn_event_subscription_mute( */; END $$")
+	_, err = hand.Exec(context.Background(), "DO $$ BEGIN UPDATE public.event_subscription SET mute = false /* public.fn_event_subscription_mute( */; END $$")
 	require.NoError(t, err)
 	require.Equal(t, before+10, get[int](c, written), "the words of a statement do not pass for the function")
 }

@@ -62,7 +62,7 @@ func TestTextsOfLoginsAreBounded(t *testing.T) {
 
 	rows, err := c.root.Query(ctx, `SELECT p.proname::text, COALESCE(a.name, ''), COALESCE(format_type(a.type, NULL), '')
 		FROM pg_proc p LEFT JOIN LATERAL unnest(p.proargnames[1:p.pronargs], p.proargtypes::oid[]) AS a (name, type) ON true
-		WHERE p.pronamespace = 'public'::regnamespace AND p.prokind = 'f' AND has_function_privilege($1, p.oid, 'EXECUTE') ORDER BY p.proname`, login)
+		WHERE `+publicFunctions+` AND p.prokind = 'f' AND has_function_privilege($1, p.oid, 'EXECUTE') ORDER BY p.proname`, login)
 	require.NoError(t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[argument])
 	require.NoError(t, err)

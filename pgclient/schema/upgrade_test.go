@@ -142,7 +142,8 @@ func triggersOf(t *testing.T, conn *pgx.Conn) map[string]string {
 // becomes what a fresh installation is, and keeps every row.
 func TestUpgradeOfAReleasedSchema(t *testing.T) {
 	t.Parallel()
-	old, fresh := pgtest.Released(t), pgtest.New(t)
+	old, fresh := pgtest.Released(t), pgtest.Encoded(t, "UTF8") // neither is ever a hostile one: their dumps are compared
+	up(t, fresh, schema.Current())
 	conn := old.Conn(t, "")
 	columns := pgtest.Columns(t, conn)
 	before := pgtest.RowSums(t, conn, columns)
@@ -165,8 +166,8 @@ func TestUpgradeOfAReleasedSchema(t *testing.T) {
 	}
 	require.NoError(t, schema.Down(t.Context(), old.DSN(""), schema.DownOptions{Discard: true}, nil))
 	var left int
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +
-		(SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)`).Scan(&left))
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE `+publicRelations+`) +
+		(SELECT count(*) FROM pg_proc WHERE `+publicFunctions+`)`).Scan(&left))
 	require.Zero(t, left)
 }
 
@@ -192,8 +193,8 @@ func TestDownOfAReleasedSchema(t *testing.T) {
 	require.ErrorContains(t, schema.Down(t.Context(), db.DSN(""), schema.DownOptions{}, nil), "would lose")
 	require.NoError(t, schema.Down(t.Context(), db.DSN(""), schema.DownOptions{Discard: true}, nil))
 	var left int
-	require.NoError(t, db.Conn(t, "").QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +
-		(SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)`).Scan(&left))
+	require.NoError(t, db.Conn(t, "").QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE `+publicRelations+`) +
+		(SELECT count(*) FROM pg_proc WHERE `+publicFunctions+`)`).Scan(&left))
 	require.Zero(t, left)
 }
 
@@ -396,7 +397,7 @@ func TestUpgradeBesideAnOverload(t *testing.T) {
 	require.Contains(t, get[string](c, "SELECT obj_description('public.fn_words(text[],text)'::regprocedure)"), "Any list")
 	require.True(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'public.fn_job_ack(uuid[],uuid[])', 'EXECUTE')"))
 	require.NoError(t, r.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true}, nil))
-	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"), "theirs stay")
+	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM pg_proc WHERE "+publicFunctions), "theirs stay")
 }
 
 // A later migration with a bulk move: the move goes on where it was interrupted.
