@@ -130,7 +130,7 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	} else {
 		p.pair("brake", "none")
 	}
-	p.pair("selection", o.Filter.String())
+	p.pair("selection", "claimed: "+o.Filter.String())
 	p.pair("reason", o.Reason.String())
 	p.pair("planned", e.Stamp(o.CreatedAt)+" by "+o.CreatedBy.String())
 	if e.Brief {

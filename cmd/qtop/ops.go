@@ -80,7 +80,7 @@ func showOps(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	if list == nil {
 		list = []queue.Operation{}
 	}
-	return a.answer(err, list, []string{"ID", "KIND", "STATE", "TRIED", "RATE", "LEFT", "BY", "PLANNED", "SELECTION"}, rows)
+	return a.answer(err, list, []string{"ID", "KIND", "STATE", "TRIED", "RATE", "LEFT", "BY", "PLANNED", "CLAIMED SELECTION"}, rows)
 }
 
 func opProgress(op queue.Operation) string {
@@ -107,7 +107,7 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 		a.encode(a.out, op)
 		return nil
 	}
-	a.printf("operation %d  %s  %s by %s since %s\nselection %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, op.Kind, op.State, op.StateBy,
+	a.printf("operation %d  %s  %s by %s since %s\nselection, claimed: %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, op.Kind, op.State, op.StateBy,
 		stamp(&op.StateAt), op.Filter, op.Reason, strconv.FormatFloat(op.Rate, 'f', -1, 64), op.Brake, op.Canary)
 	if !op.StateWhy.Empty() {
 		fmt.Fprintln(a.out, "paused by "+op.StateWhy.String())

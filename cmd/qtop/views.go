@@ -399,9 +399,9 @@ func showAudit(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) e
 	var rows [][]string
 	for _, e := range entries {
 		rows = append(rows, []string{
-			strconv.FormatInt(e.ID, 10), stamp(&e.At), e.Actor.String(), e.DBRole.String(), e.Action.String(), e.Target.String(), e.Outcome.String(),
+			strconv.FormatInt(e.ID, 10), stamp(&e.At), e.Actor.String(), e.DBRole.String(), e.Action.String(), e.Target.String(), e.Filter.String(), e.Outcome.String(),
 			e.Reason.String(), queue.Clean(string(e.Before)).String(), queue.Clean(string(e.After)).String(),
 		})
 	}
-	return a.answer(err, entries, []string{"ID", "AT", "ACTOR", "ROLE", "ACTION", "TARGET", "OUTCOME", "REASON", "BEFORE", "AFTER"}, rows)
+	return a.answer(err, entries, []string{"ID", "AT", "ACTOR", "ROLE", "ACTION", "TARGET", "FILTER", "OUTCOME", "REASON", "BEFORE", "AFTER"}, rows)
 }
