@@ -165,9 +165,9 @@ COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
 -- {settled, completed, retried, dead_lettered, jobs_created}. Many may run at once: all locks skip.
 -- Settling: each result once, in id order. A failure adds one attempt; below the maximum the saga waits
 -- base .. base × 2^(attempts-1), at least up to 2 × base, never over the cap, full jitter in that range;
--- Retry-After of 429 and 503 counts instead, within base and cap. At the maximum, or at once for 410,
--- the saga dies together with its dead letter. Making: due subscriptions share p_limit evenly, so that
--- one endpoint's backlog delays no other; only where the gate is open, or one job where half-open.
+-- Retry-After of 429 and 503 counts instead, within base and cap. At the maximum, or at once for 410
+-- and for a payload that no host can read, the saga dies together with its dead letter. Making: due
+-- subscriptions share p_limit evenly, so that one endpoint's backlog delays no other; only where the gate is open, or one job where half-open.
 CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_run(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -204,6 +204,9 @@ BEGIN
         WHEN d.status = 'Completed' THEN 'Completed'
         WHEN d.error_code = 'HTTP_410' OR s.attempt_count + 1 >= COALESCE(u.max_attempts, v_max)
           THEN 'DeadLettered'
+        -- no host can read this payload, however often it is tried
+        WHEN d.error_code = 'PROTOCOL_ERROR' AND NOT (SELECT public.fn_payload_fits(e.payload) FROM public.events e
+          WHERE e.id = s.event_id) THEN 'DeadLettered'
         ELSE 'PendingRetry' END)::public.webhook_saga_status AS status
     FROM done d
     JOIN public.webhook_delivery_sagas s ON s.id = d.saga_id
