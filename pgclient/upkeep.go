@@ -57,3 +57,22 @@ func (c *Client) OddIDs(ctx context.Context) (ids []queue.Text, n int64, err err
 	})
 	return ids, n, pgerror.Translate(err)
 }
+
+// NeverDue are the lanes with jobs that an older release stored for a time beyond the
+// year 9999, such as infinity: they count as scheduled and no tick finds them. n is how
+// many jobs all lanes have.
+func (c *Client) NeverDue(ctx context.Context) (lanes []queue.Text, n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	rows, err := c.read.Query(ctx, `SELECT format('%s of %s in %s', count(*), q.job_kind, q.event_domain), (sum(count(*)) OVER ())::bigint
+		FROM public.job_queue q WHERE NOT q.ready AND q.process_after > '9999-12-31Z' GROUP BY q.job_kind, q.event_domain ORDER BY 1 LIMIT 20`)
+	if err != nil {
+		return nil, 0, pgerror.Translate(err)
+	}
+	var lane queue.Text
+	_, err = pgx.ForEachRow(rows, []any{pgscan.Text(&lane), &n}, func() error {
+		lanes = append(lanes, lane)
+		return nil
+	})
+	return lanes, n, pgerror.Translate(err)
+}

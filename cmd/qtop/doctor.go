@@ -89,7 +89,7 @@ func (a *app) examine(ctx context.Context, c *pgclient.Client) []finding {
 	all = append(all, foreignFindings(ctx, c)...)
 	all = append(all, signingFindings(ctx, c)...)
 	all = append(all, a.fileFindings()...)
-	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), idFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))
+	return append(all, clockFinding(ctx, c), hostFinding(ctx, c), idFinding(ctx, c), neverDueFinding(ctx, c), partitionFinding(ctx, c, s), sizeFinding(ctx, c))
 }
 
 // elsewhereFindings are the first: this is a copy of the database, or another server

@@ -1,6 +1,6 @@
 package main
 
-// The doctor lists ids that old rows have and that new rows are refused.
+// The doctor lists ids and times that old rows have and that new rows are refused.
 
 import (
 	"context"
@@ -32,5 +32,25 @@ func idFinding(ctx context.Context, c *pgclient.Client) finding {
 	return finding{
 		"note", "ids", queue.Clean("of an older release: " + strings.Join(names, ", ") + more),
 		"they go on working; register new ones of letters, digits and . _ : @ / - and deregister these",
+	}
+}
+
+func neverDueFinding(ctx context.Context, c *pgclient.Client) finding {
+	lanes, n, err := c.NeverDue(ctx)
+	switch {
+	case queue.KindOf(err) == queue.KindPermission:
+		return finding{"note", "due times", queue.Clean("this login may not read them"), "ask with the role queue_viewer"}
+	case err != nil:
+		return finding{"note", "due times", queue.Clean(err.Error()), ""}
+	case n == 0:
+		return finding{"ok", "due times", queue.Clean("every job has a time at which it is due"), ""}
+	}
+	names := make([]string, len(lanes))
+	for i, lane := range lanes {
+		names[i] = lane.String()
+	}
+	return finding{
+		"note", "due times", queue.Clean(fmt.Sprintf("jobs of an older release that are never due: %d (%s)", n, strings.Join(names, ", "))),
+		"qtop job cancel ID --reason R, then enqueue them again with a time",
 	}
 }

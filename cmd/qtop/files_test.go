@@ -106,3 +106,17 @@ func TestDoctorNamesSigning(t *testing.T) {
 	out, _ = qtop(t, db.DSN(operator(t, db)), "doctor").CombinedOutput()
 	require.Regexp(t, `bad +signing +host a sends nothing of subscription 7`, string(out), "no other host has it")
 }
+
+// The doctor names jobs whose time never comes, which an older release stored.
+func TestDoctorNamesJobsThatAreNeverDue(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	out, _ := qtop(t, db.DSN(operator(t, db)), "doctor").CombinedOutput()
+	require.Regexp(t, `ok +due times +every job has a time`, string(out))
+	_, err := conn.Exec(t.Context(), `INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, ready)
+		SELECT kind, 'iu', 'DOT', 'infinity', false FROM unnest('{a,a,b}'::text[]) kind`)
+	require.NoError(t, err)
+	out, _ = qtop(t, db.DSN(operator(t, db)), "doctor").CombinedOutput()
+	require.Regexp(t, `note +due times +jobs of an older release that are never due: 3 \(1 of b in iu, 2 of a in iu\) +qtop job cancel ID`, string(out))
+}

@@ -296,3 +296,18 @@ func TestWebhookResumeOutlivesAnOldGone(t *testing.T) {
 	require.Equal(t, 1, num(h.step(), "dead_lettered"))
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
 }
+
+// A row of an older release whose time never comes is named.
+func TestWhyALaneIsNeverDue(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1)
+	why := func(lane string) any { return call(t, j.root, "public.fn_queue_why($1)", lane)["why"] }
+	j.put("k", "iu", 1)
+	require.Empty(t, why("job k in iu"))
+	for _, at := range []string{"infinity", "20000-01-01"} {
+		j.exec(`INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, ready) SELECT kind, 'iu', 'external_worker', $1::text::timestamptz, false
+			FROM unnest('{k,never}'::text[]) kind`, at)
+	}
+	require.Equal(t, "2 of 3 waiting jobs are never due: their process_after is no time up to 9999", why("job k in iu"))
+	require.Equal(t, "2 of 2 waiting jobs are never due: their process_after is no time up to 9999", why("job never in iu"))
+}

@@ -171,6 +171,7 @@ DECLARE
   v_who text;
   v_lowest int;
   v_highest int;
+  v_never bigint; -- stored before times had a bound
 BEGIN
   SELECT * INTO b FROM public.fn_job_backlog() x WHERE x.job_kind = p_kind AND x.event_domain = p_domain;
   v_waiting := COALESCE(b.queued + b.retry_waiting, 0);
@@ -203,6 +204,9 @@ BEGIN
     AND q.executor = b.executor
   ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
 
+  SELECT count(*) INTO v_never FROM public.job_queue q WHERE NOT q.ready AND q.process_after > '9999-12-31Z'
+    AND q.event_domain = p_domain AND q.job_kind = p_kind;
+
   RETURN jsonb_build_object('waiting', v_waiting, 'oldest_at', b.oldest_at, 'links', jsonb_build_array(
     public.fn_why_flag('queue.job_substrate.enabled'),
     public.fn_why_link(
@@ -225,11 +229,16 @@ BEGIN
       p_detail => NULL, p_keys => '',
       p_do => format('bind %s under handlers in the configuration of a worker host', p_kind)),
     public.fn_why_link(
-      p_link => 'due', p_state => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL THEN 'blocks' ELSE 'clear' END,
-      p_text => CASE WHEN v_waiting = 0 OR b.oldest_at IS NOT NULL THEN 'due' WHEN v_late
-        THEN 'job_queue_default does not run: what is due is not taken in' ELSE 'all due later' END,
+      p_link => 'due', p_state => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL THEN 'blocks'
+        WHEN v_never > 0 THEN 'slows' ELSE 'clear' END,
+      p_text => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL AND v_late
+          THEN 'job_queue_default does not run: what is due is not taken in'
+        WHEN v_never > 0 THEN format('%s of %s waiting jobs are never due: their process_after is no time up to 9999',
+          v_never, v_waiting)
+        WHEN v_waiting = 0 OR b.oldest_at IS NOT NULL THEN 'due' ELSE 'all due later' END,
       p_detail => NULL, p_keys => CASE WHEN v_late THEN 'gw S' ELSE '' END,
-      p_do => CASE WHEN v_late THEN 'qtop worker --loops job_queue_default' ELSE '' END),
+      p_do => CASE WHEN v_late THEN 'qtop worker --loops job_queue_default'
+        WHEN v_never > 0 THEN 'qtop job cancel ID --reason R, then enqueue the jobs again with a time' ELSE '' END),
     public.fn_why_link(
       p_link => 'parallel', p_state => CASE WHEN r.no_room THEN 'blocks' ELSE 'clear' END,
       p_text => CASE WHEN r.no_room THEN 'parallel limit reached: ' || r.who
