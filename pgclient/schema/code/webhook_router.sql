@@ -167,7 +167,8 @@ COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
 -- base .. base × 2^(attempts-1), at least up to 2 × base, never over the cap, full jitter in that range;
 -- Retry-After of 429 and 503 counts instead, within base and cap. At the maximum, or at once for 410
 -- and for a payload that no host can read, the saga dies together with its dead letter. Making: due
--- subscriptions share p_limit evenly, so that one endpoint's backlog delays no other; only where the gate is open, or one job where half-open.
+-- subscriptions share p_limit evenly, so that one endpoint's backlog delays no other; only where the gate
+-- is open, or one job where half-open.
 CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_run(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
