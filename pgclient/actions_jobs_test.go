@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -324,44 +324,48 @@ func TestRuleTurn(t *testing.T) {
 
 func TestPutJob(t *testing.T) {
 	w := newWorld(t)
-	c := w.client("event_ingest_writer")
-	put := func(j pgclient.JobPut) (string, bool, string) {
+	p := enqueue.New(w.client("event_ingest_writer").Client)
+	seven := 7
+	put := func(j enqueue.Job, after time.Duration) (string, bool, string) {
 		t.Helper()
-		id, created, refused, err := c.PutJob(context.Background(), j)
+		id, created, refused, err := p.Put(context.Background(), j, after)
 		require.NoError(t, err)
 		return id, created, refused
 	}
-	j := pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: `{"n": 12345678901234567890}`, Priority: 7, Key: "once", MaxAttempts: 2, After: time.Hour}
-	id, created, _ := put(j)
+	j := enqueue.Job{
+		Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: []byte(`{"n": 12345678901234567890}`), Priority: &seven, IdempotencyKey: "once",
+		MaxAttempts: 2, Actor: "ann",
+	}
+	id, created, _ := put(j, time.Hour)
 	require.True(t, created)
-	again, created, _ := put(j)
+	again, created, _ := put(j, time.Hour)
 	require.False(t, created)
 	require.Equal(t, id, again)
 	require.Equal(t, `7 2 once ann {"n": 12345678901234567890} t`, get[string](w, `SELECT concat_ws(' ', priority, max_attempts, idempotency_key, actor, payload,
 		(process_after - enqueued_at BETWEEN interval '59 minutes' AND interval '61 minutes')) FROM public.job_queue WHERE job_id = $1`, id))
-	_, created, _ = put(pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: "{}"})
+	_, created, _ = put(enqueue.Job{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: []byte("{}")}, 0)
 	require.True(t, created)
-	require.Equal(t, "0 5 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM public.job_queue WHERE job_id <> $1", id))
-	for name, change := range map[string]func(*pgclient.JobPut){
-		"executor": func(j *pgclient.JobPut) { j.Executor = "MOT" }, "kind": func(j *pgclient.JobPut) { j.Kind = "1 2" },
-		"domain": func(j *pgclient.JobPut) { j.Domain = "KG" }, "payload": func(j *pgclient.JobPut) { j.Payload = "[1]" },
-		"payload empty": func(j *pgclient.JobPut) { j.Payload = " " }, "priority": func(j *pgclient.JobPut) { j.Priority = 1 << 31 },
-		"priority low": func(j *pgclient.JobPut) { j.Priority = -1<<31 - 1 },
-		"payload null": func(j *pgclient.JobPut) { j.Payload = "null" }, "payload broken": func(j *pgclient.JobPut) { j.Payload = "{" },
-		"payload secret": func(j *pgclient.JobPut) { j.Payload = `{"password": "x"}` }, "tries": func(j *pgclient.JobPut) { j.MaxAttempts = 1001 },
-		"key": func(j *pgclient.JobPut) { j.Key = strings.Repeat("k", 501) },
+	require.Equal(t, "100 5 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM public.job_queue WHERE job_id <> $1", id))
+	for name, change := range map[string]func(*enqueue.Job){
+		"executor": func(j *enqueue.Job) { j.Executor = "MOT" }, "kind": func(j *enqueue.Job) { j.Kind = "1 2" },
+		"domain": func(j *enqueue.Job) { j.Domain = "KG" }, "payload": func(j *enqueue.Job) { j.Payload = []byte("[1]") },
+		"payload empty": func(j *enqueue.Job) { j.Payload = []byte(" ") }, "priority": func(j *enqueue.Job) { n := 1 << 31; j.Priority = &n },
+		"priority low": func(j *enqueue.Job) { n := -1<<31 - 1; j.Priority = &n },
+		"payload null": func(j *enqueue.Job) { j.Payload = []byte("null") }, "payload broken": func(j *enqueue.Job) { j.Payload = []byte("{") },
+		"payload secret": func(j *enqueue.Job) { j.Payload = []byte(`{"password": "x"}`) }, "tries": func(j *enqueue.Job) { j.MaxAttempts = 1001 },
+		"key": func(j *enqueue.Job) { j.IdempotencyKey = strings.Repeat("k", 501) },
 	} {
-		bad := pgclient.JobPut{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: "{}"}
+		bad := enqueue.Job{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: []byte("{}")}
 		change(&bad)
-		_, _, _, err := c.PutJob(context.Background(), bad)
+		_, _, _, err := p.Put(context.Background(), bad, 0)
 		kind(t, queue.KindUsage, err)
 		if where := strings.Fields(name)[0]; where != "tries" {
 			require.Contains(t, err.Error(), where, name)
 		}
 	}
 	w.exec("UPDATE public.dot_config SET value = 'false' WHERE key = 'queue.job_substrate.enabled'")
-	_, _, refused := put(j)
+	_, _, refused := put(j, time.Hour)
 	require.Contains(t, refused, "switched off")
-	_, _, _, err := w.client("workflow_admin").PutJob(context.Background(), j)
+	_, _, _, err := enqueue.New(w.client("workflow_admin").Client).Put(context.Background(), j, time.Hour)
 	kind(t, queue.KindPermission, err)
 }

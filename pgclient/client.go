@@ -50,7 +50,6 @@ type Client struct {
 	link queue.Link
 
 	listener *Listener
-	ringer   *Ringer // made at its first use
 	changes  chan struct{}
 }
 
@@ -104,6 +103,12 @@ func (c *Client) WithActor(name string) {
 	defer c.mu.Unlock()
 	c.opts.Actor = name
 }
+
+// Look is the pool that asks the catalogue alone: which server, login and schema this is.
+func (c *Client) Look() *pgpool.Pool { return c.look }
+
+// Act is the pool of the actions.
+func (c *Client) Act() *pgpool.Pool { return c.act }
 
 // Work is the worker host's pool; nil without Options.WorkConns.
 func (c *Client) Work() *pgpool.Pool { return c.work }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -47,7 +48,7 @@ func TestStrangersAreNotCalled(t *testing.T) {
 			s, err = c.Snapshot(ctx)
 			require.NoError(t, err)
 			require.Contains(t, s.Missing["all"].String(), "run qtop migrate up")
-			_, _, err = c.SigningFaults(ctx)
+			_, _, err = inspect.SigningFaults(ctx, c.Client)
 			require.ErrorContains(t, err, "run qtop migrate up")
 			_, err = c.Plan(ctx, adopt)
 			require.ErrorContains(t, err, "run qtop migrate up")

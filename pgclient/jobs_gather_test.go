@@ -13,21 +13,21 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
 func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	c := jobClient(t, db)
+	p := enqueue.New(jobClient(t, db))
 	conn := db.Conn(t, "")
 	const n = 400
 	ids, errs := make([]string, n), make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			job := pgclient.JobSpec{Kind: fmt.Sprint("k", i%3), Domain: fmt.Sprint("d", i%2), Executor: "DOT", Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, i))}
+			job := enqueue.Job{Kind: fmt.Sprint("k", i%3), Domain: fmt.Sprint("d", i%2), Executor: "DOT", Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, i))}
 			switch i % 50 {
 			case 7:
 				job.Executor = "nobody"
@@ -37,7 +37,7 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 				job.IdempotencyKey = "one"
 				job.Kind = "keyed"
 			}
-			ids[i], _, errs[i] = c.JobEnqueue(t.Context(), job)
+			ids[i], _, errs[i] = p.Enqueue(t.Context(), job)
 		})
 	}
 	wg.Wait()
@@ -67,8 +67,8 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 
 	for i := range n { // what the server alone can refuse, beside what is right
 		wg.Go(func() {
-			job := pgclient.JobSpec{Kind: "beside", Domain: "d", Executor: []string{"DOT", "nobody"}[i%2]}
-			_, _, errs[i] = c.JobEnqueue(t.Context(), job)
+			job := enqueue.Job{Kind: "beside", Domain: "d", Executor: []string{"DOT", "nobody"}[i%2]}
+			_, _, errs[i] = p.Enqueue(t.Context(), job)
 		})
 	}
 	wg.Wait()
@@ -78,7 +78,7 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 
 	for range n { // none of which is refused
 		wg.Go(func() {
-			_, _, _ = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "right", Domain: "d", Executor: "DOT"})
+			_, _, _ = p.Enqueue(t.Context(), enqueue.Job{Kind: "right", Domain: "d", Executor: "DOT"})
 		})
 	}
 	wg.Wait()
@@ -92,16 +92,16 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 func TestJobThatWaitsForOthersCanBeLeft(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	c := jobClient(t, db)
+	p := enqueue.New(jobClient(t, db))
 	conn := db.Conn(t, "")
 	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "LOCK TABLE public.job_queue IN SHARE MODE")
 	require.NoError(t, err)
 	var wg sync.WaitGroup
-	job := func(kind string) pgclient.JobSpec { return pgclient.JobSpec{Kind: kind, Domain: "d", Executor: "DOT"} }
+	job := func(kind string) enqueue.Job { return enqueue.Job{Kind: kind, Domain: "d", Executor: "DOT"} }
 	wg.Go(func() { // waits for the lock
-		_, _, err := c.JobEnqueue(context.WithoutCancel(t.Context()), job("first"))
+		_, _, err := p.Enqueue(context.WithoutCancel(t.Context()), job("first"))
 		require.NoError(t, err)
 	})
 	other := db.Conn(t, "")
@@ -112,11 +112,11 @@ func TestJobThatWaitsForOthersCanBeLeft(t *testing.T) {
 	}, 30*time.Second, 20*time.Millisecond)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	_, _, err = c.JobEnqueue(ctx, job("left"))
+	_, _, err = p.Enqueue(ctx, job("left"))
 	require.Error(t, err)
 	require.NoError(t, tx.Rollback(t.Context()))
 	wg.Wait()
-	_, _, err = c.JobEnqueue(t.Context(), job("after"))
+	_, _, err = p.Enqueue(t.Context(), job("after"))
 	require.NoError(t, err)
 	var kinds string
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT string_agg(job_kind, ' ' ORDER BY job_kind) FROM public.job_queue").Scan(&kinds))

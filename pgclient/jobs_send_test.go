@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/work"
 )
 
 // taker claims for executor "mine" when nothing of its own is under way.
@@ -28,30 +30,30 @@ type taker struct {
 }
 
 type claimed struct {
-	jobs []pgclient.Job
+	jobs []work.Job
 	left bool
 	err  error
 }
 
-func attach(t *testing.T, c *pgclient.Client) *taker {
+func attach(t *testing.T, p *enqueue.Producer) *taker {
 	t.Helper()
 	k := &taker{told: make(chan claimed, 1000)}
-	c.Ringer().Attach(k)
-	t.Cleanup(func() { c.Ringer().Detach(k) })
+	p.Attach(k)
+	t.Cleanup(func() { p.Detach(k) })
 	return k
 }
 
-func (k *taker) Offer([]pgclient.JobSpec) (*pgclient.Claim, bool) {
+func (k *taker) Offer([]enqueue.Job) (*work.Claim, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.busy {
 		return nil, k.takes
 	}
 	k.busy = true
-	return &pgclient.Claim{Executor: "mine", Kinds: []string{"a", `odd "kind", {} \`}, Most: 3}, true
+	return &work.Claim{Executor: "mine", Kinds: []string{"a", `odd "kind", {} \`}, Most: 3}, true
 }
 
-func (k *taker) Claimed(jobs []pgclient.Job, left bool, err error) {
+func (k *taker) Claimed(jobs []work.Job, left bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.busy = false
@@ -83,21 +85,27 @@ func (k *taker) next(t *testing.T) claimed {
 	}
 }
 
-// bells counts what was rung for domain work until now.
-func bells(t *testing.T, conn *pgx.Conn) int {
+// bells counts what was rung for domain work until now: it waits until so many were
+// heard, and then for the last word.
+func bells(t *testing.T, conn *pgx.Conn, least int) (n int) {
 	t.Helper()
-	time.Sleep(30 * time.Millisecond) // six times what a bell waits for
+	hear := func() string {
+		wait, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		heard, err := conn.WaitForNotification(wait)
+		require.NoError(t, err)
+		return heard.Payload
+	}
+	for ; n < least; n++ {
+		hear()
+	}
+	time.Sleep(30 * time.Millisecond) // six times what a bell waits for: one too many shows
 	_, err := conn.Exec(t.Context(), "NOTIFY queue_wake_work, 'last word'")
 	require.NoError(t, err)
-	for n := 0; ; n++ {
-		wait, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		heard, err := conn.WaitForNotification(wait)
-		cancel()
-		require.NoError(t, err)
-		if heard.Payload == "last word" {
-			return n
-		}
+	for hear() != "last word" {
+		n++
 	}
+	return n
 }
 
 func TestClaimWithAJob(t *testing.T) {
@@ -117,15 +125,16 @@ func TestClaimWithAJob(t *testing.T) {
 				_, err := conn.Exec(t.Context(), sql)
 				require.NoError(t, err)
 			}
-			k := attach(t, c)
-			job := pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT", Payload: []byte(`{"n": 1.50}`)}
+			p := enqueue.New(c)
+			k := attach(t, p)
+			job := enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT", Payload: []byte(`{"n": 1.50}`)}
 			state := func(id string) (s string) {
 				t.Helper()
 				require.NoError(t, conn.QueryRow(t.Context(), "SELECT status || ' ' || COALESCE(lease_token::text, '') FROM public.v_job WHERE job_id = $1", id).Scan(&s))
 				return s
 			}
 
-			id, created, err := c.JobEnqueue(t.Context(), job)
+			id, created, err := p.Enqueue(t.Context(), job)
 			require.NoError(t, err)
 			require.True(t, created)
 			got := k.next(t)
@@ -135,29 +144,29 @@ func TestClaimWithAJob(t *testing.T) {
 			require.Equal(t, []any{id, "a", "work", `{"n": 1.50}`}, []any{j.ID.String(), j.Kind, j.Domain, string(j.Payload)})
 			require.InDelta(t, 300, j.Lease.Seconds(), 5)
 			require.Equal(t, "leased "+j.Token.String(), state(id))
-			require.Zero(t, bells(t, conn), "it is taken already")
+			require.Zero(t, bells(t, conn, 0), "it is taken already")
 
 			// one that the claim does not bring is rung for, and told
 			other := job
 			other.Kind = "b"
-			id, _, err = c.JobEnqueue(t.Context(), other)
+			id, _, err = p.Enqueue(t.Context(), other)
 			require.NoError(t, err)
 			got = k.next(t)
 			require.True(t, got.left)
 			require.Empty(t, got.jobs)
 			require.Equal(t, "queued ", state(id))
-			require.Equal(t, 1, bells(t, conn))
+			require.Equal(t, 1, bells(t, conn, 1))
 
 			// one that is refused takes the claim with it; another is looked for
 			wrong := job
 			wrong.Executor = "nobody"
-			_, _, err = c.JobEnqueue(t.Context(), wrong)
+			_, _, err = p.Enqueue(t.Context(), wrong)
 			require.ErrorContains(t, err, "p_executor must be")
 			got = k.next(t)
 			require.False(t, got.left)
 			require.Empty(t, got.jobs)
 			require.Equal(t, 1, k.looks())
-			require.Zero(t, bells(t, conn))
+			require.Zero(t, bells(t, conn, 0))
 
 			// somebody changes the rule: the claim gives way to the job
 			tx, err := db.Conn(t, "").Begin(t.Context())
@@ -165,7 +174,7 @@ func TestClaimWithAJob(t *testing.T) {
 			_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = max_parallel")
 			require.NoError(t, err)
 			began := time.Now()
-			id, created, err = c.JobEnqueue(t.Context(), job)
+			id, created, err = p.Enqueue(t.Context(), job)
 			require.NoError(t, err)
 			require.Less(t, time.Since(began), 5*time.Second, "half of what a statement waits otherwise")
 			require.True(t, created)
@@ -173,7 +182,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.True(t, got.left)
 			require.Empty(t, got.jobs)
 			require.Equal(t, "queued ", state(id))
-			require.Equal(t, 1, bells(t, conn), "it is owed one, and nobody claimed it")
+			require.Equal(t, 1, bells(t, conn, 1), "it is owed one, and nobody claimed it")
 			require.NoError(t, tx.Rollback(t.Context()))
 			require.Equal(t, 2, k.looks())
 			var patience string
@@ -186,7 +195,7 @@ func TestClaimWithAJob(t *testing.T) {
 			_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = max_parallel")
 			require.NoError(t, err)
 			soon, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-			_, _, err = c.JobEnqueue(soon, job)
+			_, _, err = p.Enqueue(soon, job)
 			cancel()
 			require.Error(t, err)
 			require.True(t, k.next(t).left)
@@ -201,27 +210,27 @@ func TestClaimWithAJob(t *testing.T) {
 			k.mu.Lock()
 			k.busy, k.takes = true, true
 			k.mu.Unlock()
-			_, _, err = c.JobEnqueue(t.Context(), job)
+			_, _, err = p.Enqueue(t.Context(), job)
 			require.NoError(t, err)
-			require.Equal(t, 1, bells(t, conn))
+			require.Equal(t, 1, bells(t, conn, 1))
 			looked := 4
 			require.Eventually(t, func() bool { // on a slow machine 5 ms pass on the way, not each time
-				_, _, err = c.JobEnqueue(t.Context(), job)
+				_, _, err = p.Enqueue(t.Context(), job)
 				require.NoError(t, err)
-				jobs, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})
+				jobs, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})
 				require.NoError(t, err)
-				c.Ringer().Claimed(jobs)
+				p.Claimed(jobs)
 				looked++
-				return bells(t, conn) == 0
+				return bells(t, conn, 0) == 0
 			}, 30*time.Second, time.Millisecond)
 
 			// of who has no place, nothing is expected
 			k.mu.Lock()
 			k.takes = false
 			k.mu.Unlock()
-			_, _, err = c.JobEnqueue(t.Context(), job)
+			_, _, err = p.Enqueue(t.Context(), job)
 			require.NoError(t, err)
-			require.Equal(t, 1, bells(t, conn))
+			require.Equal(t, 1, bells(t, conn, 1))
 			require.Equal(t, looked, k.looks())
 		})
 	}
@@ -233,10 +242,11 @@ func TestClaimWithManyJobs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	c := jobClient(t, db)
+	p := enqueue.New(c)
 	conn := db.Conn(t, "")
 	_, err := conn.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = 100000")
 	require.NoError(t, err)
-	k := attach(t, c)
+	k := attach(t, p)
 	const n = 300
 	var mu sync.Mutex
 	ids := map[string]string{}
@@ -248,7 +258,7 @@ func TestClaimWithManyJobs(t *testing.T) {
 				time.AfterFunc(time.Duration(i)*100*time.Microsecond, cancel)
 			}
 			defer cancel()
-			id, _, err := c.JobEnqueue(ctx, pgclient.JobSpec{Kind: "a", Domain: fmt.Sprint("d", i%3), Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, i)})
+			id, _, err := p.Enqueue(ctx, enqueue.Job{Kind: "a", Domain: fmt.Sprint("d", i%3), Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, i)})
 			if i%10 == 3 && err != nil {
 				return
 			}
@@ -316,6 +326,7 @@ func TestClaimWithAJobCutOff(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	c := jobClient(t, db)
+	p := enqueue.New(c)
 	conn := db.Conn(t, "")
 	for _, sql := range []string{
 		"CREATE FUNCTION public.slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(20); RETURN NULL; END'",
@@ -324,10 +335,10 @@ func TestClaimWithAJobCutOff(t *testing.T) {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
-	k := attach(t, c)
+	k := attach(t, p)
 	made := make(chan error, 1)
 	go func() {
-		_, _, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT"})
+		_, _, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT"})
 		made <- err
 	}()
 	require.Eventually(t, func() bool {

@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
 )
 
 // jobClient opens a client that may do everything a host and a producer may.
@@ -37,10 +39,10 @@ func jobClient(t *testing.T, db *pgtest.DB) *pgclient.Client {
 	return c
 }
 
-func leases(jobs []pgclient.Job) []pgclient.JobLease {
-	var out []pgclient.JobLease
+func leases(jobs []work.Job) []work.JobLease {
+	var out []work.JobLease
 	for _, j := range jobs {
-		out = append(out, pgclient.JobLease{ID: j.ID, Token: j.Token})
+		out = append(out, work.JobLease{ID: j.ID, Token: j.Token})
 	}
 	return out
 }
@@ -49,6 +51,7 @@ func TestJobCalls(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	c := jobClient(t, db)
+	p := enqueue.New(c)
 	conn := db.Conn(t, "")
 	text := func(sql string) string {
 		t.Helper()
@@ -57,21 +60,21 @@ func TestJobCalls(t *testing.T) {
 		return s
 	}
 	high, later := 200, time.Now().Add(time.Hour)
-	made, err := c.JobEnqueueMany(t.Context(), []pgclient.JobSpec{
+	made, err := p.EnqueueMany(t.Context(), []enqueue.Job{
 		{Kind: "a", Domain: "work", Executor: "DOT", Payload: json.RawMessage(`{"n": 1.50}`)},
 		{Kind: "a", Domain: "work", Executor: "DOT", Priority: &high, IdempotencyKey: "k", MaxAttempts: 9, Actor: "me"},
 		{Kind: "b", Domain: "work", Executor: "DOT"},
 		{Kind: "a", Domain: "work", Executor: "DOT", ProcessAfter: &later},
 	})
 	require.NoError(t, err)
-	require.Equal(t, 4, made.Made)
+	require.Equal(t, 4, made.New)
 	require.Len(t, made.IDs, 4)
-	id, created, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT", IdempotencyKey: "k"})
+	id, created, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT", IdempotencyKey: "k"})
 	require.NoError(t, err)
 	require.False(t, created)
 	require.Equal(t, made.IDs[1], id)
 
-	jobs, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})
+	jobs, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})
 	require.NoError(t, err)
 	require.Len(t, jobs, 2, "kind b is not asked for, one is due later")
 	first, second := jobs[0], jobs[1]
@@ -82,47 +85,47 @@ func TestJobCalls(t *testing.T) {
 	require.InDelta(t, 300, first.Lease.Seconds(), 5)
 
 	// behind the last key there is nothing, in other lanes there is
-	after := pgclient.JobKeys{second.Lane(): second.Key()}
-	none, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10, After: after})
+	after := work.JobKeys{second.Lane(): second.Key()}
+	none, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10, After: after})
 	require.NoError(t, err)
 	require.Empty(t, none)
-	other, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Kinds: []string{"a", "b"}, Most: 10, After: after})
+	other, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"a", "b"}, Most: 10, After: after})
 	require.NoError(t, err)
 	require.Len(t, other, 1)
 
 	held := leases(jobs)
 	for _, call := range []func() ([]pgtype.UUID, error){
-		func() ([]pgtype.UUID, error) { return c.JobStart(t.Context(), held) },
-		func() ([]pgtype.UUID, error) { return c.JobRenew(t.Context(), held) },
-		func() ([]pgtype.UUID, error) { return c.JobAck(t.Context(), held[:1]) },
-		func() ([]pgtype.UUID, error) { return c.JobAck(t.Context(), held[:1]) }, // the same once more
-		func() ([]pgtype.UUID, error) { return c.JobRelease(t.Context(), held[1:]) },
-		func() ([]pgtype.UUID, error) { return c.JobRelease(t.Context(), held[1:]) },
+		func() ([]pgtype.UUID, error) { return work.New(c).JobStart(t.Context(), held) },
+		func() ([]pgtype.UUID, error) { return work.New(c).JobRenew(t.Context(), held) },
+		func() ([]pgtype.UUID, error) { return work.New(c).JobAck(t.Context(), held[:1]) },
+		func() ([]pgtype.UUID, error) { return work.New(c).JobAck(t.Context(), held[:1]) }, // the same once more
+		func() ([]pgtype.UUID, error) { return work.New(c).JobRelease(t.Context(), held[1:]) },
+		func() ([]pgtype.UUID, error) { return work.New(c).JobRelease(t.Context(), held[1:]) },
 		func() ([]pgtype.UUID, error) {
-			return c.JobFail(t.Context(), []pgclient.JobFailure{{JobLease: leases(other)[0], Code: "BAD_INPUT", Text: "no", Permanent: true}})
+			return work.New(c).JobFail(t.Context(), []work.JobFailure{{JobLease: leases(other)[0], Code: "BAD_INPUT", Text: "no", Permanent: true}})
 		},
 	} {
 		lost, err := call()
 		require.NoError(t, err)
 		require.Empty(t, lost)
 	}
-	lost, err := c.JobRenew(t.Context(), held)
+	lost, err := work.New(c).JobRenew(t.Context(), held)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []pgtype.UUID{held[0].ID, held[1].ID}, lost)
 	require.Equal(t, "a queued, a queued, a succeeded, b failed",
 		text("SELECT string_agg(job_kind || ' ' || status, ', ' ORDER BY job_kind, status) FROM public.v_job"))
 
-	s, err := c.JobStanding(t.Context(), "mine")
+	s, err := work.New(c).JobStanding(t.Context(), "mine")
 	require.NoError(t, err)
-	require.Equal(t, pgclient.JobStanding{Cadence: 30 * time.Second, Lease: 300 * time.Second}, s)
-	why, err := c.JobRefusal(t.Context(), "nobody")
+	require.Equal(t, work.JobStanding{Cadence: 30 * time.Second, Lease: 300 * time.Second}, s)
+	why, err := work.New(c).JobRefusal(t.Context(), "nobody")
 	require.NoError(t, err)
 	require.Contains(t, why, "no executor nobody is registered")
-	refused, err := c.ExecutorBeat(t.Context(), "mine", "host", pgclient.JobBeat{State: "working", DoneTotal: 2})
+	refused, err := work.New(c).ExecutorBeat(t.Context(), "mine", "host", work.JobBeat{State: "working", DoneTotal: 2})
 	require.NoError(t, err)
 	require.Empty(t, refused)
 	require.Equal(t, "working 2", text("SELECT (last_beat_payload ->> 'state') || ' ' || (last_beat_payload ->> 'done_total') FROM public.queue_heartbeat WHERE executor_id = 'mine'"))
-	refused, err = c.ExecutorBeat(t.Context(), "nobody", "host", pgclient.JobBeat{State: "idle"})
+	refused, err = work.New(c).ExecutorBeat(t.Context(), "nobody", "host", work.JobBeat{State: "idle"})
 	require.NoError(t, err)
 	require.Contains(t, refused, "not registered")
 }
@@ -139,13 +142,14 @@ func TestJobEnqueueOne(t *testing.T) {
 				DSN: db.DSN(pgtest.Login(t, db, "event_ingest_writer")) + "&default_query_exec_mode=" + mode, WorkConns: 1,
 			})
 			require.NoError(t, err)
+			p := enqueue.New(c)
 			t.Cleanup(c.Close)
 			for _, sql := range []string{"SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'test', 'test')", "LISTEN queue_wake_work"} {
 				_, err := conn.Exec(t.Context(), sql)
 				require.NoError(t, err)
 			}
 			low, due := -7, time.Date(2031, 2, 3, 4, 5, 6, 789000000, time.FixedZone("", 3600))
-			id, created, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{
+			id, created, err := p.Enqueue(t.Context(), enqueue.Job{
 				Kind: "a", Domain: "work", Executor: "Agent", Payload: json.RawMessage(`{"n": 1.50, "t": "'\\ü"}`), Priority: &low,
 				ProcessAfter: &due, IdempotencyKey: "k", MaxAttempts: 9, Actor: "me",
 			})
@@ -167,23 +171,23 @@ func TestJobEnqueueOne(t *testing.T) {
 				return s
 			}
 			require.Equal(t, `a|work|Agent|{"n": 1.50, "t": "'\\ü"}|-7|2031-02-03 03:05:06.789|k|9|me|f`, row(id))
-			again, created, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "Agent", IdempotencyKey: "k"})
+			again, created, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "Agent", IdempotencyKey: "k"})
 			require.NoError(t, err)
 			require.False(t, created)
 			require.Equal(t, id, again)
 
-			_, _, err = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "MOT"})
+			_, _, err = p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "MOT"})
 			require.ErrorContains(t, err, "p_executor must be")
 			_, err = conn.Exec(t.Context(), "INSERT INTO public.executor_producer VALUES ('Codex', 'workflow_admin')")
 			require.NoError(t, err)
-			_, _, err = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "Codex"})
+			_, _, err = p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "Codex"})
 			require.ErrorContains(t, err, "may not enqueue for executor kind Codex")
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
-			_, _, err = c.JobEnqueue(gone, pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT"})
+			_, _, err = p.Enqueue(gone, enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT"})
 			require.Error(t, err)
 
-			id, _, err = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "b", Domain: "work", Executor: "DOT"})
+			id, _, err = p.Enqueue(t.Context(), enqueue.Job{Kind: "b", Domain: "work", Executor: "DOT"})
 			require.NoError(t, err)
 			require.Contains(t, row(id), "b|work|DOT|{}|100|")
 			require.Equal(t, 2, countJobs(t, conn))
@@ -191,7 +195,7 @@ func TestJobEnqueueOne(t *testing.T) {
 			_, err = conn.Exec(t.Context(), "UNLISTEN *; LISTEN queue_wake_other", pgx.QueryExecModeSimpleProtocol)
 			require.NoError(t, err)
 			for range 2 { // within 5 ms of each other, mostly: both are rung for
-				_, _, err = c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "b", Domain: "other", Executor: "DOT"})
+				_, _, err = p.Enqueue(t.Context(), enqueue.Job{Kind: "b", Domain: "other", Executor: "DOT"})
 				require.NoError(t, err)
 			}
 			bell()
@@ -211,6 +215,7 @@ func TestJobBell(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	c := jobClient(t, db)
+	p := enqueue.New(c)
 	conn := db.Conn(t, "")
 	_, err := conn.Exec(t.Context(), "SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'test', 'test')")
 	require.NoError(t, err)
@@ -218,7 +223,7 @@ func TestJobBell(t *testing.T) {
 	require.NoError(t, err)
 	began := time.Now()
 	for range 200 {
-		_, _, err := c.JobEnqueue(t.Context(), pgclient.JobSpec{Kind: "a", Domain: "work", Executor: "DOT"})
+		_, _, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT"})
 		require.NoError(t, err)
 	}
 	took := time.Since(began)
@@ -265,19 +270,19 @@ func TestJobTimesBeyondTheCalendar(t *testing.T) {
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), "SELECT public.fn_queue_snapshot('0'), count(*) FROM public.v_queue_health")
 	require.NoError(t, err)
-	var after pgclient.JobKeys
+	var after work.JobKeys
 	for n := range len(times) + 2 {
-		jobs, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Most: 1, After: after})
+		jobs, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Most: 1, After: after})
 		require.NoError(t, err)
 		require.Len(t, jobs, 1, "job %d", n)
 		_, err = json.Marshal(jobs[0].EnqueuedAt)
 		require.NoError(t, err)
-		after = pgclient.JobKeys{jobs[0].Lane(): jobs[0].Key()}
+		after = work.JobKeys{jobs[0].Lane(): jobs[0].Key()}
 	}
-	jobs, err := c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Most: 1, After: after})
+	jobs, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Most: 1, After: after})
 	require.NoError(t, err)
 	require.Empty(t, jobs)
 	far := pgtype.Timestamptz{Time: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC), Valid: true}
-	_, err = c.JobClaim(t.Context(), pgclient.Claim{Executor: "mine", Most: 1, After: pgclient.JobKeys{"work/a": {Priority: 100, ProcessAfter: far, ID: pgtype.UUID{Valid: true}}}})
+	_, err = work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Most: 1, After: work.JobKeys{"work/a": {Priority: 100, ProcessAfter: far, ID: pgtype.UUID{Valid: true}}}})
 	require.NoError(t, err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -161,16 +162,16 @@ func TestEnqueueThroughPooler(t *testing.T) {
 	w := newWorld(t)
 	login := pgtest.Login(t, w.db, "workflow_admin", "event_ingest_writer")
 	b := pgtest.NewBouncer(t, w.db, "transaction", []string{login})
-	c := open(t, pgclient.Options{DSN: b.DSN(login), WorkConns: 3})
+	p := enqueue.New(open(t, pgclient.Options{DSN: b.DSN(login), WorkConns: 3}).Client)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for range 5 {
-		_, created, err := c.JobEnqueue(ctx, pgclient.JobSpec{Kind: "k", Domain: "system", Executor: "DOT"})
+		_, created, err := p.Enqueue(ctx, enqueue.Job{Kind: "k", Domain: "system", Executor: "DOT"})
 		require.NoError(t, err)
 		require.True(t, created)
 	}
-	made, err := c.JobEnqueueMany(ctx, []pgclient.JobSpec{{Kind: "k", Domain: "system", Executor: "DOT"}, {Kind: "k", Domain: "system", Executor: "DOT"}})
+	made, err := p.EnqueueMany(ctx, []enqueue.Job{{Kind: "k", Domain: "system", Executor: "DOT"}, {Kind: "k", Domain: "system", Executor: "DOT"}})
 	require.NoError(t, err)
-	require.Equal(t, 2, made.Made)
+	require.Equal(t, 2, made.New)
 	require.Equal(t, 7, get[int](w, "SELECT count(*) FROM public.job_queue WHERE job_kind = 'k'"))
 }

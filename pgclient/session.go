@@ -148,17 +148,3 @@ func (c *Client) CheckSchema(ctx context.Context) error {
 	}
 	return nil
 }
-
-// SchemaDifferences are the objects of the database that are not as this program
-// declares them.
-func (c *Client) SchemaDifferences(ctx context.Context) ([]schema.Difference, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	conn, err := c.look.Acquire(ctx)
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
-	defer conn.Release()
-	d, err := schema.Differences(ctx, conn.Conn())
-	return d, pgerror.Translate(err)
-}

@@ -11,13 +11,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
 // withBuiltIn adds the built-in handlers, which nobody replaces.
-func withBuiltIn(client *pgclient.Client, given map[string]handler.Handler) (map[string]handler.Handler, error) {
+func withBuiltIn(client *work.Client, given map[string]handler.Handler) (map[string]handler.Handler, error) {
 	all := make(map[string]handler.Handler, len(given))
 	for _, w := range catalogue() {
 		if w.name != loopJobs {
@@ -42,7 +42,7 @@ func withBuiltIn(client *pgclient.Client, given map[string]handler.Handler) (map
 }
 
 // tickHandler runs a tick worker as a job.
-func tickHandler(client *pgclient.Client, worker string) handler.Handler {
+func tickHandler(client *work.Client, worker string) handler.Handler {
 	return handler.Func(func(ctx context.Context, _ handler.Job) error {
 		res, err := client.Tick(ctx, worker, "operator")
 		switch {

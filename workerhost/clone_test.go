@@ -18,6 +18,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/handler"
 )
@@ -111,14 +112,14 @@ func TestRestoredDumpSendsNothing(t *testing.T) {
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: c.dsn, WorkConns: 2})
 	require.NoError(t, err)
 	defer client.Close()
-	sent, err := client.ClaimWebhooks(t.Context(), "old", 10, nil, 10)
+	sent, err := work.New(client).ClaimWebhooks(t.Context(), "old", 10, nil, 10)
 	require.NoError(t, err)
 	require.Empty(t, sent)
-	claimed, err := client.JobClaim(t.Context(), pgclient.Claim{Executor: "host", Kinds: []string{"mail"}, Most: 10})
+	claimed, err := work.New(client).JobClaim(t.Context(), work.Claim{Executor: "host", Kinds: []string{"mail"}, Most: 10})
 	require.NoError(t, err)
 	require.Empty(t, claimed)
 	for _, loop := range []string{"webhook_router", "saga_orchestrator", "job_queue_default", "lease_reaper", "bulk_operation_runner"} {
-		res, err := client.Tick(t.Context(), loop, "wake")
+		res, err := work.New(client).Tick(t.Context(), loop, "wake")
 		require.NoError(t, err)
 		require.Equal(t, "clone", res.Skipped, loop)
 		require.Contains(t, res.Reason, "CLONE OF")
@@ -220,7 +221,7 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	snap, err := viewer.Snapshot(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, snap.Server.Unexpected.String(), primaryName)
-	_, err = viewer.ClaimWebhooks(t.Context(), "x", 1, nil, 1)
+	_, err = work.New(viewer).ClaimWebhooks(t.Context(), "x", 1, nil, 1)
 	require.ErrorContains(t, err, "UNEXPECTED SERVER", "no connection on which a host could claim")
 	require.Zero(t, r.count())
 

@@ -15,7 +15,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/jobs"
 	"github.com/qtop/qtop/workerhost/lease"
@@ -39,9 +41,12 @@ type Options struct {
 	// may share one.
 	Executor   string
 	JobTimeout time.Duration // of one try; default 1 h, negative = as long as its lease can be renewed
-	Log        *slog.Logger
-	Sender     *sender.Sender
-	Secrets    *sender.Secrets
+	// Producer puts jobs into the queue for the writers of this process: the host claims
+	// in the transaction of theirs, where it has a place. Default: one that nobody uses.
+	Producer *enqueue.Producer
+	Log      *slog.Logger
+	Sender   *sender.Sender
+	Secrets  *sender.Secrets
 }
 
 // Host runs loops over one database.
@@ -84,10 +89,14 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	if o.Executor == "" {
 		o.Executor = o.ID
 	}
+	if o.Producer == nil {
+		o.Producer = enqueue.New(c)
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	handlers, err := withBuiltIn(c, o.Handlers)
+	db := work.New(c)
+	handlers, err := withBuiltIn(db, o.Handlers)
 	if err != nil {
 		return nil, err
 	}
@@ -97,16 +106,16 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	all := newLoops(log)
 	h := &Host{opts: o, client: c, log: log, loops: all, settings: settings{pool: c.Work()}}
 	h.signals = signals{loops: all, settings: &h.settings}
-	h.ticker = ticker{client: c, loops: all, settings: &h.settings, log: log}
+	h.ticker = ticker{client: db, loops: all, settings: &h.settings, log: log}
 	h.jobs = jobs.Executor{
-		Client: c, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
+		Client: db, Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
 		Failed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
-		client: c, id: o.ID, instance: instance, version: o.Version, loops: all, jobs: &h.jobs, log: log, soon: make(chan struct{}, 1),
+		client: c, db: db, id: o.ID, instance: instance, version: o.Version, loops: all, jobs: &h.jobs, log: log, soon: make(chan struct{}, 1),
 	}
 	h.webhooks = webhooks.Worker{
-		Client: c, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
+		Client: db, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
 		Every:    func() time.Duration { return h.settings.every(loopWebhook) },
 		Reported: func() { all.handOn(loopWebhook, map[string]int64{"reported": 1}) },
 		Unsigned: h.row.beatNow,

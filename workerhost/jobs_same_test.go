@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/handler"
@@ -26,8 +27,8 @@ func (w *world) both() string {
 	return w.db.DSN(pgtest.Login(w.t, w.db, append(hostRoles(), "event_ingest_writer")...))
 }
 
-func jobOf(n int) pgclient.JobSpec {
-	return pgclient.JobSpec{Kind: "step", Domain: "work", Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n)}
+func jobOf(n int) enqueue.Job {
+	return enqueue.Job{Kind: "step", Domain: "work", Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n)}
 }
 
 func TestJobsOfTheSameProcess(t *testing.T) {
@@ -49,7 +50,7 @@ func TestJobsOfTheSameProcess(t *testing.T) {
 	began := time.Now()
 	const n = 40
 	for i := range n {
-		_, _, err := h.client.JobEnqueue(t.Context(), jobOf(i))
+		_, _, err := h.jobs.Enqueue(t.Context(), jobOf(i))
 		require.NoError(t, err)
 		require.Equal(t, i, <-started)
 	}
@@ -69,7 +70,7 @@ func TestJobsOfTheSameProcessTogether(t *testing.T) {
 	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
 	const n = 10 // while the loop has a claim of its own under way, none goes with a job
 	for i := range n {
-		_, _, err := h.client.JobEnqueue(t.Context(), jobOf(i))
+		_, _, err := h.jobs.Enqueue(t.Context(), jobOf(i))
 		require.NoError(t, err)
 	}
 	w.becomes(n, jobsOf, "in_progress")
@@ -97,7 +98,7 @@ func TestJobsOfTheSameProcessWaitForAPlace(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			_, _, err := h.client.JobEnqueue(t.Context(), jobOf(i))
+			_, _, err := h.jobs.Enqueue(t.Context(), jobOf(i))
 			if err != nil {
 				t.Error(err)
 			}
@@ -140,7 +141,7 @@ func TestJobsOfTheSameProcessWhileItStops(t *testing.T) {
 						return
 					default:
 					}
-					id, _, err := h.client.JobEnqueue(t.Context(), jobOf(i))
+					id, _, err := h.jobs.Enqueue(t.Context(), jobOf(i))
 					if err != nil {
 						t.Error(err)
 						return
@@ -182,7 +183,7 @@ func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	job.IdempotencyKey = "one"
 	waits := make(chan error, 1)
 	go func() {
-		_, _, err := h.client.JobEnqueue(t.Context(), job)
+		_, _, err := h.jobs.Enqueue(t.Context(), job)
 		waits <- err
 	}()
 	w.becomes(1, `SELECT count(*)::int FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -220,7 +221,7 @@ func TestJobsOfTheSameProcessAfterItStopped(t *testing.T) {
 	}
 	made := make(chan error, 1)
 	go func() {
-		_, _, err := h.client.JobEnqueue(t.Context(), jobOf(1))
+		_, _, err := h.jobs.Enqueue(t.Context(), jobOf(1))
 		made <- err
 	}()
 	w.becomes(1, `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND wait_event = 'PgSleep'`)

@@ -269,10 +269,10 @@ func TestJobsLate(t *testing.T) {
 	before = time.Now()
 	w.exec("SELECT public.fn_job_enqueue('late', 'work', 'DOT', p_process_after => now() + interval '1 second')")
 	w.becomes(3, jobsOf, "succeeded")
-	_, err := h.client.JobEnqueueMany(t.Context(), nil)
+	_, err := h.jobs.EnqueueMany(t.Context(), nil)
 	require.Error(t, err, "a host is no producer")
 	w.exec("SELECT set_config('qtop.doorbell', 'on', true), public.fn_job_enqueue('late', 'work', 'DOT', p_process_after => now() + interval '1 second')")
-	h.client.Ringer().Ring("work")
+	h.jobs.Ring("work")
 	w.becomes(4, jobsOf, "succeeded")
 	require.Less(t, time.Since(before), 25*time.Second, "the tick was waited for")
 }

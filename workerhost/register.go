@@ -12,6 +12,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/jobs"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
@@ -24,6 +25,7 @@ const beatEvery = 5 * time.Second
 // registration is the host id as this instance has it.
 type registration struct {
 	client   *pgclient.Client
+	db       *work.Client
 	id       string
 	instance uuid.UUID
 	version  string
@@ -66,7 +68,7 @@ func (r *registration) announce(ctx context.Context) error {
 		}
 		return err
 	}
-	refusal, err := r.client.HostRegister(ctx, r.id, r.instance.String(), r.version, r.loops.running())
+	refusal, err := r.db.HostRegister(ctx, r.id, r.instance.String(), r.version, r.loops.running())
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,7 @@ func (r *registration) beat(ctx context.Context) {
 			progress[l.Name] = m
 		}
 	}
-	refusal, err := r.client.HostBeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
+	refusal, err := r.db.HostBeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		r.log.Warn("the host could not beat", "error", err.Error())
@@ -158,7 +160,7 @@ func (r *registration) release(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := r.client.HostStop(ctx, r.id, r.instance.String()); err != nil {
+	if err := r.db.HostStop(ctx, r.id, r.instance.String()); err != nil {
 		r.log.Warn("the host could not say that it stopped", "error", err.Error())
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/sender"
 )
@@ -90,7 +91,7 @@ func TestSigningFaultEndsByItself(t *testing.T) {
 		require.Contains(t, w.why(sub), what)
 		require.Contains(t, w.link(sub, "do"), do)
 		require.Equal(t, "blocks", w.link(sub, "state"))
-		faults, hosts, err := h.client.SigningFaults(t.Context())
+		faults, hosts, err := inspect.SigningFaults(t.Context(), h.client)
 		require.NoError(t, err)
 		require.Equal(t, 1, hosts)
 		require.Len(t, faults, 1)

@@ -10,7 +10,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
@@ -19,7 +19,7 @@ const minGap = 10 * time.Millisecond
 
 // ticker drives tick workers.
 type ticker struct {
-	client   *pgclient.Client
+	client   *work.Client
 	loops    loops
 	settings *settings
 	log      *slog.Logger
@@ -94,7 +94,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 // held back behind an open transaction, of which nothing will tell when it ends.
 // It doubles from 20 ms, so that a transaction open for hours costs no more than
 // the interval does.
-func soonAgain(res pgclient.TickResult, source string, before time.Duration) time.Duration {
+func soonAgain(res work.TickResult, source string, before time.Duration) time.Duration {
 	switch {
 	case res.Skipped == "lease_held" && source == "wake":
 		return 100 * time.Millisecond
@@ -105,7 +105,7 @@ func soonAgain(res pgclient.TickResult, source string, before time.Duration) tim
 }
 
 // nextDue is when the next late work falls due, by the server's clock.
-func nextDue(res pgclient.TickResult) (time.Time, bool) {
+func nextDue(res work.TickResult) (time.Time, bool) {
 	var body struct {
 		Result struct {
 			NextDue *time.Time `json:"next_due"`

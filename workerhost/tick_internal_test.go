@@ -8,16 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
 func TestSoonAgain(t *testing.T) {
 	t.Parallel()
-	require.Zero(t, soonAgain(pgclient.TickResult{}, "wake", time.Second))
-	require.Zero(t, soonAgain(pgclient.TickResult{Skipped: "lease_held"}, "external", 0))
-	require.NotZero(t, soonAgain(pgclient.TickResult{Skipped: "lease_held"}, "wake", 0))
-	held := pgclient.TickResult{Result: map[string]int64{"held": 3}}
+	require.Zero(t, soonAgain(work.TickResult{}, "wake", time.Second))
+	require.Zero(t, soonAgain(work.TickResult{Skipped: "lease_held"}, "external", 0))
+	require.NotZero(t, soonAgain(work.TickResult{Skipped: "lease_held"}, "wake", 0))
+	held := work.TickResult{Result: map[string]int64{"held": 3}}
 	require.Equal(t, 20*time.Millisecond, soonAgain(held, "external", 0))
 	require.Equal(t, 40*time.Millisecond, soonAgain(held, "wake", 20*time.Millisecond))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost"
@@ -218,6 +219,7 @@ func (r *receiver) count() int {
 type hosted struct {
 	*workerhost.Host
 	client *pgclient.Client
+	jobs   *enqueue.Producer
 	t      *testing.T
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -249,10 +251,11 @@ func runHostOn(t *testing.T, c pgclient.Options, o workerhost.Options) *hosted {
 	}
 	client, err := pgclient.Open(t.Context(), c)
 	require.NoError(t, err)
+	o.Producer = enqueue.New(client)
 	host, err := workerhost.New(client, o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &hosted{Host: host, client: client, t: t, cancel: cancel, done: make(chan struct{})}
+	h := &hosted{Host: host, client: client, jobs: o.Producer, t: t, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		h.err = host.Run(ctx)
 		close(h.done)

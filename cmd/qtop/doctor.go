@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -117,7 +118,7 @@ const shownDifferences = 20
 // are not as this program declares them.
 func schemaFindings(ctx context.Context, c *pgclient.Client) []finding {
 	carried := schema.Current()
-	differs, err := c.SchemaDifferences(ctx)
+	differs, err := inspect.SchemaDifferences(ctx, c)
 	switch {
 	case err != nil:
 		return []finding{{"bad", "schema", queue.Said(err), ""}}
@@ -192,7 +193,7 @@ func partitionFinding(ctx context.Context, c *pgclient.Client, s queue.Session) 
 	if s.InRecovery {
 		return finding{"note", "partitions", queue.Clean("not looked at on a standby"), "ask the primary"}
 	}
-	made, caught, err := c.EnsurePartitions(ctx)
+	made, caught, err := inspect.EnsurePartitions(ctx, c)
 	switch {
 	case queue.KindOf(err) == queue.KindPermission:
 		return finding{"note", "partitions", queue.Clean("not looked at: that needs dot_executor"), "a host's retention_sweep does it every hour"}
@@ -208,7 +209,7 @@ func partitionFinding(ctx context.Context, c *pgclient.Client, s queue.Session) 
 
 // sizeFinding says how large the tables are that nothing ever deletes from.
 func sizeFinding(ctx context.Context, c *pgclient.Client) finding {
-	sizes, err := c.KeptSizes(ctx)
+	sizes, err := inspect.KeptSizes(ctx, c)
 	if err != nil {
 		return finding{"bad", "kept for ever", queue.Said(err), ""}
 	}

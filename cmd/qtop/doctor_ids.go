@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 func idFinding(ctx context.Context, c *pgclient.Client) finding {
-	ids, n, err := c.OddIDs(ctx)
+	ids, n, err := inspect.OddIDs(ctx, c)
 	switch {
 	case queue.KindOf(err) == queue.KindPermission:
 		return finding{"note", "ids", queue.Clean("this login may not read them"), "ask with the role queue_viewer"}
@@ -36,7 +37,7 @@ func idFinding(ctx context.Context, c *pgclient.Client) finding {
 }
 
 func neverDueFinding(ctx context.Context, c *pgclient.Client) finding {
-	lanes, n, err := c.NeverDue(ctx)
+	lanes, n, err := inspect.NeverDue(ctx, c)
 	switch {
 	case queue.KindOf(err) == queue.KindPermission:
 		return finding{"note", "due times", queue.Clean("this login may not read them"), "ask with the role queue_viewer"}

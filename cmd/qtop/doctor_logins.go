@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // loginFindings are what roles and the database bring to a session, and logins that
 // may do more than their work needs.
 func loginFindings(ctx context.Context, c *pgclient.Client, s queue.Session, readOnly bool) []finding {
-	settings, err := c.LoginSettings(ctx)
+	settings, err := inspect.LoginSettings(ctx, c)
 	if err != nil {
 		return []finding{{"bad", "login", queue.Clean(err.Error()), ""}}
 	}
@@ -27,7 +28,7 @@ func loginFindings(ctx context.Context, c *pgclient.Client, s queue.Session, rea
 			out = append(out, f)
 		}
 	}
-	logins, err := c.Logins(ctx)
+	logins, err := inspect.Logins(ctx, c)
 	if err != nil {
 		return append(out, finding{"bad", "login", queue.Clean(err.Error()), ""})
 	}
@@ -50,7 +51,7 @@ const shownLogins = 20
 
 // settingFinding judges one setting; without a check it is harmless. Sessions of qtop
 // have a path, an encoding and an isolation level of their own.
-func settingFinding(x pgclient.LoginSetting, mayAct bool) finding {
+func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 	value := strings.ToLower(x.Value.String())
 	whose := settingOwner(x)
 	reset := "ALTER " + whose + " RESET " + x.Name
@@ -84,7 +85,7 @@ func settingFinding(x pgclient.LoginSetting, mayAct bool) finding {
 	return finding{}
 }
 
-func settingOwner(x pgclient.LoginSetting) string {
+func settingOwner(x inspect.LoginSetting) string {
 	switch {
 	case x.Server:
 		return "the configuration of the server"
@@ -97,7 +98,7 @@ func settingOwner(x pgclient.LoginSetting) string {
 }
 
 // wideFindings name what a login may do beside its work.
-func wideFindings(l pgclient.Login) []finding {
+func wideFindings(l inspect.Login) []finding {
 	var out []finding
 	if slices.Contains(l.Attributes, "SUPERUSER") {
 		whose := "the login " + l.Name.String()

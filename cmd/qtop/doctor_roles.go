@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -16,7 +17,7 @@ const shownNames = 20
 // that a group of rights must not have, members, other databases with the same
 // roles, and executors that every host may work as.
 func roleFindings(ctx context.Context, c *pgclient.Client) []finding {
-	found, err := c.Roles(ctx)
+	found, err := inspect.Roles(ctx, c)
 	if err != nil {
 		return []finding{{"bad", "roles", queue.Clean(err.Error()), ""}}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/fileguard"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/workerhost/sender"
@@ -124,7 +125,7 @@ func (a *app) fileFindings() (all []finding) {
 
 // signingFindings names what live hosts cannot sign.
 func signingFindings(ctx context.Context, c *pgclient.Client) (all []finding) {
-	faults, hosts, err := c.SigningFaults(ctx)
+	faults, hosts, err := inspect.SigningFaults(ctx, c)
 	if err != nil {
 		return []finding{{"bad", "signing", queue.Said(err), ""}}
 	}

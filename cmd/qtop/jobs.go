@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -60,7 +61,10 @@ func (a *app) leaseCmd() *cobra.Command {
 }
 
 func (a *app) enqueueCmd() *cobra.Command {
-	var j pgclient.JobPut
+	var j enqueue.Job
+	var payload string
+	var priority int
+	var after time.Duration
 	cmd := &cobra.Command{
 		Use: "enqueue", Short: "Put one job into the queue; needs the role event_ingest_writer", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,13 +73,13 @@ func (a *app) enqueueCmd() *cobra.Command {
 					return usage("--"+f.name+" is needed", "command line", "see qtop job enqueue --help")
 				}
 			}
-			if j.After < 0 || j.After > 10*365*24*time.Hour {
-				return usage(fmt.Sprintf("--after is %s", j.After), "--after", "use 0 to 87600h, ten years")
+			if after < 0 || after > 10*365*24*time.Hour {
+				return usage(fmt.Sprintf("--after is %s", after), "--after", "use 0 to 87600h, ten years")
 			}
 			if j.MaxAttempts < 0 || j.MaxAttempts > 1000 {
 				return usage(fmt.Sprintf("--max-attempts is %d", j.MaxAttempts), "--max-attempts", "use 1 to 1000, or leave it out for the default")
 			}
-			if j.Payload == "-" {
+			if payload == "-" {
 				text, err := awaitInput(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.in, maxPayload+1)) })
 				if errors.Is(err, errInterrupted) {
 					return a.interrupted()
@@ -86,14 +90,15 @@ func (a *app) enqueueCmd() *cobra.Command {
 				if len(text) > maxPayload {
 					return usage("the payload is larger than 16 MiB", "standard input", "store it elsewhere and enqueue a reference")
 				}
-				j.Payload = string(text)
+				payload = string(text)
 			}
 			client, err := a.client(cmd.Context(), 0)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			id, created, refused, err := client.PutJob(cmd.Context(), j)
+			j.Payload, j.Priority, j.Actor = []byte(payload), &priority, client.Actor()
+			id, created, refused, err := enqueue.New(client).Put(cmd.Context(), j, after)
 			if err != nil {
 				return err
 			}
@@ -112,10 +117,10 @@ func (a *app) enqueueCmd() *cobra.Command {
 	f.StringVar(&j.Kind, "kind", "", "what is to be done")
 	f.StringVar(&j.Domain, "domain", "", "event domain")
 	f.StringVar(&j.Executor, "executor", "", "executor kind: "+strings.Join(queue.ExecutorKinds(), ", "))
-	f.StringVar(&j.Payload, "payload", "{}", "JSON object of references; - reads standard input")
-	f.IntVar(&j.Priority, "priority", 100, "higher goes first")
-	f.DurationVar(&j.After, "after", 0, "due so long from now, such as 10m")
-	f.StringVar(&j.Key, "key", "", "idempotency key: the same key twice while active is one job")
+	f.StringVar(&payload, "payload", "{}", "JSON object of references; - reads standard input")
+	f.IntVar(&priority, "priority", 100, "higher goes first")
+	f.DurationVar(&after, "after", 0, "due so long from now, such as 10m")
+	f.StringVar(&j.IdempotencyKey, "key", "", "idempotency key: the same key twice while active is one job")
 	f.IntVar(&j.MaxAttempts, "max-attempts", 0, "tries before it is dead; 0 = the flag queue.retry.max_attempts_default")
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -96,7 +97,7 @@ func (a *app) requeueNotificationsCmd() *cobra.Command {
 }
 
 func (a *app) doctorStaging(ctx context.Context, c *pgclient.Client) error {
-	lines, err := c.Staging(ctx)
+	lines, err := inspect.Staging(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
 )
 
 // tickRow is what the previews tell of a tick worker.
@@ -69,7 +69,7 @@ func applyTick(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result)
 	if err != nil {
 		return err
 	}
-	t, err := pgclient.ParseTick(raw)
+	t, err := work.ParseTick(raw)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func applyTick(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result)
 }
 
 // did is what a tick did, in words: the numbers that are not 0.
-func did(t pgclient.TickResult) string {
+func did(t work.TickResult) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(t.Result)) {
 		if n := t.Result[k]; n != 0 {

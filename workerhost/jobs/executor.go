@@ -35,7 +35,7 @@ func (x *Executor) Run(ctx context.Context, l *loop.Loop) error {
 	e.standing = &standing{state: s, errands: &e.errands, told: make(chan answer, 1)}
 	e.crew = &crew{state: s, stock: e.stock, results: e.results, runner: handler.Runner{Log: x.Log, Grace: lease.HandBack / 2}}
 	e.crew.working, e.crew.halt = context.WithCancel(context.WithoutCancel(ctx))
-	x.Client.Ringer().Attach(e.turn)
+	x.Producer.Attach(e.turn)
 	defer e.finish(ctx) // also after a panic of run
 	return e.run(ctx)
 }
@@ -117,7 +117,7 @@ func (e *executor) stockUp(f *fetch, late bool) {
 // finish ends what the loop left: results are recorded, jobs without one go back.
 // Handlers are cancelled and have half of lease.HandBack to return.
 func (e *executor) finish(ctx context.Context) {
-	e.Client.Ringer().Detach(e.turn)
+	e.Producer.Detach(e.turn)
 	e.crew.halt()
 	hangs := time.After(lease.HandBack / 2) // somebody's connection
 	for e.turn.allow(false) {

@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
@@ -32,10 +33,11 @@ const (
 
 // Executor is what the loop needs of its host.
 type Executor struct {
-	Client      *pgclient.Client
-	ID          string // of the executor, which hosts may share
-	Worker      string // this host
-	Concurrency int    // jobs at work
+	Client      *work.Client
+	Producer    *enqueue.Producer // of this process: a claim goes with its jobs
+	ID          string            // of the executor, which hosts may share
+	Worker      string            // this host
+	Concurrency int               // jobs at work
 	Timeout     time.Duration
 	Handlers    map[string]handler.Handler // by kind; others are not claimed
 	Log         *slog.Logger

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
@@ -29,9 +29,9 @@ func newResults(s *state, later func()) *results {
 		return s.Client.JobRelease(ctx, leasesOf(runs))
 	})
 	r.fails = r.batches("failed", 1, func(ctx context.Context, runs []*run) ([]pgtype.UUID, error) {
-		failures := make([]pgclient.JobFailure, len(runs))
+		failures := make([]work.JobFailure, len(runs))
 		for i, x := range runs {
-			failures[i] = pgclient.JobFailure{JobLease: x.ref(), Code: x.code, Text: x.text, Permanent: x.outcome == permanent}
+			failures[i] = work.JobFailure{JobLease: x.ref(), Code: x.code, Text: x.text, Permanent: x.outcome == permanent}
 		}
 		lost, err := s.Client.JobFail(ctx, failures)
 		if err == nil {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 )
 
 // The states of a job in this process.
@@ -21,7 +21,7 @@ const (
 
 // run is one leased job inside this process.
 type run struct {
-	job   *pgclient.Job
+	job   *work.Job
 	lease *claimed
 
 	mu     sync.Mutex
@@ -36,8 +36,8 @@ type run struct {
 	code, text string
 }
 
-func (r *run) ref() pgclient.JobLease {
-	return pgclient.JobLease{ID: r.job.ID, Token: r.job.Token}
+func (r *run) ref() work.JobLease {
+	return work.JobLease{ID: r.job.ID, Token: r.job.Token}
 }
 
 // begin gives the job its context; nil when it must not start any more.
@@ -116,8 +116,8 @@ func (r *run) slow(tick int64) bool {
 	return r.state == running && !r.told && !r.lost && tick-r.tick > slowTicks
 }
 
-func leasesOf(runs []*run) []pgclient.JobLease {
-	leases := make([]pgclient.JobLease, len(runs))
+func leasesOf(runs []*run) []work.JobLease {
+	leases := make([]work.JobLease, len(runs))
 	for i, r := range runs {
 		leases[i] = r.ref()
 	}

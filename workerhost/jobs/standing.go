@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
@@ -20,7 +20,7 @@ const mostBeat = 10 * time.Second
 
 // answer is what a question for the standing brought.
 type answer struct {
-	pgclient.JobStanding
+	work.JobStanding
 	err error
 }
 
@@ -138,12 +138,12 @@ func (s *standing) stopped(ctx context.Context) {
 }
 
 // account is that of this loop.
-func (s *standing) account() pgclient.JobBeat {
+func (s *standing) account() work.JobBeat {
 	done := s.Done.worked()
 	if done > s.worked {
 		s.worked, s.workedAt = done, time.Now()
 	}
-	b := pgclient.JobBeat{DoneTotal: done, InFlight: int(s.open.Load())}
+	b := work.JobBeat{DoneTotal: done, InFlight: int(s.open.Load())}
 	if !s.workedAt.IsZero() {
 		b.LastWorkAt = &s.workedAt
 	}

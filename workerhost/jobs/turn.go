@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
@@ -40,20 +41,20 @@ type turn struct {
 	may      bool // there may be claims
 	gone     bool // the loop has ended: what is claimed yet goes back
 	underWay *fetch
-	last     time.Duration    // when a claim was last sent
-	apart    time.Duration    // until when none goes with jobs
-	soon     *time.Timer      // runs: another is wanted lookGap after it
-	after    pgclient.JobKeys // where the next begins; nil sweeps the lanes from their start
-	swept    time.Time        // when one last did
+	last     time.Duration // when a claim was last sent
+	apart    time.Duration // until when none goes with jobs
+	soon     *time.Timer   // runs: another is wanted lookGap after it
+	after    work.JobKeys  // where the next begins; nil sweeps the lanes from their start
+	swept    time.Time     // when one last did
 }
 
 // fetch is a claim and what it brought.
 type fetch struct {
-	claim pgclient.Claim
+	claim work.Claim
 	at    time.Duration // when it was sent
 	with  bool          // jobs that were enqueued, some of which it left
 	left  bool
-	jobs  []pgclient.Job
+	jobs  []work.Job
 	err   error
 }
 
@@ -67,7 +68,7 @@ func (t *turn) fetch(ctx context.Context) bool {
 		claiming, cancel := lease.Outlive(ctx)
 		defer cancel()
 		f.jobs, f.err = t.Client.JobClaim(claiming, f.claim)
-		t.Client.Ringer().Claimed(f.jobs)
+		t.Producer.Claimed(f.jobs)
 		t.bring(f)
 	})
 	return true
@@ -95,7 +96,7 @@ func (t *turn) take(with bool) *fetch {
 		t.swept = time.Now()
 	}
 	t.last = t.clock()
-	t.underWay = &fetch{claim: pgclient.Claim{Executor: t.ID, Kinds: t.kinds, Most: n, After: t.after}, at: t.last, with: with}
+	t.underWay = &fetch{claim: work.Claim{Executor: t.ID, Kinds: t.kinds, Most: n, After: t.after}, at: t.last, with: with}
 	t.soon.Stop() // this one sees what the other was for
 	return t.underWay
 }
@@ -129,9 +130,9 @@ func (t *turn) bring(f *fetch) {
 	if !gone || len(f.jobs) == 0 {
 		return
 	}
-	leases := make([]pgclient.JobLease, len(f.jobs))
+	leases := make([]work.JobLease, len(f.jobs))
 	for i, j := range f.jobs {
-		leases[i] = pgclient.JobLease{ID: j.ID, Token: j.Token}
+		leases[i] = work.JobLease{ID: j.ID, Token: j.Token}
 	}
 	go func() { // whoever brings it may hold the last connection
 		if _, err := t.Client.JobRelease(context.Background(), leases); err != nil {
@@ -155,9 +156,9 @@ func (t *turn) leave() {
 	t.gone = true
 }
 
-// Offer implements pgclient.Taker. A job with a key may have to wait for somebody's
+// Offer implements enqueue.Taker. A job with a key may have to wait for somebody's
 // transaction, and a claim with it would.
-func (t *turn) Offer(jobs []pgclient.JobSpec) (claim *pgclient.Claim, takes bool) {
+func (t *turn) Offer(jobs []enqueue.Job) (claim *work.Claim, takes bool) {
 	now, keyed := time.Now(), false
 	for i := range jobs {
 		j := &jobs[i]
@@ -177,8 +178,8 @@ func (t *turn) Offer(jobs []pgclient.JobSpec) (claim *pgclient.Claim, takes bool
 	return nil, t.may
 }
 
-// Claimed implements pgclient.Taker.
-func (t *turn) Claimed(jobs []pgclient.Job, left bool, err error) {
+// Claimed implements enqueue.Taker.
+func (t *turn) Claimed(jobs []work.Job, left bool, err error) {
 	t.mu.Lock()
 	f := t.underWay
 	t.mu.Unlock()
@@ -186,7 +187,7 @@ func (t *turn) Claimed(jobs []pgclient.Job, left bool, err error) {
 	t.bring(f)
 }
 
-// Look implements pgclient.Taker.
+// Look implements enqueue.Taker.
 func (t *turn) Look() { t.later() }
 
 // wanted is how many jobs to claim now: as many as there are places, and beyond
@@ -204,8 +205,8 @@ func (t *turn) wanted() int {
 }
 
 // keysOf is where a claim stopped: the last job of each lane that it took from.
-func keysOf(before pgclient.JobKeys, jobs []pgclient.Job) pgclient.JobKeys {
-	after := make(pgclient.JobKeys, len(before)+1)
+func keysOf(before work.JobKeys, jobs []work.Job) work.JobKeys {
+	after := make(work.JobKeys, len(before)+1)
 	for lane, key := range before {
 		after[lane] = key
 	}

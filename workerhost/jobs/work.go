@@ -8,7 +8,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/lease"
 )
@@ -68,7 +68,7 @@ func (c *crew) work(r *run) {
 }
 
 // handlerJob is the job as a handler sees it.
-func handlerJob(j *pgclient.Job) handler.Job {
+func handlerJob(j *work.Job) handler.Job {
 	return handler.Job{
 		ID: j.ID.String(), Kind: j.Kind, Domain: j.Domain, Executor: j.Executor,
 		Attempt: int(j.Attempts) + 1, MaxAttempts: int(j.MaxAttempts), Priority: int(j.Priority),

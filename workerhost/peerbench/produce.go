@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/enqueue"
 )
 
 const (
@@ -53,7 +53,7 @@ func (b *bench) produceRate(ctx context.Context) part {
 	f := b.contestOf(ctx, rounds, cs...)
 	p := part{title: "producers", figs: f, notes: []string{fmt.Sprintf(
 		"one row per transaction straight into job_queue, one listener; %d rounds of %s each; the doorbell is rung by the "+
-			"producers' process after commits, at most once per 5 ms (pgclient.Ringer)", rounds, span),
+			"producers' process after commits, at most once per 5 ms (enqueue.Ringer)", rounds, span),
 	}}
 	for _, n := range clients[1:] {
 		p.goals = append(p.goals, goal{fmt.Sprintf("producer throughput, wake by doorbell ÷ off, %d clients", n),
@@ -96,7 +96,7 @@ func (b *bench) produced(ctx context.Context, wake string, clients int, span tim
 		return 0, err
 	}
 	defer pool.Close()
-	ringer := pgclient.NewRinger(d.pool)
+	ringer := enqueue.NewRinger(d.pool)
 	var inserted atomic.Int64
 	var wg sync.WaitGroup
 	began := time.Now()

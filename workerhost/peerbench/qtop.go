@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/handler"
 )
@@ -39,8 +40,9 @@ func qtopOpen(ctx context.Context, d *database, handled func(int), name string) 
 		handled(p.N)
 		return nil
 	}
+	beside := enqueue.New(client)
 	host, err := workerhost.New(client, workerhost.Options{
-		ID: "bench", Version: "bench", Executor: qtopExecutor, Concurrency: hostConcurrency, Grace: 10 * time.Second,
+		Producer: beside, ID: "bench", Version: "bench", Executor: qtopExecutor, Concurrency: hostConcurrency, Grace: 10 * time.Second,
 		Loops:    []string{"job_executor", "job_queue_default", "lease_reaper", "counter_compactor"},
 		Handlers: map[string]handler.Handler{"noop": handler.Func(noop)},
 	})
@@ -53,20 +55,21 @@ func qtopOpen(ctx context.Context, d *database, handled func(int), name string) 
 		client.Close()
 		return session{}, err
 	}
+	apart := enqueue.New(writer)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- host.Run(ctx) }()
 	return session{
 		insert: func(ctx context.Context, n int) error {
-			by := writer
+			by := apart
 			switch name {
 			case qtopName:
 				_, err := writer.Work().Exec(ctx, oneJob, n)
 				return err
 			case qtopOneName:
-				by = client
+				by = beside
 			}
-			_, _, err := by.JobEnqueue(ctx, pgclient.JobSpec{
+			_, _, err := by.Enqueue(ctx, enqueue.Job{
 				Kind: "noop", Domain: qtopDomain, Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n),
 			})
 			return err

@@ -7,14 +7,14 @@ import (
 	"context"
 	"time"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
 // claim is one that came back.
 type claim struct {
-	jobs   []pgclient.WebhookJob
+	jobs   []work.WebhookJob
 	err    error
 	asked  int
 	each   int // of one subscription

@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 )
 
 // stocking puts n deliveries of one endpoint, a subscription each.
 func stocking(p *places, endpoint string, n int, at time.Time) {
 	for i := range n {
-		p.put(&delivery{WebhookJob: pgclient.WebhookJob{JobID: int64(i), SubscriptionID: int64(i)}, endpoint: endpoint, claimed: at}, at)
+		p.put(&delivery{WebhookJob: work.WebhookJob{JobID: int64(i), SubscriptionID: int64(i)}, endpoint: endpoint, claimed: at}, at)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
@@ -41,17 +42,17 @@ func TestReportBadResult(t *testing.T) {
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "webhook_worker")), WorkConns: 2})
 	require.NoError(t, err)
 	defer client.Close()
-	claimed, err := client.ClaimWebhooks(t.Context(), "x", 3, nil, 3)
+	claimed, err := work.New(client).ClaimWebhooks(t.Context(), "x", 3, nil, 3)
 	require.NoError(t, err)
 	require.Len(t, claimed, 3)
 	log := slog.New(slog.DiscardHandler)
-	w := &Worker{Client: client, Log: log, Every: func() time.Duration { return time.Second }, Reported: func() {}}
+	w := &Worker{Client: work.New(client), Log: log, Every: func() time.Duration { return time.Second }, Reported: func() {}}
 	r := newRequests(w, loop.New("webhook_worker", "", log), 3)
 	status, code := 204, "NO_SUCH_CODE"
 	xs := make([]*delivery, 3)
 	for i, j := range claimed {
 		xs[i] = &delivery{WebhookJob: j, until: time.Now().Add(time.Minute)}
-		xs[i].report = pgclient.WebhookReport{JobID: j.JobID, LeaseToken: j.LeaseToken, Delivered: true, Status: &status}
+		xs[i].report = work.WebhookReport{JobID: j.JobID, LeaseToken: j.LeaseToken, Delivered: true, Status: &status}
 	}
 	xs[1].report.Delivered, xs[1].report.Status, xs[1].report.Code = false, nil, &code
 	r.results.Add(xs...)
@@ -60,7 +61,7 @@ func TestReportBadResult(t *testing.T) {
 	require.True(t, xs[0].settled.Load())
 	require.False(t, xs[1].settled.Load(), "left to be handed back")
 	require.True(t, xs[2].settled.Load())
-	out, err := client.ReportWebhooks(context.Background(), []pgclient.WebhookReport{{
+	out, err := work.New(client).ReportWebhooks(context.Background(), []work.WebhookReport{{
 		JobID: claimed[0].JobID, LeaseToken: claimed[0].LeaseToken, Delivered: true, Status: &status,
 	}})
 	require.NoError(t, err)

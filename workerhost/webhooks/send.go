@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
 	"github.com/qtop/qtop/workerhost/sender"
@@ -46,7 +46,7 @@ func newRequests(w *Worker, l *loop.Loop, most int) *requests {
 
 // record settles a batch.
 func (r *requests) record(ctx context.Context, l *loop.Loop, batch []*delivery) error {
-	reports := make([]pgclient.WebhookReport, len(batch))
+	reports := make([]work.WebhookReport, len(batch))
 	for i, x := range batch {
 		reports[i] = x.report
 	}
@@ -96,7 +96,7 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 		return
 	}
 	log.Info("attempt", "error_code", res.Code, "status", res.Status, "took_ms", res.Took.Milliseconds(), "detail", res.Detail)
-	x.report = pgclient.WebhookReport{
+	x.report = work.WebhookReport{
 		JobID: x.JobID, LeaseToken: x.LeaseToken, Delivered: res.Delivered, Excerpt: res.Excerpt,
 		TookMS: float64(res.Took.Microseconds()) / 1000, Unsent: x.Payload == nil,
 	}

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // Worker is what the loop needs of its host.
 type Worker struct {
-	Client      *pgclient.Client
+	Client      *work.Client
 	ID          string // of this host, in leases
 	Concurrency int    // requests in flight
 	PerEndpoint int
@@ -29,14 +29,14 @@ type Worker struct {
 
 // delivery is one claimed job inside this process.
 type delivery struct {
-	pgclient.WebhookJob
+	work.WebhookJob
 	endpoint string
 	claimed  time.Time // before the claim was sent
 	// sent, delivered and fault (it could not be signed) are written before the
 	// request's end is told, report before it is queued.
 	sent, delivered bool
 	fault           *sender.Fault
-	report          pgclient.WebhookReport
+	report          work.WebhookReport
 	settled         atomic.Bool // the database answered for the result
 
 	mu sync.Mutex

@@ -1,4 +1,4 @@
-package pgclient
+package enqueue
 
 // This file gathers jobs that are enqueued at the same time: while others are on
 // their way, they wait and then go together, which costs the server a fraction. Two
@@ -27,13 +27,14 @@ const together = 1000
 // gathering is the jobs without a key that go to the server; with one they go
 // alone, for each has an answer of its own.
 type gathering struct {
+	*sender
 	mu       sync.Mutex
 	underWay bool
 	waiting  []*gathered
 }
 
 type gathered struct {
-	job    JobSpec
+	job    Job
 	answer chan enqueued
 }
 
@@ -43,18 +44,17 @@ type enqueued struct {
 }
 
 // put enqueues a job: at once, or with those that wait beside it.
-func (r *Ringer) put(ctx context.Context, job JobSpec) (id string, created bool, err error) {
+func (g *gathering) put(ctx context.Context, job Job) (id string, created bool, err error) {
 	job.Payload = bytes.Clone(job.Payload) // the caller may leave before it is sent
 	if job.IdempotencyKey != "" {
-		return r.enqueue(ctx, job)
+		return g.enqueue(ctx, job)
 	}
-	g := &r.gathering
 	g.mu.Lock()
 	if !g.underWay {
 		g.underWay = true
 		g.mu.Unlock()
-		defer r.next()
-		return r.enqueue(ctx, job)
+		defer g.next()
+		return g.enqueue(ctx, job)
 	}
 	w := &gathered{job, make(chan enqueued, 1)}
 	g.waiting = append(g.waiting, w)
@@ -71,8 +71,7 @@ func (r *Ringer) put(ctx context.Context, job JobSpec) (id string, created bool,
 }
 
 // next sends those that wait, once a statement has ended.
-func (r *Ringer) next() {
-	g := &r.gathering
+func (g *gathering) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := min(len(g.waiting), together)
@@ -83,25 +82,25 @@ func (r *Ringer) next() {
 	batch := g.waiting[:n:n]
 	g.waiting = g.waiting[n:]
 	go func() {
-		defer r.next()
-		r.send(batch)
+		defer g.next()
+		g.send(batch)
 	}()
 }
 
 // send enqueues a batch and answers everybody. What is refused for what is in it is
 // sent one by one, so that each has the answer of its own job; any other error may
 // have come after the commit, and a second try would make the jobs twice.
-func (r *Ringer) send(batch []*gathered) {
+func (g *gathering) send(batch []*gathered) {
 	ctx, cancel := context.WithTimeout(context.Background(), pgpool.ActTimeout)
 	defer cancel()
-	ids, err := r.enqueueAll(ctx, batch)
+	ids, err := g.enqueueAll(ctx, batch)
 	var pg *pgconn.PgError
 	alone := len(batch) == 1 || errors.Is(err, errRefused) || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22")
 	for i, w := range batch {
 		a := enqueued{err: pgerror.Translate(err)}
 		switch {
 		case alone:
-			a.id, _, a.err = r.enqueue(ctx, w.job)
+			a.id, _, a.err = g.enqueue(ctx, w.job)
 		case err == nil:
 			a = enqueued{id: ids[i]}
 		}
@@ -112,11 +111,11 @@ func (r *Ringer) send(batch []*gathered) {
 var errRefused = errors.New("refused")
 
 // enqueueAll puts several jobs into the queue, all or none.
-func (r *Ringer) enqueueAll(ctx context.Context, batch []*gathered) (ids []string, err error) {
+func (g *gathering) enqueueAll(ctx context.Context, batch []*gathered) (ids []string, err error) {
 	if len(batch) == 1 {
 		return nil, nil
 	}
-	jobs := make([]JobSpec, len(batch))
+	jobs := make([]Job, len(batch))
 	for i, w := range batch {
 		jobs[i] = w.job
 	}
@@ -124,7 +123,7 @@ func (r *Ringer) enqueueAll(ctx context.Context, batch []*gathered) (ids []strin
 	if err != nil { // one of them is no JSON
 		return nil, errRefused
 	}
-	a, err := r.commit(ctx, statement{enqueueManySQL, [][]byte{text}}, jobs)
+	a, err := g.commit(ctx, statement{enqueueManySQL, [][]byte{text}}, jobs)
 	switch {
 	case err != nil:
 		return nil, err

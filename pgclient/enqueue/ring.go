@@ -1,4 +1,4 @@
-package pgclient
+package enqueue
 
 // This file is the bell that is rung after a commit of jobs.
 
@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/work"
 )
 
 const ringSQL = "SELECT public.fn_queue_doorbell($1::text)"
@@ -21,12 +22,9 @@ const ringEvery = 5 * time.Millisecond
 // Ringer rings the doorbell of a domain after commits, at most once per 5 ms and
 // domain. One is enough for a process.
 type Ringer struct {
-	pool  conns
-	mu    sync.Mutex
-	rung  map[string]*bell // the domains that rang in the last 5 ms
-	taker Taker
-
-	gathering gathering
+	pool conns
+	mu   sync.Mutex
+	rung map[string]*bell // the domains that rang in the last 5 ms
 }
 
 // bell is the bell of one domain. again: somebody asked for it since it rang. It
@@ -45,7 +43,7 @@ type conns interface {
 
 // NewRinger makes a ringer that uses pool.
 func NewRinger(pool conns) *Ringer {
-	return &Ringer{pool: pool, rung: map[string]*bell{}, taker: nobody{}}
+	return &Ringer{pool: pool, rung: map[string]*bell{}}
 }
 
 // Ring wakes who listens to the domain, now or within 5 ms. It waits for nothing
@@ -95,8 +93,8 @@ func (r *Ringer) owe(domain, id string) {
 	b.owed[id] = true
 }
 
-// Claimed says what a worker host of this process has claimed.
-func (r *Ringer) Claimed(jobs []Job) {
+// claimed says what a worker host of this process has claimed.
+func (r *Ringer) claimed(jobs []work.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range jobs {

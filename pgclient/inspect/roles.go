@@ -1,4 +1,4 @@
-package pgclient
+package inspect
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/schema"
@@ -19,10 +20,10 @@ type RoleReport struct {
 
 // Roles reads the roles of the database, their members and the other databases
 // that they reach.
-func (c *Client) Roles(ctx context.Context) (r RoleReport, err error) {
+func Roles(ctx context.Context, c *pgclient.Client) (r RoleReport, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	err = pgx.BeginTxFunc(ctx, c.read, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, c.Read(), pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var err error
 		if r.Roles, err = schema.ClusterRoles(ctx, tx); err != nil {
 			return err

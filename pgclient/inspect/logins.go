@@ -1,10 +1,11 @@
-package pgclient
+package inspect
 
 import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
@@ -42,10 +43,10 @@ func rolesOfOurs() []string { return append(schema.Roles(), "queue_owner") }
 
 // LoginSettings are those of this login, of the logins that have a role of ours, and
 // of this database, as far as they change what a statement does.
-func (c *Client) LoginSettings(ctx context.Context) ([]LoginSetting, error) {
+func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.read.Query(ctx, members+`SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
+	rows, err := c.Read().Query(ctx, members+`SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
 			split_part(s, '=', 1), substr(s, strpos(s, '=') + 1), x.setrole = 0 OR l.rolname = session_user, false
 		FROM pg_catalog.pg_db_role_setting x LEFT JOIN login l ON l.oid = x.setrole LEFT JOIN pg_catalog.pg_database d ON d.oid = x.setdatabase,
 			unnest(x.setconfig) s
@@ -65,10 +66,10 @@ func (c *Client) LoginSettings(ctx context.Context) ([]LoginSetting, error) {
 }
 
 // Logins are this login and those that have a role of ours.
-func (c *Client) Logins(ctx context.Context) ([]Login, error) {
+func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.read.Query(ctx, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
+	rows, err := c.Read().Query(ctx, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
 			CASE WHEN l.rolbypassrls THEN 'BYPASSRLS' END], NULL),
 			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user

@@ -1,4 +1,4 @@
-package pgclient
+package enqueue
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/work"
 )
 
 // Jobs that come all the time and are claimed within 5 ms ring no bell; one that is not does, once.
@@ -18,18 +20,18 @@ func TestBellOfOwedJobs(t *testing.T) {
 		gotNow, gotLater := r.wanted("iu", b)
 		require.Equal(t, [2]bool{now, later}, [2]bool{gotNow, gotLater}, what)
 	}
-	owe := func() Job {
+	owe := func() work.Job {
 		id := uuid.New()
 		r.owe("iu", id.String())
-		return Job{ID: pgtype.UUID{Bytes: id, Valid: true}, Domain: "iu"}
+		return work.Job{ID: pgtype.UUID{Bytes: id, Valid: true}, Domain: "iu"}
 	}
-	var young []Job
+	var young []work.Job
 	for range 5 {
-		r.Claimed(young)
-		young = []Job{owe(), owe()}
+		r.claimed(young)
+		young = []work.Job{owe(), owe()}
 		wanted(false, true, "claimed before they were due")
 	}
-	r.Claimed(young[:1])
+	r.claimed(young[:1])
 	wanted(true, false, "one is due")
 	require.Contains(t, r.rung, "iu")
 	wanted(false, false, "nothing more")
@@ -41,5 +43,5 @@ func TestBellOfOwedJobs(t *testing.T) {
 	b.again = true
 	wanted(true, true, "it rings for what is owed as well")
 	wanted(false, false, "and not again")
-	r.Claimed([]Job{late})
+	r.claimed([]work.Job{late})
 }

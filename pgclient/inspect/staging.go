@@ -1,4 +1,4 @@
-package pgclient
+package inspect
 
 // This file answers `qtop doctor --staging`: the verification lines of P3D4C1,
 // read off the live catalogue.
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/schema"
@@ -89,7 +90,7 @@ func stagingLines() [][2]string {
 
 // Staging reads the lines. What the catalogue cannot know says so: the tests are
 // `go test`'s to run, and without pg_cron its lines are skipped.
-func (c *Client) Staging(ctx context.Context) ([]StagingLine, error) {
+func Staging(ctx context.Context, c *pgclient.Client) ([]StagingLine, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	asked := stagingLines()
@@ -99,10 +100,10 @@ func (c *Client) Staging(ctx context.Context) ([]StagingLine, error) {
 		exprs[i], out[i].Key = l[1], l[0]
 		into[i] = &out[i].Value
 	}
-	if err := c.read.QueryRow(ctx, "SELECT "+strings.Join(exprs, ", ")).Scan(into...); err != nil {
+	if err := c.Read().QueryRow(ctx, "SELECT "+strings.Join(exprs, ", ")).Scan(into...); err != nil {
 		return nil, pgerror.Translate(err)
 	}
-	cron, once, err := c.stagingCron(ctx)
+	cron, once, err := stagingCron(ctx, c)
 	if err != nil {
 		return nil, pgerror.Translate(err)
 	}
@@ -121,10 +122,10 @@ func (c *Client) Staging(ctx context.Context) ([]StagingLine, error) {
 }
 
 // stagingCron says whether pg_cron has the worker's job, and not twice.
-func (c *Client) stagingCron(ctx context.Context) (scheduled, once string, err error) {
+func stagingCron(ctx context.Context, c *pgclient.Client) (scheduled, once string, err error) {
 	var there, readable bool
 	var mode string
-	err = c.read.QueryRow(ctx, `SELECT to_regclass('cron.job') IS NOT NULL, COALESCE(has_table_privilege(to_regclass('cron.job'), 'SELECT'), false),
+	err = c.Read().QueryRow(ctx, `SELECT to_regclass('cron.job') IS NOT NULL, COALESCE(has_table_privilege(to_regclass('cron.job'), 'SELECT'), false),
 		COALESCE((SELECT value FROM public.dot_config WHERE key = 'queue.scheduler.mode'), '')`).Scan(&there, &readable, &mode)
 	switch {
 	case err != nil || !there:
@@ -133,7 +134,7 @@ func (c *Client) stagingCron(ctx context.Context) (scheduled, once string, err e
 		return "UNKNOWN", "UNKNOWN", nil
 	}
 	var n int
-	if err = c.read.QueryRow(ctx, "SELECT count(*) FROM cron.job WHERE jobname = 'iu-notification-worker'").Scan(&n); err != nil {
+	if err = c.Read().QueryRow(ctx, "SELECT count(*) FROM cron.job WHERE jobname = 'iu-notification-worker'").Scan(&n); err != nil {
 		return "", "", err
 	}
 	scheduled, once = "FAIL", "true"

@@ -1,13 +1,11 @@
-package pgclient
+package work
 
 // This file is what a worker host asks of the job queue: claim, start, renew,
 // and tell what became of each job.
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,12 +13,11 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
 )
 
-// jobTimeout bounds one statement over up to a thousand jobs: on a loaded machine
+// JobTimeout bounds one statement over up to a thousand jobs: on a loaded machine
 // it may take seconds, and one that is given up may have been committed.
-const jobTimeout = 15 * time.Second
+const JobTimeout = 15 * time.Second
 
 // Job is a leased job.
 type Job struct {
@@ -106,69 +103,6 @@ func (o *optional) ScanBytes(v []byte) error {
 	return nil
 }
 
-// Claim is what to lease: at most that many jobs of the kinds, within the
-// subscriptions of the executor, behind the keys in After; nil sweeps each lane
-// from its start.
-type Claim struct {
-	Executor string
-	Kinds    []string
-	Most     int
-	After    JobKeys
-}
-
-const claimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
-	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref, idempotency_key, correlation_id,
-	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 OR public.fn_payload_fits(payload) THEN payload END
-	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb)`
-
-// JobClaim leases jobs. The statement commits before anything is returned: a job
-// handed out earlier could be finished before its lease shows.
-func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
-	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
-	defer cancel()
-	rows, err := c.work.Query(ctx, claimSQL, claim.Executor, claim.Kinds, claim.Most, claim.After.argument())
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
-	jobs, err := claimedJobs(rows, claim.Most)
-	return jobs, pgerror.Translate(err)
-}
-
-// claimedJobs reads the rows of claimSQL.
-func claimedJobs(rows pgx.Rows, most int) ([]Job, error) {
-	var jobs []Job
-	var j Job
-	var kind, domain, exec interned
-	var source, target, ref, key, correlation optional
-	var picked time.Time
-	var enqueued pgtype.Timestamptz
-	_, err := pgx.ForEachRow(rows, []any{&j.ID, &j.Token, &kind, &domain, &exec, &j.Priority, &j.ProcessAfter, &j.Attempts,
-		&j.MaxAttempts, &enqueued, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &correlation, &j.Payload}, func() error {
-		j.Kind, j.Domain, j.Executor = kind.last, domain.last, exec.last
-		j.SourceRef, j.TargetRef, j.PayloadRef, j.IdempotencyKey, j.CorrelationID = source.s, target.s, ref.s, key.s, correlation.s
-		j.EnqueuedAt, j.Lease = pgscan.Calendar(enqueued), j.LeaseUntil.Sub(picked)
-		if jobs == nil {
-			jobs = make([]Job, 0, min(most, 32)) // mostly either one or all
-		}
-		jobs = append(jobs, j)
-		j.Payload = nil
-		return nil
-	})
-	return jobs, err
-}
-
-// arguments are those of claimSQL, as text.
-func (c *Claim) arguments(types *pgtype.Map) [][]byte {
-	args := [][]byte{[]byte(c.Executor), nil, strconv.AppendInt(nil, int64(c.Most), 10), nil}
-	if c.Kinds != nil {
-		args[1], _ = types.Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, c.Kinds, nil) // texts always have a form
-	}
-	if after := c.After.argument(); after != nil {
-		args[3], _ = json.Marshal(after)
-	}
-	return args
-}
-
 // JobLease names a lease of a job: every result is fenced by its token.
 type JobLease struct{ ID, Token pgtype.UUID }
 
@@ -230,9 +164,9 @@ func (c *Client) JobFail(ctx context.Context, failures []JobFailure) ([]pgtype.U
 
 // lost runs a statement that answers with the jobs whose lease is gone.
 func (c *Client) lost(ctx context.Context, sql string, args ...any) ([]pgtype.UUID, error) {
-	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
-	rows, err := c.work.Query(ctx, sql, args...)
+	rows, err := c.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, pgerror.Translate(err)
 	}
@@ -253,7 +187,7 @@ func (c *Client) JobStanding(ctx context.Context, executor string) (JobStanding,
 	defer cancel()
 	var cadence, lease int
 	var s JobStanding
-	err := c.work.QueryRow(ctx, `SELECT COALESCE(public.fn_job_refusal($1::text), ''),
+	err := c.pool.QueryRow(ctx, `SELECT COALESCE(public.fn_job_refusal($1::text), ''),
 		COALESCE((SELECT expected_cadence_seconds FROM public.queue_heartbeat
 			WHERE executor_id = $1 AND deregistered_at IS NULL AND NOT tick_worker), 0),
 		COALESCE((SELECT n FROM public.v_dot_config_number WHERE key = 'queue.lease.duration_seconds'), 0)`, executor).Scan(&s.Refusal, &cadence, &lease)

@@ -1,4 +1,4 @@
-package pgclient
+package inspect
 
 // This file is what the doctor asks about the tables: their partitions, and how
 // much of them stays for ever.
@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
@@ -18,23 +19,23 @@ import (
 // retention_sweep does, and says how many were missing and how many default
 // partitions still hold rows. It needs the right to call
 // fn_queue_partitions_ensure (queue.KindPermission otherwise).
-func (c *Client) EnsurePartitions(ctx context.Context) (made, caught int64, err error) {
+func EnsurePartitions(ctx context.Context, c *pgclient.Client) (made, caught int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
-	err = c.act.QueryRow(ctx, "SELECT (public.fn_queue_partitions_ensure() ->> 'created')::bigint").Scan(&made)
+	err = c.Act().QueryRow(ctx, "SELECT (public.fn_queue_partitions_ensure() ->> 'created')::bigint").Scan(&made)
 	if err == nil {
-		err = c.read.QueryRow(ctx, "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition'").Scan(&caught)
+		err = c.Read().QueryRow(ctx, "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition'").Scan(&caught)
 	}
 	return made, caught, pgerror.Translate(err)
 }
 
 // KeptSizes is one line: the size on disk of each table that no retention
 // touches, largest first, and their sum.
-func (c *Client) KeptSizes(ctx context.Context) (queue.Text, error) {
+func KeptSizes(ctx context.Context, c *pgclient.Client) (queue.Text, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var line string
-	err := c.read.QueryRow(ctx, `SELECT pg_size_pretty(sum(bytes)) || ': ' || string_agg(name || ' ' || pg_size_pretty(bytes), ', ' ORDER BY bytes DESC, name)
+	err := c.Read().QueryRow(ctx, `SELECT pg_size_pretty(sum(bytes)) || ': ' || string_agg(name || ' ' || pg_size_pretty(bytes), ', ' ORDER BY bytes DESC, name)
 		FROM (SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes FROM pg_class c
 			WHERE c.oid = ANY (ARRAY['public.events', 'public.webhook_delivery_sagas', 'public.webhook_delivery_jobs', 'public.dead_letters',
 				'public.queue_operator_action']::regclass[])) t`).Scan(&line)
@@ -43,10 +44,10 @@ func (c *Client) KeptSizes(ctx context.Context) (queue.Text, error) {
 
 // OddIDs are the ids of executors, hosts and consumers, each after its kind, that an older release admitted and a new
 // row may not have: at most twenty, and how many there are.
-func (c *Client) OddIDs(ctx context.Context) (ids []queue.Text, n int64, err error) {
+func OddIDs(ctx context.Context, c *pgclient.Client) (ids []queue.Text, n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.read.Query(ctx, "SELECT v.kind || ' ' || left(v.id, 200), count(*) OVER () FROM public.v_queue_odd_id v ORDER BY 1 LIMIT 20")
+	rows, err := c.Read().Query(ctx, "SELECT v.kind || ' ' || left(v.id, 200), count(*) OVER () FROM public.v_queue_odd_id v ORDER BY 1 LIMIT 20")
 	if err != nil {
 		return nil, 0, pgerror.Translate(err)
 	}
@@ -61,10 +62,10 @@ func (c *Client) OddIDs(ctx context.Context) (ids []queue.Text, n int64, err err
 // NeverDue are the lanes with jobs that an older release stored for a time beyond the
 // year 9999, such as infinity: they count as scheduled and no tick finds them. n is how
 // many jobs all lanes have.
-func (c *Client) NeverDue(ctx context.Context) (lanes []queue.Text, n int64, err error) {
+func NeverDue(ctx context.Context, c *pgclient.Client) (lanes []queue.Text, n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.read.Query(ctx, `SELECT format('%s of %s in %s', count(*), q.job_kind, q.event_domain), (sum(count(*)) OVER ())::bigint
+	rows, err := c.Read().Query(ctx, `SELECT format('%s of %s in %s', count(*), q.job_kind, q.event_domain), (sum(count(*)) OVER ())::bigint
 		FROM public.job_queue q WHERE NOT q.ready AND q.process_after > '9999-12-31Z' GROUP BY q.job_kind, q.event_domain ORDER BY 1 LIMIT 20`)
 	if err != nil {
 		return nil, 0, pgerror.Translate(err)

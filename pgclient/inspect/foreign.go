@@ -1,4 +1,6 @@
-package pgclient
+// Package inspect asks what only the doctor asks: of the schema, of roles and logins,
+// of what others have put into the database, and of the tables.
+package inspect
 
 // This file asks the catalogue what others have put in the way of the queue's tables
 // and functions, and who could.
@@ -8,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
@@ -68,10 +71,10 @@ SELECT bad, what, remedy FROM (
 ) s ORDER BY place, what LIMIT 100`
 
 // ForeignObjects lists them, what does harm first.
-func (c *Client) ForeignObjects(ctx context.Context) ([]Foreign, error) {
+func ForeignObjects(ctx context.Context, c *pgclient.Client) ([]Foreign, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.read.Query(ctx, foreignSQL)
+	rows, err := c.Read().Query(ctx, foreignSQL)
 	if err != nil {
 		return nil, pgerror.Translate(err)
 	}

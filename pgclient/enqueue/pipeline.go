@@ -1,0 +1,90 @@
+package enqueue
+
+// This file sends statements without waiting in between, and reads their answers.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// statement is one with its arguments as text.
+type statement struct {
+	sql  string
+	args [][]byte
+}
+
+// inOneGo sends statements without waiting in between, apart, as a transaction of its
+// own each, or together in one.
+func inOneGo(ctx context.Context, conn *pgx.Conn, statements []statement, apart bool) *pgconn.Pipeline {
+	prepared := make([]*pgconn.StatementDescription, len(statements))
+	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		for i, s := range statements {
+			prepared[i], _ = conn.Prepare(ctx, s.sql, s.sql) // once per connection
+		}
+	}
+	p := conn.PgConn().StartPipeline(ctx)
+	for i, s := range statements {
+		if d := prepared[i]; d != nil {
+			formats := make([]int16, len(d.Fields))
+			for i, f := range d.Fields {
+				formats[i] = conn.TypeMap().FormatCodeForOID(f.DataTypeOID)
+			}
+			p.SendQueryStatement(d, s.args, nil, formats)
+		} else {
+			p.SendQueryParams(s.sql, s.args, nil, nil, nil)
+		}
+		if apart || i+1 == len(statements) {
+			p.SendPipelineSync()
+		}
+	}
+	_ = p.Flush() // an error shows when the answer is read
+	return p
+}
+
+// readAnswer reads the statement that enqueues.
+func readAnswer(p *pgconn.Pipeline) (a answer, err error) {
+	err = readNext(p, func(rows *pgconn.ResultReader) error {
+		if !rows.NextRow() {
+			return nil // its error follows
+		}
+		return json.Unmarshal(rows.Values()[0], &a)
+	})
+	return a, err
+}
+
+// readNext gives the rows of the next statement to f, if it has any.
+func readNext(p *pgconn.Pipeline, f func(*pgconn.ResultReader) error) error {
+	results, err := p.GetResults()
+	rows, ok := results.(*pgconn.ResultReader)
+	if !ok {
+		if err == nil {
+			err = fmt.Errorf("no rows but %T", results)
+		}
+		return err
+	}
+	err = f(rows)
+	if _, closed := rows.Close(); closed != nil {
+		err = closed
+	}
+	return err
+}
+
+// readOn reads to the end of the transaction: it has committed when there is no
+// error.
+func readOn(p *pgconn.Pipeline) (err error) {
+	for {
+		results, end := p.GetResults()
+		if err == nil {
+			err = end
+		}
+		var pg *pgconn.PgError
+		if _, ok := results.(*pgconn.PipelineSync); ok || !errors.As(end, &pg) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package enqueue
+
+// This file puts one job into the queue for an operator who tries a lane: with
+// the server's clock, and errors that name the flag. The trigger rings, for a
+// process that ends at once cannot.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Put enqueues a job that is due so long from now, by the server's clock. It gives the
+// id, whether the job is new (else it is the active one of its kind with that key), or
+// the refusal.
+func (p *Producer) Put(ctx context.Context, j Job, after time.Duration) (id string, created bool, refused string, err error) {
+	if !slices.Contains(queue.ExecutorKinds(), j.Executor) {
+		return "", false, "", pgerror.NotExecutorKind(j.Executor, "--executor")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(j.Payload, &object); err != nil || object == nil {
+		return "", false, "", &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON object"), Where: queue.Clean("--payload"),
+			Do: queue.Clean(`write it like {"id": 1}`), Err: err,
+		}
+	}
+	if n := j.Priority; n != nil && *n != int(int16(*n)) { //nolint:gosec // the loss is what is looked for
+		return "", false, "", &queue.Error{
+			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("the priority cannot be %d", *n)), Where: queue.Clean("--priority"),
+			Do: queue.Clean(fmt.Sprintf("use %d to %d", math.MinInt16, math.MaxInt16)),
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
+	defer cancel()
+	var a answer
+	err = p.pool.QueryRow(ctx, `SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, now() + make_interval(secs => $6), NULLIF($7, ''), NULLIF($8, 0), $9::text)`,
+		j.Kind, j.Domain, j.Executor, string(j.Payload), j.Priority, after.Seconds(), j.IdempotencyKey, j.MaxAttempts, j.Actor).Scan(&a)
+	return a.ID, a.Created, a.Reason, pgerror.Translate(pgerror.JobCheck(err))
+}

@@ -1,0 +1,36 @@
+package inspect
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// SigningFault is a subscription that a live host cannot sign.
+type SigningFault struct {
+	Host         queue.Text
+	Subscription int64
+	What, Do     queue.Text
+}
+
+// SigningFaults lists them, and counts the live hosts that send webhooks.
+func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFault, hosts int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	rows, err := c.Read().Query(ctx, `SELECT f.host_id, f.subscription_id, f.what, f.remedy FROM public.v_signing_fault f
+		ORDER BY f.subscription_id, f.host_id LIMIT 100`)
+	if err != nil {
+		return nil, 0, pgerror.Translate(err)
+	}
+	if faults, err = pgx.CollectRows(rows, pgx.RowToStructByPos[SigningFault]); err != nil {
+		return nil, 0, pgerror.Translate(err)
+	}
+	err = c.Read().QueryRow(ctx, `SELECT count(*)::int FROM public.queue_host q WHERE q.stopped_at IS NULL
+		AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops)`).Scan(&hosts)
+	return faults, hosts, pgerror.Translate(err)
+}

@@ -1,0 +1,77 @@
+package work
+
+// This file asks for one run of a tick worker.
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+)
+
+// TickResult is what fn_queue_tick_request answers.
+type TickResult struct {
+	Ran     bool
+	Skipped string
+	Reason  string
+	Failed  bool
+	Error   string
+	TookMS  float64
+	AuditID int64            // of an operator's tick
+	Result  map[string]int64 // the numbers of the worker's own result
+	Raw     json.RawMessage
+}
+
+// Work is how much the tick did, by the rule of fn_queue_tick_request.
+func (t TickResult) Work() int64 {
+	var sum int64
+	for k, n := range t.Result {
+		switch k {
+		case "held", "waiting", "in_flight", "checked", "total":
+		default:
+			sum += n
+		}
+	}
+	return sum
+}
+
+// Tick asks for one run of a tick worker.
+func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout)
+	defer cancel()
+	var raw []byte
+	err := c.pool.QueryRow(ctx, "SELECT public.fn_queue_tick_request($1::text, $2::text)", worker, source).Scan(&raw)
+	if err != nil {
+		return TickResult{}, pgerror.Translate(err)
+	}
+	return ParseTick(raw)
+}
+
+// ParseTick reads what a tick answered.
+func ParseTick(raw []byte) (TickResult, error) {
+	var body struct {
+		Ran     bool                       `json:"ran"`
+		Skipped string                     `json:"skipped"`
+		Reason  string                     `json:"reason"`
+		Failed  bool                       `json:"failed"`
+		Error   string                     `json:"error"`
+		TookMS  float64                    `json:"took_ms"`
+		AuditID int64                      `json:"audit_id"`
+		Result  map[string]json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return TickResult{}, err
+	}
+	res := TickResult{
+		Ran: body.Ran, Skipped: body.Skipped, Reason: body.Reason, Failed: body.Failed, Error: body.Error,
+		TookMS: body.TookMS, AuditID: body.AuditID, Result: map[string]int64{}, Raw: raw,
+	}
+	for k, v := range body.Result {
+		var n int64
+		if json.Unmarshal(v, &n) == nil {
+			res.Result[k] = n
+		}
+	}
+	return res, nil
+}
