@@ -26,7 +26,7 @@ func (m *root) planHere(r queue.Request) queue.Plan {
 	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
 	a, _ := queue.ActionByID(r.Action)
 	p.Command = strings.ReplaceAll(a.Twin, "LOOP", strings.Join(r.Targets, ","))
-	for _, l := range m.loops() {
+	for _, l := range loops(m.local) {
 		if len(r.Targets) != 1 || l.Name != r.Targets[0] {
 			continue
 		}

@@ -4,11 +4,11 @@ package tui
 // lists that arrive.
 
 import (
+	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
@@ -50,7 +50,7 @@ func (m *root) hint(msg hintMsg) tea.Cmd {
 
 func (m *root) polled(msg polledMsg) tea.Cmd {
 	m.local = msg.host
-	if m.at == queue.PaneHost {
+	if m.pane().here {
 		m.settle()
 	}
 	if m.feed.setLink(msg.link, m.o.Now()) {
@@ -85,57 +85,43 @@ func (m *root) otherKind(msg pictureMsg) bool {
 
 // settle brings the open level up to date with the picture, its list, the size.
 func (m *root) settle() {
-	p := m.pane()
-	l := p.top()
-	switch l.kind {
-	case kindOverview:
-		m.settleOverview(p)
-	case kindTable, kindLetters, kindJobs:
-		if lost := l.grid.refresh(m.source(p, l), m.env().Now); lost > 0 {
+	l := m.pane().top()
+	switch {
+	case l.board != nil:
+		m.settleOverview(l)
+	case l.page != nil:
+		m.settlePage(l)
+	default:
+		if lost := l.grid.refresh(l.table.rows(m.scene()), m.env().Now); lost > 0 {
 			m.warn(views.Count(int64(lost)) + " marked rows are gone; " + views.Count(int64(len(l.grid.marks))) + " are left")
 		}
 		l.grid.scroll(m.rows())
-	case kindPage:
-		m.settlePage(p, l)
 	}
+}
+
+// settlePage builds a page anew where what it shows has changed.
+func (m *root) settlePage(l *level) {
+	if l.stamp == m.stamp {
+		return
+	}
+	if page, ok := l.page(m.scene()); ok {
+		l.built = page
+	}
+	l.stamp = m.stamp
+	l.offset = min(max(l.offset, 0), max(len(l.built.Lines)-m.body().H, 0))
 }
 
 // settleOverview keeps the cursor on what it was on; where that is gone it
 // stays in sight but acts on nothing.
-func (m *root) settleOverview(p *pane) {
-	targets := m.overview(p).Targets
-	p.armed = false
-	for _, t := range targets {
-		if t == p.target {
-			p.armed = true
-			return
-		}
-	}
-	if p.target == (views.Target{}) && len(targets) > 0 {
-		p.target, p.armed = targets[0], true
+func (m *root) settleOverview(l *level) {
+	targets := m.rowsOfBoard(l)
+	l.armed = slices.Contains(targets, l.target)
+	if l.target == (views.Target{}) && len(targets) > 0 {
+		l.target, l.armed = targets[0], true
 	}
 }
 
-// paged takes a list in for the level that asked, if it is still there.
-func (m *root) paged(msg pageMsg) {
-	for _, p := range m.panes {
-		for i := range p.levels {
-			l := &p.levels[i]
-			if l.serial != msg.level || (l.list.query.Filter != msg.query.Filter) {
-				continue
-			}
-			l.list.loading = false
-			l.list.err = msg.err
-			if msg.err == nil {
-				l.list.read = true
-				if msg.more {
-					l.list.add(msg.page)
-				} else {
-					l.list.page = msg.page
-				}
-			}
-			m.stamp++
-			m.settle()
-		}
-	}
+// rowsOfBoard are the rows of the Overview that the cursor can be on.
+func (m *root) rowsOfBoard(l *level) []views.Target {
+	return l.board(m.scene(), m.body(), l.target).Targets
 }

@@ -35,9 +35,12 @@ func commandWords(a queue.Action) string {
 
 // paneNames are the words that open panes.
 func paneNames() map[string]queue.PaneID {
-	names := map[string]queue.PaneID{"dlq": queue.PaneDead, "worker": queue.PaneHost}
+	names := map[string]queue.PaneID{}
 	for _, p := range queue.Panes() {
 		names[string(p.ID)] = p.ID
+		if p.Also != "" {
+			names[p.Also] = p.ID
+		}
 	}
 	return names
 }
@@ -160,7 +163,7 @@ func (m *root) ids(a queue.Action) []string {
 	pic := m.feed.picture
 	switch {
 	case a.Danger == queue.DangerLocal:
-		for _, l := range m.loops() {
+		for _, l := range loops(m.local) {
 			out = append(out, l.Name)
 		}
 	case pic == nil:
@@ -189,7 +192,7 @@ func (m *root) ids(a queue.Action) []string {
 			out = append(out, x.Token)
 		}
 	case a.ID == queue.ActTick, a.ID == queue.ActTickPause, a.ID == queue.ActTickResume:
-		out = m.tickWorkers()
+		out = tickWorkers(m.feed.picture)
 	}
 	return out
 }
@@ -291,8 +294,8 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		req.Targets = words[:1]
 		if len(words) > 1 {
 			req.Args["kind"] = words[1]
-		} else if rules := m.rules(words[0]); len(rules) > 0 {
-			req = filled(req, rules[0])
+		} else if rules := claimRules(m.feed.picture, words[0]); len(rules) > 0 {
+			fill(&req, rules[0])
 		}
 	default:
 		req.Targets = words

@@ -62,13 +62,11 @@ func (m *root) readSession() tea.Cmd {
 	}
 }
 
-func (m *root) readList(level int, q queue.Query, more bool) tea.Cmd {
-	ctx, s := m.ctx, m.store
+func (m *root) readList(ctx context.Context, read int, q queue.Query, more bool) tea.Cmd {
+	s := m.store
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, listDeadline)
-		defer cancel()
 		p, err := s.List(ctx, q)
-		return pageMsg{level, q, more, p, err}
+		return pageMsg{read, more, p, err}
 	}
 }
 

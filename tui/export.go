@@ -65,9 +65,9 @@ func (m *root) toExport() (x queue.Export, why string) {
 	l := m.pane().top()
 	var name string
 	switch {
-	case l.kind == kindOverview:
+	case l.board != nil:
 		return x, "the Overview is no list; the panes are: x works there"
-	case l.kind == kindPage:
+	case l.page != nil:
 		for _, list := range queue.ExportLists() { // of what a page shows under its head
 			if list.Of != "" && list.Kind == l.list.query.Kind {
 				name = list.Name
@@ -89,7 +89,7 @@ func (m *root) toExport() (x queue.Export, why string) {
 	if x.List.Plain {
 		x.Query.Filter = ""
 	}
-	if l.kind == kindPage {
+	if l.page != nil {
 		return x, ""
 	}
 	order, marked := l.grid.order, l.grid.marked()
@@ -127,18 +127,12 @@ func (l *level) exportName() string {
 	return ""
 }
 
-// whole tells that every row of the list is here.
-func (l list) whole() bool {
-	p := l.page
-	return l.read && !l.loading && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && len(queue.Of[queue.EndpointList](p).Leases) < queue.LeasesShown
-}
-
 // exportCount is how many rows there will be; empty where that is not known.
 func (m *root) exportCount(x queue.Export) string {
 	switch l := m.pane().top(); {
 	case x.Rows != nil:
 		return views.Count(int64(len(x.Rows)))
-	case l.kind != kindPage && l.list.page.Total > 0 && x.List.Kind == l.list.query.Kind:
+	case l.page == nil && l.list.page.Total > 0 && x.List.Kind == l.list.query.Kind:
 		return m.totalWords(l)
 	}
 	return ""

@@ -15,12 +15,12 @@ import (
 
 func (m *root) openFilter() {
 	l := m.pane().top()
-	if l.kind == kindOverview {
+	if l.board != nil {
 		m.warn("the Overview is not filtered: it shows the worst of everything; the panes are")
 		return
 	}
 	was := l.grid.text
-	if l.kind == kindPage {
+	if l.page != nil {
 		was = l.find
 	}
 	m.line = prompt{kind: promptFilter, input: newInput(was), was: was, history: m.line.history}
@@ -28,7 +28,7 @@ func (m *root) openFilter() {
 
 // live tells that the rows of a level are here, so that a filter can be tried
 // with every key.
-func live(l *level) bool { return !l.listed() && l.list.query.Kind != queue.ListAudit }
+func live(p *pane) bool { return !p.top().listed() && !p.asked }
 
 // typed takes a key or a paste for the open line.
 func (m *root) typed(msg tea.Msg) tea.Cmd {
@@ -66,7 +66,7 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 		m.line.input, m.line.offers = edit(m.line.input, msg), nil
 	}
 	text := m.line.input.Value()
-	if l := m.pane().top(); m.checkFilter(text) && (live(l) || l.kind == kindPage) {
+	if p := m.pane(); m.checkFilter(text) && (live(p) || p.top().page != nil) {
 		return m.setFilter(text)
 	}
 	return nil
@@ -76,7 +76,7 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 func (m *root) checkFilter(text string) bool {
 	m.line.column, m.line.problem = 0, ""
 	l := m.pane().top()
-	if l.kind == kindPage || strings.TrimSpace(text) == "" {
+	if l.page != nil || strings.TrimSpace(text) == "" {
 		return true
 	}
 	_, err := queue.ParseFilter(text, l.grid.src.Fields)
@@ -104,7 +104,7 @@ func filterProblem(err error) (column int, text string) {
 func (m *root) setFilter(text string) tea.Cmd {
 	l := m.pane().top()
 	text = strings.TrimSpace(text)
-	if l.kind == kindPage {
+	if l.page != nil {
 		l.find = text
 		if text != "" {
 			m.findFrom(l, l.offset)
@@ -116,7 +116,7 @@ func (m *root) setFilter(text string) tea.Cmd {
 	if changed {
 		l.grid.clear()
 	}
-	if l.list.query.Kind != "" {
+	if l.list.asks() {
 		if changed {
 			l.list.refilter(text)
 			l.grid.at, l.grid.gone, l.grid.cursor = "", false, 0
@@ -149,7 +149,7 @@ func (m *root) clearFilter(l *level) {
 		return
 	}
 	l.grid.text, l.grid.filter = "", nil
-	if l.list.query.Kind != "" {
+	if l.list.asks() {
 		l.list.refilter("")
 	}
 }
@@ -159,9 +159,9 @@ func (m *root) clearFilter(l *level) {
 func (m *root) nextMatch() {
 	l := m.pane().top()
 	switch {
-	case l.kind == kindPage && l.find != "":
+	case l.page != nil && l.find != "":
 		m.findFrom(l, l.offset+1)
-	case l.kind == kindPage || l.grid.text == "":
+	case l.page != nil || l.grid.text == "":
 		m.warn("there is nothing to look for; / says what")
 	default:
 		l.grid.next(func(int) bool { return true }, m.rows)

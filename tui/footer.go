@@ -21,11 +21,11 @@ func (m *root) status() views.Status {
 	switch {
 	case m.line.open():
 		s.Left = m.line.shown(m.look.theme.G.Caret)
-		if l := m.pane().top(); m.line.kind == promptFilter && l.kind != kindPage {
+		if l := m.pane().top(); m.line.kind == promptFilter && l.page == nil {
 			s.Right = []string{m.counted(l)}
 		}
 	case m.chord:
-		s.Left = "g" + m.look.theme.G.Ellipsis + "  f flags  n notifications  w worker host  a audit  g first row"
+		s.Left = chordHint(m.look.theme.G.Ellipsis)
 	case m.said.text != "":
 		s.Left, s.Bad = m.said.text, m.said.bad
 	case m.saving != nil:
@@ -34,6 +34,17 @@ func (m *root) status() views.Status {
 		s.Left = m.where()
 	}
 	return s
+}
+
+// chordHint is what can follow g.
+func chordHint(ellipsis string) string {
+	s := "g" + ellipsis
+	for _, p := range queue.Panes() {
+		if k, ok := strings.CutPrefix(p.Keys, "g"); ok {
+			s += "  " + k + " " + strings.ToLower(p.Title)
+		}
+	}
+	return s + "  g first row"
 }
 
 // shown is the line with its caret.
@@ -66,12 +77,12 @@ func (m *root) where() string {
 	l := p.top()
 	dot := " " + m.look.theme.G.Dot + " "
 	var parts []string
-	switch l.kind {
-	case kindOverview:
+	switch {
+	case l.board != nil:
 		if m.o.Demo != "" {
 			parts = append(parts, m.o.Demo)
 		}
-	case kindPage:
+	case l.page != nil:
 		parts = append(parts, m.crumbs(p))
 		if n, h := len(l.built.Lines), m.body().H; n > h {
 			parts = append(parts, "lines "+views.Count(int64(l.offset+1))+"-"+views.Count(int64(min(l.offset+h, n)))+" of "+views.Count(int64(n)))
@@ -101,7 +112,7 @@ func (m *root) counted(l *level) string {
 	switch {
 	case n == 0 && (l.list.err != nil || l.grid.src.Note != ""):
 		return "not read"
-	case l.list.query.Kind != "":
+	case l.list.asks():
 		if !l.list.read {
 			return "reading" + m.look.theme.G.Ellipsis
 		}
@@ -130,12 +141,7 @@ func (m *root) counted(l *level) string {
 
 // crumbs is the way that led here.
 func (m *root) crumbs(p *pane) string {
-	name := string(p.id)
-	for _, x := range queue.Panes() {
-		if x.ID == p.id {
-			name = x.Title
-		}
-	}
+	name := titled(p.id).Title
 	for _, l := range p.levels[1:] {
 		name += " " + m.look.theme.G.Right + " " + views.Plain(l.title)
 	}
@@ -158,12 +164,12 @@ func (m *root) hints() []views.Hint {
 		hints = append(hints, views.Hint{Key: b.Key, Word: hintWord(b), Off: m.off(b) != ""})
 	}
 	l := m.pane().top()
-	switch l.kind {
-	case kindOverview:
+	switch {
+	case l.board != nil:
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"})
-	case kindPage:
+	case l.page != nil:
 		hints = append(hints, views.Hint{Key: "esc", Word: "back"}, views.Hint{Key: "/", Word: "search"})
-	case kindLetters, kindJobs:
+	case l.listed():
 		hints = append(hints, views.Hint{Key: "space", Word: "mark"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "x", Word: "export"}, views.Hint{Key: "esc", Word: "back"})
 	default:
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "o", Word: "order"}, views.Hint{Key: "x", Word: "export"})
@@ -216,7 +222,7 @@ func (m *root) lineHints() []views.Hint {
 		return []views.Hint{{Key: "enter", Word: "writes"}, {Key: "esc", Word: "drops"}, {Key: "tab", Word: "csv, json, jsonl"}}
 	}
 	hints := []views.Hint{{Key: "enter", Word: "keeps"}, {Key: "esc", Word: "drops"}}
-	if m.pane().top().kind == kindPage {
+	if m.pane().top().page != nil {
 		return hints
 	}
 	hints = append(hints, views.Hint{Key: "tab", Word: "completes:"})

@@ -221,9 +221,9 @@ func TestJobsFromTheOverview(t *testing.T) {
 	run(t, setup{store: s, w: 200, h: 60}, func(c *console) {
 		c.sees("job kg.reindex", "jobs done", "mail.send")
 		c.model(func(m *root) {
-			for _, x := range m.overview(m.pane()).Targets {
+			for _, x := range m.rowsOfBoard(m.pane().top()) {
 				if x.Pane == queue.PaneQueues {
-					m.pane().target, m.pane().armed = x, true
+					m.pane().top().target, m.pane().top().armed = x, true
 				}
 			}
 		})

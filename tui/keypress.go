@@ -30,8 +30,11 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 		m.saving.cancel()
 		return nil
 	}
-	if s := k.String(); m.at == queue.PaneOps && (s == "+" || s == "-") {
-		return m.rate(s)
+	if p := m.pane(); p.keys != nil {
+		if id, args := p.keys(m.scene(), k.String()); id != "" {
+			a, _ := queue.ActionByID(id)
+			return m.act(a, args)
+		}
 	}
 	if a, ok := m.bound(k.String()); ok {
 		return m.act(a, nil)
@@ -189,12 +192,11 @@ func (m *root) elsewhere(k string) {
 
 // move puts the cursor of whatever is open by d.
 func (m *root) move(d int) tea.Cmd {
-	p := m.pane()
-	l := p.top()
-	switch l.kind {
-	case kindOverview:
-		m.moveOverview(p, d)
-	case kindPage:
+	l := m.pane().top()
+	switch {
+	case l.board != nil:
+		m.moveOverview(l, d)
+	case l.page != nil:
 		l.offset = min(max(l.offset+d, 0), max(len(l.built.Lines)-m.body().H, 0))
 	default:
 		l.grid.move(d, m.rows)
@@ -204,12 +206,11 @@ func (m *root) move(d int) tea.Cmd {
 }
 
 func (m *root) moveTo(i int) tea.Cmd {
-	p := m.pane()
-	l := p.top()
-	switch l.kind {
-	case kindOverview:
-		m.moveOverview(p, map[bool]int{true: -1 << 20, false: 1 << 20}[i == 0])
-	case kindPage:
+	l := m.pane().top()
+	switch {
+	case l.board != nil:
+		m.moveOverview(l, map[bool]int{true: -1 << 20, false: 1 << 20}[i == 0])
+	case l.page != nil:
 		l.offset = min(i, max(len(l.built.Lines)-m.body().H, 0))
 	default:
 		l.grid.place(i, m.rows)
@@ -218,18 +219,18 @@ func (m *root) moveTo(i int) tea.Cmd {
 	return nil
 }
 
-func (m *root) moveOverview(p *pane, d int) {
-	targets := m.overview(p).Targets
+func (m *root) moveOverview(l *level, d int) {
+	targets := m.rowsOfBoard(l)
 	if len(targets) == 0 {
 		return
 	}
 	at := 0
 	for i, t := range targets {
-		if t == p.target {
+		if t == l.target {
 			at = i + d
 		}
 	}
-	p.target, p.armed = targets[min(max(at, 0), len(targets)-1)], true
+	l.target, l.armed = targets[min(max(at, 0), len(targets)-1)], true
 }
 
 func (m *root) mark(k string) {
@@ -250,7 +251,7 @@ func (m *root) mark(k string) {
 	case "v":
 		g.ranges()
 	case "ctrl+a":
-		g.markAll(m.pane().top().list.query.Kind != "")
+		g.markAll(m.pane().top().list.asks())
 		m.sayMarked()
 	}
 }

@@ -1,7 +1,7 @@
 package tui
 
-// This file is how deep an operator has gone into a pane: the table, a table
-// under it, the page of one row.
+// This file is how deep an operator has gone into a pane: its own table, a table
+// under a row of it, the page of one row.
 
 import (
 	"time"
@@ -10,130 +10,137 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// kind says what a level shows.
-type kind int
-
-const (
-	kindOverview kind = iota
-	kindTable         // the pane's own table
-	kindLetters       // the dead letters of a group
-	kindJobs          // the jobs of a lane
-	kindPage          // one row in full
-)
-
-// level is one step. Its rows come from the picture, or from list where the
-// database has to be asked.
+// level is one step. One of table, page and board is set; what it is about lives
+// in that value, which a pane's enter makes.
 type level struct {
-	serial int // answers name the level that asked
-	kind   kind
-	grid   grid
-	list   list
+	acts
+	title string
+	id    string // of the row that it is about
+	aside bool   // a page that says why a queue waits: it is about no row of the pane
 
-	// What a page or a table of letters is about.
-	title  string
-	id     string
-	letter queue.DeadLetter
-	audit  queue.AuditEntry
-	op     queue.Operation
-	job    queue.Job
-	within string // of a table of jobs: the filter that means its lane
-	hook   queue.Endpoint
-	why    string // of a page: the queue that it says this of
+	// A table: its rows come from the picture, or from list where the database has
+	// to be asked.
+	table table
+	grid  grid
+	list  list
 
 	// A page: where it is scrolled to, what is looked for, and its lines as they
 	// were last built.
+	page   page
 	offset int
 	find   string
 	built  views.Page
+	stamp  int // of the state it was built from; 0: never
 
 	// A payload that was revealed on this page, until when it stands.
 	revealed      queue.Text
 	revealedUntil time.Time
-	stamp         int // of the state it was built from; 0: never
+
+	// The Overview: its cursor, and whether what that is on still exists.
+	board  board
+	target views.Target
+	armed  bool
 }
 
-// list is what was read on demand.
-type list struct {
-	query   queue.Query
-	base    string // the filter that the level itself brings, before the operator's
-	page    queue.Page
-	read    bool // an answer has come
-	loading bool
-	err     error
+// table is the rows of a level, and the level under each.
+type table interface {
+	rows(at scene) views.Source
+	under(at scene, i int) level
 }
 
-// rows is how many rows are loaded, of those that Page.Total counts.
-func (l list) rows() int {
-	switch rows := l.page.Rows.(type) {
-	case []queue.DeadLetter:
-		return len(rows)
-	case []queue.AuditEntry:
-		return len(rows)
-	case []queue.Job:
-		return len(rows)
-	case []queue.Operation:
-		return len(rows)
-	case queue.EndpointList:
-		return len(rows.Endpoints)
-	case queue.EventSubscriptionList:
-		return len(rows.Subscriptions)
-	case *queue.Notifications:
-		return len(rows.Failures) + len(rows.Groups) + len(rows.Log)
+// page is the lines of one row; false: the row has left the picture, and the page
+// stays as it last was.
+type page func(at scene) (views.Page, bool)
+
+// board is the Overview.
+type board func(at scene, s views.Size, cursor views.Target) views.OverviewView
+
+// acts is what keys and commands work on in a level; what it lacks the pane says.
+type acts struct {
+	targets map[queue.ActionID]target
+	second  func(at scene) bool   // of two actions of one key: the row means the second
+	waits   func(at scene) string // the queue that :why means
+}
+
+// target puts into a request what an action works on, or says why there is nothing.
+type target func(at scene, req *queue.Request) (problem string)
+
+// scene is what a pane sees: the picture, this process, and how deep one is in it.
+type scene struct {
+	pic    *queue.Snapshot
+	local  *queue.HostStatus
+	env    views.Env
+	size   views.Size // of the screen
+	now    time.Time  // the operator's clock
+	paused bool
+	pane   *pane
+	level  *level // the open one
+}
+
+// base is the pane's own level.
+func (at scene) base() *level { return &at.pane.levels[0] }
+
+// acting is the scene that actions work in: beside the rows it is the pane's word
+// whether they work on the row that the page was asked of.
+func (at scene) acting() scene {
+	if n := len(at.pane.levels); at.level.aside && at.pane.through && n > 1 {
+		at.level = &at.pane.levels[n-2]
 	}
-	return 0
+	return at
 }
 
-// add appends a following page. Rows that moved on from the page before come
-// again; once is enough.
-func (l *list) add(p queue.Page) {
-	switch l.page.Rows.(type) {
-	case []queue.DeadLetter:
-		p.Rows = joined(l.page, p, func(x queue.DeadLetter) string { return x.ID })
-	case []queue.AuditEntry:
-		p.Rows = joined(l.page, p, func(x queue.AuditEntry) int64 { return x.ID })
-	case []queue.Job:
-		p.Rows = joined(l.page, p, func(x queue.Job) string { return x.ID })
-	case []queue.Operation:
-		p.Rows = joined(l.page, p, func(x queue.Operation) int64 { return x.ID })
+// target is what an action works on here; nil: it needs nothing.
+func (at scene) target(id queue.ActionID) target {
+	if t := at.level.targets[id]; t != nil {
+		return t
 	}
-	l.page = p
+	return at.pane.targets[id]
 }
 
-// joined is the rows of two pages, each row once.
-func joined[T any, K comparable](a, b queue.Page, id func(T) K) []T {
-	rows, seen := queue.Of[[]T](a), map[K]bool{}
-	for _, x := range rows {
-		seen[id(x)] = true
+// second tells which of two actions of one key the row means.
+func (at scene) second() bool {
+	f := at.level.second
+	if f == nil {
+		f = at.pane.second
 	}
-	for _, x := range queue.Of[[]T](b) {
-		if !seen[id(x)] {
-			rows = append(rows, x)
-		}
-	}
-	return rows
+	return f != nil && f(at)
 }
 
-// pane is a pane with the levels that are open in it, the deepest last.
-type pane struct {
-	id     queue.PaneID
-	levels []level
-	target views.Target // the cursor of the Overview
-	armed  bool         // the target still exists
+// waiting is the name of the queue that the row under the cursor is of.
+func (at scene) waiting() string {
+	f := at.level.waits
+	if f == nil {
+		f = at.pane.waits
+	}
+	if f == nil {
+		return ""
+	}
+	return f(at)
+}
+
+// subject is the id of the row that is open or under the cursor.
+func (at scene) subject() string { return at.level.subject() }
+
+func (l *level) subject() string {
+	if l.page != nil {
+		return l.id
+	}
+	if i, ok := l.grid.current(); ok {
+		return l.grid.src.ID(i)
+	}
+	return ""
+}
+
+const moveFirst = "the row you were on is gone; move to another one first"
+
+// noRow says why there is nothing to work on.
+func (at scene) noRow(otherwise string) string {
+	switch l := at.level; {
+	case l.table != nil && l.grid.gone && len(l.grid.order) > 0, l.board != nil && !l.armed && l.target != (views.Target{}):
+		return moveFirst
+	}
+	return otherwise
 }
 
 // listed tells the levels whose rows the database was asked for, under a title.
-func (l *level) listed() bool { return l.kind == kindLetters || l.kind == kindJobs }
-
-func (p *pane) top() *level { return &p.levels[len(p.levels)-1] }
-
-func newPanes() map[queue.PaneID]*pane {
-	panes := map[queue.PaneID]*pane{}
-	for _, p := range queue.Panes() {
-		l := level{kind: kindTable, grid: newGrid(p.ID == queue.PaneQueues || p.ID == queue.PaneWebhooks)}
-		if p.ID == queue.PaneOverview {
-			l.kind = kindOverview
-		}
-		panes[p.ID] = &pane{id: p.ID, levels: []level{l}}
-	}
-	return panes
-}
+func (l *level) listed() bool { return l.table != nil && l.title != "" }

@@ -4,7 +4,7 @@ package tui
 // end, and again when the picture changed while only the first page is loaded.
 
 import (
-	"strings"
+	"context"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -20,31 +20,35 @@ const (
 
 // read asks for a level's list from its beginning.
 func (m *root) read(l *level) tea.Cmd {
-	if l.list.query.Kind == "" || l.list.loading {
+	if !l.list.asks() || l.list.reading != 0 {
 		return nil
 	}
-	l.list.loading = true
 	q := l.list.query
 	q.After, q.Limit = "", min(max(l.list.rows(), pageRows), rereadMax)
-	l.list.query = q
-	m.readAt(l)
-	return m.readList(l.serial, q, false)
+	l.list.query, l.list.readAt = q, m.o.Now()
+	return m.startRead(l, q, false)
 }
 
-// readAt remembers when, so that a level is not read again too soon.
-func (m *root) readAt(l *level) { m.reads[l.serial] = m.o.Now() }
+// startRead begins the one read that a level may have; it ends with the level.
+func (m *root) startRead(l *level, q queue.Query, more bool) tea.Cmd {
+	m.serial++
+	ctx, stop := context.WithTimeout(m.ctx, listDeadline)
+	l.list.reading, l.list.stop = m.serial, stop
+	return m.readList(ctx, m.serial, q, more)
+}
 
 // reread reads the open list again when it is due; now asks for it at once.
 func (m *root) reread(now bool) []tea.Cmd {
-	l := m.pane().top()
-	if l.list.query.Kind == "" || l.list.loading || m.feed.paused || m.feed.lost() || l.list.rows() > rereadMax {
+	p := m.pane()
+	l := p.top()
+	if !l.list.asks() || l.list.reading != 0 || m.feed.paused || m.feed.lost() || l.list.rows() > rereadMax {
 		return nil
 	}
 	gap := rereadGap
-	if m.at == queue.PaneOps || m.at == queue.PaneWebhooks || m.at == queue.PaneNotify { // few rows, and their progress is what one looks for
+	if p.often {
 		gap = 0
 	}
-	if !now && m.o.Now().Sub(m.reads[l.serial]) < max(gap, m.feed.interval()) {
+	if !now && m.o.Now().Sub(l.list.readAt) < max(gap, m.feed.interval()) {
 		return nil
 	}
 	return []tea.Cmd{m.read(l)}
@@ -53,17 +57,28 @@ func (m *root) reread(now bool) []tea.Cmd {
 // more reads the following page when the cursor nears the end of what is loaded.
 func (m *root) more() tea.Cmd {
 	l := m.pane().top()
-	if l.list.loading || l.list.page.Next == "" || l.kind == kindPage || l.grid.cursor < len(l.grid.order)-50 {
+	if l.list.reading != 0 || l.list.page.Next == "" || l.page != nil || l.grid.cursor < len(l.grid.order)-50 {
 		return nil
 	}
-	l.list.loading = true
 	q := l.list.query
 	q.After, q.Limit = l.list.page.Next, pageRows
-	return m.readList(l.serial, q, true)
+	return m.startRead(l, q, true)
 }
 
-// refilter is the filter of a list: what the level brings and what was typed.
-func (l *list) refilter(typed string) {
-	l.query.Filter = strings.TrimSpace(l.base + " " + typed)
-	l.read, l.loading, l.page = false, false, queue.Page{}
+// paged takes a list in for the level that asked, if it still waits for it.
+func (m *root) paged(msg pageMsg) {
+	for _, p := range m.panes {
+		for i := range p.levels {
+			l := &p.levels[i]
+			if msg.read == 0 || l.list.reading != msg.read {
+				continue
+			}
+			l.list.end()
+			if l.list.err = msg.err; msg.err == nil {
+				l.list.take(msg.page, msg.more)
+			}
+			m.stamp++
+			m.settle()
+		}
+	}
 }

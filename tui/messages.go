@@ -39,13 +39,12 @@ type (
 		session *queue.Session
 		err     error
 	}
-	// pageMsg is a list that came back, for the level that asked.
+	// pageMsg is a list that came back, for the level whose read this is.
 	pageMsg struct {
-		level int
-		query queue.Query
-		more  bool // to be appended
-		page  queue.Page
-		err   error
+		read int
+		more bool // to be appended
+		page queue.Page
+		err  error
 	}
 	// plannedMsg and appliedMsg answer a dialog.
 	plannedMsg struct {

@@ -3,51 +3,27 @@ package tui
 // This file goes from pane to pane and from level to level.
 
 import (
-	"strconv"
+	"slices"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views"
 )
 
 // open shows a pane. Filters do not travel: one that was forgotten would hide
 // rows of an incident.
 func (m *root) open(id queue.PaneID) tea.Cmd {
-	p, ok := m.panes[id]
-	if !ok {
+	if _, ok := m.panes[id]; !ok {
 		return nil
 	}
 	if id != m.at {
 		m.mask()
 		m.clearFilter(m.pane().top())
+		m.pane().top().list.end()
 		m.at = id
-	}
-	l := p.top()
-	if kind := ownList(p.id); kind != "" && l.list.query.Kind == "" {
-		m.serial++
-		l.serial, l.list.query.Kind = m.serial, kind
 	}
 	m.settle()
 	return tea.Batch(m.reread(true)...)
-}
-
-// ownList is the list that is a pane's own table; empty where that comes with the
-// picture.
-func ownList(id queue.PaneID) queue.ListKind {
-	switch id {
-	case queue.PaneAudit:
-		return queue.ListAudit
-	case queue.PaneOps:
-		return queue.ListOperations
-	case queue.PaneWebhooks:
-		return queue.ListEndpoints
-	case queue.PaneNotify:
-		return queue.ListNotify
-	case queue.PaneRules:
-		return queue.ListRules
-	}
-	return ""
 }
 
 // cycle goes to the next pane, or the one before.
@@ -63,10 +39,9 @@ func (m *root) cycle(d int) tea.Cmd {
 
 // push goes one level deeper.
 func (m *root) push(l level) tea.Cmd {
-	m.serial++
-	l.serial = m.serial
 	m.mask()
 	p := m.pane()
+	p.top().list.end()
 	p.levels = append(p.levels, l)
 	cmd := m.read(p.top())
 	m.settle()
@@ -75,89 +50,51 @@ func (m *root) push(l level) tea.Cmd {
 
 // enter opens what is under the cursor. It never acts.
 func (m *root) enter() tea.Cmd {
-	p := m.pane()
-	l := p.top()
-	if l.kind == kindOverview {
-		return m.follow(p)
+	l := m.pane().top()
+	if l.board != nil {
+		return m.follow(l)
 	}
-	if l.kind == kindPage {
-		return nil
+	if i, ok := l.grid.current(); ok && l.table != nil {
+		return m.push(l.table.under(m.scene(), i))
 	}
-	i, ok := l.grid.current()
-	if !ok {
-		return nil
-	}
-	id := l.grid.src.ID(i)
-	next := level{kind: kindPage, id: id, title: id}
-	switch {
-	case l.kind == kindJobs:
-		next.job = queue.Of[[]queue.Job](l.list.page)[i]
-		next.title = "job " + views.ShortID(id)
-		next.list.query = queue.Query{Kind: queue.ListJob, ID: id}
-	case p.id == queue.PaneQueues:
-		next = m.lane(id, next)
-	case l.kind == kindLetters:
-		next.letter, next.title = queue.Of[[]queue.DeadLetter](l.list.page)[i], views.ShortID(id)
-		next.list.query = queue.Query{Kind: queue.ListDeadLetter, ID: id}
-	case p.id == queue.PaneDead:
-		g := m.feed.picture.DeadGroups[i]
-		next = level{kind: kindLetters, id: id, title: g.Code.String() + " " + views.GroupNames(m.feed.picture.DeadGroups)[i], grid: newGrid(true)}
-		next.list.base = groupFilter(g)
-		next.list.query = queue.Query{Kind: queue.ListDeadLetters, Filter: next.list.base}
-	case p.id == queue.PaneAudit:
-		next.audit = queue.Of[[]queue.AuditEntry](l.list.page)[i]
-		next.title = "#" + strconv.FormatInt(next.audit.ID, 10)
-	case p.id == queue.PaneOps:
-		next.op, next.title = queue.Of[[]queue.Operation](l.list.page)[i], "operation "+id
-		next.list.query = queue.Query{Kind: queue.ListOperation, ID: id}
-	case p.id == queue.PaneNotify:
-		next.title = views.Plain(id)
-	case p.id == queue.PaneWebhooks:
-		next = m.hook(id, next)
-	case p.id == queue.PaneRules:
-		next = m.ruleLevel(id, next)
-	case p.id == queue.PaneExecutors:
-		next.title = m.executor()
-	case p.id == queue.PaneAlerts:
-		next.list.query = queue.Query{Kind: queue.ListAlertHistory, ID: id}
-	case p.id == queue.PaneScheduler:
-		next.list.query = schedulerList(id)
-	case p.id == queue.PaneFlags:
-		next.list.query = queue.Query{Kind: queue.ListFlagHistory, ID: id}
-	}
-	return m.push(next)
+	return nil
 }
 
 // follow opens the pane that knows more about a row of the Overview, with the
 // cursor on it.
-func (m *root) follow(p *pane) tea.Cmd {
-	if !p.armed {
+func (m *root) follow(from *level) tea.Cmd {
+	if !from.armed {
 		return nil
 	}
-	t := p.target
+	t := from.target
 	to := m.panes[t.Pane]
 	to.levels = to.levels[:1]
-	g := &to.levels[0].grid
-	switch t.Pane {
-	case queue.PaneWebhooks:
-		g.text = hookFilter(t.ID)
-		to.levels[0].list.refilter(g.text)
-	case queue.PaneOps: // its rows may still have to be read
-		g.at = t.ID
+	l := to.top()
+	if to.land != nil {
+		to.land(l, t.ID)
 	}
 	cmd := m.open(t.Pane)
-	if !g.jump(t.ID, m.rows) && t.Pane == queue.PaneHealth {
-		for i, o := range g.order { // a queue is named by its subject there
-			if v, _ := g.src.Field(o, "subject"); v != "" && views.Names(t.ID, v) {
-				g.place(i, m.rows)
-				break
-			}
+	if g := &l.grid; !g.jump(t.ID, m.rows) && to.means != nil {
+		if i := slices.IndexFunc(g.order, func(o int) bool { return to.means(g.src, o, t.ID) }); i >= 0 {
+			g.place(i, m.rows)
 		}
 	}
-	if t.Pane == queue.PaneDead {
+	if to.goOn {
 		return tea.Batch(cmd, m.enter())
 	}
 	return cmd
+}
+
+// why opens the page that says why a queue waits; without a name that of the row
+// under the cursor.
+func (m *root) why(name string) tea.Cmd {
+	if name == "" {
+		if name = m.scene().acting().waiting(); name == "" {
+			m.warn(":why needs a queue: a row that waits (1, 7, 8), or its name; tab completes")
+			return nil
+		}
+	}
+	return m.push(whyLevel(name))
 }
 
 // back is esc: filter, then selection, then the parent. It never quits.
@@ -165,19 +102,20 @@ func (m *root) back() tea.Cmd {
 	p := m.pane()
 	l := p.top()
 	switch {
-	case l.kind == kindPage && l.find != "":
+	case l.page != nil && l.find != "":
 		l.find = ""
 	case l.grid.text != "":
 		return m.setFilter("")
 	case l.grid.clear():
 	case len(p.levels) > 1:
 		m.mask()
+		l.list.end()
 		p.levels = p.levels[:len(p.levels)-1]
 		m.stamp++
 		m.settle()
 		return tea.Batch(m.reread(true)...)
-	case m.at != queue.PaneOverview:
-		return m.open(queue.PaneOverview)
+	case m.at != home():
+		return m.open(home())
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (m *root) pastClock() string {
 func (m *root) pastWords() string {
 	dot := " " + m.look.theme.G.Dot + " "
 	text := m.pastClock() + ", " + views.Age(int64(m.pastAge().Seconds())) + " ago" + dot
-	if l := m.pane().top(); l.list.query.Kind != "" || m.at == queue.PaneHost {
+	if p := m.pane(); p.top().list.asks() || p.here {
 		return text + "but this list is as last read" + dot + "p now"
 	}
 	return text + "[ ] back and forward" + dot + "p now" + dot + "actions off"

@@ -135,7 +135,7 @@ func (m *root) menu() overlay {
 // orders is how the rows of this table can be sorted.
 func (m *root) orders() overlay {
 	l := m.pane().top()
-	if l.kind == kindOverview || l.kind == kindPage || len(l.grid.src.Sorts) < 2 {
+	if l.table == nil || len(l.grid.src.Sorts) < 2 {
 		m.warn("there is one order only here")
 		return nil
 	}
@@ -153,12 +153,7 @@ func (m *root) orders() overlay {
 // help is made of the registry: what can be done here, then everything else.
 func (m *root) help() overlay {
 	p := &picker{view: views.Picks{Title: "Keys", Hint: "/ filters, esc closes", Wide: true, KeyCol: 17, WordCol: 0, Cursor: -1}}
-	title := ""
-	for _, x := range queue.Panes() {
-		if x.ID == m.at {
-			title = x.Title
-		}
-	}
+	title := titled(m.at).Title
 	here, rest := []views.Entry{}, []views.Entry{}
 	for _, a := range queue.Actions() {
 		k := a.Key

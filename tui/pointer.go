@@ -26,11 +26,12 @@ func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 	case tea.MouseClickMsg:
 		l := m.pane().top()
 		screen, ok := views.Split(m.size.W, m.size.H, len(m.banners()))
-		if !ok || l.kind == kindOverview || l.kind == kindPage {
+		if !ok || l.table == nil {
 			return nil
 		}
-		y := e.Y - screen.Body.Y - len(m.above(l, m.env(), m.size.W))
-		if i, ok := l.grid.view().RowAt(m.env(), m.tableSize(m.body(), l), y); ok {
+		at := m.scene()
+		y := e.Y - screen.Body.Y - len(at.above(m.size.W))
+		if i, ok := l.grid.view().RowAt(at.env, at.tableSize(m.body()), y); ok {
 			l.grid.place(i, m.rows)
 		}
 	}
@@ -47,13 +48,12 @@ func (m *root) copy() tea.Cmd {
 		m.warn("copying is off: the setting clipboard forbids OSC 52")
 		return nil
 	}
-	id := views.Plain(m.subject())
-	if x, ok := views.SubscriptionOf(m.feed.picture, m.subject()); ok {
-		id = x.ID
+	at := m.scene()
+	id := at.subject()
+	if f := at.pane.copies; f != nil && !at.level.aside {
+		id = f(at)
 	}
-	if p := m.pane(); p.top().kind == kindOverview && p.armed {
-		id = views.Plain(p.target.ID)
-	}
+	id = views.Plain(id)
 	switch {
 	case id == "":
 		m.warn("there is nothing under the cursor to copy")

@@ -14,48 +14,18 @@ import (
 
 // shown is the payload of a page: the revealed one and the seconds it has left, or
 // as it came.
-func (m *root) shown(l *level, masked, whyNot queue.Text) (queue.Text, queue.Text, int) {
-	left := int(math.Ceil(l.revealedUntil.Sub(m.o.Now()).Seconds()))
+func (l *level) shown(now time.Time, masked, whyNot queue.Text) (queue.Text, queue.Text, int) {
+	left := int(math.Ceil(l.revealedUntil.Sub(now).Seconds()))
 	if l.revealed.Empty() || left <= 0 {
 		return masked, whyNot, 0
 	}
 	return l.revealed, queue.Text{}, left
 }
 
-// letterDetail is what the page of a letter draws.
-func (m *root) letterDetail(l *level) *queue.DeadLetterDetail {
-	if queue.Of[*queue.DeadLetterDetail](l.list.page) == nil {
-		return nil
-	}
-	d := *queue.Of[*queue.DeadLetterDetail](l.list.page)
-	d.Payload, d.PayloadWhyNot, d.Revealed = m.shown(l, d.Payload, d.PayloadWhyNot)
-	return &d
-}
-
-// jobDetail is what the page of a job draws.
-func (m *root) jobDetail(l *level) *queue.JobDetail {
-	if queue.Of[*queue.JobDetail](l.list.page) == nil {
-		return nil
-	}
-	d := *queue.Of[*queue.JobDetail](l.list.page)
-	d.Payload, d.PayloadWhyNot, d.Revealed = m.shown(l, d.Payload, d.PayloadWhyNot)
-	return &d
-}
-
-// revealing is what V works on: the letter or the job whose page is open.
-func (m *root) revealing(req queue.Request) (queue.Request, string) {
-	l := m.pane().top()
-	if l.kind != kindPage || l.why != "" || m.at == queue.PaneQueues && l.job.ID == "" {
-		return req, "open a letter or a job first (enter); V reveals its payload"
-	}
-	req.Targets = []string{l.id}
-	return req, ""
-}
-
 // reveal puts what was revealed on its page, if that is still the open one.
 func (m *root) reveal(r queue.Result) {
 	l := m.pane().top()
-	if l.kind != kindPage || len(r.Results) != 1 || r.Results[0].ID != l.id || m.feed.paused {
+	if l.page == nil || len(r.Results) != 1 || r.Results[0].ID != l.id || m.feed.paused {
 		m.warn("its page was left before the payload came: it is not shown; open it and ask again")
 		return
 	}

@@ -36,10 +36,9 @@ type root struct {
 	said   notice
 	chord  bool // g was pressed, its second key is awaited
 	leave  leaving
-	saving *exporting        // nil: no export runs
-	serial int               // of levels and dialogs
-	stamp  int               // changes with everything that pages are built from
-	reads  map[int]time.Time // when each level was last read
+	saving *exporting // nil: no export runs
+	serial int        // of reads and dialogs
+	stamp  int        // changes with everything that pages are built from
 }
 
 // look is how the terminal shows things.
@@ -64,7 +63,7 @@ func newRoot(ctx context.Context, s Store, h Host, o Options) *root {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &root{
 		o: o, store: s, host: h, ctx: ctx, cancel: cancel,
-		panes: newPanes(), at: queue.PaneOverview, stamp: 1, reads: map[int]time.Time{},
+		panes: newPanes(), at: home(), stamp: 1,
 		feed: feed{refresh: o.Refresh, link: queue.Link{State: "connecting"}, linkAt: o.Now()},
 	}
 	m.me = identity{actor: o.Actor, ask: shared(o.Actor) && o.AnswerActor != nil}
@@ -86,7 +85,7 @@ func (m *root) Init() tea.Cmd {
 // opened asks for the first picture and goes to the pane that was asked for.
 func (m *root) opened() tea.Cmd {
 	cmds := []tea.Cmd{m.refresh(), m.askSession()}
-	if m.o.StartPane != queue.PaneOverview {
+	if m.o.StartPane != home() {
 		cmds = append(cmds, m.open(m.o.StartPane))
 	}
 	if m.o.StartFilter != "" {
@@ -145,3 +144,11 @@ func (m *root) env() views.Env {
 
 // pane is the one that is open.
 func (m *root) pane() *pane { return m.panes[m.at] }
+
+// scene is what the open pane sees.
+func (m *root) scene() scene {
+	p := m.pane()
+	return scene{
+		pic: m.feed.picture, local: m.local, env: m.env(), size: m.size, now: m.o.Now(), paused: m.feed.paused, pane: p, level: p.top(),
+	}
+}

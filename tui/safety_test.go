@@ -60,9 +60,12 @@ func (s *still) poll1() {
 // lists answers the list of the level that is open.
 func (s *still) lists() {
 	l := s.pane().top()
-	if l.list.query.Kind != "" {
+	if l.list.asks() {
 		page, err := s.store.List(context.Background(), l.list.query)
-		s.send(pageMsg{level: l.serial, query: l.list.query, page: page, err: err})
+		if l.list.reading == 0 { // it would be read later
+			l.list.reading = -1
+		}
+		s.send(pageMsg{read: l.list.reading, page: page, err: err})
 	}
 }
 

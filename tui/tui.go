@@ -48,7 +48,7 @@ func (o Options) withDefaults() Options {
 		o.Refresh = time.Second
 	}
 	if o.StartPane == "" {
-		o.StartPane = queue.PaneOverview
+		o.StartPane = home()
 	}
 	return o
 }

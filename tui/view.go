@@ -38,7 +38,11 @@ func (m *root) frame() string {
 	if body.Stale {
 		body.Theme = body.Theme.Faded()
 	}
-	screen := m.screen().Draw(under, m.size, func(s views.Size) []string { return m.drawBody(body, s) })
+	screen := m.screen().Draw(under, m.size, func(s views.Size) []string {
+		at := m.scene()
+		at.env = body
+		return at.draw(s)
+	})
 	for _, o := range m.over {
 		box := o.lines(m.here())
 		x, y := views.Centre(box, m.size)
@@ -78,104 +82,8 @@ func (m *root) body() views.Size {
 
 // rows is how many rows of a table show.
 func (m *root) rows() int {
-	l := m.pane().top()
-	s := m.tableSize(m.body(), l)
-	return l.grid.view().Rows(m.env(), s)
-}
-
-// tableSize is what a table has of the body: pane gw keeps room for the other
-// hosts and the wake stream under its loops, a level below another for its
-// title.
-func (m *root) tableSize(s views.Size, l *level) views.Size {
-	s.H -= len(m.above(l, m.env(), s.W))
-	need := l.grid.view().Need()
-	switch {
-	case l.kind != kindTable:
-	case m.at == queue.PaneQueues:
-		s.H, _ = views.QueuesTable(m.feed.picture, l.grid.view(), m.env(), s)
-	case m.at == queue.PaneHost:
-		s.H = min(max(need, 4), max(s.H*2/3, 4))
-	case len(l.grid.order) == 0: // the words take the room
-	case m.at != queue.PaneDead && need+views.PageRoom <= s.H:
-		s.H = need
-	}
-	return s
-}
-
-// above is the lines over a table: the title of a level below another, and in
-// pane gn what waits and who tells it.
-func (m *root) above(l *level, e views.Env, w int) []string {
-	switch {
-	case l.listed():
-		return []string{e.Theme.Title.Paint(e.Theme.Cut("   "+theme.Safe(views.Plain(l.title)), w))}
-	case m.at == queue.PaneNotify && l.kind == kindTable:
-		return views.NotificationHead(queue.Of[*queue.Notifications](l.list.page), e, w)
-	case m.at == queue.PaneRules && l.kind == kindTable:
-		return m.share(l, e, w)
-	}
-	return nil
-}
-
-// drawBeneath draws the page of the row under the cursor under its table, where
-// there is room.
-func (m *root) drawBeneath(e views.Env, s views.Size, p *pane, l *level) []string {
-	i, ok := l.grid.current()
-	if !ok || s.H < views.PageRoom {
-		return nil
-	}
-	row := level{kind: kindPage, id: l.grid.src.ID(i)}
-	if p.id == queue.PaneAudit {
-		row.audit = queue.Of[[]queue.AuditEntry](l.list.page)[i]
-	}
-	if p.id == queue.PaneOps {
-		row.op = queue.Of[[]queue.Operation](l.list.page)[i]
-	}
-	if p.id == queue.PaneWebhooks {
-		row = m.hook(row.id, row)
-	}
-	page, ok := m.page(p, &row, e, s.W)
-	if !ok {
-		return nil
-	}
-	return views.Beneath(page, e, s)
-}
-
-func (m *root) drawBody(e views.Env, s views.Size) []string {
-	p := m.pane()
-	l := p.top()
-	switch l.kind {
-	case kindOverview:
-		return views.Overview(views.OverviewState{Picture: m.feed.picture, Cursor: m.shownTarget(p)}, e, s).Lines
-	case kindPage:
-		return views.PageView{Page: l.built, Offset: l.offset, Find: l.find}.Visible(e, s)
-	case kindTable, kindLetters, kindJobs:
-	}
-	if l.kind == kindTable && m.at == queue.PaneQueues {
-		return views.Queues(m.feed.picture, l.grid.view(), e, s)
-	}
-	t := m.tableSize(s, l)
-	out := m.above(l, e, s.W)
-	out = append(out, l.grid.view().Lines(e, t)...)
-	if l.kind == kindTable && m.at != queue.PaneHost && m.at != queue.PaneDead {
-		brief := e
-		brief.Brief = true
-		out = append(out, m.drawBeneath(brief, views.Size{W: s.W, H: s.H - len(out)}, p, l)...)
-	}
-	if m.at == queue.PaneHost {
-		for len(out) < t.H {
-			out = append(out, "")
-		}
-		out = append(out, views.HostBelow(m.feed.picture, m.local, m.subject(), e, views.Size{W: s.W, H: s.H - len(out)})...)
-	}
-	return out
-}
-
-// shownTarget is the cursor of the Overview; one whose row is gone is not shown.
-func (m *root) shownTarget(p *pane) views.Target {
-	if !p.armed {
-		return views.Target{}
-	}
-	return p.target
+	at := m.scene()
+	return at.level.grid.view().Rows(at.env, at.tableSize(m.body()))
 }
 
 // banners are what is wrong with the picture itself.

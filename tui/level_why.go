@@ -1,0 +1,42 @@
+package tui
+
+// This file is the page that says why a queue waits; every pane can open it.
+
+import (
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func whyLevel(name string) level {
+	return level{
+		id: name, title: "why " + name, aside: true, list: reads(queue.ListWhy, name),
+		page: func(at scene) (views.Page, bool) {
+			return views.WhyPage(name, queue.Of[*queue.Why](at.level.list.page), at.env, at.size.W), true
+		},
+	}
+}
+
+// waitingName is the name of a queue as why takes it.
+func waitingName(x queue.Waiting) string {
+	name := x.Queue.String()
+	if x.Source == "job" {
+		name += " in " + x.Domain.String()
+	}
+	return name
+}
+
+// waitingAt names the queue that waits under a row's id.
+func waitingAt(pic *queue.Snapshot, id string) string {
+	if pic == nil || id == "" {
+		return ""
+	}
+	for _, x := range pic.Waiting {
+		if id == views.LaneID(x.Domain.String(), x.Subject.String()) || id == x.Subject.String() || id == x.Queue.String() {
+			return waitingName(x)
+		}
+	}
+	if lane, ok := views.LaneAt(pic, id); ok {
+		return "job " + lane.Kind.String() + " in " + lane.Domain.String()
+	}
+	return ""
+}

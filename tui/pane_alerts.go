@@ -1,0 +1,74 @@
+package tui
+
+// This file is pane 3, and acknowledging wherever an alert is under the cursor.
+
+import (
+	"slices"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func alertsPane() pane {
+	alert := func(at scene) (queue.Alert, bool) { return alertBy(at.pic, at.subject()) }
+	none := func(at scene) string { return at.noRow("there is no alert under the cursor") }
+	return pane{
+		id:     queue.PaneAlerts,
+		source: func(at scene) views.Source { return pictured(at, views.Alerts(at.pic)) },
+		enter: func(at scene, i int) level {
+			id := at.level.grid.src.ID(i)
+			return level{id: id, title: id, list: reads(queue.ListAlertHistory, id), page: func(at scene) (views.Page, bool) {
+				i, ok := at.row(id)
+				if !ok {
+					return views.Page{}, false
+				}
+				return views.AlertPage(at.pic.Alerts[i], known(at.level, queue.Of[[]queue.AlertAck](at.level.list.page)), at.env, at.size.W), true
+			}}
+		},
+		acts: acts{
+			targets: map[queue.ActionID]target{
+				queue.ActAck: acknowledge(alert, none),
+				queue.ActUnack: func(at scene, req *queue.Request) string {
+					al, ok := alert(at)
+					if !ok {
+						return none(at)
+					}
+					req.Targets = []string{al.Key.String()}
+					return ""
+				},
+			},
+			second: func(at scene) bool { // A takes an open alert and gives up one that is had
+				al, ok := alert(at)
+				return ok && al.State == "acked"
+			},
+		},
+	}
+}
+
+// acknowledge is what A takes: the alert that a row means.
+func acknowledge(alert func(at scene) (queue.Alert, bool), none func(at scene) string) target {
+	return func(at scene, req *queue.Request) string {
+		al, ok := alert(at)
+		switch {
+		case !ok:
+			return none(at)
+		case al.State == "acked":
+			return al.Subject.String() + " is acknowledged by " + al.AckedBy.String() + "; A in Alerts (3) gives it up"
+		}
+		req.Targets = []string{al.Key.String()}
+		return ""
+	}
+}
+
+func alertBy(pic *queue.Snapshot, key string) (queue.Alert, bool) {
+	return alertWhere(pic, func(a queue.Alert) bool { return key != "" && a.Key.String() == key })
+}
+
+func alertWhere(pic *queue.Snapshot, is func(queue.Alert) bool) (queue.Alert, bool) {
+	if pic != nil {
+		if i := slices.IndexFunc(pic.Alerts, is); i >= 0 {
+			return pic.Alerts[i], true
+		}
+	}
+	return queue.Alert{}, false
+}

@@ -1,0 +1,28 @@
+package tui
+
+// This file is pane ga: who did what, and why.
+
+import (
+	"strconv"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func auditPane() pane {
+	return pane{
+		id:    queue.PaneAudit,
+		list:  rowsOf(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
+		asked: true,
+		source: func(at scene) views.Source {
+			return listed(at, views.Audit(queue.Of[[]queue.AuditEntry](at.level.list.page)))
+		},
+		enter: func(at scene, i int) level {
+			x := queue.Of[[]queue.AuditEntry](at.level.list.page)[i]
+			return level{
+				id: at.level.grid.src.ID(i), title: "#" + strconv.FormatInt(x.ID, 10),
+				page: func(at scene) (views.Page, bool) { return views.AuditPage(x, at.env, at.size.W), true },
+			}
+		},
+	}
+}

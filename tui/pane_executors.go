@@ -1,0 +1,141 @@
+package tui
+
+// This file is pane 4: executors, and under them what each may claim.
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func executorsPane() pane {
+	return pane{
+		id:     queue.PaneExecutors,
+		source: func(at scene) views.Source { return pictured(at, views.Executors(at.pic)) },
+		enter:  executorLevel,
+		copies: func(at scene) string {
+			if x, ok := views.SubscriptionOf(at.pic, at.subject()); ok {
+				return x.ID
+			}
+			return at.subject()
+		},
+		acts: acts{
+			targets: map[queue.ActionID]target{
+				queue.ActAck: acknowledge(func(at scene) (queue.Alert, bool) {
+					id := executorAt(at)
+					return alertWhere(at.pic, func(a queue.Alert) bool { return id != "" && a.Kind == "silence" && a.Subject.String() == id })
+				}, func(at scene) string {
+					if id := executorAt(at); id != "" {
+						return id + " is not silent: there is nothing to acknowledge"
+					}
+					return at.noRow("there is no alert under the cursor")
+				}),
+				queue.ActJobSubscribe: mayClaim,
+				queue.ActJobRuleOff:   claimRule,
+				queue.ActJobRuleOn:    claimRule,
+			},
+			second: func(at scene) bool {
+				x, ok := views.SubscriptionOf(at.pic, at.subject())
+				return ok && !x.Enabled
+			},
+		},
+	}
+}
+
+// executorAt is the id of the executor that a row is about.
+func executorAt(at scene) string {
+	id := at.subject()
+	if x, ok := views.SubscriptionOf(at.pic, id); ok {
+		return x.ExecutorID.String()
+	}
+	return id
+}
+
+// executorLevel is the page of an executor, or of the one that a subscription is of.
+func executorLevel(at scene, i int) level {
+	id := at.level.grid.src.ID(i)
+	title := id
+	if x, ok := views.SubscriptionOf(at.pic, id); ok {
+		title = x.ExecutorID.String()
+	}
+	return level{id: id, title: title, page: func(at scene) (views.Page, bool) {
+		i, ok := at.row(id)
+		if !ok {
+			return views.Page{}, false
+		}
+		if n := len(at.pic.Executors); i >= n {
+			of := at.pic.JobSubscriptions[i-n].ExecutorID
+			if i = slices.IndexFunc(at.pic.Executors, func(x queue.Executor) bool { return x.ID == of }); i < 0 {
+				return views.Page{}, false
+			}
+		}
+		return views.ExecutorPage(at.pic.Executors[i], at.pic.JobSubscriptions, at.env, at.size.W), true
+	}}
+}
+
+// claimRule is what D works on.
+func claimRule(at scene, req *queue.Request) string {
+	x, ok := views.SubscriptionOf(at.pic, at.subject())
+	if !ok {
+		return at.noRow("D works on a row under MAY CLAIM; there is none under the cursor")
+	}
+	req.Targets = []string{x.ID}
+	return ""
+}
+
+// mayClaim starts the form of E: with the rule under the cursor, else with the
+// first of the executor, else empty.
+func mayClaim(at scene, req *queue.Request) string {
+	id := executorAt(at)
+	if id == "" {
+		return at.noRow("there is no executor under the cursor")
+	}
+	rules := claimRules(at.pic, id)
+	if x, ok := views.SubscriptionOf(at.pic, at.subject()); ok {
+		rules = []queue.JobSubscription{x}
+	}
+	req.Targets = []string{id}
+	if len(rules) > 0 {
+		fill(req, rules[0])
+	}
+	return ""
+}
+
+// fill lets the form of a request start with a rule.
+func fill(req *queue.Request, x queue.JobSubscription) {
+	req.Args["kind"], req.Args["domain"] = x.JobKind.String(), x.Domain.String()
+	req.Args["floor"], req.Args["parallel"] = strconv.FormatInt(x.PriorityFloor, 10), strconv.FormatInt(x.MaxParallel, 10)
+	req.Args["enabled"], req.Args["notes"] = strconv.FormatBool(x.Enabled), x.Notes.String()
+}
+
+// claimRules are what an executor may claim.
+func claimRules(pic *queue.Snapshot, executor string) (out []queue.JobSubscription) {
+	if pic == nil {
+		return nil
+	}
+	for _, x := range pic.JobSubscriptions {
+		if x.ExecutorID.String() == executor {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// claims says how an executor's rules stand, above the form that makes one.
+func claims(pic *queue.Snapshot, executor string) []queue.PlanLine {
+	rules := claimRules(pic, executor)
+	if len(rules) == 0 {
+		return []queue.PlanLine{{Label: "now", Value: queue.Clean("no subscription: it gets no job")}}
+	}
+	var out []queue.PlanLine
+	for i, x := range rules {
+		if i == 3 && len(rules) > 4 {
+			out = append(out, queue.PlanLine{Value: queue.Clean("and " + strconv.Itoa(len(rules)-i) + " more")})
+			break
+		}
+		out = append(out, queue.PlanLine{Label: map[bool]string{true: "now"}[i == 0], Value: queue.Clean(views.Rule(x))})
+	}
+	return append(out, queue.PlanLine{Label: "to know", Value: queue.Clean("another kind or domain makes one more; it does not change these")})
+}

@@ -1,0 +1,49 @@
+package tui
+
+// This file is pane gf, and setting a flag wherever a row stands for one.
+
+import (
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func flagsPane() pane {
+	return pane{
+		id:     queue.PaneFlags,
+		source: func(at scene) views.Source { return pictured(at, views.Flags(at.pic)) },
+		enter: func(at scene, i int) level {
+			id := at.level.grid.src.ID(i)
+			return level{id: id, title: id, list: reads(queue.ListFlagHistory, id), page: func(at scene) (views.Page, bool) {
+				i, ok := at.row(id)
+				if !ok {
+					return views.Page{}, false
+				}
+				return views.FlagPage(at.pic.Flags[i], known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), true
+			}}
+		},
+		acts: acts{targets: map[queue.ActionID]target{queue.ActFlagSet: setFlag(scene.subject)}},
+	}
+}
+
+// setFlag is what E works on: the flag of this key.
+func setFlag(key func(at scene) string) target {
+	return func(at scene, req *queue.Request) string {
+		f, ok := flagByKey(at.pic, key(at))
+		if !ok {
+			return at.noRow("E works on a flag: those that stand OFF in 1, the intervals and the mode in 9, or all of them in gf")
+		}
+		req.Targets = []string{f.Key.String()}
+		return ""
+	}
+}
+
+func flagByKey(pic *queue.Snapshot, key string) (queue.Flag, bool) {
+	if pic != nil && key != "" {
+		for _, f := range pic.Flags {
+			if f.Key.String() == key {
+				return f, true
+			}
+		}
+	}
+	return queue.Flag{}, false
+}

@@ -1,0 +1,57 @@
+package tui
+
+// This file is pane gw: the loops of this process, under them the other hosts and
+// the wake stream.
+
+import (
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func hostPane() pane {
+	loop := func(at scene, req *queue.Request) string {
+		name := at.subject()
+		if name == "" {
+			return at.noRow("there is no loop under the cursor")
+		}
+		req.Targets = []string{name}
+		return ""
+	}
+	room := func(at scene, s views.Size) int { return min(max(at.level.grid.view().Need(), 4), max(s.H*2/3, 4)) }
+	return pane{
+		id:     queue.PaneHost,
+		here:   true,
+		source: func(at scene) views.Source { return views.Loops(at.local) },
+		enter: func(at scene, i int) level {
+			name := at.level.grid.src.ID(i)
+			return level{id: name, title: name, page: func(at scene) (views.Page, bool) {
+				for _, x := range loops(at.local) {
+					if x.Name == name {
+						return views.LoopPage(x, at.env, at.size.W), true
+					}
+				}
+				return views.Page{}, false
+			}}
+		},
+		room: room,
+		body: func(at scene, s views.Size) []string {
+			t := views.Size{W: s.W, H: room(at, s)}
+			out := at.level.grid.view().Lines(at.env, t)
+			for len(out) < t.H {
+				out = append(out, "")
+			}
+			return append(out, views.HostBelow(at.pic, at.local, at.subject(), at.env, views.Size{W: s.W, H: s.H - len(out)})...)
+		},
+		acts: acts{targets: map[queue.ActionID]target{
+			queue.ActHostStart: loop, queue.ActHostDrain: loop, queue.ActHostStop: loop, queue.ActTick: tickMeant,
+		}},
+	}
+}
+
+// loops are those of this process.
+func loops(local *queue.HostStatus) []queue.LoopStatus {
+	if local == nil {
+		return nil
+	}
+	return local.Loops
+}

@@ -1,0 +1,77 @@
+package tui
+
+// This file is pane 6: bulk operations, under each its items.
+
+import (
+	"strconv"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func operationsPane() pane {
+	p := pane{
+		id:    queue.PaneOps,
+		list:  rowsOf(queue.Query{Kind: queue.ListOperations}, func(x queue.Operation) int64 { return x.ID }),
+		often: true,
+		source: func(at scene) views.Source {
+			return listed(at, views.Operations(queue.Of[[]queue.Operation](at.level.list.page)))
+		},
+		enter: func(at scene, i int) level { return operationLevel(queue.Of[[]queue.Operation](at.level.list.page)[i]) },
+		land:  func(l *level, id string) { l.grid.at = id }, // its rows may still have to be read
+		keys: func(at scene, key string) (queue.ActionID, map[string]string) {
+			o, _ := operationAt(at)
+			to := o.Rate * 2
+			switch key {
+			case "-":
+				to = o.Rate / 2
+			case "+":
+			default:
+				return "", nil
+			}
+			return queue.ActBulkRate, map[string]string{"rate": strconv.FormatFloat(min(max(to, 0.01), 1000), 'f', -1, 64)}
+		},
+	}
+	p.targets = map[queue.ActionID]target{}
+	for _, id := range []queue.ActionID{queue.ActBulkRun, queue.ActBulkPause, queue.ActBulkResume, queue.ActBulkAbort, queue.ActBulkRate, queue.ActBulkUndo} {
+		p.targets[id] = func(at scene, req *queue.Request) string {
+			o, ok := operationAt(at)
+			if !ok {
+				return at.noRow("there is no operation under the cursor; N in 5 plans one")
+			}
+			req.Targets = []string{strconv.FormatInt(o.ID, 10)}
+			return ""
+		}
+	}
+	p.second = func(at scene) bool {
+		o, ok := operationAt(at)
+		return ok && o.State == queue.BulkPaused
+	}
+	return p
+}
+
+// operationAt is the operation that is open, as it was last read, or under the
+// cursor.
+func operationAt(at scene) (queue.Operation, bool) {
+	if d := queue.Of[*queue.OperationDetail](at.level.list.page); d != nil {
+		return d.Operation, true
+	}
+	id := at.subject()
+	for _, o := range queue.Of[[]queue.Operation](at.base().list.page) {
+		if strconv.FormatInt(o.ID, 10) == id {
+			return o, true
+		}
+	}
+	return queue.Operation{}, false
+}
+
+func operationLevel(o queue.Operation) level {
+	id := strconv.FormatInt(o.ID, 10)
+	return level{id: id, title: "operation " + id, list: reads(queue.ListOperation, id), page: func(at scene) (views.Page, bool) {
+		d := queue.Of[*queue.OperationDetail](at.level.list.page)
+		if d == nil {
+			d = &queue.OperationDetail{Operation: o}
+		}
+		return views.OperationPage(d.Operation, known(at.level, d.Items), at.env, at.size.W), true
+	}}
+}

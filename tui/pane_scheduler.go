@@ -1,0 +1,108 @@
+package tui
+
+// This file is pane 9, and the tick workers wherever a row means one: what T, E and
+// P work on there.
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func schedulerPane() pane {
+	worker := func(at scene, req *queue.Request) string {
+		t, ok := tickNamed(at.pic, at.subject())
+		if !ok {
+			return at.noRow("P pauses a worker; there is none under the cursor")
+		}
+		req.Targets = []string{t.Name.String()}
+		return ""
+	}
+	return pane{
+		id:     queue.PaneScheduler,
+		source: func(at scene) views.Source { return pictured(at, views.Scheduler(at.pic)) },
+		enter:  func(at scene, i int) level { return schedulerLevel(at.level.grid.src.ID(i)) },
+		acts: acts{
+			targets: map[queue.ActionID]target{
+				queue.ActTick: func(at scene, req *queue.Request) string {
+					if _, ok := tickNamed(at.pic, at.subject()); !ok {
+						return at.noRow("T ticks a worker; there is none under the cursor")
+					}
+					return tickMeant(at, req)
+				},
+				queue.ActTickPause: worker, queue.ActTickResume: worker,
+				queue.ActFlagSet: setFlag(func(at scene) string {
+					if _, ok := tickNamed(at.pic, at.subject()); ok {
+						return queue.TickInterval(at.subject())
+					}
+					return at.subject()
+				}),
+			},
+			second: func(at scene) bool {
+				t, ok := tickNamed(at.pic, at.subject())
+				return ok && t.IntervalSeconds == 0
+			},
+		},
+	}
+}
+
+// schedulerLevel is the page of a tick worker with the changes of its interval, or
+// of who ticks, with what pg_cron has.
+func schedulerLevel(id string) level {
+	l := level{id: id, title: id, list: reads(queue.ListFlagHistory, queue.TickInterval(id))}
+	if id == queue.SchedulerMode {
+		l.list = reads(queue.ListCron, "")
+	}
+	l.page = func(at scene) (views.Page, bool) {
+		i, ok := at.row(id)
+		switch {
+		case !ok:
+			return views.Page{}, false
+		case i >= len(at.pic.Ticks):
+			return views.ModePage(at.pic, queue.Of[*queue.Cron](at.level.list.page), at.env, at.size.W), true
+		}
+		return views.TickPage(at.pic.Ticks[i], at.pic, known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), true
+	}
+	return l
+}
+
+// tickNamed is the tick worker of this name.
+func tickNamed(pic *queue.Snapshot, name string) (queue.TickWorker, bool) {
+	if pic != nil && name != "" {
+		if i := slices.IndexFunc(pic.Ticks, func(t queue.TickWorker) bool { return t.Name.String() == name }); i >= 0 {
+			return pic.Ticks[i], true
+		}
+	}
+	return queue.TickWorker{}, false
+}
+
+// tickMeant starts the form of T with the tick worker that the row under the
+// cursor seems to mean.
+func tickMeant(at scene, req *queue.Request) string {
+	names, row := tickWorkers(at.pic), at.subject()
+	if at.pane.tick != nil {
+		row = at.pane.tick(at)
+	}
+	meant := row
+	switch i := slices.IndexFunc(names, func(n string) bool { return row != "" && strings.Contains(n, row) }); {
+	case slices.Contains(names, row):
+	case i >= 0:
+		meant = names[i]
+	case len(names) > 0:
+		meant = names[0]
+	}
+	req.Args["worker"] = meant
+	return ""
+}
+
+func tickWorkers(pic *queue.Snapshot) []string {
+	var names []string
+	if pic != nil {
+		for _, t := range pic.Ticks {
+			names = append(names, t.Name.String())
+		}
+	}
+	return names
+}

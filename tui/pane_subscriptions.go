@@ -1,0 +1,89 @@
+package tui
+
+// This file is pane gs: from a rule to its changes, from a type to its resolution,
+// and which rule D mutes.
+
+import (
+	"strconv"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+func subscriptionsPane() pane {
+	mute := func(at scene, req *queue.Request) string {
+		s, ok := eventRule(at, at.subject())
+		if !ok {
+			return at.noRow("D mutes a rule; there is none under the cursor")
+		}
+		req.Targets = []string{strconv.FormatInt(s.ID, 10)}
+		return ""
+	}
+	return pane{
+		id: queue.PaneRules,
+		list: list{query: queue.Query{Kind: queue.ListRules}, count: func(p queue.Page) int {
+			return len(queue.Of[queue.EventSubscriptionList](p).Subscriptions)
+		}},
+		source: func(at scene) views.Source {
+			read := eventRules(at)
+			return listed(at, views.Rules(read.Subscriptions, read.Broadcast))
+		},
+		enter: func(at scene, i int) level { return eventRuleLevel(at, at.level.grid.src.ID(i)) },
+		above: func(at scene) []string {
+			b := eventRules(at).Broadcast
+			if b == nil && at.base().list.err != nil {
+				b = &queue.Broadcast{}
+			}
+			return views.RulesTop(b, at.env, at.size.W)
+		},
+		acts: acts{
+			targets: map[queue.ActionID]target{queue.ActRuleMute: mute, queue.ActRuleUnmute: mute, queue.ActRuleAdd: unroutedType},
+			second: func(at scene) bool {
+				s, ok := eventRule(at, at.subject())
+				return ok && s.Mute
+			},
+		},
+	}
+}
+
+func eventRules(at scene) queue.EventSubscriptionList {
+	return queue.Of[queue.EventSubscriptionList](at.base().list.page)
+}
+
+func eventRule(at scene, id string) (queue.EventSubscription, bool) {
+	for _, s := range eventRules(at).Subscriptions {
+		if strconv.FormatInt(s.ID, 10) == id {
+			return s, true
+		}
+	}
+	return queue.EventSubscription{}, false
+}
+
+// eventRuleLevel is a rule with its changes, or how a type is resolved.
+func eventRuleLevel(at scene, id string) level {
+	if _, ok := eventRule(at, id); !ok {
+		return level{id: id, title: id, list: reads(queue.ListResolution, id), page: func(at scene) (views.Page, bool) {
+			return views.ResolutionPage(id, queue.Of[*queue.Resolution](at.level.list.page), at.env, at.size.W), true
+		}}
+	}
+	return level{id: id, title: "rule " + id, list: reads(queue.ListFlagHistory, "subscription "+id), page: func(at scene) (views.Page, bool) {
+		s, ok := eventRule(at, id)
+		if !ok {
+			return views.Page{}, false
+		}
+		return views.RulePage(s, known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), true
+	}}
+}
+
+// unroutedType starts the form of N with the type under the cursor that reaches
+// nobody.
+func unroutedType(at scene, req *queue.Request) string {
+	if b := eventRules(at).Broadcast; b != nil {
+		for _, u := range b.Unrouted {
+			if u.ID() == at.subject() {
+				req.Args["domain"], req.Args["type"] = u.Domain.String(), u.Type.String()
+			}
+		}
+	}
+	return ""
+}
