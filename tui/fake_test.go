@@ -28,8 +28,11 @@ type fakeStore struct {
 	share   queue.Broadcast
 	resolve queue.Resolution
 	err     error
-	delay   time.Duration // of a snapshot
-	slow    time.Duration // of a second page of letters
+	delay   time.Duration  // of a snapshot
+	slow    time.Duration  // of a second page of letters
+	stuck   queue.ListKind // this list is not answered
+	running int            // reads of it that run
+	begun   int            // and that ever began
 	snaps   []time.Time
 	lists   []queue.Query
 	plans   []queue.Request
@@ -111,6 +114,11 @@ func (s *fakeStore) SnapshotAt(_ context.Context, at time.Time, steps int) (queu
 }
 
 func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error) {
+	if s.hangs(q.Kind, 1) {
+		<-ctx.Done()
+		s.hangs(q.Kind, -1)
+		return queue.Page{}, ctx.Err()
+	}
 	if s.slow > 0 && q.Bare {
 		select {
 		case <-time.After(s.slow):
@@ -202,6 +210,23 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		return queue.Page{Rows: viewstest.History()}, s.err
 	}
 	return queue.Page{}, errors.New("no such list")
+}
+
+// hangs counts the reads of a list that is not answered.
+func (s *fakeStore) hangs(kind queue.ListKind, n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kind != s.stuck {
+		return false
+	}
+	s.running += n
+	s.begun += max(n, 0)
+	return true
+}
+
+func (s *fakeStore) reading() (running, begun int) {
+	s.set(func(s *fakeStore) { running, begun = s.running, s.begun })
+	return running, begun
 }
 
 func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error) {
