@@ -29,38 +29,37 @@ func (h *Host) Start(name string) error {
 	return h.startLoops(ctx, names)
 }
 
-// Drain lets a loop finish what it has and take nothing new.
-func (h *Host) Drain(name string) error {
-	return h.loops.each(name, func(l *loop.Loop) error {
-		if name != "" && l.Status().State == loop.Stopped {
-			return fmt.Errorf("loop %s does not run here", l.Name)
-		}
-		l.Drain()
-		return nil
-	})
-}
+// Drain lets a loop, or all for "", finish what it has and take nothing new.
+func (h *Host) Drain(name string) error { return h.end(name, (*loop.Loop).Drain) }
 
-// Stop ends a loop at once; what it had is handed back.
-func (h *Host) Stop(name string) error {
-	return h.loops.each(name, func(l *loop.Loop) error {
-		if name != "" && l.Status().State == loop.Stopped {
-			return fmt.Errorf("loop %s does not run here", l.Name)
+// Stop ends a loop, or all for "", at once; what it had is handed back.
+func (h *Host) Stop(name string) error { return h.end(name, (*loop.Loop).Stop) }
+
+func (h *Host) end(name string, how func(*loop.Loop)) error {
+	if name == "" {
+		for _, l := range h.loops {
+			how(l)
 		}
-		l.Stop()
 		return nil
-	})
+	}
+	l := h.loops.get(name)
+	switch {
+	case l == nil:
+		return fmt.Errorf("there is no loop %s", name)
+	case l.Status().State == loop.Stopped:
+		return fmt.Errorf("loop %s does not run here", name)
+	}
+	how(l)
+	return nil
 }
 
 // Status is the host as the console shows it.
 func (h *Host) Status() queue.HostStatus {
 	st := h.loops.status()
 	st.ID, st.Instance = h.opts.ID, h.row.instance.String()
-	st.Refused, _ = h.row.state()
-	h.mu.Lock()
-	lst := h.listener
-	h.mu.Unlock()
+	st.Refused = *h.row.refused.Load()
 	st.Listener = queue.ListenerStatus{State: "off"}
-	if lst != nil {
+	if lst := h.listener.Load(); lst != nil {
 		st.Listener, st.Wakes = lst.Status(), lst.Wakes()
 	}
 	return st

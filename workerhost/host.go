@@ -2,14 +2,20 @@
 // ticks every worker of the catalogue, sends the webhooks, and says that it
 // lives. It runs inside the console or alone; any number of hosts share one
 // database and none of them leads. It knows nothing of terminals.
+//
+// The catalogue lists the loops and whom each hands work to; package loop is the
+// life of one, jobs and webhooks are the bodies of the two that claim, lease is what
+// those share, and tick.go is the body of all others.
 package workerhost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,9 +70,8 @@ type Host struct {
 
 	background sync.WaitGroup
 
-	mu       sync.Mutex
-	base     context.Context //nolint:containedctx // of the loops; nil when Run does not run: Start is called from outside it
-	listener *pgclient.Listener
+	base     atomic.Pointer[context.Context] // of the loops; nil when Run does not run: Start is called from outside it
+	listener atomic.Pointer[pgclient.Listener]
 }
 
 // New prepares a host; Run makes it work.
@@ -74,27 +79,15 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	if c.Work() == nil {
 		return nil, errors.New("workerhost: the client has no work pool (Options.WorkConns)")
 	}
-	if o.Concurrency <= 0 {
-		o.Concurrency = 64
-	}
-	if o.PerEndpoint <= 0 {
-		o.PerEndpoint = 8
-	}
-	if o.Grace <= 0 {
-		o.Grace = 20 * time.Second
-	}
-	if o.JobTimeout == 0 {
-		o.JobTimeout = time.Hour // what hangs would keep its place and its job for ever
-	}
-	if o.Executor == "" {
-		o.Executor = o.ID
-	}
+	o.Concurrency = cmp.Or(max(o.Concurrency, 0), 64)
+	o.PerEndpoint = cmp.Or(max(o.PerEndpoint, 0), 8)
+	o.Grace = cmp.Or(max(o.Grace, 0), 20*time.Second)
+	o.JobTimeout = cmp.Or(o.JobTimeout, time.Hour) // what hangs would keep its place and its job for ever
+	o.Executor = cmp.Or(o.Executor, o.ID)
 	if o.Producer == nil {
 		o.Producer = enqueue.New(c)
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	db := work.New(c)
 	handlers, err := withBuiltIn(db, o.Handlers)
 	if err != nil {
@@ -104,7 +97,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	workerID := o.ID + "/" + instance.String()[:8] // names this host in leases and logs
 	log := o.Log.With("worker_id", workerID)
 	all := newLoops(log)
-	h := &Host{opts: o, client: c, log: log, loops: all, settings: settings{pool: c.Work()}}
+	h := &Host{opts: o, client: c, log: log, loops: all, settings: settings{pool: c.Work(), changed: make(chan struct{}, 1)}}
 	h.signals = signals{loops: all, settings: &h.settings}
 	h.ticker = ticker{client: db, loops: all, settings: &h.settings, log: log}
 	h.jobs = jobs.Executor{
@@ -114,6 +107,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	h.row = registration{
 		client: c, db: db, id: o.ID, instance: instance, version: o.Version, loops: all, jobs: &h.jobs, log: log, soon: make(chan struct{}, 1),
 	}
+	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{
 		Client: db, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
 		Every:    func() time.Duration { return h.settings.every(loopWebhook) },
@@ -140,9 +134,7 @@ func (h *Host) Run(ctx context.Context) error {
 	// and a host that drains still lives.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	h.mu.Lock()
-	h.base = base
-	h.mu.Unlock()
+	h.base.Store(&base)
 	err := h.startWanted(ctx)
 	if err == nil {
 		h.background.Go(func() { h.beatUntil(base) })
@@ -150,9 +142,7 @@ func (h *Host) Run(ctx context.Context) error {
 	} else if ctx.Err() != nil {
 		err = nil
 	}
-	h.mu.Lock()
-	h.base = nil // nothing starts from here on
-	h.mu.Unlock()
+	h.base.Store(nil) // nothing starts from here on
 	grace, stop := context.WithTimeout(base, h.opts.Grace-min(h.opts.Grace/4, lease.HandBack))
 	defer stop()
 	h.drainAll(grace)
@@ -162,9 +152,7 @@ func (h *Host) Run(ctx context.Context) error {
 	h.drainAll(base)
 	h.background.Wait()
 	h.row.goodbye(ctx)
-	h.mu.Lock()
-	h.listener = nil
-	h.mu.Unlock()
+	h.listener.Store(nil)
 	return err
 }
 
@@ -196,13 +184,11 @@ func (h *Host) startWanted(ctx context.Context) error {
 func (h *Host) startLoops(ctx context.Context, names []string) error {
 	h.row.engaging.Lock()
 	defer h.row.engaging.Unlock()
-	h.mu.Lock()
-	base := h.base
-	h.mu.Unlock()
+	base := h.base.Load()
 	if base == nil {
 		return errors.New("the worker host of this process is not running")
 	}
-	if err := h.engage(ctx, base); err != nil {
+	if err := h.engage(ctx, *base); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -210,7 +196,7 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 		if st := l.Status().State; st == loop.Running || st == loop.Draining {
 			continue
 		}
-		if err := l.Start(base, h.body(name)); err != nil {
+		if err := l.Start(*base, h.body(name)); err != nil {
 			return err
 		}
 	}
@@ -229,25 +215,20 @@ func (h *Host) body(name string) loop.Body {
 
 // engage takes the host id and starts to listen, once. row.engaging is held.
 func (h *Host) engage(ctx, base context.Context) error {
-	if _, held := h.row.state(); !held {
+	if !h.row.held {
 		if err := h.row.announce(ctx); err != nil {
 			return err
 		}
 		h.settings.refresh(ctx)
 	}
-	h.mu.Lock()
-	listening := h.listener != nil
-	h.mu.Unlock()
-	if listening {
+	if h.listener.Load() != nil {
 		return nil
 	}
 	l, err := h.client.NewListener("wake", h.signals.hear, h.signals.resync)
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.listener = l
-	h.mu.Unlock()
+	h.listener.Store(l)
 	h.background.Go(func() { l.Run(base) })
 	return nil
 }
@@ -261,7 +242,7 @@ func (h *Host) beatUntil(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.settings.stale():
+		case <-h.settings.changed:
 		case <-h.row.soon:
 		case <-t.C:
 		}

@@ -19,48 +19,35 @@ import (
 )
 
 // collector reads the loops' own counters at each scrape.
-type collector struct {
-	h                             *Host
-	up, done, errs, flying, wakes *prometheus.Desc
-	jobs, jobsFlying              *prometheus.Desc
-}
-
-func newCollector(h *Host) *collector {
-	byLoop := []string{"loop"}
-	return &collector{
-		h:      h,
-		up:     prometheus.NewDesc("qtop_loop_running", "1 while the loop runs.", byLoop, nil),
-		done:   prometheus.NewDesc("qtop_loop_done_total", "Units of work done by the loop.", byLoop, nil),
-		errs:   prometheus.NewDesc("qtop_loop_errors_total", "Passes of the loop that failed.", byLoop, nil),
-		flying: prometheus.NewDesc("qtop_loop_in_flight", "Work in flight in the loop.", byLoop, nil),
-		wakes:  prometheus.NewDesc("qtop_wakes_total", "Notifications heard.", nil, nil),
-		jobs: prometheus.NewDesc("qtop_jobs_done_total", "Tries of jobs by outcome; failed ones are retried or dead-lettered.",
-			[]string{"outcome"}, nil),
-		jobsFlying: prometheus.NewDesc("qtop_jobs_in_flight", "Jobs claimed and not settled.", nil, nil),
-	}
-}
+type collector struct{ h *Host }
 
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	put := func(kind prometheus.ValueType, name, help string, value float64, label prometheus.Labels) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, label), kind, value)
+	}
 	st := c.h.Status()
 	for _, l := range st.Loops {
-		running := 0.0
+		running, of := 0.0, prometheus.Labels{"loop": l.Name}
 		if l.State == loop.Running {
 			running = 1
 		}
-		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, running, l.Name)
-		ch <- prometheus.MustNewConstMetric(c.done, prometheus.CounterValue, float64(l.Done), l.Name)
-		ch <- prometheus.MustNewConstMetric(c.errs, prometheus.CounterValue, float64(l.Errors), l.Name)
-		ch <- prometheus.MustNewConstMetric(c.flying, prometheus.GaugeValue, float64(l.InFlight), l.Name)
+		put(prometheus.GaugeValue, "qtop_loop_running", "1 while the loop runs.", running, of)
+		put(prometheus.CounterValue, "qtop_loop_done_total", "Units of work done by the loop.", float64(l.Done), of)
+		put(prometheus.CounterValue, "qtop_loop_errors_total", "Passes of the loop that failed.", float64(l.Errors), of)
+		put(prometheus.GaugeValue, "qtop_loop_in_flight", "Work in flight in the loop.", float64(l.InFlight), of)
+		if l.Name == loopJobs {
+			put(prometheus.GaugeValue, "qtop_jobs_in_flight", "Jobs claimed and not settled.", float64(l.InFlight), nil)
+		}
 	}
 	for outcome, n := range c.h.jobs.Done.Totals() {
-		ch <- prometheus.MustNewConstMetric(c.jobs, prometheus.CounterValue, float64(n), outcome)
+		put(prometheus.CounterValue, "qtop_jobs_done_total", "Tries of jobs by outcome; failed ones are retried or dead-lettered.",
+			float64(n), prometheus.Labels{"outcome": outcome})
 	}
-	ch <- prometheus.MustNewConstMetric(c.jobsFlying, prometheus.GaugeValue, float64(c.h.loops.get(loopJobs).Status().InFlight))
-	ch <- prometheus.MustNewConstMetric(c.wakes, prometheus.CounterValue, float64(st.Listener.Heard))
+	put(prometheus.CounterValue, "qtop_wakes_total", "Notifications heard.", float64(st.Listener.Heard), nil)
 }
 
 // ready tells why the host is not ready; empty = it is.
@@ -86,7 +73,7 @@ func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) 
 		return nil, fmt.Errorf("metrics_addr %s: %w", addr, err)
 	}
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(newCollector(h)); err != nil {
+	if err := registry.Register(collector{h}); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,23 +38,8 @@ type registration struct {
 	// engaging is held while the host id is taken or given free and while loops
 	// start, so that no running loop is ever without it.
 	engaging sync.Mutex
-
-	mu      sync.Mutex
-	refused string
-	held    bool // the host row is ours
-}
-
-// state is why the id was refused, and whether it is held.
-func (r *registration) state() (refused string, held bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.refused, r.held
-}
-
-func (r *registration) set(refused string, held bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refused, r.held = refused, held
+	held     bool // the host row is ours; engaging guards it
+	refused  atomic.Pointer[string]
 }
 
 // announce takes the host id, unless this program and the installed code do not
@@ -72,7 +58,8 @@ func (r *registration) announce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.set(refusal, refusal == "")
+	r.refused.Store(&refusal)
+	r.held = refusal == ""
 	if refusal != "" {
 		where := "host_id"
 		if lease.Cloned(refusal) {
@@ -84,25 +71,18 @@ func (r *registration) announce(ctx context.Context) error {
 }
 
 // beatNow asks for a beat before its time.
-func (r *registration) beatNow() {
-	select {
-	case r.soon <- struct{}{}:
-	default:
-	}
-}
+func (r *registration) beatNow() { loop.Signal(r.soon) }
 
 func (r *registration) beat(ctx context.Context) {
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
 	st := r.loops.status()
-	_, held := r.state()
 	switch {
 	case !st.Running:
 		r.release(ctx)
-		_, held = r.state()
-		r.set("", held) // whoever starts a loop asks anew
+		r.refused.Store(new(string)) // whoever starts a loop asks anew
 		return
-	case !held:
+	case !r.held:
 		// Another instance took the id while this one was silent; when that one
 		// is gone the id is ours again.
 		if err := r.announce(ctx); err != nil {
@@ -136,7 +116,8 @@ func (r *registration) beat(ctx context.Context) {
 			what = "this host has come to a clone of its database; it works again once that is adopted"
 		}
 		r.log.Error(what, "reason", refusal)
-		r.set(refusal, false)
+		r.refused.Store(&refusal)
+		r.held = false
 	}
 }
 
@@ -154,8 +135,7 @@ func (r *registration) goodbye(ctx context.Context) {
 // stop does not cancel it: half a goodbye would keep the id for 15 s. One that
 // fails is tried again by the next beat, or at the end.
 func (r *registration) release(ctx context.Context) {
-	refused, held := r.state()
-	if !held {
+	if !r.held {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -164,5 +144,5 @@ func (r *registration) release(ctx context.Context) {
 		r.log.Warn("the host could not say that it stopped", "error", err.Error())
 		return
 	}
-	r.set(refused, false)
+	r.held = false
 }

@@ -1,15 +1,20 @@
 package workerhost
 
 // This file drives one tick worker: by its interval as the floor, at once when
-// something woke it. The database decides whether it is due.
+// something woke it. The database decides whether it is due. The intervals are read
+// again every few seconds, and at once when a flag changes.
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/loop"
 )
@@ -115,4 +120,53 @@ func nextDue(res work.TickResult) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return *body.Result.NextDue, true
+}
+
+// offEvery is how often a worker that is switched off is still asked for: its
+// tick then beats as stopped, so that being off is no silence.
+const offEvery = 10 * time.Second
+
+type settings struct {
+	pool     *pgpool.Pool
+	changed  chan struct{} // of one
+	mu       sync.Mutex
+	interval map[string]time.Duration
+}
+
+func (s *settings) invalidate() { loop.Signal(s.changed) }
+
+func (s *settings) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, `SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number
+		WHERE key LIKE 'queue.tick.%.interval_seconds' AND n IS NOT NULL`)
+	if err != nil {
+		return
+	}
+	next := map[string]time.Duration{}
+	var name string
+	var secs int
+	_, err = pgx.ForEachRow(rows, []any{&name, &secs}, func() error {
+		next[name] = time.Duration(secs) * time.Second
+		return nil
+	})
+	if err != nil {
+		return // the last known intervals stand
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interval = next
+}
+
+func (s *settings) every(worker string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, known := s.interval[worker]
+	switch {
+	case !known:
+		return 5 * time.Second
+	case d == 0:
+		return offEvery
+	}
+	return d
 }

@@ -57,17 +57,13 @@ func (s *signals) wakeWebhook(w queue.Wake) {
 	if s.wake(w.Hint.String()) {
 		return
 	}
-	switch w.Layer.String() {
-	case "event":
-		s.wake(loopRouter)
-	case "saga":
-		s.wake(loopOrchestrator)
-	case "job":
-		s.wake(loopWebhook)
-	default:
-		s.wake(loopRouter)
-		s.wake(loopOrchestrator)
-		s.wake(loopWebhook)
+	layers := map[string]string{"event": loopRouter, "saga": loopOrchestrator, "job": loopWebhook}
+	if next, known := layers[w.Layer.String()]; known {
+		s.wake(next)
+		return
+	}
+	for _, next := range layers {
+		s.wake(next)
 	}
 }
 

@@ -15,10 +15,8 @@ import (
 // imports writes through the gateways until ctx ends.
 func imports(ctx context.Context, pool *pgxpool.Pool) error {
 	run := time.Now().UTC().Format("0102-150405") // addresses are unique, also of a kept demo's earlier runs
-	tick := time.NewTicker(400 * time.Millisecond)
-	defer tick.Stop()
 	document, piece, pieces := 0, 0, 0
-	for {
+	return every(ctx, 400*time.Millisecond, func() error {
 		if piece == pieces {
 			document, piece, pieces = document+1, 0, 3+rand.IntN(20)
 		}
@@ -36,12 +34,8 @@ func imports(ctx context.Context, pool *pgxpool.Pool) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+		return nil
+	})
 }
 
 func saveUnit(ctx context.Context, pool *pgxpool.Pool, address, actor, document, batch string) (unit string, err error) {

@@ -102,9 +102,7 @@ func enqueue(ctx context.Context, pool *pgxpool.Pool) error {
 			return err
 		}
 	}
-	t := time.NewTicker(40 * time.Millisecond)
-	defer t.Stop()
-	for {
+	return every(ctx, 40*time.Millisecond, func() error {
 		now := time.Now()
 		for _, k := range jobKinds() {
 			if now.Before(next[k.kind]) {
@@ -115,12 +113,8 @@ func enqueue(ctx context.Context, pool *pgxpool.Pool) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-	}
+		return nil
+	})
 }
 
 func (k jobKind) json() string {

@@ -23,17 +23,14 @@ func produce(ctx context.Context, pool *pgxpool.Pool) error {
 			}
 		}
 	}
-	next := map[string]time.Time{}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	outbox := time.Time{}
-	for {
+	next, outbox := map[string]time.Time{}, time.Time{}
+	return every(ctx, 50*time.Millisecond, func() error {
 		now := time.Now()
-		for t, every := range steady() {
+		for t, mean := range steady() {
 			if now.Before(next[t]) {
 				continue
 			}
-			next[t] = now.Add(every/2 + rand.N(every))
+			next[t] = now.Add(mean/2 + rand.N(mean))
 			if err := insertEvent(ctx, pool, t); err != nil {
 				return err
 			}
@@ -43,6 +40,18 @@ func produce(ctx context.Context, pool *pgxpool.Pool) error {
 			if err := emit(ctx, pool); err != nil {
 				return err
 			}
+		}
+		return nil
+	})
+}
+
+// every does a step now and at each tick until ctx ends or it fails.
+func every(ctx context.Context, d time.Duration, step func() error) error {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		if err := step(); err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -78,9 +87,7 @@ func emit(ctx context.Context, pool *pgxpool.Pool) error {
 // beat is the life of the executors that are well.
 func beat(ctx context.Context, pool *pgxpool.Pool) error {
 	done := map[string]int{}
-	t := time.NewTicker(10 * time.Second)
-	defer t.Stop()
-	for {
+	return every(ctx, 10*time.Second, func() error {
 		for _, id := range []string{"kg_indexer_a", "codex_nightly"} {
 			state := "idle"
 			if id == "kg_indexer_a" {
@@ -92,10 +99,6 @@ func beat(ctx context.Context, pool *pgxpool.Pool) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-	}
+		return nil
+	})
 }

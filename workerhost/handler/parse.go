@@ -31,7 +31,11 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 	var problems []error
 	for i, spec := range specs {
 		bad := func(what, do string) {
-			problems = append(problems, problem(i, spec.Kind, what, do))
+			where := fmt.Sprintf("handlers, entry %d", i+1)
+			if spec.Kind != "" {
+				where += ", kind " + cleanText(spec.Kind, 100)
+			}
+			problems = append(problems, &queue.Error{Kind: queue.KindConfig, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)})
 		}
 		switch first, again := entries[spec.Kind]; {
 		case spec.Kind == "":
@@ -82,13 +86,4 @@ func (spec Spec) handler(s *sender.Sender) (Handler, error) {
 		return Command(spec.Command, CommandOptions{})
 	}
 	return nil, badCommand("neither command nor url is given", "give one of them")
-}
-
-// problem is one line.
-func problem(i int, kind, what, do string) error {
-	where := fmt.Sprintf("handlers, entry %d", i+1)
-	if kind != "" {
-		where += ", kind " + cleanText(kind, 100)
-	}
-	return &queue.Error{Kind: queue.KindConfig, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)}
 }

@@ -1,12 +1,15 @@
 package jobs
 
-// This file is the loop.
+// This file is the loop, and its workers: one goroutine per place, the handler
+// contained, the outcome sorted into a result.
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
@@ -15,25 +18,23 @@ import (
 // executor is one run of the loop.
 type executor struct {
 	*state
-	stock    *stock
 	turn     *turn // to claim
 	results  *results
 	leases   *leases
 	standing *standing
 	crew     *crew
-	errands  sync.WaitGroup // claims, standings, renewals
-	look     bool           // there may be work to claim; the owner's
+	look     bool // there may be work to claim; the owner's
 }
 
 // Run is the body of the loop.
 func (x *Executor) Run(ctx context.Context, l *loop.Loop) error {
-	s := &state{Executor: x, l: l, kinds: x.Kinds(), began: time.Now()}
-	e := &executor{state: s, stock: newStock(), look: true}
-	e.turn = &turn{state: s, stock: e.stock, errands: &e.errands, fetched: make(chan *fetch, mostFetched), soon: time.NewTimer(0)}
+	s := &state{Executor: x, l: l, kinds: x.Kinds(), began: time.Now(), pace: loop.NewPace(50*time.Millisecond, 6), stock: newStock()}
+	e := &executor{state: s, look: true}
+	e.turn = &turn{state: s, fetched: make(chan *fetch, mostFetched), soon: time.NewTimer(0)}
 	e.results = newResults(s, e.turn.later)
-	e.leases = &leases{state: s, results: e.results, stock: e.stock, errands: &e.errands, kept: make(chan struct{}, 1)}
-	e.standing = &standing{state: s, errands: &e.errands, told: make(chan answer, 1)}
-	e.crew = &crew{state: s, stock: e.stock, results: e.results, runner: handler.Runner{Log: x.Log, Grace: lease.HandBack / 2}}
+	e.leases = &leases{state: s, results: e.results, kept: make(chan struct{}, 1)}
+	e.standing = &standing{state: s, told: make(chan answer, 1)}
+	e.crew = &crew{state: s, results: e.results, runner: handler.Runner{Log: x.Log, Grace: lease.HandBack / 2}}
 	e.crew.working, e.crew.halt = context.WithCancel(context.WithoutCancel(ctx))
 	x.Producer.Attach(e.turn)
 	defer e.finish(ctx) // also after a panic of run
@@ -140,4 +141,67 @@ func (e *executor) finish(ctx context.Context) {
 	e.results.close(time.Now().Add(lease.HandBack / 2))
 	e.l.SetInFlight(0)
 	e.standing.stopped(ctx)
+}
+
+// crew is the workers.
+type crew struct {
+	*state
+	results *results
+	runner  handler.Runner
+	working context.Context //nolint:containedctx // of the handlers; outlives the loop's by the drain
+	halt    context.CancelFunc
+	workers int
+	places  sync.WaitGroup
+}
+
+// staff has as many workers as there are jobs, at most one per place.
+func (c *crew) staff() {
+	for ; c.workers < min(c.Concurrency, int(c.open.Load())); c.workers++ {
+		c.places.Go(func() {
+			for r := c.stock.take(); r != nil; r = c.stock.take() {
+				c.work(r)
+			}
+		})
+	}
+}
+
+// work runs the handler and sorts its outcome.
+func (c *crew) work(r *run) {
+	ctx := r.begin(c.working, c.Timeout, c.clock(), c.ticks.Load())
+	var err error
+	switch {
+	case ctx == nil:
+	case r.job.Payload == nil:
+		err = handler.Permanent(handler.Coded("PAYLOAD_UNREADABLE", errors.New("not run: "+lease.Unreadable)))
+	default:
+		err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job))
+	}
+	switch {
+	case r.end():
+		c.results.drop(r)
+		c.results.settle([]*run{r})
+	case err == nil:
+		r.outcome = succeeded
+		c.results.acks.Add(r)
+	case c.working.Err() != nil: // stopped: that says nothing about the job
+		r.outcome = released
+		c.results.returns.Add(r)
+	default:
+		var forGood bool
+		r.outcome = failed
+		if r.code, r.text, forGood = handler.Outcome(err); forGood {
+			r.outcome = permanent
+		}
+		c.results.fails.Add(r)
+	}
+}
+
+// handlerJob is the job as a handler sees it.
+func handlerJob(j *work.Job) handler.Job {
+	return handler.Job{
+		ID: j.ID.String(), Kind: j.Kind, Domain: j.Domain, Executor: j.Executor,
+		Attempt: int(j.Attempts) + 1, MaxAttempts: int(j.MaxAttempts), Priority: int(j.Priority),
+		EnqueuedAt: j.EnqueuedAt, LeaseUntil: j.LeaseUntil, SourceRef: j.SourceRef, TargetRef: j.TargetRef,
+		PayloadRef: j.PayloadRef, IdempotencyKey: j.IdempotencyKey, CorrelationID: j.CorrelationID, Payload: j.Payload,
+	}
 }

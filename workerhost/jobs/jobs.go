@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
-	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
@@ -24,11 +24,6 @@ const (
 	// standingEvery is how often the executor's standing is asked for. While it is
 	// refused nothing else is asked.
 	standingEvery = 5 * time.Second
-	// keepEvery is how often leases, slow jobs and the beat are looked after.
-	keepEvery = 250 * time.Millisecond
-	// slowTicks × keepEvery is how long a job runs before the database is told that
-	// it does; most are finished before.
-	slowTicks = 4
 )
 
 // Executor is what the loop needs of its host.
@@ -84,9 +79,12 @@ type state struct {
 	l     *loop.Loop
 	kinds []string
 	began time.Time // zero of the local clock
-	pace  lease.Pace
+	pace  *loop.Pace
 	open  atomic.Int64 // claimed and not settled
 	ticks atomic.Int64 // of keepEvery
+
+	stock   *stock
+	errands sync.WaitGroup // claims, standings, renewals
 }
 
 // clock is the local time since the loop began; no change of the wall clock moves

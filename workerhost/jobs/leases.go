@@ -5,7 +5,6 @@ package jobs
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -17,8 +16,6 @@ import (
 type leases struct {
 	*state
 	results *results
-	stock   *stock
-	errands *sync.WaitGroup
 	all     []*claimed
 	kept    chan struct{} // they were looked after
 	keeping bool

@@ -1,6 +1,7 @@
 package jobs
 
-// This file is one leased job inside this process, and the lease that it came with.
+// This file is the jobs that are leased here, the lease that they came with, and the
+// stock of those that wait for a worker.
 
 import (
 	"context"
@@ -9,6 +10,14 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/work"
+)
+
+const (
+	// keepEvery is how often leases, slow jobs and the beat are looked after.
+	keepEvery = 250 * time.Millisecond
+	// slowTicks × keepEvery is how long a job runs before the database is told that
+	// it does; most are finished before.
+	slowTicks = 4
 )
 
 // The states of a job in this process.
@@ -41,20 +50,20 @@ func (r *run) ref() work.JobLease {
 }
 
 // begin gives the job its context; nil when it must not start any more.
-func (r *run) begin(s *state, working context.Context) context.Context {
+func (r *run) begin(working context.Context, longest, now time.Duration, tick int64) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lost || r.lease.until() <= s.clock() {
+	if r.lost || r.lease.until() <= now {
 		r.lost = true
 		return nil
 	}
 	var ctx context.Context
-	if longest := s.Timeout; longest > 0 {
+	if longest > 0 {
 		ctx, r.cancel = context.WithTimeout(working, longest)
 	} else {
 		ctx, r.cancel = context.WithCancel(working)
 	}
-	r.state, r.tick = running, s.ticks.Load()
+	r.state, r.tick = running, tick
 	return ctx
 }
 
@@ -122,4 +131,85 @@ func leasesOf(runs []*run) []work.JobLease {
 		leases[i] = r.ref()
 	}
 	return leases
+}
+
+// stock is what is claimed and waits for a worker.
+type stock struct {
+	mu     sync.Mutex
+	some   *sync.Cond
+	runs   []*run
+	next   int // of runs
+	closed bool
+}
+
+func newStock() *stock {
+	s := &stock{}
+	s.some = sync.NewCond(&s.mu)
+	return s
+}
+
+func (s *stock) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.runs) - s.next
+}
+
+func (s *stock) put(runs []*run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs = append(s.runs[s.next:], runs...)
+	s.next = 0
+	s.some.Signal()
+}
+
+// take waits for a job; nil when there will be none. Who takes one wakes the next
+// worker when there is more: a batch of no-ops does not need all of them.
+func (s *stock) take() *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.runs) == s.next {
+		if s.closed {
+			return nil
+		}
+		s.some.Wait()
+	}
+	r := s.runs[s.next]
+	s.runs[s.next] = nil
+	s.next++
+	if len(s.runs) > s.next {
+		s.some.Signal()
+	}
+	return r
+}
+
+// stale takes those that came before a tick: the oldest come first.
+func (s *stock) stale(before int64) []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.next
+	for n < len(s.runs) && s.runs[n].tick < before {
+		n++
+	}
+	old := s.runs[s.next:n:n]
+	s.next = n
+	return old
+}
+
+// clear takes all.
+func (s *stock) clear() []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := s.runs[s.next:]
+	s.runs, s.next = nil, 0
+	return rest
+}
+
+// close takes all and sends the workers home.
+func (s *stock) close() []*run {
+	rest := s.clear()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.some.Broadcast()
+	return rest
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -27,8 +26,7 @@ type answer struct {
 // standing is what is known of it. The owner of the loop owns it.
 type standing struct {
 	*state
-	errands *sync.WaitGroup
-	told    chan answer // size 1
+	told chan answer // size 1
 
 	refusal  string
 	known    bool // it has been asked for

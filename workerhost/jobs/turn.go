@@ -33,8 +33,6 @@ const (
 // jobs that this process enqueues.
 type turn struct {
 	*state
-	stock   *stock
-	errands *sync.WaitGroup
 	fetched chan *fetch // what claims brought
 
 	mu       sync.Mutex

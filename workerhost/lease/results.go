@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/workerhost/loop"
 )
 
 const window = 2 * time.Millisecond
@@ -63,16 +64,9 @@ func (r *Results[T]) Add(some ...T) {
 	r.queue = append(r.queue, some...)
 	n := len(r.queue)
 	r.mu.Unlock()
-	signal(r.ring)
+	loop.Signal(r.ring)
 	if n >= Most {
-		signal(r.full)
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		loop.Signal(r.full)
 	}
 }
 
@@ -119,7 +113,7 @@ func (r *Results[T]) take() []T {
 	batch := r.queue[:n:n]
 	r.queue = r.queue[n:]
 	if len(r.queue) > 0 {
-		signal(r.ring) // for the other writer
+		loop.Signal(r.ring) // for the other writer
 	}
 	return batch
 }

@@ -25,11 +25,11 @@ const (
 // Loop runs one body at a time. drain asks it to take nothing new and return
 // when it is done; its context ends when it must return at once.
 type Loop struct {
-	Name  string
-	Log   *slog.Logger
-	what  string
-	kick  chan struct{} // size 1: kicks coalesce
-	wakes wakes
+	Name string
+	Log  *slog.Logger
+	what string
+	wakes
+	began time.Time
 	retry chan struct{} // size 1: an operator need not wait for the pause after a failure
 
 	mu       sync.Mutex
@@ -44,7 +44,7 @@ type Loop struct {
 	total    int64
 	errors   int64
 	lastErr  queue.Text
-	rate     rate
+	rate     *Pace // of a minute
 	unsigned []queue.Unsigned
 }
 
@@ -55,33 +55,17 @@ func (l *Loop) SetUnsigned(all []queue.Unsigned) {
 	l.unsigned = all
 }
 
-// Kicked is told when the loop is to look.
-func (l *Loop) Kicked() <-chan struct{} { return l.kick }
-
-// Wake makes the loop look for a signal, as soon as the gap between such looks
-// allows it.
-func (l *Loop) Wake() { l.wakes.ask(l.Kick) }
-
-// Looked records whether a look found work: it bounds how soon signals get the next.
-func (l *Loop) Looked(found bool) { l.wakes.looked(found) }
-
-// Kick makes the loop look now, for what this process knows.
-func (l *Loop) Kick() {
-	select {
-	case l.kick <- struct{}{}:
-	default:
-	}
-}
-
 // Body is what a loop runs.
 type Body = func(context.Context, *Loop) error
 
 // New makes a loop that does not run. what says what it does.
 func New(name, what string, log *slog.Logger) *Loop {
-	return &Loop{
-		Name: name, Log: log.With("loop", name), what: what, state: Stopped,
-		kick: make(chan struct{}, 1), retry: make(chan struct{}, 1),
+	l := &Loop{
+		Name: name, Log: log.With("loop", name), what: what, state: Stopped, rate: NewPace(5*time.Second, 12), began: time.Now(),
+		wakes: wakes{kick: make(chan struct{}, 1)}, retry: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	close(l.done)
+	return l
 }
 
 // The pause after a failed body doubles from firstPause to lastPause; a body
@@ -101,10 +85,7 @@ func (l *Loop) Start(base context.Context, body Body) error {
 	switch l.state {
 	case Stopped:
 	case Failed:
-		select {
-		case l.retry <- struct{}{}:
-		default:
-		}
+		Signal(l.retry)
 		return nil
 	default:
 		return fmt.Errorf("loop %s is %s already", l.Name, l.state)
@@ -116,7 +97,7 @@ func (l *Loop) Start(base context.Context, body Body) error {
 	go func() {
 		defer close(done)
 		defer cancel()
-		defer l.setState(Stopped)
+		defer l.stopped()
 		pause := firstPause
 		for {
 			began := time.Now()
@@ -158,13 +139,10 @@ func (l *Loop) contain(ctx context.Context, body Body) (err error) {
 	return body(ctx, l)
 }
 
-func (l *Loop) setState(s string) {
+func (l *Loop) stopped() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state = s
-	if s == Stopped {
-		l.inFlight = 0
-	}
+	l.state, l.inFlight = Stopped, 0
 }
 
 // failed records the end of a body; true when it is to be started again.
@@ -226,11 +204,6 @@ func (l *Loop) leave() {
 func (l *Loop) Ended() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.done == nil {
-		c := make(chan struct{})
-		close(c)
-		return c
-	}
 	return l.done
 }
 
@@ -247,7 +220,7 @@ func (l *Loop) Ticked(n int64, every time.Duration) {
 	defer l.mu.Unlock()
 	l.lastTick, l.every = time.Now(), every
 	l.total += n
-	l.rate.add(l.lastTick, n)
+	l.rate.Add(time.Since(l.began), int(n))
 	l.lastErr = queue.Text{}
 }
 
@@ -280,7 +253,7 @@ func (l *Loop) Status() queue.LoopStatus {
 	defer l.mu.Unlock()
 	return queue.LoopStatus{
 		Name: l.Name, State: l.state, What: l.what, Every: l.every, LastTick: l.lastTick, InFlight: l.inFlight,
-		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: l.rate.perSecond(time.Now()),
+		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: float64(l.rate.Recent(time.Since(l.began))) / 60,
 		Unsigned: l.unsigned,
 	}
 }

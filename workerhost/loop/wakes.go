@@ -44,30 +44,45 @@ const (
 	MostWakeGap  = 250 * time.Millisecond
 )
 
-// wakes spaces the looks of one loop that signals ask for: a look that finds work
-// ends the gap, each that finds none doubles it.
+// wakes is why a loop looks. Looks that signals ask for are spaced: one that finds
+// work ends the gap, each that finds none doubles it.
 type wakes struct {
-	Spacing
-	gap   atomic.Int64 // of time.Duration
-	woken atomic.Bool  // a signal asked for the next look
+	kick    chan struct{} // size 1: kicks coalesce
+	spacing Spacing
+	gap     atomic.Int64 // of time.Duration
+	woken   atomic.Bool  // a signal asked for the next look
 }
 
-// ask has f called for a signal, as soon as the gap allows it.
-func (w *wakes) ask(f func()) {
-	w.After(time.Duration(w.gap.Load()), func() {
+// Kicked is told when the loop is to look.
+func (w *wakes) Kicked() <-chan struct{} { return w.kick }
+
+// Kick makes the loop look now, for what this process knows.
+func (w *wakes) Kick() { Signal(w.kick) }
+
+// Wake makes the loop look for a signal, as soon as the gap allows it.
+func (w *wakes) Wake() {
+	w.spacing.After(time.Duration(w.gap.Load()), func() {
 		w.woken.Store(true)
-		f()
+		w.Kick()
 	})
 }
 
-// looked records what a look found. One that no signal asked for, and that found
+// Looked records what a look found. One that no signal asked for, and that found
 // nothing, says nothing about signals.
-func (w *wakes) looked(found bool) {
+func (w *wakes) Looked(found bool) {
 	woken := w.woken.Swap(false)
 	switch {
 	case found:
 		w.gap.Store(0)
 	case woken:
 		w.gap.Store(int64(min(max(2*time.Duration(w.gap.Load()), leastWakeGap), MostWakeGap)))
+	}
+}
+
+// Signal tells c, which has room for one, unless it has been told already.
+func Signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

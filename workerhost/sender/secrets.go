@@ -112,19 +112,10 @@ func (f *Fault) Error() string { return f.What + ": " + f.Do }
 
 func faultf(do, format string, args ...any) *Fault { return &Fault{fmt.Sprintf(format, args...), do} }
 
-// Resolve returns the secrets behind ref, at least one. The value is one or
+// Look returns the secrets behind ref, at least one. The value is one or
 // more secrets separated by white space, each in standard base64 with or
 // without the prefix whsec_, as the reference library of Standard Webhooks
 // reads them. The first is the current one; all sign while rotating.
-func (s *Secrets) Resolve(ref string) ([][]byte, error) {
-	keys, fault := s.Look(ref)
-	if fault != nil {
-		return nil, fault
-	}
-	return keys, nil
-}
-
-// Look is Resolve with what to do apart.
 func (s *Secrets) Look(ref string) ([][]byte, *Fault) {
 	entries := s.of(ref)
 	if len(entries) == 0 {

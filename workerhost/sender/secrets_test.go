@@ -49,8 +49,17 @@ func TestSecretSourcesAllProblemsAtOnce(t *testing.T) {
 
 	s, err := NewSecrets(nil)
 	require.NoError(t, err)
-	_, err = s.Resolve("any")
+	_, err = resolve(s, "any")
 	require.ErrorContains(t, err, "delivery.secrets")
+}
+
+// resolve is Look with a plain error.
+func resolve(s *Secrets, ref string) ([][]byte, error) {
+	keys, fault := s.Look(ref)
+	if fault != nil {
+		return nil, fault
+	}
+	return keys, nil
 }
 
 func TestSecretsFromEnvironment(t *testing.T) {
@@ -65,13 +74,13 @@ func TestSecretsFromEnvironment(t *testing.T) {
 		{"  whsec_" + sampleSecret + "\n\twhsec_aGVsbG8=\r\n", [][]byte{sampleKey(), []byte("hello")}},
 	} {
 		t.Setenv("QTOP_TEST_SECRET", c.value)
-		keys, err := s.Resolve("r")
+		keys, err := resolve(s, "r")
 		require.NoError(t, err)
 		require.Equal(t, c.keys, keys)
 	}
 	for _, bad := range []string{"", " \n", "whsec_", "whsec_" + sampleSecret + "!", sampleSecret + "=", "hunter2", "aGVsbG8", "whsk_" + sampleSecret, "whsec_" + sampleSecret + " hunter2", "aGVsbG8_"} {
 		t.Setenv("QTOP_TEST_SECRET", bad)
-		_, err := s.Resolve("r")
+		_, err := resolve(s, "r")
 		require.Error(t, err, bad)
 		require.Contains(t, err.Error(), "QTOP_TEST_SECRET")
 		require.Contains(t, err.Error(), `"r"`)
@@ -80,21 +89,21 @@ func TestSecretsFromEnvironment(t *testing.T) {
 		require.NotContains(t, err.Error(), "aGVsbG8")
 	}
 	require.NoError(t, os.Unsetenv("QTOP_TEST_SECRET"))
-	_, err = s.Resolve("r")
+	_, err = resolve(s, "r")
 	require.ErrorContains(t, err, "is not set")
 }
 
 func TestUnknownRef(t *testing.T) {
 	s, err := NewSecrets([]SecretSource{{"r", "env:X"}})
 	require.NoError(t, err)
-	_, err = s.Resolve("other\x1b[2J\n")
+	_, err = resolve(s, "other\x1b[2J\n")
 	require.ErrorContains(t, err, "other")
 	require.Equal(t, err.Error(), clean(err.Error(), 1000))
-	_, err = s.Resolve("whsec_" + sampleSecret)
+	_, err = resolve(s, "whsec_"+sampleSecret)
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), sampleSecret)
 	var none *Secrets
-	_, err = none.Resolve("r")
+	_, err = resolve(none, "r")
 	require.Error(t, err)
 }
 
@@ -108,37 +117,37 @@ func TestSecretsFromFile(t *testing.T) {
 	s, err := NewSecrets([]SecretSource{{"r", "file:" + path}})
 	require.NoError(t, err)
 	s.byRef["r"][0].refresh = 0
-	_, err = s.Resolve("r")
+	_, err = resolve(s, "r")
 	require.ErrorContains(t, err, "does not exist")
 
 	for _, mode := range []os.FileMode{0o600, 0o400, 0o700, 0o711} {
 		write("whsec_"+sampleSecret+"\nwhsec_aGVsbG8=\n", mode)
-		keys, err := s.Resolve("r")
+		keys, err := resolve(s, "r")
 		require.NoError(t, err)
 		require.Equal(t, [][]byte{sampleKey(), []byte("hello")}, keys)
 		require.NoError(t, os.Chmod(path, 0o600))
 	}
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o644, 0o620, 0o602, 0o666} {
 		write("whsec_"+sampleSecret, mode)
-		_, err := s.Resolve("r")
+		_, err := resolve(s, "r")
 		require.ErrorContains(t, err, "chmod 600 "+path)
 		require.NotContains(t, err.Error(), sampleSecret)
 	}
 	write("hunter2", 0o600)
-	_, err = s.Resolve("r")
+	_, err = resolve(s, "r")
 	require.ErrorContains(t, err, path)
 	require.NotContains(t, err.Error(), "hunter2")
 	write(strings.Repeat(sampleSecret+" ", 4096), 0o600)
-	_, err = s.Resolve("r")
+	_, err = resolve(s, "r")
 	require.ErrorContains(t, err, "64 KiB")
 
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.Mkdir(path, 0o700))
-	_, err = s.Resolve("r")
+	_, err = resolve(s, "r")
 	require.ErrorContains(t, err, "regular")
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
-	_, err = s.Resolve("r") // must not block
+	_, err = resolve(s, "r") // must not block
 	require.ErrorContains(t, err, "regular")
 }
 
@@ -150,20 +159,20 @@ func TestSecretFileIsReadAgain(t *testing.T) {
 	require.NoError(t, err)
 	entry := s.byRef["r"][0]
 	entry.refresh = time.Hour
-	first, err := s.Resolve("r")
+	first, err := resolve(s, "r")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, []byte(sampleSecret), 0o600))
-	same, err := s.Resolve("r")
+	same, err := resolve(s, "r")
 	require.NoError(t, err)
 	require.Equal(t, first, same)
 	entry.readAt = time.Now().Add(-2 * time.Hour)
-	next, err := s.Resolve("r")
+	next, err := resolve(s, "r")
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{sampleKey()}, next)
 	// Gone bad: refused at once, the old keys are forgotten.
 	require.NoError(t, os.Chmod(path, 0o644))
 	entry.readAt = time.Now().Add(-2 * time.Hour)
-	_, err = s.Resolve("r")
+	_, err = resolve(s, "r")
 	require.Error(t, err)
 	require.Nil(t, entry.keys)
 }
@@ -173,7 +182,7 @@ func TestResolvedSecretSigns(t *testing.T) {
 	t.Setenv("QTOP_TEST_SECRET", "whsec_"+sampleSecret+" whsec_aGVsbG8=")
 	secrets, err := NewSecrets([]SecretSource{{"r", "env:QTOP_TEST_SECRET"}})
 	require.NoError(t, err)
-	keys, err := secrets.Resolve("r")
+	keys, err := resolve(secrets, "r")
 	require.NoError(t, err)
 	srv, got := recorder(t)
 	r := request(srv.URL)
@@ -192,7 +201,7 @@ func TestRefTwice(t *testing.T) {
 	t.Setenv("QTOP_TEST_NEW", "aGVsbG8=")
 	secrets, err := NewSecrets([]SecretSource{{"r", "env:QTOP_TEST_NEW"}, {"r", "env:QTOP_TEST_OLD"}})
 	require.NoError(t, err)
-	keys, err := secrets.Resolve("r")
+	keys, err := resolve(secrets, "r")
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
 	require.Equal(t, "hello", string(keys[0]))

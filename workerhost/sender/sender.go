@@ -24,6 +24,7 @@
 package sender
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -75,10 +76,10 @@ type Sender struct {
 
 // New returns a Sender that holds no connection yet.
 func New(c Config) *Sender {
-	c.Connect = orDefault(c.Connect, 5*time.Second)
-	c.TLS = orDefault(c.TLS, 5*time.Second)
-	c.Headers = orDefault(c.Headers, 15*time.Second)
-	c.Body = orDefault(c.Body, 5*time.Second)
+	c.Connect = cmp.Or(c.Connect, 5*time.Second)
+	c.TLS = cmp.Or(c.TLS, 5*time.Second)
+	c.Headers = cmp.Or(c.Headers, 15*time.Second)
+	c.Body = cmp.Or(c.Body, 5*time.Second)
 	c.Concurrency = max(c.Concurrency, 1) // 0 would be net/http's default of 2
 	if c.Lookup == nil {
 		c.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -159,11 +160,4 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 	defer time.AfterFunc(s.body, cancel).Stop()
 	res.judge(resp, &s.reader, time.Now())
 	return res
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d <= 0 {
-		return otherwise
-	}
-	return d
 }

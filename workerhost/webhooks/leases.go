@@ -1,16 +1,69 @@
 package webhooks
 
-// This file keeps what is leased here: renewed at a third of its lease, and handed
-// back when it will not be sent.
+// This file is the deliveries that are leased here: each is renewed at a third of its
+// lease, and handed back when it will not be sent.
 
 import (
 	"context"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
+	"github.com/qtop/qtop/workerhost/sender"
 )
+
+// delivery is one claimed job inside this process.
+type delivery struct {
+	work.WebhookJob
+	endpoint string
+	claimed  time.Time // before the claim was sent
+	// sent, delivered and fault (it could not be signed) are written before the
+	// request's end is told, report before it is queued.
+	sent, delivered bool
+	fault           *sender.Fault
+	report          work.WebhookReport
+	settled         atomic.Bool // the database answered for the result
+
+	mu sync.Mutex
+	// until is the local end of the lease, counted from before the claim was
+	// sent: the server's clock and the way there can only make it later.
+	until time.Time
+	lost  bool // a renewal found the lease gone
+}
+
+// length is how long the lease lasts from a claim or renewal.
+func (x *delivery) length() time.Duration { return time.Duration(x.LeaseSeconds) * time.Second }
+
+// left is how long the lease lasts from now.
+func (x *delivery) left() time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return time.Until(x.until)
+}
+
+// due tells whether the lease is a third old.
+func (x *delivery) due() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !x.lost && time.Until(x.until) < x.length()*2/3
+}
+
+// renewed takes the answer of a renewal that was asked for at a time.
+func (x *delivery) renewed(at time.Time, done bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if done {
+		x.until = at.Add(x.length())
+	} else { // too late to send; what is under way is fenced
+		x.lost, x.until = true, at
+	}
+}
 
 // claim is one that came back.
 type claim struct {
@@ -97,4 +150,17 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	}
 	s.Log.Info("jobs handed back", "jobs", len(ids))
 	return true
+}
+
+// endpointOf is host:port in lower case; what cannot be parsed is its own.
+func endpointOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return raw
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
+	}
+	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }

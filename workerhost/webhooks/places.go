@@ -4,13 +4,10 @@ package webhooks
 // shared so that endpoints that hang never hold all of them.
 
 import (
-	"net"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/qtop/qtop/workerhost/lease"
+	"github.com/qtop/qtop/workerhost/loop"
 )
 
 const (
@@ -34,7 +31,7 @@ type places struct {
 	taken, stocked     int
 	endpoints          map[string]*endpoint
 	turn               []*endpoint // those with stock, the one that had its turn last
-	done               lease.Pace  // successes of all
+	done               *loop.Pace  // successes of all
 	epoch              time.Time
 }
 
@@ -45,11 +42,14 @@ type endpoint struct {
 	busy      int
 	stock     []*delivery
 	delivered time.Time // when a request of it succeeded last
-	done      lease.Pace
+	done      *loop.Pace
 }
 
+// newPace is of the last 250 ms.
+func newPace() *loop.Pace { return loop.NewPace(50*time.Millisecond, 6) }
+
 func newPlaces(total, perEndpoint int) *places {
-	return &places{total: total, perEndpoint: perEndpoint, endpoints: map[string]*endpoint{}, epoch: time.Now()}
+	return &places{total: total, perEndpoint: perEndpoint, endpoints: map[string]*endpoint{}, done: newPace(), epoch: time.Now()}
 }
 
 // leasable is how many deliveries can be leased here.
@@ -67,14 +67,14 @@ func (p *places) trusts(e *endpoint, now time.Time) bool { return now.Sub(e.deli
 
 // ahead is how much of what is claimed may wait: what was delivered in the last
 // 250 ms, so that it waits no longer than that.
-func (p *places) ahead(done *lease.Pace, now time.Time) int {
+func (p *places) ahead(done *loop.Pace, now time.Time) int {
 	return min(done.Recent(now.Sub(p.epoch)), p.total*stockFactor)
 }
 
 // room is how many more deliveries may be here beside those that are; 0 while no
 // place is free and the stock is half full, for claims are cheaper by the dozen.
 func (p *places) room(leased int, now time.Time) int {
-	ahead := p.ahead(&p.done, now)
+	ahead := p.ahead(p.done, now)
 	if p.taken >= p.total && 2*p.stocked > ahead {
 		return 0
 	}
@@ -112,7 +112,7 @@ func (p *places) state(name string, now time.Time) int {
 	switch {
 	case e == nil || e.busy+len(e.stock) == 0:
 		return endpointAway
-	case e.busy >= p.share(e, now) && 2*len(e.stock) >= p.ahead(&e.done, now):
+	case e.busy >= p.share(e, now) && 2*len(e.stock) >= p.ahead(e.done, now):
 		return endpointFull
 	}
 	return endpointOpen
@@ -121,7 +121,7 @@ func (p *places) state(name string, now time.Time) int {
 // most is how much of an endpoint may be here: beyond its share only one that
 // delivers has a stock.
 func (p *places) most(e *endpoint, now time.Time) int {
-	n := p.share(e, now) + p.ahead(&e.done, now)
+	n := p.share(e, now) + p.ahead(e.done, now)
 	if p.trusts(e, now) {
 		n += p.perEndpoint
 	}
@@ -132,7 +132,7 @@ func (p *places) most(e *endpoint, now time.Time) int {
 func (p *places) put(x *delivery, now time.Time) bool {
 	e := p.endpoints[x.endpoint]
 	if e == nil {
-		e = &endpoint{name: x.endpoint}
+		e = &endpoint{name: x.endpoint, done: newPace()}
 		p.endpoints[e.name] = e
 	}
 	if e.busy+len(e.stock) >= p.most(e, now) {
@@ -229,17 +229,4 @@ func (p *places) forget(e *endpoint, now time.Time) {
 	if e.busy == 0 && len(e.stock) == 0 && !p.trusts(e, now) {
 		delete(p.endpoints, e.name)
 	}
-}
-
-// endpointOf is host:port in lower case; what cannot be parsed is its own.
-func endpointOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return raw
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
-	}
-	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
