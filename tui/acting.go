@@ -22,7 +22,7 @@ func (m *root) startPlan(d *dialog) tea.Cmd {
 }
 
 // planHere previews an action of this process; it needs no database.
-func (m *root) planHere(r queue.Request) queue.Plan {
+func (m *shell) planHere(r queue.Request) queue.Plan {
 	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
 	a, _ := queue.ActionByID(r.Action)
 	p.Command = strings.ReplaceAll(a.Twin, "LOOP", strings.Join(r.Targets, ","))

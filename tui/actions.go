@@ -18,7 +18,7 @@ func works(a queue.Action, pane queue.PaneID) bool { return slices.Contains(a.Pa
 
 // bound finds the action of a capital in the open pane. Where one key means two
 // actions, the row decides.
-func (m *root) bound(k string) (queue.Action, bool) {
+func (m *deck) bound(k string) (queue.Action, bool) {
 	var found []queue.Action
 	for _, a := range queue.Actions() {
 		if a.Key == k && works(a, m.at) {

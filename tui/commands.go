@@ -25,13 +25,22 @@ const (
 	beatEvery       = time.Second
 )
 
+// calls is what the console asks of store and host.
+type calls struct {
+	o      Options
+	store  Store
+	host   Host
+	ctx    context.Context //nolint:containedctx // the framework calls Update without one
+	cancel context.CancelFunc
+}
+
 func beat() tea.Cmd { return tea.Tick(beatEvery, func(time.Time) tea.Msg { return beatMsg{} }) }
 
 func later(d time.Duration, msg tea.Msg) tea.Cmd {
 	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
 }
 
-func (m *root) readPicture() tea.Cmd {
+func (m *calls) readPicture() tea.Cmd {
 	ctx, s, now := m.ctx, m.store, m.o.Now
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, pictureDeadline)
@@ -42,8 +51,8 @@ func (m *root) readPicture() tea.Cmd {
 	}
 }
 
-func (m *root) readPast(at time.Time, steps int) tea.Cmd {
-	ctx, s, trip := m.ctx, m.store, m.feed.past.trip
+func (m *calls) readPast(trip int, at time.Time, steps int) tea.Cmd {
+	ctx, s := m.ctx, m.store
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, listDeadline)
 		defer cancel()
@@ -52,7 +61,7 @@ func (m *root) readPast(at time.Time, steps int) tea.Cmd {
 	}
 }
 
-func (m *root) readSession() tea.Cmd {
+func (m *calls) readSession() tea.Cmd {
 	ctx, s := m.ctx, m.store
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, listDeadline)
@@ -62,7 +71,7 @@ func (m *root) readSession() tea.Cmd {
 	}
 }
 
-func (m *root) readList(ctx context.Context, read int, q queue.Query, more bool) tea.Cmd {
+func (m *calls) readList(ctx context.Context, read int, q queue.Query, more bool) tea.Cmd {
 	s := m.store
 	return func() tea.Msg {
 		p, err := s.List(ctx, q)
@@ -70,7 +79,7 @@ func (m *root) readList(ctx context.Context, read int, q queue.Query, more bool)
 	}
 }
 
-func (m *root) plan(dialog int, r queue.Request) tea.Cmd {
+func (m *calls) plan(dialog int, r queue.Request) tea.Cmd {
 	ctx, s := m.ctx, m.store
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, planDeadline)
@@ -80,7 +89,7 @@ func (m *root) plan(dialog int, r queue.Request) tea.Cmd {
 	}
 }
 
-func (m *root) apply(dialog int, p queue.Plan) tea.Cmd {
+func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {
 	ctx, s := m.ctx, m.store
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, applyDeadline)
@@ -91,7 +100,7 @@ func (m *root) apply(dialog int, p queue.Plan) tea.Cmd {
 }
 
 // applyHere carries out an action of this process.
-func (m *root) applyHere(dialog int, p queue.Plan) tea.Cmd {
+func (m *calls) applyHere(dialog int, p queue.Plan) tea.Cmd {
 	h := m.host
 	return func() tea.Msg {
 		r := queue.Result{Action: p.Request.Action, Plan: p.Lines}
@@ -127,7 +136,7 @@ func (p patient) List(ctx context.Context, q queue.Query) (queue.Page, error) {
 }
 
 // save writes an export to a file.
-func (m *root) save(e *exporting, x queue.Export, name string) tea.Cmd {
+func (m *calls) save(e *exporting, x queue.Export, name string) tea.Cmd {
 	s, save := m.store, m.o.Save
 	return func() tea.Msg {
 		defer close(e.done)
@@ -143,7 +152,7 @@ func (m *root) save(e *exporting, x queue.Export, name string) tea.Cmd {
 
 // poll asks memory, still in a command: a lock held elsewhere must not stop a
 // key.
-func (m *root) poll() tea.Cmd {
+func (m *calls) poll() tea.Cmd {
 	s, h := m.store, m.host
 	return func() tea.Msg {
 		p := polledMsg{link: s.Link()}
@@ -156,7 +165,7 @@ func (m *root) poll() tea.Cmd {
 }
 
 // listen waits for one hint.
-func (m *root) listen() tea.Cmd {
+func (m *calls) listen() tea.Cmd {
 	ctx, ch := m.ctx, m.store.Changes()
 	if ch == nil {
 		return nil
@@ -171,14 +180,14 @@ func (m *root) listen() tea.Cmd {
 	}
 }
 
-func (m *root) drainAll() tea.Cmd {
+func (m *calls) drainAll() tea.Cmd {
 	h := m.host
 	// The drain outlives the console's own context: it is what a quit waits for.
 	ctx := context.WithoutCancel(m.ctx)
 	return func() tea.Msg { return drainedMsg{h.Shutdown(ctx)} }
 }
 
-func (m *root) handBack() tea.Cmd {
+func (m *calls) handBack() tea.Cmd {
 	h := m.host
 	return func() tea.Msg { return drainedMsg{h.Stop("")} }
 }
@@ -192,4 +201,10 @@ func why(err error) string {
 		return "the database did not answer in time"
 	}
 	return queue.Said(err).String()
+}
+
+// exit ends the program.
+func (m *calls) exit() tea.Cmd {
+	m.cancel()
+	return tea.Quit
 }

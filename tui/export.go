@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -19,23 +18,10 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// leaveFor is how long a quit waits for a cancelled export to remove what it wrote.
-const leaveFor = 2 * time.Second
-
 const (
 	pathLess = 45               // cells of the status line that are not the path's
 	savedFor = 20 * time.Second // a path takes longer to read than a word
 )
-
-// exporting is the export that runs.
-type exporting struct {
-	list   string
-	of     string          // how many rows there will be, where that is known
-	rows   atomic.Int64    // written so far; the command counts, the screen looks
-	ctx    context.Context //nolint:containedctx // of this one command; esc ends it
-	cancel context.CancelFunc
-	done   chan struct{}
-}
 
 // export asks for the file's name; with one it begins.
 func (m *root) export(file string) tea.Cmd {
@@ -61,7 +47,7 @@ func (m *root) export(file string) tea.Cmd {
 }
 
 // toExport is the list under the cursor; else why there is none.
-func (m *root) toExport() (x queue.Export, why string) {
+func (m *deck) toExport() (x queue.Export, why string) {
 	l := m.pane().top()
 	var name string
 	switch {
@@ -128,7 +114,7 @@ func (l *level) exportName() string {
 }
 
 // exportCount is how many rows there will be; empty where that is not known.
-func (m *root) exportCount(x queue.Export) string {
+func (m *deck) exportCount(x queue.Export) string {
 	switch l := m.pane().top(); {
 	case x.Rows != nil:
 		return views.Count(int64(len(x.Rows)))
@@ -136,15 +122,6 @@ func (m *root) exportCount(x queue.Export) string {
 		return m.totalWords(l)
 	}
 	return ""
-}
-
-// lead is what stands before the name of the file.
-func (p prompt) lead() string {
-	words := "export "
-	if p.of != "" {
-		words += p.of + " of "
-	}
-	return words + p.export.List.Name + " to "
 }
 
 // typedExport takes a key or a paste for the name of the file.
@@ -164,17 +141,6 @@ func (m *root) typedExport(msg tea.Msg, key string) tea.Cmd {
 	}
 	p.problem = ""
 	return nil
-}
-
-// nextFormat is the name with the end of the format after its own.
-func nextFormat(name string) string {
-	ends := []string{".csv", ".json", ".jsonl"}
-	for i, end := range ends {
-		if stem, ok := strings.CutSuffix(name, end); ok {
-			return stem + ends[(i+1)%len(ends)]
-		}
-	}
-	return name + ends[0]
 }
 
 // startExport begins to write; the screen stays free.
@@ -212,25 +178,5 @@ func (m *root) saved(msg savedMsg) {
 		}
 		m.tell(views.Count(msg.done.Rows) + " of " + msg.of.list + more + " " + g.Right + " " + path + " " + g.Dot + " as of " + m.env().Stamp(msg.done.From))
 		m.said.until = m.o.Now().Add(savedFor)
-	}
-}
-
-// exportStatus is how far the export is.
-func (m *root) exportStatus() string {
-	s := "exporting " + m.saving.list + m.look.theme.G.Ellipsis + " " + views.Count(m.saving.rows.Load())
-	if m.saving.of != "" {
-		s += " of " + m.saving.of
-	}
-	return s + " rows; esc cancels"
-}
-
-// endExport waits until a cancelled export has removed what it wrote.
-func (m *root) endExport() {
-	if m.saving == nil {
-		return
-	}
-	select {
-	case <-m.saving.done:
-	case <-time.After(leaveFor):
 	}
 }

@@ -91,3 +91,20 @@ func (f *feed) take(msg pictureMsg, now time.Time) {
 	p := msg.picture
 	f.picture, f.received = &p, now
 }
+
+// past is where one is in time.
+type past struct {
+	live   *queue.Snapshot // the picture to go back to; nil: one is not in the past
+	liveAt time.Time       // when that was received
+	steps  int             // asked for while a picture is being read
+	asking bool
+	trip   int // changes on going back to now, so that what comes late is dropped
+}
+
+// returned goes back to the live picture, if one is in the past.
+func (f *feed) returned() {
+	if f.past.live != nil {
+		f.picture, f.received = f.past.live, f.past.liveAt
+	}
+	f.past = past{trip: f.past.trip + 1}
+}

@@ -6,15 +6,9 @@ package tui
 import (
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
-
-func cells(s string) int { return ansi.StringWidth(s) }
-
-func containsLine(line, words string) bool { return views.Contains(line, words) }
 
 func (m *root) status() views.Status {
 	s := views.Status{Production: m.o.Production != "", Right: m.cost()}
@@ -29,7 +23,7 @@ func (m *root) status() views.Status {
 	case m.said.text != "":
 		s.Left, s.Bad = m.said.text, m.said.bad
 	case m.saving != nil:
-		s.Left = m.exportStatus()
+		s.Left = m.saving.status(m.look.theme.G.Ellipsis)
 	default:
 		s.Left = m.where()
 	}
@@ -52,100 +46,6 @@ func (p prompt) shown(caret string) string {
 	r := []rune(p.input.Value())
 	at := min(p.input.Position(), len(r))
 	return p.mark() + string(r[:at]) + caret + string(r[at:])
-}
-
-// cost is of when the picture is and what it cost the database.
-func (m *root) cost() []string {
-	f := m.feed
-	if f.picture == nil {
-		return nil
-	}
-	at := "as of " + f.picture.TakenAt.In(m.env().Loc).Format("15:04:05")
-	s := "db " + views.Millis(f.picture.TookMS)
-	if f.picture.Shared {
-		s += " shared"
-	}
-	if i := f.interval(); i > f.refresh {
-		s += ", every " + views.Span(i)
-	}
-	return []string{at + " " + m.look.theme.G.Dot + " " + s, at, s}
-}
-
-// where is where one is: rows, order, filter, selection, or lines of a page.
-func (m *root) where() string {
-	p := m.pane()
-	l := p.top()
-	dot := " " + m.look.theme.G.Dot + " "
-	var parts []string
-	switch {
-	case l.board != nil:
-		if m.o.Demo != "" {
-			parts = append(parts, m.o.Demo)
-		}
-	case l.page != nil:
-		parts = append(parts, m.crumbs(p))
-		if n, h := len(l.built.Lines), m.body().H; n > h {
-			parts = append(parts, "lines "+views.Count(int64(l.offset+1))+"-"+views.Count(int64(min(l.offset+h, n)))+" of "+views.Count(int64(n)))
-		}
-		if l.find != "" {
-			parts = append(parts, "search "+l.find)
-		}
-	default:
-		if l.grid.gone && len(l.grid.order) > 0 {
-			parts = append(parts, "the row you were on is gone")
-		}
-		parts = append(parts, m.crumbs(p), m.counted(l))
-		if g := l.grid; g.sort < len(g.src.Sorts) && len(g.src.Sorts) > 1 {
-			parts = append(parts, g.src.Sorts[g.sort].Name)
-		}
-		if l.grid.text != "" {
-			parts = append(parts, "filter "+l.grid.text)
-		}
-	}
-	return strings.Join(parts, dot)
-}
-
-// counted is n of total, marked as a bound where the count was bounded.
-func (m *root) counted(l *level) string {
-	n, total := int64(len(l.grid.order)), int64(l.grid.src.Len)
-	s := views.Count(n)
-	switch {
-	case n == 0 && (l.list.err != nil || l.grid.src.Note != ""):
-		return "not read"
-	case l.list.asks():
-		if !l.list.read {
-			return "reading" + m.look.theme.G.Ellipsis
-		}
-		if l.list.page.Total > n || l.list.page.TotalBound {
-			s += " of " + m.totalWords(l)
-		}
-	case n != total:
-		s += " of " + views.Count(total)
-	}
-	if s == "1" {
-		s += " row"
-	} else {
-		s += " rows"
-	}
-	switch k := len(l.grid.marks); {
-	case l.grid.all:
-		s = "all " + m.totalWords(l) + " selected"
-	case k > 0:
-		s = views.Count(int64(k)) + " marked, " + s
-	}
-	if l.grid.anchor >= 0 {
-		s += ", range: v ends it"
-	}
-	return s
-}
-
-// crumbs is the way that led here.
-func (m *root) crumbs(p *pane) string {
-	name := titled(p.id).Title
-	for _, l := range p.levels[1:] {
-		name += " " + m.look.theme.G.Right + " " + views.Plain(l.title)
-	}
-	return name
 }
 
 // hints are the keys of this pane, what acts first.

@@ -8,6 +8,8 @@ package tui
 import (
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
@@ -166,3 +168,7 @@ func (g grid) view() views.Grid {
 	}
 	return v
 }
+
+func cells(s string) int { return ansi.StringWidth(s) }
+
+func containsLine(line, words string) bool { return views.Contains(line, words) }

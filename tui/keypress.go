@@ -9,7 +9,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views"
 )
 
 func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
@@ -188,106 +187,4 @@ func (m *root) elsewhere(k string) {
 		return
 	}
 	m.warn(k + " is bound to nothing in this version; ? lists the keys")
-}
-
-// move puts the cursor of whatever is open by d.
-func (m *root) move(d int) tea.Cmd {
-	l := m.pane().top()
-	switch {
-	case l.board != nil:
-		m.moveOverview(l, d)
-	case l.page != nil:
-		l.offset = min(max(l.offset+d, 0), max(len(l.built.Lines)-m.body().H, 0))
-	default:
-		l.grid.move(d, m.rows)
-		return m.more()
-	}
-	return nil
-}
-
-func (m *root) moveTo(i int) tea.Cmd {
-	l := m.pane().top()
-	switch {
-	case l.board != nil:
-		m.moveOverview(l, map[bool]int{true: -1 << 20, false: 1 << 20}[i == 0])
-	case l.page != nil:
-		l.offset = min(i, max(len(l.built.Lines)-m.body().H, 0))
-	default:
-		l.grid.place(i, m.rows)
-		return m.more()
-	}
-	return nil
-}
-
-func (m *root) moveOverview(l *level, d int) {
-	targets := m.rowsOfBoard(l)
-	if len(targets) == 0 {
-		return
-	}
-	at := 0
-	for i, t := range targets {
-		if t == l.target {
-			at = i + d
-		}
-	}
-	l.target, l.armed = targets[min(max(at, 0), len(targets)-1)], true
-}
-
-func (m *root) mark(k string) {
-	g := &m.pane().top().grid
-	if g.marks == nil {
-		m.warn("rows are marked in the letters of a group (5, enter) and the jobs of a lane (8, enter); here a key acts on the row under the cursor")
-		return
-	}
-	if i, ok := g.current(); ok && k != "ctrl+a" && !g.markable(i) {
-		m.warn("lanes are not marked: enter opens its jobs, which are; so are the stuck leases")
-		return
-	}
-	switch k {
-	case "space":
-		if g.toggle() {
-			g.move(1, m.rows)
-		}
-	case "v":
-		g.ranges()
-	case "ctrl+a":
-		g.markAll(m.pane().top().list.asks())
-		m.sayMarked()
-	}
-}
-
-func (m *root) sayMarked() {
-	l := m.pane().top()
-	n := int64(len(l.grid.marked()))
-	switch {
-	case l.grid.all:
-		m.tell("all " + m.totalWords(l) + " that match are selected")
-	case l.list.page.Total > n:
-		m.tell(views.Count(n) + " marked; ctrl+a again takes all " + m.totalWords(l) + " that match")
-	default:
-		m.tell(views.Count(n) + " marked")
-	}
-}
-
-func (m *root) totalWords(l *level) string {
-	if l.list.page.TotalBound {
-		return m.look.theme.G.AtLeast + views.Count(l.list.page.Total)
-	}
-	return views.Count(l.list.page.Total)
-}
-
-// pause freezes the picture; going on, also from the past, reads a fresh one at once.
-func (m *root) pause() tea.Cmd {
-	m.feed.paused = !m.feed.paused
-	m.feed.returned()
-	if m.feed.paused {
-		m.mask()
-		m.settle()
-		m.tell("paused: the picture stands and every action is off; p goes on")
-		return nil
-	}
-	m.said = notice{}
-	m.stamp++
-	m.settle()
-	return tea.Batch(append(m.reread(true), m.refresh())...)
 }

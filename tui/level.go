@@ -1,8 +1,5 @@
 package tui
 
-// This file is how deep an operator has gone into a pane: its own table, a table
-// under a row of it, the page of one row.
-
 import (
 	"time"
 

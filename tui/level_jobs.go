@@ -1,7 +1,5 @@
 package tui
 
-// This file is the jobs of a lane, and the page of one: what C and L work on there.
-
 import (
 	"slices"
 

@@ -1,7 +1,5 @@
 package tui
 
-// This file is the dead letters of a group, and the page of one.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"

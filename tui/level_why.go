@@ -1,12 +1,11 @@
 package tui
 
-// This file is the page that says why a queue waits; every pane can open it.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
+// whyLevel is the page that says why a queue waits; every pane can open it.
 func whyLevel(name string) level {
 	return level{
 		id: name, title: "why " + name, aside: true, list: reads(queue.ListWhy, name),

@@ -1,7 +1,5 @@
 package tui
 
-// This file is the rows that were read on demand for a level.
-
 import (
 	"context"
 	"strings"

@@ -19,7 +19,7 @@ const (
 )
 
 // read asks for a level's list from its beginning.
-func (m *root) read(l *level) tea.Cmd {
+func (m *deck) read(l *level) tea.Cmd {
 	if !l.list.asks() || l.list.reading != 0 {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (m *root) read(l *level) tea.Cmd {
 }
 
 // startRead begins the one read that a level may have; it ends with the level.
-func (m *root) startRead(l *level, q queue.Query, more bool) tea.Cmd {
+func (m *deck) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 	m.serial++
 	ctx, stop := context.WithTimeout(m.ctx, listDeadline)
 	l.list.reading, l.list.stop = m.serial, stop
@@ -38,7 +38,7 @@ func (m *root) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 }
 
 // reread reads the open list again when it is due; now asks for it at once.
-func (m *root) reread(now bool) []tea.Cmd {
+func (m *deck) reread(now bool) []tea.Cmd {
 	p := m.pane()
 	l := p.top()
 	if !l.list.asks() || l.list.reading != 0 || m.feed.paused || m.feed.lost() || l.list.rows() > rereadMax {
@@ -55,7 +55,7 @@ func (m *root) reread(now bool) []tea.Cmd {
 }
 
 // more reads the following page when the cursor nears the end of what is loaded.
-func (m *root) more() tea.Cmd {
+func (m *deck) more() tea.Cmd {
 	l := m.pane().top()
 	if l.list.reading != 0 || l.list.page.Next == "" || l.page != nil || l.grid.cursor < len(l.grid.order)-50 {
 		return nil
@@ -66,7 +66,7 @@ func (m *root) more() tea.Cmd {
 }
 
 // paged takes a list in for the level that asked, if it still waits for it.
-func (m *root) paged(msg pageMsg) {
+func (m *deck) paged(msg pageMsg) {
 	for _, p := range m.panes {
 		for i := range p.levels {
 			l := &p.levels[i]

@@ -12,7 +12,7 @@ import (
 
 // open shows a pane. Filters do not travel: one that was forgotten would hide
 // rows of an incident.
-func (m *root) open(id queue.PaneID) tea.Cmd {
+func (m *deck) open(id queue.PaneID) tea.Cmd {
 	if _, ok := m.panes[id]; !ok {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (m *root) open(id queue.PaneID) tea.Cmd {
 }
 
 // cycle goes to the next pane, or the one before.
-func (m *root) cycle(d int) tea.Cmd {
+func (m *deck) cycle(d int) tea.Cmd {
 	panes := queue.Panes()
 	for i, p := range panes {
 		if p.ID == m.at {
@@ -38,7 +38,7 @@ func (m *root) cycle(d int) tea.Cmd {
 }
 
 // push goes one level deeper.
-func (m *root) push(l level) tea.Cmd {
+func (m *deck) push(l level) tea.Cmd {
 	m.mask()
 	p := m.pane()
 	p.top().list.end()
@@ -49,7 +49,7 @@ func (m *root) push(l level) tea.Cmd {
 }
 
 // enter opens what is under the cursor. It never acts.
-func (m *root) enter() tea.Cmd {
+func (m *deck) enter() tea.Cmd {
 	l := m.pane().top()
 	if l.board != nil {
 		return m.follow(l)
@@ -62,7 +62,7 @@ func (m *root) enter() tea.Cmd {
 
 // follow opens the pane that knows more about a row of the Overview, with the
 // cursor on it.
-func (m *root) follow(from *level) tea.Cmd {
+func (m *deck) follow(from *level) tea.Cmd {
 	if !from.armed {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (m *root) follow(from *level) tea.Cmd {
 
 // why opens the page that says why a queue waits; without a name that of the row
 // under the cursor.
-func (m *root) why(name string) tea.Cmd {
+func (m *deck) why(name string) tea.Cmd {
 	if name == "" {
 		if name = m.scene().acting().waiting(); name == "" {
 			m.warn(":why needs a queue: a row that waits (1, 7, 8), or its name; tab completes")
@@ -98,7 +98,7 @@ func (m *root) why(name string) tea.Cmd {
 }
 
 // back is esc: filter, then selection, then the parent. It never quits.
-func (m *root) back() tea.Cmd {
+func (m *deck) back() tea.Cmd {
 	p := m.pane()
 	l := p.top()
 	switch {

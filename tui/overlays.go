@@ -6,44 +6,11 @@ package tui
 
 import (
 	"slices"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
-
-	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views"
 )
-
-// overlay is one of them. A nil overlay from update closes it.
-type overlay interface {
-	update(msg tea.Msg, at place) (overlay, effect)
-	lines(at place) []string
-}
-
-// place is where and when an overlay is.
-type place struct {
-	now  time.Time // the operator's clock
-	env  views.Env
-	size views.Size
-}
 
 func (m *root) here() place { return place{m.o.Now(), m.env(), m.size} }
-
-// effect is what an overlay wants done; nil is nothing.
-type effect any
-
-type (
-	effOpen  struct{ pane queue.PaneID }
-	effSort  struct{ index int }
-	effPlan  struct{ dialog *dialog }
-	effApply struct{ dialog *dialog }
-	effNamed struct {
-		name   string
-		action queue.Action
-		req    queue.Request
-	}
-	effLeave struct{ how leaveHow }
-)
 
 func (m *root) raise(o overlay) {
 	if o != nil {

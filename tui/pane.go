@@ -1,8 +1,5 @@
 package tui
 
-// This file says what a pane is: a value, declared in its own file. What it lacks
-// is nil; the root only routes.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
@@ -64,6 +61,17 @@ func (at scene) row(id string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// rowPage is the page of a row of the pane's own table, while it is in the picture.
+func rowPage(id string, draw func(at scene, i int) views.Page) page {
+	return func(at scene) (views.Page, bool) {
+		i, ok := at.row(id)
+		if !ok {
+			return views.Page{}, false
+		}
+		return draw(at, i), true
+	}
 }
 
 // pictured says of a table that comes with the picture why it is empty.

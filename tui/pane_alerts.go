@@ -1,7 +1,5 @@
 package tui
 
-// This file is pane 3, and acknowledging wherever an alert is under the cursor.
-
 import (
 	"slices"
 
@@ -9,6 +7,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// alertsPane is pane 3, and acknowledging wherever an alert is under the cursor.
 func alertsPane() pane {
 	alert := func(at scene) (queue.Alert, bool) { return alertBy(at.pic, at.subject()) }
 	none := func(at scene) string { return at.noRow("there is no alert under the cursor") }
@@ -17,13 +16,9 @@ func alertsPane() pane {
 		source: func(at scene) views.Source { return pictured(at, views.Alerts(at.pic)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
-			return level{id: id, title: id, list: reads(queue.ListAlertHistory, id), page: func(at scene) (views.Page, bool) {
-				i, ok := at.row(id)
-				if !ok {
-					return views.Page{}, false
-				}
-				return views.AlertPage(at.pic.Alerts[i], known(at.level, queue.Of[[]queue.AlertAck](at.level.list.page)), at.env, at.size.W), true
-			}}
+			return level{id: id, title: id, list: reads(queue.ListAlertHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
+				return views.AlertPage(at.pic.Alerts[i], known(at.level, queue.Of[[]queue.AlertAck](at.level.list.page)), at.env, at.size.W)
+			})}
 		},
 		acts: acts{
 			targets: map[queue.ActionID]target{

@@ -1,7 +1,5 @@
 package tui
 
-// This file is pane ga: who did what, and why.
-
 import (
 	"strconv"
 
@@ -9,6 +7,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// auditPane is pane ga: who did what, and why.
 func auditPane() pane {
 	return pane{
 		id:    queue.PaneAudit,

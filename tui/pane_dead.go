@@ -1,7 +1,5 @@
 package tui
 
-// This file is pane 5: groups of dead letters, under each its letters.
-
 import (
 	"strconv"
 
@@ -9,6 +7,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// deadPane is pane 5: groups of dead letters, under each its letters.
 func deadPane() pane {
 	p := pane{
 		id:     queue.PaneDead,

@@ -1,7 +1,5 @@
 package tui
 
-// This file is pane 4: executors, and under them what each may claim.
-
 import (
 	"slices"
 	"strconv"
@@ -10,6 +8,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// executorsPane is pane 4: executors, and under them what each may claim.
 func executorsPane() pane {
 	return pane{
 		id:     queue.PaneExecutors,

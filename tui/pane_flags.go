@@ -1,25 +1,20 @@
 package tui
 
-// This file is pane gf, and setting a flag wherever a row stands for one.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
+// flagsPane is pane gf, and setting a flag wherever a row stands for one.
 func flagsPane() pane {
 	return pane{
 		id:     queue.PaneFlags,
 		source: func(at scene) views.Source { return pictured(at, views.Flags(at.pic)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
-			return level{id: id, title: id, list: reads(queue.ListFlagHistory, id), page: func(at scene) (views.Page, bool) {
-				i, ok := at.row(id)
-				if !ok {
-					return views.Page{}, false
-				}
-				return views.FlagPage(at.pic.Flags[i], known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), true
-			}}
+			return level{id: id, title: id, list: reads(queue.ListFlagHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
+				return views.FlagPage(at.pic.Flags[i], known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W)
+			})}
 		},
 		acts: acts{targets: map[queue.ActionID]target{queue.ActFlagSet: setFlag(scene.subject)}},
 	}

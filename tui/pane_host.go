@@ -1,13 +1,12 @@
 package tui
 
-// This file is pane gw: the loops of this process, under them the other hosts and
-// the wake stream.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
+// hostPane is pane gw: the loops of this process, under them the other hosts and
+// the wake stream.
 func hostPane() pane {
 	loop := func(at scene, req *queue.Request) string {
 		name := at.subject()

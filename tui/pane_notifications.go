@@ -1,12 +1,11 @@
 package tui
 
-// This file is pane gn: what is staged, what failed, what the worker did.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
+// notificationsPane is pane gn: what is staged, what failed, what the worker did.
 func notificationsPane() pane {
 	staged := func(at scene) *queue.Notifications { return queue.Of[*queue.Notifications](at.base().list.page) }
 	return pane{

@@ -1,7 +1,5 @@
 package tui
 
-// This file is pane 6: bulk operations, under each its items.
-
 import (
 	"strconv"
 
@@ -9,6 +7,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// operationsPane is pane 6: bulk operations, under each its items.
 func operationsPane() pane {
 	p := pane{
 		id:    queue.PaneOps,

@@ -1,13 +1,12 @@
 package tui
 
-// This file is pane 1, the Overview: the worst of everything. Its rows lead to the
-// panes that know more.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
+// overviewPane is pane 1, the Overview: the worst of everything. Its rows lead to the
+// panes that know more.
 func overviewPane() pane {
 	return pane{
 		id: queue.PaneOverview,

@@ -1,13 +1,12 @@
 package tui
 
-// This file is pane 8: queue lanes and stuck leases; under a lane its jobs, under a
-// lease its page.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
+// queuesPane is pane 8: queue lanes and stuck leases; under a lane its jobs, under a
+// lease its page.
 func queuesPane() pane {
 	return pane{
 		id:     queue.PaneQueues,

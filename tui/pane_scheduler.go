@@ -1,8 +1,5 @@
 package tui
 
-// This file is pane 9, and the tick workers wherever a row means one: what T, E and
-// P work on there.
-
 import (
 	"slices"
 	"strings"
@@ -11,6 +8,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// schedulerPane is pane 9, and the tick workers wherever a row means one: what T, E and
+// P work on there.
 func schedulerPane() pane {
 	worker := func(at scene, req *queue.Request) string {
 		t, ok := tickNamed(at.pic, at.subject())
@@ -55,16 +54,12 @@ func schedulerLevel(id string) level {
 	if id == queue.SchedulerMode {
 		l.list = reads(queue.ListCron, "")
 	}
-	l.page = func(at scene) (views.Page, bool) {
-		i, ok := at.row(id)
-		switch {
-		case !ok:
-			return views.Page{}, false
-		case i >= len(at.pic.Ticks):
-			return views.ModePage(at.pic, queue.Of[*queue.Cron](at.level.list.page), at.env, at.size.W), true
+	l.page = rowPage(id, func(at scene, i int) views.Page {
+		if i >= len(at.pic.Ticks) {
+			return views.ModePage(at.pic, queue.Of[*queue.Cron](at.level.list.page), at.env, at.size.W)
 		}
-		return views.TickPage(at.pic.Ticks[i], at.pic, known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), true
-	}
+		return views.TickPage(at.pic.Ticks[i], at.pic, known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W)
+	})
 	return l
 }
 

@@ -1,8 +1,5 @@
 package tui
 
-// This file is pane gs: from a rule to its changes, from a type to its resolution,
-// and which rule D mutes.
-
 import (
 	"strconv"
 
@@ -10,6 +7,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// subscriptionsPane is pane gs: from a rule to its changes, from a type to its resolution,
+// and which rule D mutes.
 func subscriptionsPane() pane {
 	mute := func(at scene, req *queue.Request) string {
 		s, ok := eventRule(at, at.subject())

@@ -1,8 +1,5 @@
 package tui
 
-// This file is pane 7: endpoints and the leases on their jobs; under each its page,
-// and what D and L work on.
-
 import (
 	"strconv"
 
@@ -10,6 +7,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// webhooksPane is pane 7: endpoints and the leases on their jobs; under each its page,
+// and what D and L work on.
 func webhooksPane() pane {
 	p := pane{
 		id: queue.PaneWebhooks,

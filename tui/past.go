@@ -5,34 +5,14 @@ package tui
 // the picture does not hold stays as it was last read, and the screen says so.
 
 import (
-	"time"
-
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views"
 )
-
-// past is where one is in time.
-type past struct {
-	live   *queue.Snapshot // the picture to go back to; nil: one is not in the past
-	liveAt time.Time       // when that was received
-	steps  int             // asked for while a picture is being read
-	asking bool
-	trip   int // changes on going back to now, so that what comes late is dropped
-}
-
-// returned goes back to the live picture, if one is in the past.
-func (f *feed) returned() {
-	if f.past.live != nil {
-		f.picture, f.received = f.past.live, f.past.liveAt
-	}
-	f.past = past{trip: f.past.trip + 1}
-}
 
 // travel goes so many kept pictures back or forward. Keys that come while one is
 // being read add up.
-func (m *root) travel(steps int) tea.Cmd {
+func (m *deck) travel(steps int) tea.Cmd {
 	f := &m.feed
 	switch {
 	case f.picture == nil:
@@ -46,11 +26,11 @@ func (m *root) travel(steps int) tea.Cmd {
 		return nil
 	}
 	f.past.asking = true
-	return m.readPast(f.picture.TakenAt, steps)
+	return m.readPast(f.past.trip, f.picture.TakenAt, steps)
 }
 
 // travelTo goes to the picture of a time that was typed.
-func (m *root) travelTo(text string) tea.Cmd {
+func (m *deck) travelTo(text string) tea.Cmd {
 	f := &m.feed
 	if text == "now" || text == "" {
 		if f.past.live == nil {
@@ -69,11 +49,11 @@ func (m *root) travelTo(text string) tea.Cmd {
 		return nil
 	}
 	f.past.steps, f.past.asking = 0, true
-	return m.readPast(at, 0)
+	return m.readPast(f.past.trip, at, 0)
 }
 
 // arrived shows a kept picture, or says why there is none.
-func (m *root) arrived(msg pastMsg) tea.Cmd {
+func (m *deck) arrived(msg pastMsg) tea.Cmd {
 	f := &m.feed
 	if msg.trip != f.past.trip {
 		return nil
@@ -107,38 +87,18 @@ func (m *root) arrived(msg pastMsg) tea.Cmd {
 	return nil
 }
 
-// serverNow is the server's time as far as the last live picture tells.
-func (m *root) serverNow() time.Time {
-	live, at := m.feed.past.live, m.feed.past.liveAt
-	if live == nil {
-		live, at = m.feed.picture, m.feed.received
+// pause freezes the picture; going on, also from the past, reads a fresh one at once.
+func (m *deck) pause() tea.Cmd {
+	m.feed.paused = !m.feed.paused
+	m.feed.returned()
+	if m.feed.paused {
+		m.mask()
+		m.settle()
+		m.tell("paused: the picture stands and every action is off; p goes on")
+		return nil
 	}
-	return live.TakenAt.Add(m.o.Now().Sub(at))
-}
-
-// pastAge is how long ago the picture was taken that one looks back at.
-func (m *root) pastAge() time.Duration {
-	if m.feed.past.live == nil {
-		return 0
-	}
-	return max(m.serverNow().Sub(m.feed.picture.TakenAt), time.Second)
-}
-
-// pastClock is when it was taken, with the day where that is another.
-func (m *root) pastClock() string {
-	e := m.env()
-	at := m.feed.picture.TakenAt.In(e.Loc)
-	if now := m.serverNow().In(e.Loc); at.YearDay() != now.YearDay() {
-		return at.Format("01-02 15:04:05")
-	}
-	return at.Format("15:04:05")
-}
-
-func (m *root) pastWords() string {
-	dot := " " + m.look.theme.G.Dot + " "
-	text := m.pastClock() + ", " + views.Age(int64(m.pastAge().Seconds())) + " ago" + dot
-	if p := m.pane(); p.top().list.asks() || p.here {
-		return text + "but this list is as last read" + dot + "p now"
-	}
-	return text + "[ ] back and forward" + dot + "p now" + dot + "actions off"
+	m.said = notice{}
+	m.stamp++
+	m.settle()
+	return tea.Batch(append(m.reread(true), m.refresh())...)
 }

@@ -42,7 +42,7 @@ func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 const copyMost = 74_994
 
 // copy puts the id under the cursor into the operator's clipboard.
-func (m *root) copy() tea.Cmd {
+func (m *deck) copy() tea.Cmd {
 	switch strings.ToLower(m.o.Clipboard) {
 	case "off", "never", "none", "false", "no":
 		m.warn("copying is off: the setting clipboard forbids OSC 52")

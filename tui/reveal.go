@@ -23,7 +23,7 @@ func (l *level) shown(now time.Time, masked, whyNot queue.Text) (queue.Text, que
 }
 
 // reveal puts what was revealed on its page, if that is still the open one.
-func (m *root) reveal(r queue.Result) {
+func (m *deck) reveal(r queue.Result) {
 	l := m.pane().top()
 	if l.page == nil || len(r.Results) != 1 || r.Results[0].ID != l.id || m.feed.paused {
 		m.warn("its page was left before the payload came: it is not shown; open it and ask again")
@@ -40,7 +40,7 @@ func (m *root) reveal(r queue.Result) {
 }
 
 // mask hides again what was revealed anywhere.
-func (m *root) mask() {
+func (m *deck) mask() {
 	for _, p := range m.panes {
 		for i := range p.levels {
 			if l := &p.levels[i]; !l.revealed.Empty() {
@@ -52,7 +52,7 @@ func (m *root) mask() {
 }
 
 // countDown takes a second off a revealed payload, or masks it.
-func (m *root) countDown(now time.Time) {
+func (m *deck) countDown(now time.Time) {
 	l := m.pane().top()
 	switch {
 	case l.revealed.Empty():

@@ -93,22 +93,41 @@ func (s *still) plans() {
 	}
 }
 
-// tours are ways to every pane, page and overlay.
+// tours are ways to every pane, two levels deep, and to other rows and overlays.
 func tours() map[string][]string {
-	return map[string][]string{
-		"overview": {"1"}, "health": {"2"}, "health page": {"2", "enter"}, "alerts": {"3"}, "alert page": {"3", "enter"}, "executors": {"4"},
-		"executor page": {"4", "enter"}, "dead": {"5"}, "letters": {"5", "enter", "space", "v", "j"}, "letter": {"5", "enter", "enter"},
-		"flags": {"g", "f"}, "flag page": {"g", "f", "enter"}, "host": {"g", "w"}, "loop page": {"g", "w", "enter"}, "audit": {"g", "a"},
-		"audit page": {"g", "a", "enter"}, "menu": {"0"}, "help": {"?"}, "help filtered": {"?", "/", "d"}, "order": {"4", "o"},
+	all := map[string][]string{
+		"letters": {"5", "enter", "space", "v", "j"},
+		"menu":    {"0"}, "help": {"?"}, "help filtered": {"?", "/", "d"}, "order": {"4", "o"},
 		"filter": {"2", "/", "x", ":"}, "command": {":", "f", "tab"}, "ack": {"3", "A"}, "ack preview": {"3", "A", "x", "tab", "enter"},
 		"requeue": {"5", "R", "x", "enter"}, "flag set": {"g", "f", "E"}, "register": {"4", "N"}, "tick": {"g", "w", "T"}, "quit": {"q"}, "paused": {"p"},
-		"chord": {"g"}, "refused": {"6"},
-		"lanes": {"8"}, "leases": {"8", "G", "space", "v", "k"}, "lease page": {"8", "G", "enter"}, "jobs": {"8", "enter", "space", "v", "j"},
-		"job page": {"8", "enter", "enter"}, "cancel": {"8", "C", "x", "enter"}, "release": {"8", "G", "L", "x", "enter"},
-		"rules": {"g", "s"}, "rule page": {"g", "s", "enter"}, "resolution": {"g", "s", "G", "enter"}, "mute": {"g", "s", "D", "x", "enter"}, "rule form": {"g", "s", "G", "N"},
-		"subscribe": {"4", "E"}, "subscription": {"4", "G", "E"}, "subscription page": {"4", "G", "enter"}, "notifications": {"g", "n"}, "notification failure": {"g", "n", "enter"}, "notification run": {"g", "n", "G", "enter"},
+		"chord":  {"g"},
+		"leases": {"8", "G", "space", "v", "k"}, "lease page": {"8", "G", "enter"}, "jobs": {"8", "enter", "space", "v", "j"},
+		"cancel": {"8", "C", "x", "enter"}, "release": {"8", "G", "L", "x", "enter"},
+		"resolution": {"g", "s", "G", "enter"}, "mute": {"g", "s", "D", "x", "enter"}, "rule form": {"g", "s", "G", "N"},
+		"subscribe": {"4", "E"}, "subscription": {"4", "G", "E"}, "subscription page": {"4", "G", "enter"}, "notification run": {"g", "n", "G", "enter"},
 		"notification requeue": {"g", "n", "R", "x", "enter"}, "job letter": {"5", "j", "j", "enter", "enter"},
 		"export": {"g", "a", "x"}, "export of letters": {"5", "enter", "x", "backspace", "enter"}, "export of leases": {"8", "G", "space", "x"},
+	}
+	for _, p := range queue.Panes() {
+		keys := strings.Split(p.Keys, "")
+		all[string(p.ID)+" pane"] = keys
+		all[string(p.ID)+" level"] = append(keys[:len(keys):len(keys)], "enter")
+		all[string(p.ID)+" second level"] = append(keys[:len(keys):len(keys)], "enter", "enter")
+	}
+	return all
+}
+
+// The registry names the panes, and each is declared.
+func TestEveryPaneIsDeclared(t *testing.T) {
+	panes := newPanes()
+	require.Len(t, panes, len(queue.Panes()))
+	for _, p := range queue.Panes() {
+		require.Contains(t, panes, p.ID)
+		for _, a := range queue.Actions() {
+			for id := range panes[p.ID].targets {
+				require.True(t, id != a.ID || works(a, p.ID), "%s has a target for %s, which does not work there", p.ID, id)
+			}
+		}
 	}
 }
 

@@ -1,10 +1,18 @@
 // Package tui is the console: one Bubble Tea program over the pictures that
 // package views draws.
 //
-// One root model holds everything; panes are values in it, overlays are small
-// state machines that answer with an effect, and the root alone carries effects
-// out. Nothing in Update or View ever waits: every call of the Store or the Host
-// is a command, with a deadline.
+// A pane is one value, declared in one file (pane_flags.go, level_jobs.go for what
+// two of them open) and listed in panes.go: where its rows come from, what enter
+// opens, what each key works on. The model is made of parts, each of which knows only
+// those below it:
+//
+//  1. calls asks Store and Host. Each call is a command with a deadline, so nothing in
+//     Update or View ever waits.
+//  2. shell has the terminal, the picture and when it is read, and who acts.
+//  3. deck has the panes: the open level, its cursor, its filter, its one read, which
+//     ends when the level is left.
+//  4. root has the keys, the line that is typed into, and the overlays: small state
+//     machines that answer with an effect, which the root alone carries out.
 package tui
 
 import (
