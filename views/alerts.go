@@ -5,10 +5,12 @@ package views
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Alerts is the table of pane 3: the open ones by urgency, then those that
@@ -19,32 +21,56 @@ func Alerts(s *queue.Snapshot) Source {
 		rows = s.Alerts
 	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "subject", Width: 20, Want: 24, Max: 40},
-			{Title: "severity", Width: 9},
-			{Title: "for", Width: 8, Right: true},
-			{Title: "×cadence", Width: 9, Max: 10, Right: true, Drop: 3},
-			{Title: "owner", Width: 12, Max: 24},
-			{Title: "left", Width: 6, Right: true, Drop: 2},
-			{Title: "comment", Width: 16, Max: 70, Drop: 4},
-			{Title: "since", Width: 11, Drop: 5},
-			{Title: "kind", Width: 9, Drop: 6},
-		},
-		Len:    len(rows),
-		Export: func(i int) (string, []any) { return "alerts", []any{rows[i]} },
 		ID:     func(i int) string { return rows[i].Key.String() },
-		Row:    func(i int, e Env) table.Row { return alertRow(rows[i], e) },
 		Field:  func(i int, name string) (any, bool) { return alertField(rows[i], name) },
 		Fields: fields("alert", "subject", "kind", "severity", "state", "owner", "comment", "age", "ratio"),
 		Sorts: []Sort{
-			{Name: "urgency", Column: 1, Desc: true, Less: func(i, j int) bool { return moreUrgent(rows[i], rows[j]) }},
-			{Name: "longest first", Column: 2, Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
-			{Name: "subject", Column: 0, Less: func(i, j int) bool { return rows[i].Subject.String() < rows[j].Subject.String() }},
-			{Name: "owner", Column: 4, Less: func(i, j int) bool { return rows[i].AckedBy.String() < rows[j].AckedBy.String() }},
+			{Name: "urgency", Column: "severity", Desc: true, Less: func(i, j int) bool { return moreUrgent(rows[i], rows[j]) }},
+			{Name: "longest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
+			{Name: "subject", Column: "subject", Less: func(i, j int) bool { return rows[i].Subject.String() < rows[j].Subject.String() }},
+			{Name: "owner", Column: "acked_by", Less: func(i, j int) bool { return rows[i].AckedBy.String() < rows[j].AckedBy.String() }},
 		},
 		Empty: []string{"Nobody is silent, no share is over its line.", "An executor that misses three of its beats appears here by itself."},
 		Note:  lacks(s, "alerts"),
-	}
+	}.with(List[queue.Alert]{
+		Name: "alerts", Rows: rows, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
+		Look: func(a queue.Alert, e Env) (table.Cell, theme.Style) {
+			if a.State == "acked" {
+				return cell(e.Theme.G.Good, e.Theme.Accent), e.Theme.Text
+			}
+			return e.sign(rank(a.Severity)), e.tone(rank(a.Severity))
+		},
+		Columns: []Column[queue.Alert]{
+			{Name: "subject", Width: 20, Want: 24, Max: 40, Look: strong},
+			{Name: "severity", Width: 9, Look: ofRow, Say: func(_ Env, v any) string { return severity(fmt.Sprint(v)) }},
+			{Name: "age_seconds", Title: "for", Width: 8, Right: true},
+			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Cell: func(a queue.Alert, e Env) table.Cell {
+				return cell(alertTimes(a, e), e.Theme.Text)
+			}, Plain: func(a queue.Alert) string { return plain("ratio", a.Ratio) + "×" }},
+			{Name: "acked_by", Title: "owner", Width: 12, Max: 24, Cell: func(a queue.Alert, e Env) table.Cell {
+				if a.State == "acked" {
+					return cell(a.AckedBy.String(), e.Theme.Accent)
+				}
+				return cell(e.nobody(), e.tone(rank(a.Severity)))
+			}},
+			{Name: "ack_expires_at", Title: "left", Head: "UNTIL", Width: 6, Right: true, Drop: 2, Cell: func(a queue.Alert, e Env) table.Cell {
+				if a.State == "acked" && a.AckExpiresAt != nil {
+					return cell(e.Until(*a.AckExpiresAt), e.Theme.Text)
+				}
+				return cell("", e.Theme.Text)
+			}},
+			{Name: "comment", Width: 16, Max: 70, Drop: 4, Cell: func(a queue.Alert, e Env) table.Cell {
+				if a.State != "acked" && a.LastCleared != "" {
+					return cell("reopened: "+strings.ReplaceAll(a.LastCleared, "_", " "), e.Theme.Dim)
+				}
+				return cell(a.Comment.String(), e.Theme.Dim)
+			}},
+			{Name: "since", Width: 11, Drop: 5, Look: dim},
+			{Name: "kind", Width: 9, Drop: 6, Look: dim},
+			{Name: "state"},
+			{Name: "alert_key", Head: "KEY"},
+		},
+	}.lines())
 }
 
 // moreUrgent orders alerts: open before acknowledged, critical before warning,
@@ -59,29 +85,6 @@ func moreUrgent(a, b queue.Alert) bool {
 		return c > 0
 	}
 	return a.AgeSeconds > b.AgeSeconds
-}
-
-func alertRow(a queue.Alert, e Env) table.Row {
-	th := e.Theme
-	r := rank(a.Severity)
-	sign, tone, owner, until := e.sign(r), e.tone(r), e.nobody(), ""
-	ownerStyle := tone
-	if a.State == "acked" {
-		sign, tone, owner, ownerStyle = cell(th.G.Good, th.Accent), th.Text, a.AckedBy.String(), th.Accent
-		if a.AckExpiresAt != nil {
-			until = e.Until(*a.AckExpiresAt)
-		}
-	}
-	comment := a.Comment.String()
-	if a.State != "acked" && a.LastCleared != "" {
-		comment = "reopened: " + strings.ReplaceAll(a.LastCleared, "_", " ")
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(a.Subject.String(), th.Strong), cell(severity(a.Severity), tone),
-		cell(Age(a.AgeSeconds), th.Text), cell(alertTimes(a, e), th.Text),
-		cell(owner, ownerStyle), cell(until, th.Text), cell(comment, th.Dim),
-		cell(e.clockOrDash(a.Since), th.Dim), cell(a.Kind, th.Dim),
-	}}
 }
 
 func alertField(a queue.Alert, name string) (any, bool) {

@@ -10,44 +10,46 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Audit is the table of pane ga.
 func Audit(rows []queue.AuditEntry) Source {
 	return Source{
-		Columns: []table.Column{
-			{Title: "when", Width: 11},
-			{Title: "who", Width: 8, Max: 16},
-			{Title: "action", Width: 19, Max: 20},
-			{Title: "target", Width: 18, Want: 28, Max: 44},
-			{Title: "outcome", Width: 8, Max: 12, Drop: 3},
-			{Title: "reason", Width: 12, Max: 60, Drop: 1},
-			{Title: "role", Width: 12, Max: 20, Drop: 4},
-			{Title: "#", Width: 6, Max: 8, Right: true, Drop: 2},
-		},
-		Len:    len(rows),
-		Export: func(i int) (string, []any) { return "audit", []any{rows[i]} },
 		ID:     func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
-		Row: func(i int, e Env) table.Row {
-			a, th := rows[i], e.Theme
-			r := outcomeRank(a.Outcome.String())
-			target := a.Target.String()
-			if target == "" {
-				target = a.Filter.String()
-			}
-			if a.FrozenCount != nil && *a.FrozenCount > 1 {
-				target = Count(*a.FrozenCount) + " " + e.Theme.G.Times + " " + target
-			}
-			return table.Row{Sign: e.sign(r), Cells: []table.Cell{
-				cell(e.Clock(a.At), th.Dim), cell(a.Actor.String(), th.Accent), cell(a.Action.String(), th.Strong),
-				cell(target, th.Text), cell(a.Outcome.String(), e.tone(r)), cell(a.Reason.String(), th.Text),
-				cell(a.DBRole.String(), th.Dim), cell(strconv.FormatInt(a.ID, 10), th.Dim),
-			}}
-		},
 		Fields: auditFields(),
-		Sorts:  []Sort{{Name: "newest first", Column: 0, Desc: true}},
+		Sorts:  []Sort{{Name: "newest first", Column: "at", Desc: true}},
 		Empty:  []string{"Nobody has done anything yet.", "Every action leaves a row here: who, what, why, before and after."},
-	}
+	}.with(List[queue.AuditEntry]{
+		Name: "audit", Rows: rows, First: "id at actor db_role action target outcome reason before after",
+		Look: func(a queue.AuditEntry, e Env) (table.Cell, theme.Style) {
+			r := outcomeRank(a.Outcome.String())
+			return e.sign(r), e.tone(r)
+		},
+		Columns: []Column[queue.AuditEntry]{
+			{Name: "at", Title: "when", Head: "AT", Width: 11, Look: dim},
+			{Name: "actor", Title: "who", Head: "ACTOR", Width: 8, Max: 16, Look: accent},
+			{Name: "action", Width: 19, Max: 20, Look: strong},
+			{Name: "target", Width: 18, Want: 28, Max: 44, Cell: func(a queue.AuditEntry, e Env) table.Cell {
+				target := a.Target.String()
+				if target == "" {
+					target = a.Filter.String()
+				}
+				if a.FrozenCount != nil && *a.FrozenCount > 1 {
+					target = Count(*a.FrozenCount) + " " + e.Theme.G.Times + " " + target
+				}
+				return cell(target, e.Theme.Text)
+			}},
+			{Name: "outcome", Width: 8, Max: 12, Drop: 3, Look: ofRow},
+			{Name: "reason", Width: 12, Max: 60, Drop: 1},
+			{Name: "db_role", Title: "role", Width: 12, Max: 20, Drop: 4, Look: dim},
+			{Name: "id", Title: "#", Head: "ID", Width: 6, Max: 8, Right: true, Drop: 2, Look: dim, Say: digits},
+			{Name: "before"},
+			{Name: "after"},
+			{Name: "filter"},
+			{Name: "frozen_count", Head: "ROWS"},
+		},
+	}.lines())
 }
 
 // auditFields are the words of its filter, which the database answers.

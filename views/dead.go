@@ -4,10 +4,12 @@ package views
 // the letters of a group.
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // GroupNames are the endpoints or kinds of groups, with the domain or the subscription where one code has several of a name:
@@ -39,31 +41,12 @@ func DeadGroups(s *queue.Snapshot) Source {
 	if s != nil {
 		rows = s.DeadGroups
 	}
-	names := GroupNames(rows)
+	names := map[string]string{}
+	for i, name := range GroupNames(rows) {
+		names[GroupID(rows[i])] = name
+	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "code", Width: 12, Want: 18, Max: 24},
-			{Title: "endpoint / kind", Width: 19, Want: 28, Max: 48},
-			{Title: "open", Width: 7, Max: 9, Right: true},
-			{Title: "first", Width: 8, Right: true, Drop: 2},
-			{Title: "last", Width: 8, Right: true, Drop: 1},
-			{Title: "last hour", Width: 12, Drop: 3},
-			{Title: "domain", Width: 10, Max: 20, Drop: 4},
-			{Title: "source", Width: 8, Drop: 5},
-			{Title: "sub", Width: 5, Max: 7, Right: true, Drop: 6},
-		},
-		Len:    len(rows),
-		Export: func(i int) (string, []any) { return "dlq-groups", []any{rows[i]} },
 		ID:     func(i int) string { return GroupID(rows[i]) },
-		Row: func(i int, e Env) table.Row {
-			g, th := rows[i], e.Theme
-			r := groupRank(g)
-			return table.Row{Sign: e.sign(r), Cells: []table.Cell{
-				cell(g.Code.String(), th.Strong), cell(names[i], th.Text), cell(Count(g.Open), e.tone(r)),
-				cell(e.Ago(g.FirstAt), th.Dim), cell(e.Ago(g.LastAt), th.Text), cell(Spark(th, g.Trend, 12), e.tone(r)),
-				cell(g.Domain.String(), th.Dim), cell(g.Source, th.Dim), cell(idOrDash(g.SubscriptionID, e), th.Dim),
-			}}
-		},
 		Fields: fields("code", "endpoint", "kind", "subscription", "domain", "source", "open", "age"),
 		Field: func(i int, name string) (any, bool) {
 			g := rows[i]
@@ -91,15 +74,36 @@ func DeadGroups(s *queue.Snapshot) Source {
 			return nil, false
 		},
 		Sorts: []Sort{
-			{Name: "open, most first", Column: 2, Desc: true, Less: func(i, j int) bool { return rows[i].Open > rows[j].Open }},
-			{Name: "last, newest first", Column: 4, Desc: true, Less: func(i, j int) bool { return rows[i].LastAt.After(rows[j].LastAt) }},
-			{Name: "first, oldest first", Column: 3, Less: func(i, j int) bool { return rows[i].FirstAt.Before(rows[j].FirstAt) }},
-			{Name: "code", Column: 0, Less: func(i, j int) bool { return rows[i].Code.String() < rows[j].Code.String() }},
-			{Name: "endpoint", Column: 1, Less: func(i, j int) bool { return rows[i].Endpoint.String() < rows[j].Endpoint.String() }},
+			{Name: "open, most first", Column: "open", Desc: true, Less: func(i, j int) bool { return rows[i].Open > rows[j].Open }},
+			{Name: "last, newest first", Column: "last_at", Desc: true, Less: func(i, j int) bool { return rows[i].LastAt.After(rows[j].LastAt) }},
+			{Name: "first, oldest first", Column: "first_at", Less: func(i, j int) bool { return rows[i].FirstAt.Before(rows[j].FirstAt) }},
+			{Name: "code", Column: "code", Less: func(i, j int) bool { return rows[i].Code.String() < rows[j].Code.String() }},
+			{Name: "endpoint", Column: "endpoint", Less: func(i, j int) bool { return rows[i].Endpoint.String() < rows[j].Endpoint.String() }},
 		},
 		Empty: []string{"No dead letter is open.", "What fails for the last time appears here, grouped by its cause."},
 		Note:  lacks(s, "dead_groups"),
-	}
+	}.with(List[queue.DeadGroup]{
+		Name: "dlq-groups", Rows: rows, First: "code endpoint subscription_id open first_at last_at source domain",
+		Look: func(g queue.DeadGroup, e Env) (table.Cell, theme.Style) {
+			return e.sign(groupRank(g)), e.tone(groupRank(g))
+		},
+		Columns: []Column[queue.DeadGroup]{
+			{Name: "code", Width: 12, Want: 18, Max: 24, Look: strong},
+			{Name: "endpoint", Title: "endpoint / kind", Width: 19, Want: 28, Max: 48, Cell: func(g queue.DeadGroup, e Env) table.Cell {
+				return cell(names[GroupID(g)], e.Theme.Text)
+			}},
+			{Name: "open", Width: 7, Max: 9, Right: true, Look: ofRow},
+			{Name: "first_at", Title: "first", Width: 8, Right: true, Drop: 2, Look: dim, Say: ago},
+			{Name: "last_at", Title: "last", Width: 8, Right: true, Drop: 1, Say: ago},
+			{Name: "last_hour", Width: 12, Drop: 3, Cell: func(g queue.DeadGroup, e Env) table.Cell {
+				return cell(Spark(e.Theme, g.Trend, 12), e.tone(groupRank(g)))
+			}},
+			{Name: "domain", Width: 10, Max: 20, Drop: 4, Look: dim},
+			{Name: "source", Width: 8, Drop: 5, Look: dim},
+			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 5, Max: 7, Right: true, Drop: 6, Look: dim, Say: orDashed,
+				Plain: func(g queue.DeadGroup) string { return plainID(g.SubscriptionID) }},
+		},
+	}.lines())
 }
 
 // GroupID names a group for cursor and marks.
@@ -126,42 +130,37 @@ func Letters(rows []queue.DeadLetter) Source {
 		id = len(rows[0].Source+":") + shortLen // the page has the whole
 	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "id", Width: id, Max: max(id, 14)},
-			{Title: "failed", Width: 11},
-			{Title: "age", Width: 8, Right: true},
-			{Title: "state", Width: 8, Max: 9},
-			{Title: "code", Width: 10, Max: 20, Drop: 3},
-			{Title: "event", Width: 14, Max: 34, Drop: event},
-			{Title: "endpoint / kind", Width: 16, Max: 40, Drop: 4},
-			{Title: "domain", Width: 8, Max: 18, Drop: 5},
-			{Title: "requeued", Width: 8, Right: true, Drop: 2},
-			{Title: "saga", Width: 8, Max: 12, Right: true, Drop: 6},
-		},
-		Len:    len(rows),
-		Export: func(i int) (string, []any) { return "dlq", []any{rows[i]} },
 		ID:     func(i int) string { return rows[i].ID },
-		Row: func(i int, e Env) table.Row {
-			d, th := rows[i], e.Theme
-			sign, state := cell(th.G.Critical, th.Critical), th.Text
-			if d.State != "open" {
-				sign, state = cell(th.G.Good, th.Accent), th.Accent
-			}
-			return table.Row{Sign: sign, Cells: []table.Cell{
-				cell(ShortID(d.ID), th.Strong), cell(e.Clock(d.FailedAt), th.Text), cell(Age(d.AgeSeconds), th.Text), cell(d.State, state),
-				cell(d.Code.String(), th.Text), cell(textOrDash(d.EventType, e), th.Text), cell(d.Endpoint.String(), th.Dim),
-				cell(d.Domain.String(), th.Dim), cell(generations(d.Generation, e), th.Text), cell(idOrDash(d.SagaID, e), th.Dim),
-			}}
-		},
 		Fields: queue.DeadLetterFields(),
 		Sorts: []Sort{
-			{Name: "failed, newest first", Column: 1, Desc: true},
-			{Name: "failed, oldest first", Column: 1, Less: func(i, j int) bool { return rows[i].FailedAt.Before(rows[j].FailedAt) }},
-			{Name: "requeued, most first", Column: 8, Desc: true, Less: func(i, j int) bool { return rows[i].Generation > rows[j].Generation }},
-			{Name: "event", Column: 5, Less: func(i, j int) bool { return rows[i].EventType.String() < rows[j].EventType.String() }},
+			{Name: "failed, newest first", Column: "failed_at", Desc: true},
+			{Name: "failed, oldest first", Column: "failed_at", Less: func(i, j int) bool { return rows[i].FailedAt.Before(rows[j].FailedAt) }},
+			{Name: "requeued, most first", Column: "generation", Desc: true, Less: func(i, j int) bool { return rows[i].Generation > rows[j].Generation }},
+			{Name: "event", Column: "event_type", Less: func(i, j int) bool { return rows[i].EventType.String() < rows[j].EventType.String() }},
 		},
 		Empty: []string{"No open dead letter here.", "They were requeued or closed, or none matches the filter. esc goes back to the groups."},
-	}
+	}.with(List[queue.DeadLetter]{
+		Name: "dlq", Rows: rows, First: "id state code endpoint event_type age_seconds failed_at generation domain",
+		Look: func(d queue.DeadLetter, e Env) (table.Cell, theme.Style) {
+			if d.State != "open" {
+				return cell(e.Theme.G.Good, e.Theme.Accent), e.Theme.Accent
+			}
+			return cell(e.Theme.G.Critical, e.Theme.Critical), e.Theme.Text
+		},
+		Columns: []Column[queue.DeadLetter]{
+			{Name: "id", Width: id, Max: max(id, 14), Look: strong, Say: short},
+			{Name: "failed_at", Title: "failed", Width: 11},
+			{Name: "age_seconds", Title: "age", Width: 8, Right: true},
+			{Name: "state", Width: 8, Max: 9, Look: ofRow},
+			{Name: "code", Width: 10, Max: 20, Drop: 3},
+			{Name: "event_type", Title: "event", Head: "TYPE", Width: 14, Max: 34, Drop: event, Say: orDashed},
+			{Name: "endpoint", Title: "endpoint / kind", Width: 16, Max: 40, Drop: 4, Look: dim},
+			{Name: "domain", Width: 8, Max: 18, Drop: 5, Look: dim},
+			{Name: "generation", Title: "requeued", Head: "REQUEUED BEFORE", Width: 8, Right: true, Drop: 2, Say: generations},
+			{Name: "saga_id", Title: "saga", Width: 8, Max: 12, Right: true, Drop: 6, Look: dim, Say: orDashed,
+				Plain: func(d queue.DeadLetter) string { return plainID(d.SagaID) }},
+		},
+	}.lines())
 }
 
 func idOrDash(id int64, e Env) string {
@@ -171,16 +170,9 @@ func idOrDash(id int64, e Env) string {
 	return strconv.FormatInt(id, 10)
 }
 
-func textOrDash(t queue.Text, e Env) string {
-	if t.Empty() {
+func generations(e Env, v any) string {
+	if v == 0 {
 		return e.Theme.G.Dash
 	}
-	return t.String()
-}
-
-func generations(n int, e Env) string {
-	if n == 0 {
-		return e.Theme.G.Dash
-	}
-	return strconv.Itoa(n) + e.Theme.G.Times
+	return fmt.Sprint(v) + e.Theme.G.Times
 }

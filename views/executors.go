@@ -5,12 +5,13 @@ package views
 
 import (
 	"cmp"
-	"slices"
+	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Executors is the table of pane 4: executors, and under them their
@@ -23,39 +24,11 @@ func Executors(s *queue.Snapshot) Source {
 	}
 	n, rules := len(rows), subscriptionCounts(subs)
 	return Source{
-		Columns: []table.Column{
-			{Title: "executor", Width: 22, Max: 36},
-			{Title: "kind", Width: 10, Max: 20, Drop: 3},
-			{Title: "state", Width: 12},
-			{Title: "last beat", Width: 9, Right: true},
-			{Title: "cadence", Width: 7, Right: true, Drop: 2},
-			{Title: "×cadence", Width: 8, Right: true, Drop: 5},
-			{Title: "in flight", Width: 9, Right: true, Drop: 4},
-			{Title: "done", Width: 9, Max: 12, Right: true, Drop: 7},
-			{Title: "owner", Width: 12, Max: 20, Drop: 1},
-			{Title: "may claim", Width: 9, Max: 14, Drop: 1},
-			{Title: "domains", Width: 12, Max: 44, Drop: 6},
-		},
-		Len: n + len(subs),
-		Export: func(i int) (string, []any) {
-			if i >= n {
-				return "executor-rules", []any{subs[i-n]}
-			}
-			return "executors", []any{rows[i]}
-		},
 		ID: func(i int) string {
 			if i >= n {
 				return subscriptionRowID(subs[i-n])
 			}
 			return rows[i].ID.String()
-		},
-		Row: func(i int, e Env) table.Row {
-			if i >= n {
-				return subscriptionRow(subs[i-n], e)
-			}
-			row := executorRow(rows[i], e)
-			row.Cells = slices.Insert(row.Cells, len(row.Cells)-1, mayClaim(rows[i], rules[rows[i].ID], e))
-			return row
 		},
 		Fields: fields("id", "kind", "domain", "state", "severity", "owner", "age", "ratio"),
 		Field: func(i int, name string) (any, bool) {
@@ -65,7 +38,7 @@ func Executors(s *queue.Snapshot) Source {
 			return executorField(rows[i], name)
 		},
 		Sorts: []Sort{
-			{Name: "state, worst first", Column: 2, Desc: true, Less: func(i, j int) bool {
+			{Name: "state, worst first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(executorRank(rows[i]), executorRank(rows[j])); c != 0 {
 					return c > 0
 				}
@@ -74,23 +47,48 @@ func Executors(s *queue.Snapshot) Source {
 				}
 				return rows[i].ID.String() < rows[j].ID.String() // a beat must not reorder them
 			}},
-			{Name: "last beat, oldest first", Column: 3, Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
-			{Name: "executor", Column: 0, Less: func(i, j int) bool { return rows[i].ID.String() < rows[j].ID.String() }},
-			{Name: "kind", Column: 1, Less: func(i, j int) bool { return rows[i].Kind.String() < rows[j].Kind.String() }},
+			{Name: "last beat, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
+			{Name: "executor", Column: "executor_id", Less: func(i, j int) bool { return rows[i].ID.String() < rows[j].ID.String() }},
+			{Name: "kind", Column: "executor_kind", Less: func(i, j int) bool { return rows[i].Kind.String() < rows[j].Kind.String() }},
 		},
 		Empty: []string{"No executor is registered.", "N registers one, so that its silence is seen.", "gw starts the loops of a worker host; they register themselves."},
 		Note:  lacks(s, "executors", "job_subscriptions"),
-		Second: Second{From: n, Columns: []table.Column{
-			{Title: "MAY CLAIM", Width: 20, Want: 22, Max: 36},
-			{Title: "job kind", Width: 12, Max: 30},
-			{Title: "domain", Width: 9, Max: 18},
-			{Title: "floor", Width: 5, Right: true, Drop: 2},
-			{Title: "in flight", Width: 10, Max: 14, Right: true},
-			{Title: "state", Width: 7},
-			{Title: "notes", Width: 12, Max: 50, Drop: 3},
-			{Title: "by", Width: 8, Max: 16, Drop: 4},
-		}},
-	}
+	}.with(List[queue.Executor]{
+		Name: "executors", Rows: rows,
+		First: "state executor_id executor_kind domain_scope age_seconds expected_cadence_seconds stale_threshold_seconds in_flight done_total acked_by",
+		Look:  executorLook,
+		Columns: []Column[queue.Executor]{
+			{Name: "executor_id", Title: "executor", Width: 22, Max: 36, Cell: func(x queue.Executor, e Env) table.Cell {
+				if executorRank(x) < rankQuiet {
+					return cell(x.ID.String(), e.Theme.Dim)
+				}
+				return cell(x.ID.String(), e.Theme.Strong)
+			}},
+			{Name: "executor_kind", Title: "kind", Width: 10, Max: 20, Drop: 3, Look: dim},
+			{Name: "state", Width: 12, Look: ofRow},
+			{Name: "age_seconds", Title: "last beat", Width: 9, Right: true, Cell: func(x queue.Executor, e Env) table.Cell {
+				if x.LastBeatAt == nil {
+					return cell("never", e.Theme.Text)
+				}
+				return cell(Age(x.AgeSeconds), e.Theme.Text)
+			}},
+			{Name: "expected_cadence_seconds", Title: "cadence", Width: 7, Right: true, Drop: 2, Look: dim},
+			{Name: "ratio", Title: "×cadence", Width: 8, Right: true, Drop: 5, Cell: func(x queue.Executor, e Env) table.Cell {
+				if executorRank(x) < rankQuiet {
+					return cell(e.Theme.G.Dash, e.Theme.Text)
+				}
+				return cell(e.Times(x.Ratio), e.Theme.Text)
+			}},
+			{Name: "in_flight", Width: 9, Right: true, Drop: 4},
+			{Name: "done_total", Title: "done", Width: 9, Max: 12, Right: true, Drop: 7},
+			{Name: "acked_by", Title: "owner", Width: 12, Max: 20, Drop: 1, Cell: executorOwner},
+			{Name: "may_claim", Width: 9, Max: 14, Drop: 1,
+				Cell:  func(x queue.Executor, e Env) table.Cell { return mayClaim(x, rules[x.ID], e) },
+				Plain: func(x queue.Executor) string { c := rules[x.ID]; return fmt.Sprintf("%d of %d", c.enabled, c.all) }},
+			{Name: "domain_scope", Title: "domains", Width: 12, Max: 44, Drop: 6, Look: dim},
+			{Name: "stale_threshold_seconds", Head: "STALE AFTER"},
+		},
+	}.lines(), subscriptionList(subs))
 }
 
 // executorRank puts the silent first and tombstones last.
@@ -110,41 +108,6 @@ func executorRank(x queue.Executor) int {
 	default:
 		return rankQuiet
 	}
-}
-
-func executorRow(x queue.Executor, e Env) table.Row {
-	th := e.Theme
-	r := executorRank(x)
-	sign, tone, name := e.sign(r), e.tone(r), th.Strong
-	switch {
-	case r < rankQuiet:
-		sign, tone, name = cell(th.G.Dash, th.Dim), th.Dim, th.Dim
-	case x.State == "working":
-		sign, tone = cell(th.G.Live, th.Accent), th.Accent
-	case x.State == "idle":
-		sign = cell(th.G.Lost, th.Accent)
-	}
-	owner, ownerStyle := x.AckedBy.String(), th.Accent
-	if owner == "" {
-		owner, ownerStyle = th.G.Dash, th.Dim
-		if r > rankQuiet {
-			owner, ownerStyle = e.nobody(), tone
-		}
-	}
-	ratio := e.Times(x.Ratio)
-	if r < rankQuiet {
-		ratio = th.G.Dash
-	}
-	beat := Age(x.AgeSeconds)
-	if x.LastBeatAt == nil {
-		beat = "never"
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(x.ID.String(), name), cell(x.Kind.String(), th.Dim), cell(x.State, tone),
-		cell(beat, th.Text), cell(Age(x.CadenceSeconds), th.Dim), cell(ratio, th.Text),
-		cell(e.countOrDash(x.InFlight), th.Text), cell(e.countOrDash(x.DoneTotal), th.Text),
-		cell(owner, ownerStyle), cell(joinTexts(x.Domains), th.Dim),
-	}}
 }
 
 func executorField(x queue.Executor, name string) (any, bool) {
@@ -222,4 +185,29 @@ func allTexts(ts []queue.Text) string {
 		parts[i] = t.String()
 	}
 	return strings.Join(parts, ",")
+}
+
+// executorLook: what it does now; a tombstone is quiet.
+func executorLook(x queue.Executor, e Env) (table.Cell, theme.Style) {
+	th, r := e.Theme, executorRank(x)
+	switch {
+	case r < rankQuiet:
+		return cell(th.G.Dash, th.Dim), th.Dim
+	case x.State == "working":
+		return cell(th.G.Live, th.Accent), th.Accent
+	case x.State == "idle":
+		return cell(th.G.Lost, th.Accent), e.tone(r)
+	}
+	return e.sign(r), e.tone(r)
+}
+
+// executorOwner is who has a silence, and that nobody does.
+func executorOwner(x queue.Executor, e Env) table.Cell {
+	if !x.AckedBy.Empty() {
+		return cell(x.AckedBy.String(), e.Theme.Accent)
+	}
+	if r := executorRank(x); r > rankQuiet {
+		return cell(e.nobody(), e.tone(r))
+	}
+	return cell(e.Theme.G.Dash, e.Theme.Dim)
 }

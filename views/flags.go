@@ -8,6 +8,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Flags is the table of pane gf.
@@ -17,20 +18,7 @@ func Flags(s *queue.Snapshot) Source {
 		rows = s.Flags
 	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "flag", Width: 26, Want: 44, Max: 52},
-			{Title: "value", Width: 7, Max: 14},
-			{Title: "state", Width: 8, Max: 10},
-			{Title: "comes back", Width: 13, Max: 22, Drop: 1},
-			{Title: "changed", Width: 11, Drop: 4},
-			{Title: "by", Width: 9, Max: 16, Drop: 3},
-			{Title: "reason", Width: 14, Max: 40, Drop: 2},
-			{Title: "what it does", Width: 24, Max: 60, Drop: 5},
-		},
-		Len:    len(rows),
-		Export: func(i int) (string, []any) { return "flags", []any{rows[i]} },
 		ID:     func(i int) string { return rows[i].Key.String() },
-		Row:    func(i int, e Env) table.Row { return flagRow(rows[i], e) },
 		Fields: fields("key", "value", "kind", "state", "by", "reason"),
 		Field: func(i int, name string) (any, bool) {
 			f := rows[i]
@@ -51,18 +39,45 @@ func Flags(s *queue.Snapshot) Source {
 			return nil, false
 		},
 		Sorts: []Sort{
-			{Name: "what stands out first", Column: 2, Desc: true, Less: func(i, j int) bool {
+			{Name: "what stands out first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(rank(flagState(rows[i])), rank(flagState(rows[j]))); c != 0 {
 					return c > 0
 				}
 				return rows[i].Key.String() < rows[j].Key.String()
 			}},
-			{Name: "flag", Column: 0, Less: func(i, j int) bool { return rows[i].Key.String() < rows[j].Key.String() }},
-			{Name: "changed, newest first", Column: 4, Desc: true, Less: func(i, j int) bool { return rows[i].UpdatedAt.After(rows[j].UpdatedAt) }},
+			{Name: "flag", Column: "key", Less: func(i, j int) bool { return rows[i].Key.String() < rows[j].Key.String() }},
+			{Name: "changed, newest first", Column: "updated_at", Desc: true, Less: func(i, j int) bool { return rows[i].UpdatedAt.After(rows[j].UpdatedAt) }},
 		},
 		Empty: []string{"There are no flags in this database.", "qtop migrate up installs them."},
 		Note:  lacks(s, "flags"),
-	}
+	}.with(List[queue.Flag]{
+		Name: "flags", Rows: rows, First: "key value state updated_by updated_at reason reverts_at",
+		Look: func(f queue.Flag, e Env) (table.Cell, theme.Style) {
+			return e.sign(rank(flagState(f))), e.tone(rank(flagState(f)))
+		},
+		Columns: []Column[queue.Flag]{
+			{Name: "key", Title: "flag", Width: 26, Want: 44, Max: 52, Look: strong},
+			{Name: "value", Width: 7, Max: 14, Look: ofRow},
+			{Name: "state", Width: 8, Max: 10, Cell: func(f queue.Flag, e Env) table.Cell {
+				return cell(flagWord(flagState(f)), e.tone(rank(flagState(f))))
+			}, Plain: func(f queue.Flag) string { return flagWord(flagState(f)) }},
+			{Name: "reverts_at", Title: "comes back", Head: "BACK AT", Width: 13, Max: 22, Drop: 1, Cell: func(f queue.Flag, e Env) table.Cell {
+				at := " at "
+				switch {
+				case f.RevertsAt == nil:
+					return cell(e.Theme.G.Dash, e.Theme.Text)
+				case f.Overdue:
+					at = " since "
+				}
+				return cell(f.RevertsTo.String()+at+e.Clock(*f.RevertsAt), e.Theme.Text)
+			}},
+			{Name: "updated_at", Title: "changed", Head: "AT", Width: 11, Drop: 4, Look: dim},
+			{Name: "updated_by", Title: "by", Width: 9, Max: 16, Drop: 3, Look: dim},
+			{Name: "reason", Width: 14, Max: 40, Drop: 2},
+			{Name: "description", Title: "what it does", Width: 24, Max: 60, Drop: 5, Look: dim},
+			{Name: "reverts_to", Head: "BACK TO"},
+		},
+	}.lines())
 }
 
 // flagState is one word for how a flag stands.
@@ -92,24 +107,6 @@ func flagWord(state string) string {
 		return "OVERDUE"
 	}
 	return state
-}
-
-func flagRow(f queue.Flag, e Env) table.Row {
-	th := e.Theme
-	state := flagState(f)
-	r := rank(state)
-	back := th.G.Dash
-	if f.RevertsAt != nil {
-		back = f.RevertsTo.String() + " at " + e.Clock(*f.RevertsAt)
-		if f.Overdue {
-			back = f.RevertsTo.String() + " since " + e.Clock(*f.RevertsAt)
-		}
-	}
-	return table.Row{Sign: e.sign(r), Cells: []table.Cell{
-		cell(f.Key.String(), th.Strong), cell(f.Value.String(), e.tone(r)), cell(flagWord(state), e.tone(r)),
-		cell(back, th.Text), cell(e.Clock(f.UpdatedAt), th.Dim), cell(f.UpdatedBy.String(), th.Dim),
-		cell(f.Reason.String(), th.Text), cell(f.Description.String(), th.Dim),
-	}}
 }
 
 // FlagPage is one flag with its changes. history is nil until it has been read.

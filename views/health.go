@@ -5,6 +5,7 @@ package views
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Health is the table of pane 2.
@@ -16,45 +17,8 @@ func Health(s *queue.Snapshot) Source {
 	urgency := func(i int) int { return rank(rows[i].StatusHint.String()) }
 	age := func(i int) int64 { return orZero(rows[i].AgeSeconds) }
 	return Source{
-		Columns: []table.Column{
-			{Title: "subject", Width: 22, Want: 28, Max: 44},
-			{Title: "source", Width: 14, Want: 20, Max: 26, Drop: 1},
-			{Title: "domain", Width: 8, Max: 16, Drop: 4},
-			{Title: "status", Width: 8, Max: 12},
-			{Title: "last seen", Width: 9, Right: true},
-			{Title: "events", Width: 9, Max: 12, Right: true, Drop: 3},
-			{Title: "attempts", Width: 9, Max: 12, Right: true, Drop: 5},
-			{Title: "dead", Width: 7, Max: 9, Right: true, Drop: 2},
-			{Title: "last seen at", Width: 12, Drop: 6},
-			{Title: "held by", Width: 30, Want: 44, Max: 80, Drop: 7},
-		},
-		Len:    len(rows),
-		Export: func(i int) (string, []any) { return "health", []any{rows[i]} },
 		ID: func(i int) string {
 			return rows[i].Source.String() + "\x00" + rows[i].Subject.String() + "\x00" + rows[i].Domain.String()
-		},
-		Row: func(i int, e Env) table.Row {
-			r, th := rows[i], e.Theme
-			at := th.G.Dash
-			if r.LastSeenAt != nil {
-				at = e.Clock(*r.LastSeenAt)
-			}
-			by := ""
-			if h := s.Holder(r); h != nil {
-				by = holder(*h)
-			}
-			return table.Row{Sign: e.sign(urgency(i)), Cells: []table.Cell{
-				cell(r.Subject.String(), th.Strong),
-				cell(r.Source.String(), th.Dim),
-				cell(r.Domain.String(), th.Dim),
-				cell(r.StatusHint.String(), e.tone(urgency(i))),
-				cell(e.ageOrDash(r.AgeSeconds), th.Text),
-				cell(e.countOrDash(r.EventsSeen), th.Text),
-				cell(e.countOrDash(r.AttemptsWritten), th.Text),
-				cell(e.countOrDash(r.DeadLettered), th.Text),
-				cell(at, th.Dim),
-				cell(by, th.Text),
-			}}
 		},
 		Fields: fields("source", "subject", "domain", "status", "age", "events", "attempts", "dead"),
 		Field: func(i int, name string) (any, bool) {
@@ -80,7 +44,7 @@ func Health(s *queue.Snapshot) Source {
 			return nil, false
 		},
 		Sorts: []Sort{
-			{Name: "stale first", Column: 3, Desc: true, Less: func(i, j int) bool {
+			{Name: "stale first", Column: "status_hint", Desc: true, Less: func(i, j int) bool {
 				if a, b := urgency(i), urgency(j); a != b {
 					return a > b
 				} else if a > rankQuiet && age(i) != age(j) {
@@ -89,13 +53,37 @@ func Health(s *queue.Snapshot) Source {
 				// Fresh rows stand by name: by age they would change places with each beat.
 				return rows[i].Subject.String() < rows[j].Subject.String()
 			}},
-			{Name: "last seen, oldest first", Column: 4, Desc: true, Less: func(i, j int) bool { return age(i) > age(j) }},
-			{Name: "subject", Column: 0, Less: func(i, j int) bool { return rows[i].Subject.String() < rows[j].Subject.String() }},
-			{Name: "source", Column: 1, Less: func(i, j int) bool { return rows[i].Source.String() < rows[j].Source.String() }},
+			{Name: "last seen, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return age(i) > age(j) }},
+			{Name: "subject", Column: "subject", Less: func(i, j int) bool { return rows[i].Subject.String() < rows[j].Subject.String() }},
+			{Name: "source", Column: "source", Less: func(i, j int) bool { return rows[i].Source.String() < rows[j].Source.String() }},
 		},
 		Empty: []string{"Nothing reports its health yet.", "Sources appear here as soon as they have run once; gw starts the loops of a worker host."},
 		Note:  lacks(s, "health"),
-	}
+	}.with(List[queue.HealthRow]{
+		Name: "health", Rows: rows,
+		First: "status_hint source subject domain age_seconds last_seen_at events_seen attempts_written dead_lettered held_by",
+		Look: func(r queue.HealthRow, e Env) (table.Cell, theme.Style) {
+			k := rank(r.StatusHint.String())
+			return e.sign(k), e.tone(k)
+		},
+		Columns: []Column[queue.HealthRow]{
+			{Name: "subject", Width: 22, Want: 28, Max: 44, Look: strong},
+			{Name: "source", Width: 14, Want: 20, Max: 26, Drop: 1, Look: dim},
+			{Name: "domain", Width: 8, Max: 16, Drop: 4, Look: dim},
+			{Name: "status_hint", Title: "status", Head: "HINT", Width: 8, Max: 12, Look: ofRow},
+			{Name: "age_seconds", Title: "last seen", Head: "AGE", Width: 9, Right: true},
+			{Name: "events_seen", Title: "events", Width: 9, Max: 12, Right: true, Drop: 3},
+			{Name: "attempts_written", Title: "attempts", Width: 9, Max: 12, Right: true, Drop: 5},
+			{Name: "dead_lettered", Title: "dead", Width: 7, Max: 9, Right: true, Drop: 2},
+			{Name: "last_seen_at", Title: "last seen at", Head: "LAST SEEN", Width: 12, Drop: 6, Look: dim},
+			{Name: "held_by", Width: 30, Want: 44, Max: 80, Drop: 7, Cell: func(r queue.HealthRow, e Env) table.Cell {
+				if h := s.Holder(r); h != nil {
+					return cell(holder(*h), e.Theme.Text)
+				}
+				return cell("", e.Theme.Text)
+			}, Plain: func(r queue.HealthRow) string { return PlainHolder(s.Holder(r)) }},
+		},
+	}.lines())
 }
 
 // HealthPage is one row of pane 2 in full.

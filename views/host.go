@@ -24,48 +24,7 @@ func Loops(h *queue.HostStatus) Source {
 		}
 	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "loop", Width: 18, Max: 26},
-			{Title: "state", Width: 8, Max: 10},
-			{Title: "last tick", Width: 9, Right: true},
-			{Title: "every", Width: 6, Right: true, Drop: 4},
-			{Title: "in flight", Width: 9, Right: true, Drop: 2},
-			{Title: "done", Width: 8, Max: 12, Right: true},
-			{Title: "errors", Width: 6, Max: 9, Right: true},
-			{Title: "rate/s", Width: 6, Right: true, Drop: 1},
-			{Title: "what it does", Width: 22, Max: 60, Drop: 3},
-		},
-		Len: len(rows),
-		ID:  func(i int) string { return rows[i].Name },
-		Row: func(i int, e Env) table.Row {
-			l, th := rows[i], e.Theme
-			sign, tone := cell(th.G.Lost, th.Dim), th.Dim
-			switch l.State {
-			case "running":
-				sign, tone = cell(th.G.Live, th.Accent), th.Accent
-			case "draining":
-				sign, tone = cell(th.G.Warning, th.Warning), th.Warning
-			case "failed":
-				sign, tone = cell(th.G.Critical, th.Critical), th.Critical
-			}
-			what, whatStyle := l.What, th.Dim
-			if x := l.LastErr.String(); x != "" {
-				what, whatStyle = x, th.Warning
-			}
-			errs := th.Text
-			if l.Errors > 0 {
-				errs = th.Warning
-			}
-			tick := th.G.Dash
-			if !l.LastTick.IsZero() {
-				tick = e.Ago(l.LastTick)
-			}
-			return table.Row{Sign: sign, Cells: []table.Cell{
-				cell(l.Name, th.Strong), cell(l.State, tone), cell(tick, th.Text), cell(Span(l.Every), th.Dim),
-				cell(Count(int64(l.InFlight)), th.Text), cell(Count(l.Done), th.Text), cell(Count(l.Errors), errs),
-				cell(Rate(l.PerSec), th.Text), cell(what, whatStyle),
-			}}
-		},
+		ID:     func(i int) string { return rows[i].Name },
 		Fields: fields("loop", "state"),
 		Field: func(i int, name string) (any, bool) {
 			switch name {
@@ -76,9 +35,47 @@ func Loops(h *queue.HostStatus) Source {
 			}
 			return nil, false
 		},
-		Sorts: []Sort{{Name: "as they run", Column: -1}, {Name: "loop", Column: 0, Less: func(i, j int) bool { return rows[i].Name < rows[j].Name }}},
+		Sorts: []Sort{{Name: "as they run", Column: ""}, {Name: "loop", Column: "Name", Less: func(i, j int) bool { return rows[i].Name < rows[j].Name }}},
 		Empty: empty,
+	}.with(List[queue.LoopStatus]{
+		Rows: rows, Look: loopLook,
+		Columns: []Column[queue.LoopStatus]{
+			{Name: "Name", Title: "loop", Width: 18, Max: 26, Look: strong},
+			{Name: "State", Title: "state", Width: 8, Max: 10, Look: ofRow},
+			{Name: "LastTick", Title: "last tick", Width: 9, Right: true, Say: ago},
+			{Name: "Every", Title: "every", Width: 6, Right: true, Drop: 4, Cell: func(l queue.LoopStatus, e Env) table.Cell {
+				return cell(Span(l.Every), e.Theme.Dim)
+			}},
+			{Name: "InFlight", Title: "in flight", Width: 9, Right: true, Drop: 2},
+			{Name: "Done", Title: "done", Width: 8, Max: 12, Right: true},
+			{Name: "Errors", Title: "errors", Width: 6, Max: 9, Right: true, Cell: func(l queue.LoopStatus, e Env) table.Cell {
+				if l.Errors > 0 {
+					return cell(Count(l.Errors), e.Theme.Warning)
+				}
+				return cell(Count(l.Errors), e.Theme.Text)
+			}},
+			{Name: "PerSec", Title: "rate/s", Width: 6, Right: true, Drop: 1},
+			{Name: "What", Title: "what it does", Width: 22, Max: 60, Drop: 3, Cell: func(l queue.LoopStatus, e Env) table.Cell {
+				if x := l.LastErr.String(); x != "" {
+					return cell(x, e.Theme.Warning)
+				}
+				return cell(l.What, e.Theme.Dim)
+			}},
+		},
+	}.lines())
+}
+
+func loopLook(l queue.LoopStatus, e Env) (table.Cell, theme.Style) {
+	th := e.Theme
+	switch l.State {
+	case "running":
+		return cell(th.G.Live, th.Accent), th.Accent
+	case "draining":
+		return cell(th.G.Warning, th.Warning), th.Warning
+	case "failed":
+		return cell(th.G.Critical, th.Critical), th.Critical
 	}
+	return cell(th.G.Lost, th.Dim), th.Dim
 }
 
 // LoopPage is one loop in full.

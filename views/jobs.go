@@ -3,12 +3,14 @@ package views
 // This file is the jobs of a lane and one job in full.
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // wholeIDs is the width from which on a table shows ids whole.
@@ -17,36 +19,70 @@ const wholeIDs = 120
 // Jobs is the second table of pane 8, on a screen of w cells: the live jobs of one
 // lane.
 func Jobs(rows []queue.Job, w int) Source {
-	id := shortLen
+	id, shown := shortLen, short
 	if w >= wholeIDs {
-		id = uuidLen
+		id, shown = uuidLen, nil
 	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "job", Width: id},
-			{Title: "state", Width: 13},
-			{Title: "age", Width: 8, Right: true},
-			{Title: "tries", Width: 5, Max: 7, Right: true},
-			{Title: "prio", Width: 5, Right: true, Drop: 4},
-			{Title: "due", Width: 11, Drop: 3},
-			{Title: "held by, or last error", Width: 20, Want: 26, Max: 90},
-			{Title: "until", Width: 9, Drop: 2},
-			{Title: "key", Width: 12, Max: 30, Drop: 6},
-		},
-		Len:    len(rows),
-		Export: func(i int) (string, []any) { return "jobs", []any{rows[i]} },
 		ID:     func(i int) string { return rows[i].ID },
-		Row:    func(i int, e Env) table.Row { return jobRow(rows[i], id == uuidLen, e) },
 		Fields: queue.JobFields(),
 		Sorts: []Sort{
-			{Name: "due first", Column: 5},
-			{Name: "state", Column: 1, Less: func(i, j int) bool { return rows[i].Status < rows[j].Status }},
-			{Name: "tries, most first", Column: 3, Desc: true, Less: func(i, j int) bool { return rows[i].Attempts > rows[j].Attempts }},
-			{Name: "priority, highest first", Column: 4, Desc: true, Less: func(i, j int) bool { return rows[i].Priority > rows[j].Priority }},
-			{Name: "age, oldest first", Column: 2, Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
+			{Name: "due first", Column: "process_after"},
+			{Name: "state", Column: "status", Less: func(i, j int) bool { return rows[i].Status < rows[j].Status }},
+			{Name: "tries, most first", Column: "attempts", Desc: true, Less: func(i, j int) bool { return rows[i].Attempts > rows[j].Attempts }},
+			{Name: "priority, highest first", Column: "priority", Desc: true, Less: func(i, j int) bool { return rows[i].Priority > rows[j].Priority }},
+			{Name: "age, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
 		},
 		Empty: []string{"No live job in this lane.", "They were finished or cancelled. esc goes back to the lanes; what died stands in 5."},
+	}.with(List[queue.Job]{
+		Name: "jobs", Rows: rows, First: "job_id job_kind event_domain status age_seconds priority executor attempts process_after lease_owner failure_code",
+		Look: func(j queue.Job, e Env) (table.Cell, theme.Style) { return jobSign(j, e), e.tone(jobRank(j, e)) },
+		Columns: []Column[queue.Job]{
+			{Name: "job_id", Title: "job", Head: "ID", Width: id, Look: strong, Say: shown},
+			{Name: "status", Title: "state", Head: "STATUS", Width: 13, Cell: func(j queue.Job, e Env) table.Cell {
+				return cell(jobState(j, e), e.tone(jobRank(j, e)))
+			}},
+			{Name: "age_seconds", Title: "age", Width: 8, Right: true},
+			{Name: "attempts", Title: "tries", Width: 5, Max: 7, Right: true, Cell: func(j queue.Job, e Env) table.Cell {
+				return cell(tries(j), e.Theme.Text)
+			}, Plain: func(j queue.Job) string { return fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts) }},
+			{Name: "priority", Title: "prio", Head: "PRIORITY", Width: 5, Right: true, Drop: 4, Look: dim, Say: digits},
+			{Name: "process_after", Title: "due", Width: 11, Drop: 3, Look: dim},
+			{Name: "held_by", Title: "held by, or last error", Width: 20, Want: 26, Max: 90, Cell: jobHolder},
+			{Name: "lease_until", Title: "until", Width: 9, Drop: 2, Cell: func(j queue.Job, e Env) table.Cell {
+				return cell(jobUntil(j, e), e.tone(jobRank(j, e)))
+			}},
+			{Name: "idempotency_key", Title: "key", Width: 12, Max: 30, Drop: 6, Look: dim},
+			{Name: "job_kind", Head: "KIND"},
+			{Name: "event_domain", Head: "DOMAIN"},
+			{Name: "executor"},
+			{Name: "lease_owner", Head: "OWNER"},
+			{Name: "failure_code", Head: "CODE"},
+			{Name: "last_error"},
+		},
+	}.lines())
+}
+
+// jobHolder is who has a job, or else what was last wrong with it.
+func jobHolder(j queue.Job, e Env) table.Cell {
+	switch {
+	case j.LeaseUntil != nil:
+		return cell(j.LeaseOwner.String(), e.Theme.Text)
+	case j.LastError.Empty():
+		return cell(j.Code.String(), e.Theme.Dim)
 	}
+	return cell(j.LastError.String(), e.Theme.Dim)
+}
+
+// jobUntil is how long its lease still holds.
+func jobUntil(j queue.Job, e Env) string {
+	switch {
+	case j.LeaseUntil == nil:
+		return e.Theme.G.Dash
+	case expired(j, e):
+		return e.Ago(*j.LeaseUntil) + " ago"
+	}
+	return e.Until(*j.LeaseUntil) + " left"
 }
 
 // jobState is a status in the words of an operator.
@@ -92,30 +128,6 @@ func jobSign(j queue.Job, e Env) table.Cell {
 		return cell(e.Theme.G.Good, e.Theme.Accent)
 	}
 	return e.sign(r)
-}
-
-func jobRow(j queue.Job, whole bool, e Env) table.Row {
-	th := e.Theme
-	r := jobRank(j, e)
-	id := j.ID
-	if !whole {
-		id = ShortID(id)
-	}
-	held, look, until := j.LastError.String(), th.Dim, th.G.Dash
-	if held == "" {
-		held = j.Code.String()
-	}
-	if j.LeaseUntil != nil {
-		held, look, until = j.LeaseOwner.String(), th.Text, e.Until(*j.LeaseUntil)+" left"
-		if expired(j, e) {
-			until = e.Ago(*j.LeaseUntil) + " ago"
-		}
-	}
-	return table.Row{Sign: jobSign(j, e), Cells: []table.Cell{
-		cell(id, th.Strong), cell(jobState(j, e), e.tone(r)), cell(Age(j.AgeSeconds), th.Text),
-		cell(tries(j), th.Text), cell(strconv.FormatInt(j.Priority, 10), th.Dim), cell(e.Clock(j.ProcessAfter), th.Dim),
-		cell(held, look), cell(until, e.tone(r)), cell(j.Key.String(), th.Dim),
-	}}
 }
 
 func tries(j queue.Job) string {

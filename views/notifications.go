@@ -9,6 +9,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Notifications is the table of pane gn. Failures come first, then the groups as
@@ -18,65 +19,154 @@ func Notifications(n *queue.Notifications) Source {
 	if n != nil {
 		x = *n
 	}
-	f, staged := len(x.Failures), len(x.Failures)+len(x.Groups)
+	var staged []stagedLine
+	for i := range x.Failures {
+		staged = append(staged, stagedLine{failure: &x.Failures[i]})
+	}
+	for i := range x.Groups {
+		staged = append(staged, stagedLine{group: &x.Groups[i]})
+	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "staged", Width: 22, Want: 30, Max: 60},
-			{Title: "pieces", Width: 7, Max: 9, Right: true},
-			{Title: "due", Width: 7, Max: 9, Right: true},
-			{Title: "oldest", Width: 7, Right: true},
-			{Title: "told", Width: 6, Right: true},
-			{Title: "as", Width: 18, Max: 26},
-			{Title: "first piece", Width: 16, Want: 30, Max: 60, Drop: 1},
-			{Title: "actor", Width: 10, Max: 24, Drop: 2},
-		},
-		Len: staged + len(x.Log),
-		Export: func(i int) (string, []any) {
-			switch {
-			case i < f:
-				return "notification-failures", x.Failures[i].Each()
-			case i < staged:
-				return "notifications", []any{x.Groups[i-f]}
-			}
-			return "notification-log", []any{x.Log[i-staged]}
-		},
 		ID: func(i int) string {
 			switch {
-			case i < f:
-				return failureID(x.Failures[i])
-			case i < staged:
-				return groupID(x.Groups[i-f])
+			case i >= len(staged):
+				return "run\x00" + x.Log[i-len(staged)].ID
+			case staged[i].failure != nil:
+				return failureID(*staged[i].failure)
 			}
-			return "run\x00" + x.Log[i-staged].ID
-		},
-		Row: func(i int, e Env) table.Row {
-			switch {
-			case i < f:
-				return failureRow(x.Failures[i], e)
-			case i < staged:
-				return stagedRow(x.Groups[i-f], x, e)
-			}
-			return runRow(x.Log[i-staged], e)
+			return groupID(*staged[i].group)
 		},
 		Fields: queue.NotificationFields(),
-		Sorts:  []Sort{{Name: "failed, then the oldest first", Column: 3, Desc: true}},
+		Sorts:  []Sort{{Name: "failed, then the oldest first", Column: "oldest", Desc: true}},
 		Empty: []string{
 			"Nothing is staged, and the notification worker has had nothing to do.",
 			"A producer stages a piece with fn_iu_save.",
 			"Comments, drafts and later versions are told at once.",
 		},
-		Second: Second{From: staged, Columns: []table.Column{
-			{Title: "WORKER LOG", Width: 22, Want: 30, Max: 60},
-			{Title: "took up", Width: 7, Max: 9, Right: true},
-			{Title: "docs", Width: 7, Max: 9, Right: true},
-			{Title: "pieces", Width: 7, Max: 9, Right: true},
-			{Title: "left", Width: 6, Max: 9, Right: true},
-			{Title: "errors", Width: 6, Max: 9, Right: true},
-			{Title: "told before", Width: 11, Right: true, Drop: 3},
-			{Title: "took", Width: 8, Right: true},
-			{Title: "error", Width: 16, Want: 30, Max: 80, Drop: 1},
-		}},
+	}.with(stagedList(staged, x), List[queue.NotificationRun]{
+		Name: "notification-log", Rows: x.Log,
+		First: "run_at pending_pre groups_emitted pieces_emitted conflicts_skipped rows_marked pending_post error_count duration_ms error_text",
+		Look: func(r queue.NotificationRun, e Env) (table.Cell, theme.Style) {
+			k := rankOf(r.Errors > 0)
+			return e.sign(k), e.tone(k)
+		},
+		Columns: []Column[queue.NotificationRun]{
+			{Name: "run_at", Title: "WORKER LOG", Head: "RUN", Width: 22, Want: 30, Max: 60, Say: stamped},
+			{Name: "pending_pre", Title: "took up", Width: 7, Max: 9, Right: true},
+			{Name: "groups_emitted", Title: "docs", Head: "DOCUMENTS", Width: 7, Max: 9, Right: true},
+			{Name: "pieces_emitted", Title: "pieces", Width: 7, Max: 9, Right: true},
+			{Name: "pending_post", Title: "left", Width: 6, Max: 9, Right: true},
+			{Name: "error_count", Title: "errors", Width: 6, Max: 9, Right: true, Look: ofRow},
+			{Name: "conflicts_skipped", Title: "told before", Width: 11, Right: true, Drop: 3, Look: dim},
+			{Name: "duration_ms", Title: "took", Width: 8, Right: true, Look: dim},
+			{Name: "error_text", Title: "error", Width: 16, Want: 30, Max: 80, Drop: 1, Look: ofRow},
+			{Name: "rows_marked", Head: "MARKED"},
+		},
+	}.lines())
+}
+
+// stagedLine is a line of the first table: pieces that could not be told, or a group
+// as it will be.
+type stagedLine struct {
+	failure *queue.StagedFailure
+	group   *queue.StagedGroup
+}
+
+func stagedList(rows []stagedLine, n queue.Notifications) lines {
+	// of is a cell of either; what could not be told looks so.
+	of := func(failed func(f queue.StagedFailure, e Env) string, staged func(g queue.StagedGroup, e Env) table.Cell) func(stagedLine, Env) table.Cell {
+		return func(l stagedLine, e Env) table.Cell {
+			if l.failure == nil {
+				return staged(*l.group, e)
+			}
+			return cell(failed(*l.failure, e), e.Theme.Critical)
+		}
 	}
+	first := func(say func(r queue.StagedRow) queue.Text, group func(g queue.StagedGroup) queue.Text) func(stagedLine, Env) table.Cell {
+		return func(l stagedLine, e Env) table.Cell {
+			switch {
+			case l.failure == nil:
+				return cell(group(*l.group).String(), e.Theme.Dim)
+			case len(l.failure.Rows) == 0:
+				return cell("", e.Theme.Dim)
+			}
+			return cell(say(l.failure.Rows[0]).String(), e.Theme.Dim)
+		}
+	}
+	return List[stagedLine]{
+		Name: "notifications", Rows: rows, First: "staged pieces due oldest told_as first_piece actor",
+		Look: func(l stagedLine, e Env) (table.Cell, theme.Style) {
+			switch {
+			case l.failure != nil:
+				return e.sign(rankCritical), e.Theme.Critical
+			case l.group.Due > 0 && n.Stale:
+				return e.sign(rankWarning), e.Theme.Warning
+			}
+			return e.sign(rankQuiet), e.Theme.Text
+		},
+		Export: func(l stagedLine) (string, []any) {
+			if l.failure != nil {
+				return "notification-failures", l.failure.Each()
+			}
+			return "notifications", []any{*l.group}
+		},
+		Columns: []Column[stagedLine]{
+			{Name: "staged", Width: 22, Want: 30, Max: 60, Cell: of(
+				func(f queue.StagedFailure, _ Env) string { return f.Failure.String() },
+				func(g queue.StagedGroup, e Env) table.Cell { return cell(groupName(g), e.Theme.Strong) },
+			), Plain: func(l stagedLine) string { return plainGroup(*l.group) }},
+			{Name: "pieces", Width: 7, Max: 9, Right: true, Cell: of(
+				func(f queue.StagedFailure, _ Env) string { return Count(f.N) },
+				func(g queue.StagedGroup, e Env) table.Cell { return cell(Count(g.Pieces), e.Theme.Text) },
+			), Plain: func(l stagedLine) string { return plain("", l.group.Pieces) }},
+			{Name: "due", Width: 7, Max: 9, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
+				if l.failure != nil {
+					return cell(e.Theme.G.Dash, e.Theme.Dim)
+				}
+				return cell(Count(l.group.Due), e.Theme.Text)
+			}, Plain: func(l stagedLine) string { return plain("", l.group.Due) }},
+			{Name: "oldest", Width: 7, Right: true, Cell: of(
+				func(f queue.StagedFailure, e Env) string { return e.Ago(f.FirstAt) },
+				func(g queue.StagedGroup, e Env) table.Cell { return cell(e.Ago(g.OldestAt), stagedTone(g, n, e)) },
+			), Plain: func(l stagedLine) string { return PlainTime(&l.group.OldestAt) }},
+			{Name: "told", Width: 6, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
+				switch {
+				case l.failure != nil:
+					return cell(e.Theme.G.Dash, e.Theme.Dim)
+				case l.group.Due == 0:
+					return cell(dueIn(*l.group, n, e), e.Theme.Dim)
+				}
+				return cell("now", stagedTone(*l.group, n, e))
+			}},
+			{Name: "told_as", Title: "as", Head: "TOLD AS", Width: 18, Max: 26, Cell: of(
+				func(queue.StagedFailure, Env) string { return "FAILED" },
+				func(g queue.StagedGroup, e Env) table.Cell {
+					kind, _ := g.Told(n.Threshold)
+					return cell(kind, e.Theme.Text)
+				},
+			), Plain: func(l stagedLine) string {
+				kind, events := l.group.Told(n.Threshold)
+				return plain("", events) + " " + kind
+			}},
+			{Name: "first_piece", Width: 16, Want: 30, Max: 60, Drop: 1, Cell: first(
+				func(r queue.StagedRow) queue.Text { return r.Address }, func(g queue.StagedGroup) queue.Text { return g.FirstUnit },
+			), Plain: func(l stagedLine) string { return l.group.FirstUnit.String() }},
+			{Name: "actor", Width: 10, Max: 24, Drop: 2, Cell: first(
+				func(r queue.StagedRow) queue.Text { return r.Actor }, func(g queue.StagedGroup) queue.Text { return g.Actor },
+			), Plain: func(l stagedLine) string { return l.group.Actor.String() }},
+		},
+	}.lines()
+}
+
+// stagedTone: a group that is due while its worker does not run is bad news.
+func stagedTone(g queue.StagedGroup, n queue.Notifications, e Env) theme.Style {
+	switch {
+	case g.Due == 0:
+		return e.Theme.Dim
+	case n.Stale:
+		return e.Theme.Warning
+	}
+	return e.Theme.Text
 }
 
 func failureID(f queue.StagedFailure) string { return "failed\x00" + f.Failure.String() }
@@ -103,48 +193,6 @@ func groupName(g queue.StagedGroup) string {
 func dueIn(g queue.StagedGroup, n queue.Notifications, e Env) string {
 	d := g.OldestAt.Add(time.Duration(n.DebounceSeconds) * time.Second).Sub(e.Now)
 	return strconv.FormatInt(max(int64(d.Seconds()), 0), 10) + "s"
-}
-
-func failureRow(f queue.StagedFailure, e Env) table.Row {
-	th := e.Theme
-	first, actor := "", ""
-	if len(f.Rows) > 0 {
-		first, actor = f.Rows[0].Address.String(), f.Rows[0].Actor.String()
-	}
-	return table.Row{Sign: e.sign(rankCritical), Cells: []table.Cell{
-		cell(f.Failure.String(), th.Critical), cell(Count(f.N), th.Critical), cell(th.G.Dash, th.Dim), cell(e.Ago(f.FirstAt), th.Critical),
-		cell(th.G.Dash, th.Dim), cell("FAILED", th.Critical), cell(first, th.Dim), cell(actor, th.Dim),
-	}}
-}
-
-func stagedRow(g queue.StagedGroup, n queue.Notifications, e Env) table.Row {
-	th := e.Theme
-	kind, _ := g.Told(n.Threshold)
-	due, tone := "now", th.Text
-	if g.Due == 0 {
-		due, tone = dueIn(g, n, e), th.Dim
-	}
-	sign := e.sign(rankQuiet)
-	if g.Due > 0 && n.Stale {
-		sign, tone = e.sign(rankWarning), th.Warning
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(groupName(g), th.Strong), cell(Count(g.Pieces), th.Text), cell(Count(g.Due), th.Text), cell(e.Ago(g.OldestAt), tone),
-		cell(due, tone), cell(kind, th.Text), cell(g.FirstUnit.String(), th.Dim), cell(g.Actor.String(), th.Dim),
-	}}
-}
-
-func runRow(r queue.NotificationRun, e Env) table.Row {
-	th := e.Theme
-	k := rankQuiet
-	if r.Errors > 0 {
-		k = rankWarning
-	}
-	return table.Row{Sign: e.sign(k), Cells: []table.Cell{
-		cell(e.Stamp(r.At), th.Text), cell(Count(r.Taken), th.Text), cell(Count(r.Groups), th.Text), cell(Count(r.Pieces), th.Text),
-		cell(Count(r.Left), th.Text), cell(Count(r.Errors), e.tone(k)), cell(Count(r.Conflicts), th.Dim), cell(Millis(r.TookMS), th.Dim),
-		cell(r.Error.String(), e.tone(k)),
-	}}
 }
 
 // NotificationHead is the two lines above the table: what waits and for what, and
@@ -269,4 +317,15 @@ func FailedIDs(n *queue.Notifications, id string) []string {
 		}
 	}
 	return ids
+}
+
+// plainGroup says what kind of key a group has.
+func plainGroup(g queue.StagedGroup) string {
+	switch {
+	case !g.Keyed:
+		return "(no document or batch)"
+	case g.Document:
+		return "document " + g.Key.String()
+	}
+	return "batch " + g.Key.String()
 }

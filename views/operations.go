@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // progressWidth is the cells of the bar in the table.
@@ -18,30 +20,63 @@ const progressWidth = 10
 // Operations is the table of pane 6.
 func Operations(rows []queue.Operation) Source {
 	return Source{
-		Columns: []table.Column{
-			{Title: "#", Width: 4, Max: 8, Right: true},
-			{Title: "state", Width: 9},
-			{Title: "tried", Width: progressWidth + 5},
-			{Title: "of", Width: 7, Max: 10, Right: true},
-			{Title: "rate", Width: 7, Max: 9, Right: true},
-			{Title: "left", Width: 7, Right: true, Drop: 1},
-			{Title: "skipped", Width: 7, Right: true, Drop: 4},
-			{Title: "first tries", Width: 14, Max: 20, Drop: 3},
-			{Title: "by", Width: 8, Max: 16, Drop: 2},
-			{Title: "what", Width: 7, Max: 9, Drop: 5},
-			{Title: "selection, or why it stands", Width: 24, Want: 60, Max: 90},
-		},
-		Len:    len(rows),
-		Export: func(i int) (string, []any) { return "ops", []any{rows[i]} },
 		ID:     func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
-		Row:    func(i int, e Env) table.Row { return operationRow(rows[i], e) },
 		Fields: queue.OperationFields(),
-		Sorts:  []Sort{{Name: "newest first", Column: 0, Desc: true}},
+		Sorts:  []Sort{{Name: "newest first", Column: "operation_id", Desc: true}},
 		Empty: []string{
 			"No bulk operation has been planned.",
 			"In 5, N freezes a group, a filter or the marked letters; here S starts it.",
 		},
-	}
+	}.with(List[queue.Operation]{
+		Name: "ops", Rows: rows, First: "operation_id kind state tried rate_per_second left created_by created_at filter",
+		Look: func(o queue.Operation, e Env) (table.Cell, theme.Style) {
+			if o.State == queue.BulkRunning {
+				return cell(e.Theme.G.Live, e.Theme.Accent), e.tone(operationRank(o))
+			}
+			return e.sign(operationRank(o)), e.tone(operationRank(o))
+		},
+		Columns: []Column[queue.Operation]{
+			{Name: "operation_id", Title: "#", Head: "ID", Width: 4, Max: 8, Right: true, Look: strong, Say: digits},
+			{Name: "state", Width: 9, Look: ofRow},
+			{Name: "tried", Width: progressWidth + 5, Cell: func(o queue.Operation, e Env) table.Cell {
+				return cell(progress(o, e, progressWidth), e.Theme.Accent)
+			}, Plain: PlainProgress},
+			{Name: "frozen_count", Title: "of", Head: "FROZEN", Width: 7, Max: 10, Right: true},
+			{Name: "rate_per_second", Title: "rate", Width: 7, Max: 9, Right: true, Cell: func(o queue.Operation, e Env) table.Cell {
+				return cell(rateText(o.Rate), e.Theme.Text)
+			}, Plain: func(o queue.Operation) string { return rateText(o.Rate) }},
+			{Name: "left", Width: 7, Right: true, Drop: 1, Cell: func(o queue.Operation, e Env) table.Cell {
+				if d, ok := o.EndsIn(); ok {
+					return cell(Span(d), e.Theme.Text)
+				}
+				return cell(e.Theme.G.Dash, e.Theme.Text)
+			}, Plain: func(o queue.Operation) string {
+				if d, ok := o.EndsIn(); ok {
+					return d.Round(time.Second).String()
+				}
+				return "-"
+			}},
+			{Name: "skipped", Width: 7, Right: true, Drop: 4, Look: dim},
+			{Name: "first_tries", Width: 14, Max: 20, Drop: 3, Cell: func(o queue.Operation, e Env) table.Cell {
+				return cell(firstTries(o), e.Theme.Dim)
+			}, Plain: firstTries},
+			{Name: "created_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: accent},
+			{Name: "kind", Title: "what", Head: "KIND", Width: 7, Max: 9, Drop: 5, Look: dim, Say: func(_ Env, v any) string { return operationWord(fmt.Sprint(v)) }},
+			{Name: "filter", Title: "selection, or why it stands", Head: "SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
+				if !o.StateWhy.Empty() {
+					return cell(o.StateWhy.String(), e.tone(operationRank(o)))
+				}
+				return cell(o.Filter.String(), e.Theme.Text)
+			}},
+			{Name: "created_at", Head: "PLANNED"},
+			{Name: "state_why", Head: "WHY IT STANDS"},
+		},
+	}.lines())
+}
+
+// PlainProgress is how much of an operation was tried.
+func PlainProgress(o queue.Operation) string {
+	return fmt.Sprintf("%d of %d (%d %%)", o.Tried(), o.Frozen, o.Tried()*100/max(o.Frozen, 1))
 }
 
 func operationWord(kind string) string {
@@ -52,28 +87,6 @@ func operationWord(kind string) string {
 		return "replay"
 	}
 	return kind
-}
-
-func operationRow(o queue.Operation, e Env) table.Row {
-	th := e.Theme
-	r := operationRank(o)
-	left := th.G.Dash
-	if d, ok := o.EndsIn(); ok {
-		left = Span(d)
-	}
-	what, look := o.Filter.String(), th.Text
-	if !o.StateWhy.Empty() {
-		what, look = o.StateWhy.String(), e.tone(r)
-	}
-	sign := e.sign(r)
-	if o.State == queue.BulkRunning {
-		sign = cell(th.G.Live, th.Accent)
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(strconv.FormatInt(o.ID, 10), th.Strong), cell(o.State, e.tone(r)), cell(progress(o, e, progressWidth), th.Accent),
-		cell(Count(o.Frozen), th.Text), cell(rateText(o.Rate), th.Text), cell(left, th.Text), cell(Count(o.Skipped), th.Dim),
-		cell(firstTries(o), th.Dim), cell(o.CreatedBy.String(), th.Accent), cell(operationWord(o.Kind), th.Dim), cell(what, look),
-	}}
 }
 
 // operationRank: what was stopped by the brake or a canary asks to be looked at.

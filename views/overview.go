@@ -143,15 +143,14 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 		if a.Kind == "broadcast" {
 			continue // it is not silence; it stands above
 		}
-		row := alertRow(a, e)
-		owner := row.Cells[4]
+		row := src.pick(i, e, "subject", "age_seconds", "ratio", "severity", "acked_by")
+		owner := &row.Cells[4]
 		if a.State == "acked" && a.AckExpiresAt != nil {
 			owner.Text += " " + e.Until(*a.AckExpiresAt) + " left"
 		}
 		if w >= 110 && a.Comment.String() != "" && a.State == "acked" {
 			owner.Text += " " + e.Theme.G.Dot + " " + a.Comment.String()
 		}
-		row.Cells = []table.Cell{row.Cells[0], row.Cells[2], row.Cells[3], row.Cells[1], owner}
 		sec.items = append(sec.items, item{target: Target{queue.PaneAlerts, src.ID(i)}, row: row})
 	}
 	return sec
@@ -241,14 +240,9 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 		},
 		quiet: "no dead letter is open", gap: true, order: 2, lacks: lacks(s, "dead_groups"),
 	}
-	src, names := DeadGroups(s), GroupNames(s.DeadGroups)
+	src := DeadGroups(s)
 	for _, i := range Arrange(src, 0, nil) {
-		g := s.DeadGroups[i]
-		r := groupRank(g)
-		sec.items = append(sec.items, item{target: Target{queue.PaneDead, src.ID(i)}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
-			cell(g.Code.String(), e.Theme.Strong), cell(names[i], e.Theme.Text), cell(Count(g.Open), e.tone(r)),
-			cell(e.Ago(g.FirstAt), e.Theme.Dim), cell(e.Ago(g.LastAt), e.Theme.Text), cell(Spark(e.Theme, g.Trend, 12), e.tone(r)),
-		}}})
+		sec.items = append(sec.items, item{target: Target{queue.PaneDead, src.ID(i)}, row: src.pick(i, e, "code", "endpoint", "open", "first_at", "last_at", "last_hour")})
 	}
 	return sec
 }

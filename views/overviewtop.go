@@ -250,11 +250,10 @@ func executorsSection(s *queue.Snapshot, e Env) section {
 		if src.Lower(i) {
 			break // what they may claim stands in the pane
 		}
-		row := executorRow(s.Executors[i], e)
+		row := src.pick(i, e, "executor_id", "age_seconds", "in_flight", "state")
 		if x := s.Executors[i]; x.LastBeatAt != nil && executorRank(x) == rankQuiet {
-			row.Cells[3].Text = calmAge(x.AgeSeconds)
+			row.Cells[1].Text = calmAge(x.AgeSeconds)
 		}
-		row.Cells = []table.Cell{row.Cells[0], row.Cells[3], row.Cells[6], row.Cells[2]}
 		sec.items = append(sec.items, item{target: Target{queue.PaneExecutors, src.ID(i)}, row: row})
 	}
 	return sec

@@ -8,6 +8,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // wideLanes is the width from which on a lane says "never" in full.
@@ -33,45 +34,11 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		domains[l.Kind]++
 	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "job kind", Width: 16, Want: 20, Max: 36},
-			{Title: "domain", Width: 8, Max: 18, Drop: 3},
-			{Title: "oldest", Width: 8, Right: true},
-			{Title: "queued", Width: 7, Max: 10, Right: true},
-			{Title: "due later", Width: 9, Right: true, Drop: 8},
-			{Title: "retry", Width: 6, Max: 9, Right: true, Drop: 6},
-			{Title: "at work", Width: 7, Max: 9, Right: true, Drop: 1},
-			{Title: "in/s", Width: 5, Right: true, Drop: 4},
-			{Title: "out/s", Width: 5, Right: true, Drop: 4},
-			{Title: "clears in", Width: clears},
-			{Title: "ok 1h", Width: 7, Max: 9, Right: true, Drop: 7},
-			{Title: "failed 1h", Width: 9, Right: true, Drop: 7},
-			{Title: "dead 1h", Width: 7, Right: true, Drop: 5},
-			{Title: "cancelled 1h", Width: 12, Right: true, Drop: 9},
-			{Title: "why", Width: 12, Want: why, Max: 70, Drop: 2},
-		},
-		Len: n + len(leases),
-		Export: func(i int) (string, []any) {
-			if i >= n {
-				return "job-leases", []any{leases[i-n]}
-			}
-			return "queues", []any{lanes[i]}
-		},
 		ID: func(i int) string {
 			if i >= n {
 				return leases[i-n].Token
 			}
 			return LaneID(lanes[i].Domain.String(), lanes[i].Kind.String())
-		},
-		Row: func(i int, e Env) table.Row {
-			if i >= n {
-				return leaseRow(leases[i-n], e)
-			}
-			row := laneRow(lanes[i], e, w >= wideLanes)
-			if l := lanes[i]; domains[l.Kind] > 1 { // a narrow screen has no column for the domain
-				row.Cells[0].Text += " in " + l.Domain.String()
-			}
-			return row
 		},
 		Fields: fields("kind", "domain", "owner", "why", "age", "queued", "jobs"),
 		Field: func(i int, name string) (any, bool) {
@@ -81,7 +48,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			return laneField(lanes[i], name)
 		},
 		Sorts: []Sort{
-			{Name: "stuck first", Column: 2, Desc: true, Less: func(i, j int) bool {
+			{Name: "stuck first", Column: "oldest", Desc: true, Less: func(i, j int) bool {
 				a, b := lanes[i], lanes[j]
 				if x, y := laneRank(a), laneRank(b); x != y {
 					return x > y
@@ -91,10 +58,10 @@ func Lanes(s *queue.Snapshot, w int) Source {
 				// Those that flow stand by name: by age each claim would reorder them.
 				return laneName(a) < laneName(b)
 			}},
-			{Name: "oldest wait first", Column: 2, Desc: true, Less: func(i, j int) bool { return lanes[i].AgeSeconds > lanes[j].AgeSeconds }},
-			{Name: "queued, most first", Column: 3, Desc: true, Less: func(i, j int) bool { return lanes[i].Queued > lanes[j].Queued }},
-			{Name: "dead in the last hour, most first", Column: 12, Desc: true, Less: func(i, j int) bool { return lanes[i].Dead > lanes[j].Dead }},
-			{Name: "job kind", Column: 0, Less: func(i, j int) bool { return laneName(lanes[i]) < laneName(lanes[j]) }},
+			{Name: "oldest wait first", Column: "oldest", Desc: true, Less: func(i, j int) bool { return lanes[i].AgeSeconds > lanes[j].AgeSeconds }},
+			{Name: "queued, most first", Column: "queued", Desc: true, Less: func(i, j int) bool { return lanes[i].Queued > lanes[j].Queued }},
+			{Name: "dead in the last hour, most first", Column: "dead_1h", Desc: true, Less: func(i, j int) bool { return lanes[i].Dead > lanes[j].Dead }},
+			{Name: "job kind", Column: "job_kind", Less: func(i, j int) bool { return laneName(lanes[i]) < laneName(lanes[j]) }},
 		},
 		Empty: []string{
 			"No job has come in during the last hour, and none waits.",
@@ -102,17 +69,70 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			"An executor gets it that is registered and may claim it: 4, then N and E.",
 			"Loop job_executor runs the handlers of this process: gw, then S.",
 		},
-		Note: lacks(s, "queues", "job_leases", "job_table"),
-		Second: Second{From: n, Marks: true, Columns: []table.Column{
-			{Title: "STUCK LEASES", Width: 16, Want: 20, Max: 40},
-			{Title: "job kind", Width: 10, Max: 30, Drop: 1},
-			{Title: "jobs", Width: 5, Max: 9, Right: true},
-			{Title: "what is wrong", Width: 22, Max: 34},
-			{Title: "token", Width: 8, Max: shortLen},
-			{Title: "domain", Width: 8, Max: 18, Drop: 3},
-			{Title: "claimed", Width: 11, Drop: 4},
-		}},
-	}
+		Note:   lacks(s, "queues", "job_leases", "job_table"),
+		Second: Second{Marks: true},
+	}.with(List[queue.Lane]{
+		Name: "queues", Rows: lanes,
+		First: "job_kind event_domain queued scheduled retry_waiting leased in_progress oldest in_per_s out_per_s clears_in_seconds succeeded_1h failed_1h dead_1h cancelled_1h why",
+		Look:  laneLook,
+		Columns: []Column[queue.Lane]{
+			{Name: "job_kind", Head: "KIND", Width: 16, Want: 20, Max: 36, Cell: func(l queue.Lane, e Env) table.Cell {
+				name := l.Kind.String()
+				if domains[l.Kind] > 1 { // a narrow screen has no column for the domain
+					name += " in " + l.Domain.String()
+				}
+				return cell(name, e.Theme.Strong)
+			}},
+			{Name: "event_domain", Title: "domain", Width: 8, Max: 18, Drop: 3, Look: dim},
+			{Name: "oldest", Width: 8, Right: true, Cell: func(l queue.Lane, e Env) table.Cell {
+				if l.OldestAt == nil {
+					return cell(e.Theme.G.Dash, e.tone(laneRank(l)))
+				}
+				return cell(Age(l.AgeSeconds), e.tone(laneRank(l)))
+			}, Plain: PlainWaited},
+			{Name: "queued", Width: 7, Max: 10, Right: true, Plain: func(l queue.Lane) string { return plain("", l.Queued-l.Scheduled) }},
+			{Name: "scheduled", Title: "due later", Head: "SCHEDULED", Width: 9, Right: true, Drop: 8, Look: dim},
+			{Name: "retry_waiting", Title: "retry", Head: "RETRYING", Width: 6, Max: 9, Right: true, Drop: 6},
+			{Name: "at_work", Width: 7, Max: 9, Right: true, Drop: 1, Cell: func(l queue.Lane, e Env) table.Cell {
+				return cell(Count(l.Leased+l.InProgress), e.Theme.Text)
+			}},
+			{Name: "in_per_s", Title: "in/s", Width: 5, Right: true, Drop: 4},
+			{Name: "out_per_s", Title: "out/s", Width: 5, Right: true, Drop: 4},
+			{Name: "clears_in_seconds", Title: "clears in", Width: clears, Cell: func(l queue.Lane, e Env) table.Cell {
+				words, r := e.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, w >= wideLanes)
+				return cell(words, e.tone(r))
+			}, Plain: PlainClears},
+			{Name: "succeeded_1h", Title: "ok 1h", Head: "DONE 1H", Width: 7, Max: 9, Right: true, Drop: 7, Look: dim},
+			{Name: "failed_1h", Width: 9, Right: true, Drop: 7, Cell: func(l queue.Lane, e Env) table.Cell { return e.bad(l.Failed) }},
+			{Name: "dead_1h", Width: 7, Right: true, Drop: 5, Cell: func(l queue.Lane, e Env) table.Cell { return e.bad(l.Dead) }},
+			{Name: "cancelled_1h", Width: 12, Right: true, Drop: 9, Look: dim},
+			{Name: "why", Width: 12, Want: why, Max: 70, Drop: 2, Look: ofRow},
+			{Name: "leased"},
+			{Name: "in_progress", Head: "RUNNING"},
+		},
+	}.lines(), List[queue.JobLease]{
+		Name: "job-leases", Rows: leases,
+		Look: func(l queue.JobLease, e Env) (table.Cell, theme.Style) {
+			if l.Expired {
+				return e.sign(rankCritical), e.tone(rankCritical)
+			}
+			return e.sign(rankWarning), e.tone(rankWarning)
+		},
+		Columns: []Column[queue.JobLease]{
+			{Name: "lease_owner", Title: "STUCK LEASES", Width: 16, Want: 20, Max: 40, Look: strong},
+			{Name: "job_kind", Width: 10, Max: 30, Drop: 1},
+			{Name: "live", Title: "jobs", Width: 5, Max: 9, Right: true},
+			{Name: "what_is_wrong", Width: 22, Max: 34, Cell: func(l queue.JobLease, e Env) table.Cell {
+				if l.Expired {
+					return cell(leaseWords(l, e), e.tone(rankCritical))
+				}
+				return cell(leaseWords(l, e), e.tone(rankWarning))
+			}},
+			{Name: "lease_token", Title: "token", Width: 8, Max: shortLen, Look: dim, Say: short},
+			{Name: "event_domain", Title: "domain", Width: 8, Max: 18, Drop: 3, Look: dim},
+			{Name: "claimed_at", Title: "claimed", Width: 11, Drop: 4, Look: dim},
+		},
+	}.lines())
 }
 
 func laneName(l queue.Lane) string { return l.Kind.String() + "\x00" + l.Domain.String() }
@@ -124,32 +144,6 @@ func waits(l queue.Lane) int64 { return l.Queued + l.RetryWaiting }
 func laneRank(l queue.Lane) int {
 	_, r := Env{}.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, false)
 	return r
-}
-
-func laneRow(l queue.Lane, e Env, wide bool) table.Row {
-	th := e.Theme
-	clears, r := e.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, wide)
-	sign, atWork := e.sign(r), l.Leased+l.InProgress
-	if r == rankQuiet && atWork > 0 {
-		sign = cell(th.G.Live, th.Accent)
-	}
-	oldest := th.G.Dash
-	if l.OldestAt != nil {
-		oldest = Age(l.AgeSeconds)
-	}
-	bad := func(n int64) table.Cell {
-		if n == 0 {
-			return cell("0", th.Dim)
-		}
-		return cell(Count(n), th.Warning)
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(l.Kind.String(), th.Strong), cell(l.Domain.String(), th.Dim), cell(oldest, e.tone(r)),
-		cell(Count(l.Queued), th.Text), cell(Count(l.Scheduled), th.Dim), cell(Count(l.RetryWaiting), th.Text),
-		cell(Count(atWork), th.Text), cell(Rate(l.InPerSecond), th.Text), cell(Rate(l.OutPerSecond), th.Text), cell(clears, e.tone(r)),
-		cell(Count(l.Succeeded), th.Dim), bad(l.Failed), bad(l.Dead),
-		cell(Count(l.Cancelled), th.Dim), cell(l.Why.String(), e.tone(r)),
-	}}
 }
 
 func laneField(l queue.Lane, name string) (any, bool) {
@@ -168,18 +162,6 @@ func laneField(l queue.Lane, name string) (any, bool) {
 		return waits(l) + l.Leased + l.InProgress, true
 	}
 	return nil, false
-}
-
-func leaseRow(l queue.JobLease, e Env) table.Row {
-	th := e.Theme
-	r := rankWarning
-	if l.Expired {
-		r = rankCritical
-	}
-	return table.Row{Sign: e.sign(r), Cells: []table.Cell{
-		cell(l.Owner.String(), th.Strong), cell(l.Kind.String(), th.Text), cell(Count(l.Live), th.Text),
-		cell(leaseWords(l, e), e.tone(r)), cell(ShortID(l.Token), th.Dim), cell(l.Domain.String(), th.Dim), cell(e.Clock(l.ClaimedAt), th.Dim),
-	}}
 }
 
 // leaseWords is what is wrong with a lease.
@@ -226,4 +208,40 @@ func ShortID(id string) string {
 		return prefix + id[uuidLen-shortLen:]
 	}
 	return prefix + id[:8]
+}
+
+// laneLook is as urgent as what waits; one that only works is live.
+func laneLook(l queue.Lane, e Env) (table.Cell, theme.Style) {
+	r := laneRank(l)
+	if r == rankQuiet && l.Leased+l.InProgress > 0 {
+		return cell(e.Theme.G.Live, e.Theme.Accent), e.tone(r)
+	}
+	return e.sign(r), e.tone(r)
+}
+
+// bad is a number that should be 0.
+func (e Env) bad(n int64) table.Cell {
+	if n == 0 {
+		return cell("0", e.Theme.Dim)
+	}
+	return cell(Count(n), e.Theme.Warning)
+}
+
+// PlainWaited is how long the oldest of a lane waits.
+func PlainWaited(l queue.Lane) string {
+	if l.OldestAt == nil {
+		return "-"
+	}
+	return PlainAge(l.AgeSeconds)
+}
+
+// PlainClears is when a lane is empty at its present rates.
+func PlainClears(l queue.Lane) string {
+	switch {
+	case l.ClearsInSeconds != nil:
+		return PlainAge(*l.ClearsInSeconds)
+	case waits(l) == 0:
+		return "-"
+	}
+	return "never"
 }

@@ -25,34 +25,11 @@ func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 		unrouted = b.Unrouted
 	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "recipient", Width: 22, Want: 26, Max: 40},
-			{Title: "domain", Width: 9, Max: 18},
-			{Title: "type", Width: 16, Want: 24, Max: 40},
-			{Title: "stream", Width: 8, Max: 16},
-			{Title: "state", Width: 6, Max: 8},
-			{Title: "step", Width: 4, Right: true, Drop: 2},
-			{Title: "scope", Width: 12, Max: 60, Drop: 1},
-			{Title: "#", Width: 4, Max: 7, Right: true, Drop: 3},
-		},
-		Len: n + len(unrouted),
-		Export: func(i int) (string, []any) {
-			if i >= n {
-				return "unrouted", []any{unrouted[i-n]}
-			}
-			return "subscriptions", []any{rows[i]}
-		},
 		ID: func(i int) string {
 			if i >= n {
 				return unrouted[i-n].ID()
 			}
 			return strconv.FormatInt(rows[i].ID, 10)
-		},
-		Row: func(i int, e Env) table.Row {
-			if i >= n {
-				return unroutedRow(unrouted[i-n], e)
-			}
-			return ruleRow(rows[i], e)
 		},
 		Fields: queue.EventSubscriptionFields(),
 		Field: func(i int, name string) (any, bool) {
@@ -62,21 +39,82 @@ func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 			return rows[i].Field(name)
 		},
 		Sorts: []Sort{
-			{Name: "domain", Column: 1, Less: func(i, j int) bool { return ruleOrder(rows[i]) < ruleOrder(rows[j]) }},
-			{Name: "recipient", Column: 0, Less: func(i, j int) bool { return rows[i].Recipient.String() < rows[j].Recipient.String() }},
-			{Name: "step", Column: 5, Less: func(i, j int) bool { return rows[i].Step() < rows[j].Step() }},
-			{Name: "muted first", Column: 4, Desc: true, Less: func(i, j int) bool { return rows[i].Mute && !rows[j].Mute }},
+			{Name: "domain", Column: "event_domain", Less: func(i, j int) bool { return ruleOrder(rows[i]) < ruleOrder(rows[j]) }},
+			{Name: "recipient", Column: "recipient_ref", Less: func(i, j int) bool { return rows[i].Recipient.String() < rows[j].Recipient.String() }},
+			{Name: "step", Column: "step", Less: func(i, j int) bool { return rows[i].Step() < rows[j].Step() }},
+			{Name: "muted first", Column: "state", Desc: true, Less: func(i, j int) bool { return rows[i].Mute && !rows[j].Mute }},
 		},
 		Empty: []string{"There is no rule: every event goes to broadcast.", "N makes one."},
-		Second: Second{From: n, Columns: []table.Column{
-			{Title: "REACHES NOBODY", Width: 22, Want: 26, Max: 40},
-			{Title: "domain", Width: 9, Max: 18},
-			{Title: "stream", Width: 8, Max: 16, Drop: 1},
-			{Title: "broadcast 24 h", Width: 14, Right: true},
-			{Title: "of", Width: 10, Right: true},
-			{Title: "share", Width: 7, Right: true},
-		}},
+	}.with(ruleList(rows), List[queue.UnroutedType]{
+		Name: "unrouted", Rows: unrouted, First: "event_domain event_type event_stream broadcast_events_24h events_24h share",
+		Look: func(_ queue.UnroutedType, e Env) (table.Cell, theme.Style) {
+			return cell(e.Theme.G.Quiet, e.Theme.Dim), e.Theme.Text
+		},
+		Columns: []Column[queue.UnroutedType]{
+			{Name: "event_type", Title: "REACHES NOBODY", Head: "TYPE", Width: 22, Want: 26, Max: 40, Look: strong},
+			{Name: "event_domain", Title: "domain", Width: 9, Max: 18},
+			{Name: "event_stream", Title: "stream", Width: 8, Max: 16, Drop: 1, Look: dim},
+			{Name: "broadcast_events_24h", Title: "broadcast 24 h", Head: "BROADCAST 24H", Width: 14, Right: true},
+			{Name: "events_24h", Title: "of", Head: "EVENTS 24H", Width: 10, Right: true, Look: dim},
+			{Name: "share", Head: "PERCENT", Width: 7, Right: true, Cell: func(u queue.UnroutedType, e Env) table.Cell {
+				return cell(percent(u.Broadcast, u.Events), e.Theme.Text)
+			}, Plain: func(u queue.UnroutedType) string { return PlainPercent(u.Broadcast, u.Events) }},
+		},
+	}.lines())
+}
+
+func ruleList(rows []queue.EventSubscription) lines {
+	return List[queue.EventSubscription]{
+		Name: "subscriptions", Rows: rows,
+		First: "subscription_id state recipient_ref event_domain event_type event_stream step scope_subject_table scope_filter",
+		Look: func(s queue.EventSubscription, e Env) (table.Cell, theme.Style) {
+			if s.Mute {
+				return cell(e.Theme.G.Lost, e.Theme.Dim), e.Theme.Warning
+			}
+			return cell(e.Theme.G.Live, e.Theme.Accent), e.Theme.Text
+		},
+		Columns: []Column[queue.EventSubscription]{
+			{Name: "recipient_ref", Title: "recipient", Width: 22, Want: 26, Max: 40, Cell: func(s queue.EventSubscription, e Env) table.Cell {
+				if s.Mute {
+					return cell(s.Recipient.String(), e.Theme.Dim)
+				}
+				return cell(s.Recipient.String(), e.Theme.Strong)
+			}},
+			{Name: "event_domain", Title: "domain", Width: 9, Max: 18, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Domain) }},
+			{Name: "event_type", Title: "type", Width: 16, Want: 24, Max: 40, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Type) }},
+			{Name: "event_stream", Title: "stream", Width: 8, Max: 16, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Stream) }},
+			{Name: "state", Width: 6, Max: 8, Cell: func(s queue.EventSubscription, e Env) table.Cell {
+				if s.Mute {
+					return cell(ruleState(s), e.Theme.Warning)
+				}
+				return cell(ruleState(s), e.Theme.Text)
+			}, Plain: ruleState},
+			{Name: "step", Width: 4, Right: true, Drop: 2, Cell: func(s queue.EventSubscription, e Env) table.Cell {
+				return cell(strconv.Itoa(s.Step()), e.Theme.Dim)
+			}, Plain: func(s queue.EventSubscription) string { return strconv.Itoa(s.Step()) }},
+			{Name: "scope", Width: 12, Max: 60, Drop: 1, Cell: func(s queue.EventSubscription, e Env) table.Cell {
+				return cell(scopeWords(s), e.Theme.Dim)
+			}},
+			{Name: "subscription_id", Title: "#", Head: "RULE", Width: 4, Max: 7, Right: true, Drop: 3, Look: dim, Say: digits},
+			{Name: "scope_subject_table", Head: "SUBJECT TABLE"},
+			{Name: "scope_filter", Head: "PAYLOAD"},
+		},
+	}.lines()
+}
+
+func ruleState(s queue.EventSubscription) string {
+	if s.Mute {
+		return "muted"
 	}
+	return "active"
+}
+
+// PlainPercent is a share in percent as a bare number.
+func PlainPercent(n, of int64) string {
+	if of == 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 2, 64)
 }
 
 // ruleOrder keeps the rules of a domain together, those of every domain first.
@@ -94,26 +132,6 @@ func scopeWords(s queue.EventSubscription) string {
 		words = append(words, "with "+f)
 	}
 	return strings.Join(words, ", ")
-}
-
-func ruleRow(s queue.EventSubscription, e Env) table.Row {
-	th := e.Theme
-	sign, state, tone, name := cell(th.G.Live, th.Accent), "active", th.Text, th.Strong
-	if s.Mute {
-		sign, state, tone, name = cell(th.G.Lost, th.Dim), "muted", th.Warning, th.Dim
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(s.Recipient.String(), name), cell(orEvery(s.Domain), th.Text), cell(orEvery(s.Type), th.Text), cell(orEvery(s.Stream), th.Text),
-		cell(state, tone), cell(strconv.Itoa(s.Step()), th.Dim), cell(scopeWords(s), th.Dim), cell(strconv.FormatInt(s.ID, 10), th.Dim),
-	}}
-}
-
-func unroutedRow(u queue.UnroutedType, e Env) table.Row {
-	th := e.Theme
-	return table.Row{Sign: cell(th.G.Quiet, th.Dim), Cells: []table.Cell{
-		cell(u.Type.String(), th.Strong), cell(u.Domain.String(), th.Text), cell(u.Stream.String(), th.Dim), cell(Count(u.Broadcast), th.Text),
-		cell(Count(u.Events), th.Dim), cell(percent(u.Broadcast, u.Events), th.Text),
-	}}
 }
 
 // percent keeps what is not nothing from looking like nothing.

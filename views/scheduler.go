@@ -14,6 +14,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Scheduler is the table of pane 9: tick workers, and under them the mode.
@@ -28,36 +29,11 @@ func Scheduler(s *queue.Snapshot) Source {
 	}
 	n := len(rows)
 	return Source{
-		Columns: []table.Column{
-			{Title: "worker", Width: 22, Max: 30},
-			{Title: "state", Width: 7},
-			{Title: "every", Width: 6, Right: true},
-			{Title: "last run", Width: 9, Right: true},
-			{Title: "due", Width: 9, Right: true, Drop: 2},
-			{Title: "by", Width: 8, Drop: 4},
-			{Title: "last work", Width: 9, Right: true, Drop: 5},
-			{Title: "done", Width: 8, Max: 12, Right: true, Drop: 6},
-			{Title: "last result", Width: 16, Want: 24, Max: 60, Drop: 1},
-			{Title: "cron job", Width: 14, Max: 40, Drop: 3},
-		},
-		Len: n + len(modes),
-		Export: func(i int) (string, []any) {
-			if i >= n {
-				return "flags", []any{modes[0]}
-			}
-			return "scheduler", []any{rows[i]}
-		},
 		ID: func(i int) string {
 			if i >= n {
 				return queue.SchedulerMode
 			}
 			return rows[i].Name.String()
-		},
-		Row: func(i int, e Env) table.Row {
-			if i >= n {
-				return modeRow(modes[0], rows, e)
-			}
-			return tickRow(rows[i], e)
 		},
 		Fields: fields("worker", "state", "by", "age", "result", "cron"),
 		Field: func(i int, name string) (any, bool) {
@@ -82,27 +58,101 @@ func Scheduler(s *queue.Snapshot) Source {
 			return nil, false
 		},
 		Sorts: []Sort{
-			{Name: "state, worst first", Column: 1, Desc: true, Less: func(i, j int) bool {
+			{Name: "state, worst first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(tickRank(rows[i]), tickRank(rows[j])); c != 0 {
 					return c > 0
 				}
 				return rows[i].Name.String() < rows[j].Name.String() // a run must not reorder them
 			}},
-			{Name: "last run, oldest first", Column: 3, Desc: true, Less: func(i, j int) bool { return tickAge(rows[i]) > tickAge(rows[j]) }},
-			{Name: "worker", Column: 0, Less: func(i, j int) bool { return rows[i].Name.String() < rows[j].Name.String() }},
-			{Name: "every, shortest first", Column: 2, Less: func(i, j int) bool { return rows[i].IntervalSeconds < rows[j].IntervalSeconds }},
+			{Name: "last run, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return tickAge(rows[i]) > tickAge(rows[j]) }},
+			{Name: "worker", Column: "worker_name", Less: func(i, j int) bool { return rows[i].Name.String() < rows[j].Name.String() }},
+			{Name: "every, shortest first", Column: "configured_interval_seconds", Less: func(i, j int) bool { return rows[i].IntervalSeconds < rows[j].IntervalSeconds }},
 		},
 		Empty: []string{"There is no tick worker in this database.", "qtop migrate up installs them."},
 		Note:  lacks(s, "ticks"),
-		Second: Second{From: n, Columns: []table.Column{
-			{Title: "WHO TICKS", Width: 20, Max: 24},
-			{Title: "mode", Width: 8},
-			{Title: "what that means", Width: 30, Want: 48, Max: 70},
-			{Title: "cron jobs", Width: 18, Max: 40, Drop: 1},
-			{Title: "by", Width: 8, Max: 16, Drop: 2},
-			{Title: "reason", Width: 12, Max: 40, Drop: 3},
-		}},
+	}.with(List[queue.TickWorker]{
+		Name: "scheduler", Rows: rows,
+		First: "state worker_name configured_interval_seconds age_seconds last_run_at next_due_at last_source last_work_at done_total mode cron_job last_result",
+		Look: func(t queue.TickWorker, e Env) (table.Cell, theme.Style) {
+			return e.sign(tickRank(t)), e.tone(tickRank(t))
+		},
+		Columns: []Column[queue.TickWorker]{
+			{Name: "worker_name", Title: "worker", Width: 22, Max: 30, Look: strong},
+			{Name: "state", Width: 7, Cell: func(t queue.TickWorker, e Env) table.Cell {
+				return cell(tickState(t), e.tone(tickRank(t)))
+			}, Plain: func(t queue.TickWorker) string {
+				if t.Stale {
+					return "STALE"
+				}
+				return t.State
+			}},
+			{Name: "configured_interval_seconds", Title: "every", Width: 6, Right: true, Cell: func(t queue.TickWorker, e Env) table.Cell {
+				if t.IntervalSeconds == 0 {
+					return cell(e.Theme.G.Dash, e.Theme.Dim)
+				}
+				return cell(Age(t.IntervalSeconds), e.Theme.Dim)
+			}},
+			{Name: "age_seconds", Title: "last run", Head: "AGE", Width: 9, Right: true, Cell: func(t queue.TickWorker, e Env) table.Cell {
+				if t.AgeSeconds == nil {
+					return cell("never", e.tone(tickRank(t)))
+				}
+				return cell(Age(*t.AgeSeconds), e.tone(tickRank(t)))
+			}},
+			{Name: "next_due_at", Title: "due", Head: "NEXT DUE", Width: 9, Right: true, Drop: 2, Cell: func(t queue.TickWorker, e Env) table.Cell {
+				if t.NextDueAt == nil {
+					return cell(e.Theme.G.Dash, e.Theme.Text)
+				}
+				return cell(e.due(t), e.Theme.Text)
+			}},
+			{Name: "last_source", Title: "by", Width: 8, Drop: 4, Look: dim, Say: orDashed},
+			{Name: "last_work_at", Title: "last work", Width: 9, Right: true, Drop: 5, Look: dim, Say: ago},
+			{Name: "done_total", Title: "done", Width: 8, Max: 12, Right: true, Drop: 6},
+			{Name: "last_result", Width: 16, Want: 24, Max: 60, Drop: 1, Cell: func(t queue.TickWorker, e Env) table.Cell {
+				if t.State == "failed" {
+					return cell(orDash(TickResult(t.LastResult), e), e.Theme.Critical)
+				}
+				return cell(orDash(TickResult(t.LastResult), e), e.Theme.Text)
+			}, Plain: func(t queue.TickWorker) string { return TickResult(t.LastResult) }},
+			{Name: "cron_job", Width: 14, Max: 40, Drop: 3, Cell: func(t queue.TickWorker, e Env) table.Cell {
+				return cell(tickCron(t, e), e.Theme.Dim)
+			}, Plain: func(t queue.TickWorker) string {
+				if t.CronJob.Empty() || !t.CronRunAs.Empty() {
+					return t.CronJob.String()
+				}
+				return t.CronJob.String() + " (not installed)"
+			}},
+			{Name: "last_run_at"},
+			{Name: "mode"},
+		},
+	}.lines(), modeList(modes, rows))
+}
+
+// modeList is the table of who ticks, of one line.
+func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
+	jobs, missing := modeJobs(ticks)
+	tone := func(f queue.Flag, e Env) (table.Cell, theme.Style) {
+		r := rank(flagState(f))
+		if missing && (f.Value.String() == "pg_cron" || f.Value.String() == "hybrid") {
+			r = max(r, rankWarning)
+		}
+		return e.sign(r), e.tone(r)
 	}
+	return List[queue.Flag]{
+		Name: "flags", Rows: modes, Look: tone,
+		Columns: []Column[queue.Flag]{
+			{Name: "key", Title: "WHO TICKS", Width: 20, Max: 24, Look: strong},
+			{Name: "value", Title: "mode", Width: 8, Look: ofRow},
+			{Name: "what_that_means", Width: 30, Want: 48, Max: 70, Cell: func(f queue.Flag, e Env) table.Cell {
+				return cell(modeMeans(f.Value.String()), e.Theme.Text)
+			}},
+			{Name: "cron_jobs", Width: 18, Max: 40, Drop: 1, Cell: func(f queue.Flag, e Env) table.Cell {
+				_, urgent := tone(f, e)
+				return cell(jobs, urgent)
+			}},
+			{Name: "updated_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: dim},
+			{Name: "reason", Width: 12, Max: 40, Drop: 3, Look: dim},
+		},
+	}.lines()
 }
 
 // modeFlag is the flag that says who ticks.
@@ -150,34 +200,6 @@ func tickState(t queue.TickWorker) string {
 	return t.State
 }
 
-func tickRow(t queue.TickWorker, e Env) table.Row {
-	th, r := e.Theme, tickRank(t)
-	ran := "never"
-	if t.AgeSeconds != nil {
-		ran = Age(*t.AgeSeconds)
-	}
-	due, every := th.G.Dash, Age(t.IntervalSeconds)
-	if t.NextDueAt != nil {
-		due = e.due(t)
-	}
-	if t.IntervalSeconds == 0 {
-		every = th.G.Dash
-	}
-	work := th.G.Dash
-	if t.LastWorkAt != nil {
-		work = e.Ago(*t.LastWorkAt)
-	}
-	result := th.Text
-	if t.State == "failed" {
-		result = th.Critical
-	}
-	return table.Row{Sign: e.sign(r), Cells: []table.Cell{
-		cell(t.Name.String(), th.Strong), cell(tickState(t), e.tone(r)), cell(every, th.Dim), cell(ran, e.tone(r)), cell(due, th.Text),
-		cell(orDash(t.LastSource.String(), e), th.Dim), cell(work, th.Dim), cell(Count(t.DoneTotal), th.Text),
-		cell(orDash(TickResult(t.LastResult), e), result), cell(tickCron(t, e), th.Dim),
-	}}
-}
-
 // due is when a worker is due next.
 func (e Env) due(t queue.TickWorker) string {
 	if !t.NextDueAt.After(e.Now) {
@@ -202,19 +224,6 @@ func tickCron(t queue.TickWorker, e Env) string {
 		return "not installed"
 	}
 	return t.CronSchedule.String() + " as " + t.CronRunAs.String()
-}
-
-func modeRow(f queue.Flag, ticks []queue.TickWorker, e Env) table.Row {
-	th, r := e.Theme, rank(flagState(f))
-	jobs, missing := modeJobs(ticks)
-	words := modeMeans(f.Value.String())
-	if missing && (f.Value.String() == "pg_cron" || f.Value.String() == "hybrid") {
-		r = max(r, rankWarning)
-	}
-	return table.Row{Sign: e.sign(r), Cells: []table.Cell{
-		cell(queue.SchedulerMode, th.Strong), cell(f.Value.String(), e.tone(r)), cell(words, th.Text), cell(jobs, e.tone(r)),
-		cell(f.UpdatedBy.String(), th.Dim), cell(f.Reason.String(), th.Dim),
-	}}
 }
 
 // modeMeans says a mode in words.

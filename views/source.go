@@ -12,8 +12,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Source is the table of a pane over one picture.
+// Source is the table of a pane over one picture. Columns, Len, Row and Export come
+// of its lists.
 type Source struct {
+	lists   []lines
 	Columns []table.Column
 	Len     int
 	ID      func(i int) string // what cursor and marks follow across refreshes
@@ -43,7 +45,7 @@ func (s Source) Lower(i int) bool { return s.Second.Columns != nil && i >= s.Sec
 // Sort is one order of a Source.
 type Sort struct {
 	Name   string
-	Column int // whose title carries the arrow
+	Column string // whose title carries the arrow
 	Desc   bool
 	Less   func(i, j int) bool // nil: as it comes
 }
@@ -77,7 +79,7 @@ func (g Grid) Lines(e Env, s Size) []string {
 		t := g.table(e, g.Source.Columns, 0, k, window(g.Offset, k, upper-1))
 		t.Marks = g.Marks != nil && g.Source.Second.Columns == nil
 		if g.Sort >= 0 && g.Sort < len(g.Source.Sorts) {
-			t.Sorted, t.Desc = g.Source.Sorts[g.Sort].Column, g.Source.Sorts[g.Sort].Desc
+			t.Sorted, t.Desc = g.Source.column(g.Source.Sorts[g.Sort].Column), g.Source.Sorts[g.Sort].Desc
 		}
 		out = append(out, t.Lines(e.Theme, s.W, upper)...)
 	}

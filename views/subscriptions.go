@@ -8,6 +8,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // ruleCount is how many subscriptions an executor has.
@@ -57,23 +58,6 @@ func orEvery(t queue.Text) string {
 		return "every"
 	}
 	return t.String()
-}
-
-func subscriptionRow(x queue.JobSubscription, e Env) table.Row {
-	th := e.Theme
-	sign, state, tone, name := cell(th.G.Live, th.Accent), "enabled", th.Text, th.Strong
-	if !x.Enabled {
-		sign, state, tone, name = cell(th.G.Lost, th.Dim), "off", th.Warning, th.Dim
-	}
-	flight := th.Text
-	if x.Enabled && x.InFlight >= x.MaxParallel {
-		flight = th.Warning // it takes nothing more
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(x.ExecutorID.String(), name), cell(orEvery(x.JobKind), th.Text), cell(orEvery(x.Domain), th.Text),
-		cell(strconv.FormatInt(x.PriorityFloor, 10), th.Dim), cell(Count(x.InFlight)+" of "+Count(x.MaxParallel), flight), cell(state, tone),
-		cell(x.Notes.String(), th.Dim), cell(x.RegisteredBy.String(), th.Dim),
-	}}
 }
 
 // subscriptionField answers the filter of pane 4, whose kind is an executor's.
@@ -147,4 +131,48 @@ func SubscriptionOf(s *queue.Snapshot, row string) (queue.JobSubscription, bool)
 		}
 	}
 	return queue.JobSubscription{}, false
+}
+
+// subscriptionList is the second table of pane 4.
+func subscriptionList(subs []queue.JobSubscription) lines {
+	return List[queue.JobSubscription]{
+		Name: "executor-rules", Rows: subs,
+		First: "state executor_id executor_kind job_kind event_domain priority_floor max_parallel in_flight registered_by registered_at subscription_id notes",
+		Look: func(x queue.JobSubscription, e Env) (table.Cell, theme.Style) {
+			if !x.Enabled {
+				return cell(e.Theme.G.Lost, e.Theme.Dim), e.Theme.Warning
+			}
+			return cell(e.Theme.G.Live, e.Theme.Accent), e.Theme.Text
+		},
+		Columns: []Column[queue.JobSubscription]{
+			{Name: "executor_id", Title: "MAY CLAIM", Head: "EXECUTOR", Width: 20, Want: 22, Max: 36, Cell: func(x queue.JobSubscription, e Env) table.Cell {
+				if !x.Enabled {
+					return cell(x.ExecutorID.String(), e.Theme.Dim)
+				}
+				return cell(x.ExecutorID.String(), e.Theme.Strong)
+			}},
+			{Name: "job_kind", Width: 12, Max: 30, Say: everything, Plain: func(x queue.JobSubscription) string { return plainEvery(x.JobKind) }},
+			{Name: "event_domain", Title: "domain", Width: 9, Max: 18, Say: everything, Plain: func(x queue.JobSubscription) string { return plainEvery(x.Domain) }},
+			{Name: "priority_floor", Title: "floor", Width: 5, Right: true, Drop: 2, Look: dim, Say: digits},
+			{Name: "in_flight", Width: 10, Max: 14, Right: true, Cell: func(x queue.JobSubscription, e Env) table.Cell {
+				look := e.Theme.Text
+				if x.Enabled && x.InFlight >= x.MaxParallel {
+					look = e.Theme.Warning // it takes nothing more
+				}
+				return cell(Count(x.InFlight)+" of "+Count(x.MaxParallel), look)
+			}},
+			{Name: "state", Width: 7, Cell: func(x queue.JobSubscription, e Env) table.Cell {
+				if !x.Enabled {
+					return cell("off", e.Theme.Warning)
+				}
+				return cell("enabled", e.Theme.Text)
+			}, Plain: func(x queue.JobSubscription) string { return OnOff(x.Enabled) }},
+			{Name: "notes", Width: 12, Max: 50, Drop: 3, Look: dim},
+			{Name: "registered_by", Title: "by", Width: 8, Max: 16, Drop: 4, Look: dim},
+			{Name: "executor_kind"},
+			{Name: "max_parallel", Head: "AT ONCE"},
+			{Name: "registered_at", Head: "SINCE"},
+			{Name: "subscription_id", Head: "RULE"},
+		},
+	}.lines()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Webhooks is the table of pane 7: endpoints, and under them the leases on their
@@ -22,48 +23,15 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 		hosts[r.Endpoint]++
 	}
 	return Source{
-		Columns: []table.Column{
-			{Title: "endpoint", Width: 24, Want: 28, Max: 48},
-			{Title: "sub", Width: 4, Max: 7, Right: true, Drop: 5},
-			{Title: "gate", Width: 12, Max: 18},
-			{Title: "oldest", Width: 8, Right: true},
-			{Title: "waiting", Width: 7, Max: 9, Right: true},
-			{Title: "retry", Width: 6, Max: 9, Right: true, Drop: 4},
-			{Title: "in flight", Width: 9, Right: true, Drop: 2},
-			{Title: "ok", Width: 5, Right: true},
-			{Title: "p50", Width: 7, Right: true, Drop: 3},
-			{Title: "p95", Width: 7, Right: true, Drop: 1},
-			{Title: "dead", Width: 7, Max: 9, Right: true},
-			{Title: "last success", Width: 12, Right: true, Drop: 6},
-			{Title: "rate", Width: 7, Right: true, Drop: 8},
-			{Title: "event type", Width: 14, Max: 32, Drop: 7},
-		},
-		Len: n + len(leases),
-		Export: func(i int) (string, []any) {
-			if i >= n {
-				return "webhook-leases", []any{leases[i-n]}
-			}
-			return "webhooks", []any{rows[i]}
-		},
 		ID: func(i int) string {
 			if i >= n {
 				return leaseID(leases[i-n])
 			}
 			return strconv.FormatInt(rows[i].ID, 10)
 		},
-		Row: func(i int, e Env) table.Row {
-			if i >= n {
-				return webhookLeaseRow(leases[i-n], e)
-			}
-			row := endpointRow(rows[i], e)
-			if hosts[rows[i].Endpoint] > 1 { // a narrow screen has no column for the subscription
-				row.Cells[0].Text += " #" + strconv.FormatInt(rows[i].ID, 10)
-			}
-			return row
-		},
 		Fields: queue.EndpointFields(),
 		Sorts: []Sort{
-			{Name: "in trouble first", Column: 2, Less: func(i, j int) bool {
+			{Name: "in trouble first", Column: "gate", Less: func(i, j int) bool {
 				a, b := rows[i], rows[j]
 				if x, y := endpointRank(a), endpointRank(b); x != y {
 					return x > y
@@ -79,27 +47,86 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 				}
 				return a.ID < b.ID
 			}},
-			{Name: "oldest wait first", Column: 3, Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
-			{Name: "waiting, most first", Column: 4, Desc: true, Less: func(i, j int) bool { return rows[i].Waiting > rows[j].Waiting }},
-			{Name: "success, worst first", Column: 7, Less: func(i, j int) bool { return okShare(rows[i]) < okShare(rows[j]) }},
-			{Name: "p95, slowest first", Column: 9, Desc: true, Less: func(i, j int) bool { return orNone(rows[i].P95MS) > orNone(rows[j].P95MS) }},
-			{Name: "dead, most first", Column: 10, Desc: true, Less: func(i, j int) bool { return rows[i].DeadOpen > rows[j].DeadOpen }},
-			{Name: "endpoint", Column: 0, Less: func(i, j int) bool { return rows[i].Endpoint.String() < rows[j].Endpoint.String() }},
+			{Name: "oldest wait first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
+			{Name: "waiting, most first", Column: "waiting", Desc: true, Less: func(i, j int) bool { return rows[i].Waiting > rows[j].Waiting }},
+			{Name: "success, worst first", Column: "ok", Less: func(i, j int) bool { return okShare(rows[i]) < okShare(rows[j]) }},
+			{Name: "p95, slowest first", Column: "p95_ms", Desc: true, Less: func(i, j int) bool { return orNone(rows[i].P95MS) > orNone(rows[j].P95MS) }},
+			{Name: "dead, most first", Column: "dead_open", Desc: true, Less: func(i, j int) bool { return rows[i].DeadOpen > rows[j].DeadOpen }},
+			{Name: "endpoint", Column: "endpoint", Less: func(i, j int) bool { return rows[i].Endpoint.String() < rows[j].Endpoint.String() }},
 		},
 		Empty: []string{
 			"No webhook subscription.",
 			"A subscription_admin makes one: INSERT INTO subscriptions (event_type, callback_url, verified) VALUES (…);",
 		},
-		Second: Second{From: n, Marks: true, Columns: []table.Column{
-			{Title: "IN FLIGHT", Width: 24, Want: 28, Max: 48},
-			{Title: "job", Width: 8, Max: 12, Right: true},
-			{Title: "lease", Width: 20, Max: 30},
-			{Title: "for", Width: 8, Right: true},
-			{Title: "try", Width: 4, Right: true, Drop: 2},
-			{Title: "lost before", Width: 11, Right: true, Drop: 3},
-			{Title: "worker", Width: 16, Max: 50, Drop: 1},
-		}},
-	}
+		Second: Second{Marks: true},
+	}.with(List[queue.Endpoint]{
+		Name: "webhooks", Rows: rows,
+		First: "subscription_id endpoint gate waiting age_seconds pending_retry leased expired ok p50_ms p95_ms dead_open last_success_at event_type",
+		Look: func(r queue.Endpoint, e Env) (table.Cell, theme.Style) {
+			k := endpointRank(r)
+			if k == rankQuiet && r.Leased > 0 {
+				return cell(e.Theme.G.Live, e.Theme.Accent), e.tone(k)
+			}
+			return e.sign(k), e.tone(k)
+		},
+		Columns: []Column[queue.Endpoint]{
+			{Name: "endpoint", Width: 24, Want: 28, Max: 48, Cell: func(r queue.Endpoint, e Env) table.Cell {
+				name := r.Endpoint.String()
+				if hosts[r.Endpoint] > 1 { // a narrow screen has no column for the subscription
+					name += " #" + strconv.FormatInt(r.ID, 10)
+				}
+				return cell(name, e.Theme.Strong)
+			}},
+			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 4, Max: 7, Right: true, Drop: 5, Look: dim, Say: digits},
+			{Name: "gate", Width: 12, Max: 18, Cell: func(r queue.Endpoint, e Env) table.Cell {
+				return cell(gateWords(r, e), e.tone(rankOf(r.Shut())))
+			}, Plain: PlainGate},
+			{Name: "age_seconds", Title: "oldest", Width: 8, Right: true, Cell: func(r queue.Endpoint, e Env) table.Cell {
+				if r.OldestAt == nil {
+					return cell(e.Theme.G.Dash, e.Theme.Dim)
+				}
+				return cell(Age(r.AgeSeconds), e.tone(endpointRank(r)))
+			}},
+			{Name: "waiting", Width: 7, Max: 9, Right: true},
+			{Name: "pending_retry", Title: "retry", Width: 6, Max: 9, Right: true, Drop: 4},
+			{Name: "leased", Title: "in flight", Width: 9, Right: true, Drop: 2},
+			{Name: "ok", Width: 5, Right: true, Cell: okCell, Plain: PlainOK},
+			{Name: "p50_ms", Title: "p50", Width: 7, Right: true, Drop: 3},
+			{Name: "p95_ms", Title: "p95", Width: 7, Right: true, Drop: 1},
+			{Name: "dead_open", Title: "dead", Width: 7, Max: 9, Right: true},
+			{Name: "last_success_at", Title: "last success", Width: 12, Right: true, Drop: 6, Look: dim, Say: ago},
+			{Name: "rate_limit_per_second", Title: "rate", Width: 7, Right: true, Drop: 8, Cell: func(r queue.Endpoint, e Env) table.Cell {
+				if r.RateLimit == nil {
+					return cell(e.Theme.G.Dash, e.Theme.Dim)
+				}
+				return cell(rateText(*r.RateLimit), e.Theme.Dim)
+			}},
+			{Name: "event_type", Head: "TYPE", Width: 14, Max: 32, Drop: 7, Look: dim},
+			{Name: "expired"},
+		},
+	}.lines(), List[queue.WebhookLease]{
+		Name: "webhook-leases", Rows: leases,
+		Look: func(l queue.WebhookLease, e Env) (table.Cell, theme.Style) {
+			if l.Expired {
+				return e.sign(rankCritical), e.tone(rankCritical)
+			}
+			return cell(e.Theme.G.Live, e.Theme.Accent), e.tone(rankQuiet)
+		},
+		Columns: []Column[queue.WebhookLease]{
+			{Name: "endpoint", Title: "IN FLIGHT", Width: 24, Want: 28, Max: 48, Look: strong},
+			{Name: "job_id", Title: "job", Width: 8, Max: 12, Right: true, Say: digits},
+			{Name: "lease_until", Title: "lease", Width: 20, Max: 30, Look: ofRow, Cell: func(l queue.WebhookLease, e Env) table.Cell {
+				if l.Expired {
+					return cell("expired "+e.Ago(l.Until)+" ago", e.tone(rankCritical))
+				}
+				return cell(e.Until(l.Until)+" left", e.tone(rankQuiet))
+			}},
+			{Name: "started_at", Title: "for", Width: 8, Right: true, Say: ago},
+			{Name: "attempt_no", Title: "try", Width: 4, Right: true, Drop: 2, Look: dim},
+			{Name: "lease_resets", Title: "lost before", Width: 11, Right: true, Drop: 3, Look: dim},
+			{Name: "worker_id", Title: "worker", Width: 16, Max: 50, Drop: 1, Look: dim},
+		},
+	}.lines())
 }
 
 // leaseID tells a lease from the endpoint of the same number.
@@ -147,39 +174,6 @@ func gateWords(r queue.Endpoint, e Env) string {
 	return s
 }
 
-func endpointRow(r queue.Endpoint, e Env) table.Row {
-	th := e.Theme
-	k := endpointRank(r)
-	sign := e.sign(k)
-	if k == rankQuiet && r.Leased > 0 {
-		sign = cell(th.G.Live, th.Accent)
-	}
-	oldest, share, look := cell(th.G.Dash, th.Dim), th.G.Dash, th.Dim
-	if r.OldestAt != nil {
-		oldest = cell(Age(r.AgeSeconds), e.tone(k))
-	}
-	if r.Recent > 0 {
-		share, look = strconv.Itoa(int(100*okShare(r)))+"%", th.Text
-		if okShare(r) < 0.9 {
-			look = th.Warning
-		}
-	}
-	since := th.G.Dash
-	if r.LastSuccessAt != nil {
-		since = e.Ago(*r.LastSuccessAt)
-	}
-	limit := th.G.Dash
-	if r.RateLimit != nil {
-		limit = rateText(*r.RateLimit)
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(r.Endpoint.String(), th.Strong), cell(strconv.FormatInt(r.ID, 10), th.Dim), cell(gateWords(r, e), e.tone(rankOf(r.Shut()))),
-		oldest, cell(Count(r.Waiting), th.Text), cell(Count(r.PendingRetry), th.Text), cell(Count(r.Leased), th.Text),
-		cell(share, look), cell(e.millisOrDash(r.P50MS), th.Text), cell(e.millisOrDash(r.P95MS), th.Text), cell(Count(r.DeadOpen), th.Text),
-		cell(since, th.Dim), cell(limit, th.Dim), cell(r.EventType.String(), th.Dim),
-	}}
-}
-
 func rankOf(bad bool) int {
 	if bad {
 		return rankWarning
@@ -192,22 +186,6 @@ func (e Env) millisOrDash(ms *float64) string {
 		return e.Theme.G.Dash
 	}
 	return Millis(*ms)
-}
-
-func webhookLeaseRow(l queue.WebhookLease, e Env) table.Row {
-	th := e.Theme
-	k, what := rankQuiet, e.Until(l.Until)+" left"
-	if l.Expired {
-		k, what = rankCritical, "expired "+e.Ago(l.Until)+" ago"
-	}
-	sign := e.sign(k)
-	if k == rankQuiet {
-		sign = cell(th.G.Live, th.Accent)
-	}
-	return table.Row{Sign: sign, Cells: []table.Cell{
-		cell(l.Endpoint.String(), th.Strong), cell(strconv.FormatInt(l.JobID, 10), th.Text), cell(what, e.tone(k)), cell(e.Ago(l.StartedAt), th.Text),
-		cell(strconv.Itoa(l.AttemptNo), th.Dim), cell(strconv.Itoa(l.Resets), th.Dim), cell(l.Worker.String(), th.Dim),
-	}}
 }
 
 // WebhookLeasePage is one lease in full.
@@ -243,4 +221,36 @@ func slotWords(s queue.RetrySlot) string {
 		in = "in " + Span(time.Duration(s.From)*time.Second) + " to "
 	}
 	return in + Span(time.Duration(s.To)*time.Second)
+}
+
+// okCell is the share of recent attempts that succeeded.
+func okCell(r queue.Endpoint, e Env) table.Cell {
+	if r.Recent == 0 {
+		return cell(e.Theme.G.Dash, e.Theme.Dim)
+	}
+	look := e.Theme.Text
+	if okShare(r) < 0.9 {
+		look = e.Theme.Warning
+	}
+	return cell(strconv.Itoa(int(100*okShare(r)))+"%", look)
+}
+
+// PlainOK is how many of the recent attempts succeeded.
+func PlainOK(r queue.Endpoint) string {
+	if r.Recent == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", r.RecentOK, r.Recent)
+}
+
+// PlainGate is the gate of an endpoint with its reason and its end.
+func PlainGate(r queue.Endpoint) string {
+	if r.Gate != "suspended" && r.Gate != "half_open" {
+		return r.Gate
+	}
+	s := r.Gate + " (" + r.Reason.String() + ")"
+	if r.Until != nil {
+		s += " until " + PlainTime(r.Until)
+	}
+	return s
 }

@@ -149,14 +149,30 @@ func EscapeJSON(s string) string {
 	return b.String()
 }
 
-// columnsOf are the members of a row's JSON in their order, also those that a row
+// Member is a member of a row's JSON, which is a column of its CSV.
+type Member struct {
+	Name  string
+	Index []int // of the field, as reflect has it
+}
+
+// Members are the members of a row's JSON in their order, also those that a row
 // leaves out where they are empty.
-func columnsOf(row any) (names []string) {
-	for _, f := range reflect.VisibleFields(reflect.TypeOf(row)) {
+func Members(row reflect.Type) (members []Member) {
+	for _, f := range reflect.VisibleFields(row) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && name != "-" {
-			names = append(names, name)
+		if name == "" && !f.Anonymous {
+			name = f.Name
 		}
+		if name != "" && name != "-" {
+			members = append(members, Member{name, f.Index})
+		}
+	}
+	return members
+}
+
+func columnsOf(row any) (names []string) {
+	for _, m := range Members(reflect.TypeOf(row)) {
+		names = append(names, m.Name)
 	}
 	return names
 }

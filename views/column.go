@@ -1,0 +1,236 @@
+package views
+
+// This file says what a column is. It is declared once, beside the rows that it is of:
+// the pane draws its cell, the table of a verb has its plain value, and exports have
+// the member of the row that it names.
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// Column is one thing that is said of rows T.
+type Column[T any] struct {
+	// Name is the member of a row's JSON that it shows, as the columns of exports are
+	// called; a name of its own where it is made of several, with Cell or Plain.
+	Name  string
+	Title string // on the screen; "": the name
+	Head  string // in the table of a verb; "": the title in capitals
+
+	// Its place on the screen, as table.Column has it. Width 0: it has none.
+	Width, Want, Max int
+	Right            bool
+	Drop             int
+
+	Look  look
+	Say   func(e Env, v any) string     // the member on the screen; nil: said
+	Cell  func(row T, e Env) table.Cell // instead of Look and Say
+	Plain func(row T) string            // in the table of a verb; nil: the member, as plain says it
+}
+
+// look is how a cell is painted.
+type look int
+
+const (
+	ordinary look = iota
+	dim
+	strong
+	accent
+	ofRow // as urgent as the row
+)
+
+// List is rows of one kind with their columns.
+type List[T any] struct {
+	Name    string // as exports call it
+	Rows    []T
+	Columns []Column[T]
+	First   string // the columns that the table of a verb begins with; the others follow
+	// Look is the sign of a row and how urgent it looks.
+	Look func(row T, e Env) (sign table.Cell, urgent theme.Style)
+	// Export is what a row is in exports; nil: itself, in the list of that name.
+	Export func(row T) (list string, rows []any)
+}
+
+// lines is a List of whichever rows.
+type lines struct {
+	list    string
+	n       int
+	columns []table.Column
+	names   []string
+	row     func(i int, e Env) table.Row
+	export  func(i int) (string, []any)
+	heads   []string
+	plain   func(i int) []string
+}
+
+// lines is the list without the type of its rows.
+func (l List[T]) lines() lines {
+	out := lines{list: l.Name, n: len(l.Rows), export: func(i int) (string, []any) {
+		if l.Export != nil {
+			return l.Export(l.Rows[i])
+		}
+		return l.Name, []any{l.Rows[i]}
+	}}
+	members := map[string][]int{}
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Struct {
+		for _, m := range queue.Members(t) {
+			members[m.Name] = m.Index
+		}
+	}
+	for _, c := range l.Columns {
+		out.names = append(out.names, c.Name)
+		out.columns = append(out.columns, table.Column{Title: c.title(), Width: c.Width, Want: c.Want, Max: c.Max, Right: c.Right, Drop: c.Drop})
+	}
+	out.row = func(i int, e Env) table.Row {
+		sign, urgent := l.Look(l.Rows[i], e)
+		r := table.Row{Sign: sign, Cells: make([]table.Cell, len(l.Columns))}
+		for k, c := range l.Columns {
+			switch {
+			case c.Width == 0: // it is not shown
+			case c.Cell != nil:
+				r.Cells[k] = c.Cell(l.Rows[i], e)
+			default:
+				v := member(l.Rows[i], members, c.Name)
+				text := ""
+				if c.Say != nil {
+					text = c.Say(e, v)
+				} else {
+					text = e.said(c.Name, v)
+				}
+				r.Cells[k] = cell(text, e.painted(c.Look, urgent))
+			}
+		}
+		return r
+	}
+	shown := l.inTable(members)
+	for _, k := range shown {
+		out.heads = append(out.heads, l.Columns[k].head())
+	}
+	out.plain = func(i int) []string {
+		cells := make([]string, len(shown))
+		for n, k := range shown {
+			if c := l.Columns[k]; c.Plain != nil {
+				cells[n] = c.Plain(l.Rows[i])
+			} else {
+				cells[n] = plain(c.Name, member(l.Rows[i], members, c.Name))
+			}
+		}
+		return cells
+	}
+	return out
+}
+
+// inTable is which columns the table of a verb has, in its order.
+func (l List[T]) inTable(members map[string][]int) (shown []int) {
+	for _, name := range strings.Fields(l.First) {
+		k := slices.IndexFunc(l.Columns, func(c Column[T]) bool { return c.Name == name })
+		if k < 0 {
+			panic("views: " + l.Name + " has no column " + name)
+		}
+		shown = append(shown, k)
+	}
+	for k, c := range l.Columns {
+		if (members[c.Name] != nil || c.Plain != nil) && !slices.Contains(shown, k) {
+			shown = append(shown, k)
+		}
+	}
+	return shown
+}
+
+func member[T any](row T, members map[string][]int, name string) any {
+	at, ok := members[name]
+	if !ok {
+		panic(fmt.Sprintf("views: %T has no member %s", row, name))
+	}
+	return reflect.ValueOf(row).FieldByIndex(at).Interface()
+}
+
+func (c Column[T]) title() string {
+	if c.Title == "" {
+		return strings.ReplaceAll(c.Name, "_", " ")
+	}
+	return c.Title
+}
+
+func (c Column[T]) head() string {
+	if c.Head == "" {
+		return strings.ToUpper(c.title())
+	}
+	return c.Head
+}
+
+func (e Env) painted(l look, urgent theme.Style) theme.Style {
+	switch l {
+	case dim:
+		return e.Theme.Dim
+	case strong:
+		return e.Theme.Strong
+	case accent:
+		return e.Theme.Accent
+	case ofRow:
+		return urgent
+	case ordinary:
+	}
+	return e.Theme.Text
+}
+
+// with puts the tables of a Source into it: the list that it is of, and the one that
+// stands under that.
+func (s Source) with(first lines, second ...lines) Source {
+	s.lists = append([]lines{first}, second...)
+	s.Columns, s.Len = first.columns, first.n
+	for _, l := range second {
+		s.Second.Columns, s.Second.From, s.Len = l.columns, first.n, first.n+l.n
+	}
+	at := func(i int) (lines, int) {
+		if i >= first.n {
+			return second[0], i - first.n
+		}
+		return first, i
+	}
+	s.Row = func(i int, e Env) table.Row { l, k := at(i); return l.row(k, e) }
+	s.Export = func(i int) (string, []any) { l, k := at(i); return l.export(k) }
+	return s
+}
+
+// Table is the rows of one of its lists as the table of a verb: all that is known of
+// each, nothing shortened, in the order in which they come.
+func (s Source) Table(list string) (heads []string, rows [][]string) {
+	for _, l := range s.lists {
+		if l.list != list {
+			continue
+		}
+		heads = l.heads
+		for i := range l.n {
+			if name, _ := l.export(i); name == list {
+				rows = append(rows, l.plain(i))
+			}
+		}
+	}
+	return heads, rows
+}
+
+// column is the index of a column of the first table, -1 where there is none.
+func (s Source) column(name string) int {
+	if len(s.lists) == 0 {
+		return -1
+	}
+	return slices.Index(s.lists[0].names, name)
+}
+
+// pick is a row of the first table with these columns alone.
+func (s Source) pick(i int, e Env, names ...string) table.Row {
+	row := s.Row(i, e)
+	cells := make([]table.Cell, len(names))
+	for n, name := range names {
+		cells[n] = row.Cells[s.column(name)]
+	}
+	row.Cells = cells
+	return row
+}

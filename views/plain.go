@@ -1,0 +1,200 @@
+package views
+
+// This file says values by their type: on the screen as short as they can be, in the
+// table of a verb as they are.
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// said is a member on the screen. Names say the unit, as they do in JSON.
+func (e Env) said(name string, v any) string {
+	switch v := v.(type) {
+	case queue.Text:
+		return v.String()
+	case string:
+		return v
+	case []queue.Text:
+		return joinTexts(v)
+	case time.Time:
+		return e.Clock(v)
+	case *time.Time:
+		return e.clockOrDash(v)
+	case int64:
+		if strings.HasSuffix(name, "_seconds") {
+			return Age(v)
+		}
+		return Count(v)
+	case *int64:
+		if v == nil {
+			return e.Theme.G.Dash
+		}
+		return e.said(name, *v)
+	case int:
+		return strconv.Itoa(v)
+	case float64:
+		if strings.HasSuffix(name, "_ms") {
+			return Millis(v)
+		}
+		return Rate(v)
+	case *float64:
+		if v == nil {
+			return e.Theme.G.Dash
+		}
+		return e.said(name, *v)
+	}
+	return fmt.Sprint(v)
+}
+
+// ago is how long ago a time was.
+func ago(e Env, v any) string {
+	switch t := v.(type) {
+	case time.Time:
+		return e.Ago(t)
+	case *time.Time:
+		if t != nil {
+			return e.Ago(*t)
+		}
+	}
+	return e.Theme.G.Dash
+}
+
+// orDashed is a text, a dash where it is empty, or a number, a dash where it is 0.
+func orDashed(e Env, v any) string {
+	switch v := v.(type) {
+	case int64:
+		return idOrDash(v, e)
+	case queue.Text:
+		return orDash(v.String(), e)
+	}
+	return fmt.Sprint(v)
+}
+
+// short is enough of an id to tell it from its neighbours.
+func short(_ Env, v any) string { return ShortID(fmt.Sprint(v)) }
+
+// stamped is a time to the second.
+func stamped(e Env, v any) string {
+	if t, ok := v.(time.Time); ok {
+		return e.Stamp(t)
+	}
+	return e.Theme.G.Dash
+}
+
+// digits is a number that names something: its thousands are not apart.
+func digits(_ Env, v any) string { return fmt.Sprint(v) }
+
+// everything is a narrowing of a rule, in words where it narrows nothing.
+func everything(_ Env, v any) string {
+	if t, ok := v.(queue.Text); ok {
+		return orEvery(t)
+	}
+	return fmt.Sprint(v)
+}
+
+// plain is a member in the table of a verb: a time is RFC 3339, what is absent a dash.
+func plain(name string, v any) string {
+	switch v := v.(type) {
+	case queue.Text:
+		return v.String()
+	case string:
+		return v
+	case []queue.Text:
+		return joinTexts(v)
+	case json.RawMessage:
+		return queue.Clean(string(v)).String()
+	case time.Time:
+		return PlainTime(&v)
+	case *time.Time:
+		return PlainTime(v)
+	case int64:
+		if strings.HasSuffix(name, "_seconds") {
+			return PlainAge(v)
+		}
+		return strconv.FormatInt(v, 10)
+	case *int64:
+		if v == nil {
+			return "-"
+		}
+		return plain(name, *v)
+	case float64:
+		if strings.HasSuffix(name, "_ms") {
+			return strconv.FormatFloat(v, 'f', 0, 64) + " ms"
+		}
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case *float64:
+		if v == nil {
+			return "-"
+		}
+		return plain(name, *v)
+	}
+	return fmt.Sprint(v)
+}
+
+// PlainAge is a number of seconds in the two largest units.
+func PlainAge(seconds int64) string {
+	d := time.Duration(seconds) * time.Second
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", seconds)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm %02ds", seconds/60, seconds%60)
+	case d < 100*time.Hour:
+		return fmt.Sprintf("%dh %02dm", seconds/3600, seconds/60%60)
+	}
+	return fmt.Sprintf("%dd %02dh", seconds/86400, seconds/3600%24)
+}
+
+// PlainTime is a time in RFC 3339, a dash where there is none.
+func PlainTime(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return "-"
+	}
+	return queue.Stamp(*t, time.RFC3339)
+}
+
+// plainID is an id that may be absent.
+func plainID(id int64) string {
+	if id == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(id, 10)
+}
+
+// plainEvery is a narrowing of a rule, in words where it narrows nothing.
+func plainEvery(t queue.Text) string {
+	if t.Empty() {
+		return "(every)"
+	}
+	return t.String()
+}
+
+// OnOff is a switch in a word.
+func OnOff(on bool) string {
+	if on {
+		return "enabled"
+	}
+	return "disabled"
+}
+
+// PlainHolder names the transaction that holds a cursor.
+func PlainHolder(h *queue.Held) string {
+	if h == nil {
+		return ""
+	}
+	open := ""
+	if h.TransactionSeconds != nil {
+		open = ", open " + PlainAge(*h.TransactionSeconds)
+	}
+	pid := "" // a prepared transaction has none
+	if h.Pid != nil || h.Program.Empty() {
+		pid = "pid " + plain("", h.Pid)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s%s", pid, h.Program, h.User, open))
+}
