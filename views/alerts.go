@@ -21,9 +21,7 @@ func Alerts(s *queue.Snapshot) Source {
 		rows = s.Alerts
 	}
 	return Source{
-		ID:     func(i int) string { return rows[i].Key.String() },
-		Field:  func(i int, name string) (any, bool) { return alertField(rows[i], name) },
-		Fields: fields("alert", "subject", "kind", "severity", "state", "owner", "comment", "age", "ratio"),
+		ID: func(i int) string { return rows[i].Key.String() },
 		Sorts: []Sort{
 			{Name: "urgency", Column: "severity", Desc: true, Less: func(i, j int) bool { return moreUrgent(rows[i], rows[j]) }},
 			{Name: "longest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
@@ -34,6 +32,7 @@ func Alerts(s *queue.Snapshot) Source {
 		Note:  lacks(s, "alerts"),
 	}.with(List[queue.Alert]{
 		Name: "alerts", Rows: rows, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
+		Filter: "alert=alert_key subject kind severity state owner=acked_by comment age=age_seconds ratio",
 		Look: func(a queue.Alert, e Env) (table.Cell, theme.Style) {
 			if a.State == "acked" {
 				return cell(e.Theme.G.Good, e.Theme.Accent), e.Theme.Text
@@ -85,30 +84,6 @@ func moreUrgent(a, b queue.Alert) bool {
 		return c > 0
 	}
 	return a.AgeSeconds > b.AgeSeconds
-}
-
-func alertField(a queue.Alert, name string) (any, bool) {
-	switch name {
-	case "alert":
-		return a.Key.String(), true
-	case "subject":
-		return a.Subject.String(), true
-	case "kind":
-		return a.Kind, true
-	case "severity":
-		return a.Severity, true
-	case "state":
-		return a.State, true
-	case "owner":
-		return a.AckedBy.String(), true
-	case "comment":
-		return a.Comment.String(), true
-	case "age":
-		return seconds(&a.AgeSeconds)
-	case "ratio":
-		return a.Ratio, true
-	}
-	return nil, false
 }
 
 // AlertPage is one alert with the history of its acknowledgements. history is

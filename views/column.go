@@ -51,6 +51,10 @@ type List[T any] struct {
 	Rows    []T
 	Columns []Column[T]
 	First   string // the columns that the table of a verb begins with; the others follow
+	// Filter is the words of its filter; word=member where the two have other names.
+	// What no member is, Word knows.
+	Filter string
+	Word   func(row T, word string) (any, bool)
 	// Look is the sign of a row and how urgent it looks.
 	Look func(row T, e Env) (sign table.Cell, urgent theme.Style)
 	// Export is what a row is in exports; nil: itself, in the list of that name.
@@ -67,6 +71,8 @@ type lines struct {
 	export  func(i int) (string, []any)
 	heads   []string
 	plain   func(i int) []string
+	words   []string
+	value   func(i int, word string) (any, bool)
 }
 
 // lines is the list without the type of its rows.
@@ -122,6 +128,25 @@ func (l List[T]) lines() lines {
 			}
 		}
 		return cells
+	}
+	of := map[string]string{}
+	for _, w := range strings.Fields(l.Filter) {
+		word, name, named := strings.Cut(w, "=")
+		if !named {
+			name = word
+		}
+		of[word], out.words = name, append(out.words, word)
+	}
+	out.value = func(i int, word string) (any, bool) {
+		if l.Word != nil {
+			if v, ok := l.Word(l.Rows[i], word); ok {
+				return v, true
+			}
+		}
+		if _, ok := members[of[word]]; !ok {
+			return nil, false
+		}
+		return compared(of[word], member(l.Rows[i], members, of[word]))
 	}
 	return out
 }
@@ -195,7 +220,13 @@ func (s Source) with(first lines, second ...lines) Source {
 		return first, i
 	}
 	s.Row = func(i int, e Env) table.Row { l, k := at(i); return l.row(k, e) }
-	s.Export = func(i int) (string, []any) { l, k := at(i); return l.export(k) }
+	if first.list != "" {
+		s.Export = func(i int) (string, []any) { l, k := at(i); return l.export(k) }
+	}
+	if s.Fields == nil {
+		s.Fields = fields(first.words...)
+		s.Field = func(i int, word string) (any, bool) { l, k := at(i); return l.value(k, word) }
+	}
 	return s
 }
 

@@ -46,33 +46,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 		names[GroupID(rows[i])] = name
 	}
 	return Source{
-		ID:     func(i int) string { return GroupID(rows[i]) },
-		Fields: fields("code", "endpoint", "kind", "subscription", "domain", "source", "open", "age"),
-		Field: func(i int, name string) (any, bool) {
-			g := rows[i]
-			switch name {
-			case "code":
-				return g.Code.String(), true
-			case "endpoint":
-				return g.Endpoint.String(), true
-			case "kind":
-				if g.Source == "job" {
-					return g.Endpoint.String(), true
-				}
-				return g.Source, true
-			case "subscription":
-				return g.SubscriptionID, true
-			case "domain":
-				return g.Domain.String(), true
-			case "source":
-				return g.Source, true
-			case "open":
-				return g.Open, true
-			case "age":
-				return s.TakenAt.Sub(g.FirstAt), true
-			}
-			return nil, false
-		},
+		ID: func(i int) string { return GroupID(rows[i]) },
 		Sorts: []Sort{
 			{Name: "open, most first", Column: "open", Desc: true, Less: func(i, j int) bool { return rows[i].Open > rows[j].Open }},
 			{Name: "last, newest first", Column: "last_at", Desc: true, Less: func(i, j int) bool { return rows[i].LastAt.After(rows[j].LastAt) }},
@@ -84,6 +58,16 @@ func DeadGroups(s *queue.Snapshot) Source {
 		Note:  lacks(s, "dead_groups"),
 	}.with(List[queue.DeadGroup]{
 		Name: "dlq-groups", Rows: rows, First: "code endpoint subscription_id open first_at last_at source domain",
+		Filter: "code endpoint kind=source subscription=subscription_id domain source open age",
+		Word: func(g queue.DeadGroup, word string) (any, bool) {
+			switch {
+			case word == "age":
+				return s.TakenAt.Sub(g.FirstAt), true
+			case word == "kind" && g.Source == "job":
+				return g.Endpoint.String(), true
+			}
+			return nil, false
+		},
 		Look: func(g queue.DeadGroup, e Env) (table.Cell, theme.Style) {
 			return e.sign(groupRank(g)), e.tone(groupRank(g))
 		},

@@ -30,13 +30,6 @@ func Executors(s *queue.Snapshot) Source {
 			}
 			return rows[i].ID.String()
 		},
-		Fields: fields("id", "kind", "domain", "state", "severity", "owner", "age", "ratio"),
-		Field: func(i int, name string) (any, bool) {
-			if i >= n {
-				return subscriptionField(subs[i-n], name)
-			}
-			return executorField(rows[i], name)
-		},
 		Sorts: []Sort{
 			{Name: "state, worst first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(executorRank(rows[i]), executorRank(rows[j])); c != 0 {
@@ -55,8 +48,9 @@ func Executors(s *queue.Snapshot) Source {
 		Note:  lacks(s, "executors", "job_subscriptions"),
 	}.with(List[queue.Executor]{
 		Name: "executors", Rows: rows,
-		First: "state executor_id executor_kind domain_scope age_seconds expected_cadence_seconds stale_threshold_seconds in_flight done_total acked_by",
-		Look:  executorLook,
+		First:  "state executor_id executor_kind domain_scope age_seconds expected_cadence_seconds stale_threshold_seconds in_flight done_total acked_by",
+		Filter: "id=executor_id kind=executor_kind domain=domain_scope state severity owner=acked_by age=age_seconds ratio",
+		Look:   executorLook,
 		Columns: []Column[queue.Executor]{
 			{Name: "executor_id", Title: "executor", Width: 22, Max: 36, Cell: func(x queue.Executor, e Env) table.Cell {
 				if executorRank(x) < rankQuiet {
@@ -108,28 +102,6 @@ func executorRank(x queue.Executor) int {
 	default:
 		return rankQuiet
 	}
-}
-
-func executorField(x queue.Executor, name string) (any, bool) {
-	switch name {
-	case "id":
-		return x.ID.String(), true
-	case "kind":
-		return x.Kind.String(), true
-	case "domain":
-		return allTexts(x.Domains), true
-	case "state":
-		return x.State, true
-	case "severity":
-		return x.Severity, true
-	case "owner":
-		return x.AckedBy.String(), true
-	case "age":
-		return seconds(&x.AgeSeconds)
-	case "ratio":
-		return x.Ratio, true
-	}
-	return nil, false
 }
 
 // ExecutorPage is one executor in full, with its subscriptions.

@@ -18,26 +18,7 @@ func Flags(s *queue.Snapshot) Source {
 		rows = s.Flags
 	}
 	return Source{
-		ID:     func(i int) string { return rows[i].Key.String() },
-		Fields: fields("key", "value", "kind", "state", "by", "reason"),
-		Field: func(i int, name string) (any, bool) {
-			f := rows[i]
-			switch name {
-			case "key":
-				return f.Key.String(), true
-			case "value":
-				return f.Value.String(), true
-			case "kind":
-				return f.Kind, true
-			case "state":
-				return flagState(f), true
-			case "by":
-				return f.UpdatedBy.String(), true
-			case "reason":
-				return f.Reason.String(), true
-			}
-			return nil, false
-		},
+		ID: func(i int) string { return rows[i].Key.String() },
 		Sorts: []Sort{
 			{Name: "what stands out first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(rank(flagState(rows[i])), rank(flagState(rows[j]))); c != 0 {
@@ -52,6 +33,8 @@ func Flags(s *queue.Snapshot) Source {
 		Note:  lacks(s, "flags"),
 	}.with(List[queue.Flag]{
 		Name: "flags", Rows: rows, First: "key value state updated_by updated_at reason reverts_at",
+		Filter: "key value kind state by=updated_by reason",
+		Word:   func(f queue.Flag, word string) (any, bool) { return flagState(f), word == "state" },
 		Look: func(f queue.Flag, e Env) (table.Cell, theme.Style) {
 			return e.sign(rank(flagState(f))), e.tone(rank(flagState(f)))
 		},

@@ -20,29 +20,6 @@ func Health(s *queue.Snapshot) Source {
 		ID: func(i int) string {
 			return rows[i].Source.String() + "\x00" + rows[i].Subject.String() + "\x00" + rows[i].Domain.String()
 		},
-		Fields: fields("source", "subject", "domain", "status", "age", "events", "attempts", "dead"),
-		Field: func(i int, name string) (any, bool) {
-			r := rows[i]
-			switch name {
-			case "source":
-				return r.Source.String(), true
-			case "subject":
-				return r.Subject.String(), true
-			case "domain":
-				return r.Domain.String(), true
-			case "status":
-				return r.StatusHint.String(), true
-			case "age":
-				return seconds(r.AgeSeconds)
-			case "events":
-				return number(r.EventsSeen)
-			case "attempts":
-				return number(r.AttemptsWritten)
-			case "dead":
-				return number(r.DeadLettered)
-			}
-			return nil, false
-		},
 		Sorts: []Sort{
 			{Name: "stale first", Column: "status_hint", Desc: true, Less: func(i, j int) bool {
 				if a, b := urgency(i), urgency(j); a != b {
@@ -61,7 +38,8 @@ func Health(s *queue.Snapshot) Source {
 		Note:  lacks(s, "health"),
 	}.with(List[queue.HealthRow]{
 		Name: "health", Rows: rows,
-		First: "status_hint source subject domain age_seconds last_seen_at events_seen attempts_written dead_lettered held_by",
+		First:  "status_hint source subject domain age_seconds last_seen_at events_seen attempts_written dead_lettered held_by",
+		Filter: "source subject domain status=status_hint age=age_seconds events=events_seen attempts=attempts_written dead=dead_lettered",
 		Look: func(r queue.HealthRow, e Env) (table.Cell, theme.Style) {
 			k := rank(r.StatusHint.String())
 			return e.sign(k), e.tone(k)

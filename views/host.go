@@ -24,21 +24,11 @@ func Loops(h *queue.HostStatus) Source {
 		}
 	}
 	return Source{
-		ID:     func(i int) string { return rows[i].Name },
-		Fields: fields("loop", "state"),
-		Field: func(i int, name string) (any, bool) {
-			switch name {
-			case "loop":
-				return rows[i].Name, true
-			case "state":
-				return rows[i].State, true
-			}
-			return nil, false
-		},
+		ID:    func(i int) string { return rows[i].Name },
 		Sorts: []Sort{{Name: "as they run", Column: ""}, {Name: "loop", Column: "Name", Less: func(i, j int) bool { return rows[i].Name < rows[j].Name }}},
 		Empty: empty,
 	}.with(List[queue.LoopStatus]{
-		Rows: rows, Look: loopLook,
+		Rows: rows, Look: loopLook, Filter: "loop=Name state=State",
 		Columns: []Column[queue.LoopStatus]{
 			{Name: "Name", Title: "loop", Width: 18, Max: 26, Look: strong},
 			{Name: "State", Title: "state", Width: 8, Max: 10, Look: ofRow},

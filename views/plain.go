@@ -137,6 +137,26 @@ func plain(name string, v any) string {
 	return fmt.Sprint(v)
 }
 
+// compared is a member as a filter compares it; what is absent matches nothing.
+func compared(name string, v any) (any, bool) {
+	switch v := v.(type) {
+	case queue.Text:
+		return v.String(), true
+	case []queue.Text:
+		return allTexts(v), true
+	case *int64:
+		if v == nil {
+			return nil, false
+		}
+		return compared(name, *v)
+	case int64:
+		if strings.HasSuffix(name, "_seconds") {
+			return time.Duration(v) * time.Second, true
+		}
+	}
+	return v, true
+}
+
 // PlainAge is a number of seconds in the two largest units.
 func PlainAge(seconds int64) string {
 	d := time.Duration(seconds) * time.Second

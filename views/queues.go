@@ -40,13 +40,6 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			}
 			return LaneID(lanes[i].Domain.String(), lanes[i].Kind.String())
 		},
-		Fields: fields("kind", "domain", "owner", "why", "age", "queued", "jobs"),
-		Field: func(i int, name string) (any, bool) {
-			if i >= n {
-				return leaseField(leases[i-n], name, s)
-			}
-			return laneField(lanes[i], name)
-		},
 		Sorts: []Sort{
 			{Name: "stuck first", Column: "oldest", Desc: true, Less: func(i, j int) bool {
 				a, b := lanes[i], lanes[j]
@@ -73,8 +66,12 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		Second: Second{Marks: true},
 	}.with(List[queue.Lane]{
 		Name: "queues", Rows: lanes,
-		First: "job_kind event_domain queued scheduled retry_waiting leased in_progress oldest in_per_s out_per_s clears_in_seconds succeeded_1h failed_1h dead_1h cancelled_1h why",
-		Look:  laneLook,
+		First:  "job_kind event_domain queued scheduled retry_waiting leased in_progress oldest in_per_s out_per_s clears_in_seconds succeeded_1h failed_1h dead_1h cancelled_1h why",
+		Filter: "kind=job_kind domain=event_domain owner why age=age_seconds queued jobs",
+		Word: func(l queue.Lane, word string) (any, bool) {
+			return waits(l) + l.Leased + l.InProgress, word == "jobs"
+		},
+		Look: laneLook,
 		Columns: []Column[queue.Lane]{
 			{Name: "job_kind", Head: "KIND", Width: 16, Want: 20, Max: 36, Cell: func(l queue.Lane, e Env) table.Cell {
 				name := l.Kind.String()
@@ -112,6 +109,8 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		},
 	}.lines(), List[queue.JobLease]{
 		Name: "job-leases", Rows: leases,
+		Filter: "kind=job_kind domain=event_domain owner=lease_owner jobs=live",
+		Word:   func(l queue.JobLease, word string) (any, bool) { return s.TakenAt.Sub(l.ClaimedAt), word == "age" },
 		Look: func(l queue.JobLease, e Env) (table.Cell, theme.Style) {
 			if l.Expired {
 				return e.sign(rankCritical), e.tone(rankCritical)
@@ -146,46 +145,12 @@ func laneRank(l queue.Lane) int {
 	return r
 }
 
-func laneField(l queue.Lane, name string) (any, bool) {
-	switch name {
-	case "kind":
-		return l.Kind.String(), true
-	case "domain":
-		return l.Domain.String(), true
-	case "why":
-		return l.Why.String(), true
-	case "age":
-		return seconds(&l.AgeSeconds)
-	case "queued":
-		return l.Queued, true
-	case "jobs":
-		return waits(l) + l.Leased + l.InProgress, true
-	}
-	return nil, false
-}
-
 // leaseWords is what is wrong with a lease.
 func leaseWords(l queue.JobLease, e Env) string {
 	if l.Expired {
 		return "expired " + e.Ago(l.Until) + " ago"
 	}
 	return "not renewed, " + e.Until(l.Until) + " left"
-}
-
-func leaseField(l queue.JobLease, name string, s *queue.Snapshot) (any, bool) {
-	switch name {
-	case "kind":
-		return l.Kind.String(), true
-	case "domain":
-		return l.Domain.String(), true
-	case "owner":
-		return l.Owner.String(), true
-	case "age":
-		return s.TakenAt.Sub(l.ClaimedAt), true
-	case "jobs":
-		return l.Live, true
-	}
-	return nil, false
 }
 
 // uuidLen is the length of a UUID, shortLen of what ShortID leaves of one.

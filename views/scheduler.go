@@ -35,28 +35,6 @@ func Scheduler(s *queue.Snapshot) Source {
 			}
 			return rows[i].Name.String()
 		},
-		Fields: fields("worker", "state", "by", "age", "result", "cron"),
-		Field: func(i int, name string) (any, bool) {
-			if i >= n {
-				return nil, false
-			}
-			t := rows[i]
-			switch name {
-			case "worker":
-				return t.Name.String(), true
-			case "state":
-				return t.State, true
-			case "by":
-				return t.LastSource.String(), true
-			case "age":
-				return seconds(t.AgeSeconds)
-			case "result":
-				return TickResult(t.LastResult), true
-			case "cron":
-				return t.CronJob.String(), true
-			}
-			return nil, false
-		},
 		Sorts: []Sort{
 			{Name: "state, worst first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(tickRank(rows[i]), tickRank(rows[j])); c != 0 {
@@ -72,7 +50,9 @@ func Scheduler(s *queue.Snapshot) Source {
 		Note:  lacks(s, "ticks"),
 	}.with(List[queue.TickWorker]{
 		Name: "scheduler", Rows: rows,
-		First: "state worker_name configured_interval_seconds age_seconds last_run_at next_due_at last_source last_work_at done_total mode cron_job last_result",
+		First:  "state worker_name configured_interval_seconds age_seconds last_run_at next_due_at last_source last_work_at done_total mode cron_job last_result",
+		Filter: "worker=worker_name state by=last_source age=age_seconds result cron=cron_job",
+		Word:   func(t queue.TickWorker, word string) (any, bool) { return TickResult(t.LastResult), word == "result" },
 		Look: func(t queue.TickWorker, e Env) (table.Cell, theme.Style) {
 			return e.sign(tickRank(t)), e.tone(tickRank(t))
 		},

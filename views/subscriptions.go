@@ -60,24 +60,6 @@ func orEvery(t queue.Text) string {
 	return t.String()
 }
 
-// subscriptionField answers the filter of pane 4, whose kind is an executor's.
-func subscriptionField(x queue.JobSubscription, name string) (any, bool) {
-	switch name {
-	case "id":
-		return x.ExecutorID.String(), true
-	case "kind":
-		return x.ExecutorKind.String(), true
-	case "domain":
-		return x.Domain.String(), true
-	case "state":
-		if x.Enabled {
-			return "enabled", true
-		}
-		return "off", true
-	}
-	return nil, false
-}
-
 // subscriptionWords is a rule in one line.
 func subscriptionWords(x queue.JobSubscription) string {
 	s := "priority " + strconv.FormatInt(x.PriorityFloor, 10) + " and up, " + Count(x.InFlight) + " of " + Count(x.MaxParallel) + " in flight"
@@ -138,6 +120,14 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 	return List[queue.JobSubscription]{
 		Name: "executor-rules", Rows: subs,
 		First: "state executor_id executor_kind job_kind event_domain priority_floor max_parallel in_flight registered_by registered_at subscription_id notes",
+		// The kind of pane 4 is an executor's.
+		Filter: "id=executor_id kind=executor_kind domain=event_domain state",
+		Word: func(x queue.JobSubscription, word string) (any, bool) {
+			if x.Enabled {
+				return "enabled", word == "state"
+			}
+			return "off", word == "state"
+		},
 		Look: func(x queue.JobSubscription, e Env) (table.Cell, theme.Style) {
 			if !x.Enabled {
 				return cell(e.Theme.G.Lost, e.Theme.Dim), e.Theme.Warning

@@ -40,20 +40,5 @@ func (e Env) stampOrDash(p *time.Time) string {
 	return e.Stamp(*p)
 }
 
-// seconds and number hand a value to a filter; absent values match nothing.
-func seconds(p *int64) (any, bool) {
-	if p == nil {
-		return nil, false
-	}
-	return time.Duration(*p) * time.Second, true
-}
-
-func number(p *int64) (any, bool) {
-	if p == nil {
-		return nil, false
-	}
-	return *p, true
-}
-
 // nobody says that something has no owner.
 func (e Env) nobody() string { return e.Theme.G.Dash + " nobody " + e.Theme.G.Dash }
