@@ -45,7 +45,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "age_seconds", Title: "for", Width: 8, Right: true},
 			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Cell: func(a queue.Alert, e Env) table.Cell {
 				return cell(alertTimes(a, e), e.Theme.Text)
-			}, Plain: func(a queue.Alert) string { return plain("ratio", a.Ratio) + "×" }},
+			}, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
 			{Name: "acked_by", Title: "owner", Width: 12, Max: 24, Cell: func(a queue.Alert, e Env) table.Cell {
 				if a.State == "acked" {
 					return cell(a.AckedBy.String(), e.Theme.Accent)

@@ -21,7 +21,7 @@ func Audit(rows []queue.AuditEntry) Source {
 		Sorts:  []Sort{{Name: "newest first", Column: "at", Desc: true}},
 		Empty:  []string{"Nobody has done anything yet.", "Every action leaves a row here: who, what, why, before and after."},
 	}.with(List[queue.AuditEntry]{
-		Name: "audit", Rows: rows, First: "id at actor db_role action target outcome reason before after",
+		Name: "audit", Rows: rows, First: "id at actor db_role action target filter outcome reason before after",
 		Look: func(a queue.AuditEntry, e Env) (table.Cell, theme.Style) {
 			r := outcomeRank(a.Outcome.String())
 			return e.sign(r), e.tone(r)

@@ -223,7 +223,7 @@ func (s Source) with(first lines, second ...lines) Source {
 	if first.list != "" {
 		s.Export = func(i int) (string, []any) { l, k := at(i); return l.export(k) }
 	}
-	if s.Fields == nil {
+	if s.Fields == nil && len(first.words) > 0 {
 		s.Fields = fields(first.words...)
 		s.Field = func(i int, word string) (any, bool) { l, k := at(i); return l.value(k, word) }
 	}

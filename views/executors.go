@@ -67,12 +67,12 @@ func Executors(s *queue.Snapshot) Source {
 				return cell(Age(x.AgeSeconds), e.Theme.Text)
 			}},
 			{Name: "expected_cadence_seconds", Title: "cadence", Width: 7, Right: true, Drop: 2, Look: dim},
-			{Name: "ratio", Title: "×cadence", Width: 8, Right: true, Drop: 5, Cell: func(x queue.Executor, e Env) table.Cell {
+			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 8, Right: true, Drop: 5, Cell: func(x queue.Executor, e Env) table.Cell {
 				if executorRank(x) < rankQuiet {
 					return cell(e.Theme.G.Dash, e.Theme.Text)
 				}
 				return cell(e.Times(x.Ratio), e.Theme.Text)
-			}},
+			}, Plain: func(x queue.Executor) string { return PlainRatio(x.Ratio) }},
 			{Name: "in_flight", Width: 9, Right: true, Drop: 4},
 			{Name: "done_total", Title: "done", Width: 9, Max: 12, Right: true, Drop: 7},
 			{Name: "acked_by", Title: "owner", Width: 12, Max: 20, Drop: 1, Cell: executorOwner},

@@ -18,20 +18,15 @@ func Pictured(list string, s *queue.Snapshot) Source {
 	case "health":
 		return Health(s)
 	case "hosts":
-		return untabled(list, s.Hosts)
+		return Hosts(s)
 	case "queues", "job-leases":
 		return Lanes(s, 0)
 	case "scheduler":
 		return Scheduler(s)
 	case "waiting":
-		return untabled(list, s.Waiting)
+		return Waits(s)
 	}
 	return Source{}
-}
-
-// untabled is rows that no pane has a table of.
-func untabled[T any](list string, rows []T) Source {
-	return Source{Len: len(rows), Export: func(i int) (string, []any) { return list, []any{rows[i]} }}
 }
 
 // Exported is what rows of a table are in one list, in their order. They are at

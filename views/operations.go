@@ -62,7 +62,7 @@ func Operations(rows []queue.Operation) Source {
 			}, Plain: firstTries},
 			{Name: "created_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: accent},
 			{Name: "kind", Title: "what", Head: "KIND", Width: 7, Max: 9, Drop: 5, Look: dim, Say: func(_ Env, v any) string { return operationWord(fmt.Sprint(v)) }},
-			{Name: "filter", Title: "selection, or why it stands", Head: "SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
+			{Name: "filter", Title: "selection, or why it stands", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
 				if !o.StateWhy.Empty() {
 					return cell(o.StateWhy.String(), e.tone(operationRank(o)))
 				}

@@ -179,6 +179,20 @@ func PlainTime(t *time.Time) string {
 	return queue.Stamp(*t, time.RFC3339)
 }
 
+// PlainMillis is milliseconds that may not be known.
+func PlainMillis(ms *float64) string { return plain("_ms", ms) }
+
+// PlainRatio is how many times as much something is.
+func PlainRatio(ratio float64) string { return plain("ratio", ratio) + "×" }
+
+// PlainBound is a count that may go on.
+func PlainBound(n int64, bound bool) string {
+	if bound {
+		return "≥" + plain("", n)
+	}
+	return plain("", n)
+}
+
 // plainID is an id that may be absent.
 func plainID(id int64) string {
 	if id == 0 {

@@ -101,7 +101,7 @@ func Scheduler(s *queue.Snapshot) Source {
 				}
 				return t.CronJob.String() + " (not installed)"
 			}},
-			{Name: "last_run_at"},
+			{Name: "last_run_at", Head: "LAST RUN"},
 			{Name: "mode"},
 		},
 	}.lines(), modeList(modes, rows))

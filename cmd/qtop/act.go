@@ -35,20 +35,12 @@ type actVerb struct {
 	into func(r *queue.Request, args []string)
 }
 
-func orWord(word, otherwise string) string {
-	if word == "" {
-		return otherwise
-	}
-	return word
-}
-
 func targets(r *queue.Request, args []string) { r.Targets = args }
 
 func (a *app) actCmds() []*cobra.Command {
 	cmds := []*cobra.Command{
 		a.act(actVerb{use: "ack EXECUTOR|ALERT...", action: queue.ActAck, args: cobra.MinimumNArgs(1), into: targets}),
 		a.act(actVerb{use: "unack EXECUTOR|ALERT...", action: queue.ActUnack, args: cobra.MinimumNArgs(1), into: targets}),
-		a.requeueCmd(),
 		a.act(actVerb{use: "resolve [ID...]", action: queue.ActResolve, args: cobra.ArbitraryArgs, filter: true, into: targets}),
 		a.act(actVerb{use: "reopen ID...", action: queue.ActReopen, args: cobra.MinimumNArgs(1), into: targets}),
 		a.act(actVerb{use: "undo ID...", action: queue.ActUndoRequeue, args: cobra.MinimumNArgs(1), into: targets}),
@@ -89,7 +81,7 @@ func (a *app) actCmds() []*cobra.Command {
 		a.act(actVerb{use: "subscribe ID", action: queue.ActJobSubscribe, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "disable RULE", action: queue.ActJobRuleOff, args: cobra.ExactArgs(1), into: targets}),
 		a.act(actVerb{use: "enable RULE", action: queue.ActJobRuleOn, args: cobra.ExactArgs(1), into: targets}),
-		a.viewCmd(view{use: "subscriptions [ID]", short: "What executors may claim", show: showSubscriptions}, &viewOptions{}),
+		a.viewCmd(view{use: "subscriptions [ID]", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}),
 		a.beatCmd(),
 	)
 	endpoint := &cobra.Command{Use: "endpoint", Short: "Suspend or resume a webhook subscription"}
@@ -97,7 +89,7 @@ func (a *app) actCmds() []*cobra.Command {
 		a.act(actVerb{use: "suspend SUBSCRIPTION...", action: queue.ActSuspend, args: cobra.MinimumNArgs(1), list: "webhooks", into: targets}),
 		a.act(actVerb{use: "resume SUBSCRIPTION...", action: queue.ActResume, args: cobra.MinimumNArgs(1), list: "webhooks", into: targets}),
 	)
-	return append(cmds, flag, executor, endpoint, a.subscriptionCmd(), a.jobCmd(), a.leaseCmd(), a.opsCmd(), a.routeCmd(), a.consumerCmd())
+	return append(cmds, flag, executor, endpoint)
 }
 
 func (a *app) act(v actVerb) *cobra.Command {

@@ -22,10 +22,6 @@ import (
 	"github.com/qtop/qtop/tui"
 )
 
-// hostConns are the connections of a worker host beside its listener: ticks,
-// claims and reports, each for a moment.
-const hostConns = 8
-
 func (a *app) console(ctx context.Context) error {
 	client, err := a.client(ctx, hostConns)
 	if err != nil {
@@ -181,15 +177,4 @@ func (a *app) logFile() (*slog.Logger, func()) {
 		return slog.New(slog.DiscardHandler), func() {}
 	}
 	return slog.New(slog.NewJSONHandler(secrecy.Writer{W: f}, nil)), func() { _ = f.Close() }
-}
-
-// hostLog is the log of a host that has the terminal for itself.
-func hostLog(w io.Writer) *slog.Logger {
-	if _, masked := w.(secrecy.Writer); !masked {
-		w = secrecy.Writer{W: w}
-	}
-	if terminal(w) {
-		return slog.New(slog.NewTextHandler(w, nil))
-	}
-	return slog.New(slog.NewJSONHandler(w, nil))
 }

@@ -33,7 +33,7 @@ type demoOptions struct {
 	as             string
 }
 
-func (a *app) demoCmd() *cobra.Command {
+func demoCmd(a *app) *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Try qtop: a private PostgreSQL with live traffic and an incident", Args: cobra.NoArgs,

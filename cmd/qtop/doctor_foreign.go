@@ -3,15 +3,14 @@ package main
 import (
 	"context"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // foreignFindings name what others have put on the queue's tables, beside its
 // functions, or could put into the schemas that it uses.
-func foreignFindings(ctx context.Context, c *pgclient.Client) []finding {
-	found, err := inspect.ForeignObjects(ctx, c)
+func foreignFindings(ctx context.Context, x patient) []finding {
+	found, err := inspect.ForeignObjects(ctx, x.client)
 	if err != nil {
 		return []finding{{"bad", "foreign", queue.Said(err), ""}}
 	}

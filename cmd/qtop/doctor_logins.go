@@ -6,29 +6,28 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // loginFindings are what roles and the database bring to a session, and logins that
 // may do more than their work needs.
-func loginFindings(ctx context.Context, c *pgclient.Client, s queue.Session, readOnly bool) []finding {
-	settings, err := inspect.LoginSettings(ctx, c)
+func loginFindings(ctx context.Context, x patient) []finding {
+	settings, err := inspect.LoginSettings(ctx, x.client)
 	if err != nil {
 		return []finding{{"bad", "login", queue.Clean(err.Error()), ""}}
 	}
 	var out []finding
-	if readOnly {
+	if x.settings.ReadOnly {
 		out = append(out, finding{"note", "read-only", queue.Clean("read_only is set: this program changes nothing"), "leave out read_only to act"})
 	}
-	mayAct := slices.ContainsFunc(s.Roles, func(r string) bool { return r != "queue_viewer" })
-	for _, x := range settings {
-		if f := settingFinding(x, mayAct); f.Check != "" {
+	mayAct := slices.ContainsFunc(x.session.Roles, func(r string) bool { return r != "queue_viewer" })
+	for _, set := range settings {
+		if f := settingFinding(set, mayAct); f.Check != "" {
 			out = append(out, f)
 		}
 	}
-	logins, err := inspect.Logins(ctx, c)
+	logins, err := inspect.Logins(ctx, x.client)
 	if err != nil {
 		return append(out, finding{"bad", "login", queue.Clean(err.Error()), ""})
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -16,8 +15,8 @@ const shownNames = 20
 // roleFindings say who may what through the roles of this database: attributes
 // that a group of rights must not have, members, other databases with the same
 // roles, and executors that every host may work as.
-func roleFindings(ctx context.Context, c *pgclient.Client) []finding {
-	found, err := inspect.Roles(ctx, c)
+func roleFindings(ctx context.Context, x patient) []finding {
+	found, err := inspect.Roles(ctx, x.client)
 	if err != nil {
 		return []finding{{"bad", "roles", queue.Clean(err.Error()), ""}}
 	}

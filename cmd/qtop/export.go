@@ -29,7 +29,7 @@ type exportOptions struct {
 	force      bool
 }
 
-func (a *app) exportCmd() *cobra.Command {
+func exportCmd(a *app) *cobra.Command {
 	var o exportOptions
 	var names, help []string
 	for _, l := range queue.ExportLists() {
@@ -93,7 +93,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	var done queue.Exported
 	write := func(w io.Writer) (err error) {
 		if list.Kind == "" {
-			if x.Rows, x.AsOf, err = pictured(ctx, client, list, o.filter); err != nil {
+			if x.Rows, x.AsOf, err = picturedRows(ctx, client, list, o.filter); err != nil {
 				return err
 			}
 		}
@@ -124,8 +124,8 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	return nil
 }
 
-// pictured are the rows of a list that comes with the picture.
-func pictured(ctx context.Context, c *pgclient.Client, list queue.ExportList, filter string) ([]any, time.Time, error) {
+// picturedRows are the rows of a list that comes with the picture.
+func picturedRows(ctx context.Context, c *pgclient.Client, list queue.ExportList, filter string) ([]any, time.Time, error) {
 	s, err := snapshot(ctx, c)
 	if err != nil {
 		return nil, s.TakenAt, err

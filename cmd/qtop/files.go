@@ -4,18 +4,13 @@ package main
 // configuration, what the driver reads, handlers and signing secrets.
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/qtop/qtop/config"
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/fileguard"
-	"github.com/qtop/qtop/pgclient/inspect"
-	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/workerhost/sender"
 )
@@ -84,8 +79,8 @@ func guarded(src config.Sources, s config.Settings) []fileFinding {
 }
 
 // hostFiles judges what a worker host runs and signs with.
-func (a *app) hostFiles() (all []fileFinding) {
-	for _, h := range a.settings.Handlers {
+func hostFiles(s config.Settings) (all []fileFinding) {
+	for _, h := range s.Handlers {
 		if len(h.Command) == 0 {
 			continue
 		}
@@ -93,58 +88,22 @@ func (a *app) hostFiles() (all []fileFinding) {
 			all = append(all, findings("handler of "+h.Kind, fileguard.Command(path, h.Command[1:]))...)
 		}
 	}
-	for _, s := range a.settings.Delivery.Secrets {
-		if s.File != "" {
-			all = append(all, findings("secret "+s.Ref, fileguard.Kept(s.File))...)
+	for _, x := range s.Delivery.Secrets {
+		if x.File != "" {
+			all = append(all, findings("secret "+x.Ref, fileguard.Kept(x.File))...)
 		}
 	}
 	return all
 }
 
-// fileFindings is both, for the doctor, and what this machine's secrets lack.
-func (a *app) fileFindings() (all []finding) {
-	for _, f := range append(a.files, a.hostFiles()...) {
-		all = append(all, finding{"note", "files", queue.Clean(secrecy.Mask(f.What + " (" + f.use + ")")), f.Do})
-	}
-	secrets, err := sender.NewSecrets(secretSources(a.settings.Delivery.Secrets))
-	if err != nil {
-		return append(all, finding{"bad", "signing", queue.Said(err), "correct delivery.secrets"})
-	}
-	for _, ref := range secrets.Refs() {
-		if _, fault := secrets.Look(ref); fault != nil {
-			all = append(all, finding{"note", "signing", queue.Clean(secrecy.Mask("on this machine: " + fault.What)), fault.Do})
-		} else if weak := secrets.Weak(ref); weak != nil {
-			all = append(all, finding{"note", "signing", queue.Clean(secrecy.Mask(weak.What)), weak.Do})
+func secretSources(in []config.Secret) []sender.SecretSource {
+	var out []sender.SecretSource
+	for _, s := range in {
+		from := "file:" + s.File
+		if s.Env != "" {
+			from = "env:" + s.Env
 		}
+		out = append(out, sender.SecretSource{Ref: s.Ref, From: from})
 	}
-	if len(all) == 0 {
-		return []finding{{"ok", "files", queue.Clean("nobody else may change what decides what runs"), ""}}
-	}
-	return all
-}
-
-// signingFindings names what live hosts cannot sign.
-func signingFindings(ctx context.Context, c *pgclient.Client) (all []finding) {
-	faults, hosts, err := inspect.SigningFaults(ctx, c)
-	if err != nil {
-		return []finding{{"bad", "signing", queue.Said(err), ""}}
-	}
-	of := map[int64]map[string]bool{}
-	for _, f := range faults {
-		if of[f.Subscription] == nil {
-			of[f.Subscription] = map[string]bool{}
-		}
-		of[f.Subscription][f.Host.String()] = true
-	}
-	for _, f := range faults {
-		state := "note" // another host has the secret
-		if len(of[f.Subscription]) >= hosts {
-			state = "bad"
-		}
-		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
-	}
-	if len(all) == 0 {
-		return []finding{{"ok", "signing", queue.Clean("every live host can sign what it sends"), ""}}
-	}
-	return all
+	return out
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,17 +16,10 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
-func (a *app) queuesCmd() *cobra.Command {
-	o := &viewOptions{}
-	cmd := a.viewCmd(view{use: "queues", short: "Jobs per kind and domain, oldest wait and why; with --kind or --domain the jobs themselves", list: true, past: true, show: showQueues}, o)
-	cmd.Flags().StringVar(&o.kind, "kind", "", "list the live jobs of this kind")
-	cmd.Flags().StringVar(&o.domain, "domain", "", "list the live jobs of this domain")
-	return cmd
-}
-
-func (a *app) jobCmd() *cobra.Command {
+func jobCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "job", Short: "Show, cancel or enqueue a job"}
 	var kind, domain, status string
 	cancel := a.act(actVerb{
@@ -47,11 +39,11 @@ func (a *app) jobCmd() *cobra.Command {
 		}
 		return run(cmd, args)
 	}
-	cmd.AddCommand(a.revealing(view{use: "show ID", short: "One job, live or finished, with its payload", show: showJob}), cancel, a.enqueueCmd())
+	cmd.AddCommand(revealing(a, "One job, live or finished, with its payload", showJob), cancel, enqueueCmd(a))
 	return cmd
 }
 
-func (a *app) leaseCmd() *cobra.Command {
+func leaseCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "lease", Short: "List stuck leases of jobs, release expired ones"}
 	cmd.AddCommand(
 		a.viewCmd(view{use: "list", short: "Leases of jobs that expired, or that ran long without a renewal; leases of webhook jobs", show: showLeases}, &viewOptions{}),
@@ -60,7 +52,7 @@ func (a *app) leaseCmd() *cobra.Command {
 	return cmd
 }
 
-func (a *app) enqueueCmd() *cobra.Command {
+func enqueueCmd(a *app) *cobra.Command {
 	var j enqueue.Job
 	var payload string
 	var priority int
@@ -127,58 +119,12 @@ func (a *app) enqueueCmd() *cobra.Command {
 
 const maxPayload = 16 << 20
 
-func showQueues(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	if o.kind != "" || o.domain != "" || o.filter != "" {
-		if o.at != "" {
-			return usage("--at shows the lanes, not single jobs", "command line", "leave out --kind, --domain and --filter")
-		}
-		return showJobs(ctx, a, c, o)
-	}
-	s, err := o.snapshot(ctx, c)
-	var rows [][]string
-	for _, l := range s.Queues {
-		rows = append(rows, []string{
-			l.Kind.String(), l.Domain.String(), count(l.Queued - l.Scheduled), count(l.Scheduled), count(l.RetryWaiting), count(l.Leased),
-			count(l.InProgress), waited(l), rate(l.InPerSecond), rate(l.OutPerSecond), clears(l), count(l.Succeeded), count(l.Failed), count(l.Dead),
-			count(l.Cancelled), l.Why.String(),
-		})
-	}
-	return a.answer(err, s.Queues, []string{
-		"KIND", "DOMAIN", "QUEUED", "SCHEDULED", "RETRYING", "LEASED", "RUNNING", "OLDEST", "IN/S", "OUT/S", "CLEARS IN", "DONE 1H", "FAILED 1H",
-		"DEAD 1H", "CANCELLED 1H", "WHY",
-	}, rows)
-}
-
-func showJobs(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	q := queue.Query{Kind: queue.ListJobs, Filter: o.filter, Limit: o.limit}
-	if o.kind != "" && o.domain != "" {
-		q.ID = o.domain + "/" + o.kind
-	} else {
-		q.Filter = strings.TrimSpace(queue.LaneFilter(o.kind, o.domain, "") + " " + o.filter)
-	}
-	p, err := c.List(ctx, q)
-	list := queue.Of[[]queue.Job](p)
-	var rows [][]string
-	for _, j := range list {
-		rows = append(rows, []string{
-			j.ID, j.Kind.String(), j.Domain.String(), j.Status, age(j.AgeSeconds), count(j.Priority), j.Executor.String(),
-			fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts), stamp(&j.ProcessAfter), j.LeaseOwner.String(), j.Code.String(),
-		})
-	}
-	heads := []string{"ID", "KIND", "DOMAIN", "STATUS", "AGE", "PRIORITY", "EXECUTOR", "TRIES", "DUE", "OWNER", "CODE"}
-	if err := a.answer(err, list, heads, rows); err != nil {
-		return err
-	}
-	a.ofTotal(len(rows), p)
-	return nil
-}
-
-func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	payload, done, err := a.revealed(ctx, c, o.args[0], o.reveal)
+func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {
+	payload, done, err := revealed(ctx, a, c, id, o)
 	if err != nil || done {
 		return err
 	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListJob, ID: o.args[0], Whole: payload.Empty()})
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListJob, ID: id, Whole: payload.Empty()})
 	if err != nil {
 		return err
 	}
@@ -190,18 +136,18 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 		a.encode(a.out, j)
 		return nil
 	}
-	since := "due " + age(j.AgeSeconds) + " ago"
+	since := "due " + views.PlainAge(j.AgeSeconds) + " ago"
 	switch {
 	case j.FinishedAt != nil:
-		since = "finished " + age(j.AgeSeconds) + " ago"
+		since = "finished " + views.PlainAge(j.AgeSeconds) + " ago"
 	case j.LeaseToken != "":
-		since = "picked " + age(j.AgeSeconds) + " ago"
+		since = "picked " + views.PlainAge(j.AgeSeconds) + " ago"
 	case !j.Ready && j.AgeSeconds == 0:
 		since = "due later"
 	}
 	a.printf("%s  %s  %s (%s)  %s\nfor %s, priority %d, tried %d of %d times, %d leases lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
 		j.ID, j.Status, j.Kind, j.Domain, since, j.Executor, j.Priority, j.Attempts, j.MaxAttempts, j.LostLeases,
-		stamp(&j.EnqueuedAt), orWord(j.Actor.String(), "nobody named"), stamp(&j.ProcessAfter), stamp(j.PickedAt), stamp(j.FinishedAt))
+		views.PlainTime(&j.EnqueuedAt), orWord(j.Actor.String(), "nobody named"), views.PlainTime(&j.ProcessAfter), views.PlainTime(j.PickedAt), views.PlainTime(j.FinishedAt))
 	for _, l := range [][2]string{
 		{"lease", strings.TrimSpace(j.LeaseOwner.String() + " " + j.LeaseToken)}, {"before", j.FromStatus}, {"key", j.Key.String()},
 		{"source", j.SourceRef.String()}, {"target", j.TargetRef.String()}, {"payload in", j.PayloadRef.String()},
@@ -212,7 +158,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 		}
 	}
 	if j.LeaseToken != "" && j.FinishedAt == nil {
-		fmt.Fprintln(a.out, "lease until: "+stamp(j.LeaseUntil))
+		fmt.Fprintln(a.out, "lease until: "+views.PlainTime(j.LeaseUntil))
 	}
 	a.payload(j.Payload, j.PayloadWhyNot, j.Revealed)
 	return nil
@@ -237,7 +183,7 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 		}
 		all = append(all, l)
 		rows = append(rows, []string{
-			state, l.Token, l.Owner.String(), count(l.Live), l.Kind.String(), l.Domain.String(), stamp(&l.ClaimedAt), stamp(&l.Until),
+			state, l.Token, l.Owner.String(), fmt.Sprint(l.Live), l.Kind.String(), l.Domain.String(), views.PlainTime(&l.ClaimedAt), views.PlainTime(&l.Until),
 		})
 	}
 	for _, l := range queue.Of[[]queue.WebhookLease](p) {
@@ -246,92 +192,38 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 			state = "EXPIRED"
 		}
 		all = append(all, l)
-		rows = append(rows, []string{state, count(l.JobID), l.Worker.String(), "1", l.Endpoint.String(), "webhook", stamp(&l.StartedAt), stamp(&l.Until)})
+		rows = append(rows, []string{state, fmt.Sprint(l.JobID), l.Worker.String(), "1", l.Endpoint.String(), "webhook", views.PlainTime(&l.StartedAt), views.PlainTime(&l.Until)})
 	}
-	return a.answer(nil, all, []string{"STATE", "LEASE", "OWNER", "JOBS", "KIND / ENDPOINT", "DOMAIN", "CLAIMED", "UNTIL"}, rows)
+	a.answer(all, []string{"STATE", "LEASE", "OWNER", "JOBS", "KIND / ENDPOINT", "DOMAIN", "CLAIMED", "UNTIL"}, rows)
+	return nil
 }
 
-func showSubscriptions(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	s, err := snapshot(ctx, c)
-	var rows [][]string
-	var of []queue.JobSubscription
-	for _, r := range s.JobSubscriptions {
-		if len(o.args) == 1 && r.ExecutorID.String() != queue.Clean(o.args[0]).String() {
-			continue
-		}
-		of = append(of, r)
-		state := "disabled"
-		if r.Enabled {
-			state = "enabled"
-		}
-		rows = append(rows, []string{
-			state, r.ExecutorID.String(), r.ExecutorKind.String(), orWord(r.JobKind.String(), "(every)"), orWord(r.Domain.String(), "(every)"),
-			count(r.PriorityFloor), count(r.MaxParallel), count(r.InFlight), r.RegisteredBy.String(), stamp(&r.RegisteredAt), r.ID, r.Notes.String(),
-		})
-	}
-	return a.answer(err, of, []string{
-		"STATE", "EXECUTOR", "EXECUTOR KIND", "JOB KIND", "DOMAIN", "FLOOR", "AT ONCE", "IN FLIGHT", "BY", "SINCE", "RULE", "NOTES",
-	}, rows)
+func queuesCmd(a *app) *cobra.Command {
+	var kind, domain string
+	cmd := a.viewCmd(view{
+		use: "queues", short: "Jobs per kind and domain, oldest wait and why; with --kind or --domain the jobs themselves", list: true, past: true,
+		show: func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+			switch {
+			case kind == "" && domain == "" && o.filter == "":
+				return pictured("queues")(ctx, a, c, o)
+			case o.at != "":
+				return usage("--at shows the lanes, not single jobs", "command line", "leave out --kind, --domain and --filter")
+			}
+			q := queue.Query{Kind: queue.ListJobs, Filter: o.filter, Limit: o.limit}
+			if kind != "" && domain != "" {
+				q.ID = views.LaneID(domain, kind)
+			} else {
+				q.Filter = strings.TrimSpace(queue.LaneFilter(kind, domain, "") + " " + o.filter)
+			}
+			p, err := c.List(ctx, q)
+			if err != nil {
+				return err
+			}
+			a.ofTotal(a.rows(views.Jobs(queue.Of[[]queue.Job](p), 0), "jobs"), p)
+			return nil
+		},
+	}, &viewOptions{})
+	cmd.Flags().StringVar(&kind, "kind", "", "list the live jobs of this kind")
+	cmd.Flags().StringVar(&domain, "domain", "", "list the live jobs of this domain")
+	return cmd
 }
-
-// statusLanes says what stands in the lanes of jobs and which leases are stuck.
-func (a *app) statusLanes(st statusJSON) {
-	for _, l := range st.Queues {
-		if l.Queued+l.Leased+l.InProgress+l.RetryWaiting == 0 {
-			continue
-		}
-		why := ""
-		if !l.Why.Empty() {
-			why = " · " + l.Why.String()
-		}
-		a.printf("JOBS    %s (%s) · %d queued, %d scheduled, %d retrying, %d leased, %d running · oldest %s · %s/s in, %s/s out · %s%s\n", l.Kind,
-			l.Domain, l.Queued-l.Scheduled, l.Scheduled, l.RetryWaiting, l.Leased, l.InProgress, waited(l), rate(l.InPerSecond), rate(l.OutPerSecond),
-			clearsWords(l), why)
-	}
-	for _, l := range st.JobLeases {
-		if l.Expired {
-			a.printf("LEASE   %s of %s expired at %s · %d jobs · %s (%s)\n", l.Token, l.Owner, stamp(&l.Until), l.Live, l.Kind, l.Domain)
-		}
-	}
-}
-
-func waited(l queue.Lane) string {
-	if l.OldestAt == nil {
-		return "-"
-	}
-	return age(l.AgeSeconds)
-}
-
-// clears is when a lane is empty at its present rates.
-func clears(l queue.Lane) string {
-	switch {
-	case l.ClearsInSeconds != nil:
-		return age(*l.ClearsInSeconds)
-	case l.Queued+l.RetryWaiting == 0:
-		return "-"
-	}
-	return "never"
-}
-
-func clearsWords(l queue.Lane) string {
-	switch s := clears(l); s {
-	case "-":
-		return "nothing waits"
-	case "never":
-		return "never at this rate"
-	default:
-		return "clears in " + s
-	}
-}
-
-func count(n int64) string { return strconv.FormatInt(n, 10) }
-
-// numberOr is an id that may be absent.
-func numberOr(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return count(n)
-}
-
-func rate(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }

@@ -6,39 +6,22 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/spf13/cobra"
+
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	if len(o.args) == 1 {
-		return showLetter(ctx, a, c, o.args[0], o)
+		return showLetter(ctx, a, c, o.args[0], revealOptions{})
 	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: o.filter, Limit: o.limit})
-	letters := queue.Of[[]queue.DeadLetter](p)
-	var rows [][]string
-	for _, d := range letters {
-		rows = append(rows, []string{
-			d.ID, d.State, d.Code.String(), d.Endpoint.String(), d.EventType.String(), age(d.AgeSeconds), stamp(&d.FailedAt), strconv.Itoa(d.Generation),
-			d.Domain.String(),
-		})
-	}
-	if err := a.answer(err, letters, []string{"ID", "STATE", "CODE", "ENDPOINT / KIND", "TYPE", "AGE", "FAILED", "REQUEUED BEFORE", "DOMAIN"}, rows); err != nil {
-		return err
-	}
-	a.ofTotal(len(rows), p)
-	return nil
+	return listed(queue.ListDeadLetters, "dlq", letterRows)(ctx, a, c, o)
 }
 
-// ofTotal says under a table how much of the list it is.
-func (a *app) ofTotal(rows int, p queue.Page) {
-	if a.output == "table" && int64(rows) < p.Total {
-		a.printf("%d of %s%d\n", rows, bound(p.TotalBound), p.Total)
-	}
-}
-
-func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o viewOptions) error {
-	payload, done, err := a.revealed(ctx, c, id, o.reveal)
+func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {
+	payload, done, err := revealed(ctx, a, c, id, o)
 	if err != nil || done {
 		return err
 	}
@@ -71,49 +54,55 @@ func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o vi
 		if l.Current {
 			mark = "*"
 		}
-		a.printf("%s %d  %s  %s %s  %s  %s\n", mark, l.Generation, stamp(l.At), l.Kind, l.ID, l.Status, l.By)
+		a.printf("%s %d  %s  %s %s  %s  %s\n", mark, l.Generation, views.PlainTime(l.At), l.Kind, l.ID, l.Status, l.By)
 	}
 	return nil
 }
 
-func (a *app) hookLetterHead(d *queue.DeadLetterDetail) {
+func (a *writer) hookLetterHead(d *queue.DeadLetterDetail) {
 	a.printf("%s  %s  %s  %s\nsaga %d, event %d %s, subscription %d %s\nfailed %s (%s ago), generation %d\n", d.ID, d.State, d.Code, d.Endpoint,
-		d.SagaID, d.EventID, d.EventType, d.SubscriptionID, d.CallbackURL, stamp(&d.FailedAt), age(d.AgeSeconds), d.Generation)
+		d.SagaID, d.EventID, d.EventType, d.SubscriptionID, d.CallbackURL, views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds), d.Generation)
 	var rows [][]string
 	for _, t := range d.Attempts {
 		status := "-"
 		if t.HTTPStatus != nil {
 			status = strconv.Itoa(*t.HTTPStatus)
 		}
-		rows = append(rows, []string{strconv.Itoa(t.No), strconv.FormatInt(t.JobID, 10), t.Status, status, t.Code.String(), stamp(t.StartedAt), t.Worker.String(), t.Excerpt.String()})
+		rows = append(rows, []string{strconv.Itoa(t.No), strconv.FormatInt(t.JobID, 10), t.Status, status, t.Code.String(), views.PlainTime(t.StartedAt), t.Worker.String(), t.Excerpt.String()})
 	}
 	a.print(nil, []string{"ATTEMPT", "JOB", "STATUS", "HTTP", "CODE", "AT", "WORKER", "ANSWER"}, rows)
 }
 
-func (a *app) jobLetterHead(d *queue.DeadLetterDetail) {
+func (a *writer) jobLetterHead(d *queue.DeadLetterDetail) {
 	a.printf("%s  %s  %s  %s (%s)\njob %s for %s, tried %d times, generation %d\nfailed %s (%s ago), first %s\n", d.ID, d.State, d.Code, d.Endpoint,
-		d.Domain, d.JobID, d.Executor, d.Tries, d.Generation, stamp(&d.FailedAt), age(d.AgeSeconds), stamp(d.FirstFailedAt))
+		d.Domain, d.JobID, d.Executor, d.Tries, d.Generation, views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds), views.PlainTime(d.FirstFailedAt))
 	a.printf("last error: "+"%s\n", d.LastError)
 	a.fate(d)
 }
 
-func (a *app) eventLetterHead(d *queue.DeadLetterDetail) {
+func (a *writer) eventLetterHead(d *queue.DeadLetterDetail) {
 	a.printf("%s  %s  %s  %s (%s)\nevent %s, by %s\nfailed %s (%s ago)\n", d.ID, d.State, d.Code, d.EventType, d.Domain, d.RoutedID, d.Worker,
-		stamp(&d.FailedAt), age(d.AgeSeconds))
+		views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds))
 	a.printf("last error: "+"%s\n", d.LastError)
 	a.fate(d)
 }
 
 // fate is what became of a letter.
-func (a *app) fate(d *queue.DeadLetterDetail) {
+func (a *writer) fate(d *queue.DeadLetterDetail) {
 	switch d.State {
 	case "requeued":
 		if d.Source == "event" {
-			a.printf("routed again by %s at %s\n", d.RequeuedBy, stamp(d.RequeuedAt))
+			a.printf("routed again by %s at %s\n", d.RequeuedBy, views.PlainTime(d.RequeuedAt))
 			return
 		}
-		a.printf("requeued by %s at %s as job %s\n", d.RequeuedBy, stamp(d.RequeuedAt), d.ReplayedJobID)
+		a.printf("requeued by %s at %s as job %s\n", d.RequeuedBy, views.PlainTime(d.RequeuedAt), d.ReplayedJobID)
 	case "resolved":
-		a.printf("resolved as %s by %s at %s: %s\n", d.Resolution, d.ResolvedBy, stamp(d.ResolvedAt), d.ResolvedNote)
+		a.printf("resolved as %s by %s at %s: %s\n", d.Resolution, d.ResolvedBy, views.PlainTime(d.ResolvedAt), d.ResolvedNote)
 	}
+}
+
+func lettersCmd(a *app) *cobra.Command {
+	cmd := a.viewCmd(view{use: "dlq [ID]", short: "Open dead letters, or one with its attempts and lineage", list: true, show: showDead}, &viewOptions{})
+	cmd.AddCommand(revealing(a, "One dead letter with its attempts and lineage", showLetter))
+	return cmd
 }

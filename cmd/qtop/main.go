@@ -60,8 +60,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 			code = exitPanic
 		}
 	}()
-	a := &app{in: in, out: out, errs: errs}
-	root := a.root()
+	a := &app{in: in, writer: writer{out: out, errs: errs}}
+	root := commandLine(a)
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)

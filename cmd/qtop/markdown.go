@@ -84,7 +84,7 @@ func at(t *time.Time) string {
 func reportMarkdown(r queue.Report) string {
 	m := &markdown{}
 	m.line("# Incident report of %s\n", code(r.Database))
-	m.line("- From %s to %s, %s. All times are UTC.", at(&r.Since), at(&r.Until), age(int64(r.Until.Sub(r.Since)/time.Second)))
+	m.line("- From %s to %s, %s. All times are UTC.", at(&r.Since), at(&r.Until), views.PlainAge(int64(r.Until.Sub(r.Since)/time.Second)))
 	m.line("- As of %s, read by %s as %s from PostgreSQL %s.", at(&r.AsOf), code(r.Actor), code(r.Login), code(r.Version))
 	m.line("- %d silences, %d flag changes, %d bulk operations, %d operator actions, %s.", len(r.Silences)+r.More["silences"], len(r.Flags)+r.More["flags"],
 		len(r.Operations)+r.More["operations"], len(r.Actions)+r.More["actions"], died(r))
@@ -103,7 +103,7 @@ func died(r queue.Report) string {
 	for _, d := range r.Dead {
 		n += d.Arose
 	}
-	return bound(r.DeadBound || r.More["dead"] > 0) + strconv.FormatInt(n, 10) + " dead letters arose"
+	return views.PlainBound(n, r.DeadBound || r.More["dead"] > 0) + " dead letters arose"
 }
 
 func (m *markdown) silences(r queue.Report) {
@@ -137,7 +137,7 @@ func (m *markdown) silences(r queue.Report) {
 		if s.CadenceSeconds > 0 {
 			cadence = strconv.FormatInt(s.WorstSeconds/s.CadenceSeconds, 10) + "×"
 		}
-		rows = append(rows, []string{code(s.Executor), at(s.LastBeatAt), ended, age(s.WorstSeconds), cadence, strings.Join(who, "<br>")})
+		rows = append(rows, []string{code(s.Executor), at(s.LastBeatAt), ended, views.PlainAge(s.WorstSeconds), cadence, strings.Join(who, "<br>")})
 	}
 	m.section("Silences", r.More["silences"], []string{"executor", "last beat before", "end", "longest", "cadence", "who had it"}, rows)
 	if n := r.More["acks"]; n > 0 {
@@ -233,7 +233,7 @@ func (m *markdown) curves(r queue.Report) {
 	}
 	m.section("Curves", r.More["curves"], []string{"metric", "from " + at(&r.Since) + " on", "min", "max", "last"}, rows)
 	if len(rows) > 0 {
-		m.line("\nEach sign is the highest of %s; %c is zero, %c is not sampled.", age(r.CurveStep), bars[1], bars[0])
+		m.line("\nEach sign is the highest of %s; %c is zero, %c is not sampled.", views.PlainAge(r.CurveStep), bars[1], bars[0])
 	} else {
 		m.line("\nThe tick worker metrics_sampler took no samples in this span.")
 	}

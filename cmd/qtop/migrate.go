@@ -12,8 +12,6 @@ import (
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgsession"
-	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -26,9 +24,7 @@ func (a *app) directDSN() string {
 	return a.settings.DSN
 }
 
-func (a *app) say(line string) { fmt.Fprintln(a.out, queue.Clean(secrecy.Mask(line))) }
-
-func (a *app) migrateCmd() *cobra.Command {
+func migrateCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Short: "Install, inspect or remove the schema"}
 	u := schema.UpOptions{Progress: a.say}
 	up := &cobra.Command{

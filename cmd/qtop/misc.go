@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-func (a *app) versionCmd() *cobra.Command {
+func versionCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version, the schema that it carries, and the one of the database, if that answers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +53,7 @@ func (a *app) versionCmd() *cobra.Command {
 	}
 }
 
-func (a *app) configCmd() *cobra.Command {
+func configCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Show or check the configuration"}
 	var origin bool
 	show := &cobra.Command{
@@ -67,10 +67,10 @@ func (a *app) configCmd() *cobra.Command {
 	cmd.AddCommand(show, &cobra.Command{
 		Use: "check", Short: "Read every source; exit 78 and list the problems when there are any", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			for _, f := range append(a.files, a.hostFiles()...) {
+			for _, f := range append(a.files, hostFiles(a.settings)...) {
 				a.say("warning: " + f.line())
 			}
-			if err := refused(a.hostFiles()); err != nil {
+			if err := refused(hostFiles(a.settings)); err != nil {
 				return err
 			}
 			fmt.Fprintln(a.out, "the configuration is fine")
@@ -100,7 +100,7 @@ func (a *app) showConfig(origin bool) {
 }
 
 // keysCmd writes docs/keys.md from the registry; --check fails when it is stale.
-func (a *app) keysCmd() *cobra.Command {
+func keysCmd(a *app) *cobra.Command {
 	var check string
 	cmd := &cobra.Command{
 		Use: "keys", Short: "Print the key bindings as Markdown", Args: cobra.NoArgs, Hidden: true,

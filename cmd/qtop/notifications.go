@@ -1,6 +1,6 @@
 package main
 
-// This file is `qtop notifications` with its requeue, and `qtop doctor --staging`.
+// This file is `qtop notifications` with its requeue.
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
-	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
@@ -32,57 +32,41 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 		a.encode(a.out, n)
 		return nil
 	}
-	a.printf("%d staged: %d due, %s%d wait for more (debounce %ds); %d failed; a document from %d pieces\n", n.Waiting, n.Due(),
-		bound(n.DebouncingBound), n.Debouncing, n.DebounceSeconds, n.Failed, n.Threshold)
-	every := "every " + age(n.IntervalSeconds)
+	a.printf("%d staged: %d due, %s wait for more (debounce %ds); %d failed; a document from %d pieces\n", n.Waiting, n.Due(),
+		views.PlainBound(n.Debouncing, n.DebouncingBound), n.DebounceSeconds, n.Failed, n.Threshold)
+	every := "every " + views.PlainAge(n.IntervalSeconds)
 	if n.IntervalSeconds == 0 {
 		every = "switched OFF"
 	}
 	if n.Stale {
 		every += ", STALE"
 	}
-	a.printf("iu_notification_worker last ran %s, %s\n", stamp(n.LastRunAt), every)
+	a.printf("iu_notification_worker last ran %s, %s\n", views.PlainTime(n.LastRunAt), every)
 	for _, f := range n.Failures {
-		a.printf("FAILED  %d since %s: %s\n", f.N, stamp(&f.FirstAt), f.Failure)
+		a.printf("FAILED  %d since %s: %s\n", f.N, views.PlainTime(&f.FirstAt), f.Failure)
 		for _, r := range f.Rows {
 			a.printf("        %s  %s  %s\n", r.ID, r.Address, r.Actor)
 		}
 	}
-	var rows [][]string
-	for _, g := range n.Groups {
-		kind, events := g.Told(n.Threshold)
-		rows = append(rows, []string{stagedKey(g), count(g.Pieces), count(g.Due), stamp(&g.OldestAt), count(events) + " " + kind, g.FirstUnit.String(), g.Actor.String()})
-	}
-	if len(rows) > 0 {
+	src := views.Notifications(&n)
+	if len(n.Groups) > 0 {
 		fmt.Fprintln(a.out)
-		a.print(nil, []string{"STAGED", "PIECES", "DUE", "OLDEST", "TOLD AS", "FIRST PIECE", "ACTOR"}, rows)
+		a.table(src, "notifications")
 	}
-	if len(n.Log) == 0 {
-		return nil
+	if len(n.Log) > 0 {
+		fmt.Fprintln(a.out)
+		a.table(src, "notification-log")
 	}
-	fmt.Fprintln(a.out)
-	rows = nil
-	for _, r := range n.Log {
-		rows = append(rows, []string{
-			stamp(&r.At), count(r.Taken), count(r.Groups), count(r.Pieces), count(r.Conflicts), count(r.Marked), count(r.Left), count(r.Errors), millis(&r.TookMS),
-			r.Error.String(),
-		})
-	}
-	a.print(nil, []string{"RUN", "TOOK UP", "DOCUMENTS", "PIECES", "TOLD BEFORE", "MARKED", "LEFT", "ERRORS", "TOOK", "ERROR"}, rows)
 	return nil
 }
 
-func stagedKey(g queue.StagedGroup) string {
-	switch {
-	case !g.Keyed:
-		return "(no document or batch)"
-	case g.Document:
-		return "document " + g.Key.String()
-	}
-	return "batch " + g.Key.String()
+func notificationsCmd(a *app) *cobra.Command {
+	cmd := a.viewCmd(view{use: "notifications", short: "What is staged, as what it will be told, what failed, what the worker did", list: true, show: showNotifications}, &viewOptions{})
+	cmd.AddCommand(requeueNotificationsCmd(a))
+	return cmd
 }
 
-func (a *app) requeueNotificationsCmd() *cobra.Command {
+func requeueNotificationsCmd(a *app) *cobra.Command {
 	all := false
 	cmd := a.act(actVerb{use: "requeue [ID...]", action: queue.ActNotifyRequeue, args: cobra.ArbitraryArgs, into: targets})
 	cmd.Flags().BoolVar(&all, "all", false, "all that failed")
@@ -94,25 +78,4 @@ func (a *app) requeueNotificationsCmd() *cobra.Command {
 		return run(cmd, args)
 	}
 	return cmd
-}
-
-func (a *app) doctorStaging(ctx context.Context, c *pgclient.Client) error {
-	lines, err := inspect.Staging(ctx, c)
-	if err != nil {
-		return err
-	}
-	bad := false
-	for _, l := range lines {
-		bad = bad || l.Bad()
-		if a.output != "json" {
-			fmt.Fprintln(a.out, l.Key+"="+l.Value)
-		}
-	}
-	if a.output == "json" {
-		a.encode(a.out, lines)
-	}
-	if bad {
-		return &exitError{1}
-	}
-	return nil
 }

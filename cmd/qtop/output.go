@@ -6,19 +6,28 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
+	"github.com/qtop/qtop/views"
 )
+
+// writer is where a verb answers, and in which form.
+type writer struct {
+	out, errs io.Writer
+	output    string // table, json; what else a verb writes, it says itself
+}
 
 // encode writes one JSON value on a line. Whatever could act on a terminal is
 // escaped, also in members that are passed on as they are stored.
-func (a *app) encode(w io.Writer, v any) {
+func (a *writer) encode(w io.Writer, v any) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -30,7 +39,7 @@ func (a *app) encode(w io.Writer, v any) {
 }
 
 // print writes v as JSON, or the rows as a table under their heads.
-func (a *app) print(v any, heads []string, rows [][]string) {
+func (a *writer) print(v any, heads []string, rows [][]string) {
 	if a.output == "json" {
 		a.encode(a.out, v)
 		return
@@ -68,7 +77,7 @@ func (a *app) print(v any, heads []string, rows [][]string) {
 }
 
 // printf writes a line of an answer for people; a value in it takes queue.LineMost bytes at most.
-func (a *app) printf(format string, args ...any) {
+func (a *writer) printf(format string, args ...any) {
 	for i, arg := range args {
 		switch v := arg.(type) {
 		case string:
@@ -82,37 +91,104 @@ func (a *app) printf(format string, args ...any) {
 	fmt.Fprintf(a.out, format, args...)
 }
 
-// age is a duration in the two largest units.
-func age(seconds int64) string {
-	d := time.Duration(seconds) * time.Second
+// answer prints rows; an empty list is [] in JSON.
+func (a *writer) answer(v any, heads []string, rows [][]string) {
+	if len(rows) == 0 {
+		v = []any{}
+	}
+	a.print(v, heads, rows)
+}
+
+// rows prints one list of a source, and says how many rows it has.
+func (a *writer) rows(src views.Source, list string) int {
+	all := make([]int, src.Len)
+	for i := range all {
+		all[i] = i
+	}
+	heads, rows := src.Table(list)
+	a.answer(src.Exported(list, all), heads, rows)
+	return len(rows)
+}
+
+// table prints one list of a source under what was said before.
+func (a *writer) table(src views.Source, list string) {
+	heads, rows := src.Table(list)
+	a.print(nil, heads, rows)
+}
+
+// ofTotal says under a table how much of the list it is.
+func (a *writer) ofTotal(rows int, p queue.Page) {
+	if a.output == "table" && int64(rows) < p.Total {
+		a.printf("%d of %s\n", rows, views.PlainBound(p.Total, p.TotalBound))
+	}
+}
+
+// say prints a line with its secrets masked.
+func (a *writer) say(line string) { fmt.Fprintln(a.out, queue.Clean(secrecy.Mask(line))) }
+
+// payload prints what is carried, or why not.
+func (a *writer) payload(text, whyNot queue.Text, revealed int) {
+	how := "secrets masked"
+	if revealed > 0 {
+		how = "WITH ITS SECRETS"
+	}
+	for _, part := range []string{"payload (" + how + "): ", text.String(), whyNot.String(), "\n"} { // as it is: it may be large
+		_, _ = io.WriteString(a.out, part)
+	}
+}
+
+func usage(what, where, do string) error {
+	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)}
+}
+
+// exitError carries an exit code that says more than the error: health is
+// critical, or an action that was refused.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit %d", e.code) }
+
+const exitCritical = 3
+
+// exit prints the error, one clear line each, and gives the exit code.
+func (a *writer) exit(err error) int {
+	var ex *exitError
 	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", seconds)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm %02ds", seconds/60, seconds%60)
-	case d < 100*time.Hour:
-		return fmt.Sprintf("%dh %02dm", seconds/3600, seconds/60%60)
+	case err == nil:
+		return 0
+	case errors.As(err, &ex):
+		return ex.code
 	}
-	return fmt.Sprintf("%dd %02dh", seconds/86400, seconds/3600%24)
+	if ps, ok := config.AsProblems(err); ok {
+		for _, p := range ps {
+			a.printError(queue.Error{What: queue.Clean(p.What), Where: queue.Clean(p.Where), Do: queue.Clean(p.Do)})
+		}
+		return int(queue.KindConfig)
+	}
+	var q *queue.Error
+	if errors.As(err, &q) {
+		a.printError(*q)
+		return int(q.Kind)
+	}
+	msg := err.Error()
+	code := 1
+	if strings.HasPrefix(msg, "unknown command") || strings.Contains(msg, "arg(s)") {
+		code = int(queue.KindUsage)
+	}
+	a.printError(queue.Error{What: queue.Clean(msg)})
+	return code
 }
 
-func agePtr(seconds *int64) string {
-	if seconds == nil {
-		return "-"
+func (a *writer) printError(e queue.Error) {
+	if strings.HasPrefix(a.output, "json") {
+		a.encode(a.errs, map[string]any{"error": map[string]queue.Text{"what": e.What, "where": e.Where, "do": e.Do}})
+		return
 	}
-	return age(*seconds)
+	fmt.Fprintln(a.errs, "qtop: "+e.Error())
 }
 
-func num(n *int64) string {
-	if n == nil {
-		return "-"
+func orWord(word, otherwise string) string {
+	if word == "" {
+		return otherwise
 	}
-	return fmt.Sprint(*n)
-}
-
-func stamp(t *time.Time) string {
-	if t == nil || t.IsZero() {
-		return "-"
-	}
-	return queue.Stamp(*t, time.RFC3339)
+	return word
 }

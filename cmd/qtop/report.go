@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func (a *app) reportCmd() *cobra.Command {
+func reportCmd(a *app) *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
 		Use: "report --since 02:00", Short: "Write what happened as Markdown: silences, acks, actions, dead letters, curves", Args: cobra.NoArgs,

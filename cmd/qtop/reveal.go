@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -21,20 +20,30 @@ type revealOptions struct {
 	on bool
 }
 
-// revealing is a verb that shows a payload, with --reveal and what goes with it.
-func (a *app) revealing(v view) *cobra.Command {
-	o := &viewOptions{}
-	cmd := a.viewCmd(v, o)
+// revealing is a verb that shows one thing with its payload, with --reveal and what
+// goes with it.
+func revealing(a *app, short string, show func(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error) *cobra.Command {
+	o := &revealOptions{}
+	cmd := a.viewCmd(view{use: "show ID", short: short, show: func(ctx context.Context, a *app, c *pgclient.Client, v viewOptions) error {
+		return show(ctx, a, c, v.args[0], *o)
+	}}, &viewOptions{})
 	f := cmd.Flags()
-	f.BoolVar(&o.reveal.on, "reveal", false, "show the payload with its secrets; the audit says so first")
-	f.BoolVar(&o.reveal.dryRun, "dry-run", false, "with --reveal: say what would happen, reveal nothing")
-	f.BoolVar(&o.reveal.yes, "yes", false, "with --reveal: do not ask")
-	f.StringVar(&o.reveal.reason, "reason", "", "with --reveal: why, for the audit")
+	f.BoolVar(&o.on, "reveal", false, "show the payload with its secrets; the audit says so first")
+	f.BoolVar(&o.dryRun, "dry-run", false, "with --reveal: say what would happen, reveal nothing")
+	f.BoolVar(&o.yes, "yes", false, "with --reveal: do not ask")
+	f.StringVar(&o.reason, "reason", "", "with --reveal: why, for the audit")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.Changed("watch") && o.on {
+			return usage("--reveal shows a payload once", "command line", "leave out --watch")
+		}
+		return run(cmd, args)
+	}
 	return cmd
 }
 
 // revealed is a payload with its secrets; done says that the verb ends here.
-func (a *app) revealed(ctx context.Context, c *pgclient.Client, id string, o revealOptions) (text queue.Text, done bool, err error) {
+func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) (text queue.Text, done bool, err error) {
 	if !o.on {
 		return text, false, nil
 	}
@@ -64,15 +73,4 @@ func (a *app) revealed(ctx context.Context, c *pgclient.Client, id string, o rev
 	}
 	fmt.Fprintf(a.errs, "qtop: revealed, audit %d\n", res.AuditID)
 	return res.Payload, false, nil
-}
-
-// payload prints what is carried, or why not.
-func (a *app) payload(text, whyNot queue.Text, revealed int) {
-	how := "secrets masked"
-	if revealed > 0 {
-		how = "WITH ITS SECRETS"
-	}
-	for _, part := range []string{"payload (" + how + "): ", text.String(), whyNot.String(), "\n"} { // as it is: it may be large
-		_, _ = io.WriteString(a.out, part)
-	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-func (a *app) schedulerCmd() *cobra.Command {
-	cmd := a.viewCmd(view{use: "scheduler", short: "Tick workers with cadence and last run; pause or resume one, pg_cron's jobs", past: true, show: showScheduler}, &viewOptions{})
+func schedulerCmd(a *app) *cobra.Command {
+	cmd := a.viewCmd(view{use: "scheduler", short: "Tick workers with cadence and last run; pause or resume one, pg_cron's jobs", past: true, show: pictured("scheduler")}, &viewOptions{})
 	cmd.AddCommand(
 		a.viewCmd(view{use: "status", short: "Tick workers, and what pg_cron has of them", show: showSchedulerStatus}, &viewOptions{}),
 		a.act(actVerb{use: "pause WORKER", action: queue.ActTickPause, args: cobra.ExactArgs(1), into: targets}),
@@ -24,33 +24,6 @@ func (a *app) schedulerCmd() *cobra.Command {
 		a.act(actVerb{use: "remove", action: queue.ActCronRemove, args: cobra.NoArgs, into: targets}),
 	)
 	return cmd
-}
-
-func showScheduler(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	s, err := o.snapshot(ctx, c)
-	return a.answer(err, s.Ticks, tickHeads(), tickRows(s.Ticks))
-}
-
-func tickHeads() []string {
-	return []string{"STATE", "WORKER", "EVERY", "AGE", "LAST RUN", "NEXT DUE", "BY", "LAST WORK", "DONE", "MODE", "CRON JOB", "LAST RESULT"}
-}
-
-func tickRows(ticks []queue.TickWorker) (rows [][]string) {
-	for _, t := range ticks {
-		state := t.State
-		if t.Stale {
-			state = "STALE"
-		}
-		job := t.CronJob.String()
-		if job != "" && t.CronRunAs.Empty() {
-			job += " (not installed)"
-		}
-		rows = append(rows, []string{
-			state, t.Name.String(), age(t.IntervalSeconds), agePtr(t.AgeSeconds), stamp(t.LastRunAt), stamp(t.NextDueAt), t.LastSource.String(),
-			stamp(t.LastWorkAt), fmt.Sprint(t.DoneTotal), t.Mode.String(), job, views.TickResult(t.LastResult),
-		})
-	}
-	return rows
 }
 
 func showSchedulerStatus(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) error {
@@ -77,18 +50,11 @@ func showSchedulerStatus(ctx context.Context, a *app, c *pgclient.Client, _ view
 		return nil
 	}
 	fmt.Fprintf(a.out, "mode %s\n", mode)
-	a.print(nil, tickHeads(), tickRows(s.Ticks))
+	a.table(views.Scheduler(&s), "scheduler")
 	fmt.Fprintln(a.out)
 	if !cron.Lacks.Empty() {
 		fmt.Fprintln(a.out, cron.Lacks.String())
 	}
-	var rows [][]string
-	for _, j := range cron.Jobs {
-		rows = append(rows, []string{
-			views.CronState(j), j.Name.String(), j.Schedule.String(), j.Worker.String(), j.RunAs.String(), j.InstalledBy.String(),
-			stamp(j.LastStartAt), j.LastStatus.String(), j.LastMessage.String(),
-		})
-	}
-	a.print(nil, []string{"STATE", "CRON JOB", "SCHEDULE", "WORKER", "RUNS AS", "BY", "LAST START", "STATUS", "SAID"}, rows)
+	a.table(views.CronJobs(cron.Jobs), "cron")
 	return nil
 }

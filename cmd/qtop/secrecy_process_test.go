@@ -87,7 +87,7 @@ func TestCanaryInRealRuns(t *testing.T) {
 		{"XDG_CONFIG_HOME=" + filepath.Dir(filepath.Dir(write("home/qtop/config.yaml", "profile: p\nprofiles: {p: {dsn: 'postgres://u:"+canaryHead+"#"+canaryTail+"@h/db'}}\n")))},
 		{"QTOP_DSN=postgres://u:" + canary + "@127.0.0.1:1/db", "QTOP_LISTEN_DSN=postgres://u:" + canary + "@@/", `QTOP_HANDLERS=[{"kind":"k","url":"https://u:` + canary + `@h/"}]`},
 	}
-	verbs := leaves((&app{}).root(), nil)
+	verbs := leaves(commandLine(&app{}), nil)
 	for i := range verbs {
 		verbs[i] = append(verbs[i], "--dry-run")[:len(verbs[i])+i%2] // some with a flag that not all have
 	}

@@ -141,7 +141,7 @@ func (m mutants) variable() string {
 // error of the connection string.
 func saidOf(environ []string, home string) (said string, fine int) {
 	var b bytes.Buffer
-	a := &app{out: &b, errs: secrecy.Writer{W: &b}, output: "table"}
+	a := &app{writer: writer{out: &b, errs: secrecy.Writer{W: &b}, output: "table"}}
 	secrecy.Learn(environ)
 	err := a.read(config.Sources{Environ: environ, ConfigHome: home, Hostname: "h", User: "u"})
 	a.exit(err)

@@ -6,16 +6,16 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
-func (a *app) subscriptionsCmd() *cobra.Command {
+func subscriptionsCmd(a *app) *cobra.Command {
 	var resolve string
 	var scope queue.Scope
 	var share bool
@@ -46,7 +46,7 @@ func (a *app) subscriptionsCmd() *cobra.Command {
 
 // subscriptionCmd is the verbs that act on rules. None removes one: mute is their
 // lifecycle.
-func (a *app) subscriptionCmd() *cobra.Command {
+func subscriptionCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "subscription", Short: "Make a rule of who reads which events; mute and unmute one"}
 	cmd.AddCommand(
 		a.act(actVerb{
@@ -68,29 +68,8 @@ func showRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) e
 	if o.limit > 0 && len(shown) > o.limit {
 		shown = shown[:o.limit]
 	}
-	var rows [][]string
-	for _, s := range shown {
-		state := "active"
-		if s.Mute {
-			state = "muted"
-		}
-		rows = append(rows, []string{
-			count(s.ID), state, s.Recipient.String(), orWord(s.Domain.String(), "(every)"), orWord(s.Type.String(), "(every)"),
-			orWord(s.Stream.String(), "(every)"), strconv.Itoa(s.Step()), s.SubjectTable.String(), s.Filter.String(),
-		})
-	}
-	if err := a.answer(nil, shown, []string{"RULE", "STATE", "RECIPIENT", "DOMAIN", "TYPE", "STREAM", "STEP", "SUBJECT TABLE", "PAYLOAD"}, rows); err != nil {
-		return err
-	}
-	a.ofTotal(len(rows), p)
+	a.ofTotal(a.rows(views.Rules(shown, nil), "subscriptions"), p)
 	return nil
-}
-
-func shareWords(n, of int64) string {
-	if of == 0 {
-		return "-"
-	}
-	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 2, 64)
 }
 
 func showShare(ctx context.Context, a *app, c *pgclient.Client) error {
@@ -106,24 +85,11 @@ func showShare(ctx context.Context, a *app, c *pgclient.Client) error {
 	if !b.On {
 		fmt.Fprintln(a.out, "OFF     queue.subscription_resolution.enabled is off: every event goes to broadcast")
 	}
-	var rows [][]string
-	for _, s := range b.Shares {
-		state := "ok"
-		if s.Over {
-			state = "OVER"
-		}
-		rows = append(rows, []string{state, orWord(s.Domain.String(), "(all)"), shareWords(s.Broadcast, s.Events), count(b.Line), count(s.Broadcast), count(s.Events)})
+	a.table(views.Shares(b), "shares")
+	if len(b.Unrouted) > 0 {
+		fmt.Fprintln(a.out)
+		a.table(views.Rules(nil, b), "unrouted")
 	}
-	a.print(nil, []string{"LINE", "DOMAIN", "PERCENT", "OF AT MOST", "BROADCAST 24H", "EVENTS 24H"}, rows)
-	if len(b.Unrouted) == 0 {
-		return nil
-	}
-	rows = nil
-	fmt.Fprintln(a.out)
-	for _, u := range b.Unrouted {
-		rows = append(rows, []string{u.Domain.String(), u.Type.String(), u.Stream.String(), count(u.Broadcast), count(u.Events), shareWords(u.Broadcast, u.Events)})
-	}
-	a.print(nil, []string{"DOMAIN", "TYPE", "STREAM", "BROADCAST 24H", "EVENTS 24H", "PERCENT"}, rows)
 	return nil
 }
 
@@ -150,13 +116,6 @@ func showResolution(ctx context.Context, a *app, c *pgclient.Client, id string, 
 	if !r.On {
 		fmt.Fprintln(a.out, "OFF     queue.subscription_resolution.enabled is off: every event goes to broadcast")
 	}
-	var rows [][]string
-	for _, x := range r.Rules {
-		rows = append(rows, []string{
-			strconv.Itoa(x.StepNo), x.Outcome, count(x.ID), x.Recipient.String(), orWord(x.Domain.String(), "(every)"), orWord(x.Type.String(), "(every)"),
-			orWord(x.Stream.String(), "(every)"), x.SubjectTable.String(), x.Filter.String(),
-		})
-	}
-	a.print(nil, []string{"STEP", "OUTCOME", "RULE", "RECIPIENT", "DOMAIN", "TYPE", "STREAM", "SUBJECT TABLE", "PAYLOAD"}, rows)
+	a.table(views.Resolved(r.Rules), "resolved")
 	return nil
 }

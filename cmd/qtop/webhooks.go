@@ -8,55 +8,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
-
-func showWebhooks(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	if len(o.args) == 1 {
-		return showEndpoint(ctx, a, c, o.args[0])
-	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListEndpoints, Filter: o.filter, Limit: o.limit})
-	list := queue.Of[queue.EndpointList](p).Endpoints
-	var rows [][]string
-	for _, e := range list {
-		rows = append(rows, []string{
-			strconv.FormatInt(e.ID, 10), e.Endpoint.String(), gateWord(e), count(e.Waiting), age(e.AgeSeconds), count(e.PendingRetry), count(e.Leased), count(e.Expired),
-			okWord(e), millis(e.P50MS), millis(e.P95MS), count(e.DeadOpen), stamp(e.LastSuccessAt), e.EventType.String(),
-		})
-	}
-	heads := []string{"SUBSCRIPTION", "ENDPOINT", "GATE", "WAITING", "OLDEST", "RETRY", "IN FLIGHT", "EXPIRED", "OK", "P50", "P95", "DEAD", "LAST SUCCESS", "TYPE"}
-	if err := a.answer(err, list, heads, rows); err != nil {
-		return err
-	}
-	a.ofTotal(len(rows), p)
-	return nil
-}
-
-func gateWord(e queue.Endpoint) string {
-	if e.Gate != "suspended" && e.Gate != "half_open" {
-		return e.Gate
-	}
-	s := e.Gate + " (" + e.Reason.String() + ")"
-	if e.Until != nil {
-		s += " until " + stamp(e.Until)
-	}
-	return s
-}
-
-func okWord(e queue.Endpoint) string {
-	if e.Recent == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d of %d", e.RecentOK, e.Recent)
-}
-
-func millis(ms *float64) string {
-	if ms == nil {
-		return "-"
-	}
-	return strconv.FormatFloat(*ms, 'f', 0, 64) + " ms"
-}
 
 func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) error {
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListEndpoint, ID: id})
@@ -69,17 +26,17 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 		a.encode(a.out, d)
 		return nil
 	}
-	a.printf("subscription %d  %s  %s\ngate %s", e.ID, e.EventType, e.URL, gateWord(e))
+	a.printf("subscription %d  %s  %s\ngate %s", e.ID, e.EventType, e.URL, views.PlainGate(e))
 	if e.Since != nil {
-		a.printf(" by %s since %s", e.SuspendedBy, stamp(e.Since))
+		a.printf(" by %s since %s", e.SuspendedBy, views.PlainTime(e.Since))
 	}
 	a.printf("\nwaiting %d: %d new, %d in progress, %d wait for their next attempt\nin flight %d, %d with an expired lease\nended %d delivered, %d dead, %d of them open\n",
 		e.Waiting, e.Pending, e.InProgress, e.PendingRetry, e.Leased, e.Expired, e.Completed, e.DeadLettered, e.DeadOpen)
-	a.printf("recent attempts that succeeded %s, p50 %s, p95 %s, %d failures in a row\n", okWord(e), millis(e.P50MS), millis(e.P95MS), e.FailuresInRow)
+	a.printf("recent attempts that succeeded %s, p50 %s, p95 %s, %d failures in a row\n", views.PlainOK(e), views.PlainMillis(e.P50MS), views.PlainMillis(e.P95MS), e.FailuresInRow)
 	a.chain(d.Why)
 	for _, s := range d.Retries {
 		if s.N > 0 {
-			a.printf("RETRY   %s%d %s\n", bound(s.Bound), s.N, slot(s))
+			a.printf("RETRY   %s %s\n", views.PlainBound(s.N, s.Bound), slot(s))
 		}
 	}
 	var rows [][]string
@@ -88,7 +45,7 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 		if t.HTTPStatus != nil && code == "" {
 			code = "HTTP_" + strconv.Itoa(*t.HTTPStatus)
 		}
-		rows = append(rows, []string{count(t.JobID), strconv.Itoa(t.No), t.Status, code, stamp(t.StartedAt), stamp(t.FinishedAt), t.Worker.String()})
+		rows = append(rows, []string{fmt.Sprint(t.JobID), strconv.Itoa(t.No), t.Status, code, views.PlainTime(t.StartedAt), views.PlainTime(t.FinishedAt), t.Worker.String()})
 	}
 	a.print(nil, []string{"JOB", "ATTEMPT", "STATUS", "ANSWER", "STARTED", "FINISHED", "WORKER"}, rows)
 	return nil
@@ -99,28 +56,15 @@ func slot(s queue.RetrySlot) string {
 	case s.From < 0:
 		return "due now"
 	case s.To == 0:
-		return "due after " + age(s.From)
+		return "due after " + views.PlainAge(s.From)
 	}
-	return "due in " + age(s.From) + " to " + age(s.To)
+	return "due in " + views.PlainAge(s.From) + " to " + views.PlainAge(s.To)
 }
 
 // showWhy says why one queue waits, or of all that wait the first link.
 func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	if len(o.args) == 0 {
-		s, err := snapshot(ctx, c)
-		var rows [][]string
-		for _, w := range s.Waiting {
-			name := w.Queue.String()
-			if w.Source == "job" {
-				name += " in " + w.Domain.String()
-			}
-			why := w.Why.String()
-			if why == "" {
-				why = "nothing blocks it"
-			}
-			rows = append(rows, []string{name, bound(w.WaitingBound) + count(w.Waiting), age(w.AgeSeconds), why})
-		}
-		return a.answer(err, s.Waiting, []string{"QUEUE", "WAITING", "OLDEST", "WHY"}, rows)
+		return pictured("waiting")(ctx, a, c, o)
 	}
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListWhy, ID: o.args[0]})
 	if err != nil {
@@ -131,14 +75,14 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 		a.encode(a.out, y)
 		return nil
 	}
-	a.printf("%s: %s%d wait, the oldest for %s\n", y.Queue, bound(y.WaitingBound), y.Waiting, age(y.AgeSeconds))
+	a.printf("%s: %s wait, the oldest for %s\n", y.Queue, views.PlainBound(y.Waiting, y.WaitingBound), views.PlainAge(y.AgeSeconds))
 	a.chain(y)
 	return nil
 }
 
 // chain prints every link, those that do not block too: what was ruled out is
 // half of the answer.
-func (a *app) chain(y *queue.Why) {
+func (a *writer) chain(y *queue.Why) {
 	for _, l := range y.Links {
 		a.printf("%-7s %-13s %s\n", strings.ToUpper(l.State), l.Link, l.Text)
 		if !l.Detail.Empty() {
@@ -152,4 +96,19 @@ func (a *app) chain(y *queue.Why) {
 			a.printf("%21s cure: %s%s\n", "", keys, l.Do)
 		}
 	}
+}
+
+func showWebhooks(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	if len(o.args) == 1 {
+		return showEndpoint(ctx, a, c, o.args[0])
+	}
+	return listed(queue.ListEndpoints, "webhooks", endpointRows)(ctx, a, c, o)
+}
+
+func webhooksCmd(a *app) *cobra.Command {
+	return a.viewCmd(view{use: "webhooks [ID]", short: "Endpoints with gate, success, pace and what waits, or one with its attempts and retries", list: true, show: showWebhooks}, &viewOptions{})
+}
+
+func whyCmd(a *app) *cobra.Command {
+	return a.viewCmd(view{use: "why [QUEUE]", short: "Why a queue waits: every link that could block it, with its cure; without a name, all that wait", show: showWhy}, &viewOptions{})
 }

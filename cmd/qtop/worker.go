@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/sender"
@@ -82,19 +84,7 @@ func problems(err error) error {
 	return out
 }
 
-func secretSources(in []config.Secret) []sender.SecretSource {
-	var out []sender.SecretSource
-	for _, s := range in {
-		from := "file:" + s.File
-		if s.Env != "" {
-			from = "env:" + s.Env
-		}
-		out = append(out, sender.SecretSource{Ref: s.Ref, From: from})
-	}
-	return out
-}
-
-func (a *app) workerCmd() *cobra.Command {
+func workerCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "worker", Short: "Run the worker host: tick every worker, send the webhooks, work on jobs", Args: cobra.NoArgs,
 		Long: "Runs the loops (all, or those of --loops) until a signal. The first signal drains within --grace and hands\n" +
@@ -124,11 +114,26 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 		}
 		log.Info("metrics", "address", addr.String())
 	}
-	for _, f := range append(a.files, a.hostFiles()...) {
+	for _, f := range append(a.files, hostFiles(a.settings)...) {
 		log.Warn("file open to others", "what", f.What, "do", f.Do, "for", f.use)
 	}
 	log.Info("worker host starts", "host_id", a.settings.HostID, "version", version())
 	err = host.Run(ctx)
 	log.Info("worker host ended", "host_id", a.settings.HostID)
 	return err
+}
+
+// hostConns are the connections of a worker host beside its listener: ticks,
+// claims and reports, each for a moment.
+const hostConns = 8
+
+// hostLog is the log of a host that has the terminal for itself.
+func hostLog(w io.Writer) *slog.Logger {
+	if _, masked := w.(secrecy.Writer); !masked {
+		w = secrecy.Writer{W: w}
+	}
+	if terminal(w) {
+		return slog.New(slog.NewTextHandler(w, nil))
+	}
+	return slog.New(slog.NewJSONHandler(w, nil))
 }

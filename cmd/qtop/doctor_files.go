@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/qtop/qtop/pgclient/inspect"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+// This file is what the doctor says of files and of the secrets that sign.
+
+// fileFindings is both, for the doctor, and what this machine's secrets lack.
+func fileFindings(_ context.Context, x patient) (all []finding) {
+	for _, f := range append(x.files, hostFiles(x.settings)...) {
+		all = append(all, finding{"note", "files", queue.Clean(secrecy.Mask(f.What + " (" + f.use + ")")), f.Do})
+	}
+	secrets, err := sender.NewSecrets(secretSources(x.settings.Delivery.Secrets))
+	if err != nil {
+		return append(all, finding{"bad", "signing", queue.Said(err), "correct delivery.secrets"})
+	}
+	for _, ref := range secrets.Refs() {
+		if _, fault := secrets.Look(ref); fault != nil {
+			all = append(all, finding{"note", "signing", queue.Clean(secrecy.Mask("on this machine: " + fault.What)), fault.Do})
+		} else if weak := secrets.Weak(ref); weak != nil {
+			all = append(all, finding{"note", "signing", queue.Clean(secrecy.Mask(weak.What)), weak.Do})
+		}
+	}
+	if len(all) == 0 {
+		return []finding{{"ok", "files", queue.Clean("nobody else may change what decides what runs"), ""}}
+	}
+	return all
+}
+
+// signingFindings names what live hosts cannot sign.
+func signingFindings(ctx context.Context, x patient) (all []finding) {
+	faults, hosts, err := inspect.SigningFaults(ctx, x.client)
+	if err != nil {
+		return []finding{{"bad", "signing", queue.Said(err), ""}}
+	}
+	of := map[int64]map[string]bool{}
+	for _, f := range faults {
+		if of[f.Subscription] == nil {
+			of[f.Subscription] = map[string]bool{}
+		}
+		of[f.Subscription][f.Host.String()] = true
+	}
+	for _, f := range faults {
+		state := "note" // another host has the secret
+		if len(of[f.Subscription]) >= hosts {
+			state = "bad"
+		}
+		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
+	}
+	if len(all) == 0 {
+		return []finding{{"ok", "signing", queue.Clean("every live host can sign what it sends"), ""}}
+	}
+	return all
+}

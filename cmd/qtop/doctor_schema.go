@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/inspect"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// This file is what the doctor says of the schema and of what is kept in it.
+
+// shownDifferences is how many objects that differ the doctor names.
+const shownDifferences = 20
+
+// schemaFindings names the functions, views, triggers, rights and comments that
+// are not as this program declares them.
+func schemaFindings(ctx context.Context, x patient) []finding {
+	carried := schema.Current()
+	differs, err := inspect.SchemaDifferences(ctx, x.client)
+	switch {
+	case err != nil:
+		return []finding{{"bad", "schema", queue.Said(err), ""}}
+	case len(differs) == 0:
+		return []finding{{"ok", "schema", queue.Clean(fmt.Sprintf("version %d, code %d (%s), as this program knows it",
+			carried.Version(), carried.Code, carried.Hash)), ""}}
+	}
+	var out []finding
+	for i, d := range differs {
+		if i == shownDifferences {
+			out = append(out, finding{"note", "schema", queue.Clean(fmt.Sprintf("%d more objects differ", len(differs)-i)), "qtop migrate status names all"})
+			break
+		}
+		state := "note"
+		if d.Harmful() {
+			state = "bad"
+		}
+		out = append(out, finding{state, "schema", queue.Clean(d.Object + ": " + d.Why), "qtop migrate up puts this program's form back"})
+	}
+	return out
+}
+
+// partitionFinding makes the partitions to come, as retention_sweep does, where
+// this login may.
+func partitionFinding(ctx context.Context, x patient) []finding {
+	if x.session.InRecovery {
+		return []finding{{"note", "partitions", queue.Clean("not looked at on a standby"), "ask the primary"}}
+	}
+	made, caught, err := inspect.EnsurePartitions(ctx, x.client)
+	switch {
+	case queue.KindOf(err) == queue.KindPermission:
+		return []finding{{"note", "partitions", queue.Clean("not looked at: that needs dot_executor"), "a host's retention_sweep does it every hour"}}
+	case err != nil:
+		return []finding{{"bad", "partitions", queue.Said(err), "run qtop doctor again; a long transaction may hold the table"}}
+	case caught > 0:
+		return []finding{{"bad", "partitions", queue.Clean(fmt.Sprintf("%d default partitions hold rows", caught)), "run qtop migrate up"}}
+	case made > 0:
+		return []finding{{"note", "partitions", queue.Clean(fmt.Sprintf("%d were missing and are made now", made)), "see why retention_sweep does not run"}}
+	}
+	return []finding{{"ok", "partitions", queue.Clean("made ahead, none caught in a default"), ""}}
+}
+
+// sizeFinding says how large the tables are that nothing ever deletes from.
+func sizeFinding(ctx context.Context, x patient) []finding {
+	sizes, err := inspect.KeptSizes(ctx, x.client)
+	if err != nil {
+		return []finding{{"bad", "kept for ever", queue.Said(err), ""}}
+	}
+	return []finding{{"ok", "kept for ever", sizes, ""}}
+}
+
+// idFinding lists ids that old rows have and that new rows are refused.
+func idFinding(ctx context.Context, x patient) []finding {
+	ids, n, err := inspect.OddIDs(ctx, x.client)
+	switch {
+	case queue.KindOf(err) == queue.KindPermission:
+		return []finding{{"note", "ids", queue.Clean("this login may not read them"), "ask with the role queue_viewer"}}
+	case err != nil:
+		return []finding{{"note", "ids", queue.Clean(err.Error()), ""}}
+	case n == 0:
+		return []finding{{"ok", "ids", queue.Clean("all can be typed as they are shown"), ""}}
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = fmt.Sprintf("%q", id.Cut(60).String())
+	}
+	more := ""
+	if n > int64(len(ids)) {
+		more = fmt.Sprintf(" and %d more", n-int64(len(ids)))
+	}
+	return []finding{{
+		"note", "ids", queue.Clean("of an older release: " + strings.Join(names, ", ") + more),
+		"they go on working; register new ones of letters, digits and . _ : @ / - and deregister these",
+	}}
+}
+
+// neverDueFinding lists jobs of an older release whose time never comes.
+func neverDueFinding(ctx context.Context, x patient) []finding {
+	lanes, n, err := inspect.NeverDue(ctx, x.client)
+	switch {
+	case queue.KindOf(err) == queue.KindPermission:
+		return []finding{{"note", "due times", queue.Clean("this login may not read them"), "ask with the role queue_viewer"}}
+	case err != nil:
+		return []finding{{"note", "due times", queue.Clean(err.Error()), ""}}
+	case n == 0:
+		return []finding{{"ok", "due times", queue.Clean("every job has a time at which it is due"), ""}}
+	}
+	names := make([]string, len(lanes))
+	for i, lane := range lanes {
+		names[i] = lane.String()
+	}
+	return []finding{{
+		"note", "due times", queue.Clean(fmt.Sprintf("jobs of an older release that are never due: %d (%s)", n, strings.Join(names, ", "))),
+		"qtop job cancel ID --reason R, then enqueue them again with a time",
+	}}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// This file is what the doctor says of the connection, the login's rights and the clock.
+
+// elsewhereFindings are the first: this is a copy of the database, or another server
+// than the one that is meant.
+func elsewhereFindings(ctx context.Context, x patient) []finding {
+	s, err := x.client.Snapshot(ctx)
+	if err != nil || !s.Missing["all"].Empty() {
+		return nil // a later line says so
+	}
+	var out []finding
+	if !s.Server.CloneOf.Empty() {
+		of, do, _ := strings.Cut(s.Server.CloneOf.String(), ": run ")
+		out = append(out, finding{"bad", "clone", queue.Clean(of), do})
+	}
+	if !s.Server.Unexpected.Empty() {
+		out = append(out, finding{"bad", "server", s.Server.Unexpected, "connect to the server that is meant, or name this one in expect_server"})
+	}
+	return out
+}
+
+func tlsFinding(s queue.Session) finding {
+	switch {
+	case s.Address.String() == "local socket":
+		return finding{"ok", "tls", queue.Clean("a local socket needs none"), ""}
+	case s.TLS:
+		return finding{"ok", "tls", queue.Clean("encrypted"), ""}
+	}
+	return finding{"note", "tls", queue.Clean("not encrypted"), "sslmode=verify-full in the connection string"}
+}
+
+// clockFinding compares clocks: times are compared by the server alone, a skew
+// only makes ages on this screen wrong.
+func clockFinding(ctx context.Context, x patient) []finding {
+	before := time.Now()
+	var at time.Time
+	if err := x.client.Read().QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
+		return []finding{{"bad", "clock", queue.Said(err), ""}}
+	}
+	mid := before.Add(time.Since(before) / 2)
+	skew := at.Sub(mid).Abs().Round(time.Millisecond)
+	if skew > 5*time.Second {
+		return []finding{{"note", "clock", queue.Clean("this machine and the server differ by " + skew.String()), "run NTP on both"}}
+	}
+	return []finding{{"ok", "clock", queue.Clean("within " + skew.String() + " of the server"), ""}}
+}
+
+func hostFinding(ctx context.Context, x patient) []finding {
+	s, err := x.client.Snapshot(ctx)
+	switch {
+	case err != nil:
+		return []finding{{"bad", "snapshot", queue.Said(err), ""}}
+	case !s.Missing["all"].Empty():
+		return []finding{{"bad", "snapshot", s.Missing["all"], "GRANT queue_viewer TO the login"}}
+	case s.Flow.HostsAlive == 0:
+		return []finding{{"note", "hosts", queue.Clean("no worker host is alive"), "run qtop worker, or start loops in the console (gw)"}}
+	}
+	return []finding{{"ok", "hosts", queue.Clean(fmt.Sprintf("%d alive", s.Flow.HostsAlive)), ""}}
+}
+
+// sessionFindings are of the way to the server.
+func sessionFindings(_ context.Context, x patient) []finding {
+	s := x.session
+	return []finding{
+		{"ok", "connection", queue.Clean(fmt.Sprintf("%s at %s, PostgreSQL %s", s.User, s.Address, s.Version)), ""},
+		tlsFinding(s),
+		choose(s.Pooler, finding{"note", "pooler", queue.Clean("a pooler is in the path"), "set listen_dsn to a direct connection, or live with polling"},
+			finding{"ok", "pooler", queue.Clean("none in the path"), ""}),
+		choose(s.InRecovery, finding{"note", "standby", queue.Clean("this is a standby: read only"), "connect to the primary to act"},
+			finding{"ok", "standby", queue.Clean("this is the primary"), ""}),
+	}
+}
+
+// rightFindings name what the actions need that the login lacks.
+func rightFindings(_ context.Context, x patient) (all []finding) {
+	missing := map[string]bool{}
+	for _, act := range queue.Actions() {
+		if need := x.session.Needs[act.ID]; need != "" && !missing[need] {
+			missing[need] = true
+			all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + string(act.ID)), "GRANT " + need + " TO the login, where that is meant"})
+		}
+	}
+	if len(missing) == 0 {
+		return []finding{{"ok", "rights", queue.Clean("every action"), ""}}
+	}
+	return all
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+
+	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// This file says what the doctor finds: lines, each with its remedy.
+
+// finding is one line of the doctor. ok, note (works, with less), bad.
+type finding struct {
+	State  string     `json:"state"`
+	Check  string     `json:"check"`
+	Found  queue.Text `json:"found"`
+	Remedy string     `json:"remedy"`
+}
+
+// patient is what the doctor looks at.
+type patient struct {
+	client   *pgclient.Client
+	session  queue.Session
+	settings config.Settings
+	files    []fileFinding
+}
+
+// check looks at one thing.
+type check func(context.Context, patient) []finding
+
+func choose[T any](cond bool, yes, no T) T {
+	if cond {
+		return yes
+	}
+	return no
+}

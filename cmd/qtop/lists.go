@@ -1,0 +1,62 @@
+package main
+
+// This file is the verbs that print a list as it is: what they say of a row is said
+// by its columns, which stand in views.
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// lists are the verbs without flags of their own.
+func lists(a *app) (cmds []*cobra.Command) {
+	for _, v := range []view{
+		{use: "health", short: "Every source and row of v_queue_health", past: true, show: pictured("health")},
+		{use: "alerts", short: "Silences and broadcast shares over their line, and who has them", past: true, show: pictured("alerts")},
+		{use: "executors", short: "Executors with their state", past: true, show: pictured("executors")},
+		{use: "hosts", short: "Worker hosts with their loops", past: true, show: pictured("hosts")},
+		{use: "dlq-groups", short: "Open dead letters by code and endpoint", past: true, show: pictured("dlq-groups")},
+		{use: "flags", short: "Flags with who set them and when they come back", past: true, show: pictured("flags")},
+		{use: "audit", short: "Who did what, why, before and after", list: true, show: listed(queue.ListAudit, "audit", auditRows)},
+	} {
+		cmds = append(cmds, a.viewCmd(v, &viewOptions{}))
+	}
+	return cmds
+}
+
+func auditRows(p queue.Page) views.Source { return views.Audit(queue.Of[[]queue.AuditEntry](p)) }
+
+func operationRows(p queue.Page) views.Source {
+	return views.Operations(queue.Of[[]queue.Operation](p))
+}
+
+func letterRows(p queue.Page) views.Source { return views.Letters(queue.Of[[]queue.DeadLetter](p)) }
+
+func endpointRows(p queue.Page) views.Source {
+	return views.Webhooks(queue.Of[queue.EndpointList](p).Endpoints, nil)
+}
+
+func routeRows(p queue.Page) views.Source { return views.Routes(queue.Of[[]queue.Route](p)) }
+
+func consumerRows(p queue.Page) views.Source { return views.Consumers(queue.Of[[]queue.Consumer](p)) }
+
+// showExecutorRules prints what executors may claim, or the one that is named.
+func showExecutorRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := snapshot(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(o.args) == 1 {
+		s.JobSubscriptions = slices.DeleteFunc(s.JobSubscriptions, func(r queue.JobSubscription) bool {
+			return r.ExecutorID.String() != queue.Clean(o.args[0]).String()
+		})
+	}
+	a.rows(views.Executors(&s), "executor-rules")
+	return nil
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// This file is the verb that says in a few lines how the queue is.
+
+type statusJSON struct {
+	AsOf          time.Time         `json:"as_of"`
+	Health        string            `json:"health"`            // ok, warning, critical
+	CloneOf       queue.Text        `json:"clone_of"`          // what this database is a copy of; "" = it is none
+	Unexpected    queue.Text        `json:"unexpected_server"` // why this is not the server of expect_server
+	Off           []queue.Flag      `json:"off"`
+	Held          []queue.Held      `json:"held"`
+	Silent        []queue.Alert     `json:"silent"`
+	Waiting       []queue.Waiting   `json:"waiting"`
+	Queues        []queue.Lane      `json:"queues"`
+	JobLeases     []queue.JobLease  `json:"job_leases"` // expired, or long without a renewal
+	DeadOpen      int64             `json:"dead_open"`
+	Dead          []queue.DeadGroup `json:"dead"`
+	HostsAlive    int64             `json:"hosts_alive"`
+	MonitoringOff bool              `json:"monitoring_off"`
+}
+
+func statusOf(s queue.Snapshot) statusJSON {
+	st := statusJSON{
+		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Silent: s.Alerts, Waiting: s.Waiting,
+		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
+	}
+	st.CloneOf, st.Unexpected = s.Server.CloneOf, s.Server.Unexpected
+	if !st.CloneOf.Empty() || !st.Unexpected.Empty() {
+		st.Health = "critical" // nothing is claimed or sent
+	}
+	warn := s.MonitoringOff || s.Flow.DeadOpen > 0 || s.Flow.HostsAlive == 0 || len(s.Held) > 0
+	for _, f := range s.Flags {
+		if f.Off || f.Invalid {
+			st.Off = append(st.Off, f)
+			warn = true
+		}
+	}
+	for _, l := range s.JobLeases {
+		warn = warn || l.Expired
+	}
+	for _, al := range s.Alerts {
+		warn = true
+		if al.Severity == "critical" {
+			st.Health = "critical"
+		}
+	}
+	if warn && st.Health == "ok" {
+		st.Health = "warning"
+	}
+	return st
+}
+
+func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	s, err := o.snapshot(ctx, c)
+	if err != nil {
+		return err
+	}
+	st := statusOf(s)
+	if a.output == "json" {
+		a.encode(a.out, st)
+	} else {
+		a.statusTable(st)
+	}
+	if st.Health == "critical" {
+		return &exitError{exitCritical}
+	}
+	return nil
+}
+
+func (a *writer) statusTable(st statusJSON) {
+	for _, first := range []queue.Text{st.CloneOf, st.Unexpected} {
+		if !first.Empty() {
+			fmt.Fprintln(a.out, first)
+		}
+	}
+	a.printf("%s as of %s\n", strings.ToUpper(st.Health), views.PlainTime(&st.AsOf))
+	if st.MonitoringOff {
+		fmt.Fprintln(a.out, "MONITORING OFF  the stale threshold flag is 1000000 s or more: no silence is reported")
+	}
+	for _, f := range st.Off {
+		word := "OFF"
+		if f.Invalid {
+			word = "INVALID"
+		}
+		back := ""
+		if f.RevertsAt != nil {
+			back = " · back at " + views.PlainTime(f.RevertsAt)
+		}
+		a.printf("%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, views.PlainTime(&f.UpdatedAt), f.Reason.String(), back)
+	}
+	for _, h := range st.Held {
+		a.printf("HELD    %s (%s): %d events wait for an open transaction since %s, %s\n", h.Worker, h.Domain, h.Rows, views.PlainAge(h.AgeSeconds), views.PlainHolder(&h))
+	}
+	if st.HostsAlive == 0 {
+		fmt.Fprintln(a.out, "NO HOST no worker host is alive: nothing ticks, nothing is sent")
+	}
+	for _, al := range st.Silent {
+		owner := "nobody has it"
+		if al.State == "acked" {
+			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
+		}
+		if al.Kind == "broadcast" {
+			a.printf("BROADCAST %s · over the line for %s · %s the line · %s · %s\n", al.Subject, views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity, owner)
+			continue
+		}
+		a.printf("SILENT  %s · %s · %s cadence · %s · %s\n", al.Subject, views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity, owner)
+	}
+	for _, w := range st.Waiting {
+		if w.Source == "job" { // its lane says more
+			continue
+		}
+		clears := "never at this rate"
+		if w.ClearsInSeconds != nil {
+			clears = "clears in " + views.PlainAge(*w.ClearsInSeconds)
+		}
+		why := ""
+		if !w.Why.Empty() {
+			why = " · " + w.Why.String()
+		}
+		a.printf("WAITING %s · %s · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", w.Queue, views.PlainBound(w.Waiting, w.WaitingBound),
+			views.PlainAge(w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, why)
+	}
+	a.statusLanes(st)
+	for _, g := range st.Dead {
+		a.printf("DEAD    %s %s · %d open · first %s · last %s\n", g.Code, g.Endpoint, g.Open, views.PlainTime(&g.FirstAt), views.PlainTime(&g.LastAt))
+	}
+	a.printf("%d dead letters open, %d worker hosts alive\n", st.DeadOpen, st.HostsAlive)
+}
+
+// statusLanes says what stands in the lanes of jobs and which leases are stuck.
+func (a *writer) statusLanes(st statusJSON) {
+	for _, l := range st.Queues {
+		if l.Queued+l.Leased+l.InProgress+l.RetryWaiting == 0 {
+			continue
+		}
+		why := ""
+		if !l.Why.Empty() {
+			why = " · " + l.Why.String()
+		}
+		a.printf("JOBS    %s (%s) · %d queued, %d scheduled, %d retrying, %d leased, %d running · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", l.Kind,
+			l.Domain, l.Queued-l.Scheduled, l.Scheduled, l.RetryWaiting, l.Leased, l.InProgress, views.PlainWaited(l), l.InPerSecond, l.OutPerSecond,
+			clearsWords(l), why)
+	}
+	for _, l := range st.JobLeases {
+		if l.Expired {
+			a.printf("LEASE   %s of %s expired at %s · %d jobs · %s (%s)\n", l.Token, l.Owner, views.PlainTime(&l.Until), l.Live, l.Kind, l.Domain)
+		}
+	}
+}
+
+func clearsWords(l queue.Lane) string {
+	switch s := views.PlainClears(l); s {
+	case "-":
+		return "nothing waits"
+	case "never":
+		return "never at this rate"
+	default:
+		return "clears in " + s
+	}
+}
+
+func statusCmd(a *app) *cobra.Command {
+	return a.viewCmd(view{use: "status", short: "Say how the queue is; exits 3 when something is critical", past: true, show: showStatus}, &viewOptions{})
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/config"
+)
+
+// This file is the command line: what every verb takes, and the verbs, each of which
+// is made in the file that is about it.
+
+// verbs are all of them.
+func verbs(a *app) []*cobra.Command {
+	cmds := append(lists(a), a.actCmds()...)
+	for _, verb := range []func(*app) *cobra.Command{
+		demoCmd, migrateCmd, workerCmd, doctorCmd, configCmd, versionCmd, keysCmd, reportCmd, exportCmd,
+		statusCmd, lettersCmd, queuesCmd, webhooksCmd, whyCmd, notificationsCmd, schedulerCmd, subscriptionsCmd,
+		requeueCmd, subscriptionCmd, jobCmd, leaseCmd, opsCmd, routeCmd, consumerCmd,
+	} {
+		cmds = append(cmds, verb(a))
+	}
+	return cmds
+}
+
+func commandLine(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "qtop",
+		Short: "Operations console for queues that live in PostgreSQL",
+		Long: "qtop shows which worker went silent, what waits longest and why, and what died; and acts on it.\n" +
+			"Without a verb it opens the console. Every action of the console has a verb here.",
+		SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.console(cmd.Context()) },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if n := negative.FindStringSubmatch(err.Error()); n != nil {
+			return usage(n[1]+" is taken for a flag", "command line", "no number here is below 0; what begins with a dash stands behind --")
+		}
+		return usage(err.Error(), "command line", "see --help")
+	})
+	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	pf := root.PersistentFlags()
+	pf.SortFlags = false
+	for _, k := range config.Keys() {
+		if k.Type == "bool" {
+			pf.Bool(k.Flag, k.Default == "true", k.Help)
+		} else {
+			pf.String(k.Flag, k.Default, k.Help)
+		}
+	}
+	pf.StringVarP(&a.output, "output", "o", "table", "table or json")
+	root.Flags().StringVar(&a.pane, "pane", "", "pane to open: "+strings.Join(paneNames(), ", "))
+	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
+	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.load(cmd) }
+	root.AddCommand(verbs(a)...)
+	explain(root)
+	return root
+}
+
+// explain gives words that a verb does not take the three parts of an error, and
+// makes a verb that only holds others refuse one it does not have: cobra would
+// print its help and call that done.
+func explain(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args, cmd.DisableFlagsInUseLine = cobra.NoArgs, true
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			switch err := check(cmd, args); {
+			case err == nil:
+				return nil
+			case strings.HasPrefix(err.Error(), "unknown command"):
+				do := "see " + cmd.CommandPath() + " --help"
+				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+					do = "did you mean " + strings.Join(near, " or ") + "?"
+				}
+				return usage(err.Error(), "command line", do)
+			case len(args) == 0:
+				return usage("something is missing after "+cmd.CommandPath(), "command line", "write "+cmd.UseLine())
+			default:
+				return usage(fmt.Sprintf("%d words after %s do not fit", len(args), cmd.CommandPath()), "command line", "write "+cmd.UseLine())
+			}
+		}
+	}
+	for _, c := range cmd.Commands() {
+		explain(c)
+	}
+}
+
+// negative finds a number in what pflag says of an argument that begins with a dash.
+var negative = regexp.MustCompile(`^unknown shorthand flag: '[0-9.]' in (-[0-9.]+)$`)

@@ -1,0 +1,140 @@
+package main
+
+// This file is the verbs that look: they print and end, or print again with
+// --watch.
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// view is a verb that prints one thing.
+type view struct {
+	use, short string
+	list       bool // takes --filter and --limit
+	past       bool // all it shows is in the picture: takes --at
+	show       show
+}
+
+// show prints what a view is of.
+type show func(context.Context, *app, *pgclient.Client, viewOptions) error
+
+type viewOptions struct {
+	filter string
+	limit  int
+	at     string
+	args   []string
+}
+
+func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{Use: v.use, Short: v.short, Args: cobra.NoArgs}
+	switch {
+	case strings.Contains(v.use, "[ID]"), strings.Contains(v.use, "[QUEUE]"):
+		cmd.Args = cobra.MaximumNArgs(1)
+	case strings.Contains(v.use, "ID"):
+		cmd.Args = cobra.ExactArgs(1)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.args = args
+		if v.list && (o.limit < 1 || o.limit > queue.MostPage) {
+			return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; qtop export writes all", queue.MostPage))
+		}
+		if watch && o.at != "" {
+			return usage("what --at shows does not change", "command line", "leave out --watch")
+		}
+		client, err := a.client(cmd.Context(), 0)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		for {
+			err := v.show(cmd.Context(), a, client, *o)
+			if !watch {
+				return err
+			}
+			if err != nil {
+				a.exit(err)
+			}
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case <-time.After(a.settings.Refresh):
+			}
+		}
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again at each --refresh, until a signal")
+	if v.past {
+		cmd.Flags().StringVar(&o.at, "at", "", "as it was then, of the last 24 hours: 02:14, 2026-11-22T02:14:00Z, 45m")
+	}
+	if v.list {
+		cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
+		cmd.Flags().IntVar(&o.limit, "limit", 200, "rows at most")
+	}
+	return cmd
+}
+
+// snapshot reads the picture; one that lacks everything is an error here.
+func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
+	s, err := c.Snapshot(ctx)
+	if lack := s.Missing["all"].String(); err == nil && lack != "" {
+		kind := queue.KindFailed
+		if strings.Contains(lack, "needs the role") {
+			kind = queue.KindPermission
+		}
+		return s, &queue.Error{Kind: kind, What: queue.Clean(lack)}
+	}
+	return s, err
+}
+
+// snapshot reads the picture, or the one that was kept at --at.
+func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
+	if o.at == "" {
+		return snapshot(ctx, c)
+	}
+	at, err := when("--at", o.at, time.Now())
+	if err != nil {
+		return queue.Snapshot{}, err
+	}
+	s, first, err := c.SnapshotAt(ctx, at, 0)
+	if err != nil || !s.TakenAt.IsZero() {
+		return s, err
+	}
+	do := "the tick metrics_sampler keeps one each minute"
+	if !first.IsZero() {
+		do = "the oldest is of " + views.PlainTime(&first)
+	}
+	return s, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("no picture is kept of " + views.PlainTime(&at)), Where: queue.Clean("--at"), Do: queue.Clean(do)}
+}
+
+// pictured prints a list of the picture, as exports call it.
+func pictured(list string) show {
+	return func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+		s, err := o.snapshot(ctx, c)
+		if err != nil {
+			return err
+		}
+		a.rows(views.Pictured(list, &s), list)
+		return nil
+	}
+}
+
+// listed prints a page of a list that is read, as exports call it.
+func listed(kind queue.ListKind, list string, source func(queue.Page) views.Source) show {
+	return func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+		p, err := c.List(ctx, queue.Query{Kind: kind, Filter: o.filter, Limit: o.limit})
+		if err != nil {
+			return err
+		}
+		a.ofTotal(a.rows(source(p), list), p)
+		return nil
+	}
+}

@@ -1,0 +1,122 @@
+package views
+
+// This file is lists that stand in no pane of their own, or as a few lines of one:
+// verbs print them as tables.
+
+import (
+	"fmt"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Hosts is worker hosts.
+func Hosts(s *queue.Snapshot) Source {
+	return Source{}.with(List[queue.Host]{Name: "hosts", Rows: s.Hosts, Columns: []Column[queue.Host]{
+		{Name: "state", Plain: func(h queue.Host) string {
+			switch {
+			case h.StoppedAt != nil:
+				return "stopped"
+			case h.Alive:
+				return "alive"
+			}
+			return "silent"
+		}},
+		{Name: "host_id", Head: "HOST"}, {Name: "age_seconds", Head: "SEEN"}, {Name: "in_flight"}, {Name: "version"}, {Name: "loops"},
+	}}.lines())
+}
+
+// Waits is what waits in every queue, and why.
+func Waits(s *queue.Snapshot) Source {
+	return Source{}.with(List[queue.Waiting]{Name: "waiting", Rows: s.Waiting, Columns: []Column[queue.Waiting]{
+		{Name: "queue", Plain: func(w queue.Waiting) string {
+			if w.Source == "job" {
+				return w.Queue.String() + " in " + w.Domain.String()
+			}
+			return w.Queue.String()
+		}},
+		{Name: "waiting", Plain: func(w queue.Waiting) string { return PlainBound(w.Waiting, w.WaitingBound) }},
+		{Name: "age_seconds", Head: "OLDEST"},
+		{Name: "why", Plain: func(w queue.Waiting) string {
+			if w.Why.Empty() {
+				return "nothing blocks it"
+			}
+			return w.Why.String()
+		}},
+	}}.lines())
+}
+
+// Routes is which worker routes the events of each domain.
+func Routes(rows []queue.Route) Source {
+	return Source{}.with(List[queue.Route]{Name: "routes", Rows: rows, Columns: []Column[queue.Route]{
+		{Name: "event_domain", Head: "DOMAIN"}, {Name: "worker_name", Head: "WORKER"},
+		{Name: "enabled", Head: "ROUTE", Plain: func(r queue.Route) string { return OnOff(r.Enabled) }},
+		{Name: "last_run_at", Head: "LAST RUN"},
+		{Name: "waiting", Plain: func(r queue.Route) string { return PlainBound(min(r.Waiting, 10_000), r.Waiting > 10_000) }},
+		{Name: "oldest_at", Head: "OLDEST"}, {Name: "held"}, {Name: "events_seen", Head: "SEEN"}, {Name: "attempts_written", Head: "ATTEMPTS"},
+		{Name: "dead_lettered", Head: "DEAD"}, {Name: "updated_by", Head: "SET BY"},
+	}}.lines())
+}
+
+// Consumers is who gets a job of which events.
+func Consumers(rows []queue.Consumer) Source {
+	return Source{}.with(List[queue.Consumer]{Name: "consumers", Rows: rows, Columns: []Column[queue.Consumer]{
+		{Name: "consumer_id", Head: "CONSUMER"},
+		{Name: "event", Plain: func(x queue.Consumer) string { return fmt.Sprintf("%s/%s", x.Domain, x.EventType) }},
+		{Name: "job_kind"}, {Name: "executor"},
+		{Name: "enabled", Head: "STATE", Plain: func(x queue.Consumer) string { return OnOff(x.Enabled) }},
+		{Name: "updated_by", Head: "SET BY"}, {Name: "updated_at", Head: "AT"},
+	}}.lines())
+}
+
+// OperationItems is what became of the items of a bulk operation.
+func OperationItems(rows []queue.OperationItem) Source {
+	return Source{}.with(List[queue.OperationItem]{Name: "operation-items", Rows: rows, Columns: []Column[queue.OperationItem]{
+		{Name: "item_no", Head: "ITEM"}, {Name: "target", Head: "LETTER"}, {Name: "outcome"}, {Name: "new_id", Head: "BECAME"},
+		{Name: "first_result", Head: "FIRST TRY"}, {Name: "first_code", Head: "CODE"}, {Name: "at"}, {Name: "why"},
+	}}.lines())
+}
+
+// CronJobs is the jobs of pg_cron.
+func CronJobs(rows []queue.CronJob) Source {
+	return Source{}.with(List[queue.CronJob]{Name: "cron", Rows: rows, Columns: []Column[queue.CronJob]{
+		{Name: "state", Plain: CronState},
+		{Name: "job_name", Head: "CRON JOB"}, {Name: "schedule"}, {Name: "worker_name", Head: "WORKER"}, {Name: "run_as", Head: "RUNS AS"},
+		{Name: "installed_by", Head: "BY"}, {Name: "last_start_at", Head: "LAST START"}, {Name: "last_status", Head: "STATUS"},
+		{Name: "last_message", Head: "SAID"},
+	}}.lines())
+}
+
+// Shares is the share of events that reach nobody in particular, per domain.
+func Shares(b *queue.Broadcast) Source {
+	return Source{}.with(List[queue.BroadcastShare]{Name: "shares", Rows: b.Shares, Columns: []Column[queue.BroadcastShare]{
+		{Name: "line", Plain: func(s queue.BroadcastShare) string {
+			if s.Over {
+				return "OVER"
+			}
+			return "ok"
+		}},
+		{Name: "domain", Plain: func(s queue.BroadcastShare) string {
+			if s.Domain.Empty() {
+				return "(all)"
+			}
+			return s.Domain.String()
+		}},
+		{Name: "percent", Plain: func(s queue.BroadcastShare) string { return PlainPercent(s.Broadcast, s.Events) }},
+		{Name: "of_at_most", Plain: func(queue.BroadcastShare) string { return plain("", b.Line) }},
+		{Name: "broadcast_events_24h", Head: "BROADCAST 24H"}, {Name: "events_24h", Head: "EVENTS 24H"},
+	}}.lines())
+}
+
+// Resolved is what became of each rule that speaks of a type.
+func Resolved(rows []queue.ResolvedRule) Source {
+	every := func(of func(queue.ResolvedRule) queue.Text) func(queue.ResolvedRule) string {
+		return func(r queue.ResolvedRule) string { return plainEvery(of(r)) }
+	}
+	return Source{}.with(List[queue.ResolvedRule]{Name: "resolved", Rows: rows, Columns: []Column[queue.ResolvedRule]{
+		{Name: "step"}, {Name: "outcome"}, {Name: "subscription_id", Head: "RULE"}, {Name: "recipient_ref", Head: "RECIPIENT"},
+		{Name: "event_domain", Head: "DOMAIN", Plain: every(func(r queue.ResolvedRule) queue.Text { return r.Domain })},
+		{Name: "event_type", Head: "TYPE", Plain: every(func(r queue.ResolvedRule) queue.Text { return r.Type })},
+		{Name: "event_stream", Head: "STREAM", Plain: every(func(r queue.ResolvedRule) queue.Text { return r.Stream })},
+		{Name: "scope_subject_table", Head: "SUBJECT TABLE"}, {Name: "scope_filter", Head: "PAYLOAD"},
+	}}.lines())
+}
