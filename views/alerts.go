@@ -16,10 +16,7 @@ import (
 // Alerts is the table of pane 3: the open ones by urgency, then those that
 // somebody has, oldest first.
 func Alerts(s *queue.Snapshot) Source {
-	var rows []queue.Alert
-	if s != nil {
-		rows = s.Alerts
-	}
+	rows := orEmpty(s).Alerts
 	return Source{
 		ID: func(i int) string { return rows[i].Key.String() },
 		Sorts: []Sort{
@@ -43,9 +40,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "subject", Width: 20, Want: 24, Max: 40, Look: strong},
 			{Name: "severity", Width: 9, Look: ofRow, Say: func(_ Env, v any) string { return severity(fmt.Sprint(v)) }},
 			{Name: "age_seconds", Title: "for", Width: 8, Right: true},
-			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Cell: func(a queue.Alert, e Env) table.Cell {
-				return cell(alertTimes(a, e), e.Theme.Text)
-			}, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
+			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Text: alertTimes, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
 			{Name: "acked_by", Title: "owner", Width: 12, Max: 24, Cell: func(a queue.Alert, e Env) table.Cell {
 				if a.State == "acked" {
 					return cell(a.AckedBy.String(), e.Theme.Accent)

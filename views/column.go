@@ -18,7 +18,7 @@ import (
 // Column is one thing that is said of rows T.
 type Column[T any] struct {
 	// Name is the member of a row's JSON that it shows, as the columns of exports are
-	// called; a name of its own where it is made of several, with Cell or Plain.
+	// called; a name of its own where it is made of several, with Text, Cell or Plain.
 	Name  string
 	Title string // on the screen; "": the name
 	Head  string // in the table of a verb; "": the title in capitals
@@ -30,7 +30,8 @@ type Column[T any] struct {
 
 	Look  look
 	Say   func(e Env, v any) string     // the member on the screen; nil: said
-	Cell  func(row T, e Env) table.Cell // instead of Look and Say
+	Text  func(row T, e Env) string     // instead of the member, in the column's look
+	Cell  func(row T, e Env) table.Cell // with a look of its own
 	Plain func(row T) string            // in the table of a verb; nil: the member, as plain says it
 }
 
@@ -101,15 +102,15 @@ func (l List[T]) lines() lines {
 			case c.Width == 0: // it is not shown
 			case c.Cell != nil:
 				r.Cells[k] = c.Cell(l.Rows[i], e)
+			case c.Text != nil:
+				r.Cells[k] = cell(c.Text(l.Rows[i], e), e.painted(c.Look, urgent))
 			default:
 				v := member(l.Rows[i], members, c.Name)
-				text := ""
-				if c.Say != nil {
-					text = c.Say(e, v)
-				} else {
-					text = e.said(c.Name, v)
+				say := c.Say
+				if say == nil {
+					say = func(e Env, v any) string { return e.said(c.Name, v) }
 				}
-				r.Cells[k] = cell(text, e.painted(c.Look, urgent))
+				r.Cells[k] = cell(say(e, v), e.painted(c.Look, urgent))
 			}
 		}
 		return r

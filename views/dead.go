@@ -37,10 +37,7 @@ func GroupNames(groups []queue.DeadGroup) []string {
 
 // DeadGroups is the first table of pane 5.
 func DeadGroups(s *queue.Snapshot) Source {
-	var rows []queue.DeadGroup
-	if s != nil {
-		rows = s.DeadGroups
-	}
+	rows := orEmpty(s).DeadGroups
 	names := map[string]string{}
 	for i, name := range GroupNames(rows) {
 		names[GroupID(rows[i])] = name
@@ -73,15 +70,11 @@ func DeadGroups(s *queue.Snapshot) Source {
 		},
 		Columns: []Column[queue.DeadGroup]{
 			{Name: "code", Width: 12, Want: 18, Max: 24, Look: strong},
-			{Name: "endpoint", Title: "endpoint / kind", Width: 19, Want: 28, Max: 48, Cell: func(g queue.DeadGroup, e Env) table.Cell {
-				return cell(names[GroupID(g)], e.Theme.Text)
-			}},
+			{Name: "endpoint", Title: "endpoint / kind", Width: 19, Want: 28, Max: 48, Text: func(g queue.DeadGroup, _ Env) string { return names[GroupID(g)] }},
 			{Name: "open", Width: 7, Max: 9, Right: true, Look: ofRow},
 			{Name: "first_at", Title: "first", Width: 8, Right: true, Drop: 2, Look: dim, Say: ago},
 			{Name: "last_at", Title: "last", Width: 8, Right: true, Drop: 1, Say: ago},
-			{Name: "last_hour", Width: 12, Drop: 3, Cell: func(g queue.DeadGroup, e Env) table.Cell {
-				return cell(Spark(e.Theme, g.Trend, 12), e.tone(groupRank(g)))
-			}},
+			{Name: "last_hour", Width: 12, Drop: 3, Look: ofRow, Text: func(g queue.DeadGroup, e Env) string { return Spark(e.Theme, g.Trend, 12) }},
 			{Name: "domain", Width: 10, Max: 20, Drop: 4, Look: dim},
 			{Name: "source", Width: 8, Drop: 5, Look: dim},
 			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 5, Max: 7, Right: true, Drop: 6, Look: dim, Say: orDashed,

@@ -17,11 +17,7 @@ import (
 // Executors is the table of pane 4: executors, and under them their
 // subscriptions.
 func Executors(s *queue.Snapshot) Source {
-	var rows []queue.Executor
-	var subs []queue.JobSubscription
-	if s != nil {
-		rows, subs = s.Executors, s.JobSubscriptions
-	}
+	rows, subs := orEmpty(s).Executors, orEmpty(s).JobSubscriptions
 	n, rules := len(rows), subscriptionCounts(subs)
 	return Source{
 		ID: func(i int) string {

@@ -13,10 +13,7 @@ import (
 
 // Flags is the table of pane gf.
 func Flags(s *queue.Snapshot) Source {
-	var rows []queue.Flag
-	if s != nil {
-		rows = s.Flags
-	}
+	rows := orEmpty(s).Flags
 	return Source{
 		ID: func(i int) string { return rows[i].Key.String() },
 		Sorts: []Sort{
@@ -41,9 +38,7 @@ func Flags(s *queue.Snapshot) Source {
 		Columns: []Column[queue.Flag]{
 			{Name: "key", Title: "flag", Width: 26, Want: 44, Max: 52, Look: strong},
 			{Name: "value", Width: 7, Max: 14, Look: ofRow},
-			{Name: "state", Width: 8, Max: 10, Cell: func(f queue.Flag, e Env) table.Cell {
-				return cell(flagWord(flagState(f)), e.tone(rank(flagState(f))))
-			}, Plain: func(f queue.Flag) string { return flagWord(flagState(f)) }},
+			{Name: "state", Width: 8, Max: 10, Look: ofRow, Text: func(f queue.Flag, _ Env) string { return flagWord(flagState(f)) }, Plain: func(f queue.Flag) string { return flagWord(flagState(f)) }},
 			{Name: "reverts_at", Title: "comes back", Head: "BACK AT", Width: 13, Max: 22, Drop: 1, Cell: func(f queue.Flag, e Env) table.Cell {
 				at := " at "
 				switch {

@@ -10,10 +10,7 @@ import (
 
 // Health is the table of pane 2.
 func Health(s *queue.Snapshot) Source {
-	var rows []queue.HealthRow
-	if s != nil {
-		rows = s.Health
-	}
+	rows := orEmpty(s).Health
 	urgency := func(i int) int { return rank(rows[i].StatusHint.String()) }
 	age := func(i int) int64 { return orZero(rows[i].AgeSeconds) }
 	return Source{

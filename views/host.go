@@ -33,9 +33,7 @@ func Loops(h *queue.HostStatus) Source {
 			{Name: "Name", Title: "loop", Width: 18, Max: 26, Look: strong},
 			{Name: "State", Title: "state", Width: 8, Max: 10, Look: ofRow},
 			{Name: "LastTick", Title: "last tick", Width: 9, Right: true, Say: ago},
-			{Name: "Every", Title: "every", Width: 6, Right: true, Drop: 4, Cell: func(l queue.LoopStatus, e Env) table.Cell {
-				return cell(Span(l.Every), e.Theme.Dim)
-			}},
+			{Name: "Every", Title: "every", Width: 6, Right: true, Drop: 4, Look: dim, Text: func(l queue.LoopStatus, _ Env) string { return Span(l.Every) }},
 			{Name: "InFlight", Title: "in flight", Width: 9, Right: true, Drop: 2},
 			{Name: "Done", Title: "done", Width: 8, Max: 12, Right: true},
 			{Name: "Errors", Title: "errors", Width: 6, Max: 9, Right: true, Cell: func(l queue.LoopStatus, e Env) table.Cell {

@@ -39,19 +39,13 @@ func Jobs(rows []queue.Job, w int) Source {
 		Look: func(j queue.Job, e Env) (table.Cell, theme.Style) { return jobSign(j, e), e.tone(jobRank(j, e)) },
 		Columns: []Column[queue.Job]{
 			{Name: "job_id", Title: "job", Head: "ID", Width: id, Look: strong, Say: shown},
-			{Name: "status", Title: "state", Head: "STATUS", Width: 13, Cell: func(j queue.Job, e Env) table.Cell {
-				return cell(jobState(j, e), e.tone(jobRank(j, e)))
-			}},
+			{Name: "status", Title: "state", Head: "STATUS", Width: 13, Look: ofRow, Text: jobState},
 			{Name: "age_seconds", Title: "age", Width: 8, Right: true},
-			{Name: "attempts", Title: "tries", Width: 5, Max: 7, Right: true, Cell: func(j queue.Job, e Env) table.Cell {
-				return cell(tries(j), e.Theme.Text)
-			}, Plain: func(j queue.Job) string { return fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts) }},
+			{Name: "attempts", Title: "tries", Width: 5, Max: 7, Right: true, Text: func(j queue.Job, _ Env) string { return tries(j) }, Plain: func(j queue.Job) string { return fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts) }},
 			{Name: "priority", Title: "prio", Head: "PRIORITY", Width: 5, Right: true, Drop: 4, Look: dim, Say: digits},
 			{Name: "process_after", Title: "due", Width: 11, Drop: 3, Look: dim},
 			{Name: "held_by", Title: "held by, or last error", Width: 20, Want: 26, Max: 90, Cell: jobHolder},
-			{Name: "lease_until", Title: "until", Width: 9, Drop: 2, Cell: func(j queue.Job, e Env) table.Cell {
-				return cell(jobUntil(j, e), e.tone(jobRank(j, e)))
-			}},
+			{Name: "lease_until", Title: "until", Width: 9, Drop: 2, Look: ofRow, Text: jobUntil},
 			{Name: "idempotency_key", Title: "key", Width: 12, Max: 30, Drop: 6, Look: dim},
 			{Name: "job_kind", Head: "KIND"},
 			{Name: "event_domain", Head: "DOMAIN"},

@@ -20,21 +20,26 @@ func Notifications(n *queue.Notifications) Source {
 		x = *n
 	}
 	var staged []stagedLine
-	for i := range x.Failures {
-		staged = append(staged, stagedLine{failure: &x.Failures[i]})
+	for _, f := range x.Failures {
+		l := stagedLine{id: failureID(f), failed: true, name: f.Failure.String(), pieces: f.N, since: f.FirstAt, as: "FAILED", list: "notification-failures", export: f.Each()}
+		if len(f.Rows) > 0 {
+			l.first, l.actor = f.Rows[0].Address, f.Rows[0].Actor
+		}
+		staged = append(staged, l)
 	}
-	for i := range x.Groups {
-		staged = append(staged, stagedLine{group: &x.Groups[i]})
+	for _, g := range x.Groups {
+		kind, events := g.Told(x.Threshold)
+		staged = append(staged, stagedLine{
+			id: groupID(g), name: groupName(g), pieces: g.Pieces, due: g.Due, told: dueIn(g, x), since: g.OldestAt, as: kind, first: g.FirstUnit, actor: g.Actor,
+			whole: plainGroup(g), events: events, list: "notifications", export: []any{g},
+		})
 	}
 	return Source{
 		ID: func(i int) string {
-			switch {
-			case i >= len(staged):
+			if i >= len(staged) {
 				return "run\x00" + x.Log[i-len(staged)].ID
-			case staged[i].failure != nil:
-				return failureID(*staged[i].failure)
 			}
-			return groupID(*staged[i].group)
+			return staged[i].id
 		},
 		Fields: queue.NotificationFields(),
 		Sorts:  []Sort{{Name: "failed, then the oldest first", Column: "oldest", Desc: true}},
@@ -68,105 +73,79 @@ func Notifications(n *queue.Notifications) Source {
 // stagedLine is a line of the first table: pieces that could not be told, or a group
 // as it will be.
 type stagedLine struct {
-	failure *queue.StagedFailure
-	group   *queue.StagedGroup
+	id, name, as string
+	pieces, due  int64
+	told         func(Env) string // when it will be; nil: never
+	since        time.Time
+	first, actor queue.Text
+	failed       bool
+	whole        string // the name with what kind of key that is
+	events       int64
+	list         string
+	export       []any
+}
+
+// cell is in this look, or failed.
+func (l stagedLine) cell(text string, e Env, look theme.Style) table.Cell {
+	if l.failed {
+		look = e.Theme.Critical
+	}
+	return cell(text, look)
 }
 
 func stagedList(rows []stagedLine, n queue.Notifications) lines {
-	// of is a cell of either; what could not be told looks so.
-	of := func(failed func(f queue.StagedFailure, e Env) string, staged func(g queue.StagedGroup, e Env) table.Cell) func(stagedLine, Env) table.Cell {
-		return func(l stagedLine, e Env) table.Cell {
-			if l.failure == nil {
-				return staged(*l.group, e)
-			}
-			return cell(failed(*l.failure, e), e.Theme.Critical)
+	tone := func(l stagedLine, e Env) theme.Style {
+		switch {
+		case l.due == 0:
+			return e.Theme.Dim
+		case n.Stale: // a group is due while its worker does not run
+			return e.Theme.Warning
 		}
-	}
-	first := func(say func(r queue.StagedRow) queue.Text, group func(g queue.StagedGroup) queue.Text) func(stagedLine, Env) table.Cell {
-		return func(l stagedLine, e Env) table.Cell {
-			switch {
-			case l.failure == nil:
-				return cell(group(*l.group).String(), e.Theme.Dim)
-			case len(l.failure.Rows) == 0:
-				return cell("", e.Theme.Dim)
-			}
-			return cell(say(l.failure.Rows[0]).String(), e.Theme.Dim)
-		}
+		return e.Theme.Text
 	}
 	return List[stagedLine]{
 		Name: "notifications", Rows: rows, First: "staged pieces due oldest told_as first_piece actor",
 		Look: func(l stagedLine, e Env) (table.Cell, theme.Style) {
 			switch {
-			case l.failure != nil:
+			case l.failed:
 				return e.sign(rankCritical), e.Theme.Critical
-			case l.group.Due > 0 && n.Stale:
-				return e.sign(rankWarning), e.Theme.Warning
+			case l.due > 0 && n.Stale:
+				return e.sign(rankWarning), e.Theme.Text
 			}
 			return e.sign(rankQuiet), e.Theme.Text
 		},
-		Export: func(l stagedLine) (string, []any) {
-			if l.failure != nil {
-				return "notification-failures", l.failure.Each()
-			}
-			return "notifications", []any{*l.group}
-		},
+		Export: func(l stagedLine) (string, []any) { return l.list, l.export },
 		Columns: []Column[stagedLine]{
-			{Name: "staged", Width: 22, Want: 30, Max: 60, Cell: of(
-				func(f queue.StagedFailure, _ Env) string { return f.Failure.String() },
-				func(g queue.StagedGroup, e Env) table.Cell { return cell(groupName(g), e.Theme.Strong) },
-			), Plain: func(l stagedLine) string { return plainGroup(*l.group) }},
-			{Name: "pieces", Width: 7, Max: 9, Right: true, Cell: of(
-				func(f queue.StagedFailure, _ Env) string { return Count(f.N) },
-				func(g queue.StagedGroup, e Env) table.Cell { return cell(Count(g.Pieces), e.Theme.Text) },
-			), Plain: func(l stagedLine) string { return plain("", l.group.Pieces) }},
+			{Name: "staged", Width: 22, Want: 30, Max: 60,
+				Cell:  func(l stagedLine, e Env) table.Cell { return l.cell(l.name, e, e.Theme.Strong) },
+				Plain: func(l stagedLine) string { return l.whole }},
+			{Name: "pieces", Width: 7, Max: 9, Right: true, Look: ofRow,
+				Text:  func(l stagedLine, _ Env) string { return Count(l.pieces) },
+				Plain: func(l stagedLine) string { return plain("", l.pieces) }},
 			{Name: "due", Width: 7, Max: 9, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
-				if l.failure != nil {
+				if l.failed {
 					return cell(e.Theme.G.Dash, e.Theme.Dim)
 				}
-				return cell(Count(l.group.Due), e.Theme.Text)
-			}, Plain: func(l stagedLine) string { return plain("", l.group.Due) }},
-			{Name: "oldest", Width: 7, Right: true, Cell: of(
-				func(f queue.StagedFailure, e Env) string { return e.Ago(f.FirstAt) },
-				func(g queue.StagedGroup, e Env) table.Cell { return cell(e.Ago(g.OldestAt), stagedTone(g, n, e)) },
-			), Plain: func(l stagedLine) string { return PlainTime(&l.group.OldestAt) }},
+				return cell(Count(l.due), e.Theme.Text)
+			}, Plain: func(l stagedLine) string { return plain("", l.due) }},
+			{Name: "oldest", Width: 7, Right: true,
+				Cell:  func(l stagedLine, e Env) table.Cell { return l.cell(e.Ago(l.since), e, tone(l, e)) },
+				Plain: func(l stagedLine) string { return PlainTime(&l.since) }},
 			{Name: "told", Width: 6, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
-				switch {
-				case l.failure != nil:
+				if l.failed {
 					return cell(e.Theme.G.Dash, e.Theme.Dim)
-				case l.group.Due == 0:
-					return cell(dueIn(*l.group, n, e), e.Theme.Dim)
 				}
-				return cell("now", stagedTone(*l.group, n, e))
+				return cell(l.told(e), tone(l, e))
 			}},
-			{Name: "told_as", Title: "as", Head: "TOLD AS", Width: 18, Max: 26, Cell: of(
-				func(queue.StagedFailure, Env) string { return "FAILED" },
-				func(g queue.StagedGroup, e Env) table.Cell {
-					kind, _ := g.Told(n.Threshold)
-					return cell(kind, e.Theme.Text)
-				},
-			), Plain: func(l stagedLine) string {
-				kind, events := l.group.Told(n.Threshold)
-				return plain("", events) + " " + kind
-			}},
-			{Name: "first_piece", Width: 16, Want: 30, Max: 60, Drop: 1, Cell: first(
-				func(r queue.StagedRow) queue.Text { return r.Address }, func(g queue.StagedGroup) queue.Text { return g.FirstUnit },
-			), Plain: func(l stagedLine) string { return l.group.FirstUnit.String() }},
-			{Name: "actor", Width: 10, Max: 24, Drop: 2, Cell: first(
-				func(r queue.StagedRow) queue.Text { return r.Actor }, func(g queue.StagedGroup) queue.Text { return g.Actor },
-			), Plain: func(l stagedLine) string { return l.group.Actor.String() }},
+			{Name: "told_as", Title: "as", Head: "TOLD AS", Width: 18, Max: 26, Look: ofRow,
+				Text:  func(l stagedLine, _ Env) string { return l.as },
+				Plain: func(l stagedLine) string { return plain("", l.events) + " " + l.as }},
+			{Name: "first_piece", Width: 16, Want: 30, Max: 60, Drop: 1, Look: dim,
+				Text: func(l stagedLine, _ Env) string { return l.first.String() }, Plain: func(l stagedLine) string { return l.first.String() }},
+			{Name: "actor", Width: 10, Max: 24, Drop: 2, Look: dim,
+				Text: func(l stagedLine, _ Env) string { return l.actor.String() }, Plain: func(l stagedLine) string { return l.actor.String() }},
 		},
 	}.lines()
-}
-
-// stagedTone: a group that is due while its worker does not run is bad news.
-func stagedTone(g queue.StagedGroup, n queue.Notifications, e Env) theme.Style {
-	switch {
-	case g.Due == 0:
-		return e.Theme.Dim
-	case n.Stale:
-		return e.Theme.Warning
-	}
-	return e.Theme.Text
 }
 
 func failureID(f queue.StagedFailure) string { return "failed\x00" + f.Failure.String() }
@@ -188,11 +167,16 @@ func groupName(g queue.StagedGroup) string {
 	return g.Key.String()
 }
 
-// dueIn is the seconds until the oldest piece of a group is due: never more than
-// five minutes.
-func dueIn(g queue.StagedGroup, n queue.Notifications, e Env) string {
-	d := g.OldestAt.Add(time.Duration(n.DebounceSeconds) * time.Second).Sub(e.Now)
-	return strconv.FormatInt(max(int64(d.Seconds()), 0), 10) + "s"
+// dueIn is "now", or the seconds until the oldest piece of a group is due: never
+// more than five minutes.
+func dueIn(g queue.StagedGroup, n queue.Notifications) func(Env) string {
+	return func(e Env) string {
+		if g.Due > 0 {
+			return "now"
+		}
+		d := g.OldestAt.Add(time.Duration(n.DebounceSeconds) * time.Second).Sub(e.Now)
+		return strconv.FormatInt(max(int64(d.Seconds()), 0), 10) + "s"
+	}
 }
 
 // NotificationHead is the two lines above the table: what waits and for what, and
@@ -279,7 +263,7 @@ func groupPage(g queue.StagedGroup, n queue.Notifications, e Env, w int) Page {
 	if g.Due > 0 {
 		p.pair("when", "at the next run of iu_notification_worker")
 	} else {
-		p.pair("when", "due in "+dueIn(g, n, e)+", then at the next run of iu_notification_worker")
+		p.pair("when", "due in "+dueIn(g, n)(e)+", then at the next run of iu_notification_worker")
 	}
 	p.pair("staged", e.Stamp(g.OldestAt)+" to "+e.Stamp(g.NewestAt))
 	p.pair("first piece", g.FirstUnit.String()+" by "+g.Actor.String())

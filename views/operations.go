@@ -38,13 +38,9 @@ func Operations(rows []queue.Operation) Source {
 		Columns: []Column[queue.Operation]{
 			{Name: "operation_id", Title: "#", Head: "ID", Width: 4, Max: 8, Right: true, Look: strong, Say: digits},
 			{Name: "state", Width: 9, Look: ofRow},
-			{Name: "tried", Width: progressWidth + 5, Cell: func(o queue.Operation, e Env) table.Cell {
-				return cell(progress(o, e, progressWidth), e.Theme.Accent)
-			}, Plain: PlainProgress},
+			{Name: "tried", Width: progressWidth + 5, Look: accent, Text: func(o queue.Operation, e Env) string { return progress(o, e, progressWidth) }, Plain: PlainProgress},
 			{Name: "frozen_count", Title: "of", Head: "FROZEN", Width: 7, Max: 10, Right: true},
-			{Name: "rate_per_second", Title: "rate", Width: 7, Max: 9, Right: true, Cell: func(o queue.Operation, e Env) table.Cell {
-				return cell(rateText(o.Rate), e.Theme.Text)
-			}, Plain: func(o queue.Operation) string { return rateText(o.Rate) }},
+			{Name: "rate_per_second", Title: "rate", Width: 7, Max: 9, Right: true, Text: func(o queue.Operation, _ Env) string { return rateText(o.Rate) }, Plain: func(o queue.Operation) string { return rateText(o.Rate) }},
 			{Name: "left", Width: 7, Right: true, Drop: 1, Cell: func(o queue.Operation, e Env) table.Cell {
 				if d, ok := o.EndsIn(); ok {
 					return cell(Span(d), e.Theme.Text)
@@ -57,9 +53,7 @@ func Operations(rows []queue.Operation) Source {
 				return "-"
 			}},
 			{Name: "skipped", Width: 7, Right: true, Drop: 4, Look: dim},
-			{Name: "first_tries", Width: 14, Max: 20, Drop: 3, Cell: func(o queue.Operation, e Env) table.Cell {
-				return cell(firstTries(o), e.Theme.Dim)
-			}, Plain: firstTries},
+			{Name: "first_tries", Width: 14, Max: 20, Drop: 3, Look: dim, Text: func(o queue.Operation, _ Env) string { return firstTries(o) }, Plain: firstTries},
 			{Name: "created_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: accent},
 			{Name: "kind", Title: "what", Head: "KIND", Width: 7, Max: 9, Drop: 5, Look: dim, Say: func(_ Env, v any) string { return operationWord(fmt.Sprint(v)) }},
 			{Name: "filter", Title: "selection, or why it stands", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {

@@ -20,11 +20,7 @@ func LaneID(domain, kind string) string { return domain + "/" + kind }
 // Lanes is the table of pane 8 on a screen of w cells: lanes, and under them
 // stuck leases.
 func Lanes(s *queue.Snapshot, w int) Source {
-	var lanes []queue.Lane
-	var leases []queue.JobLease
-	if s != nil {
-		lanes, leases = s.Queues, s.JobLeases
-	}
+	lanes, leases := orEmpty(s).Queues, orEmpty(s).JobLeases
 	n, clears, why := len(lanes), 9, 28
 	if w >= wideLanes {
 		clears, why = len("never at this rate"), 40
@@ -90,9 +86,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Name: "queued", Width: 7, Max: 10, Right: true, Plain: func(l queue.Lane) string { return plain("", l.Queued-l.Scheduled) }},
 			{Name: "scheduled", Title: "due later", Head: "SCHEDULED", Width: 9, Right: true, Drop: 8, Look: dim},
 			{Name: "retry_waiting", Title: "retry", Head: "RETRYING", Width: 6, Max: 9, Right: true, Drop: 6},
-			{Name: "at_work", Width: 7, Max: 9, Right: true, Drop: 1, Cell: func(l queue.Lane, e Env) table.Cell {
-				return cell(Count(l.Leased+l.InProgress), e.Theme.Text)
-			}},
+			{Name: "at_work", Width: 7, Max: 9, Right: true, Drop: 1, Text: func(l queue.Lane, _ Env) string { return Count(l.Leased + l.InProgress) }},
 			{Name: "in_per_s", Title: "in/s", Width: 5, Right: true, Drop: 4},
 			{Name: "out_per_s", Title: "out/s", Width: 5, Right: true, Drop: 4},
 			{Name: "clears_in_seconds", Title: "clears in", Width: clears, Cell: func(l queue.Lane, e Env) table.Cell {

@@ -56,9 +56,7 @@ func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 			{Name: "event_stream", Title: "stream", Width: 8, Max: 16, Drop: 1, Look: dim},
 			{Name: "broadcast_events_24h", Title: "broadcast 24 h", Head: "BROADCAST 24H", Width: 14, Right: true},
 			{Name: "events_24h", Title: "of", Head: "EVENTS 24H", Width: 10, Right: true, Look: dim},
-			{Name: "share", Head: "PERCENT", Width: 7, Right: true, Cell: func(u queue.UnroutedType, e Env) table.Cell {
-				return cell(percent(u.Broadcast, u.Events), e.Theme.Text)
-			}, Plain: func(u queue.UnroutedType) string { return PlainPercent(u.Broadcast, u.Events) }},
+			{Name: "share", Head: "PERCENT", Width: 7, Right: true, Text: func(u queue.UnroutedType, _ Env) string { return percent(u.Broadcast, u.Events) }, Plain: func(u queue.UnroutedType) string { return PlainPercent(u.Broadcast, u.Events) }},
 		},
 	}.lines())
 }
@@ -89,12 +87,8 @@ func ruleList(rows []queue.EventSubscription) lines {
 				}
 				return cell(ruleState(s), e.Theme.Text)
 			}, Plain: ruleState},
-			{Name: "step", Width: 4, Right: true, Drop: 2, Cell: func(s queue.EventSubscription, e Env) table.Cell {
-				return cell(strconv.Itoa(s.Step()), e.Theme.Dim)
-			}, Plain: func(s queue.EventSubscription) string { return strconv.Itoa(s.Step()) }},
-			{Name: "scope", Width: 12, Max: 60, Drop: 1, Cell: func(s queue.EventSubscription, e Env) table.Cell {
-				return cell(scopeWords(s), e.Theme.Dim)
-			}},
+			{Name: "step", Width: 4, Right: true, Drop: 2, Look: dim, Text: func(s queue.EventSubscription, _ Env) string { return strconv.Itoa(s.Step()) }, Plain: func(s queue.EventSubscription) string { return strconv.Itoa(s.Step()) }},
+			{Name: "scope", Width: 12, Max: 60, Drop: 1, Look: dim, Text: func(s queue.EventSubscription, _ Env) string { return scopeWords(s) }},
 			{Name: "subscription_id", Title: "#", Head: "RULE", Width: 4, Max: 7, Right: true, Drop: 3, Look: dim, Say: digits},
 			{Name: "scope_subject_table", Head: "SUBJECT TABLE"},
 			{Name: "scope_filter", Head: "PAYLOAD"},

@@ -19,13 +19,10 @@ import (
 
 // Scheduler is the table of pane 9: tick workers, and under them the mode.
 func Scheduler(s *queue.Snapshot) Source {
-	var rows []queue.TickWorker
 	var modes []queue.Flag
-	if s != nil {
-		rows = s.Ticks
-		if f, ok := modeFlag(s); ok {
-			modes = []queue.Flag{f}
-		}
+	rows := orEmpty(s).Ticks
+	if f, ok := modeFlag(orEmpty(s)); ok {
+		modes = []queue.Flag{f}
 	}
 	n := len(rows)
 	return Source{
@@ -58,9 +55,7 @@ func Scheduler(s *queue.Snapshot) Source {
 		},
 		Columns: []Column[queue.TickWorker]{
 			{Name: "worker_name", Title: "worker", Width: 22, Max: 30, Look: strong},
-			{Name: "state", Width: 7, Cell: func(t queue.TickWorker, e Env) table.Cell {
-				return cell(tickState(t), e.tone(tickRank(t)))
-			}, Plain: func(t queue.TickWorker) string {
+			{Name: "state", Width: 7, Look: ofRow, Text: func(t queue.TickWorker, _ Env) string { return tickState(t) }, Plain: func(t queue.TickWorker) string {
 				if t.Stale {
 					return "STALE"
 				}
@@ -93,9 +88,7 @@ func Scheduler(s *queue.Snapshot) Source {
 				}
 				return cell(orDash(TickResult(t.LastResult), e), e.Theme.Text)
 			}, Plain: func(t queue.TickWorker) string { return TickResult(t.LastResult) }},
-			{Name: "cron_job", Width: 14, Max: 40, Drop: 3, Cell: func(t queue.TickWorker, e Env) table.Cell {
-				return cell(tickCron(t, e), e.Theme.Dim)
-			}, Plain: func(t queue.TickWorker) string {
+			{Name: "cron_job", Width: 14, Max: 40, Drop: 3, Look: dim, Text: tickCron, Plain: func(t queue.TickWorker) string {
 				if t.CronJob.Empty() || !t.CronRunAs.Empty() {
 					return t.CronJob.String()
 				}
@@ -122,9 +115,7 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 		Columns: []Column[queue.Flag]{
 			{Name: "key", Title: "WHO TICKS", Width: 20, Max: 24, Look: strong},
 			{Name: "value", Title: "mode", Width: 8, Look: ofRow},
-			{Name: "what_that_means", Width: 30, Want: 48, Max: 70, Cell: func(f queue.Flag, e Env) table.Cell {
-				return cell(modeMeans(f.Value.String()), e.Theme.Text)
-			}},
+			{Name: "what_that_means", Width: 30, Want: 48, Max: 70, Text: func(f queue.Flag, e Env) string { return modeMeans(f.Value.String()) }},
 			{Name: "cron_jobs", Width: 18, Max: 40, Drop: 1, Cell: func(f queue.Flag, e Env) table.Cell {
 				_, urgent := tone(f, e)
 				return cell(jobs, urgent)
