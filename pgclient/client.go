@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/lists"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
@@ -199,4 +200,26 @@ func (c *Client) Listen(ctx context.Context) error {
 	c.mu.Unlock()
 	l.Run(ctx)
 	return nil
+}
+
+// List reads one page.
+func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err error) {
+	if q.Kind == queue.ListSession {
+		var s queue.Session
+		p.AsOf = time.Now()
+		if s, err = c.Session(ctx); err == nil {
+			p.Rows = &s
+		}
+	} else {
+		p, err = lists.Read(ctx, c.read, q)
+	}
+	c.Note(err)
+	return p, err
+}
+
+// Report reads the span from since until until; the zero until is now.
+func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Report, error) {
+	r, err := lists.Report(ctx, c.read, c.Actor(), since, until)
+	c.Note(err)
+	return r, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/lists"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -185,7 +186,7 @@ func planCron(ctx context.Context, c *Actions, p *queue.Plan) error {
 	if err := c.act.QueryRow(ctx, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, true).Scan(&a); err != nil {
 		return err
 	}
-	jobs, err := c.client.CronJobs(ctx)
+	jobs, err := lists.CronJobs(ctx, c.client.Read())
 	if err != nil {
 		return err
 	}

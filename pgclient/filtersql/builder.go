@@ -23,15 +23,14 @@ type Column struct {
 // Builder collects conditions and their arguments.
 type Builder struct {
 	columns map[string]Column
-	order   string
 	Now     string // what ages count to
 	Conds   []string
 	Args    []any
 }
 
-// New makes a builder over these columns; order names the one that a page goes by.
-func New(columns map[string]Column, order string) *Builder {
-	return &Builder{columns: columns, order: order, Now: "now()"}
+// New makes a builder over these columns.
+func New(columns map[string]Column) *Builder {
+	return &Builder{columns: columns, Now: "now()"}
 }
 
 // Clone is a copy that grows by itself.

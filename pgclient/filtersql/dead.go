@@ -39,7 +39,7 @@ func DeadAt(text string, at time.Time) (DeadSelection, error) {
 	if err != nil {
 		return DeadSelection{}, Error(err)
 	}
-	s := DeadSelection{Filter: f, Hooks: New(deadColumns, "d.id"), Jobs: New(deadJobColumns, "d.last_failed_at"), Events: New(deadEventColumns, "d.last_failed_at")}
+	s := DeadSelection{Filter: f, Hooks: New(deadColumns), Jobs: New(deadJobColumns), Events: New(deadEventColumns)}
 	if !at.IsZero() {
 		for b, died := range map[*Builder]string{s.Hooks: "d.failed_at", s.Jobs: "d.last_failed_at", s.Events: "d.last_failed_at"} {
 			b.Now = b.Arg(at) + "::timestamptz"

@@ -19,7 +19,7 @@ func Jobs(text string) (*Builder, *queue.Filter, error) {
 	if err != nil {
 		return nil, nil, Error(err)
 	}
-	b := New(jobColumns, "q.job_id")
+	b := New(jobColumns)
 	b.Where(f)
 	return b, f, nil
 }

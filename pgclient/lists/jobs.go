@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads jobs: the live ones of a lane or of all, and one with its
 // payload as the database masks it.
@@ -13,6 +13,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -38,7 +39,7 @@ func scanJob(j *queue.Job) []any {
 // jobs reads a page of live jobs, the earliest due first: lane by lane and
 // priority by priority from the claim index, so that a page costs the same
 // whatever the queue holds.
-func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
+func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	b, f, err := filtersql.Jobs(q.Filter)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 		conds = " AND " + strings.Join(b.Conds, " AND ")
 	}
 	limit := " ORDER BY q.process_after, q.job_id LIMIT " + strconv.Itoa(q.Limit+1)
-	rows, err := c.read.Query(ctx, `WITH RECURSIVE lane AS MATERIALIZED (
+	rows, err := db.Query(ctx, `WITH RECURSIVE lane AS MATERIALIZED (
 			SELECT DISTINCT l.event_domain, l.job_kind FROM public.job_lane l`+lane+`
 		), level (event_domain, job_kind, priority) AS (
 			SELECT l.event_domain, l.job_kind, (SELECT x.priority FROM public.job_queue x WHERE x.event_domain = l.event_domain
@@ -106,20 +107,20 @@ func (c *Client) jobs(ctx context.Context, q queue.Query, p *queue.Page) error {
 	case q.Bare:
 		return nil
 	case !f.Empty():
-		return c.count(ctx, "public.job_queue q", count, p)
+		return countRows(ctx, db, "public.job_queue q", count, p)
 	}
-	return c.read.QueryRow(ctx, `SELECT COALESCE(sum(b.queued + b.leased + b.in_progress + b.retry_waiting), 0)::bigint FROM public.fn_job_backlog() b
+	return db.QueryRow(ctx, `SELECT COALESCE(sum(b.queued + b.leased + b.in_progress + b.retry_waiting), 0)::bigint FROM public.fn_job_backlog() b
 		WHERE $1 = '' OR b.event_domain || '/' || b.job_kind = $1`, q.ID).Scan(&p.Total)
 }
 
 // job reads one job, live or finished.
-func (c *Client) job(ctx context.Context, id string, whole bool) (*queue.JobDetail, error) {
-	uuid, err := parseid.UUID(id, "job", "")
+func job(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.JobDetail, error) {
+	uuid, err := parseid.UUID(q.ID, "job", "")
 	if err != nil {
 		return nil, err
 	}
 	var j queue.JobDetail
-	err = c.read.QueryRow(ctx, "SELECT "+jobSelect+`, COALESCE(q.from_status, ''), q.source_ref, q.target_ref, q.payload_ref, q.actor, q.correlation_id, q.lost_leases
+	err = db.QueryRow(ctx, "SELECT "+jobSelect+`, COALESCE(q.from_status, ''), q.source_ref, q.target_ref, q.payload_ref, q.actor, q.correlation_id, q.lost_leases
 		FROM public.v_job q WHERE q.job_id = $1 LIMIT 1`, uuid).
 		Scan(append(scanJob(&j.Job), &j.FromStatus, pgscan.Text(&j.SourceRef), pgscan.Text(&j.TargetRef), pgscan.Text(&j.PayloadRef),
 			pgscan.Text(&j.Actor), pgscan.Text(&j.CorrelationID), &j.LostLeases)...)
@@ -133,7 +134,7 @@ func (c *Client) job(ctx context.Context, id string, whole bool) (*queue.JobDeta
 		j.PayloadWhyNot = queue.Clean("the payload was cleaned away")
 		return &j, nil
 	}
-	x, err := c.payload(ctx, "job", uuid, whole)
+	x, err := payload(ctx, db, "job", uuid, q.Whole)
 	j.Payload, j.PayloadWhyNot, j.PayloadSize = x.text, x.whyNot, x.size
 	return &j, err
 }

@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads what is recorded of a span of time, all of it as of one moment.
 // Each list is bounded and tells how much it left out.
@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -23,18 +24,17 @@ const (
 	reportLetters = 100_000 // dead letters looked at per source
 )
 
-// Report reads the span from since until until; the zero until is now.
-func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Report, error) {
-	r, err := c.report(ctx, since, until)
-	c.Note(err)
+// Report reads the span from since until until, as actor; the zero until is now.
+func Report(ctx context.Context, db *pgpool.Pool, actor string, since, until time.Time) (queue.Report, error) {
+	r, err := report(ctx, db, actor, since, until)
 	return r, pgerror.Translate(err)
 }
 
-func (c *Client) report(ctx context.Context, since, until time.Time) (queue.Report, error) {
+func report(ctx context.Context, db *pgpool.Pool, actor string, since, until time.Time) (queue.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	r := queue.Report{Since: since.UTC(), Actor: queue.Clean(c.Actor()), More: map[string]int{}}
-	return r, pgx.BeginTxFunc(ctx, c.read, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	r := queue.Report{Since: since.UTC(), Actor: queue.Clean(actor), More: map[string]int{}}
+	return r, pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '30s'"); err != nil {
 			return err
 		}

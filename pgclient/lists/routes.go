@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads the routes of events and their consumers, and changes them: the
 // dry run of the schema's function is the preview, and what it saw is the condition.
@@ -8,12 +8,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func (c *Client) routes(ctx context.Context, p *queue.Page) error {
-	rows, err := c.read.Query(ctx, `SELECT r.event_domain, r.worker_name, r.enabled, c.last_run_at, COALESCE(c.events_seen, 0), COALESCE(c.attempts_written, 0),
+func routes(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Page) error {
+	rows, err := db.Query(ctx, `SELECT r.event_domain, r.worker_name, r.enabled, c.last_run_at, COALESCE(c.events_seen, 0), COALESCE(c.attempts_written, 0),
 		COALESCE(c.dead_lettered, 0), b.waiting, b.oldest_at, b.held_rows, r.updated_at, r.updated_by
 		FROM public.iu_outbound_route r JOIN public.fn_iu_route_backlog() b USING (event_domain)
 		LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = r.worker_name AND c.event_domain = r.event_domain ORDER BY 1`)
@@ -29,8 +30,8 @@ func (c *Client) routes(ctx context.Context, p *queue.Page) error {
 	return err
 }
 
-func (c *Client) consumers(ctx context.Context, p *queue.Page) error {
-	rows, err := c.read.Query(ctx, `SELECT consumer_id, event_domain, event_type, job_kind, executor, enabled, updated_at, updated_by
+func consumers(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Page) error {
+	rows, err := db.Query(ctx, `SELECT consumer_id, event_domain, event_type, job_kind, executor, enabled, updated_at, updated_by
 		FROM public.consumer_registry ORDER BY event_domain, event_type, consumer_id`)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads what pg_cron has of the queue.
 
@@ -7,24 +7,25 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// cron is what keeps this login from pg_cron, and the jobs as far as it sees them.
-func (c *Client) cron(ctx context.Context) (*queue.Cron, error) {
+// cronOf is what keeps this login from pg_cron, and the jobs as far as it sees them.
+func cronOf(ctx context.Context, db *pgpool.Pool, _ queue.Query) (*queue.Cron, error) {
 	var out queue.Cron
-	err := c.read.QueryRow(ctx, "SELECT public.fn_queue_scheduler_lacks()").Scan(pgscan.Text(&out.Lacks))
+	err := db.QueryRow(ctx, "SELECT public.fn_queue_scheduler_lacks()").Scan(pgscan.Text(&out.Lacks))
 	if err != nil {
 		return nil, err
 	}
-	out.Jobs, err = c.CronJobs(ctx)
+	out.Jobs, err = CronJobs(ctx, db)
 	return &out, err
 }
 
 // CronJobs are the jobs that pg_cron has of the queue, as far as this login sees them.
-func (c *Client) CronJobs(ctx context.Context) ([]queue.CronJob, error) {
-	rows, err := c.read.Query(ctx, `SELECT job_name, worker_name, schedule, run_as, installed_at, installed_by, found, active,
+func CronJobs(ctx context.Context, db *pgpool.Pool) ([]queue.CronJob, error) {
+	rows, err := db.Query(ctx, `SELECT job_name, worker_name, schedule, run_as, installed_at, installed_by, found, active,
 		last_start_at, last_status, last_message FROM public.fn_queue_cron_jobs() ORDER BY job_name`)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads dead letters: the list of all sources with its filter, and
 // one of a webhook with its attempts, payload (masked by the database) and
@@ -15,6 +15,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -77,7 +78,7 @@ func readDeadMark(text string) (m deadMark, err error) {
 // deadLetters merges the letters of all sources, newest first. Webhook letters
 // come in the order of their ids, which is that of their times but for those of
 // transactions that ran side by side.
-func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) error {
+func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	s, err := filtersql.Dead(q.Filter)
 	if err != nil {
 		return err
@@ -89,13 +90,13 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 		}
 	}
 	var lists [3][]queue.DeadLetter
-	if lists[0], err = c.hookLetters(ctx, s.Hooks.Clone(), mark, q.Limit+1); err != nil {
+	if lists[0], err = hookLetters(ctx, db, s.Hooks.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	if lists[1], err = c.jobLetters(ctx, s.Jobs.Clone(), mark, q.Limit+1); err != nil {
+	if lists[1], err = jobLetters(ctx, db, s.Jobs.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	if lists[2], err = c.eventLetters(ctx, s.Events.Clone(), mark, q.Limit+1); err != nil {
+	if lists[2], err = eventLetters(ctx, db, s.Events.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
 	var letters []queue.DeadLetter
@@ -131,14 +132,14 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 	case q.Bare:
 		return nil
 	case s.Filter.Empty():
-		return c.read.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')").Scan(&p.Total)
+		return db.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')").Scan(&p.Total)
 	}
 	for _, x := range []struct {
 		from string
 		b    *filtersql.Builder
 	}{{filtersql.DeadFrom, s.Hooks}, {filtersql.DeadJobFrom, s.Jobs}, {filtersql.DeadEventFrom, s.Events}} {
 		var part queue.Page
-		if err := c.count(ctx, x.from, x.b, &part); err != nil {
+		if err := countRows(ctx, db, x.from, x.b, &part); err != nil {
 			return err
 		}
 		p.Total, p.TotalBound = p.Total+part.Total, p.TotalBound || part.TotalBound
@@ -146,11 +147,11 @@ func (c *Client) deadLetters(ctx context.Context, q queue.Query, p *queue.Page) 
 	return nil
 }
 
-func (c *Client) hookLetters(ctx context.Context, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+func hookLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	if mark.hook != 0 {
 		b.And("d.id < " + b.Arg(mark.hook))
 	}
-	rows, err := c.read.Query(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
+	rows, err := db.Query(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint
 		FROM `+filtersql.DeadFrom+b.Clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.Args...)
 	if err != nil {
@@ -164,8 +165,8 @@ func (c *Client) hookLetters(ctx context.Context, b *filtersql.Builder, mark dea
 	})
 }
 
-func (c *Client) deadLetter(ctx context.Context, id string, whole bool) (*queue.DeadLetterDetail, error) {
-	d, err := c.letter(ctx, id)
+func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.DeadLetterDetail, error) {
+	d, err := letter(ctx, db, q.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -173,18 +174,18 @@ func (c *Client) deadLetter(ctx context.Context, id string, whole bool) (*queue.
 	if err != nil {
 		return nil, err
 	}
-	x, err := c.payload(ctx, kind, key, whole)
+	x, err := payload(ctx, db, kind, key, q.Whole)
 	d.Payload, d.PayloadWhyNot, d.PayloadSize = x.text, x.whyNot, x.size
 	return d, err
 }
 
 // letter is all of a dead letter but its payload.
-func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail, error) {
+func letter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
 	switch {
 	case parseid.IsJobLetter(id):
-		return c.jobLetter(ctx, id)
+		return jobLetter(ctx, db, id)
 	case parseid.IsEventLetter(id):
-		return c.eventLetter(ctx, id)
+		return eventLetter(ctx, db, id)
 	}
 	n, err := parseid.Webhook(id)
 	if err != nil {
@@ -193,7 +194,7 @@ func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail
 	var d queue.DeadLetterDetail
 	var url string
 	d.Source, d.Domain = "webhook", queue.Clean("webhook")
-	err = c.read.QueryRow(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
+	err = db.QueryRow(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		e.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
 		s.callback_url, s.secret_ref IS NULL, r.requeued_by, r.requeued_at, COALESCE(r.new_saga_id, 0),
 		x.resolution::text, x.by, x.at, x.note
@@ -212,27 +213,27 @@ func (c *Client) letter(ctx context.Context, id string) (*queue.DeadLetterDetail
 		return nil, err
 	}
 	d.CallbackURL = queue.SafeURL(url)
-	if d.Attempts, err = c.attempts(ctx, "saga_id = $1 ORDER BY attempt_no", d.SagaID); err != nil {
+	if d.Attempts, err = attempts(ctx, db, "saga_id = $1 ORDER BY attempt_no", d.SagaID); err != nil {
 		return nil, err
 	}
-	err = c.hookLineage(ctx, &d)
+	err = hookLineage(ctx, db, &d)
 	return &d, err
 }
 
 // attempts reads webhook jobs, by a condition on $1 and in its order.
-func (c *Client) attempts(ctx context.Context, which string, id int64) ([]queue.Attempt, error) {
+func attempts(ctx context.Context, db *pgpool.Pool, which string, id int64) ([]queue.Attempt, error) {
 	// The excerpt comes from the receiver and may hold anything: not everybody
 	// may read it.
 	excerpt := "response_excerpt"
 	var may bool
-	err := c.read.QueryRow(ctx, "SELECT has_column_privilege('public.webhook_delivery_jobs', 'response_excerpt', 'SELECT')").Scan(&may)
+	err := db.QueryRow(ctx, "SELECT has_column_privilege('public.webhook_delivery_jobs', 'response_excerpt', 'SELECT')").Scan(&may)
 	if err != nil {
 		return nil, err
 	}
 	if !may {
 		excerpt = "NULL::text"
 	}
-	rows, err := c.read.Query(ctx, `SELECT id, attempt_no, status::text, COALESCE(started_at, attempt_at), finished_at, response_status, error_code,
+	rows, err := db.Query(ctx, `SELECT id, attempt_no, status::text, COALESCE(started_at, attempt_at), finished_at, response_status, error_code,
 		worker_id, `+excerpt+`, lease_resets FROM public.webhook_delivery_jobs WHERE `+which, id)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads what pane gn shows, and lets failed rows wait again.
 
@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -20,13 +21,13 @@ const (
 
 // notifications reads the staging side: counts from the counters, the rest from
 // the rows that wait or failed, of which there are bounds.
-func (c *Client) notifications(ctx context.Context, q queue.Query, p *queue.Page) error {
+func notifications(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.NotificationFields())
 	if err != nil {
 		return filtersql.Error(err)
 	}
 	var n queue.Notifications
-	tx, err := c.read.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one picture
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one picture
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads what pane 7 shows: endpoints with how they answer, the leases on
 // their jobs, one endpoint with its attempts and retries; and why a queue waits.
@@ -12,6 +12,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -28,12 +29,12 @@ var endpointColumns = map[string]filtersql.Column{
 
 // endpoints reads subscriptions, those in trouble first, with the leases on their
 // jobs; with an id one of them with all that is known of it.
-func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) error {
+func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EndpointFields())
 	if err != nil {
 		return filtersql.Error(err)
 	}
-	b := filtersql.New(endpointColumns, "v.subscription_id")
+	b := filtersql.New(endpointColumns)
 	b.Where(f)
 	var one int64
 	if q.Kind == queue.ListEndpoint {
@@ -42,7 +43,7 @@ func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) er
 		}
 		b.And("v.subscription_id = " + b.Arg(one))
 	}
-	endpoints, err := c.endpointPage(ctx, b, q.Limit, &p.Total)
+	endpoints, err := endpointPage(ctx, db, b, q.Limit, &p.Total)
 	if err != nil {
 		return err
 	}
@@ -53,27 +54,27 @@ func (c *Client) endpoints(ctx context.Context, q queue.Query, p *queue.Page) er
 	for _, e := range endpoints {
 		ids = append(ids, e.ID)
 	}
-	leases, err := c.webhookLeases(ctx, ids, queue.LeasesShown)
+	leases, err := webhookLeases(ctx, db, ids, queue.LeasesShown)
 	if err != nil || q.Kind == queue.ListEndpoints {
 		p.Rows = queue.EndpointList{Endpoints: endpoints, Leases: leases}
 		return err
 	}
 	d := &queue.EndpointDetail{Endpoint: endpoints[0], Leases: leases}
 	p.Rows = d
-	if d.Attempts, err = c.attempts(ctx, "subscription_id = $1 AND settled_at IS NOT NULL ORDER BY id DESC LIMIT 20", one); err != nil {
+	if d.Attempts, err = attempts(ctx, db, "subscription_id = $1 AND settled_at IS NOT NULL ORDER BY id DESC LIMIT 20", one); err != nil {
 		return err
 	}
-	if d.Retries, err = c.retries(ctx, one); err != nil {
+	if d.Retries, err = retries(ctx, db, one); err != nil {
 		return err
 	}
-	d.Why, err = c.why(ctx, "subscription "+strconv.FormatInt(one, 10))
+	d.Why, err = whyOf(ctx, db, "subscription "+strconv.FormatInt(one, 10))
 	return err
 }
 
 // endpointPage orders by what needs a look before it reads how each answers: that
 // costs recentAttempts rows each.
-func (c *Client) endpointPage(ctx context.Context, b *filtersql.Builder, limit int, total *int64) ([]queue.Endpoint, error) {
-	rows, err := c.read.Query(ctx, `WITH v AS MATERIALIZED (SELECT v.* FROM public.v_webhook_endpoint v`+b.Clause()+`
+func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, limit int, total *int64) ([]queue.Endpoint, error) {
+	rows, err := db.Query(ctx, `WITH v AS MATERIALIZED (SELECT v.* FROM public.v_webhook_endpoint v`+b.Clause()+`
 		), page AS MATERIALIZED (
 			SELECT v.* FROM v ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id LIMIT `+strconv.Itoa(limit)+`
 		), saga AS MATERIALIZED (
@@ -116,10 +117,15 @@ func (c *Client) endpointPage(ctx context.Context, b *filtersql.Builder, limit i
 	})
 }
 
+// leases are those of all webhook jobs.
+func leases(ctx context.Context, db *pgpool.Pool, q queue.Query) ([]queue.WebhookLease, error) {
+	return webhookLeases(ctx, db, nil, q.Limit)
+}
+
 // webhookLeases reads who has jobs of these subscriptions, or of all, those that
 // expired first.
-func (c *Client) webhookLeases(ctx context.Context, subscriptions []int64, limit int) ([]queue.WebhookLease, error) {
-	rows, err := c.read.Query(ctx, `SELECT j.id, j.saga_id, j.subscription_id, s.endpoint, j.worker_id, j.attempt_no, j.started_at, j.lease_until,
+func webhookLeases(ctx context.Context, db *pgpool.Pool, subscriptions []int64, limit int) ([]queue.WebhookLease, error) {
+	rows, err := db.Query(ctx, `SELECT j.id, j.saga_id, j.subscription_id, s.endpoint, j.worker_id, j.attempt_no, j.started_at, j.lease_until,
 			j.lease_until < now(), j.lease_resets
 		FROM public.webhook_delivery_jobs j JOIN public.subscriptions s ON s.id = j.subscription_id
 		WHERE j.status = 'Leased' AND ($1::bigint[] IS NULL OR j.subscription_id = ANY ($1)) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(limit), subscriptions)
@@ -134,8 +140,8 @@ func (c *Client) webhookLeases(ctx context.Context, subscriptions []int64, limit
 }
 
 // retries counts what waits by when it is due, each slot up to a bound.
-func (c *Client) retries(ctx context.Context, subscription int64) ([]queue.RetrySlot, error) {
-	rows, err := c.read.Query(ctx, `SELECT b.a, b.z, (SELECT count(*) FROM (SELECT 1 FROM public.webhook_delivery_sagas g
+func retries(ctx context.Context, db *pgpool.Pool, subscription int64) ([]queue.RetrySlot, error) {
+	rows, err := db.Query(ctx, `SELECT b.a, b.z, (SELECT count(*) FROM (SELECT 1 FROM public.webhook_delivery_sagas g
 			WHERE g.status IN ('Pending', 'PendingRetry') AND g.subscription_id = $1
 				AND (b.a < 0 OR g.next_attempt_at > now() + make_interval(secs => b.a))
 				AND (b.z = 0 AND b.a >= 0 OR g.next_attempt_at <= now() + make_interval(secs => b.z)) LIMIT $2 + 1) x)
@@ -154,12 +160,16 @@ func (c *Client) retries(ctx context.Context, subscription int64) ([]queue.Retry
 }
 
 // why asks what blocks a queue.
-func (c *Client) why(ctx context.Context, name string) (*queue.Why, error) {
+func why(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Why, error) {
+	return whyOf(ctx, db, q.ID)
+}
+
+func whyOf(ctx context.Context, db *pgpool.Pool, name string) (*queue.Why, error) {
 	var a struct {
 		pgscan.Refusal
 		queue.Why
 	}
-	if err := c.read.QueryRow(ctx, "SELECT public.fn_queue_why($1::text)", name).Scan(&a); err != nil {
+	if err := db.QueryRow(ctx, "SELECT public.fn_queue_why($1::text)", name).Scan(&a); err != nil {
 		return nil, err
 	}
 	if a.Refused {

@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads job dead letters: their part of the list, and one with what
 // failed and what became of it.
@@ -13,6 +13,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -23,9 +24,9 @@ const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
 	SELECT e.job_id, up.n + 1 FROM up JOIN public.job_dead_letter e ON e.replayed_job_id = up.job_id WHERE up.n < 1000)
 	SELECT max(up.n) FROM up)`
 
-func (c *Client) jobLetters(ctx context.Context, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+func jobLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.job.after(b)
-	rows, err := c.read.Query(ctx, `SELECT 'job:' || d.dead_letter_id, `+filtersql.DeadJobState+`, d.failure_code, d.job_kind, d.event_domain,
+	rows, err := db.Query(ctx, `SELECT 'job:' || d.dead_letter_id, `+filtersql.DeadJobState+`, d.failure_code, d.job_kind, d.event_domain,
 		`+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint
 		FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
 			FROM public.job_dead_letter) d`+b.Clause()+` ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit)+`) d
@@ -40,7 +41,7 @@ func (c *Client) jobLetters(ctx context.Context, b *filtersql.Builder, mark dead
 	})
 }
 
-func (c *Client) jobLetter(ctx context.Context, id string) (*queue.DeadLetterDetail, error) {
+func jobLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
 	uuid, err := parseid.UUID(id, "job dead letter", parseid.JobPrefix)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (c *Client) jobLetter(ctx context.Context, id string) (*queue.DeadLetterDet
 	d := queue.DeadLetterDetail{DeadLetter: queue.DeadLetter{ID: queue.JobLetter(uuid), Source: "job"}}
 	var by, note, resolution queue.Text
 	var at *time.Time
-	err = c.read.QueryRow(ctx, `SELECT `+filtersql.DeadJobState+`, d.failure_code, d.job_kind, d.event_domain, `+deadJobGeneration+`,
+	err = db.QueryRow(ctx, `SELECT `+filtersql.DeadJobState+`, d.failure_code, d.job_kind, d.event_domain, `+deadJobGeneration+`,
 		d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, d.job_id::text, COALESCE(d.replayed_job_id::text, ''),
 		d.executor, d.attempts, d.last_error, d.first_failed_at, d.resolution, d.resolved_by, d.resolved_at, d.triage_note
 		FROM public.job_dead_letter d WHERE d.dead_letter_id = $1`, uuid).
@@ -67,6 +68,6 @@ func (c *Client) jobLetter(ctx context.Context, id string) (*queue.DeadLetterDet
 	case "resolved":
 		d.Resolution, d.ResolvedBy, d.ResolvedAt, d.ResolvedNote = resolution, by, at, note
 	}
-	err = c.jobLineage(ctx, &d, uuid)
+	err = jobLineage(ctx, db, &d, uuid)
 	return &d, err
 }

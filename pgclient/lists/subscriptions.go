@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads what pane gs shows: the rules of who reads which events, the
 // exact broadcast share, and how an event of a type is resolved.
@@ -14,6 +14,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -23,12 +24,12 @@ import (
 const rulesMost = 10_000
 
 // subscriptions reads the rules that match, and the share.
-func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page) error {
+func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EventSubscriptionFields())
 	if err != nil {
 		return filtersql.Error(err)
 	}
-	rows, err := c.read.Query(ctx, "SELECT "+pgrow.EventRuleColumns+` FROM public.event_subscription s
+	rows, err := db.Query(ctx, "SELECT "+pgrow.EventRuleColumns+` FROM public.event_subscription s
 		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, rulesMost)
 	if err != nil {
 		return err
@@ -46,15 +47,15 @@ func (c *Client) subscriptions(ctx context.Context, q queue.Query, p *queue.Page
 		list.Subscriptions = slices.DeleteFunc(list.Subscriptions, func(s queue.EventSubscription) bool { return !f.Match(s.Field, now) })
 	}
 	p.Total = int64(len(list.Subscriptions))
-	list.Broadcast, err = c.broadcast(ctx)
+	list.Broadcast, err = broadcast(ctx, db)
 	p.Rows = list
 	return err
 }
 
 // broadcast reads the exact share once, and adds it up per domain and overall.
-func (c *Client) broadcast(ctx context.Context) (*queue.Broadcast, error) {
+func broadcast(ctx context.Context, db *pgpool.Pool) (*queue.Broadcast, error) {
 	b := &queue.Broadcast{Shares: []queue.BroadcastShare{{}}, Unrouted: []queue.UnroutedType{}}
-	err := c.read.QueryRow(ctx, `SELECT COALESCE((SELECT value = 'true' FROM public.dot_config WHERE key = 'queue.subscription_resolution.enabled'), false),
+	err := db.QueryRow(ctx, `SELECT COALESCE((SELECT value = 'true' FROM public.dot_config WHERE key = 'queue.subscription_resolution.enabled'), false),
 		COALESCE((SELECT n FROM public.v_dot_config_number WHERE key = 'queue.subscription_resolution.broadcast_warn_percent'), 5),
 		(SELECT array_agg((SELECT m.value FROM public.queue_metric_sample m WHERE m.metric = 'broadcast_percent' AND m.labels = '{}'
 			AND m.at >= now() - make_interval(hours => h) AND m.at < now() - make_interval(hours => h) + interval '10 minutes' ORDER BY m.at LIMIT 1) ORDER BY h DESC)
@@ -62,7 +63,7 @@ func (c *Client) broadcast(ctx context.Context) (*queue.Broadcast, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.read.Query(ctx, `SELECT b.event_domain, b.event_type, COALESCE(r.event_stream, ''), b.events, b.broadcast
+	rows, err := db.Query(ctx, `SELECT b.event_domain, b.event_type, COALESCE(r.event_stream, ''), b.events, b.broadcast
 		FROM public.fn_event_broadcast(NULL::bigint) b LEFT JOIN public.event_type_registry r USING (event_domain, event_type)
 		ORDER BY b.broadcast DESC, b.event_domain, b.event_type`)
 	if err != nil {
@@ -103,7 +104,7 @@ func (c *Client) broadcast(ctx context.Context) (*queue.Broadcast, error) {
 // resolution says how DOMAIN/TYPE[/STREAM] is resolved. Without a stream it is
 // that of the registry. Query.Scope narrows the event: its subject table and
 // payload.
-func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resolution, error) {
+func resolution(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Resolution, error) {
 	domain, kind, ok := strings.Cut(q.ID, "/")
 	if !ok || domain == "" || kind == "" {
 		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which type?"), Do: queue.Clean("write DOMAIN/TYPE or DOMAIN/TYPE/STREAM")}
@@ -115,7 +116,7 @@ func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resoluti
 	stream := ""
 	if i := strings.LastIndex(kind, "/"); i > 0 { // a type may hold slashes itself: the registry knows
 		var known bool
-		if err := c.read.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM public.event_type_registry WHERE event_domain = $1 AND event_type = $2)", domain, kind).Scan(&known); err != nil {
+		if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM public.event_type_registry WHERE event_domain = $1 AND event_type = $2)", domain, kind).Scan(&known); err != nil {
 			return nil, err
 		}
 		if !known {
@@ -123,7 +124,7 @@ func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resoluti
 		}
 	}
 	r := &queue.Resolution{Domain: queue.Clean(domain), Type: queue.Clean(kind), SubjectTable: queue.Clean(q.Scope.SubjectTable), Payload: queue.Clean(payload), Rules: []queue.ResolvedRule{}}
-	err := c.read.QueryRow(ctx, `SELECT COALESCE(NULLIF($3, ''), r.event_stream, ''), r.event_domain IS NOT NULL, COALESCE(f.value = 'true', false), COALESCE(b.events, 0), COALESCE(b.broadcast, 0)
+	err := db.QueryRow(ctx, `SELECT COALESCE(NULLIF($3, ''), r.event_stream, ''), r.event_domain IS NOT NULL, COALESCE(f.value = 'true', false), COALESCE(b.events, 0), COALESCE(b.broadcast, 0)
 		FROM (VALUES (1)) x LEFT JOIN public.event_type_registry r ON r.event_domain = $1 AND r.event_type = $2
 		LEFT JOIN public.dot_config f ON f.key = 'queue.subscription_resolution.enabled'
 		LEFT JOIN public.fn_event_broadcast(NULL::bigint) b ON b.event_domain = $1 AND b.event_type = $2`, domain, kind, stream).
@@ -132,7 +133,7 @@ func (c *Client) resolution(ctx context.Context, q queue.Query) (*queue.Resoluti
 		return nil, err
 	}
 	r.Stream = queue.Clean(stream)
-	rows, err := c.read.Query(ctx, `SELECT s.step, s.outcome, s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table,
+	rows, err := db.Query(ctx, `SELECT s.step, s.outcome, s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table,
 			s.scope_filter::text, s.outcome = 'muted'
 		FROM public.fn_event_resolve_explain($1::text, $2::text, $3::text, NULLIF($4, ''), $5::jsonb) s`, domain, kind, stream, q.Scope.SubjectTable, payload)
 	if err != nil {

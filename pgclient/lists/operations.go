@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads bulk operations: a page of them, or one with what became of its
 // items.
@@ -12,6 +12,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -21,50 +22,52 @@ var operationColumns = map[string]filtersql.Column{
 	"id": {Expr: "o.operation_id"}, "state": {Expr: "o.state"}, "by": {Expr: "o.created_by"}, "kind": {Expr: "o.kind"}, "selection": {Expr: "o.filter"},
 }
 
-// bulkOperations reads a page of operations, or one with its items.
-func (c *Client) bulkOperations(ctx context.Context, q queue.Query, p *queue.Page) error {
-	if q.Kind == queue.ListOperations {
-		f, err := queue.ParseFilter(q.Filter, queue.OperationFields())
-		if err != nil {
-			return filtersql.Error(err)
-		}
-		b := filtersql.New(operationColumns, "o.operation_id")
-		b.Where(f)
-		count := b.Clone()
-		if err := b.Before("o.operation_id", q.After); err != nil {
-			return err
-		}
-		operations, err := pgrow.Operations(ctx, c.read, b.Clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
-		if err != nil {
-			return err
-		}
-		p.Rows = operations
-		if n := len(operations); n == q.Limit {
-			p.Next = strconv.FormatInt(operations[n-1].ID, 10)
-		}
-		if q.Bare {
-			return nil
-		}
-		return c.count(ctx, "public.queue_bulk_operation o", count, p)
+// operations reads a page of operations.
+func operations(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
+	f, err := queue.ParseFilter(q.Filter, queue.OperationFields())
+	if err != nil {
+		return filtersql.Error(err)
 	}
+	b := filtersql.New(operationColumns)
+	b.Where(f)
+	count := b.Clone()
+	if err := b.Before("o.operation_id", q.After); err != nil {
+		return err
+	}
+	operations, err := pgrow.Operations(ctx, db, b.Clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
+	if err != nil {
+		return err
+	}
+	p.Rows = operations
+	if n := len(operations); n == q.Limit {
+		p.Next = strconv.FormatInt(operations[n-1].ID, 10)
+	}
+	if q.Bare {
+		return nil
+	}
+	return countRows(ctx, db, "public.queue_bulk_operation o", count, p)
+}
+
+// operation reads one with what became of its items.
+func operation(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	id, err := parseid.Operation(q.ID)
 	if err != nil {
 		return err
 	}
-	found, err := pgrow.Operations(ctx, c.read, "WHERE o.operation_id = $1", id)
+	found, err := pgrow.Operations(ctx, db, "WHERE o.operation_id = $1", id)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no operation %d", id)), Do: queue.Clean("see qtop ops")}
 	}
-	b := filtersql.New(nil, "i.item_no")
+	b := filtersql.New(nil)
 	b.And("i.operation_id = " + b.Arg(id))
 	b.And("i.item_no < o.next_item")
 	if err := b.Before("i.item_no", q.After); err != nil {
 		return err
 	}
-	rows, err := c.read.Query(ctx, `SELECT i.item_no, i.target, COALESCE(i.outcome, ''), i.why, COALESCE(i.new_id, ''), i.at,
+	rows, err := db.Query(ctx, `SELECT i.item_no, i.target, COALESCE(i.outcome, ''), i.why, COALESCE(i.new_id, ''), i.at,
 		COALESCE(i.first_result, ''), i.first_code FROM public.queue_bulk_operation_item i
 		JOIN public.queue_bulk_operation o USING (operation_id)`+b.Clause()+" ORDER BY i.item_no DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
 	if err != nil {

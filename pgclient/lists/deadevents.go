@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file reads the dead letters of events that could not be routed: their part
 // of the list, and one with what failed and what became of it.
@@ -13,13 +13,14 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func (c *Client) eventLetters(ctx context.Context, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+func eventLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.event.after(b)
-	rows, err := c.read.Query(ctx, `SELECT 'event:' || d.dead_letter_id, `+filtersql.DeadEventState+`, d.failure_code, d.event_type, d.event_domain,
+	rows, err := db.Query(ctx, `SELECT 'event:' || d.dead_letter_id, `+filtersql.DeadEventState+`, d.failure_code, d.event_type, d.event_domain,
 		d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint FROM `+filtersql.DeadEventFrom+b.Clause()+`
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit), b.Args...)
 	if err != nil {
@@ -33,7 +34,7 @@ func (c *Client) eventLetters(ctx context.Context, b *filtersql.Builder, mark de
 	})
 }
 
-func (c *Client) eventLetter(ctx context.Context, id string) (*queue.DeadLetterDetail, error) {
+func eventLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
 	uuid, err := parseid.UUID(id, "event dead letter", parseid.EventPrefix)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func (c *Client) eventLetter(ctx context.Context, id string) (*queue.DeadLetterD
 	d := queue.DeadLetterDetail{DeadLetter: queue.DeadLetter{ID: queue.EventLetter(uuid), Source: "event"}}
 	var by, note, resolution queue.Text
 	var at *time.Time
-	err = c.read.QueryRow(ctx, `SELECT `+filtersql.DeadEventState+`, d.failure_code, d.event_type, d.event_domain, d.last_failed_at,
+	err = db.QueryRow(ctx, `SELECT `+filtersql.DeadEventState+`, d.failure_code, d.event_type, d.event_domain, d.last_failed_at,
 		floor(public.fn_age(d.last_failed_at))::bigint, d.event_id::text, d.worker_name, d.last_error,
 		d.resolution, d.resolved_by, d.resolved_at, d.note
 		FROM `+filtersql.DeadEventFrom+` WHERE d.dead_letter_id = $1`, uuid).
@@ -60,6 +61,6 @@ func (c *Client) eventLetter(ctx context.Context, id string) (*queue.DeadLetterD
 	case "resolved":
 		d.Resolution, d.ResolvedBy, d.ResolvedAt, d.ResolvedNote = resolution, by, at, note
 	}
-	err = c.eventLineage(ctx, &d, uuid)
+	err = eventLineage(ctx, db, &d, uuid)
 	return &d, err
 }

@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file draws the curves of a report from the samples of the span.
 

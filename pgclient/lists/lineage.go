@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 // This file walks where a dead letter came from and what became of it, both ways
 // and over its generations: event → saga → jobs → dead letter → requeued saga, job
@@ -11,13 +11,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // steps reads (kind, id, status, at, by, generation, generations left out).
-func (c *Client) steps(ctx context.Context, d *queue.DeadLetterDetail, sql string, args ...any) error {
-	rows, err := c.read.Query(ctx, sql, args...)
+func steps(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, sql string, args ...any) error {
+	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}
@@ -35,9 +36,9 @@ const lineageShown = queue.LineageShown
 
 // hookLineage is every saga of the event and subscription with its jobs, its dead
 // letter and its requeue.
-func (c *Client) hookLineage(ctx context.Context, d *queue.DeadLetterDetail) error {
+func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail) error {
 	near := "BETWEEN $3 - " + strconv.Itoa(lineageShown) + " AND $3 + " + strconv.Itoa(lineageShown)
-	return c.steps(ctx, d, `
+	return steps(ctx, db, d, `
 		WITH sagas AS (
 			SELECT g.id, g.status::text AS status, g.created_at, g.requeue_generation AS n FROM public.webhook_delivery_sagas g
 			WHERE g.id IN (SELECT d.saga_id FROM public.dead_letters d WHERE d.event_id = $1 AND d.subscription_id = $2 UNION ALL
@@ -64,9 +65,9 @@ func (c *Client) hookLineage(ctx context.Context, d *queue.DeadLetterDetail) err
 
 // jobLineage is the chain of replays from its first job to its last. A job whose
 // history was dropped is known by its letter alone.
-func (c *Client) jobLineage(ctx context.Context, d *queue.DeadLetterDetail, letter string) error {
+func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, letter string) error {
 	near := "BETWEEN -" + strconv.Itoa(lineageShown) + " AND " + strconv.Itoa(lineageShown)
-	return c.steps(ctx, d, `
+	return steps(ctx, db, d, `
 		WITH RECURSIVE up (id, job_id, n) AS (
 			SELECT d.dead_letter_id, d.job_id, 0 FROM public.job_dead_letter d WHERE d.dead_letter_id = $1
 			UNION ALL
@@ -106,8 +107,8 @@ func (c *Client) jobLineage(ctx context.Context, d *queue.DeadLetterDetail, lett
 
 // eventLineage is the event, the recipients that it reached, the letter, and how
 // that was closed.
-func (c *Client) eventLineage(ctx context.Context, d *queue.DeadLetterDetail, letter string) error {
-	return c.steps(ctx, d, `
+func eventLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, letter string) error {
+	return steps(ctx, db, d, `
 		WITH l AS (SELECT d.dead_letter_id, d.event_id, d.event_type, d.failure_code, d.last_failed_at, d.worker_name, d.resolution, d.resolved_at,
 			d.resolved_by FROM public.iu_route_dead_letter d WHERE d.dead_letter_id = $1)
 		SELECT kind, id, status, at, by, 0, 0::bigint FROM (

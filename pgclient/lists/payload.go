@@ -1,4 +1,4 @@
-package pgclient
+package lists
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type carried struct {
 
 // payload is what fn_payload_masked gives, with the numbers as stored, or why
 // there is none.
-func (c *Client) payload(ctx context.Context, kind, id string, whole bool) (out carried, err error) {
+func payload(ctx context.Context, db *pgpool.Pool, kind, id string, whole bool) (out carried, err error) {
 	within, cancel := context.WithTimeout(ctx, payloadTimeout)
 	defer cancel()
 	most := queue.PayloadShown
@@ -31,7 +31,7 @@ func (c *Client) payload(ctx context.Context, kind, id string, whole bool) (out 
 	}
 	var raw *string
 	var size *int64
-	err = c.read.QueryRow(within, "SELECT left(p, $3), length(p)::bigint FROM (SELECT public.fn_payload_masked($1::text, $2::text)::text AS p OFFSET 0) s", kind, id, most).Scan(&raw, &size)
+	err = db.QueryRow(within, "SELECT left(p, $3), length(p)::bigint FROM (SELECT public.fn_payload_masked($1::text, $2::text)::text AS p OFFSET 0) s", kind, id, most).Scan(&raw, &size)
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42501":

@@ -1,0 +1,103 @@
+package lists
+
+// This file reads the audit and the history of acknowledgements.
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// audit reads audit rows newest first.
+func audit(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
+	return auditOf(ctx, db, q, p, "")
+}
+
+// flagHistory is the audit of one flag.
+func flagHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
+	return auditOf(ctx, db, q, p, q.ID)
+}
+
+func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page, target string) error {
+	f, err := queue.ParseFilter(q.Filter, queue.AuditFields())
+	if err != nil {
+		return filtersql.Error(err)
+	}
+	b := filtersql.New(auditColumns)
+	b.Where(f)
+	if target != "" {
+		b.And("a.target = " + b.Arg(target))
+	}
+	count := b.Clone()
+	if err := b.Before("a.id", q.After); err != nil {
+		return err
+	}
+	rows, err := db.Query(ctx, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+b.Clause()+
+		" ORDER BY a.id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
+	if err != nil {
+		return err
+	}
+	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AuditEntry, error) {
+		var e queue.AuditEntry
+		err := row.Scan(scanAudit(&e)...)
+		return e, err
+	})
+	if err != nil {
+		return err
+	}
+	p.Rows = entries
+	if len(entries) == q.Limit {
+		p.Next = strconv.FormatInt(entries[len(entries)-1].ID, 10)
+	}
+	if q.Bare {
+		return nil
+	}
+	return countRows(ctx, db, "public.queue_operator_action a", count, p)
+}
+
+// auditSelect are the columns that scanAudit takes.
+const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
+	a.reason, a.before, a.after, a.outcome, a.claimed`
+
+func scanAudit(e *queue.AuditEntry) []any {
+	return []any{
+		&e.ID, &e.At, pgscan.Text(&e.Actor), pgscan.Text(&e.DBRole), pgscan.Text(&e.ClientAddr), pgscan.Text(&e.Action), pgscan.Text(&e.Target),
+		pgscan.Text(&e.Filter), &e.FrozenCount, pgscan.Text(&e.Reason), (*[]byte)(&e.Before), (*[]byte)(&e.After), pgscan.Text(&e.Outcome),
+		(*[]byte)(&e.Claimed),
+	}
+}
+
+func alertHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
+	rows, err := db.Query(ctx, "SELECT "+ackColumns+` FROM public.queue_alert_ack WHERE $1 = '' OR alert_key = $1 OR subject = $1 ORDER BY ack_id DESC LIMIT $2`, q.ID, q.Limit)
+	if err != nil {
+		return err
+	}
+	history, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AlertAck, error) {
+		var a queue.AlertAck
+		err := row.Scan(scanAck(&a)...)
+		return a, err
+	})
+	p.Rows, p.Total = history, int64(len(history))
+	return err
+}
+
+// ackColumns are what scanAck takes; what expired a moment ago may not be cleared yet.
+const ackColumns = `alert_key, acked_by, acked_at, comment, expires_at,
+	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN expires_at ELSE cleared_at END,
+	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END`
+
+func scanAck(a *queue.AlertAck) []any {
+	return []any{pgscan.Text(&a.AlertKey), pgscan.Text(&a.AckedBy), &a.AckedAt, pgscan.Text(&a.Comment), &a.ExpiresAt, &a.ClearedAt, pgscan.Text(&a.ClearedReason)}
+}
+
+var auditColumns = map[string]filtersql.Column{
+	"actor": {Expr: "a.actor"}, "role": {Expr: "a.db_role"}, "action": {Expr: "a.action"},
+	"target": {Expr: "a.target"}, "reason": {Expr: "a.reason"}, "outcome": {Expr: "a.outcome"},
+	"at": {Expr: "a.at"}, "age": {Expr: "a.at"},
+}

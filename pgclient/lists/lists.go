@@ -1,0 +1,67 @@
+// Package lists reads what panes show on demand: a page of a list, or one of its rows
+// with all that is known of it. It reports of a span of time, too.
+package lists
+
+import (
+	"context"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// pageSize is how many rows a page has unless the query says otherwise.
+const pageSize = 200
+
+// reader reads a page of a list.
+type reader func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error
+
+// readers are the lists. A new one is a file with its reader, and a line here.
+func readers() map[queue.ListKind]reader {
+	return map[queue.ListKind]reader{
+		queue.ListDeadLetters:  deadLetters,
+		queue.ListDeadLetter:   whole(deadLetter),
+		queue.ListJobs:         jobs,
+		queue.ListJob:          whole(job),
+		queue.ListOperations:   operations,
+		queue.ListOperation:    operation,
+		queue.ListEndpoints:    endpoints,
+		queue.ListEndpoint:     endpoints,
+		queue.ListLeases:       whole(leases),
+		queue.ListNotify:       notifications,
+		queue.ListRules:        subscriptions,
+		queue.ListResolution:   whole(resolution),
+		queue.ListWhy:          whole(why),
+		queue.ListRoutes:       routes,
+		queue.ListConsumers:    consumers,
+		queue.ListCron:         whole(cronOf),
+		queue.ListAudit:        audit,
+		queue.ListFlagHistory:  flagHistory,
+		queue.ListAlertHistory: alertHistory,
+	}
+}
+
+// whole is the reader of a list that has no pages.
+func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, error)) reader {
+	return func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) (err error) {
+		p.Rows, err = read(ctx, db, q)
+		return err
+	}
+}
+
+// Read reads one page.
+func Read(ctx context.Context, db *pgpool.Pool, q queue.Query) (queue.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	if q.Limit <= 0 || q.Limit > queue.MostPage {
+		q.Limit = pageSize
+	}
+	p := queue.Page{AsOf: time.Now()}
+	read, ok := readers()[q.Kind]
+	if !ok {
+		return p, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no list " + string(q.Kind))}
+	}
+	err := read(ctx, db, q, &p)
+	return p, pgerror.Translate(err)
+}
