@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/qtop/qtop/pgclient/lists"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
@@ -202,24 +201,15 @@ func (c *Client) Listen(ctx context.Context) error {
 	return nil
 }
 
-// List reads one page.
-func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err error) {
-	if q.Kind == queue.ListSession {
-		var s queue.Session
-		p.AsOf = time.Now()
-		if s, err = c.Session(ctx); err == nil {
-			p.Rows = &s
-		}
-	} else {
-		p, err = lists.Read(ctx, c.read, q)
+// NewListener makes a listener beside the console's own.
+func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func()) (*Listener, error) {
+	dsn, route := c.opts.ListenDSN, &pgsession.Route{}
+	if dsn == "" {
+		dsn, route = c.opts.DSN, c.route
 	}
-	c.Note(err)
-	return p, err
-}
-
-// Report reads the span from since until until; the zero until is now.
-func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Report, error) {
-	r, err := lists.Report(ctx, c.read, c.Actor(), since, until)
-	c.Note(err)
-	return r, err
+	cc, err := pgpool.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return newListener(cc, route, c.opts.Program+" "+use, c.read, onWake, resync), nil
 }

@@ -14,8 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient/pgerror"
-	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -84,19 +82,4 @@ func expected(ctx context.Context, conn *pgx.Conn, expect []string) error {
 		}
 	}
 	return nil
-}
-
-// UnexpectedServer says that the server is none of Options.ExpectServer; empty = it
-// is one of them, or any will do.
-func (c *Client) UnexpectedServer(ctx context.Context) (queue.Text, error) {
-	if len(c.opts.ExpectServer) == 0 {
-		return queue.Text{}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	var s server
-	if err := c.read.QueryRow(ctx, "SELECT "+serverColumns).Scan(&s.cluster, &s.address, &s.port); err != nil {
-		return queue.Text{}, pgerror.Translate(err)
-	}
-	return queue.Clean(s.unexpected(c.opts.ExpectServer)), nil
 }

@@ -45,3 +45,24 @@ func fits(ctx context.Context, conn *pgx.Conn, use string) error {
 	refused.What = queue.Clean(e.What.String() + ", and " + strange)
 	return &refused
 }
+
+// misfit says why the installed schema does not serve this program; nil when it
+// does.
+func misfit(ctx context.Context, conn *pgx.Conn) *queue.Error {
+	e := &queue.Error{Kind: queue.KindFailed, Where: queue.Clean("database " + conn.Config().Database)}
+	st, err := schema.GetStatus(ctx, conn)
+	var refused *queue.Error
+	if errors.As(err, &refused) { // it says itself what is wrong
+		return refused
+	}
+	if err != nil {
+		e.What, e.Err = queue.Clean("the schema version cannot be read"), err
+		return e
+	}
+	what, do := st.Refusal()
+	if what == "" {
+		return nil
+	}
+	e.What, e.Do = queue.Clean(what), queue.Clean(do)
+	return e
+}

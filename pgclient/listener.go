@@ -68,19 +68,6 @@ func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, secon
 	}
 }
 
-// NewListener makes a listener beside the console's own.
-func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func()) (*Listener, error) {
-	dsn, route := c.opts.ListenDSN, &pgsession.Route{}
-	if dsn == "" {
-		dsn, route = c.opts.DSN, c.route
-	}
-	cc, err := pgpool.ParseDSN(dsn)
-	if err != nil {
-		return nil, err
-	}
-	return newListener(cc, route, c.opts.Program+" "+use, c.read, onWake, resync), nil
-}
-
 // Status tells how the listener is.
 func (l *Listener) Status() queue.ListenerStatus {
 	l.mu.Lock()

@@ -5,7 +5,6 @@ package pgclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -91,27 +90,6 @@ func readRights(ctx context.Context, conn *pgx.Conn, roles []string, s *queue.Se
 	return nil
 }
 
-// misfit says why the installed schema does not serve this program; nil when it
-// does.
-func misfit(ctx context.Context, conn *pgx.Conn) *queue.Error {
-	e := &queue.Error{Kind: queue.KindFailed, Where: queue.Clean("database " + conn.Config().Database)}
-	st, err := schema.GetStatus(ctx, conn)
-	var refused *queue.Error
-	if errors.As(err, &refused) { // it says itself what is wrong
-		return refused
-	}
-	if err != nil {
-		e.What, e.Err = queue.Clean("the schema version cannot be read"), err
-		return e
-	}
-	what, do := st.Refusal()
-	if what == "" {
-		return nil
-	}
-	e.What, e.Do = queue.Clean(what), queue.Clean(do)
-	return e
-}
-
 // soon is how long a console waits at its start for a database that may be down.
 const soon = 2 * time.Second
 
@@ -147,4 +125,19 @@ func (c *Client) CheckSchema(ctx context.Context) error {
 		return e
 	}
 	return nil
+}
+
+// UnexpectedServer says that the server is none of Options.ExpectServer; empty = it
+// is one of them, or any will do.
+func (c *Client) UnexpectedServer(ctx context.Context) (queue.Text, error) {
+	if len(c.opts.ExpectServer) == 0 {
+		return queue.Text{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	var s server
+	if err := c.read.QueryRow(ctx, "SELECT "+serverColumns).Scan(&s.cluster, &s.address, &s.port); err != nil {
+		return queue.Text{}, pgerror.Translate(err)
+	}
+	return queue.Clean(s.unexpected(c.opts.ExpectServer)), nil
 }

@@ -25,50 +25,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
-
-// Superuser is the superuser role of every cluster made here.
-const Superuser = "postgres"
-
-// minMajor is the oldest PostgreSQL that qtop supports.
-const minMajor = 15
-
-// Options say which server to start and where. The zero value is a throw-away
-// server with full durability.
-type Options struct {
-	Dir    string            // base directory; "" = a fresh temporary one that Stop removes
-	Test   bool              // fsync, full_page_writes and synchronous_commit off
-	Major  int               // 0 = newest >= 15 (an existing data directory pins its own)
-	Notice func(line string) // told once per noteworthy step; nil = silent
-	Wipe   bool              // remove the data before the start; never while another process owns it
-	Params map[string]string // further settings, given to the server with -c
-	Seed   string            // base directory of a stopped server whose data is copied in place of initdb
-
-	pipe bool // use the pipe supervisor also where parent-death signals exist
-}
-
-// Server is a running server, owned or joined.
-type Server struct {
-	dir  string
-	sock string
-	data string
-	ver  string
-	opts Options
-	bin  Binaries
-	id   identity
-	temp bool // dir is ours to remove
-	lock *os.File
-
-	op       sync.Mutex // one Stop or Restart at a time
-	stopped  bool
-	stopErr  error
-	stopJoin context.CancelFunc // ends the watch of a joined server; nil for an owner
-
-	mu   sync.Mutex
-	proc *postmaster
-}
 
 // Start runs a server, or joins the one that another process runs in o.Dir.
 func Start(ctx context.Context, o Options) (*Server, error) {
@@ -200,67 +158,8 @@ func (s *Server) choose(ctx context.Context, have []int) error {
 	return nil
 }
 
-// release gives up ownership and removes what was made for this server alone.
-func (s *Server) release() {
-	_ = os.Remove(filepath.Join(s.dir, stateFile))
-	if s.sock != "" {
-		removeSocketDir(s.sock)
-	}
-	if s.temp {
-		_ = os.RemoveAll(s.dir)
-	}
-	if s.lock != nil {
-		_ = s.lock.Close()
-		s.lock = nil
-	}
-}
-
 // DSN is a connection string for the server's socket; pgx, libpq and psql take it.
 func (s *Server) DSN(user, database string) string { return socketDSN(s.sock, user, database) }
-
-// Joined reports whether another qtop process owns the server.
-func (s *Server) Joined() bool { return s.stopJoin != nil }
-
-// Pid is the process id of the postmaster.
-func (s *Server) Pid() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proc.pid
-}
-
-// Dir is the base directory.
-func (s *Server) Dir() string { return s.dir }
-
-// DataDir is the PostgreSQL data directory.
-func (s *Server) DataDir() string { return s.data }
-
-// SocketDir is the directory of the unix socket, the host of a connection.
-func (s *Server) SocketDir() string { return s.sock }
-
-// Version is the server's version, for example "17.6".
-func (s *Server) Version() string { return s.ver }
-
-// Binaries are the programs that the server runs; empty for a joined server.
-func (s *Server) Binaries() Binaries { return s.bin }
-
-// Done is closed when the postmaster ended, by Stop or otherwise. After a
-// Restart, Done returns the channel of the new postmaster.
-func (s *Server) Done() <-chan struct{} { return s.current().done }
-
-// LogFile is the file that the server's messages go to.
-func (s *Server) LogFile() string { return filepath.Join(s.dir, logFile) }
-
-func (s *Server) current() *postmaster {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proc
-}
-
-func (s *Server) setCurrent(p *postmaster) {
-	s.mu.Lock()
-	s.proc = p
-	s.mu.Unlock()
-}
 
 // reserved names the settings that keep the server private and recognisable.
 func reserved(name string) bool {
@@ -269,16 +168,4 @@ func reserved(name string) bool {
 		return true
 	}
 	return false
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

@@ -18,8 +18,6 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
-const stateFile = "server.json"
-
 // state is the content of the state file. It is there only while the server
 // accepts connections, except after a crash of the owner.
 type state struct {

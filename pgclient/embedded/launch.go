@@ -9,18 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sort"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
-)
-
-const (
-	logFile = "server.log"
-	// startPatience includes crash recovery of a kept data directory.
-	startPatience = 2 * time.Minute
 )
 
 // launch runs postgres on the prepared data directory and returns when it
@@ -87,36 +78,6 @@ func (s *Server) args() []string {
 	return args
 }
 
-// childEnv is all that the server programs see of our environment: settings
-// such as PGDATA or PGHOST must not leak into them.
-func childEnv() []string {
-	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
-}
-
-// spawn runs the server as our direct child. Where the kernel has parent-death
-// signals they are tied to the thread that forked, so this goroutine keeps its
-// thread until the child has ended.
-func spawn(cmd *exec.Cmd, attr *syscall.SysProcAttr) (*postmaster, error) {
-	cmd.SysProcAttr = attr
-	p := &postmaster{done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-			close(p.done)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	p.pid, p.signal = cmd.Process.Pid, cmd.Process.Signal
-	return p, nil
-}
-
 // awaitReady waits for the server's own word in postmaster.pid, as pg_ctl does.
 func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
 	deadline := time.Now().Add(startPatience)
@@ -147,27 +108,4 @@ func (s *Server) logTail() string {
 		return err.Error()
 	}
 	return tail(string(b))
-}
-
-// tail returns the last error lines of a program's output, else its last line.
-func tail(out string) string {
-	var errs []string
-	last := "it printed nothing"
-	for line := range strings.Lines(out) {
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
-		}
-		last = line
-		for _, mark := range []string{"FATAL:", "PANIC:", "error:", "ERROR:", "HINT:", "could not"} {
-			if strings.Contains(line, mark) {
-				errs = append(errs, line)
-				break
-			}
-		}
-	}
-	if len(errs) == 0 {
-		return last
-	}
-	return strings.Join(errs[max(0, len(errs)-3):], "; ")
 }

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// minMajor is the oldest PostgreSQL that qtop supports.
+const minMajor = 15
+
 // Binaries are the programs of one PostgreSQL version.
 type Binaries struct {
 	Dir     string // holds postgres and initdb

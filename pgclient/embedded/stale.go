@@ -20,15 +20,6 @@ import (
 // take for its own shutdown.
 const survivorPatience = 15 * time.Second
 
-// process is what we know about one process of this machine.
-type process struct {
-	pid    int
-	zombie bool
-	cwd    string // "" = not readable
-	name   string // program name
-	args   string // command line or process title
-}
-
 // clearStale removes the postmaster's lock file when nothing runs in the data
 // directory. PostgreSQL refuses to start when the pid in that file exists, even
 // as a zombie or as a stranger that got the number after a reboot, so the file

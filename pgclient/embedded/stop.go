@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -132,10 +133,17 @@ func (p *postmaster) ended() bool {
 // clean reports whether the process ended by itself with status 0.
 func (p *postmaster) clean() bool { return p.ended() && p.err == nil }
 
-// postmaster is one run of the server program.
-type postmaster struct {
-	pid    int                       // of postgres itself, known once it is ready
-	done   chan struct{}             // closed when it ended
-	err    error                     // how it ended; valid after done
-	signal func(sig os.Signal) error // nil for a joined server
+// release gives up ownership and removes what was made for this server alone.
+func (s *Server) release() {
+	_ = os.Remove(filepath.Join(s.dir, stateFile))
+	if s.sock != "" {
+		removeSocketDir(s.sock)
+	}
+	if s.temp {
+		_ = os.RemoveAll(s.dir)
+	}
+	if s.lock != nil {
+		_ = s.lock.Close()
+		s.lock = nil
+	}
 }

@@ -1,0 +1,54 @@
+package embedded
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// This file is what every program that is run here has in common: its environment,
+// its last words, and waiting for it.
+
+// startPatience includes crash recovery of a kept data directory.
+const startPatience = 2 * time.Minute
+
+// childEnv is all that the server programs see of our environment: settings
+// such as PGDATA or PGHOST must not leak into them.
+func childEnv() []string {
+	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+}
+
+// tail returns the last error lines of a program's output, else its last line.
+func tail(out string) string {
+	var errs []string
+	last := "it printed nothing"
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		last = line
+		for _, mark := range []string{"FATAL:", "PANIC:", "error:", "ERROR:", "HINT:", "could not"} {
+			if strings.Contains(line, mark) {
+				errs = append(errs, line)
+				break
+			}
+		}
+	}
+	if len(errs) == 0 {
+		return last
+	}
+	return strings.Join(errs[max(0, len(errs)-3):], "; ")
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,132 @@
+package embedded
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// This file is the server as all of this package knows it.
+
+// Superuser is the superuser role of every cluster made here.
+const Superuser = "postgres"
+
+const (
+	logFile   = "server.log"
+	stateFile = "server.json"
+)
+
+// Options say which server to start and where. The zero value is a throw-away
+// server with full durability.
+type Options struct {
+	Dir    string            // base directory; "" = a fresh temporary one that Stop removes
+	Test   bool              // fsync, full_page_writes and synchronous_commit off
+	Major  int               // 0 = newest >= 15 (an existing data directory pins its own)
+	Notice func(line string) // told once per noteworthy step; nil = silent
+	Wipe   bool              // remove the data before the start; never while another process owns it
+	Params map[string]string // further settings, given to the server with -c
+	Seed   string            // base directory of a stopped server whose data is copied in place of initdb
+
+	pipe bool // use the pipe supervisor also where parent-death signals exist
+}
+
+// Server is a running server, owned or joined.
+type Server struct {
+	dir  string
+	sock string
+	data string
+	ver  string
+	opts Options
+	bin  Binaries
+	id   identity
+	temp bool // dir is ours to remove
+	lock *os.File
+
+	op       sync.Mutex // one Stop or Restart at a time
+	stopped  bool
+	stopErr  error
+	stopJoin context.CancelFunc // ends the watch of a joined server; nil for an owner
+
+	mu   sync.Mutex
+	proc *postmaster
+}
+
+// Joined reports whether another qtop process owns the server.
+func (s *Server) Joined() bool { return s.stopJoin != nil }
+
+// Pid is the process id of the postmaster.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc.pid
+}
+
+// Dir is the base directory.
+func (s *Server) Dir() string { return s.dir }
+
+// DataDir is the PostgreSQL data directory.
+func (s *Server) DataDir() string { return s.data }
+
+// SocketDir is the directory of the unix socket, the host of a connection.
+func (s *Server) SocketDir() string { return s.sock }
+
+// Version is the server's version, for example "17.6".
+func (s *Server) Version() string { return s.ver }
+
+// Binaries are the programs that the server runs; empty for a joined server.
+func (s *Server) Binaries() Binaries { return s.bin }
+
+// Done is closed when the postmaster ended, by Stop or otherwise. After a
+// Restart, Done returns the channel of the new postmaster.
+func (s *Server) Done() <-chan struct{} { return s.current().done }
+
+// LogFile is the file that the server's messages go to.
+func (s *Server) LogFile() string { return filepath.Join(s.dir, logFile) }
+
+func (s *Server) current() *postmaster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc
+}
+
+func (s *Server) setCurrent(p *postmaster) {
+	s.mu.Lock()
+	s.proc = p
+	s.mu.Unlock()
+}
+
+// postmaster is one run of the server program.
+type postmaster struct {
+	pid    int                       // of postgres itself, known once it is ready
+	done   chan struct{}             // closed when it ended
+	err    error                     // how it ended; valid after done
+	signal func(sig os.Signal) error // nil for a joined server
+}
+
+// spawn runs the server as our direct child. Where the kernel has parent-death
+// signals they are tied to the thread that forked, so this goroutine keeps its
+// thread until the child has ended.
+func spawn(cmd *exec.Cmd, attr *syscall.SysProcAttr) (*postmaster, error) {
+	cmd.SysProcAttr = attr
+	p := &postmaster{done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	p.pid, p.signal = cmd.Process.Pid, cmd.Process.Signal
+	return p, nil
+}
