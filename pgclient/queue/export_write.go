@@ -163,7 +163,7 @@ func Members(row reflect.Type) (members []Member) {
 		if name == "" && !f.Anonymous {
 			name = f.Name
 		}
-		if name != "" && name != "-" {
+		if f.IsExported() && name != "" && name != "-" {
 			members = append(members, Member{name, f.Index})
 		}
 	}

@@ -1,0 +1,74 @@
+// Columns: the same declaration makes the pane, the table of a verb and, by the
+// member that it names, the column of an export.
+
+package views_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// tables are the lists that verbs print, with the Source that each stands in.
+func tables(w viewstest.World) map[string]views.Source {
+	s := &w.Picture
+	out := map[string]views.Source{
+		"audit": views.Audit(w.Audit), "dlq": views.Letters(w.Letters), "jobs": views.Jobs(w.Jobs, 0), "ops": views.Operations(w.Operations),
+		"operation-items": views.OperationItems(w.Items), "webhooks": views.Webhooks(w.Endpoints, w.Leases), "webhook-leases": views.Webhooks(nil, w.Leases),
+		"notifications": views.Notifications(w.Notifications), "notification-log": views.Notifications(w.Notifications),
+		"subscriptions": views.Rules(w.Rules, w.Broadcast), "unrouted": views.Rules(nil, w.Broadcast),
+		"routes":    views.Routes([]queue.Route{{Domain: queue.Clean("iu"), Waiting: 10_001}}),
+		"consumers": views.Consumers([]queue.Consumer{{ID: queue.Clean("c"), Enabled: true}}),
+	}
+	for _, list := range []string{"alerts", "dlq-groups", "executors", "executor-rules", "flags", "health", "hosts", "job-leases", "queues", "scheduler", "waiting"} {
+		out[list] = views.Pictured(list, s)
+	}
+	return out
+}
+
+// Every row of every list has a value for each head, no head comes twice, and a list
+// that exports know is the one that they know.
+func TestTablesOfVerbs(t *testing.T) {
+	t.Parallel()
+	for list, src := range tables(viewstest.RichWorld()) {
+		heads, rows := src.Table(list)
+		require.NotEmpty(t, rows, list)
+		require.Len(t, slices.Compact(slices.Sorted(slices.Values(heads))), len(heads), "%s: %v", list, heads)
+		for _, r := range rows {
+			require.Len(t, r, len(heads), list)
+		}
+		l, err := queue.ExportListNamed(list)
+		require.NoError(t, err)
+		name, of := src.Export(0)
+		if name == list {
+			require.Equal(t, reflect.TypeOf(l.Row), reflect.TypeOf(of[0]), list)
+		}
+	}
+}
+
+// What a table of a verb says is whole: no id is cut, a time is RFC 3339, an age has
+// its two largest units.
+func TestTablesShortenNothing(t *testing.T) {
+	t.Parallel()
+	w := viewstest.RichWorld()
+	cell := func(list, head string) string {
+		heads, rows := tables(w)[list].Table(list)
+		require.Contains(t, heads, head)
+		return rows[0][slices.Index(heads, head)]
+	}
+	require.Equal(t, w.Jobs[0].ID, cell("jobs", "ID"))
+	require.Equal(t, views.PlainTime(&w.Letters[0].FailedAt), cell("dlq", "FAILED"))
+	require.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`, cell("dlq", "FAILED"))
+	require.Equal(t, views.PlainAge(w.Picture.Alerts[0].AgeSeconds), cell("alerts", "FOR"))
+	require.Equal(t, "≥10000", cell("routes", "WAITING"))
+	screen := strings.Join(grid(views.Jobs(w.Jobs, 80), nil).Lines(env(theme.Options{}), views.Size{W: 80, H: 20}), "\n")
+	require.NotContains(t, screen, w.Jobs[0].ID, "a pane does")
+}
