@@ -19,7 +19,7 @@ func (m *root) status() views.Status {
 			s.Right = []string{m.counted(l)}
 		}
 	case m.chord:
-		s.Left = chordHint(m.look.theme.G.Ellipsis)
+		s.Left = "g" + m.look.theme.G.Ellipsis
 	case m.said.text != "":
 		s.Left, s.Bad = m.said.text, m.said.bad
 	case m.saving != nil:
@@ -30,15 +30,15 @@ func (m *root) status() views.Status {
 	return s
 }
 
-// chordHint is what can follow g.
-func chordHint(ellipsis string) string {
-	s := "g" + ellipsis
+// chordHints are the keys that can follow g.
+func chordHints() []views.Hint {
+	hints := []views.Hint{{Key: "g", Word: "first row"}}
 	for _, p := range queue.Panes() {
 		if k, ok := strings.CutPrefix(p.Keys, "g"); ok {
-			s += "  " + k + " " + strings.ToLower(p.Title)
+			hints = append(hints, views.Hint{Key: k, Word: strings.ToLower(strings.Fields(p.Title)[0])})
 		}
 	}
-	return s + "  g first row"
+	return hints
 }
 
 // shown is the line with its caret.
@@ -52,6 +52,9 @@ func (p prompt) shown(caret string) string {
 func (m *root) hints() []views.Hint {
 	if m.line.open() {
 		return m.lineHints()
+	}
+	if m.chord {
+		return chordHints()
 	}
 	var hints []views.Hint
 	seen := map[string]bool{}

@@ -23,7 +23,7 @@ type pane struct {
 
 	keys   func(at scene, key string) (queue.ActionID, map[string]string) // keys that stand for an action with arguments
 	copies func(at scene) string                                          // what y copies, where that is not the row's id
-	tick   func(at scene) string                                          // the tick worker that T means
+	tick   string                                                         // the tick worker that T means, where that is not the row's
 
 	goOn    bool // following a row of the Overview enters it
 	asked   bool // a filter is sent with enter alone: it looks through history

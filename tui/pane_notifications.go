@@ -25,7 +25,7 @@ func notificationsPane() pane {
 			}}
 		},
 		above: func(at scene) []string { return views.NotificationHead(staged(at), at.env, at.size.W) },
-		tick:  func(scene) string { return "iu_notification_worker" },
+		tick:  "iu_notification_worker",
 		acts: acts{targets: map[queue.ActionID]target{
 			queue.ActTick: tickMeant,
 			queue.ActNotifyRequeue: func(at scene, req *queue.Request) string {

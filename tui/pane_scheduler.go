@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -76,10 +77,7 @@ func tickNamed(pic *queue.Snapshot, name string) (queue.TickWorker, bool) {
 // tickMeant starts the form of T with the tick worker that the row under the
 // cursor seems to mean.
 func tickMeant(at scene, req *queue.Request) string {
-	names, row := tickWorkers(at.pic), at.subject()
-	if at.pane.tick != nil {
-		row = at.pane.tick(at)
-	}
+	names, row := tickWorkers(at.pic), cmp.Or(at.pane.tick, at.subject())
 	meant := row
 	switch i := slices.IndexFunc(names, func(n string) bool { return row != "" && strings.Contains(n, row) }); {
 	case slices.Contains(names, row):

@@ -117,6 +117,19 @@ func tours() map[string][]string {
 	return all
 }
 
+// Behind g stands every pane that g leads to, also at 80 columns.
+func TestChordNamesItsPanes(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("g")
+		c.sees("g first row")
+		for _, p := range queue.Panes() {
+			if k, ok := strings.CutPrefix(p.Keys, "g"); ok {
+				c.sees(k + " " + strings.ToLower(strings.Fields(p.Title)[0]))
+			}
+		}
+	})
+}
+
 // The registry names the panes, and each is declared.
 func TestEveryPaneIsDeclared(t *testing.T) {
 	panes := newPanes()
