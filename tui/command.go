@@ -36,7 +36,7 @@ func commandWords(a queue.Action) string {
 // paneNames are the words that open panes.
 func paneNames() map[string]queue.PaneID {
 	names := map[string]queue.PaneID{}
-	for _, p := range queue.Panes() {
+	for _, p := range Panes() {
 		names[string(p.ID)] = p.ID
 		if p.Also != "" {
 			names[p.Also] = p.ID
@@ -132,7 +132,7 @@ func (m *root) offers(text string) []string {
 			out = append(out, s)
 		}
 	}
-	for _, p := range queue.Panes() {
+	for _, p := range Panes() {
 		take(string(p.ID))
 	}
 	for _, a := range queue.Actions() {
@@ -230,7 +230,7 @@ func (m *root) command(text string) tea.Cmd {
 	if id, ok := paneNames()[text]; ok {
 		return m.open(id)
 	}
-	for _, p := range queue.Panes() {
+	for _, p := range Panes() {
 		if strings.EqualFold(p.Title, text) || p.Keys == text {
 			return m.open(p.ID)
 		}

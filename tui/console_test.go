@@ -308,7 +308,7 @@ func TestMonitoringOff(t *testing.T) {
 	s := newStore()
 	s.pic.MonitoringOff = true
 	run(t, setup{store: s}, func(c *console) {
-		for _, p := range queue.Panes() {
+		for _, p := range Panes() {
 			for _, k := range p.Keys {
 				c.press(string(k))
 			}

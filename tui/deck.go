@@ -200,7 +200,7 @@ func (m *deck) counted(l *level) string {
 
 // crumbs is the way that led here.
 func (m *deck) crumbs(p *pane) string {
-	name := titled(p.id).Title
+	name := p.Title
 	for _, l := range p.levels[1:] {
 		name += " " + m.look.theme.G.Right + " " + views.Plain(l.title)
 	}

@@ -33,7 +33,7 @@ func (m *root) status() views.Status {
 // chordHints are the keys that can follow g.
 func chordHints() []views.Hint {
 	hints := []views.Hint{{Key: "g", Word: "first row"}}
-	for _, p := range queue.Panes() {
+	for _, p := range Panes() {
 		if k, ok := strings.CutPrefix(p.Keys, "g"); ok {
 			hints = append(hints, views.Hint{Key: k, Word: strings.ToLower(strings.Fields(p.Title)[0])})
 		}

@@ -61,7 +61,7 @@ func (m *root) second(keys string) tea.Cmd {
 	if keys == "gg" {
 		return m.moveTo(0)
 	}
-	for _, p := range queue.Panes() {
+	for _, p := range Panes() {
 		if p.Keys == keys {
 			return m.open(p.ID)
 		}
@@ -154,7 +154,7 @@ func (m *root) look1(k string) tea.Cmd {
 // digit opens a pane by its number, and says of other keys that they do nothing
 // only where one might have expected something.
 func (m *root) digit(k string) tea.Cmd {
-	for _, p := range queue.Panes() {
+	for _, p := range Panes() {
 		if p.Keys == k {
 			return m.open(p.ID)
 		}
@@ -174,7 +174,7 @@ func (m *root) elsewhere(k string) {
 		}
 		var where []string
 		for _, id := range a.Panes {
-			for _, p := range queue.Panes() {
+			for _, p := range Panes() {
 				if p.ID == id {
 					where = append(where, p.Title+" ("+p.Keys+")")
 				}

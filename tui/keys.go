@@ -3,8 +3,6 @@ package tui
 // This file is the keys that move and look. The capitals that act come from the
 // registry of package queue; both together make the help and docs/keys.md.
 
-import "github.com/qtop/qtop/pgclient/queue"
-
 // KeyHelp is one line of the list of keys.
 type KeyHelp struct {
 	Group, Keys, Text string
@@ -13,7 +11,7 @@ type KeyHelp struct {
 // Keys lists the keys that move and look, in the order of the help.
 func Keys() []KeyHelp {
 	list := []KeyHelp{}
-	for _, p := range queue.Panes() {
+	for _, p := range Panes() {
 		list = append(list, KeyHelp{"Panes", p.Keys, p.Title + ": " + p.Help})
 	}
 	return append(list, []KeyHelp{

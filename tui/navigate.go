@@ -28,7 +28,7 @@ func (m *deck) open(id queue.PaneID) tea.Cmd {
 
 // cycle goes to the next pane, or the one before.
 func (m *deck) cycle(d int) tea.Cmd {
-	panes := queue.Panes()
+	panes := Panes()
 	for i, p := range panes {
 		if p.ID == m.at {
 			return m.open(panes[(i+d+len(panes))%len(panes)].ID)

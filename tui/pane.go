@@ -7,8 +7,9 @@ import (
 
 // pane is one pane with the levels that are open in it, the deepest last.
 type pane struct {
+	queue.Pane
 	acts
-	id     queue.PaneID
+	badge  views.Badge // how much stands in it that should be looked at
 	list   list // its own table is read; empty: it comes with the picture
 	marks  bool // its rows can be marked
 	board  board

@@ -12,7 +12,12 @@ func alertsPane() pane {
 	alert := func(at scene) (queue.Alert, bool) { return alertBy(at.pic, at.subject()) }
 	none := func(at scene) string { return at.noRow("there is no alert under the cursor") }
 	return pane{
-		id:     queue.PaneAlerts,
+		Pane: queue.Pane{
+			ID: queue.PaneAlerts, Keys: "3", Title: "Alerts",
+			From: "v_queue_alert",
+			Help: "silences with who has them; acknowledge",
+		},
+		badge:  views.AlertsBadge,
 		source: func(at scene) views.Source { return pictured(at, views.Alerts(at.pic)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)

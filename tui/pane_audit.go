@@ -10,7 +10,11 @@ import (
 // auditPane is pane ga: who did what, and why.
 func auditPane() pane {
 	return pane{
-		id:    queue.PaneAudit,
+		Pane: queue.Pane{
+			ID: queue.PaneAudit, Keys: "ga", Title: "Audit",
+			From: "queue_operator_action",
+			Help: "who did what, why, before and after",
+		},
 		list:  rowsOf(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
 		asked: true,
 		source: func(at scene) views.Source {

@@ -10,7 +10,12 @@ import (
 // deadPane is pane 5: groups of dead letters, under each its letters.
 func deadPane() pane {
 	p := pane{
-		id:     queue.PaneDead,
+		Pane: queue.Pane{
+			ID: queue.PaneDead, Keys: "5", Title: "Dead letters", Short: "Dead", Also: "dlq",
+			From: "dead_letters, job_dead_letter, iu_route_dead_letter",
+			Help: "groups, letters, detail; requeue, close, reveal",
+		},
+		badge:  views.DeadBadge,
 		source: func(at scene) views.Source { return pictured(at, views.DeadGroups(at.pic)) },
 		enter: func(at scene, i int) level {
 			g := at.pic.DeadGroups[i]

@@ -11,7 +11,11 @@ import (
 // executorsPane is pane 4: executors, and under them what each may claim.
 func executorsPane() pane {
 	return pane{
-		id:     queue.PaneExecutors,
+		Pane: queue.Pane{
+			ID: queue.PaneExecutors, Keys: "4", Title: "Executors", Short: "Exec",
+			From: "queue_heartbeat, job_subscription",
+			Help: "working, idle, stuck, stale, dead; register; what each may claim",
+		},
 		source: func(at scene) views.Source { return pictured(at, views.Executors(at.pic)) },
 		enter:  executorLevel,
 		copies: func(at scene) string {

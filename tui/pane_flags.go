@@ -8,7 +8,12 @@ import (
 // flagsPane is pane gf, and setting a flag wherever a row stands for one.
 func flagsPane() pane {
 	return pane{
-		id:     queue.PaneFlags,
+		Pane: queue.Pane{
+			ID: queue.PaneFlags, Keys: "gf", Title: "Flags",
+			From: "dot_config",
+			Help: "flip or edit with reason and expiry",
+		},
+		badge:  views.FlagsBadge,
 		source: func(at scene) views.Source { return pictured(at, views.Flags(at.pic)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)

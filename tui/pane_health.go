@@ -8,7 +8,11 @@ import (
 // healthPane is pane 2: every source and row of v_queue_health.
 func healthPane() pane {
 	return pane{
-		id:     queue.PaneHealth,
+		Pane: queue.Pane{
+			ID: queue.PaneHealth, Keys: "2", Title: "Health",
+			From: "v_queue_health",
+			Help: "every source and row, stale first",
+		},
 		source: func(at scene) views.Source { return pictured(at, views.Health(at.pic)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)

@@ -18,7 +18,11 @@ func hostPane() pane {
 	}
 	room := func(at scene, s views.Size) int { return min(max(at.level.grid.view().Need(), 4), max(s.H*2/3, 4)) }
 	return pane{
-		id:     queue.PaneHost,
+		Pane: queue.Pane{
+			ID: queue.PaneHost, Keys: "gw", Title: "Worker host", Short: "Host", Also: "worker",
+			From: "queue_host, this process",
+			Help: "loops, hosts, the wake stream; start, drain, stop",
+		},
 		here:   true,
 		source: func(at scene) views.Source { return views.Loops(at.local) },
 		enter: func(at scene, i int) level {

@@ -9,7 +9,12 @@ import (
 func notificationsPane() pane {
 	staged := func(at scene) *queue.Notifications { return queue.Of[*queue.Notifications](at.base().list.page) }
 	return pane{
-		id: queue.PaneNotify,
+		Pane: queue.Pane{
+			ID: queue.PaneNotify, Keys: "gn", Title: "Notifications", Short: "Notify",
+			From: "iu_notification_pending, iu_notification_worker_log",
+			Help: "what is staged, what it will be told as, what failed, what the worker did; requeue",
+		},
+		badge: views.NotificationsBadge,
 		list: list{query: queue.Query{Kind: queue.ListNotify}, count: func(p queue.Page) int {
 			if n := queue.Of[*queue.Notifications](p); n != nil {
 				return len(n.Failures) + len(n.Groups) + len(n.Log)

@@ -10,7 +10,12 @@ import (
 // operationsPane is pane 6: bulk operations, under each its items.
 func operationsPane() pane {
 	p := pane{
-		id:    queue.PaneOps,
+		Pane: queue.Pane{
+			ID: queue.PaneOps, Keys: "6", Title: "Operations", Short: "Ops",
+			From: "queue_bulk_operation",
+			Help: "frozen selections: start, rate, pause, brake, abort, undo, what became of each",
+		},
+		badge: views.OperationsBadge,
 		list:  rowsOf(queue.Query{Kind: queue.ListOperations}, func(x queue.Operation) int64 { return x.ID }),
 		often: true,
 		source: func(at scene) views.Source {

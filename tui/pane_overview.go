@@ -9,7 +9,11 @@ import (
 // panes that know more.
 func overviewPane() pane {
 	return pane{
-		id: queue.PaneOverview,
+		Pane: queue.Pane{
+			ID: queue.PaneOverview, Keys: "1", Title: "Overview", Short: "Over",
+			From: "all",
+			Help: "what is off or held, who is silent, what waits longest, what is dead, the flow",
+		},
 		board: func(at scene, s views.Size, cursor views.Target) views.OverviewView {
 			return views.Overview(views.OverviewState{Picture: at.pic, Cursor: cursor}, at.env, s)
 		},

@@ -9,7 +9,12 @@ import (
 // lease its page.
 func queuesPane() pane {
 	return pane{
-		id:     queue.PaneQueues,
+		Pane: queue.Pane{
+			ID: queue.PaneQueues, Keys: "8", Title: "Queues", Short: "Queue",
+			From: "job_queue, job_history",
+			Help: "jobs per kind and domain, oldest wait and why, stuck leases, dead rows; cancel",
+		},
+		badge:  views.QueuesBadge,
 		marks:  true,
 		source: func(at scene) views.Source { return pictured(at, views.Lanes(at.pic, at.size.W)) },
 		enter: func(at scene, i int) level {

@@ -21,7 +21,12 @@ func schedulerPane() pane {
 		return ""
 	}
 	return pane{
-		id:     queue.PaneScheduler,
+		Pane: queue.Pane{
+			ID: queue.PaneScheduler, Keys: "9", Title: "Scheduler", Short: "Sch",
+			From: "v_queue_scheduler_status",
+			Help: "tick workers with cadence, last run and result, who ticks; tick now, interval, pause",
+		},
+		badge:  views.SchedulerBadge,
 		source: func(at scene) views.Source { return pictured(at, views.Scheduler(at.pic)) },
 		enter:  func(at scene, i int) level { return schedulerLevel(at.level.grid.src.ID(i)) },
 		acts: acts{

@@ -19,7 +19,12 @@ func subscriptionsPane() pane {
 		return ""
 	}
 	return pane{
-		id: queue.PaneRules,
+		Pane: queue.Pane{
+			ID: queue.PaneRules, Keys: "gs", Title: "Subscriptions", Short: "Subs",
+			From: "event_subscription, v_subscription_broadcast_share",
+			Help: "who reads which events, what reaches nobody against its line, a type step by step; mute, new rule",
+		},
+		badge: views.RulesBadge,
 		list: list{query: queue.Query{Kind: queue.ListRules}, count: func(p queue.Page) int {
 			return len(queue.Of[queue.EventSubscriptionList](p).Subscriptions)
 		}},

@@ -11,7 +11,12 @@ import (
 // and what D and L work on.
 func webhooksPane() pane {
 	p := pane{
-		id: queue.PaneWebhooks,
+		Pane: queue.Pane{
+			ID: queue.PaneWebhooks, Keys: "7", Title: "Webhooks", Short: "Hooks",
+			From: "subscriptions, webhook_delivery_sagas, webhook_delivery_jobs",
+			Help: "endpoints with gate, success, pace and retries, leases in flight; suspend, resume, release",
+		},
+		badge: views.WebhooksBadge,
 		list: list{
 			query: queue.Query{Kind: queue.ListEndpoints},
 			count: func(p queue.Page) int { return len(queue.Of[queue.EndpointList](p).Endpoints) },

@@ -119,7 +119,7 @@ func (p *picker) move(d int, at place) {
 // menu is all panes.
 func (m *root) menu() overlay {
 	p := &picker{keys: map[string]int{}, view: views.Picks{Title: "Panes", Hint: "enter opens, esc closes", KeyCol: 5, WordCol: 14}}
-	panes := queue.Panes()
+	panes := Panes()
 	for i, x := range panes {
 		p.all = append(p.all, views.Entry{Key: x.Keys, Word: x.Title, Text: x.Help})
 		p.keys[x.Keys] = i
@@ -153,7 +153,7 @@ func (m *root) orders() overlay {
 // help is made of the registry: what can be done here, then everything else.
 func (m *root) help() overlay {
 	p := &picker{view: views.Picks{Title: "Keys", Hint: "/ filters, esc closes", Wide: true, KeyCol: 17, WordCol: 0, Cursor: -1}}
-	title := titled(m.at).Title
+	title := m.pane().Title
 	here, rest := []views.Entry{}, []views.Entry{}
 	for _, a := range queue.Actions() {
 		k := a.Key

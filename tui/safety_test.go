@@ -108,7 +108,7 @@ func tours() map[string][]string {
 		"notification requeue": {"g", "n", "R", "x", "enter"}, "job letter": {"5", "j", "j", "enter", "enter"},
 		"export": {"g", "a", "x"}, "export of letters": {"5", "enter", "x", "backspace", "enter"}, "export of leases": {"8", "G", "space", "x"},
 	}
-	for _, p := range queue.Panes() {
+	for _, p := range Panes() {
 		keys := strings.Split(p.Keys, "")
 		all[string(p.ID)+" pane"] = keys
 		all[string(p.ID)+" level"] = append(keys[:len(keys):len(keys)], "enter")
@@ -122,7 +122,7 @@ func TestChordNamesItsPanes(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("g")
 		c.sees("g first row")
-		for _, p := range queue.Panes() {
+		for _, p := range Panes() {
 			if k, ok := strings.CutPrefix(p.Keys, "g"); ok {
 				c.sees(k + " " + strings.ToLower(strings.Fields(p.Title)[0]))
 			}
@@ -130,16 +130,25 @@ func TestChordNamesItsPanes(t *testing.T) {
 	})
 }
 
-// The registry names the panes, and each is declared.
-func TestEveryPaneIsDeclared(t *testing.T) {
-	panes := newPanes()
-	require.Len(t, panes, len(queue.Panes()))
-	for _, p := range queue.Panes() {
-		require.Contains(t, panes, p.ID)
-		for _, a := range queue.Actions() {
-			for id := range panes[p.ID].targets {
-				require.True(t, id != a.ID || works(a, p.ID), "%s has a target for %s, which does not work there", p.ID, id)
-			}
+// Each pane has a name, a key and a help of its own, and what the registry of actions
+// says of it holds.
+func TestPanesAreSound(t *testing.T) {
+	panes, keys := newPanes(), map[string]bool{}
+	require.Len(t, panes, len(declared()), "two panes have one name")
+	for _, p := range declared() {
+		require.False(t, keys[p.Keys], "%s is there twice", p.Keys)
+		keys[p.Keys] = true
+		require.Regexp(t, `^([1-9]|g[a-z])$`, p.Keys, p.ID)
+		require.NotEmpty(t, p.Title, p.ID)
+		require.NotEmpty(t, p.From, p.ID)
+		require.NotEmpty(t, p.Help, p.ID)
+	}
+	for _, a := range queue.Actions() {
+		for _, id := range a.Panes {
+			require.Contains(t, panes, id, a.ID)
+		}
+		for id, p := range panes {
+			require.True(t, p.targets[a.ID] == nil || works(a, id), "%s has a target for %s, which does not work there", id, a.ID)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (m *root) screen() views.Screen {
 		h.Server = &m.feed.picture.Server
 	}
 	return views.Screen{
-		Header: h, Tabs: views.Tabs(m.feed.picture, m.at), Banners: m.banners(),
+		Header: h, Tabs: m.tabs(), Banners: m.banners(),
 		Status: m.status(), Hints: m.hints(), Problem: m.problem(),
 	}
 }

@@ -136,7 +136,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 func screen(w viewstest.World, name string, body func(views.Env, views.Size) []string, e views.Env, size views.Size) string {
 	return views.Screen{
 		Header: views.Header{Session: &w.Session, Server: &w.Picture.Server, Link: queue.Link{State: "live"}, Now: e.Now, Actor: "anna", Profile: "staging"},
-		Tabs:   views.Tabs(&w.Picture, queue.PaneID(name)),
+		Tabs:   viewstest.Tabs(&w.Picture, queue.PaneID(name)),
 		Status: views.Status{Left: name, Right: []string{"db 3.1 ms"}},
 		Hints:  []views.Hint{{Key: "A", Word: "acknowledge", Off: true}, {Key: "?", Word: "help"}},
 	}.Draw(e, size, func(s views.Size) []string { return body(e, s) })

@@ -19,7 +19,7 @@ func TestTabCountsFailedNotifications(t *testing.T) {
 	count := func(failed int64) views.Tab {
 		s := viewstest.Empty()
 		s.Health = append(s.Health, queue.HealthRow{Source: queue.Clean("notification_pending"), DeadLettered: &failed})
-		for _, tab := range views.Tabs(&s, queue.PaneOverview) {
+		for _, tab := range viewstest.Tabs(&s, queue.PaneOverview) {
 			if tab.Keys == "gn" {
 				return tab
 			}

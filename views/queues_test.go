@@ -140,13 +140,15 @@ func TestTabsLeaveOutQuietOnesWhereTheyMust(t *testing.T) {
 	t.Parallel()
 	s := viewstest.Rich()
 	e := env(theme.Options{Depth: theme.Mono})
-	for _, p := range queue.Panes() {
-		line := ansi.Strip(views.TabLine(views.Tabs(&s, p.ID), e, 80))
+	for i, p := range viewstest.Tabs(&s, "") {
+		tabs := viewstest.Tabs(&s, "")
+		tabs[i].Open = true
+		line := ansi.Strip(views.TabLine(tabs, e, 80))
 		require.Equal(t, 80, ansi.StringWidth(line))
 		require.Contains(t, line, p.Keys+" ", "the open one shows")
-		require.Contains(t, line, "0 …", p.ID)
+		require.Contains(t, line, "0 …", p.Title)
 		for _, keys := range []string{"1 Over", "3 Alerts·3", "5 Dead", "6 Ops·2", "7 Hooks·1", "8 Queue·3"} {
-			require.Contains(t, line, keys, p.ID)
+			require.Contains(t, line, keys, p.Title)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package views
 // those where something should be looked at.
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -18,80 +19,85 @@ type Tab struct {
 	Open               bool
 }
 
-// Tabs counts what is in each pane.
-func Tabs(s *queue.Snapshot, open queue.PaneID) []Tab {
-	short := map[queue.PaneID]string{
-		queue.PaneOverview: "Over", queue.PaneExecutors: "Exec", queue.PaneDead: "Dead", queue.PaneOps: "Ops", queue.PaneWebhooks: "Hooks", queue.PaneQueues: "Queue", queue.PaneScheduler: "Sch", queue.PaneRules: "Subs", queue.PaneHost: "Host", queue.PaneNotify: "Notify",
+// Badge is how much stands in a pane that should be looked at, and how urgent that is.
+type Badge func(s *queue.Snapshot) (n int64, loud int)
+
+// NewTab is a pane with what its badge counts; a nil badge counts nothing.
+func NewTab(p queue.Pane, open bool, badge Badge, s *queue.Snapshot) Tab {
+	t := Tab{Keys: p.Keys, Title: p.Title, Short: cmp.Or(p.Short, p.Title), Open: open}
+	if s != nil && badge != nil {
+		t.Count, t.Loud = badge(s)
 	}
-	var tabs []Tab
-	for _, p := range queue.Panes() {
-		t := Tab{Keys: p.Keys, Title: p.Title, Short: p.Title, Open: p.ID == open}
-		if x, ok := short[p.ID]; ok {
-			t.Short = x
-		}
-		if s != nil {
-			t.Count, t.Loud = paneCount(s, p.ID)
-		}
-		tabs = append(tabs, t)
-	}
-	return tabs
+	return t
 }
 
-func paneCount(s *queue.Snapshot, id queue.PaneID) (n int64, loud int) {
-	switch id {
-	case queue.PaneAlerts:
-		for _, a := range s.Alerts {
-			if a.State != "acked" {
-				n++
-				loud = max(loud, rank(a.Severity))
-			}
-		}
-	case queue.PaneDead:
-		n, loud = s.Flow.DeadOpen, rankWarning
-	case queue.PaneOps:
-		for _, o := range s.Operations {
-			if o.State != queue.BulkPlanned {
-				n++
-				loud = max(loud, operationRank(o))
-			}
-		}
-	case queue.PaneWebhooks:
-		n, loud = int64(len(s.Suspended)), rankWarning
-	case queue.PaneRules:
-		for _, a := range s.Alerts {
-			if a.Kind == "broadcast" && a.State != "acked" {
-				n, loud = n+1, max(loud, rank(a.Severity))
-			}
-		}
-	case queue.PaneQueues:
-		for _, l := range s.Queues {
-			if r := laneRank(l); r > rankQuiet {
-				n++
-				loud = max(loud, r)
-			}
-		}
-	case queue.PaneNotify:
-		for _, h := range s.Health {
-			if h.Source.String() == "notification_pending" && h.DeadLettered != nil {
-				n, loud = n+*h.DeadLettered, rankCritical
-			}
-		}
-	case queue.PaneScheduler:
-		for _, t := range s.Ticks {
-			if r := tickRank(t); r > rankQuiet {
-				n++
-				loud = max(loud, r)
-			}
-		}
-	case queue.PaneFlags:
-		for _, f := range s.Flags {
-			if r := rank(flagState(f)); r > rankQuiet {
-				n++
-				loud = max(loud, r)
-			}
+// ranked counts the rows that stand out.
+func ranked[T any](rows []T, rank func(T) int) (n int64, loud int) {
+	for _, x := range rows {
+		if r := rank(x); r > rankQuiet {
+			n, loud = n+1, max(loud, r)
 		}
 	}
 	return n, loud
+}
+
+// AlertsBadge counts the alerts that nobody has.
+func AlertsBadge(s *queue.Snapshot) (n int64, loud int) {
+	for _, a := range s.Alerts {
+		if a.State != "acked" {
+			n, loud = n+1, max(loud, rank(a.Severity))
+		}
+	}
+	return n, loud
+}
+
+// DeadBadge counts open dead letters.
+func DeadBadge(s *queue.Snapshot) (n int64, loud int) { return s.Flow.DeadOpen, rankWarning }
+
+// OperationsBadge counts bulk operations that were started and have not ended.
+func OperationsBadge(s *queue.Snapshot) (n int64, loud int) {
+	for _, o := range s.Operations {
+		if o.State != queue.BulkPlanned {
+			n, loud = n+1, max(loud, operationRank(o))
+		}
+	}
+	return n, loud
+}
+
+// WebhooksBadge counts endpoints that get nothing.
+func WebhooksBadge(s *queue.Snapshot) (n int64, loud int) {
+	return int64(len(s.Suspended)), rankWarning
+}
+
+// RulesBadge counts broadcast shares over their line that nobody has.
+func RulesBadge(s *queue.Snapshot) (n int64, loud int) {
+	for _, a := range s.Alerts {
+		if a.Kind == "broadcast" && a.State != "acked" {
+			n, loud = n+1, max(loud, rank(a.Severity))
+		}
+	}
+	return n, loud
+}
+
+// QueuesBadge counts lanes that stand out.
+func QueuesBadge(s *queue.Snapshot) (n int64, loud int) { return ranked(s.Queues, laneRank) }
+
+// NotificationsBadge counts staged notifications that failed.
+func NotificationsBadge(s *queue.Snapshot) (n int64, loud int) {
+	for _, h := range s.Health {
+		if h.Source.String() == "notification_pending" && h.DeadLettered != nil {
+			n, loud = n+*h.DeadLettered, rankCritical
+		}
+	}
+	return n, loud
+}
+
+// SchedulerBadge counts tick workers that stand out.
+func SchedulerBadge(s *queue.Snapshot) (n int64, loud int) { return ranked(s.Ticks, tickRank) }
+
+// FlagsBadge counts flags that stand out.
+func FlagsBadge(s *queue.Snapshot) (n int64, loud int) {
+	return ranked(s.Flags, func(f queue.Flag) int { return rank(flagState(f)) })
 }
 
 // TabLine draws the panes in exactly w cells, with short titles where the long

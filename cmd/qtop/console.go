@@ -152,7 +152,7 @@ func paneOf(name string) (queue.PaneID, error) {
 // paneNames are the panes as --pane takes them, in menu order.
 func paneNames() []string {
 	var names []string
-	for _, p := range queue.Panes() {
+	for _, p := range tui.Panes() {
 		names = append(names, string(p.ID))
 	}
 	return names

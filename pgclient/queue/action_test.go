@@ -9,10 +9,6 @@ import (
 )
 
 func TestActionRegistryIsSound(t *testing.T) {
-	var panes []PaneID
-	for _, p := range Panes() {
-		panes = append(panes, p.ID)
-	}
 	function := regexp.MustCompile(`^public\.fn_[a-z_]+\([a-z\[\], ]*\)$`)
 	ids := map[ActionID]bool{}
 	for _, a := range Actions() {
@@ -27,9 +23,6 @@ func TestActionRegistryIsSound(t *testing.T) {
 				require.Regexp(t, `^[A-Z]$`, a.Key, "%s: capitals act", a.ID)
 			}
 			require.NotEmpty(t, a.Panes, "%s: a key without a pane", a.ID)
-		}
-		for _, p := range a.Panes {
-			require.Contains(t, panes, p, a.ID)
 		}
 		if a.Danger == DangerLocal {
 			require.Empty(t, a.Function, "%s: concerns this process only", a.ID)
@@ -96,17 +89,5 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 			}
 			require.Contains(t, same, ids, "%s means one thing everywhere", key)
 		}
-	}
-}
-
-func TestPanesAreSound(t *testing.T) {
-	ids, keys := map[PaneID]bool{}, map[string]bool{}
-	for _, p := range Panes() {
-		require.False(t, ids[p.ID] || keys[p.Keys], "%s is there twice", p.ID)
-		ids[p.ID], keys[p.Keys] = true, true
-		require.Regexp(t, `^([1-9]|g[a-z])$`, p.Keys, p.ID)
-		require.NotEmpty(t, p.Title, p.ID)
-		require.NotEmpty(t, p.From, p.ID)
-		require.NotEmpty(t, p.Help, p.ID)
 	}
 }
