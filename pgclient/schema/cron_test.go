@@ -77,6 +77,7 @@ func TestCronInstall(t *testing.T) {
 
 	require.Contains(t, fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_install('ann', 'try', true)")["results"]), "would_create")
 	require.Empty(t, c.jobs(), "a dry run changes nothing")
+	claimedAlone(t, c, ops)
 	got := call(t, ops, "public.fn_queue_scheduler_install('ann', 'try pg_cron')")
 	require.Equal(t, 6, strings.Count(fmt.Sprint(got["results"]), "created"))
 	var want []string
@@ -84,7 +85,7 @@ func TestCronInstall(t *testing.T) {
 		want = append(want, fmt.Sprintf("%s %s ops t SELECT public.fn_queue_tick_request('%s'::pg_catalog.text, 'pg_cron'::pg_catalog.text)", name, cronJobs[name][1], cronJobs[name][0]))
 	}
 	require.Equal(t, strings.Join(want, "\n"), c.jobs())
-	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_install('ann', 'again')")["results"]), "kept"))
+	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, quoting(t, c, ops), "public.fn_queue_scheduler_install('ann', 'again')")["results"]), "kept"))
 	require.Equal(t, strings.Join(want, "\n"), c.jobs(), "a second time it changes nothing")
 	c.exec("UPDATE cron.job SET schedule = '5 * * * *' WHERE jobname = 'queue_lease_reaper'")
 	c.exec("UPDATE cron.job SET active = false WHERE jobname = 'queue_stale_heartbeat_check'")

@@ -248,6 +248,9 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 	fails(t, viewer, "42501", "SELECT public.fn_queue_scheduler_install('eve', 'r')")
 	fails(t, viewer, "42501", "SELECT public.fn_queue_scheduler_remove('eve', 'r')")
 	fails(t, viewer, "42501", "SELECT public.fn_queue_scheduler_claim(true, 'eve', 'eve', 'r', '[]', 'done')")
+	claimedAlone(t, c, admin)
+	require.Equal(t, "3 ann", get[string](c, "SELECT count(*) || ' ' || string_agg(DISTINCT actor, ',') FROM public.queue_operator_action WHERE action LIKE 'scheduler%'"))
+	require.NotNil(t, call(t, quoting(t, c, admin), "public.fn_queue_scheduler_remove('ann', 'tidy')")["audit_id"], "with quote_all_identifiers")
 	var found *bool
 	require.NoError(t, viewer.QueryRow(context.Background(), "SELECT bool_or(found) FROM public.fn_queue_cron_jobs()").Scan(&found))
 	require.False(t, *found)

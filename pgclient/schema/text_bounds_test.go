@@ -39,7 +39,7 @@ var usual = map[string]string{
 	"p_resolution": "'duplicate'", "p_queue": "'job:iu:k'", "p_id": "'1'", "p_flip": "1", "p_subscription_id": "1", "p_operation_id": "1",
 	"uuid[]": "'{00000000-0000-4000-8000-000000000001}'", "bigint[]": "'{1}'", "p_batch_limit": "10", "p_consumer_id": "'c1'", "p_alert_key": "'late:metrics_sampler'", "p_unit_id": "(SELECT id FROM public.information_unit LIMIT 1)",
 	"p_draft_id": "(SELECT id FROM public.iu_draft LIMIT 1)", "p_codes": "'{X}'", "p_errors": "'{failed}'", "p_permanent": "'{true}'", "p_kinds": "'{k}'",
-	"p_jobs": `'[{"job_kind":"k","event_domain":"iu","executor":"DOT"}]'`, "p_results": "'[]'", "p_outcomes": "'[]'", "p_outcome": "'done'",
+	"p_jobs": `'[{"job_kind":"k","event_domain":"iu","executor":"DOT"}]'`, "p_results": "'[]'", "p_outcomes": "'[]'",
 
 	"fn_iu_notification_requeue.p_ids": "'{00000000-0000-4000-8000-000000000001}'",
 	"fn_queue_tick_request.p_source":   "'external'", "fn_iu_route_worker_health.p_worker_name": "'iu_outbound_default'", "fn_event_inbox.p_recipient_ref": "'role:queue_viewer'",
@@ -73,6 +73,8 @@ func TestTextsOfLoginsAreBounded(t *testing.T) {
 	require.Greater(t, len(functions), 80)
 
 	conn := c.db.Conn(t, "")
+	_, err = conn.Exec(ctx, bounded)
+	require.NoError(t, err)
 	for _, name := range slices.Sorted(maps.Keys(functions)) {
 		args := functions[name]
 		call := func(set int, value string) (string, error) {
@@ -90,22 +92,26 @@ func TestTextsOfLoginsAreBounded(t *testing.T) {
 			return tooLong(ctx, t, conn, login, fmt.Sprintf("SELECT public.%s(%s)", name, strings.Join(list, ", ")))
 		}
 		_, err := call(-1, "")
+		if name == "fn_queue_scheduler_claim" {
+			require.ErrorContains(t, err, "42501", "nothing of a login's own call is stored")
+			continue
+		}
 		require.NoError(t, err, "%s must do its work, or its long arguments show nothing", name)
 		for i, a := range args {
 			v := first(usual[name+"."+a.Name], usual[a.Name], usual[a.Type], "''")
 			var values []string
 			switch a.Type {
 			case "text":
-				values = []string{fmt.Sprintf("(%s)::text || repeat('x', 1000000)", v)}
+				values = []string{fmt.Sprintf("(%s)::text || repeat('x', 100000)", v)}
 			case "text[]":
-				values = []string{"ARRAY[repeat('x', 1000000)]", "array_fill('x'::text, ARRAY[100000])", "ARRAY(SELECT 'x' || n FROM generate_series(1, 100000) n)"}
+				values = []string{"ARRAY[repeat('x', 100000)]", "array_fill('x'::text, ARRAY[20000])", "ARRAY(SELECT 'x' || n FROM generate_series(1, 20000) n)"}
 			case "jsonb":
 				if a.Name == "p_payload" || a.Name == "p_safe_payload" {
 					continue // payloads have a bound of their own
 				}
-				values = []string{"jsonb_build_object('event_type', repeat('x', 1000000))", `'[{"job_kind":"k","event_domain":"iu","executor":"DOT","actor":"' || repeat('x', 1000000) || '"}]'`, "(SELECT jsonb_object_agg('x' || n, n) FROM generate_series(1, 100000) n)"}
+				values = []string{"jsonb_build_object('event_type', repeat('x', 100000))", `'[{"job_kind":"k","event_domain":"iu","executor":"DOT","actor":"' || repeat('x', 100000) || '"}]'`, "(SELECT jsonb_object_agg('x' || n, n) FROM generate_series(1, 20000) n)"}
 			case "uuid[]", "bigint[]":
-				values = []string{fmt.Sprintf("array_fill(((%s)::%s)[1], ARRAY[100000])", v, a.Type)}
+				values = []string{fmt.Sprintf("array_fill(((%s)::%s)[1], ARRAY[20000])", v, a.Type)}
 			}
 			for _, value := range values {
 				stored, err := call(i, value)
@@ -133,8 +139,19 @@ func first(all ...string) string {
 	return ""
 }
 
-// tooLong runs the statement as the login, takes it back, and says where it stored a value that is longer than the
-// bound declared for its column, or than 20000 characters where none is.
+// bounded holds, for each column with text, the query that says where a value of it is longer than the bound declared for
+// it, or than 20000 characters where none is.
+const bounded = `CREATE TEMP TABLE bounded AS
+	SELECT c.oid AS relid, format('SELECT %L || '' of '' || max(length(x)) FROM (SELECT %I::text AS x FROM public.%I) v HAVING max(length(x)) > %s',
+		c.relname || '.' || a.attname, a.attname, c.relname, COALESCE(b.most, 20000)) AS ask
+	FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	LEFT JOIN LATERAL (SELECT substring(split_part(encode(g.tgargs, 'escape'), '\000', n) FROM '[0-9]+$')::int AS most
+		FROM pg_trigger g CROSS JOIN generate_series(1, 20) n WHERE g.tgrelid = c.oid AND g.tgfoid = to_regproc('public.fn_text_bound')
+		AND split_part(encode(g.tgargs, 'escape'), '\000', n) LIKE a.attname || ' %') b ON true
+	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+	AND format_type(a.atttypid, NULL) ~ '^(text|jsonb|character varying)' AND a.attname !~ '^(payload|payload_snapshot|safe_payload|body)$'`
+
+// tooLong runs the statement as the login, takes it back, and says where it stored a value that is too long.
 func tooLong(ctx context.Context, t *testing.T, conn *pgx.Conn, login, sql string) (stored string, err error) {
 	t.Helper()
 	tx, err := conn.Begin(ctx)
@@ -149,25 +166,18 @@ func tooLong(ctx context.Context, t *testing.T, conn *pgx.Conn, login, sql strin
 	}
 	_, err = tx.Exec(ctx, "RESET SESSION AUTHORIZATION")
 	require.NoError(t, err)
-	rows, err := tx.Query(ctx, `SELECT format('SELECT %L || '' of '' || max(length(x)) FROM (SELECT %I::text AS x FROM public.%I) v HAVING max(length(x)) > %s',
-			c.relname || '.' || a.attname, a.attname, c.relname, COALESCE(b.most, 20000))
-		FROM pg_stat_xact_user_tables s JOIN pg_class c ON c.oid = s.relid JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-		LEFT JOIN LATERAL (SELECT substring(split_part(encode(g.tgargs, 'escape'), '\000', n) FROM '[0-9]+$')::int AS most
-			FROM pg_trigger g CROSS JOIN generate_series(1, 20) n WHERE g.tgrelid = c.oid AND g.tgfoid = to_regproc('public.fn_text_bound')
-			AND split_part(encode(g.tgargs, 'escape'), '\000', n) LIKE a.attname || ' %') b ON true
-		WHERE s.n_tup_ins + s.n_tup_upd > 0 AND c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
-		AND format_type(a.atttypid, NULL) ~ '^(text|jsonb|character varying)' AND a.attname !~ '^(payload|payload_snapshot|safe_payload|body)$'`)
+	rows, err := tx.Query(ctx, `SELECT ask FROM pg_temp.bounded WHERE pg_stat_get_xact_tuples_inserted(relid) + pg_stat_get_xact_tuples_updated(relid) > 0`)
 	require.NoError(t, err)
 	queries, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	for _, q := range queries {
 		var said string
-		switch err := tx.QueryRow(ctx, q).Scan(&said); {
-		case err == nil:
+		err := tx.QueryRow(ctx, q).Scan(&said)
+		if err == nil {
 			stored += said + " "
-		default:
-			require.ErrorIs(t, err, pgx.ErrNoRows, q)
+			continue
 		}
+		require.ErrorIs(t, err, pgx.ErrNoRows, q)
 	}
 	return stored, nil
 }
