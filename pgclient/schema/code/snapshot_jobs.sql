@@ -83,6 +83,10 @@ BEGIN
             AND (l.executor IS NULL OR r.executor_kind = l.executor)
           WHERE l.queued + l.retry_waiting > 0
           ORDER BY l.lane, r.sort, r.wide) x GROUP BY x.lane
+  ), never AS (
+    -- of an older release: times have a bound now
+    SELECT q.job_kind, q.event_domain, count(*) AS n FROM public.job_queue q
+    WHERE NOT q.ready AND q.process_after > '9999-12-31Z' GROUP BY 1, 2
   ), told AS (
     SELECT l.*, CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
         WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
@@ -90,11 +94,14 @@ BEGIN
         WHEN r.all_silent THEN 'every subscribed executor is silent: ' || w.who
         WHEN r.unhandled THEN 'no live host has a handler for it'
         WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
+        WHEN l.oldest_at IS NULL AND n.n >= l.queued + l.retry_waiting THEN 'never due'
+        WHEN l.oldest_at IS NULL AND n.n > 0 THEN 'due later, ' || n.n || ' never'
         WHEN l.oldest_at IS NULL THEN 'all due later'
         WHEN r.no_room THEN 'parallel limit reached: ' || w.who
         WHEN l.reaches < r.floor THEN 'priority floor ' || r.floor || ' of ' || w.who
         ELSE '' END AS why
     FROM lanes l LEFT JOIN admitted r USING (lane)
+    LEFT JOIN never n ON n.job_kind = l.job_kind AND n.event_domain = l.event_domain
     CROSS JOIN LATERAL (
       SELECT left(string_agg(e.executor_id, ', ' ORDER BY e.executor_id), 200) AS who
       FROM unnest(r.who) AS x (ids) CROSS JOIN json_array_elements_text(x.ids::json) AS e (executor_id)
