@@ -183,11 +183,9 @@ BEGIN
       to_char(v_alert.ack_expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_alert.comment);
   END IF;
   IF v_rule IS NOT NULL THEN
-    v_audit := public.fn_operator_audit(
-      p_action => 'ack', p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
-      p_reason => btrim(p_comment), p_outcome => 'refused: ' || v_rule,
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
+    RETURN public.fn_operator_refused(
+      p_action => 'ack'::text, p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
+      p_reason => btrim(p_comment), p_rule => v_rule, p_why => v_why);
   END IF;
   UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(),
     cleared_reason = CASE WHEN expires_at <= clock_timestamp() THEN 'expired' ELSE 'rose_to_critical' END

@@ -132,3 +132,18 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_operator_audit IS
   'Writes one operator audit row in the caller''s transaction. Internal.';
+
+-- fn_operator_refused(action, target, actor, reason, rule, why) → {refused, rule, reason, audit_id}: the answer of an
+-- operator function that refuses, with its audit row. Internal.
+CREATE OR REPLACE FUNCTION public.fn_operator_refused(p_action text, p_target text, p_actor text, p_reason text,
+  p_rule text, p_why text) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN jsonb_build_object('refused', true, 'rule', p_rule, 'reason', p_why, 'audit_id', public.fn_operator_audit(
+    p_action => p_action, p_target => p_target, p_actor => p_actor, p_reason => p_reason, p_filter => NULL::text,
+    p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb,
+    p_outcome => 'refused: ' || p_rule));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_operator_refused IS
+  'The answer of an operator function that refuses, with its audit row. Internal.';

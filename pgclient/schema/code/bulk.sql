@@ -121,12 +121,10 @@ BEGIN
       to_char(v_old.state_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_old.state_by);
   END IF;
   IF v_rule IS NOT NULL THEN
-    v_audit := public.fn_operator_audit(
+    RETURN public.fn_operator_refused(
       p_action => 'bulk_' || p_action, p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
-      p_reason => COALESCE(v_old.reason, 'refused'), p_outcome => 'refused: ' || v_rule,
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_reason, 'operation_id', p_operation_id,
-      'audit_id', v_audit);
+      p_reason => COALESCE(v_old.reason, 'refused'), p_rule => v_rule, p_why => v_reason)
+      || jsonb_build_object('operation_id', p_operation_id);
   END IF;
   UPDATE public.queue_bulk_operation SET state = p_to, state_why = NULL, state_by = v_actor, state_at = now()
   WHERE operation_id = p_operation_id;

@@ -177,13 +177,13 @@ BEGIN
         to_char(v_by.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), ''));
   END IF;
   IF v_rule IS NOT NULL THEN
-    IF NOT v_dry THEN
-      v_audit := public.fn_operator_audit(
-        p_action => 'event_subscription_mute', p_target => concat_ws(' ', 'subscription', p_subscription_id),
-        p_actor => v_actor, p_reason => v_reason, p_outcome => 'refused: ' || v_rule,
-        p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
+    IF v_dry THEN
+      RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', true, 'audit_id', NULL);
     END IF;
-    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', v_dry, 'audit_id', v_audit);
+    RETURN public.fn_operator_refused(
+      p_action => 'event_subscription_mute'::text, p_target => concat_ws(' ', 'subscription', p_subscription_id),
+      p_actor => v_actor, p_reason => v_reason, p_rule => v_rule, p_why => v_why)
+      || jsonb_build_object('dry_run', false);
   END IF;
   IF NOT v_dry THEN
     UPDATE public.event_subscription s SET mute = p_mute WHERE s.subscription_id = p_subscription_id;

@@ -116,12 +116,10 @@ BEGIN
   WHERE h.deregistered_at IS NOT NULL AND NOT h.tick_worker;
   IF NOT FOUND THEN
     SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
-    v_audit := public.fn_operator_audit(
-      p_action => 'executor_register', p_target => p_executor_id, p_actor => v_actor, p_reason => NULL,
-      p_outcome => 'refused: exists',
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', 'exists', 'audit_id', v_audit,
-      'reason', format('%s is registered already, by %s at %s', p_executor_id, v_row.registered_by,
+    RETURN public.fn_operator_refused(
+      p_action => 'executor_register'::text, p_target => p_executor_id, p_actor => v_actor, p_reason => NULL::text,
+      p_rule => 'exists'::text,
+      p_why => format('%s is registered already, by %s at %s', p_executor_id, v_row.registered_by,
         to_char(v_row.registered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
   END IF;
   v_audit := public.fn_operator_audit(
@@ -187,11 +185,9 @@ BEGIN
     v_why := format('%s is a worker of the queue itself: no host works as it', p_executor_id);
   END IF;
   IF v_rule IS NOT NULL THEN
-    v_audit := public.fn_operator_audit(
+    RETURN public.fn_operator_refused(
       p_action => 'executor_owner'::text, p_target => left(p_executor_id, 200), p_actor => v_actor,
-      p_reason => v_reason, p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb,
-      p_after => NULL::jsonb, p_outcome => 'refused: ' || v_rule);
-    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
+      p_reason => v_reason, p_rule => v_rule, p_why => v_why);
   END IF;
   UPDATE public.queue_heartbeat SET owner_role = v_owner WHERE executor_id = p_executor_id;
   v_audit := public.fn_operator_audit(
@@ -312,11 +308,9 @@ BEGIN
     v_rule := CASE WHEN v_why IS NOT NULL THEN 'work_waits' END;
   END IF;
   IF v_rule IS NOT NULL THEN
-    v_audit := public.fn_operator_audit(
-      p_action => 'executor_deregister', p_target => left(p_executor_id, 200), p_actor => v_actor,
-      p_reason => v_reason, p_outcome => 'refused: ' || v_rule,
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'audit_id', v_audit);
+    RETURN public.fn_operator_refused(
+      p_action => 'executor_deregister'::text, p_target => left(p_executor_id, 200), p_actor => v_actor,
+      p_reason => v_reason, p_rule => v_rule, p_why => v_why);
   END IF;
   UPDATE public.queue_heartbeat SET deregistered_at = clock_timestamp(), deregistered_by = v_actor
   WHERE executor_id = p_executor_id;

@@ -153,7 +153,7 @@ BEGIN
     LOOP
       v_ids := ARRAY(SELECT q.job_id FROM public.job_queue q ORDER BY q.job_id LIMIT 10000 FOR UPDATE);
       EXIT WHEN v_ids = '{}';
-      PERFORM public.fn_job_cancel_locked(v_ids);
+      PERFORM public.fn_job_finish(v_ids, NULL::uuid[], 'cancelled'::text);
       v_cancelled := v_cancelled + cardinality(v_ids);
     END LOOP;
   END IF;

@@ -75,9 +75,8 @@ BEGIN
     GET DIAGNOSTICS v_stack = PG_CONTEXT;
     v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
     -- whole signatures: the words around them are in the language of the server
-    IF NOT (strpos(v_stack, 'fn_job_ack(uuid[],uuid[])') > 0
+    IF NOT (strpos(v_stack, 'fn_job_finish(uuid[],uuid[],text)') > 0
       OR strpos(v_stack, 'fn_job_bury(uuid[],text[],text[],text[],integer)') > 0
-      OR strpos(v_stack, 'fn_job_cancel_locked(uuid[])') > 0
       OR strpos(v_stack, 'fn_job_dead_letter_replay_undo(uuid[],text,text,boolean)') > 0) THEN
       RAISE EXCEPTION 'DELETE of job_queue is refused: a job ends through the fn_job_ functions'
         USING ERRCODE = '42501';

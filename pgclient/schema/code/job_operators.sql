@@ -47,30 +47,38 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_answer IS
   'Answer and audit row of the operator functions of jobs. Internal.';
 
--- fn_job_cancel_locked(ids): moves live jobs to job_history as cancelled. The caller has locked them and their leases.
--- Internal.
-CREATE OR REPLACE FUNCTION public.fn_job_cancel_locked(p_job_ids uuid[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+-- fn_job_finish(ids, tokens, status) → the ids that were moved: live jobs to job_history, as succeeded or cancelled,
+-- and out of their leases. Tokens: of each job the lease that must still hold it, NULL = whichever does. The caller
+-- has locked the leases. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_finish(p_job_ids uuid[], p_lease_tokens uuid[], p_status text) RETURNS uuid[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
+  v_done uuid[];
   v_freed uuid[];
 BEGIN
   WITH gone AS (
-    DELETE FROM public.job_queue q WHERE q.job_id = ANY (p_job_ids) RETURNING q.*
+    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    WHERE q.job_id = g.id AND (p_lease_tokens IS NULL OR q.lease_token = g.token) RETURNING q.*
   ), kept AS (
     INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
       enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
       idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
       correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
-    SELECT job_id, job_kind, event_domain, executor, 'cancelled', ready, priority, process_after,
+    SELECT job_id, job_kind, event_domain, executor, p_status, ready, priority, process_after,
       enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
       idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
       correlation_id, causation_event_id, now(), prior_token, prior_result, status
     FROM gone
   )
-  SELECT array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL) INTO v_freed FROM gone x;
+  SELECT array_agg(x.job_id), array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL) INTO v_done, v_freed
+  FROM gone x;
   PERFORM public.fn_job_lease_less(v_freed);
+  RETURN v_done;
 END $$;
-COMMENT ON FUNCTION public.fn_job_cancel_locked IS 'Cancels jobs that the caller has locked. Internal.';
+COMMENT ON FUNCTION public.fn_job_finish IS
+  'Moves live jobs to history, as succeeded or cancelled, and out of their leases. Internal.';
 
 -- fn_job_cancel(ids, actor, reason, dry_run): live jobs → cancelled, in job_history. A worker that has one learns it
 -- at its next renewal or report (lease_lost).
@@ -104,8 +112,8 @@ BEGIN
   LEFT JOIN LATERAL (SELECT x.job_id, x.status, x.finished_at FROM public.job_history x
     WHERE q.job_id IS NULL AND x.job_id = i.id LIMIT 1) h ON true;
   IF NOT v_dry THEN
-    PERFORM public.fn_job_cancel_locked(ARRAY(SELECT g.id FROM unnest(v_ids, v_why) AS g (id, why)
-      WHERE g.why IS NULL));
+    PERFORM public.fn_job_finish(ARRAY(SELECT g.id FROM unnest(v_ids, v_why) AS g (id, why) WHERE g.why IS NULL),
+      NULL::uuid[], 'cancelled'::text);
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'cancel', p_target => 'job', p_done => 'cancelled', p_ids => v_ids, p_why => v_why, p_new => NULL,

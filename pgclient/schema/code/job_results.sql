@@ -92,25 +92,7 @@ DECLARE
   v_done uuid[];
 BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
-  WITH gone AS (
-    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_lease_tokens) AS g (id, token)
-    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING q.*
-  ), kept AS (
-    INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
-      enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
-      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-      correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
-    SELECT job_id, job_kind, event_domain, executor, 'succeeded', ready, priority, process_after,
-      enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
-      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-      correlation_id, causation_event_id, now(), prior_token, prior_result, status
-    FROM gone
-  ), freed AS (
-    UPDATE public.job_lease l SET live = l.live - d.n
-    FROM (SELECT x.lease_token, count(*)::int AS n FROM gone x GROUP BY 1) d WHERE l.lease_token = d.lease_token
-  )
-  SELECT array_agg(job_id) INTO v_done FROM gone;
-  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
+  v_done := public.fn_job_finish(p_job_ids, p_lease_tokens, 'succeeded'::text);
   IF cardinality(v_done) = cardinality(p_job_ids) THEN
     RETURN QUERY SELECT d, 'done' FROM unnest(v_done) d;
     RETURN;

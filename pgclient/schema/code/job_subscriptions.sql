@@ -70,13 +70,13 @@ BEGIN
     v_why := format('%s is a worker of the queue itself and claims no jobs', p_executor_id);
   END IF;
   IF v_rule IS NOT NULL THEN
-    IF NOT v_dry THEN
-      v_audit := public.fn_operator_audit(
-        p_action => 'job_subscription_set', p_target => left(COALESCE(p_executor_id, ''), 200), p_actor => v_actor,
-        p_reason => v_reason, p_outcome => 'refused: ' || v_rule,
-        p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
+    IF v_dry THEN
+      RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', true, 'audit_id', NULL);
     END IF;
-    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', v_dry, 'audit_id', v_audit);
+    RETURN public.fn_operator_refused(
+      p_action => 'job_subscription_set'::text, p_target => left(COALESCE(p_executor_id, ''), 200),
+      p_actor => v_actor, p_reason => v_reason, p_rule => v_rule, p_why => v_why)
+      || jsonb_build_object('dry_run', false);
   END IF;
   SELECT * INTO v_old FROM public.job_subscription s WHERE s.executor_id = p_executor_id
     AND s.job_kind IS NOT DISTINCT FROM p_job_kind AND s.event_domain IS NOT DISTINCT FROM p_event_domain;
