@@ -2,25 +2,36 @@
 -- what is not in it is bounded by a CHECK, by the type of its column or by the function that takes it (people and
 -- reasons: audit.sql; ids: ids.sql; units: units.sql). Payloads have bounds of their own.
 
--- fn_text_bound('column most', …): refuses a new or changed value of more than so many characters, of a list or an
--- object those of its text. Rows of older releases keep what they have and may be updated beside it.
-CREATE OR REPLACE FUNCTION public.fn_text_bound() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+-- fn_text_bounds_hold(table, new row, old row or NULL, {column most, …}): raises 22023 for a new or changed value of
+-- more than so many characters, of a list or an object those of its text. Internal.
+CREATE OR REPLACE FUNCTION public.fn_text_bounds_hold(p_table text, p_new jsonb, p_old jsonb, p_bounds text[])
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_new jsonb := to_jsonb(NEW);
-  v_old jsonb := to_jsonb(OLD); -- NULL at an INSERT
+  v_bound text;
   v_column text;
   v_most int;
 BEGIN
-  FOR v_arg IN 0 .. TG_NARGS - 1 LOOP
-    v_column := split_part(TG_ARGV[v_arg], ' ', 1);
-    v_most := split_part(TG_ARGV[v_arg], ' ', 2)::int;
-    IF length(v_new ->> v_column) > v_most AND v_new -> v_column IS DISTINCT FROM v_old -> v_column THEN
+  FOREACH v_bound IN ARRAY p_bounds LOOP
+    v_column := split_part(v_bound, ' ', 1);
+    v_most := split_part(v_bound, ' ', 2)::int;
+    IF length(p_new ->> v_column) > v_most AND p_new -> v_column IS DISTINCT FROM p_old -> v_column THEN
       RAISE EXCEPTION '% must have at most % characters, not %: shorten it', v_column, v_most,
-        length(v_new ->> v_column)
-        USING ERRCODE = '22023', DETAIL = format('column %s of table %s', v_column, TG_TABLE_NAME);
+        length(p_new ->> v_column)
+        USING ERRCODE = '22023', DETAIL = format('column %s of table %s', v_column, p_table);
     END IF;
   END LOOP;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_text_bounds_hold IS
+  'Refuses new texts and lists of a row that are longer than their column may hold. Internal.';
+
+-- fn_text_bound('column most', …): the same of the row of a trigger. Rows of older releases keep what they have and may
+-- be updated beside it.
+CREATE OR REPLACE FUNCTION public.fn_text_bound() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  PERFORM public.fn_text_bounds_hold(TG_TABLE_NAME::text, to_jsonb(NEW), to_jsonb(OLD), TG_ARGV::text[]);
   RETURN NEW;
 END
 $fn$;
@@ -42,13 +53,3 @@ CREATE OR REPLACE TRIGGER trg_event_subscription_bound BEFORE INSERT OR UPDATE
 CREATE OR REPLACE TRIGGER trg_event_type_registry_bound BEFORE INSERT OR UPDATE
   ON public.event_type_registry FOR EACH ROW
   EXECUTE FUNCTION public.fn_text_bound('event_type 200', 'event_stream 200', 'worker_name 200', 'description 2000');
-
--- Tables with many rows: one whose texts are all short together, in bytes, is not looked at.
-CREATE OR REPLACE TRIGGER trg_event_outbox_bound BEFORE INSERT ON public.event_outbox FOR EACH ROW
-  WHEN (octet_length(concat(NEW.event_type, NEW.event_stream, NEW.event_subject_table, NEW.event_subject_ref,
-    NEW.canonical_address, NEW.actor_ref, NEW.source_system, NEW.correlation_id, NEW.payload_classification)) > 200)
-  EXECUTE FUNCTION public.fn_text_bound('event_type 200', 'event_stream 200', 'event_subject_table 200',
-    'event_subject_ref 500', 'canonical_address 500', 'actor_ref 200', 'source_system 200', 'correlation_id 200',
-    'payload_classification 200');
-CREATE OR REPLACE TRIGGER trg_job_queue_bound BEFORE INSERT ON public.job_queue FOR EACH ROW
-  WHEN (octet_length(NEW.actor) > 200) EXECUTE FUNCTION public.fn_text_bound('actor 200');

@@ -72,7 +72,8 @@ BEGIN
         ' are refused')
     WHEN p_priority NOT BETWEEN -32768 AND 32767 THEN 'p_priority must be -32768 to 32767'
     WHEN p_process_after NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z'
-      THEN 'p_process_after must be a time of the years 1 to 9999' END;
+      THEN 'p_process_after must be a time of the years 1 to 9999'
+    WHEN length(p_actor) > 200 THEN 'p_actor must have at most 200 characters' END;
   IF v_bad IS NULL AND num_nonnulls(p_max_attempts, p_idempotency_key) > 0 THEN
     v_bad := CASE
       WHEN p_max_attempts NOT BETWEEN 1 AND 1000 THEN 'p_max_attempts must be 1 to 1000'
@@ -149,12 +150,13 @@ BEGIN
   END IF;
 
   -- looked for at all only where some job names one
-  IF jsonb_path_exists(p_jobs, '$[*].priority') OR jsonb_path_exists(p_jobs, '$[*].process_after') THEN
+  IF jsonb_path_exists(p_jobs, '$[*] ? (exists(@.priority) || exists(@.process_after) || exists(@.actor))') THEN
     BEGIN
       SELECT CASE WHEN x.priority NOT BETWEEN -32768 AND 32767 THEN 'priority must be -32768 to 32767'
+        WHEN length(x.actor) > 200 THEN 'actor must have at most 200 characters'
         ELSE 'process_after must be a time of the years 1 to 9999' END INTO v_stray
-      FROM jsonb_to_recordset(p_jobs) AS x (priority int, process_after timestamptz)
-      WHERE x.priority NOT BETWEEN -32768 AND 32767
+      FROM jsonb_to_recordset(p_jobs) AS x (priority int, process_after timestamptz, actor text)
+      WHERE x.priority NOT BETWEEN -32768 AND 32767 OR length(x.actor) > 200
         OR x.process_after NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z' LIMIT 1;
     EXCEPTION WHEN data_exception THEN
       v_stray := SQLERRM;

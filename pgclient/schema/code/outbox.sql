@@ -37,11 +37,19 @@ BEGIN
     RAISE EXCEPTION 'event type %/% is not registered', left(NEW.event_domain, 51), left(NEW.event_type, 200)
       USING ERRCODE = '23503', HINT = 'register it in event_type_registry first';
   END IF;
+  IF octet_length(concat(NEW.event_type, NEW.event_stream, NEW.event_subject_table, NEW.event_subject_ref,
+    NEW.canonical_address, NEW.actor_ref, NEW.source_system, NEW.correlation_id, NEW.payload_classification)) > 200
+  THEN -- an event whose texts are all short together is not looked at
+    PERFORM public.fn_text_bounds_hold('event_outbox'::text, to_jsonb(NEW) - 'safe_payload'::text, NULL::jsonb,
+      ARRAY['event_type 200', 'event_stream 200', 'event_subject_table 200', 'event_subject_ref 500',
+        'canonical_address 500', 'actor_ref 200', 'source_system 200', 'correlation_id 200',
+        'payload_classification 200']);
+  END IF;
   RETURN NEW;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_outbox_admit IS
-  'Trigger function: refuses unregistered event types; created_at and created_xid are not the writer''s to choose.';
+  'Trigger function: refuses unregistered types and long texts; created_at and created_xid are not the writer''s.';
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_admit BEFORE INSERT ON public.event_outbox
   FOR EACH ROW EXECUTE FUNCTION public.fn_event_outbox_admit();
