@@ -37,7 +37,7 @@ func (c *core) later(minutes int) map[string]any {
 func (c *core) leaves(back ...int) {
 	c.t.Helper()
 	for _, n := range back {
-		c.exec(get[string](c, `SELECT format('CREATE TABLE public.queue_metric_sample_%s PARTITION OF public.queue_metric_sample FOR VALUES FROM (%L) TO (%L); ALTER TABLE public.queue_metric_sample_%1$s OWNER TO queue_owner',
+		c.exec(get[string](c, `SELECT format('CREATE TABLE IF NOT EXISTS public.queue_metric_sample_%s PARTITION OF public.queue_metric_sample FOR VALUES FROM (%L) TO (%L); ALTER TABLE public.queue_metric_sample_%1$s OWNER TO queue_owner',
 			to_char(d, 'YYYY_MM_DD'), d || ' 00:00Z', d + 1 || ' 00:00Z') FROM (SELECT (now() AT TIME ZONE 'UTC')::date - $1::int) x (d)`, n))
 	}
 }
