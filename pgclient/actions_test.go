@@ -5,7 +5,6 @@ package pgclient_test
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -278,47 +276,4 @@ func TestMarkPlan(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.Marks, 1)
 	require.Equal(t, "deploy 4.2", s.Marks[0].Label.String())
-}
-
-// The command that a dialog shows is one that a shell reads back as it was meant.
-func TestCommandRoundTrips(t *testing.T) {
-	t.Parallel()
-	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("NOT CHECKED: there is no sh")
-	}
-	c := open(t, pgclient.Options{DSN: "host=" + t.TempDir() + " user=u"})
-	for _, word := range []string{"plain", "two words", "it's", `"double"`, "$HOME `id` $(id)", `back\slash`, "a;b|c&d>e<f", "*?[x]", "ünï ✓", "''", "~", "#x", "!x", "a=b", "{a,b}"} {
-		for _, tc := range []struct {
-			r    queue.Request
-			want []string
-		}{
-			{queue.Request{Action: queue.ActAck, Targets: []string{word, "b"}, Args: map[string]string{"comment": word, "for": "2m"}},
-				[]string{"qtop", "ack", word, "b", "--comment", word, "--for", "2m"}},
-			{queue.Request{Action: queue.ActUnack, Targets: []string{word}, Args: map[string]string{"comment": word}},
-				[]string{"qtop", "unack", word, "--comment", word}},
-			{queue.Request{Action: queue.ActFlagSet, Targets: []string{"k"}, Args: map[string]string{"value": word, "for": word}, Reason: word},
-				[]string{"qtop", "flag", "set", "k", word, "--for", word, "--reason", word}},
-			{queue.Request{Action: queue.ActRequeue, Filter: word, Reason: word}, []string{"qtop", "requeue", "--filter", word, "--reason", word}},
-			{queue.Request{Action: queue.ActResolve, Targets: []string{word}, Args: map[string]string{"resolution": word}, Reason: word},
-				[]string{"qtop", "resolve", word, "--resolution", word, "--reason", word}},
-			{queue.Request{Action: queue.ActUndoRequeue, Targets: []string{word}, Reason: word}, []string{"qtop", "undo", word, "--reason", word}},
-			{queue.Request{Action: queue.ActExecRegister, Args: map[string]string{"id": word, "kind": word, "cadence": word, "domains": word, "stale-after": word, "owner-role": word}},
-				[]string{"qtop", "executor", "register", word, "--owner-role", word, "--kind", word, "--cadence", word, "--domains", word, "--stale-after", word}},
-			{queue.Request{Action: queue.ActExecOwner, Targets: []string{word}, Args: map[string]string{"owner-role": word}, Reason: word},
-				[]string{"qtop", "executor", "owner", word, "--owner-role", word, "--reason", word}},
-			{queue.Request{Action: queue.ActExecDeregister, Targets: []string{word}, Reason: word}, []string{"qtop", "executor", "deregister", word, "--reason", word}},
-			{queue.Request{Action: queue.ActJobCancel, Filter: word, Reason: word}, []string{"qtop", "job", "cancel", "--filter", word, "--reason", word}},
-			{queue.Request{Action: queue.ActLeaseRelease, Targets: []string{word, "b"}, Reason: word}, []string{"qtop", "lease", "release", word, "b", "--reason", word}},
-			{queue.Request{Action: queue.ActJobSubscribe, Targets: []string{word}, Args: map[string]string{"kind": word, "floor": "1", "parallel": "2", "enabled": "false", "notes": word}, Reason: word},
-				[]string{"qtop", "executor", "subscribe", word, "--kind=" + word, "--floor=1", "--parallel=2", "--enabled=false", "--notes=" + word, "--reason", word}},
-			{queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": word}}, []string{"qtop", "tick", word}},
-			{queue.Request{Action: queue.ActMark, Args: map[string]string{"label": word}}, []string{"qtop", "mark", word}},
-		} {
-			p, _ := c.Plan(context.Background(), tc.r) // nothing is there to plan on: the command is made all the same
-			out, err := exec.CommandContext(t.Context(), sh, "-c", `printf '%s\n' `+p.Command).CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			require.Equal(t, tc.want, strings.Split(strings.TrimSuffix(string(out), "\n"), "\n"), p.Command)
-		}
-	}
 }

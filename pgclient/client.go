@@ -34,6 +34,8 @@ type Options struct {
 	// MaxAge is how old a picture computed for another console may be; 0 = none
 	// is shared.
 	MaxAge time.Duration
+	// Actions are those of which Session says whether this login may do them.
+	Actions queue.Registry
 }
 
 // Client holds separate pools for reading, acting and working, so that none of

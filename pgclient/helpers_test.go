@@ -63,6 +63,7 @@ func (w *world) client(roles ...string) *console {
 
 func open(t *testing.T, o pgclient.Options) *console {
 	t.Helper()
+	o.Actions = actions.Registry()
 	c, err := pgclient.Open(context.Background(), o)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -72,7 +73,7 @@ func open(t *testing.T, o pgclient.Options) *console {
 // console is what a console reads and acts through.
 type console struct {
 	*pgclient.Client
-	*actions.Actions
+	*actions.Planner
 }
 
 // silent makes an executor that last beat so many seconds ago.

@@ -57,14 +57,13 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	}
 	s.Pooler = backend != pc.PID()
 	s.Misfit = misfit(ctx, conn.Conn())
-	err = readRights(ctx, conn.Conn(), roles, &s)
+	err = readRights(ctx, conn.Conn(), c.opts.Actions, roles, &s)
 	return s, pgerror.Translate(err)
 }
 
 // readRights asks for all actions at once which this login may do: a console
 // opens with it.
-func readRights(ctx context.Context, conn *pgx.Conn, roles []string, s *queue.Session) error {
-	actions := queue.Actions()
+func readRights(ctx context.Context, conn *pgx.Conn, actions queue.Registry, roles []string, s *queue.Session) error {
 	functions := make([]string, len(actions))
 	for i, a := range actions {
 		functions[i] = a.Function

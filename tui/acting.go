@@ -24,8 +24,8 @@ func (m *root) startPlan(d *dialog) tea.Cmd {
 // planHere previews an action of this process; it needs no database.
 func (m *shell) planHere(r queue.Request) queue.Plan {
 	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
-	a, _ := queue.ActionByID(r.Action)
-	p.Command = strings.ReplaceAll(a.Twin, "LOOP", strings.Join(r.Targets, ","))
+	a := m.actions.ByID(r.Action)
+	p.Command = strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ","))
 	for _, l := range loops(m.local) {
 		if len(r.Targets) != 1 || l.Name != r.Targets[0] {
 			continue

@@ -20,7 +20,7 @@ func works(a queue.Action, pane queue.PaneID) bool { return slices.Contains(a.Pa
 // actions, the row decides.
 func (m *deck) bound(k string) (queue.Action, bool) {
 	var found []queue.Action
-	for _, a := range queue.Actions() {
+	for _, a := range m.actions {
 		if a.Key == k && works(a, m.at) {
 			found = append(found, a)
 		}
@@ -63,7 +63,7 @@ func (m *root) ask(a queue.Action, req queue.Request) tea.Cmd {
 	}
 	m.serial++
 	d := newDialog(m.serial, a, req, m.o.Now(), m.prefill(a, req))
-	d.production, d.about = m.o.Production, m.about(a, req)
+	d.production, d.about, d.undo = m.o.Production, m.about(a, req), m.actions.Undo(a)
 	m.raise(d)
 	if d.stage == stagePlanning {
 		return m.startPlan(d)

@@ -27,11 +27,12 @@ const (
 
 // calls is what the console asks of store and host.
 type calls struct {
-	o      Options
-	store  Store
-	host   Host
-	ctx    context.Context //nolint:containedctx // the framework calls Update without one
-	cancel context.CancelFunc
+	o       Options
+	store   Store
+	actions queue.Registry
+	host    Host
+	ctx     context.Context //nolint:containedctx // the framework calls Update without one
+	cancel  context.CancelFunc
 }
 
 func beat() tea.Cmd { return tea.Tick(beatEvery, func(time.Time) tea.Msg { return beatMsg{} }) }

@@ -6,32 +6,11 @@ package tui
 import (
 	"slices"
 	"strings"
-	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
-
-// commandWords is the name of an action on the command line: the words of its
-// headless form up to the first placeholder or flag; actions of this process go
-// by their verb.
-func commandWords(a queue.Action) string {
-	if a.Danger == queue.DangerLocal {
-		return strings.ToLower(a.Verb)
-	}
-	if a.ID == queue.ActReveal {
-		return "reveal" // its twin is the verb that shows
-	}
-	var words []string
-	for _, w := range strings.Fields(strings.TrimPrefix(a.Twin, "qtop ")) {
-		if strings.HasPrefix(w, "-") || strings.ContainsFunc(w, unicode.IsUpper) || w == "|" {
-			break
-		}
-		words = append(words, w)
-	}
-	return strings.Join(words, " ")
-}
 
 // paneNames are the words that open panes.
 func paneNames() map[string]queue.PaneID {
@@ -135,8 +114,8 @@ func (m *root) offers(text string) []string {
 	for _, p := range Panes() {
 		take(string(p.ID))
 	}
-	for _, a := range queue.Actions() {
-		words := commandWords(a)
+	for _, a := range m.actions {
+		words := a.Words
 		take(words + " ")
 		if strings.HasPrefix(text, words+" ") {
 			for _, id := range m.ids(a) {
@@ -161,37 +140,31 @@ func (m *root) offers(text string) []string {
 func (m *root) ids(a queue.Action) []string {
 	var out []string
 	pic := m.feed.picture
-	switch {
-	case a.Danger == queue.DangerLocal:
+	switch of := a.Targets.Of; {
+	case of == "loop":
 		for _, l := range loops(m.local) {
 			out = append(out, l.Name)
 		}
 	case pic == nil:
-	case a.ID == queue.ActAck || a.ID == queue.ActUnack:
+	case of == "alert":
 		for _, x := range pic.Alerts {
 			out = append(out, x.Subject.String())
 		}
-	case a.ID == queue.ActFlagSet:
+	case of == "flag":
 		for _, x := range pic.Flags {
 			out = append(out, x.Key.String())
 		}
-	case a.ID == queue.ActExecDeregister || a.ID == queue.ActExecOwner:
+	case of == "executor":
 		for _, x := range pic.Executors {
 			if x.DeregisteredAt == nil {
 				out = append(out, x.ID.String())
 			}
 		}
-	case a.ID == queue.ActJobSubscribe:
-		for _, x := range pic.Executors {
-			if x.DeregisteredAt == nil {
-				out = append(out, x.ID.String())
-			}
-		}
-	case a.ID == queue.ActLeaseRelease:
+	case of == "lease":
 		for _, x := range pic.JobLeases {
 			out = append(out, x.Token)
 		}
-	case a.ID == queue.ActTick, a.ID == queue.ActTickPause, a.ID == queue.ActTickResume:
+	case of == "tick worker":
 		out = tickWorkers(m.feed.picture)
 	}
 	return out
@@ -218,9 +191,9 @@ func (m *root) command(text string) tea.Cmd {
 		return m.why(strings.TrimSpace(name))
 	}
 	best, rest := queue.Action{}, ""
-	for _, a := range queue.Actions() {
-		words := commandWords(a)
-		if after, ok := cutWords(text, words); ok && len(words) > len(commandWords(best)) {
+	for _, a := range m.actions {
+		words := a.Words
+		if after, ok := cutWords(text, words); ok && len(words) > len(best.Words) {
 			best, rest = a, after
 		}
 	}
@@ -261,44 +234,37 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		if works(a, m.at) && a.Key != "" {
 			return m.act(a, nil)
 		}
-		if !slices.Contains([]queue.ActionID{queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActAdopt, queue.ActCronInstall, queue.ActCronRemove}, a.ID) {
-			m.warn(":" + commandWords(a) + " needs to know on what; tab completes")
+		if a.Targets.Name != "" && a.Danger != queue.DangerDatabase {
+			m.warn(":" + a.Words + " needs to know on what; tab completes")
 			return nil
 		}
 	}
-	switch a.ID {
-	case queue.ActReveal:
+	switch free := a.Free().Name; {
+	case a.Targets.Name == "" && free != "":
+		req.Args[free] = strings.Join(words, " ")
+	case free != "":
+		req.Targets, req.Args[free] = words[:1], strings.Join(words[1:], " ")
+	default:
+		req.Targets = words
+	}
+	switch a.ID { // what a line means beyond its words
+	case queue.ActReveal: // what it shows needs a page to stand on
 		m.warn("a payload is revealed on its page: open it, then V")
 		return nil
-	case queue.ActFlagSet:
-		req.Targets = words[:1]
-		if len(words) > 1 {
-			req.Args["value"] = strings.Join(words[1:], " ")
-		}
-	case queue.ActRuleAdd:
-		req.Args["recipient"] = strings.Join(words, " ")
-	case queue.ActExecRegister:
-		req.Args["id"] = strings.Join(words, " ")
-	case queue.ActTick:
-		req.Args["worker"] = strings.Join(words, " ")
-	case queue.ActMark:
-		req.Args["label"] = strings.Join(words, " ")
-	case queue.ActAdopt:
+	case queue.ActAdopt: // this database is the only target, and must be a clone
 		if p := m.feed.picture; p == nil || p.Server.CloneOf.Empty() {
 			m.warn("this database is no clone: there is nothing to adopt")
 			return nil
 		}
-	case queue.ActAck, queue.ActUnack:
+	case queue.ActAck, queue.ActUnack: // an executor stands for its alert
 		req.Targets = []string{m.alertKey(words[0])}
-	case queue.ActJobSubscribe:
+	case queue.ActJobSubscribe: // the second word is the kind of jobs; without it the rule that stands is edited
 		req.Targets = words[:1]
 		if len(words) > 1 {
 			req.Args["kind"] = words[1]
 		} else if rules := claimRules(m.feed.picture, words[0]); len(rules) > 0 {
 			fill(&req, rules[0])
 		}
-	default:
-		req.Targets = words
 	}
 	return m.ask(a, req)
 }

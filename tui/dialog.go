@@ -39,6 +39,7 @@ type dialog struct {
 	offset int
 
 	production string           // this is production, and this is its name
+	undo       string           // how it is taken back; "" = not at all
 	about      []queue.PlanLine // what the form tells of the target
 }
 
@@ -87,15 +88,12 @@ func (d *dialog) fields() []*field {
 func (d *dialog) buttons() []string {
 	switch d.stage {
 	case stageForm:
-		if d.action.ID == queue.ActJobCancel {
-			return []string{"Preview", "Leave"} // Cancel would be said of the jobs
-		}
-		return []string{"Preview", "Cancel"}
+		return []string{"Preview", d.action.Left()}
 	case stagePreview:
 		if d.plan.Refused != "" || d.plan.Count == 0 {
 			return []string{"Close"}
 		}
-		return []string{d.safe(), d.verb()}
+		return []string{d.action.Kept(), d.action.Pressed(d.req, d.plan.Count, views.Count(d.plan.Count))}
 	case stageDone:
 		if d.failed() {
 			return []string{"Close", "Preview again"}
@@ -103,57 +101,6 @@ func (d *dialog) buttons() []string {
 		return []string{"Close"}
 	default: // reading or doing: nothing to press
 		return nil
-	}
-}
-
-// safe is the button that changes nothing: Keep, but never beside an action
-// whose effect is that something is kept.
-func (d *dialog) safe() string {
-	switch d.action.ID {
-	case queue.ActAck, queue.ActAdopt, queue.ActExecRegister, queue.ActTick, queue.ActMark, queue.ActHostStart, queue.ActTickPause, queue.ActCronInstall, queue.ActRuleAdd:
-		return "Not now"
-	}
-	return "Keep"
-}
-
-func (d *dialog) verb() string {
-	if d.action.Danger == queue.DangerMany {
-		return strings.TrimSpace(d.action.Verb + " " + views.Count(d.plan.Count) + " " + d.things(d.plan.Count))
-	}
-	switch d.action.ID {
-	case queue.ActJobSubscribe:
-		return "Save for " + strings.Join(d.req.Targets, ", ")
-	case queue.ActFlagSet:
-		return d.action.Verb + " " + d.req.Args["value"]
-	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop, queue.ActExecDeregister, queue.ActExecOwner:
-		return d.action.Verb + " " + strings.Join(d.req.Targets, ", ")
-	case queue.ActTick:
-		return d.action.Verb + " " + d.req.Args["worker"]
-	case queue.ActTickPause, queue.ActTickResume:
-		return d.action.Verb + " " + strings.Join(d.req.Targets, ", ")
-	case queue.ActCronInstall, queue.ActCronRemove:
-		return d.action.Verb + " " + views.Count(d.plan.Count) + " cron jobs"
-	case queue.ActExecRegister:
-		return d.action.Verb + " " + d.req.Args["id"]
-	case queue.ActRuleAdd:
-		return d.action.Verb + " the rule"
-	case queue.ActAdopt:
-		return d.action.Verb + " " + d.plan.Confirm
-	case queue.ActRuleMute, queue.ActRuleUnmute:
-		return d.action.Verb + " rule " + strings.Join(d.req.Targets, ", ")
-	case queue.ActRouteSet, queue.ActConsumerSet:
-		return d.action.Verb + " " + strings.Join(d.req.Targets, ", ")
-	}
-	return d.action.Verb
-}
-
-// things names what is counted where the verb alone might mean the dialog.
-func (d *dialog) things(n int64) string {
-	switch word := map[queue.ActionID]string{queue.ActJobCancel: "job", queue.ActLeaseRelease: "lease"}[d.action.ID]; {
-	case word == "" || n == 1:
-		return word
-	default:
-		return word + "s"
 	}
 }
 
@@ -266,7 +213,7 @@ func (d *dialog) answer() (overlay, effect) {
 // submit checks the form and asks for the plan.
 func (d *dialog) submit() effect {
 	for i, f := range d.form {
-		if !f.check(d.action) {
+		if !f.check() {
 			d.focus = i
 			return nil
 		}
@@ -283,19 +230,10 @@ func (d *dialog) submit() effect {
 		args[f.arg.Name] = f.value()
 	}
 	d.req.Args = args
-	d.req.Targets = targetsOf(d.action, d.req)
-	return effPlan{d}
-}
-
-// targetsOf names the target of actions whose form asks for it.
-func targetsOf(a queue.Action, r queue.Request) []string {
-	switch a.ID {
-	case queue.ActExecRegister:
-		return []string{r.Args["id"]}
-	case queue.ActTick:
-		return []string{r.Args["worker"]}
+	if free := d.action.Free(); d.action.Targets.Name == "" && free.Kind == queue.ArgWord { // a name that the form asks for is the target
+		d.req.Targets = []string{args[free.Name]}
 	}
-	return r.Targets
+	return effPlan{d}
 }
 
 // preview takes the plan in and sets up what has to be typed.

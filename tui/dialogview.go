@@ -43,39 +43,7 @@ func (d *dialog) lines(at place) []string {
 }
 
 func (d *dialog) title() string {
-	t := d.action.Verb
-	switch d.action.ID {
-	case queue.ActRequeue, queue.ActResolve, queue.ActReopen, queue.ActUndoRequeue:
-		t += " dead letters"
-	case queue.ActJobCancel:
-		t += " jobs"
-	case queue.ActLeaseRelease:
-		t += " leases"
-	case queue.ActJobSubscribe:
-		t = "What an executor may claim"
-	case queue.ActAck, queue.ActUnack:
-		t += " an alert"
-	case queue.ActFlagSet:
-		t += " a flag"
-	case queue.ActMark:
-		t += " the history lines"
-	case queue.ActExecRegister, queue.ActExecOwner, queue.ActExecDeregister:
-		t += " an executor"
-	case queue.ActRuleAdd, queue.ActRuleMute, queue.ActRuleUnmute, queue.ActJobRuleOff, queue.ActJobRuleOn:
-		t += " a rule"
-	case queue.ActNotifyRequeue:
-		t += " notifications"
-	case queue.ActTick, queue.ActTickPause, queue.ActTickResume:
-		t += " a tick worker"
-	case queue.ActCronInstall, queue.ActCronRemove:
-		t += " cron jobs"
-	case queue.ActRouteSet:
-		t = "Routing of a domain"
-	case queue.ActConsumerSet:
-		t = "A consumer of events"
-	case queue.ActHostStart, queue.ActHostDrain, queue.ActHostStop:
-		t += " a loop of this process"
-	}
+	t := d.action.Heading()
 	if d.production != "" {
 		t += " in " + strings.ToUpper(d.production)
 	}
@@ -111,8 +79,8 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 	if p.Command != "" {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.Clean(p.Command)})
 	}
-	if d.action.Undo != "" {
-		v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(d.action.Undo)})
+	if d.undo != "" {
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(d.undo)})
 	} else {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean("none: this cannot be taken back")})
 	}

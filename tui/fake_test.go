@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/viewstest"
 )
@@ -46,12 +47,18 @@ type fakeStore struct {
 	past    time.Duration    // a kept picture takes so long
 }
 
+func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
+
 func newStore() *fakeStore {
-	return &fakeStore{
+	s := &fakeStore{
 		pic: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
 		letters: viewstest.Letters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), rules: viewstest.Rules(),
 		share: viewstest.BroadcastShare(), resolve: viewstest.Resolution(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
+	for _, a := range actions.Registry() {
+		s.session.Rights[a.ID] = true
+	}
+	return s
 }
 
 func (s *fakeStore) set(f func(*fakeStore)) {
@@ -235,7 +242,7 @@ func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error)
 	s.plans = append(s.plans, r)
 	p := queue.Plan{Request: r, Count: int64(max(len(r.Targets), 1)), Command: "qtop " + string(r.Action) + " " + strings.Join(r.Targets, " ") + " --yes", Expect: "x"}
 	if r.Action == queue.ActAdopt {
-		p.Confirm = "staging_copy"
+		p.Confirm, p.Request.Targets = "staging_copy", []string{"staging_copy"}
 	}
 	if r.Filter != "" {
 		p.Count, p.Skipped = 4638, 2

@@ -6,7 +6,6 @@ package tui
 import (
 	"strings"
 
-	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
@@ -58,13 +57,13 @@ func (m *root) hints() []views.Hint {
 	}
 	var hints []views.Hint
 	seen := map[string]bool{}
-	for _, a := range queue.Actions() {
+	for _, a := range m.actions {
 		if a.Key == "" || seen[a.Key] || !works(a, m.at) {
 			continue
 		}
 		b, _ := m.bound(a.Key)
 		seen[a.Key] = true
-		hints = append(hints, views.Hint{Key: b.Key, Word: hintWord(b), Off: m.off(b) != ""})
+		hints = append(hints, views.Hint{Key: b.Key, Word: b.Word(), Off: m.off(b) != ""})
 	}
 	l := m.pane().top()
 	switch {
@@ -84,14 +83,6 @@ func (m *root) hints() []views.Hint {
 		pause = "go on"
 	}
 	return append(hints, views.Hint{Key: ":", Word: "command"}, views.Hint{Key: "?", Word: "help"}, views.Hint{Key: "p", Word: pause}, views.Hint{Key: "q", Word: "quit"})
-}
-
-// hintWord is an action in one word.
-func hintWord(a queue.Action) string {
-	if a.ID == queue.ActJobSubscribe {
-		return "may claim" // Save says nothing before its form is open
-	}
-	return strings.ToLower(strings.Fields(a.Verb)[0])
 }
 
 // problem is what is wrong with the line that is typed into, and where. The bar

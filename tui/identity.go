@@ -40,7 +40,7 @@ func shared(actor string) bool {
 // locked tells whether the production name must be typed for an action on so
 // many rows. An acknowledgement needs only its comment.
 func (m *shell) locked(a queue.Action, count int64) bool {
-	if m.o.Production == "" || a.ID == queue.ActAck || a.ID == queue.ActUnack {
+	if m.o.Production == "" || a.Open {
 		return false
 	}
 	return count > 1 || m.o.Now().After(m.me.unlocked)

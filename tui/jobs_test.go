@@ -171,7 +171,7 @@ func TestSubscriptionForm(t *testing.T) {
 		c.press("up", "up", "up", "backspace", "backspace")
 		c.typing("0")
 		c.press("enter", "enter", "enter", "enter")
-		c.sees("a whole number from 1 on")
+		c.sees("a whole number from 1 to 1000000")
 		require.Empty(t, s.asked())
 		c.press("backspace")
 		c.typing("20")

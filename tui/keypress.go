@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
-
-	"github.com/qtop/qtop/pgclient/queue"
 )
 
 func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
@@ -31,8 +29,7 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	}
 	if p := m.pane(); p.keys != nil {
 		if id, args := p.keys(m.scene(), k.String()); id != "" {
-			a, _ := queue.ActionByID(id)
-			return m.act(a, args)
+			return m.act(m.actions.ByID(id), args)
 		}
 	}
 	if a, ok := m.bound(k.String()); ok {
@@ -168,7 +165,7 @@ func (m *root) digit(k string) tea.Cmd {
 // elsewhere says of a capital where it works.
 func (m *root) elsewhere(k string) {
 	var said []string
-	for _, a := range queue.Actions() {
+	for _, a := range m.actions {
 		if a.Key != k {
 			continue
 		}

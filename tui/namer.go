@@ -19,7 +19,7 @@ type namer struct {
 
 func newNamer(a queue.Action, req queue.Request, was string) *namer {
 	return &namer{action: a, req: req, was: was, field: newField(queue.Arg{
-		Label: "Your name", Required: true, Help: "audit rows will carry it; asked once",
+		Name: "your name", Label: "Your name", Required: true, Help: "audit rows will carry it; asked once",
 	})}
 }
 
@@ -33,7 +33,7 @@ func (n *namer) update(msg tea.Msg, _ place) (overlay, effect) {
 	case "esc":
 		return nil, nil
 	case "enter":
-		if !n.field.check(n.action) {
+		if !n.field.check() {
 			return n, nil
 		}
 		if shared(n.field.value()) {

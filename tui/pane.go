@@ -10,8 +10,8 @@ type pane struct {
 	queue.Pane
 	acts
 	badge  views.Badge // how much stands in it that should be looked at
-	list   list // its own table is read; empty: it comes with the picture
-	marks  bool // its rows can be marked
+	list   list        // its own table is read; empty: it comes with the picture
+	marks  bool        // its rows can be marked
 	board  board
 	source func(at scene) views.Source
 	enter  func(at scene, i int) level // the level under a row

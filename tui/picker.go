@@ -155,12 +155,12 @@ func (m *root) help() overlay {
 	p := &picker{view: views.Picks{Title: "Keys", Hint: "/ filters, esc closes", Wide: true, KeyCol: 17, WordCol: 0, Cursor: -1}}
 	title := m.pane().Title
 	here, rest := []views.Entry{}, []views.Entry{}
-	for _, a := range queue.Actions() {
+	for _, a := range m.actions {
 		k := a.Key
 		if k == "" {
-			k = ":" + commandWords(a)
+			k = ":" + a.Words
 		}
-		e := views.Entry{Key: k, Text: a.Help + undoWords(a), Off: m.off(a)}
+		e := views.Entry{Key: k, Text: a.Help + undoWords(m.actions.Undo(a)), Off: m.off(a)}
 		if e.Off != "" {
 			e.Text, e.Off = e.Text+" (off: "+e.Off+")", ""
 		}
@@ -186,9 +186,9 @@ func (m *root) help() overlay {
 	return p
 }
 
-func undoWords(a queue.Action) string {
-	if a.Undo == "" {
+func undoWords(undo string) string {
+	if undo == "" {
 		return "; cannot be undone"
 	}
-	return "; undo: " + a.Undo
+	return "; undo: " + undo
 }

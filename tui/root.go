@@ -26,7 +26,7 @@ func newRoot(ctx context.Context, s Store, h Host, o Options) *root {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &root{
 		deck: deck{panes: newPanes(), at: home(), shell: shell{
-			calls: calls{o: o, store: s, host: h, ctx: ctx, cancel: cancel}, stamp: 1,
+			calls: calls{o: o, store: s, actions: s.Actions(), host: h, ctx: ctx, cancel: cancel}, stamp: 1,
 			feed: feed{refresh: o.Refresh, link: queue.Link{State: "connecting"}, linkAt: o.Now()},
 		}},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 	"github.com/qtop/qtop/views/viewstest"
@@ -143,7 +144,7 @@ func TestPanesAreSound(t *testing.T) {
 		require.NotEmpty(t, p.From, p.ID)
 		require.NotEmpty(t, p.Help, p.ID)
 	}
-	for _, a := range queue.Actions() {
+	for _, a := range actions.Registry() {
 		for _, id := range a.Panes {
 			require.Contains(t, panes, id, a.ID)
 		}

@@ -29,6 +29,8 @@ type Store interface {
 	// the time of the oldest one.
 	SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error)
 	List(ctx context.Context, q queue.Query) (queue.Page, error)
+	// Actions is every action that there is.
+	Actions() queue.Registry
 	Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
 	// Changes hints that something changed. It may be nil; a closed channel is

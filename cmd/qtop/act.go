@@ -19,126 +19,168 @@ import (
 type actOptions struct {
 	dryRun, yes    bool
 	reason, filter string
+	all            bool
 	values         map[string]*string
 }
 
-// actVerb is one headless form of an action.
-type actVerb struct {
-	use    string
-	action queue.ActionID
-	args   cobra.PositionalArgs
-	filter bool
-	list   string   // the verb that shows what may be named; "" = dlq
-	skip   []string // registry arguments that are positional here
-	long   string   // help beyond the registry's line
-	// into puts the positional arguments into the request.
-	into func(r *queue.Request, args []string)
+// verb is the command of an action and what a verb does beyond its entry.
+type verb struct {
+	entry queue.Action
+	cmd   *cobra.Command
+	o     actOptions
+	// more adds to the request what flags of this verb alone say, or refuses.
+	more func(r *queue.Request) error
+	// run does the request where the verb alone knows how; nil = doActThen.
+	run func(ctx context.Context, r queue.Request, o actOptions) error
 }
 
-func targets(r *queue.Request, args []string) { r.Targets = args }
-
-func (a *app) actCmds() []*cobra.Command {
-	cmds := []*cobra.Command{
-		a.act(actVerb{use: "ack EXECUTOR|ALERT...", action: queue.ActAck, args: cobra.MinimumNArgs(1), into: targets}),
-		a.act(actVerb{use: "unack EXECUTOR|ALERT...", action: queue.ActUnack, args: cobra.MinimumNArgs(1), into: targets}),
-		a.act(actVerb{use: "resolve [ID...]", action: queue.ActResolve, args: cobra.ArbitraryArgs, filter: true, into: targets}),
-		a.act(actVerb{use: "reopen ID...", action: queue.ActReopen, args: cobra.MinimumNArgs(1), into: targets}),
-		a.act(actVerb{use: "undo ID...", action: queue.ActUndoRequeue, args: cobra.MinimumNArgs(1), into: targets}),
-		a.act(actVerb{
-			use: "tick WORKER", action: queue.ActTick, args: cobra.ExactArgs(1), skip: []string{"worker"},
-			into: func(r *queue.Request, args []string) { r.Args["worker"] = args[0] },
-		}),
-		a.act(actVerb{
-			use: "adopt", action: queue.ActAdopt, args: cobra.NoArgs, into: func(*queue.Request, []string) {},
-			long: "A copy of a database (a restored dump, a clone of a template) holds the waiting work of its original. Until it is\n" +
-				"adopted, hosts refuse to start in it and nothing is claimed, routed or sent. --waiting says what becomes of that work:\n\n" +
-				"  keep     all of it goes on here\n" +
-				"  suspend  every endpoint is suspended, running bulk operations are paused, and the flags\n" +
-				"           queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off\n" +
-				"  cancel   every job is cancelled for good, also those that hosts of the original hold; endpoints,\n" +
-				"           bulk operations and iu_core.routes_master_enabled as for suspend\n\n" +
-				"The name of the database is typed, or given as --confirm. After pg_upgrade or a move by logical replication run it\n" +
-				"once with --waiting keep. Failover, restart and rename need nothing. See docs/upgrading.md, Copies of a database.",
-		}),
-		a.act(actVerb{
-			use: "mark LABEL", action: queue.ActMark, args: cobra.MinimumNArgs(1), skip: []string{"label"},
-			into: func(r *queue.Request, args []string) { r.Args["label"] = strings.Join(args, " ") },
-		}),
-	}
-	flag := &cobra.Command{Use: "flag", Short: "Change a flag"}
-	flag.AddCommand(a.act(actVerb{
-		use: "set KEY VALUE", action: queue.ActFlagSet, args: cobra.ExactArgs(2), skip: []string{"value"},
-		into: func(r *queue.Request, args []string) { r.Targets, r.Args["value"] = args[:1], args[1] },
-	}))
-	executor := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
-	executor.AddCommand(
-		a.act(actVerb{
-			use: "register ID", action: queue.ActExecRegister, args: cobra.ExactArgs(1), skip: []string{"id"},
-			into: func(r *queue.Request, args []string) { r.Args["id"] = args[0] },
-		}),
-		a.act(actVerb{use: "owner ID", action: queue.ActExecOwner, args: cobra.ExactArgs(1), into: targets}),
-		a.act(actVerb{use: "deregister ID", action: queue.ActExecDeregister, args: cobra.ExactArgs(1), into: targets}),
-		a.act(actVerb{use: "subscribe ID", action: queue.ActJobSubscribe, args: cobra.ExactArgs(1), into: targets}),
-		a.act(actVerb{use: "disable RULE", action: queue.ActJobRuleOff, args: cobra.ExactArgs(1), into: targets}),
-		a.act(actVerb{use: "enable RULE", action: queue.ActJobRuleOn, args: cobra.ExactArgs(1), into: targets}),
-		a.viewCmd(view{use: "subscriptions [ID]", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}),
-		a.beatCmd(),
-	)
-	endpoint := &cobra.Command{Use: "endpoint", Short: "Suspend or resume a webhook subscription"}
-	endpoint.AddCommand(
-		a.act(actVerb{use: "suspend SUBSCRIPTION...", action: queue.ActSuspend, args: cobra.MinimumNArgs(1), list: "webhooks", into: targets}),
-		a.act(actVerb{use: "resume SUBSCRIPTION...", action: queue.ActResume, args: cobra.MinimumNArgs(1), list: "webhooks", into: targets}),
-	)
-	return append(cmds, flag, executor, endpoint)
-}
-
-func (a *app) act(v actVerb) *cobra.Command {
-	entry, _ := queue.ActionByID(v.action)
-	o := actOptions{values: map[string]*string{}}
-	cmd := &cobra.Command{
-		Use: v.use, Short: strings.ToUpper(entry.Help[:1]) + entry.Help[1:], Long: v.long, Args: v.args,
+// verbOf makes the command of an action from its registry entry.
+func verbOf(a *app, entry queue.Action) *verb {
+	v := &verb{entry: entry, o: actOptions{values: map[string]*string{}}}
+	v.cmd = &cobra.Command{
+		Use: entry.Usage(), Short: strings.ToUpper(entry.Help[:1]) + entry.Help[1:], Args: wanted(entry),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := queue.Request{Action: v.action, Args: map[string]string{}, Filter: o.filter, Reason: o.reason, Actor: a.settings.Actor}
-			for name, value := range o.values {
-				if cmd.Flags().Changed(name) { // what is left out stays as it stands, or has the registry's default
-					r.Args[name] = *value
-				}
+			r, err := v.request(args)
+			if err != nil {
+				return err
 			}
-			v.into(&r, args)
-			if v.filter && (len(r.Targets) > 0) == (r.Filter != "") {
-				return usage("name ids, or give --filter, one of the two", "command line", "see qtop "+orWord(v.list, "dlq"))
+			r.Actor = a.settings.Actor
+			if v.run != nil {
+				return v.run(cmd.Context(), r, v.o)
 			}
-			return a.doAct(cmd.Context(), r, o)
+			return a.doActThen(cmd.Context(), r, v.o, "")
 		},
 	}
-	f := cmd.Flags()
-	f.BoolVar(&o.dryRun, "dry-run", false, "say what would happen, change nothing")
-	f.BoolVar(&o.yes, "yes", false, "do not ask")
-	f.StringVar(&o.reason, "reason", "", "why, for the audit")
+	f := v.cmd.Flags()
+	f.BoolVar(&v.o.dryRun, "dry-run", false, "say what would happen, change nothing")
+	f.BoolVar(&v.o.yes, "yes", false, "do not ask")
+	f.StringVar(&v.o.reason, "reason", "", "why, for the audit")
 	if entry.Danger == queue.DangerDatabase {
-		o.values["confirm"] = new(string)
-		f.StringVar(o.values["confirm"], "confirm", "", "name of the database, instead of typing it")
+		v.flag("confirm", "", "name of the database, instead of typing it")
 	}
-	if v.filter {
-		f.StringVar(&o.filter, "filter", "", "all that match, such as 'code:HTTP_503 age<2h'")
+	switch entry.Targets.Instead {
+	case "filter":
+		f.StringVar(&v.o.filter, "filter", "", "all that match, such as 'code:HTTP_503 age<2h'")
+	case "all":
+		f.BoolVar(&v.o.all, "all", false, "all that failed")
 	}
 	for _, arg := range entry.Args {
-		skip := false
-		for _, s := range v.skip {
-			skip = skip || s == arg.Name
-		}
-		if !skip {
-			value := new(string)
-			o.values[arg.Name] = value
-			f.StringVar(value, arg.Name, arg.Default, arg.Hint())
+		if !arg.Positional {
+			v.flag(arg.Name, arg.Default, arg.Hint())
 		}
 	}
-	return cmd
+	return v
 }
 
-func (a *app) doAct(ctx context.Context, r queue.Request, o actOptions) error {
-	return a.doActThen(ctx, r, o, "")
+func (v *verb) flag(name, value, help string) {
+	v.o.values[name] = v.cmd.Flags().String(name, value, help)
 }
+
+// wanted is how many words follow the verb.
+func wanted(entry queue.Action) cobra.PositionalArgs {
+	n := 0
+	if entry.Free().Name != "" {
+		n++
+	}
+	switch t := entry.Targets; {
+	case t.Name == "" || entry.Danger == queue.DangerDatabase:
+	case t.Instead != "":
+		return cobra.ArbitraryArgs
+	case t.Many:
+		return cobra.MinimumNArgs(1)
+	default:
+		n++
+	}
+	if entry.Free().Max > 0 { // a text may be several words
+		return cobra.MinimumNArgs(n)
+	}
+	return cobra.ExactArgs(n)
+}
+
+// request is what the command line asks for.
+func (v *verb) request(args []string) (queue.Request, error) {
+	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Filter: v.o.filter, Reason: v.o.reason}
+	for name, value := range v.o.values {
+		if v.cmd.Flags().Changed(name) { // what is left out stays as it stands, or has the registry's default
+			r.Args[name] = *value
+		}
+	}
+	r.Targets = args
+	if free := v.entry.Free().Name; free != "" {
+		n := 0
+		if v.entry.Targets.Name != "" {
+			n = 1
+		}
+		r.Targets, r.Args[free] = args[:n], strings.Join(args[n:], " ")
+	}
+	if v.more != nil {
+		if err := v.more(&r); err != nil {
+			return r, err
+		}
+	}
+	see := "see qtop " + v.entry.Targets.List
+	switch {
+	case v.entry.Targets.Instead == "filter" && (len(r.Targets) > 0) == (r.Filter != ""):
+		return r, usage("name ids, or give --filter, one of the two", "command line", see)
+	case v.entry.Targets.Instead == "all" && (len(r.Targets) > 0) == v.o.all:
+		return r, usage("name ids, or say --all, one of the two", "command line", see)
+	}
+	return r, v.entry.Check(r.Args)
+}
+
+// more is what a verb can that its action says nothing of.
+var more = map[queue.ActionID]func(*app, *verb){
+	queue.ActRequeue: requeueAtRate, queue.ActJobCancel: cancelLane,
+	queue.ActAdopt: func(_ *app, v *verb) { v.cmd.Long = adoptLong },
+}
+
+// addActions puts the verb of each action where its words say, into the groups that
+// are there and those that it makes.
+func addActions(a *app, root *cobra.Command) {
+	for _, entry := range actions.Registry() {
+		if entry.Twin != "" {
+			continue // it has no verb of its own
+		}
+		v := verbOf(a, entry)
+		if add := more[entry.ID]; add != nil {
+			add(a, v)
+		}
+		group := root
+		words := strings.Fields(entry.Words)
+		for _, word := range words[:len(words)-1] {
+			group = groupOf(group, word)
+		}
+		group.AddCommand(v.cmd)
+	}
+}
+
+// groupShort says what the verbs do of a group that holds actions alone.
+var groupShort = map[string]string{
+	"flag": "Change a flag", "endpoint": "Suspend or resume a webhook subscription",
+	"subscription": "Make a rule of who reads which events; mute and unmute one",
+}
+
+// groupOf is the command of this name below another one.
+func groupOf(parent *cobra.Command, name string) *cobra.Command {
+	for _, c := range parent.Commands() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	c := &cobra.Command{Use: name, Short: groupShort[name]}
+	parent.AddCommand(c)
+	return c
+}
+
+const adoptLong = "A copy of a database (a restored dump, a clone of a template) holds the waiting work of its original. Until it is\n" +
+	"adopted, hosts refuse to start in it and nothing is claimed, routed or sent. --waiting says what becomes of that work:\n\n" +
+	"  keep     all of it goes on here\n" +
+	"  suspend  every endpoint is suspended, running bulk operations are paused, and the flags\n" +
+	"           queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off\n" +
+	"  cancel   every job is cancelled for good, also those that hosts of the original hold; endpoints,\n" +
+	"           bulk operations and iu_core.routes_master_enabled as for suspend\n\n" +
+	"The name of the database is typed, or given as --confirm. After pg_upgrade or a move by logical replication run it\n" +
+	"once with --waiting keep. Failover, restart and rename need nothing. See docs/upgrading.md, Copies of a database."
 
 // doActThen does an action, and then another one on what it made.
 func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then queue.ActionID) error {
@@ -201,7 +243,7 @@ func (a *app) confirm(ctx context.Context, p queue.Plan, o actOptions) error {
 		return usage("nobody is here to confirm", "command line", "say --yes, or --dry-run to see the plan")
 	}
 	a.planLines(p)
-	entry, _ := queue.ActionByID(p.Request.Action)
+	entry := actions.Registry().ByID(p.Request.Action)
 	ask, want := entry.Verb, "yes"
 	if entry.Danger == queue.DangerMany { // a count beside one target would read as its number
 		ask = fmt.Sprintf("%s %d", ask, p.Count)
@@ -269,7 +311,14 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 	return nil
 }
 
-func (a *app) beatCmd() *cobra.Command {
+// executorCmd is what concerns executors beside the actions on them.
+func executorCmd(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
+	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a))
+	return cmd
+}
+
+func beatCmd(a *app) *cobra.Command {
 	var payload string
 	cmd := &cobra.Command{
 		Use: "beat ID", Short: "Write one beat of a registered executor", Args: cobra.ExactArgs(1),

@@ -19,6 +19,7 @@ import (
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
@@ -82,6 +83,7 @@ func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, er
 	return pgclient.Open(ctx, pgclient.Options{
 		DSN: a.settings.DSN, ListenDSN: a.settings.ListenDSN, Pooler: a.settings.Pooler, Actor: a.settings.Actor,
 		ReadOnly: a.settings.ReadOnly, WorkConns: workConns, MaxAge: sharedAge(workConns > 0), ExpectServer: a.settings.ExpectServer,
+		Actions: actions.Registry(),
 	})
 }
 

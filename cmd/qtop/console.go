@@ -67,7 +67,7 @@ func (n noHost) Shutdown(context.Context) error { return nil }
 // store is what the console reads and acts through.
 type store struct {
 	*pgclient.Client
-	*actions.Actions
+	*actions.Planner
 }
 
 // show runs the console over a client and, beside it, a host; both are walled

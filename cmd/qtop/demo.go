@@ -20,6 +20,7 @@ import (
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgsession"
@@ -90,7 +91,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	if o.headless {
 		return a.demoHeadless(ctx, host, world, dsn(user), dsn(demo.Viewer))
 	}
-	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn(user), Actor: a.settings.Actor, ReadOnly: a.settings.ReadOnly, MaxAge: sharedAge(true)})
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn(user), Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly, MaxAge: sharedAge(true)})
 	if err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string) error {
 		<-ctx.Done()
 		return nil
 	}
-	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Actor: a.settings.Actor, ReadOnly: a.settings.ReadOnly, MaxAge: sharedAge(true)})
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly, MaxAge: sharedAge(true)})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -84,7 +85,7 @@ func sessionFindings(_ context.Context, x patient) []finding {
 // rightFindings name what the actions need that the login lacks.
 func rightFindings(_ context.Context, x patient) (all []finding) {
 	missing := map[string]bool{}
-	for _, act := range queue.Actions() {
+	for _, act := range actions.Registry() {
 		if need := x.session.Needs[act.ID]; need != "" && !missing[need] {
 			missing[need] = true
 			all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + string(act.ID)), "GRANT " + need + " TO the login, where that is meant"})

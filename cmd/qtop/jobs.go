@@ -21,33 +21,30 @@ import (
 
 func jobCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "job", Short: "Show, cancel or enqueue a job"}
+	cmd.AddCommand(revealing(a, "One job, live or finished, with its payload", showJob), enqueueCmd(a))
+	return cmd
+}
+
+// cancelLane lets a lane be named by its parts.
+func cancelLane(_ *app, v *verb) {
 	var kind, domain, status string
-	cancel := a.act(actVerb{
-		use: "cancel [ID...]", action: queue.ActJobCancel, args: cobra.ArbitraryArgs, filter: true, list: "queues --kind K",
-		into: func(r *queue.Request, args []string) {
-			r.Targets = args
-			r.Filter = strings.TrimSpace(queue.LaneFilter(kind, domain, status) + " " + r.Filter)
-		},
-	})
-	cancel.Flags().StringVar(&kind, "kind", "", "all live jobs of this kind")
-	cancel.Flags().StringVar(&domain, "domain", "", "all live jobs of this domain")
-	cancel.Flags().StringVar(&status, "status", "", "of those, the ones that stand there: queued, leased, in_progress, retry_waiting")
-	run := cancel.RunE
-	cancel.RunE = func(cmd *cobra.Command, args []string) error {
-		if status != "" && kind == "" && domain == "" && !cmd.Flags().Changed("filter") {
+	f := v.cmd.Flags()
+	f.StringVar(&kind, "kind", "", "all live jobs of this kind")
+	f.StringVar(&domain, "domain", "", "all live jobs of this domain")
+	f.StringVar(&status, "status", "", "of those, the ones that stand there: queued, leased, in_progress, retry_waiting")
+	v.more = func(r *queue.Request) error {
+		if status != "" && kind == "" && domain == "" && !f.Changed("filter") {
 			return usage("--status alone selects jobs of every kind", "command line", "add --kind and --domain")
 		}
-		return run(cmd, args)
+		r.Filter = strings.TrimSpace(queue.LaneFilter(kind, domain, status) + " " + r.Filter)
+		return nil
 	}
-	cmd.AddCommand(revealing(a, "One job, live or finished, with its payload", showJob), cancel, enqueueCmd(a))
-	return cmd
 }
 
 func leaseCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "lease", Short: "List stuck leases of jobs, release expired ones"}
 	cmd.AddCommand(
 		a.viewCmd(view{use: "list", short: "Leases of jobs that expired, or that ran long without a renewal; leases of webhook jobs", show: showLeases}, &viewOptions{}),
-		a.act(actVerb{use: "release TOKEN|WEBHOOK-JOB...", action: queue.ActLeaseRelease, args: cobra.MinimumNArgs(1), into: targets}),
 	)
 	return cmd
 }

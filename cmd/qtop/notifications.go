@@ -1,6 +1,6 @@
 package main
 
-// This file is `qtop notifications` with its requeue.
+// This file is `qtop notifications`.
 
 import (
 	"context"
@@ -61,21 +61,5 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 }
 
 func notificationsCmd(a *app) *cobra.Command {
-	cmd := a.viewCmd(view{use: "notifications", short: "What is staged, as what it will be told, what failed, what the worker did", list: true, show: showNotifications}, &viewOptions{})
-	cmd.AddCommand(requeueNotificationsCmd(a))
-	return cmd
-}
-
-func requeueNotificationsCmd(a *app) *cobra.Command {
-	all := false
-	cmd := a.act(actVerb{use: "requeue [ID...]", action: queue.ActNotifyRequeue, args: cobra.ArbitraryArgs, into: targets})
-	cmd.Flags().BoolVar(&all, "all", false, "all that failed")
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if all == (len(args) > 0) {
-			return usage("name ids, or say --all, one of the two", "command line", "see qtop notifications")
-		}
-		return run(cmd, args)
-	}
-	return cmd
+	return a.viewCmd(view{use: "notifications", short: "What is staged, as what it will be told, what failed, what the worker did", list: true, show: showNotifications}, &viewOptions{})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
@@ -19,52 +20,26 @@ func opsCmd(a *app) *cobra.Command {
 	show := &viewOptions{limit: 200}
 	one := a.viewCmd(view{use: "show ID", short: "One operation with what became of its items, those tried last first", show: showOp}, show)
 	one.Flags().IntVar(&show.limit, "limit", 200, "items at most")
-	cmd.AddCommand(one, a.act(actVerb{use: "plan [ID...]", action: queue.ActBulkPlan, args: cobra.ArbitraryArgs, filter: true, into: targets}))
-	for _, v := range []struct {
-		use    string
-		action queue.ActionID
-	}{
-		{"run", queue.ActBulkRun}, {"pause", queue.ActBulkPause}, {"resume", queue.ActBulkResume}, {"abort", queue.ActBulkAbort},
-		{"rate", queue.ActBulkRate}, {"undo", queue.ActBulkUndo},
-	} {
-		cmd.AddCommand(a.act(actVerb{use: v.use + " OPERATION", action: v.action, args: cobra.ExactArgs(1), into: targets}))
-	}
+	cmd.AddCommand(one)
 	return cmd
 }
 
-// requeueCmd requeues at once, or with --rate as a bulk operation that it starts.
-func requeueCmd(a *app) *cobra.Command {
-	cmd := a.act(actVerb{use: "requeue [ID...]", action: queue.ActRequeue, args: cobra.ArbitraryArgs, filter: true, into: targets})
-	entry, _ := queue.ActionByID(queue.ActBulkPlan)
-	values := map[string]*string{}
-	for _, arg := range entry.Args {
+// requeueAtRate lets a requeue be planned as a bulk operation that it starts.
+func requeueAtRate(a *app, v *verb) {
+	plan := actions.Registry().ByID(queue.ActBulkPlan)
+	for _, arg := range plan.Args {
 		if arg.Name != "what" {
-			values[arg.Name] = cmd.Flags().String(arg.Name, "", arg.Help+"; makes it a bulk operation")
+			v.flag(arg.Name, "", arg.Help+"; makes it a bulk operation")
 		}
 	}
-	once := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r := queue.Request{Action: queue.ActBulkPlan, Targets: args, Args: map[string]string{}, Actor: a.settings.Actor}
-		for name, v := range values {
-			if cmd.Flags().Changed(name) {
-				r.Args[name] = *v
-			}
-		}
+	v.more = func(r *queue.Request) error { return plan.Check(r.Args) }
+	v.run = func(ctx context.Context, r queue.Request, o actOptions) error {
 		if len(r.Args) == 0 {
-			return once(cmd, args)
+			return a.doActThen(ctx, r, o, "")
 		}
-		var o actOptions
-		f := cmd.Flags()
-		r.Filter, _ = f.GetString("filter")
-		r.Reason, _ = f.GetString("reason")
-		o.dryRun, _ = f.GetBool("dry-run")
-		o.yes, _ = f.GetBool("yes")
-		if (len(r.Targets) > 0) == (r.Filter != "") {
-			return usage("name ids, or give --filter, one of the two", "command line", "see qtop dlq")
-		}
-		return a.doActThen(cmd.Context(), r, o, queue.ActBulkRun)
+		r.Action = plan.ID
+		return a.doActThen(ctx, r, o, queue.ActBulkRun)
 	}
-	return cmd
 }
 
 func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {

@@ -6,6 +6,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -13,23 +14,22 @@ func routeCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "route", Short: "List the routes of events per domain, switch one"}
 	cmd.AddCommand(
 		a.viewCmd(view{use: "list", short: "Which worker routes each domain's events, when it last did, what waits and what is held", show: listed(queue.ListRoutes, "routes", routeRows)}, &viewOptions{}),
-		a.act(actVerb{use: "set DOMAIN", action: queue.ActRouteSet, args: cobra.ExactArgs(1), list: "route list", into: targets}),
 	)
 	return cmd
 }
 
 func consumerCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "consumer", Short: "List, set or disable the consumers of events"}
+	entry := actions.Registry().ByID(queue.ActConsumerSet)
+	entry.Words, entry.Args, entry.Help = "consumer disable", nil, "disable a consumer; the jobs it has stay"
+	disable := verbOf(a, entry) // a set with one value
+	disable.more = func(r *queue.Request) error {
+		r.Args["enabled"] = "false"
+		return nil
+	}
 	cmd.AddCommand(
 		a.viewCmd(view{use: "list", short: "Which consumers get a job of which events", show: listed(queue.ListConsumers, "consumers", consumerRows)}, &viewOptions{}),
-		a.act(actVerb{use: "set ID", action: queue.ActConsumerSet, args: cobra.ExactArgs(1), list: "consumer list", into: targets}),
+		disable.cmd,
 	)
-	disable := a.act(actVerb{
-		use: "disable ID", action: queue.ActConsumerSet, args: cobra.ExactArgs(1), list: "consumer list",
-		skip: []string{"domain", "type", "kind", "executor", "enabled"},
-		into: func(r *queue.Request, args []string) { r.Targets, r.Args["enabled"] = args, "false" },
-	})
-	disable.Short = "Disable a consumer; the jobs it has stay"
-	cmd.AddCommand(disable)
 	return cmd
 }

@@ -18,10 +18,6 @@ func schedulerCmd(a *app) *cobra.Command {
 	cmd := a.viewCmd(view{use: "scheduler", short: "Tick workers with cadence and last run; pause or resume one, pg_cron's jobs", past: true, show: pictured("scheduler")}, &viewOptions{})
 	cmd.AddCommand(
 		a.viewCmd(view{use: "status", short: "Tick workers, and what pg_cron has of them", show: showSchedulerStatus}, &viewOptions{}),
-		a.act(actVerb{use: "pause WORKER", action: queue.ActTickPause, args: cobra.ExactArgs(1), into: targets}),
-		a.act(actVerb{use: "resume WORKER", action: queue.ActTickResume, args: cobra.ExactArgs(1), into: targets}),
-		a.act(actVerb{use: "install", action: queue.ActCronInstall, args: cobra.NoArgs, into: targets}),
-		a.act(actVerb{use: "remove", action: queue.ActCronRemove, args: cobra.NoArgs, into: targets}),
 	)
 	return cmd
 }

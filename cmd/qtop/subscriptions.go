@@ -44,21 +44,6 @@ func subscriptionsCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// subscriptionCmd is the verbs that act on rules. None removes one: mute is their
-// lifecycle.
-func subscriptionCmd(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "subscription", Short: "Make a rule of who reads which events; mute and unmute one"}
-	cmd.AddCommand(
-		a.act(actVerb{
-			use: "add RECIPIENT", action: queue.ActRuleAdd, args: cobra.ExactArgs(1), skip: []string{"recipient"}, list: "subscriptions",
-			into: func(r *queue.Request, args []string) { r.Args["recipient"] = args[0] },
-		}),
-		a.act(actVerb{use: "mute RULE", action: queue.ActRuleMute, args: cobra.ExactArgs(1), list: "subscriptions", into: targets}),
-		a.act(actVerb{use: "unmute RULE", action: queue.ActRuleUnmute, args: cobra.ExactArgs(1), list: "subscriptions", into: targets}),
-	)
-	return cmd
-}
-
 func showRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListRules, Filter: o.filter})
 	if err != nil {

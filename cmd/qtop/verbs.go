@@ -13,13 +13,13 @@ import (
 // This file is the command line: what every verb takes, and the verbs, each of which
 // is made in the file that is about it.
 
-// verbs are all of them.
+// verbs are those that are no action.
 func verbs(a *app) []*cobra.Command {
-	cmds := append(lists(a), a.actCmds()...)
+	cmds := lists(a)
 	for _, verb := range []func(*app) *cobra.Command{
 		demoCmd, migrateCmd, workerCmd, doctorCmd, configCmd, versionCmd, keysCmd, reportCmd, exportCmd,
 		statusCmd, lettersCmd, queuesCmd, webhooksCmd, whyCmd, notificationsCmd, schedulerCmd, subscriptionsCmd,
-		requeueCmd, subscriptionCmd, jobCmd, leaseCmd, opsCmd, routeCmd, consumerCmd,
+		executorCmd, jobCmd, leaseCmd, opsCmd, routeCmd, consumerCmd,
 	} {
 		cmds = append(cmds, verb(a))
 	}
@@ -58,6 +58,7 @@ func commandLine(a *app) *cobra.Command {
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.load(cmd) }
 	root.AddCommand(verbs(a)...)
+	addActions(a, root)
 	explain(root)
 	return root
 }

@@ -9,6 +9,21 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+func adoptActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActAdopt, Words: "adopt", Verb: "Adopt",
+			Help:   "make this copy of a database one of its own, and say what becomes of the work that came with it",
+			Button: "Adopt {targets}", Safe: "Not now", Targets: queue.Targets{Name: "DATABASE"},
+			Danger: queue.DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{{
+				Name: "waiting", Kind: queue.ArgChoice, Label: "Waiting work", Required: true, Choices: []string{"suspend", "cancel", "keep"}, // a form begins with the one that does least
+				Help: "keep: it goes on here; suspend: endpoints, jobs and routes stand still; cancel: jobs are cancelled, endpoints and routes stand still",
+			}},
+		}, plan: planAdopt, apply: applyAdopt},
+	}
+}
+
 // adoptAnswer is what fn_queue_adopt answers.
 type adoptAnswer struct {
 	answer
@@ -25,7 +40,7 @@ type adoptAnswer struct {
 	SwitchedOff []string `json:"switched_off"`
 }
 
-func (c *Actions) adopt(ctx context.Context, r queue.Request, name *string, dry bool) (a adoptAnswer, err error) {
+func (c *Planner) adopt(ctx context.Context, r queue.Request, name *string, dry bool) (a adoptAnswer, err error) {
 	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_adopt($1::text, $2::text, $3::text, $4::text, $5::boolean)",
 		r.Args["waiting"], name, r.Actor, r.Reason, dry).Scan(&a)
 	return a, err
@@ -35,15 +50,7 @@ func (c *Actions) adopt(ctx context.Context, r queue.Request, name *string, dry 
 // one the plan says what must be typed.
 const nameArg = "confirm"
 
-func planAdopt(ctx context.Context, c *Actions, p *queue.Plan) error {
-	switch p.Request.Args["waiting"] {
-	case "keep", "suspend", "cancel":
-	default:
-		return &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("waiting is " + p.Request.Args["waiting"]), Where: queue.Clean("--waiting"),
-			Do: queue.Clean("use keep, suspend or cancel"),
-		}
-	}
+func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var name *string
 	if typed := p.Request.Args[nameArg]; typed != "" {
 		name = &typed
@@ -85,7 +92,7 @@ func (a adoptAnswer) becomes(waiting string) []queue.PlanLine {
 	return out
 }
 
-func applyAdopt(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyAdopt(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	name := p.Request.Args[nameArg]
 	if name == "" {
 		name = p.Confirm // typed where the plan was shown

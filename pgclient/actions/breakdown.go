@@ -16,7 +16,7 @@ import (
 
 // breakdown says where they would go: per endpoint and code, with how the
 // endpoint has been lately. where is the clause that selects them from filtersql.DeadFrom.
-func (c *Actions) breakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS MATERIALIZED (
 			SELECT d.subscription_id AS sub, d.final_error_code AS code, count(*) AS n, count(*) FILTER (WHERE g.requeue_generation > 0) AS again
 			FROM `+filtersql.DeadFrom+where+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
@@ -75,7 +75,7 @@ func gateText(gate, reason string) string {
 // jobBreakdown says where they would go: per kind, domain and code, with what
 // waits there already and whether anybody may claim it. where is the clause that
 // selects them from filtersql.DeadJobFrom.
-func (c *Actions) jobBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS (
 			SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, count(*) AS n, count(e.job_id) AS again
 			FROM `+filtersql.DeadJobFrom+` LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id`+where+` GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
@@ -121,7 +121,7 @@ func (c *Actions) jobBreakdown(ctx context.Context, p *queue.Plan, where string,
 // eventBreakdown says what they are and who gets them: per domain, type and code,
 // with the consumers that make jobs of them. where is the clause that selects them
 // from filtersql.DeadEventFrom.
-func (c *Actions) eventBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+func (c *Planner) eventBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	rows, err := c.act.Query(ctx, `WITH parts AS (
 			SELECT d.event_domain, d.event_type, d.failure_code, count(*) AS n FROM `+filtersql.DeadEventFrom+where+` GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 9)
 		SELECT x.event_domain, x.event_type, x.failure_code, x.n, (SELECT count(*) FROM public.consumer_registry c

@@ -21,6 +21,56 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+func bulkActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActBulkPlan, Words: "ops plan", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Freeze",
+			Help:     "freeze a selection of dead letters, to be requeued, replayed or closed at a rate",
+			Opposite: queue.ActBulkAbort, Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq"},
+			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_plan(text,text[],text,numeric,integer,integer,text,text)",
+			Role: "dead_letter_operator", Reason: true,
+			Args: []queue.Arg{
+				{Name: "what", Kind: queue.ArgChoice, Label: "What", Default: "requeue", Required: true, Choices: []string{"requeue", "resolve"}, Help: "requeue, or resolve as abandoned"},
+				{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Default: "20", Required: true, Help: "items per second, 0.01 to 1000"},
+				{Name: "brake", Kind: queue.ArgWhole, Max: 100, Label: "Brake", Default: "20", Required: true, Help: "percent of failed first tries, of the last 50, that pauses it; 0 = none"},
+				{Name: "canary", Kind: queue.ArgWhole, Max: 1000, Label: "Canary", Default: "5", Required: true, Help: "this many go first and must succeed; 0 = none"},
+			},
+		}, plan: planBulk, apply: applyBulk},
+		{Action: queue.Action{
+			ID: queue.ActBulkRun, Words: "ops run", Key: "S", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Start", Undo: "qtop ops pause, then undo",
+			Help: "start a planned bulk operation, its canary first", Targets: queue.Targets{Name: "OPERATION"},
+			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)", Role: "dead_letter_operator",
+		}, plan: planTurn, apply: applyTurn},
+		{Action: queue.Action{
+			ID: queue.ActBulkPause, Words: "ops pause", Key: "P", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Pause",
+			Help: "pause a bulk operation between two items", Opposite: queue.ActBulkResume, Targets: queue.Targets{Name: "OPERATION"},
+			Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)", Role: "dead_letter_operator",
+		}, plan: planTurn, apply: applyTurn},
+		{Action: queue.Action{
+			ID: queue.ActBulkResume, Words: "ops resume", Key: "P", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Resume",
+			Help:     "go on with a paused bulk operation; after a brake the canary goes first again",
+			Opposite: queue.ActBulkPause, Targets: queue.Targets{Name: "OPERATION"},
+			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)", Role: "dead_letter_operator",
+		}, plan: planTurn, apply: applyTurn},
+		{Action: queue.Action{
+			ID: queue.ActBulkAbort, Words: "ops abort", Key: "X", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Abort",
+			Help: "end a bulk operation for good; what was not attempted stays as it is", Targets: queue.Targets{Name: "OPERATION"},
+			Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)", Role: "dead_letter_operator",
+		}, plan: planTurn, apply: applyTurn},
+		{Action: queue.Action{
+			ID: queue.ActBulkRate, Words: "ops rate", Key: "+", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Rate", Undo: "set it back",
+			Help: "change the rate of a bulk operation, also while it runs", Targets: queue.Targets{Name: "OPERATION"},
+			Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)", Role: "dead_letter_operator",
+			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}},
+		}, plan: planTurn, apply: applyTurn},
+		{Action: queue.Action{
+			ID: queue.ActBulkUndo, Words: "ops undo", Key: "U", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Undo",
+			Help: "take back what a bulk operation did and nobody has attempted yet", Opposite: queue.ActRequeue, Targets: queue.Targets{Name: "OPERATION"},
+			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)", Role: "dead_letter_operator",
+		}, plan: planTurn, apply: applyTurn},
+	}
+}
+
 // bulkPart is the letters of one source in a selection; an operation is of one
 // source.
 type bulkPart struct {
@@ -70,39 +120,17 @@ func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
 
 // bulkNumbers are the numbers of a plan's form.
 func bulkNumbers(r queue.Request) (rate float64, brake, canary int, err error) {
-	bad := func(name, what string) error {
-		return &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is no %s", r.Args[name], name)), Where: queue.Clean("--" + name),
-			Do: queue.Clean("give " + what),
-		}
-	}
-	if rate, err = bulkRate(r.Args["rate"]); err != nil {
+	if rate, err = strconv.ParseFloat(r.Args["rate"], 64); err != nil {
 		return 0, 0, 0, err
 	}
-	if brake, err = strconv.Atoi(r.Args["brake"]); err != nil || brake < 0 || brake > 100 {
-		return 0, 0, 0, bad("brake", "a percentage from 1 to 100, or 0 for none")
+	if brake, err = strconv.Atoi(r.Args["brake"]); err != nil {
+		return 0, 0, 0, err
 	}
-	if canary, err = strconv.Atoi(r.Args["canary"]); err != nil || canary < 0 || canary > 1000 {
-		return 0, 0, 0, bad("canary", "a number from 1 to 1000, or 0 for none")
-	}
-	if !slices.Contains([]string{"requeue", "resolve"}, r.Args["what"]) {
-		return 0, 0, 0, bad("what", "requeue or resolve")
-	}
-	return rate, brake, canary, nil
+	canary, err = strconv.Atoi(r.Args["canary"])
+	return rate, brake, canary, err
 }
 
-func bulkRate(text string) (float64, error) {
-	rate, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(rate >= 0.01 && rate <= 1000) {
-		return 0, &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is no rate", text)), Where: queue.Clean("--rate"),
-			Do: queue.Clean("give items per second, from 0.01 to 1000"),
-		}
-	}
-	return rate, nil
-}
-
-func planBulk(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 	rate, brake, canary, err := bulkNumbers(p.Request)
 	if err != nil {
 		return err
@@ -167,7 +195,7 @@ func planBulk(ctx context.Context, c *Actions, p *queue.Plan) error {
 }
 
 // sample names the first ones to go.
-func (c *Actions) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
+func (c *Planner) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
 	rows, err := c.act.Query(ctx, "SELECT "+x.text+" FROM ("+x.ids+" LIMIT 3) s", x.b.Args...)
 	if err != nil {
 		return err
@@ -186,7 +214,7 @@ func guardText(off bool, none, format string, n int) string {
 
 // runners says whether any live host carries bulk operations out, and whether what
 // one puts back is sent by anybody.
-func (c *Actions) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
+func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
 	var n, senders int
 	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops))
 		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders)
@@ -204,7 +232,7 @@ func (c *Actions) runners(ctx context.Context, p *queue.Plan, kinds ...string) e
 	return nil
 }
 
-func applyBulk(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	rate, brake, canary, err := bulkNumbers(p.Request)
 	if err != nil {
 		return err
@@ -289,15 +317,10 @@ func oneOperation(r queue.Request) (int64, error) {
 	return parseid.Operation(r.Targets[0])
 }
 
-func planTurn(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 	id, err := oneOperation(p.Request)
 	if err != nil {
 		return err
-	}
-	if p.Request.Action == queue.ActBulkRate {
-		if _, err := bulkRate(p.Request.Args["rate"]); err != nil {
-			return err
-		}
 	}
 	ops, err := pgrow.Operations(ctx, c.act, "WHERE o.operation_id = $1", id)
 	if err != nil {
@@ -346,7 +369,7 @@ func planTurn(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return nil
 }
 
-func applyTurn(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyTurn(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	id, err := oneOperation(p.Request)
 	if err != nil {
 		return err

@@ -17,6 +17,24 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+func endpointActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActSuspend, Words: "endpoint suspend", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Suspend",
+			Help:     "send nothing to an endpoint until it is resumed, or for a time; what waits spends no attempt",
+			Opposite: queue.ActResume, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks"},
+			Danger: queue.DangerMany, Function: "public.fn_endpoint_suspend(bigint,text,text,interval)", Role: "dead_letter_operator", Reason: true,
+			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "it is resumed by itself after this, such as 30m or 2h; empty = until somebody resumes it"}},
+		}, plan: planGate, apply: applyGate},
+		{Action: queue.Action{
+			ID: queue.ActResume, Words: "endpoint resume", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Resume",
+			Help:     "lift a suspension or close a circuit; what waited is due at once",
+			Opposite: queue.ActSuspend, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks"},
+			Danger: queue.DangerMany, Function: "public.fn_endpoint_resume(bigint,text,text,timestamptz)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planGate, apply: applyGate},
+	}
+}
+
 // gate is what stands between a subscription and its deliveries.
 type gate struct {
 	id              int64
@@ -30,7 +48,7 @@ type gate struct {
 	failures        int
 }
 
-func (c *Actions) gateOf(ctx context.Context, id int64) (g gate, err error) {
+func (c *Planner) gateOf(ctx context.Context, id int64) (g gate, err error) {
 	err = c.act.QueryRow(ctx, `SELECT v.subscription_id, v.endpoint, v.gate, v.waiting, v.suspended_reason, v.suspended_by, v.suspended_since,
 			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, v.last_success_at, v.last_failure_code, COALESCE(v.consecutive_failures, 0),
 			(SELECT count(*) FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.subscription_id = v.subscription_id)
@@ -56,7 +74,7 @@ func (g gate) shut() bool { return g.gate == "suspended" && g.reason.String() !=
 // held tells a gate that there is something to lift of.
 func (g gate) held() bool { return g.since != nil }
 
-func planGate(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which endpoint?"), Do: queue.Clean("name subscriptions by number, as qtop webhooks prints them")}
 	}
@@ -137,7 +155,7 @@ func gateFor(r queue.Request) (*float64, error) {
 	if r.Action != queue.ActSuspend || r.Args["for"] == "" {
 		return nil, nil //nolint:nilnil // no time is a time without end
 	}
-	n, err := seconds("--for", r.Args["for"])
+	n, err := queue.Seconds("--for", r.Args["for"])
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +163,7 @@ func gateFor(r queue.Request) (*float64, error) {
 	return &secs, nil
 }
 
-func applyGate(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyGate(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	secs, err := gateFor(p.Request)
 	if err != nil {
 		return err

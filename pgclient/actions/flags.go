@@ -15,7 +15,22 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func planFlag(ctx context.Context, c *Actions, p *queue.Plan) error {
+func flagActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActFlagSet, Words: "flag set", Key: "E", Panes: []queue.PaneID{queue.PaneFlags, queue.PaneOverview, queue.PaneScheduler}, Verb: "Set", Undo: "set it back, or give it an expiry",
+			Help: "flip or edit a flag, with a reason and an optional expiry",
+			Noun: "flag", Button: "Set {value}", Targets: queue.Targets{Name: "KEY", Of: "flag"},
+			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{
+				{Name: "value", Positional: true, Label: "New value", Required: true},
+				{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "comes back by itself after this; empty = stays"},
+			},
+		}, plan: planFlag, apply: applyFlag},
+	}
+}
+
+func planFlag(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) != 1 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one flag"), Do: queue.Clean("qtop flags lists them")}
 	}
@@ -23,7 +38,7 @@ func planFlag(ctx context.Context, c *Actions, p *queue.Plan) error {
 }
 
 // planSet previews that a flag gets a value, for Args["for"] or for good.
-func planSet(ctx context.Context, c *Actions, p *queue.Plan, key, to string) error {
+func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) error {
 	var value, description, by, revertTo queue.Text
 	var at time.Time
 	var revertAt, setAt *time.Time
@@ -73,17 +88,17 @@ func expiry(r queue.Request) (*float64, error) {
 	if r.Args["for"] == "" {
 		return nil, nil
 	}
-	secs, err := seconds("--for", r.Args["for"])
+	secs, err := queue.Seconds("--for", r.Args["for"])
 	f := float64(secs)
 	return &f, err
 }
 
-func applyFlag(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyFlag(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	return applySet(ctx, c, p, res, p.Request.Targets[0], p.Request.Args["value"])
 }
 
 // applySet sets it, unless it changed since the plan.
-func applySet(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result, key, to string) error {
+func applySet(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result, key, to string) error {
 	expires, err := expiry(p.Request)
 	if err != nil {
 		return err

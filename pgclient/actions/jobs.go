@@ -19,6 +19,23 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+func jobActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActJobCancel, Words: "job cancel", Key: "C", Panes: []queue.PaneID{queue.PaneQueues}, Verb: "Cancel",
+			Help: "cancel live jobs; a worker that has one is told at its next report",
+			Noun: "job", Button: "Cancel {count} {things}", Leave: "Leave", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "queues --kind K"},
+			Danger: queue.DangerMany, Function: "public.fn_job_cancel(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planJobCancel, apply: applyJobCancel},
+		{Action: queue.Action{
+			ID: queue.ActLeaseRelease, Words: "lease release", Key: "L", Panes: []queue.PaneID{queue.PaneQueues, queue.PaneWebhooks}, Verb: "Release",
+			Help: "take the jobs of an expired lease back now",
+			Noun: "lease", Button: "Release {count} {things}", Targets: queue.Targets{Name: "TOKEN|WEBHOOK-JOB", Many: true, Of: "lease"},
+			Danger: queue.DangerMany, Function: "public.fn_job_lease_release(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planLeaseRelease, apply: applyLeaseRelease},
+	}
+}
+
 // mostJobs is how many jobs one call of the schema cancels.
 const mostJobs = 100_000
 
@@ -35,7 +52,7 @@ func uuids(targets []string, what string) ([]string, error) {
 }
 
 // freezeJobs turns a filter into the live jobs that match now.
-func (c *Actions) freezeJobs(ctx context.Context, filter string) ([]string, error) {
+func (c *Planner) freezeJobs(ctx context.Context, filter string) ([]string, error) {
 	b, f, err := filtersql.Jobs(filter)
 	if err != nil {
 		return nil, err
@@ -57,7 +74,7 @@ func (c *Actions) freezeJobs(ctx context.Context, filter string) ([]string, erro
 	return ids, err
 }
 
-func planJobCancel(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 	ids, err := uuids(p.Request.Targets, "job")
 	if len(p.Request.Targets) == 0 {
 		ids, err = c.freezeJobs(ctx, p.Request.Filter)
@@ -88,7 +105,7 @@ func planJobCancel(ctx context.Context, c *Actions, p *queue.Plan) error {
 
 // cancelLines counts what is to go per kind, domain and status, and says who
 // holds some of it.
-func (c *Actions) cancelLines(ctx context.Context, p *queue.Plan) error {
+func (c *Planner) cancelLines(ctx context.Context, p *queue.Plan) error {
 	rows, err := c.act.Query(ctx, `SELECT q.job_kind, q.event_domain, q.status, count(*), COALESCE(string_agg(DISTINCT q.lease_owner, ', '), '')
 		FROM public.job_queue q WHERE q.job_id = ANY ($1::uuid[]) GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`, p.Request.Targets)
 	if err != nil {
@@ -130,7 +147,7 @@ func (c *Actions) cancelLines(ctx context.Context, p *queue.Plan) error {
 
 // applyJobCancel cancels what the plan froze; of a filter, only what still meets
 // it: whoever cancels what is queued does not mean what a worker took since.
-func applyJobCancel(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	ids := p.Request.Targets
 	if p.Request.Filter != "" {
 		b, _, err := filtersql.Jobs(p.Request.Filter)
@@ -171,7 +188,7 @@ func applyJobCancel(ctx context.Context, c *Actions, p queue.Plan, res *queue.Re
 	return nil
 }
 
-func planLeaseRelease(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which lease?"), Do: queue.Clean("name lease tokens or webhook jobs, as qtop lease list prints them")}
 	}
@@ -193,7 +210,7 @@ func planLeaseRelease(ctx context.Context, c *Actions, p *queue.Plan) error {
 
 // leaseLines says whose the expired leases are, and which of their jobs die
 // instead of going back: the third lease lost, or the last try.
-func (c *Actions) leaseLines(ctx context.Context, p *queue.Plan, tokens []string, hooks []int64) error {
+func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, tokens []string, hooks []int64) error {
 	rows, err := c.act.Query(ctx, `SELECT l.lease_owner, l.lease_until, count(q.job_id),
 			count(q.job_id) FILTER (WHERE q.lost_leases + 1 >= 3 OR q.attempts + 1 >= q.max_attempts)
 		FROM public.job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
@@ -229,7 +246,7 @@ func (c *Actions) leaseLines(ctx context.Context, p *queue.Plan, tokens []string
 	return nil
 }
 
-func applyLeaseRelease(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyLeaseRelease(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	all, err := c.releaseLeases(ctx, p.Request, false)
 	res.AuditID = all.audit
 	record(res, all.outcomes)
@@ -245,7 +262,7 @@ type leases struct {
 }
 
 // releaseLeases releases what the request names, of both kinds.
-func (c *Actions) releaseLeases(ctx context.Context, r queue.Request, dry bool) (all leases, err error) {
+func (c *Planner) releaseLeases(ctx context.Context, r queue.Request, dry bool) (all leases, err error) {
 	for _, t := range r.Targets {
 		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
 			all.hooks = append(all.hooks, n)

@@ -15,6 +15,39 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+func letterActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActRequeue, Words: "requeue", Key: "R", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)",
+			Help: "make one new saga or job per dead letter, or route its event once more",
+			Noun: "dead letter", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq"},
+			Danger: queue.DangerMany, Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planLetters, apply: applyLetters},
+		{Action: queue.Action{
+			ID: queue.ActResolve, Words: "resolve", Key: "C", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Close",
+			Help: "close a dead letter with a resolution, without sending it",
+			Noun: "dead letter", Opposite: queue.ActReopen, Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq"},
+			Danger: queue.DangerMany, Function: "public.fn_dead_letter_resolve(bigint[],text,text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+			Args: []queue.Arg{{
+				Name: "resolution", Label: "Resolution", Default: "abandoned", Required: true,
+				Choices: []string{"abandoned", "delivered_otherwise", "duplicate"}, Help: "why it need not be sent",
+			}},
+		}, plan: planLetters, apply: applyLetters},
+		{Action: queue.Action{
+			ID: queue.ActReopen, Words: "reopen", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Reopen",
+			Help: "open a closed dead letter again",
+			Noun: "dead letter", Opposite: queue.ActResolve, Targets: queue.Targets{Name: "ID", Many: true},
+			Danger: queue.DangerMany, Function: "public.fn_dead_letter_reopen(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planLetters, apply: applyLetters},
+		{Action: queue.Action{
+			ID: queue.ActUndoRequeue, Words: "undo", Key: "U", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Undo requeue of",
+			Help: "recall a requeued letter whose saga has no job yet",
+			Noun: "dead letter", Opposite: queue.ActRequeue, Targets: queue.Targets{Name: "ID", Many: true},
+			Danger: queue.DangerMany, Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planLetters, apply: applyLetters},
+	}
+}
+
 // shownOutcomes bounds the per-id outcomes that a plan carries to a screen.
 const shownOutcomes = 1000
 
@@ -97,7 +130,7 @@ type lettersAnswer struct {
 // letters runs the functions of all sources in one transaction: the request is
 // done, or it is not. One flag governs all, so the first refusal is the answer;
 // should it change between two of them, all is taken back.
-func (c *Actions) letters(ctx context.Context, r queue.Request, dry bool) (lettersAnswer, error) {
+func (c *Planner) letters(ctx context.Context, r queue.Request, dry bool) (lettersAnswer, error) {
 	ids, err := letterIDs(r.Targets)
 	if err != nil {
 		return lettersAnswer{}, err
@@ -180,7 +213,7 @@ func oneWord(outcome string) string {
 	return outcome
 }
 
-func planLetters(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
 		ids, err := c.freeze(ctx, p.Request.Filter)
 		if err != nil {
@@ -290,7 +323,7 @@ func pastOf(a queue.ActionID) string {
 }
 
 // freeze turns a filter into the ids that match now; an empty one is refused.
-func (c *Actions) freeze(ctx context.Context, filter string) ([]string, error) {
+func (c *Planner) freeze(ctx context.Context, filter string) ([]string, error) {
 	s, err := filtersql.Dead(filter)
 	if err != nil {
 		return nil, err
@@ -329,7 +362,7 @@ func emptyFilter(example string) error {
 	}
 }
 
-func applyLetters(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyLetters(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	a, err := c.letters(ctx, p.Request, false)
 	if err != nil {
 		return err

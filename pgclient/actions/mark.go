@@ -6,20 +6,25 @@ import (
 	"context"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// maxMark is the longest label, in characters.
-const maxMark = 200
-
-func planMark(ctx context.Context, c *Actions, p *queue.Plan) error {
-	label := strings.TrimSpace(p.Request.Args["label"])
-	if n := utf8.RuneCountInString(label); n == 0 || n > maxMark {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("a label has 1 to 200 characters"), Do: queue.Clean("say what happened, such as 'deploy 4.2'")}
+func markActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActMark, Words: "mark", Panes: []queue.PaneID{queue.PaneOverview}, Verb: "Mark",
+			Help:  "put a label on every history line, such as a deploy",
+			Title: "Mark the history lines", Safe: "Not now",
+			Danger: queue.DangerOne, Function: "public.fn_queue_mark(text,text)", Role: "dead_letter_operator",
+			Args: []queue.Arg{{Name: "label", Positional: true, Max: 200, Label: "Label", Required: true, Help: "what happened, such as deploy 4.2"}},
+		}, plan: planMark, apply: applyMark},
 	}
+}
+
+func planMark(ctx context.Context, c *Planner, p *queue.Plan) error {
+	label := strings.TrimSpace(p.Request.Args["label"])
 	p.Request.Args["label"] = label
 	var now time.Time
 	var last queue.Text
@@ -37,7 +42,7 @@ func planMark(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return nil
 }
 
-func applyMark(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyMark(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	var a struct {
 		answer
 		MarkID anyID `json:"mark_id"`

@@ -10,8 +10,19 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+func notificationActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActNotifyRequeue, Words: "notifications requeue", Key: "R", Panes: []queue.PaneID{queue.PaneNotify}, Verb: "Requeue",
+			Help: "let staged notifications that failed wait again, once what was wrong is mended",
+			Noun: "notification", Targets: queue.Targets{Name: "ID", Many: true, Instead: "all", List: "notifications"},
+			Danger: queue.DangerMany, Function: "public.fn_iu_notification_requeue(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planNotificationRequeue, apply: applyNotificationRequeue},
+	}
+}
+
 // failedStaged are the rows that failed, the first of them first.
-func (c *Actions) failedStaged(ctx context.Context) ([]string, error) {
+func (c *Planner) failedStaged(ctx context.Context) ([]string, error) {
 	rows, err := c.act.Query(ctx, `SELECT p.id::text FROM public.iu_notification_pending p WHERE p.failed_at IS NOT NULL ORDER BY p.failed_at, p.id LIMIT $1`, mostJobs)
 	if err != nil {
 		return nil, err
@@ -19,7 +30,7 @@ func (c *Actions) failedStaged(ctx context.Context) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-func planNotificationRequeue(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) error {
 	ids, err := uuids(p.Request.Targets, "staged notification")
 	if len(p.Request.Targets) == 0 {
 		ids, err = c.failedStaged(ctx)
@@ -58,7 +69,7 @@ func planNotificationRequeue(ctx context.Context, c *Actions, p *queue.Plan) err
 	return nil
 }
 
-func applyNotificationRequeue(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyNotificationRequeue(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err

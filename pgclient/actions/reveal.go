@@ -6,6 +6,7 @@ package actions
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -13,7 +14,18 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func planReveal(ctx context.Context, c *Actions, p *queue.Plan) error {
+func revealActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActReveal, Words: "reveal", Key: "V", Panes: []queue.PaneID{queue.PaneDead, queue.PaneQueues}, Verb: "Reveal",
+			Help: "show a payload with its secrets for 30 seconds; the audit says so first", Twin: "qtop dlq show ID --reveal --reason R",
+			Targets: queue.Targets{Name: "ID"},
+			Danger:  queue.DangerOne, Function: "public.fn_payload_reveal(text,text,text,text)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planReveal, apply: applyReveal, command: revealCommand}, // a flag of the verb that shows it, which depends on what it is
+	}
+}
+
+func planReveal(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) != 1 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("one payload is revealed at a time"), Do: queue.Clean("name one id")}
 	}
@@ -43,7 +55,7 @@ func planReveal(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return nil
 }
 
-func applyReveal(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyReveal(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	id := p.Request.Targets[0]
 	kind, key, err := parseid.Payload(id)
 	if err != nil {
@@ -67,4 +79,16 @@ func applyReveal(ctx context.Context, c *Actions, p queue.Plan, res *queue.Resul
 		res.Payload = queue.CleanLong(*payload) // as it came: digits stay as they are
 	}
 	return nil
+}
+
+// revealCommand is the verb that shows what carries the payload, with its flag.
+func revealCommand(r queue.Request) string {
+	show := queue.Action{Words: "dlq show", Targets: queue.Targets{Name: "ID"}, Danger: queue.DangerOne}
+	if kind, _, _ := parseid.Payload(strings.Join(r.Targets, " ")); kind == "job" {
+		show.Words = "job show"
+	}
+	if r.Reason == "" {
+		return show.Command(r) + " --reveal"
+	}
+	return strings.Replace(show.Command(r), " --reason ", " --reveal --reason ", 1)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +15,30 @@ import (
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
+
+func routeActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActRouteSet, Words: "route set", Verb: "Save", Undo: "set it back", Help: "switch the routing of a domain's events; while it is off they wait, none is lost",
+			Title: "Routing of a domain", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN", List: "route list"},
+			Danger: queue.DangerOne, Function: "public.fn_iu_outbound_route_set(text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Required: true}},
+		}, plan: planRouting, apply: applyRouting},
+		{Action: queue.Action{
+			ID: queue.ActConsumerSet, Words: "consumer set", Verb: "Save", Undo: "qtop consumer disable, or set it back",
+			Help:  "make or change a consumer, which gets a job of each event of a type",
+			Title: "A consumer of events", Button: "Save {targets}", Targets: queue.Targets{Name: "ID", List: "consumer list"},
+			Danger: queue.DangerOne, Function: "public.fn_consumer_set(text,text,text,text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{
+				{Name: "domain", Label: "Domain", Help: "of the events; empty = as it stands"},
+				{Name: "type", Label: "Event type", Help: "empty = as it stands"},
+				{Name: "kind", Label: "Job kind", Help: "of the jobs that are made; empty = as it stands"},
+				{Name: "executor", Label: "Executor kind", Help: "who is to work on them: " + strings.Join(queue.ExecutorKinds(), ", ") + "; empty = as it stands"},
+				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Default: "true", Required: true},
+			},
+		}, plan: planRouting, apply: applyRouting},
+	}
+}
 
 // routing is a row of either table as the schema's functions show it.
 type routing struct {
@@ -61,9 +86,6 @@ func setRouting(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a rou
 		return a, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one domain or consumer"), Do: queue.Clean("qtop route list and qtop consumer list show them")}
 	}
 	enabled := r.Args["enabled"]
-	if enabled != "true" && enabled != "false" {
-		return a, &queue.Error{Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is neither true nor false", enabled)), Where: queue.Clean("--enabled")}
-	}
 	if r.Action == queue.ActRouteSet {
 		err = q.QueryRow(ctx, "SELECT public.fn_iu_outbound_route_set($1::text, $2::boolean, $3::text, $4::text, $5::boolean)", r.Targets[0], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
 		return a, err
@@ -73,7 +95,7 @@ func setRouting(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a rou
 	return a, err
 }
 
-func planRouting(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
 		a, err := setRouting(ctx, tx, p.Request, true)
 		if err != nil {
@@ -107,7 +129,7 @@ func planRouting(ctx context.Context, c *Actions, p *queue.Plan) error {
 	})
 }
 
-func applyRouting(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyRouting(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	errMoved := errors.New("it was changed")
 	var a routingAnswer
 	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {

@@ -11,15 +11,45 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+func ruleActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActRuleAdd, Words: "subscription add", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
+			Help: "make a rule of who reads which events",
+			Noun: "rule", Button: "Make the rule", Safe: "Not now", Opposite: queue.ActRuleMute,
+			Danger: queue.DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{
+				{Name: "recipient", Positional: true, Label: "Recipient", Required: true, Help: "role:NAME, agency:NAME, user:NAME or agent:NAME"},
+				{Name: "domain", Label: "Domain", Help: "empty = every domain"},
+				{Name: "type", Label: "Type", Help: "empty = every type"},
+				{Name: "stream", Label: "Stream", Help: "empty = every stream"},
+				{Name: "table", Label: "Subject table", Help: "only events about this table; empty = every one"},
+				{Name: "payload", Kind: queue.ArgObject, Label: "Payload", Help: "only events whose payload contains this JSON object; empty = every one"},
+			},
+		}, plan: planRule, apply: applyRule},
+		{Action: queue.Action{
+			ID: queue.ActRuleMute, Words: "subscription mute", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Mute",
+			Help: "let a rule count as absent; what it alone reached goes to broadcast",
+			Noun: "rule", Button: "Mute rule {targets}", Opposite: queue.ActRuleUnmute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
+			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
+		}, plan: planMute, apply: applyMute},
+		{Action: queue.Action{
+			ID: queue.ActRuleUnmute, Words: "subscription unmute", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Unmute",
+			Help: "let a muted rule count again",
+			Noun: "rule", Button: "Unmute rule {targets}", Opposite: queue.ActRuleMute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
+			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
+		}, plan: planMute, apply: applyMute},
+	}
+}
+
 // shareWith reads the share of all as it is and, with a rule's number, as it
 // would be with that rule muted, or heard.
-func (c *Actions) shareWith(ctx context.Context, flip int64) (events, broadcast int64, err error) {
+func (c *Planner) shareWith(ctx context.Context, flip int64) (events, broadcast int64, err error) {
 	err = c.act.QueryRow(ctx, "SELECT COALESCE(sum(b.events), 0)::bigint, COALESCE(sum(b.broadcast), 0)::bigint FROM public.fn_event_broadcast($1::bigint) b", flip).Scan(&events, &broadcast)
 	return events, broadcast, err
 }
@@ -57,7 +87,7 @@ func ruleID(r queue.Request) (int64, error) {
 	return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one rule by its number"), Do: queue.Clean("qtop subscriptions lists them")}
 }
 
-func planMute(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
 	id, err := ruleID(p.Request)
 	if err != nil {
 		return err
@@ -91,7 +121,7 @@ func planMute(ctx context.Context, c *Actions, p *queue.Plan) error {
 
 // applyMute changes the rule if it still stands as the plan saw it: the function
 // refuses what somebody else has changed meanwhile.
-func applyMute(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyMute(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	id, err := ruleID(p.Request)
 	if err != nil {
 		return err
@@ -111,10 +141,7 @@ func ruleAddArgs(r queue.Request, dry bool) []any {
 	return []any{r.Args["recipient"], r.Args["domain"], r.Args["type"], r.Args["stream"], r.Args["table"], r.Args["payload"], r.Actor, r.Reason, dry}
 }
 
-func planRule(ctx context.Context, c *Actions, p *queue.Plan) error {
-	if err := pgerror.ValidJSON(p.Request.Args["payload"]); err != nil {
-		return err
-	}
+func planRule(ctx context.Context, c *Planner, p *queue.Plan) error {
 	a, err := c.ask(ctx, ruleAdd, ruleAddArgs(p.Request, true)...)
 	if err != nil {
 		return err
@@ -144,7 +171,7 @@ func planRule(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return nil
 }
 
-func applyRule(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyRule(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	var a struct {
 		pgscan.Refusal
 		ID int64 `json:"subscription_id"`

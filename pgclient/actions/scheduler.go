@@ -21,6 +21,43 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
+func schedulerActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActTick, Words: "tick", Key: "T", Panes: []queue.PaneID{queue.PaneHost, queue.PaneScheduler, queue.PaneNotify}, Verb: "Tick",
+			Help: "run a tick worker now, whatever its interval",
+			Noun: "tick worker", Button: "Tick {worker}", Safe: "Not now", Targets: queue.Targets{Of: "tick worker"},
+			Danger: queue.DangerOne, Function: "public.fn_queue_tick_now(text,text,text)", Role: "workflow_admin",
+			Args: []queue.Arg{{Name: "worker", Kind: queue.ArgWord, Positional: true, Label: "Tick worker", Required: true}},
+		}, plan: planTick, apply: applyTick},
+		{Action: queue.Action{
+			ID: queue.ActTickPause, Words: "scheduler pause", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Pause",
+			Help: "set the interval of a tick worker to 0, for a time or until it is resumed",
+			Noun: "tick worker", Button: "Pause {targets}", Safe: "Not now", Opposite: queue.ActTickResume, Targets: queue.Targets{Name: "WORKER", Of: "tick worker"},
+			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Help: "it goes on by itself after this; empty = until somebody resumes it"}},
+		}, plan: planTickPause, apply: applyTickFlag},
+		{Action: queue.Action{
+			ID: queue.ActTickResume, Words: "scheduler resume", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Resume",
+			Help: "give a paused tick worker the interval back that it had",
+			Noun: "tick worker", Button: "Resume {targets}", Opposite: queue.ActTickPause, Targets: queue.Targets{Name: "WORKER", Of: "tick worker"},
+			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
+		}, plan: planTickResume, apply: applyTickFlag},
+		{Action: queue.Action{
+			ID: queue.ActCronInstall, Words: "scheduler install", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Install",
+			Help:  "make the pg_cron jobs that tick from inside the database; they run as this login",
+			Title: "Install cron jobs", Button: "Install {count} cron jobs", Safe: "Not now", Opposite: queue.ActCronRemove,
+			Danger: queue.DangerOne, Function: "public.fn_queue_scheduler_install(text,text,boolean)", Role: "workflow_admin", Reason: true,
+		}, plan: planCron, apply: applyCron},
+		{Action: queue.Action{
+			ID: queue.ActCronRemove, Words: "scheduler remove", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Remove",
+			Help:  "unschedule the pg_cron jobs of the queue",
+			Title: "Remove cron jobs", Button: "Remove {count} cron jobs", Opposite: queue.ActCronInstall,
+			Danger: queue.DangerOne, Function: "public.fn_queue_scheduler_remove(text,text,boolean)", Role: "workflow_admin", Reason: true,
+		}, plan: planCron, apply: applyCron},
+	}
+}
+
 // tickRow is what the previews tell of a tick worker.
 type tickRow struct {
 	Every   int64
@@ -31,7 +68,7 @@ type tickRow struct {
 }
 
 // tickWorker reads a worker and puts how it stands into the preview.
-func tickWorker(ctx context.Context, c *Actions, p *queue.Plan, name string) (t tickRow, err error) {
+func tickWorker(ctx context.Context, c *Planner, p *queue.Plan, name string) (t tickRow, err error) {
 	err = c.act.QueryRow(ctx, `SELECT configured_interval_seconds, mode, state, flag_key, last_run_at
 		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, pgscan.Text(&t.Mode), &t.State, pgscan.Text(&t.FlagKey), &t.LastRun)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -49,7 +86,7 @@ func tickWorker(ctx context.Context, c *Actions, p *queue.Plan, name string) (t 
 	return t, nil
 }
 
-func planTick(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planTick(ctx context.Context, c *Planner, p *queue.Plan) error {
 	name := p.Request.Args["worker"]
 	t, err := tickWorker(ctx, c, p, name)
 	if err == nil && t.State == "off" {
@@ -61,7 +98,7 @@ func planTick(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return err
 }
 
-func applyTick(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyTick(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	name := p.Request.Args["worker"]
 	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout)
 	defer cancel()
@@ -117,7 +154,7 @@ func oneWorker(r queue.Request) (string, error) {
 // toInterval is the argument in which a plan keeps the interval that it sets.
 const toInterval = "interval"
 
-func planTickPause(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planTickPause(ctx context.Context, c *Planner, p *queue.Plan) error {
 	name, err := oneWorker(p.Request)
 	if err != nil {
 		return err
@@ -137,7 +174,7 @@ func planTickPause(ctx context.Context, c *Actions, p *queue.Plan) error {
 // planTickResume finds the interval that stood before the pause: what an expiring
 // one is to go back to, else what the audit says was last in force, else the
 // default.
-func planTickResume(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planTickResume(ctx context.Context, c *Planner, p *queue.Plan) error {
 	name, err := oneWorker(p.Request)
 	if err != nil {
 		return err
@@ -163,7 +200,7 @@ func planTickResume(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return planSet(ctx, c, p, queue.TickInterval(name), to)
 }
 
-func applyTickFlag(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyTickFlag(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	return applySet(ctx, c, p, res, queue.TickInterval(p.Request.Targets[0]), p.Request.Args[toInterval])
 }
 
@@ -181,7 +218,7 @@ func cronFunction(a queue.ActionID) string {
 	return "SELECT public.fn_queue_scheduler_install($1::text, $2::text, $3::boolean)"
 }
 
-func planCron(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planCron(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var a cronAnswer
 	if err := c.act.QueryRow(ctx, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, true).Scan(&a); err != nil {
 		return err
@@ -214,7 +251,7 @@ func planCron(ctx context.Context, c *Actions, p *queue.Plan) error {
 
 // overThere adds the statements for a superuser of the database in which pg_cron
 // runs, where that is another one.
-func (c *Actions) overThere(ctx context.Context, p *queue.Plan, jobs []queue.CronJob) error {
+func (c *Planner) overThere(ctx context.Context, p *queue.Plan, jobs []queue.CronJob) error {
 	if p.Rule != "no_pg_cron" || !strings.Contains(p.Refused, "cron.schedule_in_database") {
 		return nil
 	}
@@ -229,7 +266,7 @@ func (c *Actions) overThere(ctx context.Context, p *queue.Plan, jobs []queue.Cro
 	return nil
 }
 
-func applyCron(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyCron(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	var a cronAnswer
 	if err := c.act.QueryRow(ctx, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, false).Scan(&a); err != nil {
 		return err

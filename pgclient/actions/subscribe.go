@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +21,41 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+func subscribeActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActJobSubscribe, Words: "executor subscribe", Key: "E", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Save", Undo: "save it again as it was, or with enabled=false",
+			Help:  "make or change what an executor may claim",
+			Title: "What an executor may claim", Button: "Save for {targets}", Hint: "may claim", Targets: queue.Targets{Name: "ID", Of: "executor"},
+			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{
+				{Name: "kind", Label: "Job kind", Help: "empty = every kind"},
+				{Name: "domain", Label: "Domain", Help: "empty = every domain"},
+				{Name: "floor", Kind: queue.ArgWhole, Min: math.MinInt16, Max: math.MaxInt16, Label: "Priority floor", Default: "0", Required: true, Help: "jobs of this priority or higher"},
+				{Name: "parallel", Kind: queue.ArgWhole, Min: 1, Max: 1_000_000, Label: "At once", Default: "1", Required: true, Help: "jobs it may hold at once, over all its hosts"},
+				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Default: "true", Required: true},
+				{Name: "notes", Clears: true, Label: "Notes"},
+			},
+		}, fill: fillRule, plan: planSubscribe, apply: applySubscribe},
+		{Action: queue.Action{
+			ID: queue.ActJobRuleOff, Words: "executor disable", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Disable",
+			Help: "disable a rule of what an executor may claim; what it has claimed stays with it",
+			Noun: "rule", Opposite: queue.ActJobRuleOn, Targets: queue.Targets{Name: "RULE"},
+			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+		}, plan: planRuleTurn, apply: applySubscribe},
+		{Action: queue.Action{
+			ID: queue.ActJobRuleOn, Words: "executor enable", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Enable",
+			Help: "enable a rule of what an executor may claim",
+			Noun: "rule", Opposite: queue.ActJobRuleOff, Targets: queue.Targets{Name: "RULE"},
+			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+		}, plan: planRuleTurn, apply: applySubscribe},
+	}
+}
+
 // executorWaits says why an executor cannot go: jobs that it holds, or that wait
 // and that its rules admit; the empty text where nothing waits. The database
 // asks the same when it is done.
-func (c *Actions) executorWaits(ctx context.Context, id string) (string, error) {
+func (c *Planner) executorWaits(ctx context.Context, id string) (string, error) {
 	var held, waits int64
 	err := c.act.QueryRow(ctx, `SELECT COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.lease_owner = $1), 0)::bigint,
 		COALESCE((SELECT sum(b.queued + b.retry_waiting) FROM public.fn_job_backlog() b WHERE EXISTS (
@@ -83,29 +115,23 @@ func ruleArguments(r queue.Request) ([]any, error) {
 	if len(r.Targets) != 1 {
 		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor"), Do: queue.Clean("qtop executors lists them")}
 	}
-	numbers := map[string]int64{}
-	for _, name := range []string{"floor", "parallel"} {
-		n, err := strconv.ParseInt(strings.TrimSpace(r.Args[name]), 10, 32)
-		if err != nil {
-			return nil, &queue.Error{
-				Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not a whole number", r.Args[name])), Where: queue.Clean("--" + name),
-				Do: queue.Clean("give one such as 1 or 100"), Err: err,
-			}
-		}
-		numbers[name] = n
+	floor, err := strconv.Atoi(r.Args["floor"])
+	if err != nil {
+		return nil, err
 	}
-	if e := r.Args["enabled"]; e != "true" && e != "false" {
-		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is neither true nor false", e)), Where: queue.Clean("--enabled")}
+	parallel, err := strconv.Atoi(r.Args["parallel"])
+	if err != nil {
+		return nil, err
 	}
 	return []any{
-		r.Targets[0], r.Args["kind"], r.Args["domain"], numbers["floor"], numbers["parallel"], r.Args["enabled"] == "true",
+		r.Targets[0], r.Args["kind"], r.Args["domain"], floor, parallel, r.Args["enabled"] == "true",
 		r.Args["notes"], r.Actor, r.Reason,
 	}, nil
 }
 
 const ruleSet = `SELECT public.fn_job_subscription_set($1::text, NULLIF($2, ''), NULLIF($3, ''), $4::bigint::int, $5::bigint::int, $6::boolean, NULLIF($7, ''), $8::text, $9::text, $10::boolean)`
 
-func planSubscribe(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 	args, err := ruleArguments(p.Request)
 	if err != nil {
 		return err
@@ -130,7 +156,7 @@ func planSubscribe(ctx context.Context, c *Actions, p *queue.Plan) error {
 
 // planRuleTurn plans a disable or an enable as the edit that it is: the rule, named
 // by its id, saved as it stands but for that. The request becomes the edit's.
-func planRuleTurn(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planRuleTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 	bad := &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one rule by its id"), Do: queue.Clean("qtop executor subscriptions lists them")}
 	if len(p.Request.Targets) != 1 {
 		return bad
@@ -156,15 +182,15 @@ func planRuleTurn(ctx context.Context, c *Actions, p *queue.Plan) error {
 	}
 	p.Request.Action, p.Request.Targets = queue.ActJobSubscribe, []string{executor}
 	p.Request.Args = map[string]string{"kind": kind, "domain": domain, "enabled": strconv.FormatBool(on)}
-	if err := c.ruleAsItStands(ctx, p.Request); err != nil {
+	if err := fillRule(ctx, c, p.Request); err != nil {
 		return err
 	}
 	return planSubscribe(ctx, c, p)
 }
 
-// ruleAsItStands gives what the request leaves out the value that the rule has, if
+// fillRule gives what the request leaves out the value that the rule has, if
 // there is one.
-func (c *Actions) ruleAsItStands(ctx context.Context, r queue.Request) error {
+func fillRule(ctx context.Context, c *Planner, r queue.Request) error {
 	if len(r.Targets) != 1 {
 		return nil // planSubscribe says so
 	}
@@ -199,7 +225,7 @@ func orEvery(name, every string) string {
 
 // governs says for which lanes the rule is the most specific one of its executor,
 // and how many jobs wait there that it admits.
-func (c *Actions) governs(ctx context.Context, p *queue.Plan, r *rule) error {
+func (c *Planner) governs(ctx context.Context, p *queue.Plan, r *rule) error {
 	rows, err := c.act.Query(ctx, `WITH lane AS (
 			SELECT DISTINCT l.event_domain, l.job_kind FROM public.job_lane l
 			WHERE ($2 = '' OR l.job_kind = $2) AND ($3 = '' OR l.event_domain = $3)
@@ -271,7 +297,7 @@ func first(names []string) string {
 }
 
 // applySubscribe saves the rule if it still stands as the plan saw it.
-func applySubscribe(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	args, err := ruleArguments(p.Request)
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
-	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
@@ -110,7 +109,7 @@ func resolution(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Res
 		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which type?"), Do: queue.Clean("write DOMAIN/TYPE or DOMAIN/TYPE/STREAM")}
 	}
 	payload := cmp.Or(q.Scope.Payload, "{}")
-	if err := pgerror.ValidJSON(payload); err != nil {
+	if err := (queue.Arg{Name: "payload", Kind: queue.ArgObject}).Check(payload); err != nil {
 		return nil, err
 	}
 	stream := ""

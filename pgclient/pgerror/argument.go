@@ -1,7 +1,6 @@
 package pgerror
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,13 +31,4 @@ func NotExecutorKind(kind, where string) error {
 		Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not an executor kind", kind)), Where: queue.Clean(where),
 		Do: queue.Clean("use " + strings.Join(queue.ExecutorKinds(), ", ")),
 	}
-}
-
-// ValidJSON refuses what no event's payload could be or contain.
-func ValidJSON(text string) error {
-	var object map[string]json.RawMessage
-	if text == "" || (json.Unmarshal([]byte(text), &object) == nil && object != nil) {
-		return nil
-	}
-	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON object"), Where: queue.Clean("--payload"), Do: queue.Clean(`write it like {"region": "eu"}`)}
 }

@@ -1,4 +1,4 @@
-package queue
+package actions
 
 import (
 	"regexp"
@@ -6,31 +6,33 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 func TestActionRegistryIsSound(t *testing.T) {
 	function := regexp.MustCompile(`^public\.fn_[a-z_]+\([a-z\[\], ]*\)$`)
-	ids := map[ActionID]bool{}
-	for _, a := range Actions() {
+	ids := map[queue.ActionID]bool{}
+	for _, a := range Registry() {
 		require.NotEmpty(t, a.ID)
 		require.False(t, ids[a.ID], "%s is there twice", a.ID)
 		ids[a.ID] = true
 		require.NotEmpty(t, a.Verb, a.ID)
 		require.NotEmpty(t, a.Help, a.ID)
-		require.NotEmpty(t, a.Twin, a.ID)
+		require.NotEmpty(t, a.Words, a.ID)
 		if a.Key != "" {
-			if a.ID != ActBulkRate { // + and - are the rate of the selected operation
+			if a.ID != queue.ActBulkRate { // + and - are the rate of the selected operation
 				require.Regexp(t, `^[A-Z]$`, a.Key, "%s: capitals act", a.ID)
 			}
 			require.NotEmpty(t, a.Panes, "%s: a key without a pane", a.ID)
 		}
-		if a.Danger == DangerLocal {
+		if a.Danger == queue.DangerLocal {
 			require.Empty(t, a.Function, "%s: concerns this process only", a.ID)
 			require.Empty(t, a.Role, a.ID)
 		} else {
 			require.Regexp(t, function, a.Function, a.ID)
 			require.NotEmpty(t, a.Role, a.ID)
-			require.Regexp(t, `^qtop `, a.Twin, a.ID)
+			require.Regexp(t, `^qtop `, a.Headless(), a.ID)
 		}
 		args := map[string]bool{}
 		for _, arg := range a.Args {
@@ -38,16 +40,16 @@ func TestActionRegistryIsSound(t *testing.T) {
 			require.NotEmpty(t, arg.Label, "%s %s", a.ID, arg.Name)
 			require.False(t, args[arg.Name], "%s: %s is there twice", a.ID, arg.Name)
 			args[arg.Name] = true
-			if arg.Default != "" && arg.Choices != nil {
-				require.Contains(t, arg.Choices, arg.Default, "%s %s", a.ID, arg.Name)
+			if arg.Default != "" {
+				require.NoError(t, arg.Check(arg.Default), "%s %s", a.ID, arg.Name)
 			}
 		}
-		found, ok := ActionByID(a.ID)
-		require.True(t, ok)
-		require.Equal(t, a, found)
+		require.Equal(t, a, Registry().ByID(a.ID))
+		if a.Opposite != "" {
+			require.NotEmpty(t, Registry().ByID(a.Opposite).Words, a.ID)
+		}
 	}
-	_, ok := ActionByID("no_such_action")
-	require.False(t, ok)
+	require.Empty(t, Registry().ByID("no_such_action").ID)
 }
 
 // A key means one thing in a pane. Acknowledging and giving up, pausing and
@@ -58,12 +60,12 @@ func TestActionRegistryIsSound(t *testing.T) {
 // whatever the pane is about.
 func TestActionKeysMeanOneThing(t *testing.T) {
 	type place struct {
-		pane PaneID
+		pane queue.PaneID
 		key  string
 	}
-	taken := map[place][]ActionID{}
-	everywhere := map[string][]ActionID{}
-	for _, a := range Actions() {
+	taken := map[place][]queue.ActionID{}
+	everywhere := map[string][]queue.ActionID{}
+	for _, a := range Registry() {
 		if a.Key == "" {
 			continue
 		}
@@ -72,20 +74,20 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 			taken[place{p, a.Key}] = append(taken[place{p, a.Key}], a.ID)
 		}
 	}
-	pairs := [][]ActionID{{ActAck, ActUnack}, {ActBulkPause, ActBulkResume}, {ActResume, ActSuspend}, {ActTickPause, ActTickResume}, {ActRuleMute, ActRuleUnmute}, {ActJobRuleOff, ActJobRuleOn}}
 	for at, ids := range taken {
 		if len(ids) > 1 {
-			slices.Sort(ids)
-			require.Contains(t, pairs, ids, "%s in pane %s", at.key, at.pane)
+			require.Len(t, ids, 2, "%s in pane %s", at.key, at.pane)
+			require.Equal(t, ids[1], Registry().ByID(ids[0]).Opposite, "%s in pane %s: two halves of one key", at.key, at.pane)
+			require.Equal(t, ids[0], Registry().ByID(ids[1]).Opposite, "%s in pane %s: two halves of one key", at.key, at.pane)
 		}
 	}
 	for key, ids := range everywhere {
 		if len(ids) > 1 {
 			slices.Sort(ids)
-			same := [][]ActionID{
-				pairs[0], {ActResume, ActSuspend, ActRuleMute, ActRuleUnmute, ActJobRuleOff, ActJobRuleOn}, {ActJobCancel, ActResolve}, {ActFlagSet, ActJobSubscribe},
-				{ActBulkPlan, ActRuleAdd, ActExecRegister},
-				{ActBulkPause, ActBulkResume, ActHostDrain, ActTickPause, ActTickResume}, {ActBulkRun, ActHostStart}, {ActBulkUndo, ActUndoRequeue}, {ActNotifyRequeue, ActRequeue}, {ActBulkAbort, ActHostStop},
+			same := [][]queue.ActionID{
+				{queue.ActAck, queue.ActUnack}, {queue.ActResume, queue.ActSuspend, queue.ActRuleMute, queue.ActRuleUnmute, queue.ActJobRuleOff, queue.ActJobRuleOn}, {queue.ActJobCancel, queue.ActResolve}, {queue.ActFlagSet, queue.ActJobSubscribe},
+				{queue.ActBulkPlan, queue.ActRuleAdd, queue.ActExecRegister},
+				{queue.ActBulkPause, queue.ActBulkResume, queue.ActHostDrain, queue.ActTickPause, queue.ActTickResume}, {queue.ActBulkRun, queue.ActHostStart}, {queue.ActBulkUndo, queue.ActUndoRequeue}, {queue.ActNotifyRequeue, queue.ActRequeue}, {queue.ActBulkAbort, queue.ActHostStop},
 			}
 			require.Contains(t, same, ids, "%s means one thing everywhere", key)
 		}

@@ -1,96 +1,53 @@
 package actions
 
-// This file plans and applies what is done about silence: acknowledge and give
-// up alerts, register executors, give them to a role, and deregister them.
+// This file registers executors, gives them to a role, and deregisters them.
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// planAck finds the alerts meant: by key, or by the executor they are about.
-func planAck(ctx context.Context, c *Actions, p *queue.Plan) error {
-	if len(p.Request.Targets) == 0 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which alert?"), Do: queue.Clean("name an executor or an alert key, as qtop alerts prints them")}
+func executorActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActExecRegister, Words: "executor register", Key: "N", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Register",
+			Help: "register an executor, so that its silence is seen",
+			Noun: "executor", Button: "Register {id}", Safe: "Not now", Opposite: queue.ActExecDeregister,
+			Danger: queue.DangerOne, Function: "public.fn_queue_executor_register(text,text,text[],integer,integer,text,text)", Role: "workflow_admin",
+			Args: []queue.Arg{
+				{Name: "id", Kind: queue.ArgWord, Positional: true, Label: "Executor id", Required: true},
+				{Name: "owner-role", Label: "Owner role", Required: true, Help: "login or group of its hosts; only members work as this executor"},
+				{Name: "kind", Kind: queue.ArgChoice, Label: "Kind", Default: "external_worker", Required: true, Choices: queue.ExecutorKinds()},
+				{Name: "domains", Label: "Domains", Help: "event domains it covers, separated by commas"},
+				{Name: "cadence", Kind: queue.ArgDuration, Label: "Cadence", Default: "60s", Required: true, Help: "it beats this often"},
+				{Name: "stale-after", Kind: queue.ArgDuration, Label: "Stale after", Help: "empty = the flag queue.heartbeat.stale_threshold_seconds"},
+			},
+		}, plan: planRegister, apply: applyRegister},
+		{Action: queue.Action{
+			ID: queue.ActExecDeregister, Words: "executor deregister", Verb: "Deregister",
+			Panes: []queue.PaneID{queue.PaneExecutors},
+			Help:  "take an executor off the watch; it stays listed as a tombstone",
+			Noun:  "executor", Button: "Deregister {targets}", Opposite: queue.ActExecRegister, Targets: queue.Targets{Name: "ID", Of: "executor"},
+			Danger: queue.DangerOne, Function: "public.fn_queue_heartbeat_deregister(text,text,text)", Role: "workflow_admin", Reason: true,
+		}, plan: planDeregister, apply: applyDeregister},
+		{Action: queue.Action{
+			ID: queue.ActExecOwner, Words: "executor owner", Verb: "Set owner", Undo: "set it back",
+			Panes: []queue.PaneID{queue.PaneExecutors},
+			Help:  "give an executor to another login or group; only its members work as it",
+			Title: "Set owner of an executor", Button: "Set owner {targets}", Targets: queue.Targets{Name: "ID", Of: "executor"},
+			Danger: queue.DangerOne, Function: "public.fn_queue_executor_owner_set(text,text,text,text)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{{Name: "owner-role", Label: "Owner role", Required: true, Help: "login or group of its hosts"}},
+		}, plan: planOwner, apply: applyOwner},
 	}
-	if p.Request.Action == queue.ActAck {
-		if _, err := seconds("--for", p.Request.Args["for"]); err != nil {
-			return err
-		}
-	}
-	var keys []string
-	for _, t := range p.Request.Targets {
-		var a queue.Alert
-		err := c.act.QueryRow(ctx, `SELECT alert_key, subject, severity, age_seconds, state, acked_by, comment
-			FROM public.v_queue_alert WHERE alert_key = $1 OR subject = $1`, t).
-			Scan(pgscan.Text(&a.Key), pgscan.Text(&a.Subject), &a.Severity, &a.AgeSeconds, &a.State, pgscan.Text(&a.AckedBy), pgscan.Text(&a.Comment))
-		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			out.Outcome, out.Why = "refused", queue.Clean("there is no alert about it now")
-		case err != nil:
-			return err
-		case p.Request.Action == queue.ActAck && a.State == "acked":
-			out.Outcome, out.Why = "refused", queue.Clean(a.AckedBy.String()+" has it: "+a.Comment.String())
-		case p.Request.Action == queue.ActUnack && a.State != "acked":
-			out.Outcome, out.Why = "refused", queue.Clean("nobody has it")
-		}
-		p.Results = append(p.Results, out)
-		if out.Outcome == "refused" {
-			p.Skipped++
-			p.Lines = append(p.Lines, line(t, "%s", out.Why))
-			continue
-		}
-		p.Count++
-		keys = append(keys, t)
-		p.Lines = append(p.Lines, line(a.Subject.String(), "silent for %s, %s", time.Duration(a.AgeSeconds)*time.Second, a.Severity))
-	}
-	if p.Count == 0 {
-		p.Refused, p.Rule = p.Results[0].Why.String(), "refused"
-		return nil
-	}
-	p.Request.Targets = keys
-	if p.Request.Action == queue.ActAck {
-		p.Lines = append(p.Lines, line("for", "%s, then it is open again", p.Request.Args["for"]))
-	}
-	return nil
-}
-
-func applyAck(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
-	secs, err := seconds("--for", p.Request.Args["for"])
-	if err != nil {
-		return err
-	}
-	for _, t := range p.Request.Targets {
-		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs))
-		if err != nil {
-			return err
-		}
-		one(res, t, "acked", a)
-	}
-	return nil
-}
-
-func applyUnack(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
-	for _, t := range p.Request.Targets {
-		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"])
-		if err != nil {
-			return err
-		}
-		one(res, t, "unacked", a)
-	}
-	return nil
 }
 
 func domains(text string) []string {
@@ -104,11 +61,11 @@ func domains(text string) []string {
 // registration reads the numbers of a registration; a nil threshold takes the
 // flag's.
 func registration(r queue.Request) (cadence int64, threshold *int64, err error) {
-	if cadence, err = seconds("--cadence", r.Args["cadence"]); err != nil {
+	if cadence, err = queue.Seconds("--cadence", r.Args["cadence"]); err != nil {
 		return 0, nil, err
 	}
 	if text := r.Args["stale-after"]; text != "" {
-		n, err := seconds("--stale-after", text)
+		n, err := queue.Seconds("--stale-after", text)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -117,11 +74,8 @@ func registration(r queue.Request) (cadence int64, threshold *int64, err error) 
 	return cadence, threshold, nil
 }
 
-func planRegister(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	r := p.Request
-	if !slices.Contains(queue.ExecutorKinds(), r.Args["kind"]) {
-		return pgerror.NotExecutorKind(r.Args["kind"], "--kind")
-	}
 	cadence, threshold, err := registration(r)
 	if err != nil {
 		return err
@@ -156,7 +110,7 @@ func planRegister(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return nil
 }
 
-func applyRegister(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyRegister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	r := p.Request
 	cadence, threshold, err := registration(r)
 	if err != nil {
@@ -173,7 +127,7 @@ func applyRegister(ctx context.Context, c *Actions, p queue.Plan, res *queue.Res
 }
 
 // ownerRole says who may work as an executor of this role.
-func (c *Actions) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
+func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
 	var there bool
 	var logins int
 	err := c.act.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text),
@@ -191,7 +145,7 @@ func (c *Actions) ownerRole(ctx context.Context, role string) (queue.PlanLine, e
 	return line("owner", "%s; logins that may claim, beat and report as it: %d", role, logins), nil
 }
 
-func planOwner(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) != 1 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor")}
 	}
@@ -223,7 +177,7 @@ func planOwner(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return nil
 }
 
-func applyOwner(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyOwner(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	r := p.Request
 	a, err := c.ask(ctx, "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason)
 	if err != nil {
@@ -233,7 +187,7 @@ func applyOwner(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result
 	return nil
 }
 
-func planDeregister(ctx context.Context, c *Actions, p *queue.Plan) error {
+func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) != 1 {
 		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor")}
 	}
@@ -269,7 +223,7 @@ func planDeregister(ctx context.Context, c *Actions, p *queue.Plan) error {
 	return nil
 }
 
-func applyDeregister(ctx context.Context, c *Actions, p queue.Plan, res *queue.Result) error {
+func applyDeregister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	id := p.Request.Targets[0]
 	a, err := c.ask(ctx, "SELECT public.fn_queue_heartbeat_deregister($1::text, $2::text, $3::text)", id, p.Request.Actor, p.Request.Reason)
 	if err != nil {

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// oddWords are texts that a shell or a command line might read as something else.
+var oddWords = []string{
+	"plain", "two words", "it's", `"double"`, "$HOME `id` $(id)", `back\slash`, "a;b|c&d>e<f", "*?[x]", "ünï ✓", "''", "~", "#x", "!x", "a=b", "{a,b}",
+	"-x", "--yes", "--", " lead",
+}
+
+// sampleArgs are values that an argument may have; word is what a text holds.
+func sampleArgs(a queue.Action, word string, empty bool) map[string]string {
+	args := map[string]string{}
+	for _, arg := range a.Args {
+		v := word
+		switch {
+		case arg.Options() != nil && arg.Kind != queue.ArgText:
+			v = arg.Options()[len(arg.Options())-1]
+		case arg.Kind == queue.ArgChoice:
+			v = arg.Choices[0]
+		case arg.Kind == queue.ArgWord:
+			v = "one-" + strings.NewReplacer(" ", "", ",", "").Replace(word)
+		case arg.Kind == queue.ArgDuration:
+			v = "45m"
+		case arg.Kind == queue.ArgWhole || arg.Kind == queue.ArgNumber:
+			v = "7"
+		case arg.Kind == queue.ArgObject:
+			v = `{"a": "it's $x"}`
+		}
+		if empty && !arg.Required {
+			v = ""
+		}
+		if v != "" || arg.Clears || arg.Default != "" {
+			args[arg.Name] = v
+		}
+	}
+	return args
+}
+
+// The command that a dialog shows is read back by a shell and by its verb as the same
+// request, for every action and whatever its texts hold.
+func TestPrintedCommandIsTheRequest(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("NOT CHECKED: there is no sh")
+	}
+	for _, entry := range actions.Registry() {
+		if entry.Twin != "" {
+			require.True(t, entry.Local() || entry.ID == queue.ActReveal, "%s has a verb of its own", entry.ID)
+			continue
+		}
+		var all []queue.Request
+		for _, word := range oddWords {
+			for _, empty := range []bool{false, true} {
+				r := queue.Request{Action: entry.ID, Args: sampleArgs(entry, word, empty), Targets: []string{}}
+				if entry.Reason {
+					r.Reason = word
+				}
+				switch targets := entry.Targets; {
+				case targets.Name == "":
+				case targets.Many && targets.Instead != "" && empty && targets.Instead == "filter":
+					r.Filter = word
+				case targets.Many && targets.Instead == "all" && empty:
+				case targets.Many:
+					r.Targets = []string{word, "b"}
+				default:
+					r.Targets = []string{word}
+				}
+				all = append(all, r)
+			}
+		}
+		var script strings.Builder
+		for _, r := range all {
+			script.WriteString("printf '%s\\0' " + entry.Command(r) + " && printf '\\1'\n")
+		}
+		out, err := exec.CommandContext(t.Context(), sh, "-c", script.String()).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		lines := strings.Split(strings.TrimSuffix(string(out), "\x01"), "\x01")
+		require.Len(t, lines, len(all), entry.ID)
+		for i, r := range all {
+			words := strings.Split(strings.TrimSuffix(lines[i], "\x00"), "\x00")
+			require.Equal(t, append([]string{"qtop"}, strings.Fields(entry.Words)...), words[:1+len(strings.Fields(entry.Words))])
+			v := verbOf(&app{}, entry)
+			var got queue.Request
+			v.cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
+				got, err = v.request(args)
+				return err
+			}
+			v.cmd.SetArgs(words[1+len(strings.Fields(entry.Words)):])
+			require.NoError(t, v.cmd.Execute(), entry.Command(r))
+			if entry.Danger == queue.DangerDatabase { // its only target is typed as the confirmation
+				r.Args["confirm"], r.Targets = r.Targets[0], []string{}
+			}
+			require.Equal(t, r, got, entry.Command(r))
+		}
+	}
+}
+
+// A value that an argument cannot have is refused before a connection is made, with
+// the words of the form.
+func TestVerbRefusesWhatTheFormRefuses(t *testing.T) {
+	bad := map[queue.ArgKind]string{
+		queue.ArgDuration: "soon", queue.ArgWhole: "1.5", queue.ArgNumber: "x", queue.ArgChoice: "nonsense", queue.ArgSwitch: "maybe", queue.ArgObject: "[1]", queue.ArgWord: "a b",
+	}
+	for _, entry := range actions.Registry() {
+		for _, arg := range entry.Args {
+			if entry.Twin != "" || bad[arg.Kind] == "" {
+				continue
+			}
+			v := verbOf(&app{}, entry)
+			r := queue.Request{Args: map[string]string{arg.Name: bad[arg.Kind]}}
+			require.Error(t, arg.Check(bad[arg.Kind]), "%s %s", entry.ID, arg.Name)
+			words := []string{"x"}
+			if entry.Targets.Name == "" || entry.Danger == queue.DangerDatabase {
+				words = []string{}
+			}
+			if arg.Positional {
+				words = append(words, r.Args[arg.Name])
+			} else {
+				if entry.Free().Name != "" {
+					words = append(words, "y")
+				}
+				words = append(words, "--"+arg.Name+"="+r.Args[arg.Name])
+			}
+			v.cmd.SetArgs(words)
+			v.cmd.SilenceErrors, v.cmd.SilenceUsage = true, true
+			require.EqualError(t, v.cmd.Execute(), arg.Check(bad[arg.Kind]).Error(), "%s %s", entry.ID, arg.Name)
+		}
+	}
+}

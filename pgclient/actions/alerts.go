@@ -1,0 +1,105 @@
+package actions
+
+// This file acknowledges alerts and gives them up.
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func alertActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActAck, Words: "ack", Key: "A", Panes: []queue.PaneID{queue.PaneOverview, queue.PaneAlerts, queue.PaneExecutors}, Verb: "Acknowledge",
+			Help: "say that you have this alert, with a comment and for how long",
+			Noun: "alert", Opposite: queue.ActUnack, Safe: "Not now", Open: true, Targets: queue.Targets{Name: "EXECUTOR|ALERT", Many: true, Of: "alert"},
+			Danger: queue.DangerOne, Function: "public.fn_queue_alert_ack(text,text,text,interval)", Role: "workflow_admin",
+			Args: []queue.Arg{
+				{Name: "comment", Label: "Comment", Required: true, Help: "what you are doing about it"},
+				{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Required: true, Help: "after this it is open again, such as 30m or 2h"},
+			},
+		}, plan: planAck, apply: applyAck},
+		{Action: queue.Action{
+			ID: queue.ActUnack, Words: "unack", Key: "A", Panes: []queue.PaneID{queue.PaneAlerts}, Verb: "Give up",
+			Help: "open an acknowledged alert again",
+			Noun: "alert", Opposite: queue.ActAck, Open: true, Targets: queue.Targets{Name: "EXECUTOR|ALERT", Many: true, Of: "alert"},
+			Danger: queue.DangerOne, Function: "public.fn_queue_alert_unack(text,text,text)", Role: "workflow_admin",
+			Args: []queue.Arg{{Name: "comment", Label: "Comment", Required: true, Help: "why you no longer have it"}},
+		}, plan: planAck, apply: applyUnack},
+	}
+}
+
+// planAck finds the alerts meant: by key, or by the executor they are about.
+func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
+	if len(p.Request.Targets) == 0 {
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which alert?"), Do: queue.Clean("name an executor or an alert key, as qtop alerts prints them")}
+	}
+	var keys []string
+	for _, t := range p.Request.Targets {
+		var a queue.Alert
+		err := c.act.QueryRow(ctx, `SELECT alert_key, subject, severity, age_seconds, state, acked_by, comment
+			FROM public.v_queue_alert WHERE alert_key = $1 OR subject = $1`, t).
+			Scan(pgscan.Text(&a.Key), pgscan.Text(&a.Subject), &a.Severity, &a.AgeSeconds, &a.State, pgscan.Text(&a.AckedBy), pgscan.Text(&a.Comment))
+		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			out.Outcome, out.Why = "refused", queue.Clean("there is no alert about it now")
+		case err != nil:
+			return err
+		case p.Request.Action == queue.ActAck && a.State == "acked":
+			out.Outcome, out.Why = "refused", queue.Clean(a.AckedBy.String()+" has it: "+a.Comment.String())
+		case p.Request.Action == queue.ActUnack && a.State != "acked":
+			out.Outcome, out.Why = "refused", queue.Clean("nobody has it")
+		}
+		p.Results = append(p.Results, out)
+		if out.Outcome == "refused" {
+			p.Skipped++
+			p.Lines = append(p.Lines, line(t, "%s", out.Why))
+			continue
+		}
+		p.Count++
+		keys = append(keys, t)
+		p.Lines = append(p.Lines, line(a.Subject.String(), "silent for %s, %s", time.Duration(a.AgeSeconds)*time.Second, a.Severity))
+	}
+	if p.Count == 0 {
+		p.Refused, p.Rule = p.Results[0].Why.String(), "refused"
+		return nil
+	}
+	p.Request.Targets = keys
+	if p.Request.Action == queue.ActAck {
+		p.Lines = append(p.Lines, line("for", "%s, then it is open again", p.Request.Args["for"]))
+	}
+	return nil
+}
+
+func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	secs, err := queue.Seconds("--for", p.Request.Args["for"])
+	if err != nil {
+		return err
+	}
+	for _, t := range p.Request.Targets {
+		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs))
+		if err != nil {
+			return err
+		}
+		one(res, t, "acked", a)
+	}
+	return nil
+}
+
+func applyUnack(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	for _, t := range p.Request.Targets {
+		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"])
+		if err != nil {
+			return err
+		}
+		one(res, t, "unacked", a)
+	}
+	return nil
+}

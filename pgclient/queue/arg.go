@@ -1,0 +1,171 @@
+package queue
+
+// This file is the arguments of actions and their checks: a form, a verb and a plan
+// refuse the same value with the same words.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// ArgKind says what an argument may hold.
+type ArgKind int
+
+// The kinds.
+const (
+	ArgText     ArgKind = iota // of up to Max characters
+	ArgWord                    // without spaces and commas
+	ArgDuration                // 90s, 30m, 2h, 1d
+	ArgWhole                   // a whole number from Min to Max
+	ArgNumber                  // a number from Min to Max
+	ArgChoice                  // one of Choices
+	ArgSwitch                  // true or false
+	ArgObject                  // a JSON object
+)
+
+// Arg is one input of an action's form.
+type Arg struct {
+	Name       string // key in Request.Args and name of the headless flag
+	Label      string
+	Default    string
+	Required   bool
+	Kind       ArgKind
+	Min, Max   float64
+	Choices    []string // of an ArgChoice; where a form knows more, what it offers
+	Positional bool     // the command has it without a flag, after the target
+	Clears     bool     // given empty it clears what stands
+	Help       string
+}
+
+// Hint says what may be given: the help, or else the choices.
+func (a Arg) Hint() string {
+	if a.Help == "" {
+		return strings.Join(a.Options(), " or ")
+	}
+	return a.Help
+}
+
+// Options are the values among which a form lets choose; nil = it is typed.
+func (a Arg) Options() []string {
+	switch {
+	case a.Kind == ArgSwitch:
+		return []string{"true", "false"}
+	case a.Kind == ArgChoice && !a.Required:
+		return nil // empty means something too
+	}
+	return a.Choices
+}
+
+// Check refuses a value that the argument cannot have.
+func (a Arg) Check(v string) error {
+	if v == "" {
+		if a.Required {
+			return &Error{Kind: KindUsage, What: Clean(a.Name + " is needed"), Do: Clean(a.Hint())}
+		}
+		return nil
+	}
+	what, do := "", a.Hint()
+	switch a.Kind {
+	case ArgText:
+		if n := utf8.RuneCountInString(v); a.Max > 0 && (n > int(a.Max) || strings.TrimSpace(v) == "") {
+			return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("a %s has 1 to %.0f characters", a.Name, a.Max)), Where: Clean(a.where()), Do: Clean(do)}
+		}
+		return nil
+	case ArgWord:
+		if strings.ContainsAny(v, " \t,") {
+			what = "not one word, without spaces or commas"
+		}
+	case ArgDuration:
+		_, err := Seconds(a.where(), v)
+		return err
+	case ArgWhole:
+		if n, err := strconv.ParseInt(v, 10, 64); err != nil || float64(n) < a.Min || float64(n) > a.Max {
+			what = "not a whole number " + a.bounds()
+		}
+	case ArgNumber:
+		if n, err := strconv.ParseFloat(v, 64); err != nil || !(n >= a.Min && n <= a.Max) {
+			what = "not a number " + a.bounds()
+		}
+	case ArgChoice:
+		if !slices.Contains(a.Choices, v) {
+			what, do = "none of "+strings.Join(a.Choices, ", "), ""
+		}
+	case ArgSwitch:
+		if v != "true" && v != "false" {
+			what, do = "neither true nor false", ""
+		}
+	case ArgObject:
+		var object map[string]json.RawMessage
+		if json.Unmarshal([]byte(v), &object) != nil || object == nil {
+			return &Error{Kind: KindUsage, What: Clean("the payload is no JSON object"), Where: Clean(a.where()), Do: Clean(`write it like {"region": "eu"}`)}
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return &Error{Kind: KindUsage, What: Clean(strconv.Quote(v) + " is " + what), Where: Clean(a.where()), Do: Clean(do)}
+}
+
+func (a Arg) bounds() string {
+	return "from " + strconv.FormatFloat(a.Min, 'f', -1, 64) + " to " + strconv.FormatFloat(a.Max, 'f', -1, 64)
+}
+
+// where names the argument as the command has it.
+func (a Arg) where() string {
+	if a.Positional {
+		return strings.ToUpper(a.Name)
+	}
+	return "--" + a.Name
+}
+
+// Check refuses the arguments that are given and cannot be.
+func (a Action) Check(args map[string]string) error {
+	for _, arg := range a.Args {
+		if v := args[arg.Name]; v != "" {
+			if err := arg.Check(v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Complete gives what is left out its default and refuses what is missing or
+// cannot be; what was given empty is not silently another value.
+func (a Action) Complete(args map[string]string) error {
+	for _, arg := range a.Args {
+		if _, given := args[arg.Name]; !given && arg.Default != "" {
+			args[arg.Name] = arg.Default
+		}
+		if err := arg.Check(args[arg.Name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// longest is how many days a duration that somebody types has at most: ten years.
+const longest = 3650
+
+// Seconds reads a duration such as 30m, 90s, 2h, 1d.
+func Seconds(name, text string) (int64, error) {
+	s := strings.TrimSpace(text)
+	d, err := time.ParseDuration(s)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		var n int64
+		n, err = strconv.ParseInt(days, 10, 32)
+		d = time.Duration(min(n, longest+1)) * 24 * time.Hour
+	}
+	switch {
+	case err == nil && d > longest*24*time.Hour:
+		return 0, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%q is longer than ten years", text)), Where: Clean(name), Do: Clean(fmt.Sprintf("use at most %dd", longest))}
+	case err != nil || d < time.Second:
+		return 0, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%q is no duration of a second or more", text)), Where: Clean(name), Do: Clean("write it like 90s, 30m, 2h or 1d")}
+	}
+	return int64(d.Seconds()), nil
+}
