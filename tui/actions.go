@@ -10,7 +10,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views"
 )
 
 // works tells whether an action's key works in a pane.
@@ -71,27 +70,28 @@ func (m *root) ask(a queue.Action, req queue.Request) tea.Cmd {
 	return later(quietFor, armMsg{})
 }
 
-// prefill is what a form starts with: a switch is offered turned.
+// form is what the panes know of an action's targets.
+func (m *root) form(id queue.ActionID) form {
+	for _, p := range m.panes {
+		if f, ok := p.forms[id]; ok {
+			return f
+		}
+	}
+	return form{}
+}
+
+// prefill is what a form starts with.
 func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 	args := slices.Clone(a.Args)
+	if start := m.form(a.ID).start; start != nil && len(req.Targets) == 1 {
+		start(m.feed.picture, req.Targets[0], args)
+	}
 	for i := range args {
 		if v := req.Args[args[i].Name]; v != "" {
 			args[i].Default = v
-			continue
 		}
-		if a.ID == queue.ActFlagSet && args[i].Name == "value" && len(req.Targets) == 1 {
-			if f, ok := flagByKey(m.feed.picture, req.Targets[0]); ok {
-				args[i].Default = turned(f)
-				switch {
-				case f.Kind == "boolean":
-					args[i].Choices = []string{"true", "false"}
-				case f.Key.String() == queue.SchedulerMode:
-					args[i].Choices = queue.SchedulerModes()
-				}
-			}
-		}
-		if a.ID == queue.ActTick && args[i].Name == "worker" {
-			args[i].Choices = tickWorkers(m.feed.picture)
+		if args[i].Positional && a.Targets.Name == "" { // the name that it asks for is the target
+			args[i].Choices = m.ids(a)
 		}
 	}
 	return args
@@ -99,35 +99,8 @@ func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 
 // about tells what a form should know of its target.
 func (m *root) about(a queue.Action, req queue.Request) []queue.PlanLine {
-	if len(req.Targets) != 1 {
-		return nil
+	if about := m.form(a.ID).about; about != nil && len(req.Targets) == 1 {
+		return about(m.feed.picture, req.Targets[0])
 	}
-	switch a.ID {
-	case queue.ActJobSubscribe:
-		return claims(m.feed.picture, req.Targets[0])
-	case queue.ActJobRuleOff, queue.ActJobRuleOn:
-		if i := slices.IndexFunc(m.feed.picture.JobSubscriptions, func(x queue.JobSubscription) bool { return x.ID == req.Targets[0] }); i >= 0 {
-			x := m.feed.picture.JobSubscriptions[i]
-			return []queue.PlanLine{{Label: "executor", Value: x.ExecutorID}, {Label: "may claim", Value: queue.Clean(views.Rule(x))}}
-		}
-	}
-	if a.ID != queue.ActFlagSet {
-		return nil
-	}
-	f, ok := flagByKey(m.feed.picture, req.Targets[0])
-	if !ok {
-		return nil
-	}
-	return []queue.PlanLine{{Label: "now", Value: f.Value}, {Label: "what", Value: f.Description}}
-}
-
-func turned(f queue.Flag) string {
-	switch v := f.Value.String(); {
-	case f.Kind != "boolean":
-		return v
-	case v == "true":
-		return "false"
-	default:
-		return "true"
-	}
+	return nil
 }

@@ -6,7 +6,6 @@ package tui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -100,24 +99,18 @@ func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {
 	}
 }
 
+// hosted is what the actions of this process do.
+var hosted = map[queue.ActionID]func(Host, string) error{
+	queue.ActHostStart: Host.Start, queue.ActHostDrain: Host.Drain, queue.ActHostStop: Host.Stop,
+}
+
 // applyHere carries out an action of this process.
 func (m *calls) applyHere(dialog int, p queue.Plan) tea.Cmd {
 	h := m.host
 	return func() tea.Msg {
 		r := queue.Result{Action: p.Request.Action, Plan: p.Lines}
 		for _, loop := range p.Request.Targets {
-			var err error
-			switch p.Request.Action {
-			case queue.ActHostStart:
-				err = h.Start(loop)
-			case queue.ActHostDrain:
-				err = h.Drain(loop)
-			case queue.ActHostStop:
-				err = h.Stop(loop)
-			default:
-				err = fmt.Errorf("%s is no action of a worker host", p.Request.Action)
-			}
-			if err != nil {
+			if err := hosted[p.Request.Action](h, loop); err != nil {
 				return appliedMsg{dialog, r, err}
 			}
 			r.Done++

@@ -247,36 +247,15 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	default:
 		req.Targets = words
 	}
-	switch a.ID { // what a line means beyond its words
-	case queue.ActReveal: // what it shows needs a page to stand on
-		m.warn("a payload is revealed on its page: open it, then V")
+	if p := m.feed.picture; a.Danger == queue.DangerDatabase && (p == nil || p.Server.CloneOf.Empty()) {
+		m.warn("this database is no clone: there is nothing to " + a.Words)
 		return nil
-	case queue.ActAdopt: // this database is the only target, and must be a clone
-		if p := m.feed.picture; p == nil || p.Server.CloneOf.Empty() {
-			m.warn("this database is no clone: there is nothing to adopt")
+	}
+	if line := m.form(a.ID).line; line != nil {
+		if problem := line(m.feed.picture, words, &req); problem != "" {
+			m.warn(problem)
 			return nil
-		}
-	case queue.ActAck, queue.ActUnack: // an executor stands for its alert
-		req.Targets = []string{m.alertKey(words[0])}
-	case queue.ActJobSubscribe: // the second word is the kind of jobs; without it the rule that stands is edited
-		req.Targets = words[:1]
-		if len(words) > 1 {
-			req.Args["kind"] = words[1]
-		} else if rules := claimRules(m.feed.picture, words[0]); len(rules) > 0 {
-			fill(&req, rules[0])
 		}
 	}
 	return m.ask(a, req)
-}
-
-// alertKey finds the key of an alert by its subject.
-func (m *root) alertKey(name string) string {
-	if m.feed.picture != nil {
-		for _, a := range m.feed.picture.Alerts {
-			if a.Subject.String() == name {
-				return a.Key.String()
-			}
-		}
-	}
-	return name
 }

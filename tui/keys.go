@@ -1,7 +1,7 @@
 package tui
 
 // This file is the keys that move and look. The capitals that act come from the
-// registry of package queue; both together make the help and docs/keys.md.
+// registry of actions; both together make the help and docs/keys.md.
 
 // KeyHelp is one line of the list of keys.
 type KeyHelp struct {

@@ -55,12 +55,20 @@ type board func(at scene, s views.Size, cursor views.Target) views.OverviewView
 // acts is what keys and commands work on in a level; what it lacks the pane says.
 type acts struct {
 	targets map[queue.ActionID]target
+	forms   map[queue.ActionID]form
 	second  func(at scene) bool   // of two actions of one key: the row means the second
 	waits   func(at scene) string // the queue that :why means
 }
 
 // target puts into a request what an action works on, or says why there is nothing.
 type target func(at scene, req *queue.Request) (problem string)
+
+// form is what a dialog knows of a target beside the entry of its action. What it lacks is nil.
+type form struct {
+	line  func(pic *queue.Snapshot, words []string, req *queue.Request) (problem string) // what the words of a command mean, or why they do nothing
+	start func(pic *queue.Snapshot, target string, args []queue.Arg)                     // what it starts with
+	about func(pic *queue.Snapshot, target string) []queue.PlanLine                      // what it tells
+}
 
 // scene is what a pane sees: the picture, this process, and how deep one is in it.
 type scene struct {

@@ -39,6 +39,11 @@ func executorsPane() pane {
 				queue.ActJobRuleOff:   claimRule,
 				queue.ActJobRuleOn:    claimRule,
 			},
+			forms: map[queue.ActionID]form{
+				queue.ActJobSubscribe: {line: claimLine, about: claims},
+				queue.ActJobRuleOff:   {about: claimNow},
+				queue.ActJobRuleOn:    {about: claimNow},
+			},
 			second: func(at scene) bool {
 				x, ok := views.SubscriptionOf(at.pic, at.subject())
 				return ok && !x.Enabled
@@ -106,6 +111,18 @@ func mayClaim(at scene, req *queue.Request) string {
 	return ""
 }
 
+// claimLine takes the second word for the kind of jobs; without it the rule that
+// stands is edited.
+func claimLine(pic *queue.Snapshot, words []string, req *queue.Request) string {
+	req.Targets = words[:1]
+	if len(words) > 1 {
+		req.Args["kind"] = words[1]
+	} else if rules := claimRules(pic, words[0]); len(rules) > 0 {
+		fill(req, rules[0])
+	}
+	return ""
+}
+
 // fill lets the form of a request start with a rule.
 func fill(req *queue.Request, x queue.JobSubscription) {
 	req.Args["kind"], req.Args["domain"] = x.JobKind.String(), x.Domain.String()
@@ -124,6 +141,19 @@ func claimRules(pic *queue.Snapshot, executor string) (out []queue.JobSubscripti
 		}
 	}
 	return out
+}
+
+// claimNow says what a rule is of.
+func claimNow(pic *queue.Snapshot, id string) []queue.PlanLine {
+	if pic == nil {
+		return nil
+	}
+	for _, x := range pic.JobSubscriptions {
+		if x.ID == id {
+			return []queue.PlanLine{{Label: "executor", Value: x.ExecutorID}, {Label: "may claim", Value: queue.Clean(views.Rule(x))}}
+		}
+	}
+	return nil
 }
 
 // claims says how an executor's rules stand, above the form that makes one.

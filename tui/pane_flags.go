@@ -1,6 +1,9 @@
 package tui
 
 import (
+	"slices"
+	"strconv"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
@@ -21,7 +24,10 @@ func flagsPane() pane {
 				return views.FlagPage(at.pic.Flags[i], known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W)
 			})}
 		},
-		acts: acts{targets: map[queue.ActionID]target{queue.ActFlagSet: setFlag(scene.subject)}},
+		acts: acts{
+			targets: map[queue.ActionID]target{queue.ActFlagSet: setFlag(scene.subject)},
+			forms:   map[queue.ActionID]form{queue.ActFlagSet: {start: turned, about: flagNow}},
+		},
 	}
 }
 
@@ -35,6 +41,31 @@ func setFlag(key func(at scene) string) target {
 		req.Targets = []string{f.Key.String()}
 		return ""
 	}
+}
+
+// turned offers the value of a flag, and a switch turned.
+func turned(pic *queue.Snapshot, key string, args []queue.Arg) {
+	f, ok := flagByKey(pic, key)
+	value := slices.IndexFunc(args, func(a queue.Arg) bool { return a.Name == "value" })
+	if !ok || value < 0 {
+		return
+	}
+	a := &args[value]
+	a.Default = f.Value.String()
+	switch {
+	case f.Kind == "boolean":
+		a.Choices, a.Default = []string{"true", "false"}, strconv.FormatBool(a.Default != "true")
+	case key == queue.SchedulerMode:
+		a.Choices = queue.SchedulerModes()
+	}
+}
+
+func flagNow(pic *queue.Snapshot, key string) []queue.PlanLine {
+	f, ok := flagByKey(pic, key)
+	if !ok {
+		return nil
+	}
+	return []queue.PlanLine{{Label: "now", Value: f.Value}, {Label: "what", Value: f.Description}}
 }
 
 func flagByKey(pic *queue.Snapshot, key string) (queue.Flag, bool) {

@@ -148,6 +148,7 @@ func TestPanesAreSound(t *testing.T) {
 		for _, id := range a.Panes {
 			require.Contains(t, panes, id, a.ID)
 		}
+		require.Equal(t, a.Local(), hosted[a.ID] != nil, a.ID)
 		for id, p := range panes {
 			require.True(t, p.targets[a.ID] == nil || works(a, id), "%s has a target for %s, which does not work there", id, a.ID)
 		}
