@@ -22,6 +22,10 @@ import (
 )
 
 func bulkActions() []entry {
+	turn := func(a queue.Action) entry { // an action on an operation, by its number
+		a.Panes, a.Targets, a.Role = []queue.PaneID{queue.PaneOps}, queue.Targets{Name: "OPERATION"}, "dead_letter_operator"
+		return entry{Action: a, plan: planTurn, apply: applyTurn}
+	}
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActBulkPlan, Words: "ops plan", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Freeze",
@@ -36,38 +40,19 @@ func bulkActions() []entry {
 				{Name: "canary", Kind: queue.ArgWhole, Max: 1000, Label: "Canary", Default: "5", Required: true, Help: "this many go first and must succeed; 0 = none"},
 			},
 		}, plan: planBulk, apply: applyBulk},
-		{Action: queue.Action{
-			ID: queue.ActBulkRun, Words: "ops run", Key: "S", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Start", Undo: "qtop ops pause, then undo",
-			Help: "start a planned bulk operation, its canary first", Targets: queue.Targets{Name: "OPERATION"},
-			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)", Role: "dead_letter_operator",
-		}, plan: planTurn, apply: applyTurn},
-		{Action: queue.Action{
-			ID: queue.ActBulkPause, Words: "ops pause", Key: "P", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Pause",
-			Help: "pause a bulk operation between two items", Opposite: queue.ActBulkResume, Targets: queue.Targets{Name: "OPERATION"},
-			Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)", Role: "dead_letter_operator",
-		}, plan: planTurn, apply: applyTurn},
-		{Action: queue.Action{
-			ID: queue.ActBulkResume, Words: "ops resume", Key: "P", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Resume",
-			Help:     "go on with a paused bulk operation; after a brake the canary goes first again",
-			Opposite: queue.ActBulkPause, Targets: queue.Targets{Name: "OPERATION"},
-			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)", Role: "dead_letter_operator",
-		}, plan: planTurn, apply: applyTurn},
-		{Action: queue.Action{
-			ID: queue.ActBulkAbort, Words: "ops abort", Key: "X", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Abort",
-			Help: "end a bulk operation for good; what was not attempted stays as it is", Targets: queue.Targets{Name: "OPERATION"},
-			Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)", Role: "dead_letter_operator",
-		}, plan: planTurn, apply: applyTurn},
-		{Action: queue.Action{
-			ID: queue.ActBulkRate, Words: "ops rate", Key: "+", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Rate", Undo: "set it back",
-			Help: "change the rate of a bulk operation, also while it runs", Targets: queue.Targets{Name: "OPERATION"},
-			Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)", Role: "dead_letter_operator",
-			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}},
-		}, plan: planTurn, apply: applyTurn},
-		{Action: queue.Action{
-			ID: queue.ActBulkUndo, Words: "ops undo", Key: "U", Panes: []queue.PaneID{queue.PaneOps}, Verb: "Undo",
-			Help: "take back what a bulk operation did and nobody has attempted yet", Opposite: queue.ActRequeue, Targets: queue.Targets{Name: "OPERATION"},
-			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)", Role: "dead_letter_operator",
-		}, plan: planTurn, apply: applyTurn},
+		turn(queue.Action{ID: queue.ActBulkRun, Key: "S", Verb: "Start", Undo: "qtop ops pause, then undo", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)",
+			Words: "ops run", Help: "start a planned bulk operation, its canary first"}),
+		turn(queue.Action{ID: queue.ActBulkPause, Key: "P", Verb: "Pause", Opposite: queue.ActBulkResume, Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)",
+			Words: "ops pause", Help: "pause a bulk operation between two items"}),
+		turn(queue.Action{ID: queue.ActBulkResume, Key: "P", Verb: "Resume", Opposite: queue.ActBulkPause, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)",
+			Words: "ops resume", Help: "go on with a paused bulk operation; after a brake the canary goes first again"}),
+		turn(queue.Action{ID: queue.ActBulkAbort, Key: "X", Verb: "Abort", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)",
+			Words: "ops abort", Help: "end a bulk operation for good; what was not attempted stays as it is"}),
+		turn(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
+			Words: "ops rate", Help: "change the rate of a bulk operation, also while it runs",
+			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}}}),
+		turn(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Opposite: queue.ActRequeue, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
+			Words: "ops undo", Help: "take back what a bulk operation did and nobody has attempted yet"}),
 	}
 }
 

@@ -23,21 +23,6 @@ func (a Action) Command(r Request) string {
 		return ""
 	}
 	words, behind := []string{"qtop", a.Words}, []string{}
-	place := func(list []string) {
-		if slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(s, "-") }) {
-			behind = append(behind, "--")
-			behind = append(behind, quoteAll(list)...)
-			return
-		}
-		words = append(words, quoteAll(list)...)
-	}
-	flag := func(name, value string) {
-		if a.switched() {
-			words = append(words, "--"+name+"="+shellQuote(value))
-			return
-		}
-		words = append(words, "--"+name, shellQuote(value))
-	}
 	var given []string
 	rest := ""
 	switch t := a.Targets; {
@@ -56,14 +41,18 @@ func (a Action) Command(r Request) string {
 			given = append(slices.Clone(given), r.Args[arg.Name])
 		}
 	}
-	place(given)
+	if slices.ContainsFunc(given, func(s string) bool { return strings.HasPrefix(s, "-") }) {
+		behind = append([]string{"--"}, quoteAll(given)...)
+	} else {
+		words = append(words, quoteAll(given)...)
+	}
 	if rest != "" {
 		words = append(words, rest)
 	}
 	for _, arg := range a.Args {
 		v, ok := r.Args[arg.Name]
 		if !arg.Positional && (v != "" || ok && (arg.Clears || arg.Default != "")) { // left out it would not be empty
-			flag(arg.Name, v)
+			words = append(words, "--"+arg.Name+a.between()+shellQuote(v))
 		}
 	}
 	if a.Danger == DangerDatabase {
@@ -75,10 +64,13 @@ func (a Action) Command(r Request) string {
 	return Clean(strings.Join(append(words, behind...), " ")).String()
 }
 
-// switched tells an action with a switch: it is written --enabled=false, and what
-// stands beside it alike.
-func (a Action) switched() bool {
-	return slices.ContainsFunc(a.Args, func(x Arg) bool { return x.Kind == ArgSwitch })
+// between stands between a flag and its value: a switch is written --enabled=false,
+// and what stands beside it alike.
+func (a Action) between() string {
+	if slices.ContainsFunc(a.Args, func(x Arg) bool { return x.Kind == ArgSwitch }) {
+		return "="
+	}
+	return " "
 }
 
 // Usage is the command with placeholders, without the words before its last one:
@@ -123,27 +115,20 @@ func (a Action) Headless() string {
 		s += " | --all"
 	}
 	for _, arg := range a.Args {
-		holder := arg.holder()
+		words := "--" + arg.Name + a.between() + arg.holder()
 		switch {
 		case arg.Positional:
 			s += " " + strings.ToUpper(arg.Name)
-		case a.switched():
-			s += optional("--"+arg.Name+"="+holder, arg.Required)
+		case arg.Required:
+			s += " " + words
 		default:
-			s += optional("--"+arg.Name+" "+holder, arg.Required)
+			s += " [" + words + "]"
 		}
 	}
 	if a.Danger == DangerDatabase {
 		s += " --confirm " + a.Targets.Name
 	}
 	return s + map[bool]string{true: " --reason R"}[a.Reason]
-}
-
-func optional(words string, required bool) string {
-	if required {
-		return " " + words
-	}
-	return " [" + words + "]"
 }
 
 // holder stands for a value.
