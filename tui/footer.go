@@ -4,6 +4,7 @@ package tui
 // the console costs; and the keys of this pane.
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/qtop/qtop/views"
@@ -34,7 +35,7 @@ func chordHints() []views.Hint {
 	hints := []views.Hint{{Key: "g", Word: "first row"}}
 	for _, p := range Panes() {
 		if k, ok := strings.CutPrefix(p.Keys, "g"); ok {
-			hints = append(hints, views.Hint{Key: k, Word: strings.ToLower(strings.Fields(p.Title)[0])})
+			hints = append(hints, views.Hint{Key: k, Word: strings.ToLower(cmp.Or(p.Short, p.Title))})
 		}
 	}
 	return hints

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -125,7 +126,7 @@ func TestChordNamesItsPanes(t *testing.T) {
 		c.sees("g first row")
 		for _, p := range Panes() {
 			if k, ok := strings.CutPrefix(p.Keys, "g"); ok {
-				c.sees(k + " " + strings.ToLower(strings.Fields(p.Title)[0]))
+				c.sees(k + " " + strings.ToLower(cmp.Or(p.Short, p.Title)))
 			}
 		}
 	})

@@ -148,26 +148,20 @@ func addActions(a *app, root *cobra.Command) {
 		group := root
 		words := strings.Fields(entry.Words)
 		for _, word := range words[:len(words)-1] {
-			group = groupOf(group, word)
+			group = groupOf(group, word, entry.Group)
 		}
 		group.AddCommand(v.cmd)
 	}
 }
 
-// groupShort says what the verbs do of a group that holds actions alone.
-var groupShort = map[string]string{
-	"flag": "Change a flag", "endpoint": "Suspend or resume a webhook subscription",
-	"subscription": "Make a rule of who reads which events; mute and unmute one",
-}
-
 // groupOf is the command of this name below another one.
-func groupOf(parent *cobra.Command, name string) *cobra.Command {
+func groupOf(parent *cobra.Command, name, short string) *cobra.Command {
 	for _, c := range parent.Commands() {
 		if c.Name() == name {
 			return c
 		}
 	}
-	c := &cobra.Command{Use: name, Short: groupShort[name]}
+	c := &cobra.Command{Use: name, Short: short}
 	parent.AddCommand(c)
 	return c
 }

@@ -20,7 +20,7 @@ import (
 func endpointActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActSuspend, Words: "endpoint suspend", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Suspend",
+			ID: queue.ActSuspend, Words: "endpoint suspend", Group: "Suspend or resume a webhook subscription", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Suspend",
 			Help:     "send nothing to an endpoint until it is resumed, or for a time; what waits spends no attempt",
 			Opposite: queue.ActResume, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks"},
 			Danger: queue.DangerMany, Function: "public.fn_endpoint_suspend(bigint,text,text,interval)", Role: "dead_letter_operator", Reason: true,

@@ -18,7 +18,7 @@ import (
 func flagActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActFlagSet, Words: "flag set", Key: "E", Panes: []queue.PaneID{queue.PaneFlags, queue.PaneOverview, queue.PaneScheduler}, Verb: "Set", Undo: "set it back, or give it an expiry",
+			ID: queue.ActFlagSet, Words: "flag set", Group: "Change a flag", Key: "E", Panes: []queue.PaneID{queue.PaneFlags, queue.PaneOverview, queue.PaneScheduler}, Verb: "Set", Undo: "set it back, or give it an expiry",
 			Help: "flip or edit a flag, with a reason and an optional expiry",
 			Noun: "flag", Button: "Set {value}", Targets: queue.Targets{Name: "KEY", Of: "flag"},
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,

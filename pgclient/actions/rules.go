@@ -19,7 +19,7 @@ import (
 func ruleActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActRuleAdd, Words: "subscription add", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
+			ID: queue.ActRuleAdd, Words: "subscription add", Group: "Make a rule of who reads which events; mute and unmute one", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
 			Help: "make a rule of who reads which events",
 			Noun: "rule", Button: "Make the rule", Safe: "Not now", Opposite: queue.ActRuleMute,
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,

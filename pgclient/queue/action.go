@@ -72,6 +72,7 @@ type Action struct {
 	Key   string   // the capital that starts it; "" = command line only
 	Panes []PaneID // where the key works
 	Words string   // of its command: "ops plan"
+	Group string   // of the first whose words begin a group of verbs: what those do
 	Verb  string   // "Requeue": what its button says, before the count
 	Noun  string   // what it works on, for the title and the button: "job"
 	Help  string   // one line
