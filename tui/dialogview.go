@@ -124,7 +124,7 @@ func (d *dialog) viewDone(v *views.Dialog) {
 }
 
 func doneWords(a queue.Action, r queue.Result) string {
-	s := "Done: " + strings.ToLower(a.Verb) + ", " + views.Count(r.Done) + " " + map[bool]string{true: "row", false: "rows"}[r.Done == 1]
+	s := "Done: " + strings.ToLower(a.Verb) + ", " + views.Count(r.Done) + " " + queue.Choose(r.Done == 1, "row", "rows")
 	if a.Danger == queue.DangerLocal {
 		s = "Done: " + strings.ToLower(a.Verb)
 		for _, o := range r.Results {

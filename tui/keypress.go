@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
@@ -137,7 +139,7 @@ func (m *root) look1(k string) tea.Cmd {
 		return m.export("")
 	case "m":
 		m.look.mouse = !m.look.mouse
-		m.tell(map[bool]string{true: "mouse on: the terminal's own selection is off until m", false: "mouse off"}[m.look.mouse])
+		m.tell(queue.Choose(m.look.mouse, "mouse on: the terminal's own selection is off until m", "mouse off"))
 	case "q":
 		return m.quit()
 	case "ctrl+z":

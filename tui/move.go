@@ -5,6 +5,7 @@ package tui
 import (
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
@@ -27,7 +28,7 @@ func (m *deck) moveTo(i int) tea.Cmd {
 	l := m.pane().top()
 	switch {
 	case l.board != nil:
-		m.moveOverview(l, map[bool]int{true: -1 << 20, false: 1 << 20}[i == 0])
+		m.moveOverview(l, queue.Choose(i == 0, -1<<20, 1<<20))
 	case l.page != nil:
 		l.offset = min(i, max(len(l.built.Lines)-m.body().H, 0))
 	default:

@@ -1,8 +1,6 @@
 package tui
 
 import (
-	"slices"
-
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
@@ -65,10 +63,5 @@ func alertBy(pic *queue.Snapshot, key string) (queue.Alert, bool) {
 }
 
 func alertWhere(pic *queue.Snapshot, is func(queue.Alert) bool) (queue.Alert, bool) {
-	if pic != nil {
-		if i := slices.IndexFunc(pic.Alerts, is); i >= 0 {
-			return pic.Alerts[i], true
-		}
-	}
-	return queue.Alert{}, false
+	return queue.Find(pic.OrEmpty().Alerts, is)
 }

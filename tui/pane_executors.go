@@ -132,10 +132,7 @@ func fill(req *queue.Request, x queue.JobSubscription) {
 
 // claimRules are what an executor may claim.
 func claimRules(pic *queue.Snapshot, executor string) (out []queue.JobSubscription) {
-	if pic == nil {
-		return nil
-	}
-	for _, x := range pic.JobSubscriptions {
+	for _, x := range pic.OrEmpty().JobSubscriptions {
 		if x.ExecutorID.String() == executor {
 			out = append(out, x)
 		}
@@ -145,15 +142,11 @@ func claimRules(pic *queue.Snapshot, executor string) (out []queue.JobSubscripti
 
 // claimNow says what a rule is of.
 func claimNow(pic *queue.Snapshot, id string) []queue.PlanLine {
-	if pic == nil {
+	x, ok := queue.Find(pic.OrEmpty().JobSubscriptions, func(x queue.JobSubscription) bool { return x.ID == id })
+	if !ok {
 		return nil
 	}
-	for _, x := range pic.JobSubscriptions {
-		if x.ID == id {
-			return []queue.PlanLine{{Label: "executor", Value: x.ExecutorID}, {Label: "may claim", Value: queue.Clean(views.Rule(x))}}
-		}
-	}
-	return nil
+	return []queue.PlanLine{{Label: "executor", Value: x.ExecutorID}, {Label: "may claim", Value: queue.Clean(views.Rule(x))}}
 }
 
 // claims says how an executor's rules stand, above the form that makes one.
@@ -168,7 +161,7 @@ func claims(pic *queue.Snapshot, executor string) []queue.PlanLine {
 			out = append(out, queue.PlanLine{Value: queue.Clean("and " + strconv.Itoa(len(rules)-i) + " more")})
 			break
 		}
-		out = append(out, queue.PlanLine{Label: map[bool]string{true: "now"}[i == 0], Value: queue.Clean(views.Rule(x))})
+		out = append(out, queue.PlanLine{Label: queue.Choose(i == 0, "now", ""), Value: queue.Clean(views.Rule(x))})
 	}
 	return append(out, queue.PlanLine{Label: "to know", Value: queue.Clean("another kind or domain makes one more; it does not change these")})
 }

@@ -34,7 +34,7 @@ func flagsPane() pane {
 // setFlag is what E works on: the flag of this key.
 func setFlag(key func(at scene) string) target {
 	return func(at scene, req *queue.Request) string {
-		f, ok := flagByKey(at.pic, key(at))
+		f, ok := at.pic.Flag(key(at))
 		if !ok {
 			return at.noRow("E works on a flag: those that stand OFF in 1, the intervals and the mode in 9, or all of them in gf")
 		}
@@ -45,7 +45,7 @@ func setFlag(key func(at scene) string) target {
 
 // turned offers the value of a flag, and a switch turned.
 func turned(pic *queue.Snapshot, key string, args []queue.Arg) {
-	f, ok := flagByKey(pic, key)
+	f, ok := pic.Flag(key)
 	value := slices.IndexFunc(args, func(a queue.Arg) bool { return a.Name == "value" })
 	if !ok || value < 0 {
 		return
@@ -61,20 +61,9 @@ func turned(pic *queue.Snapshot, key string, args []queue.Arg) {
 }
 
 func flagNow(pic *queue.Snapshot, key string) []queue.PlanLine {
-	f, ok := flagByKey(pic, key)
+	f, ok := pic.Flag(key)
 	if !ok {
 		return nil
 	}
 	return []queue.PlanLine{{Label: "now", Value: f.Value}, {Label: "what", Value: f.Description}}
-}
-
-func flagByKey(pic *queue.Snapshot, key string) (queue.Flag, bool) {
-	if pic != nil && key != "" {
-		for _, f := range pic.Flags {
-			if f.Key.String() == key {
-				return f, true
-			}
-		}
-	}
-	return queue.Flag{}, false
 }

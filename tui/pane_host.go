@@ -28,12 +28,8 @@ func hostPane() pane {
 		enter: func(at scene, i int) level {
 			name := at.level.grid.src.ID(i)
 			return level{id: name, title: name, page: func(at scene) (views.Page, bool) {
-				for _, x := range loops(at.local) {
-					if x.Name == name {
-						return views.LoopPage(x, at.env, at.size.W), true
-					}
-				}
-				return views.Page{}, false
+				x, ok := queue.Find(loops(at.local), func(x queue.LoopStatus) bool { return x.Name == name })
+				return views.LoopPage(x, at.env, at.size.W), ok
 			}}
 		},
 		room: room,

@@ -61,12 +61,7 @@ func operationAt(at scene) (queue.Operation, bool) {
 		return d.Operation, true
 	}
 	id := at.subject()
-	for _, o := range queue.Of[[]queue.Operation](at.base().list.page) {
-		if strconv.FormatInt(o.ID, 10) == id {
-			return o, true
-		}
-	}
-	return queue.Operation{}, false
+	return queue.Find(queue.Of[[]queue.Operation](at.base().list.page), func(o queue.Operation) bool { return strconv.FormatInt(o.ID, 10) == id })
 }
 
 func operationLevel(o queue.Operation) level {

@@ -71,12 +71,7 @@ func schedulerLevel(id string) level {
 
 // tickNamed is the tick worker of this name.
 func tickNamed(pic *queue.Snapshot, name string) (queue.TickWorker, bool) {
-	if pic != nil && name != "" {
-		if i := slices.IndexFunc(pic.Ticks, func(t queue.TickWorker) bool { return t.Name.String() == name }); i >= 0 {
-			return pic.Ticks[i], true
-		}
-	}
-	return queue.TickWorker{}, false
+	return queue.Find(pic.OrEmpty().Ticks, func(t queue.TickWorker) bool { return t.Name.String() == name })
 }
 
 // tickMeant starts the form of T with the tick worker that the row under the
@@ -97,10 +92,8 @@ func tickMeant(at scene, req *queue.Request) string {
 
 func tickWorkers(pic *queue.Snapshot) []string {
 	var names []string
-	if pic != nil {
-		for _, t := range pic.Ticks {
-			names = append(names, t.Name.String())
-		}
+	for _, t := range pic.OrEmpty().Ticks {
+		names = append(names, t.Name.String())
 	}
 	return names
 }

@@ -55,12 +55,7 @@ func eventRules(at scene) queue.EventSubscriptionList {
 }
 
 func eventRule(at scene, id string) (queue.EventSubscription, bool) {
-	for _, s := range eventRules(at).Subscriptions {
-		if strconv.FormatInt(s.ID, 10) == id {
-			return s, true
-		}
-	}
-	return queue.EventSubscription{}, false
+	return queue.Find(eventRules(at).Subscriptions, func(s queue.EventSubscription) bool { return strconv.FormatInt(s.ID, 10) == id })
 }
 
 // eventRuleLevel is a rule with its changes, or how a type is resolved.
@@ -72,10 +67,7 @@ func eventRuleLevel(at scene, id string) level {
 	}
 	return level{id: id, title: "rule " + id, list: reads(queue.ListFlagHistory, "subscription "+id), page: func(at scene) (views.Page, bool) {
 		s, ok := eventRule(at, id)
-		if !ok {
-			return views.Page{}, false
-		}
-		return views.RulePage(s, known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), true
+		return views.RulePage(s, known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), ok
 	}}
 }
 

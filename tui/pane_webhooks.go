@@ -44,20 +44,16 @@ func endpointList(at scene) queue.EndpointList {
 
 // endpointOf is the endpoint of a row; of a lease, the one that it is for.
 func endpointOf(at scene, row string) (queue.Endpoint, bool) {
-	read := endpointList(at)
 	if job, ok := views.WebhookJob(row); ok {
-		for _, x := range read.Leases {
-			if strconv.FormatInt(x.JobID, 10) == job {
-				row = strconv.FormatInt(x.SubscriptionID, 10)
-			}
+		if x, ok := leaseOf(at, job); ok {
+			row = strconv.FormatInt(x.SubscriptionID, 10)
 		}
 	}
-	for _, r := range read.Endpoints {
-		if strconv.FormatInt(r.ID, 10) == row {
-			return r, true
-		}
-	}
-	return queue.Endpoint{}, false
+	return queue.Find(endpointList(at).Endpoints, func(r queue.Endpoint) bool { return strconv.FormatInt(r.ID, 10) == row })
+}
+
+func leaseOf(at scene, job string) (queue.WebhookLease, bool) {
+	return queue.Find(endpointList(at).Leases, func(x queue.WebhookLease) bool { return strconv.FormatInt(x.JobID, 10) == job })
 }
 
 // endpointWorks is what D and :why work on, where a row or a page has an endpoint.
@@ -89,12 +85,8 @@ func endpointWorks(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 func hookLevel(at scene, id string) level {
 	if job, ok := views.WebhookJob(id); ok {
 		return level{id: id, title: "webhook job " + job, page: func(at scene) (views.Page, bool) {
-			for _, x := range endpointList(at).Leases {
-				if strconv.FormatInt(x.JobID, 10) == job {
-					return views.WebhookLeasePage(x, at.env, at.size.W), true
-				}
-			}
-			return views.Page{}, false
+			x, ok := leaseOf(at, job)
+			return views.WebhookLeasePage(x, at.env, at.size.W), ok
 		}}
 	}
 	row, _ := endpointOf(at, id)

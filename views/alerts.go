@@ -16,7 +16,7 @@ import (
 // Alerts is the table of pane 3: the open ones by urgency, then those that
 // somebody has, oldest first.
 func Alerts(s *queue.Snapshot) Source {
-	rows := orEmpty(s).Alerts
+	rows := s.OrEmpty().Alerts
 	return Source{
 		ID: func(i int) string { return rows[i].Key.String() },
 		Sorts: []Sort{

@@ -37,7 +37,7 @@ func GroupNames(groups []queue.DeadGroup) []string {
 
 // DeadGroups is the first table of pane 5.
 func DeadGroups(s *queue.Snapshot) Source {
-	rows := orEmpty(s).DeadGroups
+	rows := s.OrEmpty().DeadGroups
 	names := map[string]string{}
 	for i, name := range GroupNames(rows) {
 		names[GroupID(rows[i])] = name

@@ -41,7 +41,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 		return p.done("endpoint " + r.Endpoint.String())
 	}
 	if d.Why != nil {
-		p.head(map[bool]string{true: "Why it waits", false: "What could block it"}[r.Waiting > 0])
+		p.head(queue.Choose(r.Waiting > 0, "Why it waits", "What could block it"))
 		p.chain(*d.Why)
 	}
 	p.retries(d.Retries)

@@ -17,7 +17,7 @@ import (
 // Executors is the table of pane 4: executors, and under them their
 // subscriptions.
 func Executors(s *queue.Snapshot) Source {
-	rows, subs := orEmpty(s).Executors, orEmpty(s).JobSubscriptions
+	rows, subs := s.OrEmpty().Executors, s.OrEmpty().JobSubscriptions
 	n, rules := len(rows), subscriptionCounts(subs)
 	return Source{
 		ID: func(i int) string {

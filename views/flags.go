@@ -13,7 +13,7 @@ import (
 
 // Flags is the table of pane gf.
 func Flags(s *queue.Snapshot) Source {
-	rows := orEmpty(s).Flags
+	rows := s.OrEmpty().Flags
 	return Source{
 		ID: func(i int) string { return rows[i].Key.String() },
 		Sorts: []Sort{

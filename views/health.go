@@ -10,7 +10,7 @@ import (
 
 // Health is the table of pane 2.
 func Health(s *queue.Snapshot) Source {
-	rows := orEmpty(s).Health
+	rows := s.OrEmpty().Health
 	urgency := func(i int) int { return rank(rows[i].StatusHint.String()) }
 	age := func(i int) int64 { return orZero(rows[i].AgeSeconds) }
 	return Source{

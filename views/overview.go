@@ -49,7 +49,7 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 				spare -= 2
 			}
 			if spare >= 3 {
-				curves := map[bool]int{false: 2, true: 3}[jobs]
+				curves := queue.Choose(jobs, 3, 2)
 				left[len(left)-1] = flow(s, e, size.W, min(1+(spare-curves+1)/curves, 5), jobs)
 			}
 		}

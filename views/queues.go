@@ -20,7 +20,7 @@ func LaneID(domain, kind string) string { return domain + "/" + kind }
 // Lanes is the table of pane 8 on a screen of w cells: lanes, and under them
 // stuck leases.
 func Lanes(s *queue.Snapshot, w int) Source {
-	lanes, leases := orEmpty(s).Queues, orEmpty(s).JobLeases
+	lanes, leases := s.OrEmpty().Queues, s.OrEmpty().JobLeases
 	n, clears, why := len(lanes), 9, 28
 	if w >= wideLanes {
 		clears, why = len("never at this rate"), 40

@@ -4,11 +4,7 @@ package views
 // cursor where there is room or else that row in two lines, and at the foot the
 // table under the queue.
 
-import (
-	"slices"
-
-	"github.com/qtop/qtop/pgclient/queue"
-)
+import "github.com/qtop/qtop/pgclient/queue"
 
 // PageRoom is the lines that must be free under a table for the page of the row
 // under the cursor to stand there.
@@ -96,24 +92,10 @@ func QueuesPage(s *queue.Snapshot, id string, e Env, w int) (Page, bool) {
 
 // LaneAt finds a lane by the id of its row.
 func LaneAt(s *queue.Snapshot, id string) (queue.Lane, bool) {
-	if s == nil {
-		return queue.Lane{}, false
-	}
-	i := slices.IndexFunc(s.Queues, func(l queue.Lane) bool { return LaneID(l.Domain.String(), l.Kind.String()) == id })
-	if i < 0 {
-		return queue.Lane{}, false
-	}
-	return s.Queues[i], true
+	return queue.Find(s.OrEmpty().Queues, func(l queue.Lane) bool { return LaneID(l.Domain.String(), l.Kind.String()) == id })
 }
 
 // LeaseAt finds a lease by the id of its row.
 func LeaseAt(s *queue.Snapshot, id string) (queue.JobLease, bool) {
-	if s == nil {
-		return queue.JobLease{}, false
-	}
-	i := slices.IndexFunc(s.JobLeases, func(l queue.JobLease) bool { return l.Token == id })
-	if i < 0 {
-		return queue.JobLease{}, false
-	}
-	return s.JobLeases[i], true
+	return queue.Find(s.OrEmpty().JobLeases, func(l queue.JobLease) bool { return l.Token == id })
 }

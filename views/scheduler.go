@@ -20,8 +20,8 @@ import (
 // Scheduler is the table of pane 9: tick workers, and under them the mode.
 func Scheduler(s *queue.Snapshot) Source {
 	var modes []queue.Flag
-	rows := orEmpty(s).Ticks
-	if f, ok := modeFlag(orEmpty(s)); ok {
+	rows := s.OrEmpty().Ticks
+	if f, ok := s.Flag(queue.SchedulerMode); ok {
 		modes = []queue.Flag{f}
 	}
 	n := len(rows)
@@ -124,16 +124,6 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 			{Name: "reason", Width: 12, Max: 40, Drop: 3, Look: dim},
 		},
 	}.lines()
-}
-
-// modeFlag is the flag that says who ticks.
-func modeFlag(s *queue.Snapshot) (queue.Flag, bool) {
-	for _, f := range s.Flags {
-		if f.Key.String() == queue.SchedulerMode {
-			return f, true
-		}
-	}
-	return queue.Flag{}, false
 }
 
 // tickAge is how long ago a worker ran; one that never did is the oldest.

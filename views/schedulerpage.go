@@ -23,7 +23,7 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 		every = "0, it does not run"
 	}
 	p.pair("every", every)
-	if f, ok := flagOf(s, queue.TickInterval(t.Name.String())); ok && f.RevertsAt != nil {
+	if f, ok := s.Flag(queue.TickInterval(t.Name.String())); ok && f.RevertsAt != nil {
 		p.pair("comes back", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
 	}
 	p.pair("last run", e.stampOrDash(t.LastRunAt)+bySource(t))
@@ -79,22 +79,11 @@ func tickWhy(t queue.TickWorker) string {
 	return ""
 }
 
-func flagOf(s *queue.Snapshot, key string) (queue.Flag, bool) {
-	if s != nil {
-		for _, f := range s.Flags {
-			if f.Key.String() == key {
-				return f, true
-			}
-		}
-	}
-	return queue.Flag{}, false
-}
-
 // ModePage is who ticks, and what pg_cron has. cron is nil until it has been read.
 func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Who ticks")
-	if f, ok := flagOf(s, queue.SchedulerMode); ok {
+	if f, ok := s.Flag(queue.SchedulerMode); ok {
 		p.paint("mode", f.Value.String(), e.tone(rank(flagState(f))))
 		p.pair("", modeMeans(f.Value.String()))
 		p.pair("changed", e.Stamp(f.UpdatedAt)+" by "+f.UpdatedBy.String())

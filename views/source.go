@@ -211,14 +211,6 @@ func noteLines(e Env, note string, w int) []string {
 	return []string{th.Cut(" "+th.Warning.Paint(th.Cut(th.G.Warning+" not in this picture: "+theme.Safe(note), w-2)), w)}
 }
 
-// orEmpty is a picture that has nothing, where there is none yet.
-func orEmpty(s *queue.Snapshot) *queue.Snapshot {
-	if s == nil {
-		return &queue.Snapshot{}
-	}
-	return s
-}
-
 // lacks is the note of a section that the picture could not contain.
 func lacks(s *queue.Snapshot, sections ...string) string {
 	if s == nil {

@@ -105,14 +105,7 @@ func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscripti
 // SubscriptionOf is the subscription of a row of pane 4, which is of the second
 // table there.
 func SubscriptionOf(s *queue.Snapshot, row string) (queue.JobSubscription, bool) {
-	if s != nil {
-		for _, x := range s.JobSubscriptions {
-			if subscriptionRowID(x) == row {
-				return x, true
-			}
-		}
-	}
-	return queue.JobSubscription{}, false
+	return queue.Find(s.OrEmpty().JobSubscriptions, func(x queue.JobSubscription) bool { return subscriptionRowID(x) == row })
 }
 
 // subscriptionList is the second table of pane 4.

@@ -64,7 +64,7 @@ func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 	switch x.Name {
 	case "default_transaction_read_only":
 		if slices.Contains([]string{"on", "true", "yes", "1"}, value) {
-			return finding{choose(x.Mine && mayAct, "bad", "note"), "read-only", queue.Clean(says + ": nothing can be changed"), reset}
+			return finding{queue.Choose(x.Mine && mayAct, "bad", "note"), "read-only", queue.Clean(says + ": nothing can be changed"), reset}
 		}
 	case "session_replication_role":
 		if value != "origin" {

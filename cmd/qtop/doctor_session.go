@@ -75,9 +75,9 @@ func sessionFindings(_ context.Context, x patient) []finding {
 	return []finding{
 		{"ok", "connection", queue.Clean(fmt.Sprintf("%s at %s, PostgreSQL %s", s.User, s.Address, s.Version)), ""},
 		tlsFinding(s),
-		choose(s.Pooler, finding{"note", "pooler", queue.Clean("a pooler is in the path"), "set listen_dsn to a direct connection, or live with polling"},
+		queue.Choose(s.Pooler, finding{"note", "pooler", queue.Clean("a pooler is in the path"), "set listen_dsn to a direct connection, or live with polling"},
 			finding{"ok", "pooler", queue.Clean("none in the path"), ""}),
-		choose(s.InRecovery, finding{"note", "standby", queue.Clean("this is a standby: read only"), "connect to the primary to act"},
+		queue.Choose(s.InRecovery, finding{"note", "standby", queue.Clean("this is a standby: read only"), "connect to the primary to act"},
 			finding{"ok", "standby", queue.Clean("this is the primary"), ""}),
 	}
 }

@@ -28,10 +28,3 @@ type patient struct {
 
 // check looks at one thing.
 type check func(context.Context, patient) []finding
-
-func choose[T any](cond bool, yes, no T) T {
-	if cond {
-		return yes
-	}
-	return no
-}

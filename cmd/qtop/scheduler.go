@@ -32,20 +32,15 @@ func showSchedulerStatus(ctx context.Context, a *app, c *pgclient.Client, _ view
 		return err
 	}
 	cron := queue.Of[*queue.Cron](p)
-	mode := queue.Text{}
-	for _, f := range s.Flags {
-		if f.Key.String() == queue.SchedulerMode {
-			mode = f.Value
-		}
-	}
+	mode, _ := s.Flag(queue.SchedulerMode)
 	if a.output == "json" {
 		if s.Ticks == nil {
 			s.Ticks = []queue.TickWorker{}
 		}
-		a.encode(a.out, map[string]any{"mode": mode, "workers": s.Ticks, "pg_cron": cron})
+		a.encode(a.out, map[string]any{"mode": mode.Value, "workers": s.Ticks, "pg_cron": cron})
 		return nil
 	}
-	fmt.Fprintf(a.out, "mode %s\n", mode)
+	fmt.Fprintf(a.out, "mode %s\n", mode.Value)
 	a.table(views.Scheduler(&s), "scheduler")
 	fmt.Fprintln(a.out)
 	if !cron.Lacks.Empty() {
