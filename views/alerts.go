@@ -42,22 +42,16 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "age_seconds", Title: "for", Width: 8, Right: true},
 			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Text: alertTimes, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
 			{Name: "acked_by", Title: "owner", Width: 12, Max: 24, Cell: func(a queue.Alert, e Env) table.Cell {
-				if a.State == "acked" {
-					return cell(a.AckedBy.String(), e.Theme.Accent)
-				}
-				return cell(e.nobody(), e.tone(rank(a.Severity)))
+				return queue.Choose(a.State == "acked", cell(a.AckedBy.String(), e.Theme.Accent), cell(e.nobody(), e.tone(rank(a.Severity))))
 			}},
-			{Name: "ack_expires_at", Title: "left", Head: "UNTIL", Width: 6, Right: true, Drop: 2, Cell: func(a queue.Alert, e Env) table.Cell {
+			{Name: "ack_expires_at", Title: "left", Head: "UNTIL", Width: 6, Right: true, Drop: 2, Text: func(a queue.Alert, e Env) string {
 				if a.State == "acked" && a.AckExpiresAt != nil {
-					return cell(e.Until(*a.AckExpiresAt), e.Theme.Text)
+					return e.Until(*a.AckExpiresAt)
 				}
-				return cell("", e.Theme.Text)
+				return ""
 			}},
-			{Name: "comment", Width: 16, Max: 70, Drop: 4, Cell: func(a queue.Alert, e Env) table.Cell {
-				if a.State != "acked" && a.LastCleared != "" {
-					return cell("reopened: "+strings.ReplaceAll(a.LastCleared, "_", " "), e.Theme.Dim)
-				}
-				return cell(a.Comment.String(), e.Theme.Dim)
+			{Name: "comment", Width: 16, Max: 70, Drop: 4, Look: dim, Text: func(a queue.Alert, _ Env) string {
+				return queue.Choose(a.State != "acked" && a.LastCleared != "", "reopened: "+strings.ReplaceAll(a.LastCleared, "_", " "), a.Comment.String())
 			}},
 			{Name: "since", Width: 11, Drop: 5, Look: dim},
 			{Name: "kind", Width: 9, Drop: 6, Look: dim},
@@ -89,18 +83,18 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 	p.paint("severity", severity(a.Severity), e.tone(rank(a.Severity)))
 	if a.Kind == "broadcast" {
 		p.pair("over the line", "for "+Age(a.AgeSeconds)+", "+shareName(a)+" that reach nobody in particular are now "+e.Times(a.Ratio)+" the line")
-		p.pair("since", e.stampOrDash(a.Since))
+		p.pair("since", dashed(e, a.Since, e.Stamp))
 		p.pair("cure", "a rule for the types that gs lists, or one unmuted; queue.subscription_resolution.broadcast_warn_percent is the line")
 	} else {
 		p.pair("silent for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" its cadence")
-		p.pair("last beat", e.stampOrDash(a.Since))
+		p.pair("last beat", dashed(e, a.Since, e.Stamp))
 	}
 	p.pair("alert", a.Key.String())
 	p.pair("kind", a.Kind)
 	p.pair("events", strings.Join(a.EventIDs, ", "))
 	if a.State == "acked" {
 		p.pair("owner", a.AckedBy.String())
-		p.pair("acknowledged", e.stampOrDash(a.AckedAt))
+		p.pair("acknowledged", dashed(e, a.AckedAt, e.Stamp))
 		p.pair("comment", a.Comment.String())
 		if a.AckExpiresAt != nil {
 			p.pair("until", e.Stamp(*a.AckExpiresAt)+", in "+e.Until(*a.AckExpiresAt))

@@ -4,6 +4,7 @@ package views
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -30,15 +31,12 @@ func Audit(rows []queue.AuditEntry) Source {
 			{Name: "at", Title: "when", Head: "AT", Width: 11, Look: dim},
 			{Name: "actor", Title: "who", Head: "ACTOR", Width: 8, Max: 16, Look: accent},
 			{Name: "action", Width: 19, Max: 20, Look: strong},
-			{Name: "target", Width: 18, Want: 28, Max: 44, Cell: func(a queue.AuditEntry, e Env) table.Cell {
-				target := a.Target.String()
-				if target == "" {
-					target = a.Filter.String()
+			{Name: "target", Width: 18, Want: 28, Max: 44, Text: func(a queue.AuditEntry, e Env) string {
+				target := cmp.Or(a.Target.String(), a.Filter.String())
+				if n := orZero(a.FrozenCount); n > 1 {
+					target = Count(n) + " " + e.Theme.G.Times + " " + target
 				}
-				if a.FrozenCount != nil && *a.FrozenCount > 1 {
-					target = Count(*a.FrozenCount) + " " + e.Theme.G.Times + " " + target
-				}
-				return cell(target, e.Theme.Text)
+				return target
 			}},
 			{Name: "outcome", Width: 8, Max: 12, Drop: 3, Look: ofRow},
 			{Name: "reason", Width: 12, Max: 60, Drop: 1},

@@ -29,10 +29,11 @@ type Column[T any] struct {
 	Drop             int
 
 	Look  look
-	Say   func(e Env, v any) string     // the member on the screen; nil: said
-	Text  func(row T, e Env) string     // instead of the member, in the column's look
-	Cell  func(row T, e Env) table.Cell // with a look of its own
-	Plain func(row T) string            // in the table of a verb; nil: the member, as plain says it
+	Tone  func(row T, e Env) theme.Style // a look that depends on the row
+	Say   func(e Env, v any) string      // the member on the screen; nil: said
+	Text  func(row T, e Env) string      // instead of the member, in the column's look
+	Cell  func(row T, e Env) table.Cell  // with a look of its own
+	Plain func(row T) string             // in the table of a verb; nil: the member, as plain says it
 }
 
 // look is how a cell is painted.
@@ -98,19 +99,20 @@ func (l List[T]) lines() lines {
 		sign, urgent := l.Look(l.Rows[i], e)
 		r := table.Row{Sign: sign, Cells: make([]table.Cell, len(l.Columns))}
 		for k, c := range l.Columns {
+			style := e.painted(c.Look, urgent)
+			if c.Tone != nil {
+				style = c.Tone(l.Rows[i], e)
+			}
 			switch {
 			case c.Width == 0: // it is not shown
 			case c.Cell != nil:
 				r.Cells[k] = c.Cell(l.Rows[i], e)
 			case c.Text != nil:
-				r.Cells[k] = cell(c.Text(l.Rows[i], e), e.painted(c.Look, urgent))
+				r.Cells[k] = cell(c.Text(l.Rows[i], e), style)
+			case c.Say != nil:
+				r.Cells[k] = cell(c.Say(e, member(l.Rows[i], members, c.Name)), style)
 			default:
-				v := member(l.Rows[i], members, c.Name)
-				say := c.Say
-				if say == nil {
-					say = func(e Env, v any) string { return e.said(c.Name, v) }
-				}
-				r.Cells[k] = cell(say(e, v), e.painted(c.Look, urgent))
+				r.Cells[k] = cell(e.said(c.Name, member(l.Rows[i], members, c.Name)), style)
 			}
 		}
 		return r

@@ -99,12 +99,8 @@ func (p *pageBuilder) answers(r queue.Endpoint) {
 		p.pair("it answers", "nothing was sent to it yet")
 		return
 	}
-	s := fmt.Sprintf("%d %% of the last %d attempts succeeded, p50 %s, p95 %s", int(100*okShare(r)), r.Recent, e.millisOrDash(r.P50MS), e.millisOrDash(r.P95MS))
-	look := e.Theme.Text
-	if okShare(r) < 0.9 {
-		look = e.Theme.Warning
-	}
-	p.paint("it answers", s, look)
+	s := fmt.Sprintf("%d %% of the last %d attempts succeeded, p50 %s, p95 %s", int(100*okShare(r)), r.Recent, dashed(e, r.P50MS, Millis), dashed(e, r.P95MS, Millis))
+	p.paint("it answers", s, e.warn(okShare(r) < 0.9))
 	if r.LastSuccessAt != nil {
 		p.pair("last success", e.Stamp(*r.LastSuccessAt)+", "+e.Ago(*r.LastSuccessAt)+" ago")
 	} else {

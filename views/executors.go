@@ -48,26 +48,15 @@ func Executors(s *queue.Snapshot) Source {
 		Filter: "id=executor_id kind=executor_kind domain=domain_scope state severity owner=acked_by age=age_seconds ratio",
 		Look:   executorLook,
 		Columns: []Column[queue.Executor]{
-			{Name: "executor_id", Title: "executor", Width: 22, Max: 36, Cell: func(x queue.Executor, e Env) table.Cell {
-				if executorRank(x) < rankQuiet {
-					return cell(x.ID.String(), e.Theme.Dim)
-				}
-				return cell(x.ID.String(), e.Theme.Strong)
-			}},
+			{Name: "executor_id", Title: "executor", Width: 22, Max: 36, Tone: func(x queue.Executor, e Env) theme.Style { return e.strongUnless(executorRank(x) < rankQuiet) }},
 			{Name: "executor_kind", Title: "kind", Width: 10, Max: 20, Drop: 3, Look: dim},
 			{Name: "state", Width: 12, Look: ofRow},
-			{Name: "age_seconds", Title: "last beat", Width: 9, Right: true, Cell: func(x queue.Executor, e Env) table.Cell {
-				if x.LastBeatAt == nil {
-					return cell("never", e.Theme.Text)
-				}
-				return cell(Age(x.AgeSeconds), e.Theme.Text)
+			{Name: "age_seconds", Title: "last beat", Width: 9, Right: true, Text: func(x queue.Executor, _ Env) string {
+				return queue.Choose(x.LastBeatAt == nil, "never", Age(x.AgeSeconds))
 			}},
 			{Name: "expected_cadence_seconds", Title: "cadence", Width: 7, Right: true, Drop: 2, Look: dim},
-			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 8, Right: true, Drop: 5, Cell: func(x queue.Executor, e Env) table.Cell {
-				if executorRank(x) < rankQuiet {
-					return cell(e.Theme.G.Dash, e.Theme.Text)
-				}
-				return cell(e.Times(x.Ratio), e.Theme.Text)
+			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 8, Right: true, Drop: 5, Text: func(x queue.Executor, e Env) string {
+				return queue.Choose(executorRank(x) < rankQuiet, e.Theme.G.Dash, e.Times(x.Ratio))
 			}, Plain: func(x queue.Executor) string { return PlainRatio(x.Ratio) }},
 			{Name: "in_flight", Width: 9, Right: true, Drop: 4},
 			{Name: "done_total", Title: "done", Width: 9, Max: 12, Right: true, Drop: 7},
@@ -108,12 +97,12 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	p.pair("kind", x.Kind.String())
 	p.paint("state", strings.TrimSpace(x.State+" "+severity(x.Severity)), e.tone(r))
 	p.pair("domains", joinTexts(x.Domains))
-	p.pair("last beat", e.stampOrDash(x.LastBeatAt))
+	p.pair("last beat", dashed(e, x.LastBeatAt, e.Stamp))
 	p.pair("silent for", Age(x.AgeSeconds)+", "+e.Times(x.Ratio)+" its cadence of "+Age(x.CadenceSeconds))
 	p.pair("stale after", Age(x.ThresholdSeconds))
-	p.pair("in flight", e.countOrDash(x.InFlight))
-	p.pair("done", e.countOrDash(x.DoneTotal))
-	p.pair("last work", e.stampOrDash(x.LastWorkAt))
+	p.pair("in flight", dashed(e, x.InFlight, Count))
+	p.pair("done", dashed(e, x.DoneTotal, Count))
+	p.pair("last work", dashed(e, x.LastWorkAt, e.Stamp))
 	if x.TickWorker {
 		p.pair("beats", "by its tick alone")
 	}

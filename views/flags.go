@@ -39,15 +39,11 @@ func Flags(s *queue.Snapshot) Source {
 			{Name: "key", Title: "flag", Width: 26, Want: 44, Max: 52, Look: strong},
 			{Name: "value", Width: 7, Max: 14, Look: ofRow},
 			{Name: "state", Width: 8, Max: 10, Look: ofRow, Text: func(f queue.Flag, _ Env) string { return flagWord(flagState(f)) }, Plain: func(f queue.Flag) string { return flagWord(flagState(f)) }},
-			{Name: "reverts_at", Title: "comes back", Head: "BACK AT", Width: 13, Max: 22, Drop: 1, Cell: func(f queue.Flag, e Env) table.Cell {
-				at := " at "
-				switch {
-				case f.RevertsAt == nil:
-					return cell(e.Theme.G.Dash, e.Theme.Text)
-				case f.Overdue:
-					at = " since "
+			{Name: "reverts_at", Title: "comes back", Head: "BACK AT", Width: 13, Max: 22, Drop: 1, Text: func(f queue.Flag, e Env) string {
+				if f.RevertsAt == nil {
+					return e.Theme.G.Dash
 				}
-				return cell(f.RevertsTo.String()+at+e.Clock(*f.RevertsAt), e.Theme.Text)
+				return f.RevertsTo.String() + queue.Choose(f.Overdue, " since ", " at ") + e.Clock(*f.RevertsAt)
 			}},
 			{Name: "updated_at", Title: "changed", Head: "AT", Width: 11, Drop: 4, Look: dim},
 			{Name: "updated_by", Title: "by", Width: 9, Max: 16, Drop: 3, Look: dim},

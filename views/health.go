@@ -51,12 +51,7 @@ func Health(s *queue.Snapshot) Source {
 			{Name: "attempts_written", Title: "attempts", Width: 9, Max: 12, Right: true, Drop: 5},
 			{Name: "dead_lettered", Title: "dead", Width: 7, Max: 9, Right: true, Drop: 2},
 			{Name: "last_seen_at", Title: "last seen at", Head: "LAST SEEN", Width: 12, Drop: 6, Look: dim},
-			{Name: "held_by", Width: 30, Want: 44, Max: 80, Drop: 7, Cell: func(r queue.HealthRow, e Env) table.Cell {
-				if h := s.Holder(r); h != nil {
-					return cell(holder(*h), e.Theme.Text)
-				}
-				return cell("", e.Theme.Text)
-			}, Plain: func(r queue.HealthRow) string { return PlainHolder(s.Holder(r)) }},
+			{Name: "held_by", Width: 30, Want: 44, Max: 80, Drop: 7, Text: func(r queue.HealthRow, _ Env) string { return holder(s.Holder(r)) }, Plain: func(r queue.HealthRow) string { return PlainHolder(s.Holder(r)) }},
 		},
 	}.lines())
 }
@@ -71,12 +66,10 @@ func HealthPage(s *queue.Snapshot, r queue.HealthRow, e Env, w int) Page {
 	if r.LastSeenAt != nil {
 		p.pair("last seen", e.Stamp(*r.LastSeenAt))
 	}
-	p.pair("age", e.ageOrDash(r.AgeSeconds))
-	if h := s.Holder(r); h != nil {
-		p.pair("held by", holder(*h))
-	}
-	p.pair("events seen", e.countOrDash(r.EventsSeen))
-	p.pair("attempts", e.countOrDash(r.AttemptsWritten))
-	p.pair("dead-lettered", e.countOrDash(r.DeadLettered))
+	p.pair("age", dashed(e, r.AgeSeconds, Age))
+	p.pair("held by", holder(s.Holder(r)))
+	p.pair("events seen", dashed(e, r.EventsSeen, Count))
+	p.pair("attempts", dashed(e, r.AttemptsWritten, Count))
+	p.pair("dead-lettered", dashed(e, r.DeadLettered, Count))
 	return p.done(r.Subject.String())
 }

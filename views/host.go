@@ -36,18 +36,10 @@ func Loops(h *queue.HostStatus) Source {
 			{Name: "Every", Title: "every", Width: 6, Right: true, Drop: 4, Look: dim, Text: func(l queue.LoopStatus, _ Env) string { return Span(l.Every) }},
 			{Name: "InFlight", Title: "in flight", Width: 9, Right: true, Drop: 2},
 			{Name: "Done", Title: "done", Width: 8, Max: 12, Right: true},
-			{Name: "Errors", Title: "errors", Width: 6, Max: 9, Right: true, Cell: func(l queue.LoopStatus, e Env) table.Cell {
-				if l.Errors > 0 {
-					return cell(Count(l.Errors), e.Theme.Warning)
-				}
-				return cell(Count(l.Errors), e.Theme.Text)
-			}},
+			{Name: "Errors", Title: "errors", Width: 6, Max: 9, Right: true, Tone: func(l queue.LoopStatus, e Env) theme.Style { return e.warn(l.Errors > 0) }},
 			{Name: "PerSec", Title: "rate/s", Width: 6, Right: true, Drop: 1},
 			{Name: "What", Title: "what it does", Width: 22, Max: 60, Drop: 3, Cell: func(l queue.LoopStatus, e Env) table.Cell {
-				if x := l.LastErr.String(); x != "" {
-					return cell(x, e.Theme.Warning)
-				}
-				return cell(l.What, e.Theme.Dim)
+				return queue.Choose(l.LastErr.Empty(), cell(l.What, e.Theme.Dim), cell(l.LastErr.String(), e.Theme.Warning))
 			}},
 		},
 	}.lines())

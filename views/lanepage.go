@@ -89,11 +89,7 @@ func laneWords(l queue.Lane, e Env) []string {
 func LeasePage(l queue.JobLease, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Lease of " + l.Owner.String())
-	r := rankWarning
-	if l.Expired {
-		r = rankCritical
-	}
-	p.paint("what is wrong", leaseWords(l, e), e.tone(r))
+	p.paint("what is wrong", leaseWords(l, e), e.tone(leaseRank(l)))
 	p.pair("jobs", plural(l.Live, "job", "jobs")+", the first of kind "+l.Kind.String()+" in "+l.Domain.String())
 	p.pair("claimed", e.Stamp(l.ClaimedAt)+", "+e.Ago(l.ClaimedAt)+" ago")
 	p.pair("until", e.Stamp(l.Until))

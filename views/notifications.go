@@ -123,10 +123,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 				Text:  func(l stagedLine, _ Env) string { return Count(l.pieces) },
 				Plain: func(l stagedLine) string { return plain("", l.pieces) }},
 			{Name: "due", Width: 7, Max: 9, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
-				if l.failed {
-					return cell(e.Theme.G.Dash, e.Theme.Dim)
-				}
-				return cell(Count(l.due), e.Theme.Text)
+				return queue.Choose(l.failed, cell(e.Theme.G.Dash, e.Theme.Dim), cell(Count(l.due), e.Theme.Text))
 			}, Plain: func(l stagedLine) string { return plain("", l.due) }},
 			{Name: "oldest", Width: 7, Right: true,
 				Cell:  func(l stagedLine, e Env) table.Cell { return l.cell(e.Ago(l.since), e, tone(l, e)) },

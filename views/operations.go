@@ -41,26 +41,19 @@ func Operations(rows []queue.Operation) Source {
 			{Name: "tried", Width: progressWidth + 5, Look: accent, Text: func(o queue.Operation, e Env) string { return progress(o, e, progressWidth) }, Plain: PlainProgress},
 			{Name: "frozen_count", Title: "of", Head: "FROZEN", Width: 7, Max: 10, Right: true},
 			{Name: "rate_per_second", Title: "rate", Width: 7, Max: 9, Right: true, Text: func(o queue.Operation, _ Env) string { return rateText(o.Rate) }, Plain: func(o queue.Operation) string { return rateText(o.Rate) }},
-			{Name: "left", Width: 7, Right: true, Drop: 1, Cell: func(o queue.Operation, e Env) table.Cell {
-				if d, ok := o.EndsIn(); ok {
-					return cell(Span(d), e.Theme.Text)
-				}
-				return cell(e.Theme.G.Dash, e.Theme.Text)
+			{Name: "left", Width: 7, Right: true, Drop: 1, Text: func(o queue.Operation, e Env) string {
+				d, ok := o.EndsIn()
+				return queue.Choose(ok, Span(d), e.Theme.G.Dash)
 			}, Plain: func(o queue.Operation) string {
-				if d, ok := o.EndsIn(); ok {
-					return d.Round(time.Second).String()
-				}
-				return "-"
+				d, ok := o.EndsIn()
+				return queue.Choose(ok, d.Round(time.Second).String(), "-")
 			}},
 			{Name: "skipped", Width: 7, Right: true, Drop: 4, Look: dim},
 			{Name: "first_tries", Width: 14, Max: 20, Drop: 3, Look: dim, Text: func(o queue.Operation, _ Env) string { return firstTries(o) }, Plain: firstTries},
 			{Name: "created_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: accent},
 			{Name: "kind", Title: "what", Head: "KIND", Width: 7, Max: 9, Drop: 5, Look: dim, Say: func(_ Env, v any) string { return operationWord(fmt.Sprint(v)) }},
 			{Name: "filter", Title: "selection, or why it stands", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
-				if !o.StateWhy.Empty() {
-					return cell(o.StateWhy.String(), e.tone(operationRank(o)))
-				}
-				return cell(o.Filter.String(), e.Theme.Text)
+				return queue.Choose(o.StateWhy.Empty(), cell(o.Filter.String(), e.Theme.Text), cell(o.StateWhy.String(), e.tone(operationRank(o))))
 			}},
 			{Name: "created_at", Head: "PLANNED"},
 			{Name: "state_why", Head: "WHY IT STANDS"},

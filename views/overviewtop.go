@@ -108,14 +108,17 @@ func shareName(a queue.Alert) string {
 func helds(s *queue.Snapshot, e Env) section {
 	sec := section{lacks: lacks(s, "held")}
 	for _, h := range s.Held {
-		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(h), plural(h.Rows, "event waits", "events wait"), "for "+Age(h.AgeSeconds))
+		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(&h), plural(h.Rows, "event waits", "events wait"), "for "+Age(h.AgeSeconds))
 		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, h.Worker.String()}, e, rankWarning, "HELD", text))
 	}
 	return sec
 }
 
 // holder names the transaction that holds a cursor, and how long it is open.
-func holder(h queue.Held) string {
+func holder(h *queue.Held) string {
+	if h == nil {
+		return ""
+	}
 	who := "an open transaction of a session this login may not see"
 	if h.Pid != nil {
 		who = "open transaction pid " + strconv.FormatInt(*h.Pid, 10) + " " + strings.TrimSpace(h.User.String()+" "+h.Program.String())
@@ -229,7 +232,7 @@ func ticksSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 		if r > rankQuiet {
 			mode = strings.TrimSpace(mode + " " + tickState(t))
 		}
-		ran := e.ageOrDash(t.AgeSeconds)
+		ran := dashed(e, t.AgeSeconds, Age)
 		if t.AgeSeconds != nil && r == rankQuiet {
 			ran = age(*t.AgeSeconds)
 		}

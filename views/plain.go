@@ -25,7 +25,7 @@ func (e Env) said(name string, v any) string {
 	case time.Time:
 		return e.Clock(v)
 	case *time.Time:
-		return e.clockOrDash(v)
+		return dashed(e, v, e.Clock)
 	case int64:
 		if strings.HasSuffix(name, "_seconds") {
 			return Age(v)

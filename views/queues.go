@@ -69,19 +69,12 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		},
 		Look: laneLook,
 		Columns: []Column[queue.Lane]{
-			{Name: "job_kind", Head: "KIND", Width: 16, Want: 20, Max: 36, Cell: func(l queue.Lane, e Env) table.Cell {
-				name := l.Kind.String()
-				if domains[l.Kind] > 1 { // a narrow screen has no column for the domain
-					name += " in " + l.Domain.String()
-				}
-				return cell(name, e.Theme.Strong)
+			{Name: "job_kind", Head: "KIND", Width: 16, Want: 20, Max: 36, Look: strong, Text: func(l queue.Lane, _ Env) string { // a narrow screen has no column for the domain
+				return l.Kind.String() + queue.Choose(domains[l.Kind] > 1, " in "+l.Domain.String(), "")
 			}},
 			{Name: "event_domain", Title: "domain", Width: 8, Max: 18, Drop: 3, Look: dim},
-			{Name: "oldest", Width: 8, Right: true, Cell: func(l queue.Lane, e Env) table.Cell {
-				if l.OldestAt == nil {
-					return cell(e.Theme.G.Dash, e.tone(laneRank(l)))
-				}
-				return cell(Age(l.AgeSeconds), e.tone(laneRank(l)))
+			{Name: "oldest", Width: 8, Right: true, Look: ofRow, Text: func(l queue.Lane, e Env) string {
+				return queue.Choose(l.OldestAt == nil, e.Theme.G.Dash, Age(l.AgeSeconds))
 			}, Plain: PlainWaited},
 			{Name: "queued", Width: 7, Max: 10, Right: true, Plain: func(l queue.Lane) string { return plain("", l.Queued-l.Scheduled) }},
 			{Name: "scheduled", Title: "due later", Head: "SCHEDULED", Width: 9, Right: true, Drop: 8, Look: dim},
@@ -106,21 +99,13 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		Filter: "kind=job_kind domain=event_domain owner=lease_owner jobs=live",
 		Word:   func(l queue.JobLease, word string) (any, bool) { return s.TakenAt.Sub(l.ClaimedAt), word == "age" },
 		Look: func(l queue.JobLease, e Env) (table.Cell, theme.Style) {
-			if l.Expired {
-				return e.sign(rankCritical), e.tone(rankCritical)
-			}
-			return e.sign(rankWarning), e.tone(rankWarning)
+			return e.sign(leaseRank(l)), e.tone(leaseRank(l))
 		},
 		Columns: []Column[queue.JobLease]{
 			{Name: "lease_owner", Title: "STUCK LEASES", Width: 16, Want: 20, Max: 40, Look: strong},
 			{Name: "job_kind", Width: 10, Max: 30, Drop: 1},
 			{Name: "live", Title: "jobs", Width: 5, Max: 9, Right: true},
-			{Name: "what_is_wrong", Width: 22, Max: 34, Cell: func(l queue.JobLease, e Env) table.Cell {
-				if l.Expired {
-					return cell(leaseWords(l, e), e.tone(rankCritical))
-				}
-				return cell(leaseWords(l, e), e.tone(rankWarning))
-			}},
+			{Name: "what_is_wrong", Width: 22, Max: 34, Look: ofRow, Text: leaseWords},
 			{Name: "lease_token", Title: "token", Width: 8, Max: shortLen, Look: dim, Say: short},
 			{Name: "event_domain", Title: "domain", Width: 8, Max: 18, Drop: 3, Look: dim},
 			{Name: "claimed_at", Title: "claimed", Width: 11, Drop: 4, Look: dim},
@@ -138,6 +123,8 @@ func laneRank(l queue.Lane) int {
 	_, r := Env{}.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, false)
 	return r
 }
+
+func leaseRank(l queue.JobLease) int { return queue.Choose(l.Expired, rankCritical, rankWarning) }
 
 // leaseWords is what is wrong with a lease.
 func leaseWords(l queue.JobLease, e Env) string {

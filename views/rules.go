@@ -72,21 +72,11 @@ func ruleList(rows []queue.EventSubscription) lines {
 			return cell(e.Theme.G.Live, e.Theme.Accent), e.Theme.Text
 		},
 		Columns: []Column[queue.EventSubscription]{
-			{Name: "recipient_ref", Title: "recipient", Width: 22, Want: 26, Max: 40, Cell: func(s queue.EventSubscription, e Env) table.Cell {
-				if s.Mute {
-					return cell(s.Recipient.String(), e.Theme.Dim)
-				}
-				return cell(s.Recipient.String(), e.Theme.Strong)
-			}},
+			{Name: "recipient_ref", Title: "recipient", Width: 22, Want: 26, Max: 40, Tone: func(s queue.EventSubscription, e Env) theme.Style { return e.strongUnless(s.Mute) }},
 			{Name: "event_domain", Title: "domain", Width: 9, Max: 18, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Domain) }},
 			{Name: "event_type", Title: "type", Width: 16, Want: 24, Max: 40, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Type) }},
 			{Name: "event_stream", Title: "stream", Width: 8, Max: 16, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Stream) }},
-			{Name: "state", Width: 6, Max: 8, Cell: func(s queue.EventSubscription, e Env) table.Cell {
-				if s.Mute {
-					return cell(ruleState(s), e.Theme.Warning)
-				}
-				return cell(ruleState(s), e.Theme.Text)
-			}, Plain: ruleState},
+			{Name: "state", Width: 6, Max: 8, Look: ofRow, Text: func(s queue.EventSubscription, _ Env) string { return ruleState(s) }, Plain: ruleState},
 			{Name: "step", Width: 4, Right: true, Drop: 2, Look: dim, Text: func(s queue.EventSubscription, _ Env) string { return strconv.Itoa(s.Step()) }, Plain: func(s queue.EventSubscription) string { return strconv.Itoa(s.Step()) }},
 			{Name: "scope", Width: 12, Max: 60, Drop: 1, Look: dim, Text: func(s queue.EventSubscription, _ Env) string { return scopeWords(s) }},
 			{Name: "subscription_id", Title: "#", Head: "RULE", Width: 4, Max: 7, Right: true, Drop: 3, Look: dim, Say: digits},
@@ -97,10 +87,7 @@ func ruleList(rows []queue.EventSubscription) lines {
 }
 
 func ruleState(s queue.EventSubscription) string {
-	if s.Mute {
-		return "muted"
-	}
-	return "active"
+	return queue.Choose(s.Mute, "muted", "active")
 }
 
 // PlainPercent is a share in percent as a bare number.

@@ -55,44 +55,25 @@ func Scheduler(s *queue.Snapshot) Source {
 		},
 		Columns: []Column[queue.TickWorker]{
 			{Name: "worker_name", Title: "worker", Width: 22, Max: 30, Look: strong},
-			{Name: "state", Width: 7, Look: ofRow, Text: func(t queue.TickWorker, _ Env) string { return tickState(t) }, Plain: func(t queue.TickWorker) string {
-				if t.Stale {
-					return "STALE"
-				}
-				return t.State
+			{Name: "state", Width: 7, Look: ofRow, Text: func(t queue.TickWorker, _ Env) string { return tickState(t) }, Plain: func(t queue.TickWorker) string { return queue.Choose(t.Stale, "STALE", t.State) }},
+			{Name: "configured_interval_seconds", Title: "every", Width: 6, Right: true, Look: dim, Text: func(t queue.TickWorker, e Env) string {
+				return queue.Choose(t.IntervalSeconds == 0, e.Theme.G.Dash, Age(t.IntervalSeconds))
 			}},
-			{Name: "configured_interval_seconds", Title: "every", Width: 6, Right: true, Cell: func(t queue.TickWorker, e Env) table.Cell {
-				if t.IntervalSeconds == 0 {
-					return cell(e.Theme.G.Dash, e.Theme.Dim)
-				}
-				return cell(Age(t.IntervalSeconds), e.Theme.Dim)
+			{Name: "age_seconds", Title: "last run", Head: "AGE", Width: 9, Right: true, Look: ofRow, Text: func(t queue.TickWorker, _ Env) string {
+				return queue.Choose(t.AgeSeconds == nil, "never", Age(orZero(t.AgeSeconds)))
 			}},
-			{Name: "age_seconds", Title: "last run", Head: "AGE", Width: 9, Right: true, Cell: func(t queue.TickWorker, e Env) table.Cell {
-				if t.AgeSeconds == nil {
-					return cell("never", e.tone(tickRank(t)))
-				}
-				return cell(Age(*t.AgeSeconds), e.tone(tickRank(t)))
-			}},
-			{Name: "next_due_at", Title: "due", Head: "NEXT DUE", Width: 9, Right: true, Drop: 2, Cell: func(t queue.TickWorker, e Env) table.Cell {
-				if t.NextDueAt == nil {
-					return cell(e.Theme.G.Dash, e.Theme.Text)
-				}
-				return cell(e.due(t), e.Theme.Text)
-			}},
+			{Name: "next_due_at", Title: "due", Head: "NEXT DUE", Width: 9, Right: true, Drop: 2, Text: func(t queue.TickWorker, e Env) string { return e.due(t) }},
 			{Name: "last_source", Title: "by", Width: 8, Drop: 4, Look: dim, Say: orDashed},
 			{Name: "last_work_at", Title: "last work", Width: 9, Right: true, Drop: 5, Look: dim, Say: ago},
 			{Name: "done_total", Title: "done", Width: 8, Max: 12, Right: true, Drop: 6},
-			{Name: "last_result", Width: 16, Want: 24, Max: 60, Drop: 1, Cell: func(t queue.TickWorker, e Env) table.Cell {
-				if t.State == "failed" {
-					return cell(orDash(TickResult(t.LastResult), e), e.Theme.Critical)
-				}
-				return cell(orDash(TickResult(t.LastResult), e), e.Theme.Text)
-			}, Plain: func(t queue.TickWorker) string { return TickResult(t.LastResult) }},
+			{Name: "last_result", Width: 16, Want: 24, Max: 60, Drop: 1,
+				Text: func(t queue.TickWorker, e Env) string { return orDash(TickResult(t.LastResult), e) },
+				Tone: func(t queue.TickWorker, e Env) theme.Style {
+					return queue.Choose(t.State == "failed", e.Theme.Critical, e.Theme.Text)
+				},
+				Plain: func(t queue.TickWorker) string { return TickResult(t.LastResult) }},
 			{Name: "cron_job", Width: 14, Max: 40, Drop: 3, Look: dim, Text: tickCron, Plain: func(t queue.TickWorker) string {
-				if t.CronJob.Empty() || !t.CronRunAs.Empty() {
-					return t.CronJob.String()
-				}
-				return t.CronJob.String() + " (not installed)"
+				return t.CronJob.String() + queue.Choose(t.CronJob.Empty() || !t.CronRunAs.Empty(), "", " (not installed)")
 			}},
 			{Name: "last_run_at", Head: "LAST RUN"},
 			{Name: "mode"},
@@ -116,10 +97,7 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 			{Name: "key", Title: "WHO TICKS", Width: 20, Max: 24, Look: strong},
 			{Name: "value", Title: "mode", Width: 8, Look: ofRow},
 			{Name: "what_that_means", Width: 30, Want: 48, Max: 70, Text: func(f queue.Flag, e Env) string { return modeMeans(f.Value.String()) }},
-			{Name: "cron_jobs", Width: 18, Max: 40, Drop: 1, Cell: func(f queue.Flag, e Env) table.Cell {
-				_, urgent := tone(f, e)
-				return cell(jobs, urgent)
-			}},
+			{Name: "cron_jobs", Width: 18, Max: 40, Drop: 1, Look: ofRow, Text: func(queue.Flag, Env) string { return jobs }},
 			{Name: "updated_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: dim},
 			{Name: "reason", Width: 12, Max: 40, Drop: 3, Look: dim},
 		},
@@ -128,10 +106,7 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 
 // tickAge is how long ago a worker ran; one that never did is the oldest.
 func tickAge(t queue.TickWorker) int64 {
-	if t.AgeSeconds == nil {
-		return 1 << 62
-	}
-	return *t.AgeSeconds
+	return queue.Choose(t.AgeSeconds == nil, 1<<62, orZero(t.AgeSeconds))
 }
 
 // tickRank puts what failed or is late first; off is meant, and loud enough to be
@@ -163,7 +138,10 @@ func tickState(t queue.TickWorker) string {
 
 // due is when a worker is due next.
 func (e Env) due(t queue.TickWorker) string {
-	if !t.NextDueAt.After(e.Now) {
+	switch {
+	case t.NextDueAt == nil:
+		return e.Theme.G.Dash
+	case !t.NextDueAt.After(e.Now):
 		return "now"
 	}
 	return "in " + e.Until(*t.NextDueAt)

@@ -26,7 +26,7 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 	if f, ok := s.Flag(queue.TickInterval(t.Name.String())); ok && f.RevertsAt != nil {
 		p.pair("comes back", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
 	}
-	p.pair("last run", e.stampOrDash(t.LastRunAt)+bySource(t))
+	p.pair("last run", dashed(e, t.LastRunAt, e.Stamp)+bySource(t))
 	if t.LastAttemptAt != nil && (t.LastRunAt == nil || t.LastAttemptAt.After(*t.LastRunAt)) {
 		p.paint("last attempt", e.Stamp(*t.LastAttemptAt)+", it failed", th.Critical)
 	}
@@ -34,7 +34,7 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 		p.pair("due", e.Stamp(*t.NextDueAt)+", "+e.due(t))
 	}
 	p.pair("last result", orDash(TickResult(t.LastResult), e))
-	p.pair("last work", e.stampOrDash(t.LastWorkAt))
+	p.pair("last work", dashed(e, t.LastWorkAt, e.Stamp))
 	p.pair("done", Count(t.DoneTotal))
 	p.pair("mode", t.Mode.String()+": "+modeMeans(t.Mode.String()))
 	if !t.CronJob.Empty() {
@@ -113,7 +113,7 @@ func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
 		p.paint("job", j.Name.String()+"  "+state, tone)
 		p.pair("ticks", j.Worker.String()+" at "+j.Schedule.String())
 		if !j.RunAs.Empty() {
-			p.pair("runs as", j.RunAs.String()+", installed "+e.stampOrDash(j.InstalledAt)+" by "+j.InstalledBy.String())
+			p.pair("runs as", j.RunAs.String()+", installed "+dashed(e, j.InstalledAt, e.Stamp)+" by "+j.InstalledBy.String())
 		}
 		if j.LastStartAt != nil {
 			p.pair("last run", e.Stamp(*j.LastStartAt)+" "+j.LastStatus.String()+" "+j.LastMessage.String())

@@ -4,6 +4,7 @@ package views
 // looks the same wherever it appears.
 
 import (
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
 	"github.com/qtop/qtop/views/theme"
 )
@@ -26,6 +27,8 @@ func rank(state string) int {
 		return rankQuiet
 	}
 }
+
+func rankOf(bad bool) int { return queue.Choose(bad, rankWarning, rankQuiet) }
 
 // sign is the glyph of a rank.
 func (e Env) sign(r int) table.Cell {
@@ -51,6 +54,14 @@ func (e Env) tone(r int) theme.Style {
 		return e.Theme.Text
 	}
 }
+
+// strongUnless is the look of a name, quiet where its row is out of use.
+func (e Env) strongUnless(out bool) theme.Style {
+	return queue.Choose(out, e.Theme.Dim, e.Theme.Strong)
+}
+
+// warn is the look of what is as it should be, or not.
+func (e Env) warn(bad bool) theme.Style { return e.tone(rankOf(bad)) }
 
 // severity says a severity so that its greater one is louder without colour.
 func severity(s string) string {

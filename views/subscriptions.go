@@ -4,6 +4,7 @@ package views
 // part of an executor's page.
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -54,19 +55,16 @@ func subscriptionRowID(x queue.JobSubscription) string { return "sub\x00" + x.ID
 
 // orEvery says an empty kind or domain in words.
 func orEvery(t queue.Text) string {
-	if t.Empty() {
-		return "every"
-	}
-	return t.String()
+	return cmp.Or(t.String(), "every")
+}
+
+func subscriptionState(x queue.JobSubscription) string {
+	return queue.Choose(x.Enabled, "enabled", "off")
 }
 
 // subscriptionWords is a rule in one line.
 func subscriptionWords(x queue.JobSubscription) string {
-	s := "priority " + strconv.FormatInt(x.PriorityFloor, 10) + " and up, " + Count(x.InFlight) + " of " + Count(x.MaxParallel) + " in flight"
-	if !x.Enabled {
-		s = "OFF; " + s
-	}
-	return s
+	return queue.Choose(x.Enabled, "", "OFF; ") + "priority " + strconv.FormatInt(x.PriorityFloor, 10) + " and up, " + Count(x.InFlight) + " of " + Count(x.MaxParallel) + " in flight"
 }
 
 // Rule is a subscription in one line: which jobs, how many at once.
@@ -87,11 +85,7 @@ func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscripti
 			continue
 		}
 		n++
-		tone := p.e.Theme.Text
-		if !s.Enabled {
-			tone = p.e.Theme.Warning
-		}
-		p.paint("job kind", Rule(s), tone)
+		p.paint("job kind", Rule(s), p.e.warn(!s.Enabled))
 	}
 	switch {
 	case n > 0:
@@ -116,10 +110,7 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 		// The kind of pane 4 is an executor's.
 		Filter: "id=executor_id kind=executor_kind domain=event_domain state",
 		Word: func(x queue.JobSubscription, word string) (any, bool) {
-			if x.Enabled {
-				return "enabled", word == "state"
-			}
-			return "off", word == "state"
+			return subscriptionState(x), word == "state"
 		},
 		Look: func(x queue.JobSubscription, e Env) (table.Cell, theme.Style) {
 			if !x.Enabled {
@@ -128,28 +119,16 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 			return cell(e.Theme.G.Live, e.Theme.Accent), e.Theme.Text
 		},
 		Columns: []Column[queue.JobSubscription]{
-			{Name: "executor_id", Title: "MAY CLAIM", Head: "EXECUTOR", Width: 20, Want: 22, Max: 36, Cell: func(x queue.JobSubscription, e Env) table.Cell {
-				if !x.Enabled {
-					return cell(x.ExecutorID.String(), e.Theme.Dim)
-				}
-				return cell(x.ExecutorID.String(), e.Theme.Strong)
-			}},
+			{Name: "executor_id", Title: "MAY CLAIM", Head: "EXECUTOR", Width: 20, Want: 22, Max: 36, Tone: func(x queue.JobSubscription, e Env) theme.Style { return e.strongUnless(!x.Enabled) }},
 			{Name: "job_kind", Width: 12, Max: 30, Say: everything, Plain: func(x queue.JobSubscription) string { return plainEvery(x.JobKind) }},
 			{Name: "event_domain", Title: "domain", Width: 9, Max: 18, Say: everything, Plain: func(x queue.JobSubscription) string { return plainEvery(x.Domain) }},
 			{Name: "priority_floor", Title: "floor", Width: 5, Right: true, Drop: 2, Look: dim, Say: digits},
-			{Name: "in_flight", Width: 10, Max: 14, Right: true, Cell: func(x queue.JobSubscription, e Env) table.Cell {
-				look := e.Theme.Text
-				if x.Enabled && x.InFlight >= x.MaxParallel {
-					look = e.Theme.Warning // it takes nothing more
-				}
-				return cell(Count(x.InFlight)+" of "+Count(x.MaxParallel), look)
-			}},
-			{Name: "state", Width: 7, Cell: func(x queue.JobSubscription, e Env) table.Cell {
-				if !x.Enabled {
-					return cell("off", e.Theme.Warning)
-				}
-				return cell("enabled", e.Theme.Text)
-			}, Plain: func(x queue.JobSubscription) string { return OnOff(x.Enabled) }},
+			{Name: "in_flight", Width: 10, Max: 14, Right: true,
+				Text: func(x queue.JobSubscription, _ Env) string { return Count(x.InFlight) + " of " + Count(x.MaxParallel) },
+				Tone: func(x queue.JobSubscription, e Env) theme.Style {
+					return e.warn(x.Enabled && x.InFlight >= x.MaxParallel)
+				}}, // it takes nothing more
+			{Name: "state", Width: 7, Look: ofRow, Text: func(x queue.JobSubscription, _ Env) string { return subscriptionState(x) }, Plain: func(x queue.JobSubscription) string { return OnOff(x.Enabled) }},
 			{Name: "notes", Width: 12, Max: 50, Drop: 3, Look: dim},
 			{Name: "registered_by", Title: "by", Width: 8, Max: 16, Drop: 4, Look: dim},
 			{Name: "executor_kind"},

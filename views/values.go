@@ -1,43 +1,21 @@
 package views
 
-// This file reads values that may be absent: a view that does not know a number
-// says so with a dash, which is not zero.
+// This file says what may be absent.
 
-import "time"
-
-func orZero(p *int64) int64 {
-	if p == nil {
-		return 0
-	}
-	return *p
-}
-
-func (e Env) ageOrDash(p *int64) string {
+// dashed says a value, a dash where there is none.
+func dashed[T any](e Env, p *T, say func(T) string) string {
 	if p == nil {
 		return e.Theme.G.Dash
 	}
-	return Age(*p)
+	return say(*p)
 }
 
-func (e Env) countOrDash(p *int64) string {
-	if p == nil {
-		return e.Theme.G.Dash
+// orZero is a value, that of its kind which is nothing where there is none.
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return Count(*p)
-}
-
-func (e Env) clockOrDash(p *time.Time) string {
-	if p == nil {
-		return e.Theme.G.Dash
-	}
-	return e.Clock(*p)
-}
-
-func (e Env) stampOrDash(p *time.Time) string {
-	if p == nil {
-		return e.Theme.G.Dash
-	}
-	return e.Stamp(*p)
+	return v
 }
 
 // nobody says that something has no owner.

@@ -70,22 +70,13 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			return e.sign(k), e.tone(k)
 		},
 		Columns: []Column[queue.Endpoint]{
-			{Name: "endpoint", Width: 24, Want: 28, Max: 48, Cell: func(r queue.Endpoint, e Env) table.Cell {
-				name := r.Endpoint.String()
-				if hosts[r.Endpoint] > 1 { // a narrow screen has no column for the subscription
-					name += " #" + strconv.FormatInt(r.ID, 10)
-				}
-				return cell(name, e.Theme.Strong)
+			{Name: "endpoint", Width: 24, Want: 28, Max: 48, Look: strong, Text: func(r queue.Endpoint, _ Env) string { // a narrow screen has no column for the subscription
+				return r.Endpoint.String() + queue.Choose(hosts[r.Endpoint] > 1, " #"+strconv.FormatInt(r.ID, 10), "")
 			}},
 			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 4, Max: 7, Right: true, Drop: 5, Look: dim, Say: digits},
-			{Name: "gate", Width: 12, Max: 18, Cell: func(r queue.Endpoint, e Env) table.Cell {
-				return cell(gateWords(r, e), e.tone(rankOf(r.Shut())))
-			}, Plain: PlainGate},
+			{Name: "gate", Width: 12, Max: 18, Text: gateWords, Tone: func(r queue.Endpoint, e Env) theme.Style { return e.warn(r.Shut()) }, Plain: PlainGate},
 			{Name: "age_seconds", Title: "oldest", Width: 8, Right: true, Cell: func(r queue.Endpoint, e Env) table.Cell {
-				if r.OldestAt == nil {
-					return cell(e.Theme.G.Dash, e.Theme.Dim)
-				}
-				return cell(Age(r.AgeSeconds), e.tone(endpointRank(r)))
+				return queue.Choose(r.OldestAt == nil, cell(e.Theme.G.Dash, e.Theme.Dim), cell(Age(r.AgeSeconds), e.tone(endpointRank(r))))
 			}},
 			{Name: "waiting", Width: 7, Max: 9, Right: true},
 			{Name: "pending_retry", Title: "retry", Width: 6, Max: 9, Right: true, Drop: 4},
@@ -95,12 +86,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			{Name: "p95_ms", Title: "p95", Width: 7, Right: true, Drop: 1},
 			{Name: "dead_open", Title: "dead", Width: 7, Max: 9, Right: true},
 			{Name: "last_success_at", Title: "last success", Width: 12, Right: true, Drop: 6, Look: dim, Say: ago},
-			{Name: "rate_limit_per_second", Title: "rate", Width: 7, Right: true, Drop: 8, Cell: func(r queue.Endpoint, e Env) table.Cell {
-				if r.RateLimit == nil {
-					return cell(e.Theme.G.Dash, e.Theme.Dim)
-				}
-				return cell(rateText(*r.RateLimit), e.Theme.Dim)
-			}},
+			{Name: "rate_limit_per_second", Title: "rate", Width: 7, Right: true, Drop: 8, Look: dim, Text: func(r queue.Endpoint, e Env) string { return dashed(e, r.RateLimit, rateText) }},
 			{Name: "event_type", Head: "TYPE", Width: 14, Max: 32, Drop: 7, Look: dim},
 			{Name: "expired"},
 		},
@@ -115,11 +101,8 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 		Columns: []Column[queue.WebhookLease]{
 			{Name: "endpoint", Title: "IN FLIGHT", Width: 24, Want: 28, Max: 48, Look: strong},
 			{Name: "job_id", Title: "job", Width: 8, Max: 12, Right: true, Say: digits},
-			{Name: "lease_until", Title: "lease", Width: 20, Max: 30, Look: ofRow, Cell: func(l queue.WebhookLease, e Env) table.Cell {
-				if l.Expired {
-					return cell("expired "+e.Ago(l.Until)+" ago", e.tone(rankCritical))
-				}
-				return cell(e.Until(l.Until)+" left", e.tone(rankQuiet))
+			{Name: "lease_until", Title: "lease", Width: 20, Max: 30, Look: ofRow, Text: func(l queue.WebhookLease, e Env) string {
+				return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", e.Until(l.Until)+" left")
 			}},
 			{Name: "started_at", Title: "for", Width: 8, Right: true, Say: ago},
 			{Name: "attempt_no", Title: "try", Width: 4, Right: true, Drop: 2, Look: dim},
@@ -136,10 +119,7 @@ func leaseID(l queue.WebhookLease) string { return "job " + strconv.FormatInt(l.
 func WebhookJob(id string) (job string, ok bool) { return strings.CutPrefix(id, "job ") }
 
 func orNone(p *float64) float64 {
-	if p == nil {
-		return -1
-	}
-	return *p
+	return queue.Choose(p == nil, -1, orZero(p))
 }
 
 // okShare is the share of recent attempts that succeeded, 2 where there was none.
@@ -172,20 +152,6 @@ func gateWords(r queue.Endpoint, e Env) string {
 		}
 	}
 	return s
-}
-
-func rankOf(bad bool) int {
-	if bad {
-		return rankWarning
-	}
-	return rankQuiet
-}
-
-func (e Env) millisOrDash(ms *float64) string {
-	if ms == nil {
-		return e.Theme.G.Dash
-	}
-	return Millis(*ms)
 }
 
 // WebhookLeasePage is one lease in full.
@@ -228,11 +194,7 @@ func okCell(r queue.Endpoint, e Env) table.Cell {
 	if r.Recent == 0 {
 		return cell(e.Theme.G.Dash, e.Theme.Dim)
 	}
-	look := e.Theme.Text
-	if okShare(r) < 0.9 {
-		look = e.Theme.Warning
-	}
-	return cell(strconv.Itoa(int(100*okShare(r)))+"%", look)
+	return cell(strconv.Itoa(int(100*okShare(r)))+"%", e.warn(okShare(r) < 0.9))
 }
 
 // PlainOK is how many of the recent attempts succeeded.
