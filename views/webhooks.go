@@ -56,7 +56,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 		},
 		Empty: []string{
 			"No webhook subscription.",
-			"A subscription_admin makes one: INSERT INTO subscriptions (event_type, callback_url, verified) VALUES (…);",
+			"A subscription_admin makes one: N here, or qtop webhook add.",
 		},
 		Second: Second{Marks: true},
 	}.with(List[queue.Endpoint]{

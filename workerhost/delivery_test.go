@@ -1,5 +1,5 @@
 // Delivery end to end: dead letters and requeue, refused addresses, secrets,
-// polling and waking, the switch, endpoints that hang.
+// polling and waking, the switch, endpoints that hang, ids and headers.
 package workerhost_test
 
 import (
@@ -275,4 +275,29 @@ func TestHangingEndpoint(t *testing.T) {
 			require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE status = 'Failed' OR lease_resets > 0"))
 		})
 	}
+}
+
+// Two databases send to one receiver that drops what it has seen: it gets everything, and each
+// delivery says what it is.
+func TestOneReceiverOfTwoDatabases(t *testing.T) {
+	const n = 100
+	r := receive(t, ok)
+	for i := range 2 {
+		w := newWorld(t)
+		w.subscribe("order.ü\r\n%", r.URL, nil)
+		w.exec(`INSERT INTO public.events (event_type, payload) SELECT E'order.ü\r\n%', jsonb_build_object('from', $1::int, 'n', g) FROM generate_series(1, $2) g`, i, n)
+		w.run(workerhost.Options{})
+		w.becomes(n, completed)
+	}
+	seen, contents := map[string]bool{}, map[string]bool{}
+	for _, x := range r.all() {
+		if !seen[x.id] {
+			seen[x.id], contents[string(x.body)] = true, true
+		}
+		require.Equal(t, "order.%C3%BC%0D%0A%25", x.header.Get("webhook-event-type"))
+		created, err := time.Parse(time.RFC3339Nano, x.header.Get("webhook-event-created"))
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now(), created, time.Hour)
+	}
+	require.Len(t, contents, 2*n)
 }

@@ -67,6 +67,9 @@ func verbOf(a *app, entry queue.Action) *verb {
 	for _, arg := range entry.Args {
 		if !arg.Positional {
 			v.flag(arg.Name, arg.Default, arg.Hint())
+			if arg.Kind == queue.ArgSwitch && arg.Default == "false" {
+				v.cmd.Flags().Lookup(arg.Name).NoOptDefVal = "true" // said alone it is on
+			}
 		}
 	}
 	return v

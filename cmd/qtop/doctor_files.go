@@ -54,6 +54,14 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 		}
 		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
 	}
+	unsigned, err := inspect.Unsigned(ctx, x.client)
+	if err != nil {
+		return []finding{{"bad", "signing", queue.Said(err), ""}}
+	}
+	if unsigned > 0 {
+		all = append(all, finding{"note", "signing", queue.Clean(fmt.Sprintf("%d active webhook subscriptions send unsigned", unsigned)),
+			"their receivers cannot tell who sends: give them a secret_ref (docs/webhooks.md)"})
+	}
 	if len(all) == 0 {
 		return []finding{{"ok", "signing", queue.Clean("every live host can sign what it sends"), ""}}
 	}

@@ -34,3 +34,11 @@ func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFau
 		AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops)`).Scan(&hosts)
 	return faults, hosts, pgerror.Translate(err)
 }
+
+// Unsigned counts the active webhook subscriptions that name no secret.
+func Unsigned(ctx context.Context, c *pgclient.Client) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	err = c.Read().QueryRow(ctx, "SELECT count(*)::int FROM public.subscriptions s WHERE s.active AND s.secret_ref IS NULL").Scan(&n)
+	return n, pgerror.Translate(err)
+}

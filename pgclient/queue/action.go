@@ -36,6 +36,7 @@ const (
 	ActBulkUndo       ActionID = "bulk_undo"
 	ActSuspend        ActionID = "endpoint_suspend"
 	ActResume         ActionID = "endpoint_resume"
+	ActWebhookAdd     ActionID = "webhook_subscription_add"
 	ActNotifyRequeue  ActionID = "notification_requeue"
 	ActRuleAdd        ActionID = "event_subscription_add"
 	ActRuleMute       ActionID = "event_subscription_mute"

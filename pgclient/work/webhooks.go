@@ -24,6 +24,7 @@ type WebhookJob struct {
 	TimeoutSeconds int       `db:"timeout_seconds"`
 	EventID        int64     `db:"event_id"`
 	EventType      string    `db:"event_type"`
+	EventCreated   string    `db:"event_created"` // RFC 3339, UTC
 	SubscriptionID int64     `db:"subscription_id"`
 	CallbackURL    string    `db:"callback_url"`
 	SecretRef      *string   `db:"secret_ref"`
@@ -38,7 +39,7 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	rows, err := c.pool.Query(ctx, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
-		timeout_seconds, event_id, event_type, subscription_id, callback_url, secret_ref, webhook_id, payload
+		timeout_seconds, event_id, event_type, subscription_id, callback_url, secret_ref, webhook_id, payload, event_created
 		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int)`, workerID, n, skip, per)
 	if err != nil {
 		return nil, pgerror.Translate(err)

@@ -4,9 +4,11 @@ package sender
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -81,6 +83,20 @@ func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (
 		req.Body, _ = req.GetBody()
 	}
 	return req.WithContext(withDialDeadline(ctx)), nil
+}
+
+// HeaderValue writes any text as visible ASCII: every other byte, and the percent sign, is
+// percent-encoded, so that no text breaks the header line.
+func HeaderValue(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c >= 0x7f || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // userAgent keeps the header line whole whatever the version string holds.

@@ -127,7 +127,9 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 	if x.Payload == nil {
 		return sender.Result{Code: sender.CodeProtocolError, Detail: lease.Unreadable, Excerpt: "not sent: " + lease.Unreadable, Started: time.Now()}, true
 	}
-	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: []byte(*x.Payload), Timeout: timeout}
+	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: []byte(*x.Payload), Timeout: timeout, Header: map[string]string{
+		"webhook-event-type": sender.HeaderValue(x.EventType), "webhook-event-created": x.EventCreated,
+	}}
 	if x.SecretRef != nil && *x.SecretRef != "" {
 		secrets, fault := r.Secrets.Look(*x.SecretRef)
 		if fault != nil {

@@ -5,13 +5,13 @@
 -- share in flight) and at most p_per_subscription of each other one, and hands out what the delivery
 -- needs. Nothing while webhook.worker.enabled is off, or in a copy of a database (fn_queue_clone_of). The
 -- gate and the rate are judged here, so a suspended or exhausted subscription costs no attempt and no
--- lease. webhook_id is the same over retries and requeues. Commit before sending: a lease is held only
--- once it is committed.
+-- lease. webhook_id is the same over retries and requeues and that of no other delivery, in whichever
+-- database; event_created is RFC 3339 in UTC. Commit before sending: a lease is held only once it is committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
   p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL)
 RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, lease_until timestamptz,
   lease_seconds int, timeout_seconds int, event_id bigint, event_type text, subscription_id bigint,
-  callback_url text, secret_ref text, webhook_id text, payload text)
+  callback_url text, secret_ref text, webhook_id text, payload text, event_created text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET jit = off AS $$
@@ -144,10 +144,11 @@ BEGIN
   )
   SELECT c.id, c.saga_id, c.attempt_no, c.lease_token, c.lease_until, v_lease, v_timeout, e.id,
     e.event_type::text, u.id, u.callback_url::text, u.secret_ref,
-    'qtop_' || e.id || '_' || u.id,
+    COALESCE(s.webhook_id::text, 'qtop_' || e.id || '_' || u.id),
     -- a short one that is not compressed is short as text too
     CASE WHEN pg_column_compression(e.payload) IS NULL AND pg_column_size(e.payload) < 256
-      OR public.fn_payload_fits(e.payload) THEN e.payload::text END
+      OR public.fn_payload_fits(e.payload) THEN e.payload::text END,
+    COALESCE(to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), '')
   FROM claimed c
   JOIN public.webhook_delivery_sagas s ON s.id = c.saga_id
   JOIN public.events e ON e.id = s.event_id

@@ -133,8 +133,8 @@ BEGIN
   IF NOT v_dry THEN
     WITH born AS (
       INSERT INTO public.webhook_delivery_sagas
-        (event_id, subscription_id, requeued_from_dead_letter_id, requeue_generation)
-      SELECT d.event_id, d.subscription_id, d.id, old.requeue_generation + 1
+        (event_id, subscription_id, requeued_from_dead_letter_id, requeue_generation, webhook_id)
+      SELECT d.event_id, d.subscription_id, d.id, old.requeue_generation + 1, old.webhook_id
       FROM unnest(v_ids, v_why) AS r (id, why)
       JOIN public.dead_letters d ON d.id = r.id
       JOIN public.webhook_delivery_sagas old ON old.id = d.saga_id

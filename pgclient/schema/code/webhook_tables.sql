@@ -48,6 +48,8 @@ COMMENT ON COLUMN public.webhook_delivery_sagas.status IS
 COMMENT ON COLUMN public.webhook_delivery_sagas.attempt_count IS 'settled failures';
 COMMENT ON COLUMN public.webhook_delivery_sagas.next_attempt_at IS 'not before this';
 COMMENT ON COLUMN public.webhook_delivery_sagas.requeue_generation IS '0 = first life; each requeue adds one';
+COMMENT ON COLUMN public.webhook_delivery_sagas.webhook_id IS
+  'header webhook-id of every attempt, inherited by requeues; NULL = qtop_<event>_<subscription>';
 GRANT SELECT, INSERT ON public.webhook_delivery_sagas TO :"router_worker";
 GRANT SELECT, UPDATE ON public.webhook_delivery_sagas TO :"saga_orchestrator";
 GRANT SELECT ON public.webhook_delivery_sagas, public.webhook_delivery_jobs TO :"webhook_worker";
@@ -232,7 +234,7 @@ BEGIN
   RAISE EXCEPTION 'saga % may not go from % (attempts %) to % (attempts %)',
       OLD.id, OLD.status, OLD.attempt_count, NEW.status, NEW.attempt_count
     USING ERRCODE = '42501',
-      HINT = 'Completed and DeadLettered sagas never change, nor does where a saga came from (R02).';
+      HINT = 'Completed and DeadLettered sagas never change, nor do the origin (R02) and the webhook_id of a saga.';
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_saga_refuse IS
   'Trigger: refuses a saga change outside the machine (R02).';
@@ -253,6 +255,9 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
       OR (OLD.status = 'InProgress' AND NEW.status IN ('PendingRetry', 'DeadLettered')
         AND NEW.attempt_count = OLD.attempt_count + 1))))
   EXECUTE FUNCTION public.fn_webhook_saga_refuse();
+-- apart from the guard: it costs nothing where the column is not written
+CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON public.webhook_delivery_sagas
+  FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_saga_refuse();
 
 -- A requeue is undone by removing what never started, inside one function; nothing else is removed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_undo_only() RETURNS trigger

@@ -1,0 +1,63 @@
+package actions
+
+// This file plans and applies new webhook subscriptions.
+
+import (
+	"context"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func webhookActions() []entry {
+	return []entry{{Action: queue.Action{
+		ID: queue.ActWebhookAdd, Words: "webhook add", Group: "Make webhook subscriptions", Key: "N", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Add",
+		Help: "send events of some types to a URL from now on, signed with a secret or expressly unsigned",
+		Noun: "webhook subscription", Button: "Add the subscription", Safe: "Not now", Opposite: queue.ActSuspend,
+		Danger: queue.DangerOne, Function: "public.fn_webhook_subscription_add(text[],text,text,boolean,text,text,boolean)", Role: "subscription_admin", Reason: true,
+		Args: []queue.Arg{
+			{Name: "url", Positional: true, Label: "URL", Kind: queue.ArgWord, Required: true, Help: "where events are POSTed, such as https://hooks.acme.example/qtop"},
+			{Name: "types", Label: "Event types", Required: true, Help: "separated by commas, such as order.paid,order.sent; one subscription each"},
+			{Name: "secret", Label: "Secret", Kind: queue.ArgWord, Help: "the name under which hosts know the signing secret (--delivery-secrets NAME=env:VARIABLE)"},
+			{Name: "unsigned", Label: "Unsigned", Kind: queue.ArgSwitch, Default: "false", Required: true, Help: "true = without a signature: the receiver cannot tell who sends"},
+		},
+	}, plan: planWebhookAdd, apply: applyWebhookAdd}}
+}
+
+func (c *Planner) webhookAdd(ctx context.Context, r queue.Request, dry bool) (answer, error) {
+	types := strings.FieldsFunc(r.Args["types"], func(c rune) bool { return c == ',' || c == ' ' })
+	return c.ask(ctx, `SELECT public.fn_webhook_subscription_add($1::text[], $2::text, NULLIF($3, ''), $4::boolean, $5::text, $6::text, $7::boolean)`,
+		types, r.Args["url"], r.Args["secret"], r.Args["unsigned"] == "true", r.Actor, r.Reason, dry)
+}
+
+func planWebhookAdd(ctx context.Context, c *Planner, p *queue.Plan) error {
+	a, err := c.webhookAdd(ctx, p.Request, true)
+	if err != nil {
+		return err
+	}
+	if a.Refused {
+		p.Refused, p.Rule = a.Reason, a.Rule
+		return nil
+	}
+	p.Count, p.Results = int64(len(a.Results)), a.outcomes("")
+	signed := "with secret " + p.Request.Args["secret"]
+	if p.Request.Args["secret"] == "" {
+		signed = "no: the receiver cannot tell who sends"
+	}
+	p.Lines = append(p.Lines, line("URL", "%s", queue.SafeURL(p.Request.Args["url"])), line("event types", "%s, from now on", p.Request.Args["types"]), line("signed", "%s", signed))
+	return nil
+}
+
+func applyWebhookAdd(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	a, err := c.webhookAdd(ctx, p.Request, false)
+	if err != nil {
+		return err
+	}
+	if a.Refused {
+		one(res, p.Request.Args["url"], "", a)
+		return nil
+	}
+	res.AuditID = a.AuditID
+	record(res, a.outcomes(""))
+	return nil
+}

@@ -1,0 +1,217 @@
+// A webhook-id stands for one content, whatever became of the database: a receiver that drops what it has seen
+// loses nothing.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// contents is what a receiver has seen: the content of each id.
+type contents map[string]string
+
+// deliver emits n events that say where they come from, and hands all that is due to the receiver.
+func (c contents) deliver(t *testing.T, pool *pgxpool.Pool, from string, n int) {
+	t.Helper()
+	ctx := context.Background()
+	_, err := pool.Exec(ctx, `INSERT INTO public.events (event_type, payload) SELECT 'order', jsonb_build_object('from', $1::text, 'n', i) FROM generate_series(1, $2::int) i`, from, n)
+	require.NoError(t, err)
+	eventually(t, "all are routed", func() bool {
+		for _, sql := range []string{"SELECT public.fn_webhook_router_run(100000)", "SELECT public.fn_saga_orchestrator_run(100000)"} {
+			_, err := pool.Exec(ctx, sql)
+			require.NoError(t, err)
+		}
+		var open bool
+		require.NoError(t, pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM public.events e WHERE e.payload ->> 'from' = $1 AND NOT EXISTS
+			(SELECT FROM public.webhook_delivery_jobs j JOIN public.webhook_delivery_sagas s ON s.id = j.saga_id WHERE s.event_id = e.id))`, from).Scan(&open))
+		return !open
+	})
+	for {
+		leases, err := tryClaim(pool, 10000)
+		require.NoError(t, err)
+		if len(leases) == 0 {
+			break
+		}
+		for _, l := range leases {
+			if before, seen := c[l.WebhookID]; seen {
+				require.Equal(t, before, l.Payload, "%s stands for two contents", l.WebhookID)
+			}
+			c[l.WebhookID] = l.Payload
+		}
+	}
+}
+
+// has wants n contents from there among those that were not dropped as seen.
+func (c contents) has(t *testing.T, from string, n int) {
+	t.Helper()
+	got := map[string]bool{}
+	for _, payload := range c {
+		if strings.Contains(payload, fmt.Sprintf("%q", from)) {
+			got[payload] = true
+		}
+	}
+	require.Len(t, got, n, "%s: a receiver that drops what it has seen lost some", from)
+}
+
+const orderHook = "INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('order', 'http://127.0.0.1:1/hook', true, true)"
+
+func TestWebhookIDStandsForOneContent(t *testing.T) {
+	t.Parallel()
+	n := 2000
+	if os.Getenv("QTOP_TEST_FULL") != "" {
+		n = 20000
+	}
+	seen := contents{}
+	made := func(db *pgtest.DB) *pgxpool.Pool {
+		pool := db.Pool(t, "")
+		_, err := pool.Exec(t.Context(), orderHook)
+		require.NoError(t, err)
+		return pool
+	}
+	one, two := pgtest.New(t), pgtest.New(t)
+	a, b := made(one), made(two)
+	seen.deliver(t, a, "one", n)
+	seen.deliver(t, b, "two", n)
+
+	// A copy is the state of an earlier point to which one goes back.
+	a.Reset()
+	past := one.Clone(t)
+	seen.deliver(t, a, "one, lost by the restore", n)
+	c := past.Pool(t, "")
+	_, err := c.Exec(t.Context(), "SELECT public.fn_queue_adopt('keep', current_database(), 'ann', 'restored', false)")
+	require.NoError(t, err)
+	seen.deliver(t, c, "restored", n)
+
+	b.Reset()
+	require.NoError(t, schema.Down(t.Context(), two.DSN(""), schema.DownOptions{Discard: true}, nil))
+	require.NoError(t, schema.Up(t.Context(), two.DSN(""), nil))
+	seen.deliver(t, made(two), "installed again", n)
+
+	for _, from := range []string{"one", "two", "one, lost by the restore", "restored", "installed again"} {
+		seen.has(t, from, n)
+	}
+	require.Len(t, seen, 5*n)
+}
+
+// A standby that lagged is promoted while the old primary goes on sending.
+func TestWebhookIDOfAPromotedStandby(t *testing.T) {
+	t.Parallel()
+	pgtest.NotHostile(t, "its servers are copies of one of its own")
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("/tmp", "qtop-ids-") // the server's user must reach it
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the server's user
+	start := func(o embedded.Options) *embedded.Server {
+		s, err := embedded.Start(ctx, o)
+		require.NoError(t, err)
+		return s
+	}
+	pool := func(s *embedded.Server) *pgxpool.Pool {
+		config, err := pgsession.PoolConfig(s.DSN("postgres", "postgres"))
+		require.NoError(t, err)
+		p, err := pgxpool.NewWithConfig(ctx, config)
+		require.NoError(t, err)
+		t.Cleanup(p.Close)
+		return p
+	}
+	origin := start(embedded.Options{Test: true, Dir: dir})
+	require.NoError(t, schema.Up(ctx, origin.DSN("postgres", "postgres"), nil))
+	seen := contents{}
+	p := pool(origin)
+	_, err = p.Exec(ctx, orderHook)
+	require.NoError(t, err)
+	seen.deliver(t, p, "both", 100)
+	p.Close()
+	require.NoError(t, origin.Stop(ctx))
+
+	primary, standby := start(embedded.Options{Test: true, Seed: dir}), start(embedded.Options{Test: true, Seed: dir})
+	t.Cleanup(func() { _, _ = primary.Stop(ctx), standby.Stop(ctx) })
+	require.NoError(t, os.WriteFile(filepath.Join(standby.DataDir(), "standby.signal"), nil, 0o644)) //nolint:gosec // the server runs as another user
+	require.NoError(t, standby.Restart(ctx))
+	seen.deliver(t, pool(primary), "primary", 100)
+	lagging := pool(standby)
+	_, err = lagging.Exec(ctx, "SELECT pg_promote()")
+	require.NoError(t, err)
+	seen.deliver(t, lagging, "promoted", 100)
+	for _, from := range []string{"both", "primary", "promoted"} {
+		seen.has(t, from, 100)
+	}
+}
+
+// What is alive at the upgrade keeps the id that its receiver may have seen, over requeues too.
+func TestWebhookIDKeptByAnUpgrade(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Released(t)
+	pool := db.Pool(t, "")
+	ctx := t.Context()
+	_, err := pool.Exec(ctx, "UPDATE public.subscriptions SET max_attempts = 1, rate_limit_per_second = NULL; DELETE FROM public.webhook_endpoint_suspensions; UPDATE public.dot_config SET value = 'true' WHERE key = 'webhook.worker.enabled'")
+	require.NoError(t, err)
+	_, err = pool.Exec(ctx, "INSERT INTO public.events (event_type, payload) SELECT s.event_type, '{\"alive\": true}' FROM public.subscriptions s WHERE s.active AND s.verified LIMIT 1")
+	require.NoError(t, err)
+	const alive = "SELECT count(*)::int FROM public.webhook_delivery_sagas s JOIN public.events e ON e.id = s.event_id WHERE e.payload ? 'alive'"
+	eventually(t, "it is routed", func() bool {
+		var n int
+		_, err := pool.Exec(ctx, "SELECT public.fn_webhook_router_run(100)")
+		require.NoError(t, err)
+		require.NoError(t, pool.QueryRow(ctx, alive).Scan(&n))
+		return n > 0
+	})
+	old := map[string]bool{}
+	rows, err := pool.Query(ctx, "SELECT 'qtop_' || s.event_id || '_' || s.subscription_id FROM public.webhook_delivery_sagas s JOIN public.events e ON e.id = s.event_id WHERE e.payload ? 'alive'")
+	require.NoError(t, err)
+	for rows.Next() {
+		var id string
+		require.NoError(t, rows.Scan(&id))
+		old[id] = true
+	}
+	require.NoError(t, rows.Err())
+	up(t, db, schema.Current())
+	pool.Reset()
+	claimed := func() (got []lease) {
+		t.Helper()
+		_, err := pool.Exec(ctx, "SELECT public.fn_saga_orchestrator_run(100)")
+		require.NoError(t, err)
+		leases, err := tryClaim(pool, 100)
+		require.NoError(t, err)
+		for _, l := range leases {
+			if strings.Contains(l.Payload, "alive") {
+				require.True(t, old[l.WebhookID], l.WebhookID)
+				got = append(got, l)
+			}
+		}
+		return got
+	}
+	first := claimed()
+	require.Len(t, first, len(old))
+	for _, l := range first {
+		_, err := tryReport(pool, result(l, "HTTP_500"))
+		require.NoError(t, err)
+	}
+	require.Empty(t, claimed())
+	_, err = pool.Exec(ctx, "SELECT public.fn_dead_letter_requeue(array_agg(d.id), 'ann', 'again', false) FROM public.dead_letters d WHERE d.payload_snapshot ? 'alive'")
+	require.NoError(t, err)
+	require.Len(t, claimed(), len(old), "a requeue inherits the id")
+}
+
+// The id of a saga is given once: nobody writes another one over it.
+func TestWebhookIDNeverChanges(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.emit("order", 1)
+	h.route()
+	refused(t, "42501", h.asOwner("UPDATE public.webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL, webhook_id = gen_random_uuid()"), "another id")
+}
