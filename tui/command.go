@@ -126,7 +126,7 @@ func (m *root) offers(text string) []string {
 	take("why ")
 	if m.feed.picture != nil {
 		for _, x := range m.feed.picture.Waiting {
-			take("why " + waitingName(x))
+			take("why " + x.Name())
 		}
 	}
 	take("at ")

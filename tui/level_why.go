@@ -15,15 +15,6 @@ func whyLevel(name string) level {
 	}
 }
 
-// waitingName is the name of a queue as why takes it.
-func waitingName(x queue.Waiting) string {
-	name := x.Queue.String()
-	if x.Source == "job" {
-		name += " in " + x.Domain.String()
-	}
-	return name
-}
-
 // waitingAt names the queue that waits under a row's id.
 func waitingAt(pic *queue.Snapshot, id string) string {
 	if pic == nil || id == "" {
@@ -31,7 +22,7 @@ func waitingAt(pic *queue.Snapshot, id string) string {
 	}
 	for _, x := range pic.Waiting {
 		if id == views.LaneID(x.Domain.String(), x.Subject.String()) || id == x.Subject.String() || id == x.Queue.String() {
-			return waitingName(x)
+			return x.Name()
 		}
 	}
 	if lane, ok := views.LaneAt(pic, id); ok {

@@ -107,12 +107,7 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 		return p.done(a.Subject.String())
 	}
 	p.head("Acknowledgements, newest first")
-	switch {
-	case history == nil:
-		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
-	case len(history) == 0:
-		p.para("Nobody has acknowledged this yet.", e.Theme.Dim)
-	}
+	p.list(history != nil, len(history), "Nobody has acknowledged this yet.")
 	for _, h := range history {
 		ended := "stands"
 		if h.ClearedAt != nil {
@@ -128,8 +123,5 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 // alertTimes is how many times its cadence an executor has been silent, or its line
 // a share is.
 func alertTimes(a queue.Alert, e Env) string {
-	if a.Kind == "broadcast" {
-		return e.Times(a.Ratio) + " line"
-	}
-	return e.Times(a.Ratio)
+	return e.Times(a.Ratio) + queue.Choose(a.Kind == "broadcast", " line", "")
 }

@@ -92,10 +92,7 @@ func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 }
 
 func from(addr string) string {
-	if addr == "" {
-		return ""
-	}
-	return " from " + addr
+	return queue.Choose(addr == "", "", " from "+addr)
 }
 
 // rawJSON shows a value as it was stored: digits are not rounded.

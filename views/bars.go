@@ -4,6 +4,7 @@ package views
 // the keys below it.
 
 import (
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
@@ -18,10 +19,7 @@ type Banner struct {
 // Line draws it in exactly w cells.
 func (b Banner) Line(e Env, w int) string {
 	th := e.Theme
-	look := th.Caution
-	if b.Alarm {
-		look = th.Alarm
-	}
+	look := queue.Choose(b.Alarm, th.Alarm, th.Caution)
 	word := " " + b.Word + " "
 	return th.Left(look.Paint(word)+" "+th.Strong.Paint(th.Cut(theme.Safe(b.Text), w-theme.Width(word)-1)), w)
 }
@@ -37,10 +35,7 @@ type Status struct {
 // Line draws it in exactly w cells.
 func (s Status) Line(e Env, w int) string {
 	th := e.Theme
-	bar := th.Bar
-	if s.Production {
-		bar = th.Alarm
-	}
+	bar := queue.Choose(s.Production, th.Alarm, th.Bar)
 	left, right := theme.Safe(s.Left), ""
 	for _, form := range s.Right {
 		right = " " + theme.Safe(form) + " "

@@ -141,15 +141,9 @@ func Letters(rows []queue.DeadLetter) Source {
 }
 
 func idOrDash(id int64, e Env) string {
-	if id == 0 {
-		return e.Theme.G.Dash
-	}
-	return strconv.FormatInt(id, 10)
+	return queue.Choose(id == 0, e.Theme.G.Dash, strconv.FormatInt(id, 10))
 }
 
 func generations(e Env, v any) string {
-	if v == 0 {
-		return e.Theme.G.Dash
-	}
-	return fmt.Sprint(v) + e.Theme.G.Times
+	return queue.Choose(v == 0, e.Theme.G.Dash, fmt.Sprint(v)+e.Theme.G.Times)
 }

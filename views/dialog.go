@@ -58,11 +58,7 @@ func (d Dialog) Lines(e Env, s Size) []string {
 	if len(lines) > s.H-2 {
 		lines = lines[len(lines)-max(s.H-2, 0):]
 	}
-	edge := th.Accent
-	if d.Alarm {
-		edge = th.Critical
-	}
-	return box(e, d.Title, lines, w, edge)
+	return box(e, d.Title, lines, w, queue.Choose(d.Alarm, th.Critical, th.Accent))
 }
 
 // body is what is told: it scrolls where it is long.
@@ -70,9 +66,7 @@ func (d Dialog) body(e Env, w int) []string {
 	th := e.Theme
 	var out []string
 	for _, s := range d.Intro {
-		for _, l := range wrap(theme.Safe(s), w) {
-			out = append(out, th.Text.Paint(l))
-		}
+		out = append(out, hung("", wrap(theme.Safe(s), w), th.Text)...)
 	}
 	label := 0
 	for _, f := range d.Facts {
@@ -82,21 +76,13 @@ func (d Dialog) body(e Env, w int) []string {
 		out = append(out, "")
 	}
 	for _, f := range d.Facts {
-		for i, l := range wrap(theme.Safe(f.Value.String()), w-label-2) {
-			front := theme.Blank(label + 2)
-			if i == 0 {
-				front = th.Dim.Paint(th.Left(theme.Safe(f.Label), label)) + "  "
-			}
-			out = append(out, front+th.Text.Paint(l))
-		}
+		out = append(out, hung(th.Dim.Paint(th.Left(theme.Safe(f.Label), label))+"  ", wrap(theme.Safe(f.Value.String()), w-label-2), th.Text)...)
 	}
 	if len(d.Notes) > 0 && len(out) > 0 {
 		out = append(out, "")
 	}
 	for _, n := range d.Notes {
-		for _, l := range wrap(theme.Safe(n), w) {
-			out = append(out, th.Dim.Paint(l))
-		}
+		out = append(out, hung("", wrap(theme.Safe(n), w), th.Dim)...)
 	}
 	return out
 }
@@ -119,9 +105,7 @@ func (d Dialog) tail(e Env, w int) []string {
 	}
 	if d.Error != "" {
 		out = append(out, "")
-		for _, l := range wrap(th.G.Critical+" "+theme.Safe(d.Error), w) {
-			out = append(out, th.Critical.Paint(l))
-		}
+		out = append(out, hung("", wrap(th.G.Critical+" "+theme.Safe(d.Error), w), th.Critical)...)
 	}
 	out = append(out, "")
 	if d.Progress != "" {
@@ -139,11 +123,7 @@ const fieldLabel = 16
 
 func (f Field) line(e Env, w int, focus bool) string {
 	th := e.Theme
-	label := th.Dim
-	if focus {
-		label = th.Strong
-	}
-	front := label.Paint(th.Left(theme.Safe(f.Label), fieldLabel))
+	front := queue.Choose(focus, th.Strong, th.Dim).Paint(th.Left(theme.Safe(f.Label), fieldLabel))
 	room := max(w-fieldLabel, 4)
 	if f.Choices {
 		v := theme.Safe(f.Value)

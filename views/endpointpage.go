@@ -6,6 +6,7 @@ package views
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
@@ -36,8 +37,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 		return p.done("endpoint " + r.Endpoint.String())
 	}
 	if d == nil {
-		p.head("Why it waits")
-		p.para("reading"+th.G.Ellipsis, th.Dim)
+		p.reading("Why it waits")
 		return p.done("endpoint " + r.Endpoint.String())
 	}
 	if d.Why != nil {
@@ -86,11 +86,7 @@ func (p *pageBuilder) gate(r queue.Endpoint) {
 }
 
 func inFlightWords(r queue.Endpoint) string {
-	s := Count(r.Leased)
-	if r.Expired > 0 {
-		s += ", " + Count(r.Expired) + " with an expired lease: L takes them back"
-	}
-	return s
+	return Count(r.Leased) + queue.Choose(r.Expired > 0, ", "+Count(r.Expired)+" with an expired lease: L takes them back", "")
 }
 
 func (p *pageBuilder) answers(r queue.Endpoint) {
@@ -102,16 +98,13 @@ func (p *pageBuilder) answers(r queue.Endpoint) {
 	s := fmt.Sprintf("%d %% of the last %d attempts succeeded, p50 %s, p95 %s", int(100*okShare(r)), r.Recent, dashed(e, r.P50MS, Millis), dashed(e, r.P95MS, Millis))
 	p.paint("it answers", s, e.warn(okShare(r) < 0.9))
 	if r.LastSuccessAt != nil {
-		p.pair("last success", e.Stamp(*r.LastSuccessAt)+", "+e.Ago(*r.LastSuccessAt)+" ago")
+		p.pair("last success", e.since(r.LastSuccessAt))
 	} else {
 		p.paint("last success", "never", e.Theme.Warning)
 	}
 	if r.LastFailureAt != nil {
-		in := ""
-		if r.FailuresInRow > 0 {
-			in = ", " + strconv.Itoa(r.FailuresInRow) + " in a row"
-		}
-		p.pair("last failure", e.Stamp(*r.LastFailureAt)+", "+e.Ago(*r.LastFailureAt)+" ago: "+r.LastFailure.String()+in)
+		in := queue.Choose(r.FailuresInRow > 0, ", "+strconv.Itoa(r.FailuresInRow)+" in a row", "")
+		p.pair("last failure", e.since(r.LastFailureAt)+": "+r.LastFailure.String()+in)
 	}
 }
 
@@ -140,11 +133,8 @@ func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 	room := max(p.w-40, 8)
 	for _, s := range slots {
 		n := p.e.counted(s.N, s.Bound)
-		bar := ""
-		for range int(s.N * int64(min(room, 40)) / top) {
-			bar += th.G.Spark[len(th.G.Spark)-1]
-		}
-		p.raw("   " + th.Dim.Paint(th.Left(slotWords(s), 16)) + th.Text.Paint(th.Right(n, 9)) + " " + th.Accent.Paint(bar))
+		bar := strings.Repeat(th.G.Spark[len(th.G.Spark)-1], int(s.N*int64(min(room, 40))/top))
+		p.add("   " + th.Dim.Paint(th.Left(slotWords(s), 16)) + th.Text.Paint(th.Right(n, 9)) + " " + th.Accent.Paint(bar))
 	}
 }
 
@@ -159,27 +149,19 @@ func (p *pageBuilder) chain(y queue.Why) {
 		case "slows":
 			sign, look = th.G.Warning, th.Warning
 		}
-		for i, part := range wrap(theme.Safe(l.Text.String()), p.w-20) {
-			front := theme.Blank(19)
-			if i == 0 {
-				front = "   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(theme.Safe(l.Link), 14))
-			}
-			p.raw(front + look.Paint(part))
+		for _, line := range hung("   "+look.Paint(sign)+" "+th.Dim.Paint(th.Left(theme.Safe(l.Link), 14)), wrap(theme.Safe(l.Text.String()), p.w-20), look) {
+			p.add(line)
 		}
 		under := func(text string) {
 			for _, part := range wrap(theme.Safe(text), p.w-20) {
-				p.raw(theme.Blank(19) + th.Dim.Paint(part))
+				p.add(theme.Blank(19) + th.Dim.Paint(part))
 			}
 		}
 		if d := l.Detail.String(); d != "" {
 			under(d)
 		}
 		if l.State != "clear" {
-			cure := l.Do.String()
-			if l.Keys != "" {
-				cure = l.Keys + ", or " + cure
-			}
-			if cure != "" {
+			if cure := queue.Choose(l.Keys != "", l.Keys+", or ", "") + l.Do.String(); cure != "" {
 				under("cure: " + cure)
 			}
 		}
@@ -190,20 +172,15 @@ func (p *pageBuilder) chain(y queue.Why) {
 func WhyPage(name string, y *queue.Why, e Env, w int) Page {
 	p := newPage(e, w)
 	if y == nil {
-		p.head("Why " + name + " waits")
-		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
+		p.reading("Why " + name + " waits")
 		return p.done("why " + name)
 	}
 	p.head("Why " + y.Queue.String() + " waits")
-	n := e.counted(y.Waiting, y.WaitingBound)
-	switch {
-	case y.Waiting == 0:
-		p.pair("waiting", "nothing")
-	case y.OldestAt != nil:
-		p.pair("waiting", n+", the oldest for "+Age(y.AgeSeconds)+", since "+e.Stamp(*y.OldestAt))
-	default:
-		p.pair("waiting", n)
+	n := queue.Choose(y.Waiting == 0, "nothing", e.counted(y.Waiting, y.WaitingBound))
+	if y.Waiting > 0 && y.OldestAt != nil {
+		n += ", the oldest for " + Age(y.AgeSeconds) + ", since " + e.Stamp(*y.OldestAt)
 	}
+	p.pair("waiting", n)
 	switch {
 	case !y.Why.Empty():
 		p.paint("because", y.Why.String(), e.Theme.Warning)

@@ -5,6 +5,7 @@ package views
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
@@ -72,15 +73,7 @@ func flagState(f queue.Flag) string {
 
 // flagWord is the state as it is said aloud.
 func flagWord(state string) string {
-	switch state {
-	case "off":
-		return "OFF"
-	case "invalid":
-		return "INVALID"
-	case "overdue":
-		return "OVERDUE"
-	}
-	return state
+	return queue.Choose(rank(state) > rankQuiet, strings.ToUpper(state), state)
 }
 
 // FlagPage is one flag with its changes. history is nil until it has been read.
@@ -109,12 +102,7 @@ func FlagPage(f queue.Flag, history []queue.AuditEntry, e Env, w int) Page {
 
 // changes lists audit rows with what stood before and after.
 func (p *pageBuilder) changes(history []queue.AuditEntry) {
-	switch {
-	case history == nil:
-		p.para("reading"+p.e.Theme.G.Ellipsis, p.e.Theme.Dim)
-	case len(history) == 0:
-		p.para("Nobody has changed this yet.", p.e.Theme.Dim)
-	}
+	p.list(history != nil, len(history), "Nobody has changed this yet.")
 	for _, h := range history {
 		what := shortJSON(h.Before) + " " + p.e.Theme.G.Right + " " + shortJSON(h.After)
 		p.pair(p.e.Clock(h.At), h.Actor.String()+": "+what+reasonTail(h.Reason.String()))
@@ -122,8 +110,5 @@ func (p *pageBuilder) changes(history []queue.AuditEntry) {
 }
 
 func reasonTail(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return " (" + reason + ")"
+	return queue.Choose(reason == "", "", " ("+reason+")")
 }

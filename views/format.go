@@ -29,10 +29,7 @@ func Count(n int64) string {
 
 // counted is a count that may have been bounded.
 func (e Env) counted(n int64, bound bool) string {
-	if bound {
-		return e.Theme.G.AtLeast + Count(n)
-	}
-	return Count(n)
+	return queue.Choose(bound, e.Theme.G.AtLeast, "") + Count(n)
 }
 
 // Short is n in at most five cells.
@@ -142,6 +139,14 @@ func Zone(t time.Time) string {
 	}
 }
 
+// since is a time with how long ago it was; empty where there is none.
+func (e Env) since(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return e.Stamp(*t) + ", " + e.Ago(*t) + " ago"
+}
+
 // Ago is how long before the picture t was.
 func (e Env) Ago(t time.Time) string {
 	if t.IsZero() {
@@ -197,10 +202,7 @@ func (e Env) loc() *time.Location {
 
 // plural is one word for a count.
 func plural(n int64, one, many string) string {
-	if n == 1 {
-		return Count(n) + " " + one
-	}
-	return Count(n) + " " + many
+	return Count(n) + " " + queue.Choose(n == 1, one, many)
 }
 
 // Plain is an id as people read it: the parts that tell rows apart internally

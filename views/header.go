@@ -3,6 +3,7 @@ package views
 // This file is the first line: where am I, who am I, how fresh is what I see.
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -30,10 +31,7 @@ type Header struct {
 // Line draws it in exactly w cells.
 func (h Header) Line(e Env, w int) string {
 	th := e.Theme
-	bar := th.Bar
-	if h.Production {
-		bar = th.Alarm
-	}
+	bar := h.calm(th)
 	state, look := h.state(e)
 	clock := h.Now.In(e.loc()).Format("15:04:05") + " " + Zone(h.Now.In(e.loc())) + " "
 	right := theme.Width(state) + 2 + theme.Width(clock) + 1
@@ -49,15 +47,9 @@ func (h Header) Line(e Env, w int) string {
 // left says as much of where and who as fits, the most telling first.
 func (h Header) left(e Env, w int) string {
 	th := e.Theme
-	out := " "
-	if h.Profile != "" {
-		out = " " + strings.ToUpper(theme.Safe(h.Profile)) + "  "
-	}
+	out := " " + queue.Choose(h.Profile != "", strings.ToUpper(theme.Safe(h.Profile))+"  ", "")
 	for i, forms := range h.words() {
-		sep := ""
-		if i > 0 {
-			sep = " " + th.G.Dot + " "
-		}
+		sep := queue.Choose(i > 0, " "+th.G.Dot+" ", "")
 		for f, p := range forms {
 			p = theme.Safe(p)
 			if theme.Width(out)+theme.Width(sep)+theme.Width(p) <= w {
@@ -78,16 +70,8 @@ func (h Header) words() [][]string {
 	if s == nil {
 		return [][]string{{"no answer from the database yet"}}
 	}
-	kind := "primary"
-	if s.InRecovery {
-		kind = "STANDBY"
-	}
-	actor := h.Actor
-	for _, name := range []string{s.Actor, s.User.String()} {
-		if actor == "" {
-			actor = name
-		}
-	}
+	kind := queue.Choose(s.InRecovery, "STANDBY", "primary")
+	actor := cmp.Or(h.Actor, s.Actor, s.User.String())
 	who := []string{actor}
 	if role := Role(s.Roles); role != "" {
 		first, _, _ := strings.Cut(role, ",")
@@ -160,8 +144,5 @@ func (h Header) state(e Env) (string, theme.Style) {
 }
 
 func (h Header) calm(th theme.Theme) theme.Style {
-	if h.Production {
-		return th.Alarm
-	}
-	return th.Bar
+	return queue.Choose(h.Production, th.Alarm, th.Bar)
 }

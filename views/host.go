@@ -65,9 +65,7 @@ func LoopPage(l queue.LoopStatus, e Env, w int) Page {
 	p.pair("what it does", l.What)
 	p.pair("state", l.State)
 	p.pair("every", Span(l.Every))
-	if !l.LastTick.IsZero() {
-		p.pair("last tick", e.Stamp(l.LastTick)+", "+e.Ago(l.LastTick)+" ago")
-	}
+	p.pair("last tick", e.since(&l.LastTick))
 	p.pair("in flight", Count(int64(l.InFlight)))
 	p.pair("done", Count(l.Done))
 	p.pair("rate", Rate(l.PerSec)+" a second, mean of the last minute")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
@@ -100,9 +99,7 @@ func expired(j queue.Job, e Env) bool {
 // jobRank is how much a job asks to be looked at.
 func jobRank(j queue.Job, e Env) int {
 	switch {
-	case j.Status == "dead_letter" || j.Status == "failed":
-		return rankCritical
-	case expired(j, e):
+	case j.Status == "dead_letter", j.Status == "failed", expired(j, e):
 		return rankCritical
 	case j.Status == "retry_waiting":
 		return rankWarning
@@ -125,11 +122,7 @@ func jobSign(j queue.Job, e Env) table.Cell {
 }
 
 func tries(j queue.Job) string {
-	s := strconv.Itoa(j.Attempts)
-	if j.MaxAttempts > 0 {
-		s += "/" + strconv.Itoa(j.MaxAttempts)
-	}
-	return s
+	return strconv.Itoa(j.Attempts) + queue.Choose(j.MaxAttempts > 0, "/"+strconv.Itoa(j.MaxAttempts), "")
 }
 
 // JobPage draws one job; d is nil until it has been read.
@@ -156,8 +149,7 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 		p.said(x)
 	}
 	if d == nil {
-		p.head("Payload")
-		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
+		p.reading("Payload")
 		return p.done("job " + ShortID(j.ID))
 	}
 	p.origin(d)
@@ -190,19 +182,10 @@ func (p *pageBuilder) origin(d *queue.JobDetail) {
 
 func (p *pageBuilder) jobTimes(j queue.Job) {
 	e := p.e
-	p.pair("enqueued", e.Stamp(j.EnqueuedAt)+", "+e.Ago(j.EnqueuedAt)+" ago")
-	due := e.Stamp(j.ProcessAfter)
-	if j.ProcessAfter.After(e.Now) {
-		due += ", in " + e.Until(j.ProcessAfter)
-	}
-	p.pair("due", due)
-	since := func(label string, at *time.Time) {
-		if at != nil {
-			p.pair(label, e.Stamp(*at)+", "+e.Ago(*at)+" ago")
-		}
-	}
-	since("picked", j.PickedAt)
-	since("finished", j.FinishedAt)
+	p.pair("enqueued", e.since(&j.EnqueuedAt))
+	p.pair("due", e.Stamp(j.ProcessAfter)+queue.Choose(j.ProcessAfter.After(e.Now), ", in "+e.Until(j.ProcessAfter), ""))
+	p.pair("picked", e.since(j.PickedAt))
+	p.pair("finished", e.since(j.FinishedAt))
 }
 
 // lease is who has the job, as long as it is live.

@@ -75,14 +75,11 @@ func laneWords(l queue.Lane, e Env) []string {
 	if why == "" && waits(l) > 0 {
 		why = "nothing blocks it"
 	}
-	parts := []string{why, l.Domain.String(), Rate(l.InPerSecond) + " in/s " + Rate(l.OutPerSecond) + " out/s"}
-	if l.RetryWaiting > 0 {
-		parts = append(parts, Count(l.RetryWaiting)+" retry")
+	return []string{
+		why, l.Domain.String(), Rate(l.InPerSecond) + " in/s " + Rate(l.OutPerSecond) + " out/s",
+		queue.Choose(l.RetryWaiting > 0, Count(l.RetryWaiting)+" retry", ""), queue.Choose(l.Scheduled > 0, Count(l.Scheduled)+" due later", ""),
+		"1 h: " + hourWords(l, e),
 	}
-	if l.Scheduled > 0 {
-		parts = append(parts, Count(l.Scheduled)+" due later")
-	}
-	return append(parts, "1 h: "+hourWords(l, e))
 }
 
 // LeasePage is one lease in full.
@@ -91,7 +88,7 @@ func LeasePage(l queue.JobLease, e Env, w int) Page {
 	p.head("Lease of " + l.Owner.String())
 	p.paint("what is wrong", leaseWords(l, e), e.tone(leaseRank(l)))
 	p.pair("jobs", plural(l.Live, "job", "jobs")+", the first of kind "+l.Kind.String()+" in "+l.Domain.String())
-	p.pair("claimed", e.Stamp(l.ClaimedAt)+", "+e.Ago(l.ClaimedAt)+" ago")
+	p.pair("claimed", e.since(&l.ClaimedAt))
 	p.pair("until", e.Stamp(l.Until))
 	p.pair("token", l.Token)
 	if l.Expired {
@@ -133,12 +130,9 @@ func JobTable(s *queue.Snapshot, e Env, w int) []string {
 	sign := e.sign(r)
 	indent := 3 + len("JOB TABLE") + 2
 	var out []string
-	for i, part := range e.dottedLines(w-indent-1, rowWords(t), vacuumWords(t, e), snapshotWords(t), leaseCount(t)) {
-		front := theme.Blank(indent)
-		if i == 0 {
-			front = " " + sign.Style.Paint(sign.Text) + " " + th.Title.Paint("JOB TABLE") + "  "
-		}
-		out = append(out, th.Cut(front+e.tone(r).Paint(part), w))
+	parts := e.dottedLines(w-indent-1, rowWords(t), vacuumWords(t, e), snapshotWords(t), leaseCount(t))
+	for _, line := range hung(" "+sign.Style.Paint(sign.Text)+" "+th.Title.Paint("JOB TABLE")+"  ", parts, e.tone(r)) {
+		out = append(out, th.Cut(line, w))
 	}
 	return out
 }
@@ -165,12 +159,8 @@ func (e Env) dottedLines(w int, parts ...string) []string {
 func rowWords(t queue.JobTable) string {
 	s := plural(t.LiveRows, "live row", "live rows") + ", " + Count(t.DeadRows) + " dead"
 	if all := t.LiveRows + t.DeadRows; t.DeadRows > 0 && all > 0 {
-		s += " (" + strconv.FormatInt(t.DeadRows*100/all, 10) + " %"
-		if t.DeadRows >= manyDeadRows && t.DeadRows >= t.LiveRows {
-			s += ": each claim reads past them)"
-		} else {
-			s += ": harmless)"
-		}
+		bloated := t.DeadRows >= manyDeadRows && t.DeadRows >= t.LiveRows
+		s += " (" + strconv.FormatInt(t.DeadRows*100/all, 10) + " %: " + queue.Choose(bloated, "each claim reads past them", "harmless") + ")"
 	}
 	return s
 }
@@ -199,9 +189,5 @@ func snapshotWords(t queue.JobTable) string {
 }
 
 func leaseCount(t queue.JobTable) string {
-	s := plural(t.Leases, "lease", "leases")
-	if t.LeasesExpired > 0 {
-		s += ", " + Count(t.LeasesExpired) + " expired"
-	}
-	return s
+	return plural(t.Leases, "lease", "leases") + queue.Choose(t.LeasesExpired > 0, ", "+Count(t.LeasesExpired)+" expired", "")
 }

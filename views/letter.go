@@ -38,8 +38,7 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 		p.pair("requeued", plural(int64(l.Generation), "time before", "times before"))
 	}
 	if d == nil {
-		p.head("Attempts")
-		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
+		p.reading("Attempts")
 		return p.done("letter " + l.ID)
 	}
 	p.pair("url", d.CallbackURL.String())
@@ -53,9 +52,7 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 		p.pair("attempts", strconv.Itoa(d.Tries))
 	}
 	p.pair("executor", d.Executor.String())
-	if d.FirstFailedAt != nil {
-		p.pair("first failed", e.Stamp(*d.FirstFailedAt)+", "+e.Ago(*d.FirstFailedAt)+" ago")
-	}
+	p.pair("first failed", e.since(d.FirstFailedAt))
 	p.fate(d)
 	if x := d.LastError.String(); x != "" {
 		p.head("Last error")
@@ -68,11 +65,7 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 }
 
 func eventWords(l queue.DeadLetter) string {
-	s := l.EventType.String()
-	if l.EventID != 0 {
-		s += " #" + strconv.FormatInt(l.EventID, 10)
-	}
-	return s
+	return l.EventType.String() + queue.Choose(l.EventID != 0, " #"+strconv.FormatInt(l.EventID, 10), "")
 }
 
 // fate says who requeued or closed it.
@@ -131,15 +124,9 @@ func (p *pageBuilder) attempt(a queue.Attempt, first *time.Time) {
 	if a.HTTPStatus != nil {
 		status = "HTTP " + strconv.Itoa(*a.HTTPStatus)
 	}
-	sign := e.sign(rank("failed"))
-	if a.Status == "Completed" {
-		sign = cell(th.G.Good, th.Accent)
-	}
-	code := a.Code.String()
-	if code == status {
-		code = ""
-	}
-	p.raw("   " + sign.Style.Paint(sign.Text) + " " + th.Left(strconv.Itoa(a.No), 3) + th.Left(when, 20) +
+	sign := queue.Choose(a.Status == "Completed", cell(th.G.Good, th.Accent), e.sign(rankCritical))
+	code := queue.Choose(a.Code.String() == status, "", a.Code.String())
+	p.add("   " + sign.Style.Paint(sign.Text) + " " + th.Left(strconv.Itoa(a.No), 3) + th.Left(when, 20) +
 		th.Left(theme.Safe(status), 10) + th.Left(theme.Safe(code), 16) + th.Dim.Paint(th.Left(took, 12)+theme.Safe(a.Worker.String())))
 	if a.Resets > 0 {
 		p.pair("", plural(int64(a.Resets), "lease was lost", "leases were lost")+" in this attempt")

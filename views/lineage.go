@@ -41,18 +41,12 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 		if s.At != nil {
 			at = e.Clock(*s.At)
 		}
-		by := ""
-		if b := s.By.String(); b != "" {
-			by = " by " + b
-		}
-		p.raw(front + th.Left(theme.Safe(s.Kind), 12) + th.Strong.Paint(th.Left(shortStep(s), ids)) + th.Left(theme.Safe(s.Status), status) + " " + th.Dim.Paint(at+theme.Safe(by)))
+		by := queue.Choose(s.By.Empty(), "", " by "+s.By.String())
+		p.add(front + th.Left(theme.Safe(s.Kind), 12) + th.Strong.Paint(th.Left(shortStep(s), ids)) + th.Left(theme.Safe(s.Status), status) + " " + th.Dim.Paint(at+theme.Safe(by)))
 	}
 }
 
 // shortStep is the id of a step; that of a recipient is no id to be shortened.
 func shortStep(s queue.LineageStep) string {
-	if s.Kind == "attempt" {
-		return s.ID.String()
-	}
-	return ShortID(s.ID.String())
+	return queue.Choose(s.Kind == "attempt", s.ID.String(), ShortID(s.ID.String()))
 }

@@ -15,10 +15,7 @@ import (
 // Notifications is the table of pane gn. Failures come first, then the groups as
 // they will be told, then what the worker did.
 func Notifications(n *queue.Notifications) Source {
-	var x queue.Notifications
-	if n != nil {
-		x = *n
-	}
+	x := orZero(n)
 	var staged []stagedLine
 	for _, f := range x.Failures {
 		l := stagedLine{id: failureID(f), failed: true, name: f.Failure.String(), pieces: f.N, since: f.FirstAt, as: "FAILED", list: "notification-failures", export: f.Each()}
@@ -205,25 +202,15 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 
 // NotificationPage is a row of pane gn in full.
 func NotificationPage(n *queue.Notifications, id string, e Env, w int) (Page, bool) {
-	if n == nil {
-		return Page{}, false
+	x := orZero(n)
+	if f, ok := queue.Find(x.Failures, func(f queue.StagedFailure) bool { return failureID(f) == id }); ok {
+		return failurePage(f, e, w), true
 	}
-	for _, f := range n.Failures {
-		if failureID(f) == id {
-			return failurePage(f, e, w), true
-		}
+	if g, ok := queue.Find(x.Groups, func(g queue.StagedGroup) bool { return groupID(g) == id }); ok {
+		return groupPage(g, x, e, w), true
 	}
-	for _, g := range n.Groups {
-		if groupID(g) == id {
-			return groupPage(g, *n, e, w), true
-		}
-	}
-	for _, r := range n.Log {
-		if "run\x00"+r.ID == id {
-			return runPage(r, e, w), true
-		}
-	}
-	return Page{}, false
+	r, ok := queue.Find(x.Log, func(r queue.NotificationRun) bool { return "run\x00"+r.ID == id })
+	return runPage(r, e, w), ok
 }
 
 func failurePage(f queue.StagedFailure, e Env, w int) Page {
@@ -257,11 +244,7 @@ func groupPage(g queue.StagedGroup, n queue.Notifications, e Env, w int) Page {
 	kind, events := g.Told(n.Threshold)
 	p.pair("waiting", plural(g.Pieces, "piece", "pieces")+", "+Count(g.Due)+" of them due")
 	p.pair("told as", Count(events)+" "+kind)
-	if g.Due > 0 {
-		p.pair("when", "at the next run of iu_notification_worker")
-	} else {
-		p.pair("when", "due in "+dueIn(g, n)(e)+", then at the next run of iu_notification_worker")
-	}
+	p.pair("when", queue.Choose(g.Due > 0, "", "due in "+dueIn(g, n)(e)+", then ")+"at the next run of iu_notification_worker")
 	p.pair("staged", e.Stamp(g.OldestAt)+" to "+e.Stamp(g.NewestAt))
 	p.pair("first piece", g.FirstUnit.String()+" by "+g.Actor.String())
 	if g.Keyed {
@@ -288,25 +271,14 @@ func runPage(r queue.NotificationRun, e Env, w int) Page {
 // FailedIDs are the rows of a failure's row in pane gn.
 func FailedIDs(n *queue.Notifications, id string) []string {
 	var ids []string
-	if n != nil {
-		for _, f := range n.Failures {
-			if failureID(f) == id {
-				for _, r := range f.Rows {
-					ids = append(ids, r.ID)
-				}
-			}
-		}
+	f, _ := queue.Find(orZero(n).Failures, func(f queue.StagedFailure) bool { return failureID(f) == id })
+	for _, r := range f.Rows {
+		ids = append(ids, r.ID)
 	}
 	return ids
 }
 
 // plainGroup says what kind of key a group has.
 func plainGroup(g queue.StagedGroup) string {
-	switch {
-	case !g.Keyed:
-		return "(no document or batch)"
-	case g.Document:
-		return "document " + g.Key.String()
-	}
-	return "batch " + g.Key.String()
+	return queue.Choose(g.Keyed && g.Document, "document ", "") + groupName(g)
 }

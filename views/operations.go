@@ -81,28 +81,19 @@ func operationRank(o queue.Operation) int {
 	if o.State == queue.BulkPaused && !o.StateWhy.Empty() {
 		return rankCritical
 	}
-	if o.State == queue.BulkPaused || o.State == queue.BulkPlanned {
-		return rankWarning
-	}
-	return rankQuiet
+	return rankOf(o.State == queue.BulkPaused || o.State == queue.BulkPlanned)
 }
 
 func rateText(rate float64) string { return strconv.FormatFloat(rate, 'f', -1, 64) + "/s" }
 
 func firstTries(o queue.Operation) string {
-	if o.FirstOK+o.FirstFailed == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s ok %s bad", Count(o.FirstOK), Count(o.FirstFailed))
+	return queue.Choose(o.FirstOK+o.FirstFailed == 0, "", fmt.Sprintf("%s ok %s bad", Count(o.FirstOK), Count(o.FirstFailed)))
 }
 
 // progress is a bar of w cells and the share in percent; 100 is said of the last
 // item alone.
 func progress(o queue.Operation, e Env, w int) string {
-	share := 0
-	if o.Frozen > 0 {
-		share = int(o.Tried() * 100 / o.Frozen)
-	}
+	share := int(o.Tried() * 100 / max(o.Frozen, 1))
 	n := share * w / 100
 	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d%%", share)
 }
@@ -125,11 +116,7 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 		p.pair("rate", rateText(o.Rate))
 	}
 	p.pair("canary", operationCanary(o))
-	if o.Brake > 0 {
-		p.pair("brake", fmt.Sprintf("pauses when %d %% of the last 50 first tries failed", o.Brake))
-	} else {
-		p.pair("brake", "none")
-	}
+	p.pair("brake", queue.Choose(o.Brake > 0, fmt.Sprintf("pauses when %d %% of the last 50 first tries failed", o.Brake), "none"))
 	p.pair("selection", "claimed: "+o.Filter.String())
 	p.pair("reason", o.Reason.String())
 	p.pair("planned", e.Stamp(o.CreatedAt)+" by "+o.CreatedBy.String())
@@ -160,7 +147,7 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 		if !i.NewID.Empty() {
 			text += " " + th.G.Right + " " + i.NewID.String()
 		}
-		p.raw("   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(strconv.FormatInt(i.No, 10), 8)) + th.Text.Paint(th.Cut(queue.Clean(text).String(), max(w-14, 1))))
+		p.add("   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(strconv.FormatInt(i.No, 10), 8)) + th.Text.Paint(th.Cut(queue.Clean(text).String(), max(w-14, 1))))
 	}
 	return p.done(title)
 }

@@ -163,10 +163,7 @@ func beating(s *queue.Snapshot) string {
 			n++
 		}
 	}
-	if n == 0 {
-		return "no executor is registered yet (4, then N)"
-	}
-	return plural(n, "executor beats", "executors beat")
+	return queue.Choose(n == 0, "no executor is registered yet (4, then N)", plural(n, "executor beats", "executors beat"))
 }
 
 func waiting(s *queue.Snapshot, e Env, w int) section {
@@ -174,10 +171,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 	cols := []table.Column{
 		{Title: "WAITING LONGEST", Width: nameWidth(w)}, {Title: "oldest", Width: 8, Right: true},
 		{Title: "waiting", Width: 8, Right: true}, {Title: "in/s", Width: 5, Right: true},
-		{Title: "out/s", Width: 5, Right: true}, {Title: "clears", Width: 6},
-	}
-	if wide {
-		cols[5] = table.Column{Title: "clears in", Width: 18}
+		{Title: "out/s", Width: 5, Right: true}, queue.Choose(wide, table.Column{Title: "clears in", Width: 18}, table.Column{Title: "clears", Width: 6}),
 	}
 	sec := section{columns: cols, quiet: "nothing waits", gap: true, order: 1, lacks: lacks(s, "waiting")}
 	named := map[string]int{}
@@ -219,14 +213,7 @@ func (e Env) clearing(clears *int64, age, waiting int64, out float64, wide bool)
 		// What is not due yet, or came this instant, has not waited.
 		return e.Theme.G.Dash, rankQuiet
 	}
-	words, r := "never", rankWarning
-	if wide {
-		words = "never at this rate"
-	}
-	if out == 0 && age >= 60 {
-		r = rankCritical
-	}
-	return words, r
+	return queue.Choose(wide, "never at this rate", "never"), queue.Choose(out == 0 && age >= 60, rankCritical, rankWarning)
 }
 
 func dead(s *queue.Snapshot, e Env, w int) section {
@@ -253,10 +240,8 @@ func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	th := e.Theme
 	const label, tail = 14, 12
 	room := min(max(w-label-tail, 8), 60)
-	marks, what := pins(s, room, time.Minute), "last hour, a bar a minute"
-	if len(marks) > 0 {
-		what = "last hour"
-	}
+	marks := pins(s, room, time.Minute)
+	what := queue.Choose(len(marks) > 0, "last hour", "last hour, a bar a minute")
 	sec := section{
 		columns: []table.Column{{Title: "FLOW", Width: 9}, {Title: ruler(th, marks, room, what), Width: room}},
 		gap:     true, order: 3, lacks: lacks(s, "flow"), lines: []string{},

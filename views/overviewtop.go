@@ -43,10 +43,7 @@ func offs(s *queue.Snapshot, e Env) section {
 		if rank(state) == rankQuiet {
 			continue
 		}
-		why := ""
-		if r := f.Reason.String(); r != "" {
-			why = `"` + r + `"`
-		}
+		why := queue.Choose(f.Reason.Empty(), "", `"`+f.Reason.String()+`"`)
 		back := ""
 		if state == "invalid" {
 			back = "counts as the safe side"
@@ -55,10 +52,7 @@ func offs(s *queue.Snapshot, e Env) section {
 		} else if f.RevertsAt != nil {
 			back = "back " + e.Clock(*f.RevertsAt)
 		}
-		what := f.Key.String()
-		if state == "invalid" {
-			what += "=" + f.Value.String()
-		}
+		what := f.Key.String() + queue.Choose(state == "invalid", "="+f.Value.String(), "")
 		by := strings.TrimSpace(f.UpdatedBy.String() + " " + e.Clock(f.UpdatedAt))
 		sec.items = append(sec.items, topRow(Target{queue.PaneFlags, src.ID(i)}, e, rank(state), flagWord(state), e.dotted(what, back, by, why)))
 	}
@@ -86,13 +80,8 @@ func broadcasts(s *queue.Snapshot, e Env) section {
 		return cmp.Or(strings.Compare(b.State, a.State), strings.Compare(a.Subject.String(), b.Subject.String()))
 	})
 	a := all[0]
-	owner, others := e.nobody(), ""
-	if a.State == "acked" {
-		owner = a.AckedBy.String() + " has it"
-	}
-	if n := len(all) - 1; n > 0 {
-		others = "+" + strconv.Itoa(n) + " more in 3"
-	}
+	owner := queue.Choose(a.State == "acked", a.AckedBy.String()+" has it", e.nobody())
+	others := queue.Choose(len(all) > 1, "+"+strconv.Itoa(len(all)-1)+" more in 3", "")
 	text := e.dotted(shareName(a), e.Times(a.Ratio)+" the line", "for "+Age(a.AgeSeconds), owner, others)
 	return section{items: []item{topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "BROADCAST", text)}}
 }
@@ -138,10 +127,7 @@ func suspensions(s *queue.Snapshot, e Env) section {
 		if x.Until != nil {
 			until = "until " + e.Clock(*x.Until)
 		}
-		by := ""
-		if b := x.By.String(); b != "" {
-			by = "by " + b
-		}
+		by := queue.Choose(x.By.Empty(), "", "by "+x.By.String())
 		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
 		sec.items = append(sec.items, topRow(Target{queue.PaneWebhooks, strconv.FormatInt(x.SubscriptionID, 10)}, e, rankWarning, "SUSPENDED", text))
 	}
@@ -181,10 +167,8 @@ func noHost(s *queue.Snapshot, e Env) section {
 	if lacks(s, "hosts") != "" {
 		return sec
 	}
-	for _, h := range s.Hosts {
-		if h.Alive {
-			return sec
-		}
+	if slices.ContainsFunc(s.Hosts, func(h queue.Host) bool { return h.Alive }) {
+		return sec
 	}
 	sec.items = append(sec.items, topRow(Target{queue.PaneHost, ""}, e, rankWarning, "NO HOST",
 		"nothing is routed or sent "+e.Theme.G.Dot+" gw, S or qtop worker starts one"))
@@ -194,10 +178,7 @@ func noHost(s *queue.Snapshot, e Env) section {
 // calmAge is the age of something that is as it should be: on the first screen
 // a column of ticking seconds is noise, on a slow link it is also bytes.
 func calmAge(seconds int64) string {
-	if seconds < 60 {
-		return "<1m"
-	}
-	return Age(seconds)
+	return queue.Choose(seconds < 60, "<1m", Age(seconds))
 }
 
 // hostsSection and ticksSection say the age of what is well with age: calmly on

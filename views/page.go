@@ -53,12 +53,24 @@ func (p *pageBuilder) paint(label, value string, st theme.Style) {
 	}
 	th := p.e.Theme
 	indent := min(labelWidth+3, max(p.w/3, 1))
-	for i, part := range wrap(queue.Clean(value).Cut(queue.LineMost).String(), p.w-indent-1) {
-		front := theme.Blank(indent)
-		if i == 0 {
-			front = "   " + th.Dim.Paint(th.Left(label, indent-3))
-		}
-		p.add(front + st.Paint(part))
+	for _, line := range hung("   "+th.Dim.Paint(th.Left(label, indent-3)), wrap(queue.Clean(value).Cut(queue.LineMost).String(), p.w-indent-1), st) {
+		p.add(line)
+	}
+}
+
+// reading is a part that has not been read yet.
+func (p *pageBuilder) reading(head string) {
+	p.head(head)
+	p.list(false, 0, "")
+}
+
+// list begins the lines of a part: that they are being read, or what is said of none.
+func (p *pageBuilder) list(read bool, n int, none string) {
+	switch {
+	case !read:
+		p.para("reading"+p.e.Theme.G.Ellipsis, p.e.Theme.Dim)
+	case n == 0:
+		p.para(none, p.e.Theme.Dim)
 	}
 }
 
@@ -79,9 +91,6 @@ func (p *pageBuilder) said(text string) {
 	}
 }
 
-// raw is a line that is already painted.
-func (p *pageBuilder) raw(line string) { p.add(line) }
-
 // wrap breaks at spaces, and inside a word only where it is longer than the
 // line: ids and URLs stay whole where they can.
 func wrap(s string, w int) []string {
@@ -92,6 +101,16 @@ func wrap(s string, w int) []string {
 		return []string{s}
 	}
 	return strings.Split(ansi.Wrap(s, w, ""), "\n")
+}
+
+// hung sets parts under each other, behind what stands in front of the first.
+func hung(front string, parts []string, st theme.Style) []string {
+	out := make([]string, len(parts))
+	for i, part := range parts {
+		out[i] = front + st.Paint(part)
+		front = theme.Blank(theme.Width(front))
+	}
+	return out
 }
 
 // Beneath draws a page under a table, as much of it as fits: what the cursor is

@@ -4,6 +4,7 @@ package views
 // orders of a table, the help.
 
 import (
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
@@ -64,11 +65,7 @@ func (p Picks) Last(e Env, s Size) int {
 }
 
 func (p Picks) inner(s Size) int {
-	want := 72
-	if p.Wide {
-		want = 110
-	}
-	return boxWidth(s, want) - 4
+	return boxWidth(s, queue.Choose(p.Wide, 110, 72)) - 4
 }
 
 // text is all lines. A list to choose from has one for each entry; one to read

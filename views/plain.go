@@ -4,6 +4,7 @@ package views
 // table of a verb as they are.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -187,34 +188,22 @@ func PlainRatio(ratio float64) string { return plain("ratio", ratio) + "×" }
 
 // PlainBound is a count that may go on.
 func PlainBound(n int64, bound bool) string {
-	if bound {
-		return "≥" + plain("", n)
-	}
-	return plain("", n)
+	return queue.Choose(bound, "≥", "") + plain("", n)
 }
 
 // plainID is an id that may be absent.
 func plainID(id int64) string {
-	if id == 0 {
-		return "-"
-	}
-	return strconv.FormatInt(id, 10)
+	return queue.Choose(id == 0, "-", strconv.FormatInt(id, 10))
 }
 
 // plainEvery is a narrowing of a rule, in words where it narrows nothing.
 func plainEvery(t queue.Text) string {
-	if t.Empty() {
-		return "(every)"
-	}
-	return t.String()
+	return cmp.Or(t.String(), "(every)")
 }
 
 // OnOff is a switch in a word.
 func OnOff(on bool) string {
-	if on {
-		return "enabled"
-	}
-	return "disabled"
+	return queue.Choose(on, "enabled", "disabled")
 }
 
 // PlainHolder names the transaction that holds a cursor.

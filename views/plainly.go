@@ -38,20 +38,11 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 		if a.Kind == "broadcast" {
 			line = "BROADCAST " + shareName(a) + ", over the line"
 		}
-		if a.State == "acked" {
-			line += ", " + a.AckedBy.String() + " has it"
-		} else {
-			line += ", nobody has it"
-		}
-		add(line)
+		add(line + ", " + queue.Choose(a.State == "acked", a.AckedBy.String(), "nobody") + " has it")
 	}
 	for _, w := range s.Waiting {
 		if w.ClearsInSeconds == nil && w.Waiting > 0 {
-			name := w.Queue.String()
-			if w.Source == "job" {
-				name += " in " + w.Domain.String()
-			}
-			add("WAITING " + name + ", never clears at this rate" + reasonTail(w.Why.String()))
+			add("WAITING " + w.Name() + ", never clears at this rate" + reasonTail(w.Why.String()))
 		}
 	}
 	names := GroupNames(s.DeadGroups)

@@ -128,10 +128,7 @@ func leaseRank(l queue.JobLease) int { return queue.Choose(l.Expired, rankCritic
 
 // leaseWords is what is wrong with a lease.
 func leaseWords(l queue.JobLease, e Env) string {
-	if l.Expired {
-		return "expired " + e.Ago(l.Until) + " ago"
-	}
-	return "not renewed, " + e.Until(l.Until) + " left"
+	return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", "not renewed, "+e.Until(l.Until)+" left")
 }
 
 // uuidLen is the length of a UUID, shortLen of what ShortID leaves of one.
@@ -167,18 +164,12 @@ func laneLook(l queue.Lane, e Env) (table.Cell, theme.Style) {
 
 // bad is a number that should be 0.
 func (e Env) bad(n int64) table.Cell {
-	if n == 0 {
-		return cell("0", e.Theme.Dim)
-	}
-	return cell(Count(n), e.Theme.Warning)
+	return cell(Count(n), queue.Choose(n == 0, e.Theme.Dim, e.Theme.Warning))
 }
 
 // PlainWaited is how long the oldest of a lane waits.
 func PlainWaited(l queue.Lane) string {
-	if l.OldestAt == nil {
-		return "-"
-	}
-	return PlainAge(l.AgeSeconds)
+	return queue.Choose(l.OldestAt == nil, "-", PlainAge(l.AgeSeconds))
 }
 
 // PlainClears is when a lane is empty at its present rates.

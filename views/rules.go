@@ -143,13 +143,10 @@ func RulesTop(b *queue.Broadcast, e Env, w int) []string {
 		return out
 	}
 	all := b.Shares[0]
-	r, verdict := rankQuiet, "not over"
-	if all.Over {
-		r, verdict = rankWarning, "OVER"
-	}
+	r := rankOf(all.Over)
 	sign := e.sign(r)
 	share := e.dotted(percent(all.Broadcast, all.Events)+" of "+plural(all.Events, "event", "events")+" in 24 h",
-		verdict+" the line of "+strconv.FormatInt(b.Line, 10)+" %")
+		queue.Choose(all.Over, "OVER", "not over")+" the line of "+strconv.FormatInt(b.Line, 10)+" %")
 	if all.Events == 0 {
 		share = "no event in 24 h"
 	}
@@ -174,11 +171,7 @@ func RulesTop(b *queue.Broadcast, e Env, w int) []string {
 		if s.Broadcast == 0 {
 			break
 		}
-		mark := ""
-		if s.Over {
-			mark = " over"
-		}
-		words = append(words, s.Domain.String()+" "+percent(s.Broadcast, s.Events)+mark)
+		words = append(words, s.Domain.String()+" "+percent(s.Broadcast, s.Events)+queue.Choose(s.Over, " over", ""))
 	}
 	if len(words) == 0 && all.Events > 0 {
 		words = []string{"every event reaches somebody"}
@@ -192,11 +185,7 @@ func RulePage(s queue.EventSubscription, history []queue.AuditEntry, e Env, w in
 	title := "rule " + strconv.FormatInt(s.ID, 10)
 	p := newPage(e, w)
 	p.head(title + ", " + s.Recipient.String())
-	state, tone := "active", e.Theme.Text
-	if s.Mute {
-		state, tone = "muted: it counts as absent", e.Theme.Warning
-	}
-	p.paint("state", state, tone)
+	p.paint("state", queue.Choose(s.Mute, "muted: it counts as absent", "active"), e.warn(s.Mute))
 	p.pair("domain", orEvery(s.Domain))
 	p.pair("type", orEvery(s.Type))
 	p.pair("stream", orEvery(s.Stream))
@@ -206,12 +195,7 @@ func RulePage(s queue.EventSubscription, history []queue.AuditEntry, e Env, w in
 		return p.done(title)
 	}
 	p.head("Changes, newest first")
-	switch {
-	case history == nil:
-		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
-	case len(history) == 0:
-		p.para("Nobody has changed this yet.", e.Theme.Dim)
-	}
+	p.list(history != nil, len(history), "Nobody has changed this yet.")
 	for _, h := range history {
 		p.pair(e.Clock(h.At), h.Actor.String()+": "+strings.ReplaceAll(h.Action.String(), "event_subscription_", "")+" "+h.Outcome.String()+reasonTail(h.Reason.String()))
 	}
@@ -248,8 +232,7 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 	th := e.Theme
 	p := newPage(e, w)
 	if r == nil {
-		p.head(name)
-		p.para("reading"+th.G.Ellipsis, th.Dim)
+		p.reading(name)
 		return p.done(name)
 	}
 	p.head(r.Type.String())
@@ -274,11 +257,8 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 				continue
 			}
 			n++
-			sign, tone := th.G.Dash, th.Dim
-			if x.Outcome == "taken" {
-				sign, tone = th.G.Good, th.Text
-			}
-			p.paint(sign+" rule "+strconv.FormatInt(x.ID, 10), x.Recipient.String()+": "+outcomeWords(x), tone)
+			sign := queue.Choose(x.Outcome == "taken", cell(th.G.Good, th.Text), cell(th.G.Dash, th.Dim))
+			p.paint(sign.Text+" rule "+strconv.FormatInt(x.ID, 10), x.Recipient.String()+": "+outcomeWords(x), sign.Style)
 		}
 		if n == 0 {
 			p.para("no rule", th.Dim)
@@ -289,10 +269,9 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 	for _, t := range r.Recipients {
 		to = append(to, t.String())
 	}
-	switch reached := strings.Join(to, ", "); reached {
-	case "broadcast":
+	if reached := strings.Join(to, ", "); reached == "broadcast" {
 		p.paint(th.G.Warning+" reaches", "broadcast", th.Warning)
-	default:
+	} else {
 		p.para("not needed", th.Dim)
 		p.head("Reaches")
 		p.para(reached, th.Strong)

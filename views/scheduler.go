@@ -148,10 +148,7 @@ func (e Env) due(t queue.TickWorker) string {
 }
 
 func orDash(s string, e Env) string {
-	if s == "" {
-		return e.Theme.G.Dash
-	}
-	return s
+	return cmp.Or(s, e.Theme.G.Dash)
 }
 
 // tickCron is the cron job of a worker, and whether it is installed.

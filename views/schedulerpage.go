@@ -18,11 +18,7 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 	p.head(t.Name.String())
 	p.paint("state", tickState(t), e.tone(r))
 	p.pair("why", tickWhy(t))
-	every := Age(t.IntervalSeconds)
-	if t.IntervalSeconds == 0 {
-		every = "0, it does not run"
-	}
-	p.pair("every", every)
+	p.pair("every", queue.Choose(t.IntervalSeconds == 0, "0, it does not run", Age(t.IntervalSeconds)))
 	if f, ok := s.Flag(queue.TickInterval(t.Name.String())); ok && f.RevertsAt != nil {
 		p.pair("comes back", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
 	}
@@ -56,10 +52,7 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 }
 
 func bySource(t queue.TickWorker) string {
-	if t.LastSource.Empty() {
-		return ""
-	}
-	return ", asked for by " + t.LastSource.String()
+	return queue.Choose(t.LastSource.Empty(), "", ", asked for by "+t.LastSource.String())
 }
 
 // tickWhy says what keeps a worker from running; empty when nothing does.
@@ -95,22 +88,17 @@ func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
 	if e.Brief {
 		return p.done("who ticks")
 	}
-	p.head("pg_cron")
 	if cron == nil {
-		p.para("reading"+e.Theme.G.Ellipsis, e.Theme.Dim)
+		p.reading("pg_cron")
 		return p.done("who ticks")
 	}
-	if !cron.Lacks.Empty() {
-		p.said(cron.Lacks.String())
-	}
+	p.head("pg_cron")
+	p.said(cron.Lacks.String())
 	for _, j := range cron.Jobs {
 		p.blank()
 		state := CronState(j)
-		tone := e.Theme.Text
-		if state == "GONE" || state == "INACTIVE" || state == "FAILED" {
-			tone = e.Theme.Critical
-		}
-		p.paint("job", j.Name.String()+"  "+state, tone)
+		bad := state == "GONE" || state == "INACTIVE" || state == "FAILED"
+		p.paint("job", j.Name.String()+"  "+state, queue.Choose(bad, e.Theme.Critical, e.Theme.Text))
 		p.pair("ticks", j.Worker.String()+" at "+j.Schedule.String())
 		if !j.RunAs.Empty() {
 			p.pair("runs as", j.RunAs.String()+", installed "+dashed(e, j.InstalledAt, e.Stamp)+" by "+j.InstalledBy.String())

@@ -65,8 +65,5 @@ func (e Env) warn(bad bool) theme.Style { return e.tone(rankOf(bad)) }
 
 // severity says a severity so that its greater one is louder without colour.
 func severity(s string) string {
-	if s == "critical" {
-		return "CRITICAL"
-	}
-	return s
+	return queue.Choose(s == "critical", "CRITICAL", s)
 }

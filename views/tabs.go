@@ -31,24 +31,24 @@ func NewTab(p queue.Pane, open bool, badge Badge, s *queue.Snapshot) Tab {
 	return t
 }
 
-// ranked counts the rows that stand out.
-func ranked[T any](rows []T, rank func(T) int) (n int64, loud int) {
+// counted is how many of the rows count, and the greatest rank of these.
+func counted[T any](rows []T, of func(T) (rank int, counts bool)) (n int64, loud int) {
 	for _, x := range rows {
-		if r := rank(x); r > rankQuiet {
+		if r, counts := of(x); counts {
 			n, loud = n+1, max(loud, r)
 		}
 	}
 	return n, loud
 }
 
+// ranked counts the rows that stand out.
+func ranked[T any](rows []T, rank func(T) int) (n int64, loud int) {
+	return counted(rows, func(x T) (int, bool) { return rank(x), rank(x) > rankQuiet })
+}
+
 // AlertsBadge counts the alerts that nobody has.
 func AlertsBadge(s *queue.Snapshot) (n int64, loud int) {
-	for _, a := range s.Alerts {
-		if a.State != "acked" {
-			n, loud = n+1, max(loud, rank(a.Severity))
-		}
-	}
-	return n, loud
+	return counted(s.Alerts, func(a queue.Alert) (int, bool) { return rank(a.Severity), a.State != "acked" })
 }
 
 // DeadBadge counts open dead letters.
@@ -56,12 +56,7 @@ func DeadBadge(s *queue.Snapshot) (n int64, loud int) { return s.Flow.DeadOpen, 
 
 // OperationsBadge counts bulk operations that were started and have not ended.
 func OperationsBadge(s *queue.Snapshot) (n int64, loud int) {
-	for _, o := range s.Operations {
-		if o.State != queue.BulkPlanned {
-			n, loud = n+1, max(loud, operationRank(o))
-		}
-	}
-	return n, loud
+	return counted(s.Operations, func(o queue.Operation) (int, bool) { return operationRank(o), o.State != queue.BulkPlanned })
 }
 
 // WebhooksBadge counts endpoints that get nothing.
@@ -71,12 +66,7 @@ func WebhooksBadge(s *queue.Snapshot) (n int64, loud int) {
 
 // RulesBadge counts broadcast shares over their line that nobody has.
 func RulesBadge(s *queue.Snapshot) (n int64, loud int) {
-	for _, a := range s.Alerts {
-		if a.Kind == "broadcast" && a.State != "acked" {
-			n, loud = n+1, max(loud, rank(a.Severity))
-		}
-	}
-	return n, loud
+	return counted(s.Alerts, func(a queue.Alert) (int, bool) { return rank(a.Severity), a.Kind == "broadcast" && a.State != "acked" })
 }
 
 // QueuesBadge counts lanes that stand out.
@@ -136,10 +126,7 @@ func TabLine(tabs []Tab, e Env, w int) string {
 func tabLine(tabs []Tab, th theme.Theme, long bool, gap int) (string, int) {
 	out, used, wasOpen := "", 0, false
 	for i, t := range append(tabs, Tab{Keys: "0", Title: "menu", Short: th.G.Ellipsis}) {
-		space := gap
-		if i == 0 {
-			space = 1
-		}
+		space := queue.Choose(i == 0, 1, gap)
 		used += space
 		if wasOpen && gap > 1 {
 			out += th.Tab.Paint(" ")
@@ -151,14 +138,8 @@ func tabLine(tabs []Tab, th theme.Theme, long bool, gap int) (string, int) {
 			out += theme.Blank(space)
 		}
 		wasOpen = t.Open
-		title := t.Short
-		if long {
-			title = t.Title
-		}
-		count := ""
-		if t.Count > 0 {
-			count = th.G.Dot + Short(t.Count)
-		}
+		title := queue.Choose(long, t.Title, t.Short)
+		count := queue.Choose(t.Count > 0, th.G.Dot+Short(t.Count), "")
 		used += theme.Width(t.Keys + " " + title + count)
 		if t.Open {
 			out += th.Tab.Paint(t.Keys + " " + title + count)

@@ -4,6 +4,7 @@ package views
 // verbs print them as tables.
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -28,20 +29,10 @@ func Hosts(s *queue.Snapshot) Source {
 // Waits is what waits in every queue, and why.
 func Waits(s *queue.Snapshot) Source {
 	return Source{}.with(List[queue.Waiting]{Name: "waiting", Rows: s.Waiting, Columns: []Column[queue.Waiting]{
-		{Name: "queue", Plain: func(w queue.Waiting) string {
-			if w.Source == "job" {
-				return w.Queue.String() + " in " + w.Domain.String()
-			}
-			return w.Queue.String()
-		}},
+		{Name: "queue", Plain: func(w queue.Waiting) string { return w.Name() }},
 		{Name: "waiting", Plain: func(w queue.Waiting) string { return PlainBound(w.Waiting, w.WaitingBound) }},
 		{Name: "age_seconds", Head: "OLDEST"},
-		{Name: "why", Plain: func(w queue.Waiting) string {
-			if w.Why.Empty() {
-				return "nothing blocks it"
-			}
-			return w.Why.String()
-		}},
+		{Name: "why", Plain: func(w queue.Waiting) string { return cmp.Or(w.Why.String(), "nothing blocks it") }},
 	}}.lines())
 }
 
@@ -89,18 +80,8 @@ func CronJobs(rows []queue.CronJob) Source {
 // Shares is the share of events that reach nobody in particular, per domain.
 func Shares(b *queue.Broadcast) Source {
 	return Source{}.with(List[queue.BroadcastShare]{Name: "shares", Rows: b.Shares, Columns: []Column[queue.BroadcastShare]{
-		{Name: "line", Plain: func(s queue.BroadcastShare) string {
-			if s.Over {
-				return "OVER"
-			}
-			return "ok"
-		}},
-		{Name: "domain", Plain: func(s queue.BroadcastShare) string {
-			if s.Domain.Empty() {
-				return "(all)"
-			}
-			return s.Domain.String()
-		}},
+		{Name: "line", Plain: func(s queue.BroadcastShare) string { return queue.Choose(s.Over, "OVER", "ok") }},
+		{Name: "domain", Plain: func(s queue.BroadcastShare) string { return cmp.Or(s.Domain.String(), "(all)") }},
 		{Name: "percent", Plain: func(s queue.BroadcastShare) string { return PlainPercent(s.Broadcast, s.Events) }},
 		{Name: "of_at_most", Plain: func(queue.BroadcastShare) string { return plain("", b.Line) }},
 		{Name: "broadcast_events_24h", Head: "BROADCAST 24H"}, {Name: "events_24h", Head: "EVENTS 24H"},

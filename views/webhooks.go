@@ -161,7 +161,7 @@ func WebhookLeasePage(l queue.WebhookLease, e Env, w int) Page {
 	p.pair("worker", l.Worker.String())
 	p.pair("saga", strconv.FormatInt(l.SagaID, 10)+", attempt "+strconv.Itoa(l.AttemptNo))
 	p.pair("subscription", strconv.FormatInt(l.SubscriptionID, 10))
-	p.pair("since", e.Stamp(l.StartedAt)+", "+e.Ago(l.StartedAt)+" ago")
+	p.pair("since", e.since(&l.StartedAt))
 	if l.Resets > 0 {
 		p.pair("lost before", plural(int64(l.Resets), "time", "times")+"; the third loss fails it as LEASE_LOST_LIMIT")
 	}
@@ -182,11 +182,7 @@ func slotWords(s queue.RetrySlot) string {
 	case s.To == 0:
 		return "later than " + Span(time.Duration(s.From)*time.Second)
 	}
-	in := "in under "
-	if s.From > 0 {
-		in = "in " + Span(time.Duration(s.From)*time.Second) + " to "
-	}
-	return in + Span(time.Duration(s.To)*time.Second)
+	return "in " + queue.Choose(s.From > 0, Span(time.Duration(s.From)*time.Second)+" to ", "under ") + Span(time.Duration(s.To)*time.Second)
 }
 
 // okCell is the share of recent attempts that succeeded.

@@ -32,3 +32,8 @@ func (s *Snapshot) OrEmpty() *Snapshot {
 func (s *Snapshot) Flag(key string) (Flag, bool) {
 	return Find(s.OrEmpty().Flags, func(f Flag) bool { return f.Key.String() == key })
 }
+
+// Name is the queue as why takes it: a kind of jobs with its domain.
+func (w Waiting) Name() string {
+	return w.Queue.String() + Choose(w.Source == "job", " in "+w.Domain.String(), "")
+}
