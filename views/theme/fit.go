@@ -5,6 +5,7 @@ package theme
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -43,12 +44,30 @@ func plain(s string) bool {
 	return true
 }
 
-// Width is how many cells s takes; sequences take none.
+// Width is how many cells s takes; sequences take none. What the console itself is
+// drawn with (printable ASCII, colours, signs that join with nothing) is counted here:
+// graphemes need be found in foreign text alone.
 func Width(s string) int {
-	if plain(s) {
-		return len(s)
+	n := 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case 0x20 <= c && c <= 0x7e:
+			n++
+		case c == 0x1b:
+			k := strings.IndexByte(s[i:], 'm')
+			if k < 2 || s[i+1] != '[' || strings.Trim(s[i+2:i+k], "0123456789;") != "" {
+				return ansi.StringWidth(s)
+			}
+			i += k
+		default:
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if (r < '─' || r > '◯') && !strings.ContainsRune("…·×–‖↑↓→≈≥✓✖", r) {
+				return ansi.StringWidth(s)
+			}
+			n, i = n+1, i+size-1
+		}
 	}
-	return ansi.StringWidth(s)
+	return n
 }
 
 // Cut shortens s to at most w cells, ending in the ellipsis where it was longer.

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/views/theme"
@@ -23,6 +24,30 @@ func TestWidths(t *testing.T) {
 	require.Equal(t, "le… right", th.Spread("left", "right", 9))
 	require.Empty(t, theme.Blank(-1))
 	require.Len(t, theme.Blank(1000), 1000)
+}
+
+// What is counted without looking for graphemes is as wide as the terminal library has
+// it: each sign alone, and between others, and next to what joins with it.
+func TestWidthOfSigns(t *testing.T) {
+	t.Parallel()
+	for r := rune(0xa0); r < 0x3000; r++ {
+		sameWidth(t, "a"+string(r)+"│"+string(r)+"\x1b[m"+string(r)+"\u0301")
+		sameWidth(t, string(r)+string(r)+"✖"+string(r))
+	}
+}
+
+func FuzzWidth(f *testing.F) {
+	for _, s := range []string{"", "\x1b[1;38;5;110mDEAD·LETTERS\x1b[m", "\x1b[", "\x1b]8;;http://x/m\x07x", "\x1b[2Jm", "\x1b[?25hm", "\x1bm", "\x1b", "✖\ufe0f", "✓\u200d✓", "\xe2\x94", "\n", "漢│"} {
+		f.Add(s)
+	}
+	f.Fuzz(sameWidth)
+}
+
+func sameWidth(t *testing.T, s string) {
+	t.Helper()
+	if got, want := theme.Width(s), ansi.StringWidth(s); got != want {
+		t.Errorf("%q is %d cells wide, not %d", s, got, want)
+	}
 }
 
 // In mono no sequence sets a colour, and in none is red set against green.
