@@ -40,35 +40,37 @@ func later(d time.Duration, msg tea.Msg) tea.Cmd {
 	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
 }
 
-func (m *calls) readPicture() tea.Cmd {
-	ctx, s, now := m.ctx, m.store, m.o.Now
+// within asks the store with a deadline.
+func (m *calls) within(d time.Duration, ask func(context.Context, Store) tea.Msg) tea.Cmd {
+	ctx, s := m.ctx, m.store
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, pictureDeadline)
+		ctx, cancel := context.WithTimeout(ctx, d)
 		defer cancel()
+		return ask(ctx, s)
+	}
+}
+
+func (m *calls) readPicture() tea.Cmd {
+	now := m.o.Now
+	return m.within(pictureDeadline, func(ctx context.Context, s Store) tea.Msg {
 		start := now()
 		p, err := s.Snapshot(ctx)
 		return pictureMsg{p, err, now().Sub(start)}
-	}
+	})
 }
 
 func (m *calls) readPast(trip int, at time.Time, steps int) tea.Cmd {
-	ctx, s := m.ctx, m.store
-	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, listDeadline)
-		defer cancel()
+	return m.within(listDeadline, func(ctx context.Context, s Store) tea.Msg {
 		p, first, err := s.SnapshotAt(ctx, at, steps)
 		return pastMsg{trip, steps, p, first, err}
-	}
+	})
 }
 
 func (m *calls) readSession() tea.Cmd {
-	ctx, s := m.ctx, m.store
-	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, listDeadline)
-		defer cancel()
+	return m.within(listDeadline, func(ctx context.Context, s Store) tea.Msg {
 		p, err := s.List(ctx, queue.Query{Kind: queue.ListSession})
 		return sessionMsg{queue.Of[*queue.Session](p), err}
-	}
+	})
 }
 
 func (m *calls) readList(ctx context.Context, read int, q queue.Query, more bool) tea.Cmd {
@@ -80,23 +82,17 @@ func (m *calls) readList(ctx context.Context, read int, q queue.Query, more bool
 }
 
 func (m *calls) plan(dialog int, r queue.Request) tea.Cmd {
-	ctx, s := m.ctx, m.store
-	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, planDeadline)
-		defer cancel()
+	return m.within(planDeadline, func(ctx context.Context, s Store) tea.Msg {
 		p, err := s.Plan(ctx, r)
 		return plannedMsg{dialog, p, err}
-	}
+	})
 }
 
 func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {
-	ctx, s := m.ctx, m.store
-	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, applyDeadline)
-		defer cancel()
+	return m.within(applyDeadline, func(ctx context.Context, s Store) tea.Msg {
 		r, err := s.Apply(ctx, p)
 		return appliedMsg{dialog, r, err}
-	}
+	})
 }
 
 // hosted is what the actions of this process do.

@@ -12,18 +12,6 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// paneNames are the words that open panes.
-func paneNames() map[string]queue.PaneID {
-	names := map[string]queue.PaneID{}
-	for _, p := range Panes() {
-		names[string(p.ID)] = p.ID
-		if p.Also != "" {
-			names[p.Also] = p.ID
-		}
-	}
-	return names
-}
-
 func (m *root) openCommand() {
 	m.line = prompt{kind: promptCommand, input: newInput(""), history: m.line.history, recall: len(m.line.history)}
 }
@@ -32,15 +20,14 @@ func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
 	p := &m.line
 	switch key {
 	case "esc":
-		m.line = prompt{history: p.history}
+		m.closeLine()
 		return nil
 	case "enter":
 		text := strings.TrimSpace(p.input.Value())
-		history := p.history
 		if text != "" {
-			history = append(history, text)
+			p.history = append(p.history, text)
 		}
-		m.line = prompt{history: history}
+		m.closeLine()
 		return m.command(text)
 	case "tab", "shift+tab":
 		m.complete(key == "tab")
@@ -50,7 +37,7 @@ func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
 		return nil
 	case "backspace":
 		if p.input.Value() == "" {
-			m.line = prompt{history: p.history}
+			m.closeLine()
 			return nil
 		}
 	}
@@ -61,18 +48,12 @@ func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
 
 func (m *root) recall(up bool) {
 	p := &m.line
-	if up {
-		p.recall--
-	} else {
-		p.recall++
-	}
-	p.recall = min(max(p.recall, 0), len(p.history))
+	p.recall = min(max(p.recall+queue.Choose(up, -1, 1), 0), len(p.history))
 	text := ""
 	if p.recall < len(p.history) {
 		text = p.history[p.recall]
 	}
-	p.input.SetValue(text)
-	p.input.CursorEnd()
+	p.set(text)
 }
 
 // complete puts the next completion in; what there is stands below the line.
@@ -90,16 +71,11 @@ func (m *root) complete(forward bool) {
 // offerNext puts the next of the offers into the line, in turn.
 func (m *root) offerNext(forward bool) {
 	p, n := &m.line, len(m.line.offers)
-	switch {
-	case n == 0:
+	if n == 0 {
 		return
-	case forward:
-		p.offer = (p.offer + 1) % n
-	default:
-		p.offer = (max(p.offer, 0) - 1 + n) % n
 	}
-	p.input.SetValue(p.offers[p.offer])
-	p.input.CursorEnd()
+	p.offer = queue.Choose(forward, p.offer+1, max(p.offer, 0)-1+n) % n
+	p.set(p.offers[p.offer])
 }
 
 // offers are the lines that text can become: first the verbs and panes, then
@@ -124,48 +100,44 @@ func (m *root) offers(text string) []string {
 		}
 	}
 	take("why ")
-	if m.feed.picture != nil {
-		for _, x := range m.feed.picture.Waiting {
-			take("why " + x.Name())
-		}
+	for _, x := range m.feed.picture.OrEmpty().Waiting {
+		take("why " + x.Name())
 	}
-	take("at ")
-	take("export ")
-	take("help")
-	take("quit")
+	for _, word := range []string{"at ", "export ", "help", "quit"} {
+		take(word)
+	}
 	return out
 }
 
 // ids are what an action can be done to, as far as the picture shows it.
 func (m *root) ids(a queue.Action) []string {
 	var out []string
-	pic := m.feed.picture
-	switch of := a.Targets.Of; {
-	case of == "loop":
+	pic := m.feed.picture.OrEmpty()
+	switch a.Targets.Of {
+	case "loop":
 		for _, l := range loops(m.local) {
 			out = append(out, l.Name)
 		}
-	case pic == nil:
-	case of == "alert":
+	case "alert":
 		for _, x := range pic.Alerts {
 			out = append(out, x.Subject.String())
 		}
-	case of == "flag":
+	case "flag":
 		for _, x := range pic.Flags {
 			out = append(out, x.Key.String())
 		}
-	case of == "executor":
+	case "executor":
 		for _, x := range pic.Executors {
 			if x.DeregisteredAt == nil {
 				out = append(out, x.ID.String())
 			}
 		}
-	case of == "lease":
+	case "lease":
 		for _, x := range pic.JobLeases {
 			out = append(out, x.Token)
 		}
-	case of == "tick worker":
-		out = tickWorkers(m.feed.picture)
+	case "tick worker":
+		out = tickWorkers(pic)
 	}
 	return out
 }
@@ -200,13 +172,10 @@ func (m *root) command(text string) tea.Cmd {
 	if best.ID != "" {
 		return m.commandAct(best, strings.Fields(rest))
 	}
-	if id, ok := paneNames()[text]; ok {
-		return m.open(id)
-	}
-	for _, p := range Panes() {
-		if strings.EqualFold(p.Title, text) || p.Keys == text {
-			return m.open(p.ID)
-		}
+	if p, ok := queue.Find(Panes(), func(p queue.Pane) bool {
+		return string(p.ID) == text || p.Also == text || strings.EqualFold(p.Title, text) || p.Keys == text
+	}); ok {
+		return m.open(p.ID)
 	}
 	m.warn(":" + text + " is no command; tab completes, ? lists")
 	return nil
@@ -247,7 +216,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	default:
 		req.Targets = words
 	}
-	if p := m.feed.picture; a.Danger == queue.DangerDatabase && (p == nil || p.Server.CloneOf.Empty()) {
+	if a.Danger == queue.DangerDatabase && m.feed.picture.OrEmpty().Server.CloneOf.Empty() {
 		m.warn("this database is no clone: there is nothing to " + a.Words)
 		return nil
 	}

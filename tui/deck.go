@@ -146,7 +146,7 @@ func (m *deck) settlePage(l *level) {
 		l.built = page
 	}
 	l.stamp = m.stamp
-	l.offset = min(max(l.offset, 0), max(len(l.built.Lines)-m.body().H, 0))
+	l.scrollTo(l.offset, m.body().H)
 }
 
 // settleOverview keeps the cursor on what it was on; where that is gone it

@@ -129,13 +129,12 @@ func (m *root) typedExport(msg tea.Msg, key string) tea.Cmd {
 	p := &m.line
 	switch key {
 	case "esc":
-		m.line = prompt{history: p.history}
+		m.closeLine()
 		return nil
 	case "enter":
 		return m.startExport()
 	case "tab":
-		p.input.SetValue(nextFormat(p.input.Value()))
-		p.input.CursorEnd()
+		p.set(nextFormat(p.input.Value()))
 	default:
 		p.input = edit(p.input, msg)
 	}
@@ -152,7 +151,8 @@ func (m *root) startExport() tea.Cmd {
 		return nil
 	}
 	e := &exporting{list: x.List.Name, of: m.line.of, done: make(chan struct{})}
-	m.line, m.said = prompt{history: m.line.history}, notice{}
+	m.closeLine()
+	m.said = notice{}
 	e.ctx, e.cancel = context.WithCancel(m.ctx)
 	m.saving = e
 	return m.save(e, x, name)
@@ -172,10 +172,7 @@ func (m *root) saved(msg savedMsg) {
 		if cells(path) > m.size.W-pathLess {
 			path = g.Ellipsis + "/" + filepath.Base(path)
 		}
-		more := ""
-		if msg.done.Cut {
-			more = " (there are more)"
-		}
+		more := queue.Choose(msg.done.Cut, " (there are more)", "")
 		m.tell(views.Count(msg.done.Rows) + " of " + msg.of.list + more + " " + g.Right + " " + path + " " + g.Dot + " as of " + m.env().Stamp(msg.done.From))
 		m.said.until = m.o.Now().Add(savedFor)
 	}

@@ -44,13 +44,11 @@ func (f *field) edit(msg tea.Msg) {
 		f.input = edit(f.input, msg)
 		return
 	}
-	if k, ok := msg.(tea.KeyPressMsg); ok {
-		switch k.String() {
-		case "right", "space", "l":
-			f.choice = (f.choice + 1) % n
-		case "left", "h":
-			f.choice = (f.choice - 1 + n) % n
-		}
+	switch pressed(msg) {
+	case "right", "space", "l":
+		f.choice = (f.choice + 1) % n
+	case "left", "h":
+		f.choice = (f.choice - 1 + n) % n
 	}
 }
 
@@ -67,14 +65,7 @@ func (f *field) check() bool {
 // shown is the field as it is drawn.
 func (f *field) shown() views.Field {
 	return views.Field{
-		Label: f.arg.Label, Value: f.shownValue(), Caret: f.input.Position(), Help: f.arg.Help,
+		Label: f.arg.Label, Value: queue.Choose(len(f.arg.Options()) > 0, f.value(), f.input.Value()), Caret: f.input.Position(), Help: f.arg.Help,
 		Error: f.problem, Choices: len(f.arg.Options()) > 0,
 	}
-}
-
-func (f *field) shownValue() string {
-	if len(f.arg.Options()) > 0 {
-		return f.value()
-	}
-	return f.input.Value()
 }

@@ -85,7 +85,7 @@ func (m *deck) findFrom(l *level, from int) {
 	for d := range lines {
 		i := (from + d) % len(lines)
 		if l.built.Has(i, l.find) {
-			l.offset = min(i, max(len(lines)-m.body().H, 0))
+			l.scrollTo(i, m.body().H)
 			return
 		}
 	}

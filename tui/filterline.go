@@ -31,11 +31,7 @@ func live(p *pane) bool { return !p.top().listed() && !p.asked }
 
 // typed takes a key or a paste for the open line.
 func (m *root) typed(msg tea.Msg) tea.Cmd {
-	k, isKey := msg.(tea.KeyPressMsg)
-	s := ""
-	if isKey {
-		s = k.String()
-	}
+	s := pressed(msg)
 	switch m.line.kind {
 	case promptCommand:
 		return m.typedCommand(msg, s)
@@ -46,14 +42,14 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	switch s {
 	case "esc":
 		was := m.line.was
-		m.line = prompt{history: m.line.history}
+		m.closeLine()
 		return m.setFilter(was)
 	case "enter":
 		text := m.line.input.Value()
 		if !m.checkFilter(text) {
 			return nil
 		}
-		m.line = prompt{history: m.line.history}
+		m.closeLine()
 		return m.setFilter(text)
 	case "tab", "shift+tab":
 		if m.line.offers == nil {

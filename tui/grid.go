@@ -6,6 +6,7 @@ package tui
 // kept and the grid is disarmed until the cursor moves.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -70,14 +71,16 @@ func (g *grid) follow() {
 		g.gone = false
 		return
 	}
-	for i, o := range g.order {
-		if g.src.ID(o) == g.at {
-			g.cursor, g.gone = i, false
-			return
-		}
+	i := g.index(g.at)
+	if g.gone = i < 0; g.gone {
+		i = min(g.cursor, len(g.order)-1)
 	}
-	g.gone = true
-	g.cursor = min(g.cursor, len(g.order)-1)
+	g.cursor = i
+}
+
+// index is where the row of this id stands in the order, -1 where it does not.
+func (g *grid) index(id string) int {
+	return slices.IndexFunc(g.order, func(o int) bool { return g.src.ID(o) == id })
 }
 
 func (g *grid) prune() (lost int) {
@@ -119,13 +122,11 @@ func (g *grid) place(to int, rows func() int) {
 
 // jump puts the cursor on an id.
 func (g *grid) jump(id string, rows func() int) bool {
-	for i, o := range g.order {
-		if g.src.ID(o) == id {
-			g.place(i, rows)
-			return true
-		}
+	i := g.index(id)
+	if i >= 0 {
+		g.place(i, rows)
 	}
-	return false
+	return i >= 0
 }
 
 // scroll keeps the cursor in the window of its table.

@@ -15,7 +15,7 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.String() == "ctrl+c" {
 		return m.interrupt()
 	}
-	if n := len(m.over); n > 0 {
+	if len(m.over) > 0 {
 		return m.overlaid(k)
 	}
 	if m.line.open() {
@@ -60,15 +60,17 @@ func (m *root) second(keys string) tea.Cmd {
 	if keys == "gg" {
 		return m.moveTo(0)
 	}
-	for _, p := range Panes() {
-		if p.Keys == keys {
-			return m.open(p.ID)
-		}
+	if p, ok := paneOfKeys(keys); ok {
+		return m.open(p.ID)
 	}
 	if keys != "gesc" {
 		m.warn(keys + " is no pane; gg goes to the first row, 0 lists the panes")
 	}
 	return nil
+}
+
+func paneOfKeys(keys string) (queue.Pane, bool) {
+	return queue.Find(Panes(), func(p queue.Pane) bool { return p.Keys == keys })
 }
 
 // paneKey moves in the pane.
@@ -153,10 +155,8 @@ func (m *root) look1(k string) tea.Cmd {
 // digit opens a pane by its number, and says of other keys that they do nothing
 // only where one might have expected something.
 func (m *root) digit(k string) tea.Cmd {
-	for _, p := range Panes() {
-		if p.Keys == k {
-			return m.open(p.ID)
-		}
+	if p, ok := paneOfKeys(k); ok {
+		return m.open(p.ID)
 	}
 	if len(k) == 1 && strings.ToUpper(k) == k && strings.ToLower(k) != k {
 		m.elsewhere(k)
@@ -173,11 +173,7 @@ func (m *root) elsewhere(k string) {
 		}
 		var where []string
 		for _, id := range a.Panes {
-			for _, p := range Panes() {
-				if p.ID == id {
-					where = append(where, p.Title+" ("+p.Keys+")")
-				}
-			}
+			where = append(where, m.panes[id].Title+" ("+m.panes[id].Keys+")")
 		}
 		said = append(said, "to "+strings.ToLower(a.Verb)+" in "+strings.Join(where, ", "))
 	}

@@ -63,6 +63,26 @@ type acts struct {
 // target puts into a request what an action works on, or says why there is nothing.
 type target func(at scene, req *queue.Request) (problem string)
 
+// on works on the row that find means; without one it says none.
+func on[T any](find func(at scene) (T, bool), id func(T) string, none string) target {
+	return func(at scene, req *queue.Request) string {
+		x, ok := find(at)
+		if !ok {
+			return at.noRow(none)
+		}
+		req.Targets = []string{id(x)}
+		return ""
+	}
+}
+
+// this works on one row, wherever the cursor is.
+func this(id string) target {
+	return func(_ scene, req *queue.Request) string {
+		req.Targets = []string{id}
+		return ""
+	}
+}
+
 // form is what a dialog knows of a target beside the entry of its action. What it lacks is nil.
 type form struct {
 	line  func(pic *queue.Snapshot, words []string, req *queue.Request) (problem string) // what the words of a command mean, or why they do nothing
@@ -104,23 +124,16 @@ func (at scene) target(id queue.ActionID) target {
 
 // second tells which of two actions of one key the row means.
 func (at scene) second() bool {
-	f := at.level.second
-	if f == nil {
-		f = at.pane.second
-	}
+	f := queue.Choose(at.level.second != nil, at.level.second, at.pane.second)
 	return f != nil && f(at)
 }
 
 // waiting is the name of the queue that the row under the cursor is of.
 func (at scene) waiting() string {
-	f := at.level.waits
-	if f == nil {
-		f = at.pane.waits
+	if f := queue.Choose(at.level.waits != nil, at.level.waits, at.pane.waits); f != nil {
+		return f(at)
 	}
-	if f == nil {
-		return ""
-	}
-	return f(at)
+	return ""
 }
 
 // subject is the id of the row that is open or under the cursor.
@@ -137,6 +150,9 @@ func (l *level) subject() string {
 }
 
 const moveFirst = "the row you were on is gone; move to another one first"
+
+// scrollTo puts a page to a line, as far as its end allows in a body of h lines.
+func (l *level) scrollTo(line, h int) { l.offset = min(max(line, 0), max(len(l.built.Lines)-h, 0)) }
 
 // noRow says why there is nothing to work on.
 func (at scene) noRow(otherwise string) string {

@@ -8,17 +8,17 @@ import (
 )
 
 // jobs is the table of the live jobs of a lane.
-type jobs struct {
-	within string // the filter that means the lane
-}
+type jobs struct{}
+
+const noJob = "there is no job under the cursor"
 
 func jobsLevel(id string, lane queue.Lane) level {
-	t := jobs{within: queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), "")}
+	cancel := selected(queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), ""), noJob)
 	return level{
-		id: id, title: lane.Kind.String() + " in " + lane.Domain.String(), table: t, grid: newGrid(true),
+		id: id, title: lane.Kind.String() + " in " + lane.Domain.String(), table: jobs{}, grid: newGrid(true),
 		list: rowsOf(queue.Query{Kind: queue.ListJobs, ID: id}, func(x queue.Job) string { return x.ID }),
 		acts: acts{
-			targets: map[queue.ActionID]target{queue.ActJobCancel: t.cancel, queue.ActLeaseRelease: t.release},
+			targets: map[queue.ActionID]target{queue.ActJobCancel: cancel, queue.ActLeaseRelease: jobs{}.release},
 			waits:   func(at scene) string { return waitingAt(at.pic, id) },
 		},
 	}
@@ -30,27 +30,6 @@ func (jobs) rows(at scene) views.Source {
 
 func (jobs) under(at scene, i int) level {
 	return jobLevel(queue.Of[[]queue.Job](at.level.list.page)[i])
-}
-
-// cancel works on all that match, the marked ones, or the one under the cursor.
-func (t jobs) cancel(at scene, req *queue.Request) string {
-	l := at.level
-	switch {
-	case l.grid.all:
-		req.Filter = t.within
-		if f := l.list.query.Filter; f != "" {
-			req.Filter += " " + f
-		}
-	case len(l.grid.marks) > 0:
-		req.Targets = l.grid.marked()
-	default:
-		i, ok := l.grid.current()
-		if !ok {
-			return at.noRow("there is no job under the cursor")
-		}
-		req.Targets = []string{queue.Of[[]queue.Job](l.list.page)[i].ID}
-	}
-	return ""
 }
 
 // release works on the leases of the jobs that are marked or under the cursor.
@@ -67,7 +46,7 @@ func (jobs) release(at scene, req *queue.Request) string {
 		}
 	}
 	if len(of) == 0 {
-		return at.noRow("there is no job under the cursor")
+		return at.noRow(noJob)
 	}
 	return held(req, of)
 }
@@ -86,18 +65,15 @@ func held(req *queue.Request, jobs []queue.Job) string {
 }
 
 func jobLevel(j queue.Job) level {
-	this := func(_ scene, req *queue.Request) string {
-		req.Targets = []string{j.ID}
-		return ""
-	}
 	l := level{id: j.ID, title: "job " + views.ShortID(j.ID), list: reads(queue.ListJob, j.ID)}
 	l.targets = map[queue.ActionID]target{
-		queue.ActJobCancel: this, queue.ActReveal: this,
+		queue.ActJobCancel: this(j.ID), queue.ActReveal: this(j.ID),
 		queue.ActLeaseRelease: func(at scene, req *queue.Request) string {
+			now := j
 			if d := queue.Of[*queue.JobDetail](at.level.list.page); d != nil {
-				return held(req, []queue.Job{d.Job})
+				now = d.Job
 			}
-			return held(req, []queue.Job{j})
+			return held(req, []queue.Job{now})
 		},
 	}
 	l.page = func(at scene) (views.Page, bool) {

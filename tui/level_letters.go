@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"strings"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
@@ -12,7 +14,7 @@ func lettersLevel(id, title, filter string) level {
 	l := level{id: id, title: title, table: letters{}, grid: newGrid(true)}
 	l.list = rowsOf(queue.Query{Kind: queue.ListDeadLetters, Filter: filter}, func(x queue.DeadLetter) string { return x.ID })
 	l.list.base = filter
-	l.targets = lettersTargets(lettersMeant)
+	l.targets = lettersTargets(selected("", "there is no letter under the cursor"))
 	return l
 }
 
@@ -29,32 +31,30 @@ func lettersTargets(meant target) map[queue.ActionID]target {
 	return map[queue.ActionID]target{queue.ActRequeue: meant, queue.ActResolve: meant, queue.ActUndoRequeue: meant, queue.ActBulkPlan: meant}
 }
 
-// lettersMeant is all that match, the marked ones, or the one under the cursor.
-func lettersMeant(at scene, req *queue.Request) string {
-	l := at.level
-	switch {
-	case l.grid.all:
-		req.Filter = l.list.query.Filter
-	case len(l.grid.marks) > 0:
-		req.Targets = l.grid.marked()
-	default:
+// selected is all that match, the marked rows, or the one under the cursor; within is
+// what the filter of the list leaves unsaid.
+func selected(within, none string) target {
+	return func(at scene, req *queue.Request) string {
+		l := at.level
 		i, ok := l.grid.current()
-		if !ok {
-			return at.noRow("there is no letter under the cursor")
+		switch {
+		case l.grid.all:
+			req.Filter = strings.TrimSpace(within + " " + l.list.query.Filter)
+		case len(l.grid.marks) > 0:
+			req.Targets = l.grid.marked()
+		case !ok:
+			return at.noRow(none)
+		default:
+			req.Targets = []string{l.grid.src.ID(i)}
 		}
-		req.Targets = []string{queue.Of[[]queue.DeadLetter](l.list.page)[i].ID}
+		return ""
 	}
-	return ""
 }
 
 func letterLevel(x queue.DeadLetter) level {
-	this := func(_ scene, req *queue.Request) string {
-		req.Targets = []string{x.ID}
-		return ""
-	}
 	l := level{id: x.ID, title: views.ShortID(x.ID), list: reads(queue.ListDeadLetter, x.ID)}
-	l.targets = lettersTargets(this)
-	l.targets[queue.ActReveal] = this
+	l.targets = lettersTargets(this(x.ID))
+	l.targets[queue.ActReveal] = this(x.ID)
 	l.page = func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.DeadLetterDetail](at.level.list.page)
 		if d != nil {

@@ -16,7 +16,7 @@ func (m *deck) move(d int) tea.Cmd {
 	case l.board != nil:
 		m.moveOverview(l, d)
 	case l.page != nil:
-		l.offset = min(max(l.offset+d, 0), max(len(l.built.Lines)-m.body().H, 0))
+		l.scrollTo(l.offset+d, m.body().H)
 	default:
 		l.grid.move(d, m.rows)
 		return m.more()
@@ -30,7 +30,7 @@ func (m *deck) moveTo(i int) tea.Cmd {
 	case l.board != nil:
 		m.moveOverview(l, queue.Choose(i == 0, -1<<20, 1<<20))
 	case l.page != nil:
-		l.offset = min(i, max(len(l.built.Lines)-m.body().H, 0))
+		l.scrollTo(i, m.body().H)
 	default:
 		l.grid.place(i, m.rows)
 		return m.more()
@@ -89,8 +89,5 @@ func (m *deck) sayMarked() {
 }
 
 func (m *deck) totalWords(l *level) string {
-	if l.list.page.TotalBound {
-		return m.look.theme.G.AtLeast + views.Count(l.list.page.Total)
-	}
-	return views.Count(l.list.page.Total)
+	return queue.Choose(l.list.page.TotalBound, m.look.theme.G.AtLeast, "") + views.Count(l.list.page.Total)
 }

@@ -4,6 +4,8 @@ package tui
 // audit row that says root helps nobody.
 
 import (
+	"cmp"
+
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -24,33 +26,25 @@ func newNamer(a queue.Action, req queue.Request, was string) *namer {
 }
 
 func (n *namer) update(msg tea.Msg, _ place) (overlay, effect) {
-	k, ok := msg.(tea.KeyPressMsg)
-	if !ok {
-		n.field.edit(msg)
-		return n, nil
-	}
-	switch k.String() {
+	switch pressed(msg) {
 	case "esc":
 		return nil, nil
 	case "enter":
-		if !n.field.check() {
-			return n, nil
-		}
-		if shared(n.field.value()) {
+		switch {
+		case !n.field.check():
+		case shared(n.field.value()):
 			n.field.problem = "that is an account, not a person"
-			return n, nil
+		default:
+			return nil, effNamed{n.field.value(), n.action, n.req}
 		}
-		return nil, effNamed{n.field.value(), n.action, n.req}
+	default:
+		n.field.edit(msg)
 	}
-	n.field.edit(k)
 	return n, nil
 }
 
 func (n *namer) lines(at place) []string {
-	was := n.was
-	if was == "" {
-		was = "nobody in particular"
-	}
+	was := cmp.Or(n.was, "nobody in particular")
 	return views.Dialog{
 		Title: "Who are you?", Fields: []views.Field{n.field.shown()},
 		Intro: []string{"This session acts as " + was + ". Say once who you are, so that the audit names a person."},

@@ -22,6 +22,14 @@ type place struct {
 	size views.Size
 }
 
+// pressed is the key that a message is; empty: it is none.
+func pressed(msg tea.Msg) string {
+	if k, ok := msg.(tea.KeyPressMsg); ok {
+		return k.String()
+	}
+	return ""
+}
+
 // effect is what an overlay wants done; nil is nothing.
 type effect any
 

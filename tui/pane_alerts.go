@@ -5,10 +5,12 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+const noAlert = "there is no alert under the cursor"
+
 // alertsPane is pane 3, and acknowledging wherever an alert is under the cursor.
 func alertsPane() pane {
 	alert := func(at scene) (queue.Alert, bool) { return alertBy(at.pic, at.subject()) }
-	none := func(at scene) string { return at.noRow("there is no alert under the cursor") }
+	none := func(at scene) string { return at.noRow(noAlert) }
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneAlerts, Keys: "3", Title: "Alerts",
@@ -25,15 +27,8 @@ func alertsPane() pane {
 		},
 		acts: acts{
 			targets: map[queue.ActionID]target{
-				queue.ActAck: acknowledge(alert, none),
-				queue.ActUnack: func(at scene, req *queue.Request) string {
-					al, ok := alert(at)
-					if !ok {
-						return none(at)
-					}
-					req.Targets = []string{al.Key.String()}
-					return ""
-				},
+				queue.ActAck:   acknowledge(alert, none),
+				queue.ActUnack: on(alert, func(a queue.Alert) string { return a.Key.String() }, noAlert),
 			},
 			second: func(at scene) bool { // A takes an open alert and gives up one that is had
 				al, ok := alert(at)

@@ -10,6 +10,7 @@ import (
 
 // executorsPane is pane 4: executors, and under them what each may claim.
 func executorsPane() pane {
+	rule := on(jobRule, func(x queue.JobSubscription) string { return x.ID }, "D works on a row under MAY CLAIM; there is none under the cursor")
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneExecutors, Keys: "4", Title: "Executors", Short: "Exec",
@@ -19,10 +20,8 @@ func executorsPane() pane {
 		source: func(at scene) views.Source { return pictured(at, views.Executors(at.pic)) },
 		enter:  executorLevel,
 		copies: func(at scene) string {
-			if x, ok := views.SubscriptionOf(at.pic, at.subject()); ok {
-				return x.ID
-			}
-			return at.subject()
+			x, ok := jobRule(at)
+			return queue.Choose(ok, x.ID, at.subject())
 		},
 		acts: acts{
 			targets: map[queue.ActionID]target{
@@ -33,11 +32,11 @@ func executorsPane() pane {
 					if id := executorAt(at); id != "" {
 						return id + " is not silent: there is nothing to acknowledge"
 					}
-					return at.noRow("there is no alert under the cursor")
+					return at.noRow(noAlert)
 				}),
 				queue.ActJobSubscribe: mayClaim,
-				queue.ActJobRuleOff:   claimRule,
-				queue.ActJobRuleOn:    claimRule,
+				queue.ActJobRuleOff:   rule,
+				queue.ActJobRuleOn:    rule,
 			},
 			forms: map[queue.ActionID]form{
 				queue.ActJobSubscribe: {line: claimLine, about: claims},
@@ -45,7 +44,7 @@ func executorsPane() pane {
 				queue.ActJobRuleOn:    {about: claimNow},
 			},
 			second: func(at scene) bool {
-				x, ok := views.SubscriptionOf(at.pic, at.subject())
+				x, ok := jobRule(at)
 				return ok && !x.Enabled
 			},
 		},
@@ -54,21 +53,15 @@ func executorsPane() pane {
 
 // executorAt is the id of the executor that a row is about.
 func executorAt(at scene) string {
-	id := at.subject()
-	if x, ok := views.SubscriptionOf(at.pic, id); ok {
-		return x.ExecutorID.String()
-	}
-	return id
+	x, ok := jobRule(at)
+	return queue.Choose(ok, x.ExecutorID.String(), at.subject())
 }
 
 // executorLevel is the page of an executor, or of the one that a subscription is of.
 func executorLevel(at scene, i int) level {
 	id := at.level.grid.src.ID(i)
-	title := id
-	if x, ok := views.SubscriptionOf(at.pic, id); ok {
-		title = x.ExecutorID.String()
-	}
-	return level{id: id, title: title, page: func(at scene) (views.Page, bool) {
+	x, ok := views.SubscriptionOf(at.pic, id)
+	return level{id: id, title: queue.Choose(ok, x.ExecutorID.String(), id), page: func(at scene) (views.Page, bool) {
 		i, ok := at.row(id)
 		if !ok {
 			return views.Page{}, false
@@ -83,14 +76,8 @@ func executorLevel(at scene, i int) level {
 	}}
 }
 
-// claimRule is what D works on.
-func claimRule(at scene, req *queue.Request) string {
-	x, ok := views.SubscriptionOf(at.pic, at.subject())
-	if !ok {
-		return at.noRow("D works on a row under MAY CLAIM; there is none under the cursor")
-	}
-	req.Targets = []string{x.ID}
-	return ""
+func jobRule(at scene) (queue.JobSubscription, bool) {
+	return views.SubscriptionOf(at.pic, at.subject())
 }
 
 // mayClaim starts the form of E: with the rule under the cursor, else with the
@@ -101,7 +88,7 @@ func mayClaim(at scene, req *queue.Request) string {
 		return at.noRow("there is no executor under the cursor")
 	}
 	rules := claimRules(at.pic, id)
-	if x, ok := views.SubscriptionOf(at.pic, at.subject()); ok {
+	if x, ok := jobRule(at); ok {
 		rules = []queue.JobSubscription{x}
 	}
 	req.Targets = []string{id}

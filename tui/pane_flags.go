@@ -33,14 +33,8 @@ func flagsPane() pane {
 
 // setFlag is what E works on: the flag of this key.
 func setFlag(key func(at scene) string) target {
-	return func(at scene, req *queue.Request) string {
-		f, ok := at.pic.Flag(key(at))
-		if !ok {
-			return at.noRow("E works on a flag: those that stand OFF in 1, the intervals and the mode in 9, or all of them in gf")
-		}
-		req.Targets = []string{f.Key.String()}
-		return ""
-	}
+	return on(func(at scene) (queue.Flag, bool) { return at.pic.Flag(key(at)) }, func(f queue.Flag) string { return f.Key.String() },
+		"E works on a flag: those that stand OFF in 1, the intervals and the mode in 9, or all of them in gf")
 }
 
 // turned offers the value of a flag, and a switch turned.

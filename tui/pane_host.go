@@ -8,14 +8,7 @@ import (
 // hostPane is pane gw: the loops of this process, under them the other hosts and
 // the wake stream.
 func hostPane() pane {
-	loop := func(at scene, req *queue.Request) string {
-		name := at.subject()
-		if name == "" {
-			return at.noRow("there is no loop under the cursor")
-		}
-		req.Targets = []string{name}
-		return ""
-	}
+	loop := on(func(at scene) (string, bool) { return at.subject(), at.subject() != "" }, func(name string) string { return name }, "there is no loop under the cursor")
 	room := func(at scene, s views.Size) int { return min(max(at.level.grid.view().Need(), 4), max(s.H*2/3, 4)) }
 	return pane{
 		Pane: queue.Pane{

@@ -38,14 +38,7 @@ func operationsPane() pane {
 	}
 	p.targets = map[queue.ActionID]target{}
 	for _, id := range []queue.ActionID{queue.ActBulkRun, queue.ActBulkPause, queue.ActBulkResume, queue.ActBulkAbort, queue.ActBulkRate, queue.ActBulkUndo} {
-		p.targets[id] = func(at scene, req *queue.Request) string {
-			o, ok := operationAt(at)
-			if !ok {
-				return at.noRow("there is no operation under the cursor; N in 5 plans one")
-			}
-			req.Targets = []string{strconv.FormatInt(o.ID, 10)}
-			return ""
-		}
+		p.targets[id] = on(operationAt, func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, "there is no operation under the cursor; N in 5 plans one")
 	}
 	p.second = func(at scene) bool {
 		o, ok := operationAt(at)

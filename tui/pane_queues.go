@@ -54,10 +54,6 @@ func stuckLeases(at scene, req *queue.Request) string {
 		req.Targets = g.marked()
 		return ""
 	}
-	lease, ok := views.LeaseAt(at.pic, at.subject())
-	if !ok {
-		return at.noRow("L works on a row under STUCK LEASES; there is none under the cursor")
-	}
-	req.Targets = []string{lease.Token}
-	return ""
+	lease := func(at scene) (queue.JobLease, bool) { return views.LeaseAt(at.pic, at.subject()) }
+	return on(lease, func(l queue.JobLease) string { return l.Token }, "L works on a row under STUCK LEASES; there is none under the cursor")(at, req)
 }

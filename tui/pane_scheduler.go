@@ -12,14 +12,8 @@ import (
 // schedulerPane is pane 9, and the tick workers wherever a row means one: what T, E and
 // P work on there.
 func schedulerPane() pane {
-	worker := func(at scene, req *queue.Request) string {
-		t, ok := tickNamed(at.pic, at.subject())
-		if !ok {
-			return at.noRow("P pauses a worker; there is none under the cursor")
-		}
-		req.Targets = []string{t.Name.String()}
-		return ""
-	}
+	tick := func(at scene) (queue.TickWorker, bool) { return tickNamed(at.pic, at.subject()) }
+	worker := on(tick, func(t queue.TickWorker) string { return t.Name.String() }, "P pauses a worker; there is none under the cursor")
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneScheduler, Keys: "9", Title: "Scheduler", Short: "Sch",
@@ -32,21 +26,19 @@ func schedulerPane() pane {
 		acts: acts{
 			targets: map[queue.ActionID]target{
 				queue.ActTick: func(at scene, req *queue.Request) string {
-					if _, ok := tickNamed(at.pic, at.subject()); !ok {
+					if _, ok := tick(at); !ok {
 						return at.noRow("T ticks a worker; there is none under the cursor")
 					}
 					return tickMeant(at, req)
 				},
 				queue.ActTickPause: worker, queue.ActTickResume: worker,
 				queue.ActFlagSet: setFlag(func(at scene) string {
-					if _, ok := tickNamed(at.pic, at.subject()); ok {
-						return queue.TickInterval(at.subject())
-					}
-					return at.subject()
+					_, ok := tick(at)
+					return queue.Choose(ok, queue.TickInterval(at.subject()), at.subject())
 				}),
 			},
 			second: func(at scene) bool {
-				t, ok := tickNamed(at.pic, at.subject())
+				t, ok := tick(at)
 				return ok && t.IntervalSeconds == 0
 			},
 		},

@@ -10,14 +10,8 @@ import (
 // subscriptionsPane is pane gs: from a rule to its changes, from a type to its resolution,
 // and which rule D mutes.
 func subscriptionsPane() pane {
-	mute := func(at scene, req *queue.Request) string {
-		s, ok := eventRule(at, at.subject())
-		if !ok {
-			return at.noRow("D mutes a rule; there is none under the cursor")
-		}
-		req.Targets = []string{strconv.FormatInt(s.ID, 10)}
-		return ""
-	}
+	rule := func(at scene) (queue.EventSubscription, bool) { return eventRule(at, at.subject()) }
+	mute := on(rule, func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, "D mutes a rule; there is none under the cursor")
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneRules, Keys: "gs", Title: "Subscriptions", Short: "Subs",
@@ -43,7 +37,7 @@ func subscriptionsPane() pane {
 		acts: acts{
 			targets: map[queue.ActionID]target{queue.ActRuleMute: mute, queue.ActRuleUnmute: mute, queue.ActRuleAdd: unroutedType},
 			second: func(at scene) bool {
-				s, ok := eventRule(at, at.subject())
+				s, ok := rule(at)
 				return ok && s.Mute
 			},
 		},
@@ -75,10 +69,8 @@ func eventRuleLevel(at scene, id string) level {
 // nobody.
 func unroutedType(at scene, req *queue.Request) string {
 	if b := eventRules(at).Broadcast; b != nil {
-		for _, u := range b.Unrouted {
-			if u.ID() == at.subject() {
-				req.Args["domain"], req.Args["type"] = u.Domain.String(), u.Type.String()
-			}
+		if u, ok := queue.Find(b.Unrouted, func(u queue.UnroutedType) bool { return u.ID() == at.subject() }); ok {
+			req.Args["domain"], req.Args["type"] = u.Domain.String(), u.Type.String()
 		}
 	}
 	return ""

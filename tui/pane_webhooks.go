@@ -58,14 +58,7 @@ func leaseOf(at scene, job string) (queue.WebhookLease, bool) {
 
 // endpointWorks is what D and :why work on, where a row or a page has an endpoint.
 func endpointWorks(endpoint func(at scene) (queue.Endpoint, bool)) acts {
-	gate := func(at scene, req *queue.Request) string {
-		r, ok := endpoint(at)
-		if !ok {
-			return at.noRow("there is no endpoint under the cursor")
-		}
-		req.Targets = []string{strconv.FormatInt(r.ID, 10)}
-		return ""
-	}
+	gate := on(endpoint, func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) }, "there is no endpoint under the cursor")
 	return acts{
 		targets: map[queue.ActionID]target{queue.ActSuspend: gate, queue.ActResume: gate},
 		second: func(at scene) bool { // D resumes what is suspended
@@ -73,10 +66,8 @@ func endpointWorks(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 			return ok && r.Since != nil
 		},
 		waits: func(at scene) string {
-			if r, ok := endpoint(at); ok {
-				return "webhook " + r.Endpoint.String()
-			}
-			return ""
+			r, ok := endpoint(at)
+			return queue.Choose(ok, "webhook "+r.Endpoint.String(), "")
 		},
 	}
 }

@@ -65,6 +65,15 @@ type prompt struct {
 	recall  int
 }
 
+// set puts text into the line, with the cursor behind it.
+func (p *prompt) set(text string) {
+	p.input.SetValue(text)
+	p.input.CursorEnd()
+}
+
+// closeLine takes the line away; what was typed before stays to be recalled.
+func (m *root) closeLine() { m.line = prompt{history: m.line.history} }
+
 func (p prompt) open() bool { return p.kind != promptNone }
 
 // mark is the character in front of the line.

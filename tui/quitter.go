@@ -16,17 +16,14 @@ type quitter struct {
 }
 
 func (q *quitter) update(msg tea.Msg, at place) (overlay, effect) {
-	k, ok := msg.(tea.KeyPressMsg)
-	if !ok {
-		return q, nil
-	}
-	if k.String() == "esc" {
+	key := pressed(msg)
+	switch {
+	case key == "esc":
 		return nil, nil
-	}
-	if !q.gate.passes(at.now) {
+	case key == "" || !q.gate.passes(at.now):
 		return q, nil
 	}
-	switch k.String() {
+	switch key {
 	case "q":
 		return nil, nil
 	case "tab", "right", "l", "down", "j":
@@ -34,14 +31,7 @@ func (q *quitter) update(msg tea.Msg, at place) (overlay, effect) {
 	case "shift+tab", "left", "h", "up", "k":
 		q.focus = (q.focus + 2) % 3
 	case "enter":
-		switch q.focus {
-		case 0:
-			return nil, nil
-		case 1:
-			return nil, effLeave{leaveDrain}
-		default:
-			return nil, effLeave{leaveHandBack}
-		}
+		return nil, []effect{nil, effLeave{leaveDrain}, effLeave{leaveHandBack}}[q.focus]
 	}
 	return q, nil
 }

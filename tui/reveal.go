@@ -34,7 +34,7 @@ func (m *deck) reveal(r queue.Result) {
 	m.settle()
 	for i, line := range l.built.Lines {
 		if containsLine(line, "UNMASKED") {
-			l.offset = min(max(i-1, 0), max(len(l.built.Lines)-m.body().H, 0))
+			l.scrollTo(i-1, m.body().H)
 		}
 	}
 }
