@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -81,10 +83,7 @@ func (v *verb) flag(name, value, help string) {
 
 // wanted is how many words follow the verb.
 func wanted(entry queue.Action) cobra.PositionalArgs {
-	n := 0
-	if entry.Free().Name != "" {
-		n++
-	}
+	n := queue.Choose(entry.Free().Name != "", 1, 0)
 	switch t := entry.Targets; {
 	case t.Name == "" || entry.Danger == queue.DangerDatabase:
 	case t.Instead != "":
@@ -110,10 +109,7 @@ func (v *verb) request(args []string) (queue.Request, error) {
 	}
 	r.Targets = args
 	if free := v.entry.Free().Name; free != "" {
-		n := 0
-		if v.entry.Targets.Name != "" {
-			n = 1
-		}
+		n := queue.Choose(v.entry.Targets.Name != "", 1, 0)
 		r.Targets, r.Args[free] = args[:n], strings.Join(args[n:], " ")
 	}
 	if v.more != nil {
@@ -195,9 +191,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 		return err
 	}
 	res := queue.Result{Action: plan.Request.Action, DryRun: o.dryRun, Plan: plan.Lines, Results: plan.Results, Refused: plan.Refused, Skipped: plan.Skipped}
-	switch {
-	case plan.Refused != "", o.dryRun:
-	default:
+	if plan.Refused == "" && !o.dryRun {
 		if err := a.confirm(ctx, plan, o); err != nil {
 			return err
 		}
@@ -248,9 +242,7 @@ func (a *app) confirm(ctx context.Context, p queue.Plan, o actOptions) error {
 	if p.Count > 1 {
 		want = fmt.Sprint(p.Count)
 	}
-	if p.Confirm != "" {
-		want = p.Confirm
-	}
+	want = cmp.Or(p.Confirm, want)
 	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, want)
 	text, err := awaitInput(ctx, func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
 	if errors.Is(err, errInterrupted) {
@@ -271,14 +263,8 @@ func (a *app) planLines(p queue.Plan) {
 // outcome prints the result; any refused or skipped id makes the exit code 1.
 func (a *app) outcome(res queue.Result, p queue.Plan) error {
 	if a.output == "json" {
-		if res.Plan == nil {
-			res.Plan = []queue.PlanLine{}
-		}
-		if res.Results == nil {
-			res.Results = []queue.Outcome{}
-		}
 		a.encode(a.out, map[string]any{
-			"action": res.Action, "dry_run": res.DryRun, "plan": res.Plan, "results": res.Results, "audit_id": res.AuditID,
+			"action": res.Action, "dry_run": res.DryRun, "plan": list(res.Plan), "results": list(res.Results), "audit_id": res.AuditID,
 			"refused": queue.Clean(res.Refused),
 		})
 	} else {
@@ -319,29 +305,17 @@ func beatCmd(a *app) *cobra.Command {
 	var payload string
 	cmd := &cobra.Command{
 		Use: "beat ID", Short: "Write one beat of a registered executor", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context(), 0)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			at, refused, err := client.Beat(cmd.Context(), args[0], payload)
+		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, args []string) error {
+			at, refused, err := client.Beat(ctx, args[0], payload)
 			if err != nil {
 				return err
 			}
 			return a.outcome(queue.Result{
 				Action: "executor_beat", Refused: refused,
-				Results: []queue.Outcome{{ID: args[0], Outcome: beatWord(refused), Why: queue.Clean(at)}},
+				Results: []queue.Outcome{{ID: args[0], Outcome: queue.Choose(refused != "", "refused", "beaten"), Why: queue.Clean(at)}},
 			}, queue.Plan{})
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&payload, "payload", "{}", "JSON: state, done_total, in_flight, last_work_at")
 	return cmd
-}
-
-func beatWord(refused string) string {
-	if refused != "" {
-		return "refused"
-	}
-	return "beaten"
 }

@@ -4,6 +4,7 @@ package main
 // file, the client, and the way out.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type app struct {
 
 // load reads the settings; every problem of theirs is told at once.
 func (a *app) load(cmd *cobra.Command) error {
-	forms := append(strings.Fields(orWord(cmd.Annotations["output"], "table")), "json")
+	forms := append(strings.Fields(cmp.Or(cmd.Annotations["output"], "table")), "json")
 	if !cmd.Flags().Changed("output") {
 		a.output = forms[0]
 	}
@@ -78,6 +79,18 @@ func (a *app) read(src config.Sources) (err error) {
 	return refused(a.files)
 }
 
+// connected is the run of a verb that needs the database.
+func (a *app) connected(workConns int32, run func(context.Context, *pgclient.Client, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		client, err := a.client(cmd.Context(), workConns)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return run(cmd.Context(), client, args)
+	}
+}
+
 // client opens the client of the settings.
 func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, error) {
 	return pgclient.Open(ctx, pgclient.Options{
@@ -90,10 +103,7 @@ func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, er
 // sharedAge is how old a shared picture may be: a console refreshes many times
 // and shares, a verb that prints once shows what is.
 func sharedAge(console bool) time.Duration {
-	if console {
-		return 200 * time.Millisecond
-	}
-	return 0
+	return queue.Choose(console, 200*time.Millisecond, 0)
 }
 
 // version is the build's own account of itself.

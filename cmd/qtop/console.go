@@ -4,6 +4,7 @@ package main
 // it that runs nothing until it is told to.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,10 +91,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 		},
 	}
 	if s.Production {
-		o.Production = s.Profile
-		if o.Production == "" {
-			o.Production = "production"
-		}
+		o.Production = cmp.Or(s.Profile, "production")
 	}
 	if !s.Clipboard {
 		o.Clipboard = "off"
@@ -111,10 +109,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	stopListening()
 	stopHost()
 	wg.Wait()
-	if err == nil && hostErr != nil {
-		return hostErr
-	}
-	return err
+	return cmp.Or(err, hostErr)
 }
 
 // canShow refuses a terminal that cannot show a screen, and says what to do.

@@ -200,8 +200,7 @@ func (a *app) demoHeadless(ctx context.Context, host *workerhost.Host, world *de
 }
 
 func (a *app) announce(dsn string) {
-	if a.output == "json" {
-		a.encode(a.out, map[string]string{"dsn": dsn})
+	if a.asJSON(map[string]string{"dsn": dsn}) {
 		return
 	}
 	fmt.Fprintf(a.out, "traffic flows; connect with\n  qtop --dsn '%s'\nstop with ctrl+c\n", dsn)

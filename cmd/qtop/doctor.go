@@ -16,16 +16,11 @@ func doctorCmd(a *app) *cobra.Command {
 	staged := false
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check connection, TLS, pooler, standby, logins, schema, rights and clock", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.client(cmd.Context(), 0)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, _ []string) error {
 			if staged {
-				return staging(cmd.Context(), a, client)
+				return staging(ctx, a, client)
 			}
-			all := examine(cmd.Context(), a, client)
+			all := examine(ctx, a, client)
 			var rows [][]string
 			bad := false
 			for _, f := range all {
@@ -37,7 +32,7 @@ func doctorCmd(a *app) *cobra.Command {
 				return &exitError{1}
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&staged, "staging", false, "the verification lines of staged notifications, key=value, from the live catalogue")
 	return cmd

@@ -48,10 +48,7 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 		of[f.Subscription][f.Host.String()] = true
 	}
 	for _, f := range faults {
-		state := "note" // another host has the secret
-		if len(of[f.Subscription]) >= hosts {
-			state = "bad"
-		}
+		state := queue.Choose(len(of[f.Subscription]) >= hosts, "bad", "note") // another host has the secret
 		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
 	}
 	unsigned, err := inspect.Unsigned(ctx, x.client)

@@ -19,11 +19,7 @@ func foreignFindings(ctx context.Context, x patient) []finding {
 	}
 	var out []finding
 	for _, f := range found {
-		state := "note"
-		if f.Bad {
-			state = "bad"
-		}
-		out = append(out, finding{state, "foreign", f.What, f.Remedy.String()})
+		out = append(out, finding{queue.Choose(f.Bad, "bad", "note"), "foreign", f.What, f.Remedy.String()})
 	}
 	return out
 }

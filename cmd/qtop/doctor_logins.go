@@ -100,10 +100,7 @@ func settingOwner(x inspect.LoginSetting) string {
 func wideFindings(l inspect.Login) []finding {
 	var out []finding
 	if slices.Contains(l.Attributes, "SUPERUSER") {
-		whose := "the login " + l.Name.String()
-		if l.Mine {
-			whose = "this login"
-		}
+		whose := queue.Choose(l.Mine, "this login", "the login "+l.Name.String())
 		out = append(out, finding{"note", "superuser", queue.Clean(whose + " is a superuser: no right is checked, and what it runs may do anything on the server"),
 			"give hosts and people logins of their own, with the roles that they need"})
 	} else if len(l.Attributes) > 0 {

@@ -33,11 +33,7 @@ func schemaFindings(ctx context.Context, x patient) []finding {
 			out = append(out, finding{"note", "schema", queue.Clean(fmt.Sprintf("%d more objects differ", len(differs)-i)), "qtop migrate status names all"})
 			break
 		}
-		state := "note"
-		if d.Harmful() {
-			state = "bad"
-		}
-		out = append(out, finding{state, "schema", queue.Clean(d.Object + ": " + d.Why), "qtop migrate up puts this program's form back"})
+		out = append(out, finding{queue.Choose(d.Harmful(), "bad", "note"), "schema", queue.Clean(d.Object + ": " + d.Why), "qtop migrate up puts this program's form back"})
 	}
 	return out
 }
@@ -86,10 +82,7 @@ func idFinding(ctx context.Context, x patient) []finding {
 	for i, id := range ids {
 		names[i] = fmt.Sprintf("%q", id.Cut(60).String())
 	}
-	more := ""
-	if n > int64(len(ids)) {
-		more = fmt.Sprintf(" and %d more", n-int64(len(ids)))
-	}
+	more := queue.Choose(n > int64(len(ids)), fmt.Sprintf(" and %d more", n-int64(len(ids))), "")
 	return []finding{{
 		"note", "ids", queue.Clean("of an older release: " + strings.Join(names, ", ") + more),
 		"they go on working; register new ones of letters, digits and . _ : @ / - and deregister these",

@@ -34,10 +34,7 @@ func exportCmd(a *app) *cobra.Command {
 	var names, help []string
 	for _, l := range queue.ExportLists() {
 		names = append(names, l.Name)
-		of := ""
-		if l.Of != "" {
-			of = "; --id names the " + l.Of
-		}
+		of := queue.Choose(l.Of != "", "; --id names the "+l.Of, "")
 		help = append(help, fmt.Sprintf("  %-22s %s%s", l.Name, l.Help, of))
 	}
 	cmd := &cobra.Command{
@@ -116,10 +113,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	case err != nil:
 		return err
 	}
-	cut := ""
-	if done.Cut && done.Rows == o.limit {
-		cut = ", cut by --limit"
-	}
+	cut := queue.Choose(done.Cut && done.Rows == o.limit, ", cut by --limit", "")
 	fmt.Fprintf(a.errs, "qtop: %s, %s%s%s\n", list.Name, done, cut, where)
 	return nil
 }

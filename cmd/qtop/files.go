@@ -11,6 +11,7 @@ import (
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient/fileguard"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/workerhost/sender"
 )
@@ -99,10 +100,7 @@ func hostFiles(s config.Settings) (all []fileFinding) {
 func secretSources(in []config.Secret) []sender.SecretSource {
 	var out []sender.SecretSource
 	for _, s := range in {
-		from := "file:" + s.File
-		if s.Env != "" {
-			from = "env:" + s.Env
-		}
+		from := queue.Choose(s.Env != "", "env:"+s.Env, "file:"+s.File)
 		out = append(out, sender.SecretSource{Ref: s.Ref, From: from})
 	}
 	return out

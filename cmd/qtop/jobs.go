@@ -4,6 +4,7 @@ package main
 // what executors may claim.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,8 +130,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revea
 	if !payload.Empty() {
 		j.Payload, j.PayloadWhyNot, j.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
 	}
-	if a.output == "json" {
-		a.encode(a.out, j)
+	if a.asJSON(j) {
 		return nil
 	}
 	since := "due " + views.PlainAge(j.AgeSeconds) + " ago"
@@ -144,7 +144,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revea
 	}
 	a.printf("%s  %s  %s (%s)  %s\nfor %s, priority %d, tried %d of %d times, %d leases lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
 		j.ID, j.Status, j.Kind, j.Domain, since, j.Executor, j.Priority, j.Attempts, j.MaxAttempts, j.LostLeases,
-		views.PlainTime(&j.EnqueuedAt), orWord(j.Actor.String(), "nobody named"), views.PlainTime(&j.ProcessAfter), views.PlainTime(j.PickedAt), views.PlainTime(j.FinishedAt))
+		views.PlainTime(&j.EnqueuedAt), cmp.Or(j.Actor.String(), "nobody named"), views.PlainTime(&j.ProcessAfter), views.PlainTime(j.PickedAt), views.PlainTime(j.FinishedAt))
 	for _, l := range [][2]string{
 		{"lease", strings.TrimSpace(j.LeaseOwner.String() + " " + j.LeaseToken)}, {"before", j.FromStatus}, {"key", j.Key.String()},
 		{"source", j.SourceRef.String()}, {"target", j.TargetRef.String()}, {"payload in", j.PayloadRef.String()},
@@ -167,27 +167,19 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 		return err
 	}
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListLeases})
-	var qe *queue.Error
-	if err != nil && !(errors.As(err, &qe) && qe.Kind == queue.KindPermission) { // who may see jobs alone sees theirs
+	if err != nil && queue.KindOf(err) != queue.KindPermission { // who may see jobs alone sees theirs
 		return err
 	}
 	var rows [][]string
 	var all []any
 	for _, l := range s.JobLeases {
-		state := "long"
-		if l.Expired {
-			state = "EXPIRED"
-		}
 		all = append(all, l)
 		rows = append(rows, []string{
-			state, l.Token, l.Owner.String(), fmt.Sprint(l.Live), l.Kind.String(), l.Domain.String(), views.PlainTime(&l.ClaimedAt), views.PlainTime(&l.Until),
+			queue.Choose(l.Expired, "EXPIRED", "long"), l.Token, l.Owner.String(), fmt.Sprint(l.Live), l.Kind.String(), l.Domain.String(), views.PlainTime(&l.ClaimedAt), views.PlainTime(&l.Until),
 		})
 	}
 	for _, l := range queue.Of[[]queue.WebhookLease](p) {
-		state := "sending"
-		if l.Expired {
-			state = "EXPIRED"
-		}
+		state := queue.Choose(l.Expired, "EXPIRED", "sending")
 		all = append(all, l)
 		rows = append(rows, []string{state, fmt.Sprint(l.JobID), l.Worker.String(), "1", l.Endpoint.String(), "webhook", views.PlainTime(&l.StartedAt), views.PlainTime(&l.Until)})
 	}

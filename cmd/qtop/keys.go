@@ -3,6 +3,7 @@ package main
 // This file makes docs/keys.md of the two lists that the console itself uses.
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -18,18 +19,12 @@ func keysMarkdown() string {
 		"| key | action | panes | guard | undo | headless |\n|---|---|---|---|---|---|\n")
 	all := actions.Registry()
 	for _, a := range all {
-		key := "`" + a.Key + "`"
-		if a.Key == "" {
-			key = "`:`"
-		}
+		key := "`" + cmp.Or(a.Key, ":") + "`"
 		var panes []string
 		for _, p := range a.Panes {
 			panes = append(panes, string(p))
 		}
-		undo := all.Undo(a)
-		if undo == "" {
-			undo = "–"
-		}
+		undo := cmp.Or(all.Undo(a), "–")
 		fmt.Fprintf(&b, "| %s | %s: %s | %s | %s | %s | `%s` |\n", key, a.Verb, a.Help, strings.Join(panes, ", "),
 			guard(a.Danger), undo, strings.ReplaceAll(a.Headless(), "|", `\|`))
 	}

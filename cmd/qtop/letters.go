@@ -17,7 +17,7 @@ func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) er
 	if len(o.args) == 1 {
 		return showLetter(ctx, a, c, o.args[0], revealOptions{})
 	}
-	return listed(queue.ListDeadLetters, "dlq", letterRows)(ctx, a, c, o)
+	return listed(queue.ListDeadLetters, "dlq", of(views.Letters))(ctx, a, c, o)
 }
 
 func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {
@@ -33,8 +33,7 @@ func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o re
 	if !payload.Empty() {
 		d.Payload, d.PayloadWhyNot, d.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
 	}
-	if a.output == "json" {
-		a.encode(a.out, d)
+	if a.asJSON(d) {
 		return nil
 	}
 	switch d.Source {
@@ -50,11 +49,7 @@ func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o re
 		a.printf("lineage: %d generations further away are not shown\n", d.LineageLeft)
 	}
 	for _, l := range d.Lineage {
-		mark := " "
-		if l.Current {
-			mark = "*"
-		}
-		a.printf("%s %d  %s  %s %s  %s  %s\n", mark, l.Generation, views.PlainTime(l.At), l.Kind, l.ID, l.Status, l.By)
+		a.printf("%s %d  %s  %s %s  %s  %s\n", queue.Choose(l.Current, "*", " "), l.Generation, views.PlainTime(l.At), l.Kind, l.ID, l.Status, l.By)
 	}
 	return nil
 }

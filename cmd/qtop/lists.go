@@ -23,28 +23,21 @@ func lists(a *app) (cmds []*cobra.Command) {
 		{use: "hosts", short: "Worker hosts with their loops", past: true, show: pictured("hosts")},
 		{use: "dlq-groups", short: "Open dead letters by code and endpoint", past: true, show: pictured("dlq-groups")},
 		{use: "flags", short: "Flags with who set them and when they come back", past: true, show: pictured("flags")},
-		{use: "audit", short: "Who did what, why, before and after", list: true, show: listed(queue.ListAudit, "audit", auditRows)},
+		{use: "audit", short: "Who did what, why, before and after", list: true, show: listed(queue.ListAudit, "audit", of(views.Audit))},
 	} {
 		cmds = append(cmds, a.viewCmd(v, &viewOptions{}))
 	}
 	return cmds
 }
 
-func auditRows(p queue.Page) views.Source { return views.Audit(queue.Of[[]queue.AuditEntry](p)) }
-
-func operationRows(p queue.Page) views.Source {
-	return views.Operations(queue.Of[[]queue.Operation](p))
+// of makes the table of the rows of a page.
+func of[T any](table func([]T) views.Source) func(queue.Page) views.Source {
+	return func(p queue.Page) views.Source { return table(queue.Of[[]T](p)) }
 }
-
-func letterRows(p queue.Page) views.Source { return views.Letters(queue.Of[[]queue.DeadLetter](p)) }
 
 func endpointRows(p queue.Page) views.Source {
 	return views.Webhooks(queue.Of[queue.EndpointList](p).Endpoints, nil)
 }
-
-func routeRows(p queue.Page) views.Source { return views.Routes(queue.Of[[]queue.Route](p)) }
-
-func consumerRows(p queue.Page) views.Source { return views.Consumers(queue.Of[[]queue.Consumer](p)) }
 
 // showExecutorRules prints what executors may claim, or the one that is named.
 func showExecutorRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {

@@ -67,10 +67,7 @@ func code(t queue.Text) string {
 		b.WriteRune(r)
 	}
 	q := strings.Repeat("`", fence+1)
-	pad := ""
-	if fence > 0 {
-		pad = " "
-	}
+	pad := queue.Choose(fence > 0, " ", "")
 	return q + pad + b.String() + pad + q
 }
 

@@ -3,6 +3,7 @@ package main
 // This file is `qtop migrate`.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,16 +13,14 @@ import (
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgsession"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // directDSN is the connection for migrations: a pooler in transaction mode
 // cannot hold their lock.
 func (a *app) directDSN() string {
-	if a.settings.ListenDSN != "" {
-		return a.settings.ListenDSN
-	}
-	return a.settings.DSN
+	return cmp.Or(a.settings.ListenDSN, a.settings.DSN)
 }
 
 func migrateCmd(a *app) *cobra.Command {
@@ -95,19 +94,13 @@ func (a *app) standing(ctx context.Context) (standing, error) {
 		return standing{}, pgerror.Connect(err)
 	}
 	differs, err := schema.Differences(ctx, conn)
-	if differs == nil {
-		differs = []schema.Difference{}
-	}
-	return standing{st, schema.Current().Hash, differs}, pgerror.Connect(err)
+	return standing{st, schema.Current().Hash, list(differs)}, pgerror.Connect(err)
 }
 
 func (s standing) lines() []string {
 	installed := fmt.Sprintf("installed %d, this qtop knows %d", s.Current, s.Latest)
-	code := fmt.Sprintf("code: installed none, this qtop carries %d (%s)", s.Code, s.Hash)
-	if s.InstalledCode > 0 {
-		code = fmt.Sprintf("code: installed %d (%s), this qtop carries %d (%s)", s.InstalledCode, s.InstalledHash, s.Code, s.Hash)
-	}
-	out := []string{installed, code}
+	have := queue.Choose(s.InstalledCode > 0, fmt.Sprintf("%d (%s)", s.InstalledCode, s.InstalledHash), "none")
+	out := []string{installed, fmt.Sprintf("code: installed %s, this qtop carries %d (%s)", have, s.Code, s.Hash)}
 	if s.RolePrefix != "" {
 		out = append(out, "roles: "+s.RolePrefix+"queue_viewer and so on")
 	}
@@ -125,8 +118,7 @@ func (a *app) migrateStatus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
-		a.encode(a.out, st)
+	if a.asJSON(st) {
 		return nil
 	}
 	for _, line := range st.lines() {

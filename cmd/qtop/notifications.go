@@ -19,29 +19,14 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 		return err
 	}
 	n := *queue.Of[*queue.Notifications](p)
-	if a.output == "json" {
-		if n.Groups == nil {
-			n.Groups = []queue.StagedGroup{}
-		}
-		if n.Failures == nil {
-			n.Failures = []queue.StagedFailure{}
-		}
-		if n.Log == nil {
-			n.Log = []queue.NotificationRun{}
-		}
-		a.encode(a.out, n)
+	n.Groups, n.Failures, n.Log = list(n.Groups), list(n.Failures), list(n.Log)
+	if a.asJSON(n) {
 		return nil
 	}
 	a.printf("%d staged: %d due, %s wait for more (debounce %ds); %d failed; a document from %d pieces\n", n.Waiting, n.Due(),
 		views.PlainBound(n.Debouncing, n.DebouncingBound), n.DebounceSeconds, n.Failed, n.Threshold)
-	every := "every " + views.PlainAge(n.IntervalSeconds)
-	if n.IntervalSeconds == 0 {
-		every = "switched OFF"
-	}
-	if n.Stale {
-		every += ", STALE"
-	}
-	a.printf("iu_notification_worker last ran %s, %s\n", views.PlainTime(n.LastRunAt), every)
+	every := queue.Choose(n.IntervalSeconds == 0, "switched OFF", "every "+views.PlainAge(n.IntervalSeconds))
+	a.printf("iu_notification_worker last ran %s, %s%s\n", views.PlainTime(n.LastRunAt), every, queue.Choose(n.Stale, ", STALE", ""))
 	for _, f := range n.Failures {
 		a.printf("FAILED  %d since %s: %s\n", f.N, views.PlainTime(&f.FirstAt), f.Failure)
 		for _, r := range f.Rows {

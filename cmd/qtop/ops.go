@@ -16,7 +16,7 @@ import (
 )
 
 func opsCmd(a *app) *cobra.Command {
-	cmd := a.viewCmd(view{use: "ops", short: "Bulk operations with their progress; freeze, start, pause, abort or undo one", list: true, show: listed(queue.ListOperations, "ops", operationRows)}, &viewOptions{})
+	cmd := a.viewCmd(view{use: "ops", short: "Bulk operations with their progress; freeze, start, pause, abort or undo one", list: true, show: listed(queue.ListOperations, "ops", of(views.Operations))}, &viewOptions{})
 	show := &viewOptions{limit: 200}
 	one := a.viewCmd(view{use: "show ID", short: "One operation with what became of its items, those tried last first", show: showOp}, show)
 	one.Flags().IntVar(&show.limit, "limit", 200, "items at most")
@@ -48,11 +48,8 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 		return err
 	}
 	op := queue.Of[*queue.OperationDetail](p)
-	if op.Items == nil {
-		op.Items = []queue.OperationItem{}
-	}
-	if a.output == "json" {
-		a.encode(a.out, op)
+	op.Items = list(op.Items)
+	if a.asJSON(op) {
 		return nil
 	}
 	a.printf("operation %d  %s  %s by %s since %s\nselection, claimed: %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, op.Kind, op.State, op.StateBy,

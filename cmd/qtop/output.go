@@ -38,10 +38,20 @@ func (a *writer) encode(w io.Writer, v any) {
 	fmt.Fprintln(w, queue.BoundJSON(queue.EscapeJSON(strings.TrimSuffix(b.String(), "\n"))))
 }
 
-// print writes v as JSON, or the rows as a table under their heads.
-func (a *writer) print(v any, heads []string, rows [][]string) {
+// asJSON writes v where JSON is asked for.
+func (a *writer) asJSON(v any) bool {
 	if a.output == "json" {
 		a.encode(a.out, v)
+	}
+	return a.output == "json"
+}
+
+// never nil: an empty list is [] in JSON.
+func list[T any](rows []T) []T { return append([]T{}, rows...) }
+
+// print writes v as JSON, or the rows as a table under their heads.
+func (a *writer) print(v any, heads []string, rows [][]string) {
+	if a.asJSON(v) {
 		return
 	}
 	if len(rows) == 0 {
@@ -128,10 +138,7 @@ func (a *writer) say(line string) { fmt.Fprintln(a.out, queue.Clean(secrecy.Mask
 
 // payload prints what is carried, or why not.
 func (a *writer) payload(text, whyNot queue.Text, revealed int) {
-	how := "secrets masked"
-	if revealed > 0 {
-		how = "WITH ITS SECRETS"
-	}
+	how := queue.Choose(revealed > 0, "WITH ITS SECRETS", "secrets masked")
 	for _, part := range []string{"payload (" + how + "): ", text.String(), whyNot.String(), "\n"} { // as it is: it may be large
 		_, _ = io.WriteString(a.out, part)
 	}
@@ -170,12 +177,8 @@ func (a *writer) exit(err error) int {
 		return int(q.Kind)
 	}
 	msg := err.Error()
-	code := 1
-	if strings.HasPrefix(msg, "unknown command") || strings.Contains(msg, "arg(s)") {
-		code = int(queue.KindUsage)
-	}
 	a.printError(queue.Error{What: queue.Clean(msg)})
-	return code
+	return queue.Choose(strings.HasPrefix(msg, "unknown command") || strings.Contains(msg, "arg(s)"), int(queue.KindUsage), 1)
 }
 
 func (a *writer) printError(e queue.Error) {
@@ -184,11 +187,4 @@ func (a *writer) printError(e queue.Error) {
 		return
 	}
 	fmt.Fprintln(a.errs, "qtop: "+e.Error())
-}
-
-func orWord(word, otherwise string) string {
-	if word == "" {
-		return otherwise
-	}
-	return word
 }

@@ -39,8 +39,7 @@ func reportCmd(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				a.encode(a.out, r)
+			if a.asJSON(r) {
 				return nil
 			}
 			fmt.Fprint(a.out, reportMarkdown(r))

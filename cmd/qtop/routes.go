@@ -8,12 +8,13 @@ import (
 
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 func routeCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "route", Short: "List the routes of events per domain, switch one"}
 	cmd.AddCommand(
-		a.viewCmd(view{use: "list", short: "Which worker routes each domain's events, when it last did, what waits and what is held", show: listed(queue.ListRoutes, "routes", routeRows)}, &viewOptions{}),
+		a.viewCmd(view{use: "list", short: "Which worker routes each domain's events, when it last did, what waits and what is held", show: listed(queue.ListRoutes, "routes", of(views.Routes))}, &viewOptions{}),
 	)
 	return cmd
 }
@@ -28,7 +29,7 @@ func consumerCmd(a *app) *cobra.Command {
 		return nil
 	}
 	cmd.AddCommand(
-		a.viewCmd(view{use: "list", short: "Which consumers get a job of which events", show: listed(queue.ListConsumers, "consumers", consumerRows)}, &viewOptions{}),
+		a.viewCmd(view{use: "list", short: "Which consumers get a job of which events", show: listed(queue.ListConsumers, "consumers", of(views.Consumers))}, &viewOptions{}),
 		disable.cmd,
 	)
 	return cmd

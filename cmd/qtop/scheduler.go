@@ -33,11 +33,7 @@ func showSchedulerStatus(ctx context.Context, a *app, c *pgclient.Client, _ view
 	}
 	cron := queue.Of[*queue.Cron](p)
 	mode, _ := s.Flag(queue.SchedulerMode)
-	if a.output == "json" {
-		if s.Ticks == nil {
-			s.Ticks = []queue.TickWorker{}
-		}
-		a.encode(a.out, map[string]any{"mode": mode.Value, "workers": s.Ticks, "pg_cron": cron})
+	if a.asJSON(map[string]any{"mode": mode.Value, "workers": list(s.Ticks), "pg_cron": cron}) {
 		return nil
 	}
 	fmt.Fprintf(a.out, "mode %s\n", mode.Value)

@@ -91,14 +91,8 @@ func (a *writer) statusTable(st statusJSON) {
 		fmt.Fprintln(a.out, "MONITORING OFF  the stale threshold flag is 1000000 s or more: no silence is reported")
 	}
 	for _, f := range st.Off {
-		word := "OFF"
-		if f.Invalid {
-			word = "INVALID"
-		}
-		back := ""
-		if f.RevertsAt != nil {
-			back = " · back at " + views.PlainTime(f.RevertsAt)
-		}
+		word := queue.Choose(f.Invalid, "INVALID", "OFF")
+		back := queue.Choose(f.RevertsAt != nil, " · back at "+views.PlainTime(f.RevertsAt), "")
 		a.printf("%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, views.PlainTime(&f.UpdatedAt), f.Reason.String(), back)
 	}
 	for _, h := range st.Held {
@@ -112,11 +106,8 @@ func (a *writer) statusTable(st statusJSON) {
 		if al.State == "acked" {
 			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
 		}
-		if al.Kind == "broadcast" {
-			a.printf("BROADCAST %s · over the line for %s · %s the line · %s · %s\n", al.Subject, views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity, owner)
-			continue
-		}
-		a.printf("SILENT  %s · %s · %s cadence · %s · %s\n", al.Subject, views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity, owner)
+		form := queue.Choose(al.Kind == "broadcast", "BROADCAST %s · over the line for %s · %s the line · %s · %s\n", "SILENT  %s · %s · %s cadence · %s · %s\n")
+		a.printf(form, al.Subject, views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity, owner)
 	}
 	for _, w := range st.Waiting {
 		if w.Source == "job" { // its lane says more
@@ -126,12 +117,8 @@ func (a *writer) statusTable(st statusJSON) {
 		if w.ClearsInSeconds != nil {
 			clears = "clears in " + views.PlainAge(*w.ClearsInSeconds)
 		}
-		why := ""
-		if !w.Why.Empty() {
-			why = " · " + w.Why.String()
-		}
 		a.printf("WAITING %s · %s · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", w.Queue, views.PlainBound(w.Waiting, w.WaitingBound),
-			views.PlainAge(w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, why)
+			views.PlainAge(w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, because(w.Why))
 	}
 	a.statusLanes(st)
 	for _, g := range st.Dead {
@@ -146,13 +133,9 @@ func (a *writer) statusLanes(st statusJSON) {
 		if l.Queued+l.Leased+l.InProgress+l.RetryWaiting == 0 {
 			continue
 		}
-		why := ""
-		if !l.Why.Empty() {
-			why = " · " + l.Why.String()
-		}
 		a.printf("JOBS    %s (%s) · %d queued, %d scheduled, %d retrying, %d leased, %d running · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", l.Kind,
 			l.Domain, l.Queued-l.Scheduled, l.Scheduled, l.RetryWaiting, l.Leased, l.InProgress, views.PlainWaited(l), l.InPerSecond, l.OutPerSecond,
-			clearsWords(l), why)
+			clearsWords(l), because(l.Why))
 	}
 	for _, l := range st.JobLeases {
 		if l.Expired {
@@ -160,6 +143,8 @@ func (a *writer) statusLanes(st statusJSON) {
 		}
 	}
 }
+
+func because(why queue.Text) string { return queue.Choose(why.Empty(), "", " · "+why.String()) }
 
 func clearsWords(l queue.Lane) string {
 	switch s := views.PlainClears(l); s {

@@ -4,6 +4,7 @@ package main
 // share, a type step by step; new rules, mute and unmute.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -63,8 +64,7 @@ func showShare(ctx context.Context, a *app, c *pgclient.Client) error {
 		return err
 	}
 	b := queue.Of[queue.EventSubscriptionList](p).Broadcast
-	if a.output == "json" {
-		a.encode(a.out, b)
+	if a.asJSON(b) {
 		return nil
 	}
 	if !b.On {
@@ -86,15 +86,14 @@ func showResolution(ctx context.Context, a *app, c *pgclient.Client, id string, 
 		return err
 	}
 	r := queue.Of[*queue.Resolution](p)
-	if a.output == "json" {
-		a.encode(a.out, r)
+	if a.asJSON(r) {
 		return nil
 	}
 	var to []string
 	for _, t := range r.Recipients {
 		to = append(to, t.String())
 	}
-	a.printf("%s/%s in stream %s reaches %s\n%d events in 24 h, %d of them to broadcast\n", r.Domain, r.Type, orWord(r.Stream.String(), "(none)"), strings.Join(to, ", "), r.Events, r.Broadcast)
+	a.printf("%s/%s in stream %s reaches %s\n%d events in 24 h, %d of them to broadcast\n", r.Domain, r.Type, cmp.Or(r.Stream.String(), "(none)"), strings.Join(to, ", "), r.Events, r.Broadcast)
 	if !r.Registered {
 		fmt.Fprintln(a.out, "the type is not registered: no such event can be written")
 	}

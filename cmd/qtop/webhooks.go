@@ -22,8 +22,7 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 	}
 	d := queue.Of[*queue.EndpointDetail](p)
 	e := d.Endpoint
-	if a.output == "json" {
-		a.encode(a.out, d)
+	if a.asJSON(d) {
 		return nil
 	}
 	a.printf("subscription %d  %s  %s\ngate %s", e.ID, e.EventType, e.URL, views.PlainGate(e))
@@ -71,8 +70,7 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 		return err
 	}
 	y := queue.Of[*queue.Why](p)
-	if a.output == "json" {
-		a.encode(a.out, y)
+	if a.asJSON(y) {
 		return nil
 	}
 	a.printf("%s: %s wait, the oldest for %s\n", y.Queue, views.PlainBound(y.Waiting, y.WaitingBound), views.PlainAge(y.AgeSeconds))
@@ -89,11 +87,7 @@ func (a *writer) chain(y *queue.Why) {
 			a.printf("%21s %s\n", "", l.Detail)
 		}
 		if !l.Do.Empty() {
-			keys := ""
-			if l.Keys != "" {
-				keys = l.Keys + ", or "
-			}
-			a.printf("%21s cure: %s%s\n", "", keys, l.Do)
+			a.printf("%21s cure: %s%s\n", "", queue.Choose(l.Keys != "", l.Keys+", or ", ""), l.Do)
 		}
 	}
 }

@@ -89,14 +89,7 @@ func workerCmd(a *app) *cobra.Command {
 		Use: "worker", Short: "Run the worker host: tick every worker, send the webhooks, work on jobs", Args: cobra.NoArgs,
 		Long: "Runs the loops (all, or those of --loops) until a signal. The first signal drains within --grace and hands\n" +
 			"back what is unfinished; the second aborts. Any number of hosts share one database.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.client(cmd.Context(), hostConns)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			return a.work(cmd.Context(), client)
-		},
+		RunE: a.connected(hostConns, func(ctx context.Context, client *pgclient.Client, _ []string) error { return a.work(ctx, client) }),
 	}
 }
 
