@@ -26,22 +26,20 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
 	a := m.actions.ByID(r.Action)
 	p.Command = strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ","))
-	for _, l := range loops(m.local) {
-		if len(r.Targets) != 1 || l.Name != r.Targets[0] {
-			continue
-		}
-		p.Lines = append(p.Lines,
-			queue.PlanLine{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
-			queue.PlanLine{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")})
-		switch {
-		case r.Action == queue.ActHostStart && (l.State == "running" || l.State == "draining"):
-			p.Refused = "it is " + l.State + " already"
-		case r.Action != queue.ActHostStart && l.State == "stopped":
-			p.Refused = "it does not run"
-		}
+	l, ok := queue.Find(loops(m.local), func(l queue.LoopStatus) bool { return len(r.Targets) == 1 && l.Name == r.Targets[0] })
+	switch start := r.Action == queue.ActHostStart; {
+	case !ok:
+		p.Refused = "there is no such loop in this process"
 		return p
+	case start && (l.State == "running" || l.State == "draining"):
+		p.Refused = "it is " + l.State + " already"
+	case !start && l.State == "stopped":
+		p.Refused = "it does not run"
 	}
-	p.Refused = "there is no such loop in this process"
+	p.Lines = []queue.PlanLine{
+		{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
+		{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")},
+	}
 	return p
 }
 

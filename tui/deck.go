@@ -82,10 +82,7 @@ func (m *deck) banners() []views.Banner {
 
 // misfit puts the remedy first: the banner is cut at the edge of the screen.
 func misfit(e *queue.Error) string {
-	if do := e.Do.String(); do != "" {
-		return do + ": " + e.What.String()
-	}
-	return e.What.String()
+	return queue.Choose(e.Do.Empty(), "", e.Do.String()+": ") + e.What.String()
 }
 
 // elsewhere says, above all else, that this is not the database or the server that
@@ -181,11 +178,7 @@ func (m *deck) counted(l *level) string {
 	case n != total:
 		s += " of " + views.Count(total)
 	}
-	if s == "1" {
-		s += " row"
-	} else {
-		s += " rows"
-	}
+	s += queue.Choose(s == "1", " row", " rows")
 	switch k := len(l.grid.marks); {
 	case l.grid.all:
 		s = "all " + m.totalWords(l) + " selected"

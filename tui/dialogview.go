@@ -3,6 +3,7 @@ package tui
 // This file is what a dialog says at each stage.
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -43,11 +44,7 @@ func (d *dialog) lines(at place) []string {
 }
 
 func (d *dialog) title() string {
-	t := d.action.Heading()
-	if d.production != "" {
-		t += " in " + strings.ToUpper(d.production)
-	}
-	return t
+	return d.action.Heading() + queue.Choose(d.production != "", " in "+strings.ToUpper(d.production), "")
 }
 
 // onWhat names the targets before the plan is there.
@@ -64,10 +61,7 @@ func (d *dialog) onWhat() []queue.PlanLine {
 }
 
 func firstFew(ids []string) string {
-	if len(ids) > 5 {
-		return strings.Join(ids[:5], ", ") + ", …"
-	}
-	return strings.Join(ids, ", ")
+	return strings.Join(ids[:min(len(ids), 5)], ", ") + queue.Choose(len(ids) > 5, ", …", "")
 }
 
 func (d *dialog) viewPreview(v *views.Dialog) {
@@ -79,11 +73,7 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 	if p.Command != "" {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.Clean(p.Command)})
 	}
-	if d.undo != "" {
-		v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(d.undo)})
-	} else {
-		v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean("none: this cannot be taken back")})
-	}
+	v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(cmp.Or(d.undo, "none: this cannot be taken back"))})
 	v.Notes = skippedWords(p.Results, p.Skipped)
 	switch {
 	case p.Refused != "":

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
@@ -24,11 +25,7 @@ type exporting struct {
 
 // lead is what stands before the name of the file.
 func (p prompt) lead() string {
-	words := "export "
-	if p.of != "" {
-		words += p.of + " of "
-	}
-	return words + p.export.List.Name + " to "
+	return "export " + queue.Choose(p.of != "", p.of+" of ", "") + p.export.List.Name + " to "
 }
 
 // nextFormat is the name with the end of the format after its own.
@@ -44,11 +41,7 @@ func nextFormat(name string) string {
 
 // status is how far the export is.
 func (e *exporting) status(ellipsis string) string {
-	s := "exporting " + e.list + ellipsis + " " + views.Count(e.rows.Load())
-	if e.of != "" {
-		s += " of " + e.of
-	}
-	return s + " rows; esc cancels"
+	return "exporting " + e.list + ellipsis + " " + views.Count(e.rows.Load()) + queue.Choose(e.of != "", " of "+e.of, "") + " rows; esc cancels"
 }
 
 // end waits until a cancelled export has removed what it wrote.

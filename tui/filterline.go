@@ -18,10 +18,7 @@ func (m *root) openFilter() {
 		m.warn("the Overview is not filtered: it shows the worst of everything; the panes are")
 		return
 	}
-	was := l.grid.text
-	if l.page != nil {
-		was = l.find
-	}
+	was := queue.Choose(l.page != nil, l.find, l.grid.text)
 	m.line = prompt{kind: promptFilter, input: newInput(was), was: was, history: m.line.history}
 }
 

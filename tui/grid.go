@@ -171,5 +171,3 @@ func (g grid) view() views.Grid {
 }
 
 func cells(s string) int { return ansi.StringWidth(s) }
-
-func containsLine(line, words string) bool { return views.Contains(line, words) }

@@ -54,9 +54,5 @@ func acknowledge(alert func(at scene) (queue.Alert, bool), none func(at scene) s
 }
 
 func alertBy(pic *queue.Snapshot, key string) (queue.Alert, bool) {
-	return alertWhere(pic, func(a queue.Alert) bool { return key != "" && a.Key.String() == key })
-}
-
-func alertWhere(pic *queue.Snapshot, is func(queue.Alert) bool) (queue.Alert, bool) {
-	return queue.Find(pic.OrEmpty().Alerts, is)
+	return queue.Find(pic.OrEmpty().Alerts, func(a queue.Alert) bool { return key != "" && a.Key.String() == key })
 }

@@ -27,7 +27,7 @@ func executorsPane() pane {
 			targets: map[queue.ActionID]target{
 				queue.ActAck: acknowledge(func(at scene) (queue.Alert, bool) {
 					id := executorAt(at)
-					return alertWhere(at.pic, func(a queue.Alert) bool { return id != "" && a.Kind == "silence" && a.Subject.String() == id })
+					return queue.Find(at.pic.OrEmpty().Alerts, func(a queue.Alert) bool { return id != "" && a.Kind == "silence" && a.Subject.String() == id })
 				}, func(at scene) string {
 					if id := executorAt(at); id != "" {
 						return id + " is not silent: there is nothing to acknowledge"

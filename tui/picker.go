@@ -4,6 +4,7 @@ package tui
 // every list, and help can be filtered.
 
 import (
+	"cmp"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -75,12 +76,10 @@ func (p *picker) typed(k tea.KeyPressMsg) overlay {
 		r := []rune(p.view.Filter)
 		p.narrow(string(r[:max(len(r)-1, 0)]))
 	case k.Text != "":
-		p.narrow(p.view.Filter + clean1(k.Text))
+		p.narrow(p.view.Filter + queue.Clean(k.Text).String())
 	}
 	return p
 }
-
-func clean1(s string) string { return queue.Clean(s).String() }
 
 // narrow keeps the entries that show the words, under their headings.
 func (p *picker) narrow(words string) {
@@ -156,11 +155,7 @@ func (m *root) help() overlay {
 	title := m.pane().Title
 	here, rest := []views.Entry{}, []views.Entry{}
 	for _, a := range m.actions {
-		k := a.Key
-		if k == "" {
-			k = ":" + a.Words
-		}
-		e := views.Entry{Key: k, Text: a.Help + undoWords(m.actions.Undo(a)), Off: m.off(a)}
+		e := views.Entry{Key: cmp.Or(a.Key, ":"+a.Words), Text: a.Help + undoWords(m.actions.Undo(a)), Off: m.off(a)}
 		if e.Off != "" {
 			e.Text, e.Off = e.Text+" (off: "+e.Off+")", ""
 		}
@@ -187,8 +182,5 @@ func (m *root) help() overlay {
 }
 
 func undoWords(undo string) string {
-	if undo == "" {
-		return "; cannot be undone"
-	}
-	return "; undo: " + undo
+	return queue.Choose(undo == "", "; cannot be undone", "; undo: "+undo)
 }

@@ -44,10 +44,7 @@ func (m *deck) reread(now bool) []tea.Cmd {
 	if !l.list.asks() || l.list.reading != 0 || m.feed.paused || m.feed.lost() || l.list.rows() > rereadMax {
 		return nil
 	}
-	gap := rereadGap
-	if p.often {
-		gap = 0
-	}
+	gap := queue.Choose(p.often, 0, rereadGap)
 	if !now && m.o.Now().Sub(l.list.readAt) < max(gap, m.feed.interval()) {
 		return nil
 	}

@@ -33,7 +33,7 @@ func (m *deck) reveal(r queue.Result) {
 	m.stamp++
 	m.settle()
 	for i, line := range l.built.Lines {
-		if containsLine(line, "UNMASKED") {
+		if views.Contains(line, "UNMASKED") {
 			l.scrollTo(i-1, m.body().H)
 		}
 	}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -152,11 +153,7 @@ func (m *shell) off(a queue.Action) string {
 	case s.InRecovery:
 		return "this is a standby; it takes no changes"
 	case !s.Rights[a.ID]:
-		need := s.Needs[a.ID]
-		if need == "" {
-			need = a.Role
-		}
-		return s.User.String() + " lacks the role " + need
+		return s.User.String() + " lacks the role " + cmp.Or(s.Needs[a.ID], a.Role)
 	}
 	return ""
 }

@@ -18,7 +18,6 @@ import (
 func Alerts(s *queue.Snapshot) Source {
 	rows := s.OrEmpty().Alerts
 	return Source{
-		ID: func(i int) string { return rows[i].Key.String() },
 		Sorts: []Sort{
 			{Name: "urgency", Column: "severity", Desc: true, Less: func(i, j int) bool { return moreUrgent(rows[i], rows[j]) }},
 			{Name: "longest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
@@ -28,7 +27,7 @@ func Alerts(s *queue.Snapshot) Source {
 		Empty: []string{"Nobody is silent, no share is over its line.", "An executor that misses three of its beats appears here by itself."},
 		Note:  lacks(s, "alerts"),
 	}.with(List[queue.Alert]{
-		Name: "alerts", Rows: rows, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
+		Name: "alerts", Rows: rows, ID: func(a queue.Alert) string { return a.Key.String() }, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
 		Filter: "alert=alert_key subject kind severity state owner=acked_by comment age=age_seconds ratio",
 		Look: func(a queue.Alert, e Env) (table.Cell, theme.Style) {
 			if a.State == "acked" {

@@ -17,12 +17,11 @@ import (
 // Audit is the table of pane ga.
 func Audit(rows []queue.AuditEntry) Source {
 	return Source{
-		ID:     func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
-		Fields: auditFields(),
+		Fields: fields("actor", "role", "action", "target", "reason", "outcome", "at", "age"),
 		Sorts:  []Sort{{Name: "newest first", Column: "at", Desc: true}},
 		Empty:  []string{"Nobody has done anything yet.", "Every action leaves a row here: who, what, why, before and after."},
 	}.with(List[queue.AuditEntry]{
-		Name: "audit", Rows: rows, First: "id at actor db_role action target filter outcome reason before after",
+		Name: "audit", Rows: rows, ID: func(a queue.AuditEntry) string { return strconv.FormatInt(a.ID, 10) }, First: "id at actor db_role action target filter outcome reason before after",
 		Look: func(a queue.AuditEntry, e Env) (table.Cell, theme.Style) {
 			r := outcomeRank(a.Outcome.String())
 			return e.sign(r), e.tone(r)
@@ -48,17 +47,6 @@ func Audit(rows []queue.AuditEntry) Source {
 			{Name: "frozen_count", Head: "ROWS"},
 		},
 	}.lines())
-}
-
-// auditFields are the words of its filter, which the database answers.
-func auditFields() []queue.Field {
-	f := fields("actor", "role", "action", "target", "reason", "outcome", "at", "age")
-	for i := range f {
-		if f[i].Name == "at" {
-			f[i].Kind = queue.FieldTime
-		}
-	}
-	return f
 }
 
 // outcomeRank: what was refused stands out with its reason behind it.

@@ -5,6 +5,7 @@ package views
 // the member of the row that it names.
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -51,6 +52,7 @@ const (
 type List[T any] struct {
 	Name    string // as exports call it
 	Rows    []T
+	ID      func(row T) string // what cursor and marks follow across refreshes
 	Columns []Column[T]
 	First   string // the columns that the table of a verb begins with; the others follow
 	// Filter is the words of its filter; word=member where the two have other names.
@@ -67,6 +69,7 @@ type List[T any] struct {
 type lines struct {
 	list    string
 	n       int
+	id      func(i int) string
 	columns []table.Column
 	names   []string
 	row     func(i int, e Env) table.Row
@@ -85,6 +88,7 @@ func (l List[T]) lines() lines {
 		}
 		return l.Name, []any{l.Rows[i]}
 	}}
+	out.id = func(i int) string { return l.ID(l.Rows[i]) }
 	members := map[string][]int{}
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Struct {
 		for _, m := range queue.Members(t) {
@@ -180,17 +184,11 @@ func member[T any](row T, members map[string][]int, name string) any {
 }
 
 func (c Column[T]) title() string {
-	if c.Title == "" {
-		return strings.ReplaceAll(c.Name, "_", " ")
-	}
-	return c.Title
+	return cmp.Or(c.Title, strings.ReplaceAll(c.Name, "_", " "))
 }
 
 func (c Column[T]) head() string {
-	if c.Head == "" {
-		return strings.ToUpper(c.title())
-	}
-	return c.Head
+	return cmp.Or(c.Head, strings.ToUpper(c.title()))
 }
 
 func (e Env) painted(l look, urgent theme.Style) theme.Style {
@@ -222,13 +220,14 @@ func (s Source) with(first lines, second ...lines) Source {
 		}
 		return first, i
 	}
+	s.ID = func(i int) string { l, k := at(i); return l.id(k) }
 	s.Row = func(i int, e Env) table.Row { l, k := at(i); return l.row(k, e) }
 	if first.list != "" {
 		s.Export = func(i int) (string, []any) { l, k := at(i); return l.export(k) }
 	}
+	s.Field = func(i int, word string) (any, bool) { l, k := at(i); return l.value(k, word) }
 	if s.Fields == nil && len(first.words) > 0 {
 		s.Fields = fields(first.words...)
-		s.Field = func(i int, word string) (any, bool) { l, k := at(i); return l.value(k, word) }
 	}
 	return s
 }

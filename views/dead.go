@@ -43,7 +43,6 @@ func DeadGroups(s *queue.Snapshot) Source {
 		names[GroupID(rows[i])] = name
 	}
 	return Source{
-		ID: func(i int) string { return GroupID(rows[i]) },
 		Sorts: []Sort{
 			{Name: "open, most first", Column: "open", Desc: true, Less: func(i, j int) bool { return rows[i].Open > rows[j].Open }},
 			{Name: "last, newest first", Column: "last_at", Desc: true, Less: func(i, j int) bool { return rows[i].LastAt.After(rows[j].LastAt) }},
@@ -54,7 +53,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 		Empty: []string{"No dead letter is open.", "What fails for the last time appears here, grouped by its cause."},
 		Note:  lacks(s, "dead_groups"),
 	}.with(List[queue.DeadGroup]{
-		Name: "dlq-groups", Rows: rows, First: "code endpoint subscription_id open first_at last_at source domain",
+		Name: "dlq-groups", Rows: rows, ID: GroupID, First: "code endpoint subscription_id open first_at last_at source domain",
 		Filter: "code endpoint kind=source subscription=subscription_id domain source open age",
 		Word: func(g queue.DeadGroup, word string) (any, bool) {
 			switch {
@@ -107,7 +106,6 @@ func Letters(rows []queue.DeadLetter) Source {
 		id = len(rows[0].Source+":") + shortLen // the page has the whole
 	}
 	return Source{
-		ID:     func(i int) string { return rows[i].ID },
 		Fields: queue.DeadLetterFields(),
 		Sorts: []Sort{
 			{Name: "failed, newest first", Column: "failed_at", Desc: true},
@@ -117,7 +115,7 @@ func Letters(rows []queue.DeadLetter) Source {
 		},
 		Empty: []string{"No open dead letter here.", "They were requeued or closed, or none matches the filter. esc goes back to the groups."},
 	}.with(List[queue.DeadLetter]{
-		Name: "dlq", Rows: rows, First: "id state code endpoint event_type age_seconds failed_at generation domain",
+		Name: "dlq", Rows: rows, ID: func(d queue.DeadLetter) string { return d.ID }, First: "id state code endpoint event_type age_seconds failed_at generation domain",
 		Look: func(d queue.DeadLetter, e Env) (table.Cell, theme.Style) {
 			if d.State != "open" {
 				return cell(e.Theme.G.Good, e.Theme.Accent), e.Theme.Accent

@@ -18,14 +18,8 @@ import (
 // subscriptions.
 func Executors(s *queue.Snapshot) Source {
 	rows, subs := s.OrEmpty().Executors, s.OrEmpty().JobSubscriptions
-	n, rules := len(rows), subscriptionCounts(subs)
+	rules := subscriptionCounts(subs)
 	return Source{
-		ID: func(i int) string {
-			if i >= n {
-				return subscriptionRowID(subs[i-n])
-			}
-			return rows[i].ID.String()
-		},
 		Sorts: []Sort{
 			{Name: "state, worst first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(executorRank(rows[i]), executorRank(rows[j])); c != 0 {
@@ -43,7 +37,7 @@ func Executors(s *queue.Snapshot) Source {
 		Empty: []string{"No executor is registered.", "N registers one, so that its silence is seen.", "gw starts the loops of a worker host; they register themselves."},
 		Note:  lacks(s, "executors", "job_subscriptions"),
 	}.with(List[queue.Executor]{
-		Name: "executors", Rows: rows,
+		Name: "executors", Rows: rows, ID: func(x queue.Executor) string { return x.ID.String() },
 		First:  "state executor_id executor_kind domain_scope age_seconds expected_cadence_seconds stale_threshold_seconds in_flight done_total acked_by",
 		Filter: "id=executor_id kind=executor_kind domain=domain_scope state severity owner=acked_by age=age_seconds ratio",
 		Look:   executorLook,

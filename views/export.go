@@ -2,32 +2,23 @@ package views
 
 // This file finds the rows of lists that come with the picture, for an export.
 
-import "github.com/qtop/qtop/pgclient/queue"
+import (
+	"slices"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
 
 // Pictured is the table in which a list without a kind of its own stands.
 func Pictured(list string, s *queue.Snapshot) Source {
-	switch list {
-	case "alerts":
-		return Alerts(s)
-	case "dlq-groups":
-		return DeadGroups(s)
-	case "executors", "executor-rules":
-		return Executors(s)
-	case "flags":
-		return Flags(s)
-	case "health":
-		return Health(s)
-	case "hosts":
-		return Hosts(s)
-	case "queues", "job-leases":
-		return Lanes(s, 0)
-	case "scheduler":
-		return Scheduler(s)
-	case "waiting":
-		return Waits(s)
+	for _, table := range []func(*queue.Snapshot) Source{Alerts, DeadGroups, Executors, Flags, Health, Hosts, everyLane, Scheduler, Waits} {
+		if src := table(s); slices.ContainsFunc(src.lists, func(l lines) bool { return l.list == list }) {
+			return src
+		}
 	}
 	return Source{}
 }
+
+func everyLane(s *queue.Snapshot) Source { return Lanes(s, 0) }
 
 // Exported is what rows of a table are in one list, in their order. They are at
 // hand even where there is none.

@@ -12,6 +12,8 @@ func fields(names ...string) []queue.Field {
 	for i, name := range names {
 		out[i] = queue.Field{Name: name}
 		switch name {
+		case "at":
+			out[i].Kind = queue.FieldTime
 		case "age":
 			out[i].Kind = queue.FieldDuration
 		case "ratio", "open", "events", "attempts", "dead", "subscription", "queued", "priority", "jobs":

@@ -16,7 +16,6 @@ import (
 func Flags(s *queue.Snapshot) Source {
 	rows := s.OrEmpty().Flags
 	return Source{
-		ID: func(i int) string { return rows[i].Key.String() },
 		Sorts: []Sort{
 			{Name: "what stands out first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(rank(flagState(rows[i])), rank(flagState(rows[j]))); c != 0 {
@@ -30,7 +29,7 @@ func Flags(s *queue.Snapshot) Source {
 		Empty: []string{"There are no flags in this database.", "qtop migrate up installs them."},
 		Note:  lacks(s, "flags"),
 	}.with(List[queue.Flag]{
-		Name: "flags", Rows: rows, First: "key value state updated_by updated_at reason reverts_at",
+		Name: "flags", Rows: rows, ID: func(f queue.Flag) string { return f.Key.String() }, First: "key value state updated_by updated_at reason reverts_at",
 		Filter: "key value kind state by=updated_by reason",
 		Word:   func(f queue.Flag, word string) (any, bool) { return flagState(f), word == "state" },
 		Look: func(f queue.Flag, e Env) (table.Cell, theme.Style) {

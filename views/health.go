@@ -14,9 +14,6 @@ func Health(s *queue.Snapshot) Source {
 	urgency := func(i int) int { return rank(rows[i].StatusHint.String()) }
 	age := func(i int) int64 { return orZero(rows[i].AgeSeconds) }
 	return Source{
-		ID: func(i int) string {
-			return rows[i].Source.String() + "\x00" + rows[i].Subject.String() + "\x00" + rows[i].Domain.String()
-		},
 		Sorts: []Sort{
 			{Name: "stale first", Column: "status_hint", Desc: true, Less: func(i, j int) bool {
 				if a, b := urgency(i), urgency(j); a != b {
@@ -34,7 +31,9 @@ func Health(s *queue.Snapshot) Source {
 		Empty: []string{"Nothing reports its health yet.", "Sources appear here as soon as they have run once; gw starts the loops of a worker host."},
 		Note:  lacks(s, "health"),
 	}.with(List[queue.HealthRow]{
-		Name: "health", Rows: rows,
+		Name: "health", Rows: rows, ID: func(r queue.HealthRow) string {
+			return r.Source.String() + "\x00" + r.Subject.String() + "\x00" + r.Domain.String()
+		},
 		First:  "status_hint source subject domain age_seconds last_seen_at events_seen attempts_written dead_lettered held_by",
 		Filter: "source subject domain status=status_hint age=age_seconds events=events_seen attempts=attempts_written dead=dead_lettered",
 		Look: func(r queue.HealthRow, e Env) (table.Cell, theme.Style) {

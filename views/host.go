@@ -24,11 +24,10 @@ func Loops(h *queue.HostStatus) Source {
 		}
 	}
 	return Source{
-		ID:    func(i int) string { return rows[i].Name },
 		Sorts: []Sort{{Name: "as they run", Column: ""}, {Name: "loop", Column: "Name", Less: func(i, j int) bool { return rows[i].Name < rows[j].Name }}},
 		Empty: empty,
 	}.with(List[queue.LoopStatus]{
-		Rows: rows, Look: loopLook, Filter: "loop=Name state=State",
+		Rows: rows, ID: func(l queue.LoopStatus) string { return l.Name }, Look: loopLook, Filter: "loop=Name state=State",
 		Columns: []Column[queue.LoopStatus]{
 			{Name: "Name", Title: "loop", Width: 18, Max: 26, Look: strong},
 			{Name: "State", Title: "state", Width: 8, Max: 10, Look: ofRow},

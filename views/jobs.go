@@ -23,7 +23,6 @@ func Jobs(rows []queue.Job, w int) Source {
 		id, shown = uuidLen, nil
 	}
 	return Source{
-		ID:     func(i int) string { return rows[i].ID },
 		Fields: queue.JobFields(),
 		Sorts: []Sort{
 			{Name: "due first", Column: "process_after"},
@@ -34,7 +33,7 @@ func Jobs(rows []queue.Job, w int) Source {
 		},
 		Empty: []string{"No live job in this lane.", "They were finished or cancelled. esc goes back to the lanes; what died stands in 5."},
 	}.with(List[queue.Job]{
-		Name: "jobs", Rows: rows, First: "job_id job_kind event_domain status age_seconds priority executor attempts process_after lease_owner failure_code",
+		Name: "jobs", Rows: rows, ID: func(j queue.Job) string { return j.ID }, First: "job_id job_kind event_domain status age_seconds priority executor attempts process_after lease_owner failure_code",
 		Look: func(j queue.Job, e Env) (table.Cell, theme.Style) { return jobSign(j, e), e.tone(jobRank(j, e)) },
 		Columns: []Column[queue.Job]{
 			{Name: "job_id", Title: "job", Head: "ID", Width: id, Look: strong, Say: shown},

@@ -32,12 +32,6 @@ func Notifications(n *queue.Notifications) Source {
 		})
 	}
 	return Source{
-		ID: func(i int) string {
-			if i >= len(staged) {
-				return "run\x00" + x.Log[i-len(staged)].ID
-			}
-			return staged[i].id
-		},
 		Fields: queue.NotificationFields(),
 		Sorts:  []Sort{{Name: "failed, then the oldest first", Column: "oldest", Desc: true}},
 		Empty: []string{
@@ -46,7 +40,7 @@ func Notifications(n *queue.Notifications) Source {
 			"Comments, drafts and later versions are told at once.",
 		},
 	}.with(stagedList(staged, x), List[queue.NotificationRun]{
-		Name: "notification-log", Rows: x.Log,
+		Name: "notification-log", Rows: x.Log, ID: runID,
 		First: "run_at pending_pre groups_emitted pieces_emitted conflicts_skipped rows_marked pending_post error_count duration_ms error_text",
 		Look: func(r queue.NotificationRun, e Env) (table.Cell, theme.Style) {
 			k := rankOf(r.Errors > 0)
@@ -84,10 +78,7 @@ type stagedLine struct {
 
 // cell is in this look, or failed.
 func (l stagedLine) cell(text string, e Env, look theme.Style) table.Cell {
-	if l.failed {
-		look = e.Theme.Critical
-	}
-	return cell(text, look)
+	return cell(text, queue.Choose(l.failed, e.Theme.Critical, look))
 }
 
 func stagedList(rows []stagedLine, n queue.Notifications) lines {
@@ -101,7 +92,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		return e.Theme.Text
 	}
 	return List[stagedLine]{
-		Name: "notifications", Rows: rows, First: "staged pieces due oldest told_as first_piece actor",
+		Name: "notifications", Rows: rows, ID: func(l stagedLine) string { return l.id }, First: "staged pieces due oldest told_as first_piece actor",
 		Look: func(l stagedLine, e Env) (table.Cell, theme.Style) {
 			switch {
 			case l.failed:
@@ -141,6 +132,8 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		},
 	}.lines()
 }
+
+func runID(r queue.NotificationRun) string { return "run\x00" + r.ID }
 
 func failureID(f queue.StagedFailure) string { return "failed\x00" + f.Failure.String() }
 
@@ -209,7 +202,7 @@ func NotificationPage(n *queue.Notifications, id string, e Env, w int) (Page, bo
 	if g, ok := queue.Find(x.Groups, func(g queue.StagedGroup) bool { return groupID(g) == id }); ok {
 		return groupPage(g, x, e, w), true
 	}
-	r, ok := queue.Find(x.Log, func(r queue.NotificationRun) bool { return "run\x00"+r.ID == id })
+	r, ok := queue.Find(x.Log, func(r queue.NotificationRun) bool { return runID(r) == id })
 	return runPage(r, e, w), ok
 }
 

@@ -20,7 +20,6 @@ const progressWidth = 10
 // Operations is the table of pane 6.
 func Operations(rows []queue.Operation) Source {
 	return Source{
-		ID:     func(i int) string { return strconv.FormatInt(rows[i].ID, 10) },
 		Fields: queue.OperationFields(),
 		Sorts:  []Sort{{Name: "newest first", Column: "operation_id", Desc: true}},
 		Empty: []string{
@@ -28,7 +27,7 @@ func Operations(rows []queue.Operation) Source {
 			"In 5, N freezes a group, a filter or the marked letters; here S starts it.",
 		},
 	}.with(List[queue.Operation]{
-		Name: "ops", Rows: rows, First: "operation_id kind state tried rate_per_second left created_by created_at filter",
+		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, First: "operation_id kind state tried rate_per_second left created_by created_at filter",
 		Look: func(o queue.Operation, e Env) (table.Cell, theme.Style) {
 			if o.State == queue.BulkRunning {
 				return cell(e.Theme.G.Live, e.Theme.Accent), e.tone(operationRank(o))

@@ -21,7 +21,7 @@ func LaneID(domain, kind string) string { return domain + "/" + kind }
 // stuck leases.
 func Lanes(s *queue.Snapshot, w int) Source {
 	lanes, leases := s.OrEmpty().Queues, s.OrEmpty().JobLeases
-	n, clears, why := len(lanes), 9, 28
+	clears, why := 9, 28
 	if w >= wideLanes {
 		clears, why = len("never at this rate"), 40
 	}
@@ -30,12 +30,6 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		domains[l.Kind]++
 	}
 	return Source{
-		ID: func(i int) string {
-			if i >= n {
-				return leases[i-n].Token
-			}
-			return LaneID(lanes[i].Domain.String(), lanes[i].Kind.String())
-		},
 		Sorts: []Sort{
 			{Name: "stuck first", Column: "oldest", Desc: true, Less: func(i, j int) bool {
 				a, b := lanes[i], lanes[j]
@@ -61,7 +55,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		Note:   lacks(s, "queues", "job_leases", "job_table"),
 		Second: Second{Marks: true},
 	}.with(List[queue.Lane]{
-		Name: "queues", Rows: lanes,
+		Name: "queues", Rows: lanes, ID: func(l queue.Lane) string { return LaneID(l.Domain.String(), l.Kind.String()) },
 		First:  "job_kind event_domain queued scheduled retry_waiting leased in_progress oldest in_per_s out_per_s clears_in_seconds succeeded_1h failed_1h dead_1h cancelled_1h why",
 		Filter: "kind=job_kind domain=event_domain owner why age=age_seconds queued jobs",
 		Word: func(l queue.Lane, word string) (any, bool) {
@@ -95,7 +89,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Name: "in_progress", Head: "RUNNING"},
 		},
 	}.lines(), List[queue.JobLease]{
-		Name: "job-leases", Rows: leases,
+		Name: "job-leases", Rows: leases, ID: func(l queue.JobLease) string { return l.Token },
 		Filter: "kind=job_kind domain=event_domain owner=lease_owner jobs=live",
 		Word:   func(l queue.JobLease, word string) (any, bool) { return s.TakenAt.Sub(l.ClaimedAt), word == "age" },
 		Look: func(l queue.JobLease, e Env) (table.Cell, theme.Style) {

@@ -19,25 +19,12 @@ const RulesTopLines = 3
 // Rules is the table of pane gs: rules, and under them the types of which events
 // reach nobody in particular.
 func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
-	n := len(rows)
 	var unrouted []queue.UnroutedType
 	if b != nil {
 		unrouted = b.Unrouted
 	}
 	return Source{
-		ID: func(i int) string {
-			if i >= n {
-				return unrouted[i-n].ID()
-			}
-			return strconv.FormatInt(rows[i].ID, 10)
-		},
 		Fields: queue.EventSubscriptionFields(),
-		Field: func(i int, name string) (any, bool) {
-			if i >= n {
-				return nil, false
-			}
-			return rows[i].Field(name)
-		},
 		Sorts: []Sort{
 			{Name: "domain", Column: "event_domain", Less: func(i, j int) bool { return ruleOrder(rows[i]) < ruleOrder(rows[j]) }},
 			{Name: "recipient", Column: "recipient_ref", Less: func(i, j int) bool { return rows[i].Recipient.String() < rows[j].Recipient.String() }},
@@ -46,7 +33,7 @@ func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 		},
 		Empty: []string{"There is no rule: every event goes to broadcast.", "N makes one."},
 	}.with(ruleList(rows), List[queue.UnroutedType]{
-		Name: "unrouted", Rows: unrouted, First: "event_domain event_type event_stream broadcast_events_24h events_24h share",
+		Name: "unrouted", Rows: unrouted, ID: queue.UnroutedType.ID, First: "event_domain event_type event_stream broadcast_events_24h events_24h share",
 		Look: func(_ queue.UnroutedType, e Env) (table.Cell, theme.Style) {
 			return cell(e.Theme.G.Quiet, e.Theme.Dim), e.Theme.Text
 		},
@@ -63,7 +50,7 @@ func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 
 func ruleList(rows []queue.EventSubscription) lines {
 	return List[queue.EventSubscription]{
-		Name: "subscriptions", Rows: rows,
+		Name: "subscriptions", Rows: rows, ID: func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, Word: queue.EventSubscription.Field,
 		First: "subscription_id state recipient_ref event_domain event_type event_stream step scope_subject_table scope_filter",
 		Look: func(s queue.EventSubscription, e Env) (table.Cell, theme.Style) {
 			if s.Mute {

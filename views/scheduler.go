@@ -24,14 +24,7 @@ func Scheduler(s *queue.Snapshot) Source {
 	if f, ok := s.Flag(queue.SchedulerMode); ok {
 		modes = []queue.Flag{f}
 	}
-	n := len(rows)
 	return Source{
-		ID: func(i int) string {
-			if i >= n {
-				return queue.SchedulerMode
-			}
-			return rows[i].Name.String()
-		},
 		Sorts: []Sort{
 			{Name: "state, worst first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(tickRank(rows[i]), tickRank(rows[j])); c != 0 {
@@ -46,7 +39,7 @@ func Scheduler(s *queue.Snapshot) Source {
 		Empty: []string{"There is no tick worker in this database.", "qtop migrate up installs them."},
 		Note:  lacks(s, "ticks"),
 	}.with(List[queue.TickWorker]{
-		Name: "scheduler", Rows: rows,
+		Name: "scheduler", Rows: rows, ID: func(t queue.TickWorker) string { return t.Name.String() },
 		First:  "state worker_name configured_interval_seconds age_seconds last_run_at next_due_at last_source last_work_at done_total mode cron_job last_result",
 		Filter: "worker=worker_name state by=last_source age=age_seconds result cron=cron_job",
 		Word:   func(t queue.TickWorker, word string) (any, bool) { return TickResult(t.LastResult), word == "result" },
@@ -92,7 +85,7 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 		return e.sign(r), e.tone(r)
 	}
 	return List[queue.Flag]{
-		Name: "flags", Rows: modes, Look: tone,
+		Name: "flags", Rows: modes, ID: func(f queue.Flag) string { return f.Key.String() }, Look: tone,
 		Columns: []Column[queue.Flag]{
 			{Name: "key", Title: "WHO TICKS", Width: 20, Max: 24, Look: strong},
 			{Name: "value", Title: "mode", Width: 8, Look: ofRow},

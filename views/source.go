@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Source is the table of a pane over one picture. Columns, Len, Row and Export come
-// of its lists.
+// Source is the table of a pane over one picture. Columns, Len, ID, Row, Field and
+// Export come of its lists.
 type Source struct {
 	lists   []lines
 	Columns []table.Column

@@ -105,7 +105,7 @@ func SubscriptionOf(s *queue.Snapshot, row string) (queue.JobSubscription, bool)
 // subscriptionList is the second table of pane 4.
 func subscriptionList(subs []queue.JobSubscription) lines {
 	return List[queue.JobSubscription]{
-		Name: "executor-rules", Rows: subs,
+		Name: "executor-rules", Rows: subs, ID: subscriptionRowID,
 		First: "state executor_id executor_kind job_kind event_domain priority_floor max_parallel in_flight registered_by registered_at subscription_id notes",
 		// The kind of pane 4 is an executor's.
 		Filter: "id=executor_id kind=executor_kind domain=event_domain state",

@@ -17,18 +17,11 @@ import (
 // Webhooks is the table of pane 7: endpoints, and under them the leases on their
 // jobs, those that expired first.
 func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
-	n := len(rows)
 	hosts := map[queue.Text]int{}
 	for _, r := range rows {
 		hosts[r.Endpoint]++
 	}
 	return Source{
-		ID: func(i int) string {
-			if i >= n {
-				return leaseID(leases[i-n])
-			}
-			return strconv.FormatInt(rows[i].ID, 10)
-		},
 		Fields: queue.EndpointFields(),
 		Sorts: []Sort{
 			{Name: "in trouble first", Column: "gate", Less: func(i, j int) bool {
@@ -60,7 +53,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 		},
 		Second: Second{Marks: true},
 	}.with(List[queue.Endpoint]{
-		Name: "webhooks", Rows: rows,
+		Name: "webhooks", Rows: rows, ID: func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) },
 		First: "subscription_id endpoint gate waiting age_seconds pending_retry leased expired ok p50_ms p95_ms dead_open last_success_at event_type",
 		Look: func(r queue.Endpoint, e Env) (table.Cell, theme.Style) {
 			k := endpointRank(r)
@@ -91,7 +84,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			{Name: "expired"},
 		},
 	}.lines(), List[queue.WebhookLease]{
-		Name: "webhook-leases", Rows: leases,
+		Name: "webhook-leases", Rows: leases, ID: leaseID,
 		Look: func(l queue.WebhookLease, e Env) (table.Cell, theme.Style) {
 			if l.Expired {
 				return e.sign(rankCritical), e.tone(rankCritical)

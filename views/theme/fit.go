@@ -95,14 +95,3 @@ func (t Theme) Right(s string, w int) string {
 	s = t.Cut(s, w)
 	return Blank(w-Width(s)) + s
 }
-
-// Spread puts left and right at the two ends of w cells; where both do not fit,
-// the left one is cut.
-func (t Theme) Spread(left, right string, w int) string {
-	rw := Width(right)
-	if rw >= w {
-		return t.Cut(right, w)
-	}
-	left = t.Cut(left, w-rw-1)
-	return left + Blank(w-rw-Width(left)) + right
-}

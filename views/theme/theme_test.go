@@ -20,8 +20,6 @@ func TestWidths(t *testing.T) {
 		}
 	}
 	require.Equal(t, "ab…", th.Cut("abcd", 3))
-	require.Equal(t, "left   right", th.Spread("left", "right", 12))
-	require.Equal(t, "le… right", th.Spread("left", "right", 9))
 	require.Empty(t, theme.Blank(-1))
 	require.Len(t, theme.Blank(1000), 1000)
 }
