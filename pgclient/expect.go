@@ -76,10 +76,7 @@ func expected(ctx context.Context, conn *pgx.Conn, expect []string) error {
 		return err
 	}
 	if why := s.unexpected(expect); why != "" {
-		return &queue.Error{
-			Kind: queue.KindConfig, What: queue.Clean(why), Where: queue.Clean("expect_server"),
-			Do: queue.Clean("connect to the server that is meant, or name this one in expect_server"),
-		}
+		return queue.NewError(queue.KindConfig, why, "expect_server", "connect to the server that is meant, or name this one in expect_server")
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -279,13 +280,9 @@ func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string)
 // wakeChannels lists the channels of all domains that there are: those of the registry,
 // and of what more may be named.
 func wakeChannels(ctx context.Context, conn *pgx.Conn, more string) ([]string, error) {
-	rows, err := conn.Query(ctx, `SELECT 'queue_wake_' || d FROM (
+	return pgrow.Column[string](ctx, conn, `SELECT 'queue_wake_' || d FROM (
 		SELECT event_domain AS d FROM public.event_type_registry`+more+`
 		UNION SELECT 'webhook' UNION SELECT 'system') s WHERE d ~ '^[a-z][a-z0-9_]{0,50}$' ORDER BY 1`, pgx.QueryExecModeExec)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // heard records one signal. Its payload may come from anybody: it is read

@@ -13,7 +13,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
@@ -39,7 +39,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		(SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
 		ARRAY(SELECT x.name FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n) JOIN pg_roles r ON r.rolname::text = x.role
 		      WHERE pg_has_role(session_user, r.oid, 'MEMBER') ORDER BY x.n)`, schema.Roles(), roles).
-		Scan(pgscan.Text(&s.User), pgscan.Text(&s.Database), pgscan.Text(&s.Version), &s.InRecovery, &readOnly, &s.Superuser, &s.Roles)
+		Scan(&s.User, &s.Database, &s.Version, &s.InRecovery, &readOnly, &s.Superuser, &s.Roles)
 	if err != nil {
 		return s, pgerror.Translate(err)
 	}
@@ -68,12 +68,8 @@ func readRights(ctx context.Context, conn *pgx.Conn, actions queue.Registry, rol
 	for i, a := range actions {
 		functions[i] = a.Function
 	}
-	rows, err := conn.Query(ctx, `SELECT f = '' OR COALESCE(has_function_privilege(session_user, to_regprocedure(NULLIF(f, '')), 'EXECUTE'), false)
+	may, err := pgrow.Column[bool](ctx, conn, `SELECT f = '' OR COALESCE(has_function_privilege(session_user, to_regprocedure(NULLIF(f, '')), 'EXECUTE'), false)
 		FROM unnest($1::text[]) WITH ORDINALITY x (f, n) ORDER BY n`, functions)
-	if err != nil {
-		return err
-	}
-	may, err := pgx.CollectRows(rows, pgx.RowTo[bool])
 	if err != nil {
 		return err
 	}

@@ -85,10 +85,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 // pictured reads the sections of a picture.
 func pictured(body []byte, s *queue.Snapshot) error {
 	if err := pgscan.Unmarshal(body, s); err != nil {
-		return &queue.Error{
-			Kind: queue.KindFailed, What: queue.Clean(pgerror.Mask("the snapshot cannot be read: " + err.Error())),
-			Do: queue.Clean("the schema does not fit this program: run qtop migrate status"),
-		}
+		return queue.NewError(queue.KindFailed, pgerror.Mask("the snapshot cannot be read: "+err.Error()), "", "the schema does not fit this program: run qtop migrate status")
 	}
 	return nil
 }
@@ -98,6 +95,6 @@ func pictured(body []byte, s *queue.Snapshot) error {
 func (c *Client) bareSnapshot(ctx context.Context, lack string) (queue.Snapshot, error) {
 	s := queue.Snapshot{Missing: map[string]queue.Text{"all": queue.Clean(lack)}}
 	err := c.look.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery()`).
-		Scan(&s.TakenAt, pgscan.Text(&s.Server.Version), pgscan.Text(&s.Server.Database), &s.Server.InRecovery)
+		Scan(&s.TakenAt, &s.Server.Version, &s.Server.Database, &s.Server.InRecovery)
 	return s, pgerror.Translate(err)
 }

@@ -26,9 +26,7 @@ func withBuiltIn(client *work.Client, given map[string]handler.Handler) (map[str
 	}
 	for _, kind := range slices.Sorted(maps.Keys(given)) {
 		bad := func(what, do string) error {
-			return &queue.Error{
-				Kind: queue.KindConfig, What: queue.Clean(what), Where: queue.Clean("handlers, kind " + kind), Do: queue.Clean(do),
-			}
+			return queue.NewError(queue.KindConfig, what, "handlers, kind "+kind, do)
 		}
 		switch {
 		case all[kind] != nil:

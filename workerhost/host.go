@@ -116,10 +116,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	}
 	for _, name := range o.Loops {
 		if all.get(name) == nil {
-			return nil, &queue.Error{
-				Kind: queue.KindConfig, What: queue.Clean("there is no loop " + name), Where: queue.Clean("loops"),
-				Do: queue.Clean("known: " + fmt.Sprint(LoopNames())),
-			}
+			return nil, queue.NewError(queue.KindConfig, "there is no loop "+name, "loops", "known: "+fmt.Sprint(LoopNames()))
 		}
 	}
 	return h, nil

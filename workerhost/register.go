@@ -65,7 +65,7 @@ func (r *registration) announce(ctx context.Context) error {
 		if lease.Cloned(refusal) {
 			where = "database"
 		}
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(refusal), Where: queue.Clean(where)}
+		return queue.NewError(queue.KindFailed, refusal, where, "")
 	}
 	return nil
 }

@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/loop"
 )
@@ -138,18 +137,12 @@ func (s *settings) invalidate() { loop.Signal(s.changed) }
 func (s *settings) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, `SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number
-		WHERE key LIKE 'queue.tick.%.interval_seconds' AND n IS NOT NULL`)
-	if err != nil {
-		return
-	}
+
 	next := map[string]time.Duration{}
 	var name string
 	var secs int
-	_, err = pgx.ForEachRow(rows, []any{&name, &secs}, func() error {
-		next[name] = time.Duration(secs) * time.Second
-		return nil
-	})
+	err := pgrow.Visit(ctx, s.pool, []any{&name, &secs}, func() { next[name] = time.Duration(secs) * time.Second },
+		`SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number WHERE key LIKE 'queue.tick.%.interval_seconds' AND n IS NOT NULL`)
 	if err != nil {
 		return // the last known intervals stand
 	}

@@ -55,6 +55,9 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	if r.Args == nil {
 		r.Args = map[string]string{}
 	}
+	if t, n := e.Targets, len(r.Targets); t.Name != "" && e.Danger != queue.DangerDatabase && (n == 0 && t.Instead == "" || n > 1 && !t.Many) {
+		return queue.Plan{}, queue.NewError(queue.KindUsage, "name one "+t.Name, "", "qtop "+e.Words+" --help")
+	}
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
@@ -65,7 +68,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 		return queue.Plan{}, err
 	}
 	if e.Reason && strings.TrimSpace(r.Reason) == "" {
-		return queue.Plan{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("a reason is needed"), Do: queue.Clean("--reason TEXT")}
+		return queue.Plan{}, queue.NewError(queue.KindUsage, "a reason is needed", "", "--reason TEXT")
 	}
 	p := queue.Plan{Request: r, ReadAt: started}
 	if err == nil {

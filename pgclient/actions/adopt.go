@@ -60,8 +60,7 @@ func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if a.Refused {
-		p.Refused, p.Rule = a.Reason, a.Rule
-		return nil
+		return refuse(p, a.Rule, a.Reason)
 	}
 	p.Count, p.Confirm = 1, a.Database
 	p.Request.Targets = []string{a.Database}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -37,15 +36,12 @@ func alertActions() []entry {
 
 // planAck finds the alerts meant: by key, or by the executor they are about.
 func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
-	if len(p.Request.Targets) == 0 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which alert?"), Do: queue.Clean("name an executor or an alert key, as qtop alerts prints them")}
-	}
 	var keys []string
 	for _, t := range p.Request.Targets {
 		var a queue.Alert
 		err := c.act.QueryRow(ctx, `SELECT alert_key, subject, severity, age_seconds, state, acked_by, comment
 			FROM public.v_queue_alert WHERE alert_key = $1 OR subject = $1`, t).
-			Scan(pgscan.Text(&a.Key), pgscan.Text(&a.Subject), &a.Severity, &a.AgeSeconds, &a.State, pgscan.Text(&a.AckedBy), pgscan.Text(&a.Comment))
+			Scan(&a.Key, &a.Subject, &a.Severity, &a.AgeSeconds, &a.State, &a.AckedBy, &a.Comment)
 		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
@@ -60,20 +56,19 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Results = append(p.Results, out)
 		if out.Outcome == "refused" {
 			p.Skipped++
-			p.Lines = append(p.Lines, line(t, "%s", out.Why))
+			say(p, t, "%s", out.Why)
 			continue
 		}
 		p.Count++
 		keys = append(keys, t)
-		p.Lines = append(p.Lines, line(a.Subject.String(), "silent for %s, %s", time.Duration(a.AgeSeconds)*time.Second, a.Severity))
+		say(p, a.Subject.String(), "silent for %s, %s", time.Duration(a.AgeSeconds)*time.Second, a.Severity)
 	}
 	if p.Count == 0 {
-		p.Refused, p.Rule = p.Results[0].Why.String(), "refused"
-		return nil
+		return refuse(p, "refused", p.Results[0].Why.String())
 	}
 	p.Request.Targets = keys
 	if p.Request.Action == queue.ActAck {
-		p.Lines = append(p.Lines, line("for", "%s, then it is open again", p.Request.Args["for"]))
+		say(p, "for", "%s, then it is open again", p.Request.Args["for"])
 	}
 	return nil
 }
@@ -84,22 +79,18 @@ func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) 
 		return err
 	}
 	for _, t := range p.Request.Targets {
-		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs))
-		if err != nil {
+		if err := c.does(ctx, res, t, "acked", "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs)); err != nil {
 			return err
 		}
-		one(res, t, "acked", a)
 	}
 	return nil
 }
 
 func applyUnack(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	for _, t := range p.Request.Targets {
-		a, err := c.ask(ctx, "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"])
-		if err != nil {
+		if err := c.does(ctx, res, t, "unacked", "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"]); err != nil {
 			return err
 		}
-		one(res, t, "unacked", a)
 	}
 	return nil
 }

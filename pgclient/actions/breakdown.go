@@ -8,16 +8,22 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // breakdown says where they would go: per endpoint and code, with how the
 // endpoint has been lately. where is the clause that selects them from filtersql.DeadFrom.
 func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
-	rows, err := c.act.Query(ctx, `WITH parts AS MATERIALIZED (
+	type part struct {
+		Endpoint, Code string
+		N, Again       int64
+		Gate, Reason   string
+		Success        *string
+		Pace           *float64 // deliveries a second, while it took them
+	}
+	parts, err := pgrow.All[part](ctx, c.act, `WITH parts AS MATERIALIZED (
 			SELECT d.subscription_id AS sub, d.final_error_code AS code, count(*) AS n, count(*) FILTER (WHERE g.requeue_generation > 0) AS again
 			FROM `+filtersql.DeadFrom+where+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
 		SELECT v.endpoint, x.code, x.n, x.again, v.gate, COALESCE(v.suspended_reason, ''),
@@ -30,37 +36,23 @@ func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, ar
 	if err != nil {
 		return err
 	}
-	type part struct {
-		endpoint, code, gate, reason string
-		n, again                     int64
-		success                      *string
-		pace                         *float64 // deliveries a second, while it took them
-	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (part, error) {
-		var x part
-		err := row.Scan(&x.endpoint, &x.code, &x.n, &x.again, &x.gate, &x.reason, &x.success, &x.pace)
-		return x, err
-	})
-	if err != nil {
-		return err
-	}
 	for i, x := range parts {
 		if i == 8 {
-			p.Lines = append(p.Lines, line("to", "and more endpoints"))
+			say(p, "to", "and more endpoints")
 			break
 		}
 		last := "never succeeded"
-		if x.success != nil {
-			last = "last success " + *x.success
+		if x.Success != nil {
+			last = "last success " + *x.Success
 		}
-		if x.pace != nil {
-			last += fmt.Sprintf(", it took %.3g/s", *x.pace)
+		if x.Pace != nil {
+			last += fmt.Sprintf(", it took %.3g/s", *x.Pace)
 		}
 		again := ""
-		if x.again > 0 {
-			again = fmt.Sprintf(", %d of them requeued before", x.again)
+		if x.Again > 0 {
+			again = fmt.Sprintf(", %d of them requeued before", x.Again)
 		}
-		p.Lines = append(p.Lines, line("to", "%d × %s %s (%s, %s%s)", x.n, x.endpoint, x.code, gateText(x.gate, x.reason), last, again))
+		say(p, "to", "%d × %s %s (%s, %s%s)", x.N, x.Endpoint, x.Code, gateText(x.Gate, x.Reason), last, again)
 	}
 	return nil
 }
@@ -76,7 +68,11 @@ func gateText(gate, reason string) string {
 // waits there already and whether anybody may claim it. where is the clause that
 // selects them from filtersql.DeadJobFrom.
 func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
-	rows, err := c.act.Query(ctx, `WITH parts AS (
+	type part struct {
+		Kind, Domain, Code, Executor string
+		N, Again, Waiting, Admitted  int64
+	}
+	parts, err := pgrow.All[part](ctx, c.act, `WITH parts AS (
 			SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, count(*) AS n, count(e.job_id) AS again
 			FROM `+filtersql.DeadJobFrom+` LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id`+where+` GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
 		SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, d.n, d.again, COALESCE(b.queued + b.retry_waiting, 0), (
@@ -89,31 +85,20 @@ func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string,
 	if err != nil {
 		return err
 	}
-	type part struct {
-		kind, domain, code, executor string
-		n, again, waiting, admitted  int64
-	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x part, err error) {
-		err = row.Scan(&x.kind, &x.domain, &x.code, &x.executor, &x.n, &x.again, &x.waiting, &x.admitted)
-		return x, err
-	})
-	if err != nil {
-		return err
-	}
 	for i, x := range parts {
 		if i == 8 {
-			p.Lines = append(p.Lines, line("to", "and more kinds"))
+			say(p, "to", "and more kinds")
 			break
 		}
-		admitted := fmt.Sprintf("%s subscribe to it: %d", x.executor, x.admitted)
-		if x.admitted == 0 {
-			admitted = "no " + x.executor + " subscribes to it"
+		admitted := fmt.Sprintf("%s subscribe to it: %d", x.Executor, x.Admitted)
+		if x.Admitted == 0 {
+			admitted = "no " + x.Executor + " subscribes to it"
 		}
 		again := ""
-		if x.again > 0 {
-			again = fmt.Sprintf(", %d of them requeued before", x.again)
+		if x.Again > 0 {
+			again = fmt.Sprintf(", %d of them requeued before", x.Again)
 		}
-		p.Lines = append(p.Lines, line("to", "%d × job %s (%s) %s (%d wait there, %s%s)", x.n, x.kind, x.domain, x.code, x.waiting, admitted, again))
+		say(p, "to", "%d × job %s (%s) %s (%d wait there, %s%s)", x.N, x.Kind, x.Domain, x.Code, x.Waiting, admitted, again)
 	}
 	return nil
 }
@@ -122,7 +107,11 @@ func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string,
 // with the consumers that make jobs of them. where is the clause that selects them
 // from filtersql.DeadEventFrom.
 func (c *Planner) eventBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
-	rows, err := c.act.Query(ctx, `WITH parts AS (
+	type part struct {
+		Domain, Kind, Code string
+		N, Consumers       int64
+	}
+	parts, err := pgrow.All[part](ctx, c.act, `WITH parts AS (
 			SELECT d.event_domain, d.event_type, d.failure_code, count(*) AS n FROM `+filtersql.DeadEventFrom+where+` GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 9)
 		SELECT x.event_domain, x.event_type, x.failure_code, x.n, (SELECT count(*) FROM public.consumer_registry c
 			WHERE c.enabled AND c.event_domain = x.event_domain AND c.event_type = x.event_type)
@@ -130,23 +119,12 @@ func (c *Planner) eventBreakdown(ctx context.Context, p *queue.Plan, where strin
 	if err != nil {
 		return err
 	}
-	type part struct {
-		domain, kind, code string
-		n, consumers       int64
-	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x part, err error) {
-		err = row.Scan(&x.domain, &x.kind, &x.code, &x.n, &x.consumers)
-		return x, err
-	})
-	if err != nil {
-		return err
-	}
 	for i, x := range parts {
 		if i == 8 {
-			p.Lines = append(p.Lines, line("to", "and more event types"))
+			say(p, "to", "and more event types")
 			break
 		}
-		p.Lines = append(p.Lines, line("to", "%d × event %s/%s %s (its recipients of now; consumers that get a job: %d)", x.n, x.domain, x.kind, x.code, x.consumers))
+		say(p, "to", "%d × event %s/%s %s (its recipients of now; consumers that get a job: %d)", x.N, x.Domain, x.Kind, x.Code, x.Consumers)
 	}
 	return nil
 }

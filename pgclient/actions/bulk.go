@@ -59,48 +59,42 @@ func bulkActions() []entry {
 // bulkPart is the letters of one source in a selection; an operation is of one
 // source.
 type bulkPart struct {
-	source string
-	kind   string // of the operation
-	where  string // the clause that selects them
-	ids    string // a query for them, in the order they are to go
-	text   string // their ids as the console writes them, from the column id of that query
-	b      *filtersql.Builder
-	n      int64
+	letterSource
+	where string // the clause that selects them
+	ids   string // a query for them, in the order they are to go
+	b     *filtersql.Builder
+	n     int64
 }
 
-// bulkParts splits a selection by source: what had died at a time of the server.
-func bulkParts(r queue.Request, at time.Time) ([]bulkPart, error) {
-	hook := bulkPart{source: "webhook", kind: "requeue_webhook", text: "id::text"}
-	job := bulkPart{source: "job", kind: "replay_job", text: "'" + parseid.JobPrefix + "' || id"}
-	event := bulkPart{source: "event", kind: "replay_event", text: "'" + parseid.EventPrefix + "' || id"}
-	if r.Args["what"] == "resolve" {
-		hook.kind, job.kind, event.kind = "resolve", "resolve", "resolve"
-	}
-	if len(r.Targets) > 0 {
-		ids, err := letterIDs(r.Targets)
-		if err != nil {
-			return nil, err
-		}
-		hook.b, job.b, event.b = &filtersql.Builder{}, &filtersql.Builder{}, &filtersql.Builder{}
-		hook.where, job.where, event.where = givenHooks, givenJobs, givenEvents
-		hook.ids = "SELECT unnest(" + hook.b.Arg(ids.hooks) + "::bigint[]) AS id"
-		job.ids = "SELECT unnest(" + job.b.Arg(ids.jobs) + "::uuid[]) AS id"
-		event.ids = "SELECT unnest(" + event.b.Arg(ids.events) + "::uuid[]) AS id"
-		return []bulkPart{hook, job, event}, nil
+// text is their ids as the console writes them, from the column id of that query.
+func (x bulkPart) text() string { return "'" + x.prefix + "' || id" }
+
+// bulkParts are the three sources with the letters that a request selects.
+func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
+	ids, err := letterIDs(r.Targets)
+	if err != nil {
+		return nil, err
 	}
 	s, err := filtersql.DeadAt(r.Filter, at)
 	if err != nil {
 		return nil, err
 	}
-	if s.Filter.Empty() {
+	if len(r.Targets) == 0 && s.Filter.Empty() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
-	hook.b, job.b, event.b = s.Hooks, s.Jobs, s.Events
-	hook.where, job.where, event.where = s.Hooks.Clause(), s.Jobs.Clause(), s.Events.Clause()
-	hook.ids = "SELECT d.id FROM " + filtersql.DeadFrom + hook.where + " ORDER BY d.id"
-	job.ids = "SELECT d.dead_letter_id AS id FROM " + filtersql.DeadJobFrom + job.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
-	event.ids = "SELECT d.dead_letter_id AS id FROM " + filtersql.DeadEventFrom + event.where + " ORDER BY d.last_failed_at, d.dead_letter_id"
-	return []bulkPart{hook, job, event}, nil
+	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
+		x := bulkPart{letterSource: letterSources()[i], where: b.Clause(), b: b}
+		x.ids = "SELECT " + x.id + " AS id FROM " + x.from + x.where + " ORDER BY " + x.order
+		if len(r.Targets) > 0 {
+			x.b, x.where = &filtersql.Builder{}, x.given()
+			x.ids = "SELECT unnest(" + x.b.Arg(ids[i]) + "::text[]::" + x.array + ") AS id"
+		}
+		if r.Args["what"] == "resolve" {
+			x.bulk = "resolve"
+		}
+		parts = append(parts, x)
+	}
+	return parts, nil
 }
 
 // bulkNumbers are the numbers of a plan's form.
@@ -135,28 +129,20 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return err
 		}
 		p.Count += x.n
-		p.Expect += fmt.Sprintf(" %s=%d", x.source, x.n)
+		p.Expect += fmt.Sprintf(" %s=%d", x.name, x.n)
 	}
 	if p.Count == 0 {
-		p.Refused, p.Rule = "nothing matches", "empty"
-		return nil
+		return refuse(p, "empty", "nothing matches")
 	}
-	p.Lines = append(p.Lines, line("dead letters", "%d, as of %s; what dies later is not in it", p.Count, queue.Stamp(at, "15:04:05Z")))
+	say(p, "dead letters", "%d, as of %s; what dies later is not in it", p.Count, queue.Stamp(at, "15:04:05Z"))
 	for _, x := range parts {
 		if x.n == 0 {
 			continue
 		}
 		if x.n < p.Count {
-			p.Lines = append(p.Lines, line("operation", "one of its own for the %d of source %s", x.n, x.source))
+			say(p, "operation", "one of its own for the %d of source %s", x.n, x.name)
 		}
-		where := c.breakdown
-		switch x.source {
-		case "job":
-			where = c.jobBreakdown
-		case "event":
-			where = c.eventBreakdown
-		}
-		if err := where(ctx, p, x.where, x.b.Args...); err != nil {
+		if err := x.tell(c, ctx, p, x.where, x.b.Args...); err != nil {
 			return err
 		}
 		if err := c.sample(ctx, p, x); err != nil {
@@ -167,7 +153,7 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var kinds []string
 	for _, x := range parts {
 		if x.n > 0 {
-			kinds = append(kinds, x.kind)
+			kinds = append(kinds, x.bulk)
 		}
 	}
 	p.Lines = append(p.Lines, line("rate", "%s/s: about %s once it is started; started now it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), takes,
@@ -181,12 +167,8 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 
 // sample names the first ones to go.
 func (c *Planner) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
-	rows, err := c.act.Query(ctx, "SELECT "+x.text+" FROM ("+x.ids+" LIMIT 3) s", x.b.Args...)
-	if err != nil {
-		return err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	p.Lines = append(p.Lines, line("first to go", "%s", strings.Join(ids, ", ")))
+	ids, err := pgrow.Column[string](ctx, c.act, "SELECT "+x.text()+" FROM ("+x.ids+" LIMIT 3) s", x.b.Args...)
+	say(p, "first to go", "%s", strings.Join(ids, ", "))
 	return err
 }
 
@@ -204,15 +186,15 @@ func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) e
 	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops))
 		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders)
 	if err == nil && senders == 0 && slices.Contains(kinds, "requeue_webhook") {
-		p.Lines = append(p.Lines, line("to know", "no live host sends webhooks: what is requeued piles up unseen by the brake, and goes at once when one does"))
+		say(p, "to know", "no live host sends webhooks: what is requeued piles up unseen by the brake, and goes at once when one does")
 	}
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
-		p.Lines = append(p.Lines, line("hosts", "no live host runs bulk operations: start one, gw S or qtop worker"))
+		say(p, "hosts", "no live host runs bulk operations: start one, gw S or qtop worker")
 	default:
-		p.Lines = append(p.Lines, line("hosts", "%d can carry it out", n))
+		say(p, "hosts", "%d can carry it out", n)
 	}
 	return nil
 }
@@ -250,7 +232,7 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 			}
 			if a.Frozen > 0 {
 				b := x.b.Clone()
-				sql := "SELECT public.fn_queue_bulk_plan(" + b.Arg(x.kind) + ", ARRAY(SELECT " + x.text + " FROM (" + x.ids + ") s), " + b.Arg(filter) + ", " +
+				sql := "SELECT public.fn_queue_bulk_plan(" + b.Arg(x.bulk) + ", ARRAY(SELECT " + x.text() + " FROM (" + x.ids + ") s), " + b.Arg(filter) + ", " +
 					b.Arg(strconv.FormatFloat(rate, 'f', -1, 64)) + "::numeric, " + b.Arg(brake) + ", " + b.Arg(canary) + ", " +
 					b.Arg(p.Request.Actor) + ", " + b.Arg(p.Request.Reason) + ")"
 				if err := tx.QueryRow(ctx, sql, b.Args...).Scan(&a); err != nil {
@@ -262,9 +244,9 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 				}
 				res.AuditID = a.AuditID
 				res.Done += a.Frozen
-				res.Results = append(res.Results, queue.Outcome{ID: x.source, Outcome: "planned", NewID: strconv.FormatInt(a.ID, 10)})
+				res.Results = append(res.Results, queue.Outcome{ID: x.name, Outcome: "planned", NewID: strconv.FormatInt(a.ID, 10)})
 			}
-			frozen += fmt.Sprintf(" %s=%d", x.source, a.Frozen)
+			frozen += fmt.Sprintf(" %s=%d", x.name, a.Frozen)
 		}
 		if frozen = strings.TrimSpace(frozen); frozen != counts {
 			res.Refused = "the selection changed since the preview: it was " + counts + " and is " + frozen
@@ -295,15 +277,8 @@ var turns = map[queue.ActionID]struct {
 	queue.ActBulkUndo: {"SELECT public.fn_queue_bulk_undo($1::bigint, $2::text)", "undone", []string{queue.BulkPaused, queue.BulkAborted, queue.BulkCompleted}},
 }
 
-func oneOperation(r queue.Request) (int64, error) {
-	if len(r.Targets) != 1 {
-		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("one operation is needed"), Do: queue.Clean("see qtop ops")}
-	}
-	return parseid.Operation(r.Targets[0])
-}
-
 func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
-	id, err := oneOperation(p.Request)
+	id, err := parseid.Operation(p.Request.Targets[0])
 	if err != nil {
 		return err
 	}
@@ -312,8 +287,7 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if len(ops) == 0 {
-		p.Refused, p.Rule = fmt.Sprintf("there is no operation %d", id), "not_found"
-		return nil
+		return refuse(p, "not_found", fmt.Sprintf("there is no operation %d", id))
 	}
 	o := ops[0]
 	p.Lines = append(p.Lines,
@@ -322,12 +296,11 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 		line("progress", "%d of %d tried: %d done, %d skipped, %d failed, %d undone", o.Tried(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone),
 		line("first tries", "%d succeeded, %d failed, %d not known yet", o.FirstOK, o.FirstFailed, o.Unknown()))
 	if o.StateWhy.String() != "" {
-		p.Lines = append(p.Lines, line("paused by", "%s", o.StateWhy))
+		say(p, "paused by", "%s", o.StateWhy)
 	}
 	turn := turns[p.Request.Action]
 	if !slices.Contains(turn.from, o.State) {
-		p.Refused, p.Rule = fmt.Sprintf("operation %d is %s", o.ID, o.State), "state"
-		return nil
+		return refuse(p, "state", fmt.Sprintf("operation %d is %s", o.ID, o.State))
 	}
 	p.Count = 1
 	switch p.Request.Action {
@@ -342,20 +315,20 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return nil
 		}
 		p.Count = o.Unknown()
-		p.Lines = append(p.Lines, line("then", "up to %d are taken back: those that nobody has begun", p.Count))
+		say(p, "then", "up to %d are taken back: those that nobody has begun", p.Count)
 		if p.Count == 0 {
 			p.Refused, p.Rule = "everything it did has been attempted already", "empty"
 		}
 	case queue.ActBulkAbort:
-		p.Lines = append(p.Lines, line("then", "%d not tried stay open dead letters; this operation cannot be started again", o.Left()))
+		say(p, "then", "%d not tried stay open dead letters; this operation cannot be started again", o.Left())
 	case queue.ActBulkRate:
-		p.Lines = append(p.Lines, line("rate", "%s/s → %s/s", strconv.FormatFloat(o.Rate, 'f', -1, 64), p.Request.Args["rate"]))
+		say(p, "rate", "%s/s → %s/s", strconv.FormatFloat(o.Rate, 'f', -1, 64), p.Request.Args["rate"])
 	}
 	return nil
 }
 
 func applyTurn(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	id, err := oneOperation(p.Request)
+	id, err := parseid.Operation(p.Request.Targets[0])
 	if err != nil {
 		return err
 	}

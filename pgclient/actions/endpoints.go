@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/parseid"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -53,8 +52,8 @@ func (c *Planner) gateOf(ctx context.Context, id int64) (g gate, err error) {
 			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, v.last_success_at, v.last_failure_code, COALESCE(v.consecutive_failures, 0),
 			(SELECT count(*) FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.subscription_id = v.subscription_id)
 		FROM public.v_webhook_endpoint v WHERE v.subscription_id = $1`, id).
-		Scan(&g.id, pgscan.Text(&g.endpoint), &g.gate, &g.waiting, pgscan.Text(&g.reason), pgscan.Text(&g.by), &g.since, &g.until, &g.lastSuccess,
-			pgscan.Text(&g.lastCode), &g.failures, &g.leased)
+		Scan(&g.id, &g.endpoint, &g.gate, &g.waiting, &g.reason, &g.by, &g.since, &g.until, &g.lastSuccess,
+			&g.lastCode, &g.failures, &g.leased)
 	return g, err
 }
 
@@ -75,9 +74,6 @@ func (g gate) shut() bool { return g.gate == "suspended" && g.reason.String() !=
 func (g gate) held() bool { return g.since != nil }
 
 func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
-	if len(p.Request.Targets) == 0 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which endpoint?"), Do: queue.Clean("name subscriptions by number, as qtop webhooks prints them")}
-	}
 	suspend := p.Request.Action == queue.ActSuspend
 	if _, err := gateFor(p.Request); err != nil {
 		return err
@@ -105,7 +101,7 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Results = append(p.Results, out)
 		if out.Outcome == "refused" {
 			p.Skipped++
-			p.Lines = append(p.Lines, line("subscription "+t, "%s", out.Why))
+			say(p, "subscription "+t, "%s", out.Why)
 			continue
 		}
 		p.Count++
@@ -114,8 +110,7 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Lines = append(p.Lines, g.lines()...)
 	}
 	if p.Count == 0 {
-		p.Refused, p.Rule = p.Results[0].Why.String(), "refused"
-		return nil
+		return refuse(p, "refused", p.Results[0].Why.String())
 	}
 	p.Request.Targets = targets
 	if expect, err := json.Marshal(since); err == nil {
@@ -123,11 +118,11 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	switch {
 	case !suspend:
-		p.Lines = append(p.Lines, line("then", "what waited is due at once, and failures in a row are counted from none"))
+		say(p, "then", "what waited is due at once, and failures in a row are counted from none")
 	case p.Request.Args["for"] == "":
-		p.Lines = append(p.Lines, line("until", "somebody resumes it; what waits spends no attempt"))
+		say(p, "until", "somebody resumes it; what waits spends no attempt")
 	default:
-		p.Lines = append(p.Lines, line("for", "%s, then it resumes by itself; what waits spends no attempt", p.Request.Args["for"]))
+		say(p, "for", "%s, then it resumes by itself; what waits spends no attempt", p.Request.Args["for"])
 	}
 	return nil
 }

@@ -101,6 +101,38 @@ func one(res *queue.Result, id, done string, a answer) {
 	res.Results = append(res.Results, queue.Outcome{ID: id, Outcome: done})
 }
 
+// does asks an action function about one thing, and records what it answers.
+func (c *Planner) does(ctx context.Context, res *queue.Result, id, done, sql string, args ...any) error {
+	a, err := c.ask(ctx, sql, args...)
+	if err == nil {
+		one(res, id, done, a)
+	}
+	return err
+}
+
+// doesMany asks an action function about many things, and records what it answers for each.
+func (c *Planner) doesMany(ctx context.Context, res *queue.Result, sql string, args ...any) error {
+	a, err := c.ask(ctx, sql, args...)
+	res.AuditID = a.AuditID
+	if a.Refused {
+		res.Refused = a.Reason
+		res.Skipped++
+	}
+	record(res, a.outcomes(""))
+	return err
+}
+
+// refuse ends a plan with why it cannot be done.
+func refuse(p *queue.Plan, rule, why string) error {
+	p.Refused, p.Rule = why, rule
+	return nil
+}
+
+// say adds a line to a plan.
+func say(p *queue.Plan, label, format string, args ...any) {
+	p.Lines = append(p.Lines, line(label, format, args...))
+}
+
 func line(label, format string, args ...any) queue.PlanLine {
 	return queue.PlanLine{Label: label, Value: queue.Clean(fmt.Sprintf(format, args...))}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -83,16 +82,15 @@ func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var tombstone *time.Time
 	var by, registered queue.Text
 	err = c.act.QueryRow(ctx, "SELECT deregistered_at, deregistered_by, registered_by FROM public.queue_heartbeat WHERE executor_id = $1", r.Args["id"]).
-		Scan(&tombstone, pgscan.Text(&by), pgscan.Text(&registered))
+		Scan(&tombstone, &by, &registered)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 	case err != nil:
 		return err
 	case tombstone == nil:
-		p.Refused, p.Rule = fmt.Sprintf("%s is registered already, by %s", r.Args["id"], registered), "exists"
-		return nil
+		return refuse(p, "exists", fmt.Sprintf("%s is registered already, by %s", r.Args["id"], registered))
 	default:
-		p.Lines = append(p.Lines, line("again", "it was deregistered by %s at %s", by, queue.Stamp(*tombstone, time.RFC3339)))
+		say(p, "again", "it was deregistered by %s at %s", by, queue.Stamp(*tombstone, time.RFC3339))
 	}
 	p.Count = 1
 	owner, err := c.ownerRole(ctx, r.Args["owner-role"])
@@ -103,9 +101,9 @@ func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 		line("domains", "%s", cmp.Or(strings.Join(domains(r.Args["domains"]), ", "), "any")),
 		line("expected", "a beat every %s from now on", time.Duration(cadence)*time.Second))
 	if threshold != nil {
-		p.Lines = append(p.Lines, line("stale after", "%s", time.Duration(*threshold)*time.Second))
+		say(p, "stale after", "%s", time.Duration(*threshold)*time.Second)
 	} else {
-		p.Lines = append(p.Lines, line("stale after", "the flag queue.heartbeat.stale_threshold_seconds"))
+		say(p, "stale after", "the flag queue.heartbeat.stale_threshold_seconds")
 	}
 	return nil
 }
@@ -137,36 +135,27 @@ func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, e
 		return queue.PlanLine{}, err
 	}
 	if !there {
-		return queue.PlanLine{}, &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("role " + role + " does not exist"), Where: queue.Clean("--owner-role"),
-			Do: queue.Clean("name the login or the group of the executor's hosts"),
-		}
+		return queue.PlanLine{}, queue.NewError(queue.KindUsage, "role "+role+" does not exist", "--owner-role", "name the login or the group of the executor's hosts")
 	}
 	return line("owner", "%s; logins that may claim, beat and report as it: %d", role, logins), nil
 }
 
 func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
-	if len(p.Request.Targets) != 1 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor")}
-	}
 	id := p.Request.Targets[0]
 	var before queue.Text
 	var gone *time.Time
 	var tick bool
 	err := c.act.QueryRow(ctx, "SELECT COALESCE(owner_role, ''), deregistered_at, tick_worker FROM public.queue_heartbeat WHERE executor_id = $1::text", id).
-		Scan(pgscan.Text(&before), &gone, &tick)
+		Scan(&before, &gone, &tick)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		p.Refused, p.Rule = "no executor "+id+" is registered", "not_found"
-		return nil
+		return refuse(p, "not_found", "no executor "+id+" is registered")
 	case err != nil:
 		return err
 	case gone != nil:
-		p.Refused, p.Rule = id+" is deregistered", "gone"
-		return nil
+		return refuse(p, "gone", id+" is deregistered")
 	case tick:
-		p.Refused, p.Rule = id+" is a worker of the queue itself: no host works as it", "tick_worker"
-		return nil
+		return refuse(p, "tick_worker", id+" is a worker of the queue itself: no host works as it")
 	}
 	owner, err := c.ownerRole(ctx, p.Request.Args["owner-role"])
 	if err != nil {
@@ -179,25 +168,17 @@ func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
 
 func applyOwner(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	r := p.Request
-	a, err := c.ask(ctx, "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason)
-	if err != nil {
-		return err
-	}
-	one(res, r.Targets[0], "changed", a)
-	return nil
+	return c.does(ctx, res, r.Targets[0], "changed", "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason)
 }
 
 func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
-	if len(p.Request.Targets) != 1 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor")}
-	}
 	id := p.Request.Targets[0]
 	var kind queue.Text
 	var last time.Time
 	var gone *time.Time
 	var tick bool
 	err := c.act.QueryRow(ctx, "SELECT executor_kind, last_beat_at, deregistered_at, tick_worker FROM public.queue_heartbeat WHERE executor_id = $1", id).
-		Scan(pgscan.Text(&kind), &last, &gone, &tick)
+		Scan(&kind, &last, &gone, &tick)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		p.Refused, p.Rule = "no executor "+id+" is registered", "not_found"
@@ -213,8 +194,7 @@ func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return err
 		}
 		if waits != "" {
-			p.Refused, p.Rule = waits, "work_waits"
-			return nil
+			return refuse(p, "work_waits", waits)
 		}
 		p.Count = 1
 		p.Lines = append(p.Lines, line("executor", "%s (%s)", id, kind), line("last beat", "%s", queue.Stamp(last, time.RFC3339)),
@@ -225,10 +205,5 @@ func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
 
 func applyDeregister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	id := p.Request.Targets[0]
-	a, err := c.ask(ctx, "SELECT public.fn_queue_heartbeat_deregister($1::text, $2::text, $3::text)", id, p.Request.Actor, p.Request.Reason)
-	if err != nil {
-		return err
-	}
-	one(res, id, "deregistered", a)
-	return nil
+	return c.does(ctx, res, id, "deregistered", "SELECT public.fn_queue_heartbeat_deregister($1::text, $2::text, $3::text)", id, p.Request.Actor, p.Request.Reason)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -31,9 +30,6 @@ func flagActions() []entry {
 }
 
 func planFlag(ctx context.Context, c *Planner, p *queue.Plan) error {
-	if len(p.Request.Targets) != 1 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one flag"), Do: queue.Clean("qtop flags lists them")}
-	}
 	return planSet(ctx, c, p, p.Request.Targets[0], p.Request.Args["value"])
 }
 
@@ -44,10 +40,9 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	var revertAt, setAt *time.Time
 	err := c.act.QueryRow(ctx, `SELECT c.value, c.description, c.updated_at, c.updated_by, v.revert_to, v.revert_at, v.set_at
 		FROM public.dot_config c LEFT JOIN public.dot_config_revert v USING (key) WHERE c.key = $1`, key).
-		Scan(pgscan.Text(&value), pgscan.Text(&description), &at, pgscan.Text(&by), pgscan.Text(&revertTo), &revertAt, &setAt)
+		Scan(&value, &description, &at, &by, &revertTo, &revertAt, &setAt)
 	if errors.Is(err, pgx.ErrNoRows) {
-		p.Refused, p.Rule = "there is no flag "+key, "unknown_key"
-		return nil
+		return refuse(p, "unknown_key", "there is no flag "+key)
 	}
 	if err != nil {
 		return err
@@ -66,11 +61,11 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		if setAt != nil && setAt.Equal(at) { // what stands now is itself to expire
 			back = revertTo
 		}
-		p.Lines = append(p.Lines, line("back", "to %s by itself after %s", back, time.Duration(*expires)*time.Second))
+		say(p, "back", "to %s by itself after %s", back, time.Duration(*expires)*time.Second)
 	}
 	var rule, reason queue.Text
 	err = c.act.QueryRow(ctx, "SELECT rule, reason FROM public.fn_dot_config_refusal($1::text, $2::text, now() + make_interval(secs => $3), $4::timestamptz)", key, to, expires, at).
-		Scan(pgscan.Text(&rule), pgscan.Text(&reason))
+		Scan(&rule, &reason)
 	if err != nil && queue.KindOf(pgerror.Translate(err)) != queue.KindPermission { // who may not set it may look at the plan
 		return err
 	}
@@ -78,7 +73,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		p.Refused, p.Rule = reason.String(), rule.String()
 	}
 	if revertAt != nil {
-		p.Lines = append(p.Lines, line("cancels", "the pending return to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339)))
+		say(p, "cancels", "the pending return to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339))
 	}
 	return nil
 }

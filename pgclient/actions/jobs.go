@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -60,16 +59,9 @@ func (c *Planner) freezeJobs(ctx context.Context, filter string) ([]string, erro
 	if f.Empty() {
 		return nil, emptyFilter("kind=kg.reindex domain=kg status=queued")
 	}
-	rows, err := c.act.Query(ctx, "SELECT q.job_id::text FROM public.job_queue q"+b.Clause()+fmt.Sprintf(" LIMIT %d", mostJobs+1), b.Args...)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	ids, err := pgrow.Column[string](ctx, c.act, "SELECT q.job_id::text FROM public.job_queue q"+b.Clause()+fmt.Sprintf(" LIMIT %d", mostJobs+1), b.Args...)
 	if len(ids) > mostJobs {
-		return nil, &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("more than %d jobs match", mostJobs)), Where: queue.Clean("--filter"),
-			Do: queue.Clean("cancel them in parts: by status, domain, priority or age"),
-		}
+		return nil, queue.NewError(queue.KindUsage, fmt.Sprintf("more than %d jobs match", mostJobs), "--filter", "cancel them in parts: by status, domain, priority or age")
 	}
 	return ids, err
 }
@@ -84,15 +76,14 @@ func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Request.Targets = ids
 	if len(p.Request.Targets) == 0 {
-		p.Refused, p.Rule = "nothing matches", "empty"
-		return nil
+		return refuse(p, "empty", "nothing matches")
 	}
 	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, true)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
 	whys := tally(p, a.outcomes(""))
-	p.Lines = append(p.Lines, line("jobs", "%d of %d", p.Count, len(a.Results)))
+	say(p, "jobs", "%d of %d", p.Count, len(a.Results))
 	if err := c.cancelLines(ctx, p); err != nil {
 		return err
 	}
@@ -106,41 +97,35 @@ func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 // cancelLines counts what is to go per kind, domain and status, and says who
 // holds some of it.
 func (c *Planner) cancelLines(ctx context.Context, p *queue.Plan) error {
-	rows, err := c.act.Query(ctx, `SELECT q.job_kind, q.event_domain, q.status, count(*), COALESCE(string_agg(DISTINCT q.lease_owner, ', '), '')
-		FROM public.job_queue q WHERE q.job_id = ANY ($1::uuid[]) GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`, p.Request.Targets)
-	if err != nil {
-		return err
-	}
 	type part struct {
-		kind, domain, status, owners string
-		n                            int64
+		Kind, Domain, Status string
+		N                    int64
+		Owners               string
 	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x part, err error) {
-		err = row.Scan(&x.kind, &x.domain, &x.status, &x.n, &x.owners)
-		return x, err
-	})
+	parts, err := pgrow.All[part](ctx, c.act, `SELECT q.job_kind, q.event_domain, q.status, count(*), COALESCE(string_agg(DISTINCT q.lease_owner, ', '), '')
+		FROM public.job_queue q WHERE q.job_id = ANY ($1::uuid[]) GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`, p.Request.Targets)
 	if err != nil {
 		return err
 	}
 	held, owners := int64(0), map[string]bool{}
 	for i, x := range parts {
-		if x.status == "leased" || x.status == "in_progress" {
-			held += x.n
-			for _, o := range strings.Split(x.owners, ", ") {
+		if x.Status == "leased" || x.Status == "in_progress" {
+			held += x.N
+			for _, o := range strings.Split(x.Owners, ", ") {
 				owners[o] = true
 			}
 		}
 		switch {
 		case i < 8:
-			p.Lines = append(p.Lines, line("of them", "%d × %s (%s) %s", x.n, x.kind, x.domain, x.status))
+			say(p, "of them", "%d × %s (%s) %s", x.N, x.Kind, x.Domain, x.Status)
 		case i == 8:
-			p.Lines = append(p.Lines, line("of them", "and more kinds"))
+			say(p, "of them", "and more kinds")
 		}
 	}
 	if held > 0 {
-		p.Lines = append(p.Lines, line("held now", "%d by %s: their work is lost to them at the next renewal or report", held, first(slices.Sorted(maps.Keys(owners)))))
+		say(p, "held now", "%d by %s: their work is lost to them at the next renewal or report", held, first(slices.Sorted(maps.Keys(owners))))
 	} else {
-		p.Lines = append(p.Lines, line("held now", "none by a worker"))
+		say(p, "held now", "none by a worker")
 	}
 	return nil
 }
@@ -155,11 +140,7 @@ func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 			return err
 		}
 		b.And("q.job_id = ANY (" + b.Arg(ids) + "::uuid[])")
-		rows, err := c.act.Query(ctx, "SELECT q.job_id::text FROM public.job_queue q"+b.Clause(), b.Args...)
-		if err != nil {
-			return err
-		}
-		still, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		still, err := pgrow.Column[string](ctx, c.act, "SELECT q.job_id::text FROM public.job_queue q"+b.Clause(), b.Args...)
 		if err != nil {
 			return err
 		}
@@ -179,25 +160,16 @@ func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 			return nil
 		}
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, false)", ids, p.Request.Actor, p.Request.Reason)
-	if err != nil {
-		return err
-	}
-	res.AuditID = a.AuditID
-	record(res, a.outcomes(""))
-	return nil
+	return c.doesMany(ctx, res, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, false)", ids, p.Request.Actor, p.Request.Reason)
 }
 
 func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
-	if len(p.Request.Targets) == 0 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which lease?"), Do: queue.Clean("name lease tokens or webhook jobs, as qtop lease list prints them")}
-	}
 	all, err := c.releaseLeases(ctx, p.Request, true)
 	if err != nil {
 		return err
 	}
 	whys := tally(p, all.outcomes)
-	p.Lines = append(p.Lines, line("leases", "%d of %d", p.Count, len(all.outcomes)))
+	say(p, "leases", "%d of %d", p.Count, len(all.outcomes))
 	if err := c.leaseLines(ctx, p, all.tokens, all.hooks); err != nil {
 		return err
 	}
@@ -211,7 +183,12 @@ func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 // leaseLines says whose the expired leases are, and which of their jobs die
 // instead of going back: the third lease lost, or the last try.
 func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, tokens []string, hooks []int64) error {
-	rows, err := c.act.Query(ctx, `SELECT l.lease_owner, l.lease_until, count(q.job_id),
+	type lease struct {
+		Owner   string
+		Until   time.Time
+		N, Dies int64
+	}
+	leases, err := pgrow.All[lease](ctx, c.act, `SELECT l.lease_owner, l.lease_until, count(q.job_id),
 			count(q.job_id) FILTER (WHERE q.lost_leases + 1 >= 3 OR q.attempts + 1 >= q.max_attempts)
 		FROM public.job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
 		LEFT JOIN public.job_queue q ON q.job_id = i.id AND q.lease_token = l.lease_token
@@ -223,25 +200,13 @@ func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, tokens []string
 	if err != nil {
 		return err
 	}
-	type lease struct {
-		owner   string
-		until   time.Time
-		n, dies int64
-	}
-	leases, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x lease, err error) {
-		err = row.Scan(&x.owner, &x.until, &x.n, &x.dies)
-		return x, err
-	})
-	if err != nil {
-		return err
-	}
 	for i, x := range leases {
 		if i == 8 {
-			p.Lines = append(p.Lines, line("lease", "and more"))
+			say(p, "lease", "and more")
 			break
 		}
-		p.Lines = append(p.Lines, line("lease", "of %s, expired at %s: %d jobs go back to queued, %d die", x.owner,
-			queue.Stamp(x.until, time.RFC3339), x.n-x.dies, x.dies))
+		p.Lines = append(p.Lines, line("lease", "of %s, expired at %s: %d jobs go back to queued, %d die", x.Owner,
+			queue.Stamp(x.Until, time.RFC3339), x.N-x.Dies, x.Dies))
 	}
 	return nil
 }

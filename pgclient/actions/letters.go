@@ -6,117 +6,125 @@ package actions
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 func letterActions() []entry {
+	letters := func(a queue.Action) entry {
+		a.Panes, a.Noun, a.Danger, a.Role, a.Reason = []queue.PaneID{queue.PaneDead}, "dead letter", queue.DangerMany, "dead_letter_operator", true
+		a.Targets.Name, a.Targets.Many = "ID", true
+		return entry{Action: a, plan: planLetters, apply: applyLetters}
+	}
+	selected := queue.Targets{Instead: "filter", List: "dlq"}
 	return []entry{
-		{Action: queue.Action{
-			ID: queue.ActRequeue, Words: "requeue", Key: "R", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)",
-			Help: "make one new saga or job per dead letter, or route its event once more",
-			Noun: "dead letter", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq"},
-			Danger: queue.DangerMany, Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
-		}, plan: planLetters, apply: applyLetters},
-		{Action: queue.Action{
-			ID: queue.ActResolve, Words: "resolve", Key: "C", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Close",
-			Help: "close a dead letter with a resolution, without sending it",
-			Noun: "dead letter", Opposite: queue.ActReopen, Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq"},
-			Danger: queue.DangerMany, Function: "public.fn_dead_letter_resolve(bigint[],text,text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		letters(queue.Action{
+			ID: queue.ActRequeue, Words: "requeue", Key: "R", Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)", Targets: selected,
+			Help: "make one new saga or job per dead letter, or route its event once more", Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)",
+		}),
+		letters(queue.Action{
+			ID: queue.ActResolve, Words: "resolve", Key: "C", Verb: "Close", Opposite: queue.ActReopen, Targets: selected,
+			Help: "close a dead letter with a resolution, without sending it", Function: "public.fn_dead_letter_resolve(bigint[],text,text,text,boolean)",
 			Args: []queue.Arg{{
 				Name: "resolution", Label: "Resolution", Default: "abandoned", Required: true,
 				Choices: []string{"abandoned", "delivered_otherwise", "duplicate"}, Help: "why it need not be sent",
 			}},
-		}, plan: planLetters, apply: applyLetters},
-		{Action: queue.Action{
-			ID: queue.ActReopen, Words: "reopen", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Reopen",
-			Help: "open a closed dead letter again",
-			Noun: "dead letter", Opposite: queue.ActResolve, Targets: queue.Targets{Name: "ID", Many: true},
-			Danger: queue.DangerMany, Function: "public.fn_dead_letter_reopen(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
-		}, plan: planLetters, apply: applyLetters},
-		{Action: queue.Action{
-			ID: queue.ActUndoRequeue, Words: "undo", Key: "U", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Undo requeue of",
-			Help: "recall a requeued letter whose saga has no job yet",
-			Noun: "dead letter", Opposite: queue.ActRequeue, Targets: queue.Targets{Name: "ID", Many: true},
-			Danger: queue.DangerMany, Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
-		}, plan: planLetters, apply: applyLetters},
+		}),
+		letters(queue.Action{
+			ID: queue.ActReopen, Words: "reopen", Verb: "Reopen", Opposite: queue.ActResolve,
+			Help: "open a closed dead letter again", Function: "public.fn_dead_letter_reopen(bigint[],text,text,boolean)",
+		}),
+		letters(queue.Action{
+			ID: queue.ActUndoRequeue, Words: "undo", Key: "U", Verb: "Undo requeue of", Opposite: queue.ActRequeue,
+			Help: "recall a requeued letter whose saga has no job yet", Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)",
+		}),
 	}
 }
 
 // shownOutcomes bounds the per-id outcomes that a plan carries to a screen.
 const shownOutcomes = 1000
 
-// Clauses for the letters that were named one by one.
-const (
-	givenHooks = " WHERE d.id = ANY ($1::bigint[])"
-	givenJobs  = " WHERE d.dead_letter_id = ANY ($1::uuid[])"
-
-	givenEvents = givenJobs
-)
-
-// letterCall is the statement of an action on the letters of each source, and what
-// follows its four arguments; $4 says whether it is a dry run.
-type letterCall struct {
-	hooks, jobs, events string // functions; "" = there is no such thing for this source
-	order               string // of the arguments
-	hookArgs, otherArgs []any
+// letterSource is what differs between the sources of dead letters.
+type letterSource struct {
+	name, prefix string // of the source; of its ids, as the console writes them
+	array        string // the type of its ids
+	from, id     string // its letters, and their id
+	order        string // in which a bulk operation takes them
+	bulk         string // the kind of the operation that puts them back
+	otherwise    string // what it calls delivered otherwise
+	// tell says where they would go.
+	tell  func(*Planner, context.Context, *queue.Plan, string, ...any) error
+	calls map[queue.ActionID]string // what it cannot do has none
 }
 
-func letterCallOf(r queue.Request) letterCall {
-	const usual = "($1, $2, $3, $4)"
-	switch r.Action {
-	case queue.ActResolve:
-		// The sources say the same with different words.
-		hook, other := r.Args["resolution"], r.Args["resolution"]
-		if hook == "done_otherwise" || hook == "delivered_otherwise" {
-			hook, other = "delivered_otherwise", "done_otherwise"
-		}
-		return letterCall{
-			"fn_dead_letter_resolve", "fn_job_dead_letter_resolve", "fn_iu_route_dead_letter_resolve", "($1, $5, $3, $2, $4)",
-			[]any{hook}, []any{other},
-		}
-	case queue.ActReopen:
-		return letterCall{"fn_dead_letter_reopen", "fn_job_dead_letter_reopen", "fn_iu_route_dead_letter_reopen", usual, nil, nil}
-	case queue.ActUndoRequeue:
-		return letterCall{"fn_dead_letter_requeue_undo", "fn_job_dead_letter_replay_undo", "", usual, nil, nil}
-	default:
-		return letterCall{"fn_dead_letter_requeue", "fn_job_dead_letter_replay", "fn_iu_route_dead_letter_replay", usual, nil, nil}
+// letterSources are webhooks, jobs and events, in the order of a filtersql.DeadSelection.
+func letterSources() [3]letterSource {
+	return [3]letterSource{
+		{"webhook", "", "bigint[]", filtersql.DeadFrom, "d.id", "d.id", "requeue_webhook", "delivered_otherwise", (*Planner).breakdown, map[queue.ActionID]string{
+			queue.ActRequeue: "fn_dead_letter_requeue", queue.ActResolve: "fn_dead_letter_resolve",
+			queue.ActReopen: "fn_dead_letter_reopen", queue.ActUndoRequeue: "fn_dead_letter_requeue_undo",
+		}},
+		{"job", parseid.JobPrefix, "uuid[]", filtersql.DeadJobFrom, "d.dead_letter_id", byDeath, "replay_job", "done_otherwise", (*Planner).jobBreakdown, map[queue.ActionID]string{
+			queue.ActRequeue: "fn_job_dead_letter_replay", queue.ActResolve: "fn_job_dead_letter_resolve",
+			queue.ActReopen: "fn_job_dead_letter_reopen", queue.ActUndoRequeue: "fn_job_dead_letter_replay_undo",
+		}},
+		{"event", parseid.EventPrefix, "uuid[]", filtersql.DeadEventFrom, "d.dead_letter_id", byDeath, "replay_event", "done_otherwise", (*Planner).eventBreakdown, map[queue.ActionID]string{
+			queue.ActRequeue: "fn_iu_route_dead_letter_replay", queue.ActResolve: "fn_iu_route_dead_letter_resolve",
+			queue.ActReopen: "fn_iu_route_dead_letter_reopen",
+		}},
 	}
 }
 
-// letterSet is ids by their source.
-type letterSet struct {
-	hooks        []int64
-	jobs, events []string
+const byDeath = "d.last_failed_at, d.dead_letter_id"
+
+// given is the clause for letters that were named one by one.
+func (s letterSource) given() string {
+	return " WHERE " + s.id + " = ANY ($1::text[]::" + s.array + ")"
+}
+
+// call is the statement of an action on letters of the source.
+func (s letterSource) call(r queue.Request, ids []string, dry bool) (sql string, args []any) {
+	sql, args = "SELECT public."+s.calls[r.Action]+"($1::text[]::"+s.array, []any{ids, r.Actor, r.Reason, dry}
+	if r.Action != queue.ActResolve {
+		return sql + ", $2, $3, $4)", args
+	}
+	why := r.Args["resolution"]
+	if why == "done_otherwise" || why == "delivered_otherwise" { // the sources say the same with different words
+		why = s.otherwise
+	}
+	return sql + ", $5, $3, $2, $4)", append(args, why)
 }
 
 // letterIDs sorts ids by their source.
-func letterIDs(targets []string) (s letterSet, err error) {
-	s = letterSet{[]int64{}, []string{}, []string{}}
+func letterIDs(targets []string) (ids [3][]string, err error) {
 	for _, t := range targets {
 		var id string
-		var n int64
+		source := 0
 		switch {
 		case parseid.IsJobLetter(t):
+			source = 1
 			id, err = parseid.UUID(t, "job dead letter", parseid.JobPrefix)
-			s.jobs = append(s.jobs, id)
 		case parseid.IsEventLetter(t):
+			source = 2
 			id, err = parseid.UUID(t, "event dead letter", parseid.EventPrefix)
-			s.events = append(s.events, id)
 		default:
+			var n int64
 			n, err = parseid.Webhook(t)
-			s.hooks = append(s.hooks, n)
+			id = strconv.FormatInt(n, 10)
 		}
 		if err != nil {
-			return s, err
+			return ids, err
 		}
+		ids[source] = append(ids[source], id)
 	}
-	return s, nil
+	return ids, nil
 }
 
 // lettersAnswer is what the functions together answered.
@@ -135,54 +143,38 @@ func (c *Planner) letters(ctx context.Context, r queue.Request, dry bool) (lette
 	if err != nil {
 		return lettersAnswer{}, err
 	}
-	call := letterCallOf(r)
 	errRefused := errors.New("refused")
 	var out lettersAnswer
-	ask := func(tx pgx.Tx, fn, prefix string, ids any, extra []any) error {
-		if out.refused != "" {
-			return nil
-		}
-		var a answer
-		if err := tx.QueryRow(ctx, "SELECT public."+fn+call.order, append([]any{ids, r.Actor, r.Reason, dry}, extra...)...).Scan(&a); err != nil {
-			return err
-		}
-		if a.Refused {
-			begun := len(out.results) > 0
-			out = lettersAnswer{refused: a.Reason, rule: a.Rule, auditID: a.AuditID}
-			if begun {
-				out.auditID = 0
-				return errRefused
+	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
+		for i, s := range letterSources() {
+			switch {
+			case len(ids[i]) == 0:
+				continue
+			case s.calls[r.Action] == "":
+				out.results = append(out.results, stayRouted(ids[i])...)
+				continue
 			}
-			return nil
-		}
-		out.auditID = a.AuditID
-		for _, o := range a.outcomes(prefix) {
-			o.Outcome = oneWord(o.Outcome)
-			out.results = append(out.results, o)
+			var a answer
+			sql, args := s.call(r, ids[i], dry)
+			if err := tx.QueryRow(ctx, sql, args...).Scan(&a); err != nil {
+				return err
+			}
+			if a.Refused {
+				begun := len(out.results) > 0
+				out = lettersAnswer{refused: a.Reason, rule: a.Rule, auditID: a.AuditID}
+				if begun {
+					out.auditID = 0
+					return errRefused
+				}
+				return nil
+			}
+			out.auditID = a.AuditID
+			for _, o := range a.outcomes(s.prefix) {
+				o.Outcome = oneWord(o.Outcome)
+				out.results = append(out.results, o)
+			}
 		}
 		return nil
-	}
-	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
-		if len(ids.hooks) > 0 {
-			if err := ask(tx, call.hooks, "", ids.hooks, call.hookArgs); err != nil {
-				return err
-			}
-		}
-		if len(ids.jobs) > 0 {
-			if err := ask(tx, call.jobs, parseid.JobPrefix, ids.jobs, call.otherArgs); err != nil {
-				return err
-			}
-		}
-		if len(ids.events) == 0 {
-			return nil
-		}
-		if call.events == "" {
-			if out.refused == "" {
-				out.results = append(out.results, stayRouted(ids.events)...)
-			}
-			return nil
-		}
-		return ask(tx, call.events, parseid.EventPrefix, ids.events, call.otherArgs)
 	})
 	if errors.Is(err, errRefused) {
 		err = nil
@@ -222,44 +214,33 @@ func planLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Request.Targets = ids
 	}
 	if len(p.Request.Targets) == 0 {
-		p.Refused, p.Rule = "nothing matches", "empty"
-		return nil
+		return refuse(p, "empty", "nothing matches")
 	}
 	a, err := c.letters(ctx, p.Request, true)
 	if err != nil {
 		return err
 	}
 	if a.refused != "" {
-		p.Refused, p.Rule = a.refused, a.rule
-		return nil
+		return refuse(p, a.rule, a.refused)
 	}
 	whys := tally(p, a.results)
-	p.Lines = append(p.Lines, line("dead letters", "%d of %d", p.Count, len(a.results)))
+	say(p, "dead letters", "%d of %d", p.Count, len(a.results))
 	ids, err := letterIDs(p.Request.Targets)
 	if err != nil {
 		return err
 	}
 	var sources []string
-	if len(ids.hooks) > 0 {
-		sources = append(sources, "webhooks")
-		if err := c.breakdown(ctx, p, givenHooks, ids.hooks); err != nil {
-			return err
+	for i, s := range letterSources() {
+		if len(ids[i]) == 0 {
+			continue
 		}
-	}
-	if len(ids.jobs) > 0 {
-		sources = append(sources, "jobs")
-		if err := c.jobBreakdown(ctx, p, givenJobs, ids.jobs); err != nil {
-			return err
-		}
-	}
-	if len(ids.events) > 0 {
-		sources = append(sources, "events")
-		if err := c.eventBreakdown(ctx, p, givenEvents, ids.events); err != nil {
+		sources = append(sources, s.name+"s")
+		if err := s.tell(c, ctx, p, s.given(), ids[i]); err != nil {
 			return err
 		}
 	}
 	if len(sources) > 1 {
-		p.Lines = append(p.Lines, line("audit", "%s rows, one for the %s; the result names the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the ")))
+		say(p, "audit", "%s rows, one for the %s; the result names the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the "))
 	}
 	whys.lines(p)
 	if p.Count == 0 {
@@ -298,10 +279,10 @@ func tally(p *queue.Plan, all []queue.Outcome) whys {
 func (w whys) lines(p *queue.Plan) {
 	for i, why := range w.order {
 		if i == 5 {
-			p.Lines = append(p.Lines, line("skipped", "+%d more reasons", len(w.order)-i))
+			say(p, "skipped", "+%d more reasons", len(w.order)-i)
 			break
 		}
-		p.Lines = append(p.Lines, line("skipped", "%d: %s", w.n[why], why))
+		say(p, "skipped", "%d: %s", w.n[why], why)
 	}
 }
 
@@ -323,7 +304,7 @@ func pastOf(a queue.ActionID) string {
 }
 
 // freeze turns a filter into the ids that match now; an empty one is refused.
-func (c *Planner) freeze(ctx context.Context, filter string) ([]string, error) {
+func (c *Planner) freeze(ctx context.Context, filter string) (ids []string, err error) {
 	s, err := filtersql.Dead(filter)
 	if err != nil {
 		return nil, err
@@ -331,35 +312,19 @@ func (c *Planner) freeze(ctx context.Context, filter string) ([]string, error) {
 	if s.Filter.Empty() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
-	rows, err := c.act.Query(ctx, "SELECT d.id::text FROM "+filtersql.DeadFrom+s.Hooks.Clause()+" ORDER BY d.id", s.Hooks.Args...)
-	if err != nil {
-		return nil, err
+	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
+		x := letterSources()[i]
+		some, err := pgrow.Column[string](ctx, c.act, "SELECT '"+x.prefix+"' || "+x.id+" FROM "+x.from+b.Clause()+" ORDER BY "+x.id, b.Args...)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, some...)
 	}
-	hooks, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, err
-	}
-	rows, err = c.act.Query(ctx, "SELECT 'job:' || d.dead_letter_id FROM "+filtersql.DeadJobFrom+s.Jobs.Clause()+" ORDER BY d.dead_letter_id", s.Jobs.Args...)
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, err
-	}
-	rows, err = c.act.Query(ctx, "SELECT 'event:' || d.dead_letter_id FROM "+filtersql.DeadEventFrom+s.Events.Clause()+" ORDER BY d.dead_letter_id", s.Events.Args...)
-	if err != nil {
-		return nil, err
-	}
-	events, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return append(append(hooks, jobs...), events...), err
+	return ids, nil
 }
 
 func emptyFilter(example string) error {
-	return &queue.Error{
-		Kind: queue.KindUsage, What: queue.Clean("an empty filter selects everything"), Where: queue.Clean("--filter"),
-		Do: queue.Clean("say what you mean, such as " + example),
-	}
+	return queue.NewError(queue.KindUsage, "an empty filter selects everything", "--filter", "say what you mean, such as "+example)
 }
 
 func applyLetters(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {

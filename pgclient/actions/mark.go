@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -29,7 +28,7 @@ func planMark(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var now time.Time
 	var last queue.Text
 	err := c.act.QueryRow(ctx, `SELECT clock_timestamp(), (SELECT to_char(m.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') || ' ' || m.label || ' by ' || m.created_by
-		FROM public.queue_mark m ORDER BY m.at DESC LIMIT 1)`).Scan(&now, pgscan.Text(&last))
+		FROM public.queue_mark m ORDER BY m.at DESC LIMIT 1)`).Scan(&now, &last)
 	if err != nil {
 		return err
 	}
@@ -37,7 +36,7 @@ func planMark(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Lines = append(p.Lines, line("label", "%s", label), line("at", "the moment it is set, now %s", queue.Stamp(now, time.RFC3339)),
 		line("then", "every history line shows it, for everybody"))
 	if !last.Empty() {
-		p.Lines = append(p.Lines, line("last mark", "%s", last))
+		say(p, "last mark", "%s", last)
 	}
 	return nil
 }

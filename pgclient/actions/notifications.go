@@ -5,8 +5,7 @@ package actions
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -23,11 +22,7 @@ func notificationActions() []entry {
 
 // failedStaged are the rows that failed, the first of them first.
 func (c *Planner) failedStaged(ctx context.Context) ([]string, error) {
-	rows, err := c.act.Query(ctx, `SELECT p.id::text FROM public.iu_notification_pending p WHERE p.failed_at IS NOT NULL ORDER BY p.failed_at, p.id LIMIT $1`, mostJobs)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return pgrow.Column[string](ctx, c.act, `SELECT p.id::text FROM public.iu_notification_pending p WHERE p.failed_at IS NOT NULL ORDER BY p.failed_at, p.id LIMIT $1`, mostJobs)
 }
 
 func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -39,29 +34,22 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 		return err
 	}
 	if p.Request.Targets = ids; len(ids) == 0 {
-		p.Refused, p.Rule = "no staged notification has failed", "empty"
-		return nil
+		return refuse(p, "empty", "no staged notification has failed")
 	}
 	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
 	whys := tally(p, a.outcomes(""))
-	p.Lines = append(p.Lines, line("rows", "%d of %d", p.Count, len(a.Results)))
-	rows, err := c.act.Query(ctx, `SELECT p.failure, count(*) FROM public.iu_notification_pending p WHERE p.id = ANY ($1::uuid[]) AND p.failed_at IS NOT NULL
-		GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 8`, ids)
-	if err != nil {
-		return err
-	}
+	say(p, "rows", "%d of %d", p.Count, len(a.Results))
 	var failure string
 	var n int64
-	if _, err = pgx.ForEachRow(rows, []any{&failure, &n}, func() error {
-		p.Lines = append(p.Lines, line("failed by", "%d × %s", n, failure))
-		return nil
-	}); err != nil {
+	if err = pgrow.Visit(ctx, c.act, []any{&failure, &n}, func() { p.Lines = append(p.Lines, line("failed by", "%d × %s", n, failure)) },
+		`SELECT p.failure, count(*) FROM public.iu_notification_pending p WHERE p.id = ANY ($1::uuid[]) AND p.failed_at IS NOT NULL
+		GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 8`, ids); err != nil {
 		return err
 	}
-	p.Lines = append(p.Lines, line("then", "the next run of iu_notification_worker tries them; one that is still wrong fails again"))
+	say(p, "then", "the next run of iu_notification_worker tries them; one that is still wrong fails again")
 	whys.lines(p)
 	if p.Count == 0 {
 		p.Refused, p.Rule = whys.refusal("none of them has failed"), "skipped"
@@ -70,11 +58,5 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 }
 
 func applyNotificationRequeue(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
-	if err != nil {
-		return err
-	}
-	res.AuditID = a.AuditID
-	record(res, a.outcomes(""))
-	return nil
+	return c.doesMany(ctx, res, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
 }

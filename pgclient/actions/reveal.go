@@ -26,9 +26,6 @@ func revealActions() []entry {
 }
 
 func planReveal(ctx context.Context, c *Planner, p *queue.Plan) error {
-	if len(p.Request.Targets) != 1 {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("one payload is revealed at a time"), Do: queue.Clean("name one id")}
-	}
 	kind, key, err := parseid.Payload(p.Request.Targets[0])
 	if err != nil {
 		return err
@@ -44,8 +41,7 @@ func planReveal(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if !there {
-		p.Refused, p.Rule = "there is nothing with the id "+p.Request.Targets[0], "not_found"
-		return nil
+		return refuse(p, "not_found", "there is nothing with the id "+p.Request.Targets[0])
 	}
 	p.Count = 1
 	p.Lines = append(p.Lines,

@@ -82,9 +82,6 @@ type routingAnswer struct {
 
 // setRouting runs the function of the action on one target.
 func setRouting(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a routingAnswer, err error) {
-	if len(r.Targets) != 1 {
-		return a, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one domain or consumer"), Do: queue.Clean("qtop route list and qtop consumer list show them")}
-	}
 	enabled := r.Args["enabled"]
 	if r.Action == queue.ActRouteSet {
 		err = q.QueryRow(ctx, "SELECT public.fn_iu_outbound_route_set($1::text, $2::boolean, $3::text, $4::text, $5::boolean)", r.Targets[0], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
@@ -102,8 +99,7 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return err
 		}
 		if a.Refused {
-			p.Refused, p.Rule = a.Reason, a.Rule
-			return nil
+			return refuse(p, a.Rule, a.Reason)
 		}
 		p.Count, p.Expect = 1, a.Before.seen()
 		p.Lines = append(p.Lines, line("now", "%s", a.Before), line("then", "%s", a.After))
@@ -116,7 +112,7 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			if a.After.Enabled {
 				what = "%d events wait; they are routed in their order"
 			}
-			p.Lines = append(p.Lines, line("waiting", what, waiting))
+			say(p, "waiting", what, waiting)
 			return nil
 		}
 		var executors int64

@@ -5,11 +5,8 @@ package actions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
@@ -79,12 +76,10 @@ func eventRuleWords(s queue.EventSubscription) string {
 }
 
 func ruleID(r queue.Request) (int64, error) {
-	if len(r.Targets) == 1 {
-		if id, err := strconv.ParseInt(r.Targets[0], 10, 64); err == nil && id > 0 {
-			return id, nil
-		}
+	if id, err := strconv.ParseInt(r.Targets[0], 10, 64); err == nil && id > 0 {
+		return id, nil
 	}
-	return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one rule by its number"), Do: queue.Clean("qtop subscriptions lists them")}
+	return 0, queue.NewError(queue.KindUsage, "name one rule by its number", "", "qtop subscriptions lists them")
 }
 
 func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -93,17 +88,16 @@ func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	mute := p.Request.Action == queue.ActRuleMute
-	var s queue.EventSubscription
-	err = c.act.QueryRow(ctx, "SELECT "+pgrow.EventRuleColumns+" FROM public.event_subscription s WHERE s.subscription_id = $1", id).Scan(pgrow.EventRule(&s)...)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		p.Refused, p.Rule = fmt.Sprintf("there is no subscription %d", id), "not_found"
-		return nil
-	case err != nil:
+	found, err := pgrow.All[queue.EventSubscription](ctx, c.act, "SELECT "+pgrow.EventRuleColumns+" FROM public.event_subscription s WHERE s.subscription_id = $1", id)
+	if err != nil {
 		return err
-	case s.Mute == mute:
-		p.Refused, p.Rule = fmt.Sprintf("subscription %d is %s already", id, map[bool]string{true: "muted", false: "not muted"}[mute]), "unchanged"
-		return nil
+	}
+	if len(found) == 0 {
+		return refuse(p, "not_found", fmt.Sprintf("there is no subscription %d", id))
+	}
+	s := found[0]
+	if s.Mute == mute {
+		return refuse(p, "unchanged", fmt.Sprintf("subscription %d is %s already", id, map[bool]string{true: "muted", false: "not muted"}[mute]))
 	}
 	events, now, err := c.shareWith(ctx, 0)
 	if err != nil {
@@ -127,12 +121,7 @@ func applyMute(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 		return err
 	}
 	mute := p.Request.Action == queue.ActRuleMute
-	a, err := c.ask(ctx, "SELECT public.fn_event_subscription_mute($1::bigint, $2::boolean, $3::text, $4::text, false)", id, mute, p.Request.Actor, p.Request.Reason)
-	if err != nil {
-		return err
-	}
-	one(res, p.Request.Targets[0], map[bool]string{true: "muted", false: "unmuted"}[mute], a)
-	return nil
+	return c.does(ctx, res, p.Request.Targets[0], map[bool]string{true: "muted", false: "unmuted"}[mute], "SELECT public.fn_event_subscription_mute($1::bigint, $2::boolean, $3::text, $4::text, false)", id, mute, p.Request.Actor, p.Request.Reason)
 }
 
 const ruleAdd = `SELECT public.fn_event_subscription_add($1::text, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), NULLIF($6, '')::jsonb, $7::text, $8::text, $9::boolean)`
@@ -147,8 +136,7 @@ func planRule(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if a.Refused {
-		p.Refused, p.Rule = a.Reason, a.Rule
-		return nil
+		return refuse(p, a.Rule, a.Reason)
 	}
 	args := p.Request.Args
 	var broadcast, types int64

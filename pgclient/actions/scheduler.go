@@ -16,7 +16,6 @@ import (
 
 	"github.com/qtop/qtop/pgclient/lists"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/work"
 )
@@ -70,9 +69,9 @@ type tickRow struct {
 // tickWorker reads a worker and puts how it stands into the preview.
 func tickWorker(ctx context.Context, c *Planner, p *queue.Plan, name string) (t tickRow, err error) {
 	err = c.act.QueryRow(ctx, `SELECT configured_interval_seconds, mode, state, flag_key, last_run_at
-		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, pgscan.Text(&t.Mode), &t.State, pgscan.Text(&t.FlagKey), &t.LastRun)
+		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, &t.Mode, &t.State, &t.FlagKey, &t.LastRun)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return t, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no tick worker " + name), Do: queue.Clean("qtop scheduler lists them")}
+		return t, queue.NewError(queue.KindUsage, "there is no tick worker "+name, "", "qtop scheduler lists them")
 	}
 	if err != nil {
 		return t, err
@@ -143,29 +142,17 @@ func did(t work.TickResult) string {
 	return strings.Join(parts, ", ") + fmt.Sprintf(", in %.1f ms", t.TookMS)
 }
 
-// oneWorker is the worker that is paused or resumed.
-func oneWorker(r queue.Request) (string, error) {
-	if len(r.Targets) != 1 {
-		return "", &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one tick worker"), Do: queue.Clean("qtop scheduler lists them")}
-	}
-	return r.Targets[0], nil
-}
-
 // toInterval is the argument in which a plan keeps the interval that it sets.
 const toInterval = "interval"
 
 func planTickPause(ctx context.Context, c *Planner, p *queue.Plan) error {
-	name, err := oneWorker(p.Request)
-	if err != nil {
-		return err
-	}
+	name := p.Request.Targets[0]
 	t, err := tickWorker(ctx, c, p, name)
 	if err != nil {
 		return err
 	}
 	if t.Every == 0 {
-		p.Refused, p.Rule = name+" is paused already: its interval is 0", "paused"
-		return nil
+		return refuse(p, "paused", name+" is paused already: its interval is 0")
 	}
 	p.Request.Args[toInterval] = "0"
 	return planSet(ctx, c, p, queue.TickInterval(name), "0")
@@ -175,17 +162,13 @@ func planTickPause(ctx context.Context, c *Planner, p *queue.Plan) error {
 // one is to go back to, else what the audit says was last in force, else the
 // default.
 func planTickResume(ctx context.Context, c *Planner, p *queue.Plan) error {
-	name, err := oneWorker(p.Request)
-	if err != nil {
-		return err
-	}
+	name := p.Request.Targets[0]
 	t, err := tickWorker(ctx, c, p, name)
 	if err != nil {
 		return err
 	}
 	if t.Every != 0 {
-		p.Refused, p.Rule = fmt.Sprintf("%s is not paused: it runs every %d s", name, t.Every), "not_paused"
-		return nil
+		return refuse(p, "not_paused", fmt.Sprintf("%s is not paused: it runs every %d s", name, t.Every))
 	}
 	var to string
 	err = c.act.QueryRow(ctx, `SELECT COALESCE(
@@ -235,7 +218,7 @@ func planCron(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if p.Request.Action == queue.ActCronInstall {
 		p.Lines = append(p.Lines, line("runs as", "%s", a.RunAs), line("mode", "%s", a.Mode))
 		if a.Mode != "pg_cron" && a.Mode != "hybrid" {
-			p.Lines = append(p.Lines, line("to know", "these ticks are refused until %s is pg_cron or hybrid", queue.SchedulerMode))
+			say(p, "to know", "these ticks are refused until %s is pg_cron or hybrid", queue.SchedulerMode)
 		}
 	}
 	for i, r := range p.Results {
@@ -243,7 +226,7 @@ func planCron(ctx context.Context, c *Planner, p *queue.Plan) error {
 			p.Count++
 		}
 		if i < len(jobs) {
-			p.Lines = append(p.Lines, line(r.ID, "%s  %s: %s", jobs[i].Schedule, jobs[i].Worker, strings.ReplaceAll(r.Outcome, "_", " ")))
+			say(p, r.ID, "%s  %s: %s", jobs[i].Schedule, jobs[i].Worker, strings.ReplaceAll(r.Outcome, "_", " "))
 		}
 	}
 	return nil
@@ -267,16 +250,5 @@ func (c *Planner) overThere(ctx context.Context, p *queue.Plan, jobs []queue.Cro
 }
 
 func applyCron(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	var a cronAnswer
-	if err := c.act.QueryRow(ctx, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, false).Scan(&a); err != nil {
-		return err
-	}
-	res.AuditID = a.AuditID
-	if a.Refused {
-		res.Refused = a.Reason
-		res.Skipped++
-		return nil
-	}
-	record(res, a.outcomes(""))
-	return nil
+	return c.doesMany(ctx, res, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, false)
 }

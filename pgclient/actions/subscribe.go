@@ -17,6 +17,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -112,9 +113,6 @@ const noRule = "none"
 
 // ruleArguments reads what a subscription says.
 func ruleArguments(r queue.Request) ([]any, error) {
-	if len(r.Targets) != 1 {
-		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one executor"), Do: queue.Clean("qtop executors lists them")}
-	}
 	floor, err := strconv.Atoi(r.Args["floor"])
 	if err != nil {
 		return nil, err
@@ -141,8 +139,7 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return pgerror.JobCheck(err)
 	}
 	if a.Refused {
-		p.Refused, p.Rule = a.Reason, a.Rule
-		return nil
+		return refuse(p, a.Rule, a.Reason)
 	}
 	p.Count, p.Expect = 1, noRule
 	if a.Before != nil && a.Before.UpdatedAt != nil {
@@ -157,10 +154,8 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 // planRuleTurn plans a disable or an enable as the edit that it is: the rule, named
 // by its id, saved as it stands but for that. The request becomes the edit's.
 func planRuleTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
-	bad := &queue.Error{Kind: queue.KindUsage, What: queue.Clean("name one rule by its id"), Do: queue.Clean("qtop executor subscriptions lists them")}
-	if len(p.Request.Targets) != 1 {
-		return bad
-	}
+	bad := queue.NewError(queue.KindUsage, "name one rule by its id", "", "qtop executor subscriptions lists them")
+
 	var id pgtype.UUID
 	if id.Scan(p.Request.Targets[0]) != nil {
 		return bad
@@ -172,13 +167,11 @@ func planRuleTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 		FROM public.job_subscription s WHERE s.subscription_id = $1`, id).Scan(&executor, &kind, &domain, &enabled)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		p.Refused, p.Rule = "there is no rule "+p.Request.Targets[0], "not_found"
-		return nil
+		return refuse(p, "not_found", "there is no rule "+p.Request.Targets[0])
 	case err != nil:
 		return err
 	case enabled == on:
-		p.Refused, p.Rule = fmt.Sprintf("the rule of %s is %s already", executor, map[bool]string{true: "enabled", false: "disabled"}[on]), "unchanged"
-		return nil
+		return refuse(p, "unchanged", fmt.Sprintf("the rule of %s is %s already", executor, map[bool]string{true: "enabled", false: "disabled"}[on]))
 	}
 	p.Request.Action, p.Request.Targets = queue.ActJobSubscribe, []string{executor}
 	p.Request.Args = map[string]string{"kind": kind, "domain": domain, "enabled": strconv.FormatBool(on)}
@@ -191,19 +184,17 @@ func planRuleTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 // fillRule gives what the request leaves out the value that the rule has, if
 // there is one.
 func fillRule(ctx context.Context, c *Planner, r queue.Request) error {
-	if len(r.Targets) != 1 {
-		return nil // planSubscribe says so
-	}
+
 	var floor, parallel int64
 	var enabled bool
 	var notes string
 	err := c.act.QueryRow(ctx, `SELECT s.priority_floor, s.max_parallel, s.enabled, COALESCE(s.notes, '') FROM public.job_subscription s
 		WHERE s.executor_id = $1 AND s.job_kind IS NOT DISTINCT FROM NULLIF($2, '') AND s.event_domain IS NOT DISTINCT FROM NULLIF($3, '')`,
 		r.Targets[0], r.Args["kind"], r.Args["domain"]).Scan(&floor, &parallel, &enabled, &notes)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
 	if err != nil {
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
 		return err
 	}
 	for name, value := range map[string]string{
@@ -226,7 +217,12 @@ func orEvery(name, every string) string {
 // governs says for which lanes the rule is the most specific one of its executor,
 // and how many jobs wait there that it admits.
 func (c *Planner) governs(ctx context.Context, p *queue.Plan, r *rule) error {
-	rows, err := c.act.Query(ctx, `WITH lane AS (
+	type lane struct {
+		Kind, Domain string
+		Mine         bool
+		N            int64
+	}
+	lanes, err := pgrow.All[lane](ctx, c.act, `WITH lane AS (
 			SELECT DISTINCT l.event_domain, l.job_kind FROM public.job_lane l
 			WHERE ($2 = '' OR l.job_kind = $2) AND ($3 = '' OR l.event_domain = $3)
 		), told AS (
@@ -244,47 +240,36 @@ func (c *Planner) governs(ctx context.Context, p *queue.Plan, r *rule) error {
 	var mine, other []string
 	var waits int64
 	bound := ""
-	type lane struct {
-		kind, domain string
-		mine         bool
-		n            int64
-	}
-	lanes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x lane, err error) {
-		err = row.Scan(&x.kind, &x.domain, &x.mine, &x.n)
-		return x, err
-	})
-	if err != nil {
-		return err
-	}
+
 	for _, x := range lanes {
-		name := fmt.Sprintf("%s (%s)", x.kind, x.domain)
-		if !x.mine {
+		name := fmt.Sprintf("%s (%s)", x.Kind, x.Domain)
+		if !x.Mine {
 			other = append(other, name)
 			continue
 		}
 		mine = append(mine, name)
-		if waits += x.n; x.n == filtersql.CountBound {
+		if waits += x.N; x.N == filtersql.CountBound {
 			bound = "≥"
 		}
 	}
 	switch {
 	case len(lanes) == 0:
-		p.Lines = append(p.Lines, line("governs", "nothing yet: there was never such a job"))
+		say(p, "governs", "nothing yet: there was never such a job")
 	case !r.Enabled:
-		p.Lines = append(p.Lines, line("governs", "nothing while it is disabled: a less specific rule that is enabled takes its place"))
+		say(p, "governs", "nothing while it is disabled: a less specific rule that is enabled takes its place")
 	case len(mine) == 0:
-		p.Lines = append(p.Lines, line("governs", "nothing: more specific rules govern %s", first(other)))
+		say(p, "governs", "nothing: more specific rules govern %s", first(other))
 	default:
-		p.Lines = append(p.Lines, line("governs", "%s", first(mine)))
+		say(p, "governs", "%s", first(mine))
 		if len(other) > 0 {
-			p.Lines = append(p.Lines, line("but not", "%s: more specific rules govern there", first(other)))
+			say(p, "but not", "%s: more specific rules govern there", first(other))
 		}
 	}
 	what := "jobs wait that it admits"
 	if !r.Enabled {
 		what = "jobs wait that it would admit"
 	}
-	p.Lines = append(p.Lines, line("waiting", "%s%d %s", bound, waits, what))
+	say(p, "waiting", "%s%d %s", bound, waits, what)
 	return nil
 }
 
@@ -329,15 +314,15 @@ func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 		}
 		return nil
 	})
-	out := queue.Outcome{ID: id, Outcome: "changed"}
+	done := "changed"
 	switch {
 	case errors.Is(err, errMoved):
 		a.Refused, a.AuditID, a.Reason = true, 0, "the rule was changed meanwhile, last by "+orEvery(by, "nobody who is known")+": look again"
 	case err != nil:
 		return err
 	case a.Created:
-		out.Outcome = "created"
+		done = "created"
 	}
-	one(res, id, out.Outcome, answer{Refusal: a.Refusal})
+	one(res, id, done, answer{Refusal: a.Refusal})
 	return nil
 }

@@ -130,7 +130,7 @@ func (g *gathering) enqueueAll(ctx context.Context, batch []*gathered) (ids []st
 	case a.Refused:
 		return nil, errRefused
 	case len(a.IDs) != len(jobs):
-		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the answer has not an id for each job"), Where: queue.Clean("fn_job_enqueue_many")}
+		return nil, queue.NewError(queue.KindFailed, "the answer has not an id for each job", "fn_job_enqueue_many", "")
 	}
 	return a.IDs, nil
 }

@@ -53,7 +53,7 @@ func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 	case err != nil:
 		return Made{}, pgerror.Translate(err)
 	case r.Refused:
-		return Made{}, &queue.Error{Kind: queue.KindFailed, What: queue.Clean(r.Reason), Where: queue.Clean("fn_job_enqueue_many")}
+		return Made{}, queue.NewError(queue.KindFailed, r.Reason, "fn_job_enqueue_many", "")
 	}
 	return r.Made, nil
 }

@@ -32,10 +32,7 @@ func (p *Producer) Put(ctx context.Context, j Job, after time.Duration) (id stri
 		}
 	}
 	if n := j.Priority; n != nil && *n != int(int16(*n)) { //nolint:gosec // the loss is what is looked for
-		return "", false, "", &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("the priority cannot be %d", *n)), Where: queue.Clean("--priority"),
-			Do: queue.Clean(fmt.Sprintf("use %d to %d", math.MinInt16, math.MaxInt16)),
-		}
+		return "", false, "", queue.NewError(queue.KindUsage, fmt.Sprintf("the priority cannot be %d", *n), "--priority", fmt.Sprintf("use %d to %d", math.MinInt16, math.MaxInt16))
 	}
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()

@@ -47,7 +47,7 @@ func (s *sender) enqueue(ctx context.Context, job Job) (id string, created bool,
 	case err != nil:
 		return "", false, pgerror.Translate(err)
 	case a.Refused:
-		return "", false, &queue.Error{Kind: queue.KindFailed, What: queue.Clean(a.Reason), Where: queue.Clean("fn_job_enqueue")}
+		return "", false, queue.NewError(queue.KindFailed, a.Reason, "fn_job_enqueue", "")
 	}
 	return a.ID, a.Created, nil
 }

@@ -8,12 +8,7 @@ package inspect
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient"
-	"github.com/qtop/qtop/pgclient/pgerror"
-	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -72,15 +67,5 @@ SELECT bad, what, remedy FROM (
 
 // ForeignObjects lists them, what does harm first.
 func ForeignObjects(ctx context.Context, c *pgclient.Client) ([]Foreign, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	rows, err := c.Read().Query(ctx, foreignSQL)
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Foreign, err error) {
-		err = row.Scan(&f.Bad, pgscan.Text(&f.What), pgscan.Text(&f.Remedy))
-		return f, err
-	})
-	return all, pgerror.Translate(err)
+	return read[Foreign](ctx, c, foreignSQL)
 }

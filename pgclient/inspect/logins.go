@@ -3,12 +3,7 @@ package inspect
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient"
-	"github.com/qtop/qtop/pgclient/pgerror"
-	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -17,10 +12,11 @@ import (
 type LoginSetting struct {
 	Role     queue.Text // empty = of every role
 	Database queue.Text // empty = of every database
-	Server   bool       // it stands in the configuration of the server
-	Name     string
-	Value    queue.Text
-	Mine     bool // the login of this session has it
+
+	Name   string
+	Value  queue.Text
+	Mine   bool // the login of this session has it
+	Server bool // it stands in the configuration of the server
 }
 
 // Login is a role that may log in and is a member of one of ours, or the one of this
@@ -44,9 +40,7 @@ func rolesOfOurs() []string { return append(schema.Roles(), "queue_owner") }
 // LoginSettings are those of this login, of the logins that have a role of ours, and
 // of this database, as far as they change what a statement does.
 func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	rows, err := c.Read().Query(ctx, members+`SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
+	return read[LoginSetting](ctx, c, members+`SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
 			split_part(s, '=', 1), substr(s, strpos(s, '=') + 1), x.setrole = 0 OR l.rolname = session_user, false
 		FROM pg_catalog.pg_db_role_setting x LEFT JOIN login l ON l.oid = x.setrole LEFT JOIN pg_catalog.pg_database d ON d.oid = x.setdatabase,
 			unnest(x.setconfig) s
@@ -56,29 +50,13 @@ func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, err
 		UNION ALL SELECT '', '', name, setting, true, true FROM pg_catalog.pg_settings
 			WHERE name IN ('default_transaction_read_only', 'session_replication_role') AND source IN ('configuration file', 'command line', 'environment variable')
 		ORDER BY 5 DESC, 3, 1, 2`, rolesOfOurs())
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
-	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s LoginSetting, err error) {
-		return s, row.Scan(pgscan.Text(&s.Role), pgscan.Text(&s.Database), &s.Name, pgscan.Text(&s.Value), &s.Mine, &s.Server)
-	})
-	return out, pgerror.Translate(err)
 }
 
 // Logins are this login and those that have a role of ours.
 func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	rows, err := c.Read().Query(ctx, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
+	return read[Login](ctx, c, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
 			CASE WHEN l.rolbypassrls THEN 'BYPASSRLS' END], NULL),
 			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user
 		FROM login l ORDER BY l.rolname = session_user DESC, l.rolname`, rolesOfOurs())
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
-	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Login, err error) {
-		return l, row.Scan(pgscan.Text(&l.Name), &l.Attributes, &l.Roles, &l.Mine)
-	})
-	return out, pgerror.Translate(err)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -36,12 +37,8 @@ func Roles(ctx context.Context, c *pgclient.Client) (r RoleReport, err error) {
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `SELECT executor_id FROM public.queue_heartbeat WHERE NOT tick_worker AND deregistered_at IS NULL
+		r.OpenExecutors, err = pgrow.Column[string](ctx, tx, `SELECT executor_id FROM public.queue_heartbeat WHERE NOT tick_worker AND deregistered_at IS NULL
 			AND (owner_role IS NULL OR owner_role = $1::text) ORDER BY executor_id LIMIT 1000`, all[slices.Index(schema.Roles(), "dot_executor")])
-		if err != nil {
-			return err
-		}
-		r.OpenExecutors, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})
 	return r, pgerror.Translate(err)

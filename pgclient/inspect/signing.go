@@ -3,11 +3,10 @@ package inspect
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -22,14 +21,12 @@ type SigningFault struct {
 func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFault, hosts int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.Read().Query(ctx, `SELECT f.host_id, f.subscription_id, f.what, f.remedy FROM public.v_signing_fault f
+	faults, err = pgrow.All[SigningFault](ctx, c.Read(), `SELECT f.host_id, f.subscription_id, f.what, f.remedy FROM public.v_signing_fault f
 		ORDER BY f.subscription_id, f.host_id LIMIT 100`)
 	if err != nil {
 		return nil, 0, pgerror.Translate(err)
 	}
-	if faults, err = pgx.CollectRows(rows, pgx.RowToStructByPos[SigningFault]); err != nil {
-		return nil, 0, pgerror.Translate(err)
-	}
+
 	err = c.Read().QueryRow(ctx, `SELECT count(*)::int FROM public.queue_host q WHERE q.stopped_at IS NULL
 		AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops)`).Scan(&hosts)
 	return faults, hosts, pgerror.Translate(err)

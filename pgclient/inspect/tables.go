@@ -6,12 +6,9 @@ package inspect
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -45,35 +42,15 @@ func KeptSizes(ctx context.Context, c *pgclient.Client) (queue.Text, error) {
 // OddIDs are the ids of executors, hosts and consumers, each after its kind, that an older release admitted and a new
 // row may not have: at most twenty, and how many there are.
 func OddIDs(ctx context.Context, c *pgclient.Client) (ids []queue.Text, n int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	rows, err := c.Read().Query(ctx, "SELECT v.kind || ' ' || left(v.id, 200), count(*) OVER () FROM public.v_queue_odd_id v ORDER BY 1 LIMIT 20")
-	if err != nil {
-		return nil, 0, pgerror.Translate(err)
-	}
-	var id queue.Text
-	_, err = pgx.ForEachRow(rows, []any{pgscan.Text(&id), &n}, func() error {
-		ids = append(ids, id)
-		return nil
-	})
-	return ids, n, pgerror.Translate(err)
+	return counted(ctx, c, "SELECT v.kind || ' ' || left(v.id, 200), count(*) OVER () FROM public.v_queue_odd_id v ORDER BY 1 LIMIT 20")
+
 }
 
 // NeverDue are the lanes with jobs that an older release stored for a time beyond the
 // year 9999, such as infinity: they count as scheduled and no tick finds them. n is how
 // many jobs all lanes have.
 func NeverDue(ctx context.Context, c *pgclient.Client) (lanes []queue.Text, n int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	rows, err := c.Read().Query(ctx, `SELECT format('%s of %s in %s', count(*), q.job_kind, q.event_domain), (sum(count(*)) OVER ())::bigint
+	return counted(ctx, c, `SELECT format('%s of %s in %s', count(*), q.job_kind, q.event_domain), (sum(count(*)) OVER ())::bigint
 		FROM public.job_queue q WHERE NOT q.ready AND q.process_after > '9999-12-31Z' GROUP BY q.job_kind, q.event_domain ORDER BY 1 LIMIT 20`)
-	if err != nil {
-		return nil, 0, pgerror.Translate(err)
-	}
-	var lane queue.Text
-	_, err = pgx.ForEachRow(rows, []any{pgscan.Text(&lane), &n}, func() error {
-		lanes = append(lanes, lane)
-		return nil
-	})
-	return lanes, n, pgerror.Translate(err)
+
 }

@@ -6,11 +6,9 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -38,16 +36,8 @@ func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page,
 	if err := b.Before("a.id", q.After); err != nil {
 		return err
 	}
-	rows, err := db.Query(ctx, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+b.Clause()+
+	entries, err := pgrow.All[queue.AuditEntry](ctx, db, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+b.Clause()+
 		" ORDER BY a.id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
-	if err != nil {
-		return err
-	}
-	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AuditEntry, error) {
-		var e queue.AuditEntry
-		err := row.Scan(scanAudit(&e)...)
-		return e, err
-	})
 	if err != nil {
 		return err
 	}
@@ -65,24 +55,8 @@ func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page,
 const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
 	a.reason, a.before, a.after, a.outcome, a.claimed`
 
-func scanAudit(e *queue.AuditEntry) []any {
-	return []any{
-		&e.ID, &e.At, pgscan.Text(&e.Actor), pgscan.Text(&e.DBRole), pgscan.Text(&e.ClientAddr), pgscan.Text(&e.Action), pgscan.Text(&e.Target),
-		pgscan.Text(&e.Filter), &e.FrozenCount, pgscan.Text(&e.Reason), (*[]byte)(&e.Before), (*[]byte)(&e.After), pgscan.Text(&e.Outcome),
-		(*[]byte)(&e.Claimed),
-	}
-}
-
 func alertHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
-	rows, err := db.Query(ctx, "SELECT "+ackColumns+` FROM public.queue_alert_ack WHERE $1 = '' OR alert_key = $1 OR subject = $1 ORDER BY ack_id DESC LIMIT $2`, q.ID, q.Limit)
-	if err != nil {
-		return err
-	}
-	history, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.AlertAck, error) {
-		var a queue.AlertAck
-		err := row.Scan(scanAck(&a)...)
-		return a, err
-	})
+	history, err := pgrow.All[queue.AlertAck](ctx, db, "SELECT "+ackColumns+` FROM public.queue_alert_ack WHERE $1 = '' OR alert_key = $1 OR subject = $1 ORDER BY ack_id DESC LIMIT $2`, q.ID, q.Limit)
 	p.Rows, p.Total = history, int64(len(history))
 	return err
 }
@@ -91,10 +65,6 @@ func alertHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.
 const ackColumns = `alert_key, acked_by, acked_at, comment, expires_at,
 	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN expires_at ELSE cleared_at END,
 	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END`
-
-func scanAck(a *queue.AlertAck) []any {
-	return []any{pgscan.Text(&a.AlertKey), pgscan.Text(&a.AckedBy), &a.AckedAt, pgscan.Text(&a.Comment), &a.ExpiresAt, &a.ClearedAt, pgscan.Text(&a.ClearedReason)}
-}
 
 var auditColumns = map[string]filtersql.Column{
 	"actor": {Expr: "a.actor"}, "role": {Expr: "a.db_role"}, "action": {Expr: "a.action"},

@@ -5,17 +5,15 @@ package lists
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // cronOf is what keeps this login from pg_cron, and the jobs as far as it sees them.
 func cronOf(ctx context.Context, db *pgpool.Pool, _ queue.Query) (*queue.Cron, error) {
 	var out queue.Cron
-	err := db.QueryRow(ctx, "SELECT public.fn_queue_scheduler_lacks()").Scan(pgscan.Text(&out.Lacks))
+	err := db.QueryRow(ctx, "SELECT public.fn_queue_scheduler_lacks()").Scan(&out.Lacks)
 	if err != nil {
 		return nil, err
 	}
@@ -25,14 +23,6 @@ func cronOf(ctx context.Context, db *pgpool.Pool, _ queue.Query) (*queue.Cron, e
 
 // CronJobs are the jobs that pg_cron has of the queue, as far as this login sees them.
 func CronJobs(ctx context.Context, db *pgpool.Pool) ([]queue.CronJob, error) {
-	rows, err := db.Query(ctx, `SELECT job_name, worker_name, schedule, run_as, installed_at, installed_by, found, active,
+	return pgrow.All[queue.CronJob](ctx, db, `SELECT job_name, worker_name, schedule, run_as, installed_at, installed_by, found, active,
 		last_start_at, last_status, last_message FROM public.fn_queue_cron_jobs() ORDER BY job_name`)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (j queue.CronJob, err error) {
-		err = row.Scan(pgscan.Text(&j.Name), pgscan.Text(&j.Worker), pgscan.Text(&j.Schedule), pgscan.Text(&j.RunAs), &j.InstalledAt, pgscan.Text(&j.InstalledBy),
-			&j.Found, &j.Active, &j.LastStartAt, pgscan.Text(&j.LastStatus), pgscan.Text(&j.LastMessage))
-		return j, err
-	})
 }

@@ -14,24 +14,16 @@ import (
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 func eventLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.event.after(b)
-	rows, err := db.Query(ctx, `SELECT 'event:' || d.dead_letter_id, `+filtersql.DeadEventState+`, d.failure_code, d.event_type, d.event_domain,
-		d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint FROM `+filtersql.DeadEventFrom+b.Clause()+`
+	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'event:' || d.dead_letter_id, 'event', `+filtersql.DeadEventState+`, d.failure_code, d.event_type,
+		d.event_domain, 0, 0, d.event_type, 0, 0, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint FROM `+filtersql.DeadEventFrom+b.Clause()+`
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit), b.Args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.DeadLetter, error) {
-		l := queue.DeadLetter{Source: "event"}
-		err := row.Scan(&l.ID, &l.State, pgscan.Text(&l.Code), pgscan.Text(&l.EventType), pgscan.Text(&l.Domain), &l.FailedAt, &l.AgeSeconds)
-		l.Endpoint = l.EventType
-		return l, err
-	})
+
 }
 
 func eventLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
@@ -46,8 +38,8 @@ func eventLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLe
 		floor(public.fn_age(d.last_failed_at))::bigint, d.event_id::text, d.worker_name, d.last_error,
 		d.resolution, d.resolved_by, d.resolved_at, d.note
 		FROM `+filtersql.DeadEventFrom+` WHERE d.dead_letter_id = $1`, uuid).
-		Scan(&d.State, pgscan.Text(&d.Code), pgscan.Text(&d.EventType), pgscan.Text(&d.Domain), &d.FailedAt, &d.AgeSeconds, &d.RoutedID,
-			pgscan.Text(&d.Worker), pgscan.Text(&d.LastError), pgscan.Text(&resolution), pgscan.Text(&by), &at, pgscan.Text(&note))
+		Scan(&d.State, &d.Code, &d.EventType, &d.Domain, &d.FailedAt, &d.AgeSeconds, &d.RoutedID,
+			&d.Worker, &d.LastError, &resolution, &by, &at, &note)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + d.ID)}
 	}

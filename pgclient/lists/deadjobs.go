@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -26,19 +26,12 @@ const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
 
 func jobLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.job.after(b)
-	rows, err := db.Query(ctx, `SELECT 'job:' || d.dead_letter_id, `+filtersql.DeadJobState+`, d.failure_code, d.job_kind, d.event_domain,
-		`+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint
+	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'job:' || d.dead_letter_id, 'job', `+filtersql.DeadJobState+`, d.failure_code, d.job_kind,
+		d.event_domain, 0, 0, '', 0, `+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint
 		FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
 			FROM public.job_dead_letter) d`+b.Clause()+` ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit)+`) d
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.Args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.DeadLetter, error) {
-		l := queue.DeadLetter{Source: "job"}
-		err := row.Scan(&l.ID, &l.State, pgscan.Text(&l.Code), pgscan.Text(&l.Endpoint), pgscan.Text(&l.Domain), &l.Generation, &l.FailedAt, &l.AgeSeconds)
-		return l, err
-	})
+
 }
 
 func jobLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
@@ -53,9 +46,9 @@ func jobLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLett
 		d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, d.job_id::text, COALESCE(d.replayed_job_id::text, ''),
 		d.executor, d.attempts, d.last_error, d.first_failed_at, d.resolution, d.resolved_by, d.resolved_at, d.triage_note
 		FROM public.job_dead_letter d WHERE d.dead_letter_id = $1`, uuid).
-		Scan(&d.State, pgscan.Text(&d.Code), pgscan.Text(&d.Endpoint), pgscan.Text(&d.Domain), &d.Generation, &d.FailedAt, &d.AgeSeconds, &d.JobID,
-			&d.ReplayedJobID, pgscan.Text(&d.Executor), &d.Tries, pgscan.Text(&d.LastError), &d.FirstFailedAt, pgscan.Text(&resolution),
-			pgscan.Text(&by), &at, pgscan.Text(&note))
+		Scan(&d.State, &d.Code, &d.Endpoint, &d.Domain, &d.Generation, &d.FailedAt, &d.AgeSeconds, &d.JobID,
+			&d.ReplayedJobID, &d.Executor, &d.Tries, &d.LastError, &d.FirstFailedAt, &resolution,
+			&by, &at, &note)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + d.ID)}
 	}

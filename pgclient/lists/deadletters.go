@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -151,18 +151,10 @@ func hookLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mar
 	if mark.hook != 0 {
 		b.And("d.id < " + b.Arg(mark.hook))
 	}
-	rows, err := db.Query(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
-		s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint
+	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT d.id::text, 'webhook', `+filtersql.DeadState+`, d.final_error_code, s.endpoint, 'webhook',
+		d.subscription_id, d.event_id, s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint
 		FROM `+filtersql.DeadFrom+b.Clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.Args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.DeadLetter, error) {
-		l := queue.DeadLetter{Source: "webhook", Domain: queue.Clean("webhook")}
-		err := row.Scan(&l.ID, &l.State, pgscan.Text(&l.Code), pgscan.Text(&l.Endpoint), &l.SubscriptionID, &l.EventID,
-			pgscan.Text(&l.EventType), &l.SagaID, &l.Generation, &l.FailedAt, &l.AgeSeconds)
-		return l, err
-	})
+
 }
 
 func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.DeadLetterDetail, error) {
@@ -202,10 +194,10 @@ func letter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterD
 		JOIN (SELECT id, event_type FROM public.events) e ON e.id = d.event_id
 		LEFT JOIN public.dead_letter_requeues r ON r.dead_letter_id = d.id
 		LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = d.id WHERE d.id = $1`, n).
-		Scan(&d.ID, &d.State, pgscan.Text(&d.Code), pgscan.Text(&d.Endpoint), &d.SubscriptionID, &d.EventID, pgscan.Text(&d.EventType),
+		Scan(&d.ID, &d.State, &d.Code, &d.Endpoint, &d.SubscriptionID, &d.EventID, &d.EventType,
 			&d.SagaID, &d.Generation, &d.FailedAt, &d.AgeSeconds, &url, &d.Unsigned,
-			pgscan.Text(&d.RequeuedBy), &d.RequeuedAt, &d.NewSagaID, pgscan.Text(&d.Resolution), pgscan.Text(&d.ResolvedBy),
-			&d.ResolvedAt, pgscan.Text(&d.ResolvedNote))
+			&d.RequeuedBy, &d.RequeuedAt, &d.NewSagaID, &d.Resolution, &d.ResolvedBy,
+			&d.ResolvedAt, &d.ResolvedNote)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + id)}
 	}
@@ -233,15 +225,6 @@ func attempts(ctx context.Context, db *pgpool.Pool, which string, id int64) ([]q
 	if !may {
 		excerpt = "NULL::text"
 	}
-	rows, err := db.Query(ctx, `SELECT id, attempt_no, status::text, COALESCE(started_at, attempt_at), finished_at, response_status, error_code,
+	return pgrow.All[queue.Attempt](ctx, db, `SELECT id, attempt_no, status::text, COALESCE(started_at, attempt_at), finished_at, response_status, error_code,
 		worker_id, `+excerpt+`, lease_resets FROM public.webhook_delivery_jobs WHERE `+which, id)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Attempt, error) {
-		var a queue.Attempt
-		err := row.Scan(&a.JobID, &a.No, &a.Status, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, pgscan.Text(&a.Code),
-			pgscan.Text(&a.Worker), pgscan.Text(&a.Excerpt), &a.Resets)
-		return a, err
-	})
 }

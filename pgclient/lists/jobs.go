@@ -14,7 +14,6 @@ import (
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -30,9 +29,9 @@ const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.sta
 
 func scanJob(j *queue.Job) []any {
 	return []any{
-		&j.ID, pgscan.Text(&j.Kind), pgscan.Text(&j.Domain), pgscan.Text(&j.Executor), &j.Status, &j.Ready, &j.Priority, &j.ProcessAfter, &j.EnqueuedAt,
-		&j.PickedAt, &j.FinishedAt, pgscan.Text(&j.LeaseOwner), &j.LeaseUntil, &j.LeaseToken, &j.Attempts, &j.MaxAttempts, pgscan.Text(&j.Key),
-		pgscan.Text(&j.Code), pgscan.Text(&j.LastError), &j.AgeSeconds,
+		&j.ID, &j.Kind, &j.Domain, &j.Executor, &j.Status, &j.Ready, &j.Priority, &j.ProcessAfter, &j.EnqueuedAt,
+		&j.PickedAt, &j.FinishedAt, &j.LeaseOwner, &j.LeaseUntil, &j.LeaseToken, &j.Attempts, &j.MaxAttempts, &j.Key,
+		&j.Code, &j.LastError, &j.AgeSeconds,
 	}
 }
 
@@ -48,7 +47,7 @@ func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) er
 	if q.ID != "" {
 		domain, kind, ok := strings.Cut(q.ID, "/")
 		if !ok {
-			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not a lane: " + q.ID), Do: queue.Clean("write it as domain/kind")}
+			return queue.NewError(queue.KindUsage, "not a lane: "+q.ID, "", "write it as domain/kind")
 		}
 		d, k := b.Arg(domain), b.Arg(kind)
 		lane = " WHERE l.event_domain = " + d + " AND l.job_kind = " + k
@@ -122,10 +121,10 @@ func job(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.JobDetail,
 	var j queue.JobDetail
 	err = db.QueryRow(ctx, "SELECT "+jobSelect+`, COALESCE(q.from_status, ''), q.source_ref, q.target_ref, q.payload_ref, q.actor, q.correlation_id, q.lost_leases
 		FROM public.v_job q WHERE q.job_id = $1 LIMIT 1`, uuid).
-		Scan(append(scanJob(&j.Job), &j.FromStatus, pgscan.Text(&j.SourceRef), pgscan.Text(&j.TargetRef), pgscan.Text(&j.PayloadRef),
-			pgscan.Text(&j.Actor), pgscan.Text(&j.CorrelationID), &j.LostLeases)...)
+		Scan(append(scanJob(&j.Job), &j.FromStatus, &j.SourceRef, &j.TargetRef, &j.PayloadRef,
+			&j.Actor, &j.CorrelationID, &j.LostLeases)...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no job " + uuid), Do: queue.Clean("a finished job is kept for as long as its history")}
+		return nil, queue.NewError(queue.KindFailed, "there is no job "+uuid, "", "a finished job is kept for as long as its history")
 	}
 	if err != nil {
 		return nil, err

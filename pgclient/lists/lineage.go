@@ -12,23 +12,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // steps reads (kind, id, status, at, by, generation, generations left out).
-func steps(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, sql string, args ...any) error {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return err
-	}
-	d.Lineage, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.LineageStep, error) {
+func steps(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, sql string, args ...any) (err error) {
+	d.Lineage, err = pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.LineageStep, error) {
 		var s queue.LineageStep
 		var status queue.Text
-		err := row.Scan(&s.Kind, pgscan.Text(&s.ID), pgscan.Text(&status), &s.At, pgscan.Text(&s.By), &s.Generation, &d.LineageLeft)
+		err := row.Scan(&s.Kind, &s.ID, &status, &s.At, &s.By, &s.Generation, &d.LineageLeft)
 		s.Status, s.Current = status.String(), s.Kind == "dead_letter" && s.ID == queue.Clean(d.ID)
 		return s, err
-	})
+	}, sql, args...)
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -61,7 +61,7 @@ func notifications(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 }
 
 func stagedGroups(ctx context.Context, tx pgx.Tx, debounce int64, limit int) ([]queue.StagedGroup, error) {
-	rows, err := tx.Query(ctx, `WITH oldest AS MATERIALIZED (
+	return pgrow.All[queue.StagedGroup](ctx, tx, `WITH oldest AS MATERIALIZED (
 			SELECT p.*, COALESCE(p.source_document_ref, p.import_batch_ref) AS key FROM public.iu_notification_pending p
 			WHERE p.processed_at IS NULL AND p.failed_at IS NULL ORDER BY p.created_at LIMIT $1
 		)
@@ -69,50 +69,31 @@ func stagedGroups(ctx context.Context, tx pgx.Tx, debounce int64, limit int) ([]
 			count(*) FILTER (WHERE o.created_at <= now() - make_interval(secs => $2)), min(o.created_at), max(o.created_at),
 			(array_agg(o.canonical_address ORDER BY o.created_at, o.id))[1], (array_agg(o.actor_ref ORDER BY o.created_at, o.id))[1]
 		FROM oldest o GROUP BY o.key ORDER BY min(o.created_at), o.key LIMIT $3`, stagedLookedAt, debounce, limit)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (g queue.StagedGroup, err error) {
-		err = row.Scan(pgscan.Text(&g.Key), &g.Keyed, &g.Document, &g.Pieces, &g.Due, &g.OldestAt, &g.NewestAt, pgscan.Text(&g.FirstUnit), pgscan.Text(&g.Actor))
-		return g, err
-	})
 }
 
 func stagedFailures(ctx context.Context, tx pgx.Tx) ([]queue.StagedFailure, error) {
-	rows, err := tx.Query(ctx, `SELECT x.failure, x.of, x.first, x.last, x.id::text, x.event_kind, x.canonical_address, x.key, x.actor_ref, x.created_at, x.failed_at
-		FROM (SELECT p.*, COALESCE(p.source_document_ref, p.import_batch_ref) AS key, count(*) OVER w AS of, min(p.failed_at) OVER w AS first,
-				max(p.failed_at) OVER w AS last, row_number() OVER (PARTITION BY p.failure ORDER BY p.failed_at, p.id) AS nth
-			FROM (SELECT * FROM public.iu_notification_pending q WHERE q.failed_at IS NOT NULL ORDER BY q.failed_at LIMIT $1) p
-			WINDOW w AS (PARTITION BY p.failure)) x
-		WHERE x.nth <= $2 ORDER BY x.of DESC, x.failure, x.nth`, failuresLooked, queue.FailuresShown)
-	if err != nil {
-		return nil, err
-	}
 	var all []queue.StagedFailure
 	var f queue.StagedFailure
 	var r queue.StagedRow
-	_, err = pgx.ForEachRow(rows, []any{
-		pgscan.Text(&f.Failure), &f.N, &f.FirstAt, &f.LastAt, &r.ID, pgscan.Text(&r.Kind), pgscan.Text(&r.Address), pgscan.Text(&r.Key), pgscan.Text(&r.Actor), &r.StagedAt, &r.FailedAt,
-	}, func() error {
+	err := pgrow.Visit(ctx, tx, []any{
+		&f.Failure, &f.N, &f.FirstAt, &f.LastAt, &r.ID, &r.Kind, &r.Address, &r.Key, &r.Actor, &r.StagedAt, &r.FailedAt,
+	}, func() {
 		if len(all) == 0 || all[len(all)-1].Failure != f.Failure {
 			all = append(all, f)
 		}
 		last := &all[len(all)-1]
 		last.Rows = append(last.Rows, r)
-		return nil
-	})
+	}, `SELECT x.failure, x.of, x.first, x.last, x.id::text, x.event_kind, x.canonical_address, x.key, x.actor_ref, x.created_at, x.failed_at
+		FROM (SELECT p.*, COALESCE(p.source_document_ref, p.import_batch_ref) AS key, count(*) OVER w AS of, min(p.failed_at) OVER w AS first,
+				max(p.failed_at) OVER w AS last, row_number() OVER (PARTITION BY p.failure ORDER BY p.failed_at, p.id) AS nth
+			FROM (SELECT * FROM public.iu_notification_pending q WHERE q.failed_at IS NOT NULL ORDER BY q.failed_at LIMIT $1) p
+			WINDOW w AS (PARTITION BY p.failure)) x
+		WHERE x.nth <= $2 ORDER BY x.of DESC, x.failure, x.nth`, failuresLooked, queue.FailuresShown)
 	return all, err
 }
 
 func notificationRuns(ctx context.Context, tx pgx.Tx) ([]queue.NotificationRun, error) {
-	rows, err := tx.Query(ctx, `SELECT l.id::text, l.run_at, l.pending_pre, l.pending_post, l.groups_emitted, l.pieces_emitted, l.conflicts_skipped,
+	return pgrow.All[queue.NotificationRun](ctx, tx, `SELECT l.id::text, l.run_at, l.pending_pre, l.pending_post, l.groups_emitted, l.pieces_emitted, l.conflicts_skipped,
 			l.rows_marked, COALESCE(l.duration_ms, 0)::float8, l.error_count, l.error_text, l.failed_total
 		FROM public.iu_notification_worker_log l ORDER BY l.run_at DESC LIMIT $1`, runsShown)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r queue.NotificationRun, err error) {
-		err = row.Scan(&r.ID, &r.At, &r.Taken, &r.Left, &r.Groups, &r.Pieces, &r.Conflicts, &r.Marked, &r.TookMS, &r.Errors, pgscan.Text(&r.Error), &r.Failed)
-		return r, err
-	})
 }

@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -59,7 +56,7 @@ func operation(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 		return err
 	}
 	if len(found) == 0 {
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no operation %d", id)), Do: queue.Clean("see qtop ops")}
+		return queue.NewError(queue.KindFailed, fmt.Sprintf("there is no operation %d", id), "", "see qtop ops")
 	}
 	b := filtersql.New(nil)
 	b.And("i.operation_id = " + b.Arg(id))
@@ -67,17 +64,9 @@ func operation(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 	if err := b.Before("i.item_no", q.After); err != nil {
 		return err
 	}
-	rows, err := db.Query(ctx, `SELECT i.item_no, i.target, COALESCE(i.outcome, ''), i.why, COALESCE(i.new_id, ''), i.at,
+	items, err := pgrow.All[queue.OperationItem](ctx, db, `SELECT i.item_no, i.target, COALESCE(i.outcome, ''), i.why, COALESCE(i.new_id, ''), i.at,
 		COALESCE(i.first_result, ''), i.first_code FROM public.queue_bulk_operation_item i
 		JOIN public.queue_bulk_operation o USING (operation_id)`+b.Clause()+" ORDER BY i.item_no DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
-	if err != nil {
-		return err
-	}
-	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.OperationItem, error) {
-		var i queue.OperationItem
-		err := row.Scan(&i.No, pgscan.Text(&i.Target), &i.Outcome, pgscan.Text(&i.Why), pgscan.Text(&i.NewID), &i.At, &i.FirstResult, pgscan.Text(&i.FirstCode))
-		return i, err
-	})
 	if n := len(items); n == q.Limit {
 		p.Next = strconv.FormatInt(items[n-1].No, 10)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -39,7 +38,7 @@ func report(ctx context.Context, db *pgpool.Pool, actor string, since, until tim
 			return err
 		}
 		err := tx.QueryRow(ctx, "SELECT now(), current_database(), current_setting('server_version'), session_user::text").
-			Scan(&r.AsOf, pgscan.Text(&r.Database), pgscan.Text(&r.Version), pgscan.Text(&r.Login))
+			Scan(&r.AsOf, &r.Database, &r.Version, &r.Login)
 		if err != nil {
 			return err
 		}
@@ -48,10 +47,7 @@ func report(ctx context.Context, db *pgpool.Pool, actor string, since, until tim
 			r.Until = r.AsOf
 		}
 		if !r.Since.Before(r.Until) {
-			return &queue.Error{
-				Kind: queue.KindUsage, What: queue.Clean("nothing lies between " + r.Since.Format(time.RFC3339) + " and " + r.Until.Format(time.RFC3339)),
-				Do: queue.Clean("the span must begin before it ends, and before now"),
-			}
+			return queue.NewError(queue.KindUsage, "nothing lies between "+r.Since.Format(time.RFC3339)+" and "+r.Until.Format(time.RFC3339), "", "the span must begin before it ends, and before now")
 		}
 		for _, part := range []func(context.Context, pgx.Tx, *queue.Report) error{
 			reportSilences, reportFlags, reportOperations, reportDead, reportMarks, reportCurves, reportAudit,
@@ -66,17 +62,11 @@ func report(ctx context.Context, db *pgpool.Pool, actor string, since, until tim
 
 // collect reads at most so many rows of a query whose first column is how many
 // there are in all; the rest is noted as left out.
-func collect[T any](ctx context.Context, tx pgx.Tx, r *queue.Report, list, sql string, args []any, into func(*T) []any) ([]T, error) {
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+func collect[T any](ctx context.Context, tx pgx.Tx, r *queue.Report, list, sql string, args ...any) ([]T, error) {
 	total := 0
-	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) {
-		var v T
-		err := row.Scan(append([]any{&total}, into(&v)...)...)
-		return v, err
-	})
+	out, err := pgrow.Each(ctx, tx, func(row pgx.CollectableRow) (T, error) {
+		return pgx.RowToStructByPos[T](behindCount{row, &total})
+	}, sql, args...)
 	if total > len(out) {
 		r.More[list] = total - len(out)
 	}
@@ -86,9 +76,21 @@ func collect[T any](ctx context.Context, tx pgx.Tx, r *queue.Report, list, sql s
 	return out, err
 }
 
+// behindCount is a row without its first column, which is read into n.
+type behindCount struct {
+	pgx.CollectableRow
+	n *int
+}
+
+func (r behindCount) RawValues() [][]byte { return r.CollectableRow.RawValues()[1:] }
+
+func (r behindCount) Scan(into ...any) error {
+	return r.CollectableRow.Scan(append([]any{r.n}, into...)...)
+}
+
 // reportSilences finds the silences that were sampled, acknowledged, or stand.
 func reportSilences(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
-	r.Silences, err = collect(ctx, tx, r, "silences", `
+	r.Silences, err = collect[queue.Silence](ctx, tx, r, "silences", `
 		WITH seen AS (
 			SELECT s.labels ->> 'alert' AS alert, s.labels ->> 'executor' AS executor, max(s.at) AS last_at,
 				max(s.value) FILTER (WHERE s.at < $2) AS worst
@@ -111,19 +113,16 @@ func reportSilences(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error)
 			LEFT JOIN standing t ON t.alert_key = k.alert LEFT JOIN public.queue_heartbeat h ON h.executor_id = k.executor
 		)
 		SELECT count(*) OVER (), t.alert, t.executor, t.beat_at, t.ended_at, t.ended, t.worst, t.cadence
-		FROM told t ORDER BY t.worst DESC, t.executor, t.alert LIMIT $3`, []any{r.Since, r.Until, reportRows},
-		func(s *queue.Silence) []any {
-			s.Acks = []queue.AlertAck{}
-			return []any{pgscan.Text(&s.Alert), pgscan.Text(&s.Executor), &s.LastBeatAt, &s.EndedAt, &s.Ended, &s.WorstSeconds, &s.CadenceSeconds}
-		})
+		FROM told t ORDER BY t.worst DESC, t.executor, t.alert LIMIT $3`, r.Since, r.Until, reportRows)
 	if err != nil {
 		return err
 	}
-	acks, err := collect(ctx, tx, r, "acks", "SELECT count(*) OVER (), "+ackColumns+`
+	acks, err := collect[queue.AlertAck](ctx, tx, r, "acks", "SELECT count(*) OVER (), "+ackColumns+`
 		FROM public.queue_alert_ack WHERE acked_at < $2 AND COALESCE(cleared_at, expires_at) >= $1 ORDER BY ack_id LIMIT $3`,
-		[]any{r.Since, r.Until, reportActions}, scanAck)
-	for _, a := range acks {
-		for i := range r.Silences {
+		r.Since, r.Until, reportActions)
+	for i := range r.Silences {
+		r.Silences[i].Acks = []queue.AlertAck{}
+		for _, a := range acks {
 			if r.Silences[i].Alert == a.AlertKey {
 				r.Silences[i].Acks = append(r.Silences[i].Acks, a)
 			}
@@ -133,13 +132,10 @@ func reportSilences(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error)
 }
 
 func reportFlags(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
-	r.Flags, err = collect(ctx, tx, r, "flags", `SELECT count(*) OVER (), a.at, a.target, a.before ->> 'value', a.after ->> 'value',
+	r.Flags, err = collect[queue.FlagChange](ctx, tx, r, "flags", `SELECT count(*) OVER (), a.at, a.target, a.before ->> 'value', a.after ->> 'value',
 			(a.after ->> 'reverts_at')::timestamptz, a.actor, a.reason
 		FROM public.queue_operator_action a WHERE a.at >= $1 AND a.at < $2 AND a.action IN ('flag_set', 'flag_revert') AND a.outcome = 'done'
-		ORDER BY a.id LIMIT $3`, []any{r.Since, r.Until, reportRows},
-		func(f *queue.FlagChange) []any {
-			return []any{&f.At, pgscan.Text(&f.Key), pgscan.Text(&f.Before), pgscan.Text(&f.After), &f.RevertsAt, pgscan.Text(&f.By), pgscan.Text(&f.Reason)}
-		})
+		ORDER BY a.id LIMIT $3`, r.Since, r.Until, reportRows)
 	return err
 }
 
@@ -157,16 +153,15 @@ func reportOperations(ctx context.Context, tx pgx.Tx, r *queue.Report) (err erro
 }
 
 func reportMarks(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
-	r.Marks, err = collect(ctx, tx, r, "marks", `SELECT count(*) OVER (), m.at, m.label, m.created_by
-		FROM public.queue_mark m WHERE m.at >= $1 AND m.at < $2 ORDER BY m.at LIMIT $3`, []any{r.Since, r.Until, reportRows},
-		func(m *queue.Mark) []any { return []any{&m.At, pgscan.Text(&m.Label), pgscan.Text(&m.By)} })
+	r.Marks, err = collect[queue.Mark](ctx, tx, r, "marks", `SELECT count(*) OVER (), m.at, m.label, m.created_by
+		FROM public.queue_mark m WHERE m.at >= $1 AND m.at < $2 ORDER BY m.at LIMIT $3`, r.Since, r.Until, reportRows)
 	return err
 }
 
 func reportAudit(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
-	r.Actions, err = collect(ctx, tx, r, "actions", "SELECT count(*) OVER (), "+auditSelect+`
+	r.Actions, err = collect[queue.AuditEntry](ctx, tx, r, "actions", "SELECT count(*) OVER (), "+auditSelect+`
 		FROM public.queue_operator_action a WHERE a.at >= $1 AND a.at < $2 ORDER BY a.id LIMIT $3`,
-		[]any{r.Since, r.Until, reportActions}, scanAudit)
+		r.Since, r.Until, reportActions)
 	return err
 }
 
@@ -175,9 +170,9 @@ func reportAudit(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	type story struct {
 		queue.DeadStory
-		ofSource int64
+		OfSource int64
 	}
-	stories, err := collect(ctx, tx, r, "dead", `
+	stories, err := collect[story](ctx, tx, r, "dead", `
 		WITH hooks AS (
 			SELECT d.id, d.final_error_code, d.subscription_id, d.failed_at FROM public.dead_letters d
 			WHERE d.failed_at >= $1 AND d.failed_at < $2 ORDER BY d.failed_at DESC LIMIT $4
@@ -202,16 +197,11 @@ func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 			CASE l.source WHEN 'webhook' THEN count(*) FILTER (WHERE l.delivered) END, count(*) FILTER (WHERE NOT l.open AND NOT l.requeued),
 			min(l.at), max(l.at), sum(count(*)) OVER (PARTITION BY l.source)::bigint
 		FROM letters l GROUP BY 2, 3, 4, 5 ORDER BY count(*) DESC, 2, 3, 4, 5 LIMIT $3`,
-		[]any{r.Since, r.Until, reportRows, reportLetters + 1}, func(d *story) []any {
-			return []any{
-				&d.Source, pgscan.Text(&d.Code), pgscan.Text(&d.Endpoint), pgscan.Text(&d.Domain), &d.Arose, &d.Open, &d.Requeued, &d.Delivered, &d.Closed,
-				&d.FirstAt, &d.LastAt, &d.ofSource,
-			}
-		})
+		r.Since, r.Until, reportRows, reportLetters+1)
 	r.Dead = make([]queue.DeadStory, len(stories))
 	for i, s := range stories {
 		r.Dead[i] = s.DeadStory
-		r.DeadBound = r.DeadBound || s.ofSource > reportLetters
+		r.DeadBound = r.DeadBound || s.OfSource > reportLetters
 	}
 	return err
 }

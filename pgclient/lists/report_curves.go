@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -85,7 +84,7 @@ func reportCurves(ctx context.Context, tx pgx.Tx, r *queue.Report) error {
 		var total int
 		var xs []int
 		var ys []float64
-		if err := row.Scan(&c.Metric, pgscan.Text(&c.Name), &c.Min, &c.Max, &c.Last, &gaps, &over, &total, &xs, &ys); err != nil {
+		if err := row.Scan(&c.Metric, &c.Name, &c.Min, &c.Max, &c.Last, &gaps, &over, &total, &xs, &ys); err != nil {
 			return c, err
 		}
 		for i, x := range xs {

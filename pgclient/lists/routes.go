@@ -6,41 +6,23 @@ package lists
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 func routes(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Page) error {
-	rows, err := db.Query(ctx, `SELECT r.event_domain, r.worker_name, r.enabled, c.last_run_at, COALESCE(c.events_seen, 0), COALESCE(c.attempts_written, 0),
+	routes, err := pgrow.All[queue.Route](ctx, db, `SELECT r.event_domain, r.worker_name, r.enabled, c.last_run_at, COALESCE(c.events_seen, 0), COALESCE(c.attempts_written, 0),
 		COALESCE(c.dead_lettered, 0), b.waiting, b.oldest_at, b.held_rows, r.updated_at, r.updated_by
 		FROM public.iu_outbound_route r JOIN public.fn_iu_route_backlog() b USING (event_domain)
 		LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = r.worker_name AND c.event_domain = r.event_domain ORDER BY 1`)
-	if err != nil {
-		return err
-	}
-	routes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x queue.Route, err error) {
-		err = row.Scan(pgscan.Text(&x.Domain), pgscan.Text(&x.Worker), &x.Enabled, &x.LastRunAt, &x.EventsSeen, &x.Attempts, &x.DeadLettered,
-			&x.Waiting, &x.OldestAt, &x.Held, &x.UpdatedAt, pgscan.Text(&x.UpdatedBy))
-		return x, err
-	})
 	p.Rows, p.Total = routes, int64(len(routes))
 	return err
 }
 
 func consumers(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Page) error {
-	rows, err := db.Query(ctx, `SELECT consumer_id, event_domain, event_type, job_kind, executor, enabled, updated_at, updated_by
+	consumers, err := pgrow.All[queue.Consumer](ctx, db, `SELECT consumer_id, event_domain, event_type, job_kind, executor, enabled, updated_at, updated_by
 		FROM public.consumer_registry ORDER BY event_domain, event_type, consumer_id`)
-	if err != nil {
-		return err
-	}
-	consumers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x queue.Consumer, err error) {
-		err = row.Scan(pgscan.Text(&x.ID), pgscan.Text(&x.Domain), pgscan.Text(&x.EventType), pgscan.Text(&x.JobKind), pgscan.Text(&x.Executor), &x.Enabled,
-			&x.UpdatedAt, pgscan.Text(&x.UpdatedBy))
-		return x, err
-	})
 	p.Rows, p.Total = consumers, int64(len(consumers))
 	return err
 }

@@ -10,12 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -28,16 +25,10 @@ func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 	if err != nil {
 		return filtersql.Error(err)
 	}
-	rows, err := db.Query(ctx, "SELECT "+pgrow.EventRuleColumns+` FROM public.event_subscription s
-		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, rulesMost)
-	if err != nil {
-		return err
-	}
 	list := queue.EventSubscriptionList{}
-	list.Subscriptions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s queue.EventSubscription, err error) {
-		err = row.Scan(pgrow.EventRule(&s)...)
-		return s, err
-	})
+	list.Subscriptions, err = pgrow.All[queue.EventSubscription](ctx, db, "SELECT "+pgrow.EventRuleColumns+` FROM public.event_subscription s
+		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, rulesMost)
+
 	if err != nil {
 		return err
 	}
@@ -62,19 +53,13 @@ func broadcast(ctx context.Context, db *pgpool.Pool) (*queue.Broadcast, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, `SELECT b.event_domain, b.event_type, COALESCE(r.event_stream, ''), b.events, b.broadcast
-		FROM public.fn_event_broadcast(NULL::bigint) b LEFT JOIN public.event_type_registry r USING (event_domain, event_type)
-		ORDER BY b.broadcast DESC, b.event_domain, b.event_type`)
-	if err != nil {
-		return nil, err
-	}
 	at := map[queue.Text]int{}
 	add := func(s *queue.BroadcastShare, u queue.UnroutedType) {
 		s.Events += u.Events
 		s.Broadcast += u.Broadcast
 	}
 	var u queue.UnroutedType
-	_, err = pgx.ForEachRow(rows, []any{pgscan.Text(&u.Domain), pgscan.Text(&u.Type), pgscan.Text(&u.Stream), &u.Events, &u.Broadcast}, func() error {
+	err = pgrow.Visit(ctx, db, []any{&u.Domain, &u.Type, &u.Stream, &u.Events, &u.Broadcast}, func() {
 		i, ok := at[u.Domain]
 		if !ok {
 			i = len(b.Shares)
@@ -86,8 +71,9 @@ func broadcast(ctx context.Context, db *pgpool.Pool) (*queue.Broadcast, error) {
 		if u.Broadcast > 0 {
 			b.Unrouted = append(b.Unrouted, u)
 		}
-		return nil
-	})
+	}, `SELECT b.event_domain, b.event_type, COALESCE(r.event_stream, ''), b.events, b.broadcast
+		FROM public.fn_event_broadcast(NULL::bigint) b LEFT JOIN public.event_type_registry r USING (event_domain, event_type)
+		ORDER BY b.broadcast DESC, b.event_domain, b.event_type`)
 	for i := range b.Shares {
 		if s := &b.Shares[i]; s.Events > 0 {
 			s.Percent = 100 * float64(s.Broadcast) / float64(s.Events)
@@ -106,7 +92,7 @@ func broadcast(ctx context.Context, db *pgpool.Pool) (*queue.Broadcast, error) {
 func resolution(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Resolution, error) {
 	domain, kind, ok := strings.Cut(q.ID, "/")
 	if !ok || domain == "" || kind == "" {
-		return nil, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("which type?"), Do: queue.Clean("write DOMAIN/TYPE or DOMAIN/TYPE/STREAM")}
+		return nil, queue.NewError(queue.KindUsage, "which type?", "", "write DOMAIN/TYPE or DOMAIN/TYPE/STREAM")
 	}
 	payload := cmp.Or(q.Scope.Payload, "{}")
 	if err := (queue.Arg{Name: "payload", Kind: queue.ArgObject}).Check(payload); err != nil {
@@ -132,20 +118,14 @@ func resolution(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Res
 		return nil, err
 	}
 	r.Stream = queue.Clean(stream)
-	rows, err := db.Query(ctx, `SELECT s.step, s.outcome, s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table,
-			s.scope_filter::text, s.outcome = 'muted'
+	r.Rules, err = pgrow.All[queue.ResolvedRule](ctx, db, `SELECT s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table,
+			s.scope_filter::text, s.outcome = 'muted', s.step, s.outcome
 		FROM public.fn_event_resolve_explain($1::text, $2::text, $3::text, NULLIF($4, ''), $5::jsonb) s`, domain, kind, stream, q.Scope.SubjectTable, payload)
-	if err != nil {
-		return nil, err
-	}
-	var x queue.ResolvedRule
-	_, err = pgx.ForEachRow(rows, append([]any{&x.StepNo, &x.Outcome}, pgrow.EventRule(&x.EventSubscription)...), func() error {
-		r.Rules = append(r.Rules, x)
+	for _, x := range r.Rules {
 		if x.Outcome == "taken" && !slices.Contains(r.Recipients, x.Recipient) {
 			r.Recipients = append(r.Recipients, x.Recipient)
 		}
-		return nil
-	})
+	}
 	if len(r.Recipients) == 0 {
 		r.Recipients = []queue.Text{queue.Clean("broadcast")}
 	}

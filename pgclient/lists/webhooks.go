@@ -13,6 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -48,7 +49,7 @@ func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 		return err
 	}
 	if q.Kind == queue.ListEndpoint && len(endpoints) == 0 {
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(fmt.Sprintf("there is no subscription %d", one)), Do: queue.Clean("see qtop webhooks")}
+		return queue.NewError(queue.KindFailed, fmt.Sprintf("there is no subscription %d", one), "", "see qtop webhooks")
 	}
 	ids := []int64{} // nil would be all
 	for _, e := range endpoints {
@@ -74,7 +75,16 @@ func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 // endpointPage orders by what needs a look before it reads how each answers: that
 // costs recentAttempts rows each.
 func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, limit int, total *int64) ([]queue.Endpoint, error) {
-	rows, err := db.Query(ctx, `WITH v AS MATERIALIZED (SELECT v.* FROM public.v_webhook_endpoint v`+b.Clause()+`
+	return pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.Endpoint, error) {
+		var e queue.Endpoint
+		var url string
+		err := row.Scan(&e.ID, &e.EventType, &url, &e.Endpoint, &e.Gate, &e.Unsigned, &e.MaxAttempts, &e.RateLimit, &e.Waiting,
+			&e.OldestAt, &e.AgeSeconds, &e.DeadOpen, &e.Pending, &e.InProgress, &e.PendingRetry, &e.Completed, &e.DeadLettered,
+			&e.Leased, &e.Expired, &e.NextAt, &e.SuspendedBy, &e.Reason, &e.Since, &e.Until, &e.FailuresInRow, &e.LastSuccessAt,
+			&e.LastFailureAt, &e.LastFailure, &e.Recent, &e.RecentOK, &e.P50MS, &e.P95MS, total)
+		e.URL = queue.SafeURL(url)
+		return e, err
+	}, `WITH v AS MATERIALIZED (SELECT v.* FROM public.v_webhook_endpoint v`+b.Clause()+`
 		), page AS MATERIALIZED (
 			SELECT v.* FROM v ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id LIMIT `+strconv.Itoa(limit)+`
 		), saga AS MATERIALIZED (
@@ -102,19 +112,6 @@ func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, li
 			FROM (SELECT j.status, j.took_ms FROM public.webhook_delivery_jobs j WHERE j.subscription_id = v.subscription_id AND j.settled_at IS NOT NULL
 				ORDER BY j.id DESC LIMIT `+strconv.Itoa(recentAttempts)+`) a) r
 		ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id`, b.Args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.Endpoint, error) {
-		var e queue.Endpoint
-		var url string
-		err := row.Scan(&e.ID, pgscan.Text(&e.EventType), &url, pgscan.Text(&e.Endpoint), &e.Gate, &e.Unsigned, &e.MaxAttempts, &e.RateLimit, &e.Waiting,
-			&e.OldestAt, &e.AgeSeconds, &e.DeadOpen, &e.Pending, &e.InProgress, &e.PendingRetry, &e.Completed, &e.DeadLettered,
-			&e.Leased, &e.Expired, &e.NextAt, pgscan.Text(&e.SuspendedBy), pgscan.Text(&e.Reason), &e.Since, &e.Until, &e.FailuresInRow, &e.LastSuccessAt,
-			&e.LastFailureAt, pgscan.Text(&e.LastFailure), &e.Recent, &e.RecentOK, &e.P50MS, &e.P95MS, total)
-		e.URL = queue.SafeURL(url)
-		return e, err
-	})
 }
 
 // leases are those of all webhook jobs.
@@ -125,38 +122,26 @@ func leases(ctx context.Context, db *pgpool.Pool, q queue.Query) ([]queue.Webhoo
 // webhookLeases reads who has jobs of these subscriptions, or of all, those that
 // expired first.
 func webhookLeases(ctx context.Context, db *pgpool.Pool, subscriptions []int64, limit int) ([]queue.WebhookLease, error) {
-	rows, err := db.Query(ctx, `SELECT j.id, j.saga_id, j.subscription_id, s.endpoint, j.worker_id, j.attempt_no, j.started_at, j.lease_until,
+	return pgrow.All[queue.WebhookLease](ctx, db, `SELECT j.id, j.saga_id, j.subscription_id, s.endpoint, j.worker_id, j.attempt_no, j.started_at, j.lease_until,
 			j.lease_until < now(), j.lease_resets
 		FROM public.webhook_delivery_jobs j JOIN public.subscriptions s ON s.id = j.subscription_id
 		WHERE j.status = 'Leased' AND ($1::bigint[] IS NULL OR j.subscription_id = ANY ($1)) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(limit), subscriptions)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.WebhookLease, error) {
-		var l queue.WebhookLease
-		err := row.Scan(&l.JobID, &l.SagaID, &l.SubscriptionID, pgscan.Text(&l.Endpoint), pgscan.Text(&l.Worker), &l.AttemptNo, &l.StartedAt, &l.Until, &l.Expired, &l.Resets)
-		return l, err
-	})
 }
 
 // retries counts what waits by when it is due, each slot up to a bound.
 func retries(ctx context.Context, db *pgpool.Pool, subscription int64) ([]queue.RetrySlot, error) {
-	rows, err := db.Query(ctx, `SELECT b.a, b.z, (SELECT count(*) FROM (SELECT 1 FROM public.webhook_delivery_sagas g
-			WHERE g.status IN ('Pending', 'PendingRetry') AND g.subscription_id = $1
-				AND (b.a < 0 OR g.next_attempt_at > now() + make_interval(secs => b.a))
-				AND (b.z = 0 AND b.a >= 0 OR g.next_attempt_at <= now() + make_interval(secs => b.z)) LIMIT $2 + 1) x)
-		FROM (VALUES (-1, 0), (0, 60), (60, 300), (300, 900), (900, 1800), (1800, 3600), (3600, 0)) b (a, z)`, subscription, retryBound)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (queue.RetrySlot, error) {
+	return pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.RetrySlot, error) {
 		var s queue.RetrySlot
 		err := row.Scan(&s.From, &s.To, &s.N)
 		if s.N > retryBound {
 			s.N, s.Bound = retryBound, true
 		}
 		return s, err
-	})
+	}, `SELECT b.a, b.z, (SELECT count(*) FROM (SELECT 1 FROM public.webhook_delivery_sagas g
+			WHERE g.status IN ('Pending', 'PendingRetry') AND g.subscription_id = $1
+				AND (b.a < 0 OR g.next_attempt_at > now() + make_interval(secs => b.a))
+				AND (b.z = 0 AND b.a >= 0 OR g.next_attempt_at <= now() + make_interval(secs => b.z)) LIMIT $2 + 1) x)
+		FROM (VALUES (-1, 0), (0, 60), (60, 300), (300, 900), (900, 1800), (1800, 3600), (3600, 0)) b (a, z)`, subscription, retryBound)
 }
 
 // why asks what blocks a queue.
@@ -173,7 +158,7 @@ func whyOf(ctx context.Context, db *pgpool.Pool, name string) (*queue.Why, error
 		return nil, err
 	}
 	if a.Refused {
-		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean(a.Reason), Do: queue.Clean("name one as qtop why lists them")}
+		return nil, queue.NewError(queue.KindFailed, a.Reason, "", "name one as qtop why lists them")
 	}
 	return &a.Why, nil
 }

@@ -31,10 +31,7 @@ func article(noun string) string {
 func UUID(id, what, prefix string) (string, error) {
 	s := strings.TrimPrefix(strings.TrimSpace(id), prefix)
 	if !uuidForm.MatchString(s) {
-		return "", &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("not the id of " + article(what) + ": " + id),
-			Do: queue.Clean("it looks like " + prefix + "0190a1b2-1111-4222-8333-0123456789ab"),
-		}
+		return "", queue.NewError(queue.KindUsage, "not the id of "+article(what)+": "+id, "", "it looks like "+prefix+"0190a1b2-1111-4222-8333-0123456789ab")
 	}
 	return strings.ToLower(s), nil
 }
@@ -49,10 +46,8 @@ func IsEventLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(
 func Webhook(id string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 64)
 	if err != nil || n <= 0 {
-		return 0, &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("not a dead-letter id: " + id),
-			Do: queue.Clean("a webhook dead letter has a bare number, one of a job is job:UUID, one of an event is event:UUID, as qtop dlq prints them"),
-		}
+		return 0, queue.NewError(queue.KindUsage, "not a dead-letter id: "+id, "",
+			"a webhook dead letter has a bare number, one of a job is job:UUID, one of an event is event:UUID, as qtop dlq prints them")
 	}
 	return n, nil
 }
@@ -61,7 +56,7 @@ func Webhook(id string) (int64, error) {
 func Subscription(id string) (int64, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not a subscription: " + id), Do: queue.Clean("write its number, as qtop webhooks prints it")}
+		return 0, queue.NewError(queue.KindUsage, "not a subscription: "+id, "", "write its number, as qtop webhooks prints it")
 	}
 	return n, nil
 }
@@ -87,7 +82,7 @@ func Payload(id string) (kind, key string, err error) {
 func Operation(id string) (int64, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("not the number of an operation: " + id), Do: queue.Clean("see qtop ops")}
+		return 0, queue.NewError(queue.KindUsage, "not the number of an operation: "+id, "", "see qtop ops")
 	}
 	return n, nil
 }

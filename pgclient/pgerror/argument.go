@@ -27,8 +27,5 @@ func JobCheck(err error) error {
 
 // NotExecutorKind refuses a kind that is none of queue.ExecutorKinds.
 func NotExecutorKind(kind, where string) error {
-	return &queue.Error{
-		Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is not an executor kind", kind)), Where: queue.Clean(where),
-		Do: queue.Clean("use " + strings.Join(queue.ExecutorKinds(), ", ")),
-	}
+	return queue.NewError(queue.KindUsage, fmt.Sprintf("%q is not an executor kind", kind), where, "use "+strings.Join(queue.ExecutorKinds(), ", "))
 }

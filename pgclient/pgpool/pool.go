@@ -39,7 +39,7 @@ func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 	if e.Code == readOnlyCode {
 		refusal := pgsession.ReadOnly(conn, p.route)
 		if p.readOnly {
-			refusal = &queue.Error{Kind: queue.KindFailed, What: queue.Clean("this connection is read-only: read_only is set"), Do: queue.Clean("leave out read_only to change anything")}
+			refusal = queue.NewError(queue.KindFailed, "this connection is read-only: read_only is set", "", "leave out read_only to change anything")
 		}
 		p.refusal.Store(refusal)
 	}

@@ -17,7 +17,7 @@ func judge(dsn string) error {
 	if what == "" {
 		return nil
 	}
-	return &queue.Error{Kind: queue.KindConfig, What: queue.Clean("the connection string " + what), Where: queue.Clean("dsn"), Do: queue.Clean(do)}
+	return queue.NewError(queue.KindConfig, "the connection string "+what, "dsn", do)
 }
 
 // judgeParts looks at what the environment and a service file made of the hosts,
@@ -37,7 +37,5 @@ func judgeParts(cc *pgx.ConnConfig) error {
 	if what == "" {
 		return nil
 	}
-	return &queue.Error{
-		Kind: queue.KindConfig, What: queue.Clean("the connection " + what), Where: queue.Clean("dsn, PG* variables or service file"), Do: queue.Clean(do),
-	}
+	return queue.NewError(queue.KindConfig, "the connection "+what, "dsn, PG* variables or service file", do)
 }

@@ -11,7 +11,7 @@ import (
 // clients when it stops to be a standby; a pooler keeps that from them.
 func ReadOnly(conn *pgconn.PgConn, route *Route) *queue.Error {
 	refuse := func(what, do string) *queue.Error {
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(what), Do: queue.Clean(do)}
+		return queue.NewError(queue.KindFailed, what, "", do)
 	}
 	switch {
 	case route.Pooled():

@@ -172,12 +172,8 @@ func Encoding(conn *pgx.Conn) error {
 	if encoding == "UTF8" {
 		return nil
 	}
-	return &queue.Error{
-		Kind:  queue.KindConfig,
-		What:  queue.Clean(fmt.Sprintf("the encoding of the database is %s, and qtop needs UTF8", encoding)),
-		Where: queue.Clean("database " + conn.Config().Database),
-		Do:    queue.Clean("make a database with createdb -E UTF8 -T template0, and move a dump of this one there"),
-	}
+	return queue.NewError(queue.KindConfig, fmt.Sprintf("the encoding of the database is %s, and qtop needs UTF8", encoding), "database "+conn.Config().Database,
+		"make a database with createdb -E UTF8 -T template0, and move a dump of this one there")
 }
 
 // Connect makes one connection to a database of any encoding, outside of a pool.

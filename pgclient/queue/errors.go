@@ -30,6 +30,11 @@ type Error struct {
 	Err   error // the cause; may be nil
 }
 
+// NewError is an error with all its parts; where and do may be empty.
+func NewError(kind Kind, what, where, do string) *Error {
+	return &Error{Kind: kind, What: Clean(what), Where: Clean(where), Do: Clean(do)}
+}
+
 // Error is "what (where): do", without the secrets of this process.
 func (e *Error) Error() string {
 	s := e.What.String()

@@ -49,7 +49,7 @@ type Silence struct {
 	Ended          string     `json:"ended"`
 	WorstSeconds   int64      `json:"worst_age_seconds"` // in the span
 	CadenceSeconds int64      `json:"expected_cadence_seconds"`
-	Acks           []AlertAck `json:"acks"`
+	Acks           []AlertAck `json:"acks" db:"-"`
 }
 
 // FlagChange is a change of a flag, by an operator or by its expiry.

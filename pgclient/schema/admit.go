@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
 // querier is a connection, a pool's connection or a transaction.
@@ -104,12 +106,8 @@ func (r *Release) refuseForeign(ctx context.Context, q querier, from int32) erro
 			}
 		}
 	}
-	rows, err := q.Query(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	found, err := pgrow.Column[string](ctx, q, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY ($1) ORDER BY 1`, names)
-	if err != nil {
-		return err
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(found) == 0 {
 		return err
 	}

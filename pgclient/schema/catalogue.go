@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
 // catalogueForm rises whenever catalogueSQL makes another text of the same
@@ -85,15 +87,8 @@ func readCatalogue(ctx context.Context, q querier, set roleSet) (map[key]string,
 		if err != nil {
 			return nil, err
 		}
-		rows, err := q.Query(ctx, sql)
-		if err != nil {
-			return nil, err
-		}
 		var name, text string
-		if _, err = pgx.ForEachRow(rows, []any{&name, &text}, func() error {
-			out[key{k, name}] = shortHash(text)
-			return nil
-		}); err != nil {
+		if err := pgrow.Visit(ctx, q, []any{&name, &text}, func() { out[key{k, name}] = shortHash(text) }, sql); err != nil {
 			return nil, err
 		}
 	}
@@ -130,15 +125,8 @@ func readRecords(ctx context.Context, q querier) (map[key]recorded, error) {
 	if err != nil || !there {
 		return out, err
 	}
-	rows, err := q.Query(ctx, "SELECT kind, name, source, installed FROM public.qtop_schema_object")
-	if err != nil {
-		return nil, err
-	}
 	var k key
 	var r recorded
-	_, err = pgx.ForEachRow(rows, []any{&k.kind, &k.name, &r.source, &r.installed}, func() error {
-		out[k] = r
-		return nil
-	})
-	return out, err
+	return out, pgrow.Visit(ctx, q, []any{&k.kind, &k.name, &r.source, &r.installed}, func() { out[k] = r },
+		"SELECT kind, name, source, installed FROM public.qtop_schema_object")
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
 // cron is the jobs of ours in this database, as far as the migrator may see.
@@ -28,17 +30,11 @@ func cronJobs(ctx context.Context, conn *pgx.Conn) (c cron, err error) {
 	}
 	if there {
 		// Also jobs of a login that made them by hand.
-		rows, err := conn.Query(ctx, `SELECT j.jobid, j.jobname::text FROM cron.job j JOIN public.queue_cron_job q ON q.job_name = j.jobname
-			WHERE j.database = current_database() ORDER BY j.jobname, j.jobid`)
-		if err != nil {
-			return c, err
-		}
 		var id int64
 		var name string
-		if _, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
-			c.ids, c.names = append(c.ids, id), append(c.names, name)
-			return nil
-		}); err != nil {
+		if err = pgrow.Visit(ctx, conn, []any{&id, &name}, func() { c.ids, c.names = append(c.ids, id), append(c.names, name) },
+			`SELECT j.jobid, j.jobname::text FROM cron.job j JOIN public.queue_cron_job q ON q.job_name = j.jobname
+			WHERE j.database = current_database() ORDER BY j.jobname, j.jobid`); err != nil {
 			return c, err
 		}
 	}

@@ -59,10 +59,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 		return nil
 	}
 	if len(losses) > 0 && !o.Discard {
-		return &queue.Error{
-			Kind: queue.KindFailed, What: queue.Clean("migrate down would lose " + strings.Join(losses, ", ")),
-			Do: queue.Clean("nothing was changed; let the work finish, or say --discard"),
-		}
+		return queue.NewError(queue.KindFailed, "migrate down would lose "+strings.Join(losses, ", "), "", "nothing was changed; let the work finish, or say --discard")
 	}
 	if err := jobs.unschedule(ctx, conn); err != nil {
 		return explain(err, "migrate down")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
 // dependentsSQL lists what cannot stand without the function or view $1 of kind $2,
@@ -46,18 +48,14 @@ WHERE COALESCE(t.tgparentid, 0) = 0`
 // dependents are the object itself and what stands on it, in the order in which
 // they can be dropped.
 func (in *installer) dependents(ctx context.Context, o object) ([]object, error) {
-	rows, err := in.tx.Query(ctx, dependentsSQL, o.name, string(o.kind), in.roleSet.owner())
-	if err != nil {
-		return nil, err
-	}
+
 	objects, above := map[string]object{}, map[string][]string{}
 	var id, on string
 	var d object
-	if _, err := pgx.ForEachRow(rows, []any{&id, &on, &d.kind, &d.name}, func() error {
+	if err := pgrow.Visit(ctx, in.tx, []any{&id, &on, &d.kind, &d.name}, func() {
 		objects[id] = d
 		above[on] = append(above[on], id)
-		return nil
-	}); err != nil {
+	}, dependentsSQL, o.name, string(o.kind), in.roleSet.owner()); err != nil {
 		return nil, err
 	}
 	var out []object

@@ -38,5 +38,5 @@ func explain(err error, where string) error {
 }
 
 func refuse(what, where, do string) error {
-	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)}
+	return queue.NewError(queue.KindFailed, what, where, do)
 }

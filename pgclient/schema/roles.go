@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -39,10 +40,7 @@ var rolePrefix = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
 
 func checkPrefix(prefix string) error {
 	if prefix != "" && (!rolePrefix.MatchString(prefix) || strings.HasPrefix(prefix, "pg_")) {
-		return &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean(fmt.Sprintf("%q is no prefix of roles", prefix)), Where: queue.Clean("--role-prefix"),
-			Do: queue.Clean("use up to 40 letters a-z, digits and underscores, with a letter first and not pg_"),
-		}
+		return queue.NewError(queue.KindUsage, fmt.Sprintf("%q is no prefix of roles", prefix), "--role-prefix", "use up to 40 letters a-z, digits and underscores, with a letter first and not pg_")
 	}
 	return nil
 }
@@ -95,7 +93,11 @@ func ClusterRoles(ctx context.Context, q querier) ([]Role, error) {
 }
 
 func (s roleSet) read(ctx context.Context, q querier) ([]Role, error) {
-	rows, err := q.Query(ctx, `
+	return pgrow.Each(ctx, q, func(row pgx.CollectableRow) (r Role, err error) {
+		err = row.Scan(&r.Role, &r.Attributes, &r.Members, &r.MemberOf, &r.Databases, &r.Hint, &r.here, &r.elsewhere)
+		r.Name = strings.TrimPrefix(r.Role, s.prefix)
+		return r, err
+	}, `
 SELECT r.rolname::text,
 	array_remove(ARRAY[CASE WHEN r.rolcanlogin THEN 'LOGIN' END, CASE WHEN r.rolsuper THEN 'SUPERUSER' END, CASE WHEN r.rolcreaterole THEN 'CREATEROLE' END,
 		CASE WHEN r.rolcreatedb THEN 'CREATEDB' END, CASE WHEN r.rolreplication THEN 'REPLICATION' END, CASE WHEN r.rolbypassrls THEN 'BYPASSRLS' END], NULL),
@@ -110,25 +112,13 @@ SELECT r.rolname::text,
 		WHERE o.refclassid = 'pg_authid'::regclass AND o.deptype = 'o' AND w.rolname::text = $2::text AND d.datname <> current_database()
 		GROUP BY o.dbid HAVING bool_or(o.classid = 'pg_class'::regclass) AND bool_or(o.classid = 'pg_proc'::regclass)))
 FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) ORDER BY array_position($1::text[], r.rolname::text)`, s.all(), s.owner())
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Role, err error) {
-		err = row.Scan(&r.Role, &r.Attributes, &r.Members, &r.MemberOf, &r.Databases, &r.Hint, &r.here, &r.elsewhere)
-		r.Name = strings.TrimPrefix(r.Role, s.prefix)
-		return r, err
-	})
 }
 
 // strangers are the logins and groups, but for superusers and this login, that are
 // members of the owner, directly or through others.
 func (s roleSet) strangers(ctx context.Context, q querier) ([]string, error) {
-	rows, err := q.Query(ctx, `SELECT m.rolname::text FROM pg_roles m, pg_roles o WHERE o.rolname::text = $1::text AND m.oid <> o.oid AND NOT m.rolsuper
+	return pgrow.Column[string](ctx, q, `SELECT m.rolname::text FROM pg_roles m, pg_roles o WHERE o.rolname::text = $1::text AND m.oid <> o.oid AND NOT m.rolsuper
 		AND m.rolname <> session_user AND pg_has_role(m.oid, o.oid, 'MEMBER') ORDER BY 1`, s.owner())
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // String says what an administrator must look at before the role is taken over.
@@ -263,13 +253,8 @@ func recordedRoles(ctx context.Context, q querier) (map[string]bool, error) {
 	if err != nil || !there {
 		return out, err
 	}
-	rows, err := q.Query(ctx, "SELECT name FROM public.qtop_schema_role")
-	if err != nil {
-		return nil, err
-	}
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&name}, func() error { out[name] = true; return nil })
-	return out, err
+	return out, pgrow.Visit(ctx, q, []any{&name}, func() { out[name] = true }, "SELECT name FROM public.qtop_schema_role")
 }
 
 // recordRoles writes down which roles the database uses, and how they came to it.

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
 // JobTimeout bounds one statement over up to a thousand jobs: on a loaded machine
@@ -166,11 +166,7 @@ func (c *Client) JobFail(ctx context.Context, failures []JobFailure) ([]pgtype.U
 func (c *Client) lost(ctx context.Context, sql string, args ...any) ([]pgtype.UUID, error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
-	rows, err := c.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
-	gone, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+	gone, err := pgrow.Column[pgtype.UUID](ctx, c.pool, sql, args...)
 	return gone, pgerror.Translate(err)
 }
 

@@ -7,29 +7,28 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
 // WebhookJob is a claimed job with everything its request needs.
 type WebhookJob struct {
-	JobID          int64     `db:"job_id"`
-	SagaID         int64     `db:"saga_id"`
-	AttemptNo      int       `db:"attempt_no"`
-	LeaseToken     string    `db:"lease_token"`
-	LeaseUntil     time.Time `db:"lease_until"` // server time, for logs only
-	LeaseSeconds   int       `db:"lease_seconds"`
-	TimeoutSeconds int       `db:"timeout_seconds"`
-	EventID        int64     `db:"event_id"`
-	EventType      string    `db:"event_type"`
-	EventCreated   string    `db:"event_created"` // RFC 3339, UTC
-	SubscriptionID int64     `db:"subscription_id"`
-	CallbackURL    string    `db:"callback_url"`
-	SecretRef      *string   `db:"secret_ref"`
-	WebhookID      string    `db:"webhook_id"`
-	Payload        *string   `db:"payload"` // nil: it is too long to be handed out
+	JobID          int64
+	SagaID         int64
+	AttemptNo      int
+	LeaseToken     string
+	LeaseUntil     time.Time // server time, for logs only
+	LeaseSeconds   int
+	TimeoutSeconds int
+	EventID        int64
+	EventType      string
+	EventCreated   string // RFC 3339, UTC
+	SubscriptionID int64
+	CallbackURL    string
+	SecretRef      *string
+	WebhookID      string
+	Payload        *string // nil: it is too long to be handed out
 }
 
 // ClaimWebhooks leases up to n jobs, at most per of one subscription and none of
@@ -38,13 +37,9 @@ type WebhookJob struct {
 func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int) ([]WebhookJob, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.pool.Query(ctx, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
-		timeout_seconds, event_id, event_type, subscription_id, callback_url, secret_ref, webhook_id, payload, event_created
+	jobs, err := pgrow.All[WebhookJob](ctx, c.pool, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
+		timeout_seconds, event_id, event_type, event_created, subscription_id, callback_url, secret_ref, webhook_id, payload
 		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int)`, workerID, n, skip, per)
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
-	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[WebhookJob])
 	return jobs, pgerror.Translate(err)
 }
 
@@ -53,17 +48,11 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 func (c *Client) SecretRefs(ctx context.Context, subscriptions []int64) (map[int64]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.pool.Query(ctx, "SELECT s.id, s.secret_ref FROM public.subscriptions s WHERE s.id = ANY ($1::bigint[]) AND s.secret_ref IS NOT NULL", subscriptions)
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
 	refs := map[int64]string{}
 	var id int64
 	var ref string
-	_, err = pgx.ForEachRow(rows, []any{&id, &ref}, func() error {
-		refs[id] = ref
-		return nil
-	})
+	err := pgrow.Visit(ctx, c.pool, []any{&id, &ref}, func() { refs[id] = ref },
+		"SELECT s.id, s.secret_ref FROM public.subscriptions s WHERE s.id = ANY ($1::bigint[]) AND s.secret_ref IS NOT NULL", subscriptions)
 	return refs, pgerror.Translate(err)
 }
 
@@ -82,8 +71,8 @@ type WebhookReport struct {
 
 // JobOutcome is what the database made of a report, a renewal or a release.
 type JobOutcome struct {
-	JobID   int64  `db:"job_id"`
-	Outcome string `db:"outcome"` // done, repeated, lease_lost
+	JobID   int64
+	Outcome string // done, repeated, lease_lost
 }
 
 // ReportWebhooks records results; safe to repeat, for the reply to a commit can
@@ -105,10 +94,6 @@ func (c *Client) ReleaseWebhooks(ctx context.Context, ids []int64, tokens []stri
 func (c *Client) outcomes(ctx context.Context, sql string, args ...any) ([]JobOutcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	rows, err := c.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, pgerror.Translate(err)
-	}
-	out, err := pgx.CollectRows(rows, pgx.RowToStructByName[JobOutcome])
+	out, err := pgrow.All[JobOutcome](ctx, c.pool, sql, args...)
 	return out, pgerror.Translate(err)
 }

@@ -92,7 +92,7 @@ func Command(argv []string, o CommandOptions) (Handler, error) {
 }
 
 func badCommand(what, do string) error {
-	return &queue.Error{Kind: queue.KindConfig, What: queue.Clean(what), Do: queue.Clean(do)}
+	return queue.NewError(queue.KindConfig, what, "", do)
 }
 
 type command struct {

@@ -35,7 +35,7 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 			if spec.Kind != "" {
 				where += ", kind " + cleanText(spec.Kind, 100)
 			}
-			problems = append(problems, &queue.Error{Kind: queue.KindConfig, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)})
+			problems = append(problems, queue.NewError(queue.KindConfig, what, where, do))
 		}
 		switch first, again := entries[spec.Kind]; {
 		case spec.Kind == "":
