@@ -5,6 +5,7 @@ package tui
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -122,10 +123,8 @@ func (m *root) menu() overlay {
 	for i, x := range panes {
 		p.all = append(p.all, views.Entry{Key: x.Keys, Word: x.Title, Text: x.Help})
 		p.keys[x.Keys] = i
-		if x.ID == m.at {
-			p.view.Cursor = i
-		}
 	}
+	p.view.Cursor = slices.IndexFunc(panes, func(p queue.Pane) bool { return p.ID == m.at })
 	p.view.Entries = p.all
 	p.choose = func(i int) effect { return effOpen{panes[i].ID} }
 	return p

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views/table"
-	"github.com/qtop/qtop/views/theme"
 )
 
 // Audit is the table of pane ga.
@@ -22,10 +20,7 @@ func Audit(rows []queue.AuditEntry) Source {
 		Empty:  []string{"Nobody has done anything yet.", "Every action leaves a row here: who, what, why, before and after."},
 	}.with(List[queue.AuditEntry]{
 		Name: "audit", Rows: rows, ID: func(a queue.AuditEntry) string { return strconv.FormatInt(a.ID, 10) }, First: "id at actor db_role action target filter outcome reason before after",
-		Look: func(a queue.AuditEntry, e Env) (table.Cell, theme.Style) {
-			r := outcomeRank(a.Outcome.String())
-			return e.sign(r), e.tone(r)
-		},
+		Look: byRank(func(a queue.AuditEntry) int { return outcomeRank(a.Outcome.String()) }),
 		Columns: []Column[queue.AuditEntry]{
 			{Name: "at", Title: "when", Head: "AT", Width: 11, Look: dim},
 			{Name: "actor", Title: "who", Head: "ACTOR", Width: 8, Max: 16, Look: accent},

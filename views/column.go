@@ -175,12 +175,20 @@ func (l List[T]) inTable(members map[string][]int) (shown []int) {
 	return shown
 }
 
+// member is the member of a row of this name; nil where it is absent.
 func member[T any](row T, members map[string][]int, name string) any {
 	at, ok := members[name]
 	if !ok {
 		panic(fmt.Sprintf("views: %T has no member %s", row, name))
 	}
-	return reflect.ValueOf(row).FieldByIndex(at).Interface()
+	v := reflect.ValueOf(row).FieldByIndex(at)
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return nil
+		}
+		v = v.Elem()
+	}
+	return v.Interface()
 }
 
 func (c Column[T]) title() string {

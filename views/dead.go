@@ -64,9 +64,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 			}
 			return nil, false
 		},
-		Look: func(g queue.DeadGroup, e Env) (table.Cell, theme.Style) {
-			return e.sign(groupRank(g)), e.tone(groupRank(g))
-		},
+		Look: byRank(groupRank),
 		Columns: []Column[queue.DeadGroup]{
 			{Name: "code", Width: 12, Want: 18, Max: 24, Look: strong},
 			{Name: "endpoint", Title: "endpoint / kind", Width: 19, Want: 28, Max: 48, Text: func(g queue.DeadGroup, _ Env) string { return names[GroupID(g)] }},

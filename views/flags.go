@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views/table"
-	"github.com/qtop/qtop/views/theme"
 )
 
 // Flags is the table of pane gf.
@@ -32,9 +30,7 @@ func Flags(s *queue.Snapshot) Source {
 		Name: "flags", Rows: rows, ID: func(f queue.Flag) string { return f.Key.String() }, First: "key value state updated_by updated_at reason reverts_at",
 		Filter: "key value kind state by=updated_by reason",
 		Word:   func(f queue.Flag, word string) (any, bool) { return flagState(f), word == "state" },
-		Look: func(f queue.Flag, e Env) (table.Cell, theme.Style) {
-			return e.sign(rank(flagState(f))), e.tone(rank(flagState(f)))
-		},
+		Look:   byRank(func(f queue.Flag) int { return rank(flagState(f)) }),
 		Columns: []Column[queue.Flag]{
 			{Name: "key", Title: "flag", Width: 26, Want: 44, Max: 52, Look: strong},
 			{Name: "value", Width: 7, Max: 14, Look: ofRow},

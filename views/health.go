@@ -4,8 +4,6 @@ package views
 
 import (
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views/table"
-	"github.com/qtop/qtop/views/theme"
 )
 
 // Health is the table of pane 2.
@@ -36,10 +34,7 @@ func Health(s *queue.Snapshot) Source {
 		},
 		First:  "status_hint source subject domain age_seconds last_seen_at events_seen attempts_written dead_lettered held_by",
 		Filter: "source subject domain status=status_hint age=age_seconds events=events_seen attempts=attempts_written dead=dead_lettered",
-		Look: func(r queue.HealthRow, e Env) (table.Cell, theme.Style) {
-			k := rank(r.StatusHint.String())
-			return e.sign(k), e.tone(k)
-		},
+		Look:   byRank(func(r queue.HealthRow) int { return rank(r.StatusHint.String()) }),
 		Columns: []Column[queue.HealthRow]{
 			{Name: "subject", Width: 22, Want: 28, Max: 44, Look: strong},
 			{Name: "source", Width: 14, Want: 20, Max: 26, Drop: 1, Look: dim},

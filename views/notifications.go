@@ -18,17 +18,17 @@ func Notifications(n *queue.Notifications) Source {
 	x := orZero(n)
 	var staged []stagedLine
 	for _, f := range x.Failures {
-		l := stagedLine{id: failureID(f), failed: true, name: f.Failure.String(), pieces: f.N, since: f.FirstAt, as: "FAILED", list: "notification-failures", export: f.Each()}
+		l := stagedLine{id: failureID(f), failed: true, name: f.Failure.String(), Pieces: f.N, Since: f.FirstAt, as: "FAILED", list: "notification-failures", export: f.Each()}
 		if len(f.Rows) > 0 {
-			l.first, l.actor = f.Rows[0].Address, f.Rows[0].Actor
+			l.First, l.Actor = f.Rows[0].Address, f.Rows[0].Actor
 		}
 		staged = append(staged, l)
 	}
 	for _, g := range x.Groups {
 		kind, events := g.Told(x.Threshold)
 		staged = append(staged, stagedLine{
-			id: groupID(g), name: groupName(g), pieces: g.Pieces, due: g.Due, told: dueIn(g, x), since: g.OldestAt, as: kind, first: g.FirstUnit, actor: g.Actor,
-			whole: plainGroup(g), events: events, list: "notifications", export: []any{g},
+			id: groupID(g), name: groupName(g), Pieces: g.Pieces, Due: g.Due, told: dueIn(g, x), Since: g.OldestAt, as: kind, First: g.FirstUnit, Actor: g.Actor,
+			Whole: plainGroup(g), events: events, list: "notifications", export: []any{g},
 		})
 	}
 	return Source{
@@ -42,10 +42,7 @@ func Notifications(n *queue.Notifications) Source {
 	}.with(stagedList(staged, x), List[queue.NotificationRun]{
 		Name: "notification-log", Rows: x.Log, ID: runID,
 		First: "run_at pending_pre groups_emitted pieces_emitted conflicts_skipped rows_marked pending_post error_count duration_ms error_text",
-		Look: func(r queue.NotificationRun, e Env) (table.Cell, theme.Style) {
-			k := rankOf(r.Errors > 0)
-			return e.sign(k), e.tone(k)
-		},
+		Look:  byRank(func(r queue.NotificationRun) int { return rankOf(r.Errors > 0) }),
 		Columns: []Column[queue.NotificationRun]{
 			{Name: "run_at", Title: "WORKER LOG", Head: "RUN", Width: 22, Want: 30, Max: 60, Say: stamped},
 			{Name: "pending_pre", Title: "took up", Width: 7, Max: 9, Right: true},
@@ -64,16 +61,18 @@ func Notifications(n *queue.Notifications) Source {
 // stagedLine is a line of the first table: pieces that could not be told, or a group
 // as it will be.
 type stagedLine struct {
-	id, name, as string
-	pieces, due  int64
-	told         func(Env) string // when it will be; nil: never
-	since        time.Time
-	first, actor queue.Text
-	failed       bool
-	whole        string // the name with what kind of key that is
-	events       int64
-	list         string
-	export       []any
+	Whole  string     `json:"staged"` // the name with what kind of key that is
+	Pieces int64      `json:"pieces"`
+	Due    int64      `json:"due"`
+	Since  time.Time  `json:"oldest"`
+	First  queue.Text `json:"first_piece"`
+	Actor  queue.Text `json:"actor"`
+
+	id, name, as, list string
+	told               func(Env) string // when it will be; nil: never
+	failed             bool
+	events             int64
+	export             []any
 }
 
 // cell is in this look, or failed.
@@ -84,7 +83,7 @@ func (l stagedLine) cell(text string, e Env, look theme.Style) table.Cell {
 func stagedList(rows []stagedLine, n queue.Notifications) lines {
 	tone := func(l stagedLine, e Env) theme.Style {
 		switch {
-		case l.due == 0:
+		case l.Due == 0:
 			return e.Theme.Dim
 		case n.Stale: // a group is due while its worker does not run
 			return e.Theme.Warning
@@ -97,7 +96,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 			switch {
 			case l.failed:
 				return e.sign(rankCritical), e.Theme.Critical
-			case l.due > 0 && n.Stale:
+			case l.Due > 0 && n.Stale:
 				return e.sign(rankWarning), e.Theme.Text
 			}
 			return e.sign(rankQuiet), e.Theme.Text
@@ -105,17 +104,13 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		Export: func(l stagedLine) (string, []any) { return l.list, l.export },
 		Columns: []Column[stagedLine]{
 			{Name: "staged", Width: 22, Want: 30, Max: 60,
-				Cell:  func(l stagedLine, e Env) table.Cell { return l.cell(l.name, e, e.Theme.Strong) },
-				Plain: func(l stagedLine) string { return l.whole }},
-			{Name: "pieces", Width: 7, Max: 9, Right: true, Look: ofRow,
-				Text:  func(l stagedLine, _ Env) string { return Count(l.pieces) },
-				Plain: func(l stagedLine) string { return plain("", l.pieces) }},
+				Cell: func(l stagedLine, e Env) table.Cell { return l.cell(l.name, e, e.Theme.Strong) }},
+			{Name: "pieces", Width: 7, Max: 9, Right: true, Look: ofRow},
 			{Name: "due", Width: 7, Max: 9, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
-				return queue.Choose(l.failed, cell(e.Theme.G.Dash, e.Theme.Dim), cell(Count(l.due), e.Theme.Text))
-			}, Plain: func(l stagedLine) string { return plain("", l.due) }},
+				return queue.Choose(l.failed, cell(e.Theme.G.Dash, e.Theme.Dim), cell(Count(l.Due), e.Theme.Text))
+			}},
 			{Name: "oldest", Width: 7, Right: true,
-				Cell:  func(l stagedLine, e Env) table.Cell { return l.cell(e.Ago(l.since), e, tone(l, e)) },
-				Plain: func(l stagedLine) string { return PlainTime(&l.since) }},
+				Cell: func(l stagedLine, e Env) table.Cell { return l.cell(e.Ago(l.Since), e, tone(l, e)) }},
 			{Name: "told", Width: 6, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
 				if l.failed {
 					return cell(e.Theme.G.Dash, e.Theme.Dim)
@@ -125,10 +120,8 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 			{Name: "told_as", Title: "as", Head: "TOLD AS", Width: 18, Max: 26, Look: ofRow,
 				Text:  func(l stagedLine, _ Env) string { return l.as },
 				Plain: func(l stagedLine) string { return plain("", l.events) + " " + l.as }},
-			{Name: "first_piece", Width: 16, Want: 30, Max: 60, Drop: 1, Look: dim,
-				Text: func(l stagedLine, _ Env) string { return l.first.String() }, Plain: func(l stagedLine) string { return l.first.String() }},
-			{Name: "actor", Width: 10, Max: 24, Drop: 2, Look: dim,
-				Text: func(l stagedLine, _ Env) string { return l.actor.String() }, Plain: func(l stagedLine) string { return l.actor.String() }},
+			{Name: "first_piece", Width: 16, Want: 30, Max: 60, Drop: 1, Look: dim},
+			{Name: "actor", Width: 10, Max: 24, Drop: 2, Look: dim},
 		},
 	}.lines()
 }

@@ -29,10 +29,7 @@ func Operations(rows []queue.Operation) Source {
 	}.with(List[queue.Operation]{
 		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, First: "operation_id kind state tried rate_per_second left created_by created_at filter",
 		Look: func(o queue.Operation, e Env) (table.Cell, theme.Style) {
-			if o.State == queue.BulkRunning {
-				return cell(e.Theme.G.Live, e.Theme.Accent), e.tone(operationRank(o))
-			}
-			return e.sign(operationRank(o)), e.tone(operationRank(o))
+			return e.atWork(operationRank(o), o.State == queue.BulkRunning)
 		},
 		Columns: []Column[queue.Operation]{
 			{Name: "operation_id", Title: "#", Head: "ID", Width: 4, Max: 8, Right: true, Look: strong, Say: digits},

@@ -25,18 +25,13 @@ func (e Env) said(name string, v any) string {
 		return joinTexts(v)
 	case time.Time:
 		return e.Clock(v)
-	case *time.Time:
-		return dashed(e, v, e.Clock)
+	case nil:
+		return e.Theme.G.Dash
 	case int64:
 		if strings.HasSuffix(name, "_seconds") {
 			return Age(v)
 		}
 		return Count(v)
-	case *int64:
-		if v == nil {
-			return e.Theme.G.Dash
-		}
-		return e.said(name, *v)
 	case int:
 		return strconv.Itoa(v)
 	case float64:
@@ -44,24 +39,14 @@ func (e Env) said(name string, v any) string {
 			return Millis(v)
 		}
 		return Rate(v)
-	case *float64:
-		if v == nil {
-			return e.Theme.G.Dash
-		}
-		return e.said(name, *v)
 	}
 	return fmt.Sprint(v)
 }
 
 // ago is how long ago a time was.
 func ago(e Env, v any) string {
-	switch t := v.(type) {
-	case time.Time:
+	if t, ok := v.(time.Time); ok {
 		return e.Ago(t)
-	case *time.Time:
-		if t != nil {
-			return e.Ago(*t)
-		}
 	}
 	return e.Theme.G.Dash
 }
@@ -112,28 +97,18 @@ func plain(name string, v any) string {
 		return queue.Clean(string(v)).String()
 	case time.Time:
 		return PlainTime(&v)
-	case *time.Time:
-		return PlainTime(v)
+	case nil:
+		return "-"
 	case int64:
 		if strings.HasSuffix(name, "_seconds") {
 			return PlainAge(v)
 		}
 		return strconv.FormatInt(v, 10)
-	case *int64:
-		if v == nil {
-			return "-"
-		}
-		return plain(name, *v)
 	case float64:
 		if strings.HasSuffix(name, "_ms") {
 			return strconv.FormatFloat(v, 'f', 0, 64) + " ms"
 		}
 		return strconv.FormatFloat(v, 'f', 1, 64)
-	case *float64:
-		if v == nil {
-			return "-"
-		}
-		return plain(name, *v)
 	}
 	return fmt.Sprint(v)
 }
@@ -145,11 +120,8 @@ func compared(name string, v any) (any, bool) {
 		return v.String(), true
 	case []queue.Text:
 		return allTexts(v), true
-	case *int64:
-		if v == nil {
-			return nil, false
-		}
-		return compared(name, *v)
+	case nil:
+		return nil, false
 	case int64:
 		if strings.HasSuffix(name, "_seconds") {
 			return time.Duration(v) * time.Second, true
@@ -181,7 +153,7 @@ func PlainTime(t *time.Time) string {
 }
 
 // PlainMillis is milliseconds that may not be known.
-func PlainMillis(ms *float64) string { return plain("_ms", ms) }
+func PlainMillis(ms *float64) string { return queue.Choose(ms == nil, "-", plain("_ms", orZero(ms))) }
 
 // PlainRatio is how many times as much something is.
 func PlainRatio(ratio float64) string { return plain("ratio", ratio) + "×" }
@@ -217,7 +189,7 @@ func PlainHolder(h *queue.Held) string {
 	}
 	pid := "" // a prepared transaction has none
 	if h.Pid != nil || h.Program.Empty() {
-		pid = "pid " + plain("", h.Pid)
+		pid = "pid " + queue.Choose(h.Pid == nil, "-", plain("", orZero(h.Pid)))
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s%s", pid, h.Program, h.User, open))
 }

@@ -149,11 +149,7 @@ func ShortID(id string) string {
 
 // laneLook is as urgent as what waits; one that only works is live.
 func laneLook(l queue.Lane, e Env) (table.Cell, theme.Style) {
-	r := laneRank(l)
-	if r == rankQuiet && l.Leased+l.InProgress > 0 {
-		return cell(e.Theme.G.Live, e.Theme.Accent), e.tone(r)
-	}
-	return e.sign(r), e.tone(r)
+	return e.atWork(laneRank(l), l.Leased+l.InProgress > 0)
 }
 
 // bad is a number that should be 0.

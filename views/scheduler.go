@@ -43,9 +43,7 @@ func Scheduler(s *queue.Snapshot) Source {
 		First:  "state worker_name configured_interval_seconds age_seconds last_run_at next_due_at last_source last_work_at done_total mode cron_job last_result",
 		Filter: "worker=worker_name state by=last_source age=age_seconds result cron=cron_job",
 		Word:   func(t queue.TickWorker, word string) (any, bool) { return TickResult(t.LastResult), word == "result" },
-		Look: func(t queue.TickWorker, e Env) (table.Cell, theme.Style) {
-			return e.sign(tickRank(t)), e.tone(tickRank(t))
-		},
+		Look:   byRank(tickRank),
 		Columns: []Column[queue.TickWorker]{
 			{Name: "worker_name", Title: "worker", Width: 22, Max: 30, Look: strong},
 			{Name: "state", Width: 7, Look: ofRow, Text: func(t queue.TickWorker, _ Env) string { return tickState(t) }, Plain: func(t queue.TickWorker) string { return queue.Choose(t.Stale, "STALE", t.State) }},

@@ -43,6 +43,16 @@ func (e Env) sign(r int) table.Cell {
 	}
 }
 
+// byRank is the sign and the look of a row by how urgent it is.
+func byRank[T any](rank func(T) int) func(T, Env) (table.Cell, theme.Style) {
+	return func(row T, e Env) (table.Cell, theme.Style) { return e.atWork(rank(row), false) }
+}
+
+// atWork is the sign and the look of a rank; what is busy and not urgent is live.
+func (e Env) atWork(r int, busy bool) (table.Cell, theme.Style) {
+	return queue.Choose(busy && r == rankQuiet, cell(e.Theme.G.Live, e.Theme.Accent), e.sign(r)), e.tone(r)
+}
+
 // tone is the look of a rank.
 func (e Env) tone(r int) theme.Style {
 	switch r {

@@ -56,11 +56,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 		Name: "webhooks", Rows: rows, ID: func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) },
 		First: "subscription_id endpoint gate waiting age_seconds pending_retry leased expired ok p50_ms p95_ms dead_open last_success_at event_type",
 		Look: func(r queue.Endpoint, e Env) (table.Cell, theme.Style) {
-			k := endpointRank(r)
-			if k == rankQuiet && r.Leased > 0 {
-				return cell(e.Theme.G.Live, e.Theme.Accent), e.tone(k)
-			}
-			return e.sign(k), e.tone(k)
+			return e.atWork(endpointRank(r), r.Leased > 0)
 		},
 		Columns: []Column[queue.Endpoint]{
 			{Name: "endpoint", Width: 24, Want: 28, Max: 48, Look: strong, Text: func(r queue.Endpoint, _ Env) string { // a narrow screen has no column for the subscription
