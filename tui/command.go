@@ -20,14 +20,14 @@ func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
 	p := &m.line
 	switch key {
 	case "esc":
-		m.closeLine()
+		m.line.close()
 		return nil
 	case "enter":
 		text := strings.TrimSpace(p.input.Value())
 		if text != "" {
 			p.history = append(p.history, text)
 		}
-		m.closeLine()
+		m.line.close()
 		return m.command(text)
 	case "tab", "shift+tab":
 		m.complete(key == "tab")
@@ -37,7 +37,7 @@ func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
 		return nil
 	case "backspace":
 		if p.input.Value() == "" {
-			m.closeLine()
+			m.line.close()
 			return nil
 		}
 	}

@@ -129,7 +129,7 @@ func (m *root) typedExport(msg tea.Msg, key string) tea.Cmd {
 	p := &m.line
 	switch key {
 	case "esc":
-		m.closeLine()
+		m.line.close()
 		return nil
 	case "enter":
 		return m.startExport()
@@ -151,7 +151,7 @@ func (m *root) startExport() tea.Cmd {
 		return nil
 	}
 	e := &exporting{list: x.List.Name, of: m.line.of, done: make(chan struct{})}
-	m.closeLine()
+	m.line.close()
 	m.said = notice{}
 	e.ctx, e.cancel = context.WithCancel(m.ctx)
 	m.saving = e

@@ -39,14 +39,14 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	switch s {
 	case "esc":
 		was := m.line.was
-		m.closeLine()
+		m.line.close()
 		return m.setFilter(was)
 	case "enter":
 		text := m.line.input.Value()
 		if !m.checkFilter(text) {
 			return nil
 		}
-		m.closeLine()
+		m.line.close()
 		return m.setFilter(text)
 	case "tab", "shift+tab":
 		if m.line.offers == nil {

@@ -71,8 +71,8 @@ func (p *prompt) set(text string) {
 	p.input.CursorEnd()
 }
 
-// closeLine takes the line away; what was typed before stays to be recalled.
-func (m *root) closeLine() { m.line = prompt{history: m.line.history} }
+// close takes the line away; what was typed before stays to be recalled.
+func (p *prompt) close() { *p = prompt{history: p.history} }
 
 func (p prompt) open() bool { return p.kind != promptNone }
 

@@ -253,11 +253,10 @@ func healthSection(s *queue.Snapshot, e Env, w int) section {
 	}
 	src := Health(s)
 	for _, i := range Arrange(src, 0, nil) {
-		row := src.Row(i, e)
+		row := src.pick(i, e, "subject", "age_seconds", "status_hint", "source")
 		if x := s.Health[i]; x.AgeSeconds != nil && rank(x.StatusHint.String()) == rankQuiet {
-			row.Cells[4].Text = calmAge(*x.AgeSeconds)
+			row.Cells[1].Text = calmAge(*x.AgeSeconds)
 		}
-		row.Cells = []table.Cell{row.Cells[0], row.Cells[4], row.Cells[3], row.Cells[1]}
 		sec.items = append(sec.items, item{target: Target{queue.PaneHealth, src.ID(i)}, row: row})
 	}
 	return sec

@@ -92,9 +92,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		Name: "job-leases", Rows: leases, ID: func(l queue.JobLease) string { return l.Token },
 		Filter: "kind=job_kind domain=event_domain owner=lease_owner jobs=live",
 		Word:   func(l queue.JobLease, word string) (any, bool) { return s.TakenAt.Sub(l.ClaimedAt), word == "age" },
-		Look: func(l queue.JobLease, e Env) (table.Cell, theme.Style) {
-			return e.sign(leaseRank(l)), e.tone(leaseRank(l))
-		},
+		Look:   byRank(leaseRank),
 		Columns: []Column[queue.JobLease]{
 			{Name: "lease_owner", Title: "STUCK LEASES", Width: 16, Want: 20, Max: 40, Look: strong},
 			{Name: "job_kind", Width: 10, Max: 30, Drop: 1},
