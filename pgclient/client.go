@@ -115,9 +115,6 @@ func (c *Client) Act() *pgpool.Pool { return c.act }
 // Work is the worker host's pool; nil without Options.WorkConns.
 func (c *Client) Work() *pgpool.Pool { return c.work }
 
-// Acting is the pool of the actions.
-func (c *Client) Acting() *pgpool.Pool { return c.act }
-
 // Read is the pool of the panes.
 func (c *Client) Read() *pgpool.Pool { return c.read }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // New acts through a client.
-func New(c *pgclient.Client) *Planner { return &Planner{client: c, act: c.Acting()} }
+func New(c *pgclient.Client) *Planner { return &Planner{client: c, act: c.Act()} }
 
 func entries() []entry {
 	return slices.Concat(alertActions(), letterActions(), revealActions(), flagActions(), executorActions(), subscribeActions(), jobActions(), bulkActions(), endpointActions(), webhookActions(), notificationActions(), ruleActions(), schedulerActions(), markActions(), routeActions(), adoptActions(), loopActions())

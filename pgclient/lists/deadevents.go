@@ -47,12 +47,7 @@ func eventLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLe
 		return nil, err
 	}
 	d.Endpoint = d.EventType
-	switch d.State {
-	case "requeued":
-		d.RequeuedBy, d.RequeuedAt = by, at
-	case "resolved":
-		d.Resolution, d.ResolvedBy, d.ResolvedAt, d.ResolvedNote = resolution, by, at, note
-	}
+	closed(&d, resolution, by, at, note)
 	err = eventLineage(ctx, db, &d, uuid)
 	return &d, err
 }

@@ -55,12 +55,7 @@ func jobLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLett
 	if err != nil {
 		return nil, err
 	}
-	switch d.State {
-	case "requeued":
-		d.RequeuedBy, d.RequeuedAt = by, at
-	case "resolved":
-		d.Resolution, d.ResolvedBy, d.ResolvedAt, d.ResolvedNote = resolution, by, at, note
-	}
+	closed(&d, resolution, by, at, note)
 	err = jobLineage(ctx, db, &d, uuid)
 	return &d, err
 }

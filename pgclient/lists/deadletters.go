@@ -212,6 +212,16 @@ func letter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterD
 	return &d, err
 }
 
+// closed says how a letter of a job or an event was closed.
+func closed(d *queue.DeadLetterDetail, resolution, by queue.Text, at *time.Time, note queue.Text) {
+	switch d.State {
+	case "requeued":
+		d.RequeuedBy, d.RequeuedAt = by, at
+	case "resolved":
+		d.Resolution, d.ResolvedBy, d.ResolvedAt, d.ResolvedNote = resolution, by, at, note
+	}
+}
+
 // attempts reads webhook jobs, by a condition on $1 and in its order.
 func attempts(ctx context.Context, db *pgpool.Pool, which string, id int64) ([]queue.Attempt, error) {
 	// The excerpt comes from the receiver and may hold anything: not everybody

@@ -58,28 +58,27 @@ func each[T any](rows []T) []any {
 func all[T any](rows []T) ([]any, bool)  { return each(rows), true }
 func most[T any](rows []T) ([]any, bool) { return each(rows), len(rows) < MostPage }
 
+// listed are the rows of a list that is read a page at a time, bounded those of one that has one page.
+func listed[T any](p Page) ([]any, bool)  { return all(Of[[]T](p)) }
+func bounded[T any](p Page) ([]any, bool) { return most(Of[[]T](p)) }
+
 // ExportLists are all of them, by name.
 func ExportLists() []ExportList {
 	return []ExportList{
-		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true,
-			rows: func(p Page) ([]any, bool) { return most(Of[[]AlertAck](p)) }},
+		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true, rows: bounded[AlertAck]},
 		{Name: "alerts", Help: "silences and broadcast shares over their line", Row: Alert{}},
-		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: func(p Page) ([]any, bool) { return all(Of[[]AuditEntry](p)) }},
-		{Name: "consumers", Help: "consumers of events", Kind: ListConsumers, Row: Consumer{}, Plain: true,
-			rows: func(p Page) ([]any, bool) { return all(Of[[]Consumer](p)) }},
-		{Name: "dlq", Also: "dead", Help: "dead letters; the open ones unless the filter says state:", Kind: ListDeadLetters, Row: DeadLetter{},
-			rows: func(p Page) ([]any, bool) { return all(Of[[]DeadLetter](p)) }},
+		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: listed[AuditEntry]},
+		{Name: "consumers", Help: "consumers of events", Kind: ListConsumers, Row: Consumer{}, Plain: true, rows: listed[Consumer]},
+		{Name: "dlq", Also: "dead", Help: "dead letters; the open ones unless the filter says state:", Kind: ListDeadLetters, Row: DeadLetter{}, rows: listed[DeadLetter]},
 		{Name: "dlq-groups", Help: "open dead letters by cause", Row: DeadGroup{}},
 		{Name: "executor-rules", Help: "what executors may claim", Row: JobSubscription{}},
 		{Name: "executors", Help: "executors with their state", Row: Executor{}},
-		{Name: "flag-history", Help: "audit rows of one flag", Kind: ListFlagHistory, Row: AuditEntry{}, Of: "flag",
-			rows: func(p Page) ([]any, bool) { return all(Of[[]AuditEntry](p)) }},
+		{Name: "flag-history", Help: "audit rows of one flag", Kind: ListFlagHistory, Row: AuditEntry{}, Of: "flag", rows: listed[AuditEntry]},
 		{Name: "flags", Help: "flags with who set them", Row: Flag{}},
 		{Name: "health", Help: "every source and row of v_queue_health", Row: HealthRow{}},
 		{Name: "hosts", Help: "worker hosts with their loops", Row: Host{}, Plain: true},
 		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed", Row: JobLease{}},
-		{Name: "jobs", Help: "live jobs", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true,
-			rows: func(p Page) ([]any, bool) { return all(Of[[]Job](p)) }},
+		{Name: "jobs", Help: "live jobs", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true, rows: listed[Job]},
 		{Name: "notification-failures", Help: "staged rows that could not be told", Kind: ListNotify, Row: NotificationFailure{}, rows: failuresOf},
 		{Name: "notification-log", Help: "what the notification worker did", Kind: ListNotify, Row: NotificationRun{}, Plain: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[*Notifications](p).Log) }},
@@ -89,21 +88,17 @@ func ExportLists() []ExportList {
 			}},
 		{Name: "operation-items", Help: "what became of each item of a bulk operation", Kind: ListOperation, Row: OperationItem{}, Of: "operation", Plain: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[*OperationDetail](p).Items) }},
-		{Name: "ops", Also: "operations", Help: "bulk operations", Kind: ListOperations, Row: Operation{},
-			rows: func(p Page) ([]any, bool) { return all(Of[[]Operation](p)) }},
+		{Name: "ops", Also: "operations", Help: "bulk operations", Kind: ListOperations, Row: Operation{}, rows: listed[Operation]},
 		{Name: "queues", Help: "job queues by domain and kind", Row: Lane{}},
-		{Name: "routes", Help: "routes of events", Kind: ListRoutes, Row: Route{}, Plain: true,
-			rows: func(p Page) ([]any, bool) { return all(Of[[]Route](p)) }},
+		{Name: "routes", Help: "routes of events", Kind: ListRoutes, Row: Route{}, Plain: true, rows: listed[Route]},
 		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},
 		{Name: "subscriptions", Help: "who reads which events", Kind: ListRules, Row: EventSubscription{},
 			rows: func(p Page) ([]any, bool) { return most(Of[EventSubscriptionList](p).Subscriptions) }},
 		{Name: "unrouted", Help: "event types that reach nobody in particular", Kind: ListRules, Row: UnroutedType{}, Plain: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[EventSubscriptionList](p).Broadcast.Unrouted) }},
 		{Name: "waiting", Help: "what waits in every queue and why", Row: Waiting{}, Plain: true},
-		{Name: "webhook-leases", Help: "leases on webhook jobs", Kind: ListLeases, Row: WebhookLease{}, Plain: true,
-			rows: func(p Page) ([]any, bool) { return most(Of[[]WebhookLease](p)) }},
-		{Name: "webhooks", Also: "endpoints", Help: "endpoints of webhooks", Kind: ListEndpoints, Row: Endpoint{},
-			rows: endpointsOf},
+		{Name: "webhook-leases", Help: "leases on webhook jobs", Kind: ListLeases, Row: WebhookLease{}, Plain: true, rows: bounded[WebhookLease]},
+		{Name: "webhooks", Also: "endpoints", Help: "endpoints of webhooks", Kind: ListEndpoints, Row: Endpoint{}, rows: endpointsOf},
 	}
 }
 

@@ -20,27 +20,20 @@ func New(c *pgclient.Client) *Client { return &Client{c.Work()} }
 
 // call runs a jsonb function on the work pool and returns its refusal, if any.
 func (c *Client) call(ctx context.Context, sql string, args ...any) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
 	var r pgscan.Refusal
-	if err := c.pool.QueryRow(ctx, sql, args...).Scan(&r); err != nil {
-		return "", pgerror.Translate(err)
-	}
-	if r.Refused {
-		return r.Reason, nil
-	}
-	return "", nil
+	err := c.pool.QueryRow(ctx, sql, args...).Scan(&r)
+	return r.Reason, pgerror.Translate(err)
 }
 
 // HostRegister announces a host; a non-empty string is the refusal.
 func (c *Client) HostRegister(ctx context.Context, id, instance, version string, loops []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
 	return c.call(ctx, "SELECT public.fn_queue_host_register($1::text, $2::uuid, $3::text, $4::text[])", id, instance, version, loops)
 }
 
 // HostBeat is a sign of life; a non-empty string says that the id was lost.
 func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
 	return c.call(ctx, "SELECT public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], $4::int, $5::jsonb)", id, instance, loops, inFlight, progress)
 }
 

@@ -207,7 +207,5 @@ type JobBeat struct {
 
 // ExecutorBeat writes a beat; a non-empty string is the refusal.
 func (c *Client) ExecutorBeat(ctx context.Context, executor, actor string, b JobBeat) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
 	return c.call(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", executor, b, actor)
 }

@@ -1,6 +1,6 @@
 package queue
 
-// This file is the form of a Text for terminals that can only draw ASCII.
+// This file writes a Text in ASCII, so that tests see each of its characters.
 
 import "strings"
 
