@@ -53,13 +53,9 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case p.Request.Action == queue.ActUnack && a.State != "acked":
 			out.Outcome, out.Why = "refused", queue.Clean("nobody has it")
 		}
-		p.Results = append(p.Results, out)
-		if out.Outcome == "refused" {
-			p.Skipped++
-			say(p, t, "%s", out.Why)
+		if verdict(p, t, out) {
 			continue
 		}
-		p.Count++
 		keys = append(keys, t)
 		say(p, a.Subject.String(), "silent for %s, %s", time.Duration(a.AgeSeconds)*time.Second, a.Severity)
 	}

@@ -98,13 +98,9 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case !suspend && !g.held():
 			out.Outcome, out.Why = "refused", queue.Clean("it is not suspended")
 		}
-		p.Results = append(p.Results, out)
-		if out.Outcome == "refused" {
-			p.Skipped++
-			say(p, "subscription "+t, "%s", out.Why)
+		if verdict(p, "subscription "+t, out) {
 			continue
 		}
-		p.Count++
 		targets = append(targets, t)
 		since[t] = g.since
 		p.Lines = append(p.Lines, g.lines()...)

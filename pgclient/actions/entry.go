@@ -128,6 +128,18 @@ func refuse(p *queue.Plan, rule, why string) error {
 	return nil
 }
 
+// verdict adds the outcome of one target; one that is refused stands with its reason in the plan.
+func verdict(p *queue.Plan, label string, o queue.Outcome) (refused bool) {
+	p.Results = append(p.Results, o)
+	if refused = o.Outcome == "refused"; refused {
+		p.Skipped++
+		say(p, label, "%s", o.Why)
+	} else {
+		p.Count++
+	}
+	return refused
+}
+
 // say adds a line to a plan.
 func say(p *queue.Plan, label, format string, args ...any) {
 	p.Lines = append(p.Lines, line(label, format, args...))

@@ -14,12 +14,7 @@ func (b *bench) heldSnapshot(ctx context.Context) part {
 			if held {
 				name += ", old snapshot held"
 			}
-			cs = append(cs, contender{name, func(ctx context.Context, put put) error {
-				d, err := b.fresh(ctx, s.template)
-				if err != nil {
-					return err
-				}
-				defer d.drop()
+			cs = append(cs, b.fed(name, s.template, func(ctx context.Context, d *database, put put) error {
 				if held {
 					release, err := holdSnapshot(ctx, d)
 					if err != nil {
@@ -27,12 +22,8 @@ func (b *bench) heldSnapshot(ctx context.Context) part {
 					}
 					defer release()
 				}
-				rate, err := s.work(ctx, d, from, n)
-				if err == nil {
-					put(rateFigure, perSecond, rate)
-				}
-				return err
-			}})
+				return s.worked(ctx, d, from, n, put)
+			}))
 		}
 	}
 	f := b.contest(ctx, cs...)
@@ -66,18 +57,13 @@ func (b *bench) growth(ctx context.Context) part {
 	}
 	s := qtopSystem(qtopName)
 	over := func(name string, finished int) contender {
-		return contender{name, func(ctx context.Context, put put) error {
-			d, err := b.fresh(ctx, history(finished, 0))
-			if err != nil {
-				return err
-			}
-			defer d.drop()
+		return b.fed(name, history(finished, 0), func(ctx context.Context, d *database, put put) error {
 			rate, err := s.work(ctx, d, 0, n)
 			if err == nil {
 				put("a job", "µs", 1e6/rate)
 			}
 			return err
-		}}
+		})
 	}
 	f := b.contest(ctx, over("10 k finished", small), over(bigName, big))
 	return part{title: "growth", figs: f, goals: []goal{{"cost per job at " + bigName + " ÷ at 10 k",

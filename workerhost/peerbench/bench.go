@@ -101,6 +101,18 @@ func (b *bench) fresh(ctx context.Context, t *template) (*database, error) {
 	return b.create(ctx, fmt.Sprintf("b%d_%s", b.databases, t.name), from)
 }
 
+// fed is a contender that has a fresh database each time.
+func (b *bench) fed(name string, t *template, run func(ctx context.Context, d *database, put put) error) contender {
+	return contender{name, func(ctx context.Context, put put) error {
+		d, err := b.fresh(ctx, t)
+		if err != nil {
+			return err
+		}
+		defer d.drop()
+		return run(ctx, d, put)
+	}}
+}
+
 func (b *bench) ready(ctx context.Context, t *template) (name string, err error) {
 	if t == nil {
 		return "template0", nil

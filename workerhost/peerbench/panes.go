@@ -61,18 +61,13 @@ func (b *bench) paneTime(ctx context.Context) part {
 	}
 	var cs []contender
 	for _, s := range sizes {
-		cs = append(cs, contender{s.name, func(ctx context.Context, put put) error {
-			d, err := b.fresh(ctx, history(s.finished, s.queued))
-			if err != nil {
-				return err
-			}
-			defer d.drop()
+		cs = append(cs, b.fed(s.name, history(s.finished, s.queued), func(ctx context.Context, d *database, put put) error {
 			if err := d.expect(ctx, s.finished, `SELECT COALESCE(sum(n), 0)::int FROM (SELECT * FROM public.queue_counter
 				UNION ALL SELECT scope, k1, k2, k3, n FROM public.queue_counter_delta) c WHERE scope = 'job' AND k3 = 'succeeded'`); err != nil {
 				return err
 			}
 			return refreshes(ctx, d, b.scale(200, 30), put)
-		}})
+		}))
 	}
 	f := b.contest(ctx, cs...)
 	ours := f.get(big.name, "took_ms")

@@ -157,19 +157,14 @@ const (
 func (b *bench) enqueueRate(ctx context.Context) part {
 	n := b.scale(100_000, 1000)
 	timed := func(name string, enqueue func(ctx context.Context, d *database) error) contender {
-		return contender{name, func(ctx context.Context, put put) error {
-			d, err := b.fresh(ctx, qtopTemplate())
-			if err != nil {
-				return err
-			}
-			defer d.drop()
+		return b.fed(name, qtopTemplate(), func(ctx context.Context, d *database, put put) error {
 			began := time.Now()
 			if err := enqueue(ctx, d); err != nil {
 				return err
 			}
 			put("time", "s", time.Since(began).Seconds())
 			return d.expect(ctx, n, "SELECT count(*)::int FROM public.job_queue")
-		}}
+		})
 	}
 	f := b.contest(ctx,
 		timed(enqueueMany, func(ctx context.Context, d *database) error { return enqueuedAtOnce(ctx, d, n) }),

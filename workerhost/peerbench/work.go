@@ -20,9 +20,9 @@ func (b *bench) workRate(ctx context.Context) part {
 	systems := []system{qtopSystem(qtopName), riverSystem(), rawSystem(), b.graphile.system()}
 	var cs []contender
 	for _, s := range systems {
-		cs = append(cs, contender{s.name, func(ctx context.Context, put put) error {
-			return b.worked(ctx, s, 0, n, put)
-		}})
+		cs = append(cs, b.fed(s.name, s.template, func(ctx context.Context, d *database, put put) error {
+			return s.worked(ctx, d, 0, n, put)
+		}))
 	}
 	f := b.contest(ctx, cs...)
 	ours := f.get(qtopName, rateFigure)
@@ -38,13 +38,8 @@ func (b *bench) workRate(ctx context.Context) part {
 	}}
 }
 
-// worked measures one system in a fresh database.
-func (b *bench) worked(ctx context.Context, s system, from, n int, put put) error {
-	d, err := b.fresh(ctx, s.template)
-	if err != nil {
-		return err
-	}
-	defer d.drop()
+// worked puts how many jobs a second the system works off.
+func (s system) worked(ctx context.Context, d *database, from, n int, put put) error {
 	rate, err := s.work(ctx, d, from, n)
 	if err == nil {
 		put(rateFigure, perSecond, rate)

@@ -228,12 +228,10 @@ BEGIN
   FOR UPDATE;
   SELECT * INTO v_alert FROM public.fn_queue_alert_current(p_alert_key);
   IF v_alert.state IS DISTINCT FROM 'acked' THEN
-    v_audit := public.fn_operator_audit(
-      p_action => 'unack', p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
-      p_reason => btrim(p_comment), p_outcome => 'refused: not_acked',
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', 'not_acked', 'audit_id', v_audit,
-      'reason', format('nobody has %s now', left(p_alert_key, 200)));
+    RETURN public.fn_operator_refused(
+      p_action => 'unack'::text, p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
+      p_reason => btrim(p_comment), p_rule => 'not_acked'::text,
+      p_why => format('nobody has %s now', left(p_alert_key, 200)));
   END IF;
   UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(), cleared_reason = 'unacked'
   WHERE alert_key = v_alert.alert_key AND cleared_at IS NULL;

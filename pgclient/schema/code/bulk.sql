@@ -197,15 +197,12 @@ BEGIN
   END IF;
   SELECT * INTO v_old FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
   IF NOT FOUND OR v_old.state IN ('completed', 'aborted') THEN
-    v_audit := public.fn_operator_audit(
-      p_action => 'bulk_rate', p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
+    RETURN jsonb_build_object('operation_id', p_operation_id) || public.fn_operator_refused(
+      p_action => 'bulk_rate'::text, p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
       p_reason => COALESCE(v_old.reason, 'refused'),
-      p_outcome => 'refused: ' || CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END,
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END,
-      'reason', COALESCE(format('operation %s is %s', p_operation_id, v_old.state),
-        format('there is no operation %s', p_operation_id)),
-      'operation_id', p_operation_id, 'audit_id', v_audit);
+      p_rule => CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END,
+      p_why => COALESCE(format('operation %s is %s', p_operation_id, v_old.state),
+        format('there is no operation %s', p_operation_id)));
   END IF;
   UPDATE public.queue_bulk_operation SET rate_per_second = p_rate WHERE operation_id = p_operation_id;
   v_audit := public.fn_operator_audit(
@@ -233,48 +230,45 @@ DECLARE
   v_hooks bigint[];
   v_jobs uuid[];
   v_events uuid[];
-  v_answer jsonb;
+  v_hooked jsonb;
+  v_worked jsonb;
+  v_routed jsonb;
 BEGIN
   SELECT array_agg(t::bigint) FILTER (WHERE t !~ ':'), array_agg(substr(t, 5)::uuid) FILTER (WHERE t ~ '^job:'),
     array_agg(substr(t, 7)::uuid) FILTER (WHERE t ~ '^event:')
   INTO v_hooks, v_jobs, v_events FROM unnest(p_targets) t;
   IF v_hooks IS NOT NULL THEN
-    v_answer := CASE
+    v_hooked := CASE
       WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_hooks, p_actor, p_reason, false)
       WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_hooks, 'abandoned', p_reason, p_actor, false)
       WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_hooks, p_actor, p_reason, false)
       ELSE public.fn_dead_letter_requeue_as(v_hooks, p_actor, p_reason, false, p_operation_id) END;
-    RETURN QUERY SELECT x ->> 'id', x ->> 'why', x ->> 'new_id', NULL::text
-      FROM jsonb_array_elements(v_answer -> 'results') x;
-    IF v_answer ? 'refused' THEN
-      RETURN QUERY SELECT h::text, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_hooks) h;
-    END IF;
+
   END IF;
   IF v_jobs IS NOT NULL THEN
-    v_answer := CASE
+    v_worked := CASE
       WHEN p_kind = 'resolve' AND p_undo THEN public.fn_job_dead_letter_reopen(v_jobs, p_actor, p_reason, false)
       WHEN p_kind = 'resolve' THEN public.fn_job_dead_letter_resolve(v_jobs, 'abandoned', p_reason, p_actor, false)
       WHEN p_undo THEN public.fn_job_dead_letter_replay_undo(v_jobs, p_actor, p_reason, false)
       ELSE public.fn_job_dead_letter_replay(v_jobs, p_actor, p_reason, false) END;
-    RETURN QUERY SELECT 'job:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id', NULL::text
-      FROM jsonb_array_elements(v_answer -> 'results') x;
-    IF v_answer ? 'refused' THEN
-      RETURN QUERY SELECT 'job:' || j, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_jobs) j;
-    END IF;
+
   END IF;
   IF v_events IS NOT NULL THEN
-    v_answer := CASE
+    v_routed := CASE
       WHEN p_kind = 'resolve' AND p_undo THEN public.fn_iu_route_dead_letter_reopen(v_events, p_actor, p_reason,
         false)
       WHEN p_kind = 'resolve' THEN public.fn_iu_route_dead_letter_resolve(v_events, 'abandoned', p_reason, p_actor,
         false)
       ELSE public.fn_iu_route_dead_letter_replay(v_events, p_actor, p_reason, false) END;
-    RETURN QUERY SELECT 'event:' || (x ->> 'id'), x ->> 'why', x ->> 'new_id', x ->> 'code'
-      FROM jsonb_array_elements(v_answer -> 'results') x;
-    IF v_answer ? 'refused' THEN
-      RETURN QUERY SELECT 'event:' || e, v_answer ->> 'reason', NULL::text, NULL::text FROM unnest(v_events) e;
-    END IF;
   END IF;
+  RETURN QUERY
+  SELECT a.prefix || (x ->> 'id'), x ->> 'why', x ->> 'new_id', x ->> 'code'
+  FROM (VALUES ('', v_hooked), ('job:', v_worked), ('event:', v_routed)) a (prefix, answer),
+    jsonb_array_elements(a.answer -> 'results') x
+  UNION ALL
+  SELECT t, a.answer ->> 'reason', NULL, NULL FROM unnest(p_targets) t
+  JOIN (VALUES ('^[^:]*$', v_hooked), ('^job:', v_worked), ('^event:', v_routed)) a (form, answer) ON t ~ a.form
+  WHERE a.answer ? 'refused';
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_apply IS
   'Does what a bulk operation does to some of its items. Internal.';
@@ -532,16 +526,14 @@ BEGIN
   v_rule := CASE WHEN NOT FOUND THEN 'not_found' WHEN v_op.state IN ('planned', 'running') THEN 'state'
     WHEN v_op.kind = 'replay_event' THEN 'final' END;
   IF v_rule IS NOT NULL THEN
-    v_audit := public.fn_operator_audit(
-      p_action => 'bulk_undo', p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
-      p_reason => COALESCE(v_op.reason, 'refused'), p_outcome => 'refused: ' || v_rule,
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', CASE v_rule
+    RETURN jsonb_build_object('operation_id', p_operation_id) || public.fn_operator_refused(
+      p_action => 'bulk_undo'::text, p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
+      p_reason => COALESCE(v_op.reason, 'refused'), p_rule => v_rule, p_why => CASE v_rule
         WHEN 'not_found' THEN format('there is no operation %s', COALESCE(p_operation_id::text, '(null)'))
         WHEN 'final' THEN 'what was routed cannot be taken back: its recipients have it'
         ELSE format('operation %s is %s: %s', p_operation_id, v_op.state, CASE v_op.state WHEN 'running'
           THEN 'pause or abort it first'
-          ELSE 'it has done nothing' END) END, 'operation_id', p_operation_id, 'audit_id', v_audit);
+          ELSE 'it has done nothing' END) END);
   END IF;
   LOOP
     SELECT array_agg(i.target), max(i.item_no) INTO v_targets, v_to FROM (

@@ -39,12 +39,9 @@ BEGIN
   WHERE m.at > clock_timestamp() - interval '1 minute' AND m.label = v_label AND m.created_by = v_actor
     ORDER BY m.at DESC LIMIT 1;
   IF FOUND THEN
-    v_audit := public.fn_operator_audit(
-      p_action => 'mark', p_target => 'mark ' || v_mark.mark_id, p_actor => v_actor, p_reason => v_label,
-      p_outcome => 'refused: repeated',
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', 'repeated', 'reason', format('%s set this mark at %s', v_actor,
-      to_char(v_mark.at AT TIME ZONE 'UTC', 'HH24:MI:SS"Z"')), 'mark_id', v_mark.mark_id, 'audit_id', v_audit);
+    RETURN jsonb_build_object('mark_id', v_mark.mark_id) || public.fn_operator_refused(p_action => 'mark'::text,
+      p_target => 'mark ' || v_mark.mark_id, p_actor => v_actor, p_reason => v_label, p_rule => 'repeated'::text,
+      p_why => format('%s set this mark at %s', v_actor, to_char(v_mark.at AT TIME ZONE 'UTC', 'HH24:MI:SS"Z"')));
   END IF;
   INSERT INTO public.queue_mark (label, created_by) VALUES (v_label, v_actor) RETURNING * INTO v_mark;
   v_audit := public.fn_operator_audit(

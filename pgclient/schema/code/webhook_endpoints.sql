@@ -78,12 +78,8 @@ BEGIN
   DELETE FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = p_subscription_id
   RETURNING x.* INTO v_before;
   IF NOT FOUND THEN
-    v_audit := public.fn_operator_audit(
-      p_action => 'endpoint_resume', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
-      p_outcome => 'refused: not_suspended',
-      p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    RETURN jsonb_build_object('refused', true, 'rule', 'not_suspended', 'audit_id', v_audit,
-      'reason', 'it is not suspended');
+    RETURN public.fn_operator_refused(p_action => 'endpoint_resume'::text, p_target => v_target, p_actor => v_actor,
+      p_reason => v_reason, p_rule => 'not_suspended'::text, p_why => 'it is not suspended'::text);
   END IF;
   UPDATE public.webhook_endpoint_state SET consecutive_failures = 0 WHERE subscription_id = p_subscription_id;
   v_audit := public.fn_operator_audit(
