@@ -1,6 +1,6 @@
 package views
 
-// This file is pane 3: silences and shares over their line, with who has them. What was acknowledged stays
+// This file is pane 3: silences, shares over their line and endpoints given up, with who has them. What was acknowledged stays
 // listed: an acknowledgement is a promise, not a cure.
 
 import (
@@ -80,11 +80,16 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(a.Subject.String())
 	p.paint("severity", severity(a.Severity), e.tone(rank(a.Severity)))
-	if a.Kind == "broadcast" {
+	switch a.Kind {
+	case "broadcast":
 		p.pair("over the line", "for "+Age(a.AgeSeconds)+", "+shareName(a)+" that reach nobody in particular are now "+e.Times(a.Ratio)+" the line")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
 		p.pair("cure", "a rule for the types that gs lists, or one unmuted; queue.subscription_resolution.broadcast_warn_percent is the line")
-	} else {
+	case "failing":
+		p.pair("suspended for", Age(a.AgeSeconds)+", after nothing but failures for "+e.Times(a.Ratio)+" webhook.disable_after_days")
+		p.pair("since", dashed(e, a.Since, e.Stamp))
+		p.pair("cure", "mend the receiver, then D in Endpoints (7) or qtop endpoint resume "+failingID(a)+"; what waits there has spent no attempt")
+	default:
 		p.pair("silent for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" its cadence")
 		p.pair("last beat", dashed(e, a.Since, e.Stamp))
 	}
@@ -119,8 +124,11 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 	return p.done(a.Subject.String())
 }
 
+// failingID is the subscription that an alert of the kind failing is about.
+func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "failing:") }
+
 // alertTimes is how many times its cadence an executor has been silent, or its line
-// a share is.
+// a share or an endpoint that fails is.
 func alertTimes(a queue.Alert, e Env) string {
-	return e.Times(a.Ratio) + queue.Choose(a.Kind == "broadcast", " line", "")
+	return e.Times(a.Ratio) + queue.Choose(a.Kind != "silence", " line", "")
 }

@@ -140,8 +140,8 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 	src := Alerts(s)
 	for _, i := range Arrange(src, 0, nil) {
 		a := s.Alerts[i]
-		if a.Kind == "broadcast" {
-			continue // it is not silence; it stands above
+		if a.Kind != "silence" {
+			continue // it stands above
 		}
 		row := src.pick(i, e, "subject", "age_seconds", "ratio", "severity", "acked_by")
 		owner := &row.Cells[4]

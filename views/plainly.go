@@ -35,7 +35,10 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 	}
 	for _, a := range s.Alerts {
 		line := "SILENT " + a.Subject.String() + ", " + a.Severity
-		if a.Kind == "broadcast" {
+		switch a.Kind {
+		case "failing":
+			line = "FAILING webhook subscription " + failingID(a) + ", suspended"
+		case "broadcast":
 			line = "BROADCAST " + shareName(a) + ", over the line"
 		}
 		add(line + ", " + queue.Choose(a.State == "acked", a.AckedBy.String(), "nobody") + " has it")

@@ -28,7 +28,7 @@ import (
 // jobWorld is a world whose executor "host" may have up to parallel jobs at once.
 func jobWorld(t *testing.T, parallel int, flags ...string) *world {
 	t.Helper()
-	w := newWorld(t, append([]string{"queue.retry.backoff_base_seconds", "0"}, flags...)...)
+	w := newWorld(t, append([]string{"queue.retry.schedule", "0s"}, flags...)...)
 	executor(t, w.admin, "host", "", parallel)
 	return w
 }
@@ -243,7 +243,7 @@ func TestJobsMaxParallel(t *testing.T) {
 // 30 s of the tick.
 func TestJobsLate(t *testing.T) {
 	t.Parallel()
-	w := jobWorld(t, 10, "queue.retry.backoff_base_seconds", "1", "queue.notify.bridge_enabled", "true")
+	w := jobWorld(t, 10, "queue.retry.schedule", "1s", "queue.notify.bridge_enabled", "true")
 	at := make(chan time.Time, 10)
 	late := handler.Func(func(context.Context, handler.Job) error { at <- time.Now(); return nil })
 	var tries atomic.Int64

@@ -90,7 +90,7 @@ func (w *world) quick(flags ...string) {
 	for _, loop := range []string{"webhook_router", "saga_orchestrator", "lease_reset_cleaner"} {
 		w.set("queue.tick."+loop+".interval_seconds", "1")
 	}
-	w.set("webhook.backoff_base_seconds", "0")
+	w.set("webhook.retry_schedule", "0s")
 	w.set("webhook.circuit_failures", "0")
 	for i := 0; i < len(flags); i += 2 {
 		w.set(flags[i], flags[i+1])

@@ -6,6 +6,8 @@ package actions
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,30 +37,34 @@ func planFlag(ctx context.Context, c *Planner, p *queue.Plan) error {
 
 // planSet previews that a flag gets a value, for Args["for"] or for good.
 func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) error {
-	var value, description, by, revertTo queue.Text
-	var at time.Time
-	var revertAt, setAt *time.Time
-	err := c.act.QueryRow(ctx, `SELECT c.value, c.description, c.updated_at, c.updated_by, v.revert_to, v.revert_at, v.set_at
-		FROM public.dot_config c LEFT JOIN public.dot_config_revert v USING (key) WHERE c.key = $1`, key).
-		Scan(&value, &description, &at, &by, &revertTo, &revertAt, &setAt)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return refuse(p, "unknown_key", "there is no flag "+key)
-	}
-	if err != nil {
+	var value, kind, description, by, revertTo queue.Text
+	var at, revertAt, setAt *time.Time
+	err := c.act.QueryRow(ctx, `SELECT c.value, r.kind, c.description, c.updated_at, c.updated_by, v.revert_to, v.revert_at, v.set_at
+		FROM public.dot_config c LEFT JOIN public.dot_config_rule r USING (key) LEFT JOIN public.dot_config_revert v USING (key) WHERE c.key = $1`, key).
+		Scan(&value, &kind, &description, &at, &by, &revertTo, &revertAt, &setAt)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
 	p.Count = 1
-	p.Expect = at.UTC().Format(time.RFC3339Nano)
-	p.Lines = append(p.Lines, line("flag", "%s", key), line("what", "%s", description),
-		line("now", "%s, set by %s at %s", value, by, queue.Stamp(at, time.RFC3339)),
-		line("new", "%s", to))
+	p.Lines = append(p.Lines, line("flag", "%s", key))
+	if at == nil { // a schedule of one kind or subscription that has had none
+		value, kind = queue.Clean("default"), queue.Clean(scheduleKind)
+		p.Lines = append(p.Lines, line("now", "the schedule of all"))
+	} else {
+		p.Expect = at.UTC().Format(time.RFC3339Nano)
+		p.Lines = append(p.Lines, line("what", "%s", description), line("now", "%s, set by %s at %s", value, by, queue.Stamp(*at, time.RFC3339)))
+	}
+	p.Lines = append(p.Lines, line("new", "%s", to))
+	if kind.String() == scheduleKind {
+		p.Lines = append(p.Lines, tries(to)...)
+	}
 	expires, err := expiry(p.Request)
 	if err != nil {
 		return err
 	}
 	if expires != nil {
 		back := value
-		if setAt != nil && setAt.Equal(at) { // what stands now is itself to expire
+		if setAt != nil && setAt.Equal(*at) { // what stands now is itself to expire
 			back = revertTo
 		}
 		say(p, "back", "to %s by itself after %s", back, time.Duration(*expires)*time.Second)
@@ -69,6 +75,10 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	if err != nil && queue.KindOf(pgerror.Translate(err)) != queue.KindPermission { // who may not set it may look at the plan
 		return err
 	}
+	if at == nil && (err != nil || rule.String() == "unknown_key") {
+		p.Lines, p.Count = nil, 0
+		return refuse(p, "unknown_key", "there is no flag "+key)
+	}
 	if !rule.Empty() {
 		p.Refused, p.Rule = reason.String(), rule.String()
 	}
@@ -76,6 +86,28 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		say(p, "cancels", "the pending return to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339))
 	}
 	return nil
+}
+
+// scheduleKind is the kind of a flag that lists waits.
+const scheduleKind = "schedule"
+
+// tries says when each try is made by a list of waits; nothing where it cannot be read.
+func tries(list string) []queue.PlanLine {
+	unit := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+	var at []string
+	var sum time.Duration
+	for _, wait := range strings.Split(list, " ") {
+		n, err := strconv.Atoi(strings.TrimRight(wait, "smhd"))
+		if err != nil {
+			return nil
+		}
+		sum += time.Duration(n) * unit[wait[len(wait)-1]]
+		at = append(at, sum.String())
+	}
+	if len(at) > 20 {
+		at = append(at[:20], "…", at[len(at)-1])
+	}
+	return []queue.PlanLine{line("tries", "at %s after the first, each wait ± 20 %%", strings.Join(at, ", "))}
 }
 
 // expiry is Args["for"] in seconds; nil = for good.

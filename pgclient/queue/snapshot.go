@@ -58,7 +58,7 @@ type Flag struct {
 	Key         Text       `json:"key"`
 	Value       Text       `json:"value"`
 	Description Text       `json:"description"`
-	Kind        string     `json:"kind"` // boolean, integer, mode
+	Kind        string     `json:"kind"` // boolean, integer, mode, schedule
 	UpdatedAt   time.Time  `json:"updated_at"`
 	UpdatedBy   Text       `json:"updated_by"`
 	Reason      Text       `json:"reason"`     // of the change that stands
@@ -82,11 +82,11 @@ type HealthRow struct {
 	StatusHint      Text       `json:"status_hint"` // stale, fresh, open, held, …; may be empty
 }
 
-// Alert is a row of v_queue_alert: one silence (or one broadcast share over its
-// line), whether or not a checker emitted an event for it.
+// Alert is a row of v_queue_alert: one silence, one broadcast share over its
+// line or one endpoint that was given up, whether or not a checker emitted an event for it.
 type Alert struct {
 	Key          Text       `json:"alert_key"`
-	Kind         string     `json:"kind"` // silence, broadcast
+	Kind         string     `json:"kind"` // silence, broadcast, failing
 	Subject      Text       `json:"subject"`
 	Severity     string     `json:"severity"` // warning, critical
 	Since        *time.Time `json:"since"`    // the last beat
@@ -99,7 +99,7 @@ type Alert struct {
 	Comment      Text       `json:"comment"`
 	AckExpiresAt *time.Time `json:"ack_expires_at"`
 	// LastCleared tells how the previous acknowledgement of this alert ended:
-	// "", expired, beat_returned, rose_to_critical, unacked.
+	// "", expired, beat_returned, rose_to_critical, unacked, share_fell, resumed, deregistered.
 	LastCleared string `json:"last_cleared"`
 }
 

@@ -272,7 +272,7 @@ func TestConfigByHand(t *testing.T) {
 			FROM public.queue_operator_action ORDER BY id DESC LIMIT 1`)
 	}
 	byHand("UPDATE public.dot_config SET value = '9', updated_by = 'nobody', updated_at = '2020-01-01' WHERE key = 'webhook.max_attempts'")
-	require.Equal(t, "flag_set webhook.max_attempts postgres 5 9", last())
+	require.Equal(t, "flag_set webhook.max_attempts postgres 10 9", last())
 	require.Equal(t, "postgres true", get[string](c, `SELECT updated_by || ' ' || (updated_at > now() - interval '1 minute')
 		FROM public.dot_config WHERE key = 'webhook.max_attempts'`))
 	byHand("INSERT INTO public.dot_config (key, value) VALUES ('by.hand', 'x')")

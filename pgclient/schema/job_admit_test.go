@@ -56,7 +56,7 @@ func TestJobPayloads(t *testing.T) {
 	}
 	_, err := tryCall(j.work, "public.fn_job_enqueue('k', 'iu', 'DOT', NULL, NULL, NULL)")
 	require.NoError(t, err)
-	require.Equal(t, "{} 100 5 true", get[string](j.core, "SELECT concat_ws(' ', payload, priority, max_attempts, CASE WHEN ready AND process_after = enqueued_at THEN 'true' END) FROM public.job_queue"))
+	require.Equal(t, "{} 100 20 true", get[string](j.core, "SELECT concat_ws(' ', payload, priority, max_attempts, CASE WHEN ready AND process_after = enqueued_at THEN 'true' END) FROM public.job_queue"))
 	for _, bad := range []string{"NULL, 'iu', 'DOT'", "'k', NULL, 'DOT'", "'k', 'iu', NULL"} {
 		fails(t, j.work, "22023", "SELECT public.fn_job_enqueue("+bad+")")
 	}

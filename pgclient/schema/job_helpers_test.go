@@ -26,7 +26,7 @@ func newJobs(t *testing.T) *jobs {
 	t.Helper()
 	c := newCore(t)
 	j := &jobs{core: c, work: c.as("event_ingest_writer", "dot_executor", "dead_letter_operator", "workflow_admin")}
-	j.flag("queue.retry.backoff_base_seconds", "0")
+	j.flag("queue.retry.schedule", "0s")
 	return j
 }
 

@@ -100,7 +100,7 @@ func TestJobKeysMany(t *testing.T) {
 	list := got["job_ids"].([]any)
 	require.Len(t, list, 8)
 	require.Equal(t, []any{active, list[0], active}, []any{list[1], list[3], list[5]})
-	require.Equal(t, "k z 7 5 {} true;k  100 5 {\"x\": 1} true;k a 100 2 {} true;other b 100 5 {} true;k  100 5 {} false", get[string](j.core, `
+	require.Equal(t, "k z 7 20 {} true;k  100 20 {\"x\": 1} true;k a 100 2 {} true;other b 100 20 {} true;k  100 20 {} false", get[string](j.core, `
 		SELECT string_agg(format('%s %s %s %s %s %s', job_kind, idempotency_key, priority, max_attempts, payload, CASE WHEN ready THEN 'true' ELSE 'false' END), ';' ORDER BY o)
 		FROM unnest(ARRAY[$1, $2, $3, $4, $5]::uuid[]) WITH ORDINALITY u (id, o) JOIN public.job_queue ON job_id = id`, list[0], list[2], list[4], list[6], list[7]))
 	got = call(t, j.work, "public.fn_job_enqueue_many($1)", []any{job(nil), job(nil, "priority", 1)})

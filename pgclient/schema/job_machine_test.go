@@ -203,8 +203,7 @@ func TestJobMixedBatch(t *testing.T) {
 
 func TestJobFailRecordsWhy(t *testing.T) {
 	j := newJobs(t)
-	j.flag("queue.retry.backoff_base_seconds", "100")
-	j.flag("queue.retry.backoff_cap_seconds", "300")
+	j.flag("queue.retry.schedule", "100s 200s")
 	j.rule("w", "", "", 0, 1000)
 	job := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 4)")["job_id"].(string)
 	for try := 1; try <= 4; try++ {
@@ -213,9 +212,9 @@ func TestJobFailRecordsWhy(t *testing.T) {
 		if try == 4 {
 			break
 		}
-		longest := min(300, 100<<(try-1))
-		require.True(t, get[bool](j.core, `SELECT NOT ready AND status = 'retry_waiting' AND attempts = $2 AND process_after - updated_at BETWEEN '-1 second' AND make_interval(secs => $3 + 1)
-			FROM public.job_queue WHERE job_id = $1`, job, try, longest), "try %d waits up to %d s", try, longest)
+		wait := min(200, 100*try)
+		require.True(t, get[bool](j.core, `SELECT NOT ready AND status = 'retry_waiting' AND attempts = $2 AND process_after - updated_at BETWEEN make_interval(secs => 0.8 * $3) AND make_interval(secs => 1.2 * $3 + 1)
+			FROM public.job_queue WHERE job_id = $1`, job, try, wait), "try %d waits about %d s", try, wait)
 		require.Empty(t, j.take("w", 10), "not before it is due")
 		j.exec("UPDATE public.job_queue SET process_after = now()")
 		require.EqualValues(t, 1, call(t, j.work, "public.fn_job_tick()")["promoted"])

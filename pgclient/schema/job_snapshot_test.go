@@ -44,7 +44,7 @@ func TestJobSnapshotLanes(t *testing.T) {
 	require.Equal(t, "done", j.told("start", hs[0]))
 	require.Equal(t, "done", j.told("ack", hs[1:4]...))
 	require.Equal(t, "done", j.told("BROKEN!", hs[4]))
-	j.flag("queue.retry.backoff_base_seconds", "1000")
+	j.flag("queue.retry.schedule", "1000s")
 	require.Equal(t, "done", j.told("TIMEOUT", hs[5]))
 	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + '1 hour') FROM generate_series(1, 2)")
 	call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", hs[6].Job)

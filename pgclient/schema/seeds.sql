@@ -24,12 +24,13 @@ SELECT public.fn_dot_config_seed('queue.lease.duration_seconds', 'integer', '300
   'how long a job lease lasts, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.lease.reaper_enabled', 'boolean', 'true',
   'off = expired job leases are not taken back', p_switch => true, p_choices => NULL::text[]);
-SELECT public.fn_dot_config_seed('queue.retry.backoff_base_seconds', 'integer', '10',
-  'first wait before a job is tried again, in seconds; doubles per attempt',
+SELECT public.fn_dot_config_waits('queue.retry.schedule', 'queue.retry.backoff_base_seconds', '10',
+  'queue.retry.backoff_cap_seconds', '3600');
+SELECT public.fn_dot_config_seed('queue.retry.schedule', 'schedule',
+  '10s 20s 30s 2m 2m 5m 10m 20m 30m 50m 1h 1h 1h 2h 2h 3h 4h 4h 4h',
+  'how long a job waits after each try that failed; queue.retry.schedule.KIND for one job kind',
   p_switch => false, p_choices => NULL::text[]);
-SELECT public.fn_dot_config_seed('queue.retry.backoff_cap_seconds', 'integer', '3600',
-  'longest wait before a job is tried again, in seconds', p_switch => false, p_choices => NULL::text[]);
-SELECT public.fn_dot_config_seed('queue.retry.max_attempts_default', 'integer', '5',
+SELECT public.fn_dot_config_seed('queue.retry.max_attempts_default', 'integer', '20',
   'tries of a job that names no number of its own', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('iu_core.routes_master_enabled', 'boolean', 'true',
   'off = no event is routed', p_switch => true, p_choices => NULL::text[]);
@@ -42,13 +43,16 @@ SELECT public.fn_dot_config_seed('notification.batch_piece_threshold', 'integer'
   'pieces from which notifications are grouped; clamped to 2-50', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.worker.enabled', 'boolean', 'true',
   'off = no webhook is routed or sent', p_switch => true, p_choices => NULL::text[]);
-SELECT public.fn_dot_config_seed('webhook.max_attempts', 'integer', '5',
+SELECT public.fn_dot_config_seed('webhook.max_attempts', 'integer', '10',
   'tries of a webhook whose subscription names no number of its own', p_switch => false, p_choices => NULL::text[]);
-SELECT public.fn_dot_config_seed('webhook.backoff_base_seconds', 'integer', '30',
-  'first wait before a webhook is tried again, in seconds; doubles per attempt',
+SELECT public.fn_dot_config_waits('webhook.retry_schedule', 'webhook.backoff_base_seconds', '30',
+  'webhook.backoff_cap_seconds', '3600');
+SELECT public.fn_dot_config_seed('webhook.retry_schedule', 'schedule', '5s 30s 2m 10m 30m 1h 3h 10h 28h',
+  'how long a webhook waits after each try that failed; webhook.retry_schedule.ID for one subscription',
   p_switch => false, p_choices => NULL::text[]);
-SELECT public.fn_dot_config_seed('webhook.backoff_cap_seconds', 'integer', '3600',
-  'longest wait before a webhook is tried again, in seconds', p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('webhook.retry_after_cap_seconds', 'integer', '21600',
+  'the longest wait that Retry-After of a receiver can ask for, in seconds',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.lease_seconds', 'integer', '60',
   'how long a webhook job lease lasts, in seconds; at least the timeout + 10',
   p_switch => false, p_choices => NULL::text[]);
@@ -57,7 +61,14 @@ SELECT public.fn_dot_config_seed('webhook.timeout_seconds', 'integer', '30',
 SELECT public.fn_dot_config_seed('webhook.circuit_failures', 'integer', '10',
   'failures in a row that open the circuit of an endpoint; 0 = never', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.circuit_open_seconds', 'integer', '30',
-  'how long an open circuit waits before it probes, in seconds', p_switch => false, p_choices => NULL::text[]);
+  'how long a circuit that has just opened waits before it probes, in seconds; doubles with each probe that fails',
+  p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('webhook.circuit_max_seconds', 'integer', '900',
+  'the longest that an open circuit waits before it probes, in seconds; also the longest wait after a 429 that asks '
+  'for none', p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('webhook.disable_after_days', 'integer', '5',
+  'an endpoint that has done nothing but fail for this long is suspended, in days; 0 = never',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.events_days', 'integer', '90',
   'routed events are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.jobs_days', 'integer', '90',
@@ -103,18 +114,17 @@ LEFT JOIN (VALUES
   ('queue.heartbeat.stale_threshold_seconds', 1, 999999999),
   ('queue.subscription_resolution.broadcast_warn_percent', 0, 100),
   ('queue.lease.duration_seconds', 1, 86400),
-  ('queue.retry.backoff_base_seconds', 0, 86400),
-  ('queue.retry.backoff_cap_seconds', 0, 604800),
   ('queue.retry.max_attempts_default', 1, 1000),
   ('notification.debounce_seconds', 0, 86400),
   ('notification.batch_piece_threshold', 0, 100000),
   ('webhook.max_attempts', 1, 1000),
-  ('webhook.backoff_base_seconds', 0, 86400),
-  ('webhook.backoff_cap_seconds', 0, 604800),
+  ('webhook.retry_after_cap_seconds', 0, 604800),
   ('webhook.lease_seconds', 11, 3600),
   ('webhook.timeout_seconds', 1, 600),
   ('webhook.circuit_failures', 0, 100000),
   ('webhook.circuit_open_seconds', 0, 86400),
+  ('webhook.circuit_max_seconds', 0, 86400),
+  ('webhook.disable_after_days', 0, 36500),
   ('retention.events_days', 0, 36500),
   ('retention.jobs_days', 0, 36500),
   ('retention.dead_letters_days', 0, 36500),

@@ -34,7 +34,7 @@ func newHooks(t *testing.T) *hooks {
 	h := &hooks{t: t, db: db, root: db.Pool(t, "")}
 	h.work = db.Pool(t, pgtest.Login(t, db, "event_ingest_writer", "subscription_admin", "router_worker",
 		"saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "dead_letter_operator"))
-	h.flag("webhook.backoff_base_seconds", "0")
+	h.flag("webhook.retry_schedule", "0s")
 	h.flag("webhook.circuit_failures", "0")
 	return h
 }

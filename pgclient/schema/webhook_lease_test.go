@@ -162,7 +162,7 @@ func TestWebhookManyCleanersResetOnce(t *testing.T) {
 			one[int](h, "SELECT max(lease_resets) FROM public.webhook_delivery_jobs")})
 	}
 	require.Equal(t, 500, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Failed' AND error_code = 'LEASE_LOST_LIMIT'"))
-	require.Equal(t, 500, num(h.call("public.fn_saga_orchestrator_run()"), "retried"), "a lost limit is a failure like any")
+	require.Equal(t, 500, num(h.call("public.fn_saga_orchestrator_run()"), "dead_lettered"), "whatever attempts are left")
 }
 
 func TestWebhookClaimOnlyWhileEnabled(t *testing.T) {

@@ -69,12 +69,11 @@ func TestWebhookGoneDiesAtOnceAndSuspends(t *testing.T) {
 	require.Equal(t, 1, one[int](h, "SELECT attempt_count FROM public.webhook_delivery_sagas WHERE status = 'DeadLettered'"))
 }
 
-func TestWebhookBackoffStaysInItsRange(t *testing.T) {
+func TestWebhookRetrySchedule(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
 	h.flag("webhook.max_attempts", "100")
-	h.flag("webhook.backoff_base_seconds", "30")
-	h.flag("webhook.backoff_cap_seconds", "100")
+	h.flag("webhook.retry_schedule", "30s 1m 100s")
 	h.emit("order", 40)
 	for attempt := range 5 {
 		h.step()
@@ -85,8 +84,9 @@ func TestWebhookBackoffStaysInItsRange(t *testing.T) {
 		var low, high float64
 		require.NoError(t, h.root.QueryRow(context.Background(), `SELECT min(w), max(w) FROM (
 			SELECT extract(epoch FROM next_attempt_at - updated_at)::float8 AS w FROM public.webhook_delivery_sagas) x`).Scan(&low, &high))
-		require.GreaterOrEqual(t, low, 30.0)
-		require.LessOrEqual(t, high, min(100, 30*max(2, float64(int(1)<<attempt)))+0.001)
+		wait := []float64{30, 60, 100}[min(attempt, 2)]
+		require.GreaterOrEqual(t, low, 0.8*wait)
+		require.LessOrEqual(t, high, 1.2*wait+0.001)
 		require.NotEqual(t, low, high, "jittered")
 		h.makeDue()
 	}
@@ -110,13 +110,14 @@ func TestWebhookRetryAfterWithinBounds(t *testing.T) {
 	}{
 		{"HTTP_429", 60 * time.Second, 60 * time.Second},
 		{"HTTP_503", time.Second, 30 * time.Second},
-		{"HTTP_503", 24 * time.Hour, 100 * time.Second},
+		{"HTTP_429", time.Second, 30 * time.Second},
+		{"HTTP_503", 24 * time.Hour, 500 * time.Second},
 	} {
 		t.Run(fmt.Sprint(c.code, c.after), func(t *testing.T) {
 			h := newHooks(t)
 			h.subscribe("order")
-			h.flag("webhook.backoff_base_seconds", "30")
-			h.flag("webhook.backoff_cap_seconds", "100")
+			h.flag("webhook.retry_schedule", "30s 1m 100s")
+			h.flag("webhook.retry_after_cap_seconds", "500")
 			h.emit("order", 1)
 			h.step()
 			leases := h.claim(1)
@@ -216,4 +217,147 @@ func TestWebhookSettledJobsNeverChange(t *testing.T) {
 	for _, change := range []string{"settled_at = NULL", "settled_at = now()", "status = 'Completed'", "took_ms = 1"} {
 		refused(t, "42501", h.asOwner("UPDATE public.webhook_delivery_jobs SET "+change+" WHERE settled_at IS NOT NULL"), change)
 	}
+}
+
+// A receiver that answers 429 costs its sagas nothing, a hundred times each; the
+// hundred and first answer counts as any failure does.
+func TestWebhookTooManyRequestsCostNothing(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.flag("webhook.max_attempts", "2")
+	h.flag("webhook.circuit_failures", "0")
+	h.emit("order", 1)
+	h.flag("webhook.retry_schedule", "1s")
+	answer := func(code string, after time.Duration) {
+		h.makeDue()
+		h.step()
+		leases := h.claim(1)
+		require.Len(t, leases, 1)
+		r := result(leases[0], code)
+		if after > 0 {
+			r["retry_after"] = one[time.Time](h, "SELECT now()").Add(after)
+		}
+		require.Equal(t, []string{"done"}, h.report(r))
+		h.call("public.fn_saga_orchestrator_run()")
+	}
+	for range 100 {
+		answer("HTTP_429", 0)
+	}
+	stands := func() string {
+		return one[string](h, `SELECT concat_ws(' ', s.status, s.attempt_count, count(*), max(j.attempt_no))
+			FROM public.webhook_delivery_sagas s JOIN public.webhook_delivery_jobs j ON j.saga_id = s.id GROUP BY s.id`)
+	}
+	require.Equal(t, "PendingRetry 0 100 100", stands())
+	answer("HTTP_429", time.Second)
+	require.Equal(t, "PendingRetry 1 101 101", stands())
+	answer("HTTP_500", 0)
+	require.Equal(t, "DeadLettered 2 102 102", stands())
+}
+
+// A 429 that says nothing of its end waits by the schedule, but never longer than a
+// circuit does; one that says it waits so long, up to a cap of its own.
+func TestWebhookTooManyRequestsWait(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.flag("webhook.retry_schedule", "10s 1d")
+	h.flag("webhook.circuit_failures", "0")
+	for _, c := range []struct{ after, low, high time.Duration }{
+		{0, 8 * time.Second, 12 * time.Second},
+		{0, 900 * time.Second, 900 * time.Second},
+		{time.Hour, time.Hour - time.Minute, time.Hour},
+		{48 * time.Hour, 6 * time.Hour, 6 * time.Hour},
+	} {
+		if num(h.call("jsonb_build_object('n', (SELECT count(*) FROM public.events))"), "n") == 0 {
+			h.emit("order", 1)
+		}
+		h.step()
+		leases := h.claim(1)
+		require.Len(t, leases, 1)
+		r := result(leases[0], "HTTP_429")
+		if c.after > 0 {
+			r["retry_after"] = one[time.Time](h, "SELECT now()").Add(c.after)
+		}
+		require.Equal(t, []string{"done"}, h.report(r))
+		h.call("public.fn_saga_orchestrator_run()")
+		waits := one[float64](h, "SELECT extract(epoch FROM next_attempt_at - updated_at)::float8 FROM public.webhook_delivery_sagas")
+		require.GreaterOrEqual(t, waits, c.low.Seconds())
+		require.LessOrEqual(t, waits, c.high.Seconds()+0.001)
+		h.makeDue()
+	}
+}
+
+// The third lease that is lost ends a saga, whatever attempts are left.
+func TestWebhookLostLeasesEndASaga(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.emit("order", 1)
+	h.step()
+	h.claim(1)
+	for range 3 {
+		h.expireLeases()
+		h.call("public.fn_lease_reset_cleaner_run()")
+		h.claim(1)
+	}
+	require.Equal(t, 1, num(h.call("public.fn_saga_orchestrator_run()"), "dead_lettered"))
+	require.Equal(t, "LEASE_LOST_LIMIT 1", one[string](h, "SELECT final_error_code || ' ' || attempt_count FROM public.webhook_delivery_sagas"))
+}
+
+// Each probe that fails doubles the time of a circuit, up to its flag.
+func TestCircuitGrows(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.flag("webhook.max_attempts", "100")
+	h.flag("webhook.circuit_failures", "1")
+	h.flag("webhook.circuit_open_seconds", "30")
+	h.flag("webhook.circuit_max_seconds", "200")
+	h.emit("order", 1)
+	for _, want := range []float64{30, 60, 120, 200, 200} {
+		h.step()
+		h.finish("TIMEOUT", h.claim(1)...)
+		require.InDelta(t, want, one[float64](h, "SELECT extract(epoch FROM until - now())::float8 FROM public.webhook_endpoint_suspensions WHERE reason = 'circuit'"), 5)
+		h.exec("UPDATE public.webhook_endpoint_suspensions SET since = now() - interval '1 hour', until = now() - interval '1 second'")
+		h.makeDue()
+	}
+	h.step()
+	h.finish("", h.claim(1)...)
+	require.Zero(t, one[int](h, "SELECT count(*)::int FROM public.webhook_endpoint_suspensions"), "a success closes it")
+	h.emit("order", 1)
+	h.step()
+	h.finish("TIMEOUT", h.claim(1)...)
+	require.InDelta(t, 30, one[float64](h, "SELECT extract(epoch FROM until - now())::float8 FROM public.webhook_endpoint_suspensions WHERE subscription_id = $1", sub), 5, "the next one begins anew")
+}
+
+// An endpoint that does nothing but fail for days is suspended, and somebody is told.
+func TestFailingEndpointIsSuspended(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.flag("webhook.max_attempts", "100")
+	h.flag("webhook.circuit_failures", "3")
+	h.flag("webhook.circuit_open_seconds", "0")
+	h.emit("order", 2)
+	fail := func() {
+		h.step()
+		h.finish("TIMEOUT", h.claim(1)...)
+		h.makeDue()
+	}
+	older := func(days int) {
+		require.NoError(t, h.asOwner(fmt.Sprintf("UPDATE public.webhook_endpoint_state SET failing_since = now() - interval '%d days'", days)))
+	}
+	fail()
+	older(4)
+	fail()
+	require.Zero(t, one[int](h, "SELECT count(*)::int FROM public.v_queue_alert WHERE kind = 'failing'"))
+	older(5)
+	fail()
+	require.Equal(t, "failing t", one[string](h, "SELECT concat_ws(' ', reason, until IS NULL) FROM public.webhook_endpoint_suspensions WHERE subscription_id = $1", sub))
+	h.step()
+	require.Empty(t, h.claim(10), "nothing is sent")
+	require.Equal(t, fmt.Sprintf("failing:%d critical open", sub), one[string](h, "SELECT concat_ws(' ', subject, severity, state) FROM public.v_queue_alert WHERE kind = 'failing'"))
+	h.call("public.fn_queue_alert_ack($1, 'ann', 'the vendor knows', '1 hour')", fmt.Sprintf("failing:%d", sub))
+	require.Equal(t, "acked ann", one[string](h, "SELECT concat_ws(' ', state, acked_by) FROM public.v_queue_alert WHERE kind = 'failing'"))
+	h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'it answers')", sub)
+	require.Equal(t, "resumed", one[string](h, "SELECT cleared_reason FROM public.queue_alert_ack"))
+	require.Zero(t, one[int](h, "SELECT count(*)::int FROM public.v_queue_alert WHERE kind = 'failing'"))
+	fail()
+	require.Zero(t, one[int](h, "SELECT count(*)::int FROM public.webhook_endpoint_suspensions WHERE reason = 'failing'"), "its days begin anew")
 }

@@ -106,7 +106,7 @@ func TestWebhookEndpointPane(t *testing.T) {
 	leases := h.claim(3)
 	h.finish("HTTP_500", leases[0])
 	h.finish("", leases[1:]...)
-	h.flag("webhook.backoff_base_seconds", "60")
+	h.flag("webhook.retry_schedule", "60s")
 	h.step()
 	require.Equal(t, "1 1 t HTTP_500 0", one[string](h, `SELECT concat_ws(' ', waiting, dead_open, last_success_at IS NOT NULL,
 		last_failure_code, consecutive_failures) FROM public.v_webhook_endpoint`))

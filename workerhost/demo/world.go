@@ -52,16 +52,15 @@ func flags(ctx context.Context, conn *pgx.Conn) error {
 	for _, kv := range [][2]string{
 		{"queue.notify.bridge_enabled", "true"},
 		{"webhook.max_attempts", "3"},
-		{"webhook.backoff_base_seconds", "2"},
-		{"webhook.backoff_cap_seconds", "20"},
+		{"webhook.retry_schedule", "2s 4s"},
 		{"webhook.timeout_seconds", "4"},
 		{"webhook.lease_seconds", "20"},
 		{"webhook.circuit_failures", "150"},
 		{"webhook.circuit_open_seconds", "15"},
 		{"notification.debounce_seconds", "60"},
 		{"queue.tick.iu_notification_worker.interval_seconds", "20"},
-		{"queue.retry.backoff_base_seconds", "2"},
-		{"queue.retry.backoff_cap_seconds", "20"},
+		{"queue.retry.max_attempts_default", "5"},
+		{"queue.retry.schedule", "1s 2s 4s 8s"},
 	} {
 		if _, err := conn.Exec(ctx, "SELECT public.fn_dot_config_set($1::text, $2::text, 'demo', 'makes the demo quick', NULL::timestamptz, NULL::timestamptz)", kv[0], kv[1]); err != nil {
 			return err

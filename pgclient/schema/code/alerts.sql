@@ -55,13 +55,22 @@ FROM (
          'broadcast', concat_ws(':', 'broadcast', NULLIF(b.event_domain, '')), 'warning', b.over_since,
          public.fn_age(b.over_since), round(b.percent / greatest(b.warn_percent, 1), 2), b.event_ids
   FROM public.queue_broadcast_share b WHERE b.over_since IS NOT NULL
+  UNION ALL
+  SELECT format('failing:%s:%s', x.subscription_id,
+           to_char(x.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), 'failing',
+         'failing:' || x.subscription_id, 'critical', x.since, public.fn_age(x.since),
+         round((public.fn_age(COALESCE(t.failing_since, x.since))
+           / (86400 * greatest(public.fn_cfg_int('webhook.disable_after_days', 5), 1)))::numeric, 2), '{}'
+  FROM public.webhook_endpoint_suspensions x
+  JOIN public.webhook_endpoint_state t ON t.subscription_id = x.subscription_id WHERE x.reason = 'failing'
 ) s
 LEFT JOIN public.queue_alert_ack a
   ON a.alert_key = s.alert_key AND a.cleared_at IS NULL AND a.expires_at > now()
   AND NOT (a.severity = 'warning' AND s.severity = 'critical');
 COMMENT ON VIEW public.v_queue_alert IS
   'One row per silence, from the heartbeat row and server time, whether or not a checker ran; and one per sampled '
-  'share of broadcast events that is over the line (ratio = share over line; always a warning, DP6 §3.2). An '
+  'share of broadcast events that is over the line (ratio = share over line; always a warning, DP6 §3.2); and one per '
+  'endpoint that was suspended because it did nothing but fail (ratio = how long ÷ webhook.disable_after_days). An '
   'acknowledgement ends when it expires, when the beat returns or the share falls, or when the alert rises to '
   'critical; it never hides the row.';
 GRANT SELECT ON public.v_queue_alert TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
@@ -69,10 +78,12 @@ COMMENT ON COLUMN public.v_queue_alert.event_ids IS 'events that were emitted fo
 COMMENT ON COLUMN public.v_queue_alert.state IS 'open or acked';
 COMMENT ON COLUMN public.v_queue_alert.last_cleared IS 'why the acknowledgement before this ended';
 COMMENT ON COLUMN public.v_queue_alert.alert_key IS
-  'names one silence, silence:EXECUTOR:LAST_BEAT, or one rise of a share, broadcast[:DOMAIN]:SINCE; what '
+  'names one silence, silence:EXECUTOR:LAST_BEAT, one rise of a share, broadcast[:DOMAIN]:SINCE, or one suspension, '
+  'failing:SUBSCRIPTION:SINCE; what '
   'fn_queue_alert_ack takes';
 COMMENT ON COLUMN public.v_queue_alert.ratio IS
-  'age over the expected cadence, critical from 10; of a broadcast share: the share over its line';
+  'age over the expected cadence, critical from 10; of a broadcast share: the share over its line; of a failing '
+  'endpoint: how long it has failed ÷ webhook.disable_after_days';
 
 -- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5.
 -- One event per executor per 2 × threshold, also when two run at once: the row

@@ -12,7 +12,8 @@ GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_rev
 COMMENT ON TABLE public.dot_config_rule IS
   'What fn_dot_config_set admits per key. switch: at false (or 0) something of the queue is switched off, which the '
   'console shows above everything else.';
-COMMENT ON COLUMN public.dot_config_rule.kind IS 'boolean, integer (lowest to highest) or mode: one of choices';
+COMMENT ON COLUMN public.dot_config_rule.kind IS
+  'boolean, integer (lowest to highest), mode: one of choices, or schedule: waits as 5s 30s 2m 1h 1d, up to 100';
 COMMENT ON COLUMN public.dot_config_rule.lowest IS
   'the least that an integer may be; a smaller value that is stored counts as this';
 COMMENT ON COLUMN public.dot_config_rule.highest IS
@@ -57,6 +58,42 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_cfg_int IS 'An integer flag within its bounds, else the default given. Internal.';
 
+-- fn_cfg_rule(key) → the rule of a flag. A schedule may be set for one job kind, or for one webhook subscription, by
+-- a flag of its own, the key followed by a point and the kind or id; until then its value is "default". No row where
+-- there is no such flag. Internal.
+CREATE OR REPLACE FUNCTION public.fn_cfg_rule(p_key text) RETURNS SETOF public.dot_config_rule
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT p_key, r.kind, CASE WHEN r.key = p_key THEN r.default_value ELSE 'default' END, r.choices, r.switch, r.lowest,
+    r.highest
+  FROM public.dot_config_rule r
+  WHERE r.key = p_key OR (r.kind = 'schedule' AND starts_with(p_key, r.key || '.') AND CASE r.key
+    WHEN 'webhook.retry_schedule' THEN EXISTS (SELECT FROM public.subscriptions s
+      WHERE s.id::text = substr(p_key, length(r.key) + 2))
+    ELSE substr(p_key, length(r.key) + 2) ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$' END)
+  ORDER BY r.key = p_key DESC LIMIT 1
+$fn$;
+COMMENT ON FUNCTION public.fn_cfg_rule IS
+  'The rule of a flag, also of a schedule for one job kind or one webhook subscription. Internal.';
+
+-- fn_retry_wait(key, own, n) → how long to wait after the nth try: the nth wait of the schedule in flag KEY.OWN, else
+-- in flag KEY, else of its default; after the last of them that one; ± 20 % by chance. Internal.
+CREATE OR REPLACE FUNCTION public.fn_retry_wait(p_key text, p_own text, p_try int) RETURNS interval
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_waits text[];
+BEGIN
+  SELECT string_to_array(c.value, ' ') INTO v_waits FROM public.dot_config c
+  WHERE c.key IN (p_key || '.' || p_own, p_key) AND c.value <> 'default' AND public.fn_cfg_readable(c.key, c.value)
+  ORDER BY length(c.key) DESC LIMIT 1;
+  IF v_waits IS NULL THEN
+    SELECT string_to_array(r.default_value, ' ') INTO v_waits FROM public.dot_config_rule r WHERE r.key = p_key;
+  END IF;
+  RETURN v_waits[least(greatest(p_try, 1), cardinality(v_waits))]::interval * (0.8 + 0.4 * random());
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_retry_wait IS
+  'How long to wait after the nth try, by the schedule of a flag, ± 20 %. Internal.';
+
 -- fn_cfg_readable(key, value) → whether the value fits the key's kind and bounds.
 CREATE OR REPLACE FUNCTION public.fn_cfg_readable(p_key text, p_value text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -65,13 +102,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
       WHEN 'boolean' THEN p_value IN ('true', 'false')
       WHEN 'integer' THEN CASE WHEN p_value ~ '^[0-9]{1,9}$'
         THEN p_value::int BETWEEN COALESCE(r.lowest, 0) AND COALESCE(r.highest, 999999999) ELSE false END
+      WHEN 'schedule' THEN p_value ~ '^[0-9]{1,6}[smhd]( [0-9]{1,6}[smhd]){0,99}$'
+        OR (p_value = 'default' AND r.default_value = 'default')
       ELSE p_value = ANY (r.choices) END
-    FROM public.dot_config_rule r WHERE r.key = p_key), true)
+    FROM public.fn_cfg_rule(p_key) r), true)
 $fn$;
 COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind and the bounds of its key. Internal.';
 
 -- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. One that is there keeps its
--- value. For seeds.
+-- value, unless that is a default of the release before that nobody set. For seeds.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
   p_key text, p_kind text, p_default text, p_description text,
   p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
@@ -81,6 +120,10 @@ BEGIN
   INSERT INTO public.dot_config_rule (key, kind, default_value, choices, switch)
   SELECT p_key, p_kind, p_default, p_choices, p_switch
   WHERE NOT EXISTS (SELECT FROM public.dot_config_rule WHERE key = p_key);
+  UPDATE public.dot_config c SET value = p_default, updated_at = clock_timestamp()
+  FROM public.dot_config_rule r
+  WHERE c.key = p_key AND r.key = p_key AND r.default_value <> p_default AND c.value = r.default_value
+    AND c.updated_by = 'migration';
   UPDATE public.dot_config_rule SET kind = p_kind, default_value = p_default, choices = p_choices, switch = p_switch
   WHERE key = p_key
     AND (kind, default_value, choices, switch) IS DISTINCT FROM (p_kind, p_default, p_choices, p_switch);
@@ -106,7 +149,8 @@ BEGIN
   v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
-    OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0 THEN
+    OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
+    OR strpos(v_stack, 'fn_dot_config_waits(text,text,text,text,text)') > 0 THEN
     RETURN NEW;
   END IF;
   NEW.updated_at := clock_timestamp();
@@ -126,7 +170,8 @@ BEGIN
   v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
-    OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0 THEN
+    OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
+    OR strpos(v_stack, 'fn_dot_config_waits(text,text,text,text,text)') > 0 THEN
     RETURN NULL;
   END IF;
   IF TG_OP = 'TRUNCATE' THEN
@@ -199,7 +244,7 @@ DECLARE
   v_row public.dot_config;
 BEGIN
   SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
-  SELECT * INTO v_rule FROM public.dot_config_rule WHERE key = p_key;
+  SELECT * INTO v_rule FROM public.fn_cfg_rule(p_key);
   IF v_rule.key IS NULL THEN
     rule := 'unknown_key';
     reason := format('there is no flag %s; see dot_config', left(p_key, 100));
@@ -209,6 +254,8 @@ BEGIN
       CASE v_rule.kind WHEN 'boolean' THEN 'true or false'
         WHEN 'integer' THEN format('a whole number from %s to %s', COALESCE(v_rule.lowest, 0),
           COALESCE(v_rule.highest, 999999999))
+        WHEN 'schedule' THEN 'up to 100 waits as 5s 30s 2m 1h 1d'
+          || CASE v_rule.default_value WHEN 'default' THEN ', or default' ELSE '' END
         ELSE array_to_string(v_rule.choices, ', ') END, left(p_value, 100));
   ELSIF p_expires_at <= clock_timestamp() THEN
     rule := 'expiry_in_the_past';
@@ -266,7 +313,7 @@ BEGIN
   PERFORM 1 FROM public.dot_config
   WHERE key = p_key OR (p_key = ANY (c_coupled) AND key = ANY (c_coupled)) ORDER BY key FOR UPDATE;
   SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
-  SELECT * INTO v_rule FROM public.dot_config_rule WHERE key = p_key;
+  SELECT * INTO v_rule FROM public.fn_cfg_rule(p_key);
 
   SELECT r.rule, r.reason INTO v_code, v_refusal
     FROM public.fn_dot_config_refusal(p_key, p_value, p_expires_at, p_expected_updated_at) r;
@@ -280,6 +327,12 @@ BEGIN
       'updated_by', v_row.updated_by, 'updated_at', v_row.updated_at, 'value', v_row.value);
   END IF;
 
+  IF v_row.key IS NULL AND v_rule.default_value = 'default' THEN
+    PERFORM public.fn_dot_config_seed(p_key => p_key, p_kind => v_rule.kind, p_default => v_rule.default_value,
+      p_description => (SELECT c.description FROM public.dot_config c WHERE starts_with(p_key, c.key || '.')
+        ORDER BY length(c.key) DESC LIMIT 1) || '; of this one alone',
+      p_switch => v_rule.switch, p_choices => v_rule.choices);
+  END IF;
   v_at := clock_timestamp();
   INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by) VALUES (p_key, p_value, v_at, v_actor)
   ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at,

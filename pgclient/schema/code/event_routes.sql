@@ -177,7 +177,7 @@ CREATE OR REPLACE FUNCTION public.fn_iu_route_events(p_events public.event_outbo
   OUT attempts bigint, OUT jobs bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
-  v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 5);
+  v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 20);
   -- where no subscription looks into payloads, events of a type are resolved as one
   v_scoped boolean := EXISTS (SELECT 1 FROM public.event_subscription s WHERE NOT s.mute AND s.scope_filter <> '{}');
 BEGIN

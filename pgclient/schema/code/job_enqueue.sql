@@ -50,7 +50,7 @@ BEGIN
   -- which kind is asked only where somebody is named for one
   SELECT c.value = 'true' AND NOT EXISTS (SELECT FROM public.executor_producer),
     COALESCE(p_max_attempts, (SELECT m.n FROM public.v_dot_config_number m
-      WHERE m.key = 'queue.retry.max_attempts_default'), 5)
+      WHERE m.key = 'queue.retry.max_attempts_default'), 20)
   INTO v_free, v_max FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled';
   IF v_free IS NOT TRUE THEN
     v_refusal := public.fn_job_producer_refusal(ARRAY[p_executor]);
@@ -139,7 +139,7 @@ BEGIN
   -- which kinds is asked only where somebody is named for one
   SELECT c.value = 'true' AND NOT EXISTS (SELECT FROM public.executor_producer),
     COALESCE((SELECT m.n FROM public.v_dot_config_number m
-      WHERE m.key = 'queue.retry.max_attempts_default'), 5)
+      WHERE m.key = 'queue.retry.max_attempts_default'), 20)
   INTO v_free, v_max FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled';
   IF v_free IS NOT TRUE THEN
     v_refusal := public.fn_job_producer_refusal(ARRAY(SELECT DISTINCT x.executor

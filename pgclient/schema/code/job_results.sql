@@ -189,8 +189,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_lease_less IS 'Counts jobs out of their leases. Internal.';
 
 -- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): one more finished try. Permanent →
--- failed, not kept as a dead letter; attempts at max_attempts → dead_letter; else retry_waiting for up to
--- base × 2^(attempts-1), capped, full jitter. A code that is none counts as HANDLER_ERROR.
+-- failed, not kept as a dead letter; attempts at max_attempts → dead_letter; else retry_waiting as queue.retry.schedule
+-- or that of its kind says. A code that is none counts as HANDLER_ERROR.
 CREATE OR REPLACE FUNCTION public.fn_job_fail(p_job_ids uuid[], p_lease_tokens uuid[], p_codes text[],
   p_errors text[], p_permanent boolean[])
 RETURNS TABLE (job_id uuid, outcome text)
@@ -199,13 +199,12 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-  v_cap double precision := public.fn_cfg_int('queue.retry.backoff_cap_seconds', 3600);
-  v_base double precision := public.fn_cfg_int('queue.retry.backoff_base_seconds', 10);
   v_ids uuid[];
   v_tokens uuid[];
   v_fates text[];
   v_codes text[];
   v_errors text[];
+  v_waits interval[];
 BEGIN
   IF cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_codes)
     OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_errors)
@@ -213,9 +212,11 @@ BEGIN
     RAISE EXCEPTION 'all arrays must hold the same number of values' USING ERRCODE = '22023';
   END IF;
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
-  SELECT array_agg(x.id), array_agg(x.token), array_agg(x.fate), array_agg(x.code), array_agg(x.error)
-  INTO v_ids, v_tokens, v_fates, v_codes, v_errors FROM (
-    SELECT DISTINCT ON (g.id) g.id, g.token,
+  SELECT array_agg(x.id), array_agg(x.token), array_agg(x.fate), array_agg(x.code), array_agg(x.error),
+    array_agg(CASE x.fate WHEN 'retry_waiting' THEN public.fn_retry_wait('queue.retry.schedule'::text, x.job_kind,
+      x.attempts + 1) END)
+  INTO v_ids, v_tokens, v_fates, v_codes, v_errors, v_waits FROM (
+    SELECT DISTINCT ON (g.id) g.id, g.token, q.job_kind::text, q.attempts::int,
       CASE WHEN octet_length(s.said) <= 4096 THEN s.said
         ELSE left(s.said, 200) || ' … ' || right(s.said, CASE WHEN octet_length(s.said) - length(s.said) <= 400
           THEN 3200 ELSE 800 END)
@@ -235,10 +236,9 @@ BEGIN
   UPDATE public.job_queue q SET status = 'retry_waiting', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
     attempts = q.attempts + 1, prior_token = g.token, prior_result = 'failed', last_error = g.error,
       failure_code = g.code,
-    first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(), ready = v_base = 0,
-    process_after = clock_timestamp() + make_interval(secs => random() * least(v_cap,
-      v_base * power(2, least(q.attempts, 30))))
-  FROM unnest(v_ids, v_tokens, v_fates, v_codes, v_errors) AS g (id, token, fate, code, error)
+    first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(), ready = g.wait = interval '0',
+    process_after = clock_timestamp() + g.wait
+  FROM unnest(v_ids, v_tokens, v_fates, v_codes, v_errors, v_waits) AS g (id, token, fate, code, error, wait)
   WHERE g.fate = 'retry_waiting' AND q.job_id = g.id;
   PERFORM public.fn_job_bury(array_agg(g.id), array_agg(g.fate), array_agg(g.code), array_agg(g.error), 0)
   FROM unnest(v_ids, v_fates, v_codes, v_errors) AS g (id, fate, code, error)

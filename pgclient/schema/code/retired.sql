@@ -10,3 +10,26 @@ COMMENT ON VIEW public.v_queue_health_rest IS
   'Retired: v_queue_health without backlogs, dead letters and held routes. Read v_queue_health.';
 GRANT SELECT ON public.v_queue_health_rest TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
+
+-- fn_dot_config_waits(flag, base flag, its default, cap flag, its default): the waits that an operator chose as base
+-- and cap become the list of the flag, still that operator's; base and cap go. For seeds, once.
+CREATE OR REPLACE FUNCTION public.fn_dot_config_waits(p_key text, p_base text, p_base_default text, p_cap text,
+  p_cap_default text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  INSERT INTO public.dot_config (key, value, description, updated_at, updated_by)
+  SELECT p_key, w.list, 'how long to wait after each try that failed', greatest(b.updated_at, c.updated_at),
+    CASE WHEN c.updated_at > b.updated_at THEN c.updated_by ELSE b.updated_by END
+  FROM public.dot_config b JOIN public.dot_config c ON c.key = p_cap
+  CROSS JOIN LATERAL (
+    SELECT string_agg(least(c.value::bigint, b.value::bigint * 2 ^ n)::bigint || 's', ' ' ORDER BY n) AS list
+    FROM generate_series(0, 19) n WHERE n = 0 OR b.value::bigint * 2 ^ (n - 1) < c.value::bigint) w
+  WHERE b.key = p_base AND (b.value, c.value) <> (p_base_default, p_cap_default)
+    AND b.value ~ '^[0-9]{1,6}$' AND c.value ~ '^[0-9]{1,6}$';
+  DELETE FROM public.dot_config_revert WHERE key IN (p_base, p_cap);
+  DELETE FROM public.dot_config WHERE key IN (p_base, p_cap);
+  DELETE FROM public.dot_config_rule WHERE key IN (p_base, p_cap);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_dot_config_waits IS
+  'Makes the list of a schedule of the base and cap that a release before had. For seeds.';

@@ -25,7 +25,7 @@ BEGIN
       USING ERRCODE = '22023';
   END IF;
   SELECT * INTO v_before FROM public.webhook_endpoint_suspensions WHERE subscription_id = p_subscription_id;
-  IF v_before.reason IN ('410', 'operator') AND COALESCE(v_before.until > clock_timestamp(), true) THEN
+  IF v_before.reason IN ('410', 'failing', 'operator') AND COALESCE(v_before.until > clock_timestamp(), true) THEN
     v_audit := public.fn_operator_audit(
       p_action => 'endpoint_suspend', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
       p_before => to_jsonb(v_before), p_outcome => 'refused: suspended',
@@ -81,7 +81,10 @@ BEGIN
     RETURN public.fn_operator_refused(p_action => 'endpoint_resume'::text, p_target => v_target, p_actor => v_actor,
       p_reason => v_reason, p_rule => 'not_suspended'::text, p_why => 'it is not suspended'::text);
   END IF;
-  UPDATE public.webhook_endpoint_state SET consecutive_failures = 0 WHERE subscription_id = p_subscription_id;
+  UPDATE public.webhook_endpoint_state SET consecutive_failures = 0, failing_since = NULL
+  WHERE subscription_id = p_subscription_id;
+  UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(), cleared_reason = 'resumed'
+  WHERE subject = 'failing:' || p_subscription_id AND cleared_at IS NULL;
   v_audit := public.fn_operator_audit(
     p_action => 'endpoint_resume', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
     p_before => to_jsonb(v_before),

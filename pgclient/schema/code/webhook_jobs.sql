@@ -161,7 +161,8 @@ GRANT EXECUTE ON FUNCTION public.fn_webhook_job_claim TO :"webhook_worker";
 
 -- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt,
 -- retry_after, took_ms, unsent} → per result done | repeated (the same was recorded before) | lease_lost
--- (nothing changed). Then the endpoints: failures in a row open a circuit, a success closes it, a 410
+-- (nothing changed). Then the endpoints: failures in a row open a circuit, each probe that fails doubles its time up to
+-- webhook.circuit_max_seconds, a success closes it; a 410, and nothing but failures for webhook.disable_after_days,
 -- suspends, so that nothing is claimed between this and its settling. A failure that is unsent, because its payload
 -- cannot be handed out, says nothing of its endpoint.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
@@ -174,7 +175,9 @@ DECLARE
     'TLS_FAILURE|PROTOCOL_ERROR|UNREACHABLE|ADDRESS_REFUSED|BAD_URL|SIGNING_FAILED|WORKER_PANIC|'
     'LEASE_LOST_LIMIT';
   v_threshold int := public.fn_cfg_int('webhook.circuit_failures', 10);
-  v_open interval := make_interval(secs => public.fn_cfg_int('webhook.circuit_open_seconds', 30));
+  v_open double precision := public.fn_cfg_int('webhook.circuit_open_seconds', 30);
+  v_longest double precision := greatest(v_open, public.fn_cfg_int('webhook.circuit_max_seconds', 900));
+  v_days int := public.fn_cfg_int('webhook.disable_after_days', 5);
   v_ids bigint[];
   v_tokens text[];
   v_delivered boolean[];
@@ -302,21 +305,30 @@ BEGIN
             + CASE WHEN a.any_success THEN 0 ELSE t.consecutive_failures END,
           last_success_at = CASE WHEN a.any_success THEN now() ELSE t.last_success_at END,
           last_failure_at = CASE WHEN a.any_failure THEN now() ELSE t.last_failure_at END,
-          last_failure_code = COALESCE(a.last_code, t.last_failure_code)
+          last_failure_code = COALESCE(a.last_code, t.last_failure_code),
+          failing_since = CASE WHEN a.failures_since = 0 THEN NULL WHEN a.any_success THEN now()
+            ELSE COALESCE(t.failing_since, now()) END
         FROM summary a WHERE t.subscription_id = a.sub
-        RETURNING t.subscription_id, a.any_success,
-          v_threshold > 0 AND t.consecutive_failures >= v_threshold AS broken
+        RETURNING t.subscription_id, a.any_success, t.failing_since,
+          v_threshold > 0 AND t.consecutive_failures >= v_threshold AS broken,
+          v_days > 0 AND COALESCE(t.failing_since <= now() - make_interval(days => v_days), false) AS failing
       ), closed AS (
         DELETE FROM public.webhook_endpoint_suspensions x USING state t
         WHERE x.subscription_id = t.subscription_id AND x.reason = 'circuit'
           AND t.any_success AND NOT t.broken
       )
       INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, until, by, note)
-      SELECT t.subscription_id, 'circuit', now() + v_open, 'webhook_worker',
-        v_threshold || ' failures in a row'
-      FROM state t WHERE t.broken ORDER BY t.subscription_id
-      ON CONFLICT (subscription_id) DO UPDATE SET until = EXCLUDED.until
-        WHERE x.reason = 'circuit' AND x.until <= now();
+      SELECT t.subscription_id, CASE WHEN t.failing THEN 'failing' ELSE 'circuit' END,
+        CASE WHEN NOT t.failing THEN now() + make_interval(secs => v_open) END, 'webhook_worker',
+        CASE WHEN t.failing THEN 'nothing but failures since '
+          || to_char(t.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
+          ELSE v_threshold || ' failures in a row' END
+      FROM state t WHERE t.broken OR t.failing ORDER BY t.subscription_id
+      ON CONFLICT (subscription_id) DO UPDATE SET reason = EXCLUDED.reason, note = EXCLUDED.note,
+        since = CASE EXCLUDED.reason WHEN 'failing' THEN now() ELSE x.since END, failed_probes = x.failed_probes + 1,
+        until = CASE EXCLUDED.reason WHEN 'circuit' THEN now()
+          + make_interval(secs => least(v_longest, v_open * power(2, least(x.failed_probes, 20) + 1))) END
+        WHERE x.reason = 'circuit' AND (x.until <= now() OR EXCLUDED.reason = 'failing');
       SELECT array_agg(DISTINCT d.sub ORDER BY d.sub) INTO v_gone
       FROM unnest(v_done, v_subs) AS d (n, sub) WHERE v_codes[d.n] = 'HTTP_410';
       IF v_gone IS NOT NULL THEN

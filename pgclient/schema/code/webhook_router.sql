@@ -163,9 +163,10 @@ COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
 
 -- fn_saga_orchestrator_run(p_limit): settles up to p_limit finished jobs, then makes up to p_limit jobs;
 -- {settled, completed, retried, dead_lettered, jobs_created}. Many may run at once: all locks skip.
--- Settling: each result once, in id order. A failure adds one attempt; below the maximum the saga waits
--- base .. base × 2^(attempts-1), at least up to 2 × base, never over the cap, full jitter in that range;
--- Retry-After of 429 and 503 counts instead, within base and cap. At the maximum, or at once for 410
+-- Settling: each result once, in id order. A failure adds one attempt, but for the first hundred 429 of a saga; below
+-- the maximum the saga waits as webhook.retry_schedule or that of its subscription says, after a 429 no longer than
+-- webhook.circuit_max_seconds, and in any case as long as Retry-After asks, up to webhook.retry_after_cap_seconds.
+-- At the maximum, or at once for a 410, for the third lost lease
 -- and for a payload that no host can read, the saga dies together with its dead letter. Making: due
 -- subscriptions share p_limit evenly, so that one endpoint's backlog delays no other; only where the gate
 -- is open, or one job where half-open.
@@ -174,9 +175,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET jit = off AS $$
 DECLARE
-  v_max int := greatest(public.fn_cfg_int('webhook.max_attempts', 5), 1);
-  v_cap double precision := public.fn_cfg_int('webhook.backoff_cap_seconds', 3600);
-  v_base double precision := least(public.fn_cfg_int('webhook.backoff_base_seconds', 30), v_cap);
+  v_max int := greatest(public.fn_cfg_int('webhook.max_attempts', 10), 1);
+  v_cap interval := make_interval(secs => public.fn_cfg_int('webhook.retry_after_cap_seconds', 21600));
+  v_calm interval := make_interval(secs => public.fn_cfg_int('webhook.circuit_max_seconds', 900));
   v_settled bigint;
   v_completed bigint;
   v_retried bigint;
@@ -192,19 +193,20 @@ BEGIN
   END IF;
 
   WITH done AS MATERIALIZED (
-    SELECT j.id, j.saga_id, j.status, j.error_code, j.retry_after_at
+    SELECT j.id, j.saga_id, j.attempt_no, j.status, j.error_code, j.retry_after_at
     FROM public.webhook_delivery_jobs j
     WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL
     ORDER BY j.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ), settled AS (
     UPDATE public.webhook_delivery_jobs j SET settled_at = now() FROM done d WHERE j.id = d.id RETURNING j.id
   ), verdict AS MATERIALIZED (
-    SELECT d.saga_id, d.error_code, d.retry_after_at,
-      s.attempt_count + (d.status = 'Failed')::int AS attempts,
+    SELECT d.saga_id, d.attempt_no, d.error_code, d.retry_after_at, w.free,
+      s.attempt_count + (d.status = 'Failed' AND NOT w.free)::int AS attempts,
       (CASE
         WHEN d.status = 'Completed' THEN 'Completed'
-        WHEN d.error_code = 'HTTP_410' OR s.attempt_count + 1 >= COALESCE(u.max_attempts, v_max)
-          THEN 'DeadLettered'
+        WHEN w.free THEN 'PendingRetry'
+        WHEN d.error_code IN ('HTTP_410', 'LEASE_LOST_LIMIT')
+          OR s.attempt_count + 1 >= COALESCE(u.max_attempts, v_max) THEN 'DeadLettered'
         -- no host can read this payload, however often it is tried
         WHEN d.error_code = 'PROTOCOL_ERROR' AND NOT (SELECT public.fn_payload_fits(e.payload) FROM public.events e
           WHERE e.id = s.event_id) THEN 'DeadLettered'
@@ -212,6 +214,9 @@ BEGIN
     FROM done d
     JOIN public.webhook_delivery_sagas s ON s.id = d.saga_id
     JOIN public.subscriptions u ON u.id = s.subscription_id
+    -- jobs of the saga before this one, less the attempts that were counted: those that cost none
+    CROSS JOIN LATERAL (SELECT d.status = 'Failed' AND d.error_code = 'HTTP_429'
+      AND d.attempt_no - 1 - s.attempt_count < 100 AS free) w
   ), moved AS (
     UPDATE public.webhook_delivery_sagas s SET
       status = v.status,
@@ -219,11 +224,13 @@ BEGIN
       final_error_code = CASE WHEN v.status = 'DeadLettered' THEN v.error_code END,
       next_attempt_at = CASE
         WHEN v.status <> 'PendingRetry' THEN NULL
-        WHEN v.error_code IN ('HTTP_429', 'HTTP_503') AND v.retry_after_at IS NOT NULL THEN
-          least(greatest(v.retry_after_at, now() + make_interval(secs => v_base)),
-            now() + make_interval(secs => v_cap))
-        ELSE now() + make_interval(secs => v_base + random()
-          * (least(v_cap, v_base * greatest(2, power(2, least(v.attempts - 1, 30)))) - v_base)) END,
+        ELSE greatest(CASE WHEN v.retry_after_at IS NOT NULL THEN least(v.retry_after_at, now() + v_cap) END,
+          now() + CASE
+          WHEN v.free AND v.retry_after_at IS NOT NULL
+            THEN public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, 1)
+          WHEN v.free THEN least(v_calm, public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text,
+            v.attempt_no))
+          ELSE public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, v.attempts) END) END,
       updated_at = now()
     FROM verdict v WHERE s.id = v.saga_id AND s.status = 'InProgress'
     RETURNING s.id, s.status, s.event_id, s.subscription_id, s.final_error_code
@@ -278,10 +285,11 @@ BEGIN
     UPDATE public.webhook_delivery_sagas s
     SET status = 'InProgress', next_attempt_at = NULL, updated_at = now()
     FROM pick p WHERE s.id = p.id
-    RETURNING s.id, s.subscription_id, s.attempt_count, p.controlled
+    RETURNING s.id, s.subscription_id, p.controlled
   )
   INSERT INTO public.webhook_delivery_jobs (saga_id, subscription_id, attempt_no, controlled)
-  SELECT id, subscription_id, attempt_count + 1, controlled FROM started ORDER BY id;
+  SELECT s.id, s.subscription_id, 1 + COALESCE((SELECT max(j.attempt_no) FROM public.webhook_delivery_jobs j
+    WHERE j.saga_id = s.id), 0), s.controlled FROM started s ORDER BY s.id;
   GET DIAGNOSTICS v_made = ROW_COUNT;
 
   -- jobs made before their subscription got a quota or a suspension leave the free lane

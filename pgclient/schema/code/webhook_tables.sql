@@ -26,11 +26,16 @@ GRANT SELECT ON public.subscriptions, public.webhook_endpoint_suspensions, publi
 
 COMMENT ON TABLE public.webhook_endpoint_suspensions IS
   'Endpoints nothing is sent to, and why. A circuit past its until is half-open: one probe at a time.';
-COMMENT ON COLUMN public.webhook_endpoint_suspensions.reason IS '410, circuit or operator';
+COMMENT ON COLUMN public.webhook_endpoint_suspensions.reason IS
+  '410, circuit, failing (nothing but failures for webhook.disable_after_days) or operator';
+COMMENT ON COLUMN public.webhook_endpoint_suspensions.failed_probes IS
+  'probes of this circuit that failed; each doubles its time';
 COMMENT ON COLUMN public.webhook_endpoint_suspensions.until IS 'NULL = until somebody resumes it';
 
 COMMENT ON TABLE public.webhook_endpoint_state IS
   'How each endpoint has answered lately; last_success_at is exact to a second. Feeds the circuit.';
+COMMENT ON COLUMN public.webhook_endpoint_state.failing_since IS
+  'since when it has done nothing but fail; NULL = its last answer was a success';
 
 COMMENT ON TABLE public.webhook_rate_bucket IS
   'Token bucket of each subscription, spent at claim by all hosts together. Holds one second of its rate.';
@@ -45,7 +50,8 @@ COMMENT ON TABLE public.webhook_delivery_sagas IS
   'One delivery of one event to one subscription, over all its attempts (R02). Terminal rows never change.';
 COMMENT ON COLUMN public.webhook_delivery_sagas.status IS
   'Pending, InProgress, PendingRetry, Completed, DeadLettered; the last two never change again';
-COMMENT ON COLUMN public.webhook_delivery_sagas.attempt_count IS 'settled failures';
+COMMENT ON COLUMN public.webhook_delivery_sagas.attempt_count IS
+  'settled failures, but for the first hundred answers 429';
 COMMENT ON COLUMN public.webhook_delivery_sagas.next_attempt_at IS 'not before this';
 COMMENT ON COLUMN public.webhook_delivery_sagas.requeue_generation IS '0 = first life; each requeue adds one';
 COMMENT ON COLUMN public.webhook_delivery_sagas.webhook_id IS
@@ -58,7 +64,8 @@ COMMENT ON TABLE public.webhook_delivery_jobs IS
   'One attempt of a saga: leased by a worker, finished once, settled once (R02). Settled rows never change.';
 COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_at IS 'when the job was made';
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_status IS 'HTTP status; NULL = no answer';
-COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_no IS '1 is the first';
+COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_no IS
+  '1 is the first job of the saga; a job that was answered 429 may have cost no attempt';
 COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third ends it';
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
 COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
@@ -252,8 +259,9 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
     AND ((OLD.status IN ('Pending', 'PendingRetry') AND NEW.status = 'InProgress'
         AND NEW.attempt_count = OLD.attempt_count)
       OR (OLD.status = 'InProgress' AND NEW.status = 'Completed' AND NEW.attempt_count = OLD.attempt_count)
-      OR (OLD.status = 'InProgress' AND NEW.status IN ('PendingRetry', 'DeadLettered')
-        AND NEW.attempt_count = OLD.attempt_count + 1))))
+      OR (OLD.status = 'InProgress' AND NEW.status = 'PendingRetry'
+        AND NEW.attempt_count BETWEEN OLD.attempt_count AND OLD.attempt_count + 1)
+      OR (OLD.status = 'InProgress' AND NEW.status = 'DeadLettered' AND NEW.attempt_count = OLD.attempt_count + 1))))
   EXECUTE FUNCTION public.fn_webhook_saga_refuse();
 -- apart from the guard: it costs nothing where the column is not written
 CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON public.webhook_delivery_sagas
@@ -344,7 +352,8 @@ CREATE OR REPLACE TRIGGER trg_job_guard BEFORE UPDATE ON public.webhook_delivery
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_fill() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  SELECT COALESCE(NEW.subscription_id, s.subscription_id), COALESCE(NEW.attempt_no, s.attempt_count + 1)
+  SELECT COALESCE(NEW.subscription_id, s.subscription_id), COALESCE(NEW.attempt_no, 1 + (
+      SELECT max(j.attempt_no) FROM public.webhook_delivery_jobs j WHERE j.saga_id = s.id), 1)
     INTO NEW.subscription_id, NEW.attempt_no
     FROM public.webhook_delivery_sagas s WHERE s.id = NEW.saga_id;
   RETURN NEW;
