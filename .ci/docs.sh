@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the generated documents; `make lint` fails while one of them is stale.
+# Writes the generated documents; `make lint` fails while docs/keys.md is stale, `make test` while docs/schema.md is.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,9 @@
 package workerhost
 
 // This file lists the loops a host can run. Each is named like the tick worker
-// it drives; job_executor drives none. A tick worker is added here, in SQL and in
-// docs, and nowhere else.
+// it drives; job_executor drives none. A tick worker is added here, its function in
+// pgclient/schema/code, its interval in pgclient/schema/seeds.sql and its name in the
+// list of scheduler_test.go there; docs/schema.md follows.
 
 import (
 	"log/slog"

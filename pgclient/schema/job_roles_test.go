@@ -29,6 +29,7 @@ func TestJobRolesEveryFunction(t *testing.T) {
 		FROM pg_proc p LEFT JOIN LATERAL aclexplode(p.proacl) a ON a.grantee <> p.proowner
 		WHERE p.pronamespace = 'public'::regnamespace AND p.proname ~ '^fn_job_' GROUP BY p.oid, p.proname`)
 	require.NoError(t, err)
+	defer rows.Close()
 	for rows.Next() {
 		var fn, roles string
 		require.NoError(t, rows.Scan(&fn, &roles))

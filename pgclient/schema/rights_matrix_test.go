@@ -110,5 +110,5 @@ func TestRightsMatrix(t *testing.T) {
 	}
 	want, err := os.ReadFile("testdata/rights.txt")
 	require.NoError(t, err)
-	require.Equal(t, string(want), got, "rights are not as they were written down")
+	require.Equal(t, string(want), got, "rights are not as they were written down; if they are meant: go test ./pgclient/schema -run RightsMatrix -update")
 }

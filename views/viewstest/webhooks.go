@@ -20,7 +20,7 @@ func Endpoints() []queue.Endpoint {
 	}
 	gone := queue.Endpoint{
 		ID: 9, EventType: t("order.created"), URL: t("https://old.example:8443/hook?•••"), Endpoint: t("old.example:8443"), Gate: "suspended", Waiting: 3,
-		PendingRetry: 3, SuspendedBy: t("saga_orchestrator"), Reason: t("410"), Since: ptr(ago(26 * time.Hour)), LastFailureAt: ptr(ago(26 * time.Hour)), LastFailure: t("HTTP_410"),
+		PendingRetry: 3, SuspendedBy: t("webhook_worker"), Reason: t("410"), Since: ptr(ago(26 * time.Hour)), LastFailureAt: ptr(ago(26 * time.Hour)), LastFailure: t("HTTP_410"),
 		FailuresInRow: 1, Recent: 4, RecentOK: 3, P50MS: ms(12), P95MS: ms(19), Unsigned: true, LastSuccessAt: ptr(ago(27 * time.Hour)),
 	}
 	maintenance := queue.Endpoint{

@@ -1,6 +1,6 @@
 -- How long the texts and lists may be that a login hands to our functions or writes into our tables. This is the list;
 -- what is not in it is bounded by a CHECK, by the type of its column or by the function that takes it (people and
--- reasons: audit.sql; ids: ids.sql; units: units.sql). Payloads have bounds of their own.
+-- reasons: audit.sql; ids: ids.sql; units: information_units.sql). Payloads have bounds of their own.
 
 -- fn_text_bounds_hold(table, new row, old row or NULL, {column most, …}): raises 22023 for a new or changed value of
 -- more than so many characters, of a list or an object those of its text. Internal.

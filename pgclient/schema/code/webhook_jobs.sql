@@ -159,6 +159,22 @@ COMMENT ON FUNCTION public.fn_webhook_job_claim IS
   'Leases due webhook jobs to a worker, oldest first, within suspensions, circuits and rates (R02 §2.3).';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_claim TO :"webhook_worker";
 
+-- fn_webhook_endpoint_gone(subscriptions): the suspensions that a 410 brings. A suspension without end
+-- by an operator stands; anything with an end gives way.
+CREATE OR REPLACE FUNCTION public.fn_webhook_endpoint_gone(p_subscriptions bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = ANY (p_subscriptions)
+    ORDER BY subscription_id FOR UPDATE;
+  INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, by, note)
+  SELECT g, '410', 'webhook_worker', 'the endpoint answered 410 Gone' FROM unnest(p_subscriptions) g ORDER BY g
+  ON CONFLICT (subscription_id) DO UPDATE SET reason = '410', since = now(), until = NULL,
+    by = EXCLUDED.by, note = EXCLUDED.note, probe_job_id = NULL, probe_until = NULL
+    WHERE x.until IS NOT NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
+  'Suspends endpoints that answered 410. Internal.';
+
 -- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt,
 -- retry_after, took_ms, unsent} → per result done | repeated (the same was recorded before) | lease_lost
 -- (nothing changed). Then the endpoints: failures in a row open a circuit, each probe that fails doubles its time up to
@@ -332,7 +348,7 @@ BEGIN
       SELECT array_agg(DISTINCT d.sub ORDER BY d.sub) INTO v_gone
       FROM unnest(v_done, v_subs) AS d (n, sub) WHERE v_codes[d.n] = 'HTTP_410';
       IF v_gone IS NOT NULL THEN
-        PERFORM public.fn_webhook_endpoint_gone(v_gone, 'webhook_worker');
+        PERFORM public.fn_webhook_endpoint_gone(v_gone);
       END IF;
     END IF;
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL

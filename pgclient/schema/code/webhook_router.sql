@@ -145,22 +145,6 @@ COMMENT ON FUNCTION public.fn_webhook_router_run IS
   'Turns committed events into sagas, in order, none twice and none skipped. Tick worker webhook_router.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_router_run TO :"router_worker", :"dot_executor";
 
--- fn_webhook_endpoint_gone(subscriptions, by): the suspensions that a 410 brings. A suspension without end
--- by an operator stands; anything with an end gives way.
-CREATE OR REPLACE FUNCTION public.fn_webhook_endpoint_gone(p_subscriptions bigint[], p_by text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = ANY (p_subscriptions)
-    ORDER BY subscription_id FOR UPDATE;
-  INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, by, note)
-  SELECT g, '410', p_by, 'the endpoint answered 410 Gone' FROM unnest(p_subscriptions) g ORDER BY g
-  ON CONFLICT (subscription_id) DO UPDATE SET reason = '410', since = now(), until = NULL,
-    by = EXCLUDED.by, note = EXCLUDED.note, probe_job_id = NULL, probe_until = NULL
-    WHERE x.until IS NOT NULL;
-END $$;
-COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
-  'Suspends endpoints that answered 410. Internal.';
-
 -- fn_saga_orchestrator_run(p_limit): settles up to p_limit finished jobs, then makes up to p_limit jobs;
 -- {settled, completed, retried, dead_lettered, jobs_created}. Many may run at once: all locks skip.
 -- Settling: each result once, in id order. A failure adds one attempt, but for the first hundred 429 of a saga; below
