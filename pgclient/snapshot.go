@@ -64,10 +64,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	c.Note(err)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
-		return s, first, &queue.Error{
-			Kind: queue.KindPermission, What: queue.Clean("this login may not read the snapshots that were kept"), Where: queue.Clean("SQLSTATE " + pg.Code),
-			Do: queue.Clean("it needs the role queue_viewer"), Err: err,
-		}
+		return s, first, queue.NewError(queue.KindPermission, "this login may not read the snapshots that were kept", "SQLSTATE "+pg.Code, "it needs the role queue_viewer").Because(err)
 	}
 	if err != nil {
 		return s, first, pgerror.Translate(err)

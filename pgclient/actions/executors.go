@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -140,29 +141,44 @@ func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, e
 	return line("owner", "%s; logins that may claim, beat and report as it: %d", role, logins), nil
 }
 
-func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
+// heartbeat is an executor that an operator may change.
+type heartbeat struct {
+	ID, Kind, Owner queue.Text
+	LastBeat        time.Time
+	Gone            *time.Time
+	Tick            bool
+}
+
+// heartbeat reads the executor of a request. The plan is refused where it is not registered or a worker of the queue
+// itself: already is said of one that is gone, tick of such a worker.
+func (c *Planner) heartbeat(ctx context.Context, p *queue.Plan, already, tick string) (h heartbeat, err error) {
 	id := p.Request.Targets[0]
-	var before queue.Text
-	var gone *time.Time
-	var tick bool
-	err := c.act.QueryRow(ctx, "SELECT COALESCE(owner_role, ''), deregistered_at, tick_worker FROM public.queue_heartbeat WHERE executor_id = $1::text", id).
-		Scan(&before, &gone, &tick)
+	found, err := pgrow.All[heartbeat](ctx, c.act, `SELECT executor_id, executor_kind, owner_role, last_beat_at, deregistered_at, tick_worker
+		FROM public.queue_heartbeat WHERE executor_id = $1::text`, id)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return refuse(p, "not_found", "no executor "+id+" is registered")
 	case err != nil:
+		return h, err
+	case len(found) == 0:
+		return h, refuse(p, "not_found", "no executor "+id+" is registered")
+	case found[0].Gone != nil:
+		return h, refuse(p, "gone", id+" is deregistered"+already)
+	case found[0].Tick:
+		return h, refuse(p, "tick_worker", id+" is a worker of the queue itself: "+tick)
+	}
+	return found[0], nil
+}
+
+func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
+	h, err := c.heartbeat(ctx, p, "", "no host works as it")
+	if err != nil || p.Refused != "" {
 		return err
-	case gone != nil:
-		return refuse(p, "gone", id+" is deregistered")
-	case tick:
-		return refuse(p, "tick_worker", id+" is a worker of the queue itself: no host works as it")
 	}
 	owner, err := c.ownerRole(ctx, p.Request.Args["owner-role"])
 	if err != nil {
 		return err
 	}
 	p.Count = 1
-	p.Lines = append(p.Lines, line("executor", "%s", id), line("before", "%s", cmp.Or(before.String(), "every member of dot_executor")), owner)
+	p.Lines = append(p.Lines, line("executor", "%s", h.ID), line("before", "%s", cmp.Or(h.Owner.String(), "every member of dot_executor")), owner)
 	return nil
 }
 
@@ -173,33 +189,20 @@ func applyOwner(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result
 
 func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	id := p.Request.Targets[0]
-	var kind queue.Text
-	var last time.Time
-	var gone *time.Time
-	var tick bool
-	err := c.act.QueryRow(ctx, "SELECT executor_kind, last_beat_at, deregistered_at, tick_worker FROM public.queue_heartbeat WHERE executor_id = $1", id).
-		Scan(&kind, &last, &gone, &tick)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		p.Refused, p.Rule = "no executor "+id+" is registered", "not_found"
-	case err != nil:
+	h, err := c.heartbeat(ctx, p, " already", "switch it off with "+queue.TickInterval(id)+" = 0")
+	if err != nil || p.Refused != "" {
 		return err
-	case gone != nil:
-		p.Refused, p.Rule = id+" is deregistered already", "gone"
-	case tick:
-		p.Refused, p.Rule = id+" is a worker of the queue itself: switch it off with queue.tick."+id+".interval_seconds = 0", "tick_worker"
-	default:
-		waits, err := c.executorWaits(ctx, id)
-		if err != nil {
-			return err
-		}
-		if waits != "" {
-			return refuse(p, "work_waits", waits)
-		}
-		p.Count = 1
-		p.Lines = append(p.Lines, line("executor", "%s (%s)", id, kind), line("last beat", "%s", queue.Stamp(last, time.RFC3339)),
-			line("then", "its silence raises no alert; it stays listed as a tombstone"))
 	}
+	waits, err := c.executorWaits(ctx, id)
+	if err != nil {
+		return err
+	}
+	if waits != "" {
+		return refuse(p, "work_waits", waits)
+	}
+	p.Count = 1
+	p.Lines = append(p.Lines, line("executor", "%s (%s)", id, h.Kind), line("last beat", "%s", queue.Stamp(h.LastBeat, time.RFC3339)),
+		line("then", "its silence raises no alert; it stays listed as a tombstone"))
 	return nil
 }
 

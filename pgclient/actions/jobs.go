@@ -87,11 +87,7 @@ func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err := c.cancelLines(ctx, p); err != nil {
 		return err
 	}
-	whys.lines(p)
-	if p.Count == 0 {
-		p.Refused, p.Rule = whys.refusal("none of them can be cancelled"), "skipped"
-	}
-	return nil
+	return whys.end(p, "none of them can be cancelled")
 }
 
 // cancelLines counts what is to go per kind, domain and status, and says who
@@ -173,11 +169,7 @@ func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err := c.leaseLines(ctx, p, all.tokens, all.hooks); err != nil {
 		return err
 	}
-	whys.lines(p)
-	if p.Count == 0 {
-		p.Refused, p.Rule = whys.refusal("none of them can be released"), "skipped"
-	}
-	return nil
+	return whys.end(p, "none of them can be released")
 }
 
 // leaseLines says whose the expired leases are, and which of their jobs die

@@ -242,11 +242,7 @@ func planLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(sources) > 1 {
 		say(p, "audit", "%s rows, one for the %s; the result names the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the "))
 	}
-	whys.lines(p)
-	if p.Count == 0 {
-		p.Refused, p.Rule = whys.refusal("none of them can be "+pastOf(p.Request.Action)), "skipped"
-	}
-	return nil
+	return whys.end(p, "none of them can be "+pastOf(p.Request.Action))
 }
 
 // whys are the reasons for which ids are left out.
@@ -286,8 +282,12 @@ func (w whys) lines(p *queue.Plan) {
 	}
 }
 
-func (w whys) refusal(what string) string {
-	return what + ": " + strings.Join(w.order[:min(3, len(w.order))], "; ")
+func (w whys) end(p *queue.Plan, none string) error {
+	w.lines(p)
+	if p.Count == 0 {
+		return refuse(p, "skipped", none+": "+strings.Join(w.order[:min(3, len(w.order))], "; "))
+	}
+	return nil
 }
 
 func pastOf(a queue.ActionID) string {

@@ -50,11 +50,7 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 		return err
 	}
 	say(p, "then", "the next run of iu_notification_worker tries them; one that is still wrong fails again")
-	whys.lines(p)
-	if p.Count == 0 {
-		p.Refused, p.Rule = whys.refusal("none of them has failed"), "skipped"
-	}
-	return nil
+	return whys.end(p, "none of them has failed")
 }
 
 func applyNotificationRequeue(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {

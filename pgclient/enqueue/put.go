@@ -26,10 +26,7 @@ func (p *Producer) Put(ctx context.Context, j Job, after time.Duration) (id stri
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(j.Payload, &object); err != nil || object == nil {
-		return "", false, "", &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean("the payload is no JSON object"), Where: queue.Clean("--payload"),
-			Do: queue.Clean(`write it like {"id": 1}`), Err: err,
-		}
+		return "", false, "", queue.NewError(queue.KindUsage, "the payload is no JSON object", "--payload", `write it like {"id": 1}`).Because(err)
 	}
 	if n := j.Priority; n != nil && *n != int(int16(*n)) { //nolint:gosec // the loss is what is looked for
 		return "", false, "", queue.NewError(queue.KindUsage, fmt.Sprintf("the priority cannot be %d", *n), "--priority", fmt.Sprintf("use %d to %d", math.MinInt16, math.MaxInt16))

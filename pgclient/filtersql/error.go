@@ -13,8 +13,5 @@ func Error(err error) error {
 	if !errors.As(err, &fe) {
 		return err
 	}
-	return &queue.Error{
-		Kind: queue.KindUsage, What: queue.Clean(fe.What),
-		Where: queue.Clean(fmt.Sprintf("filter, column %d", fe.Column)), Do: queue.Clean(fe.Do), Err: err,
-	}
+	return queue.NewError(queue.KindUsage, fe.What, fmt.Sprintf("filter, column %d", fe.Column), fe.Do).Because(err)
 }

@@ -22,10 +22,8 @@ func Connect(err error) error {
 	}
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
-		return &queue.Error{
-			Kind: queue.KindConfig, What: queue.Clean("the connection string cannot be read: " + Mask(withoutValues(withoutDSN(parse.Error())))),
-			Where: queue.Clean("dsn"), Do: queue.Clean("see QTOP_DSN, DATABASE_URL, the profile, or PG* variables"), Err: err,
-		}
+		return queue.NewError(queue.KindConfig, "the connection string cannot be read: "+Mask(withoutValues(withoutDSN(parse.Error()))), "dsn",
+			"see QTOP_DSN, DATABASE_URL, the profile, or PG* variables").Because(err)
 	}
 	return Translate(err)
 }
@@ -93,10 +91,7 @@ func Translate(err error) error {
 	default:
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(Mask(err.Error())), Err: err}
 	}
-	return &queue.Error{
-		Kind: queue.KindUnavailable, What: queue.Clean(what),
-		Do: queue.Clean("check that the server runs and is reachable; see qtop doctor"), Err: err,
-	}
+	return queue.NewError(queue.KindUnavailable, what, "", "check that the server runs and is reachable; see qtop doctor").Because(err)
 }
 
 // reason is the innermost message: the outer ones repeat host and user.

@@ -35,6 +35,12 @@ func NewError(kind Kind, what, where, do string) *Error {
 	return &Error{Kind: kind, What: Clean(what), Where: Clean(where), Do: Clean(do)}
 }
 
+// Because gives it its cause.
+func (e *Error) Because(err error) *Error {
+	e.Err = err
+	return e
+}
+
 // Error is "what (where): do", without the secrets of this process.
 func (e *Error) Error() string {
 	s := e.What.String()

@@ -24,9 +24,7 @@ func explain(err error, where string) error {
 	if pg.Code == "2BP01" { // the detail names what depends on it
 		what += ": " + pg.Detail
 	}
-	e := &queue.Error{
-		Kind: queue.KindFailed, What: queue.Clean(what), Where: queue.Clean(where + ", SQLSTATE " + pg.Code), Err: pg,
-	}
+	e := queue.NewError(queue.KindFailed, what, where+", SQLSTATE "+pg.Code, "").Because(pg)
 	switch pg.Code {
 	case "42501":
 		e.Kind = queue.KindPermission

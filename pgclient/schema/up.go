@@ -109,10 +109,8 @@ func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions
 		}
 		who := seen.blocker()
 		if time.Now().Add(pause).After(deadline) {
-			return &queue.Error{
-				Kind: queue.KindFailed, What: queue.Clean("gave up after " + o.LockWait.String() + ": " + who),
-				Where: queue.Clean(in.doing), Do: queue.Clean("nothing was changed; end that transaction, or run migrate up again when it has ended"), Err: err,
-			}
+			return queue.NewError(queue.KindFailed, "gave up after "+o.LockWait.String()+": "+who, in.doing,
+				"nothing was changed; end that transaction, or run migrate up again when it has ended").Because(err)
 		}
 		o.Progress(fmt.Sprintf("%s; nothing was changed, next try in %s", who, pause))
 		select {
