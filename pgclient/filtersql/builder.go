@@ -33,6 +33,17 @@ func New(columns map[string]Column) *Builder {
 	return &Builder{columns: columns, Now: "now()"}
 }
 
+// Parse reads a filter over fields, and starts the conditions that it makes of columns.
+func Parse(text string, fields []queue.Field, columns map[string]Column) (*Builder, *queue.Filter, error) {
+	f, err := queue.ParseFilter(text, fields)
+	if err != nil {
+		return nil, nil, Error(err)
+	}
+	b := New(columns)
+	b.Where(f)
+	return b, f, nil
+}
+
 // Clone is a copy that grows by itself.
 func (b *Builder) Clone() *Builder {
 	c := *b

@@ -15,11 +15,5 @@ var jobColumns = map[string]Column{
 
 // Jobs compiles a filter over live jobs.
 func Jobs(text string) (*Builder, *queue.Filter, error) {
-	f, err := queue.ParseFilter(text, queue.JobFields())
-	if err != nil {
-		return nil, nil, Error(err)
-	}
-	b := New(jobColumns)
-	b.Where(f)
-	return b, f, nil
+	return Parse(text, queue.JobFields(), jobColumns)
 }

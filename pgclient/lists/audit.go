@@ -4,7 +4,6 @@ package lists
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -23,32 +22,17 @@ func flagHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 }
 
 func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page, target string) error {
-	f, err := queue.ParseFilter(q.Filter, queue.AuditFields())
+	b, _, err := filtersql.Parse(q.Filter, queue.AuditFields(), auditColumns)
 	if err != nil {
-		return filtersql.Error(err)
+		return err
 	}
-	b := filtersql.New(auditColumns)
-	b.Where(f)
 	if target != "" {
 		b.And("a.target = " + b.Arg(target))
 	}
-	count := b.Clone()
-	if err := b.Before("a.id", q.After); err != nil {
-		return err
-	}
-	entries, err := pgrow.All[queue.AuditEntry](ctx, db, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+b.Clause()+
-		" ORDER BY a.id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
-	if err != nil {
-		return err
-	}
-	p.Rows = entries
-	if len(entries) == q.Limit {
-		p.Next = strconv.FormatInt(entries[len(entries)-1].ID, 10)
-	}
-	if q.Bare {
-		return nil
-	}
-	return countRows(ctx, db, "public.queue_operator_action a", count, p)
+	return numbered(ctx, db, q, p, b, "public.queue_operator_action a", "a.id", func(e queue.AuditEntry) int64 { return e.ID },
+		func(rest string) ([]queue.AuditEntry, error) {
+			return pgrow.All[queue.AuditEntry](ctx, db, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+rest, b.Args...)
+		})
 }
 
 // auditSelect are the columns that scanAudit takes.

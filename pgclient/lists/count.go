@@ -20,3 +20,24 @@ func countRows(ctx context.Context, db *pgpool.Pool, from string, b *filtersql.B
 	}
 	return err
 }
+
+// numbered reads a page of rows that have a number, the newest first. read is given what follows the FROM clause.
+func numbered[T any](ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page, b *filtersql.Builder, from, number string,
+	of func(T) int64, read func(rest string) ([]T, error)) error {
+	count := b.Clone()
+	if err := b.Before(number, q.After); err != nil {
+		return err
+	}
+	rows, err := read(b.Clause() + " ORDER BY " + number + " DESC LIMIT " + strconv.Itoa(q.Limit))
+	if err != nil {
+		return err
+	}
+	p.Rows = rows
+	if n := len(rows); n == q.Limit {
+		p.Next = strconv.FormatInt(of(rows[n-1]), 10)
+	}
+	if q.Bare {
+		return nil
+	}
+	return countRows(ctx, db, from, count, p)
+}

@@ -21,28 +21,12 @@ var operationColumns = map[string]filtersql.Column{
 
 // operations reads a page of operations.
 func operations(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
-	f, err := queue.ParseFilter(q.Filter, queue.OperationFields())
-	if err != nil {
-		return filtersql.Error(err)
-	}
-	b := filtersql.New(operationColumns)
-	b.Where(f)
-	count := b.Clone()
-	if err := b.Before("o.operation_id", q.After); err != nil {
-		return err
-	}
-	operations, err := pgrow.Operations(ctx, db, b.Clause()+" ORDER BY o.operation_id DESC LIMIT "+strconv.Itoa(q.Limit), b.Args...)
+	b, _, err := filtersql.Parse(q.Filter, queue.OperationFields(), operationColumns)
 	if err != nil {
 		return err
 	}
-	p.Rows = operations
-	if n := len(operations); n == q.Limit {
-		p.Next = strconv.FormatInt(operations[n-1].ID, 10)
-	}
-	if q.Bare {
-		return nil
-	}
-	return countRows(ctx, db, "public.queue_bulk_operation o", count, p)
+	return numbered(ctx, db, q, p, b, "public.queue_bulk_operation o", "o.operation_id", func(o queue.Operation) int64 { return o.ID },
+		func(rest string) ([]queue.Operation, error) { return pgrow.Operations(ctx, db, rest, b.Args...) })
 }
 
 // operation reads one with what became of its items.

@@ -31,12 +31,10 @@ var endpointColumns = map[string]filtersql.Column{
 // endpoints reads subscriptions, those in trouble first, with the leases on their
 // jobs; with an id one of them with all that is known of it.
 func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
-	f, err := queue.ParseFilter(q.Filter, queue.EndpointFields())
+	b, _, err := filtersql.Parse(q.Filter, queue.EndpointFields(), endpointColumns)
 	if err != nil {
-		return filtersql.Error(err)
+		return err
 	}
-	b := filtersql.New(endpointColumns)
-	b.Where(f)
 	var one int64
 	if q.Kind == queue.ListEndpoint {
 		if one, err = parseid.Subscription(q.ID); err != nil {
