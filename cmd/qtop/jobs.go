@@ -118,20 +118,11 @@ func enqueueCmd(a *app) *cobra.Command {
 const maxPayload = 16 << 20
 
 func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {
-	payload, done, err := revealed(ctx, a, c, id, o)
+	j, done, err := detailed(ctx, a, c, queue.Query{Kind: queue.ListJob, ID: id}, o, func(j *queue.JobDetail, payload queue.Text) {
+		j.Payload, j.PayloadWhyNot, j.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
+	})
 	if err != nil || done {
 		return err
-	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListJob, ID: id, Whole: payload.Empty()})
-	if err != nil {
-		return err
-	}
-	j := queue.Of[*queue.JobDetail](p)
-	if !payload.Empty() {
-		j.Payload, j.PayloadWhyNot, j.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
-	}
-	if a.asJSON(j) {
-		return nil
 	}
 	since := "due " + views.PlainAge(j.AgeSeconds) + " ago"
 	switch {

@@ -21,20 +21,11 @@ func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) er
 }
 
 func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {
-	payload, done, err := revealed(ctx, a, c, id, o)
+	d, done, err := detailed(ctx, a, c, queue.Query{Kind: queue.ListDeadLetter, ID: id}, o, func(d *queue.DeadLetterDetail, payload queue.Text) {
+		d.Payload, d.PayloadWhyNot, d.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
+	})
 	if err != nil || done {
 		return err
-	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetter, ID: id, Whole: payload.Empty()})
-	if err != nil {
-		return err
-	}
-	d := queue.Of[*queue.DeadLetterDetail](p)
-	if !payload.Empty() {
-		d.Payload, d.PayloadWhyNot, d.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
-	}
-	if a.asJSON(d) {
-		return nil
 	}
 	switch d.Source {
 	case "job":

@@ -74,3 +74,22 @@ func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o reve
 	fmt.Fprintf(a.errs, "qtop: revealed, audit %d\n", res.AuditID)
 	return res.Payload, false, nil
 }
+
+// detailed reads one thing with its payload, which is put in where it was revealed; done
+// says that the verb ends here.
+func detailed[D any](ctx context.Context, a *app, c *pgclient.Client, q queue.Query, o revealOptions, put func(D, queue.Text)) (d D, done bool, err error) {
+	payload, done, err := revealed(ctx, a, c, q.ID, o)
+	if err != nil || done {
+		return d, true, err
+	}
+	q.Whole = payload.Empty()
+	p, err := c.List(ctx, q)
+	if err != nil {
+		return d, true, err
+	}
+	d = queue.Of[D](p)
+	if !payload.Empty() {
+		put(d, payload)
+	}
+	return d, a.asJSON(d), nil
+}
