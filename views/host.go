@@ -45,16 +45,7 @@ func Loops(h *queue.HostStatus) Source {
 }
 
 func loopLook(l queue.LoopStatus, e Env) (table.Cell, theme.Style) {
-	th := e.Theme
-	switch l.State {
-	case "running":
-		return cell(th.G.Live, th.Accent), th.Accent
-	case "draining":
-		return cell(th.G.Warning, th.Warning), th.Warning
-	case "failed":
-		return cell(th.G.Critical, th.Critical), th.Critical
-	}
-	return cell(th.G.Lost, th.Dim), th.Dim
+	return e.running(rank(l.State), l.State == "running")
 }
 
 // LoopPage is one loop in full.
@@ -133,19 +124,9 @@ func hostSections(s *queue.Snapshot, h *queue.HostStatus, e Env, size Size) []st
 // wakeSection is the listener and what it heard, newest first.
 func wakeSection(h *queue.HostStatus, e Env) section {
 	th, l := e.Theme, h.Listener
-	sign, tone := cell(th.G.Lost, th.Dim), th.Dim
-	switch l.State {
-	case "listening":
-		sign, tone = cell(th.G.Live, th.Accent), th.Accent
-	case "connecting", "polling":
-		sign, tone = e.sign(rankWarning), th.Warning
-	case "lost":
-		sign, tone = e.sign(rankCritical), th.Critical
-	}
-	words := l.State
-	if !l.Since.IsZero() {
-		words += " since " + e.Clock(l.Since)
-	}
+	r := map[string]int{"connecting": rankWarning, "polling": rankWarning, "lost": rankCritical}[l.State] // off is meant
+	sign, tone := e.running(r, l.State == "listening")
+	words := l.State + queue.Choose(l.Since.IsZero(), "", " since "+e.Clock(l.Since))
 	heard := fmt.Sprintf("%s, %s heard, %s", plural(int64(l.Channels), "channel", "channels"), Count(l.Heard), plural(l.Resyncs, "resync", "resyncs"))
 	if r := l.Reason.String(); r != "" {
 		heard = r

@@ -53,6 +53,18 @@ func (e Env) atWork(r int, busy bool) (table.Cell, theme.Style) {
 	return queue.Choose(busy && r == rankQuiet, cell(e.Theme.G.Live, e.Theme.Accent), e.sign(r)), e.tone(r)
 }
 
+// running is the sign and the look of what runs, of what is urgent, and of what is off.
+func (e Env) running(r int, runs bool) (table.Cell, theme.Style) {
+	switch th := e.Theme; {
+	case runs:
+		return cell(th.G.Live, th.Accent), th.Accent
+	case r > rankQuiet:
+		return e.sign(r), e.tone(r)
+	default:
+		return cell(th.G.Lost, th.Dim), th.Dim
+	}
+}
+
 // tone is the look of a rank.
 func (e Env) tone(r int) theme.Style {
 	switch r {

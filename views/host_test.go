@@ -1,0 +1,29 @@
+package views_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// What the listener does is told by its sign: urgent where it hears nothing, quiet where
+// it is off, which is meant.
+func TestWakeStreamSign(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{ASCII: true})
+	g := e.Theme.G
+	for state, sign := range map[string]string{
+		"listening": g.Live, "connecting": g.Warning, "polling": g.Warning, "lost": g.Critical, "off": g.Lost,
+	} {
+		h := viewstest.Host()
+		h.Listener.State = state
+		shown := ansi.Strip(strings.Join(views.HostBelow(nil, &h, "", e, views.Size{W: 100, H: 12}), "\n"))
+		require.Contains(t, shown, " "+sign+" "+state, "listener %s", state)
+	}
+}
