@@ -148,7 +148,7 @@ func TestJobEnqueueOne(t *testing.T) {
 				_, err := conn.Exec(t.Context(), sql)
 				require.NoError(t, err)
 			}
-			low, due := -7, time.Date(2031, 2, 3, 4, 5, 6, 789000000, time.FixedZone("", 3600))
+			low, due := 7, time.Date(2031, 2, 3, 4, 5, 6, 789000000, time.FixedZone("", 3600))
 			id, created, err := p.Enqueue(t.Context(), enqueue.Job{
 				Kind: "a", Domain: "work", Executor: "Agent", Payload: json.RawMessage(`{"n": 1.50, "t": "'\\ü"}`), Priority: &low,
 				ProcessAfter: &due, IdempotencyKey: "k", MaxAttempts: 9, Actor: "me",
@@ -170,7 +170,7 @@ func TestJobEnqueueOne(t *testing.T) {
 					process_after AT TIME ZONE 'UTC', idempotency_key, max_attempts, actor, ready) FROM public.job_queue WHERE job_id = $1`, id).Scan(&s))
 				return s
 			}
-			require.Equal(t, `a|work|Agent|{"n": 1.50, "t": "'\\ü"}|-7|2031-02-03 03:05:06.789|k|9|me|f`, row(id))
+			require.Equal(t, `a|work|Agent|{"n": 1.50, "t": "'\\ü"}|7|2031-02-03 03:05:06.789|k|9|me|f`, row(id))
 			again, created, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "Agent", IdempotencyKey: "k"})
 			require.NoError(t, err)
 			require.False(t, created)

@@ -88,16 +88,14 @@ func enqueueCmd(a *app) *cobra.Command {
 			}
 			defer client.Close()
 			j.Payload, j.Priority, j.Actor = []byte(payload), &priority, client.Actor()
-			id, created, refused, err := enqueue.New(client).Put(cmd.Context(), j, after)
+			id, created, err := enqueue.New(client).Put(cmd.Context(), j, after)
 			if err != nil {
 				return err
 			}
-			res := queue.Result{Action: "job_enqueue", Refused: refused}
-			switch {
-			case refused != "":
-			case created:
+			res := queue.Result{Action: "job_enqueue"}
+			if created {
 				res.Results = []queue.Outcome{{ID: id, Outcome: "enqueued"}}
-			default:
+			} else {
 				res.Results = []queue.Outcome{{ID: id, Outcome: "existing", Why: queue.Clean("the active job of this kind with that key")}}
 			}
 			return a.outcome(res, queue.Plan{})
@@ -108,7 +106,7 @@ func enqueueCmd(a *app) *cobra.Command {
 	f.StringVar(&j.Domain, "domain", "", "event domain")
 	f.StringVar(&j.Executor, "executor", "", "executor kind: "+strings.Join(queue.ExecutorKinds(), ", "))
 	f.StringVar(&payload, "payload", "{}", "JSON object of references; - reads standard input")
-	f.IntVar(&priority, "priority", 100, "higher goes first")
+	f.IntVar(&priority, "priority", 100, "0 to 1000, higher goes first")
 	f.DurationVar(&after, "after", 0, "due so long from now, such as 10m")
 	f.StringVar(&j.IdempotencyKey, "key", "", "idempotency key: the same key twice while active is one job")
 	f.IntVar(&j.MaxAttempts, "max-attempts", 0, "tries before it is dead; 0 = the flag queue.retry.max_attempts_default")

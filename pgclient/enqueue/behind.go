@@ -30,7 +30,7 @@ func (s *sender) ringBehind(ctx context.Context, conn *pgx.Conn, enqueue stateme
 	if end := readOn(p); err == nil {
 		err = end
 	}
-	if err != nil || a.Refused {
+	if err != nil {
 		return a, err
 	}
 	if takes {

@@ -50,7 +50,7 @@ func (s *sender) claimWith(ctx context.Context, conn *pgx.Conn, enqueue statemen
 		return a, err
 	}
 	s.claimed(got)
-	left := !a.Refused && !a.within(got)
+	left := !a.within(got)
 	taker.Claimed(got, left, pgerror.Translate(broken))
 	if left {
 		for _, domain := range domainsOf(jobs) {

@@ -95,7 +95,7 @@ func (g *gathering) send(batch []*gathered) {
 	defer cancel()
 	ids, err := g.enqueueAll(ctx, batch)
 	var pg *pgconn.PgError
-	alone := len(batch) == 1 || errors.Is(err, errRefused) || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22")
+	alone := len(batch) == 1 || errors.Is(err, errRefused) || errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "42501")
 	for i, w := range batch {
 		a := enqueued{err: pgerror.Translate(err)}
 		switch {
@@ -127,8 +127,6 @@ func (g *gathering) enqueueAll(ctx context.Context, batch []*gathered) (ids []st
 	switch {
 	case err != nil:
 		return nil, err
-	case a.Refused:
-		return nil, errRefused
 	case len(a.IDs) != len(jobs):
 		return nil, queue.NewError(queue.KindFailed, "the answer has not an id for each job", "fn_job_enqueue_many", "")
 	}

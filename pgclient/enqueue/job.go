@@ -14,8 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
-	"github.com/qtop/qtop/pgclient/pgscan"
-	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/work"
 )
 
@@ -49,13 +47,7 @@ type Querier interface {
 func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 	var r answer
 	err := q.QueryRow(ctx, enqueueManySQL, jobs).Scan(&r)
-	switch {
-	case err != nil:
-		return Made{}, pgerror.Translate(err)
-	case r.Refused:
-		return Made{}, queue.NewError(queue.KindFailed, r.Reason, "fn_job_enqueue_many", "")
-	}
-	return r.Made, nil
+	return r.Made, pgerror.Translate(err)
 }
 
 const (
@@ -72,7 +64,6 @@ const (
 // answer is what the functions that enqueue say: fn_job_enqueue of one job,
 // fn_job_enqueue_many of several.
 type answer struct {
-	pgscan.Refusal
 	ID      string `json:"job_id"`
 	Created bool   `json:"created"`
 	Made

@@ -6,7 +6,6 @@ import (
 	"context"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
-	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // commit sends a statement that enqueues jobs and gives its answer once it has
@@ -43,11 +42,5 @@ func (s *sender) commit(ctx context.Context, enqueue statement, jobs []Job) (ans
 // enqueue puts one job into the queue.
 func (s *sender) enqueue(ctx context.Context, job Job) (id string, created bool, err error) {
 	a, err := s.commit(ctx, statement{enqueueSQL, job.arguments()}, []Job{job})
-	switch {
-	case err != nil:
-		return "", false, pgerror.Translate(err)
-	case a.Refused:
-		return "", false, queue.NewError(queue.KindFailed, a.Reason, "fn_job_enqueue", "")
-	}
-	return a.ID, a.Created, nil
+	return a.ID, a.Created, pgerror.Translate(err)
 }

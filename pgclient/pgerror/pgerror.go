@@ -3,6 +3,7 @@
 package pgerror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -114,7 +115,7 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case pg.Code == "42501" && pg.Hint != "": // no role has that right: a guard of ours, which says what to do
 		e.Do = queue.Clean(Mask(pg.Hint))
 	case pg.Code == "42501":
-		e.Kind, e.Do = queue.KindPermission, queue.Clean("ask for the role that carries this right; see qtop doctor")
+		e.Kind, e.Do = queue.KindPermission, queue.Clean(cmp.Or(Mask(pg.Hint), "ask for the role that carries this right; see qtop doctor"))
 	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
 	case pg.Code == "42725": // a call by name that two functions fit

@@ -162,7 +162,7 @@ func TestMigrateDownRefusesLoss(t *testing.T) {
 	j.one("undertaker")
 	c.executor("kg", 60, 300, 1)
 	h.exec("INSERT INTO public.queue_host (host_id, instance) VALUES ('h', gen_random_uuid())")
-	h.exec("SELECT public.fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
+	h.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, NULL)")
 	// A search_path of the login must not hide what is there.
 	login := pgtest.Login(t, h.db)
 	h.exec("ALTER ROLE " + login + " SUPERUSER")

@@ -101,7 +101,7 @@ func TestSnapshotFull(t *testing.T) {
 	h.exec("SELECT public.fn_dot_config_set('webhook.worker.enabled', 'false', 'ann', 'maintenance', now() + interval '1 hour')")
 	h.exec(`SELECT public.fn_queue_host_register('h1', gen_random_uuid(), 'v1', '{webhook_worker}')`)
 	h.exec(`UPDATE public.queue_host SET progress = '{"webhook_worker": {"state": "running", "last_tick": "2026-01-01T00:00:00.5Z", "done": 4, "errors": 1}}'`)
-	h.exec("SELECT public.fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
+	h.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, NULL)")
 	h.exec("INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain) VALUES ('iu_outbound_default', 'system')")
 	h.exec("UPDATE public.router_offsets SET held_rows = 2, held_since = now() - interval '1 minute', held_xid = pg_current_xact_id()")
 	h.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 day', last_result = '{\"x\": 1}'")

@@ -78,13 +78,13 @@ func TestJobProducers(t *testing.T) {
 	for _, fn := range []func(string) string{one, many} {
 		for executor, may := range map[string][2]bool{"DOT": {true, true}, "Agent": {false, true}, "Codex": {false, false}} {
 			for i, pool := range []*pgxpool.Pool{plain, admin} {
-				got, allowed := call(t, pool, fn(executor)), may[i]
-				if allowed {
-					require.NotContains(t, got, "refused", executor)
+				_, err := tryCall(pool, fn(executor))
+				if may[i] {
+					require.NoError(t, err, executor)
 					continue
 				}
-				require.Equal(t, []any{true, "producer"}, []any{got["refused"], got["rule"]}, executor)
-				require.Contains(t, got["reason"], executor)
+				refused(t, "42501", err, executor)
+				require.ErrorContains(t, err, executor)
 			}
 		}
 	}

@@ -171,13 +171,13 @@ func TestJobBacklogOfManyPriorities(t *testing.T) {
 		j.exec("SELECT public.fn_queue_counter_compact()")
 		return j.touched("SELECT * FROM public.fn_job_backlog()")
 	}
-	j.rule("w", "", "", 3000, 1)
+	j.rule("w", "", "", 900, 1)
 	j.exec("SELECT public.fn_job_enqueue('one', 'd', 'external_worker') FROM generate_series(1, 4000)")
 	one := touched()
-	j.exec("SELECT public.fn_job_enqueue('each', 'd', 'external_worker', p_priority => 2000)")
-	j.exec("SELECT public.fn_job_enqueue('each', 'd', 'external_worker', p_priority => (i * 7919) % 4000) FROM generate_series(1, 4000) i")
+	j.exec("SELECT public.fn_job_enqueue('each', 'd', 'external_worker', p_priority => 500)")
+	j.exec("SELECT public.fn_job_enqueue('each', 'd', 'external_worker', p_priority => (i * 7919) % 1000) FROM generate_series(1, 4000) i")
 	require.Less(t, touched(), one+200)
-	require.True(t, get[bool](j.core, `SELECT reaches = 3999 AND oldest_at = (SELECT min(enqueued_at) FROM public.job_queue WHERE job_kind = 'each')
+	require.True(t, get[bool](j.core, `SELECT reaches = 999 AND oldest_at = (SELECT min(enqueued_at) FROM public.job_queue WHERE job_kind = 'each')
 		AND newest_at = (SELECT max(enqueued_at) FROM public.job_queue WHERE job_kind = 'each') FROM public.fn_job_backlog() WHERE job_kind = 'each'`))
 }
 

@@ -337,7 +337,7 @@ func TestOffSwitches(t *testing.T) {
 
 	// Layer 1: the flag of the route worker, and an interval of 0.
 	emit := func() {
-		c.exec("SELECT public.fn_iu_emit_event('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL)")
+		c.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, NULL)")
 	}
 	seen := func() int {
 		return get[int](c, "SELECT COALESCE(sum(events_seen), 0)::int FROM public.iu_route_worker_cursor")

@@ -196,7 +196,7 @@ func TestWhyALaneWaits(t *testing.T) {
 // Whether a floor keeps jobs waiting goes by the jobs that wait.
 func TestWhyBelowTheFloor(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "k", "", 0, 1)
+	j.rule("w", "k", "", 10, 1)
 	floor := func() (state, text string) {
 		t.Helper()
 		for _, l := range call(t, j.root, "public.fn_queue_why('k')")["links"].([]any) {
@@ -211,15 +211,15 @@ func TestWhyBelowTheFloor(t *testing.T) {
 		return "", ""
 	}
 	for _, c := range []struct{ priority, state, text string }{
-		{"-5", "blocks", "priority floor 0 of w: what waits has -5"},
-		{"-1", "blocks", "priority floor 0 of w: what waits has -5 to -1"},
-		{"0", "slows", "priority floor 0 of w: what waits has -5 to 0"},
+		{"5", "blocks", "priority floor 10 of w: what waits has 5"},
+		{"9", "blocks", "priority floor 10 of w: what waits has 5 to 9"},
+		{"10", "slows", "priority floor 10 of w: what waits has 5 to 10"},
 	} {
 		j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_priority => " + c.priority + ")")
 		state, text := floor()
 		require.Equal(t, []string{c.state, c.text}, []string{state, text})
 	}
-	j.exec("UPDATE public.job_subscription SET priority_floor = -5")
+	j.exec("UPDATE public.job_subscription SET priority_floor = 5")
 	state, _ := floor()
 	require.Equal(t, "clear", state)
 }

@@ -122,7 +122,7 @@ BEGIN
   LOOP
     v_checked := v_checked + 1;
     v_age := public.fn_age(v_row.last_beat_at);
-    v_event := (public.fn_iu_emit_event(
+    v_event := (public.fn_event_emit(
       p_event_domain => 'system', p_event_type => 'queue_worker_silent', p_event_stream => 'alert',
       p_delivery_lane => 'immediate',
       p_event_severity => public.fn_queue_severity(v_age, v_row.expected_cadence_seconds),

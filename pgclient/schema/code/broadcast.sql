@@ -234,7 +234,7 @@ BEGIN
   SELECT * INTO v_all FROM public.queue_broadcast_share b WHERE b.event_domain = '';
   IF v_all.over_since IS NOT NULL AND (v_all.event_at IS NULL
     OR v_all.event_at <= clock_timestamp() - interval '24 hours') THEN
-    v_event := (public.fn_iu_emit_event(
+    v_event := (public.fn_event_emit(
       p_event_domain => 'system', p_event_type => 'subscription_broadcast_high', p_event_stream => 'alert',
       p_delivery_lane => 'immediate', p_event_severity => 'warning', p_event_subject_table => 'event_subscription',
       p_event_subject_ref => NULL,

@@ -218,8 +218,7 @@ BEGIN
     RAISE EXCEPTION 'p_payload must be an object of at most 8000 bytes' USING ERRCODE = '22023';
   END IF;
   IF p_payload ?| ARRAY[:denied_keys] THEN
-    RAISE EXCEPTION 'p_payload tells how the executor is, not what it works on: % are refused',
-      public.fn_words(ARRAY[:denied_keys], 'and') USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_payload %', public.fn_denied_key(p_payload) USING ERRCODE = '22023';
   END IF;
   -- Who may not beat takes no lock: holding one would silence the executor.
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;

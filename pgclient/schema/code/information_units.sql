@@ -146,8 +146,8 @@ COMMENT ON FUNCTION public.fn_iu_notif_draft IS 'Trigger function: tells of a dr
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_draft AFTER INSERT ON public.iu_draft
   FOR EACH ROW EXECUTE FUNCTION public.fn_iu_notif_draft();
 
--- Gateways. Bad arguments raise 22023; what the state of a unit forbids is
--- refused with its rule.
+-- Gateways. Bad arguments raise 22023; what the state of a unit forbids raises
+-- too, so that a producer's transaction has all of its writes or none.
 -- fn_iu_text(name, value, most) → the value without blanks around it; 22023 when
 -- it says nothing or more than most characters. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_text(p_name text, p_value text, p_most int) RETURNS text
@@ -162,8 +162,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_text IS 'Checks and trims a text given to a gateway. Internal.';
 
 -- fn_iu_save(address, body, actor, document, batch) → {unit_id, version_id, version_seq: 1, canonical_address}: the
--- unit with its refs, then version 1, so that the birth hook finds them. refused: exists, with the unit_id, so that
--- whoever lost the answer and asks again learns it.
+-- unit with its refs, then version 1, so that the birth hook finds them. 23505 = there is a unit at the address,
+-- whose id is the detail, so that whoever lost the answer and asks again learns it.
 CREATE OR REPLACE FUNCTION public.fn_iu_save(p_canonical_address text, p_body text, p_actor text,
   p_source_document_ref text DEFAULT NULL, p_import_batch_ref text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -186,8 +186,8 @@ BEGIN
   VALUES (v_address, v_document, v_batch, v_actor) ON CONFLICT (canonical_address) DO NOTHING RETURNING id INTO v_unit;
   IF v_unit IS NULL THEN
     SELECT u.id INTO v_unit FROM public.information_unit u WHERE u.canonical_address = v_address;
-    RETURN jsonb_build_object('refused', true, 'rule', 'exists', 'unit_id', v_unit,
-      'reason', 'there is a unit at this address already; change it with a draft');
+    RAISE EXCEPTION 'there is a unit at % already', v_address
+      USING ERRCODE = '23505', DETAIL = v_unit::text, HINT = 'change it with a draft';
   END IF;
   INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) VALUES (v_unit, 1, p_body, v_actor)
     RETURNING id INTO v_version;
@@ -200,7 +200,7 @@ COMMENT ON FUNCTION public.fn_iu_save IS
   'Writes a new unit with its refs and its first version in one call; its birth is staged for the notification '
   'worker.';
 
--- fn_iu_comment(unit, body, actor) → {comment_id, unit_id}. refused: unknown_unit.
+-- fn_iu_comment(unit, body, actor) → {comment_id, unit_id}. 23503 = there is no such unit.
 CREATE OR REPLACE FUNCTION public.fn_iu_comment(p_unit_id uuid, p_body text, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 DECLARE
@@ -211,7 +211,7 @@ BEGIN
   INSERT INTO public.iu_comment (unit_id, body, created_by)
   SELECT u.id, p_body, v_actor FROM public.information_unit u WHERE u.id = p_unit_id RETURNING id INTO v_id;
   IF v_id IS NULL THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'unknown_unit', 'reason', 'there is no such unit');
+    RAISE EXCEPTION 'there is no unit %', p_unit_id USING ERRCODE = '23503';
   END IF;
   RETURN jsonb_build_object('comment_id', v_id, 'unit_id', p_unit_id);
 END
@@ -220,7 +220,7 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_comment TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_comment IS
   'Comments on a unit; told at once, never through staging.';
 
--- fn_iu_draft_create(unit, body, actor) → {draft_id, unit_id}. refused: unknown_unit.
+-- fn_iu_draft_create(unit, body, actor) → {draft_id, unit_id}. 23503 = there is no such unit.
 CREATE OR REPLACE FUNCTION public.fn_iu_draft_create(p_unit_id uuid, p_body text, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 DECLARE
@@ -231,7 +231,7 @@ BEGIN
   INSERT INTO public.iu_draft (unit_id, body, created_by)
   SELECT u.id, p_body, v_actor FROM public.information_unit u WHERE u.id = p_unit_id RETURNING id INTO v_id;
   IF v_id IS NULL THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'unknown_unit', 'reason', 'there is no such unit');
+    RAISE EXCEPTION 'there is no unit %', p_unit_id USING ERRCODE = '23503';
   END IF;
   RETURN jsonb_build_object('draft_id', v_id, 'unit_id', p_unit_id);
 END
@@ -241,7 +241,7 @@ COMMENT ON FUNCTION public.fn_iu_draft_create IS
   'Proposes a text for a unit; told at once, never through staging.';
 
 -- fn_iu_draft_apply(draft, actor) → {version_id, version_seq, unit_id}: the draft becomes the unit's next version.
--- refused: unknown_draft; applied, with the version it became.
+-- 23503 = there is no such draft; 55000 = it was applied, the detail is the version it became.
 CREATE OR REPLACE FUNCTION public.fn_iu_draft_apply(p_draft_id uuid, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 DECLARE
@@ -255,11 +255,11 @@ BEGIN
     WHERE d.id = p_draft_id) FOR NO KEY UPDATE;
   SELECT * INTO v_draft FROM public.iu_draft d WHERE d.id = p_draft_id FOR NO KEY UPDATE;
   IF NOT FOUND THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'unknown_draft', 'reason', 'there is no such draft');
+    RAISE EXCEPTION 'there is no draft %', p_draft_id USING ERRCODE = '23503';
   END IF;
   IF v_draft.applied_version_id IS NOT NULL THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'applied', 'version_id', v_draft.applied_version_id,
-      'reason', 'this draft was applied already');
+    RAISE EXCEPTION 'draft % was applied already', p_draft_id
+      USING ERRCODE = '55000', DETAIL = v_draft.applied_version_id::text;
   END IF;
   SELECT v.version_seq + 1 INTO v_seq FROM public.unit_version v WHERE v.unit_id = v_draft.unit_id
     ORDER BY v.version_seq DESC LIMIT 1;

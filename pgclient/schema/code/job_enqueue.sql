@@ -4,18 +4,14 @@ COMMENT ON TABLE public.executor_producer IS
   'Who may enqueue for an executor kind (DP6 §1.4). Without a row anybody with the right to enqueue may.';
 COMMENT ON COLUMN public.executor_producer.producer_role IS 'where a row exists, only members may enqueue for the kind';
 
--- Enqueueing
--- fn_job_producer_refusal(executor kinds) → why this session may not enqueue for one of them, or NULL.
--- Internal.
-CREATE OR REPLACE FUNCTION public.fn_job_producer_refusal(p_executors text[]) RETURNS jsonb
+-- Enqueueing. What is refused raises, so that a producer's transaction has its own rows and the job, or neither. No
+-- flag stops it: switches stop claims. fn_job_producer_check(executor kinds): raises 42501 where this session may not
+-- enqueue for one of them. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_producer_check(p_executors text[]) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_kind text;
 BEGIN
-  IF NOT public.fn_cfg_bool('queue.job_substrate.enabled') THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'disabled',
-      'reason', 'jobs are switched off: queue.job_substrate.enabled is not true');
-  END IF;
   SELECT p.executor_kind INTO v_kind FROM public.executor_producer p
   WHERE p.executor_kind = ANY (p_executors)
   GROUP BY p.executor_kind
@@ -24,17 +20,16 @@ BEGIN
     AND pg_has_role(session_user, r.oid, 'MEMBER')))
   ORDER BY 1 LIMIT 1;
   IF v_kind IS NOT NULL THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'producer',
-      'reason', format('%s may not enqueue for executor kind %s: executor_producer names others', session_user,
-        v_kind));
+    RAISE EXCEPTION '% may not enqueue for executor kind %: executor_producer names others', session_user, v_kind
+      USING ERRCODE = '42501', HINT = 'ask for membership in a role that executor_producer names for this kind';
   END IF;
-  RETURN NULL;
 END $$;
-COMMENT ON FUNCTION public.fn_job_producer_refusal IS
-  'Why this session may not enqueue, or null (DP6 §1.4). Internal.';
+COMMENT ON FUNCTION public.fn_job_producer_check IS
+  'Raises 42501 where this session may not enqueue (DP6 §1.4). Internal.';
 
 -- fn_job_enqueue(…) → {job_id, created: true}, or {job_id, created: false} of the active job of the same
--- kind that has the key; refused: disabled, producer. Rings no bell: the caller does after its commit.
+-- kind that has the key. 22023 = an argument that cannot be, 42501 = executor_producer names others. Rings no bell: the
+-- caller does after its commit.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue(p_job_kind text, p_event_domain text, p_executor text,
   p_payload jsonb DEFAULT '{}',
   p_priority int DEFAULT 100, p_process_after timestamptz DEFAULT now(), p_idempotency_key text DEFAULT NULL,
@@ -43,20 +38,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_free boolean;
   v_max int;
-  v_refusal jsonb;
   v_bad text;
   v_id uuid := gen_random_uuid();
 BEGIN
   -- which kind is asked only where somebody is named for one
-  SELECT c.value = 'true' AND NOT EXISTS (SELECT FROM public.executor_producer),
+  SELECT NOT EXISTS (SELECT FROM public.executor_producer),
     COALESCE(p_max_attempts, (SELECT m.n FROM public.v_dot_config_number m
       WHERE m.key = 'queue.retry.max_attempts_default'), 20)
-  INTO v_free, v_max FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled';
-  IF v_free IS NOT TRUE THEN
-    v_refusal := public.fn_job_producer_refusal(ARRAY[p_executor]);
-    IF v_refusal IS NOT NULL THEN
-      RETURN v_refusal;
-    END IF;
+  INTO v_free, v_max;
+  IF NOT v_free THEN
+    PERFORM public.fn_job_producer_check(ARRAY[p_executor]);
   END IF;
   -- what job_queue and job_lane refuse, in the words of the arguments; {0,99} in a pattern costs ten times what * does
   v_bad := CASE
@@ -68,9 +59,8 @@ BEGIN
       THEN concat('p_executor must be ', public.fn_words(ARRAY[:executor_kinds], 'or'))
     WHEN jsonb_typeof(p_payload) <> 'object' THEN 'p_payload must be an object'
     WHEN p_payload ?| ARRAY[:denied_keys]
-      THEN concat('p_payload carries references, not content: ', public.fn_words(ARRAY[:denied_keys], 'and'),
-        ' are refused')
-    WHEN p_priority NOT BETWEEN -32768 AND 32767 THEN 'p_priority must be -32768 to 32767'
+      THEN concat('p_payload ', public.fn_denied_key(p_payload))
+    WHEN p_priority NOT BETWEEN 0 AND 1000 THEN 'p_priority must be 0 to 1000'
     WHEN p_process_after NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z'
       THEN 'p_process_after must be a time of the years 1 to 9999'
     WHEN length(p_actor) > 200 THEN 'p_actor must have at most 200 characters' END;
@@ -112,7 +102,8 @@ COMMENT ON FUNCTION public.fn_job_enqueue IS
   'Puts one job into the queue; the same key twice while active is one job.';
 
 -- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids}: an array of objects with the names of
--- fn_job_enqueue without p_; job_ids in the order given. All or nothing. The ids ascend, so that the indexes
+-- fn_job_enqueue without p_; job_ids in the order given. All or nothing; raises as fn_job_enqueue
+-- does. The ids ascend, so that the indexes
 -- grow at their end: milliseconds, 48 random bits, the number of the job. Plans are generic: others copy the argument.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
@@ -127,8 +118,8 @@ DECLARE
     || substr(v_random, 21, 10);
   v_free boolean;
   v_max int;
-  v_refusal jsonb;
   v_stray text;
+  v_denied text;
   v_given int := CASE WHEN jsonb_typeof(p_jobs) = 'array' THEN jsonb_array_length(p_jobs) END;
   v_made int;
   v_ids jsonb;
@@ -137,26 +128,23 @@ BEGIN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
   END IF;
   -- which kinds is asked only where somebody is named for one
-  SELECT c.value = 'true' AND NOT EXISTS (SELECT FROM public.executor_producer),
+  SELECT NOT EXISTS (SELECT FROM public.executor_producer),
     COALESCE((SELECT m.n FROM public.v_dot_config_number m
       WHERE m.key = 'queue.retry.max_attempts_default'), 20)
-  INTO v_free, v_max FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled';
-  IF v_free IS NOT TRUE THEN
-    v_refusal := public.fn_job_producer_refusal(ARRAY(SELECT DISTINCT x.executor
+  INTO v_free, v_max;
+  IF NOT v_free THEN
+    PERFORM public.fn_job_producer_check(ARRAY(SELECT DISTINCT x.executor
       FROM jsonb_to_recordset(p_jobs) AS x (executor text)));
-    IF v_refusal IS NOT NULL THEN
-      RETURN v_refusal;
-    END IF;
   END IF;
 
   -- looked for at all only where some job names one
   IF jsonb_path_exists(p_jobs, '$[*] ? (exists(@.priority) || exists(@.process_after) || exists(@.actor))') THEN
     BEGIN
-      SELECT CASE WHEN x.priority NOT BETWEEN -32768 AND 32767 THEN 'priority must be -32768 to 32767'
+      SELECT CASE WHEN x.priority NOT BETWEEN 0 AND 1000 THEN 'priority must be 0 to 1000'
         WHEN length(x.actor) > 200 THEN 'actor must have at most 200 characters'
         ELSE 'process_after must be a time of the years 1 to 9999' END INTO v_stray
       FROM jsonb_to_recordset(p_jobs) AS x (priority int, process_after timestamptz, actor text)
-      WHERE x.priority NOT BETWEEN -32768 AND 32767 OR length(x.actor) > 200
+      WHERE x.priority NOT BETWEEN 0 AND 1000 OR length(x.actor) > 200
         OR x.process_after NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z' LIMIT 1;
     EXCEPTION WHEN data_exception THEN
       v_stray := SQLERRM;
@@ -170,8 +158,13 @@ BEGIN
   -- the locks on the other keys, and tried again.
   FOR v_try IN 1..10 LOOP
     BEGIN
-      SELECT k INTO v_stray FROM jsonb_array_elements(p_jobs) e, jsonb_object_keys(e - c_keys) k LIMIT 1;
-      IF FOUND THEN
+      SELECT (SELECT k FROM jsonb_object_keys(e - c_keys) k LIMIT 1),
+        CASE WHEN e -> 'payload' ?| ARRAY[:denied_keys] THEN public.fn_denied_key(e -> 'payload') END
+      INTO v_stray, v_denied FROM jsonb_array_elements(p_jobs) e
+      WHERE e - c_keys <> '{}' OR e -> 'payload' ?| ARRAY[:denied_keys] LIMIT 1;
+      IF v_denied IS NOT NULL THEN
+        RAISE EXCEPTION 'payload %', v_denied USING ERRCODE = '22023';
+      ELSIF FOUND THEN
         RAISE EXCEPTION '% is none of %', quote_literal(v_stray), array_to_string(c_keys, ', ') USING ERRCODE = '22023';
       END IF;
       IF NOT jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)') THEN

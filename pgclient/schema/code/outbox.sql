@@ -26,8 +26,31 @@ GRANT SELECT (id, event_domain, event_type, event_stream, delivery_lane, event_s
   occurred_at, created_at, created_xid) ON public.event_outbox TO :"queue_viewer", :"workflow_admin",
     :"dead_letter_operator";
 
+-- fn_denied_key(payload) → what is wrong with a payload that holds a denied key, by the first such key. Internal.
+CREATE OR REPLACE FUNCTION public.fn_denied_key(p_payload jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN (SELECT format('may not hold the key %s: it carries references, not content', k)
+    FROM unnest(ARRAY[:denied_keys]) k WHERE p_payload ? k LIMIT 1);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_denied_key IS
+  'What is wrong with a payload that holds a key that would carry content or secrets. Internal.';
+
+-- fn_event_ours(domain, type): true for the events that qtop alone emits. Internal.
+CREATE OR REPLACE FUNCTION public.fn_event_ours(p_event_domain text, p_event_type text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN p_event_domain = 'system' AND p_event_type IN ('queue_worker_silent', 'subscription_broadcast_high');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_ours IS 'Whether qtop alone emits events of this type.';
+GRANT EXECUTE ON FUNCTION public.fn_event_ours, public.fn_denied_key, public.fn_text_bounds_hold
+  TO :"event_ingest_writer";
+
+-- with the writer's rights: who writes is current_user
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   NEW.created_at := now();
   NEW.created_xid := pg_current_xact_id();
@@ -36,6 +59,13 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'event type %/% is not registered', left(NEW.event_domain, 51), left(NEW.event_type, 200)
       USING ERRCODE = '23503', HINT = 'register it in event_type_registry first';
+  END IF;
+  IF NEW.event_domain = 'system' AND current_user <> :'queue_owner'
+    AND public.fn_event_ours(NEW.event_domain, NEW.event_type) THEN
+    RAISE EXCEPTION 'events %/% are emitted by qtop alone', NEW.event_domain, NEW.event_type
+      USING ERRCODE = '42501', HINT = 'emit a type of your own';
+  ELSIF NEW.safe_payload ?| ARRAY[:denied_keys] THEN
+    RAISE EXCEPTION 'safe_payload %', public.fn_denied_key(NEW.safe_payload) USING ERRCODE = '23514';
   END IF;
   IF octet_length(concat(NEW.event_type, NEW.event_stream, NEW.event_subject_table, NEW.event_subject_ref,
     NEW.canonical_address, NEW.actor_ref, NEW.source_system, NEW.correlation_id, NEW.payload_classification)) > 200
@@ -73,12 +103,12 @@ COMMENT ON FUNCTION public.fn_event_outbox_count IS
 CREATE OR REPLACE TRIGGER trg_event_outbox_count AFTER INSERT ON public.event_outbox
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_event_outbox_count();
 
--- fn_iu_emit_event(…) → {event_id, event_domain, event_type}. Raises for what
--- the registry or the payload rules refuse.
-CREATE OR REPLACE FUNCTION public.fn_iu_emit_event(
+-- fn_event_emit(…) → {event_id, event_domain, event_type}. Raises for what the registry (23503) or the rules of
+-- payloads (23514) refuse. Internal.
+CREATE OR REPLACE FUNCTION public.fn_event_emit(
   p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
-  p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb DEFAULT '{}',
-  p_actor_ref text DEFAULT NULL, p_correlation_id text DEFAULT NULL, p_occurred_at timestamptz DEFAULT now())
+  p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb,
+  p_actor_ref text, p_correlation_id text, p_occurred_at timestamptz)
 RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -93,6 +123,30 @@ BEGIN
      COALESCE(p_occurred_at, now()), session_user)
   RETURNING id INTO v_id;
   RETURN jsonb_build_object('event_id', v_id, 'event_domain', p_event_domain, 'event_type', p_event_type);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_emit IS
+  'Writes one event into event_outbox. Internal: fn_iu_emit_event for events of qtop too.';
+
+-- fn_iu_emit_event(…) → {event_id, event_domain, event_type}. Raises: 23503 = the type is not registered, 23514 = what
+-- the payload may not be, 22023 = a text that is too long, 42501 = a type that qtop alone emits. No flag stops it.
+CREATE OR REPLACE FUNCTION public.fn_iu_emit_event(
+  p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
+  p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb DEFAULT '{}',
+  p_actor_ref text DEFAULT NULL, p_correlation_id text DEFAULT NULL, p_occurred_at timestamptz DEFAULT now())
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF public.fn_event_ours(p_event_domain, p_event_type) THEN
+    RAISE EXCEPTION 'events %/% are emitted by qtop alone', p_event_domain, p_event_type
+      USING ERRCODE = '42501', HINT = 'emit a type of your own';
+  END IF;
+  RETURN public.fn_event_emit(
+    p_event_domain => p_event_domain, p_event_type => p_event_type, p_event_stream => p_event_stream,
+    p_delivery_lane => p_delivery_lane, p_event_severity => p_event_severity,
+    p_event_subject_table => p_event_subject_table, p_event_subject_ref => p_event_subject_ref,
+    p_safe_payload => p_safe_payload, p_actor_ref => p_actor_ref, p_correlation_id => p_correlation_id,
+    p_occurred_at => p_occurred_at);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_emit_event TO :"event_ingest_writer";
