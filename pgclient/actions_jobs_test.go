@@ -345,7 +345,7 @@ func TestPutJob(t *testing.T) {
 		(process_after - enqueued_at BETWEEN interval '59 minutes' AND interval '61 minutes')) FROM public.job_queue WHERE job_id = $1`, id))
 	_, created = put(enqueue.Job{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: []byte("{}")}, 0)
 	require.True(t, created)
-	require.Equal(t, "100 5 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM public.job_queue WHERE job_id <> $1", id))
+	require.Equal(t, "100 20 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM public.job_queue WHERE job_id <> $1", id))
 	for name, change := range map[string]func(*enqueue.Job){
 		"executor": func(j *enqueue.Job) { j.Executor = "MOT" }, "kind": func(j *enqueue.Job) { j.Kind = "1 2" },
 		"domain": func(j *enqueue.Job) { j.Domain = "KG" }, "payload": func(j *enqueue.Job) { j.Payload = []byte("[1]") },
