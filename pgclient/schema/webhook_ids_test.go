@@ -111,7 +111,7 @@ func TestWebhookIDOfAPromotedStandby(t *testing.T) {
 	t.Parallel()
 	pgtest.NotHostile(t, "its servers are copies of one of its own")
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("/tmp", "qtop-ids-") // the server's user must reach it
+	dir, err := os.MkdirTemp("/tmp", "qtop-ids-") //nolint:usetesting // the server's user must reach it
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the server's user
