@@ -191,7 +191,7 @@ type Held struct {
 	Domain     Text   `json:"domain"`
 	Rows       int64  `json:"rows"` // events that wait behind it
 	AgeSeconds int64  `json:"age_seconds"`
-	Pid        *int64 `json:"pid"` // null without pg_read_all_stats
+	Pid        *int64 `json:"pid"` // null where the owner of the functions has no pg_read_all_stats
 	Program    Text   `json:"program"`
 	User       Text   `json:"user"`
 	// TransactionSeconds is how long that transaction is open; null as Pid.

@@ -75,7 +75,7 @@ type Role struct {
 	Role       string   // of the cluster
 	Attributes []string // that a group of rights must not have: LOGIN, SUPERUSER, …
 	Members    []string
-	MemberOf   []string // but for pg_read_all_stats, which migrate up grants
+	MemberOf   []string // but for pg_read_all_stats, which migrate up grants to the owner
 	Databases  []string // others of the cluster in which it has rights or objects
 	Hint       bool     // its comment says that qtop made it, which anybody with CREATEROLE can write
 
@@ -102,7 +102,7 @@ SELECT r.rolname::text,
 	array_remove(ARRAY[CASE WHEN r.rolcanlogin THEN 'LOGIN' END, CASE WHEN r.rolsuper THEN 'SUPERUSER' END, CASE WHEN r.rolcreaterole THEN 'CREATEROLE' END,
 		CASE WHEN r.rolcreatedb THEN 'CREATEDB' END, CASE WHEN r.rolreplication THEN 'REPLICATION' END, CASE WHEN r.rolbypassrls THEN 'BYPASSRLS' END], NULL),
 	ARRAY(SELECT DISTINCT m.rolname::text FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member WHERE a.roleid = r.oid ORDER BY 1),
-	ARRAY(SELECT DISTINCT g.rolname::text FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid WHERE a.member = r.oid AND g.rolname <> 'pg_read_all_stats' ORDER BY 1),
+	ARRAY(SELECT DISTINCT g.rolname::text FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid WHERE a.member = r.oid AND (g.rolname <> 'pg_read_all_stats' OR r.rolname::text <> $2::text) ORDER BY 1),
 	ARRAY(SELECT DISTINCT d.datname::text FROM pg_shdepend x JOIN pg_database d ON d.oid = x.dbid
 		WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid AND d.datname <> current_database() ORDER BY 1),
 	COALESCE(shobj_description(r.oid, 'pg_authid') LIKE 'qtop: %', false),
@@ -273,6 +273,35 @@ func (in *installer) recordRoles(ctx context.Context, _ int32) error {
 	return nil
 }
 
+// narrowViewers takes from viewers the membership in pg_read_all_stats that releases
+// before this one gave them: with it they read every statement of the cluster. A
+// membership is of the whole cluster and migrations of several databases may meet in
+// it, so each is revoked on its own, behind the long transaction, and looked for again.
+// One that cannot be revoked is told.
+func narrowViewers(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
+	set, err := storedRoles(ctx, conn)
+	var failed error
+	for range 3 {
+		if err != nil {
+			return err
+		}
+		rows, _ := conn.Query(ctx, `SELECT format('REVOKE pg_read_all_stats FROM %I', m.rolname) || COALESCE(' GRANTED BY ' || quote_ident(g.rolname), '')
+			FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member LEFT JOIN pg_roles g ON g.oid = a.grantor
+			WHERE a.roleid = 'pg_read_all_stats'::regrole AND m.rolname::text = $1::text`, set.named("queue_viewer"))
+		var revokes []string
+		if revokes, err = pgx.CollectRows(rows, pgx.RowTo[string]); len(revokes) == 0 {
+			return err
+		}
+		for _, sql := range revokes {
+			if _, failed = conn.PgConn().Exec(ctx, "SET LOCAL lock_timeout = '1500ms'; "+sql).ReadAll(); failed == nil {
+				progress("viewers need pg_read_all_stats no longer: " + sql)
+			}
+		}
+	}
+	progress(fmt.Sprintf("members of %s can read the statements of every session of the cluster: they are still members of pg_read_all_stats (%v)", set.named("queue_viewer"), failed))
+	return nil
+}
+
 // recordRolesSQL is recordRoles for who runs the SQL by hand.
 func recordRolesSQL() string {
 	var rows []string
@@ -305,12 +334,11 @@ BEGIN
   IF NOT pg_catalog.pg_has_role(current_user, :'queue_owner', 'USAGE') THEN
     EXECUTE pg_catalog.format('GRANT :"queue_owner" TO %I', current_user);
   END IF;
-  -- Who looks at a held cursor wants to know which session holds it. Only a role that owns pg_read_all_stats may
-  -- hand it on; without it the panes say what they cannot see.
-  IF NOT (pg_catalog.pg_has_role(:'queue_owner', 'pg_read_all_stats', 'MEMBER')
-    AND pg_catalog.pg_has_role(:'queue_viewer', 'pg_read_all_stats', 'MEMBER')) THEN
+  -- Who looks at a held cursor wants to know which session holds it: functions of the owner say so. Only a role that
+  -- owns pg_read_all_stats may hand it on; without it the panes say what they cannot see.
+  IF NOT pg_catalog.pg_has_role(:'queue_owner', 'pg_read_all_stats', 'MEMBER') THEN
     BEGIN
-      GRANT pg_read_all_stats TO :"queue_owner", :"queue_viewer";
+      GRANT pg_read_all_stats TO :"queue_owner";
     EXCEPTION WHEN insufficient_privilege THEN
       RAISE NOTICE 'pg_read_all_stats not granted: held cursors will show without their session';
     END;

@@ -62,6 +62,44 @@ func (w rolesWorld) up(database string, o schema.UpOptions) (string, error) {
 	return said.String(), err
 }
 
+// Releases before this one made viewers members of pg_read_all_stats. Migrations of
+// several databases take that away together, whoever had granted it; one that may not
+// says so and goes on. The owner keeps it.
+func TestViewersLosePgReadAllStats(t *testing.T) {
+	w := newRolesWorld(t)
+	databases := []string{"one", "two", "three", "four"}
+	for _, d := range databases {
+		w.run("postgres", "CREATE DATABASE "+d)
+		_, err := w.up(d, schema.UpOptions{})
+		require.NoError(t, err)
+	}
+	const members = `SELECT COALESCE(string_agg(DISTINCT m.rolname, ' ' ORDER BY m.rolname), '') FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member
+		WHERE a.roleid = 'pg_read_all_stats'::regrole AND m.rolname LIKE 'queue%'`
+	require.Equal(t, "queue_owner", w.one("one", members))
+	w.run("postgres", "CREATE ROLE dba", "GRANT pg_read_all_stats TO dba WITH ADMIN OPTION", "CREATE ROLE migrator LOGIN IN ROLE queue_owner",
+		"SET ROLE dba", "GRANT pg_read_all_stats TO queue_viewer", "RESET ROLE", "GRANT pg_read_all_stats TO queue_viewer")
+
+	var told lines
+	require.NoError(t, schema.Current().Up(t.Context(), w.server.DSN("migrator", "one"), schema.UpOptions{Progress: told.add}))
+	require.Contains(t, told.String(), "still members of pg_read_all_stats")
+	require.Equal(t, "queue_owner queue_viewer", w.one("one", members))
+
+	errs := make(chan error)
+	for _, d := range databases {
+		go func() {
+			_, err := w.up(d, schema.UpOptions{})
+			errs <- err
+		}()
+	}
+	for range databases {
+		require.NoError(t, <-errs)
+	}
+	require.Equal(t, "queue_owner", w.one("one", members))
+	said, err := w.up("one", schema.UpOptions{})
+	require.NoError(t, err)
+	require.NotContains(t, said, "pg_read_all_stats")
+}
+
 const origins = "SELECT string_agg(format('%s %s %s', name, role, origin), ', ' ORDER BY name) FROM public.qtop_schema_role WHERE name IN ('queue_owner', 'queue_viewer')"
 
 func TestHostileRoles(t *testing.T) {

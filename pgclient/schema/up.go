@@ -64,7 +64,8 @@ type UpOptions struct {
 //  3. In one transaction it makes missing roles, locks the tables that it will
 //     change, in the order of their names, and runs pending migrations, the objects
 //     of the code that differ from what is installed, and the seeds.
-//  4. It makes the partitions of the months to come, and runs bulk moves of data.
+//  4. It takes from viewers what older releases granted them, makes the partitions
+//     of the months to come, and runs bulk moves of data.
 //
 // A table whose lock does not come within 1.5 s rolls all of step 3 back; Up says
 // who holds the table and starts again, until LockWait is over. So a database has
@@ -88,6 +89,9 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 		return err
 	}
 	if err := r.upUntilLocked(ctx, conn, o); err != nil {
+		return err
+	}
+	if err := narrowViewers(ctx, conn, o.Progress); err != nil {
 		return err
 	}
 	if err := ready(ctx, conn, o.Progress); err != nil {
