@@ -191,6 +191,8 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		}
 	case queue.ListLeases:
 		return queue.Page{Rows: viewstest.WebhookLeases()}, s.err
+	case queue.ListActivity:
+		return queue.Page{Rows: viewstest.Sessions()}, s.err
 	case queue.ListNotify:
 		n := s.notify
 		if f, err := queue.ParseFilter(q.Filter, queue.NotificationFields()); err == nil { // what the client does

@@ -10,7 +10,7 @@ import (
 func declared() []pane {
 	return []pane{
 		overviewPane(), healthPane(), alertsPane(), executorsPane(), deadPane(), operationsPane(), webhooksPane(), queuesPane(),
-		schedulerPane(), flagsPane(), subscriptionsPane(), notificationsPane(), hostPane(), auditPane(),
+		schedulerPane(), flagsPane(), subscriptionsPane(), notificationsPane(), hostPane(), activityPane(), auditPane(),
 	}
 }
 

@@ -64,6 +64,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		"jobs": func(e views.Env, size views.Size) []string {
 			return grid(views.Jobs(w.Jobs, size.W), map[string]bool{}).Lines(e, size)
 		},
+		"activity": g(views.Activity(w.Sessions), map[string]bool{}),
 		"ops":      g(views.Operations(w.Operations), nil),
 		"webhooks": g(views.Webhooks(w.Endpoints, w.Leases), map[string]bool{"job 88001": true}),
 		"notifications": func(e views.Env, size views.Size) []string {
@@ -111,6 +112,8 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-lane"] = page(func(e views.Env, n int) views.Page { return views.LanePage(s.Queues[0], &s, e, n) })
 		out["page-lease"] = page(func(e views.Env, n int) views.Page { return views.LeasePage(s.JobLeases[0], e, n) })
 		out["page-audit"] = page(func(e views.Env, n int) views.Page { return views.AuditPage(w.Audit[0], e, n) })
+		out["page-session"] = page(func(e views.Env, n int) views.Page { return views.ActivityPage(w.Sessions[1], w.Sessions, e, n) })
+		out["page-slot"] = page(func(e views.Env, n int) views.Page { return views.ActivityPage(w.Sessions[3], w.Sessions, e, n) })
 		out["page-operation"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[2], w.Items, e, n) })
 		out["page-operation-planned"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[0], nil, e, n) })
 		out["page-endpoint"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[0], &w.Endpoint, e, n) })

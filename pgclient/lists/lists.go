@@ -8,6 +8,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -39,6 +40,7 @@ func readers() map[queue.ListKind]reader {
 		queue.ListAudit:        audit,
 		queue.ListFlagHistory:  flagHistory,
 		queue.ListAlertHistory: alertHistory,
+		queue.ListActivity:     whole(activity),
 	}
 }
 
@@ -48,6 +50,11 @@ func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, erro
 		p.Rows, err = read(ctx, db, q)
 		return err
 	}
+}
+
+// activity reads the sessions; the columns are called as the members are in JSON.
+func activity(ctx context.Context, db *pgpool.Pool, _ queue.Query) ([]queue.Activity, error) {
+	return pgrow.Column[queue.Activity](ctx, db, "SELECT to_jsonb(r) FROM public.fn_queue_activity() r")
 }
 
 // Read reads one page.

@@ -65,6 +65,7 @@ func bounded[T any](p Page) ([]any, bool) { return most(Of[[]T](p)) }
 // ExportLists are all of them, by name.
 func ExportLists() []ExportList {
 	return []ExportList{
+		{Name: "activity", Help: "sessions that may hold queues up", Kind: ListActivity, Row: Activity{}, Plain: true, rows: listed[Activity]},
 		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true, rows: bounded[AlertAck]},
 		{Name: "alerts", Help: "silences and broadcast shares over their line", Row: Alert{}},
 		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: listed[AuditEntry]},

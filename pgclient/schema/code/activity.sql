@@ -1,0 +1,135 @@
+-- What else is connected: the sessions of this database that matter to queues, and the right to end one. Source: DP4 §8
+-- (what holds a cursor back must be seen). No statement's text leaves these functions.
+
+-- fn_queue_activity() → what may hold queues up, one row each: the sessions of this database that have a transaction
+-- open, block, wait for a lock, listen or are qtop's own; a standby's sender, a replication slot and a prepared
+-- transaction that hold a snapshot. id: PID@START, which names one session for ever; of what has no session its name.
+-- kind: session, sender, slot, prepared. state: as pg_stat_activity has it, and since when. snapshot_age: how many
+-- transactions have begun since its oldest snapshot, or since it began to write (VACUUM keeps what died since);
+-- oldest_snapshot: no other holds an older one. waits_for: the event. blocked_by, blocks: pids. tables: up to five of
+-- ours that it has locked against writers. listens: its last statement was LISTEN. qtop: its program says so. seen:
+-- false where the owner of this function may not see the session (pg_read_all_stats). At most 500 rows: what holds the
+-- oldest snapshot, then what blocks, then by the beginning of the transaction. Definer: who looks needs no right on the
+-- statistics of the server.
+CREATE OR REPLACE FUNCTION public.fn_queue_activity()
+RETURNS TABLE (id text, kind text, pid int, started_at timestamptz, login text, program text, client text, state text,
+  state_since timestamptz, transaction_since timestamptz, snapshot_age bigint, oldest_snapshot boolean, waits_for text,
+  blocked_by int[], blocks int[], tables text[], listens boolean, qtop boolean, seen boolean)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH s AS (
+    SELECT CASE a.backend_type WHEN 'walsender' THEN 'sender' ELSE 'session' END AS kind, a.pid, a.backend_start,
+      a.usename::text AS login, a.application_name AS program, COALESCE(host(a.client_addr), '') AS client, a.state,
+      a.state_change, a.xact_start,
+      CASE WHEN a.backend_type <> 'autovacuum worker'
+        THEN greatest(age(a.backend_xmin), age(a.backend_xid))::bigint END AS snapshot,
+      CASE WHEN a.wait_event_type IN ('Client', 'Activity') THEN '' ELSE COALESCE(a.wait_event_type || ': '
+        || a.wait_event, '') END AS waits,
+      CASE WHEN a.wait_event_type = 'Lock' THEN pg_blocking_pids(a.pid) ELSE '{}' END AS blocked_by,
+      a.query ~* '^\s*LISTEN\s' AS listens, a.application_name ~ '^qtop\M' AS ours, a.backend_start IS NOT NULL AS seen
+    FROM pg_stat_activity a
+    WHERE a.pid <> pg_backend_pid() AND (a.datname = current_database() AND a.backend_type IN ('client backend',
+        'autovacuum worker', 'background worker', 'logical replication worker')
+      OR a.backend_type = 'walsender' AND a.backend_xmin IS NOT NULL)
+    UNION ALL
+    SELECT 'slot', r.active_pid, NULL, '', 'slot ' || r.slot_name, '',
+      CASE WHEN r.active THEN 'active' ELSE 'inactive' END, NULL, NULL, age(r.xmin)::bigint, '', '{}', false, false,
+      true
+    FROM pg_replication_slots r WHERE r.xmin IS NOT NULL
+    UNION ALL
+    SELECT 'prepared', NULL, NULL, p.owner::text, 'prepared ' || p.gid, '', 'prepared', p.prepared,
+      p.prepared, age(p.transaction)::bigint, '', '{}', false, false, true
+    FROM pg_prepared_xacts p WHERE p.database = current_database()
+  ), b AS (
+    SELECT u.pid AS blocker, array_agg(s.pid ORDER BY s.pid) AS blocks
+    FROM s CROSS JOIN LATERAL unnest(s.blocked_by) AS u (pid) GROUP BY u.pid
+  ), m AS (SELECT max(s.snapshot) AS oldest FROM s)
+  SELECT COALESCE(s.pid || '@' || to_char(s.backend_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+      CASE s.kind WHEN 'session' THEN s.pid::text END, s.program, ''),
+    s.kind, s.pid, s.backend_start, COALESCE(s.login, ''), COALESCE(s.program, ''), s.client, COALESCE(s.state, ''),
+    s.state_change, s.xact_start, s.snapshot, COALESCE(s.snapshot = m.oldest, false), s.waits, s.blocked_by,
+    COALESCE(b.blocks, '{}'),
+    CASE WHEN s.xact_start IS NULL OR s.kind <> 'session' THEN '{}'::text[] ELSE ARRAY(SELECT DISTINCT c.relname::text
+      FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+      WHERE l.pid = s.pid AND l.locktype = 'relation' AND l.granted
+        AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        AND c.relkind IN ('r', 'p') AND c.relowner = (SELECT r.oid FROM pg_roles r WHERE r.rolname = current_user)
+      ORDER BY 1 LIMIT 5) END,
+    COALESCE(s.listens, false), COALESCE(s.ours, false), s.seen
+  FROM s CROSS JOIN m LEFT JOIN b ON b.blocker = s.pid
+  WHERE s.xact_start IS NOT NULL OR s.snapshot IS NOT NULL OR s.listens OR s.ours OR b.blocks IS NOT NULL
+    OR s.blocked_by <> '{}' OR NOT s.seen
+  ORDER BY COALESCE(s.snapshot = m.oldest, false) DESC, b.blocks IS NULL, s.xact_start NULLS LAST, s.ours, s.pid
+  LIMIT 500;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_activity TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_activity IS
+  'Sessions of this database that may hold queues up: open transactions, blockers, listeners, qtop''s own.';
+
+-- fn_queue_session_is(pid, started) → whether the client session of this database that began then still has that pid.
+-- Asked in the statement that sends the signal: a pid is given again.
+CREATE OR REPLACE FUNCTION public.fn_queue_session_is(p_pid int, p_started timestamptz) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = p_pid AND a.backend_start = p_started
+    AND a.datname = current_database() AND a.backend_type = 'client backend');
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_session_is TO :"dead_letter_operator", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_session_is IS 'Whether a session still has its pid.';
+
+-- fn_queue_session_signal(pid, started, signal, actor, reason, dry run) → {audit_id, login, program, state, begun}: the
+-- audit row of a signal that the caller sends itself, with its own rights, after this has committed; outcome asked.
+-- signal: cancel (ends the statement) or terminate (ends the session). refused: not_found (it is over, or another
+-- session has its pid), right (session_user may not signal that login's sessions: it needs pg_signal_backend or that
+-- login's rights; of a superuser's, only a superuser may). A dry run writes nothing.
+CREATE OR REPLACE FUNCTION public.fn_queue_session_signal(p_pid int, p_started timestamptz, p_signal text, p_actor text,
+  p_reason text, p_dry_run boolean) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_target text := format('session %s of %s', p_pid,
+    to_char(p_started AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+  v_rule text;
+  v_why text;
+  v_seen jsonb;
+  v_login oid;
+BEGIN
+  IF p_signal IS NULL OR p_signal NOT IN ('cancel', 'terminate') THEN
+    RAISE EXCEPTION 'p_signal must be cancel or terminate' USING ERRCODE = '22023';
+  END IF;
+  SELECT a.usesysid, jsonb_build_object('login', a.usename, 'program', a.application_name, 'state', a.state,
+    'begun', a.xact_start) INTO v_login, v_seen
+  FROM pg_stat_activity a WHERE a.pid = p_pid AND a.backend_start = p_started AND a.datname = current_database()
+    AND a.backend_type = 'client backend';
+  IF v_seen IS NULL THEN
+    v_rule := 'not_found';
+    v_why := 'that session is over';
+  ELSIF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) AND ((SELECT r.rolsuper FROM pg_roles r
+      WHERE r.oid = v_login) OR NOT pg_has_role(session_user, v_login, 'USAGE')
+      AND NOT pg_has_role(session_user, 'pg_signal_backend', 'USAGE')) THEN
+    v_rule := 'right';
+    v_why := format('%s may not signal a session of %s; a superuser can GRANT pg_signal_backend TO %s', session_user,
+      v_seen ->> 'login', quote_ident(session_user));
+  END IF;
+  RETURN COALESCE(v_seen, '{}') || CASE
+    WHEN v_rule IS NOT NULL AND p_dry_run
+      THEN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why)
+    WHEN v_rule IS NOT NULL
+      THEN public.fn_operator_refused(p_action => 'session_' || p_signal, p_target => v_target, p_actor => v_actor,
+        p_reason => v_reason, p_rule => v_rule, p_why => v_why)
+    WHEN p_dry_run THEN '{}'
+    ELSE jsonb_build_object('audit_id', public.fn_operator_audit(
+      p_action => 'session_' || p_signal, p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_filter => NULL::text, p_frozen_count => 1::bigint, p_before => v_seen, p_after => NULL::jsonb,
+      p_outcome => 'asked')) END;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_session_signal TO :"dead_letter_operator", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_session_signal IS
+  'The audit row of a signal to a session, which the caller then sends with its own rights.';

@@ -1,0 +1,23 @@
+package tui
+
+import (
+	"testing"
+
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// C and X name the session under the cursor by pid and beginning; a slot has none, and
+// the page of a session that has ended stays.
+func TestSessionsAreSignalled(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("g", "l")
+		c.sees("oldest snapshot")
+		c.press("j", "C")
+		c.sees("Cancel what a session runs")
+		c.sees(viewstest.Sessions()[1].ID[:20])
+		c.press("esc", "j", "j", "X")
+		c.sees("this row has none")
+		c.press("k", "k", "enter")
+		c.sees("session 5120", "Wait for it", "qtop host work")
+	})
+}
