@@ -76,7 +76,7 @@ func TestContractNames(t *testing.T) {
 		case "role":
 			there(line, "SELECT FROM pg_roles WHERE rolname = $1 AND NOT rolcanlogin", words[0])
 		case "flag":
-			there(line, "SELECT FROM public.dot_config WHERE key = $1 AND value = $2 AND description <> ''", words[0], words[1])
+			there(line, "SELECT FROM public.dot_config WHERE key = $1 AND value = $2 AND description <> ''", words[0], strings.Join(words[1:], " "))
 		case "tick":
 			there(line, "SELECT FROM public.queue_tick_worker WHERE worker_name = $1 AND $2 IN (function, '-')", words[0], words[1])
 		case "subscription":
