@@ -97,27 +97,22 @@ func shareName(a queue.Alert) string {
 func helds(s *queue.Snapshot, e Env) section {
 	sec := section{lacks: lacks(s, "held")}
 	for _, h := range s.Held {
-		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(&h), plural(h.Rows, "event waits", "events wait"), "for "+Age(h.AgeSeconds))
+		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(&h), "its own events wait")
 		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, h.Worker.String()}, e, rankWarning, "HELD", text))
 	}
 	return sec
 }
 
-// holder names the transaction that holds a cursor, and how long it is open.
+// holder names an open transaction and how long it has been open.
 func holder(h *queue.Held) string {
 	if h == nil {
 		return ""
 	}
-	who := "an open transaction of a session this login may not see"
+	who := h.Program.String() + " " + h.User.String() // a prepared one has no session
 	if h.Pid != nil {
-		who = "open transaction pid " + strconv.FormatInt(*h.Pid, 10) + " " + strings.TrimSpace(h.User.String()+" "+h.Program.String())
-	} else if p := h.Program.String(); p != "" { // a prepared one has no session
-		who = strings.TrimSpace(p + " " + h.User.String())
+		who = "open transaction pid " + strconv.FormatInt(*h.Pid, 10) + " " + h.User.String() + " " + h.Program.String()
 	}
-	if h.TransactionSeconds != nil {
-		who += " " + Age(*h.TransactionSeconds)
-	}
-	return who
+	return strings.TrimSpace(who) + " " + Age(h.AgeSeconds)
 }
 
 func suspensions(s *queue.Snapshot, e Env) section {

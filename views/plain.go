@@ -183,13 +183,9 @@ func PlainHolder(h *queue.Held) string {
 	if h == nil {
 		return ""
 	}
-	open := ""
-	if h.TransactionSeconds != nil {
-		open = ", open " + PlainAge(*h.TransactionSeconds)
-	}
 	pid := "" // a prepared transaction has none
-	if h.Pid != nil || h.Program.Empty() {
-		pid = "pid " + queue.Choose(h.Pid == nil, "-", plain("", orZero(h.Pid)))
+	if h.Pid != nil {
+		pid = "pid " + plain("", *h.Pid)
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s%s", pid, h.Program, h.User, open))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s, open %s", pid, h.Program, h.User, PlainAge(h.AgeSeconds)))
 }

@@ -43,7 +43,7 @@ func Routes(rows []queue.Route) Source {
 		{Name: "enabled", Head: "ROUTE", Plain: func(r queue.Route) string { return OnOff(r.Enabled) }},
 		{Name: "last_run_at", Head: "LAST RUN"},
 		{Name: "waiting", Plain: func(r queue.Route) string { return PlainBound(min(r.Waiting, 10_000), r.Waiting > 10_000) }},
-		{Name: "oldest_at", Head: "OLDEST"}, {Name: "held"}, {Name: "events_seen", Head: "SEEN"}, {Name: "attempts_written", Head: "ATTEMPTS"},
+		{Name: "oldest_at", Head: "OLDEST"}, {Name: "events_seen", Head: "SEEN"}, {Name: "attempts_written", Head: "ATTEMPTS"},
 		{Name: "dead_lettered", Head: "DEAD"}, {Name: "updated_by", Head: "SET BY"},
 	}}.lines())
 }

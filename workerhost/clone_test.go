@@ -155,20 +155,11 @@ func TestHostComesToAClone(t *testing.T) {
 	eventually(t, func() bool { return h.Status().Refused == "" }, "the refusal stands")
 }
 
-// A standby that is promoted has the identity of its primary, and a restart changes nothing: no alarm. What tells the
-// two apart is what they are called: expect_server.
-func TestPromotedStandbyIsNoClone(t *testing.T) {
-	t.Parallel()
-	w, primary := ownWorld(t)
-	backup := pgProgram(t, primary, "pg_basebackup")
-	r := receive(t, ok)
-	w.waitingWork(r.URL)
-	require.Empty(t, w.text(cloneOf))
-	require.NoError(t, primary.Restart(t.Context()))
-	w.admin.Reset()
-	eventually(t, func() bool { return w.admin.Ping(t.Context()) == nil }, "no restart")
-	require.Empty(t, w.text(cloneOf))
-
+// copied starts a base backup of the world's own server, made with these
+// arguments.
+func (w *world) copied(primary *embedded.Server, backup string, args ...string) (*world, *embedded.Server) {
+	t := w.t
+	t.Helper()
 	hba, err := os.OpenFile(filepath.Join(primary.DataDir(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = hba.WriteString("\nlocal replication all trust\n")
@@ -187,7 +178,7 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	home := filepath.Join(base, "pg"+strconv.Itoa(primary.Binaries().Major))
 	data := filepath.Join(home, "data")
 	require.NoError(t, os.Mkdir(home, 0o700))
-	program(t, backup, "-D", data, "-R", "-X", "stream", "-c", "fast", "-d", primary.DSN(embedded.Superuser, "postgres"))
+	program(t, backup, append(args, "-D", data, "-X", "stream", "-c", "fast", "-d", primary.DSN(embedded.Superuser, "postgres"))...)
 	require.NoError(t, filepath.WalkDir(home, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -202,7 +193,24 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	admin, err := pgxpool.NewWithConfig(t.Context(), poolConfig)
 	require.NoError(t, err)
 	t.Cleanup(admin.Close)
-	s := &world{t: t, admin: admin, dsn: standby.DSN("test_host", "postgres")}
+	return &world{t: t, admin: admin, dsn: standby.DSN("test_host", "postgres")}, standby
+}
+
+// A standby that is promoted has the identity of its primary, and a restart changes nothing: no alarm. What tells the
+// two apart is what they are called: expect_server.
+func TestPromotedStandbyIsNoClone(t *testing.T) {
+	t.Parallel()
+	w, primary := ownWorld(t)
+	backup := pgProgram(t, primary, "pg_basebackup")
+	r := receive(t, ok)
+	w.waitingWork(r.URL)
+	require.Empty(t, w.text(cloneOf))
+	require.NoError(t, primary.Restart(t.Context()))
+	w.admin.Reset()
+	eventually(t, func() bool { return w.admin.Ping(t.Context()) == nil }, "no restart")
+	require.Empty(t, w.text(cloneOf))
+
+	s, standby := w.copied(primary, backup, "-R")
 	require.Equal(t, "true", s.text("SELECT pg_is_in_recovery()"))
 	require.Empty(t, s.text(cloneOf))
 	s.becomes(3, jobs)

@@ -21,6 +21,9 @@ import (
 // minGap is the least time between two ticks, whatever asks for them.
 const minGap = 10 * time.Millisecond
 
+// leaseHeldAgain is when a wake that found the lease held looks again.
+const leaseHeldAgain = 100 * time.Millisecond
+
 // ticker drives tick workers.
 type ticker struct {
 	client   *work.Client
@@ -33,8 +36,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	drain := l.Draining()
-	again := false // a look that found the lease held, or rows that were held back
-	held := time.Duration(0)
+	again := false    // a look that found the lease held
 	overdue := minGap // doubles while what this clock calls due is not due over there
 	for {
 		source := "external"
@@ -68,10 +70,9 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			l.Ticked(res.Work(), next)
 			worked = res.Work() > 0
 			t.loops.handOn(l.Name, res.Result)
-			held = soonAgain(res, source, held)
-			if held > 0 {
-				held = min(next, held)
-				again, next = true, held
+			if res.Skipped == "lease_held" && source == "wake" {
+				// whoever holds the lease may have looked before the row came
+				again, next = true, min(next, leaseHeldAgain)
 			}
 			if due, known := nextDue(res); known {
 				overdue = min(2*overdue, time.Minute)
@@ -91,21 +92,6 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		}
 		timer.Reset(next)
 	}
-}
-
-// soonAgain is when to look again before the interval has passed, 0 = not: when
-// whoever holds the lease may have looked before the row came, and when rows are
-// held back behind an open transaction, of which nothing will tell when it ends.
-// It doubles from 20 ms, so that a transaction open for hours costs no more than
-// the interval does.
-func soonAgain(res work.TickResult, source string, before time.Duration) time.Duration {
-	switch {
-	case res.Skipped == "lease_held" && source == "wake":
-		return 100 * time.Millisecond
-	case res.Result["held"] > 0:
-		return max(2*before, 20*time.Millisecond)
-	}
-	return 0
 }
 
 // nextDue is when the next late work falls due, by the server's clock.

@@ -1,26 +1,14 @@
-// When a tick worker is asked again, and whom it hands work to.
+// Whom a tick worker hands work to.
 package workerhost
 
 import (
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 )
-
-func TestSoonAgain(t *testing.T) {
-	t.Parallel()
-	require.Zero(t, soonAgain(work.TickResult{}, "wake", time.Second))
-	require.Zero(t, soonAgain(work.TickResult{Skipped: "lease_held"}, "external", 0))
-	require.NotZero(t, soonAgain(work.TickResult{Skipped: "lease_held"}, "wake", 0))
-	held := work.TickResult{Result: map[string]int64{"held": 3}}
-	require.Equal(t, 20*time.Millisecond, soonAgain(held, "external", 0))
-	require.Equal(t, 40*time.Millisecond, soonAgain(held, "wake", 20*time.Millisecond))
-}
 
 // Each hand-off of the catalogue names a loop, and wakes it alone.
 func TestHandOffs(t *testing.T) {

@@ -96,7 +96,7 @@ func (a *writer) statusTable(st statusJSON) {
 		a.printf("%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, views.PlainTime(&f.UpdatedAt), f.Reason.String(), back)
 	}
 	for _, h := range st.Held {
-		a.printf("HELD    %s (%s): %d events wait for an open transaction since %s, %s\n", h.Worker, h.Domain, h.Rows, views.PlainAge(h.AgeSeconds), views.PlainHolder(&h))
+		a.printf("HELD    %s: its own events wait for an open transaction, %s\n", h.Worker, views.PlainHolder(&h))
 	}
 	if st.HostsAlive == 0 {
 		fmt.Fprintln(a.out, "NO HOST no worker host is alive: nothing ticks, nothing is sent")

@@ -13,7 +13,7 @@ import (
 
 func routes(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Page) error {
 	routes, err := pgrow.All[queue.Route](ctx, db, `SELECT r.event_domain, r.worker_name, r.enabled, c.last_run_at, COALESCE(c.events_seen, 0), COALESCE(c.attempts_written, 0),
-		COALESCE(c.dead_lettered, 0), b.waiting, b.oldest_at, b.held_rows, r.updated_at, r.updated_by
+		COALESCE(c.dead_lettered, 0), b.waiting, b.oldest_at, r.updated_at, r.updated_by
 		FROM public.iu_outbound_route r JOIN public.fn_iu_route_backlog() b USING (event_domain)
 		LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = r.worker_name AND c.event_domain = r.event_domain ORDER BY 1`)
 	p.Rows, p.Total = routes, int64(len(routes))

@@ -16,7 +16,6 @@ type Route struct {
 	DeadLettered int64      `json:"dead_lettered"`
 	Waiting      int64      `json:"waiting"` // counted up to 10,001
 	OldestAt     *time.Time `json:"oldest_at"`
-	Held         int64      `json:"held"` // of those, behind an open transaction
 	UpdatedAt    time.Time  `json:"updated_at"`
 	UpdatedBy    Text       `json:"updated_by"`
 }

@@ -185,20 +185,19 @@ type LoopMark struct {
 	Unsigned []Unsigned `json:"unsigned,omitempty"`
 }
 
-// Held is a cursor that an open writing transaction keeps from advancing.
+// Held is a transaction that has been open for over a minute and delays the
+// routing of the events that it has written, and of no others.
 type Held struct {
 	Worker     Text   `json:"worker"`
-	Domain     Text   `json:"domain"`
-	Rows       int64  `json:"rows"` // events that wait behind it
+	Domain     Text   `json:"domain"` // empty = not known before it ends
 	AgeSeconds int64  `json:"age_seconds"`
-	Pid        *int64 `json:"pid"` // null where the owner of the functions has no pg_read_all_stats
+	Pid        *int64 `json:"pid"` // null where it is prepared
 	Program    Text   `json:"program"`
 	User       Text   `json:"user"`
-	// TransactionSeconds is how long that transaction is open; null as Pid.
-	TransactionSeconds *int64 `json:"transaction_seconds"`
 }
 
-// Holder is who keeps this row's cursor from advancing, nil unless it is held.
+// Holder is the oldest transaction that delays its events of this row, nil where
+// the row is not about such transactions.
 func (s *Snapshot) Holder(r HealthRow) *Held {
 	if r.Source.String() != "cursor_held" {
 		return nil

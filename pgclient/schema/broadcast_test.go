@@ -269,37 +269,28 @@ func TestBroadcastIsSampledAndRaisesOneEvent(t *testing.T) {
 	require.Equal(t, 2, get[int](c, emitted))
 }
 
-// What is counted stays counted when an older transaction of another database, passed over while it was seen to be that
-// one's, counts as ours: here because it was prepared, else because it ends between two looks.
-func TestBroadcastCountsOnceWhenHorizonGoesBack(t *testing.T) {
-	t.Parallel()
-	c := newOwn(t, map[string]string{"max_prepared_transactions": "2"})
-	cfg := c.root.Config().ConnConfig.Copy()
-	cfg.Database = "postgres"
-	admin, err := pgx.ConnectConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = admin.Close(context.Background()) })
-
-	_, err = admin.Exec(t.Context(), "BEGIN; CREATE TABLE public.elsewhere ()")
-	require.NoError(t, err)
+// Events of a transaction that stays open are counted when it has ended, and delay
+// no others.
+func TestBroadcastCountsOnceBesideAnOpenTransaction(t *testing.T) {
+	c := newCore(t)
 	c.exec("INSERT INTO public.event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('lost', 'made', 's', 'immediate')")
-	c.over(95, 5)
 	c.rolled()
-	before := get[string](c, "SELECT public.fn_queue_settled_xid()::text")
-	_, err = admin.Exec(t.Context(), "PREPARE TRANSACTION 'older'")
+	late := c.begin(c.root)
+	_, err := late.Exec(t.Context(), "SELECT public.fn_iu_emit_event('lost', 'made', 's', 'immediate', 'info', NULL, NULL)")
 	require.NoError(t, err)
-	require.True(t, get[bool](c, "SELECT public.fn_queue_settled_xid() < $1::text::xid8", before), "the horizon goes back")
+	c.over(95, 0)
+	const share = "SELECT events_24h || ' ' || broadcast_24h FROM public.queue_broadcast_share WHERE event_domain = ''"
 	for range 2 {
 		c.sample(t)
-		require.Equal(t, "100 5", get[string](c, "SELECT events_24h || ' ' || broadcast_24h FROM public.queue_broadcast_share WHERE event_domain = ''"))
+		require.Equal(t, "95 0", get[string](c, share))
 	}
+	require.NoError(t, late.Commit(t.Context()))
+	require.Equal(t, "96 1", get[string](c, "SELECT sum(events) || ' ' || sum(broadcast) FROM public.fn_event_broadcast(NULL)"))
+	c.sample(t)
 	c.over(10, 0)
 	c.sample(t)
-	_, err = admin.Exec(t.Context(), "ROLLBACK PREPARED 'older'")
-	require.NoError(t, err)
-	c.rolled()
-	c.sample(t)
-	require.Equal(t, "110 5", get[string](c, "SELECT events_24h || ' ' || broadcast_24h FROM public.queue_broadcast_share WHERE event_domain = ''"))
+	require.Equal(t, "106 1", get[string](c, share))
+	require.Equal(t, 106, get[int](c, "SELECT sum(n) FROM public.event_class_count WHERE span = 'minute'"))
 }
 
 func TestBroadcastAlertIsAcknowledgedAndClears(t *testing.T) {

@@ -38,7 +38,9 @@ SELECT c.relname, concat_ws(E'\n', pg_get_viewdef(c.oid), c.reloptions, pg_get_u
 		WHERE a.attrelid = c.oid AND a.attnum > 0))
 FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'v'`,
 	trigger: `
-SELECT format('%s on %s', t.tgname, c.relname), concat_ws(E'\n', pg_get_triggerdef(t.oid), t.tgenabled)
+SELECT format('%s on %s', t.tgname, c.relname), concat_ws(E'\n', pg_get_triggerdef(t.oid),
+	-- these two become ALWAYS when nobody writes events (fn_event_stamps_always)
+	CASE WHEN t.tgname IN ('trg_events_stamp', 'trg_event_outbox_admit') AND t.tgenabled = 'A' THEN 'O' ELSE t.tgenabled END)
 FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
 WHERE c.relnamespace = 'public'::regnamespace AND NOT t.tgisinternal AND t.tgparentid = 0`,
 	rights: `

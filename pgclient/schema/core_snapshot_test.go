@@ -103,7 +103,12 @@ func TestSnapshotFull(t *testing.T) {
 	h.exec(`UPDATE public.queue_host SET progress = '{"webhook_worker": {"state": "running", "last_tick": "2026-01-01T00:00:00.5Z", "done": 4, "errors": 1}}'`)
 	h.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, NULL)")
 	h.exec("INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain) VALUES ('iu_outbound_default', 'system')")
-	h.exec("UPDATE public.router_offsets SET held_rows = 2, held_since = now() - interval '1 minute', held_xid = pg_current_xact_id()")
+	h.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('public.fn_routing_held()'::regprocedure), '1 minute', '0'); END $$`)
+	open, err := h.root.Begin(context.Background())
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback(context.Background()) }()
+	_, err = open.Exec(context.Background(), "INSERT INTO public.events (event_type, payload) VALUES ('x', '{}')")
+	require.NoError(t, err)
 	h.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 day', last_result = '{\"x\": 1}'")
 	s := picture(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,8 +18,9 @@ var lossQueries = []struct{ what, sql string }{
 	{"webhook sagas under way", `SELECT count(*) FROM public.webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered')`},
 	{"leased webhook jobs", `SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'`},
 	{"open dead letters", `SELECT count(*) FROM public.dead_letter_open`},
-	{"unrouted webhook events", `SELECT count(*) FROM public.events e, public.router_offsets o
-		WHERE (e.created_xid, e.id) > (o.last_xid, o.last_event_id)`},
+	{"unrouted webhook events", `SELECT waiting FROM public.fn_webhook_unrouted()`},
+	{"unrouted webhook events of an older release", `SELECT count(*) FROM public.events e, public.router_offsets o
+		WHERE to_regclass('public.queue_cursor') IS NULL AND (e.created_xid, e.id) > (o.last_xid, o.last_event_id)`},
 	{"unrouted events", `SELECT count(*) FROM public.event_outbox e
 		WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = e.id)
 			AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = e.id)`},
@@ -46,7 +48,7 @@ func Losses(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 		var n int64
 		err := conn.QueryRow(ctx, q.sql).Scan(&n)
 		var pg *pgconn.PgError
-		if errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703") {
+		if errors.As(err, &pg) && (slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code)) {
 			continue
 		}
 		if err != nil {

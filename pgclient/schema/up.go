@@ -260,7 +260,7 @@ func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp")
 		if err == nil {
-			_, err = tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure()")
+			_, err = tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure(), public.fn_event_stamps_always()")
 		}
 		if err == nil {
 			err = tx.QueryRow(ctx, "SELECT public.fn_queue_hc_executor_adopt()").Scan(&adopted)

@@ -159,6 +159,10 @@ func TestUpgradeOfAReleasedSchema(t *testing.T) {
 		if strings.HasPrefix(name, "trg_saga_guard on ") {
 			continue // a saga may wait without having spent an attempt
 		}
+		if stamp := strings.HasPrefix(name, "trg_events_stamp ") || strings.HasPrefix(name, "trg_event_outbox_admit "); stamp {
+			version, _, _ = strings.Cut(version, " ") // the same trigger, which now fires ALWAYS
+			after[name], _, _ = strings.Cut(after[name], " ")
+		}
 		require.Equal(t, version, after[name], "%s is as it should be and is left alone", name)
 	}
 	require.Equal(t, before, pgtest.RowSums(t, conn, columns), "no row was lost or changed")
@@ -223,6 +227,60 @@ func TestUpgradeBehindOpenWriters(t *testing.T) {
 	r := schema.Current()
 	require.NoError(t, r.Up(t.Context(), db.DSN(""), schema.UpOptions{LockWait: time.Nanosecond}))
 	require.NoError(t, tx.Commit(t.Context()))
+}
+
+// Cursors go on from where the release before stood: what it could not pass since
+// a transaction was open is routed at once, and nothing is skipped or taken twice,
+// also where a router of that release ends only after the upgrade.
+func TestUpgradeOfCursors(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Released(t)
+	conn, writer, router := db.Conn(t, ""), db.Conn(t, ""), db.Conn(t, "")
+	run := func(c *pgx.Conn, sql string) {
+		t.Helper()
+		_, err := c.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	ask := func(sql string) (out string) {
+		t.Helper()
+		require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(&out))
+		return out
+	}
+	const (
+		write = `INSERT INTO public.events (event_type, payload) VALUES ('order.paid', '{}'), ('order.paid', '{}'); SELECT public.fn_iu_emit_event('kg', 'made', 'birth',
+			'delayed', 'info', 'unit', 'cursor') FROM generate_series(1, 2)`
+		seen = `SELECT (SELECT count(*) - max(o.events_seen) FROM public.events, public.router_offsets o) || ' '
+			|| (SELECT count(*) - max(c.events_seen) FROM public.event_outbox e JOIN public.iu_route_worker_cursor c USING (event_domain) WHERE e.event_domain = 'kg')`
+		route = "SELECT public.fn_webhook_router_run(%[1]d), public.fn_iu_route_worker_run('iu_outbound_default', %[1]d)"
+	)
+	eventually(t, "all is routed", func() bool {
+		run(conn, fmt.Sprintf(route, 100))
+		return ask(seen) == "0 0"
+	})
+	run(conn, write)
+	run(conn, write)
+	eventually(t, "some are routed", func() bool {
+		run(conn, fmt.Sprintf(route, 1)) // within a transaction's events
+		return !strings.Contains(" "+ask(seen)+" ", " 4 ")
+	})
+	run(router, "BEGIN; SELECT public.fn_iu_route_worker_run('iu_outbound_default', 1)")
+	run(writer, "BEGIN; "+write)
+	run(conn, write)
+	up(t, db, schema.Current())
+	run(conn, fmt.Sprintf(route, 100))
+	run(router, "COMMIT")
+	run(conn, fmt.Sprintf(route, 100))
+	require.Equal(t, "0 0", ask(seen), "the open transaction delays its own events alone")
+	run(writer, "COMMIT")
+	require.Equal(t, "2 2", ask(seen))
+	for range 4 {
+		run(conn, fmt.Sprintf(route, 1))
+	}
+	require.Equal(t, "0 0", ask(seen))
+	require.Equal(t, "0", ask(`SELECT (SELECT count(*) FROM public.event_outbox e WHERE NOT EXISTS (SELECT FROM public.iu_route_attempt a WHERE a.event_id = e.id)
+		AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d WHERE d.event_id = e.id) AND e.event_domain = 'kg')::text`))
+	require.Equal(t, "0", ask(`SELECT count(*)::text FROM public.events e JOIN public.subscriptions s ON s.event_type = e.event_type AND s.active AND s.verified AND s.created_at <= e.created_at
+		WHERE NOT EXISTS (SELECT FROM public.webhook_delivery_sagas g WHERE g.event_id = e.id AND g.subscription_id = s.id)`))
 }
 
 // An edited function reaches an installed database, and nothing else is touched.

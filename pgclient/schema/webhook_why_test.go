@@ -4,6 +4,7 @@
 package schema_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -138,13 +139,18 @@ func TestWhyEventsWait(t *testing.T) {
 	h.alive()
 	why, _, column = h.told("webhook events")
 	require.Equal(t, []string{"no live host runs webhook_router", why}, []string{why, column})
-	h.exec("UPDATE public.router_offsets SET held_rows = 2, held_since = now() - interval '1 minute'")
-	why, links, column := h.told("webhook events")
-	require.Equal(t, []string{"held by an open transaction", why, "blocks"}, []string{why, column, links["held"]})
+	h.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('public.fn_routing_held()'::regprocedure), '1 minute', '0'); END $$`)
+	open, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback(context.Background()) }()
+	_, err = open.Exec(t.Context(), "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')")
+	require.NoError(t, err)
+	_, links, _ := h.told("webhook events")
+	require.Equal(t, "slows", links["held"])
 
 	got := h.call("public.fn_queue_why('no such queue')")
 	require.Equal(t, "not_found", got["rule"], got)
-	_, err := tryCall(h.work, "public.fn_queue_why('  ')")
+	_, err = tryCall(h.work, "public.fn_queue_why('  ')")
 	refused(t, "22023", err, "no name")
 }
 

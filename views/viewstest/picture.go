@@ -31,8 +31,7 @@ func Rich() queue.Snapshot {
 		DeadGroups: groups(), Waiting: waiting(), Hosts: hosts(), Ticks: ticks(),
 		Operations: Operations()[:3],
 		Held: []queue.Held{{
-			Worker: t("router"), Domain: t("kg"), Rows: 41200, AgeSeconds: 2280, Pid: ptr(int64(4711)), Program: t("etl@bi"), User: t("etl"),
-			TransactionSeconds: ptr(int64(2300)),
+			Worker: t("webhook_router"), Domain: t("webhook"), AgeSeconds: 2300, Pid: ptr(int64(4711)), Program: t("etl@bi"), User: t("etl"),
 		}},
 		Suspended: []queue.Suspension{{
 			SubscriptionID: 12, Endpoint: t("hooks.gone.example"), Reason: t("410 Gone"), Since: ago(3 * time.Hour),
@@ -124,7 +123,7 @@ func groups() []queue.DeadGroup {
 func waiting() []queue.Waiting {
 	return []queue.Waiting{
 		{Queue: t("webhook hooks.acme.example"), Source: "webhook", Subject: t("hooks.acme.example"), Domain: t("billing"), OldestAt: ptr(ago(192 * time.Minute)), AgeSeconds: 11520, Waiting: 48120, InPerSecond: 12, Why: t("webhook.worker.enabled is off (ben, 00:05)")},
-		{Queue: t("event kg"), Source: "event", Subject: t("kg"), Domain: t("kg"), OldestAt: ptr(ago(38 * time.Minute)), AgeSeconds: 2280, Waiting: 41200, InPerSecond: 18.4, OutPerSecond: 0, Why: t("cursor held by an open transaction, pid 4711")},
+		{Queue: t("event kg"), Source: "event", Subject: t("kg"), Domain: t("kg"), OldestAt: ptr(ago(38 * time.Minute)), AgeSeconds: 2280, Waiting: 41200, InPerSecond: 18.4, OutPerSecond: 0, Why: t("no live host runs iu_outbound_default")},
 		{Queue: t("webhook api.slow.example"), Source: "webhook", Subject: t("api.slow.example"), Domain: t("iu"), OldestAt: ptr(ago(4 * time.Minute)), AgeSeconds: 244, Waiting: 120, InPerSecond: 0.3, OutPerSecond: 1.1, ClearsInSeconds: ptr(int64(150))},
 		{Queue: t("job kg.reindex"), Source: "job", Subject: t("kg.reindex"), Domain: t("kg"), OldestAt: ptr(ago(47 * time.Minute)), AgeSeconds: 2820, Waiting: 1206, InPerSecond: 0.4, Why: t("every subscribed executor is silent: codex_indexer")},
 		{Queue: t("event iu"), Source: "event", Subject: t("iu"), Domain: t("iu"), OldestAt: ptr(ago(2 * time.Second)), AgeSeconds: 2, Waiting: 3, InPerSecond: 40.2, OutPerSecond: 40.1, ClearsInSeconds: ptr(int64(1))},
@@ -186,7 +185,7 @@ func Cron() queue.Cron {
 func health() []queue.HealthRow {
 	rows := []queue.HealthRow{
 		{Source: t("queue_heartbeat"), Subject: t("iu_outbound_default"), Domain: t("iu"), LastSeenAt: ptr(ago(95 * time.Hour)), AgeSeconds: ptr(int64(342000)), StatusHint: t("stale")},
-		{Source: t("cursor_held"), Subject: t("router"), Domain: t("kg"), LastSeenAt: ptr(ago(38 * time.Minute)), AgeSeconds: ptr(int64(2280)), EventsSeen: ptr(int64(41200)), StatusHint: t("held")},
+		{Source: t("cursor_held"), Subject: t("webhook_router"), Domain: t("webhook"), LastSeenAt: ptr(ago(38 * time.Minute)), AgeSeconds: ptr(int64(2300)), StatusHint: t("held")},
 		{Source: t("event_outbox"), Subject: t("kg"), Domain: t("kg"), LastSeenAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), EventsSeen: ptr(int64(9214555)), StatusHint: t("held")},
 		{Source: t("webhook_endpoint"), Subject: t("hooks.acme.example"), Domain: t("billing"), LastSeenAt: ptr(ago(9 * time.Minute)), AgeSeconds: ptr(int64(540)), AttemptsWritten: ptr(int64(14120)), DeadLettered: ptr(int64(4640)), StatusHint: t("open")},
 		{Source: t("webhook_endpoint"), Subject: t("api.slow.example"), Domain: t("iu"), LastSeenAt: ptr(ago(4 * time.Second)), AgeSeconds: ptr(int64(4)), AttemptsWritten: ptr(int64(90331)), DeadLettered: ptr(int64(172)), StatusHint: t("fresh")},

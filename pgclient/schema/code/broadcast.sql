@@ -26,12 +26,14 @@ DECLARE
   v_state public.event_class_state;
   v_filters jsonb[];
   v_system bigint := (SELECT c.system_identifier FROM pg_control_system() c);
-  v_until xid8;
+  v_cursor public.queue_cursor;
+  v_until pg_snapshot;
   v_since timestamptz := date_trunc('hour', now() - interval '24 hours', 'UTC');
   v_n bigint;
 BEGIN
   SELECT * INTO STRICT v_state FROM public.event_class_state FOR UPDATE;
-  v_until := public.fn_queue_settled_xid();
+  v_until := public.fn_routing_snapshot();
+  v_cursor := public.fn_routing_cursor('metrics_sampler'::text, ''::text, v_state.rolled_xid, '0'::text);
   SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s
     WHERE s.scope_filter <> '{}';
   IF v_state.system_identifier <> v_system THEN
@@ -43,8 +45,6 @@ BEGIN
     v_state.rolled_xid := '0';
     v_state.known_filters := v_filters;
   END IF;
-  -- one of another database that ends between two looks counts as ours; what is counted stays counted
-  v_until := greatest(v_until, v_state.rolled_xid);
 
   WITH fresh AS MATERIALIZED (
     SELECT date_trunc('minute', e.created_at, 'UTC') AS minute, e.event_domain, e.event_type, e.event_stream,
@@ -57,14 +57,14 @@ BEGIN
       SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload, o.created_at
         FROM public.event_outbox o
       WHERE v_state.rolled_xid = '0' AND o.created_at >= v_since
-        AND (o.created_xid < v_until OR o.created_at <= v_state.restored_at)
+        AND (pg_visible_in_snapshot(o.created_xid, v_until) OR o.created_at <= v_state.restored_at)
       UNION ALL
       SELECT n.* FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r) d
+      CROSS JOIN public.fn_routing_ranges(v_cursor.routed, v_until) b
       CROSS JOIN LATERAL ( -- domain by domain, for that is how the index goes; OFFSET 0 keeps it to that index
         SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload, o.created_at
           FROM public.event_outbox o
-        WHERE o.event_domain = d.event_domain AND o.created_xid >= v_state.rolled_xid
-          AND o.created_xid < v_until OFFSET 0) n
+        WHERE o.event_domain = d.event_domain AND o.created_xid > b.after AND o.created_xid < b.before OFFSET 0) n
       WHERE v_state.rolled_xid <> '0' AND n.created_at >= v_since AND n.created_at > v_state.restored_at) e
     GROUP BY 1, 2, 3, 4, 5, 6
   ), classed AS MATERIALIZED (
@@ -86,7 +86,12 @@ BEGIN
     ON CONFLICT (span, bucket, class_id) DO UPDATE SET n = k.n + excluded.n
   )
   SELECT COALESCE(sum(f.n), 0) INTO v_n FROM fresh f;
-  UPDATE public.event_class_state SET rolled_xid = v_until, known_filters = v_state.known_filters,
+  v_cursor.routed := v_until;
+  v_cursor.batch := NULL;
+  v_cursor.batch_xid := NULL;
+  v_cursor.batch_id := NULL;
+  PERFORM public.fn_routing_cursor_keep(v_cursor);
+  UPDATE public.event_class_state SET rolled_xid = pg_snapshot_xmax(v_until), known_filters = v_state.known_filters,
     system_identifier = v_system, restored_at = v_state.restored_at, rolled_at = now();
   DELETE FROM public.event_class_count k WHERE k.bucket < now() - interval '25 hours';
   DELETE FROM public.event_class c WHERE c.seen_at < now() - interval '26 hours';
@@ -105,15 +110,16 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
   v_state public.event_class_state;
+  v_cursor public.queue_cursor;
   v_on boolean := public.fn_cfg_bool('queue.subscription_resolution.enabled');
   v_filters jsonb[];
   v_from timestamptz := now() - interval '24 hours';
-  -- nothing that is visible is newer, but for what came with a restore
-  v_last xid8 := greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned());
+  v_now pg_snapshot := pg_current_snapshot();
   v_minute timestamptz := date_trunc('minute', v_from, 'UTC') + interval '1 minute';
   v_hour timestamptz := date_trunc('hour', v_minute + interval '59 minutes', 'UTC');
 BEGIN
   SELECT * INTO STRICT v_state FROM public.event_class_state;
+  v_cursor := public.fn_routing_cursor('metrics_sampler'::text, ''::text, v_state.rolled_xid, '0'::text);
   SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s
     WHERE s.scope_filter <> '{}';
   IF NOT v_state.known_filters @> v_filters
@@ -138,15 +144,15 @@ BEGIN
       SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload
         FROM public.event_outbox o
       WHERE o.created_at > v_from AND o.created_at < v_minute AND v_state.rolled_xid <> '0'
-        AND (o.created_xid < v_state.rolled_xid OR o.created_at <= v_state.restored_at)
+        AND (pg_visible_in_snapshot(o.created_xid, v_cursor.routed) OR o.created_at <= v_state.restored_at)
       UNION ALL
       SELECT n.event_domain, n.event_type, n.event_stream, n.event_subject_table, n.safe_payload
       FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r) d
+      CROSS JOIN public.fn_routing_ranges(v_cursor.routed, v_now) b
       CROSS JOIN LATERAL (
         SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload, o.created_at
           FROM public.event_outbox o
-        WHERE o.event_domain = d.event_domain AND o.created_xid >= v_state.rolled_xid
-          AND o.created_xid <= v_last OFFSET 0) n
+        WHERE o.event_domain = d.event_domain AND o.created_xid > b.after AND o.created_xid < b.before OFFSET 0) n
       WHERE v_state.rolled_xid <> '0' AND n.created_at > v_from AND n.created_at > v_state.restored_at
       UNION ALL
       SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload

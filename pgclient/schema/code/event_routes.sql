@@ -7,7 +7,7 @@ GRANT SELECT ON public.iu_outbound_route TO :"queue_viewer", :"dot_executor", :"
   :"dead_letter_operator";
 
 COMMENT ON TABLE public.iu_route_worker_cursor IS
-  'Where each route worker stands per domain. It passes only events older than every open transaction.';
+  'What each route worker has done per domain, and since when; queue_cursor says how far it is.';
 COMMENT ON COLUMN public.iu_route_worker_cursor.events_seen IS 'events routed so far';
 COMMENT ON COLUMN public.iu_route_worker_cursor.attempts_written IS 'attempts so far';
 COMMENT ON COLUMN public.iu_route_worker_cursor.dead_lettered IS 'events that could not be routed so far';
@@ -15,7 +15,8 @@ COMMENT ON COLUMN public.iu_route_worker_cursor.system_identifier IS
   'of the cluster in which it last ran; another one means restored';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_at IS
   'when it first met the events of this cluster; older ones count as committed';
-COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS 'the oldest transaction that was open then';
+COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS
+  'not used any more, but to carry over where a release before queue_cursor stood; so are cursor_*';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_after IS
   'while those older events are gone through: the last id; else NULL';
 GRANT SELECT ON public.iu_route_worker_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin",
@@ -95,77 +96,46 @@ CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_closed AFTER UPDATE ON public
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
     EXECUTE FUNCTION public.fn_iu_route_letter_counted();
 
--- fn_queue_settled_xid() → every transaction of this database below it has ended. What is not proven to be another
--- database's counts as ours. The caller's own transaction, which may still write, is not below it. Internal.
-CREATE OR REPLACE FUNCTION public.fn_queue_settled_xid() RETURNS xid8
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
-DECLARE
-  v_snapshot pg_snapshot := pg_current_snapshot();
-  v_xid xid8;
-BEGIN
-  SELECT x INTO v_xid FROM pg_snapshot_xip(v_snapshot) x
-  WHERE NOT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.backend_xid = x::xid
-    AND a.datid <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
-  ORDER BY x LIMIT 1;
-  RETURN least(v_xid, pg_snapshot_xmax(v_snapshot), pg_current_xact_id_if_assigned());
-END
-$fn$;
-COMMENT ON FUNCTION public.fn_queue_settled_xid IS
-  'The oldest transaction of this database that may still write. Internal.';
-
--- fn_queue_holder(xid) → whose open transaction that is: pid (NULL for a prepared one), login, application, begin;
--- begin is NULL where the owner of this function may not see it; no row where it has ended. Internal.
-CREATE OR REPLACE FUNCTION public.fn_queue_holder(p_xid xid8)
-RETURNS TABLE (pid int, usename text, program text, xact_start timestamptz)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
-BEGIN
-  RETURN QUERY
-  SELECT a.pid, a.usename::text, a.application_name, a.xact_start FROM pg_stat_activity a
-    WHERE a.backend_xid = p_xid::xid
-  UNION ALL
-  SELECT NULL, p.owner::text, 'prepared transaction ' || p.gid, p.prepared FROM pg_prepared_xacts p
-    WHERE p.transaction = p_xid::xid
-  LIMIT 1;
-END
-$fn$;
-COMMENT ON FUNCTION public.fn_queue_holder IS 'The session of an open transaction. Internal.';
-
--- fn_iu_route_backlog() → one row per route: the events that its worker has not gone through, counted up to 10,001, and
--- of those the ones that it may not pass while an older transaction is open. Seen now, not when a worker last ran.
+-- fn_iu_route_backlog() → one row per route: the events that its worker has not gone through, counted up to 10,001.
+-- held_rows and held_since are for programs of before: nothing that can be seen is held. Seen now, not when a worker
+-- last ran.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_backlog()
 RETURNS TABLE (worker_name text, event_domain text, enabled boolean, waiting bigint, oldest_at timestamptz,
   held_rows bigint, held_since timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 #variable_conflict use_column
 DECLARE
-  v_settled xid8 := public.fn_queue_settled_xid();
-  v_next xid8 := pg_snapshot_xmax(pg_current_snapshot());
+  v_now pg_snapshot := pg_current_snapshot();
 BEGIN
   RETURN QUERY
-  SELECT r.worker_name, r.event_domain, r.enabled, w.waiting, w.oldest_at, w.held_rows, w.held_since
+  SELECT r.worker_name, r.event_domain, r.enabled, w.waiting, w.oldest_at, 0::bigint, NULL::timestamptz
   FROM public.iu_outbound_route r
-  LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = r.worker_name AND c.event_domain = r.event_domain
+  LEFT JOIN public.iu_route_worker_cursor x ON x.worker_name = r.worker_name AND x.event_domain = r.event_domain
+  LEFT JOIN LATERAL public.fn_routing_cursor(x.worker_name, x.event_domain, x.cursor_xid, x.cursor_id::text) c ON true
   CROSS JOIN LATERAL (
-    SELECT count(*) AS waiting, min(e.created_at) AS oldest_at, count(*)
-      FILTER (WHERE e.created_xid >= v_settled) AS held_rows,
-      min(e.created_at) FILTER (WHERE e.created_xid >= v_settled) AS held_since
+    SELECT count(*) AS waiting, min(e.created_at) AS oldest_at
     FROM (
       -- numbers of another cluster may lie ahead of ours: those rows were gone through
-      (SELECT e.created_at, e.created_xid FROM public.event_outbox e
-       WHERE c.restored_after IS NULL AND e.event_domain = r.event_domain AND e.created_at >= c.restored_at
-         AND (e.created_xid, e.id) > (c.cursor_xid, c.cursor_id) AND e.created_xid < v_next
-       ORDER BY e.created_xid, e.id LIMIT 10001)
+      (SELECT t.created_at FROM public.fn_routing_ranges(c.routed, v_now) b
+       CROSS JOIN LATERAL ( -- in this order, for that is how the index goes
+         SELECT e.created_at FROM public.event_outbox e
+         WHERE x.restored_after IS NULL AND e.event_domain = r.event_domain AND e.created_at >= x.restored_at
+           AND e.created_xid > b.after AND e.created_xid < b.before
+           AND (pg_visible_in_snapshot(e.created_xid, c.batch)
+             AND (e.created_xid, e.id) <= (c.batch_xid, c.batch_id::uuid)) IS NOT TRUE
+         ORDER BY e.created_xid, e.id LIMIT 10001) t
+       LIMIT 10001)
       UNION ALL
-      (SELECT e.created_at, '0'::xid8 FROM public.event_outbox e
-       WHERE (c.worker_name IS NULL OR c.restored_after IS NOT NULL) AND e.event_domain = r.event_domain
-         AND e.id > COALESCE(c.restored_after, '00000000-0000-0000-0000-000000000000')
+      (SELECT e.created_at FROM public.event_outbox e
+       WHERE (x.worker_name IS NULL OR x.restored_after IS NOT NULL) AND e.event_domain = r.event_domain
+         AND e.id > COALESCE(x.restored_after, '00000000-0000-0000-0000-000000000000')
        LIMIT 10001)) e) w;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_backlog TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_route_backlog IS
-  'Events that wait to be routed per domain, and those an open transaction holds back.';
+  'Events that wait to be routed per domain.';
 
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_truncate BEFORE TRUNCATE ON public.iu_route_dead_letter
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
@@ -263,10 +233,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_apply IS
   'Routes what can be routed of a batch and names the rest. Internal.';
 
--- fn_iu_route_worker_run(worker, limit) → {events, attempts, jobs, dead_lettered, held} or {skipped: why}: up to limit
--- new events of each of the worker's routes, in the order of (created_xid, id), only what is older than every open
--- transaction; held = how many are not. Two runs at once take different domains. An event that cannot be routed
--- becomes a dead letter alone.
+-- fn_iu_route_worker_run(worker, limit) → {events, attempts, jobs, dead_lettered} or {skipped: why}: up to limit new
+-- events of each of the worker's routes, in batches (queue_cursor), of a batch in the order of (created_xid, id). Two
+-- runs at once take different domains. An event that cannot be routed becomes a dead letter alone. In another cluster
+-- than last time all events are gone through by id once: what is routed is told by attempts and letters.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_run(p_worker_name text DEFAULT 'iu_outbound_default',
   p_batch_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -274,15 +244,16 @@ DECLARE
   v_system bigint := (SELECT s.system_identifier FROM pg_control_system() s);
   v_flag text;
   v_domain text;
-  c public.iu_route_worker_cursor;
-  v_settled xid8;
+  x public.iu_route_worker_cursor;
+  c public.queue_cursor;
+  v_open boolean;
+  v_part public.event_outbox[];
   v_batch public.event_outbox[];
   v_fresh public.event_outbox[];
   v_n int;
   v_did record;
   v_dead bigint;
-  v_held bigint;
-  v_all bigint[] := '{0,0,0,0,0}'::bigint[];
+  v_all bigint[] := '{0,0,0,0}'::bigint[];
 BEGIN
   IF p_batch_limit IS NULL OR p_batch_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'p_batch_limit must be 1 to 10000' USING ERRCODE = '22023';
@@ -300,42 +271,58 @@ BEGIN
   FOR v_domain IN
     SELECT r.event_domain FROM public.iu_outbound_route r WHERE r.worker_name = p_worker_name AND r.enabled ORDER BY 1
   LOOP
-    INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain) VALUES (p_worker_name, v_domain)
-      ON CONFLICT DO NOTHING;
-    SELECT * INTO c FROM public.iu_route_worker_cursor x
-    WHERE x.worker_name = p_worker_name AND x.event_domain = v_domain FOR UPDATE SKIP LOCKED;
+    INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain)
+    SELECT p_worker_name, v_domain WHERE NOT EXISTS ( -- a conflict with a row that another run updates waits for it
+      SELECT 1 FROM public.iu_route_worker_cursor w WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain)
+    ON CONFLICT DO NOTHING;
+    SELECT * INTO x FROM public.iu_route_worker_cursor w
+    WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
+    c := public.fn_routing_cursor(p_worker_name, v_domain,
+      CASE WHEN x.restored_after IS NULL THEN x.cursor_xid ELSE x.restored_xid END, x.cursor_id::text);
 
-    -- before the batch is read: what the batch cannot see is not below it
-    v_settled := public.fn_queue_settled_xid();
-    IF c.system_identifier <> v_system THEN
-      c.system_identifier := v_system;
-      c.restored_at := clock_timestamp();
-      c.restored_xid := v_settled;
-      c.restored_after := '00000000-0000-0000-0000-000000000000';
+    IF x.system_identifier <> v_system THEN
+      c.routed := public.fn_routing_snapshot(); -- before anything is read: what is not read is not visible in it
+      c.batch := NULL;
+      x.system_identifier := v_system;
+      x.restored_at := clock_timestamp();
+      x.restored_after := '00000000-0000-0000-0000-000000000000';
     END IF;
-    IF c.restored_after IS NOT NULL THEN
+    v_batch := '{}';
+    IF x.restored_after IS NOT NULL THEN
       SELECT array_agg(b.e ORDER BY (b.e).id) INTO v_batch FROM (
         SELECT e FROM public.event_outbox e
-        WHERE e.event_domain = v_domain AND e.id > c.restored_after ORDER BY e.id LIMIT p_batch_limit) b;
+        WHERE e.event_domain = v_domain AND e.id > x.restored_after ORDER BY e.id LIMIT p_batch_limit) b;
+      x.restored_after := (v_batch[p_batch_limit]).id;
     ELSE
-      SELECT array_agg(b.e ORDER BY (b.e).created_xid, (b.e).id) INTO v_batch FROM (
-        SELECT e FROM public.event_outbox e
-        WHERE e.event_domain = v_domain AND (e.created_xid, e.id) > (c.cursor_xid, c.cursor_id)
-          AND e.created_xid < v_settled
-        ORDER BY e.created_xid, e.id LIMIT p_batch_limit) b;
+      LOOP -- what is left of the open batch, then a new one
+        v_open := c.batch IS NOT NULL;
+        IF NOT v_open THEN
+          c.batch := public.fn_routing_snapshot();
+          c.batch_xid := '0';
+          c.batch_id := '00000000-0000-0000-0000-000000000000';
+        END IF;
+        SELECT array_agg(b.e ORDER BY b.n, (b.e).created_xid, (b.e).id) INTO v_part FROM (
+          SELECT r.n, t.e FROM public.fn_routing_ranges(c.routed, c.batch) WITH ORDINALITY r (after, before, n)
+          CROSS JOIN LATERAL (
+            SELECT e FROM public.event_outbox e
+            WHERE e.event_domain = v_domain AND (e.created_xid, e.id) > (greatest(r.after, c.batch_xid),
+                CASE WHEN c.batch_xid > r.after THEN c.batch_id ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff' END::uuid)
+              AND e.created_xid < r.before
+            ORDER BY e.created_xid, e.id LIMIT p_batch_limit - cardinality(v_batch)) t
+          ORDER BY r.n, (t.e).created_xid, (t.e).id LIMIT p_batch_limit - cardinality(v_batch)) b;
+        v_batch := v_batch || v_part;
+        EXIT WHEN cardinality(v_batch) = p_batch_limit;
+        IF v_open OR v_part IS NOT NULL THEN
+          c.routed := c.batch;
+        END IF;
+        c.batch := NULL;
+        EXIT WHEN NOT v_open;
+      END LOOP;
     END IF;
-    v_n := COALESCE(cardinality(v_batch), 0);
-    IF c.restored_after IS NULL AND v_n > 0 THEN
-      c.cursor_xid := v_batch[v_n].created_xid;
-      c.cursor_id := v_batch[v_n].id;
-    ELSIF v_n = p_batch_limit THEN
-      c.restored_after := v_batch[v_n].id;
-    ELSIF c.restored_after IS NOT NULL THEN
-      c.restored_after := NULL;
-      c.cursor_xid := c.restored_xid;
-      c.cursor_id := '00000000-0000-0000-0000-000000000000';
-    END IF;
+    c.batch_xid := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).created_xid END;
+    c.batch_id := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).id END;
+    PERFORM public.fn_routing_cursor_keep(c);
 
     SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
     WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
@@ -349,24 +336,17 @@ BEGIN
     ON CONFLICT (idempotency_key) DO NOTHING;
     GET DIAGNOSTICS v_dead = ROW_COUNT;
 
-    SELECT count(*) INTO v_held FROM (
-      SELECT FROM public.event_outbox e WHERE e.event_domain = v_domain AND e.created_at >= c.restored_at
-        AND e.created_xid >= v_settled AND e.created_xid < pg_snapshot_xmax(pg_current_snapshot()) LIMIT 10000) h;
     v_n := COALESCE(cardinality(v_fresh), 0);
-    UPDATE public.iu_route_worker_cursor x SET
-      last_run_at = clock_timestamp(), events_seen = x.events_seen + v_n,
-        attempts_written = x.attempts_written + v_did.attempts,
-      dead_lettered = x.dead_lettered + v_dead, cursor_xid = c.cursor_xid, cursor_id = c.cursor_id,
-      system_identifier = c.system_identifier, restored_at = c.restored_at, restored_xid = c.restored_xid,
-        restored_after = c.restored_after,
+    UPDATE public.iu_route_worker_cursor w SET
+      last_run_at = clock_timestamp(), events_seen = w.events_seen + v_n,
+      attempts_written = w.attempts_written + v_did.attempts, dead_lettered = w.dead_lettered + v_dead,
+      system_identifier = x.system_identifier, restored_at = x.restored_at, restored_after = x.restored_after,
       last_run_summary = jsonb_build_object('events', v_n, 'attempts', v_did.attempts, 'jobs', v_did.jobs,
-        'dead_lettered', v_dead, 'held', v_held)
-    WHERE x.worker_name = p_worker_name AND x.event_domain = v_domain;
-    v_all := ARRAY[v_all[1] + v_n, v_all[2] + v_did.attempts, v_all[3] + v_did.jobs, v_all[4] + v_dead,
-      v_all[5] + v_held];
+        'dead_lettered', v_dead)
+    WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain;
+    v_all := ARRAY[v_all[1] + v_n, v_all[2] + v_did.attempts, v_all[3] + v_did.jobs, v_all[4] + v_dead];
   END LOOP;
-  RETURN jsonb_build_object('events', v_all[1], 'attempts', v_all[2], 'jobs', v_all[3], 'dead_lettered', v_all[4],
-    'held', v_all[5]);
+  RETURN jsonb_build_object('events', v_all[1], 'attempts', v_all[2], 'jobs', v_all[3], 'dead_lettered', v_all[4]);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_run TO :"dot_executor", :"workflow_admin";
@@ -385,8 +365,8 @@ COMMENT ON FUNCTION public.fn_iu_staging_route_worker_run IS
   'Tick staging_outbound: fn_iu_route_worker_run for the domain staging.';
 
 -- fn_iu_route_worker_health(worker) → {worker_name, healthy, why, last_run_at, age_seconds, stale_after_seconds,
--- events_seen, attempts_written, dead_lettered, open_dead_letters, waiting, oldest_at, held, held_since, routes:
--- [{event_domain, enabled, last_run_at, waiting, held}]}. last_run_at is that of the enabled route that was looked at
+-- events_seen, attempts_written, dead_lettered, open_dead_letters, waiting, oldest_at, routes:
+-- [{event_domain, enabled, last_run_at, waiting}]}. last_run_at is that of the enabled route that was looked at
 -- longest ago: healthy only where that is fresh, whatever the reason it is not; a worker that never ran is not. why:
 -- '' where it is.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_health(p_worker_name text DEFAULT 'iu_outbound_default')
@@ -408,11 +388,10 @@ BEGIN
     count(*) FILTER (WHERE b.enabled) AS enabled,
     COALESCE(sum(c.events_seen), 0) AS seen, COALESCE(sum(c.attempts_written), 0) AS written,
       COALESCE(sum(c.dead_lettered), 0) AS dead,
-    COALESCE(sum(b.waiting), 0) AS waiting, min(b.oldest_at) AS oldest_at, COALESCE(sum(b.held_rows), 0) AS held,
-      min(b.held_since) AS held_since,
+    COALESCE(sum(b.waiting), 0) AS waiting, min(b.oldest_at) AS oldest_at,
     COALESCE(jsonb_agg(jsonb_build_object('event_domain', b.event_domain, 'enabled', b.enabled, 'last_run_at',
       c.last_run_at,
-      'waiting', b.waiting, 'held', b.held_rows) ORDER BY b.event_domain), '[]') AS routes
+      'waiting', b.waiting) ORDER BY b.event_domain), '[]') AS routes
   INTO v
   FROM public.fn_iu_route_backlog() b
   LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = b.worker_name AND c.event_domain = b.event_domain
@@ -431,7 +410,7 @@ BEGIN
     'events_seen', v.seen, 'attempts_written', v.written, 'dead_lettered', v.dead,
     'open_dead_letters', (SELECT count(*) FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL
       AND d.worker_name = p_worker_name),
-    'waiting', v.waiting, 'oldest_at', v.oldest_at, 'held', v.held, 'held_since', v.held_since, 'routes', v.routes);
+    'waiting', v.waiting, 'oldest_at', v.oldest_at, 'routes', v.routes);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",

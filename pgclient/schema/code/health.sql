@@ -160,13 +160,12 @@ COMMENT ON COLUMN public.v_dead_letter_group.domain IS 'webhook, or the domain o
 COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'NULL = not of a webhook';
 GRANT SELECT ON public.v_dead_letter_group TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_health_rows(backlogs of jobs, routes and webhooks, groups of dead letters, tick workers) → the rows of
+-- fn_queue_health_rows(backlogs of jobs and webhooks, groups of dead letters, tick workers) → the rows of
 -- v_queue_health: the one definition for the view and the picture. What the picture needs for other sections too is
 -- handed in. Counts come from counters and index ends, never from a scan; staleness comes from the row and server time.
 -- Definer: who may look at the health of the queue need not read its tables.
 CREATE OR REPLACE FUNCTION public.fn_queue_health_rows(p_jobs public.v_job_backlog[],
-  p_routes public.v_iu_route_backlog[], p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[],
-  p_ticks public.v_queue_scheduler_status[])
+  p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[])
   RETURNS TABLE (source text, subject text, domain text, last_seen_at timestamptz, age_seconds bigint,
   events_seen bigint, attempts_written bigint, dead_lettered bigint, status_hint text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -202,10 +201,6 @@ BEGIN
     CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
   FROM public.v_executor_subscription_health s
   UNION ALL
-  SELECT 'cursor_held', 'webhook_router', 'webhook', o.held_since,
-    floor(public.fn_age(o.held_since))::bigint, o.held_rows, NULL, NULL, 'held'
-  FROM public.router_offsets o WHERE o.held_rows > 0
-  UNION ALL
   SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
     floor(public.fn_age(b.oldest_at))::bigint, b.waiting, NULL, b.failed,
     CASE WHEN s.stale AND b.waiting > 0 THEN 'stale' WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
@@ -240,9 +235,9 @@ BEGIN
     floor(public.fn_age(b.oldest_at))::bigint, b.queued, NULL, NULL, NULL
   FROM unnest(p_jobs) b
   UNION ALL
-  SELECT 'cursor_held', b.worker_name, b.event_domain, b.held_since,
-    floor(public.fn_age(b.held_since))::bigint, b.held_rows, NULL, NULL, 'held'
-  FROM unnest(p_routes) b WHERE b.held_since < now() - interval '10 seconds';
+  SELECT 'cursor_held', h.worker_name, h.event_domain, min(h.xact_start),
+    floor(public.fn_age(min(h.xact_start)))::bigint, NULL, NULL, NULL, 'held'
+  FROM public.fn_routing_held() h GROUP BY h.worker_name, h.event_domain;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_health_rows TO :"queue_viewer", :"dot_executor", :"workflow_admin",
@@ -253,8 +248,8 @@ COMMENT ON FUNCTION public.fn_queue_health_rows IS
 -- v_queue_health: DP4's nine columns.
 CREATE OR REPLACE VIEW public.v_queue_health AS
 SELECT * FROM public.fn_queue_health_rows(
-  ARRAY(SELECT b FROM public.v_job_backlog b), ARRAY(SELECT b FROM public.v_iu_route_backlog b),
-  ARRAY(SELECT b FROM public.v_webhook_backlog b), ARRAY(SELECT g FROM public.v_dead_letter_group g),
+  ARRAY(SELECT b FROM public.v_job_backlog b), ARRAY(SELECT b FROM public.v_webhook_backlog b),
+  ARRAY(SELECT g FROM public.v_dead_letter_group g),
   ARRAY(SELECT s FROM public.v_queue_scheduler_status s));
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint '

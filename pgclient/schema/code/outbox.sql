@@ -9,7 +9,7 @@ GRANT SELECT ON public.event_type_registry TO
   :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator", :"event_ingest_writer";
 
 COMMENT ON TABLE public.event_outbox IS
-  'Events, append-only, partitioned by month. created_xid lets a cursor pass only what is surely committed.';
+  'Events, append-only, partitioned by month. Readers take them in batches by created_xid (queue_cursor).';
 COMMENT ON COLUMN public.event_outbox.event_stream IS 'one of the producer''s streams, such as alert or update';
 COMMENT ON COLUMN public.event_outbox.delivery_lane IS 'immediate or delayed';
 COMMENT ON COLUMN public.event_outbox.event_subject_ref IS 'key of the row it is about, as text';
@@ -17,7 +17,7 @@ COMMENT ON COLUMN public.event_outbox.safe_payload IS 'references and small fact
 COMMENT ON COLUMN public.event_outbox.occurred_at IS 'by the producer';
 COMMENT ON COLUMN public.event_outbox.created_at IS 'by the server; the partition follows it';
 COMMENT ON COLUMN public.event_outbox.created_xid IS
-  'transaction that wrote it: a cursor passes it only when all older ones have ended';
+  'transaction that wrote it here: it is routed in the first batch that sees it';
 GRANT INSERT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
   event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
   safe_payload, occurred_at) ON public.event_outbox TO :"event_ingest_writer";
@@ -52,8 +52,11 @@ GRANT EXECUTE ON FUNCTION public.fn_event_ours, public.fn_denied_key, public.fn_
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  NEW.created_at := now();
   NEW.created_xid := pg_current_xact_id();
+  IF current_setting('session_replication_role') = 'replica' THEN
+    RETURN NEW; -- the rest was looked at where it was written
+  END IF;
+  NEW.created_at := now();
   PERFORM 1 FROM public.event_type_registry r
   WHERE r.event_domain = NEW.event_domain AND r.event_type = NEW.event_type AND r.active;
   IF NOT FOUND THEN
@@ -79,7 +82,8 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_outbox_admit IS
-  'Trigger function: refuses unregistered types and long texts; created_at and created_xid are not the writer''s.';
+  'Trigger function: refuses unregistered types and long texts; created_at and created_xid are not the writer''s. Of '
+  'what logical replication applies it sets created_xid alone.';
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_admit BEFORE INSERT ON public.event_outbox
   FOR EACH ROW EXECUTE FUNCTION public.fn_event_outbox_admit();

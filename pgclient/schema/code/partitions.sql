@@ -130,8 +130,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_leaves_before IS
   'The leaves of a partitioned table that are past their time. Internal.';
 
--- fn_queue_leaf_routed(leaf of event_outbox) → whether every cursor has passed all that is in it: each event has an
--- attempt or a letter, which a cursor's number would not tell of events from another cluster. Internal.
+-- fn_queue_leaf_routed(leaf of event_outbox) → whether all that is in it is routed: each event has an attempt or a
+-- letter, which no snapshot would tell of events from another cluster. Who means to drop it has locked out its writers.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_leaf_routed(p_leaf text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -145,6 +146,26 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_leaf_routed IS
   'Whether all events of a leaf are routed. Internal.';
+
+-- fn_event_stamps_always(): the triggers that stamp events fire for logical replication too, from the first time that
+-- nobody writes events: an upgrade does not wait for who does. Internal.
+CREATE OR REPLACE FUNCTION public.fn_event_stamps_always() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $fn$
+DECLARE
+  v_trigger pg_trigger;
+BEGIN
+  FOR v_trigger IN
+    SELECT t.* FROM pg_trigger t WHERE t.tgenabled <> 'A' AND (t.tgrelid, t.tgname) IN
+      (('public.events'::regclass, 'trg_events_stamp'), ('public.event_outbox'::regclass, 'trg_event_outbox_admit'))
+  LOOP
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', v_trigger.tgrelid::regclass, v_trigger.tgname);
+  END LOOP;
+EXCEPTION WHEN lock_not_available THEN
+  NULL; -- with the next sweep
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_stamps_always IS
+  'Lets the triggers that stamp events fire for logical replication too. Internal.';
 
 -- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, dropped: [leaves], kept: {leaf: why}}. In
 -- one run at most 10,000 letters of each table go and 10,000 finished jobs are emptied; and 200,000 attempts go, more
@@ -201,17 +222,24 @@ BEGIN
   GET DIAGNOSTICS v_cleaned = ROW_COUNT;
 
   BEGIN
+    PERFORM public.fn_event_stamps_always();
     v_made := public.fn_queue_partitions_ensure();
   EXCEPTION WHEN lock_not_available THEN
     v_kept := v_kept || '{"partitions": "busy: made in the next run"}';
   END;
 
   FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('event_outbox', v_events) LOOP
-    IF public.fn_queue_leaf_routed(v_leaf) THEN
-      v_leaves := v_leaves || v_leaf;
-    ELSE
-      v_kept := v_kept || jsonb_build_object(v_leaf, 'it has events that no cursor has passed');
-    END IF;
+    BEGIN
+      -- an open transaction may have events in it that nobody sees yet
+      EXECUTE format('LOCK TABLE public.%I IN SHARE MODE', v_leaf);
+      IF public.fn_queue_leaf_routed(v_leaf) THEN
+        v_leaves := v_leaves || v_leaf;
+      ELSE
+        v_kept := v_kept || jsonb_build_object(v_leaf, 'it has events that no cursor has passed');
+      END IF;
+    EXCEPTION WHEN lock_not_available THEN
+      v_kept := v_kept || jsonb_build_object(v_leaf, 'busy: looked at in the next run');
+    END;
   END LOOP;
   v_leaves := v_leaves || public.fn_queue_leaves_before('queue_metric_sample',
     public.fn_queue_retention_before('retention.samples_days'));

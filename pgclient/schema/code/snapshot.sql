@@ -23,7 +23,7 @@ BEGIN
   RETURN json_build_object(
     'flags', public.fn_snapshot_flags(),
     'queues', public.fn_snapshot_queues(v_lanes),
-    'health', public.fn_snapshot_health(v_jobs, v_routes, v_hooks, v_dead, v_ticks),
+    'health', public.fn_snapshot_health(v_jobs, v_hooks, v_dead, v_ticks),
     'alerts', public.fn_snapshot_alerts(v_alerts),
     'executors', public.fn_snapshot_executors(v_alerts),
     'dead_groups', public.fn_snapshot_dead_groups(v_dead),
@@ -33,7 +33,7 @@ BEGIN
     'waiting', public.fn_snapshot_waiting(v_lanes, v_hooks, v_routes),
     'operations', public.fn_snapshot_operations(),
     'hosts', public.fn_snapshot_hosts(),
-    'held', public.fn_snapshot_held(v_routes),
+    'held', public.fn_snapshot_held(),
     'suspended', public.fn_snapshot_suspended(),
     'ticks', public.fn_snapshot_ticks(v_ticks),
     'flow', public.fn_snapshot_flow(),

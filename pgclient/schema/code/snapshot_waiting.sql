@@ -19,10 +19,7 @@ DECLARE
   v_routes_off text := CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled')
     THEN 'iu_core.route_worker_enabled is off'
     WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off' END;
-  v_xid xid8;
-  v_event bigint;
 BEGIN
-  SELECT o.last_xid, o.last_event_id INTO v_xid, v_event FROM public.router_offsets o;
   SELECT count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)),
     count(*) FILTER (WHERE 'saga_orchestrator' = ANY (q.loops))
   INTO v_senders, v_orchestrators
@@ -59,16 +56,13 @@ BEGIN
     GROUP BY b.endpoint
   ), unrouted AS (
     SELECT 'webhook events' AS queue, 'webhook' AS source, 'webhook_router' AS subject, 'webhook' AS domain,
-      min(e.created_at) AS oldest_at, least(count(*), 10000) AS waiting, count(*) > 10000 AS waiting_bound,
+      u.oldest_at, least(u.waiting, 10000) AS waiting, u.waiting > 10000 AS waiting_bound,
       0::float8, 0::float8,
       CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
-        WHEN (SELECT o.held_rows > 0 FROM public.router_offsets o) THEN 'held by an open transaction'
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
           AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_router' = ANY (q.loops))
           THEN 'no live host runs webhook_router' ELSE '' END
-    FROM (SELECT e.created_at FROM public.events e
-          WHERE (e.created_xid, e.id) > (v_xid, v_event) ORDER BY e.created_xid, e.id LIMIT 10001) e
-    HAVING count(*) > 0
+    FROM public.fn_webhook_unrouted() u WHERE u.waiting > 0
   ), routes AS (
     SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000),
       b.waiting > 10000,
@@ -79,7 +73,6 @@ BEGIN
         WHEN NOT b.enabled THEN 'the route of ' || b.event_domain || ' is disabled'
         WHEN public.fn_cfg_int('queue.tick.' || b.worker_name || '.interval_seconds', 60) = 0
           THEN 'queue.tick.' || b.worker_name || '.interval_seconds is 0'
-        WHEN b.held_since < now() - interval '10 seconds' AND b.held_rows = b.waiting THEN 'held by an open transaction'
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
           AND q.last_seen_at > now() - interval '15 seconds' AND b.worker_name = ANY (q.loops))
           THEN 'no live host runs ' || b.worker_name
@@ -106,29 +99,19 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_waiting IS
   'Section of the picture: what waits to be delivered, routed or worked on, at which pace, and why. Internal.';
 
--- fn_snapshot_held(backlog of routes) → the section held: one object per worker that an open transaction has held back
--- for more than ten seconds: how many rows, for how many seconds, and the session that holds them, as far as it can be
--- seen. Internal.
-CREATE OR REPLACE FUNCTION public.fn_snapshot_held(p_routes public.v_iu_route_backlog[]) RETURNS json
+-- fn_snapshot_held() → the section held: one object per transaction that has been open for over a minute, and worker
+-- that will route its events when it ends. domain is empty for events of the outbox. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_held() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN COALESCE((SELECT json_agg(json_build_object('worker', h.worker, 'domain', h.domain, 'rows', h.rows,
-      'age_seconds', floor(public.fn_age(h.since))::bigint, 'pid', w.pid,
-      'program', COALESCE(w.program, ''), 'user', COALESCE(w.usename, ''),
-      'transaction_seconds', floor(public.fn_age(w.xact_start))::bigint)
-        ORDER BY h.since, h.worker, h.domain)
-    FROM (
-      SELECT b.worker_name AS worker, b.event_domain AS domain, b.held_rows AS rows, b.held_since AS since,
-        public.fn_queue_settled_xid() AS xid
-      FROM unnest(p_routes) b WHERE b.held_since < now() - interval '10 seconds'
-      UNION ALL
-      SELECT 'webhook_router', 'webhook', o.held_rows, o.held_since, o.held_xid
-      FROM public.router_offsets o WHERE o.held_rows > 0 AND o.held_since < now() - interval '10 seconds') h
-    LEFT JOIN LATERAL public.fn_queue_holder(h.xid) w ON true), '[]');
+  RETURN COALESCE((SELECT json_agg(json_build_object('worker', h.worker_name, 'domain', COALESCE(h.event_domain, ''),
+      'age_seconds', floor(public.fn_age(h.xact_start))::bigint, 'pid', h.pid, 'program', h.program, 'user', h.usename)
+      ORDER BY h.xact_start, h.worker_name, h.pid)
+    FROM public.fn_routing_held() h), '[]');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_held IS
-  'Section of the picture: workers that an open transaction holds back, and whose it is. Internal.';
+  'Section of the picture: open transactions that delay the routing of their own events. Internal.';
 
 -- fn_snapshot_dead_groups(groups of dead letters) → the section dead_groups: each group with how many of it died in
 -- each five minutes of the last hour (trend, oldest first), the largest group first. Internal.

@@ -29,14 +29,14 @@ COMMENT ON FUNCTION public.fn_queue_time_or_null IS
 -- fn_snapshot_health(what fn_queue_health_rows takes) → the section health: the rows of v_queue_health, stale ones
 -- first, then by age. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_health(p_jobs public.v_job_backlog[],
-  p_routes public.v_iu_route_backlog[], p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[],
-  p_ticks public.v_queue_scheduler_status[]) RETURNS json
+  p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[])
+  RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN COALESCE((SELECT json_agg(h ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST,
       h.source, h.subject, h.domain) FROM (
     SELECT h.last_seen_at, h.age_seconds, h.events_seen, h.attempts_written, h.dead_lettered, h.source, h.subject,
-      h.domain, h.status_hint FROM public.fn_queue_health_rows(p_jobs, p_routes, p_hooks, p_dead, p_ticks) h) h), '[]');
+      h.domain, h.status_hint FROM public.fn_queue_health_rows(p_jobs, p_hooks, p_dead, p_ticks) h) h), '[]');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_health IS

@@ -22,38 +22,34 @@ GRANT SELECT ON public.v_webhook_gate TO :"queue_viewer", :"dead_letter_operator
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
   'open, half_open (one try after a circuit), suspended, inactive or unverified';
 
--- fn_webhook_router_run(p_limit): events in (created_xid, id) order → sagas; {events, sagas, held}.
--- One at a time (busy → skipped). Takes only events whose transaction is older than every open one of
--- this database, so none that commits late is stepped over; what waits for that is held. Open ones of
--- other databases cannot write events and hold nothing. Safe to repeat: the unique index and the dead
--- letters stop a second saga. In another cluster than last time (a restore) transaction
--- numbers mean nothing: every row there is counts as committed and is gone through by id, once.
+-- fn_webhook_router_run(p_limit): events in batches (queue_cursor), of a batch in (created_xid, id) order → sagas;
+-- {events, sagas}. One at a time (busy → skipped). Safe to repeat: the unique index and the dead letters stop a second
+-- saga. In another cluster than last time (a restored dump, once it is adopted) transaction numbers start again: the
+-- rows that are there and that the last cursor does not show are routed by id first, then an epoch of new numbers
+-- begins, to which no id up to restored_through_id belongs.
 CREATE OR REPLACE FUNCTION public.fn_webhook_router_run(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   o public.router_offsets;
-  v_snapshot pg_snapshot;
-  v_xmin xid8;
+  c public.queue_cursor;
   v_system bigint := (SELECT system_identifier FROM pg_control_system());
   v_lock_timeout text := current_setting('lock_timeout');
-  v_ids bigint[];
-  v_last_xid xid8;
-  v_last_id bigint;
+  v_open boolean;
+  v_part bigint[];
+  v_ids bigint[] := ARRAY[]::bigint[];
   v_sagas bigint;
-  v_held bigint;
-  v_held_since timestamptz;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
   IF public.fn_queue_clone_of() IS NOT NULL THEN
-    RETURN jsonb_build_object('events', 0, 'sagas', 0, 'held', 0, 'skipped', public.fn_queue_clone_of(), 'rule',
-      'clone');
+    RETURN jsonb_build_object('events', 0, 'sagas', 0, 'skipped', public.fn_queue_clone_of(), 'rule', 'clone');
   END IF;
   SELECT * INTO o FROM public.router_offsets WHERE id = 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
-    RETURN jsonb_build_object('events', 0, 'sagas', 0, 'held', 0, 'skipped', 'busy');
+    RETURN jsonb_build_object('events', 0, 'sagas', 0, 'skipped', 'busy');
   END IF;
+  c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);
 
   IF o.system_identifier <> v_system THEN
     BEGIN
@@ -61,7 +57,7 @@ BEGIN
       PERFORM set_config('lock_timeout', '1s', true);
       LOCK TABLE public.events IN SHARE MODE;
     EXCEPTION WHEN lock_not_available THEN
-      RETURN jsonb_build_object('events', 0, 'sagas', 0, 'held', 0,
+      RETURN jsonb_build_object('events', 0, 'sagas', 0,
         'skipped', 'restored into another cluster: waiting for open writers of events');
     END;
     PERFORM set_config('lock_timeout', v_lock_timeout, true);
@@ -72,26 +68,58 @@ BEGIN
     WHERE r.id = 1 RETURNING r.* INTO o;
   END IF;
 
-  -- what is not proven to be another database's counts as ours
-  v_snapshot := pg_current_snapshot();
-  SELECT x INTO v_xmin FROM pg_snapshot_xip(v_snapshot) x
-  WHERE NOT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.backend_xid = x::xid
-    AND a.datid <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
-  ORDER BY x LIMIT 1;
-  v_xmin := least(v_xmin, pg_snapshot_xmax(v_snapshot), pg_current_xact_id());
   IF o.restored_after_id IS NOT NULL THEN
+    -- the cursor stays as it was meanwhile: it tells what was done
     SELECT array_agg(b.id ORDER BY b.id) INTO v_ids FROM (
       SELECT e.id FROM public.events e
       WHERE e.id > o.restored_after_id AND e.id <= o.restored_through_id
-        AND (e.id > o.max_event_id OR (e.created_xid, e.id) > (o.last_xid, o.last_event_id))
+        AND (e.id > o.max_event_id OR (pg_visible_in_snapshot(e.created_xid, c.routed)
+          OR pg_visible_in_snapshot(e.created_xid, c.batch)
+            AND (e.created_xid, e.id) <= (c.batch_xid, c.batch_id::bigint)) IS NOT TRUE)
       ORDER BY e.id LIMIT p_limit) b;
+    v_ids := COALESCE(v_ids, '{}');
+    o.restored_after_id := CASE WHEN cardinality(v_ids) = p_limit THEN v_ids[p_limit] END;
+    IF o.restored_after_id IS NULL THEN
+      o.max_event_id := greatest(o.max_event_id, o.restored_through_id);
+      c.routed := format('%1$s:%1$s:', o.restored_xid)::pg_snapshot;
+      c.batch := NULL;
+    END IF;
   ELSE
-    SELECT array_agg(b.id ORDER BY b.created_xid, b.id) INTO v_ids FROM (
-      SELECT e.id, e.created_xid FROM public.events e
-      WHERE (e.created_xid, e.id) > (o.last_xid, o.last_event_id) AND e.created_xid < v_xmin
-        AND e.id > COALESCE(o.restored_through_id, 0)
-      ORDER BY e.created_xid, e.id LIMIT p_limit) b;
+    LOOP -- what is left of the open batch, then a new one
+      v_open := c.batch IS NOT NULL;
+      IF NOT v_open THEN
+        c.batch := public.fn_routing_snapshot();
+        c.batch_xid := '0';
+        c.batch_id := '0';
+      END IF;
+      SELECT array_agg(b.id ORDER BY b.n, b.created_xid, b.id) INTO v_part FROM (
+        SELECT r.n, e.created_xid, e.id
+        FROM public.fn_routing_ranges(c.routed, c.batch) WITH ORDINALITY r (after, before, n)
+        CROSS JOIN LATERAL (
+          SELECT x.created_xid, x.id FROM public.events x
+          WHERE (x.created_xid, x.id) > (greatest(r.after, c.batch_xid),
+              CASE WHEN c.batch_xid > r.after THEN c.batch_id::bigint ELSE 9223372036854775807 END)
+            AND x.created_xid < r.before AND x.id > COALESCE(o.restored_through_id, 0)
+          ORDER BY x.created_xid, x.id LIMIT p_limit - cardinality(v_ids)) e
+        ORDER BY r.n, e.created_xid, e.id LIMIT p_limit - cardinality(v_ids)) b;
+      v_ids := v_ids || v_part;
+      EXIT WHEN cardinality(v_ids) = p_limit;
+      -- events of another cluster lie among the numbers to come: they are left behind for good
+      IF v_open OR v_part IS NOT NULL OR o.restored_through_id IS NOT NULL THEN
+        c.routed := c.batch;
+      END IF;
+      c.batch := NULL;
+      EXIT WHEN NOT v_open;
+    END LOOP;
+    SELECT e.created_xid, e.id::text INTO c.batch_xid, c.batch_id
+    FROM public.events e WHERE e.id = v_ids[p_limit] AND c.batch IS NOT NULL;
+    o.max_event_id := greatest(o.max_event_id, (SELECT max(i) FROM unnest(v_ids) i));
   END IF;
+  IF c.batch IS NULL THEN
+    c.batch_xid := NULL;
+    c.batch_id := NULL;
+  END IF;
+  PERFORM public.fn_routing_cursor_keep(c);
 
   INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id)
   SELECT e.id, s.id
@@ -105,45 +133,43 @@ BEGIN
   ON CONFLICT (event_id, subscription_id) WHERE status <> 'DeadLettered' DO NOTHING;
   GET DIAGNOSTICS v_sagas = ROW_COUNT;
 
-  IF o.restored_after_id IS NULL THEN
-    SELECT count(*), min(h.created_at) INTO v_held, v_held_since FROM (
-      SELECT e.created_at FROM public.events e
-      WHERE e.created_xid >= v_xmin AND e.id > COALESCE(o.restored_through_id, 0) LIMIT 10000) h;
-    SELECT e.created_xid, e.id INTO v_last_xid, v_last_id
-    FROM public.events e WHERE e.id = v_ids[cardinality(v_ids)];
-  END IF;
-  UPDATE public.router_offsets r SET
-    last_xid = CASE
-      WHEN o.restored_after_id IS NOT NULL THEN
-        CASE WHEN COALESCE(cardinality(v_ids), 0) < p_limit THEN r.restored_xid ELSE r.last_xid END
-      -- after a restore old rows lie among the new transaction numbers: leave them behind for good
-      WHEN r.restored_through_id IS NOT NULL AND COALESCE(cardinality(v_ids), 0) < p_limit THEN v_xmin
-      ELSE COALESCE(v_last_xid, r.last_xid) END,
-    last_event_id = CASE
-      WHEN o.restored_after_id IS NOT NULL THEN
-        CASE WHEN COALESCE(cardinality(v_ids), 0) < p_limit THEN 0 ELSE r.last_event_id END
-      WHEN r.restored_through_id IS NOT NULL AND COALESCE(cardinality(v_ids), 0) < p_limit THEN 0
-      ELSE COALESCE(v_last_id, r.last_event_id) END,
-    -- while a restore is gone through, the old offset must stay as it was: it tells what was done
-    max_event_id = CASE
-      WHEN o.restored_after_id IS NULL THEN
-        greatest(r.max_event_id, (SELECT max(i) FROM unnest(v_ids) i))
-      WHEN COALESCE(cardinality(v_ids), 0) < p_limit THEN greatest(r.max_event_id, r.restored_through_id)
-      ELSE r.max_event_id END,
-    restored_after_id = CASE WHEN COALESCE(cardinality(v_ids), 0) < p_limit THEN NULL
-      WHEN o.restored_after_id IS NOT NULL THEN v_ids[cardinality(v_ids)] END,
-    events_seen = r.events_seen + COALESCE(cardinality(v_ids), 0),
-    held_rows = COALESCE(v_held, 0),
-    held_since = v_held_since,
-    held_xid = CASE WHEN v_held > 0 THEN v_xmin END,
-    updated_at = now()
-  WHERE r.id = 1;
-  RETURN jsonb_build_object('events', COALESCE(cardinality(v_ids), 0), 'sagas', v_sagas,
-    'held', COALESCE(v_held, 0));
+  UPDATE public.router_offsets r SET max_event_id = o.max_event_id, restored_after_id = o.restored_after_id,
+    events_seen = r.events_seen + cardinality(v_ids), updated_at = now()
+  WHERE r.id = 1 AND (cardinality(v_ids) > 0 OR r.restored_after_id IS DISTINCT FROM o.restored_after_id);
+  RETURN jsonb_build_object('events', cardinality(v_ids), 'sagas', v_sagas);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_router_run IS
-  'Turns committed events into sagas, in order, none twice and none skipped. Tick worker webhook_router.';
+  'Turns committed events into sagas, none twice and none skipped. Tick worker webhook_router.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_router_run TO :"router_worker", :"dot_executor";
+
+-- fn_webhook_unrouted() → the events that the webhook router has not gone through, counted up to 10,001, and when the
+-- oldest of them came.
+CREATE OR REPLACE FUNCTION public.fn_webhook_unrouted(OUT waiting bigint, OUT oldest_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  o public.router_offsets;
+  c public.queue_cursor;
+BEGIN
+  SELECT * INTO o FROM public.router_offsets;
+  c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);
+  SELECT count(*), min(e.created_at) INTO waiting, oldest_at FROM (
+    (SELECT w.created_at FROM public.fn_routing_ranges(c.routed, pg_current_snapshot()) r
+     CROSS JOIN LATERAL ( -- in this order, for that is how the index goes
+       SELECT x.created_at FROM public.events x
+       WHERE o.restored_after_id IS NULL AND x.created_xid > r.after AND x.created_xid < r.before
+         AND x.id > COALESCE(o.restored_through_id, 0) AND (pg_visible_in_snapshot(x.created_xid, c.batch)
+           AND (x.created_xid, x.id) <= (c.batch_xid, c.batch_id::bigint)) IS NOT TRUE
+       ORDER BY x.created_xid, x.id LIMIT 10001) w
+     LIMIT 10001)
+    UNION ALL
+    (SELECT x.created_at FROM public.events x
+     WHERE x.id > o.restored_after_id AND (x.id > o.max_event_id
+       OR NOT pg_visible_in_snapshot(x.created_xid, c.routed)) LIMIT 10001)) e;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_unrouted IS
+  'Events that wait for the webhook router, counted up to 10,001.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_unrouted TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
 
 -- fn_saga_orchestrator_run(p_limit): settles up to p_limit finished jobs, then makes up to p_limit jobs;
 -- {settled, completed, retried, dead_lettered, jobs_created}. Many may run at once: all locks skip.

@@ -41,9 +41,10 @@ COMMENT ON TABLE public.webhook_rate_bucket IS
   'Token bucket of each subscription, spent at claim by all hosts together. Holds one second of its rate.';
 
 COMMENT ON TABLE public.router_offsets IS
-  'One row: where the webhook router stands; held_* = events waiting for transaction held_xid to end.';
-COMMENT ON COLUMN public.router_offsets.held_rows IS 'events that wait for a transaction to end';
-COMMENT ON COLUMN public.router_offsets.held_since IS 'since when the oldest of them waits';
+  'One row: what the webhook router has done; queue_cursor says how far it is. last_* carry over where a release '
+  'before queue_cursor stood.';
+COMMENT ON COLUMN public.router_offsets.held_rows IS 'not used any more';
+COMMENT ON COLUMN public.router_offsets.held_since IS 'not used any more';
 GRANT SELECT, INSERT, UPDATE ON public.router_offsets TO :"router_worker";
 
 COMMENT ON TABLE public.webhook_delivery_sagas IS
@@ -135,7 +136,11 @@ CREATE OR REPLACE TRIGGER trg_dead_open_no_truncate BEFORE TRUNCATE ON public.de
 CREATE OR REPLACE FUNCTION public.fn_webhook_event_stamp() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  NEW.created_at := now();
+  IF current_setting('session_replication_role') <> 'replica' THEN
+    NEW.created_at := now();
+  ELSIF public.fn_queue_clone_of() IS NOT NULL THEN
+    RETURN NEW; -- a move: the router's cursor, which comes along, tells by these numbers what is done
+  END IF;
   NEW.created_xid := pg_current_xact_id();
   RETURN NEW;
 END $$;

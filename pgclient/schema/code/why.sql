@@ -263,26 +263,19 @@ DECLARE
   v_worker text := CASE WHEN p_domain IS NULL THEN 'webhook_router' WHEN p_domain = 'staging' THEN 'staging_outbound'
     ELSE 'iu_outbound_default' END;
   v_interval int := public.fn_cfg_int('queue.tick.' || v_worker || '.interval_seconds', 60);
-  v_held bigint;
-  v_since timestamptz;
   v_waiting bigint;
   v_oldest timestamptz;
   v_who text;
-  v_xid xid8;
   v_route public.iu_outbound_route;
   v_silent timestamptz; -- since when, where it is
   v_links jsonb;
 BEGIN
   IF p_domain IS NULL THEN
-    SELECT o.held_rows, o.held_since, o.held_xid INTO v_held, v_since, v_xid FROM public.router_offsets o;
-    SELECT count(*), min(w.created_at) INTO v_waiting, v_oldest
-      FROM (SELECT e.created_at FROM public.events e, public.router_offsets o
-      WHERE (e.created_xid, e.id) > (o.last_xid, o.last_event_id) ORDER BY e.created_xid, e.id LIMIT 10001) w;
+    SELECT w.waiting, w.oldest_at INTO v_waiting, v_oldest FROM public.fn_webhook_unrouted() w;
     v_links := jsonb_build_array(public.fn_why_flag('webhook.worker.enabled'));
   ELSE
-    SELECT b.held_rows, b.held_since, b.waiting, b.oldest_at INTO v_held, v_since, v_waiting, v_oldest
-    FROM public.fn_iu_route_backlog() b WHERE b.event_domain = p_domain;
-    v_xid := public.fn_queue_settled_xid();
+    SELECT b.waiting, b.oldest_at INTO v_waiting, v_oldest FROM public.fn_iu_route_backlog() b
+    WHERE b.event_domain = p_domain;
     SELECT * INTO v_route FROM public.iu_outbound_route r WHERE r.event_domain = p_domain;
     v_links := jsonb_build_array(public.fn_why_flag('iu_core.route_worker_enabled'),
       public.fn_why_flag('iu_core.routes_master_enabled'),
@@ -294,12 +287,9 @@ BEGIN
           to_char(v_route.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END,
         p_keys => '', p_do => format('qtop route set %s --enabled=true --reason R', p_domain)));
   END IF;
-  SELECT format('%s %s %s%s', CASE WHEN w.pid IS NOT NULL THEN 'pid ' || w.pid END, w.usename, w.program,
-    ', open since ' || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) INTO v_who
-      FROM public.fn_queue_holder(v_xid) w;
-  IF v_who IS NULL AND v_since > now() - interval '10 seconds' THEN
-    v_held := 0; -- it has ended meanwhile; one that this login may not see shows by its age
-  END IF;
+  SELECT string_agg(concat_ws(' ', 'pid ' || w.pid, w.usename, w.program || ',', 'open since '
+    || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), '; ') INTO v_who
+  FROM public.fn_routing_held() w WHERE (w.event_domain IS NULL) = (p_domain IS NOT NULL);
   SELECT h.last_beat_at INTO v_silent FROM public.queue_heartbeat h WHERE h.executor_id = v_worker
     AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
       AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds);
@@ -310,12 +300,10 @@ BEGIN
     p_do => format('qtop flag set queue.tick.%s.interval_seconds %s --reason R', v_worker, CASE
       WHEN p_domain IS NULL THEN 5 ELSE 60 END))
     || public.fn_why_link(
-      p_link => 'held', p_state => CASE WHEN v_held > 0 THEN 'blocks' ELSE 'clear' END,
-      p_text => CASE WHEN v_held > 0 THEN 'held by an open transaction' ELSE 'no transaction holds the cursor' END,
-      p_detail => CASE WHEN v_held > 0 THEN format('%s events since %s, %s', v_held,
-        to_char(v_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
-        COALESCE(v_who, 'a session this login may not see')) END,
-      p_keys => '',
+      p_link => 'held', p_state => CASE WHEN v_who IS NULL THEN 'clear' ELSE 'slows' END,
+      p_text => CASE WHEN v_who IS NULL THEN 'no transaction holds its events for over a minute'
+        ELSE 'held by an open transaction: its own events, no others' END,
+      p_detail => v_who, p_keys => '',
       p_do => 'end that transaction: its client, or as an administrator SELECT pg_terminate_backend(PID)')
     || public.fn_why_host(v_worker)
     || public.fn_why_link(

@@ -1,0 +1,135 @@
+-- How readers of events stand between two snapshots. An event belongs to a batch when its transaction is visible in the
+-- batch's snapshot and was not in the one before. So a transaction that stays open delays its own events alone, and one
+-- that commits late is in the first batch that begins afterwards. Its number is that of the whole transaction, whatever
+-- savepoints it uses.
+--
+-- 1. A reader locks its cursor. Where no batch is open it opens one: fn_routing_snapshot, kept in batch.
+-- 2. It takes events of the ranges that fn_routing_ranges(routed, batch) names, in the order of (created_xid, id), at
+--    most as many as it was asked for. Where that was not all of them, it keeps the last (batch_xid, batch_id).
+-- 3. When the batch is through, routed becomes batch. An empty batch is forgotten: an idle reader writes nothing.
+
+COMMENT ON TABLE public.queue_cursor IS
+  'Where each reader of events stands: worker_name and domain of iu_route_worker_cursor, webhook_router and webhook, '
+  'metrics_sampler and an empty domain. A missing row: it has not run since this table was made.';
+COMMENT ON COLUMN public.queue_cursor.routed IS 'every event whose transaction is visible in it is done';
+COMMENT ON COLUMN public.queue_cursor.batch IS
+  'the open batch: events visible in it and not in routed; null = none is open';
+COMMENT ON COLUMN public.queue_cursor.batch_xid IS 'created_xid of the last event that was taken of the open batch';
+COMMENT ON COLUMN public.queue_cursor.batch_id IS 'id of that event';
+GRANT SELECT ON public.queue_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_routing_cursor(worker, domain, xid, id) → its row, or where there is none one made of where the release before
+-- stood: it had routed all that is older than transaction xid, and where id is not zero, for which xid had ended, the
+-- events of xid up to id. A caller that means to keep it locks the row that xid and id come from first. Internal.
+CREATE OR REPLACE FUNCTION public.fn_routing_cursor(p_worker_name text, p_event_domain text, p_xid xid8, p_id text)
+  RETURNS public.queue_cursor
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  c public.queue_cursor;
+  v_xid bigint := greatest(p_xid::text::bigint, 3); -- the first number that a transaction can have
+BEGIN
+  SELECT * INTO c FROM public.queue_cursor x WHERE x.worker_name = p_worker_name AND x.event_domain = p_event_domain;
+  IF NOT FOUND THEN
+    c.worker_name := p_worker_name;
+    c.event_domain := p_event_domain;
+    c.routed := format('%1$s:%1$s:', v_xid)::pg_snapshot;
+    IF p_id !~ '^[0-]*$' THEN
+      c.batch := format('%1$s:%1$s:', v_xid + 1)::pg_snapshot;
+      c.batch_xid := v_xid::text::xid8;
+      c.batch_id := p_id;
+    END IF;
+  END IF;
+  RETURN c;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_routing_cursor IS
+  'Where a reader of events stands; where it has not run in this release yet, carried over. Internal.';
+
+-- fn_routing_cursor_keep(cursor): writes it where it differs. Internal.
+CREATE OR REPLACE FUNCTION public.fn_routing_cursor_keep(p_cursor public.queue_cursor) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  INSERT INTO public.queue_cursor AS x VALUES (p_cursor.*)
+  ON CONFLICT (worker_name, event_domain) DO UPDATE SET routed = excluded.routed, batch = excluded.batch,
+    batch_xid = excluded.batch_xid, batch_id = excluded.batch_id
+  WHERE x.*::text <> excluded.*::text; -- snapshots have no operator for it
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_routing_cursor_keep IS
+  'Keeps where a reader of events stands. Internal.';
+
+-- fn_routing_snapshot() → the current snapshot, with the caller's own transaction, which may still write events, in
+-- progress like any other. Internal.
+CREATE OR REPLACE FUNCTION public.fn_routing_snapshot() RETURNS pg_snapshot
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_own xid8 := pg_current_xact_id();
+  v_now pg_snapshot := pg_current_snapshot();
+BEGIN
+  IF v_own < pg_snapshot_xmax(v_now) THEN
+    v_now := format('%s:%s:%s', least(v_own, pg_snapshot_xmin(v_now)), pg_snapshot_xmax(v_now),
+      (SELECT string_agg(x.xid::text, ',' ORDER BY x.xid)
+       FROM (SELECT v_own AS xid UNION SELECT pg_snapshot_xip(v_now)) x))::pg_snapshot;
+  END IF;
+  RETURN v_now;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_routing_snapshot IS
+  'The snapshot with which a batch of events ends. Internal.';
+
+-- fn_routing_ranges(from, to) → the transactions that are visible in to and not in from, in order, as ranges
+-- after < created_xid < before: one range for each transaction that was in progress in from and has ended, then those
+-- that began since, without the ones in progress in to. So rows of open transactions are never scanned. Internal.
+CREATE OR REPLACE FUNCTION public.fn_routing_ranges(p_from pg_snapshot, p_to pg_snapshot)
+  RETURNS TABLE (after xid8, before xid8)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_new xid8 := pg_snapshot_xmax(p_from); -- the first that began since
+BEGIN
+  RETURN QUERY
+  SELECT r.after, r.before FROM (
+    SELECT (x::text::bigint - 1)::text::xid8 AS after, (x::text::bigint + 1)::text::xid8 AS before
+    FROM pg_snapshot_xip(p_from) x WHERE pg_visible_in_snapshot(x, p_to)
+    UNION ALL
+    SELECT g.after, lead(g.after, 1, pg_snapshot_xmax(p_to)) OVER (ORDER BY g.after)
+    FROM (SELECT (v_new::text::bigint - 1)::text::xid8 AS after
+      UNION ALL SELECT x FROM pg_snapshot_xip(p_to) x WHERE x >= v_new) g) r
+  WHERE r.before::text::bigint - r.after::text::bigint > 1 ORDER BY r.after;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_routing_ranges IS
+  'Which transactions are visible in one snapshot and not in another. Internal.';
+
+-- fn_routing_held() → transactions of this database that have been open for over a minute and have written events, of
+-- webhooks (domain webhook) or of the outbox (domain NULL: nobody can see which); they delay those alone. pid is NULL
+-- for a prepared one. Where the owner of this function may not see when a transaction began, it is not told. Definer:
+-- who may look at the health of the queue need not see other sessions.
+CREATE OR REPLACE FUNCTION public.fn_routing_held()
+  RETURNS TABLE (worker_name text, event_domain text, pid int, usename text, program text, xact_start timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  -- locks are read only where there is somebody to find
+  IF EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL
+      AND a.xact_start < now() - interval '1 minute')
+    OR EXISTS (SELECT 1 FROM pg_prepared_xacts p WHERE p.prepared < now() - interval '1 minute') THEN
+    RETURN QUERY
+    SELECT t.worker_name, t.event_domain, s.pid, s.usename, s.program, s.xact_start
+    FROM (VALUES ('webhook_router', 'webhook', 'public.events'::regclass),
+      ('iu_outbound_default', NULL, 'public.event_outbox'::regclass)) t (worker_name, event_domain, written)
+    JOIN pg_locks l ON l.locktype = 'relation' AND l.relation = t.written AND l.mode = 'RowExclusiveLock'
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    JOIN (
+      SELECT a.pid, NULL AS holder, a.usename::text, a.application_name AS program, a.xact_start FROM pg_stat_activity a
+      UNION ALL
+      SELECT NULL, x.virtualtransaction, p.owner::text, 'prepared transaction ' || p.gid, p.prepared
+      FROM pg_prepared_xacts p JOIN pg_locks x ON x.locktype = 'transactionid' AND x.transactionid = p.transaction
+        AND x.mode = 'ExclusiveLock'
+      WHERE p.database = current_database()) s ON s.pid = l.pid OR l.pid IS NULL AND s.holder = l.virtualtransaction
+    WHERE s.xact_start < now() - interval '1 minute' ORDER BY s.xact_start;
+  END IF;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_routing_held TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_routing_held IS
+  'Transactions open for over a minute that have written events, which are routed when they end.';

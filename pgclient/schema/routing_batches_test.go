@@ -1,0 +1,277 @@
+// Batches of events between two snapshots: whatever transactions do, each event that is committed is routed once, and
+// one that stays open delays its own events alone.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// routing is a database whose events of both tables are taken by routers.
+type routing struct {
+	*core
+	rand      *rand.Rand
+	next      int
+	committed []int
+	writers   []*writer
+	// open is a router whose transaction has not ended.
+	open pgx.Tx
+}
+
+// writer is a session that writes events; marks[i] is how many events it had
+// pending at its savepoint i.
+type writer struct {
+	conn    *pgx.Conn
+	open    bool
+	pending []int
+	marks   []int
+}
+
+func newRouting(t *testing.T, seed uint64) *routing {
+	c := newRoutes(t)
+	c.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('order', 'http://127.0.0.1:1/', true, true)")
+	r := &routing{core: c, rand: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test repeats by its seed
+	for range 5 {
+		r.writers = append(r.writers, &writer{conn: c.db.Conn(t, "")})
+	}
+	r.drain() // cursors are made
+	return r
+}
+
+const (
+	writeEvents = `WITH e AS (INSERT INTO public.events (event_type, payload) VALUES ('order', to_jsonb(%[1]d)))
+		SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, '%[1]d')`
+	runRouters = "SELECT public.fn_webhook_router_run(%[1]d), public.fn_iu_route_worker_run('iu_outbound_default', %[1]d)"
+	routedOnce = `SELECT COALESCE(array_agg((e.payload #>> '{}')::int), '{}') FROM public.webhook_delivery_sagas s JOIN public.events e ON e.id = s.event_id
+		UNION ALL SELECT COALESCE(array_agg(e.event_subject_ref::int), '{}') FROM public.iu_route_attempt a JOIN public.event_outbox e ON e.id = a.event_id
+			WHERE e.event_domain = 'iu'`
+	seenTimes = `SELECT (SELECT events_seen FROM public.router_offsets) || ' ' || (SELECT events_seen FROM public.iu_route_worker_cursor WHERE event_domain = 'iu')`
+	unrouted  = `SELECT (SELECT waiting FROM public.fn_webhook_unrouted()) || ' ' || (SELECT waiting FROM public.fn_iu_route_backlog() WHERE event_domain = 'iu')`
+)
+
+func (r *routing) run(conn *pgx.Conn, sql string, args ...any) {
+	r.t.Helper()
+	_, err := conn.Exec(context.Background(), fmt.Sprintf(sql, args...))
+	require.NoError(r.t, err)
+}
+
+// step lets one writer do one thing.
+func (r *routing) write() {
+	w := r.writers[r.rand.IntN(len(r.writers))]
+	switch n := r.rand.IntN(10); {
+	case !w.open:
+		r.run(w.conn, "BEGIN")
+		w.open = true
+	case n < 5:
+		r.next++
+		r.run(w.conn, writeEvents, r.next)
+		w.pending = append(w.pending, r.next)
+	case n == 5:
+		r.run(w.conn, "SAVEPOINT s%d", len(w.marks))
+		w.marks = append(w.marks, len(w.pending))
+	case n == 6 && len(w.marks) > 0:
+		to := r.rand.IntN(len(w.marks))
+		r.run(w.conn, "ROLLBACK TO SAVEPOINT s%d", to)
+		w.pending, w.marks = w.pending[:w.marks[to]], w.marks[:to+1]
+	case n == 7 && len(w.marks) > 0:
+		r.run(w.conn, "RELEASE SAVEPOINT s%d", len(w.marks)-1)
+		w.marks = w.marks[:len(w.marks)-1]
+	case n == 8:
+		r.end(w, "COMMIT")
+	case n == 9 && r.rand.IntN(3) == 0:
+		r.end(w, "ROLLBACK")
+	}
+}
+
+func (r *routing) end(w *writer, how string) {
+	r.run(w.conn, "%s", how)
+	if how == "COMMIT" {
+		r.committed = append(r.committed, w.pending...)
+	}
+	w.open, w.pending, w.marks = false, nil, nil
+}
+
+// route lets a router do one thing: most run and commit; some stay open beside
+// others, are killed, see an old snapshot, or write events themselves.
+func (r *routing) route() {
+	ctx := context.Background()
+	sql := fmt.Sprintf(runRouters, 1+r.rand.IntN(6))
+	if r.open != nil && r.rand.IntN(3) == 0 {
+		if r.rand.IntN(2) == 0 {
+			require.NoError(r.t, r.open.Commit(ctx))
+		} else {
+			require.NoError(r.t, r.open.Rollback(ctx))
+		}
+		r.open = nil
+		return
+	}
+	switch n := r.rand.IntN(10); {
+	case n == 0 && r.open == nil:
+		r.open = r.begin(r.root)
+		_, err := r.open.Exec(ctx, sql)
+		require.NoError(r.t, err)
+	case n == 1:
+		conn := r.db.Conn(r.t, "")
+		r.run(conn, "BEGIN; %s", sql)
+		r.exec("SELECT pg_terminate_backend($1, 60000)", int(conn.PgConn().PID()))
+	case n == 2 && r.open == nil:
+		own := []int{r.next + 1, r.next + 2}
+		r.next += 2
+		for _, s := range []string{"BEGIN", fmt.Sprintf(writeEvents, own[0]), sql, fmt.Sprintf(writeEvents, own[1]), "COMMIT"} {
+			r.run(r.writers[0].conn, "%s", s)
+		}
+		r.committed = append(r.committed, own...)
+	case n == 3 && r.open == nil:
+		r.exec("BEGIN ISOLATION LEVEL REPEATABLE READ; " + sql + "; COMMIT")
+	default:
+		r.exec(sql)
+	}
+}
+
+// drain runs the routers until nothing waits.
+func (r *routing) drain() {
+	r.t.Helper()
+	eventually(r.t, "nothing waits", func() bool {
+		r.exec(fmt.Sprintf(runRouters, 3))
+		return get[string](r.core, unrouted) == "0 0"
+	})
+}
+
+// The routed set is the committed set, each event taken once, over random
+// interleavings of writers with savepoints and of routers.
+func TestRoutingOfRandomInterleavings(t *testing.T) {
+	t.Parallel()
+	runs, steps := 3, 250
+	if os.Getenv("QTOP_TEST_FULL") != "" {
+		runs, steps = 30, 1500
+	}
+	for range runs {
+		seed := rand.Uint64() //nolint:gosec // a test repeats by its seed
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			r := newRouting(t, seed)
+			for range steps {
+				if r.rand.IntN(4) == 0 {
+					// the router that writes itself is writer 0
+					if w := r.writers[0]; w.open {
+						r.end(w, "COMMIT")
+					}
+					r.route()
+				} else {
+					r.write()
+				}
+			}
+			if r.open != nil {
+				require.NoError(t, r.open.Commit(context.Background()))
+			}
+			for _, w := range r.writers {
+				if w.open {
+					r.end(w, "COMMIT")
+				}
+			}
+			r.drain()
+			slices.Sort(r.committed)
+			rows, err := r.root.Query(context.Background(), routedOnce)
+			require.NoError(t, err)
+			routed, err := pgx.CollectRows(rows, pgx.RowTo[[]int])
+			require.NoError(t, err)
+			for _, of := range routed {
+				slices.Sort(of)
+			}
+			require.Equal(t, [][]int{r.committed, r.committed}, routed)
+			require.Equal(t, fmt.Sprintf("%[1]d %[1]d", len(r.committed)), get[string](r.core, seenTimes), "each is taken once")
+		})
+	}
+}
+
+// What an open transaction has written is not scanned, and an idle router writes
+// nothing.
+func TestRoutingScansNoOpenTransaction(t *testing.T) {
+	r := newRouting(t, 1)
+	w := r.writers[0]
+	r.run(w.conn, "BEGIN")
+	r.run(w.conn, "INSERT INTO public.events (event_type, payload) SELECT 'order', '0' FROM generate_series(1, 20000)")
+	r.run(w.conn, "SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, '0') FROM generate_series(1, 3000)")
+	stood := "SELECT string_agg(concat_ws(' ', ctid, c.*), ';' ORDER BY worker_name, event_domain) FROM public.queue_cursor c"
+	before := get[string](r.core, stood)
+	var touched int
+	tx := r.begin(r.root)
+	for range 3 {
+		_, err := tx.Exec(context.Background(), fmt.Sprintf(runRouters, 1000))
+		require.NoError(t, err)
+	}
+	require.NoError(t, tx.QueryRow(context.Background(), `SELECT pg_stat_get_xact_tuples_returned('public.events'::regclass) + pg_stat_get_xact_tuples_fetched('public.events'::regclass)
+		+ (SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid)) FROM pg_index WHERE indrelid IN ('public.events'::regclass) OR indrelid IN (
+			SELECT inhrelid FROM pg_inherits WHERE inhparent = 'public.event_outbox'::regclass))`).Scan(&touched))
+	require.NoError(t, tx.Commit(context.Background()))
+	require.Less(t, touched, 1000)
+	require.Equal(t, before, get[string](r.core, stood))
+	r.run(w.conn, "COMMIT")
+	require.Equal(t, "10001 3000", get[string](r.core, unrouted))
+}
+
+// Of a batch that is taken in parts each part goes on behind the one before, also
+// behind what was in progress when the batch before it began.
+func TestRoutingInParts(t *testing.T) {
+	r := newRouting(t, 1)
+	late := r.writers[0]
+	r.run(late.conn, "BEGIN; "+writeEvents, 1)
+	for n := 2; n <= 4; n++ {
+		r.exec(fmt.Sprintf(writeEvents, n))
+	}
+	r.exec(fmt.Sprintf(runRouters, 2))
+	require.Equal(t, "1 1", get[string](r.core, unrouted))
+	r.run(late.conn, writeEvents+"; COMMIT", 5)
+	r.exec(fmt.Sprintf(writeEvents, 6))
+	require.Equal(t, "4 4", get[string](r.core, unrouted))
+	for range 4 {
+		r.exec(fmt.Sprintf(runRouters, 1))
+	}
+	require.Equal(t, "0 0", get[string](r.core, unrouted))
+	require.Equal(t, "6 6", get[string](r.core, seenTimes))
+}
+
+// Events that logical replication applies, which brings numbers of another
+// cluster, are routed as new ones.
+func TestRoutingOfAppliedEvents(t *testing.T) {
+	r := newRouting(t, 1)
+	r.exec(fmt.Sprintf(writeEvents, 1))
+	r.drain()
+	r.exec(`BEGIN; SET LOCAL session_replication_role = replica; INSERT INTO public.events (event_type, payload, created_at, created_xid) VALUES ('order', '2', now(), '4');
+		INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, event_subject_ref, created_xid) VALUES ('iu', 'made', 's', 'immediate', '2', '4'); COMMIT`)
+	require.Equal(t, "1 1", get[string](r.core, unrouted))
+	r.drain()
+	require.Equal(t, "2 2", get[string](r.core, seenTimes))
+}
+
+// A leaf of the outbox stays while a transaction that wrote into it is open, and
+// until what it wrote is routed, whatever the snapshots say of its neighbours.
+func TestRetentionKeepsEventsOfOpenTransactions(t *testing.T) {
+	r := newRouting(t, 1)
+	leaf := get[string](r.core, "SELECT 'event_outbox_' || to_char((now() AT TIME ZONE 'UTC') - interval '7 months', 'YYYY_MM')")
+	r.exec(fmt.Sprintf(`CREATE TABLE public.%[1]s PARTITION OF public.event_outbox FOR VALUES FROM (date_trunc('month', now() - interval '7 months', 'UTC')) TO
+		(date_trunc('month', now() - interval '6 months', 'UTC')); ALTER TABLE public.%[1]s OWNER TO queue_owner`, leaf))
+	old := fmt.Sprintf(`SET LOCAL session_replication_role = replica; INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, event_subject_ref, created_at)
+		VALUES ('iu', 'made', 's', 'immediate', '1', date_trunc('month', now() - interval '7 months', 'UTC') + interval '1 day')`)
+	r.exec("BEGIN; " + old + "; COMMIT")
+	r.drain()
+	late := r.writers[0]
+	r.run(late.conn, "BEGIN; %s", old)
+	there := func() bool { return get[bool](r.core, "SELECT to_regclass('public.' || $1) IS NOT NULL", leaf) }
+	require.Contains(t, r.sweep()["kept"].(map[string]any)[leaf], "busy")
+	require.True(t, there())
+	r.run(late.conn, "COMMIT")
+	require.Contains(t, r.sweep()["kept"].(map[string]any)[leaf], "no cursor has passed")
+	require.True(t, there())
+	r.drain()
+	require.Contains(t, r.sweep()["dropped"], leaf)
+	require.False(t, there())
+}
