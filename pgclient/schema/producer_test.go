@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 )
 
@@ -145,4 +146,38 @@ func TestRefusedProducersCommitNothing(t *testing.T) {
 	}
 	require.Zero(t, get[int](p.core, "SELECT count(*)::int FROM public.business"), "nothing of a refused transaction is there")
 	require.NoError(t, p.with(many(`, "executor": "Agent", "priority": 1000`)))
+}
+
+// The way by which an event of ours comes is read from the call stack: whatever
+// functions a writer has, and whatever they are named, they are another way. A role
+// of the application that was granted no more than INSERT may insert.
+func TestEventsOfOursAreNotForged(t *testing.T) {
+	c := newProducing(t).core
+	const body = `(text, text, text, text, text, text, text, jsonb, text, text, timestamptz) RETURNS jsonb LANGUAGE plpgsql AS $$
+		BEGIN INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload)
+		VALUES ($1, $2, $3, $4, $8); RETURN '{}'; END $$`
+	names := []string{`forger.fn_event_emit`, `"a public".fn_event_emit`, `"x ""public""".fn_event_emit`, `forger." public.fn_event_emit("`, `forger." ""public"".""fn_event_emit""("`}
+	c.exec(`CREATE SCHEMA forger; CREATE SCHEMA "a public"; CREATE SCHEMA "x ""public"""`)
+	writer := c.as("event_ingest_writer")
+	c.exec(`GRANT USAGE ON SCHEMA forger, "a public", "x ""public""" TO PUBLIC; GRANT INSERT ON public.event_outbox TO PUBLIC`)
+	for _, name := range names {
+		c.exec("CREATE FUNCTION " + name + body)
+		for _, quoted := range []string{"off", "on"} {
+			for _, who := range []*pgxpool.Pool{writer, c.as("queue_viewer")} {
+				err := pgx.BeginFunc(t.Context(), who, func(tx pgx.Tx) error {
+					if _, err := tx.Exec(t.Context(), "SET LOCAL quote_all_identifiers = "+quoted); err != nil {
+						return err
+					}
+					_, err := tx.Exec(t.Context(), "SELECT "+name+"('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, now())")
+					return err
+				})
+				refused(t, "42501", err, name)
+				require.ErrorContains(t, err, "emitted by qtop alone", name)
+			}
+		}
+	}
+	c.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, now())")
+	c.exec("SET quote_all_identifiers = on; SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, now())")
+	_, err := c.as("queue_viewer").Exec(t.Context(), "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload) VALUES ('iu', 'made', 'birth', 'immediate', '{}')")
+	require.NoError(t, err)
 }
