@@ -166,7 +166,7 @@ func TestReportIsBounded(t *testing.T) {
 	require.Len(t, r.Actions, 500)
 	require.Len(t, r.Flags, 100)
 	require.Equal(t, map[string]int{"marks": 30, "actions": 80, "flags": 350}, r.More)
-	require.Equal(t, []string{"5", "11"}, []string{r.Flags[0].Before.String(), r.Flags[0].After.String()})
+	require.Equal(t, []string{"10", "11"}, []string{r.Flags[0].Before.String(), r.Flags[0].After.String()})
 	for _, e := range r.Actions {
 		require.False(t, e.At.Before(r.Since) || !e.At.Before(r.Until))
 	}

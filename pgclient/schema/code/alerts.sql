@@ -60,7 +60,8 @@ FROM (
            to_char(x.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), 'failing',
          'failing:' || x.subscription_id, 'critical', x.since, public.fn_age(x.since),
          round((public.fn_age(COALESCE(t.failing_since, x.since))
-           / (86400 * greatest(public.fn_cfg_int('webhook.disable_after_days', 5), 1)))::numeric, 2), '{}'
+           / (86400 * greatest(COALESCE((SELECT v.n FROM public.v_dot_config_number v
+             WHERE v.key = 'webhook.disable_after_days'), 5), 1)))::numeric, 2), '{}'
   FROM public.webhook_endpoint_suspensions x
   JOIN public.webhook_endpoint_state t ON t.subscription_id = x.subscription_id WHERE x.reason = 'failing'
 ) s
