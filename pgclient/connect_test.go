@@ -3,13 +3,20 @@
 package pgclient_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -24,27 +31,38 @@ func TestParseDSNVerifies(t *testing.T) {
 	for _, v := range []string{"PGSSLMODE", "PGSERVICE", "PGHOST", "PGSSLROOTCERT"} {
 		t.Setenv(v, "")
 	}
+	services := filepath.Join(t.TempDir(), "services")
+	require.NoError(t, os.WriteFile(services, []byte("[bare]\nhost=db.example.org\n[plain]\nhost=db.example.org\nsslmode=disable\n"), 0o600))
+	t.Setenv("PGSERVICEFILE", services)
 	for dsn, verified := range map[string]bool{
-		"postgres://u@db.example.org/q":                          true,
-		"postgres://u@db.example.org/q?application_name=x":       true,
-		"host=db.example.org user=u":                             true,
-		"host=10.0.0.7":                                          true,
-		"postgres://u@db.example.org/q?sslmode=disable":          false,
-		"postgres://u@db.example.org/q?a=b&sslmode=disable":      false,
-		"host=db.example.org sslmode=disable":                    false,
-		"host=db.example.org sslmode = disable":                  false,
-		"host=/var/run/postgresql user=u":                        false,
-		"postgres:///q?host=/run/postgresql":                     false,
-		"postgres://u@localhost/q":                               false,
-		"postgres://u@127.0.0.1:5433/q":                          false,
-		"postgres://u@[::1]/q":                                   false,
-		"host=localhost,db.example.org":                          true,
-		"postgres://u@/q?host=/run/postgresql,db.example.org":    true,
-		"host=db.example.org password='x sslmode=disable'":       true,
-		"host=db.example.org password=xsslmode=disable":          true,
-		"postgres://u:xsslmode=disable@db.example.org/q":         true,
-		"host=db.example.org options='-c service=1' user=u":      true,
-		"postgres://u@db.example.org/q?application_name=service": true,
+		"postgres://u@db.example.org/q":                           true,
+		"postgres://u@db.example.org/q?application_name=x":        true,
+		"host=db.example.org user=u":                              true,
+		"host=10.0.0.7":                                           true,
+		"postgres://u@db.example.org/q?sslmode=disable":           false,
+		"postgres://u@db.example.org/q?a=b&sslmode=disable":       false,
+		"host=db.example.org sslmode=disable":                     false,
+		"host=db.example.org sslmode = disable":                   false,
+		"host=/var/run/postgresql user=u":                         false,
+		"postgres:///q?host=/run/postgresql":                      false,
+		"postgres://u@localhost/q":                                false,
+		"postgres://u@127.0.0.1:5433/q":                           false,
+		"postgres://u@[::1]/q":                                    false,
+		"host=localhost,db.example.org":                           true,
+		"postgres://u@/q?host=/run/postgresql,db.example.org":     true,
+		"host=db.example.org password='x sslmode=disable'":        true,
+		"host=db.example.org password=xsslmode=disable":           true,
+		"postgres://u:xsslmode=disable@db.example.org/q":          true,
+		"host=db.example.org options='-c service=1' user=u":       true,
+		"postgres://u@db.example.org/q?application_name=service":  true,
+		`host=db.example.org application_name=x\ sslmode=disable`: true,
+		`host=db.example.org application_name=x\`:                 true,
+		"host=db.example.org password=a://b":                      true,
+		"service=bare":                                            true,
+		"service=bare host=db2.example.org":                       true,
+		"postgres:///?service=bare":                               true,
+		"service=plain":                                           false,
+		"service=bare sslmode=disable":                            false,
 	} {
 		cc, err := pgpool.ParseDSN(dsn)
 		require.NoError(t, err, dsn)
@@ -59,10 +77,66 @@ func TestParseDSNVerifies(t *testing.T) {
 		}
 		require.Equal(t, verified, full, dsn)
 	}
+	t.Setenv("PGSERVICE", "bare")
+	cc, err := pgpool.ParseDSN("")
+	require.NoError(t, err)
+	require.Equal(t, "db.example.org", cc.TLSConfig.ServerName, "a service that is named in the environment is verified too")
+	t.Setenv("PGSERVICE", "")
 	t.Setenv("PGSSLMODE", "disable")
-	cc, err := pgpool.ParseDSN("host=db.example.org")
+	cc, err = pgpool.ParseDSN("host=db.example.org")
 	require.NoError(t, err)
 	require.Nil(t, cc.TLSConfig, "the environment is the operator's word too")
+}
+
+// A session is encrypted where its bytes are: not where TLS was asked for and the
+// server, or somebody between, refused it.
+func TestSessionKnowsWhetherItIsEncrypted(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	cc, err := pgpool.ParseDSN(db.DSN(pgtest.Login(t, db, "queue_viewer")))
+	require.NoError(t, err)
+	between, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = between.Close() })
+	go func() {
+		for {
+			conn, err := between.Accept()
+			if err != nil {
+				return
+			}
+			go refuseTLS(conn, cc)
+		}
+	}()
+	dsn := fmt.Sprintf("host=127.0.0.1 port=%d sslmode=prefer user=%s password=x dbname=%s", between.Addr().(*net.TCPAddr).Port, cc.User, cc.Database)
+	s, err := open(t, pgclient.Options{DSN: dsn, Actor: "ann"}).Session(t.Context())
+	require.NoError(t, err)
+	require.False(t, s.TLS)
+}
+
+// refuseTLS answers a request for TLS with no, and passes all else on.
+func refuseTLS(client net.Conn, to *pgx.ConnConfig) {
+	defer client.Close()
+	first := make([]byte, 8)
+	if _, err := io.ReadFull(client, first); err != nil {
+		return
+	}
+	if string(first) == "\x00\x00\x00\x08\x04\xd2\x16\x2f" {
+		first = nil
+		if _, err := client.Write([]byte("N")); err != nil {
+			return
+		}
+	}
+	network, address := pgconn.NetworkAddress(to.Host, to.Port)
+	server, err := net.Dial(network, address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(server, io.MultiReader(bytes.NewReader(first), client))
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
 }
 
 // No error repeats a password, however the DSN spells it.

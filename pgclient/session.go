@@ -5,6 +5,7 @@ package pgclient
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"time"
@@ -45,7 +46,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	}
 	s.ReadOnly = readOnly == "on"
 	pc := conn.Conn().PgConn()
-	s.TLS = conn.Conn().Config().TLSConfig != nil
+	_, s.TLS = pc.Conn().(*tls.Conn) // the configuration says what was asked for, not what the server gave
 	cfg := conn.Conn().Config()
 	s.Address = queue.Clean(pgerror.Mask(fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)))
 	if pgsession.Local(cfg.Host) && len(cfg.Host) > 0 && (cfg.Host[0] == '/' || cfg.Host[0] == '@') {

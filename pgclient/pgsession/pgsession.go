@@ -16,6 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // Setting is a parameter of a session.
@@ -38,7 +40,9 @@ func Always() []Setting {
 }
 
 // Parse reads a connection string for a session of ours. Without an sslmode of the
-// operator's own, anything but loopback and sockets is verified in full.
+// operator's own, anything but loopback and sockets is verified in full: also where a
+// service file names the host. What a service file says of sslmode holds, other than
+// prefer, which is what the driver takes where nobody says anything.
 func Parse(dsn string) (*pgx.ConnConfig, error) {
 	if err := judge(dsn); err != nil {
 		return nil, err
@@ -50,17 +54,14 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 	if err := judgeParts(cc); err != nil {
 		return nil, err
 	}
-	explicit := explicitTLS.MatchString(quoted.ReplaceAllString(dsn, "''")) ||
-		os.Getenv("PGSSLMODE") != "" || os.Getenv("PGSERVICE") != ""
-	if !explicit && !allLocal(cc) {
-		sep := " "
-		if strings.Contains(dsn, "://") {
-			sep = "?"
-			if strings.Contains(dsn, "?") {
-				sep = "&"
-			}
+	explicit := explicitTLS.MatchString(quoted.ReplaceAllString(dsn, "''")) || os.Getenv("PGSSLMODE") != ""
+	if !explicit && prefersTLS(cc) {
+		if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
+			dsn += queue.Choose(strings.Contains(dsn, "?"), "&", "?") + "sslmode=verify-full"
+		} else { // in front, where no backslash or quote swallows it
+			dsn = "sslmode=verify-full " + dsn
 		}
-		if cc, err = pgx.ParseConfig(strings.TrimSpace(dsn + sep + "sslmode=verify-full")); err != nil {
+		if cc, err = pgx.ParseConfig(dsn); err != nil {
 			return nil, err
 		}
 	}
@@ -106,21 +107,24 @@ func PoolConfig(dsn string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// An sslmode or service of the operator's own, in either form of a DSN. A value
-// that merely contains the word is none.
-var explicitTLS = regexp.MustCompile(`(?:^|[\s?&])(?:sslmode|service)\s*=`)
+// An sslmode of the operator's own, in either form of a DSN. A value that merely
+// contains the word is none.
+var explicitTLS = regexp.MustCompile(`(?:^|[\s?&])sslmode\s*=`)
 
-// quoted is a value in quotes, which may hold anything.
-var quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'`)
+// quoted is a value in quotes, which may hold anything, or a character behind a backslash.
+var quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|\\.`)
 
-// allLocal tells whether none of the hosts is reached over a network.
-func allLocal(cc *pgx.ConnConfig) bool {
+// prefersTLS tells whether a host is reached over a network without TLS where it
+// refuses TLS.
+func prefersTLS(cc *pgx.ConnConfig) bool {
+	encrypted := cc.TLSConfig != nil && !Local(cc.Host)
 	for _, f := range cc.Fallbacks {
-		if !Local(f.Host) {
-			return false
+		if f.TLSConfig == nil && encrypted && !Local(f.Host) {
+			return true
 		}
+		encrypted = encrypted || f.TLSConfig != nil && !Local(f.Host)
 	}
-	return Local(cc.Host)
+	return false
 }
 
 // Local tells a host that is reached by a socket or loopback.
