@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -55,6 +56,13 @@ func letterLevel(x queue.DeadLetter) level {
 	l := level{id: x.ID, title: views.ShortID(x.ID), list: reads(queue.ListDeadLetter, x.ID)}
 	l.targets = lettersTargets(this(x.ID))
 	l.targets[queue.ActReveal] = this(x.ID)
+	l.targets[queue.ActErase] = func(_ scene, req *queue.Request) string {
+		if x.EventID == 0 {
+			return "only webhook events can be erased: what jobs and routed events hold goes with their retention"
+		}
+		req.Targets = []string{queue.EventLetter(strconv.FormatInt(x.EventID, 10))}
+		return ""
+	}
 	l.page = func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.DeadLetterDetail](at.level.list.page)
 		if d != nil {
@@ -65,6 +73,11 @@ func letterLevel(x queue.DeadLetter) level {
 		return views.LetterPage(x, d, at.env, at.size.W), true
 	}
 	return l
+}
+
+// unopened is what Z says where no letter is open.
+func unopened(scene, *queue.Request) string {
+	return "open a letter first (enter); Z erases what its event holds"
 }
 
 // unrevealed is what V says where no payload is open.

@@ -26,6 +26,7 @@ func deadPane() pane {
 	}
 	p.targets = lettersTargets(groupMeant)
 	p.targets[queue.ActReveal] = unrevealed
+	p.targets[queue.ActErase] = unopened
 	p.forms = map[queue.ActionID]form{queue.ActReveal: {line: func(*queue.Snapshot, []string, *queue.Request) string {
 		return "a payload is revealed on its page: open it, then V" // what it shows needs a page to stand on
 	}}}

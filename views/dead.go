@@ -6,6 +6,7 @@ package views
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
@@ -124,7 +125,10 @@ func Letters(rows []queue.DeadLetter) Source {
 			{Name: "id", Width: id, Max: max(id, 14), Look: strong, Say: short},
 			{Name: "failed_at", Title: "failed", Width: 11},
 			{Name: "age_seconds", Title: "age", Width: 8, Right: true},
-			{Name: "state", Width: 8, Max: 9, Look: ofRow},
+			{Name: "state", Width: 8, Max: 9, Look: ofRow, Text: func(d queue.DeadLetter, _ Env) string {
+				return queue.Choose(d.ErasedAt != nil, "erased", d.State)
+			}, Plain: func(d queue.DeadLetter) string { return d.State }},
+			{Name: "erased_at", Head: "ERASED", Plain: erased},
 			{Name: "code", Width: 10, Max: 20, Drop: 3},
 			{Name: "event_type", Title: "event", Head: "TYPE", Width: 14, Max: 34, Drop: event, Say: orDashed},
 			{Name: "endpoint", Title: "endpoint / kind", Width: 16, Max: 40, Drop: 4, Look: dim},
@@ -134,6 +138,14 @@ func Letters(rows []queue.DeadLetter) Source {
 				Plain: func(d queue.DeadLetter) string { return plainID(d.SagaID) }},
 		},
 	}.lines())
+}
+
+// erased says when the payload of a letter was erased and by whom; "" = it was not.
+func erased(d queue.DeadLetter) string {
+	if d.ErasedAt == nil {
+		return ""
+	}
+	return queue.Stamp(d.ErasedAt.UTC(), time.RFC3339) + " by " + d.ErasedBy.String()
 }
 
 func idOrDash(id int64, e Env) string {

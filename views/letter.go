@@ -34,6 +34,9 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 	if l.SubscriptionID != 0 {
 		p.pair("subscription", strconv.FormatInt(l.SubscriptionID, 10))
 	}
+	if l.ErasedAt != nil {
+		p.paint("erased", e.Stamp(*l.ErasedAt)+" by "+l.ErasedBy.String()+": nothing of it can be sent again", e.Theme.Warning)
+	}
 	if l.Generation > 0 {
 		p.pair("requeued", plural(int64(l.Generation), "time before", "times before"))
 	}

@@ -27,15 +27,20 @@ func EnsurePartitions(ctx context.Context, c *pgclient.Client) (made, caught int
 }
 
 // KeptSizes is one line: the size on disk of each table that no retention
-// touches, largest first, and their sum.
+// touches, largest first, and their sum; with how fast those of webhooks grow, on
+// the average since their oldest event.
 func KeptSizes(ctx context.Context, c *pgclient.Client) (queue.Text, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var line string
-	err := c.Read().QueryRow(ctx, `SELECT pg_size_pretty(sum(bytes)) || ': ' || string_agg(name || ' ' || pg_size_pretty(bytes), ', ' ORDER BY bytes DESC, name)
-		FROM (SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes FROM pg_class c
-			WHERE c.oid = ANY (ARRAY['public.events', 'public.webhook_delivery_sagas', 'public.webhook_delivery_jobs', 'public.dead_letters',
-				'public.queue_operator_action']::regclass[])) t`).Scan(&line)
+	err := c.Read().QueryRow(ctx, `SELECT concat(pg_size_pretty(sum(bytes)), ': ', string_agg(name || ' ' || pg_size_pretty(bytes), ', ' ORDER BY bytes DESC, name),
+			(SELECT format('; those of webhooks grow by %s a day on the average since %s', pg_size_pretty((sum(bytes) FILTER (WHERE hooks)
+					/ greatest(extract(epoch FROM now() - o.created_at) / 86400, 1))::numeric), to_char(o.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD'))
+				FROM (SELECT e.created_at FROM public.events e ORDER BY e.id LIMIT 1) o WHERE bool_or(hooks)))
+		FROM (SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes, c.relname <> 'queue_operator_action' AS hooks FROM pg_class c
+			WHERE c.oid = 'public.queue_operator_action'::regclass OR c.oid = ANY (ARRAY['public.events', 'public.webhook_delivery_sagas',
+				'public.webhook_delivery_jobs', 'public.dead_letters']::regclass[])
+				AND (SELECT f.n = 0 FROM public.v_dot_config_number f WHERE f.key = 'retention.webhooks_days')) t`).Scan(&line)
 	return queue.Clean(line), pgerror.Translate(err)
 }
 

@@ -21,7 +21,7 @@ import (
 func eventLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.event.after(b)
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'event:' || d.dead_letter_id, 'event', `+filtersql.DeadEventState+`, d.failure_code, d.event_type,
-		d.event_domain, 0, 0, d.event_type, 0, 0, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint FROM `+filtersql.DeadEventFrom+b.Clause()+`
+		d.event_domain, 0, 0, d.event_type, 0, 0, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, NULL::timestamptz, NULL::text FROM `+filtersql.DeadEventFrom+b.Clause()+`
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit), b.Args...)
 
 }

@@ -27,8 +27,8 @@ const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
 func jobLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.job.after(b)
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'job:' || d.dead_letter_id, 'job', `+filtersql.DeadJobState+`, d.failure_code, d.job_kind,
-		d.event_domain, 0, 0, '', 0, `+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint
-		FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
+		d.event_domain, 0, 0, '', 0, `+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint,
+		NULL::timestamptz, NULL::text FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
 			FROM public.job_dead_letter) d`+b.Clause()+` ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit)+`) d
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.Args...)
 

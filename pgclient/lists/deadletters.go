@@ -152,7 +152,8 @@ func hookLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mar
 		b.And("d.id < " + b.Arg(mark.hook))
 	}
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT d.id::text, 'webhook', `+filtersql.DeadState+`, d.final_error_code, s.endpoint, 'webhook',
-		d.subscription_id, d.event_id, s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint
+		d.subscription_id, d.event_id, s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
+		(SELECT w.erased_at FROM public.webhook_erasure w WHERE w.event_id = d.event_id), (SELECT w.erased_by FROM public.webhook_erasure w WHERE w.event_id = d.event_id)
 		FROM `+filtersql.DeadFrom+b.Clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.Args...)
 
 }
@@ -165,6 +166,10 @@ func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Dea
 	kind, key, err := parseid.Payload(d.ID)
 	if err != nil {
 		return nil, err
+	}
+	if d.ErasedAt != nil {
+		d.PayloadWhyNot = queue.Clean("it was erased")
+		return d, nil
 	}
 	x, err := payload(ctx, db, kind, key, q.Whole)
 	d.Payload, d.PayloadWhyNot, d.PayloadSize = x.text, x.whyNot, x.size
@@ -189,15 +194,16 @@ func letter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterD
 	err = db.QueryRow(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		e.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
 		s.callback_url, s.secret_ref IS NULL, r.requeued_by, r.requeued_at, COALESCE(r.new_saga_id, 0),
-		x.resolution::text, x.by, x.at, x.note
+		x.resolution::text, x.by, x.at, x.note, w.erased_at, w.erased_by
 		FROM `+filtersql.DeadFrom+`
 		JOIN (SELECT id, event_type FROM public.events) e ON e.id = d.event_id
 		LEFT JOIN public.dead_letter_requeues r ON r.dead_letter_id = d.id
-		LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = d.id WHERE d.id = $1`, n).
+		LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = d.id
+		LEFT JOIN public.webhook_erasure w ON w.event_id = d.event_id WHERE d.id = $1`, n).
 		Scan(&d.ID, &d.State, &d.Code, &d.Endpoint, &d.SubscriptionID, &d.EventID, &d.EventType,
 			&d.SagaID, &d.Generation, &d.FailedAt, &d.AgeSeconds, &url, &d.Unsigned,
 			&d.RequeuedBy, &d.RequeuedAt, &d.NewSagaID, &d.Resolution, &d.ResolvedBy,
-			&d.ResolvedAt, &d.ResolvedNote)
+			&d.ResolvedAt, &d.ResolvedNote, &d.ErasedAt, &d.ErasedBy)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + id)}
 	}

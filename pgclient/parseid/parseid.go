@@ -42,6 +42,15 @@ const EventPrefix = "event:"
 // IsEventLetter tells the id of an event dead letter.
 func IsEventLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), EventPrefix) }
 
+// WebhookEvent reads the id of a webhook event: event:NUMBER, or the number alone.
+func WebhookEvent(id string) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(id), EventPrefix), 10, 64)
+	if err != nil || n <= 0 {
+		return 0, queue.NewError(queue.KindUsage, "not a webhook event: "+id, "", "write event: and its number, as the page of a dead letter has it")
+	}
+	return n, nil
+}
+
 // Webhook reads a dead-letter id: a bare number.
 func Webhook(id string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 64)

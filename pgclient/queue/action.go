@@ -18,6 +18,7 @@ const (
 	ActReopen         ActionID = "reopen"
 	ActUndoRequeue    ActionID = "requeue_undo"
 	ActReveal         ActionID = "reveal"
+	ActErase          ActionID = "erase"
 	ActFlagSet        ActionID = "flag_set"
 	ActExecRegister   ActionID = "executor_register"
 	ActExecOwner      ActionID = "executor_owner"

@@ -120,6 +120,9 @@ type DeadLetter struct {
 	Generation     int       `json:"generation"` // how many requeues led here
 	FailedAt       time.Time `json:"failed_at"`
 	AgeSeconds     int64     `json:"age_seconds"`
+	// Of a webhook whose event was erased: it has no payload any more.
+	ErasedAt *time.Time `json:"erased_at"`
+	ErasedBy Text       `json:"erased_by"`
 }
 
 // DeadLetterDetail is one dead letter with all that is known of it.

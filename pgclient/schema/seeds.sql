@@ -75,6 +75,9 @@ SELECT public.fn_dot_config_seed('retention.jobs_days', 'integer', '90',
   'finished jobs are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.dead_letters_days', 'integer', '365',
   'resolved job and route dead letters are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('retention.webhooks_days', 'integer', '0',
+  'settled webhook events are kept this long with all their deliveries, in days; 0 = for ever',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.staging_days', 'integer', '15',
   'processed staged notifications are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.samples_days', 'integer', '30',
@@ -129,6 +132,7 @@ LEFT JOIN (VALUES
   ('retention.jobs_days', 0, 36500),
   ('retention.dead_letters_days', 0, 36500),
   ('retention.staging_days', 0, 36500),
+  ('retention.webhooks_days', 0, 36500),
   ('retention.samples_days', 0, 36500)) AS own (key, lowest, highest) USING (key)
 CROSS JOIN LATERAL (SELECT
   CASE WHEN k.kind = 'integer' THEN COALESCE(own.lowest, 0) END AS lowest,

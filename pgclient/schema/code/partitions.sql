@@ -167,12 +167,14 @@ $fn$;
 COMMENT ON FUNCTION public.fn_event_stamps_always IS
   'Lets the triggers that stamp events fire for logical replication too. Internal.';
 
--- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, dropped: [leaves], kept: {leaf: why}}. In
--- one run at most 10,000 letters of each table go and 10,000 finished jobs are emptied; and 200,000 attempts go, more
--- than come in an hour at two million events a day. Leaves are dropped last, for that locks their parent until the
--- run commits; a lock that is not to be had within 2 s is left for the next run. Tick worker retention_sweep.
+-- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, webhooks, webhooks_after,
+-- dropped: [leaves], kept: {leaf: why}}. In one run at most 10,000 letters of each table go and 10,000 finished jobs
+-- are emptied; and 200,000 attempts go, more than come in an hour at two million events a day. Webhook events:
+-- fn_webhook_retention_sweep. Leaves are dropped last, for that locks their parent until the run commits; a lock that
+-- is not to be had within 50 ms is left for the next run: who waits for a lock makes others wait behind it. Tick
+-- worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET jit = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
   v_letters timestamptz := public.fn_queue_retention_before('retention.dead_letters_days');
   v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
@@ -185,6 +187,7 @@ DECLARE
   v_gone bigint;
   v_attempts bigint;
   v_cleaned bigint;
+  v_webhooks jsonb;
   v_leaf text;
   v_leaves text[] := ARRAY[]::text[];
   v_dropped text[] := ARRAY[]::text[];
@@ -220,6 +223,8 @@ BEGIN
           AND x.status <> 'cleaned' LIMIT 10000) old
   WHERE h.job_id = old.job_id AND h.finished_at = old.finished_at;
   GET DIAGNOSTICS v_cleaned = ROW_COUNT;
+  v_webhooks := public.fn_webhook_retention_sweep(COALESCE((SELECT (w.last_result ->> 'webhooks_after')::bigint
+    FROM public.queue_tick_worker w WHERE w.worker_name = 'retention_sweep'), 0));
 
   BEGIN
     PERFORM public.fn_event_stamps_always();
@@ -256,8 +261,8 @@ BEGIN
   EXCEPTION WHEN lock_not_available THEN
     SELECT v_kept || jsonb_object_agg(l, 'busy: dropped in the next run') INTO v_kept FROM unnest(v_leaves) l;
   END;
-  RETURN v_made || jsonb_build_object('letters', v_gone, 'attempts', v_attempts, 'cleaned', v_cleaned, 'dropped',
-    v_dropped, 'kept', v_kept);
+  RETURN v_made || v_webhooks || jsonb_build_object('letters', v_gone, 'attempts', v_attempts, 'cleaned', v_cleaned,
+    'dropped', v_dropped, 'kept', v_kept);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_retention_sweep TO :"dot_executor";

@@ -19,6 +19,10 @@ BEGIN
       RAISE EXCEPTION 'a dead letter stands for this event and subscription: requeue it instead'
         USING ERRCODE = '42501';
     END IF;
+    IF EXISTS (SELECT 1 FROM new_rows n WHERE EXISTS (
+        SELECT 1 FROM public.webhook_erasure x WHERE x.event_id = n.event_id OFFSET 0)) THEN
+      RAISE EXCEPTION 'the event was erased: nothing of it is delivered any more' USING ERRCODE = '42501';
+    END IF;
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
     WITH a AS (SELECT subscription_id::text AS sub, count(*) AS n FROM new_rows GROUP BY subscription_id)
     SELECT 'saga', sub, 'Pending', '', n FROM a
@@ -43,7 +47,8 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_saga_counted IS
-  'Trigger: counters saga, arrived_1m, drained_1m, delivered_1m, dead_1m; no saga beside a dead letter.';
+  'Trigger: counters saga, arrived_1m, drained_1m, delivered_1m, dead_1m; no saga beside a dead letter or of an '
+  'erased event.';
 
 CREATE OR REPLACE TRIGGER trg_saga_inserted AFTER INSERT ON public.webhook_delivery_sagas
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_saga_counted();

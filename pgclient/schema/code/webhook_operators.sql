@@ -67,7 +67,7 @@ COMMENT ON FUNCTION public.fn_webhook_letter_closed_by IS
   'Who requeued or resolved a dead letter and when. Internal.';
 
 -- fn_dead_letter_requeue(ids, actor, reason, dry_run): each open letter → one new saga (same event and
--- subscription, Pending, no attempt, due now, no job). Skipped, with why: closed before, a live or
+-- subscription, Pending, no attempt, due now, no job). Skipped, with why: closed before, erased, a live or
 -- completed saga stands for the pair, subscription inactive or unverified, endpoint suspended (an open
 -- circuit is no reason: the saga waits for it). The letters are locked in id order, so of two operators
 -- one requeues and the other is told who did.
@@ -116,6 +116,8 @@ BEGIN
   END IF;
 
   SELECT array_agg(COALESCE(c.why || CASE WHEN c.resolved THEN '; reopen it first' ELSE '' END, CASE
+      WHEN r.event_id IS NOT NULL THEN format('erased by %s at %s: there is no payload to send', r.erased_by,
+        to_char(r.erased_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
       WHEN s.status = 'Completed' THEN format('delivered already by saga %s', s.id)
       WHEN s.id IS NOT NULL THEN format('saga %s stands for it already (%s)', s.id, s.status)
       WHEN g.gate IN ('inactive', 'unverified')
@@ -126,6 +128,7 @@ BEGIN
   INTO v_why
   FROM public.fn_webhook_letter_closed_by(v_ids) c
   LEFT JOIN public.dead_letters d ON d.id = c.id
+  LEFT JOIN public.webhook_erasure r ON r.event_id = d.event_id
   LEFT JOIN public.webhook_delivery_sagas s
     ON s.event_id = d.event_id AND s.subscription_id = d.subscription_id AND s.status <> 'DeadLettered'
   LEFT JOIN public.v_webhook_gate g ON g.subscription_id = d.subscription_id;

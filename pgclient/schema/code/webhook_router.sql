@@ -129,6 +129,7 @@ BEGIN
     AND s.created_at <= e.created_at
   WHERE NOT EXISTS (SELECT 1 FROM public.dead_letters d
     WHERE d.event_id = e.id AND d.subscription_id = s.id)
+    AND NOT EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = e.id)
   ORDER BY b.ord, s.id
   ON CONFLICT (event_id, subscription_id) WHERE status <> 'DeadLettered' DO NOTHING;
   GET DIAGNOSTICS v_sagas = ROW_COUNT;

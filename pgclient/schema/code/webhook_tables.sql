@@ -1,6 +1,7 @@
 -- Webhooks: what may stand in the tables and what may never change, whoever asks. Source: R02.
 
-COMMENT ON TABLE public.events IS 'Business events to deliver by webhook (R02). Append-only.';
+COMMENT ON TABLE public.events IS
+  'Business events to deliver by webhook (R02). Append-only, but for retention and for what is erased.';
 COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s own id; unique when given';
 -- a producer finds its own events again, and reads nobody's payload
 GRANT INSERT ON public.events TO :"event_ingest_writer";
@@ -77,7 +78,7 @@ GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, err
   ON public.webhook_delivery_jobs TO :"queue_viewer";
 
 COMMENT ON TABLE public.dead_letters IS
-  'Sagas that failed for good, with a full copy of the payload (R02 §3). Immutable, all of it.';
+  'Sagas that failed for good, with a full copy of the payload (R02 §3). Immutable but for webhook_erasure.';
 COMMENT ON COLUMN public.dead_letters.payload_snapshot IS 'a full copy of the event''s payload, never changed';
 GRANT SELECT, INSERT ON public.dead_letters TO :"saga_orchestrator";
 GRANT SELECT (id, saga_id, event_id, subscription_id, final_error_code, failed_at)
@@ -92,10 +93,17 @@ COMMENT ON TABLE public.dead_letter_resolutions IS
 COMMENT ON TABLE public.dead_letter_open IS
   'Dead letters neither requeued nor resolved. Kept by triggers; nobody writes it.';
 
--- fn_webhook_immutable: refuses the verb for everyone, the owner included.
+-- fn_webhook_immutable: refuses the verb for everyone, the owner included, but for the erasure of an event and for the
+-- deletion of a settled one.
 CREATE OR REPLACE FUNCTION public.fn_webhook_immutable() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  IF TG_OP = 'DELETE' AND public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[])') THEN
+    RETURN OLD;
+  ELSIF TG_OP = 'UPDATE' AND TG_TABLE_NAME IN ('events', 'dead_letters')
+    AND public.fn_called_from('fn_webhook_event_erase(bigint,text,text,boolean)') THEN
+    RETURN NEW;
+  END IF;
   RAISE EXCEPTION '% of % is refused: its rows never change', TG_OP, TG_TABLE_NAME
     USING ERRCODE = '42501', HINT = 'Dead letters are requeued or resolved, never edited (R02 §3).';
 END $$;
@@ -272,15 +280,13 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
 CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON public.webhook_delivery_sagas
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_saga_refuse();
 
--- A requeue is undone by removing what never started, inside one function; nothing else is removed.
+-- A requeue is undone by removing what never started, inside one function; else only retention removes anything.
 CREATE OR REPLACE FUNCTION public.fn_webhook_undo_only() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  v_stack text;
 BEGIN
-  GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
-  IF position('fn_dead_letter_requeue_undo(bigint[],text,text,boolean)' IN v_stack) = 0 THEN
+  IF public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[])') THEN
+    RETURN OLD;
+  ELSIF NOT public.fn_called_from('fn_dead_letter_requeue_undo(bigint[],text,text,boolean)') THEN
     RAISE EXCEPTION 'DELETE of % is refused: only fn_dead_letter_requeue_undo does that', TG_TABLE_NAME
       USING ERRCODE = '42501';
   END IF;
@@ -294,7 +300,7 @@ BEGIN
   RETURN OLD;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_undo_only IS
-  'Trigger: DELETE only as undo of a requeue that has not started.';
+  'Trigger: DELETE only as undo of a requeue that has not started, or with the whole settled event.';
 
 CREATE OR REPLACE TRIGGER trg_saga_no_delete BEFORE DELETE ON public.webhook_delivery_sagas
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
@@ -325,6 +331,10 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
     RAISE EXCEPTION 'a job starts as Pending, unleased' USING ERRCODE = '42501';
+  ELSIF current_user = :'queue_owner' THEN -- nobody else may call what is asked here
+    IF public.fn_called_from('fn_webhook_event_erase(bigint,text,text,boolean)') THEN
+      RETURN NEW;
+    END IF;
   END IF;
   RAISE EXCEPTION 'job % may not go from % to % this way', OLD.id, OLD.status, NEW.status
     USING ERRCODE = '42501',

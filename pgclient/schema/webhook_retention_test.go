@@ -1,0 +1,298 @@
+// Webhook events go whole when their time is over, and what an event holds can be erased; else nobody changes anything.
+
+package schema_test
+
+import (
+	"context"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// backdate makes webhook rows older, as no role can.
+func (h *hooks) backdate(age string) {
+	h.t.Helper()
+	require.NoError(h.t, pgx.BeginFunc(context.Background(), h.root, func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), `SET LOCAL session_replication_role = replica;
+			UPDATE public.events SET created_at = created_at - interval '`+age+`';
+			UPDATE public.webhook_delivery_sagas SET updated_at = updated_at - interval '`+age+`';
+			UPDATE public.dead_letter_resolutions SET at = at - interval '`+age+`'`)
+		return err
+	}))
+}
+
+// retain runs the sweep and says how many events it deleted.
+func (h *hooks) retain() int {
+	h.t.Helper()
+	h.route() // until nothing is held: the sweep keeps what is not routed
+	got, err := tryCall(h.root, "public.fn_queue_retention_sweep()")
+	require.NoError(h.t, err)
+	require.Contains(h.t, got, "webhooks", got)
+	return num(got, "webhooks")
+}
+
+// counted compares the counters that outlive their rows with the tables.
+func (h *hooks) counted() {
+	h.t.Helper()
+	for scope, sql := range map[string]string{
+		"saga":         "SELECT subscription_id::text k1, status::text k2, count(*) n FROM public.webhook_delivery_sagas GROUP BY 1, 2",
+		"webhook_job":  "SELECT status::text k1, '' k2, count(*) n FROM public.webhook_delivery_jobs GROUP BY 1",
+		"dead_webhook": "SELECT final_error_code::text k1, subscription_id::text k2, count(*) n FROM public.dead_letter_open GROUP BY 1, 2",
+	} {
+		require.Zero(h.t, one[int](h, `SELECT count(*) FROM (`+sql+`) t FULL JOIN
+			(SELECT k1, k2, n FROM public.v_queue_counter WHERE scope = $1 AND n <> 0) c USING (k1, k2) WHERE t.n IS DISTINCT FROM c.n`, scope), scope)
+	}
+	require.Zero(h.t, one[int](h, "SELECT count(*) FROM public.dead_letter_open o WHERE NOT EXISTS (SELECT FROM public.dead_letters d WHERE d.id = o.dead_letter_id)"))
+}
+
+// Whole settled events go, all generations at once; what is open, under way, planned, younger or not routed stays.
+func TestRetentionOfWebhooks(t *testing.T) {
+	h := newHooks(t)
+	sub, letters := h.die("order", 6) // events 1 to 6
+	answer := func(code string) {
+		h.step()
+		h.finish(code, h.claim(100)...)
+		h.call("public.fn_saga_orchestrator_run(1000)")
+	}
+	h.requeue(letters[0], letters[1])
+	answer("HTTP_500") // a second generation, dead too
+	second := one[[]int64](h, "SELECT array_agg(id ORDER BY id) FROM public.dead_letters WHERE id <> ALL ($1)", letters)
+	h.requeue(second[0])
+	answer("") // event 1: dead, dead, delivered; event 2: dead, open
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", []int64{letters[2], letters[4], letters[5]})
+	// event 3: resolved; event 4: open; event 5: resolved, but an operation has still to come to it
+	h.call("public.fn_queue_bulk_plan('resolve', $1, 'code:HTTP_500', 1, 0, 0, 'ann', 'r')", []string{strconv.FormatInt(letters[4], 10)})
+	h.emit("nobody", 1) // event 7: routed to nobody
+	h.emit("order", 1)  // event 8: under way
+	h.step()
+	h.backdate("25 hours")
+	h.exec("SET session_replication_role = replica; UPDATE public.dead_letter_resolutions SET at = now() - interval '23 hours' WHERE dead_letter_id = " +
+		strconv.FormatInt(letters[5], 10) + "; RESET session_replication_role") // event 6: resolved within the day
+	h.emit("nobody", 1) // event 9: young
+	left := func() []int64 { return one[[]int64](h, "SELECT array_agg(id ORDER BY id) FROM public.events") }
+
+	require.Zero(t, h.retain(), "0 days keep everything")
+	h.flag("retention.webhooks_days", "2")
+	require.Zero(t, h.retain())
+	h.flag("retention.webhooks_days", "1")
+	holder, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = holder.Exec(t.Context(), "SELECT 1 FROM public.dead_letters WHERE id = $1 FOR UPDATE", letters[2])
+	require.NoError(t, err)
+	require.Equal(t, 2, h.retain(), "1 and 7; 3 is in somebody's hands")
+	require.NoError(t, holder.Rollback(t.Context()))
+	require.Equal(t, []int64{2, 3, 4, 5, 6, 8, 9}, left())
+	require.Equal(t, 1, h.retain())
+	require.Equal(t, []int64{2, 4, 5, 6, 8, 9}, left())
+	h.call("public.fn_queue_bulk_abort(1, 'ann')")
+	require.Equal(t, 1, h.retain())
+	h.counted()
+	h.finish("", h.claim(10)...)
+	h.call("public.fn_saga_orchestrator_run(1000)")
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", []int64{letters[3], second[1]})
+	h.backdate("25 hours")
+	require.Equal(t, 5, h.retain())
+	require.Zero(t, one[int](h, `SELECT (SELECT count(*) FROM public.events) + (SELECT count(*) FROM public.webhook_delivery_sagas) + (SELECT count(*) FROM public.webhook_delivery_jobs)
+		+ (SELECT count(*) FROM public.dead_letters) + (SELECT count(*) FROM public.dead_letter_requeues) + (SELECT count(*) FROM public.dead_letter_resolutions)`))
+	h.counted()
+	h.exec("SELECT public.fn_queue_counter_compact()")
+	h.counted()
+	require.NotZero(t, sub)
+}
+
+// Each run goes on where the last one stood, and begins again behind the last old event.
+func TestRetentionOfManyWebhooks(t *testing.T) {
+	h := newHooks(t)
+	h.emit("nobody", 2500)
+	h.backdate("25 hours")
+	h.emit("nobody", 1500)
+	h.flag("retention.webhooks_days", "1")
+	h.route()
+	step := func(after int64) (next int64, over bool, deleted int64) {
+		require.NoError(t, h.root.QueryRow(t.Context(), "SELECT * FROM public.fn_webhook_purge($1, now() - interval '1 day', '{}')", after).Scan(&next, &over, &deleted))
+		return next, over, deleted
+	}
+	next, over, deleted := step(1500)
+	require.Equal(t, []any{int64(2500), false, int64(1000)}, []any{next, over, deleted})
+	next, over, deleted = step(next)
+	require.Equal(t, []any{int64(3500), true, int64(0)}, []any{next, over, deleted})
+	h.exec("UPDATE public.queue_tick_worker SET last_result = '{\"webhooks_after\": \"1000\"}' WHERE worker_name = 'retention_sweep'")
+	for _, want := range []float64{500, 1000, 0} {
+		got := h.tick("retention_sweep")
+		require.Equal(t, []any{want, "0"}, []any{got["webhooks"], got["webhooks_after"]})
+	}
+}
+
+// tick runs a tick worker and gives its result.
+func (h *hooks) tick(worker string) map[string]any {
+	h.t.Helper()
+	got, err := tryCall(h.root, "public.fn_queue_tick_now($1, 'ann', 'r')", worker)
+	require.NoError(h.t, err)
+	require.Equal(h.t, true, got["ran"], got)
+	return got["result"].(map[string]any)
+}
+
+// Operators at work beside the sweep: nothing is deleted under their hands, nothing is left half.
+func TestRetentionStorm(t *testing.T) {
+	h := newHooks(t)
+	_, letters := h.die("order", 60)
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters)
+	h.backdate("25 hours")
+	h.flag("retention.webhooks_days", "1")
+	h.route()
+	var wg sync.WaitGroup
+	errs := make(chan error, 8)
+	for _, expr := range []string{"public.fn_dead_letter_reopen($1, 'ann', 'storm')", "public.fn_dead_letter_requeue($1, 'ann', 'storm')", "public.fn_dead_letter_requeue_undo($1, 'ann', 'storm')", ""} {
+		wg.Go(func() {
+			for i := range letters {
+				var err error
+				if expr == "" {
+					_, err = tryCall(h.root, "public.fn_queue_retention_sweep()")
+				} else {
+					_, err = tryCall(h.work, expr, letters[i:i+1])
+				}
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	h.counted()
+	require.Zero(t, one[int](h, `SELECT count(*) FROM public.dead_letter_open o FULL JOIN (
+		SELECT id FROM public.dead_letters d WHERE NOT EXISTS (SELECT 1 FROM public.dead_letter_requeues q WHERE q.dead_letter_id = d.id)
+			AND NOT EXISTS (SELECT 1 FROM public.dead_letter_resolutions x WHERE x.dead_letter_id = d.id)) d ON d.id = o.dead_letter_id
+		WHERE o.dead_letter_id IS NULL OR d.id IS NULL`))
+}
+
+// What is erased is found nowhere in a dump, is not sent again, and shows who erased it.
+func TestEraseEvent(t *testing.T) {
+	h := newHooks(t)
+	const secret = "plum-tree-7141"
+	admin := h.db.Pool(t, pgtest.Login(t, h.db, "workflow_admin", "dead_letter_operator", "queue_viewer"))
+	h.subscribe("order")
+	h.exec("UPDATE public.subscriptions SET max_attempts = 1")
+	_, err := h.work.Exec(t.Context(), `INSERT INTO public.events (event_type, payload) VALUES ('order', '{"who": "`+secret+`"}'), ('order', '{"who": "somebody else"}')`)
+	require.NoError(t, err)
+	dump := func() string { // every row of every table, and what pg_dump writes where it is there
+		rows, err := h.root.Query(t.Context(), `SELECT format('SELECT COALESCE(string_agg(x::text, '' ''), '''') FROM %s x', oid::regclass)
+			FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace`)
+		require.NoError(t, err)
+		tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		var all strings.Builder
+		for _, sql := range tables {
+			all.WriteString(one[string](h, sql))
+		}
+		if path, err := exec.LookPath("pg_dump"); err == nil && h.db.Server != nil {
+			out, err := exec.CommandContext(t.Context(), path, "--dbname", h.db.DSN("")).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			all.Write(out)
+		}
+		return all.String()
+	}
+	attempt := func() {
+		h.step()
+		for _, l := range h.claim(10) {
+			r := result(l, "HTTP_500")
+			if strings.Contains(l.Payload, secret) {
+				r["excerpt"] = "no such customer: " + secret
+			}
+			h.report(r)
+		}
+	}
+	erase := func(id int, dry bool) map[string]any {
+		got, err := tryCall(admin, "public.fn_webhook_event_erase($1, 'ann', 'request 12', $2)", id, dry)
+		require.NoError(t, err)
+		return got
+	}
+	attempt()
+	for _, dry := range []bool{true, false} {
+		require.Equal(t, "unsettled", erase(1, dry)["rule"], "its result is not settled yet")
+	}
+	h.call("public.fn_saga_orchestrator_run(1000)")
+	h.requeue(1)
+	require.Equal(t, "unsettled", erase(1, false)["rule"])
+	attempt()
+	h.call("public.fn_saga_orchestrator_run(1000)")
+	for i := range 2 { // somebody looked at it, planned for it, and took samples and snapshots
+		_, err = tryCall(admin, "public.fn_payload_reveal('dead_letter', $1, 'ann', 'r')", strconv.Itoa(i+1))
+		require.NoError(t, err)
+	}
+	h.call("public.fn_queue_bulk_plan('requeue_webhook', $1, 'code:HTTP_500', 100, 0, 0, 'ann', 'r')", []string{"3"})
+	h.exec("SELECT public.fn_metrics_sampler_run(), public.fn_queue_snapshot('0')")
+	require.Contains(t, dump(), secret)
+
+	plan := erase(1, true)
+	require.Equal(t, []any{2.0, 2.0, 2.0}, []any{plan["deliveries"], plan["dead_letters"], plan["excerpts"]})
+	require.Contains(t, dump(), secret, "a dry run erases nothing")
+	require.NotZero(t, erase(1, false)["audit_id"])
+	require.NotContains(t, dump(), secret)
+	require.Equal(t, "erased", erase(1, false)["rule"])
+	require.Equal(t, "not_found", erase(77, true)["rule"])
+	require.Equal(t, "ann", one[string](h, "SELECT erased_by FROM public.webhook_erasure WHERE event_id = 1"))
+	require.Equal(t, `{"who": "somebody else"}`, one[string](h, "SELECT payload::text FROM public.events WHERE id = 2"))
+
+	for _, dry := range []bool{true, false} {
+		got := h.call("public.fn_dead_letter_requeue('{3}', 'ann', 'r', $1)", dry)
+		require.Contains(t, results(t, got)[0]["why"], "erased by ann at ")
+	}
+	h.call("public.fn_queue_bulk_run(1, 'ann')")
+	eventually(t, "carried out", func() bool {
+		h.exec("SELECT public.fn_queue_bulk_tick()")
+		return one[bool](h, "SELECT outcome IS NOT NULL FROM public.queue_bulk_operation_item")
+	})
+	require.Contains(t, one[string](h, "SELECT outcome || ' ' || why FROM public.queue_bulk_operation_item"), "skipped erased by ann at ")
+	refused(t, "42501", h.asOwner("INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)"), "no saga of an erased event")
+	h.call("public.fn_dead_letter_resolve('{3}', 'abandoned', '', 'ann')")
+	h.counted()
+
+	// only the function does it
+	for _, sql := range []string{"UPDATE public.events SET payload = '{}'", "UPDATE public.dead_letters SET payload_snapshot = '{}'",
+		"UPDATE public.webhook_delivery_jobs SET response_excerpt = NULL", "DELETE FROM public.webhook_delivery_jobs", "DELETE FROM public.webhook_delivery_sagas",
+		"DELETE FROM public.dead_letters", "DELETE FROM public.events", "DELETE FROM public.dead_letter_requeues"} {
+		_, err := h.root.Exec(t.Context(), sql)
+		refused(t, "42501", err, sql)
+		refused(t, "42501", h.asOwner(sql), sql)
+	}
+	// a function of the orchestrator's own, of the same signature, is not that function
+	orchestrator := pgtest.Login(t, h.db, "saga_orchestrator")
+	pool := h.db.Pool(t, orchestrator)
+	h.exec("CREATE SCHEMA mine AUTHORIZATION " + orchestrator)
+	_, err = pool.Exec(t.Context(), `CREATE FUNCTION mine.fn_webhook_event_erase(a bigint, b text, c text, d boolean) RETURNS void LANGUAGE plpgsql AS
+		'BEGIN UPDATE public.webhook_delivery_jobs SET response_excerpt = NULL; END'`)
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), "SELECT mine.fn_webhook_event_erase(1, '', '', false)")
+	refused(t, "42501", err, "a function of the same signature")
+
+	h.backdate("25 hours")
+	h.flag("retention.webhooks_days", "1")
+	require.Equal(t, 1, h.retain(), "event 2 has an open dead letter")
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_erasure"))
+}
+
+// Beside an open reader the sweep waits for no lock, so that nobody waits behind it.
+func TestSweepBesideAnOpenReader(t *testing.T) {
+	j := newJobs(t)
+	j.exec(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
+		SELECT gen_random_uuid(), 'k', 'iu', 'DOT', 'failed', 'leased', date_trunc('day', now(), 'UTC') - interval '100 days'`)
+	reader := j.begin(j.root)
+	_, err := reader.Exec(context.Background(), "SELECT 1 FROM public.job_history LIMIT 1")
+	require.NoError(t, err)
+	require.Equal(t, "50ms", get[string](j.core, `SELECT substring(array_to_string(proconfig, ' ') FROM 'lock_timeout=(\S+)') FROM pg_proc WHERE proname = 'fn_queue_retention_sweep'`))
+	require.Len(t, j.sweep()["kept"], 1)
+	require.NoError(t, reader.Rollback(context.Background()))
+	require.Len(t, j.sweep()["dropped"], 1)
+}
