@@ -42,7 +42,7 @@ func doctorCmd(a *app) *cobra.Command {
 func checks() []check {
 	return []check{
 		elsewhereFindings, sessionFindings, loginFindings, schemaFindings, rightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,
-		clockFinding, hostFinding, idFinding, neverDueFinding, partitionFinding, sizeFinding,
+		clockFinding, hostFinding, idFinding, neverDueFinding, partitionFinding, driftFinding, sizeFinding,
 	}
 }
 

@@ -67,6 +67,30 @@ func sizeFinding(ctx context.Context, x patient) []finding {
 	return []finding{{"ok", "kept for ever", sizes, queue.Choose(strings.Contains(sizes.String(), "webhooks"), "set retention.webhooks_days where settled webhook events need not stay", "")}}
 }
 
+// driftFinding compares counters and derived rows with their tables.
+func driftFinding(ctx context.Context, x patient) []finding {
+	drift, n, large, err := inspect.CounterDrift(ctx, x.client)
+	if err != nil {
+		return []finding{{"note", "counters", queue.Said(err), "qtop recount --dry-run compares without a time limit of the doctor"}}
+	}
+	out := []finding{{"ok", "counters", queue.Clean("they agree with their tables"), ""}}
+	if n > 0 {
+		out[0] = finding{"bad", "counters", queue.Clean(fmt.Sprintf("%d counters or derived rows differ from their tables, as after a load without triggers: %s", n, texts(drift))), "qtop recount --reason R"}
+	}
+	if len(large) > 0 {
+		out = append(out, finding{"note", "counters", queue.Clean("not compared, for they are larger than 256 MiB: " + texts(large)), "qtop recount --dry-run compares them too"})
+	}
+	return out
+}
+
+func texts(all []queue.Text) string {
+	out := make([]string, len(all))
+	for i, t := range all {
+		out[i] = t.String()
+	}
+	return strings.Join(out, "; ")
+}
+
 // idFinding lists ids that old rows have and that new rows are refused.
 func idFinding(ctx context.Context, x patient) []finding {
 	ids, n, err := inspect.OddIDs(ctx, x.client)

@@ -44,6 +44,19 @@ func KeptSizes(ctx context.Context, c *pgclient.Client) (queue.Text, error) {
 	return queue.Clean(line), pgerror.Translate(err)
 }
 
+// CounterDrift are the counters and derived rows that differ from their tables, at most
+// twenty, and how many there are. It counts the rows of tables of at most 256 MiB: what is
+// larger takes longer than a look may. large are those tables.
+func CounterDrift(ctx context.Context, c *pgclient.Client) (drift []queue.Text, n int64, large []queue.Text, err error) {
+	const from = " FROM public.fn_queue_counter_drift(268435456) d "
+	drift, n, err = counted(ctx, c, "SELECT concat_ws(' ', d.scope, d.k1, NULLIF(d.k2, ''), NULLIF(d.k3, '')) || format(': %s, counted %s', d.found, d.counted), count(*) OVER ()"+
+		from+"WHERE d.found IS NOT NULL ORDER BY 1 LIMIT 20")
+	if err == nil {
+		large, _, err = counted(ctx, c, "SELECT d.scope, count(*) OVER ()"+from+"WHERE d.found IS NULL ORDER BY 1")
+	}
+	return drift, n, large, err
+}
+
 // OddIDs are the ids of executors, hosts and consumers, each after its kind, that an older release admitted and a new
 // row may not have: at most twenty, and how many there are.
 func OddIDs(ctx context.Context, c *pgclient.Client) (ids []queue.Text, n int64, err error) {

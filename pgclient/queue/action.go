@@ -48,6 +48,7 @@ const (
 	ActCronInstall    ActionID = "scheduler_install"
 	ActCronRemove     ActionID = "scheduler_remove"
 	ActMark           ActionID = "mark"
+	ActRecount        ActionID = "recount"
 	ActRouteSet       ActionID = "route_set"
 	ActConsumerSet    ActionID = "consumer_set"
 	ActAdopt          ActionID = "adopt"

@@ -91,7 +91,7 @@ COMMENT ON TABLE public.dead_letter_resolutions IS
   'Dead letters closed without a requeue. Reopening removes the row; the audit keeps both.';
 
 COMMENT ON TABLE public.dead_letter_open IS
-  'Dead letters neither requeued nor resolved. Kept by triggers; nobody writes it.';
+  'Dead letters neither requeued nor resolved. Kept by triggers and fn_queue_recount; nobody else writes it.';
 
 -- fn_webhook_immutable: refuses the verb for everyone, the owner included, but for the erasure of an event and for the
 -- deletion of a settled one.
@@ -103,6 +103,9 @@ BEGIN
   ELSIF TG_OP = 'UPDATE' AND TG_TABLE_NAME IN ('events', 'dead_letters')
     AND public.fn_called_from('fn_webhook_event_erase(bigint,text,text,boolean)') THEN
     RETURN NEW;
+  ELSIF TG_TABLE_NAME = 'dead_letter_open' AND TG_OP <> 'TRUNCATE'
+    AND public.fn_called_from('fn_queue_recount(text,text,boolean)') THEN
+    RETURN NULL;
   END IF;
   RAISE EXCEPTION '% of % is refused: its rows never change', TG_OP, TG_TABLE_NAME
     USING ERRCODE = '42501', HINT = 'Dead letters are requeued or resolved, never edited (R02 §3).';

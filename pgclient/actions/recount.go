@@ -1,0 +1,59 @@
+package actions
+
+// This file plans and applies a recount: counters, queue lanes and other derived
+// rows are made right again after rows were loaded without triggers.
+
+import (
+	"context"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func recountActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActRecount, Words: "recount", Verb: "Recount",
+			Help:  "make counters, queue lanes, open dead letters and endpoint rows right again after rows were loaded without triggers",
+			Title: "Recount all queues", Safe: "Not now",
+			Danger: queue.DangerOne, Function: "public.fn_queue_recount(text,text,boolean)", Role: "workflow_admin", Reason: true,
+		}, plan: planRecount, apply: applyRecount},
+	}
+}
+
+const recount = "SELECT public.fn_queue_recount($1::text, $2::text, $3::boolean)"
+
+func planRecount(ctx context.Context, c *Planner, p *queue.Plan) error {
+	var a struct {
+		answer
+		Counters int64 `json:"counters"`
+		Lanes    int64 `json:"job_lane"`
+		Letters  int64 `json:"dead_letter_open"`
+		States   int64 `json:"webhook_endpoint_state"`
+		Buckets  int64 `json:"webhook_rate_bucket"`
+		Drift    []struct {
+			Scope   string `json:"scope"`
+			K1      string `json:"k1"`
+			K2      string `json:"k2"`
+			K3      string `json:"k3"`
+			Found   int64  `json:"found"`
+			Counted int64  `json:"counted"`
+		} `json:"drift"`
+	}
+	if err := c.act.QueryRow(ctx, recount, p.Request.Actor, p.Request.Reason, true).Scan(&a); err != nil {
+		return err
+	}
+	p.Count = 1
+	say(p, "counters", "%d differ from their tables", a.Counters)
+	for i, d := range a.Drift {
+		if i == 10 {
+			break
+		}
+		say(p, d.Scope, "%s %s %s: %d rows, counted %d", d.K1, d.K2, d.K3, d.Found, d.Counted)
+	}
+	say(p, "rows", "%d queue lanes, %d open dead letters, %d endpoint states and %d rate buckets are missing or wrong", a.Lanes, a.Letters, a.States, a.Buckets)
+	return nil
+}
+
+func applyRecount(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	return c.does(ctx, res, "counters", "recounted", recount, p.Request.Actor, p.Request.Reason, false)
+}

@@ -1,0 +1,154 @@
+-- Counters and derived rows, compared with the tables that they are of and made right again. Rows that are loaded
+-- without triggers (logical replication, pg_restore --disable-triggers, session_replication_role = replica) are neither
+-- counted, nor do they open a queue lane, a dead letter or an endpoint: they would never be claimed nor shown.
+-- A row and what its trigger counts commit together, so that one snapshot sees both or neither: a difference that one
+-- statement finds is exact whoever writes beside it, and corrects the counter as a delta without any lock on a table.
+-- The buckets of minutes, which live for two hours, are not made right.
+
+-- fn_queue_counter_drift(most) → (scope, k1, k2, k3, found, counted): the keys whose counter differs from its table,
+-- and how many rows of a derived table (scope is its name, k1 NULL, counted 0) are missing or too many. most: tables of
+-- more bytes are not compared, and stand there with found NULL; NULL = no bound.
+CREATE OR REPLACE FUNCTION public.fn_queue_counter_drift(p_most bigint)
+RETURNS TABLE (scope text, k1 text, k2 text, k3 text, found bigint, counted bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  c_live CONSTANT text[] := '{queued,scheduled,leased,in_progress,retry_waiting}';
+  v_big text[] := ARRAY(SELECT t FROM unnest('{job_queue,job_history,job_dead_letter,iu_route_dead_letter,
+    webhook_delivery_sagas,webhook_delivery_jobs,dead_letters,iu_notification_pending,subscriptions}'::text[]) t
+    WHERE (SELECT sum(pg_relation_size(c.oid)) FROM pg_class c WHERE c.oid = to_regclass('public.' || t)
+      OR c.oid IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = to_regclass('public.' || t))) > p_most);
+BEGIN
+  RETURN QUERY
+  WITH compared (source, scope) AS (
+    SELECT * FROM (VALUES ('job_queue', 'job'), ('job_history', 'job'), ('job_dead_letter', 'dead_job'),
+      ('iu_route_dead_letter', 'dead_event'), ('webhook_delivery_sagas', 'saga'),
+      ('webhook_delivery_jobs', 'webhook_job'), ('dead_letters', 'dead_webhook'),
+      ('iu_notification_pending', 'notification_pending')) s (source, scope) WHERE s.source <> ALL (v_big)
+  ), told (source, k1, k2, k3, n) AS (
+    SELECT 'job_queue', q.job_kind, q.event_domain,
+      CASE WHEN q.status = 'queued' AND NOT q.ready THEN 'scheduled' ELSE q.status END, count(*)
+    FROM public.job_queue q WHERE 'job_queue' <> ALL (v_big) GROUP BY 2, 3, 4
+    UNION ALL SELECT 'job_history', h.job_kind, h.event_domain, h.status, count(*)
+    FROM public.job_history h WHERE 'job_history' <> ALL (v_big) GROUP BY 2, 3, 4
+    UNION ALL SELECT 'job_dead_letter', d.failure_code, d.job_kind, d.event_domain, count(*)
+    FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND 'job_dead_letter' <> ALL (v_big) GROUP BY 2, 3, 4
+    UNION ALL SELECT 'iu_route_dead_letter', d.failure_code, d.event_type, d.event_domain, count(*)
+    FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND 'iu_route_dead_letter' <> ALL (v_big)
+    GROUP BY 2, 3, 4
+    UNION ALL SELECT 'webhook_delivery_sagas', s.subscription_id::text, s.status::text, '', count(*)
+    FROM public.webhook_delivery_sagas s WHERE 'webhook_delivery_sagas' <> ALL (v_big) GROUP BY 2, 3
+    UNION ALL SELECT 'webhook_delivery_jobs', j.status::text, '', '', count(*)
+    FROM public.webhook_delivery_jobs j WHERE 'webhook_delivery_jobs' <> ALL (v_big) GROUP BY 2
+    UNION ALL SELECT 'dead_letters', o.final_error_code, o.subscription_id::text, '', count(*)
+    FROM public.dead_letter_open o WHERE 'dead_letters' <> ALL (v_big) GROUP BY 2, 3
+    UNION ALL SELECT 'iu_notification_pending', CASE WHEN p.failed_at IS NULL THEN 'waiting' ELSE 'failed' END, '', '',
+      count(*)
+    FROM public.iu_notification_pending p
+    WHERE p.processed_at IS NULL AND 'iu_notification_pending' <> ALL (v_big) GROUP BY 2
+  ), merged AS (
+    SELECT r.source, r.k1, r.k2, r.k3, r.n AS found, 0 AS counted FROM told r
+    UNION ALL
+    SELECT x.source, c.k1, c.k2, c.k3, 0, c.n FROM compared x JOIN public.v_queue_counter_part c ON c.scope = x.scope
+      AND (x.scope <> 'job' OR (c.k3 = ANY (c_live)) = (x.source = 'job_queue'))
+  )
+  SELECT x.scope, b.k1, b.k2, b.k3, sum(b.found)::bigint, sum(b.counted)::bigint
+  FROM merged b JOIN compared x ON x.source = b.source
+  GROUP BY 1, 2, 3, 4 HAVING sum(b.found) <> sum(b.counted)
+  UNION ALL
+  SELECT 'job_lane', NULL, NULL, NULL, count(*), 0 FROM (
+    SELECT q.event_domain, q.job_kind FROM public.job_queue q WHERE 'job_queue' <> ALL (v_big)
+    EXCEPT SELECT l.event_domain, l.job_kind FROM public.job_lane l) l HAVING count(*) > 0
+  UNION ALL
+  SELECT 'dead_letter_open', NULL, NULL, NULL, count(*), 0 FROM public.fn_webhook_letters_astray() a
+  WHERE 'dead_letters' <> ALL (v_big) HAVING count(*) > 0
+  UNION ALL
+  SELECT t.name, NULL, NULL, NULL, count(*), 0
+  FROM public.subscriptions s CROSS JOIN (VALUES ('webhook_endpoint_state'), ('webhook_rate_bucket')) t (name)
+  WHERE 'subscriptions' <> ALL (v_big) AND CASE t.name WHEN 'webhook_rate_bucket'
+    THEN NOT EXISTS (SELECT FROM public.webhook_rate_bucket b WHERE b.subscription_id = s.id)
+    ELSE NOT EXISTS (SELECT FROM public.webhook_endpoint_state e WHERE e.subscription_id = s.id) END
+  GROUP BY t.name
+  UNION ALL
+  SELECT b, NULL, NULL, NULL, NULL, NULL FROM unnest(v_big) b;
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_counter_drift TO :"queue_viewer", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_counter_drift IS
+  'Where counters and derived rows differ from their tables; tables of more bytes than given are not compared.';
+
+-- fn_webhook_letters_astray() → the ids for which dead_letter_open is wrong. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_letters_astray() RETURNS SETOF bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+BEGIN
+  RETURN QUERY SELECT COALESCE(d.id, o.dead_letter_id) FROM public.dead_letter_open o
+  FULL JOIN (SELECT l.id FROM public.dead_letters l
+    WHERE NOT EXISTS (SELECT FROM public.dead_letter_requeues q WHERE q.dead_letter_id = l.id)
+      AND NOT EXISTS (SELECT FROM public.dead_letter_resolutions x WHERE x.dead_letter_id = l.id)) d
+    ON d.id = o.dead_letter_id
+  WHERE d.id IS NULL OR o.dead_letter_id IS NULL ORDER BY 1;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_letters_astray IS 'Dead letters for which dead_letter_open is wrong. Internal.';
+
+-- fn_queue_recount(actor, reason, dry_run) → {action, dry_run, counters, job_lane, dead_letter_open,
+-- webhook_endpoint_state, webhook_rate_bucket, drift: [{scope, k1, k2, k3, found, counted}], audit_id}: corrects what
+-- fn_queue_counter_drift finds; the numbers are keys and rows, drift has the first 100. One run at a time. Of what
+-- others write to it locks the dead letters that are astray, and these for the last step alone.
+CREATE OR REPLACE FUNCTION public.fn_queue_recount(p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, false);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_letters bigint[];
+  v_out jsonb;
+BEGIN
+  IF NOT v_dry THEN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+      RAISE EXCEPTION 'a recount needs READ COMMITTED: what a run before it corrected must be seen'
+        USING ERRCODE = '25001';
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtext('qtop.recount'));
+  END IF;
+  WITH drift AS MATERIALIZED (
+    SELECT * FROM public.fn_queue_counter_drift(NULL::bigint)
+  ), corrected AS (
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT d.scope, d.k1, d.k2, d.k3, d.found - d.counted FROM drift d WHERE d.k1 IS NOT NULL AND NOT v_dry
+  )
+  SELECT jsonb_build_object('action', 'recount', 'dry_run', v_dry, 'counters', count(d.k1),
+    'job_lane', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'job_lane'), 0),
+    'dead_letter_open', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'dead_letter_open'), 0),
+    'webhook_endpoint_state', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'webhook_endpoint_state'), 0),
+    'webhook_rate_bucket', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'webhook_rate_bucket'), 0),
+    'drift', COALESCE((SELECT jsonb_agg(to_jsonb(x)) FROM (SELECT * FROM drift f WHERE f.k1 IS NOT NULL
+      ORDER BY f.scope, f.k1, f.k2, f.k3 LIMIT 100) x), '[]'))
+  INTO v_out FROM drift d;
+  IF v_dry THEN
+    RETURN v_out;
+  END IF;
+  INSERT INTO public.job_lane (event_domain, job_kind)
+  SELECT q.event_domain, q.job_kind FROM public.job_queue q
+  EXCEPT SELECT l.event_domain, l.job_kind FROM public.job_lane l;
+  INSERT INTO public.webhook_endpoint_state (subscription_id)
+  SELECT s.id FROM public.subscriptions s ORDER BY s.id ON CONFLICT DO NOTHING;
+  INSERT INTO public.webhook_rate_bucket (subscription_id)
+  SELECT s.id FROM public.subscriptions s ORDER BY s.id ON CONFLICT DO NOTHING;
+  -- Whoever opens or closes a dead letter holds its row: what is still astray once it is locked stays so.
+  v_letters := ARRAY(SELECT a FROM public.fn_webhook_letters_astray() a);
+  PERFORM 1 FROM public.dead_letters d WHERE d.id = ANY (v_letters) ORDER BY d.id FOR NO KEY UPDATE;
+  v_letters := ARRAY(SELECT a FROM public.fn_webhook_letters_astray() a WHERE a = ANY (v_letters));
+  WITH gone AS (
+    DELETE FROM public.dead_letter_open o WHERE o.dead_letter_id = ANY (v_letters) RETURNING o.dead_letter_id
+  )
+  INSERT INTO public.dead_letter_open (dead_letter_id, final_error_code, subscription_id, failed_at)
+  SELECT d.id, d.final_error_code, d.subscription_id, d.failed_at FROM public.dead_letters d
+  WHERE d.id = ANY (v_letters) AND d.id NOT IN (SELECT g.dead_letter_id FROM gone g);
+  RETURN v_out || jsonb_build_object('audit_id', public.fn_operator_audit(
+    p_action => 'recount'::text, p_target => 'counters and lanes'::text, p_actor => v_actor, p_reason => v_reason,
+    p_filter => NULL::text, p_frozen_count => (v_out ->> 'counters')::bigint, p_before => NULL::jsonb,
+    p_after => v_out - ARRAY['action', 'dry_run'], p_outcome => 'done'::text));
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_recount TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_recount IS
+  'Makes counters, queue lanes, open dead letters and endpoint rows right again, while others write.';
