@@ -107,7 +107,7 @@ func TestSessionKnowsWhetherItIsEncrypted(t *testing.T) {
 			go refuseTLS(conn, cc)
 		}
 	}()
-	dsn := fmt.Sprintf("host=127.0.0.1 port=%d sslmode=prefer user=%s password=x dbname=%s", between.Addr().(*net.TCPAddr).Port, cc.User, cc.Database)
+	dsn := fmt.Sprintf("host=127.0.0.1 port=%d sslmode=prefer user=%s password='%s' dbname=%s", between.Addr().(*net.TCPAddr).Port, cc.User, cc.Password, cc.Database)
 	s, err := open(t, pgclient.Options{DSN: dsn, Actor: "ann"}).Session(t.Context())
 	require.NoError(t, err)
 	require.False(t, s.TLS)
