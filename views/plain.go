@@ -19,8 +19,8 @@ func (e Env) said(name string, v any) string {
 	switch v := v.(type) {
 	case queue.Text:
 		return v.String()
-	case string:
-		return v
+	case string: // of a fixed set in our schema, of anything in another
+		return queue.Clean(v).String()
 	case []queue.Text:
 		return joinTexts(v)
 	case time.Time:
@@ -89,8 +89,8 @@ func plain(name string, v any) string {
 	switch v := v.(type) {
 	case queue.Text:
 		return v.String()
-	case string:
-		return v
+	case string: // of a fixed set in our schema, of anything in another
+		return queue.Clean(v).String()
 	case []queue.Text:
 		return joinTexts(v)
 	case json.RawMessage:

@@ -52,7 +52,7 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 	if a.asJSON(op) {
 		return nil
 	}
-	a.printf("operation %d  %s  %s by %s since %s\nselection, claimed: %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, op.Kind, op.State, op.StateBy,
+	a.printf("operation %d  %s  %s by %s since %s\nselection, claimed: %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, queue.Clean(string(op.Kind)), queue.Clean(string(op.State)), op.StateBy,
 		views.PlainTime(&op.StateAt), op.Filter, op.Reason, strconv.FormatFloat(op.Rate, 'f', -1, 64), op.Brake, op.Canary)
 	if !op.StateWhy.Empty() {
 		fmt.Fprintln(a.out, "paused by "+op.StateWhy.String())

@@ -106,8 +106,12 @@ func (a *writer) statusTable(st statusJSON) {
 		if al.State == "acked" {
 			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
 		}
-		form := queue.Choose(al.Kind == "broadcast", "BROADCAST %s · over the line for %s · %s the line · %s · %s\n", "SILENT  %s · %s · %s cadence · %s · %s\n")
-		a.printf(form, al.Subject, views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity, owner)
+		form := map[string]string{
+			"broadcast": "BROADCAST %s · over the line for %s · %s the line · %s · %s\n",
+			"failing":   "FAILING %s · suspended for %s · failed for %s the line · %s · %s\n",
+			"silence":   "SILENT  %s · %s · %s cadence · %s · %s\n",
+		}
+		a.printf(form[al.Kind], al.Subject, views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity, owner)
 	}
 	for _, w := range st.Waiting {
 		if w.Source == "job" { // its lane says more

@@ -39,9 +39,9 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var keys []string
 	for _, t := range p.Request.Targets {
 		var a queue.Alert
-		err := c.act.QueryRow(ctx, `SELECT alert_key, subject, severity, age_seconds, state, acked_by, comment
+		err := c.act.QueryRow(ctx, `SELECT alert_key, kind, subject, severity, age_seconds, state, acked_by, comment
 			FROM public.v_queue_alert WHERE alert_key = $1 OR subject = $1`, t).
-			Scan(&a.Key, &a.Subject, &a.Severity, &a.AgeSeconds, &a.State, &a.AckedBy, &a.Comment)
+			Scan(&a.Key, &a.Kind, &a.Subject, &a.Severity, &a.AgeSeconds, &a.State, &a.AckedBy, &a.Comment)
 		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
@@ -57,7 +57,7 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 			continue
 		}
 		keys = append(keys, t)
-		say(p, a.Subject.String(), "silent for %s, %s", time.Duration(a.AgeSeconds)*time.Second, a.Severity)
+		say(p, a.Subject.String(), "%s for %s, %s", map[string]string{"silence": "silent", "broadcast": "over the line", "failing": "suspended"}[a.Kind], time.Duration(a.AgeSeconds)*time.Second, a.Severity)
 	}
 	if p.Count == 0 {
 		return refuse(p, "refused", p.Results[0].Why.String())
