@@ -85,10 +85,10 @@ func TestWebhooksBesideOpenTransactions(t *testing.T) {
 			require.NoError(t, err)
 		}
 		run("BEGIN")
-		switch {
-		case i%3 == 0:
+		switch i % 3 {
+		case 0:
 			run("SELECT 1")
-		case i%3 == 1:
+		case 1:
 			run("SELECT pg_current_xact_id()")
 		default:
 			next++

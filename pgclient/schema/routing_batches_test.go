@@ -265,8 +265,8 @@ func TestRetentionKeepsEventsOfOpenTransactions(t *testing.T) {
 	leaf := get[string](r.core, "SELECT 'event_outbox_' || to_char((now() AT TIME ZONE 'UTC') - interval '7 months', 'YYYY_MM')")
 	r.exec(fmt.Sprintf(`CREATE TABLE public.%[1]s PARTITION OF public.event_outbox FOR VALUES FROM (date_trunc('month', now() - interval '7 months', 'UTC')) TO
 		(date_trunc('month', now() - interval '6 months', 'UTC')); ALTER TABLE public.%[1]s OWNER TO queue_owner`, leaf))
-	old := fmt.Sprintf(`SET LOCAL session_replication_role = replica; INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, event_subject_ref, created_at)
-		VALUES ('iu', 'made', 's', 'immediate', '1', date_trunc('month', now() - interval '7 months', 'UTC') + interval '1 day')`)
+	old := `SET LOCAL session_replication_role = replica; INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, event_subject_ref, created_at)
+		VALUES ('iu', 'made', 's', 'immediate', '1', date_trunc('month', now() - interval '7 months', 'UTC') + interval '1 day')`
 	r.exec("BEGIN; " + old + "; COMMIT")
 	r.drain()
 	late := r.writers[0]

@@ -13,7 +13,7 @@ RETURNS TABLE (scope text, k1 text, k2 text, k3 text, found bigint, counted bigi
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-  c_live CONSTANT text[] := '{queued,scheduled,leased,in_progress,retry_waiting}';
+  c_live CONSTANT text[] := '{queued,scheduled,leased,in_progress,retry_waiting}'::text[];
   v_big text[] := ARRAY(SELECT t FROM unnest('{job_queue,job_history,job_dead_letter,iu_route_dead_letter,
     webhook_delivery_sagas,webhook_delivery_jobs,dead_letters,iu_notification_pending,subscriptions}'::text[]) t
     WHERE (SELECT sum(pg_relation_size(c.oid)) FROM pg_class c WHERE c.oid = to_regclass('public.' || t)
