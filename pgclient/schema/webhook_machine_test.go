@@ -361,3 +361,45 @@ func TestFailingEndpointIsSuspended(t *testing.T) {
 	fail()
 	require.Zero(t, one[int](h, "SELECT count(*)::int FROM public.webhook_endpoint_suspensions WHERE reason = 'failing'"), "its days begin anew")
 }
+
+// A receiver that is down for half an hour, and one that answers 429 for an hour, cost
+// no message: the time that the waits stand for is added up instead of waited for.
+func TestReceiverComesBack(t *testing.T) {
+	for _, c := range []struct {
+		code   string
+		down   time.Duration
+		events int
+	}{
+		{"HTTP_503", 30 * time.Minute, 1}, {"HTTP_503", 30 * time.Minute, 20}, {"CONNECTION_REFUSED", 30 * time.Minute, 20},
+		{"HTTP_429", time.Hour, 1}, {"HTTP_429", time.Hour, 20},
+	} {
+		t.Run(fmt.Sprint(c.code, " ", c.events), func(t *testing.T) {
+			h := newHooks(t)
+			h.subscribe("order")
+			h.exec("UPDATE public.dot_config c SET value = r.default_value FROM public.dot_config_rule r WHERE r.key = c.key AND c.key LIKE 'webhook.%'")
+			h.emit("order", c.events)
+			passed := time.Duration(0)
+			for passed < c.down {
+				h.step()
+				h.finish(c.code, h.claim(100)...)
+				h.call("public.fn_saga_orchestrator_run()")
+				next := one[float64](h, `SELECT greatest(0, extract(epoch FROM least((SELECT min(next_attempt_at) FROM public.webhook_delivery_sagas WHERE status = 'PendingRetry'),
+					'infinity'::timestamptz) - now()), (SELECT extract(epoch FROM until - now()) FROM public.webhook_endpoint_suspensions))::float8`)
+				passed += time.Duration(next * float64(time.Second))
+				ago := fmt.Sprintf("interval '%f seconds'", next+0.01)
+				require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_suspensions SET since = since - "+ago+", until = until - "+ago))
+				h.unguarded("webhook_delivery_sagas", "UPDATE public.webhook_delivery_sagas SET next_attempt_at = next_attempt_at - "+ago+" WHERE next_attempt_at IS NOT NULL")
+			}
+			require.Zero(t, one[int](h, "SELECT count(*) FROM public.dead_letters"))
+			t.Logf("%s for %v: at most %d attempts of 10 were spent, in %d requests", c.code, passed.Round(time.Second),
+				one[int](h, "SELECT max(attempt_count) FROM public.webhook_delivery_sagas"), one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Failed'"))
+			for range 30 {
+				h.makeDue()
+				h.step()
+				h.finish("", h.claim(100)...)
+			}
+			h.step()
+			require.Equal(t, c.events, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status = 'Completed'"))
+		})
+	}
+}
