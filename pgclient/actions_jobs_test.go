@@ -326,25 +326,32 @@ func TestPutJob(t *testing.T) {
 	w := newWorld(t)
 	p := enqueue.New(w.client("event_ingest_writer").Client)
 	seven := 7
-	put := func(j enqueue.Job, after time.Duration) (string, bool) {
+	put := func(j enqueue.Job, after time.Duration) (id, existing string) {
 		t.Helper()
-		id, created, err := p.Put(context.Background(), j, after)
+		id, existing, err := p.Put(context.Background(), j, after)
 		require.NoError(t, err)
-		return id, created
+		return id, existing
 	}
 	j := enqueue.Job{
 		Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: []byte(`{"n": 12345678901234567890}`), Priority: &seven, IdempotencyKey: "once",
 		MaxAttempts: 2, Actor: "ann",
 	}
-	id, created := put(j, time.Hour)
-	require.True(t, created)
-	again, created := put(j, time.Hour)
-	require.False(t, created)
-	require.Equal(t, id, again)
+	id, existing := put(j, time.Hour)
+	require.Empty(t, existing)
+	again, existing := put(j, time.Hour)
+	require.Equal(t, []string{id, "queued"}, []string{again, existing})
+	ours := j
+	ours.Scope = "event_ingest_writer"
+	other, existing := put(ours, time.Hour)
+	require.Empty(t, existing)
+	require.NotEqual(t, id, other)
+	w.exec("SELECT public.fn_job_cancel(ARRAY[$1::uuid], 'ann', 'test')", other)
+	_, existing = put(ours, time.Hour)
+	require.Equal(t, "cancelled", existing)
 	require.Equal(t, `7 2 once ann {"n": 12345678901234567890} t`, get[string](w, `SELECT concat_ws(' ', priority, max_attempts, idempotency_key, actor, payload,
 		(process_after - enqueued_at BETWEEN interval '59 minutes' AND interval '61 minutes')) FROM public.job_queue WHERE job_id = $1`, id))
-	_, created = put(enqueue.Job{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: []byte("{}")}, 0)
-	require.True(t, created)
+	_, existing = put(enqueue.Job{Kind: "kg.reindex", Domain: "kg", Executor: "DOT", Payload: []byte("{}")}, 0)
+	require.Empty(t, existing)
 	require.Equal(t, "100 20 t", get[string](w, "SELECT concat_ws(' ', priority, max_attempts, ready) FROM public.job_queue WHERE job_id <> $1", id))
 	for name, change := range map[string]func(*enqueue.Job){
 		"executor": func(j *enqueue.Job) { j.Executor = "MOT" }, "kind": func(j *enqueue.Job) { j.Kind = "1 2" },

@@ -34,7 +34,7 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 			case 8:
 				job.Payload = json.RawMessage("{")
 			case 9:
-				job.IdempotencyKey = "one"
+				job.IdempotencyKey, job.Payload = "one", json.RawMessage(`{"n": 9}`)
 				job.Kind = "keyed"
 			}
 			ids[i], _, errs[i] = p.Enqueue(t.Context(), job)

@@ -171,7 +171,7 @@ func TestJobEnqueueOne(t *testing.T) {
 				return s
 			}
 			require.Equal(t, `a|work|Agent|{"n": 1.50, "t": "'\\ü"}|7|2031-02-03 03:05:06.789|k|9|me|f`, row(id))
-			again, created, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "Agent", IdempotencyKey: "k"})
+			again, created, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "Agent", Payload: json.RawMessage(`{"t": "'\\ü", "n": 1.50}`), IdempotencyKey: "k"})
 			require.NoError(t, err)
 			require.False(t, created)
 			require.Equal(t, id, again)

@@ -177,10 +177,11 @@ func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	tx, err := w.admin.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SELECT public.fn_job_enqueue('step', 'work', 'DOT', p_idempotency_key => 'one')")
-	require.NoError(t, err)
 	job := jobOf(1)
-	job.IdempotencyKey = "one"
+	job.IdempotencyKey, job.Scope = "one", "event_ingest_writer"
+	_, err = tx.Exec(t.Context(), "SELECT public.fn_job_enqueue($1, $2, $3, $4, p_idempotency_key => $5, p_scope => $6)",
+		job.Kind, job.Domain, job.Executor, string(job.Payload), job.IdempotencyKey, job.Scope)
+	require.NoError(t, err)
 	waits := make(chan error, 1)
 	go func() {
 		_, _, err := h.jobs.Enqueue(t.Context(), job)

@@ -88,15 +88,15 @@ func enqueueCmd(a *app) *cobra.Command {
 			}
 			defer client.Close()
 			j.Payload, j.Priority, j.Actor = []byte(payload), &priority, client.Actor()
-			id, created, err := enqueue.New(client).Put(cmd.Context(), j, after)
+			id, existing, err := enqueue.New(client).Put(cmd.Context(), j, after)
 			if err != nil {
 				return err
 			}
 			res := queue.Result{Action: "job_enqueue"}
-			if created {
+			if existing == "" {
 				res.Results = []queue.Outcome{{ID: id, Outcome: "enqueued"}}
 			} else {
-				res.Results = []queue.Outcome{{ID: id, Outcome: "existing", Why: queue.Clean("the active job of this kind with that key")}}
+				res.Results = []queue.Outcome{{ID: id, Outcome: "existing", Why: queue.Clean("its key stands for this job, which is " + existing)}}
 			}
 			return a.outcome(res, queue.Plan{})
 		},
@@ -108,7 +108,8 @@ func enqueueCmd(a *app) *cobra.Command {
 	f.StringVar(&payload, "payload", "{}", "JSON object of references; - reads standard input")
 	f.IntVar(&priority, "priority", 100, "0 to 1000, higher goes first")
 	f.DurationVar(&after, "after", 0, "due so long from now, such as 10m")
-	f.StringVar(&j.IdempotencyKey, "key", "", "idempotency key: the same key twice while active is one job")
+	f.StringVar(&j.IdempotencyKey, "key", "", "idempotency key: the same work again under it is the same job")
+	f.StringVar(&j.Scope, "scope", "", "the role whose key it is, instead of the login")
 	f.IntVar(&j.MaxAttempts, "max-attempts", 0, "tries before it is dead; 0 = the flag queue.retry.max_attempts_default")
 	return cmd
 }

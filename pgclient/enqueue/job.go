@@ -26,6 +26,7 @@ type Job struct {
 	Priority       *int            `json:"priority,omitempty"`
 	ProcessAfter   *time.Time      `json:"process_after,omitempty"`
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
+	Scope          string          `json:"scope,omitempty"` // whose key it is: a role of the login; empty = the login
 	MaxAttempts    int             `json:"max_attempts,omitempty"`
 	Actor          string          `json:"actor,omitempty"`
 }
@@ -33,7 +34,7 @@ type Job struct {
 // Made is what became of a batch.
 type Made struct {
 	New      int      `json:"enqueued"`
-	Existing int      `json:"existing"` // jobs whose key was active already
+	Existing int      `json:"existing"` // jobs whose key stood for one already
 	IDs      []string `json:"job_ids"`  // in the order given
 }
 
@@ -58,7 +59,7 @@ const (
 	patiently      = " AND set_config('lock_timeout', '" + claimPatience + "', true) IS NOT NULL"
 	claimPatience  = "100ms"
 	enqueueManySQL = "SELECT public.fn_job_enqueue_many($1::jsonb)" + quietly
-	enqueueSQL     = "SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, $6::timestamptz, $7::text, $8::int, $9::text)" + quietly
+	enqueueSQL     = "SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, $6::timestamptz, $7::text, $8::int, $9::text, $10::text)" + quietly
 )
 
 // answer is what the functions that enqueue say: fn_job_enqueue of one job,
@@ -66,12 +67,13 @@ const (
 type answer struct {
 	ID      string `json:"job_id"`
 	Created bool   `json:"created"`
+	Status  string `json:"status"` // of a job with a key
 	Made
 }
 
 // arguments are those of enqueueSQL, as text; nil takes the default.
 func (j *Job) arguments() [][]byte {
-	args := [][]byte{[]byte(j.Kind), []byte(j.Domain), []byte(j.Executor), nil, nil, nil, nil, nil, nil}
+	args := [][]byte{[]byte(j.Kind), []byte(j.Domain), []byte(j.Executor), nil, nil, nil, nil, nil, nil, nil}
 	if len(j.Payload) > 0 {
 		args[3] = j.Payload
 	}
@@ -89,6 +91,9 @@ func (j *Job) arguments() [][]byte {
 	}
 	if j.Actor != "" {
 		args[8] = []byte(j.Actor)
+	}
+	if j.Scope != "" {
+		args[9] = []byte(j.Scope)
 	}
 	return args
 }

@@ -48,8 +48,8 @@ func New(c *pgclient.Client) *Producer {
 	return &Producer{pool: pool, gather: &gathering{sender: &sender{Ringer: NewRinger(pool), taker: nobody{}}}}
 }
 
-// Enqueue puts one job into the queue and rings. created is false when its key was
-// active already: id is then that job's. The worker host claims in the same
+// Enqueue puts one job into the queue and rings. created is false when its key stood
+// for a job already: id is then that job's. The worker host claims in the same
 // transaction, where it has a place.
 func (p *Producer) Enqueue(ctx context.Context, job Job) (id string, created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)

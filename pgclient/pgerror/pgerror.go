@@ -112,7 +112,7 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case pg.Code == "42501" && strings.Contains(pg.Message, "read-only"), pg.Code == "25006":
 		e.What = queue.Clean("this session is read-only: " + pg.Message)
 		e.Do = queue.Clean("qtop doctor says whether the server is a standby, or the login, the database or the profile is read-only")
-	case pg.Code == "42501" && pg.Hint != "": // no role has that right: a guard of ours, which says what to do
+	case pg.Hint != "" && (pg.Code == "42501" || pg.Code == "23505"): // a guard of ours, which says what to do
 		e.Do = queue.Clean(Mask(pg.Hint))
 	case pg.Code == "42501":
 		e.Kind, e.Do = queue.KindPermission, queue.Clean(cmp.Or(Mask(pg.Hint), "ask for the role that carries this right; see qtop doctor"))

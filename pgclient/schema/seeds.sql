@@ -73,6 +73,9 @@ SELECT public.fn_dot_config_seed('retention.events_days', 'integer', '90',
   'routed events are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.jobs_days', 'integer', '90',
   'finished jobs are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('retention.job_keys_days', 'integer', '7',
+  'idempotency keys are kept this long after their job ended or their event was emitted, in days',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.dead_letters_days', 'integer', '365',
   'resolved job and route dead letters are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.webhooks_days', 'integer', '0',
@@ -130,6 +133,7 @@ LEFT JOIN (VALUES
   ('webhook.disable_after_days', 0, 36500),
   ('retention.events_days', 0, 36500),
   ('retention.jobs_days', 0, 36500),
+  ('retention.job_keys_days', 0, 36500),
   ('retention.dead_letters_days', 0, 36500),
   ('retention.staging_days', 0, 36500),
   ('retention.webhooks_days', 0, 36500),

@@ -41,7 +41,7 @@ var usual = map[string]string{
 	"p_draft_id": "(SELECT id FROM public.iu_draft LIMIT 1)", "p_codes": "'{X}'", "p_errors": "'{failed}'", "p_permanent": "'{true}'", "p_kinds": "'{k}'",
 	"p_jobs": `'[{"job_kind":"k","event_domain":"iu","executor":"DOT"}]'`, "p_results": "'[]'", "p_outcomes": "'[]'",
 	"p_event_types": "'{order.paid}'", "p_callback_url": "'https://example.org/hook'", "p_secret_ref": "'shop'",
-	"p_pid": "pg_backend_pid()", "p_started": "now()", "p_signal": "'cancel'",
+	"p_scope": "'event_ingest_writer'", "p_pid": "pg_backend_pid()", "p_started": "now()", "p_signal": "'cancel'",
 
 	"fn_iu_notification_requeue.p_ids": "'{00000000-0000-4000-8000-000000000001}'",
 	"fn_queue_tick_request.p_source":   "'external'", "fn_iu_route_worker_health.p_worker_name": "'iu_outbound_default'", "fn_event_inbox.p_recipient_ref": "'role:queue_viewer'",

@@ -25,11 +25,16 @@ type Claim struct {
 	After    JobKeys
 }
 
-// ClaimSQL is the statement that claims; ReadClaimed reads its rows.
+// ClaimSQL is the statement that claims; ReadClaimed reads its rows. A key that ends with the
+// job's id is not the one that was given, and its job may be a replay.
 const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
-	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref, idempotency_key, correlation_id,
+	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref,
+	CASE WHEN right(idempotency_key, 36) = job_id::text
+		THEN COALESCE((SELECT k.key FROM public.producer_key k WHERE k.target_id = c.job_id LIMIT 1), idempotency_key) ELSE idempotency_key END,
+	CASE WHEN idempotency_key = 'replay:' || job_id THEN (SELECT r.root_job_id FROM public.job_root r WHERE r.job_id = c.job_id) END,
+	correlation_id,
 	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 OR public.fn_payload_fits(payload) THEN payload END
-	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb)`
+	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb) AS c`
 
 // JobClaim leases jobs. The statement commits before anything is returned: a job
 // handed out earlier could be finished before its lease shows.
@@ -50,12 +55,16 @@ func ReadClaimed(rows pgx.Rows, most int) ([]Job, error) {
 	var j Job
 	var kind, domain, exec interned
 	var source, target, ref, key, correlation optional
+	var root pgtype.UUID
 	var picked time.Time
 	var enqueued pgtype.Timestamptz
 	_, err := pgx.ForEachRow(rows, []any{&j.ID, &j.Token, &kind, &domain, &exec, &j.Priority, &j.ProcessAfter, &j.Attempts,
-		&j.MaxAttempts, &enqueued, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &correlation, &j.Payload}, func() error {
+		&j.MaxAttempts, &enqueued, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &root, &correlation, &j.Payload}, func() error {
 		j.Kind, j.Domain, j.Executor = kind.last, domain.last, exec.last
 		j.SourceRef, j.TargetRef, j.PayloadRef, j.IdempotencyKey, j.CorrelationID = source.s, target.s, ref.s, key.s, correlation.s
+		if j.Root = j.ID; root.Valid {
+			j.Root = root
+		}
 		j.EnqueuedAt, j.Lease = pgscan.Calendar(enqueued), j.LeaseUntil.Sub(picked)
 		if jobs == nil {
 			jobs = make([]Job, 0, min(most, 32)) // mostly either one or all

@@ -22,6 +22,7 @@ const JobTimeout = 15 * time.Second
 // Job is a leased job.
 type Job struct {
 	ID, Token      pgtype.UUID
+	Root           pgtype.UUID // the first job of a line of replays, else ID
 	Kind, Domain   string
 	Executor       string
 	Priority       int32

@@ -53,7 +53,7 @@ const (
 // the text of a failure; the rest is read and thrown away.
 //
 // The environment is PATH, HOME, LANG, LC_*, TZ and TMPDIR of the host, and
-// QTOP_JOB_ID, QTOP_JOB_KIND, QTOP_JOB_DOMAIN, QTOP_JOB_ATTEMPT; nothing else, so
+// QTOP_JOB_ID, QTOP_ROOT_JOB_ID (its idempotency token), QTOP_JOB_KIND, QTOP_JOB_DOMAIN, QTOP_JOB_ATTEMPT; nothing else, so
 // that no password of the host gets there. The working directory is the host's.
 //
 // A command runs in a session of its own, without terminal. When the context ends
@@ -188,6 +188,7 @@ func environment(host []string, job Job) []string {
 	}
 	return append(env,
 		"QTOP_JOB_ID="+job.ID,
+		"QTOP_ROOT_JOB_ID="+job.RootID,
 		"QTOP_JOB_KIND="+job.Kind,
 		"QTOP_JOB_DOMAIN="+job.Domain,
 		"QTOP_JOB_ATTEMPT="+strconv.Itoa(job.Attempt),

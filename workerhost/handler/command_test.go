@@ -94,7 +94,7 @@ func TestCommandSeesNoSecretOfTheHost(t *testing.T) {
 	require.NoError(t, command(t, 0, self(t, "env", file)...).Handle(t.Context(), job()))
 	require.ElementsMatch(t, []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "LANG=C", "LC_ALL=C", "LC_TIME=C", "TZ=UTC", "TMPDIR=/var/tmp",
-		"QTOP_JOB_ID=" + job().ID, "QTOP_JOB_KIND=resize", "QTOP_JOB_DOMAIN=media", "QTOP_JOB_ATTEMPT=2",
+		"QTOP_JOB_ID=" + job().ID, "QTOP_ROOT_JOB_ID=" + job().RootID, "QTOP_JOB_KIND=resize", "QTOP_JOB_DOMAIN=media", "QTOP_JOB_ATTEMPT=2",
 	}, readJSON[[]string](t, file))
 }
 

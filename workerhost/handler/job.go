@@ -9,9 +9,10 @@ import (
 )
 
 // Job is one try of a job. The JSON names are those of the columns of job_queue;
-// attempt is the one that is not a column: attempts there counts finished tries.
+// attempt is the one that is not a column: attempts there counts finished tries. root_job_id is of job_root.
 type Job struct {
 	ID             string    `json:"job_id"`
+	RootID         string    `json:"root_job_id"` // the idempotency token: the same for every try and every replay
 	Kind           string    `json:"job_kind"`
 	Domain         string    `json:"event_domain"`
 	Executor       string    `json:"executor"`

@@ -76,7 +76,7 @@ func readJSON[T any](t *testing.T, path string) (v T) {
 
 func job() handler.Job {
 	return handler.Job{
-		ID: "0198c1a2-0000-7000-8000-000000000001", Kind: "resize", Domain: "media", Executor: "worker", Attempt: 2, MaxAttempts: 5,
+		ID: "0198c1a2-0000-7000-8000-000000000001", RootID: "0198c1a2-0000-7000-8000-000000000000", Kind: "resize", Domain: "media", Executor: "worker", Attempt: 2, MaxAttempts: 5,
 		Priority: 100, EnqueuedAt: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Payload: json.RawMessage(`{"a": 1}`),
 	}
 }

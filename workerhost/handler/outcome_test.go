@@ -66,7 +66,7 @@ func TestOutcome(t *testing.T) {
 func TestJobAsJSON(t *testing.T) {
 	t.Parallel()
 	full := handler.Job{
-		ID: "i", Kind: "k", Domain: "d", Executor: "e", Attempt: 1, MaxAttempts: 5, Priority: 7,
+		ID: "i", RootID: "r", Kind: "k", Domain: "d", Executor: "e", Attempt: 1, MaxAttempts: 5, Priority: 7,
 		EnqueuedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), LeaseUntil: time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC),
 		SourceRef: "s<1>", TargetRef: "t&2", PayloadRef: "p", IdempotencyKey: "key", CorrelationID: "c",
 		Payload: json.RawMessage(`{"n": 1.0, "big": 9007199254740993, "t": "<&>\u2028"}`),
@@ -76,12 +76,12 @@ func TestJobAsJSON(t *testing.T) {
 		job  handler.Job
 		want string
 	}{
-		{"full", full, `{"job_id":"i","job_kind":"k","event_domain":"d","executor":"e","attempt":1,"max_attempts":5,"priority":7,` +
+		{"full", full, `{"job_id":"i","root_job_id":"r","job_kind":"k","event_domain":"d","executor":"e","attempt":1,"max_attempts":5,"priority":7,` +
 			`"enqueued_at":"2026-01-02T03:04:05.000006Z","lease_until":"2026-01-02T03:05:05Z","source_ref":"s<1>","target_ref":"t&2",` +
 			`"payload_ref":"p","idempotency_key":"key","correlation_id":"c","payload":{"n": 1.0, "big": 9007199254740993, "t": "<&>\u2028"}}`},
-		{"bare", handler.Job{ID: "i"}, `{"job_id":"i","job_kind":"","event_domain":"","executor":"","attempt":0,"max_attempts":0,"priority":0,` +
+		{"bare", handler.Job{ID: "i"}, `{"job_id":"i","root_job_id":"","job_kind":"","event_domain":"","executor":"","attempt":0,"max_attempts":0,"priority":0,` +
 			`"enqueued_at":"0001-01-01T00:00:00Z","payload":{}}`},
-		{"several lines", handler.Job{Payload: json.RawMessage("[1,\r\n\t\"a\\nb\"]\n")}, `{"job_id":"","job_kind":"","event_domain":"","executor":"",` +
+		{"several lines", handler.Job{Payload: json.RawMessage("[1,\r\n\t\"a\\nb\"]\n")}, `{"job_id":"","root_job_id":"","job_kind":"","event_domain":"","executor":"",` +
 			`"attempt":0,"max_attempts":0,"priority":0,"enqueued_at":"0001-01-01T00:00:00Z","payload":[1,  	"a\nb"] }`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 const longest = 24 * time.Hour
 
 // URL is a handler that POSTs Job.JSON to an http or https URL, with the headers
-// Qtop-Job-Id, Qtop-Job-Attempt and Idempotency-Key, which is the job's id.
+// Qtop-Job-Id, Qtop-Job-Attempt and Idempotency-Key, which is the id of the first job
+// of a line of replays.
 //
 // 2xx means succeeded, 400, 410 and 422 failed for good. Every other status is a
 // failed try with code HTTP_<status>, redirects too: none is followed. Without an
@@ -66,7 +67,7 @@ func (e *endpoint) Handle(ctx context.Context, job Job) error {
 	res := e.sender.Send(ctx, sender.Request{
 		URL: e.url, ID: job.ID, Body: body, Timeout: timeout,
 		Header: map[string]string{
-			"Idempotency-Key":  job.ID,
+			"Idempotency-Key":  job.RootID,
 			"Qtop-Job-Id":      job.ID,
 			"Qtop-Job-Attempt": strconv.Itoa(job.Attempt),
 		},

@@ -103,7 +103,7 @@ func TestURLGetsTheJob(t *testing.T) {
 	require.Equal(t, string(want), <-body)
 	require.Equal(t, "POST /work?x=1", r.Method+" "+r.RequestURI)
 	for name, value := range map[string]string{
-		"Content-Type": "application/json", "Qtop-Job-Id": j.ID, "Idempotency-Key": j.ID, "Qtop-Job-Attempt": "2", "User-Agent": "qtop/test",
+		"Content-Type": "application/json", "Qtop-Job-Id": j.ID, "Idempotency-Key": j.RootID, "Qtop-Job-Attempt": "2", "User-Agent": "qtop/test",
 	} {
 		require.Equal(t, []string{value}, r.Header.Values(name), name)
 	}

@@ -199,7 +199,7 @@ func (c *crew) work(r *run) {
 // handlerJob is the job as a handler sees it.
 func handlerJob(j *work.Job) handler.Job {
 	return handler.Job{
-		ID: j.ID.String(), Kind: j.Kind, Domain: j.Domain, Executor: j.Executor,
+		ID: j.ID.String(), RootID: j.Root.String(), Kind: j.Kind, Domain: j.Domain, Executor: j.Executor,
 		Attempt: int(j.Attempts) + 1, MaxAttempts: int(j.MaxAttempts), Priority: int(j.Priority),
 		EnqueuedAt: j.EnqueuedAt, LeaseUntil: j.LeaseUntil, SourceRef: j.SourceRef, TargetRef: j.TargetRef,
 		PayloadRef: j.PayloadRef, IdempotencyKey: j.IdempotencyKey, CorrelationID: j.CorrelationID, Payload: j.Payload,

@@ -27,19 +27,119 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_producer_check IS
   'Raises 42501 where this session may not enqueue (DP6 §1.4). Internal.';
 
--- fn_job_enqueue(…) → {job_id, created: true}, or {job_id, created: false} of the active job of the same
--- kind that has the key. 22023 = an argument that cannot be, 42501 = executor_producer names others. Rings no bell: the
--- caller does after its commit.
+-- Keys. A job that was given with one keeps it for retention.job_keys_days after it is final and no letter of it is
+-- open; a replay takes it over. Jobs without one write nothing here.
+COMMENT ON TABLE public.producer_key IS
+  'Idempotency keys: what each stands for. Written with the job or event, moved by replays, swept '
+  'retention.job_keys_days after the end.';
+COMMENT ON COLUMN public.producer_key.scope IS
+  'the role whose key it is; empty = of a release before, for whoever asks';
+COMMENT ON COLUMN public.producer_key.kind IS 'of a job its kind, of an event domain/type';
+COMMENT ON COLUMN public.producer_key.target_id IS 'the job, after a replay the new one; the event';
+COMMENT ON COLUMN public.producer_key.content_hash IS
+  'SHA-256 of kind, domain, executor and payload; of an event of stream, lane, severity, subject and payload';
+COMMENT ON COLUMN public.producer_key.status IS 'how the job ended; emitted of an event; NULL while the job is live';
+GRANT SELECT (scope, kind, key, target_id, status, final_at) ON public.producer_key TO :"queue_viewer",
+  :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON TABLE public.job_root IS
+  'Of each replayed job the first one of its line: the token by which handlers know work that they did.';
+COMMENT ON COLUMN public.job_root.root_job_id IS 'the job that was enqueued; a job that is not here is its own root';
+GRANT SELECT ON public.job_root TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON TYPE public.job_given IS 'A job as fn_job_put takes it. Internal.';
+
+-- fn_content_hash(content) → what tells the same content from other. Internal.
+CREATE OR REPLACE FUNCTION public.fn_content_hash(p_content jsonb) RETURNS bytea
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN sha256(convert_to(p_content::text, getdatabaseencoding()));
+END $$;
+COMMENT ON FUNCTION public.fn_content_hash IS 'SHA-256 of the content that a key stands for. Internal.';
+
+-- fn_job_put(jobs) → of each job, in the order given, the id and status of the job that stands for it, and how many
+-- were made: those without a key and those whose key is new. 42501 = a scope that this login is no member of, 23505 = a
+-- key that stands for other content, 40001 = under REPEATABLE READ, a key that was committed meanwhile. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_put(p_jobs public.job_given[], OUT ids uuid[], OUT statuses text[],
+  OUT made bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  v_bad text;
+  v_left bigint;
+  v_n bigint;
+BEGIN
+  SELECT s.scope INTO v_bad FROM (SELECT DISTINCT j.scope FROM unnest(p_jobs) j
+    WHERE j.idempotency_key IS NOT NULL AND j.scope <> session_user) s
+  WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = public.fn_queue_role_name(s.scope)
+    AND pg_has_role(session_user, r.oid, 'MEMBER')) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '% may not use the keys of scope %', session_user, left(v_bad, 63)
+      USING ERRCODE = '42501', HINT = 'a scope is a role that the login is a member of';
+  END IF;
+  LOOP
+    -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
+    INSERT INTO public.producer_key (scope, kind, key, target_id, content_hash)
+    SELECT j.scope, j.job_kind, j.idempotency_key, j.job_id,
+      public.fn_content_hash(jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload))
+    FROM unnest(p_jobs) WITH ORDINALITY j
+    WHERE j.idempotency_key IS NOT NULL AND NOT EXISTS (SELECT FROM public.producer_key o
+      WHERE o.scope = '' AND o.kind = j.job_kind AND o.key = j.idempotency_key)
+    ORDER BY j.scope, j.job_kind, j.idempotency_key, j.ordinality
+    ON CONFLICT DO NOTHING;
+    -- in a statement of its own, which sees what was committed meanwhile
+    SELECT array_agg(CASE WHEN j.idempotency_key IS NULL THEN j.job_id ELSE k.target_id END ORDER BY j.ordinality),
+      array_agg(COALESCE(k.status, q.status, 'queued') ORDER BY j.ordinality),
+      count(*) FILTER (WHERE j.idempotency_key IS NULL OR k.target_id = j.job_id),
+      min(format('idempotency key %s of scope %s stands for job %s, which has other content', j.idempotency_key,
+        j.scope, k.target_id)) FILTER (WHERE k.target_id <> j.job_id AND k.content_hash <> public.fn_content_hash(
+        jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload)))
+    INTO ids, statuses, made, v_bad
+    FROM unnest(p_jobs) WITH ORDINALITY j
+    LEFT JOIN LATERAL (SELECT o.* FROM public.producer_key o
+      WHERE o.scope IN ('', j.scope) AND o.kind = j.job_kind AND o.key = j.idempotency_key
+      ORDER BY o.scope LIMIT 1) k ON true
+    LEFT JOIN public.job_queue q ON q.job_id = k.target_id AND k.target_id <> j.job_id;
+    EXIT WHEN array_position(ids, NULL) IS NULL; -- else one was swept between the two
+  END LOOP;
+  IF v_bad IS NOT NULL THEN
+    RAISE EXCEPTION '%', v_bad USING ERRCODE = '23505',
+      HINT = 'a key stands for one kind, domain, executor and payload: give other work another key';
+  END IF;
+  v_left := made;
+  FOR v_try IN 1..2 LOOP
+    EXIT WHEN v_left = 0;
+    -- a key that another scope has in the queue now is stored with the scope and the id of the job behind it
+    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
+      idempotency_key, max_attempts, actor)
+    SELECT j.job_id, j.job_kind, j.event_domain, j.executor, j.payload, j.priority, j.process_after,
+      j.process_after <= now(), CASE WHEN v_try = 1 THEN j.idempotency_key
+        ELSE format('%s of %s %s', left(j.idempotency_key, 390), j.scope, j.job_id) END, j.max_attempts, j.actor
+    FROM unnest(p_jobs) WITH ORDINALITY j
+    WHERE j.job_id = ids[j.ordinality]
+      AND (v_try = 1 OR NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = j.job_id))
+    ORDER BY j.job_kind, j.idempotency_key, j.scope, j.ordinality
+    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+    GET DIAGNOSTICS v_n = ROW_COUNT;
+    v_left := v_left - v_n;
+  END LOOP;
+END $$;
+COMMENT ON FUNCTION public.fn_job_put IS
+  'Puts jobs into the queue whose key is new, and says of the others what stands for them. Internal.';
+
+-- fn_job_enqueue(…) → {job_id, created: true}; with a key {job_id, created, status} of the job that the key stands for
+-- in the scope (NULL = this login): made now, or the first one with this content, whatever became of it. 22023 = an
+-- argument that cannot be, 42501 = executor_producer names others, or p_scope is no role of this login, 23505 = the key
+-- stands for other content. Rings no bell: the caller does after its commit.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue(p_job_kind text, p_event_domain text, p_executor text,
   p_payload jsonb DEFAULT '{}',
   p_priority int DEFAULT 100, p_process_after timestamptz DEFAULT now(), p_idempotency_key text DEFAULT NULL,
-  p_max_attempts int DEFAULT NULL, p_actor text DEFAULT NULL) RETURNS jsonb
+  p_max_attempts int DEFAULT NULL, p_actor text DEFAULT NULL, p_scope text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_free boolean;
   v_max int;
   v_bad text;
   v_id uuid := gen_random_uuid();
+  v_put record;
 BEGIN
   -- which kind is asked only where somebody is named for one
   SELECT NOT EXISTS (SELECT FROM public.executor_producer),
@@ -79,38 +179,25 @@ BEGIN
       COALESCE(p_process_after, now()), COALESCE(p_process_after <= now(), true), v_max, p_actor);
     RETURN jsonb_build_object('job_id', v_id, 'created', true);
   END IF;
-  FOR v_try IN 1..10 LOOP
-    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
-      idempotency_key, max_attempts, actor)
-    VALUES (v_id, p_job_kind, p_event_domain, p_executor, COALESCE(p_payload, '{}'), COALESCE(p_priority, 100),
-      COALESCE(p_process_after, now()), COALESCE(p_process_after <= now(), true), p_idempotency_key, v_max, p_actor)
-    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
-    IF FOUND THEN
-      RETURN jsonb_build_object('job_id', v_id, 'created', true);
-    END IF;
-    SELECT q.job_id INTO v_id FROM public.job_queue q
-    WHERE q.job_kind = p_job_kind AND q.idempotency_key = p_idempotency_key;
-    IF FOUND THEN
-      RETURN jsonb_build_object('job_id', v_id, 'created', false);
-    END IF;
-    v_id := gen_random_uuid();
-  END LOOP; -- the one in the way has just finished
-  RAISE EXCEPTION 'the job with this idempotency key changed ten times meanwhile' USING ERRCODE = '40001';
+  v_put := public.fn_job_put(ARRAY[ROW(v_id, COALESCE(p_scope, session_user), p_job_kind, p_event_domain, p_executor,
+    COALESCE(p_payload, '{}'), COALESCE(p_priority, 100), COALESCE(p_process_after, now()), p_idempotency_key, v_max,
+    p_actor)::public.job_given]);
+  RETURN jsonb_build_object('job_id', v_put.ids[1], 'created', v_put.made = 1, 'status', v_put.statuses[1]);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_enqueue TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_job_enqueue IS
-  'Puts one job into the queue; the same key twice while active is one job.';
+  'Puts one job into the queue; the same key and content again is the same job, also after its end.';
 
 -- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids}: an array of objects with the names of
--- fn_job_enqueue without p_; job_ids in the order given. All or nothing; raises as fn_job_enqueue
--- does. The ids ascend, so that the indexes
+-- fn_job_enqueue without p_; job_ids in the order given, beside them statuses where one has a key. All or nothing;
+-- raises as fn_job_enqueue does. The ids ascend, so that the indexes
 -- grow at their end: milliseconds, 48 random bits, the number of the job. Plans are generic: others copy the argument.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' AS $$
 DECLARE
   c_keys CONSTANT text[] := '{job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, '
-    'max_attempts, actor}'::text[];
+    'max_attempts, actor, scope}'::text[];
   c_first CONSTANT int := 1 << 20; -- six hexadecimal digits, whatever is added
   v_time text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
   v_random text := gen_random_uuid();
@@ -121,8 +208,7 @@ DECLARE
   v_stray text;
   v_denied text;
   v_given int := CASE WHEN jsonb_typeof(p_jobs) = 'array' THEN jsonb_array_length(p_jobs) END;
-  v_made int;
-  v_ids jsonb;
+  v_put record;
 BEGIN
   IF (v_given BETWEEN 1 AND 1000000) IS NOT TRUE THEN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
@@ -154,82 +240,44 @@ BEGIN
     END IF;
   END IF;
 
-  -- A key that was active and is free a moment later must not leave its job behind: then all is taken back, with
-  -- the locks on the other keys, and tried again.
-  FOR v_try IN 1..10 LOOP
-    BEGIN
-      SELECT (SELECT k FROM jsonb_object_keys(e - c_keys) k LIMIT 1),
-        CASE WHEN e -> 'payload' ?| ARRAY[:denied_keys] THEN public.fn_denied_key(e -> 'payload') END
-      INTO v_stray, v_denied FROM jsonb_array_elements(p_jobs) e
-      WHERE e - c_keys <> '{}' OR e -> 'payload' ?| ARRAY[:denied_keys] LIMIT 1;
-      IF v_denied IS NOT NULL THEN
-        RAISE EXCEPTION 'payload %', v_denied USING ERRCODE = '22023';
-      ELSIF FOUND THEN
-        RAISE EXCEPTION '% is none of %', quote_literal(v_stray), array_to_string(c_keys, ', ') USING ERRCODE = '22023';
-      END IF;
-      IF NOT jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)') THEN
-        INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after,
-          ready, max_attempts, actor)
-        SELECT (v_prefix || to_hex(c_first + g.n))::uuid, g.job_kind, g.event_domain, g.executor,
-          COALESCE(g.payload, '{}'),
-          COALESCE(g.priority, 100), COALESCE(g.process_after, now()), COALESCE(g.process_after <= now(), true),
-          COALESCE(g.max_attempts, v_max), g.actor
-        FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
-          priority int, process_after timestamptz, max_attempts int, actor text)) WITH ORDINALITY
-          AS g (job_kind, event_domain, executor, payload, priority, process_after, max_attempts, actor, n);
-        RETURN jsonb_build_object('enqueued', v_given, 'existing', 0,
-          'job_ids', ARRAY(SELECT v_prefix || to_hex(c_first + n) FROM generate_series(1, v_given) n));
-      END IF;
-
-      WITH given AS MATERIALIZED (
-        SELECT g.*, (v_prefix || to_hex(c_first + g.n))::uuid AS id
-        FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
-          priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text)) WITH ORDINALITY
-          AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, max_attempts,
-            actor, n)
-      ), plain AS (
-        INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after,
-          ready, max_attempts, actor)
-        SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100),
-          COALESCE(process_after, now()),
-          COALESCE(process_after <= now(), true), COALESCE(max_attempts, v_max), actor
-        FROM given WHERE idempotency_key IS NULL
-      ), keyed AS (
-        -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
-        INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
-          idempotency_key, max_attempts, actor)
-        SELECT id, job_kind, event_domain, executor, COALESCE(payload, '{}'), COALESCE(priority, 100),
-          COALESCE(process_after, now()),
-          COALESCE(process_after <= now(), true), idempotency_key, COALESCE(max_attempts, v_max), actor
-        FROM given WHERE idempotency_key IS NOT NULL ORDER BY job_kind, idempotency_key, n
-        ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-        RETURNING job_id, job_kind, idempotency_key
-      )
-      SELECT count(*) FILTER (WHERE g.idempotency_key IS NULL OR k.job_id = g.id),
-        jsonb_agg(CASE WHEN g.idempotency_key IS NULL THEN g.id ELSE k.job_id END ORDER BY g.n)
-      INTO v_made, v_ids
-      FROM given g LEFT JOIN keyed k ON k.job_kind = g.job_kind AND k.idempotency_key = g.idempotency_key;
-      -- those that were active before: in a statement of its own, which sees what was committed meanwhile
-      IF v_made < v_given THEN
-        SELECT jsonb_agg(COALESCE(i.id, to_jsonb(q.job_id)) ORDER BY i.n) INTO v_ids
-        FROM (SELECT NULLIF(x.id, 'null') AS id, x.n, p_jobs -> (x.n - 1)::int AS job
-              FROM jsonb_array_elements(v_ids) WITH ORDINALITY x (id, n)) i
-        LEFT JOIN public.job_queue q ON i.id IS NULL AND q.job_kind = i.job ->> 'job_kind'
-          AND q.idempotency_key = i.job ->> 'idempotency_key';
-      END IF;
-      IF v_made = v_given OR NOT jsonb_path_exists(v_ids, '$[*] ? (@ == null)') THEN
-        RETURN jsonb_build_object('enqueued', v_made, 'existing', v_given - v_made, 'job_ids', v_ids);
-      END IF;
-      RAISE EXCEPTION 'a key was given free meanwhile' USING ERRCODE = 'QTJOB';
-    EXCEPTION
-      WHEN SQLSTATE 'QTJOB' THEN
-        NULL;
-      WHEN data_exception OR check_violation OR not_null_violation THEN
-        RAISE EXCEPTION 'p_jobs holds a job that cannot be: %', SQLERRM USING ERRCODE = '22023';
-    END;
-  END LOOP;
-  RAISE EXCEPTION 'jobs with these idempotency keys changed ten times meanwhile' USING ERRCODE = '40001';
+  BEGIN
+    SELECT (SELECT k FROM jsonb_object_keys(e - c_keys) k LIMIT 1),
+      CASE WHEN e -> 'payload' ?| ARRAY[:denied_keys] THEN public.fn_denied_key(e -> 'payload') END
+    INTO v_stray, v_denied FROM jsonb_array_elements(p_jobs) e
+    WHERE e - c_keys <> '{}' OR e -> 'payload' ?| ARRAY[:denied_keys] LIMIT 1;
+    IF v_denied IS NOT NULL THEN
+      RAISE EXCEPTION 'payload %', v_denied USING ERRCODE = '22023';
+    ELSIF FOUND THEN
+      RAISE EXCEPTION '% is none of %', quote_literal(v_stray), array_to_string(c_keys, ', ') USING ERRCODE = '22023';
+    END IF;
+    IF NOT jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)') THEN
+      INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after,
+        ready, max_attempts, actor)
+      SELECT (v_prefix || to_hex(c_first + g.n))::uuid, g.job_kind, g.event_domain, g.executor,
+        COALESCE(g.payload, '{}'),
+        COALESCE(g.priority, 100), COALESCE(g.process_after, now()), COALESCE(g.process_after <= now(), true),
+        COALESCE(g.max_attempts, v_max), g.actor
+      FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
+        priority int, process_after timestamptz, max_attempts int, actor text)) WITH ORDINALITY
+        AS g (job_kind, event_domain, executor, payload, priority, process_after, max_attempts, actor, n);
+      RETURN jsonb_build_object('enqueued', v_given, 'existing', 0,
+        'job_ids', ARRAY(SELECT v_prefix || to_hex(c_first + n) FROM generate_series(1, v_given) n));
+    END IF;
+    v_put := public.fn_job_put(ARRAY(
+      SELECT ROW((v_prefix || to_hex(c_first + g.n))::uuid, COALESCE(g.scope, session_user), g.job_kind, g.event_domain,
+        g.executor, COALESCE(g.payload, '{}'), COALESCE(g.priority, 100), COALESCE(g.process_after, now()),
+        g.idempotency_key, COALESCE(g.max_attempts, v_max), g.actor)::public.job_given
+      FROM ROWS FROM (jsonb_to_recordset(p_jobs) AS (job_kind text, event_domain text, executor text, payload jsonb,
+        priority int, process_after timestamptz, idempotency_key text, max_attempts int, actor text, scope text))
+        WITH ORDINALITY AS g (job_kind, event_domain, executor, payload, priority, process_after, idempotency_key,
+          max_attempts, actor, scope, n)
+      ORDER BY g.n));
+  EXCEPTION WHEN data_exception OR check_violation OR not_null_violation THEN
+    RAISE EXCEPTION 'p_jobs holds a job that cannot be: %', SQLERRM USING ERRCODE = '22023';
+  END;
+  RETURN jsonb_build_object('enqueued', v_put.made, 'existing', v_given - v_put.made, 'job_ids', v_put.ids,
+    'statuses', v_put.statuses);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_enqueue_many TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_job_enqueue_many IS
-  'Puts many jobs into the queue in one statement; keys that are active already are counted as existing.';
+  'Puts many jobs into the queue in one statement; keys that stand for a job already are counted as existing.';

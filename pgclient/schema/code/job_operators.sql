@@ -57,6 +57,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_done uuid[];
   v_freed uuid[];
+  v_keyed uuid[];
 BEGIN
   WITH gone AS (
     DELETE FROM public.job_queue q USING unnest(p_job_ids, p_lease_tokens) AS g (id, token)
@@ -72,8 +73,12 @@ BEGIN
       correlation_id, causation_event_id, now(), prior_token, prior_result, status
     FROM gone
   )
-  SELECT array_agg(x.job_id), array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL) INTO v_done, v_freed
-  FROM gone x;
+  SELECT array_agg(x.job_id), array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL),
+    array_agg(x.job_id) FILTER (WHERE x.idempotency_key IS NOT NULL)
+  INTO v_done, v_freed, v_keyed FROM gone x;
+  IF v_keyed IS NOT NULL THEN
+    UPDATE public.producer_key k SET status = p_status, final_at = now() WHERE k.target_id = ANY (v_keyed);
+  END IF;
   PERFORM public.fn_job_lease_less(v_freed);
   RETURN v_done;
 END $$;
@@ -170,7 +175,8 @@ COMMENT ON FUNCTION public.fn_job_letter_why IS
 
 -- fn_job_dead_letter_replay(ids, actor, reason, dry_run): each open letter → one new job with the same kind, domain,
 -- executor, payload, priority and references, no attempts, due now, under the key replay:<new job>, which nobody can
--- have taken. The letters are locked in id order, so of two operators one replays and the other is told who did.
+-- have taken. The key of the old job stands for the new one; its root is in job_root. The letters are locked in id
+-- order, so of two operators one replays and the other is told who did.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false)
 RETURNS jsonb
@@ -214,6 +220,13 @@ BEGIN
     FROM unnest(v_ids, v_new) AS r (id, new)
     JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
     WHERE r.new IS NOT NULL ORDER BY r.id;
+    INSERT INTO public.job_root (job_id, root_job_id)
+    SELECT r.new, COALESCE(o.root_job_id, d.job_id) FROM unnest(v_ids, v_new) AS r (id, new)
+    JOIN public.job_dead_letter d ON d.dead_letter_id = r.id LEFT JOIN public.job_root o ON o.job_id = d.job_id
+    WHERE r.new IS NOT NULL;
+    UPDATE public.producer_key k SET target_id = r.new, status = NULL, final_at = NULL
+    FROM unnest(v_ids, v_new) AS r (id, new) JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
+    WHERE k.target_id = d.job_id AND r.new IS NOT NULL;
     UPDATE public.job_dead_letter d SET triage_status = 'replayed', resolution = 'replayed', resolved_at = now(),
       resolved_by = v_actor, triage_note = v_reason, replayed_job_id = r.new
     FROM unnest(v_ids, v_new) AS r (id, new) WHERE d.dead_letter_id = r.id AND r.new IS NOT NULL;
@@ -325,6 +338,9 @@ BEGIN
   LEFT JOIN public.job_queue q ON q.job_id = d.replayed_job_id;
   IF NOT v_dry THEN
     DELETE FROM public.job_queue q USING unnest(v_jobs, v_why) AS r (job, why) WHERE q.job_id = r.job AND r.why IS NULL;
+    UPDATE public.producer_key k SET target_id = d.job_id, status = 'dead_letter', final_at = d.last_failed_at
+    FROM unnest(v_ids, v_why) AS r (id, why) JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
+    WHERE k.target_id = d.replayed_job_id AND r.why IS NULL;
     UPDATE public.job_dead_letter d SET triage_status = 'open', resolution = NULL, resolved_at = NULL,
       resolved_by = NULL, replayed_job_id = NULL
     FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;

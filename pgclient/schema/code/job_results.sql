@@ -142,7 +142,8 @@ COMMENT ON FUNCTION public.fn_job_release IS
   'Hands leased jobs back to queued without spending an attempt.';
 
 -- fn_job_bury(ids, statuses, codes, errors, lost): moves leased jobs to job_history as failed or dead_letter, with
--- the try that failed counted; dead ones get their job_dead_letter row. The caller holds the leases. Internal.
+-- the try that failed counted; dead ones get their job_dead_letter row. Keys of the jobs learn it.
+-- The caller holds the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_bury(p_job_ids uuid[], p_statuses text[], p_codes text[], p_errors text[],
   p_lost int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -162,6 +163,9 @@ BEGIN
       x.priority, x.max_attempts, x.source_ref, x.target_ref, x.payload_ref, x.correlation_id, x.causation_event_id,
       COALESCE(x.first_failed_at, now()), now()
     FROM gone x WHERE x.fate = 'dead_letter' ORDER BY x.job_id
+  ), keys AS (
+    UPDATE public.producer_key k SET status = x.fate, final_at = now() FROM gone x
+    WHERE x.idempotency_key IS NOT NULL AND k.target_id = x.job_id
   )
   INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
     enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,

@@ -137,25 +137,57 @@ $fn$;
 COMMENT ON FUNCTION public.fn_event_emit IS
   'Writes one event into event_outbox. Internal: fn_iu_emit_event for events of qtop too.';
 
--- fn_iu_emit_event(…) → {event_id, event_domain, event_type}. Raises: 23503 = the type is not registered, 23514 = what
--- the payload may not be, 22023 = a text that is too long, 42501 = a type that qtop alone emits. No flag stops it.
+-- fn_iu_emit_event(…) → {event_id, event_domain, event_type}; with a key also created: false = this login emitted the
+-- event before, with the same type and key. Raises: 23503 = the type is not registered, 23514 = what the payload may
+-- not be, 22023 = a text that is too long, 42501 = a type that qtop alone emits, 23505 = the key stands for other
+-- content. No flag stops it.
 CREATE OR REPLACE FUNCTION public.fn_iu_emit_event(
   p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
   p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb DEFAULT '{}',
-  p_actor_ref text DEFAULT NULL, p_correlation_id text DEFAULT NULL, p_occurred_at timestamptz DEFAULT now())
+  p_actor_ref text DEFAULT NULL, p_correlation_id text DEFAULT NULL, p_occurred_at timestamptz DEFAULT now(),
+  p_idempotency_key text DEFAULT NULL)
 RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_id uuid := gen_random_uuid();
+  v_first uuid;
+  v_hash bytea;
+  v_same boolean;
+  v_event jsonb;
 BEGIN
   IF public.fn_event_ours(p_event_domain, p_event_type) THEN
     RAISE EXCEPTION 'events %/% are emitted by qtop alone', p_event_domain, p_event_type
       USING ERRCODE = '42501', HINT = 'emit a type of your own';
   END IF;
-  RETURN public.fn_event_emit(
+  IF p_idempotency_key IS NOT NULL THEN
+    IF length(p_idempotency_key) NOT BETWEEN 1 AND 500 THEN
+      RAISE EXCEPTION 'p_idempotency_key must have 1 to 500 characters' USING ERRCODE = '22023';
+    END IF;
+    v_hash := public.fn_content_hash(jsonb_build_array(p_event_stream, p_delivery_lane, p_event_severity,
+      p_event_subject_table, p_event_subject_ref, COALESCE(p_safe_payload, '{}')));
+    INSERT INTO public.producer_key AS k (scope, kind, key, target_id, content_hash, status, final_at)
+    VALUES (session_user, p_event_domain || '/' || p_event_type, p_idempotency_key, v_id, v_hash, 'emitted', now())
+    ON CONFLICT (scope, kind, key) DO UPDATE SET target_id = k.target_id -- locks it: it cannot be swept meanwhile
+    RETURNING k.target_id, k.content_hash = v_hash INTO v_first, v_same;
+    IF NOT v_same THEN
+      RAISE EXCEPTION 'idempotency key % stands for event %, which has other content', p_idempotency_key, v_first
+        USING ERRCODE = '23505', HINT = 'a key stands for one type, stream, lane, severity, subject and payload';
+    ELSIF v_first <> v_id THEN
+      RETURN jsonb_build_object('event_id', v_first, 'event_domain', p_event_domain, 'event_type', p_event_type,
+        'created', false);
+    END IF;
+  END IF;
+  v_event := public.fn_event_emit(
     p_event_domain => p_event_domain, p_event_type => p_event_type, p_event_stream => p_event_stream,
     p_delivery_lane => p_delivery_lane, p_event_severity => p_event_severity,
     p_event_subject_table => p_event_subject_table, p_event_subject_ref => p_event_subject_ref,
     p_safe_payload => p_safe_payload, p_actor_ref => p_actor_ref, p_correlation_id => p_correlation_id,
     p_occurred_at => p_occurred_at);
+  IF p_idempotency_key IS NOT NULL THEN
+    UPDATE public.producer_key k SET target_id = (v_event ->> 'event_id')::uuid WHERE k.target_id = v_id;
+    v_event := v_event || '{"created": true}';
+  END IF;
+  RETURN v_event;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_emit_event TO :"event_ingest_writer";

@@ -179,6 +179,7 @@ DECLARE
   v_letters timestamptz := public.fn_queue_retention_before('retention.dead_letters_days');
   v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
   v_jobs timestamptz := public.fn_queue_retention_before('retention.jobs_days');
+  v_keys timestamptz := public.fn_queue_retention_before('retention.job_keys_days');
   -- attempts and letters tell that an event is routed: they stay as long as it does. A day less, for a run that began
   -- before the event dates its attempt earlier.
   v_oldest timestamptz := (SELECT min(e.created_at) - interval '1 day' FROM public.event_outbox e);
@@ -210,6 +211,18 @@ BEGIN
   DELETE FROM public.iu_route_attempt a WHERE a.ctid = ANY (ARRAY(
     SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < least(v_events, v_oldest) LIMIT 200000));
   GET DIAGNOSTICS v_attempts = ROW_COUNT;
+  -- A key goes when its job was final and its letter closed long enough ago. Jobs that an upgrade met while they ended
+  -- were not said to be final.
+  UPDATE public.producer_key k SET status = 'ended', final_at = now()
+  WHERE k.scope = '' AND k.final_at IS NULL
+    AND NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = k.target_id);
+  DELETE FROM public.producer_key k WHERE k.ctid = ANY (ARRAY(
+    SELECT x.ctid FROM public.producer_key x WHERE x.final_at < v_keys
+      AND NOT EXISTS (SELECT FROM public.job_dead_letter d WHERE d.job_id = x.target_id
+        AND (d.resolved_at IS NULL OR d.resolved_at >= v_keys))
+    ORDER BY x.final_at LIMIT 200000));
+  DELETE FROM public.job_root r WHERE NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = r.job_id)
+    AND NOT EXISTS (SELECT FROM public.job_dead_letter d WHERE d.job_id = r.job_id);
   -- What was read goes with the attempt by which it could be.
   DELETE FROM public.event_read r WHERE r.ctid = ANY (ARRAY(
     SELECT x.ctid FROM public.event_read x WHERE x.read_at < least(v_events, v_oldest) ORDER BY x.read_at
