@@ -60,7 +60,7 @@ func (p *pageBuilder) gate(r queue.Endpoint) {
 	e := p.e
 	switch r.Gate {
 	case "open":
-		p.pair("gate", "open")
+		p.pair("gate", "open"+slowStartWords(r))
 	case "inactive", "unverified":
 		p.paint("gate", r.Gate+": a subscription_admin changes that; nothing is routed to it", e.Theme.Warning)
 	default:
@@ -83,6 +83,13 @@ func (p *pageBuilder) gate(r queue.Endpoint) {
 		}
 		p.paint("gate", s+"; D lifts it", e.Theme.Warning)
 	}
+}
+
+func slowStartWords(r queue.Endpoint) string {
+	if r.SlowStart == nil {
+		return ""
+	}
+	return ": slow start, " + rateText(*r.SlowStart) + " over all hosts; doubles every 10 s while it delivers"
 }
 
 func inFlightWords(r queue.Endpoint) string {

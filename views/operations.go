@@ -27,14 +27,14 @@ func Operations(rows []queue.Operation) Source {
 			"In 5, N freezes a group, a filter or the marked letters; here S starts it.",
 		},
 	}.with(List[queue.Operation]{
-		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, First: "operation_id kind state tried rate_per_second left created_by created_at filter",
+		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, First: "operation_id kind state ended rate_per_second left created_by created_at filter",
 		Look: func(o queue.Operation, e Env) (table.Cell, theme.Style) {
 			return e.atWork(operationRank(o), o.State == queue.BulkRunning)
 		},
 		Columns: []Column[queue.Operation]{
 			{Name: "operation_id", Title: "#", Head: "ID", Width: 4, Max: 8, Right: true, Look: strong, Say: digits},
 			{Name: "state", Width: 9, Look: ofRow},
-			{Name: "tried", Width: progressWidth + 5, Look: accent, Text: func(o queue.Operation, e Env) string { return progress(o, e, progressWidth) }, Plain: PlainProgress},
+			{Name: "ended", Width: progressWidth + 5, Look: accent, Text: func(o queue.Operation, e Env) string { return progress(o, e, progressWidth) }, Plain: PlainProgress},
 			{Name: "frozen_count", Title: "of", Head: "FROZEN", Width: 7, Max: 10, Right: true},
 			{Name: "rate_per_second", Title: "rate", Width: 7, Max: 9, Right: true, Text: func(o queue.Operation, _ Env) string { return rateText(o.Rate) }, Plain: func(o queue.Operation) string { return rateText(o.Rate) }},
 			{Name: "left", Width: 7, Right: true, Drop: 1, Text: func(o queue.Operation, e Env) string {
@@ -44,22 +44,28 @@ func Operations(rows []queue.Operation) Source {
 				d, ok := o.EndsIn()
 				return queue.Choose(ok, d.Round(time.Second).String(), "-")
 			}},
+			{Name: "sent", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
+			{Name: "done", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
 			{Name: "skipped", Width: 7, Right: true, Drop: 4, Look: dim},
 			{Name: "first_tries", Width: 14, Max: 20, Drop: 3, Look: dim, Text: func(o queue.Operation, _ Env) string { return firstTries(o) }, Plain: firstTries},
 			{Name: "created_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: accent},
 			{Name: "kind", Title: "what", Head: "KIND", Width: 7, Max: 9, Drop: 5, Look: dim, Say: func(_ Env, v any) string { return operationWord(fmt.Sprint(v)) }},
-			{Name: "filter", Title: "selection, or why it stands", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
+			{Name: "filter", Title: "selection, or why it waits", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
+				if o.StateWhy.Empty() && !o.Waits.Empty() {
+					return cell(o.Waits.String(), e.Theme.Warning)
+				}
 				return queue.Choose(o.StateWhy.Empty(), cell(o.Filter.String(), e.Theme.Text), cell(o.StateWhy.String(), e.tone(operationRank(o))))
 			}},
 			{Name: "created_at", Head: "PLANNED"},
 			{Name: "state_why", Head: "WHY IT STANDS"},
+			{Name: "waits", Head: "WAITS FOR"},
 		},
 	}.lines())
 }
 
-// PlainProgress is how much of an operation was tried.
+// PlainProgress is how much of an operation has ended.
 func PlainProgress(o queue.Operation) string {
-	return fmt.Sprintf("%d of %d (%d %%)", o.Tried(), o.Frozen, o.Tried()*100/max(o.Frozen, 1))
+	return fmt.Sprintf("%d of %d (%d %%)", o.Ended(), o.Frozen, o.Ended()*100/max(o.Frozen, 1))
 }
 
 func operationWord(kind string) string {
@@ -89,7 +95,7 @@ func firstTries(o queue.Operation) string {
 // progress is a bar of w cells and the share in percent; 100 is said of the last
 // item alone.
 func progress(o queue.Operation, e Env, w int) string {
-	share := int(o.Tried() * 100 / max(o.Frozen, 1))
+	share := int(o.Ended() * 100 / max(o.Frozen, 1))
 	n := share * w / 100
 	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d%%", share)
 }
@@ -104,8 +110,10 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	p.paint("state", o.State+" by "+o.StateBy.String()+" "+e.Ago(o.StateAt)+" ago", e.tone(operationRank(o)))
 	p.paint("why", o.StateWhy.String(), e.tone(operationRank(o)))
 	p.pair("progress", progress(o, e, min(40, max(w/3, 10))))
-	p.pair("items", fmt.Sprintf("%s done, %s skipped, %s failed, %s undone, %s not tried", Count(o.Done), Count(o.Skipped), Count(o.Failed), Count(o.Undone), Count(o.Left())))
-	p.pair("first tries", fmt.Sprintf("%s succeeded, %s failed, %s not known yet", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())))
+	p.paint("waits", o.Waits.String(), th.Warning)
+	p.pair("items", fmt.Sprintf("%s requeued, %s skipped, %s failed, %s undone, %s not tried", Count(o.Requeued), Count(o.Skipped), Count(o.Failed), Count(o.Undone), Count(o.Left())))
+	p.pair("sent", fmt.Sprintf("%s of %s requeued, %s settled", Count(o.Sent), Count(o.Requeued), Count(o.Done)))
+	p.pair("first tries", fmt.Sprintf("%s succeeded, %s failed, %s not settled", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())))
 	if d, ok := o.EndsIn(); ok {
 		p.pair("ends in", Span(d)+" at "+rateText(o.Rate))
 	} else {

@@ -134,6 +134,9 @@ func endpointRank(r queue.Endpoint) int {
 // gateWords is what the gate says in a few words.
 func gateWords(r queue.Endpoint, e Env) string {
 	s := strings.ReplaceAll(r.Gate, "_", " ")
+	if r.Gate == "open" && r.SlowStart != nil {
+		return "slow " + rateText(*r.SlowStart)
+	}
 	if r.Gate == "suspended" {
 		s = r.Reason.String()
 		if r.Until != nil {
@@ -192,6 +195,9 @@ func PlainOK(r queue.Endpoint) string {
 
 // PlainGate is the gate of an endpoint with its reason and its end.
 func PlainGate(r queue.Endpoint) string {
+	if r.Gate == "open" && r.SlowStart != nil {
+		return "slow start " + rateText(*r.SlowStart)
+	}
 	if r.Gate != "suspended" && r.Gate != "half_open" {
 		return r.Gate
 	}

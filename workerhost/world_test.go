@@ -35,6 +35,11 @@ func eventually(t *testing.T, f func() bool, msg string, args ...any) {
 	require.Eventuallyf(t, f, patience, 20*time.Millisecond, msg, args...)
 }
 
+func eventuallyWithin(t *testing.T, within time.Duration, f func() bool, msg string, args ...any) {
+	t.Helper()
+	require.Eventuallyf(t, f, within, 100*time.Millisecond, msg, args...)
+}
+
 // hostRoles are the roles of a worker host, and no other.
 func hostRoles() []string {
 	return []string{"dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner"}

@@ -159,7 +159,7 @@ func (m *markdown) operations(r queue.Report) {
 		}
 		rows = append(rows, []string{
 			strconv.FormatInt(o.ID, 10), o.Kind, code(o.Filter), at(&o.CreatedAt) + " by " + code(o.CreatedBy), code(o.Reason), state,
-			fmt.Sprintf("%d of %d tried: %d done, %d skipped, %d failed, %d undone", o.Tried(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone),
+			fmt.Sprintf("%d of %d ended: %d done, %d skipped, %d failed, %d undone", o.Ended(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone),
 			fmt.Sprintf("%d succeeded, %d failed", o.FirstOK, o.FirstFailed),
 		})
 	}

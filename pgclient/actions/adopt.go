@@ -70,6 +70,9 @@ func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 		line("came with it", "%d jobs, %d more leased to hosts of the original, %d webhooks for %d endpoints, %d bulk operations running",
 			a.Jobs, a.JobsLeased, a.Webhooks, a.Endpoints, a.Operations))
 	p.Lines = append(p.Lines, a.becomes(p.Request.Args["waiting"])...)
+	if p.Request.Args["waiting"] == "keep" {
+		return c.released(ctx, p, nil)
+	}
 	return nil
 }
 

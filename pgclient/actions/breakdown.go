@@ -57,6 +57,33 @@ func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, ar
 	return nil
 }
 
+// released says how much may be sent in the first minute, once nothing blocks the endpoints
+// of these subscriptions any more; nil = of all.
+func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []int64) error {
+	type part struct {
+		Endpoint       string
+		Waiting, First int64
+		Rate           float64
+		Slow           bool
+	}
+	parts, err := pgrow.All[part](ctx, c.act, `SELECT endpoint, waiting, first_minute, usual_rate, slow_start
+		FROM public.fn_webhook_usual_rates($1::bigint[]) ORDER BY first_minute DESC, endpoint LIMIT 9`, subscriptions)
+	if err != nil {
+		return err
+	}
+	for i, x := range parts {
+		switch {
+		case i == 8:
+			say(p, "first minute", "and more endpoints")
+		case x.Slow:
+			say(p, "first minute", "up to %d of %d to %s: %.3g/s at first, doubled every 10 s while it delivers", x.First, x.Waiting, x.Endpoint, x.Rate)
+		default:
+			say(p, "first minute", "up to %d of %d to %s: no slow start", x.First, x.Waiting, x.Endpoint)
+		}
+	}
+	return nil
+}
+
 func gateText(gate, reason string) string {
 	if gate == "suspended" {
 		return "suspended: " + reason

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,12 +158,17 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 		}
 	}
 	p.Lines = append(p.Lines, line("rate", "%s/s: about %s once it is started; started now it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), takes,
-		queue.Stamp(at.Add(takes), "2006-01-02 15:04:05Z")))
+		queue.Stamp(at.Add(takes), "2006-01-02 15:04:05Z")), firstMinute(p.Count, rate))
 	if p.Request.Args["what"] == "requeue" {
 		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
 			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first tries failed", brake)))
 	}
 	return c.runners(ctx, p, kinds...)
+}
+
+// firstMinute is how many of n are sent in the first minute at a rate.
+func firstMinute(n int64, rate float64) queue.PlanLine {
+	return line("first minute", "%d of %d", min(n, int64(math.Ceil(rate*60))), n)
 }
 
 // sample names the first ones to go.
@@ -293,10 +299,13 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Lines = append(p.Lines,
 		line("operation", "%d: %s, %s by %s since %s", o.ID, o.Kind, o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")),
 		line("selection", "%s", o.Filter), line("reason", "%s", o.Reason),
-		line("progress", "%d of %d tried: %d done, %d skipped, %d failed, %d undone", o.Tried(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone),
-		line("first tries", "%d succeeded, %d failed, %d not known yet", o.FirstOK, o.FirstFailed, o.Unknown()))
+		line("progress", "%d of %d ended: %d done, %d skipped, %d failed, %d undone; %d requeued, %d sent", o.Ended(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone, o.Requeued, o.Sent),
+		line("first tries", "%d succeeded, %d failed, %d not settled", o.FirstOK, o.FirstFailed, o.Unknown()))
 	if o.StateWhy.String() != "" {
 		say(p, "paused by", "%s", o.StateWhy)
+	}
+	if !o.Waits.Empty() {
+		say(p, "waits for", "%s", o.Waits)
 	}
 	turn := turns[p.Request.Action]
 	if !slices.Contains(turn.from, o.State) {
@@ -307,7 +316,7 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 	case queue.ActBulkRun, queue.ActBulkResume:
 		p.Count = o.Left()
 		p.Lines = append(p.Lines, line("then", "%d at %s/s: about %s", o.Left(), strconv.FormatFloat(o.Rate, 'f', -1, 64),
-			time.Duration(float64(o.Left())/o.Rate*float64(time.Second)).Round(time.Second)))
+			time.Duration(float64(o.Left())/o.Rate*float64(time.Second)).Round(time.Second)), firstMinute(o.Left()+o.Unknown(), o.Rate))
 		return c.runners(ctx, p, o.Kind)
 	case queue.ActBulkUndo:
 		if o.Kind == "replay_event" {
@@ -321,6 +330,9 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 		}
 	case queue.ActBulkAbort:
 		say(p, "then", "%d not tried stay open dead letters; this operation cannot be started again", o.Left())
+		if o.Unknown() > 0 {
+			say(p, "still sent", "%d requeued ones, at the rate; undo takes those back that nobody has begun", o.Unknown())
+		}
 	case queue.ActBulkRate:
 		say(p, "rate", "%s/s → %s/s", strconv.FormatFloat(o.Rate, 'f', -1, 64), p.Request.Args["rate"])
 	}

@@ -27,7 +27,7 @@ func endpointActions() []entry {
 		}, plan: planGate, apply: applyGate},
 		{Action: queue.Action{
 			ID: queue.ActResume, Words: "endpoint resume", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Resume",
-			Help:     "lift a suspension or close a circuit; what waited is due at once",
+			Help:     "lift a suspension or close a circuit; what waited goes out at a rate that rises step by step",
 			Opposite: queue.ActSuspend, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks"},
 			Danger: queue.DangerMany, Function: "public.fn_endpoint_resume(bigint,text,text,timestamptz)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planGate, apply: applyGate},
@@ -114,7 +114,16 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	switch {
 	case !suspend:
-		say(p, "then", "what waited is due at once, and failures in a row are counted from none")
+		say(p, "then", "what waited may be sent, and failures in a row are counted from none")
+		var subscriptions []int64
+		for _, t := range targets {
+			id, err := parseid.Subscription(t)
+			if err != nil {
+				return err
+			}
+			subscriptions = append(subscriptions, id)
+		}
+		return c.released(ctx, p, subscriptions)
 	case p.Request.Args["for"] == "":
 		say(p, "until", "somebody resumes it; what waits spends no attempt")
 	default:

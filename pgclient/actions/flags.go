@@ -82,6 +82,11 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	if !rule.Empty() {
 		p.Refused, p.Rule = reason.String(), rule.String()
 	}
+	if key == "webhook.worker.enabled" && to == "true" && value.String() != to {
+		if err := c.released(ctx, p, nil); err != nil {
+			return err
+		}
+	}
 	if revertAt != nil {
 		say(p, "cancels", "the pending return to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339))
 	}

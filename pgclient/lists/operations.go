@@ -45,6 +45,7 @@ func operation(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 	b := filtersql.New(nil)
 	b.And("i.operation_id = " + b.Arg(id))
 	b.And("i.item_no < o.next_item")
+	b.And("i.outcome IS NOT NULL")
 	if err := b.Before("i.item_no", q.After); err != nil {
 		return err
 	}

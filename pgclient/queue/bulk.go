@@ -32,34 +32,36 @@ type Operation struct {
 	Canary       int        `json:"canary"`
 	CanaryPassed bool       `json:"canary_passed"`
 	Frozen       int64      `json:"frozen_count"`
-	Done         int64      `json:"done"`
+	Requeued     int64      `json:"requeued"` // requeued, replayed or resolved
+	Sent         int64      `json:"sent"`     // of those, first attempts that were begun
+	Done         int64      `json:"done"`     // of those, first attempts that are settled
 	Skipped      int64      `json:"skipped"`
 	Failed       int64      `json:"failed"`
 	Undone       int64      `json:"undone"`
 	FirstOK      int64      `json:"first_ok"` // first tries of what was put back that succeeded
 	FirstFailed  int64      `json:"first_failed"`
+	Waits        Text       `json:"waits"` // what it waits for while it runs, but for its rate
 }
 
-// Tried is how many items were attempted.
-func (o Operation) Tried() int64 { return o.Done + o.Skipped + o.Failed + o.Undone }
+// Tried is how many items were requeued, skipped, failed or taken back.
+func (o Operation) Tried() int64 { return o.Requeued + o.Skipped + o.Failed + o.Undone }
 
-// Left is how many items were not attempted.
+// Left is how many items are as they were frozen.
 func (o Operation) Left() int64 { return o.Frozen - o.Tried() }
 
-// Unknown is how many were put back without anybody knowing yet how they fare.
-func (o Operation) Unknown() int64 {
-	if o.Kind == "replay_event" { // known at once, and those that failed are not done
-		return 0
-	}
-	return o.Done - o.FirstOK - o.FirstFailed
-}
+// Ended is how many items nothing more is expected of.
+func (o Operation) Ended() int64 { return o.Done + o.Skipped + o.Failed + o.Undone }
 
-// EndsIn is how long the rest takes at the rate; false unless it runs.
+// Unknown is how many were requeued and have no settled first attempt.
+func (o Operation) Unknown() int64 { return o.Requeued - o.Done }
+
+// EndsIn is how long the rest takes at the rate; false unless it runs and waits for
+// nothing else.
 func (o Operation) EndsIn() (time.Duration, bool) {
-	if o.State != BulkRunning || o.Rate <= 0 {
+	if o.State != BulkRunning || o.Rate <= 0 || !o.Waits.Empty() {
 		return 0, false
 	}
-	return time.Duration(float64(o.Left()) / o.Rate * float64(time.Second)), true
+	return time.Duration(float64(o.Left()+max(o.Requeued-o.Sent, 0)) / o.Rate * float64(time.Second)), true
 }
 
 // OperationFields are the words of the filter of operations.

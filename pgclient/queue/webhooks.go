@@ -37,6 +37,9 @@ type Endpoint struct {
 	Reason      Text       `json:"suspended_reason"` // 410, circuit, operator
 	Since       *time.Time `json:"suspended_since"`
 	Until       *time.Time `json:"suspended_until"`
+	// SlowStart is how many requests a second its endpoint gets now, with all its
+	// subscriptions, after it was blocked; nil = no slow start.
+	SlowStart *float64 `json:"slow_start_rate"`
 
 	FailuresInRow int        `json:"consecutive_failures"`
 	LastSuccessAt *time.Time `json:"last_success_at"`

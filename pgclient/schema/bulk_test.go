@@ -63,6 +63,7 @@ func (b *bulk) attempt(codes ...string) {
 	b.t.Helper()
 	b.step()
 	for _, code := range codes {
+		require.NoError(b.t, b.asOwner("UPDATE public.webhook_operation_bucket SET refilled_at = '-infinity'"))
 		ls := b.claim(1)
 		require.Len(b.t, ls, 1)
 		b.finish(code, ls[0])
@@ -73,13 +74,15 @@ func (b *bulk) attempt(codes ...string) {
 // counted wants the counters of the operation to be those of its items.
 func (b *bulk) counted() {
 	b.t.Helper()
-	require.Equal(b.t, one[string](b.hooks, `SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE outcome = 'done'), count(*) FILTER (WHERE outcome = 'skipped'),
+	require.Equal(b.t, one[string](b.hooks, `SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE outcome = 'done'),
+		count(*) FILTER (WHERE outcome = 'done' AND (first_result IS NOT NULL OR o.kind = 'resolve')), count(*) FILTER (WHERE outcome = 'skipped'),
 		count(*) FILTER (WHERE outcome = 'failed'), count(*) FILTER (WHERE outcome = 'undone'), count(*) FILTER (WHERE first_result = 'ok'),
-		count(*) FILTER (WHERE first_result = 'failed')) FROM public.queue_bulk_operation_item WHERE operation_id = $1`, b.id),
-		one[string](b.hooks, `SELECT concat_ws(' ', frozen_count, done, skipped, failed, undone, first_ok, first_failed)
+		count(*) FILTER (WHERE first_result = 'failed')) FROM public.queue_bulk_operation_item JOIN public.queue_bulk_operation o USING (operation_id)
+		WHERE operation_id = $1`, b.id),
+		one[string](b.hooks, `SELECT concat_ws(' ', frozen_count, requeued, done, skipped, failed, undone, first_ok, first_failed)
 			FROM public.queue_bulk_operation WHERE operation_id = $1`, b.id))
 	require.Zero(b.t, one[int](b.hooks, `SELECT count(*) FROM public.queue_bulk_operation_item i JOIN public.queue_bulk_operation o USING (operation_id)
-		WHERE (i.item_no < o.next_item) <> (i.outcome IS NOT NULL)`))
+		WHERE i.item_no >= o.next_item AND i.outcome IS NOT NULL`))
 }
 
 func TestBulkCanaryThenRate(t *testing.T) {
@@ -97,7 +100,8 @@ func TestBulkCanaryThenRate(t *testing.T) {
 	got := h.call("public.fn_queue_bulk_set_rate($1::bigint, 1000, 'ben')", b.id)
 	require.EqualValues(t, 2.5, got["before"])
 	require.Equal(t, "27 0 0", b.tick(1))
-	require.Equal(t, "completed", b.state())
+	require.Equal(t, "running", b.state(), "done is what was attempted")
+	require.Equal(t, "37 requeued items wait: no live host runs webhook_worker", one[string](h, "SELECT waits FROM public.queue_bulk_operation"))
 	b.counted()
 	require.Equal(t, len(letters), one[int](h, `SELECT count(DISTINCT s.requeued_from_dead_letter_id) FROM public.webhook_delivery_sagas s
 		JOIN public.queue_bulk_operation_item i ON i.new_id = s.id::text AND i.target = s.requeued_from_dead_letter_id::text
@@ -107,7 +111,10 @@ func TestBulkCanaryThenRate(t *testing.T) {
 		FROM public.queue_operator_action WHERE action ~ '^bulk_'`))
 	b.attempt("", "HTTP_503")
 	b.tick(1)
-	require.Equal(t, "4 1", one[string](h, "SELECT first_ok || ' ' || first_failed FROM public.queue_bulk_operation"), "what ended is still watched")
+	require.Equal(t, "4 1 5", one[string](h, "SELECT concat_ws(' ', first_ok, first_failed, done) FROM public.queue_bulk_operation"))
+	b.attempt(make([]string, 35)...)
+	require.Equal(t, "0 0 0", b.tick(1))
+	require.Equal(t, "completed", b.state())
 	b.counted()
 }
 
@@ -202,13 +209,12 @@ func TestBulkSwitchedOff(t *testing.T) {
 func TestBulkOverlap(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 60)
-	a, b := h.started(letters[:40], 1000, 0, 0), h.started(letters[20:], 1000, 0, 0)
+	a := h.started(letters[:40], 1000, 0, 0)
+	h.started(letters[20:], 1000, 0, 0)
 	require.NoError(t, h.asOwner("UPDATE public.queue_bulk_operation SET credited_at = now() - interval '1 second'"))
 	together(t, 8, func(int) (map[string]any, error) { return tryCall(h.root, "public.fn_queue_bulk_tick()") })
-	require.Equal(t, "completed", a.state())
-	require.Equal(t, "completed", b.state())
 	require.Equal(t, 60, one[int](h, "SELECT count(*) FROM public.dead_letter_requeues"))
-	require.Equal(t, "60 20", one[string](h, "SELECT sum(done) || ' ' || sum(skipped) FROM public.queue_bulk_operation"))
+	require.Equal(t, "60 20", one[string](h, "SELECT sum(requeued) || ' ' || sum(skipped) FROM public.queue_bulk_operation"))
 	require.Regexp(t, `^already requeued by ann at .* as saga \d+$`, one[string](h, "SELECT min(why) FROM public.queue_bulk_operation_item WHERE outcome = 'skipped'"))
 	a.counted()
 }
@@ -243,8 +249,10 @@ func TestBulkPoison(t *testing.T) {
 	require.Equal(t, "4 1 1", b.tick(1))
 	require.Equal(t, "no such luck", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'failed'"))
 	require.Equal(t, "no such dead letter", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'skipped'"))
-	require.Equal(t, "completed", b.state())
 	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
+	b.attempt("", "", "", "")
+	b.tick(1)
+	require.Equal(t, "completed", b.state())
 	b.counted()
 }
 
@@ -286,6 +294,7 @@ func TestBulkReplaysJobs(t *testing.T) {
 	require.Equal(t, "done", j.told("TIMEOUT", h))
 	call(t, j.root, "public.fn_queue_bulk_tick()")
 	require.Equal(t, "2 1", get[string](j.core, "SELECT first_ok || ' ' || first_failed FROM public.queue_bulk_operation"))
+	call(t, j.work, "public.fn_queue_bulk_abort($1::bigint, 'ann')", id)
 	undone := call(t, j.work, "public.fn_queue_bulk_undo($1::bigint, 'ann')", id)
 	require.Equal(t, 3, num(undone, "undone"), undone)
 	require.Equal(t, 3, get[int](j.core, `SELECT count(*) FROM public.queue_bulk_operation_item i JOIN public.job_dead_letter d ON 'job:' || d.dead_letter_id = i.target
@@ -346,4 +355,80 @@ func TestBulkRoles(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fails(t, c.as("dead_letter_operator"), "42501", "SELECT public.fn_queue_bulk_tick()")
+}
+
+// Items of an endpoint that is suspended, or whose circuit is open, stay dead letters and wait, while those of others
+// go on; the operation says so, and comes to them when the endpoint may be sent to again.
+func TestBulkWaitsForEndpoints(t *testing.T) {
+	h := newHooks(t)
+	fine, letters := h.die("fine", 4)
+	for _, blocked := range []struct{ why, sql, says string }{
+		{"suspension", "INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, by) VALUES ($1, 'operator', 'eve')", `suspended \(operator\)`},
+		{"circuit", "INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'circuit', now() + interval '1 hour', 'webhook_worker')", `circuit open until \d\d:\d\d:\d\dZ`},
+	} {
+		sub, theirs := h.die(blocked.why, 3)
+		require.NoError(t, h.asOwner(blocked.sql, sub))
+		b := h.started(append(theirs, letters...), 1000, 0, 0)
+		require.Equal(t, "4 0 0", b.tick(1), "of the other endpoint alone")
+		b.attempt("", "", "", "")
+		require.Equal(t, "0 0 0", b.tick(1))
+		require.Equal(t, "running", b.state())
+		require.Regexp(t, fmt.Sprintf(`^items of subscription %d \(127\.0\.0\.1:1\) wait: %s$`, sub, blocked.says),
+			one[string](h, "SELECT waits FROM public.queue_bulk_operation WHERE operation_id = $1", b.id))
+		require.Equal(t, 3, one[int](h, "SELECT count(*) FROM public.dead_letter_open WHERE subscription_id = $1", sub))
+		b.counted()
+		if blocked.why == "circuit" { // half open: one item goes as its probe
+			require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_suspensions SET until = now() WHERE subscription_id = $1", sub))
+			require.Equal(t, "1 0 0", b.tick(1))
+			require.Equal(t, "0 0 0", b.tick(1))
+			b.attempt("")
+			require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions WHERE subscription_id = $1", sub))
+			require.Equal(t, "2 0 0", b.tick(1))
+			b.attempt("", "")
+		} else {
+			h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'mended')", sub)
+			require.Equal(t, "3 0 0", b.tick(1))
+			b.attempt("", "", "")
+		}
+		require.Equal(t, "0 0 0", b.tick(1))
+		require.Equal(t, "completed", b.state())
+		b.counted()
+		h.emit("fine", 4) // for the next round
+		h.step()
+		h.finish("HTTP_500", h.claim(100)...)
+		h.step()
+		letters = one[[]int64](h, "SELECT array_agg(dead_letter_id) FROM public.dead_letter_open WHERE subscription_id = $1", fine)
+	}
+}
+
+// The rate of an operation is spent by every request it causes, retries too, and by
+// nothing while it is paused.
+func TestBulkRateAtTheSend(t *testing.T) {
+	h := newHooks(t)
+	_, letters := h.die("e", 60)
+	h.exec("UPDATE public.subscriptions SET max_attempts = 9")
+	b := h.started(letters, 20, 0, 0)
+	require.Equal(t, "40 0 0", b.tick(10))
+	h.step()
+	full := func() {
+		require.NoError(t, h.asOwner("UPDATE public.webhook_operation_bucket SET refilled_at = '-infinity'"))
+	}
+	full()
+	ls := h.claim(1000)
+	require.Len(t, ls, 5, "a slice is 250 ms of the rate")
+	require.Empty(t, h.claim(1000), "and once spent, it is spent")
+	h.finish("HTTP_503", ls...)
+	h.call("public.fn_saga_orchestrator_run()")
+	require.NoError(t, h.asOwner("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER trg_saga_guard"))
+	require.NoError(t, h.asOwner("UPDATE public.webhook_delivery_sagas SET next_attempt_at = now() WHERE status = 'PendingRetry'"))
+	h.call("public.fn_saga_orchestrator_run()")
+	require.Equal(t, 40, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Pending' AND operation_id = $1", b.id), "retries among them")
+	full()
+	h.call("public.fn_queue_bulk_pause($1::bigint, 'ann')", b.id)
+	require.Empty(t, h.claim(1000), "paused: nothing goes out")
+	h.emit("e", 3) // what does not belong to it is not held up
+	h.step()
+	require.Len(t, h.claim(1000), 3)
+	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
+	require.Len(t, h.claim(1000), 5)
 }

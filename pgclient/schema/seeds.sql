@@ -66,6 +66,9 @@ SELECT public.fn_dot_config_seed('webhook.circuit_open_seconds', 'integer', '30'
 SELECT public.fn_dot_config_seed('webhook.circuit_max_seconds', 'integer', '900',
   'the longest that an open circuit waits before it probes, in seconds; also the longest wait after a 429 that asks '
   'for none', p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('webhook.slow_start.enabled', 'boolean', 'true',
+  'an endpoint that was blocked gets its backlog at a rate that rises step by step; off = at once',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.disable_after_days', 'integer', '5',
   'an endpoint that has done nothing but fail for this long is suspended, in days; 0 = never',
   p_switch => false, p_choices => NULL::text[]);

@@ -29,6 +29,7 @@ type WebhookJob struct {
 	SecretRef      *string
 	WebhookID      string
 	Payload        *string // nil: it is too long to be handed out
+	Paced          bool    // it spent the token of a rate, which expires
 }
 
 // ClaimWebhooks leases up to n jobs, at most per of one subscription and none of
@@ -38,7 +39,7 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	jobs, err := pgrow.All[WebhookJob](ctx, c.pool, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
-		timeout_seconds, event_id, event_type, event_created, subscription_id, callback_url, secret_ref, webhook_id, payload
+		timeout_seconds, event_id, event_type, event_created, subscription_id, callback_url, secret_ref, webhook_id, payload, paced
 		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int)`, workerID, n, skip, per)
 	return jobs, pgerror.Translate(err)
 }

@@ -10,11 +10,12 @@ import (
 
 // Operations are newest first; the second is stopped by its brake.
 func Operations() []queue.Operation {
-	op := func(id int64, state, filter string, frozen, done, skipped int64) queue.Operation {
+	op := func(id int64, state, filter string, frozen, requeued, skipped int64) queue.Operation {
+		ok, failed := requeued*9/10, requeued/50
 		return queue.Operation{
 			ID: id, Kind: "requeue_webhook", Filter: t(filter), CreatedBy: t("ben"), CreatedAt: ago(2 * time.Hour), Reason: t("receiver is back since 02:00"),
 			State: state, StateBy: t("ben"), StateAt: ago(20 * time.Minute), StartedAt: ptr(ago(40 * time.Minute)), Rate: 20, Brake: 20, Canary: 5,
-			CanaryPassed: true, Frozen: frozen, Done: done, Skipped: skipped, FirstOK: done * 9 / 10, FirstFailed: done / 50,
+			CanaryPassed: true, Frozen: frozen, Requeued: requeued, Sent: min(ok+failed+8, requeued), Done: ok + failed, Skipped: skipped, FirstOK: ok, FirstFailed: failed,
 		}
 	}
 	braked := op(12, queue.BulkPaused, "code:HTTP_503 endpoint:hooks.acme.example", 4640, 1190, 12)
@@ -23,8 +24,9 @@ func Operations() []queue.Operation {
 	planned := op(14, queue.BulkPlanned, "source:job kind:kg.reindex", 600, 0, 0)
 	planned.Kind, planned.CanaryPassed, planned.StartedAt = "replay_job", false, nil
 	running := op(13, queue.BulkRunning, "code:TIMEOUT age<2h", 50_000, 30_512, 41)
+	running.Waits = t("items of subscription 5 (hooks.acme.example) wait: circuit open until 00:14:30Z")
 	closed := op(9, queue.BulkCompleted, "code:HTTP_404", 300, 300, 0)
-	closed.Kind, closed.Canary, closed.Brake = "resolve", 0, 0
+	closed.Kind, closed.Canary, closed.Brake, closed.Done, closed.FirstOK, closed.FirstFailed = "resolve", 0, 0, 300, 0, 0
 	return []queue.Operation{planned, running, braked, op(11, queue.BulkAborted, "12 ids", 12, 3, 1), closed}
 }
 

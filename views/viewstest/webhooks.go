@@ -36,6 +36,7 @@ func Endpoints() []queue.Endpoint {
 		ID: 2, EventType: t("user.signed_up"), URL: t("https://hooks.partner.example/v2"), Endpoint: t("hooks.partner.example"), Gate: "open", Completed: 2_400_112,
 		Leased: 2, InProgress: 2, Waiting: 2, Recent: 50, RecentOK: 50, P50MS: ms(14), P95MS: ms(40), LastSuccessAt: ptr(ago(time.Second)),
 	}
+	well.SlowStart = ms(80)
 	off := queue.Endpoint{ID: 30, EventType: t("user.signed_up"), URL: t("https://new.example/x"), Endpoint: t("new.example"), Gate: "unverified"}
 	return []queue.Endpoint{acme, gone, maintenance, slow, well, off}
 }

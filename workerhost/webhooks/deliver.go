@@ -13,6 +13,10 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
+// pacedAgain is how long a host goes on to ask for each slice of a rate after it had
+// one; the poll finds rates that allow less than a request in this time.
+const pacedAgain = 2 * time.Second
+
 // deliverer is the state of one run of the loop; one goroutine owns it.
 type deliverer struct {
 	*Worker
@@ -29,6 +33,9 @@ type deliverer struct {
 	claiming bool    // a claim is under way
 	around   []int64 // whom the last claim skipped or left something of
 	dry      bool    // it found nothing else
+	// pacedUntil: until then a claim is made for each slice of a rate. The last claim
+	// that brought something paced set it.
+	pacedUntil time.Time
 }
 
 // Run is the body of the loop.
@@ -60,6 +67,8 @@ func (d *deliverer) run(ctx, send context.Context) error {
 	defer poll.Stop()
 	renew := time.NewTicker(time.Second)
 	defer renew.Stop()
+	slice := time.NewTicker(pacedFor)
+	defer slice.Stop()
 	drain := d.l.Draining()
 	draining := false
 	for {
@@ -82,8 +91,11 @@ func (d *deliverer) run(ctx, send context.Context) error {
 		case e := <-d.requests.ended:
 			d.end(ctx, e)
 		case <-renew.C:
-			d.leases.release(ctx, d.places.stale(time.Now()))
 			d.leases.renew(ctx)
+		case <-slice.C:
+			now := time.Now()
+			d.leases.release(ctx, d.places.stale(now))
+			d.look = d.look || now.Before(d.pacedUntil)
 		}
 		d.catchUp(ctx)
 		if draining && len(d.leases.flying) == 0 && !d.claiming {
@@ -157,7 +169,7 @@ func (d *deliverer) claim(ctx context.Context) {
 		claiming, cancel := lease.Outlive(ctx)
 		defer cancel()
 		jobs, err := d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each)
-		d.claims <- claim{jobs, err, room, each, skip, now}
+		d.claims <- claim{jobs, err, room, each, skip, now, time.Now()}
 	}()
 }
 
@@ -187,6 +199,9 @@ func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 	var surplus []*delivery
 	for _, x := range xs {
 		d.where[x.SubscriptionID] = x.endpoint
+		if x.Paced {
+			d.pacedUntil = c.came.Add(pacedAgain)
+		}
 		perSubscription[x.SubscriptionID]++
 		capped = capped || perSubscription[x.SubscriptionID] >= c.each
 		if !d.keys.signs(x) || d.failing[x.SubscriptionID] > 0 || !d.places.put(x, time.Now()) {

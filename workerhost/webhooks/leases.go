@@ -23,6 +23,7 @@ type delivery struct {
 	work.WebhookJob
 	endpoint string
 	claimed  time.Time // before the claim was sent
+	came     time.Time // when the claim came back
 	// sent, delivered and fault (it could not be signed) are written before the
 	// request's end is told, report before it is queued.
 	sent, delivered bool
@@ -36,6 +37,10 @@ type delivery struct {
 	until time.Time
 	lost  bool // a renewal found the lease gone
 }
+
+// expired tells that the delivery may not be sent any more by the token that its
+// claim spent.
+func (x *delivery) expired(now time.Time) bool { return x.Paced && now.Sub(x.came) > pacedFor }
 
 // length is how long the lease lasts from a claim or renewal.
 func (x *delivery) length() time.Duration { return time.Duration(x.LeaseSeconds) * time.Second }
@@ -73,6 +78,7 @@ type claim struct {
 	each   int // of one subscription
 	skip   []int64
 	before time.Time
+	came   time.Time
 }
 
 // leases are the deliveries that are leased here and not settled. One goroutine
@@ -87,7 +93,7 @@ type leases struct {
 func (s *leases) take(c claim) []*delivery {
 	xs := make([]*delivery, len(c.jobs))
 	for i, j := range c.jobs {
-		xs[i] = &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimed: c.before}
+		xs[i] = &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimed: c.before, came: c.came}
 		xs[i].until = c.before.Add(xs[i].length())
 		s.flying[j.JobID] = xs[i]
 	}

@@ -17,6 +17,9 @@ const (
 	// has no place for may be sent by another host, and a suspension is judged at
 	// the claim.
 	stockedFor = time.Second
+	// pacedFor bounds how long a delivery that spent the token of a rate may wait:
+	// beyond that it would go out together with the tokens of later.
+	pacedFor = 250 * time.Millisecond
 	// stockFactor × the number of places is the most that waits here.
 	stockFactor = 4
 )
@@ -153,10 +156,10 @@ func (p *places) next(now time.Time) *delivery {
 		return nil
 	}
 	for i, e := range p.turn {
-		if e.busy >= p.share(e, now) {
+		x := e.stock[0]
+		if e.busy >= p.share(e, now) || x.expired(now) {
 			continue
 		}
-		x := e.stock[0]
 		e.stock = e.stock[1:]
 		p.stocked--
 		e.busy++
@@ -190,7 +193,7 @@ func (p *places) landed(x *delivery, now time.Time) (back []*delivery) {
 
 // stale returns what has waited for too long.
 func (p *places) stale(now time.Time) []*delivery {
-	return p.withdrawAll(now, func(x *delivery) bool { return now.Sub(x.claimed) > stockedFor })
+	return p.withdrawAll(now, func(x *delivery) bool { return now.Sub(x.claimed) > stockedFor || x.expired(now) })
 }
 
 // clear returns the whole stock.

@@ -1,14 +1,19 @@
 -- Bulk operations: a frozen selection of dead letters, requeued, replayed or resolved at a rate, canary first, with a
 -- brake. One tick of bulk_operation_runner is one transaction: what an item became and its outcome are written
--- together.
+-- together. Webhooks spend the rate once more when they are sent (fn_webhook_job_claim), with every attempt.
 
 COMMENT ON TABLE public.queue_bulk_operation IS
-  'Bulk operations over frozen selections. brake_percent 0 = no brake, canary 0 = none; next_item: the first item '
-  'not attempted; first_ok, first_failed: how the first tries of what was put back ended.';
+  'Bulk operations over frozen selections. brake_percent 0 = no brake, canary 0 = none; next_item: behind the last '
+  'item attempted; first_ok, first_failed: how the first attempts of what was requeued ended.';
+COMMENT ON COLUMN public.queue_bulk_operation.requeued IS 'items that were requeued, replayed or resolved';
+COMMENT ON COLUMN public.queue_bulk_operation.done IS
+  'of those, the ones whose first attempt is settled; what is resolved or routed is done at once';
+COMMENT ON COLUMN public.queue_bulk_operation.waits IS
+  'what a running operation waits for, such as items of an endpoint that is suspended; NULL = for its rate alone';
 COMMENT ON COLUMN public.queue_bulk_operation.credit IS
   'Items allowed but not yet taken; fractions carry over from tick to tick.';
-COMMENT ON COLUMN public.queue_bulk_operation.watch_from IS
-  'Canary and brake look at items from here on: where it was last started.';
+COMMENT ON COLUMN public.queue_bulk_operation.watch_since IS
+  'Canary and brake look at items attempted from then on: when it was last started.';
 COMMENT ON COLUMN public.queue_bulk_operation.filter IS 'the words the selection was made with';
 COMMENT ON COLUMN public.queue_bulk_operation.state IS 'planned, running, paused, completed, aborted';
 COMMENT ON COLUMN public.queue_bulk_operation.state_why IS 'why it stands where it stands';
@@ -24,6 +29,8 @@ COMMENT ON TABLE public.queue_bulk_operation_item IS
   'The frozen items of a bulk operation in the order they go. outcome NULL = not attempted; first_result: how the '
   'first try of what it became ended.';
 COMMENT ON COLUMN public.queue_bulk_operation_item.outcome IS 'done, skipped, failed or undone; NULL = not tried yet';
+COMMENT ON COLUMN public.queue_bulk_operation_item.subscription_id IS
+  'of a webhook dead letter: while its endpoint is blocked, the item waits; 0 = none, or not known';
 COMMENT ON COLUMN public.queue_bulk_operation_item.new_id IS 'what it became';
 COMMENT ON COLUMN public.queue_bulk_operation_item.first_result IS
   'how the first try of what it became ended: ok or failed';
@@ -79,10 +86,14 @@ BEGIN
   VALUES (p_kind, btrim(p_filter), v_actor, v_reason, v_actor, p_rate, v_brake, v_canary, v_canary = 0,
     cardinality(p_ids))
   RETURNING operation_id INTO v_id;
-  INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target)
-  SELECT v_id, row_number() OVER (ORDER BY x.first), x.id
-  FROM (SELECT i.id, min(i.n) AS first FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) GROUP BY i.id) x;
+  INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target, subscription_id)
+  SELECT v_id, row_number() OVER (ORDER BY x.first), x.id, COALESCE(d.subscription_id, 0)
+  FROM (SELECT i.id, min(i.n) AS first FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) GROUP BY i.id) x
+  LEFT JOIN public.dead_letters d ON p_kind = 'requeue_webhook' AND d.id = CASE WHEN x.id !~ ':' THEN x.id::bigint END;
   GET DIAGNOSTICS v_n = ROW_COUNT;
+  IF p_kind = 'requeue_webhook' THEN
+    INSERT INTO public.webhook_operation_bucket (operation_id, tokens) VALUES (v_id, 1);
+  END IF;
   UPDATE public.queue_bulk_operation SET frozen_count = v_n WHERE operation_id = v_id;
   v_audit := public.fn_operator_audit(
     p_action => 'bulk_plan', p_target => 'operation ' || v_id, p_actor => v_actor, p_reason => v_reason,
@@ -126,19 +137,21 @@ BEGIN
       p_reason => COALESCE(v_old.reason, 'refused'), p_rule => v_rule, p_why => v_reason)
       || jsonb_build_object('operation_id', p_operation_id);
   END IF;
-  UPDATE public.queue_bulk_operation SET state = p_to, state_why = NULL, state_by = v_actor, state_at = now()
+  UPDATE public.queue_bulk_operation SET state = p_to, state_why = NULL, waits = NULL, state_by = v_actor,
+    state_at = now()
   WHERE operation_id = p_operation_id;
   IF p_to = 'running' THEN
     UPDATE public.queue_bulk_operation SET started_at = COALESCE(started_at, now()), credit = 0,
       credited_at = clock_timestamp(),
-      watch_from = next_item, canary_passed = canary = 0 OR canary_passed AND v_old.state_why IS NULL
+      watch_since = clock_timestamp(), canary_passed = canary = 0 OR canary_passed AND v_old.state_why IS NULL
     WHERE operation_id = p_operation_id;
   END IF;
   v_audit := public.fn_operator_audit(
     p_action => 'bulk_' || p_action, p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_old.reason, p_filter => v_old.filter, p_frozen_count => v_old.frozen_count,
     p_before => jsonb_build_object('state', v_old.state, 'state_why', v_old.state_why),
-    p_after => jsonb_build_object('state', p_to, 'done', v_old.done, 'skipped', v_old.skipped, 'failed', v_old.failed),
+    p_after => jsonb_build_object('state', p_to, 'requeued', v_old.requeued, 'done', v_old.done,
+      'skipped', v_old.skipped, 'failed', v_old.failed),
     p_outcome => 'done'::text);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.state, 'state', p_to, 'audit_id', v_audit);
 END $$;
@@ -312,7 +325,8 @@ BEGIN
   )
   SELECT count(*) FILTER (WHERE ok), count(*) FILTER (WHERE NOT ok) INTO v_ok, v_failed FROM kept;
   IF v_ok + v_failed > 0 THEN
-    UPDATE public.queue_bulk_operation SET first_ok = first_ok + v_ok, first_failed = first_failed + v_failed
+    UPDATE public.queue_bulk_operation SET first_ok = first_ok + v_ok, first_failed = first_failed + v_failed,
+      done = done + v_ok + v_failed
     WHERE operation_id = p_operation.operation_id;
   END IF;
 END $$;
@@ -335,7 +349,7 @@ BEGIN
   INTO v_seen, v_failed, v_code FROM (
     SELECT i.first_result, i.first_code FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation.operation_id AND i.first_result IS NOT NULL
-      AND i.item_no >= p_operation.watch_from
+      AND i.at >= p_operation.watch_since
     ORDER BY i.first_at DESC, i.item_no LIMIT 50) x;
   IF NOT p_operation.canary_passed AND v_failed > 0 THEN
     RETURN format('the canary failed: %s of %s first tries (%s)', v_failed, v_seen, COALESCE(v_code, 'no code'));
@@ -348,8 +362,115 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_halt IS
   'Whether canary or brake stop a bulk operation. Internal.';
 
+-- fn_queue_bulk_next(operation, n) → up to n items that are to go now, in turn from each endpoint that may be sent to,
+-- and of each only the lowest numbers. The items of an endpoint that is suspended, or whose circuit is open, wait; a
+-- circuit that is half open gets one item to probe with, where nothing else of it is due. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_next(p_operation_id bigint, p_n bigint)
+RETURNS TABLE (item_no bigint, target text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE lane (sub) AS (
+    (SELECT i.subscription_id FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation_id AND i.outcome IS NULL ORDER BY i.subscription_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT i.subscription_id FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation_id AND i.outcome IS NULL AND i.subscription_id > l.sub
+      ORDER BY i.subscription_id LIMIT 1)
+    FROM lane l WHERE l.sub IS NOT NULL
+  ), open AS MATERIALIZED (
+    SELECT l.sub, g.gate = 'half_open' AS probes FROM lane l
+    LEFT JOIN public.v_webhook_gate g ON g.subscription_id = l.sub
+    WHERE l.sub IS NOT NULL AND COALESCE(g.gate <> 'suspended', true)
+      AND (g.gate = 'half_open' IS NOT TRUE OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
+          WHERE j.status = 'Pending' AND j.controlled IN (true, false) AND j.subscription_id = l.sub)
+        AND NOT EXISTS (SELECT FROM public.webhook_endpoint_suspensions x
+          WHERE x.subscription_id = l.sub AND x.probe_until > now())
+        AND NOT EXISTS (SELECT FROM public.webhook_delivery_sagas s WHERE s.status IN ('Pending', 'PendingRetry')
+          AND s.subscription_id = l.sub AND s.next_attempt_at <= now()))
+  ), part AS (
+    SELECT p.item_no, p.target, row_number() OVER (PARTITION BY o.sub ORDER BY p.item_no) AS turn
+    FROM open o CROSS JOIN LATERAL (
+      SELECT i.item_no, i.target FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation_id AND i.outcome IS NULL AND i.subscription_id = o.sub
+      ORDER BY i.item_no
+      LIMIT CASE WHEN o.probes THEN 1 ELSE least(p_n, 1 + 4 * p_n / (SELECT count(*) FROM open)) END) p
+  )
+  SELECT p.item_no, p.target FROM part p ORDER BY p.turn, p.item_no LIMIT p_n;
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_next IS
+  'The next items of a bulk operation, none of an endpoint that is blocked. Internal.';
+
+-- fn_queue_bulk_waits(operation) → what a running operation waits for, or NULL: items of blocked endpoints, and items
+-- that were requeued and not attempted while nobody sends. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_waits(p_operation_id bigint) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+  v_op public.queue_bulk_operation;
+  v_blocked text;
+  v_unsent bigint;
+  v_why text;
+BEGIN
+  SELECT * INTO v_op FROM public.queue_bulk_operation WHERE operation_id = p_operation_id;
+  WITH RECURSIVE lane (sub) AS (
+    (SELECT i.subscription_id FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation_id AND i.outcome IS NULL AND i.subscription_id > 0
+      ORDER BY i.subscription_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT i.subscription_id FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation_id AND i.outcome IS NULL AND i.subscription_id > l.sub
+      ORDER BY i.subscription_id LIMIT 1)
+    FROM lane l WHERE l.sub IS NOT NULL
+  ), blocked AS (
+    SELECT g.subscription_id, g.endpoint, g.gate, g.suspended_reason, g.suspended_until,
+      row_number() OVER (ORDER BY g.subscription_id) AS n, count(*) OVER () AS all_of_them
+    FROM lane l JOIN public.v_webhook_gate g ON g.subscription_id = l.sub WHERE g.gate IN ('suspended', 'half_open')
+  )
+  SELECT string_agg(format('items of subscription %s (%s) wait: %s', b.subscription_id, b.endpoint,
+      CASE WHEN b.gate = 'half_open' THEN 'circuit half open' WHEN b.suspended_reason = 'circuit' THEN 'circuit open'
+      ELSE 'suspended (' || b.suspended_reason || ')' END || CASE WHEN b.gate = 'suspended' THEN
+      COALESCE(to_char(b.suspended_until AT TIME ZONE 'UTC', '" until "HH24:MI:SS"Z"'), '') ELSE '' END), '; '
+      ORDER BY b.subscription_id) || CASE WHEN max(b.all_of_them) > 3
+      THEN format('; and those of %s more', max(b.all_of_them) - 3) ELSE '' END
+  INTO v_blocked FROM blocked b WHERE b.n <= 3;
+  v_unsent := v_op.requeued - v_op.first_ok - v_op.first_failed;
+  IF v_unsent > 0 AND v_op.kind = 'requeue_webhook' THEN
+    v_why := CASE
+      WHEN NOT public.fn_cfg_bool('webhook.worker.enabled') THEN 'webhook.worker.enabled is off'
+      WHEN NOT EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
+        AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops))
+        THEN 'no live host runs webhook_worker' END;
+  END IF;
+  IF v_why IS NULL AND v_unsent > 0 AND NOT EXISTS (SELECT FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation_id AND i.outcome IS NULL) THEN
+    v_why := 'their first attempt is not settled';
+  END IF;
+  IF v_why IS NOT NULL THEN
+    v_why := format('%s requeued items wait: %s', v_unsent, v_why);
+  END IF;
+  RETURN left(NULLIF(concat_ws('; ', v_blocked, v_why), ''), 1000);
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_waits IS
+  'What a running bulk operation waits for, but for its rate. Internal.';
+
+-- fn_queue_bulk_sent(operation, done) → how many first attempts were begun: those that are settled, and those of
+-- webhooks that are leased to a host. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_sent(p_operation_id bigint, p_done bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+  SET jit = off AS $$
+BEGIN
+  RETURN p_done + (SELECT count(*) FROM public.webhook_delivery_jobs j
+    WHERE j.status = 'Leased' AND j.operation_id = p_operation_id AND j.attempt_no = 1);
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_sent IS
+  'How many first attempts of a bulk operation were begun. Internal.';
+GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_sent TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+
 -- fn_queue_bulk_step(id) → (done, skipped, failed): one tick of one running operation, whose row the caller has
--- locked. At most 1,000 items a step. An item whose function raises fails alone. Internal.
+-- locked; done = requeued, replayed or resolved. At most 1,000 items a step. An item whose function raises fails alone.
+-- It has ended when no item is left and the first attempt of each one that was requeued is settled. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_step(p_operation_id bigint, OUT done bigint, OUT skipped bigint,
   OUT failed bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -361,8 +482,11 @@ DECLARE
   v_canary_done int;
   v_canary_ok int;
   v_n bigint;
+  v_items bigint[];
   v_targets text[];
   v_one text;
+  v_waits text;
+  v_over boolean;
   v_ok bigint; -- first tries whose end is known at once
   v_bad bigint;
 BEGIN
@@ -375,8 +499,8 @@ BEGIN
   PERFORM public.fn_queue_bulk_watch(v_op);
   v_why := public.fn_queue_bulk_halt(v_op);
   IF v_why IS NOT NULL THEN
-    UPDATE public.queue_bulk_operation SET state = 'paused', state_why = v_why, state_by = 'bulk_operation_runner',
-      state_at = now()
+    UPDATE public.queue_bulk_operation SET state = 'paused', state_why = v_why, waits = NULL,
+      state_by = 'bulk_operation_runner', state_at = now()
     WHERE operation_id = p_operation_id;
     PERFORM public.fn_operator_audit(
       p_action => 'bulk_brake', p_target => 'operation ' || p_operation_id, p_actor => 'bulk_operation_runner',
@@ -387,11 +511,16 @@ BEGIN
   END IF;
 
   IF NOT v_op.canary_passed THEN
-    SELECT count(*) FILTER (WHERE i.outcome = 'done'), count(*) FILTER (WHERE i.first_result = 'ok')
-      INTO v_canary_done, v_canary_ok
-    FROM public.queue_bulk_operation_item i
-    WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.watch_from AND i.item_no < v_op.next_item;
-    IF v_canary_ok >= v_op.canary OR v_op.next_item > v_op.frozen_count THEN
+    SELECT count(*), count(*) FILTER (WHERE x.first_result = 'ok') INTO v_canary_done, v_canary_ok FROM (
+      SELECT i.first_result FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation_id AND i.outcome = 'done' AND i.first_result IS NULL
+        AND i.at >= v_op.watch_since
+      UNION ALL
+      SELECT i.first_result FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation_id AND i.outcome = 'done' AND i.first_result IS NOT NULL
+        AND i.first_at >= v_op.watch_since AND i.at >= v_op.watch_since) x;
+    IF v_canary_ok >= v_op.canary OR NOT EXISTS (SELECT FROM public.queue_bulk_operation_item i
+        WHERE i.operation_id = p_operation_id AND i.outcome IS NULL) THEN
       UPDATE public.queue_bulk_operation SET canary_passed = v_canary_ok >= v_op.canary, credit = 0, credited_at = v_now
       WHERE operation_id = p_operation_id;
     END IF;
@@ -405,9 +534,8 @@ BEGIN
   END IF;
 
   IF v_n > 0 THEN
-    SELECT array_agg(i.target ORDER BY i.item_no) INTO v_targets FROM (
-      SELECT x.item_no, x.target FROM public.queue_bulk_operation_item x
-      WHERE x.operation_id = p_operation_id AND x.item_no >= v_op.next_item ORDER BY x.item_no LIMIT v_n) i;
+    SELECT array_agg(i.item_no ORDER BY i.item_no), array_agg(i.target ORDER BY i.item_no) INTO v_items, v_targets
+    FROM public.fn_queue_bulk_next(p_operation_id, v_n) i;
     v_n := COALESCE(cardinality(v_targets), 0);
   END IF;
   IF v_n > 0 THEN
@@ -422,8 +550,7 @@ BEGIN
           AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
       FROM public.fn_queue_bulk_apply(p_operation_id => p_operation_id, p_kind => v_op.kind, p_targets => v_targets,
         p_actor => v_op.created_by, p_reason => v_op.reason, p_undo => false) a
-      WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n
-        AND i.target = a.target;
+      WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND i.target = a.target;
     EXCEPTION WHEN OTHERS THEN
       IF SQLSTATE ~ '^(40|55P03|57|53)' THEN
         RAISE; -- a matter of the moment: the whole step is tried again
@@ -440,12 +567,10 @@ BEGIN
               AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
           FROM public.fn_queue_bulk_apply(p_operation_id => p_operation_id, p_kind => v_op.kind,
             p_targets => ARRAY[v_one], p_actor => v_op.created_by, p_reason => v_op.reason, p_undo => false) a
-          WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n
-            AND i.target = a.target;
+          WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND i.target = a.target;
         EXCEPTION WHEN OTHERS THEN
           UPDATE public.queue_bulk_operation_item i SET outcome = 'failed', why = left(SQLERRM, 500), at = v_now
-          WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n
-            AND i.target = v_one;
+          WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND i.target = v_one;
         END;
       END LOOP;
     END;
@@ -453,17 +578,24 @@ BEGIN
       FILTER (WHERE i.outcome = 'failed'),
       count(*) FILTER (WHERE i.first_result = 'ok'), count(*) FILTER (WHERE i.first_result = 'failed')
     INTO done, skipped, failed, v_ok, v_bad FROM public.queue_bulk_operation_item i
-    WHERE i.operation_id = p_operation_id AND i.item_no >= v_op.next_item AND i.item_no < v_op.next_item + v_n;
+    WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items);
   END IF;
-  UPDATE public.queue_bulk_operation o SET done = o.done + fn_queue_bulk_step.done,
+  UPDATE public.queue_bulk_operation o SET requeued = o.requeued + fn_queue_bulk_step.done,
+    -- what is resolved or routed is done at once, the rest when its first attempt is settled
+    done = o.done + CASE WHEN o.kind IN ('resolve', 'replay_event') THEN fn_queue_bulk_step.done ELSE 0 END,
     skipped = o.skipped + fn_queue_bulk_step.skipped,
     failed = o.failed + fn_queue_bulk_step.failed, first_ok = o.first_ok + v_ok,
-      first_failed = o.first_failed + v_bad, next_item = o.next_item + v_n,
-    credit = CASE WHEN v_op.canary_passed THEN least(v_credit - v_n, 1) ELSE 0 END, credited_at = v_now,
-    state = CASE WHEN o.next_item + v_n > o.frozen_count THEN 'completed' ELSE o.state END,
-    state_by = CASE WHEN o.next_item + v_n > o.frozen_count THEN 'bulk_operation_runner' ELSE o.state_by END,
-    state_at = CASE WHEN o.next_item + v_n > o.frozen_count THEN now() ELSE o.state_at END
-  WHERE o.operation_id = p_operation_id;
+    first_failed = o.first_failed + v_bad, next_item = greatest(o.next_item, v_items[v_n] + 1),
+    credit = CASE WHEN v_op.canary_passed THEN least(v_credit - v_n, 1) ELSE 0 END, credited_at = v_now
+  WHERE o.operation_id = p_operation_id
+  RETURNING o.done >= o.requeued AND NOT EXISTS (SELECT FROM public.queue_bulk_operation_item i
+    WHERE i.operation_id = p_operation_id AND i.outcome IS NULL) INTO v_over;
+  v_waits := CASE WHEN NOT v_over THEN public.fn_queue_bulk_waits(p_operation_id) END;
+  UPDATE public.queue_bulk_operation o SET waits = v_waits,
+    state = CASE WHEN v_over THEN 'completed' ELSE o.state END,
+    state_by = CASE WHEN v_over THEN 'bulk_operation_runner' ELSE o.state_by END,
+    state_at = CASE WHEN v_over THEN now() ELSE o.state_at END
+  WHERE o.operation_id = p_operation_id AND (v_over OR o.waits IS DISTINCT FROM v_waits);
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_step IS 'One tick of one bulk operation. Internal.';
 
@@ -494,7 +626,7 @@ BEGIN
   FOR v_op IN
     SELECT * FROM public.queue_bulk_operation
     WHERE state IN ('paused', 'completed', 'aborted') AND state_at > now() - interval '1 hour' AND kind <> 'resolve'
-      AND first_ok + first_failed < done
+      AND done < requeued
     ORDER BY operation_id FOR UPDATE SKIP LOCKED
   LOOP
     PERFORM public.fn_queue_bulk_watch(v_op);
@@ -551,12 +683,13 @@ BEGIN
     v_left := v_left + cardinality(v_targets) - v_n;
     v_from := v_to;
   END LOOP;
-  UPDATE public.queue_bulk_operation SET done = done - v_undone, undone = undone + v_undone
+  UPDATE public.queue_bulk_operation SET undone = undone + v_undone, requeued = requeued - v_undone,
+    done = done - CASE WHEN kind = 'resolve' THEN v_undone ELSE 0 END
   WHERE operation_id = p_operation_id;
   v_audit := public.fn_operator_audit(
     p_action => 'bulk_undo', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
-    p_before => jsonb_build_object('state', v_op.state, 'done', v_op.done),
+    p_before => jsonb_build_object('state', v_op.state, 'requeued', v_op.requeued),
     p_after => jsonb_build_object('undone', v_undone, 'started_already', v_left), p_outcome => 'done'::text);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_left, 'audit_id', v_audit);
 END $$;

@@ -112,7 +112,8 @@ BEGIN
       COALESCE(b.state_why, '') AS state_why,
       b.state_by, b.state_at, b.started_at, b.rate_per_second::float8 AS rate_per_second, b.brake_percent, b.canary,
       b.canary_passed,
-      b.frozen_count, b.done, b.skipped, b.failed, b.undone, b.first_ok, b.first_failed
+      b.frozen_count, b.requeued, public.fn_queue_bulk_sent(b.operation_id, b.done) AS sent, b.done, b.skipped,
+      b.failed, b.undone, b.first_ok, b.first_failed, COALESCE(b.waits, '') AS waits
     FROM public.queue_bulk_operation b WHERE b.state = ANY ('{planned,running,paused}'::text[])
     ORDER BY b.state = 'running' DESC, b.operation_id DESC LIMIT 50) o), '[]');
 END

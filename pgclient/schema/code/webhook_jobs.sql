@@ -4,14 +4,16 @@
 -- p_limit Pending jobs, oldest first, none of the skipped subscriptions (those of which a host has its
 -- share in flight) and at most p_per_subscription of each other one, and hands out what the delivery
 -- needs. Nothing while webhook.worker.enabled is off, or in a copy of a database (fn_queue_clone_of). The
--- gate and the rate are judged here, so a suspended or exhausted subscription costs no attempt and no
--- lease. webhook_id is the same over retries and requeues and that of no other delivery, in whichever
+-- gate and the rates are judged here, so a suspended or exhausted subscription costs no attempt and no
+-- lease. Three rates are spent, each over all hosts: of the subscription, of the bulk operation that requeued the
+-- delivery, and of the slow start of the endpoint. A job that spent one is paced: it is sent within 250 ms or handed
+-- back, so that two slices never go out together. webhook_id is the same over retries and requeues and that of no other delivery, in whichever
 -- database; event_created is RFC 3339 in UTC. Commit before sending: a lease is held only once it is committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
   p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL)
 RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, lease_until timestamptz,
   lease_seconds int, timeout_seconds int, event_id bigint, event_type text, subscription_id bigint,
-  callback_url text, secret_ref text, webhook_id text, payload text, event_created text)
+  callback_url text, secret_ref text, webhook_id text, payload text, event_created text, paced boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET jit = off AS $$
@@ -23,6 +25,10 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_subs bigint[];
   v_quotas int[];
+  v_slow text[];           -- endpoints that start slowly
+  v_slow_tokens int[];     -- what each may send now
+  v_operations bigint[];   -- bulk operations with jobs and tokens
+  v_operation_tokens int[];
 BEGIN
   IF p_worker_id IS NULL OR btrim(p_worker_id) = '' OR length(p_worker_id) > 200 THEN
     RAISE EXCEPTION 'p_worker_id must have 1 to 200 characters' USING ERRCODE = '22023';
@@ -37,6 +43,32 @@ BEGIN
     RETURN;
   END IF;
 
+  PERFORM public.fn_webhook_suspensions_end(); -- before the gates are read: what ends may start slowly
+
+  -- an endpoint or operation whose bucket another claim has just now gets nothing from this one
+  IF public.fn_cfg_bool('webhook.slow_start.enabled') THEN
+    SELECT array_agg(w.endpoint), array_agg(floor(w.tokens)) INTO v_slow, v_slow_tokens FROM (
+      SELECT x.endpoint, COALESCE(public.fn_webhook_tokens(b.tokens, b.refilled_at, b.rate, v_now), 0) AS tokens
+      FROM public.webhook_slow_start x LEFT JOIN (
+        SELECT y.* FROM public.webhook_slow_start y ORDER BY y.endpoint FOR UPDATE SKIP LOCKED) b USING (endpoint)) w;
+  END IF;
+  WITH RECURSIVE waiting (op) AS (
+    (SELECT j.operation_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.operation_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND j.operation_id > w.op ORDER BY j.operation_id LIMIT 1)
+    FROM waiting w WHERE w.op IS NOT NULL
+  ), bucket AS MATERIALIZED (
+    SELECT b.operation_id, floor(public.fn_webhook_tokens(b.tokens, b.refilled_at,
+      o.rate_per_second::double precision, v_now)) AS tokens
+    FROM public.webhook_operation_bucket b JOIN public.queue_bulk_operation o USING (operation_id)
+    WHERE b.operation_id IN (SELECT w.op FROM waiting w) AND o.state <> 'paused'
+    ORDER BY b.operation_id FOR UPDATE OF b SKIP LOCKED
+  )
+  SELECT array_agg(b.operation_id), array_agg(least(b.tokens, p_limit)) INTO v_operations, v_operation_tokens
+  FROM bucket b WHERE b.tokens >= 1;
+
   -- quotas of the subscriptions that have one and jobs waiting: tokens of the bucket, one probe
   WITH RECURSIVE waiting (sub) AS (
     (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
@@ -47,14 +79,13 @@ BEGIN
       ORDER BY j.subscription_id LIMIT 1)
     FROM waiting w WHERE w.sub IS NOT NULL
   ), ready AS MATERIALIZED (
-    SELECT w.sub, g.gate, g.rate_limit_per_second AS rate
+    SELECT w.sub, g.gate, g.rate_limit_per_second AS rate, v_slow_tokens[array_position(v_slow, g.endpoint)] AS slow
     FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
     WHERE g.gate IN ('open', 'half_open')
       AND (p_skip_subscriptions IS NULL OR NOT w.sub = ANY (p_skip_subscriptions))
   ), bucket AS MATERIALIZED (
-    SELECT b.subscription_id AS sub, floor(least(greatest(r.rate, 1), b.tokens + CASE
-        WHEN NOT isfinite(b.refilled_at) THEN greatest(r.rate, 1)
-        ELSE greatest(extract(epoch FROM v_now - b.refilled_at), 0) * r.rate END)) AS tokens
+    SELECT b.subscription_id AS sub, floor(public.fn_webhook_tokens(b.tokens, b.refilled_at,
+      r.rate::double precision, v_now)) AS tokens
     FROM ready r JOIN public.webhook_rate_bucket b ON b.subscription_id = r.sub
     WHERE r.rate IS NOT NULL ORDER BY b.subscription_id FOR UPDATE OF b SKIP LOCKED
   ), probe AS MATERIALIZED (
@@ -65,7 +96,7 @@ BEGIN
   )
   SELECT array_agg(q.sub ORDER BY q.sub), array_agg(q.quota ORDER BY q.sub) INTO v_subs, v_quotas
   FROM (
-    SELECT r.sub, least(p_limit, p_per_subscription,
+    SELECT r.sub, least(p_limit, p_per_subscription, r.slow,
       CASE WHEN r.gate = 'half_open' THEN (SELECT count(*) FROM probe p WHERE p.sub = r.sub) END,
       CASE WHEN r.rate IS NOT NULL THEN COALESCE((SELECT b.tokens FROM bucket b WHERE b.sub = r.sub), 0) END
     )::int AS quota
@@ -77,7 +108,8 @@ BEGIN
     -- how many of the oldest each subscription has: no more than it may get are locked
     SELECT f.subscription_id AS sub, count(*) AS n FROM (
       SELECT j.subscription_id FROM public.webhook_delivery_jobs j
-      CROSS JOIN LATERAL (SELECT g.gate = 'open' AND g.rate_limit_per_second IS NULL AS ok
+      CROSS JOIN LATERAL (SELECT g.gate = 'open' AND g.rate_limit_per_second IS NULL
+          AND COALESCE(g.endpoint <> ALL (v_slow), true) AS ok
         -- a row that is kept per subscription
         FROM public.v_webhook_gate g WHERE g.subscription_id = j.subscription_id OFFSET 0) g
       WHERE j.status = 'Pending' AND NOT j.controlled AND g.ok AND COALESCE(cardinality(p_skip_subscriptions), 0) = 0
@@ -101,7 +133,7 @@ BEGIN
   ), near AS MATERIALIZED (
     SELECT n.id FROM lane l
     JOIN public.v_webhook_gate g ON g.subscription_id = l.sub AND g.gate = 'open'
-      AND g.rate_limit_per_second IS NULL
+      AND g.rate_limit_per_second IS NULL AND COALESCE(g.endpoint <> ALL (v_slow), true)
     CROSS JOIN LATERAL (
       SELECT j.id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = l.sub
@@ -115,29 +147,51 @@ BEGIN
   ), limited AS MATERIALIZED (
     SELECT p.id, p.subscription_id FROM unnest(v_subs, v_quotas) AS q (sub, quota) CROSS JOIN LATERAL (
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
-      WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id = q.sub
+      WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id = q.sub AND j.operation_id IS NULL
       ORDER BY j.id LIMIT q.quota FOR UPDATE OF j SKIP LOCKED) p
+  ), operated AS MATERIALIZED (
+    SELECT p.id, p.subscription_id FROM unnest(v_operations, v_operation_tokens) AS q (op, tokens) CROSS JOIN LATERAL (
+      SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND j.operation_id = q.op AND j.subscription_id = ANY (v_subs)
+      ORDER BY j.id LIMIT q.tokens FOR UPDATE OF j SKIP LOCKED) p
   ), pick AS (
     SELECT b.id FROM (
-      SELECT a.id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n
+      SELECT a.id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n,
+        v_quotas[array_position(v_subs, a.subscription_id)] AS quota,
+        row_number() OVER (PARTITION BY u.endpoint ORDER BY a.id) AS e,
+        v_slow_tokens[array_position(v_slow, u.endpoint::text)] AS slow
       FROM (SELECT id, subscription_id FROM free UNION ALL SELECT id, subscription_id FROM around
-        UNION ALL SELECT id, subscription_id FROM limited) a) b
-    WHERE p_per_subscription IS NULL OR b.n <= p_per_subscription
+        UNION ALL SELECT id, subscription_id FROM limited UNION ALL SELECT id, subscription_id FROM operated) a
+      JOIN public.subscriptions u ON u.id = a.subscription_id) b
+    WHERE b.n <= COALESCE(least(p_per_subscription, b.quota), b.n) AND b.e <= COALESCE(b.slow, b.e)
     ORDER BY b.id LIMIT p_limit
   ), claimed AS (
     UPDATE public.webhook_delivery_jobs j SET status = 'Leased',
       lease_until = now() + make_interval(secs => v_lease), lease_token = gen_random_uuid(),
       worker_id = p_worker_id, started_at = now()
     FROM pick p WHERE j.id = p.id
-    RETURNING j.id, j.saga_id, j.attempt_no, j.lease_token, j.lease_until, j.subscription_id, j.controlled
+    RETURNING j.id, j.saga_id, j.attempt_no, j.lease_token, j.lease_until, j.subscription_id, j.controlled,
+      j.operation_id
   ), spent AS (
     UPDATE public.webhook_rate_bucket b SET refilled_at = greatest(NULLIF(b.refilled_at, 'infinity'), v_now),
-      tokens = greatest(0, least(greatest(u.rate_limit_per_second, 1), b.tokens + CASE
-        WHEN NOT isfinite(b.refilled_at) THEN greatest(u.rate_limit_per_second, 1)
-        ELSE greatest(extract(epoch FROM v_now - b.refilled_at), 0) * u.rate_limit_per_second END) - c.n)
+      tokens = greatest(0, public.fn_webhook_tokens(b.tokens, b.refilled_at,
+        u.rate_limit_per_second::double precision, v_now) - c.n)
     FROM (SELECT subscription_id, count(*) AS n FROM claimed WHERE controlled GROUP BY subscription_id) c
     JOIN public.subscriptions u ON u.id = c.subscription_id
     WHERE b.subscription_id = c.subscription_id AND u.rate_limit_per_second IS NOT NULL
+  ), spent_slow AS (
+    UPDATE public.webhook_slow_start w SET refilled_at = greatest(NULLIF(w.refilled_at, 'infinity'), v_now),
+      tokens = greatest(0, public.fn_webhook_tokens(w.tokens, w.refilled_at, w.rate, v_now) - c.n)
+    FROM (SELECT u.endpoint::text AS endpoint, count(*) AS n FROM claimed x
+      JOIN public.subscriptions u ON u.id = x.subscription_id GROUP BY u.endpoint) c
+    WHERE w.endpoint = c.endpoint AND w.endpoint = ANY (v_slow)
+  ), spent_operation AS (
+    UPDATE public.webhook_operation_bucket b SET refilled_at = greatest(NULLIF(b.refilled_at, 'infinity'), v_now),
+      tokens = greatest(0, public.fn_webhook_tokens(b.tokens, b.refilled_at,
+        o.rate_per_second::double precision, v_now) - c.n)
+    FROM (SELECT operation_id, count(*) AS n FROM claimed WHERE operation_id IS NOT NULL GROUP BY operation_id) c
+    JOIN public.queue_bulk_operation o USING (operation_id)
+    WHERE b.operation_id = c.operation_id
   ), probing AS (
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = c.id, probe_until = c.lease_until
     FROM claimed c WHERE c.controlled AND x.subscription_id = c.subscription_id AND x.reason = 'circuit'
@@ -148,7 +202,9 @@ BEGIN
     -- a short one that is not compressed is short as text too
     CASE WHEN pg_column_compression(e.payload) IS NULL AND pg_column_size(e.payload) < 256
       OR public.fn_payload_fits(e.payload) THEN e.payload::text END,
-    COALESCE(to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), '')
+    COALESCE(to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), ''),
+    u.rate_limit_per_second IS NOT NULL OR c.operation_id IS NOT NULL
+      OR COALESCE(u.endpoint::text = ANY (v_slow), false)
   FROM claimed c
   JOIN public.webhook_delivery_sagas s ON s.id = c.saga_id
   JOIN public.events e ON e.id = s.event_id
@@ -353,6 +409,14 @@ BEGIN
     END IF;
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
     WHERE x.probe_job_id = ANY (SELECT v_ids[d] FROM unnest(v_done) d);
+    IF EXISTS (SELECT FROM public.webhook_slow_start) THEN
+      UPDATE public.webhook_slow_start w SET delivered = w.delivered + a.delivered, failed = w.failed + a.failed
+      FROM (SELECT u.endpoint::text AS endpoint, count(*) FILTER (WHERE v_delivered[d.n]) AS delivered,
+          count(*) FILTER (WHERE NOT v_delivered[d.n]) AS failed
+        FROM unnest(v_done, v_subs) AS d (n, sub) JOIN public.subscriptions u ON u.id = d.sub
+        WHERE NOT v_unsent[d.n] GROUP BY u.endpoint ORDER BY u.endpoint) a
+      WHERE w.endpoint = a.endpoint;
+    END IF;
   END IF;
 
   RETURN QUERY

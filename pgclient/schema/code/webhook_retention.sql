@@ -109,7 +109,7 @@ DECLARE
   v_deleted bigint := 0;
 BEGIN
   v_pending := ARRAY(SELECT i.target::bigint FROM public.queue_bulk_operation o
-    JOIN public.queue_bulk_operation_item i ON i.operation_id = o.operation_id AND i.item_no >= o.next_item
+    JOIN public.queue_bulk_operation_item i ON i.operation_id = o.operation_id
     WHERE o.state = ANY ('{planned,running,paused}'::text[]) AND i.outcome IS NULL AND i.target !~ ':');
   FOR v_round IN 1..100 LOOP
     SELECT * INTO v_step FROM public.fn_webhook_purge(v_after, v_before, v_pending);

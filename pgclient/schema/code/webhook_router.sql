@@ -13,12 +13,15 @@ SELECT s.id AS subscription_id,
     ELSE 'suspended'
   END AS gate,
   s.rate_limit_per_second, x.reason AS suspended_reason, x.since AS suspended_since,
-  x.until AS suspended_until, x.by AS suspended_by
+  x.until AS suspended_until, x.by AS suspended_by, s.endpoint::text AS endpoint, w.rate AS slow_start_rate
 FROM public.subscriptions s
-LEFT JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = s.id;
+LEFT JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = s.id
+LEFT JOIN public.webhook_slow_start w ON w.endpoint = s.endpoint;
 COMMENT ON VIEW public.v_webhook_gate IS
   'Per subscription: may something be sent now, and if not why. Router, orchestrator and claim obey it.';
 GRANT SELECT ON public.v_webhook_gate TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
+COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
+  'requests per second while its endpoint starts slowly (webhook_slow_start); NULL = it does not';
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
   'open, half_open (one try after a circuit), suspended, inactive or unverified';
 
@@ -133,6 +136,11 @@ BEGIN
   ORDER BY b.ord, s.id
   ON CONFLICT (event_id, subscription_id) WHERE status <> 'DeadLettered' DO NOTHING;
   GET DIAGNOSTICS v_sagas = ROW_COUNT;
+  IF v_sagas > 0 AND EXISTS (SELECT FROM public.events e WHERE e.id = ANY (v_ids)
+      AND e.created_at < now() - interval '60 seconds') THEN
+    PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(DISTINCT s.subscription_id)
+      FROM public.webhook_delivery_sagas s WHERE s.event_id = ANY (v_ids)), 'its events could not be routed'::text);
+  END IF;
 
   UPDATE public.router_offsets r SET max_event_id = o.max_event_id, restored_after_id = o.restored_after_id,
     events_seen = r.events_seen + cardinality(v_ids), updated_at = now()
@@ -142,6 +150,18 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_router_run IS
   'Turns committed events into sagas, none twice and none skipped. Tick worker webhook_router.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_router_run TO :"router_worker", :"dot_executor";
+
+-- fn_webhook_suspensions_end(): removes timed suspensions that are over. A circuit stays until a probe has answered.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_suspensions_end() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  DELETE FROM public.webhook_endpoint_suspensions x USING (
+    SELECT subscription_id FROM public.webhook_endpoint_suspensions
+    WHERE reason <> 'circuit' AND until <= now() ORDER BY subscription_id FOR UPDATE SKIP LOCKED) o
+  WHERE x.subscription_id = o.subscription_id;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_suspensions_end IS 'Removes timed suspensions that are over. Internal.';
 
 -- fn_webhook_unrouted() → the events that the webhook router has not gone through, counted up to 10,001, and when the
 -- oldest of them came.
@@ -194,6 +214,8 @@ DECLARE
   v_retried bigint;
   v_dead bigint;
   v_made bigint;
+  v_operations bigint[]; -- with jobs to claim, and those that are paused
+  v_room bigint[];       -- how many jobs more each may have
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
@@ -258,11 +280,24 @@ BEGIN
     (SELECT count(*) FROM letters)
   INTO v_settled, v_completed, v_retried, v_dead;
 
-  -- timed suspensions that are over; a circuit stays until a probe has answered
-  DELETE FROM public.webhook_endpoint_suspensions x USING (
-    SELECT subscription_id FROM public.webhook_endpoint_suspensions
-    WHERE reason <> 'circuit' AND until <= now() ORDER BY subscription_id FOR UPDATE SKIP LOCKED) o
-  WHERE x.subscription_id = o.subscription_id;
+  PERFORM public.fn_webhook_suspensions_end();
+  PERFORM public.fn_webhook_slow_start_step();
+
+  -- an operation has at most 5 s of its rate to claim, and a paused one gets nothing more
+  WITH RECURSIVE waiting (op) AS (
+    (SELECT j.operation_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.operation_id FROM public.webhook_delivery_jobs j
+      WHERE j.status = 'Pending' AND j.operation_id > w.op ORDER BY j.operation_id LIMIT 1)
+    FROM waiting w WHERE w.op IS NOT NULL
+  )
+  SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
+      ELSE greatest(ceil(o.rate_per_second * 5) - (SELECT count(*) FROM public.webhook_delivery_jobs j
+        WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id)
+  INTO v_operations, v_room FROM public.queue_bulk_operation o
+  WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
+    AND o.state = 'paused';
 
   WITH RECURSIVE waiting (sub) AS (
     (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
@@ -273,7 +308,8 @@ BEGIN
       ORDER BY s.subscription_id LIMIT 1)
     FROM waiting w WHERE w.sub IS NOT NULL
   ), due AS MATERIALIZED (
-    SELECT w.sub, g.gate, g.gate = 'half_open' OR g.rate_limit_per_second IS NOT NULL AS controlled
+    SELECT w.sub, g.gate, g.gate = 'half_open' OR g.rate_limit_per_second IS NOT NULL
+      OR g.slow_start_rate IS NOT NULL AS controlled
     FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
     WHERE (g.gate = 'open' OR (g.gate = 'half_open' AND NOT EXISTS (
         SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
@@ -285,29 +321,37 @@ BEGIN
     SELECT sub, controlled, CASE gate WHEN 'half_open' THEN 1
       ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END AS quota
     FROM due
-  ), pick AS MATERIALIZED (
-    SELECT p.id, h.controlled FROM share h CROSS JOIN LATERAL (
-      SELECT s.id, s.next_attempt_at FROM public.webhook_delivery_sagas s
+  ), front AS MATERIALIZED (
+    SELECT p.id, h.controlled, p.operation_id FROM share h CROSS JOIN LATERAL (
+      SELECT s.id, s.next_attempt_at, q.operation_id FROM public.webhook_delivery_sagas s
+      LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
       WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
         AND s.next_attempt_at <= now()
-      ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE SKIP LOCKED) p
+        AND COALESCE(v_room[array_position(v_operations, q.operation_id)] > 0, true)
+      ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
     LIMIT p_limit
+  ), pick AS MATERIALIZED (
+    SELECT f.* FROM (SELECT f.*, row_number() OVER (PARTITION BY f.operation_id ORDER BY f.id) AS n FROM front f) f
+    LEFT JOIN public.queue_bulk_operation o ON o.operation_id = f.operation_id
+    WHERE f.operation_id IS NULL OR f.n <= COALESCE(v_room[array_position(v_operations, f.operation_id)],
+      ceil(o.rate_per_second * 5))
   ), started AS (
     UPDATE public.webhook_delivery_sagas s
     SET status = 'InProgress', next_attempt_at = NULL, updated_at = now()
     FROM pick p WHERE s.id = p.id
-    RETURNING s.id, s.subscription_id, p.controlled
+    RETURNING s.id, s.subscription_id, p.controlled OR p.operation_id IS NOT NULL AS controlled, p.operation_id
   )
-  INSERT INTO public.webhook_delivery_jobs (saga_id, subscription_id, attempt_no, controlled)
+  INSERT INTO public.webhook_delivery_jobs (saga_id, subscription_id, attempt_no, controlled, operation_id)
   SELECT s.id, s.subscription_id, 1 + COALESCE((SELECT max(j.attempt_no) FROM public.webhook_delivery_jobs j
-    WHERE j.saga_id = s.id), 0), s.controlled FROM started s ORDER BY s.id;
+    WHERE j.saga_id = s.id), 0), s.controlled, s.operation_id FROM started s ORDER BY s.id;
   GET DIAGNOSTICS v_made = ROW_COUNT;
 
-  -- jobs made before their subscription got a quota or a suspension leave the free lane
+  -- jobs made before their subscription got a quota, a suspension or a slow start leave the free lane
   UPDATE public.webhook_delivery_jobs j SET controlled = true FROM (
     SELECT p.id FROM (
       SELECT x.subscription_id AS sub FROM public.webhook_endpoint_suspensions x
-      UNION SELECT u.id FROM public.subscriptions u WHERE u.rate_limit_per_second IS NOT NULL) c
+      UNION SELECT u.id FROM public.subscriptions u WHERE u.rate_limit_per_second IS NOT NULL
+      UNION SELECT u.id FROM public.webhook_slow_start w JOIN public.subscriptions u ON u.endpoint = w.endpoint) c
     CROSS JOIN LATERAL (
       SELECT f.id FROM public.webhook_delivery_jobs f
       WHERE f.status = 'Pending' AND NOT f.controlled AND f.subscription_id = c.sub
@@ -330,14 +374,18 @@ DECLARE
   v_leased bigint;
   v_total bigint;
   v_before bigint;
+  v_last timestamptz;
 BEGIN
   SELECT COALESCE(sum(c.n) FILTER (WHERE c.k1 = 'Pending'), 0),
     COALESCE(sum(c.n) FILTER (WHERE c.k1 = 'Leased'), 0),
     COALESCE(sum(c.n) FILTER (WHERE c.k1 IN ('Completed', 'Failed')), 0)
   INTO v_waiting, v_leased, v_total
   FROM public.v_queue_counter c WHERE c.scope = 'webhook_job';
-  SELECT (w.last_result ->> 'total')::bigint INTO v_before
+  SELECT (w.last_result ->> 'total')::bigint, w.last_run_at INTO v_before, v_last
   FROM public.queue_tick_worker w WHERE w.worker_name = 'webhook_worker';
+  IF v_last < now() - interval '60 seconds' THEN -- a host claims only behind its tick
+    PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'no host sent webhooks for a minute'::text);
+  END IF;
   RETURN jsonb_build_object('waiting', v_waiting, 'in_flight', v_leased,
     'done', greatest(v_total - COALESCE(v_before, v_total), 0), 'total', v_total);
 END $$;

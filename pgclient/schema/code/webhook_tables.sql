@@ -68,12 +68,16 @@ COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_at IS 'when the job was m
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_status IS 'HTTP status; NULL = no answer';
 COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_no IS
   '1 is the first job of the saga; a job that was answered 429 may have cost no attempt';
+COMMENT ON COLUMN public.webhook_delivery_jobs.controlled IS
+  'true = claimed within a rate, a circuit or an operation; the others are claimed oldest first';
+COMMENT ON COLUMN public.webhook_delivery_jobs.operation_id IS
+  'the bulk operation that requeued its delivery and whose rate it is sent at; NULL = none';
 COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third ends it';
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
 COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
 GRANT SELECT, INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
 GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, error_code, attempt_no,
-    subscription_id, controlled, worker_id, lease_token, lease_resets, retry_after_at, started_at,
+    subscription_id, controlled, operation_id, worker_id, lease_token, lease_resets, retry_after_at, started_at,
     finished_at, took_ms, settled_at)
   ON public.webhook_delivery_jobs TO :"queue_viewer";
 

@@ -57,9 +57,11 @@ DECLARE
   v_oldest timestamptz;
   v_next timestamptz;
   v_in_flight bigint;
+  v_who text;
   v_all int;
   v_gate record;
   v_fault record;
+  v_slow public.webhook_slow_start;
   v_links jsonb;
 BEGIN
   SELECT array_agg(b.subscription_id), sum(b.waiting), min(b.oldest_at) INTO v_subs, v_waiting, v_oldest
@@ -155,6 +157,22 @@ BEGIN
         p_detail => NULL, p_keys => '',
         p_do => format('as subscription_admin: UPDATE subscriptions SET rate_limit_per_second = N WHERE id IN '
           '(%s)', array_to_string(v_subs, ', ')));
+    SELECT w.* INTO v_slow FROM public.webhook_slow_start w WHERE w.endpoint = p_endpoint;
+    v_links := v_links || public.fn_why_link(
+      p_link => 'slow start'::text,
+      p_state => CASE WHEN v_slow.endpoint IS NULL THEN 'clear' ELSE 'slows' END,
+      p_text => COALESCE(format('slow start: %s/s', round(v_slow.rate::numeric, 1)), 'no slow start'),
+      p_detail => format('since %s: %s', to_char(v_slow.began_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+        v_slow.why), p_keys => 'gf E'::text,
+      p_do => 'qtop flag set webhook.slow_start.enabled false --reason R'::text);
+    SELECT left(string_agg(format('operation %s is paused', o.operation_id), ', ' ORDER BY o.operation_id), 400)
+    INTO v_who FROM public.queue_bulk_operation o WHERE o.state = ANY ('{planned,running,paused}'::text[])
+      AND o.state = 'paused' AND EXISTS (SELECT FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
+        AND j.operation_id = o.operation_id AND j.subscription_id = ANY (v_subs));
+    v_links := v_links || public.fn_why_link(
+      p_link => 'operation'::text, p_state => CASE WHEN v_who IS NULL THEN 'clear' ELSE 'slows' END,
+      p_text => COALESCE(v_who, 'no paused operation'), p_detail => NULL::text, p_keys => '6 P'::text,
+      p_do => 'qtop ops resume OPERATION'::text);
   END IF;
   RETURN jsonb_build_object('waiting', COALESCE(v_waiting, 0), 'oldest_at', v_oldest, 'links', v_links);
 END $$;

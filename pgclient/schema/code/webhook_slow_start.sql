@@ -1,0 +1,160 @@
+-- Webhooks: how fast blocked work is sent once it may be sent again, and the tokens of every send rate.
+--
+-- A slow start holds one endpoint (host:port, all its subscriptions) to a rate:
+--   1. It begins when what blocked the endpoint ends and more than 10 s of its usual rate waits: a suspension or circuit
+--      that ends, a subscription that is switched on or changed, the flags of webhooks switched on, hosts that come back
+--      after 60 s, events that could not be routed for 60 s, a copy that is adopted.
+--   2. It starts at the usual rate, or at 10 requests a second where the endpoint has never delivered.
+--   3. Every 10 s the rate doubles, if it was used and at most a fifth of the requests failed.
+--   4. It ends when no more than a second's worth is left to claim.
+-- webhook.slow_start.enabled off: none begins, and those that run have no effect.
+
+COMMENT ON TABLE public.webhook_slow_start IS
+  'Endpoints whose send rate rises step by step after they were blocked, with why, the rate of now and what was sent '
+  'in this step.';
+COMMENT ON COLUMN public.webhook_slow_start.endpoint IS 'host:port, as subscriptions.endpoint';
+COMMENT ON COLUMN public.webhook_slow_start.rate IS 'requests per second, over all hosts';
+COMMENT ON COLUMN public.webhook_slow_start.step_at IS 'since when the rate is what it is';
+COMMENT ON COLUMN public.webhook_slow_start.delivered IS 'requests of this step that succeeded';
+COMMENT ON COLUMN public.webhook_slow_start.failed IS 'requests of this step that failed';
+COMMENT ON COLUMN public.webhook_slow_start.tokens IS 'requests that may be sent now';
+GRANT SELECT ON public.webhook_slow_start TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
+
+COMMENT ON TABLE public.webhook_operation_bucket IS
+  'Requests that bulk operations may send now: the rate of an operation is spent when a request is claimed.';
+GRANT SELECT ON public.webhook_operation_bucket TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
+
+-- fn_webhook_tokens(tokens, refilled_at, rate, now) → what a bucket holds at now: what flows in at rate per second, but
+-- never more than a quarter of a second's worth (at least 1), so that what is not spent expires. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_tokens(p_tokens double precision, p_refilled_at timestamptz,
+  p_rate double precision, p_now timestamptz) RETURNS double precision
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN least(greatest(p_rate / 4, 1), p_tokens + CASE WHEN NOT isfinite(p_refilled_at) THEN greatest(p_rate / 4, 1)
+    ELSE greatest(extract(epoch FROM p_now - p_refilled_at)::double precision, 0) * p_rate END);
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_tokens IS
+  'How many requests a bucket allows at a time: at most a quarter of a second of its rate. Internal.';
+
+-- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have work, how much
+-- waits there, and their usual rate: deliveries per second in those seconds of the last 500 settled attempts of each
+-- subscription in which it delivered; 10 where it never did. slow_start: whether one would begin if they were blocked
+-- and are no more; first_minute: the most that would be sent in the first minute then, as far as rates limit it.
+CREATE OR REPLACE FUNCTION public.fn_webhook_usual_rates(p_subscriptions bigint[])
+RETURNS TABLE (endpoint text, waiting bigint, usual_rate double precision, slow_start boolean, first_minute bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_enabled boolean := public.fn_cfg_bool('webhook.slow_start.enabled');
+BEGIN
+  RETURN QUERY
+  WITH work AS MATERIALIZED (
+    SELECT c.k1::bigint AS sub, sum(c.n)::bigint AS n FROM public.v_queue_counter c
+    WHERE c.scope = 'saga' AND c.k2 IN ('Pending', 'PendingRetry', 'InProgress') GROUP BY c.k1 HAVING sum(c.n) > 0
+  ), place AS MATERIALIZED (
+    SELECT s.endpoint::text AS endpoint, sum(w.n)::bigint AS n,
+      sum(least(w.n, ceil(s.rate_limit_per_second * 60))) AS limited -- without a limit: all
+    FROM work w JOIN public.subscriptions s ON s.id = w.sub
+    WHERE p_subscriptions IS NULL OR s.endpoint IN
+      (SELECT x.endpoint FROM public.subscriptions x WHERE x.id = ANY (p_subscriptions))
+    GROUP BY s.endpoint
+  ), known AS (
+    SELECT p.endpoint, p.n, p.limited, COALESCE(r.usual, 10) AS usual, v_enabled AND p.n > 10 * COALESCE(r.usual, 10)
+      AS slow
+    FROM place p CROSS JOIN LATERAL (
+      SELECT sum(h.rate)::double precision AS usual FROM public.subscriptions s CROSS JOIN LATERAL (
+        SELECT count(*)::double precision / NULLIF(count(DISTINCT date_trunc('second', j.finished_at)), 0) AS rate
+        FROM (SELECT x.status, x.finished_at FROM public.webhook_delivery_jobs x
+          WHERE x.subscription_id = s.id AND x.settled_at IS NOT NULL ORDER BY x.id DESC LIMIT 500) j
+        WHERE j.status = 'Completed') h
+      WHERE s.endpoint = p.endpoint) r
+  )
+  -- six steps of 10 s: 10 × (1 + 2 + 4 + 8 + 16 + 32)
+  SELECT k.endpoint, k.n, k.usual, k.slow,
+    least(k.limited, CASE WHEN k.slow THEN ceil(k.usual * 630) END)::bigint FROM known k;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_usual_rates IS
+  'Endpoints with work: how much waits, the usual rate, and how much goes out in the first minute after a blockade.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_usual_rates TO :"queue_viewer", :"dead_letter_operator",
+  :"workflow_admin", :"subscription_admin";
+
+-- fn_webhook_slow_start_begin(subscriptions, why): begins the slow start of their endpoints (NULL = of all) where more
+-- than 10 s of the usual rate waits; one that runs begins again. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_begin(p_subscriptions bigint[], p_why text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF NOT public.fn_cfg_bool('webhook.slow_start.enabled') THEN
+    RETURN;
+  END IF;
+  INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
+  SELECT u.endpoint, v_now, p_why, u.usual_rate, v_now, v_now FROM public.fn_webhook_usual_rates(p_subscriptions) u
+  WHERE u.slow_start ORDER BY u.endpoint
+  ON CONFLICT (endpoint) DO UPDATE SET began_at = EXCLUDED.began_at, why = EXCLUDED.why, rate = EXCLUDED.rate,
+    step_at = EXCLUDED.step_at, delivered = 0, failed = 0, tokens = 1, refilled_at = EXCLUDED.refilled_at;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
+  'Begins the slow start of endpoints that may be sent to again. Internal.';
+
+-- fn_webhook_slow_start_step(): every 10 s of each slow start: double, hold or end. Called by the orchestrator. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_step() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+  v_start public.webhook_slow_start;
+  v_left bigint;
+BEGIN
+  FOR v_start IN
+    SELECT * FROM public.webhook_slow_start WHERE step_at <= clock_timestamp() - interval '10 seconds'
+    ORDER BY endpoint FOR UPDATE SKIP LOCKED
+  LOOP
+    SELECT sum(p.n) INTO v_left FROM public.subscriptions s CROSS JOIN LATERAL (
+      SELECT count(*) AS n FROM (SELECT FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
+        AND j.controlled IN (true, false) AND j.subscription_id = s.id LIMIT 10001) x) p
+    WHERE s.endpoint = v_start.endpoint;
+    IF v_left <= v_start.rate THEN
+      DELETE FROM public.webhook_slow_start WHERE endpoint = v_start.endpoint;
+    ELSE
+      UPDATE public.webhook_slow_start SET step_at = clock_timestamp(), delivered = 0, failed = 0,
+        rate = CASE WHEN delivered + failed >= 5 * rate AND failed * 5 <= delivered + failed
+          THEN least(rate * 2, 1000000) ELSE rate END
+      WHERE endpoint = v_start.endpoint;
+    END IF;
+  END LOOP;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_slow_start_step IS
+  'Doubles, holds or ends the rate of each slow start every 10 s. Internal.';
+
+-- What ends a blockade: a row of suspensions that goes, a subscription that may get more than before, a flag.
+CREATE OR REPLACE FUNCTION public.fn_webhook_released() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF TG_TABLE_NAME = 'webhook_endpoint_suspensions' THEN
+    IF EXISTS (SELECT FROM old_rows) THEN
+      PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(o.subscription_id) FROM old_rows o),
+        (SELECT CASE o.reason WHEN 'circuit' THEN 'its circuit closed' ELSE 'its suspension ended' END
+        FROM old_rows o LIMIT 1));
+    END IF;
+  ELSIF TG_TABLE_NAME = 'subscriptions' THEN
+    PERFORM public.fn_webhook_slow_start_begin(ARRAY[NEW.id], 'its subscription was changed'::text);
+  ELSE
+    PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], NEW.key || ' was switched on');
+  END IF;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_released IS
+  'Trigger: endpoints that may be sent to again start slowly.';
+
+CREATE OR REPLACE TRIGGER trg_suspension_released AFTER DELETE ON public.webhook_endpoint_suspensions
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_released();
+CREATE OR REPLACE TRIGGER trg_subscription_released
+  AFTER UPDATE OF active, verified, callback_url, rate_limit_per_second ON public.subscriptions FOR EACH ROW
+  WHEN (NEW.active AND NEW.verified AND (NOT OLD.active OR NOT OLD.verified OR NEW.callback_url <> OLD.callback_url
+    OR COALESCE(NEW.rate_limit_per_second > OLD.rate_limit_per_second, OLD.rate_limit_per_second IS NOT NULL)))
+  EXECUTE FUNCTION public.fn_webhook_released();
+CREATE OR REPLACE TRIGGER trg_webhooks_released AFTER UPDATE OF value ON public.dot_config FOR EACH ROW
+  WHEN (NEW.key = 'webhook.worker.enabled' AND NEW.value = 'true' AND OLD.value <> 'true'
+    OR NEW.key IN ('queue.tick.saga_orchestrator.interval_seconds', 'queue.tick.webhook_worker.interval_seconds')
+      AND OLD.value = '0' AND NEW.value <> '0')
+  EXECUTE FUNCTION public.fn_webhook_released();

@@ -1,0 +1,198 @@
+// Slow starts: whatever blocked an endpoint, its backlog goes out at a rate that rises
+// step by step, over all its subscriptions, and everybody else is not held up.
+
+package schema_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// slowStart is the row of the one endpoint, or "".
+func (h *hooks) slowStart() string {
+	h.t.Helper()
+	return one[string](h, "SELECT COALESCE((SELECT concat_ws(' ', endpoint, why, rate) FROM public.webhook_slow_start), '')")
+}
+
+// slice lets a slow start have what it may have at most, and claims.
+func (h *hooks) slice() []lease {
+	h.t.Helper()
+	require.NoError(h.t, h.asOwner("UPDATE public.webhook_slow_start SET refilled_at = '-infinity'"))
+	return h.claim(1000)
+}
+
+// stepped lets 10 s pass for it.
+func (h *hooks) stepped() {
+	h.t.Helper()
+	require.NoError(h.t, h.asOwner("UPDATE public.webhook_slow_start SET step_at = step_at - interval '10 seconds'"))
+	h.call("public.fn_saga_orchestrator_run()")
+}
+
+func TestSlowStartAfterEveryBlockade(t *testing.T) {
+	const suspended = "INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES "
+	for _, c := range []struct {
+		name, block, release, why string
+		owner                     bool // release is a statement of the owner
+	}{
+		{"resume", suspended + "(1, 'operator', NULL, 'eve')", "SELECT public.fn_endpoint_resume(1::bigint, 'ann', 'mended')", "its suspension ended", false},
+		{"the time of a suspension is over", suspended + "(1, 'operator', now() + interval '1 hour', 'eve')", "UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'", "its suspension ended", true},
+		{"subscription is switched on", "UPDATE public.subscriptions SET active = false", "UPDATE public.subscriptions SET active = true", "its subscription was changed", true},
+		{"another receiver", "UPDATE public.subscriptions SET active = false", "UPDATE public.subscriptions SET active = true, callback_url = 'http://127.0.0.1:1/new'", "its subscription was changed", true},
+		{"rate limit lifted", "UPDATE public.subscriptions SET rate_limit_per_second = 1", "UPDATE public.subscriptions SET rate_limit_per_second = NULL", "its subscription was changed", true},
+		{"flag", "UPDATE public.dot_config SET value = 'false' WHERE key = 'webhook.worker.enabled'", "SELECT public.fn_dot_config_set('webhook.worker.enabled', 'true', 'ann', 'mended')", "webhook.worker.enabled was switched on", false},
+		{"flag by hand", "UPDATE public.dot_config SET value = 'off ' WHERE key = 'webhook.worker.enabled'", "UPDATE public.dot_config SET value = 'true' WHERE key = 'webhook.worker.enabled'", "webhook.worker.enabled was switched on", true},
+		{
+			"paused orchestrator", "UPDATE public.dot_config SET value = '0' WHERE key = 'queue.tick.saga_orchestrator.interval_seconds'",
+			"SELECT public.fn_dot_config_set('queue.tick.saga_orchestrator.interval_seconds', '5', 'ann', 'mended')", "queue.tick.saga_orchestrator.interval_seconds was switched on", false,
+		},
+		{"hosts come back", "UPDATE public.queue_tick_worker SET last_run_at = now() - interval '2 minutes' WHERE worker_name = 'webhook_worker'", "SELECT public.fn_webhook_worker_tick()", "no host sent webhooks for a minute", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHooks(t)
+			h.subscribe("e")
+			h.emit("e", 101)
+			h.route()
+			require.NoError(t, h.asOwner(c.block))
+			require.Empty(t, h.slowStart())
+			if c.owner {
+				require.NoError(t, h.asOwner(c.release))
+			} else {
+				h.exec(c.release)
+			}
+			ls := h.claim(1000) // also when nobody but the claim has looked
+			if c.name != "the time of a suspension is over" {
+				require.Equal(t, "127.0.0.1:1 "+c.why+" 10", h.slowStart())
+			}
+			require.LessOrEqual(t, len(ls), 2)
+			h.call("public.fn_saga_orchestrator_run()")
+			require.Equal(t, "127.0.0.1:1 "+c.why+" 10", h.slowStart())
+			require.Len(t, h.slice(), 2, "a quarter of a second of ten")
+			require.LessOrEqual(t, len(h.claim(1000)), 1, "spent is spent")
+		})
+	}
+}
+
+// A circuit is closed by its probe.
+func TestSlowStartAfterProbe(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("e")
+	require.NoError(t, h.asOwner("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'circuit', now(), 'webhook_worker')", sub))
+	h.emit("e", 150)
+	h.step()
+	probe := h.claim(1000)
+	require.Len(t, probe, 1)
+	require.Empty(t, h.slowStart())
+	h.finish("", probe...)
+	require.Equal(t, "127.0.0.1:1 its circuit closed 10", h.slowStart())
+	h.step()
+	require.Len(t, h.slice(), 2)
+}
+
+// Events waited for the router.
+func TestSlowStartAfterRouter(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("e")
+	h.emit("e", 150)
+	require.NoError(t, h.asOwner("ALTER TABLE public.events DISABLE TRIGGER trg_events_immutable"))
+	require.NoError(t, h.asOwner("ALTER TABLE public.subscriptions DISABLE TRIGGER trg_subscriptions_stamp"))
+	require.NoError(t, h.asOwner("UPDATE public.subscriptions SET created_at = now() - interval '1 day'"))
+	require.NoError(t, h.asOwner("UPDATE public.events SET created_at = now() - interval '2 minutes'"))
+	h.route()
+	require.Equal(t, "127.0.0.1:1 its events could not be routed 10", h.slowStart())
+}
+
+// Little work, an endpoint that is used to more, and the switch: none begins.
+func TestSlowStartIsNotNeeded(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("e")
+	suspend := func() {
+		h.call("public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
+		h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
+	}
+	h.emit("e", 100)
+	h.step()
+	suspend()
+	require.Empty(t, h.slowStart(), "ten seconds of ten")
+	h.finish("", h.claim(1000)...) // a hundred in one second: its usual rate from now on
+	h.emit("e", 900)
+	h.step()
+	suspend()
+	require.Empty(t, h.slowStart())
+	h.emit("e", 200)
+	h.step()
+	suspend()
+	require.Equal(t, "127.0.0.1:1 its suspension ended 100", h.slowStart())
+	h.flag("webhook.slow_start.enabled", "false")
+	require.Len(t, h.claim(200), 200, "off is off, for those that run too")
+	suspend()
+}
+
+// The rate is that of the endpoint, whatever subscriptions it has; another endpoint
+// is not held up, neither behind it nor before.
+func TestSlowStartIsOfTheEndpoint(t *testing.T) {
+	h := newHooks(t)
+	a, b := h.subscribe("a"), h.subscribe("b")
+	other := h.subscribe("other")
+	require.NoError(t, h.asOwner("UPDATE public.subscriptions SET callback_url = 'http://127.0.0.1:2/x' WHERE id = $1", other))
+	for _, e := range []string{"a", "other", "b"} {
+		h.emit(e, 80)
+	}
+	h.step()
+	h.call("public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", b)
+	h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'r')", b)
+	require.Equal(t, "127.0.0.1:1 its suspension ended 10", h.slowStart(), "160 wait, of two subscriptions")
+	ls := h.slice()
+	h.call("public.fn_saga_orchestrator_run()") // what was made before leaves the free lane
+	ls = append(ls, h.slice()...)
+	n := map[int64]int{}
+	for _, l := range ls {
+		n[l.Subscribed]++
+	}
+	require.Equal(t, 80, n[other])
+	require.LessOrEqual(t, n[a]+n[b], 4)
+	require.Positive(t, n[a]+n[b])
+}
+
+func TestSlowStartSteps(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("e")
+	h.emit("e", 1000)
+	h.step()
+	h.call("public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
+	h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
+	h.call("public.fn_saga_orchestrator_run()")
+	send := func(code string, n int) {
+		for n > 0 {
+			ls := h.slice()
+			require.NotEmpty(t, ls)
+			h.finish(code, ls...)
+			n -= len(ls)
+		}
+	}
+	rate := func() float64 { return one[float64](h, "SELECT rate FROM public.webhook_slow_start") }
+	send("", 90)
+	require.Equal(t, 10., rate(), "a step is ten seconds")
+	h.stepped()
+	require.Equal(t, 20., rate(), "it delivered what it was allowed")
+	send("", 20)
+	h.stepped()
+	require.Equal(t, 20., rate(), "it did not use its rate: more would say nothing")
+	h.flag("webhook.circuit_failures", "0")
+	send("", 100)
+	send("HTTP_503", 60)
+	h.stepped()
+	require.Equal(t, 20., rate(), "too many failed")
+	send("", 180)
+	h.stepped()
+	require.Equal(t, 40., rate())
+	send("", 390)
+	h.stepped()
+	require.Equal(t, 80., rate())
+	left := one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Pending'")
+	require.Greater(t, left, 80)
+	send("", left-80)
+	h.stepped()
+	require.Empty(t, h.slowStart(), "the rest is a second's worth")
+	require.NotEmpty(t, h.claim(1000))
+}

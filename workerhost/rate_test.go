@@ -1,0 +1,136 @@
+package workerhost_test
+
+// The rate that an operator asked for holds at the receiver, whatever happens between
+// the requeue and the send; and what was blocked comes back slowly.
+
+import (
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/workerhost"
+)
+
+// deaden makes n dead letters of one subscription, of a receiver that fails.
+func (w *world) deaden(eventType string, n int) {
+	w.t.Helper()
+	w.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE event_type = $1", eventType)
+	w.events(eventType, n)
+	w.exec("SELECT public.fn_webhook_router_run(100000)")
+	w.exec("SELECT public.fn_saga_orchestrator_run(100000)")
+	w.exec(`SELECT count(*) FROM public.fn_webhook_job_report((SELECT jsonb_agg(jsonb_build_object('job_id', c.job_id, 'lease_token', c.lease_token,
+		'delivered', false, 'code', 'HTTP_503')) FROM public.fn_webhook_job_claim('test', 10000) c))`)
+	w.exec("SELECT public.fn_saga_orchestrator_run(100000)")
+	w.exec("UPDATE public.subscriptions SET max_attempts = NULL WHERE event_type = $1", eventType)
+	require.Equal(w.t, n, w.int("SELECT count(*)::int FROM public.dead_letter_open"))
+}
+
+// operation freezes all open dead letters and starts it without canary or brake.
+func (w *world) operation(rate int) (id int) {
+	w.t.Helper()
+	id = w.int(`SELECT (public.fn_queue_bulk_plan('requeue_webhook', (SELECT array_agg(dead_letter_id::text) FROM public.dead_letter_open), 'all', $1, 0, 0, 'ann', 'r')
+		->> 'operation_id')::int`, rate)
+	w.exec("SELECT public.fn_queue_bulk_run($1::bigint, 'ann')", id)
+	return id
+}
+
+// densest is the most requests that r had within any time of this length, before until
+// unless that is zero.
+func (r *receiver) densest(until time.Time, within time.Duration) int {
+	most := 0
+	all := r.all()
+	for from, to := 0, 0; to < len(all) && (until.IsZero() || all[to].at.Before(until)); to++ {
+		for all[to].at.Sub(all[from].at) >= within {
+			from++
+		}
+		most = max(most, to-from+1)
+	}
+	return most
+}
+
+// Rate 20 a second, three hosts, one of them killed; the endpoint is suspended at
+// first, then the receiver goes bad and comes back: in any 5 s it gets no more than
+// 1.2 × 5 × 20 + 1 requests, retries among them, and everything arrives.
+func TestRateHoldsAtTheReceiver(t *testing.T) {
+	t.Parallel()
+	letters, spells, spell := 120, 1, 2*time.Second
+	if os.Getenv("QTOP_TEST_FULL") != "" {
+		letters, spells, spell = 4000, 3, 20*time.Second
+	}
+	const rate = 20
+	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1", "webhook.retry_schedule", "1s 2s 5s", "webhook.max_attempts", "1000",
+		"webhook.circuit_failures", "5", "webhook.circuit_open_seconds", "1", "webhook.circuit_max_seconds", "2")
+	var bad atomic.Bool
+	r := receive(t, func(rw http.ResponseWriter, _ *http.Request) {
+		if bad.Load() {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	sub := w.subscribe("e", r.URL, nil)
+	w.deaden("e", letters)
+	w.exec("SELECT public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
+	var hosts []*child
+	for _, id := range []string{"a", "b", "c"} {
+		hosts = append(hosts, w.spawn(childSpec{ID: id, Concurrency: 16, Grace: time.Second}))
+	}
+	id := w.operation(rate)
+	w.becomes(1, "SELECT count(*)::int FROM public.queue_bulk_operation WHERE waits LIKE '%suspended (operator)%' AND requeued = 0")
+	w.becomes(3, "SELECT count(*)::int FROM public.queue_host")
+	require.Zero(t, r.count())
+	began := time.Now()
+	w.exec("SELECT public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
+
+	for i := range spells {
+		want := letters * (i + 1) / (spells + 2)
+		eventuallyWithin(t, 10*time.Minute, func() bool { return w.int(completed) >= want }, "not %d delivered", want)
+		bad.Store(true)
+		eventually(t, func() bool {
+			return w.int("SELECT count(*)::int FROM public.webhook_endpoint_suspensions WHERE reason = 'circuit'") == 1
+		}, "the circuit never opened")
+		if i == 0 {
+			hosts[0].kill()
+		}
+		time.Sleep(spell) // the receiver's
+		bad.Store(false)
+	}
+	eventuallyWithin(t, 10*time.Minute, func() bool { return w.int(completed) == letters }, "not all are delivered")
+	took := time.Since(began)
+	w.becomes(1, "SELECT count(*)::int FROM public.queue_bulk_operation WHERE state = 'completed' AND requeued = frozen_count AND done = frozen_count AND operation_id = $1", id)
+
+	const most = 12*5*rate/10 + 1
+	n := r.densest(time.Time{}, 5*time.Second)
+	t.Logf("at most %d requests in any 5 s, %d allowed", n, most)
+	require.LessOrEqual(t, n, most)
+	t.Logf("%d requests for %d deliveries in %v, %.1f a second", r.count(), letters, took.Round(time.Second), float64(r.count())/took.Seconds())
+	ids := map[string]bool{}
+	for _, g := range r.all() {
+		ids[g.id] = true
+	}
+	require.Len(t, ids, letters)
+}
+
+// What waited behind a suspension, of a receiver that has never been sent to, begins
+// with ten a second; with the flag off it comes at once.
+func TestSuspensionEndsSlowly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1")
+	r := receive(t, ok)
+	sub := w.subscribe("e", r.URL, nil)
+	w.exec("SELECT public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
+	w.events("e", 400)
+	h := w.run(workerhost.Options{Concurrency: 32})
+	w.becomes(400, "SELECT count(*)::int FROM public.webhook_delivery_sagas")
+	h.polls("saga_orchestrator", 1)
+	require.Zero(t, r.count())
+	began := time.Now()
+	w.exec("SELECT public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
+	eventually(t, func() bool { return r.count() >= 60 }, "nothing comes")
+	require.LessOrEqual(t, r.densest(began.Add(9*time.Second), 5*time.Second), 12*5*10/10+1, "the rate doubles after 10 s")
+	w.set("webhook.slow_start.enabled", "false")
+	w.becomes(400, completed)
+	require.Equal(t, 400, r.count())
+}
