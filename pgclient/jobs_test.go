@@ -286,3 +286,53 @@ func TestJobTimesBeyondTheCalendar(t *testing.T) {
 	_, err = work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Most: 1, After: work.JobKeys{"work/a": {Priority: 100, ProcessAfter: far, ID: pgtype.UUID{Valid: true}}}})
 	require.NoError(t, err)
 }
+
+// A claim gives a job that was committed after its statement began: its key and its root are those of the replay that
+// it is, else a handler would take work that it did for new.
+func TestJobClaimKnowsAReplayOfMeanwhile(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := jobClient(t, db)
+	conn, lock := db.Conn(t, ""), db.Conn(t, "")
+	ctx := t.Context()
+	run := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err)
+	}
+	run("SELECT public.fn_job_enqueue('pay', 'media', 'DOT', p_max_attempts => 1, p_idempotency_key => 'order-17')")
+	first, err := work.New(c).JobClaim(ctx, work.Claim{Executor: "mine", Most: 10})
+	require.NoError(t, err)
+	require.Len(t, first, 1)
+	run("SELECT count(*) FROM public.fn_job_fail(ARRAY[(SELECT job_id FROM public.job_queue)], ARRAY[(SELECT lease_token FROM public.job_queue)], '{HANDLER_ERROR}', '{no}', '{false}')")
+	run("SELECT public.fn_job_enqueue('pay', 'media', 'DOT')") // there is something to claim from the start
+
+	tx, err := lock.Begin(ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "SELECT FROM public.job_subscription FOR UPDATE")
+	require.NoError(t, err)
+	type answer struct {
+		jobs []work.Job
+		err  error
+	}
+	claimed := make(chan answer, 1)
+	go func() {
+		jobs, err := work.New(c).JobClaim(context.WithoutCancel(ctx), work.Claim{Executor: "mine", Most: 10})
+		claimed <- answer{jobs, err}
+	}()
+	require.Eventually(t, func() bool {
+		var waits int
+		err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%fn_job_claim%'").Scan(&waits)
+		return err == nil && waits == 1
+	}, time.Minute, 10*time.Millisecond, "the claim never waits")
+	run("SELECT public.fn_job_dead_letter_replay(array_agg(dead_letter_id), 'ann', 'test') FROM public.job_dead_letter")
+	require.NoError(t, tx.Rollback(ctx))
+	got := <-claimed
+	require.NoError(t, got.err)
+	require.Len(t, got.jobs, 2)
+	keys := map[string]pgtype.UUID{}
+	for _, j := range got.jobs {
+		keys[j.IdempotencyKey] = j.Root
+	}
+	require.Equal(t, first[0].ID, keys["order-17"], "%v", keys)
+}

@@ -69,6 +69,9 @@ SELECT public.fn_dot_config_seed('webhook.circuit_max_seconds', 'integer', '900'
 SELECT public.fn_dot_config_seed('webhook.slow_start.enabled', 'boolean', 'true',
   'an endpoint that was blocked gets its backlog at a rate that rises step by step; off = at once',
   p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('webhook.slow_start.max_seconds', 'integer', '0',
+  'a slow start ends after this at the latest, in seconds; 0 = when its backlog is gone',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.disable_after_days', 'integer', '5',
   'an endpoint that has done nothing but fail for this long is suspended, in days; 0 = never',
   p_switch => false, p_choices => NULL::text[]);
@@ -133,6 +136,7 @@ LEFT JOIN (VALUES
   ('webhook.circuit_failures', 0, 100000),
   ('webhook.circuit_open_seconds', 0, 86400),
   ('webhook.circuit_max_seconds', 0, 86400),
+  ('webhook.slow_start.max_seconds', 0, 604800),
   ('webhook.disable_after_days', 0, 36500),
   ('retention.events_days', 0, 36500),
   ('retention.jobs_days', 0, 36500),

@@ -26,15 +26,16 @@ type Claim struct {
 }
 
 // ClaimSQL is the statement that claims; ReadClaimed reads its rows. A key that ends with the
-// job's id is not the one that was given, and its job may be a replay.
+// job's id is not the one that was given, and its job may be a replay. The functions that
+// look both up see jobs that are newer than this statement, as the claim does.
 const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
 	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref,
 	CASE WHEN right(idempotency_key, 36) = job_id::text
-		THEN COALESCE((SELECT k.key FROM public.producer_key k WHERE k.target_id = c.job_id LIMIT 1), idempotency_key) ELSE idempotency_key END,
-	CASE WHEN idempotency_key = 'replay:' || job_id THEN (SELECT r.root_job_id FROM public.job_root r WHERE r.job_id = c.job_id) END,
+		THEN COALESCE(public.fn_job_key(job_id), idempotency_key) ELSE idempotency_key END,
+	CASE WHEN idempotency_key = 'replay:' || job_id THEN public.fn_job_root(job_id) END,
 	correlation_id,
 	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 OR public.fn_payload_fits(payload) THEN payload END
-	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb) AS c`
+	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb)`
 
 // JobClaim leases jobs. The statement commits before anything is returned: a job
 // handed out earlier could be finished before its lease shows.

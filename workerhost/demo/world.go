@@ -57,6 +57,7 @@ func flags(ctx context.Context, conn *pgx.Conn) error {
 		{"webhook.lease_seconds", "20"},
 		{"webhook.circuit_failures", "150"},
 		{"webhook.circuit_open_seconds", "15"},
+		{"webhook.slow_start.enabled", "false"},
 		{"notification.debounce_seconds", "60"},
 		{"queue.tick.iu_notification_worker.interval_seconds", "20"},
 		{"queue.retry.max_attempts_default", "5"},

@@ -47,6 +47,27 @@ COMMENT ON COLUMN public.job_root.root_job_id IS 'the job that was enqueued; a j
 GRANT SELECT ON public.job_root TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON TYPE public.job_given IS 'A job as fn_job_put takes it. Internal.';
 
+-- fn_job_key(job) → the key that a job was given, NULL where it has none. fn_job_root(job) → the first job of its line
+-- of replays, else the job itself. Both for what fn_job_claim has just given: they are volatile, so that they see a job
+-- that was committed after the calling statement began. A plain join in that statement does not, and would take a
+-- replay for a first job.
+CREATE OR REPLACE FUNCTION public.fn_job_key(p_job_id uuid) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN (SELECT k.key FROM public.producer_key k WHERE k.target_id = p_job_id LIMIT 1);
+END $$;
+COMMENT ON FUNCTION public.fn_job_key IS 'The idempotency key that a job was given; for rows of fn_job_claim.';
+GRANT EXECUTE ON FUNCTION public.fn_job_key TO :"dot_executor";
+
+CREATE OR REPLACE FUNCTION public.fn_job_root(p_job_id uuid) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN COALESCE((SELECT r.root_job_id FROM public.job_root r WHERE r.job_id = p_job_id), p_job_id);
+END $$;
+COMMENT ON FUNCTION public.fn_job_root IS
+  'The first job of a line of replays: the token by which handlers know work that they did; for rows of fn_job_claim.';
+GRANT EXECUTE ON FUNCTION public.fn_job_root TO :"dot_executor";
+
 -- fn_content_hash(content) → what tells the same content from other. Internal.
 CREATE OR REPLACE FUNCTION public.fn_content_hash(p_content jsonb) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$

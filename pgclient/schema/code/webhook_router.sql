@@ -156,10 +156,12 @@ GRANT EXECUTE ON FUNCTION public.fn_webhook_router_run TO :"router_worker", :"do
 CREATE OR REPLACE FUNCTION public.fn_webhook_suspensions_end() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  DELETE FROM public.webhook_endpoint_suspensions x USING (
-    SELECT subscription_id FROM public.webhook_endpoint_suspensions
-    WHERE reason <> 'circuit' AND until <= now() ORDER BY subscription_id FOR UPDATE SKIP LOCKED) o
-  WHERE x.subscription_id = o.subscription_id;
+  IF EXISTS (SELECT FROM public.webhook_endpoint_suspensions WHERE reason <> 'circuit' AND until <= now()) THEN
+    DELETE FROM public.webhook_endpoint_suspensions x USING (
+      SELECT subscription_id FROM public.webhook_endpoint_suspensions
+      WHERE reason <> 'circuit' AND until <= now() ORDER BY subscription_id FOR UPDATE SKIP LOCKED) o
+    WHERE x.subscription_id = o.subscription_id;
+  END IF;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_suspensions_end IS 'Removes timed suspensions that are over. Internal.';
 

@@ -6,7 +6,8 @@
 --      after 60 s, events that could not be routed for 60 s, a copy that is adopted.
 --   2. It starts at the usual rate, or at 10 requests a second where the endpoint has never delivered.
 --   3. Every 10 s the rate doubles, if it was used and at most a fifth of the requests failed.
---   4. It ends when no more than a second's worth is left to claim.
+--   4. It ends when no more than a second's worth is left to claim, and after webhook.slow_start.max_seconds at the
+--      latest (0 = no such limit).
 -- webhook.slow_start.enabled off: none begins, and those that run have no effect.
 
 COMMENT ON TABLE public.webhook_slow_start IS
@@ -102,9 +103,12 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_step() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
+  v_longest double precision := NULLIF(public.fn_cfg_int('webhook.slow_start.max_seconds', 0), 0);
   v_start public.webhook_slow_start;
   v_left bigint;
 BEGIN
+  DELETE FROM public.webhook_slow_start WHERE endpoint IN (SELECT endpoint FROM public.webhook_slow_start
+    WHERE began_at <= clock_timestamp() - make_interval(secs => v_longest) ORDER BY endpoint FOR UPDATE SKIP LOCKED);
   FOR v_start IN
     SELECT * FROM public.webhook_slow_start WHERE step_at <= clock_timestamp() - interval '10 seconds'
     ORDER BY endpoint FOR UPDATE SKIP LOCKED
