@@ -63,7 +63,7 @@ func (x story) eventually(what string, ok func() bool) {
 	require.Eventually(x.t, ok, patience, 50*time.Millisecond, "%s", what)
 }
 
-const tried = "SELECT done + skipped + failed + undone FROM public.queue_bulk_operation"
+const tried = "SELECT requeued + skipped + failed + undone FROM public.queue_bulk_operation"
 
 // host starts a worker process with these loops.
 func (x story) host(id, loops string) *exec.Cmd {
@@ -167,9 +167,9 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.keys(enter)
 	s.until("Items, those tried last first")
 	least := x.number(tried)
-	s.match(`items +[\d,]+ done`)
+	s.match(`items +[\d,]+ requeued`)
 	s.wait("exact progress", func(text string) bool {
-		m := regexp.MustCompile(`([\d,]+) done, ([\d,]+) skipped, ([\d,]+) failed, ([\d,]+) undone`).FindStringSubmatch(text)
+		m := regexp.MustCompile(`([\d,]+) requeued, ([\d,]+) skipped, ([\d,]+) failed, ([\d,]+) undone`).FindStringSubmatch(text)
 		if m == nil {
 			return false
 		}
@@ -217,7 +217,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	require.Equal(t, 0, x.number("SELECT count(*) FROM (SELECT dead_letter_id FROM public.dead_letter_requeues GROUP BY 1 HAVING count(*) > 1) x"))
 	require.Equal(t, all, x.number(`SELECT (SELECT count(*) FROM public.dead_letter_open) + (SELECT count(*) FROM public.dead_letter_requeues)
 		+ (SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL)`))
-	require.Equal(t, x.number("SELECT done FROM public.queue_bulk_operation"), x.number("SELECT count(*) FROM public.dead_letter_requeues"))
+	require.Equal(t, x.number("SELECT requeued FROM public.queue_bulk_operation"), x.number("SELECT count(*) FROM public.dead_letter_requeues"))
 	require.Equal(t, receiver.distinct(), x.number("SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Completed'"), "what was delivered is what the receiver wrote down")
 
 	// And it is all in the audit: who, what, why.

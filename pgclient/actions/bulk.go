@@ -305,7 +305,7 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 		say(p, "paused by", "%s", o.StateWhy)
 	}
 	if !o.Waits.Empty() {
-		say(p, "waits for", "%s", o.Waits)
+		say(p, "waits", "%s", o.Waits)
 	}
 	turn := turns[p.Request.Action]
 	if !slices.Contains(turn.from, o.State) {
