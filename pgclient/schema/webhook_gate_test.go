@@ -134,7 +134,8 @@ func TestWebhookRateLimit(t *testing.T) {
 		first[l.Subscribed]++
 	}
 	require.Equal(t, 3, first[free], "the others are not slowed")
-	require.GreaterOrEqual(t, first[limited], 5)
+	require.Positive(t, first[limited])
+	require.LessOrEqual(t, first[limited], 2, "a slice of the rate, not a second of it")
 
 	// over a longer time the rate holds, whatever the number of claimers and the load
 	started := time.Now()
@@ -144,8 +145,8 @@ func TestWebhookRateLimit(t *testing.T) {
 		n += len(h.claim(100))
 	}
 	took := time.Since(one[time.Time](h, "SELECT min(started_at) FROM public.webhook_delivery_jobs WHERE subscription_id = $1", limited))
-	require.LessOrEqual(t, float64(n), 5+5*took.Seconds()+1)
-	require.GreaterOrEqual(t, n, 5+8)
+	require.LessOrEqual(t, float64(n), 5*took.Seconds()+2)
+	require.GreaterOrEqual(t, n, 8)
 }
 
 func TestWebhookFractionalRate(t *testing.T) {

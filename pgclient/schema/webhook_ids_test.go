@@ -93,6 +93,8 @@ func TestWebhookIDStandsForOneContent(t *testing.T) {
 	c := past.Pool(t, "")
 	_, err := c.Exec(t.Context(), "SELECT public.fn_queue_adopt('keep', current_database(), 'ann', 'restored', false)")
 	require.NoError(t, err)
+	_, err = c.Exec(t.Context(), "SELECT public.fn_dot_config_set('webhook.slow_start.enabled', 'false', 'ann', 'a backlog is what is meant')")
+	require.NoError(t, err)
 	seen.deliver(t, c, "restored", n)
 
 	b.Reset()

@@ -199,7 +199,7 @@ func TestSlowStartSteps(t *testing.T) {
 	require.Empty(t, h.slowStart(), "the rest is a second's worth")
 	require.Len(t, h.claim(1000), 80)
 
-	h.emit("e", 2000)
+	h.emit("e", 6000) // more than ten seconds of what it has just taken
 	h.step()
 	h.call("public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
 	h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)

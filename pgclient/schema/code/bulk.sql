@@ -12,6 +12,7 @@ COMMENT ON COLUMN public.queue_bulk_operation.waits IS
   'what a running operation waits for, such as items of an endpoint that is suspended; NULL = for its rate alone';
 COMMENT ON COLUMN public.queue_bulk_operation.credit IS
   'Items allowed but not yet taken; fractions carry over from tick to tick.';
+COMMENT ON COLUMN public.queue_bulk_operation.watch_from IS 'not used any more: see watch_since';
 COMMENT ON COLUMN public.queue_bulk_operation.watch_since IS
   'Canary and brake look at items attempted from then on: when it was last started.';
 COMMENT ON COLUMN public.queue_bulk_operation.filter IS 'the words the selection was made with';
@@ -326,7 +327,7 @@ BEGIN
   SELECT count(*) FILTER (WHERE ok), count(*) FILTER (WHERE NOT ok) INTO v_ok, v_failed FROM kept;
   IF v_ok + v_failed > 0 THEN
     UPDATE public.queue_bulk_operation SET first_ok = first_ok + v_ok, first_failed = first_failed + v_failed,
-      done = done + v_ok + v_failed
+      done = first_ok + v_ok + first_failed + v_failed
     WHERE operation_id = p_operation.operation_id;
   END IF;
 END $$;
@@ -582,7 +583,8 @@ BEGIN
   END IF;
   UPDATE public.queue_bulk_operation o SET requeued = o.requeued + fn_queue_bulk_step.done,
     -- what is resolved or routed is done at once, the rest when its first attempt is settled
-    done = o.done + CASE WHEN o.kind IN ('resolve', 'replay_event') THEN fn_queue_bulk_step.done ELSE 0 END,
+    done = CASE WHEN o.kind IN ('resolve', 'replay_event') THEN o.done + fn_queue_bulk_step.done
+      ELSE o.first_ok + o.first_failed END,
     skipped = o.skipped + fn_queue_bulk_step.skipped,
     failed = o.failed + fn_queue_bulk_step.failed, first_ok = o.first_ok + v_ok,
     first_failed = o.first_failed + v_bad, next_item = greatest(o.next_item, v_items[v_n] + 1),

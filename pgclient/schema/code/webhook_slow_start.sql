@@ -131,34 +131,46 @@ COMMENT ON FUNCTION public.fn_webhook_slow_start_step IS
   'Doubles, holds or ends the rate of each slow start every 10 s. Internal.';
 
 -- What ends a blockade: a row of suspensions that goes, a subscription that may get more than before, a flag.
-CREATE OR REPLACE FUNCTION public.fn_webhook_released() RETURNS trigger
+CREATE OR REPLACE FUNCTION public.fn_webhook_suspension_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF TG_TABLE_NAME = 'webhook_endpoint_suspensions' THEN
-    IF EXISTS (SELECT FROM old_rows) THEN
-      PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(o.subscription_id) FROM old_rows o),
-        (SELECT CASE o.reason WHEN 'circuit' THEN 'its circuit closed' ELSE 'its suspension ended' END
-        FROM old_rows o LIMIT 1));
-    END IF;
-  ELSIF TG_TABLE_NAME = 'subscriptions' THEN
-    PERFORM public.fn_webhook_slow_start_begin(ARRAY[NEW.id], 'its subscription was changed'::text);
-  ELSE
-    PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], NEW.key || ' was switched on');
+  IF EXISTS (SELECT FROM old_rows) THEN
+    PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(o.subscription_id) FROM old_rows o),
+      (SELECT CASE o.reason WHEN 'circuit' THEN 'its circuit closed' ELSE 'its suspension ended' END
+      FROM old_rows o LIMIT 1));
   END IF;
   RETURN NULL;
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_released IS
-  'Trigger: endpoints that may be sent to again start slowly.';
+COMMENT ON FUNCTION public.fn_webhook_suspension_released IS
+  'Trigger: endpoints whose suspension or circuit ends start slowly.';
+
+CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_released() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM public.fn_webhook_slow_start_begin(ARRAY[NEW.id], 'its subscription was changed'::text);
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_subscription_released IS
+  'Trigger: the endpoint of a subscription that may get more than before starts slowly.';
+
+CREATE OR REPLACE FUNCTION public.fn_webhooks_released() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], NEW.key || ' was switched on');
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_webhooks_released IS
+  'Trigger: all endpoints start slowly when webhooks are switched on.';
 
 CREATE OR REPLACE TRIGGER trg_suspension_released AFTER DELETE ON public.webhook_endpoint_suspensions
-  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_released();
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_suspension_released();
 CREATE OR REPLACE TRIGGER trg_subscription_released
   AFTER UPDATE OF active, verified, callback_url, rate_limit_per_second ON public.subscriptions FOR EACH ROW
   WHEN (NEW.active AND NEW.verified AND (NOT OLD.active OR NOT OLD.verified OR NEW.callback_url <> OLD.callback_url
     OR COALESCE(NEW.rate_limit_per_second > OLD.rate_limit_per_second, OLD.rate_limit_per_second IS NOT NULL)))
-  EXECUTE FUNCTION public.fn_webhook_released();
+  EXECUTE FUNCTION public.fn_webhook_subscription_released();
 CREATE OR REPLACE TRIGGER trg_webhooks_released AFTER UPDATE OF value ON public.dot_config FOR EACH ROW
   WHEN (NEW.key = 'webhook.worker.enabled' AND NEW.value = 'true' AND OLD.value <> 'true'
     OR NEW.key IN ('queue.tick.saga_orchestrator.interval_seconds', 'queue.tick.webhook_worker.interval_seconds')
       AND OLD.value = '0' AND NEW.value <> '0')
-  EXECUTE FUNCTION public.fn_webhook_released();
+  EXECUTE FUNCTION public.fn_webhooks_released();

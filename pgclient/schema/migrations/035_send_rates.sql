@@ -28,10 +28,8 @@ ALTER TABLE public.queue_bulk_operation
   ADD COLUMN requeued bigint NOT NULL DEFAULT 0,
   ADD COLUMN waits text,
   ADD COLUMN watch_since timestamptz;
-UPDATE public.queue_bulk_operation SET requeued = done, watch_since = started_at,
-  done = CASE WHEN kind IN ('requeue_webhook', 'replay_job') AND state IN ('planned', 'running', 'paused')
-    THEN first_ok + first_failed ELSE done END;
-ALTER TABLE public.queue_bulk_operation DROP COLUMN watch_from;
+-- done is what was requeued until the next tick of an operation that runs
+UPDATE public.queue_bulk_operation SET requeued = done, watch_since = started_at;
 
 ALTER TABLE public.queue_bulk_operation_item ADD COLUMN subscription_id bigint NOT NULL DEFAULT 0;
 
@@ -42,7 +40,6 @@ CREATE INDEX ix_queue_bulk_waiting ON public.queue_bulk_operation_item (operatio
 
 DROP INDEX public.ix_queue_bulk_waiting;
 ALTER TABLE public.queue_bulk_operation_item DROP COLUMN subscription_id;
-ALTER TABLE public.queue_bulk_operation ADD COLUMN watch_from bigint NOT NULL DEFAULT 1;
 UPDATE public.queue_bulk_operation SET done = requeued, watch_from = next_item;
 ALTER TABLE public.queue_bulk_operation DROP COLUMN watch_since, DROP COLUMN waits, DROP COLUMN requeued;
 DROP TABLE public.webhook_slow_start;
