@@ -174,7 +174,7 @@ func TestJobKeyRacingProducers(t *testing.T) {
 			return tryCall(pool, keyed, "{}")
 		}
 		order := []string{"ASC", "DESC"}[i/2%2]
-		return tryCall(pool, `public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
+		return tryCall(pool, `public.fn_job_enqueue_many((SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
 			'idempotency_key', 'order-' || n) ORDER BY n `+order+`) FROM generate_series(1, 40) n))`)
 	})
 	require.Len(t, answers, 16)
