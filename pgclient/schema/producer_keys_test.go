@@ -4,6 +4,7 @@ package schema_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -173,9 +174,16 @@ func TestJobKeyRacingProducers(t *testing.T) {
 		if i%2 == 0 {
 			return tryCall(pool, keyed, "{}")
 		}
-		order := []string{"ASC", "DESC"}[i/2%2]
-		return tryCall(pool, `public.fn_job_enqueue_many((SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
-			'idempotency_key', 'order-' || n) ORDER BY n `+order+`) FROM generate_series(1, 40) n))`)
+		var jobs []map[string]string
+		for n := range 40 {
+			n := []int{1 + n, 40 - n}[i/2%2]
+			jobs = append(jobs, map[string]string{"job_kind": "k", "event_domain": "iu", "executor": "external_worker", "idempotency_key": fmt.Sprintf("order-%d", n)})
+		}
+		text, err := json.Marshal(jobs)
+		if err != nil {
+			return nil, err
+		}
+		return tryCall(pool, "public.fn_job_enqueue_many($1::pg_catalog.jsonb)", string(text))
 	})
 	require.Len(t, answers, 16)
 	require.Equal(t, "40 40", get[string](j.core, "SELECT concat_ws(' ', count(*), count(DISTINCT idempotency_key)) FROM public.job_queue"))
@@ -183,7 +191,7 @@ func TestJobKeyRacingProducers(t *testing.T) {
 	require.Equal(t, 8, count(answers, "job_id", one))
 	for i, a := range answers {
 		if many, ok := a["job_ids"].([]any); ok {
-			require.Equal(t, one, many[map[string]int{"ASC": 16, "DESC": 23}[[]string{"ASC", "DESC"}[i/2%2]]])
+			require.Equal(t, one, many[[]int{16, 23}[i/2%2]])
 		}
 	}
 	j.balanced()
