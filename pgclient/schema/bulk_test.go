@@ -431,4 +431,10 @@ func TestBulkRateAtTheSend(t *testing.T) {
 	require.Len(t, h.claim(1000), 3)
 	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
 	require.Len(t, h.claim(1000), 5)
+
+	// One that has no bucket has no rate, and holds up nothing.
+	require.NoError(t, h.asOwner("DELETE FROM public.webhook_operation_bucket"))
+	require.Equal(t, "20 0 0", b.tick(10))
+	h.step()
+	require.Len(t, h.claim(1000), 20)
 }

@@ -49,6 +49,7 @@ BEGIN
         WHEN min(b.oldest_at) IS NULL THEN 'all due later: backing off'
         WHEN bool_and(g.rate_limit_per_second IS NOT NULL) AND sum(b.waiting) > sum(2 * g.rate_limit_per_second)
           THEN 'rate limit ' || sum(g.rate_limit_per_second) || '/s'
+        WHEN max(g.slow_start_rate) IS NOT NULL THEN 'slow start: ' || round(max(g.slow_start_rate)::numeric, 1) || '/s'
         ELSE '' END AS why
     FROM unnest(p_hooks) b
     JOIN public.v_webhook_gate g USING (subscription_id)

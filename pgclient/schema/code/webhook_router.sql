@@ -325,11 +325,12 @@ BEGIN
     FROM due
   ), front AS MATERIALIZED (
     SELECT p.id, h.controlled, p.operation_id FROM share h CROSS JOIN LATERAL (
-      SELECT s.id, s.next_attempt_at, q.operation_id FROM public.webhook_delivery_sagas s
+      SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
       LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
+      LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- without one there is no rate
       WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
         AND s.next_attempt_at <= now()
-        AND COALESCE(v_room[array_position(v_operations, q.operation_id)] > 0, true)
+        AND COALESCE(v_room[array_position(v_operations, b.operation_id)] > 0, true)
       ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
     LIMIT p_limit
   ), pick AS MATERIALIZED (

@@ -7,10 +7,14 @@ CREATE INDEX idx_job_operation ON public.webhook_delivery_jobs (operation_id, id
   WHERE status = 'Pending' AND operation_id IS NOT NULL;
 
 CREATE TABLE public.webhook_operation_bucket (
-  operation_id bigint PRIMARY KEY,
+  operation_id bigint PRIMARY KEY REFERENCES public.queue_bulk_operation,
   tokens       double precision NOT NULL DEFAULT 0 CHECK (tokens >= 0 AND tokens < 'infinity'),
   refilled_at  timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
+
+-- deliveries that operations of before have requeued are tried again at their rates
+INSERT INTO public.webhook_operation_bucket (operation_id, tokens)
+SELECT operation_id, 1 FROM public.queue_bulk_operation WHERE kind = 'requeue_webhook';
 
 CREATE TABLE public.webhook_slow_start (
   endpoint    text PRIMARY KEY,
