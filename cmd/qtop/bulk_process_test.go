@@ -66,10 +66,10 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 		}
 	}
 	require.Eventually(t, func() bool {
-		return x.number("SELECT count(*) FROM public.queue_bulk_operation WHERE state = 'completed'") == 1
+		return x.number("SELECT count(*) FROM public.queue_bulk_operation WHERE waits = '"+strconv.Itoa(n)+" requeued items wait: queue.tick.saga_orchestrator.interval_seconds is 0'") == 1
 	}, 5*patience, 100*time.Millisecond)
 	for sql, want := range map[string]int{
-		"SELECT done FROM public.queue_bulk_operation": n, "SELECT skipped + failed + undone FROM public.queue_bulk_operation": 0,
+		"SELECT requeued FROM public.queue_bulk_operation": n, "SELECT done FROM public.queue_bulk_operation": 0, "SELECT skipped + failed + undone FROM public.queue_bulk_operation": 0,
 		"SELECT count(*) FROM public.queue_bulk_operation_item WHERE outcome = 'done'": n, "SELECT count(DISTINCT target) FROM public.queue_bulk_operation_item": n,
 		"SELECT count(DISTINCT new_id) FROM public.queue_bulk_operation_item": n, "SELECT count(*) FROM public.dead_letter_requeues WHERE operation_id = 1": n,
 		"SELECT count(*) FROM public.webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NOT NULL": n,

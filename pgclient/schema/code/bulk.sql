@@ -439,9 +439,12 @@ BEGIN
   IF v_unsent > 0 AND v_op.kind = 'requeue_webhook' THEN
     v_why := CASE
       WHEN NOT public.fn_cfg_bool('webhook.worker.enabled') THEN 'webhook.worker.enabled is off'
-      WHEN NOT EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
-        AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops))
-        THEN 'no live host runs webhook_worker' END;
+      WHEN public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0
+        THEN 'queue.tick.saga_orchestrator.interval_seconds is 0'
+      ELSE (SELECT 'no live host runs ' || l.name FROM unnest('{webhook_worker,saga_orchestrator}'::text[]) l (name)
+        WHERE NOT EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
+          AND q.last_seen_at > now() - interval '15 seconds' AND l.name = ANY (q.loops))
+        ORDER BY l.name DESC LIMIT 1) END;
   END IF;
   IF v_why IS NULL AND v_unsent > 0 AND NOT EXISTS (SELECT FROM public.queue_bulk_operation_item i
       WHERE i.operation_id = p_operation_id AND i.outcome IS NULL) THEN
