@@ -5,10 +5,11 @@
 -- share in flight) and at most p_per_subscription of each other one, and hands out what the delivery
 -- needs. Nothing while webhook.worker.enabled is off, or in a copy of a database (fn_queue_clone_of). The
 -- gate and the rates are judged here, so a suspended or exhausted subscription costs no attempt and no
--- lease. Three rates are spent, each over all hosts: of the subscription, of the bulk operation that requeued the
--- delivery, and of the slow start of the endpoint. A job that spent one is paced: it is sent within 250 ms or handed
--- back, so that two slices never go out together. webhook_id is the same over retries and requeues and that of no other delivery, in whichever
--- database; event_created is RFC 3339 in UTC. Commit before sending: a lease is held only once it is committed.
+-- lease. Three rates are spent, each over all hosts: of the subscription, of the bulk operation that
+-- requeued the delivery, and of the slow start of the endpoint. A job that spent one is paced: it is sent
+-- within 250 ms or handed back, so that two slices never go out together. webhook_id is the same over
+-- retries and requeues and that of no other delivery, in whichever database; event_created is RFC 3339 in
+-- UTC. Commit before sending: a lease is held only once it is committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
   p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL)
 RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, lease_until timestamptz,

@@ -1,9 +1,9 @@
 -- Webhooks: how fast blocked work is sent once it may be sent again, and the tokens of every send rate.
 --
 -- A slow start holds one endpoint (host:port, all its subscriptions) to a rate:
---   1. It begins when what blocked the endpoint ends and more than 10 s of its usual rate waits: a suspension or circuit
---      that ends, a subscription that is switched on or changed, the flags of webhooks switched on, hosts that come back
---      after 60 s, events that could not be routed for 60 s, a copy that is adopted.
+--   1. It begins when what blocked the endpoint ends and more than 10 s of its usual rate waits: a suspension or
+--      circuit that ends, a subscription that is switched on or changed, the flags of webhooks switched on, hosts that
+--      come back after 60 s, events that could not be routed for 60 s, a copy that is adopted.
 --   2. It starts at the usual rate, or at 10 requests a second where the endpoint has never delivered.
 --   3. Every 10 s the rate doubles, if it was used and at most a fifth of the requests failed.
 --   4. It ends when no more than a second's worth is left to claim, and after webhook.slow_start.max_seconds at the
@@ -98,7 +98,7 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
   'Begins the slow start of endpoints that may be sent to again. Internal.';
 
--- fn_webhook_slow_start_step(): every 10 s of each slow start: double, hold or end. Called by the orchestrator. Internal.
+-- fn_webhook_slow_start_step(): every 10 s of each slow start: double, hold or end. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_step() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
