@@ -155,16 +155,22 @@ BEGIN
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND j.operation_id = q.op AND j.subscription_id = ANY (v_subs)
       ORDER BY j.id LIMIT q.tokens FOR UPDATE OF j SKIP LOCKED) p
-  ), pick AS (
-    SELECT b.id FROM (
-      SELECT a.id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n,
+  ), paced AS (
+    -- both together within the quota of their subscription and the slow start of their endpoint
+    SELECT b.id, b.subscription_id FROM (
+      SELECT a.id, a.subscription_id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n,
         v_quotas[array_position(v_subs, a.subscription_id)] AS quota,
         row_number() OVER (PARTITION BY u.endpoint ORDER BY a.id) AS e,
         v_slow_tokens[array_position(v_slow, u.endpoint::text)] AS slow
-      FROM (SELECT id, subscription_id FROM free UNION ALL SELECT id, subscription_id FROM around
-        UNION ALL SELECT id, subscription_id FROM limited UNION ALL SELECT id, subscription_id FROM operated) a
+      FROM (SELECT id, subscription_id FROM limited UNION ALL SELECT id, subscription_id FROM operated) a
       JOIN public.subscriptions u ON u.id = a.subscription_id) b
-    WHERE b.n <= COALESCE(least(p_per_subscription, b.quota), b.n) AND b.e <= COALESCE(b.slow, b.e)
+    WHERE b.n <= b.quota AND b.e <= COALESCE(b.slow, b.e)
+  ), pick AS (
+    SELECT b.id FROM (
+      SELECT a.id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n
+      FROM (SELECT id, subscription_id FROM free UNION ALL SELECT id, subscription_id FROM around
+        UNION ALL SELECT id, subscription_id FROM paced) a) b
+    WHERE p_per_subscription IS NULL OR b.n <= p_per_subscription
     ORDER BY b.id LIMIT p_limit
   ), claimed AS (
     UPDATE public.webhook_delivery_jobs j SET status = 'Leased',
