@@ -55,6 +55,9 @@ const (
 	ActHostStart      ActionID = "host_start"
 	ActHostDrain      ActionID = "host_drain"
 	ActHostStop       ActionID = "host_stop"
+
+	ActSessionCancel    ActionID = "session_cancel" // ends the statement of a session
+	ActSessionTerminate ActionID = "session_terminate"
 )
 
 // Danger says how an action is guarded.

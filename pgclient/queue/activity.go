@@ -8,16 +8,6 @@ import (
 	"time"
 )
 
-const (
-	// PaneActivity shows the sessions that may hold queues up.
-	PaneActivity PaneID = "activity"
-	// ListActivity is []Activity, what holds the oldest snapshot first.
-	ListActivity ListKind = "activity"
-	// ActSessionCancel ends the statement of a session, ActSessionTerminate the session.
-	ActSessionCancel    ActionID = "session_cancel"
-	ActSessionTerminate ActionID = "session_terminate"
-)
-
 // Activity is a session, a standby's sender, a replication slot or a prepared
 // transaction of which the queues may have to wait. No text of a statement is in it.
 type Activity struct {

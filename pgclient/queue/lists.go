@@ -1,7 +1,7 @@
 package queue
 
-// This file holds the rows of the panes that page through a table: dead letters
-// and the audit. They are read on demand, never by the live refresh.
+// This file says which lists there are beside the picture, and holds the rows of dead
+// letters, the audit and one job. They are read on demand, never by the live refresh.
 
 import (
 	"encoding/json"
@@ -31,6 +31,7 @@ const (
 	ListRoutes       ListKind = "routes"         // []Route: of events, per domain
 	ListConsumers    ListKind = "consumers"      // []Consumer: of events, per type
 	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs, and what keeps this login from them
+	ListActivity     ListKind = "activity"       // []Activity: sessions that may hold queues up, what holds the oldest snapshot first
 	ListRules        ListKind = "rules"          // EventSubscriptionList: who reads which events, and the broadcast share
 	ListResolution   ListKind = "resolution"     // *Resolution: how a type is resolved (Query.ID = domain/type[/stream])
 )

@@ -18,6 +18,7 @@ const (
 	PaneNotify    PaneID = "notifications"
 	PaneRules     PaneID = "subscriptions"
 	PaneHost      PaneID = "host"
+	PaneActivity  PaneID = "activity"
 	PaneAudit     PaneID = "audit"
 )
 
@@ -27,7 +28,7 @@ type Pane struct {
 	Keys  string // "1", "gf"
 	Title string
 	Short string // where the title does not fit; "" = the title
-	From  string // tables and views it reads
+	From  string // tables, views and functions it reads
 	Help  string
 	Also  string // another name of it on the command line
 }
