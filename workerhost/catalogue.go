@@ -2,8 +2,13 @@ package workerhost
 
 // This file lists the loops a host can run. Each is named like the tick worker
 // it drives; job_executor drives none. A tick worker is added here, its function in
-// pgclient/schema/code, its interval in pgclient/schema/seeds.sql and its name in the
-// list of scheduler_test.go there; docs/schema.md follows.
+// pgclient/schema/code, its row with the interval in pgclient/schema/seeds.sql and its
+// name in the list of scheduler_test.go there; docs/schema.md follows.
+//
+// The function needs no arguments and answers a JSON object. The numbers in it are work
+// done, but for held, waiting, in_flight, checked and total. A number of lease.Most or
+// more, whatever its name, says that there is more: the loop looks again at once
+// (handOn). In a copy of a database only the workers run that fn_queue_tick_due names.
 
 import (
 	"log/slog"
