@@ -18,7 +18,8 @@ const pageSize = 200
 // reader reads a page of a list.
 type reader func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error
 
-// readers are the lists. A new one is a file with its reader, and a line here.
+// readers are the lists. A new one is a reader and a line here; a line in queue.ExportLists
+// lets it be exported.
 func readers() map[queue.ListKind]reader {
 	return map[queue.ListKind]reader{
 		queue.ListDeadLetters:  deadLetters,

@@ -5,7 +5,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// Tabs is a line of panes as the console has it; the panes of the console are its own.
+// Tabs is a line of panes such as the console has, for the frame around a body. It is no
+// copy: a pane that comes to the console need not come here.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []views.Tab {
 	var tabs []views.Tab
 	for _, p := range []struct {
