@@ -23,7 +23,8 @@ type TickResult struct {
 	Raw     json.RawMessage
 }
 
-// Work is how much the tick did, by the rule of fn_queue_tick_request.
+// Work is how much the tick did, by the rule of fn_queue_tick_run; there rows_marked, where
+// a result has it, stands for all.
 func (t TickResult) Work() int64 {
 	var sum int64
 	for k, n := range t.Result {
