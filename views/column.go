@@ -27,7 +27,7 @@ type Column[T any] struct {
 	// Its place on the screen, as table.Column has it. Width 0: it has none.
 	Width, Want, Max int
 	Right            bool
-	Drop             int // the highest goes first where there is no room; 0 = never
+	Drop             int // the highest goes first where there is no room, from 4 on before others give up their Want; 0 = never
 
 	Look  look
 	Tone  func(row T, e Env) theme.Style // a look that depends on the row
