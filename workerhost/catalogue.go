@@ -14,6 +14,7 @@ import (
 	"log/slog"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
 )
@@ -124,8 +125,8 @@ func (ls loops) wake(name string) bool {
 // handOn kicks the loops that have the next step after a pass of one, inside this
 // process, and the loop itself when there is more.
 func (ls loops) handOn(name string, result map[string]int64) {
-	for _, n := range result {
-		if n >= lease.Most {
+	for key, n := range result {
+		if work.Counted(key) && n >= lease.Most {
 			ls.get(name).Kick()
 		}
 	}

@@ -40,6 +40,8 @@ func TestHandOffs(t *testing.T) {
 		}
 		all.handOn(w.name, map[string]int64{"other": lease.Most})
 		require.Equal(t, []string{w.name}, kicked(), "there is more")
+		all.handOn(w.name, map[string]int64{"held": lease.Most, "waiting": lease.Most, "in_flight": lease.Most, "checked": lease.Most, "total": lease.Most})
+		require.Empty(t, kicked(), "%s did nothing", w.name)
 	}
 	require.Positive(t, handOffs)
 }

@@ -5,6 +5,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -23,14 +24,21 @@ type TickResult struct {
 	Raw     json.RawMessage
 }
 
-// Work is how much the tick did, by the rule of fn_queue_tick_run; there rows_marked, where
-// a result has it, stands for all.
+// Counted tells whether a number of a worker's result says how much it did; the others
+// say how things stand.
+func Counted(key string) bool {
+	return !slices.Contains([]string{"held", "waiting", "in_flight", "checked", "total"}, key)
+}
+
+// Work is how much the tick did, by the rule of fn_queue_tick_run: rows_marked, where a
+// result has it, stands for all.
 func (t TickResult) Work() int64 {
+	if n, ok := t.Result["rows_marked"]; ok {
+		return n
+	}
 	var sum int64
 	for k, n := range t.Result {
-		switch k {
-		case "held", "waiting", "in_flight", "checked", "total":
-		default:
+		if Counted(k) {
 			sum += n
 		}
 	}
