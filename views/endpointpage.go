@@ -89,7 +89,7 @@ func slowStartWords(r queue.Endpoint) string {
 	if r.SlowStart == nil {
 		return ""
 	}
-	return ": slow start, " + rateText(*r.SlowStart) + " over all hosts; doubles every 10 s while it delivers"
+	return ": slow start, " + slowRate(r) + " over all hosts; doubles every 10 s while it delivers"
 }
 
 func inFlightWords(r queue.Endpoint) string {

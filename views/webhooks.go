@@ -5,6 +5,7 @@ package views
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -135,7 +136,7 @@ func endpointRank(r queue.Endpoint) int {
 func gateWords(r queue.Endpoint, e Env) string {
 	s := strings.ReplaceAll(r.Gate, "_", " ")
 	if r.Gate == "open" && r.SlowStart != nil {
-		return "slow " + rateText(*r.SlowStart)
+		return "slow " + slowRate(r)
 	}
 	if r.Gate == "suspended" {
 		s = r.Reason.String()
@@ -145,6 +146,9 @@ func gateWords(r queue.Endpoint, e Env) string {
 	}
 	return s
 }
+
+// slowRate is the rate of a slow start, to a tenth.
+func slowRate(r queue.Endpoint) string { return rateText(math.Round(*r.SlowStart*10) / 10) }
 
 // WebhookLeasePage is one lease in full.
 func WebhookLeasePage(l queue.WebhookLease, e Env, w int) Page {
@@ -196,7 +200,7 @@ func PlainOK(r queue.Endpoint) string {
 // PlainGate is the gate of an endpoint with its reason and its end.
 func PlainGate(r queue.Endpoint) string {
 	if r.Gate == "open" && r.SlowStart != nil {
-		return "slow start " + rateText(*r.SlowStart)
+		return "slow start " + slowRate(r)
 	}
 	if r.Gate != "suspended" && r.Gate != "half_open" {
 		return r.Gate
