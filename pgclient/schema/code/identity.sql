@@ -176,7 +176,7 @@ BEGIN
   SELECT s.system_identifier, d.oid, d.datname, v_actor, v_reason
   FROM pg_control_system() s JOIN pg_database d ON d.datname = current_database()
   RETURNING * INTO v_after;
-  PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'the database was adopted'::text);
+  PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'the database was adopted'::text, true);
   v_out := v_out || jsonb_build_object('suspended', v_suspended, 'paused', cardinality(v_operations), 'switched_off',
     to_jsonb(v_flags), 'cancelled', v_cancelled);
   RETURN v_out || jsonb_build_object('audit_id', public.fn_operator_audit(

@@ -139,7 +139,8 @@ BEGIN
   IF v_sagas > 0 AND EXISTS (SELECT FROM public.events e WHERE e.id = ANY (v_ids)
       AND e.created_at < now() - interval '60 seconds') THEN
     PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(DISTINCT s.subscription_id)
-      FROM public.webhook_delivery_sagas s WHERE s.event_id = ANY (v_ids)), 'its events could not be routed'::text);
+      FROM public.webhook_delivery_sagas s WHERE s.event_id = ANY (v_ids)), 'its events could not be routed'::text,
+      false); -- batch follows batch
   END IF;
 
   UPDATE public.router_offsets r SET max_event_id = o.max_event_id, restored_after_id = o.restored_after_id,
@@ -387,7 +388,7 @@ BEGIN
   SELECT (w.last_result ->> 'total')::bigint, w.last_run_at INTO v_before, v_last
   FROM public.queue_tick_worker w WHERE w.worker_name = 'webhook_worker';
   IF v_last < now() - interval '60 seconds' THEN -- a host claims only behind its tick
-    PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'no host sent webhooks for a minute'::text);
+    PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'no host sent webhooks for a minute'::text, true);
   END IF;
   RETURN jsonb_build_object('waiting', v_waiting, 'in_flight', v_leased,
     'done', greatest(v_total - COALESCE(v_before, v_total), 0), 'total', v_total);

@@ -79,9 +79,10 @@ COMMENT ON FUNCTION public.fn_webhook_usual_rates IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_usual_rates TO :"queue_viewer", :"dead_letter_operator",
   :"workflow_admin", :"subscription_admin";
 
--- fn_webhook_slow_start_begin(subscriptions, why): begins the slow start of their endpoints (NULL = of all) where more
--- than 10 s of the usual rate waits; one that runs begins again. Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_begin(p_subscriptions bigint[], p_why text) RETURNS void
+-- fn_webhook_slow_start_begin(subscriptions, why, again): begins the slow start of their endpoints (NULL = of all) where
+-- more than 10 s of the usual rate waits; one that runs goes on, or begins again. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_begin(p_subscriptions bigint[], p_why text, p_again boolean)
+  RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -93,7 +94,8 @@ BEGIN
   SELECT u.endpoint, v_now, p_why, u.usual_rate, v_now, v_now FROM public.fn_webhook_usual_rates(p_subscriptions) u
   WHERE u.slow_start ORDER BY u.endpoint
   ON CONFLICT (endpoint) DO UPDATE SET began_at = EXCLUDED.began_at, why = EXCLUDED.why, rate = EXCLUDED.rate,
-    step_at = EXCLUDED.step_at, delivered = 0, failed = 0, tokens = 1, refilled_at = EXCLUDED.refilled_at;
+    step_at = EXCLUDED.step_at, delivered = 0, failed = 0, tokens = 1, refilled_at = EXCLUDED.refilled_at
+    WHERE p_again;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
   'Begins the slow start of endpoints that may be sent to again. Internal.';
@@ -137,7 +139,7 @@ BEGIN
   IF EXISTS (SELECT FROM old_rows) THEN
     PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(o.subscription_id) FROM old_rows o),
       (SELECT CASE o.reason WHEN 'circuit' THEN 'its circuit closed' ELSE 'its suspension ended' END
-      FROM old_rows o LIMIT 1));
+      FROM old_rows o LIMIT 1), true);
   END IF;
   RETURN NULL;
 END $$;
@@ -147,7 +149,7 @@ COMMENT ON FUNCTION public.fn_webhook_suspension_released IS
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM public.fn_webhook_slow_start_begin(ARRAY[NEW.id], 'its subscription was changed'::text);
+  PERFORM public.fn_webhook_slow_start_begin(ARRAY[NEW.id], 'its subscription was changed'::text, true);
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_released IS
@@ -156,7 +158,7 @@ COMMENT ON FUNCTION public.fn_webhook_subscription_released IS
 CREATE OR REPLACE FUNCTION public.fn_webhooks_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], NEW.key || ' was switched on');
+  PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], NEW.key || ' was switched on', true);
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhooks_released IS
