@@ -154,3 +154,23 @@ func TestPlacesHowManyOfEach(t *testing.T) {
 	stocking(p, "hangs", 1, now)
 	require.Equal(t, 8, p.each(now), "one has not delivered")
 }
+
+// What spent the token of a rate is sent within 250 ms of its claim or goes back; what
+// waits beside it is sent.
+func TestPacedDeliveriesExpire(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(4, 1)
+	now := p.epoch
+	one := func(id int64, paced bool) *delivery {
+		x := &delivery{WebhookJob: work.WebhookJob{JobID: id, SubscriptionID: id, Paced: paced}, endpoint: fmt.Sprint(id), claimed: now, came: now}
+		require.True(t, p.put(x, now))
+		return x
+	}
+	late, other := one(1, true), one(2, false)
+	require.Empty(t, p.stale(now.Add(pacedFor)))
+	now = now.Add(pacedFor + time.Millisecond)
+	fresh := one(3, true)
+	require.ElementsMatch(t, []*delivery{other, fresh}, []*delivery{p.next(now), p.next(now)})
+	require.Nil(t, p.next(now))
+	require.Equal(t, []*delivery{late}, p.stale(now))
+}

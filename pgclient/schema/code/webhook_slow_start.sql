@@ -79,7 +79,7 @@ COMMENT ON FUNCTION public.fn_webhook_usual_rates IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_usual_rates TO :"queue_viewer", :"dead_letter_operator",
   :"workflow_admin", :"subscription_admin";
 
--- fn_webhook_slow_start_begin(subscriptions, why, again): begins the slow start of their endpoints (NULL = of all) where
+-- fn_webhook_slow_start_begin(subscriptions, why, again): begins the slow start of their endpoints (NULL = all) where
 -- more than 10 s of the usual rate waits; one that runs goes on, or begins again. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_begin(p_subscriptions bigint[], p_why text, p_again boolean)
   RETURNS void
