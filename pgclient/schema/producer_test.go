@@ -6,6 +6,10 @@ package schema_test
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -13,88 +17,197 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// accepted are the ways in which producers hand work over.
-func accepted() []string {
-	return []string{
-		"SELECT public.fn_job_enqueue('k', 'iu', 'Agent')",
-		"SELECT public.fn_job_enqueue('k', 'iu', 'Agent', p_idempotency_key => 'key' || n) FROM (SELECT count(*) AS n FROM public.business) b",
-		`SELECT public.fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}]')`,
-		"SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', 'unit', 'u')",
-		"INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', 'made', 'update', 'immediate')",
-		"INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')",
-		"SELECT public.fn_iu_save('address/' || n, 'text', 'ann') FROM (SELECT count(*) AS n FROM public.business) b",
+// way is how a producer hands work over: what it writes and into which table. In sql unit and draft stand for those of
+// the business at hand, n for a number that no other transaction has.
+type way struct{ table, sql string }
+
+func ways() []way {
+	return []way{
+		{"job_queue", "SELECT public.fn_job_enqueue('k', 'iu', 'Agent')"},
+		{"job_queue", "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', p_idempotency_key => 'key :n')"},
+		{"job_queue", "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', p_idempotency_key => 'key :n', p_scope => 'event_ingest_writer')"},
+		{"job_queue", `SELECT public.fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}]')`},
+		{"job_queue", `SELECT public.fn_job_enqueue_many('[{"job_kind": "many", "event_domain": "iu", "executor": "Agent", "idempotency_key": "key :n"}]')`},
+		{"event_outbox", "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', 'unit', 'u')"},
+		{"event_outbox", "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', 'unit', 'u', p_idempotency_key => 'key :n')"},
+		{"event_outbox", "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', 'made', 'update', 'immediate')"},
+		{"events", "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')"},
+		{"information_unit", "SELECT public.fn_iu_save('address/:n', 'text', 'ann')"},
+		{"iu_comment", "SELECT public.fn_iu_comment(':unit', 'text', 'ann')"},
+		{"iu_draft", "SELECT public.fn_iu_draft_create(':unit', 'text', 'ann')"},
+		{"unit_version", "SELECT public.fn_iu_draft_apply((public.fn_iu_draft_create(':unit', 'text', 'ann') ->> 'draft_id')::uuid, 'ann')"},
 	}
 }
 
+// producing is a producer with a business of its own.
 type producing struct {
 	*core
 	conn *pgx.Conn
+	unit string // of the business
+	n    int    // transactions so far
 }
 
-func newProducing(t *testing.T) producing {
+func newProducing(t *testing.T) *producing {
 	c := newCore(t)
 	c.exec("CREATE TABLE public.business (id bigint GENERATED ALWAYS AS IDENTITY, what text)")
-	c.exec("GRANT INSERT, SELECT ON public.business TO event_ingest_writer; GRANT SELECT ON public.information_unit TO event_ingest_writer")
+	c.exec("GRANT INSERT ON public.business TO event_ingest_writer")
 	c.exec("INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane, active) VALUES ('iu', 'made', 'update', 'immediate', true) ON CONFLICT DO NOTHING")
 	conn, err := c.as("event_ingest_writer").Acquire(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(conn.Release)
-	return producing{c, conn.Conn()}
+	return &producing{c, conn.Conn(), get[string](c, "SELECT public.fn_iu_save('business', 'text', 'ann') ->> 'unit_id'"), 0}
 }
 
-// with commits a row of business for each statement, and the statements.
-func (p producing) with(statements ...string) error {
-	return pgx.BeginFunc(context.Background(), p.conn, func(tx pgx.Tx) error {
-		for _, sql := range statements {
-			if _, err := tx.Exec(context.Background(), "INSERT INTO public.business (what) VALUES ($1)", sql); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(context.Background(), sql); err != nil {
-				return err
-			}
+// with commits a row of business for each statement, and the statements, in one transaction that begins as said.
+func (p *producing) with(begin string, statements ...string) error {
+	ctx := context.Background()
+	p.n++
+	b := &pgx.Batch{}
+	for sql := range strings.SplitSeq(begin, "; ") {
+		b.Queue(sql)
+	}
+	for _, sql := range statements {
+		b.Queue("INSERT INTO public.business (what) VALUES ($1)", sql)
+		b.Queue(strings.NewReplacer(":n", strconv.Itoa(p.n), ":unit", p.unit).Replace(sql))
+	}
+	b.Queue("COMMIT")
+	err := p.conn.SendBatch(ctx, b).Close()
+	if err != nil {
+		_, _ = p.conn.Exec(ctx, "ROLLBACK")
+	}
+	return err
+}
+
+// handedOver is how many rows stand in the tables of all ways, and how many the business has.
+func (p *producing) handedOver() (work, business int) {
+	p.t.Helper()
+	seen := map[string]bool{}
+	for _, w := range ways() {
+		if !seen[w.table] {
+			seen[w.table] = true
+			work += get[int](p.core, "SELECT count(*)::int FROM public."+w.table)
 		}
-		return nil
-	})
+	}
+	return work, get[int](p.core, "SELECT count(*)::int FROM public.business")
 }
 
-const handedOver = `SELECT ((SELECT count(*) FROM public.job_queue) + (SELECT count(*) FROM public.event_outbox)
-	+ (SELECT count(*) FROM public.events) + (SELECT count(*) FROM public.information_unit))::int`
+// rowsOfAll are those of a transaction that uses each way: a new unit has its first version, what is applied its draft.
+const rowsOfAll = 15
+
+// all are the statements of all ways.
+func (p *producing) all() (statements []string) {
+	for _, w := range ways() {
+		statements = append(statements, w.sql)
+	}
+	return statements
+}
+
+// both commits a transaction of all ways for each of these beginnings: the work is there, and the business with it.
+func (p *producing) both(why string, begins ...string) {
+	p.t.Helper()
+	work, business := p.handedOver()
+	for _, begin := range begins {
+		require.NoError(p.t, p.with(begin, p.all()...), "%s: %s", why, begin)
+	}
+	w, b := p.handedOver()
+	require.Equal(p.t, []int{work + rowsOfAll*len(begins), business + len(ways())*len(begins)}, []int{w, b}, why)
+}
+
+// flagValues are readable and not.
+func flagValues() []string {
+	return []string{"true", "false", "off ", " true", "TRUE", "", "{}", "null", "0", "-1", "999999999999", "1e3", "external", "garbage'\n"}
+}
+
+// What a producer may call or write is a way that these tests know.
+func TestWaysOfProducersAreKnown(t *testing.T) {
+	c := newCore(t)
+	var known []string
+	for _, w := range ways() {
+		for _, name := range regexp.MustCompile(`public\.(\w+)`).FindAllStringSubmatch(w.sql, -1) {
+			known = append(known, name[1])
+		}
+	}
+	slices.Sort(known)
+	// these write nothing that is work: they read, mark as read and wake
+	others := []string{"fn_iu_notification_board", "fn_iu_notification_mark_read", "fn_queue_doorbell", "fn_queue_notify_enabled"}
+	require.Equal(t, slices.Compact(known), get[[]string](c, `SELECT array_agg(name::text COLLATE "C" ORDER BY name::text COLLATE "C") FROM (
+		SELECT p.proname FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace AND a.grantee = 'event_ingest_writer'::regrole
+		UNION SELECT r.relname FROM pg_class r WHERE r.relnamespace = 'public'::regnamespace AND r.relkind IN ('r', 'p', 'v') AND has_any_column_privilege('event_ingest_writer', r.oid, 'INSERT')
+		) x (name) WHERE name <> ALL ($1)`, others))
+}
 
 func TestNoFlagStopsProducers(t *testing.T) {
 	p := newProducing(t)
-	values := []string{"true", "false", "off ", " true", "TRUE", "", "{}", "null", "0", "-1", "999999999999", "1e3", "external", "garbage'\n"}
-	try := func(why string) {
-		t.Helper()
-		before := get[int](p.core, handedOver)
-		require.NoError(t, p.with(accepted()...), why)
-		require.Equal(t, before+len(accepted()), get[int](p.core, handedOver), why)
-	}
 	keys := get[[]string](p.core, "SELECT array_agg(key ORDER BY key) FROM public.dot_config")
 	require.Greater(t, len(keys), 40)
-	for _, key := range keys {
-		old := get[string](p.core, "SELECT value FROM public.dot_config WHERE key = $1", key)
-		for _, value := range values {
-			p.exec("UPDATE public.dot_config SET value = $2 WHERE key = $1", key, value)
-			try(fmt.Sprintf("%s = %q", key, value))
+	flags := append(keys, "queue.retry.schedule.k", "webhook.retry_schedule.1") // of one kind and subscription
+	begins := []string{}
+	for _, key := range flags {
+		old := get[*string](p.core, "SELECT max(value) FROM public.dot_config WHERE key = $1", key)
+		work, business := p.handedOver()
+		for _, value := range flagValues() {
+			p.exec("INSERT INTO public.dot_config (key, value, updated_by) VALUES ($1, $2, 'test') ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+			require.NoError(t, p.with("BEGIN", p.all()...), "%s = %q", key, value)
 		}
 		p.exec("DELETE FROM public.dot_config WHERE key = $1", key)
-		try(key + " is not there")
-		p.exec("INSERT INTO public.dot_config (key, value, updated_by) VALUES ($1, $2, 'test')", key, old)
+		require.NoError(t, p.with("BEGIN", p.all()...), "%s is not there", key)
+		n := len(flagValues()) + 1
+		w, b := p.handedOver()
+		require.Equal(t, []int{work + rowsOfAll*n, business + len(ways())*n}, []int{w, b}, key)
+		if old != nil {
+			p.exec("INSERT INTO public.dot_config (key, value, updated_by) VALUES ($1, $2, 'test')", key, *old)
+		}
 	}
-	for _, value := range values { // all of them at once
+	for _, level := range []string{"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"} {
+		begins = append(begins, "BEGIN ISOLATION LEVEL "+level)
+	}
+	for _, value := range flagValues() { // all of them at once
 		p.exec("UPDATE public.dot_config SET value = $1", value)
-		try(fmt.Sprintf("all = %q", value))
+		p.both(fmt.Sprintf("all = %q", value), begins...)
 	}
 	p.exec("DELETE FROM public.dot_config")
-	try("there is no flag")
-	require.Equal(t, get[int](p.core, "SELECT count(*)::int FROM public.business"), get[int](p.core, handedOver), "a row of business for each piece of work")
+	p.both("there is no flag", begins...)
+}
+
+// What else can be switched off stops claims and sends as well, and never the acceptance of work; nor does any setting
+// of the producer's session.
+func TestNoSwitchStopsProducers(t *testing.T) {
+	p := newProducing(t)
+	p.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('order', 'http://127.0.0.1:1/', true, true)")
+	p.exec(`INSERT INTO public.consumer_registry (consumer_id, event_domain, event_type, job_kind, executor, enabled, registered_by, updated_by)
+		VALUES ('c', 'iu', 'made', 'k', 'Agent', true, 'ann', 'ann')`)
+	p.exec("SELECT public.fn_queue_heartbeat_register('w', 'Agent', '{iu}', 60, 300, 'ann')")
+	p.exec(`SELECT public.fn_job_subscription_set(p_executor_id => 'w', p_job_kind => NULL, p_event_domain => NULL, p_priority_floor => 1000, p_max_parallel => 1,
+		p_enabled => true, p_notes => '', p_actor => 'ann', p_reason => 'test')`)
+	for _, off := range []string{
+		"UPDATE public.subscriptions SET active = false",
+		"UPDATE public.subscriptions SET active = true, verified = false",
+		"SELECT public.fn_endpoint_suspend(1, 'ann', 'test', '1 day')",
+		"UPDATE public.consumer_registry SET enabled = false",
+		"UPDATE public.job_subscription SET enabled = false",
+		"UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '4 days'",
+		"SELECT public.fn_queue_heartbeat_deregister('w', 'ann', 'test')",
+		"UPDATE public.queue_tick_worker SET last_run_at = NULL",
+		"UPDATE public.queue_identity SET database_oid = 1", // a clone, until it is adopted
+		"UPDATE public.queue_identity SET system_identifier = 1",
+		"DELETE FROM public.queue_cursor",
+	} {
+		p.exec(off)
+		p.both(off, "BEGIN")
+	}
+	for _, setting := range []string{"qtop.doorbell = on", "qtop.doorbell = off", "qtop.doorbell = ''", "qtop.doorbell = garbage", "DateStyle = 'SQL, DMY'", "IntervalStyle = sql_standard",
+		"TimeZone = 'Pacific/Kiritimati'", "quote_all_identifiers = on", "transform_null_equals = on", "array_nulls = off", "bytea_output = escape", "enable_indexscan = off",
+		"plan_cache_mode = force_custom_plan", "search_path = ''", "row_security = off", "lock_timeout = '10s'", "xmloption = document", "jit = on"} {
+		p.both(setting, "BEGIN; SET LOCAL "+setting)
+	}
 }
 
 func TestRefusedProducersCommitNothing(t *testing.T) {
 	p := newProducing(t)
 	p.exec("INSERT INTO public.executor_producer VALUES ('Codex', 'router_worker')")
-	unit := get[string](p.core, "SELECT public.fn_iu_save('taken', 'text', 'ann') ->> 'unit_id'")
-	draft := get[string](p.core, "SELECT public.fn_iu_draft_create($1::uuid, 'text', 'ann') ->> 'draft_id'", unit)
+	p.exec("INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane, active) VALUES ('iu', 'retired', 'update', 'immediate', false)")
+	p.exec("INSERT INTO public.events (event_type, payload, external_event_id) VALUES ('order', '{}', 'taken')")
+	draft := get[string](p.core, "SELECT public.fn_iu_draft_create($1::uuid, 'text', 'ann') ->> 'draft_id'", p.unit)
 	p.exec("SELECT public.fn_iu_draft_apply($1::uuid, 'ann')", draft)
 	emit := func(domain, kind, payload string) string {
 		return fmt.Sprintf("SELECT public.fn_iu_emit_event('%s', '%s', 'update', 'immediate', 'info', NULL, NULL, '%s')", domain, kind, payload)
@@ -105,7 +218,9 @@ func TestRefusedProducersCommitNothing(t *testing.T) {
 	many := func(rest string) string {
 		return `SELECT public.fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}, {"job_kind": "k", "event_domain": "iu"` + rest + `}]')`
 	}
-	for _, c := range []struct{ state, says, sql string }{
+	require.NoError(t, p.with("BEGIN", "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', '{\"n\": 1}', p_idempotency_key => 'taken')",
+		"SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', NULL, NULL, '{\"n\": 1}', p_idempotency_key => 'taken')"))
+	refusals := []struct{ state, says, sql string }{
 		{"42501", "may not enqueue for executor kind Codex", "SELECT public.fn_job_enqueue('k', 'iu', 'Codex')"},
 		{"42501", "may not enqueue for executor kind Codex", many(`, "executor": "Codex"`)},
 		{"22023", "p_job_kind must", "SELECT public.fn_job_enqueue('', 'iu', 'Agent')"},
@@ -131,21 +246,54 @@ func TestRefusedProducersCommitNothing(t *testing.T) {
 		{"42501", "emitted by qtop alone", emit("system", "subscription_broadcast_high", "{}")},
 		{"42501", "emitted by qtop alone", insert("system", "queue_worker_silent", "{}")},
 		{"42501", "emitted by qtop alone", insert("system", "subscription_broadcast_high", "{}")},
-		{"23505", "there is a unit at taken already", "SELECT public.fn_iu_save('taken', 'text', 'ann')"},
+		{"23505", "there is a unit at business already", "SELECT public.fn_iu_save('business', 'text', 'ann')"},
 		{"23503", "there is no unit", "SELECT public.fn_iu_comment(gen_random_uuid(), 'text', 'ann')"},
 		{"23503", "there is no unit", "SELECT public.fn_iu_draft_create(gen_random_uuid(), 'text', 'ann')"},
 		{"23503", "there is no draft", "SELECT public.fn_iu_draft_apply(gen_random_uuid(), 'ann')"},
 		{"55000", "was applied already", "SELECT public.fn_iu_draft_apply('" + draft + "', 'ann')"},
-	} {
-		before := get[string](p.core, "SELECT concat_ws(' ', (SELECT count(*) FROM public.job_queue), (SELECT count(*) FROM public.event_outbox), (SELECT count(*) FROM public.unit_version))")
-		err := p.with(c.sql)
-		refused(t, c.state, err, c.sql)
-		require.ErrorContains(t, err, c.says, c.sql)
-		require.NotContains(t, fmt.Sprintf("%+v", err), "s3cret", c.sql)
-		require.Equal(t, before, get[string](p.core, "SELECT concat_ws(' ', (SELECT count(*) FROM public.job_queue), (SELECT count(*) FROM public.event_outbox), (SELECT count(*) FROM public.unit_version))"), c.sql)
+		{"42501", "may not use the keys of scope queue_owner", "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', p_idempotency_key => 'a', p_scope => 'queue_owner')"},
+		{"42501", "may not use the keys of scope nobody", many(`, "executor": "Agent", "idempotency_key": "a", "scope": "nobody"`)},
+		{"23505", "idempotency key taken", "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', '{\"n\": 2}', p_idempotency_key => 'taken')"},
+		{"23505", "idempotency key taken", many(`, "executor": "Agent", "idempotency_key": "taken", "payload": {"n": 2}`)},
+		{"23505", "idempotency key taken", "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', NULL, NULL, '{\"n\": 2}', p_idempotency_key => 'taken')"},
+		{"22023", "p_idempotency_key must", "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', NULL, NULL, p_idempotency_key => '')"},
+		{"22023", "p_job_kind must", "SELECT public.fn_job_enqueue(NULL, 'iu', 'Agent')"},
+		{"22023", "a job that cannot be", many("")},
+		{"22023", "process_after must", many(`, "executor": "Agent", "process_after": "infinity"`)},
+		{"22023", "actor must", many(`, "executor": "Agent", "actor": "` + strings.Repeat("a", 201) + `"`)},
+		{"22023", "a job that cannot be", many(`, "executor": "Agent", "max_attempts": 0`)},
+		{"23503", "is not registered", emit("iu", "retired", "{}")},
+		{"22023", "event_subject_ref must have at most 500", "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', 'unit', repeat('a', 501))"},
+		{"23514", "delivery_lane", "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'soon', 'info', NULL, NULL)"},
+		{"23514", "event_severity", "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'loud', NULL, NULL)"},
+		{"23505", "external_event_id", "INSERT INTO public.events (event_type, payload, external_event_id) VALUES ('order', '{}', 'taken')"},
+		{"22001", "too long", "INSERT INTO public.events (event_type, payload) VALUES (repeat('a', 101), '{}')"},
+		{"23502", "payload", "INSERT INTO public.events (event_type, payload) VALUES ('order', NULL)"},
+		{"42501", "events", "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}') RETURNING payload"},
+		{"22023", "p_body must", "SELECT public.fn_iu_comment(':unit', '', 'ann')"},
 	}
-	require.Zero(t, get[int](p.core, "SELECT count(*)::int FROM public.business"), "nothing of a refused transaction is there")
-	require.NoError(t, p.with(many(`, "executor": "Agent", "priority": 1000`)))
+	values := []string{"true", "false", "off "}
+	if full() {
+		values = flagValues()
+	}
+	work, business := p.handedOver()
+	for _, value := range append(values, "") {
+		if value == "" {
+			p.exec("DELETE FROM public.dot_config")
+		} else {
+			p.exec("UPDATE public.dot_config SET value = $1", value)
+		}
+		for _, c := range refusals {
+			what := fmt.Sprintf("all flags = %q: %s", value, c.sql)
+			err := p.with("BEGIN", c.sql)
+			refused(t, c.state, err, what)
+			require.ErrorContains(t, err, c.says, what)
+			require.NotContains(t, fmt.Sprintf("%+v", err), "s3cret", what)
+			w, b := p.handedOver()
+			require.Equal(t, []int{work, business}, []int{w, b}, what)
+		}
+	}
+	require.NoError(t, p.with("BEGIN", many(`, "executor": "Agent", "priority": 1000`)))
 }
 
 // The way by which an event of ours comes is read from the call stack: whatever
