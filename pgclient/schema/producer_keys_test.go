@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-const keyed = `public.fn_job_enqueue('k', 'iu', 'external_worker', $1, p_max_attempts => 1, p_idempotency_key => 'order-17')`
+const keyed = `public.fn_job_enqueue('k', 'iu', 'external_worker', $1, p_max_attempts => 2, p_idempotency_key => 'order-17')`
 
 // later moves time on, as far as keys and letters know of it, and sweeps.
 func (j *jobs) later(by string) {
@@ -35,7 +35,16 @@ func TestJobKeyLife(t *testing.T) {
 	end := func(what string) func(*jobs) {
 		return func(j *jobs) { require.Equal(j.t, "done", j.told(what, j.one("w"))) }
 	}
-	dead, done := end("TIMEOUT"), end("ack")
+	done := end("ack")
+	again := end("TIMEOUT")
+	due := func(j *jobs) {
+		j.exec("UPDATE public.job_queue SET process_after = now() WHERE status = 'retry_waiting'; SELECT public.fn_job_tick()")
+	}
+	dead := func(j *jobs) {
+		again(j)
+		due(j)
+		again(j)
+	}
 	cancelled := func(j *jobs) {
 		j.exec("SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM public.job_queue")
 	}
@@ -58,6 +67,9 @@ func TestJobKeyLife(t *testing.T) {
 		{"queued", nil, "queued", false},
 		{"leased", []func(*jobs){func(j *jobs) { j.one("w") }}, "leased", false},
 		{"running", []func(*jobs){func(j *jobs) { j.told("start", j.one("w")) }}, "in_progress", false},
+		{"handed back", []func(*jobs){end("release")}, "queued", false},
+		{"to be tried again", []func(*jobs){again, later("6 days")}, "retry_waiting", false},
+		{"tried again and done", []func(*jobs){again, due, done, later("6 days")}, "succeeded", false},
 		{"done 1 s ago", []func(*jobs){done, later("1 second")}, "succeeded", false},
 		{"done 1 h ago", []func(*jobs){done, later("1 hour")}, "succeeded", false},
 		{"done 6 days ago", []func(*jobs){done, later("6 days")}, "succeeded", false},
@@ -77,16 +89,39 @@ func TestJobKeyLife(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := newJobs(t)
+			j.flag("queue.retry.schedule", "1h")
 			j.rule("w", "", "", 0, 100)
-			first := call(t, j.work, keyed, `{"order": 17, "lines": [1.0, 2]}`)
+			racing := 4
+			if full() {
+				racing = 16
+			}
+			mine, other := j.wide(int32(racing), "event_ingest_writer"), j.as("event_ingest_writer") //nolint:gosec // few
+			first := call(t, mine, keyed, `{"order": 17, "lines": [1.0, 2]}`)
 			require.Equal(t, map[string]any{"job_id": first["job_id"], "created": true, "status": "queued"}, first)
 			for _, step := range c.steps {
 				step(j)
 			}
+			// all at once, every second over fn_job_enqueue_many
+			race := func(payload string) (made int, answers []map[string]any) {
+				many := "public.fn_job_enqueue_many(jsonb_build_array(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker', 'payload', $1::jsonb, 'idempotency_key', 'order-17')))"
+				answers = together(t, racing, func(i int) (map[string]any, error) {
+					if i%2 == 0 {
+						return tryCall(mine, keyed, payload)
+					}
+					got, err := tryCall(mine, many, payload)
+					if err != nil {
+						return nil, err
+					}
+					return map[string]any{"job_id": got["job_ids"].([]any)[0], "created": got["enqueued"] == 1.0, "status": got["statuses"].([]any)[0]}, nil
+				})
+				return count(answers, "created", true), answers
+			}
 			if c.status == "" {
-				again := call(t, j.work, keyed, `{"order": 18}`)
-				require.Equal(t, true, again["created"])
-				require.NotEqual(t, first["job_id"], again["job_id"])
+				made, answers := race(`{"order": 18}`)
+				require.Equal(t, 1, made)
+				require.NotEqual(t, first["job_id"], answers[0]["job_id"])
+				require.Equal(t, racing, count(answers, "job_id", answers[0]["job_id"]))
+				j.balanced()
 				return
 			}
 			want := first["job_id"]
@@ -97,15 +132,22 @@ func TestJobKeyLife(t *testing.T) {
 					require.Equal(t, first["job_id"], get[string](j.core, "SELECT root_job_id::text FROM public.job_root WHERE job_id = $1", want))
 				}
 			}
-			require.Equal(t, map[string]any{"job_id": want, "created": false, "status": c.status}, call(t, j.work, keyed, `{"lines": [1.0, 2], "order": 17}`))
-			_, err := tryCall(j.work, keyed, `{"order": "of somebody else"}`)
+			_, answers := race(`{"lines": [1.0, 2], "order": 17}`)
+			for _, answer := range answers {
+				require.Equal(t, map[string]any{"job_id": want, "created": false, "status": c.status}, answer)
+			}
+			_, err := tryCall(mine, keyed, `{"order": "of somebody else"}`)
 			refused(t, "23505", err, "other payload")
 			require.ErrorContains(t, err, fmt.Sprint("stands for job ", want))
 			require.NotContains(t, err.Error(), "somebody")
-			for _, other := range []string{"'kg', 'external_worker'", "'iu', 'Agent'"} {
-				_, err := tryCall(j.work, "public.fn_job_enqueue('k', "+other+`, '{"order": 17, "lines": [1.0, 2]}', p_idempotency_key => 'order-17')`)
-				refused(t, "23505", err, other)
+			for _, content := range []string{"'kg', 'external_worker'", "'iu', 'Agent'"} {
+				_, err := tryCall(mine, "public.fn_job_enqueue('k', "+content+`, '{"order": 17, "lines": [1.0, 2]}', p_idempotency_key => 'order-17')`)
+				refused(t, "23505", err, content)
 			}
+			theirs := call(t, other, keyed, `{"order": "of somebody else"}`)
+			require.Equal(t, true, theirs["created"], "another login has a job of its own")
+			require.Equal(t, map[string]any{"job_id": want, "created": false, "status": c.status}, call(t, mine, keyed, `{"order": 17, "lines": [1.0, 2]}`))
+			require.Equal(t, map[string]any{"job_id": theirs["job_id"], "created": false, "status": "queued"}, call(t, other, keyed, `{"order": "of somebody else"}`))
 			j.balanced()
 		})
 	}
@@ -257,6 +299,58 @@ func TestJobKeyUnderRepeatableRead(t *testing.T) {
 	refused(t, "40001", err, "the key was not there when the transaction began")
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, first, call(t, pool, keyed, "{}")["job_id"], "in a new transaction")
+}
+
+func TestEventKeyUnderRepeatableRead(t *testing.T) {
+	p := newProducing(t)
+	pool := p.wide(2, "event_ingest_writer")
+	const emit = "public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', NULL, NULL, p_idempotency_key => 'a')"
+	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "INSERT INTO public.business (what) VALUES ('x')")
+	require.NoError(t, err)
+	first := call(t, pool, emit)["event_id"]
+	_, err = tx.Exec(t.Context(), "SELECT "+emit)
+	refused(t, "40001", err, "the key was not there when the transaction began")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, map[string]any{"event_id": first, "event_domain": "iu", "event_type": "made", "created": false}, call(t, pool, emit), "in a new transaction")
+	require.Equal(t, 1, get[int](p.core, "SELECT count(*)::int FROM public.event_outbox"))
+}
+
+// A key stands for its job for its own days, also where jobs and dead letters go sooner; 0 days, and days that cannot
+// be read, are for ever.
+func TestJobKeyDays(t *testing.T) {
+	for days, kept := range map[string]string{"7": "6 days", "0": "1000 days", "soon": "1000 days", "1": "23 hours"} {
+		t.Run(days, func(t *testing.T) {
+			j := newJobs(t)
+			j.rule("w", "", "", 0, 100)
+			j.flag("retention.job_keys_days", days)
+			j.flag("retention.jobs_days", "1")
+			j.flag("retention.dead_letters_days", "1")
+			put := func(key string) map[string]any {
+				return call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 1, p_idempotency_key => $1)", key)
+			}
+			jobs, ends := map[string]any{}, map[string]string{"succeeded": "ack", "failed": "BROKEN!", "dead_letter": "TIMEOUT"}
+			for status, end := range ends {
+				jobs[status] = put(status)["job_id"]
+				require.Equal(t, "done", j.told(end, j.one("w")))
+			}
+			j.exec("BEGIN; SET LOCAL session_replication_role = replica; UPDATE public.job_history SET finished_at = finished_at - interval '3 days'; COMMIT")
+			j.later(kept)
+			j.later("0")
+			require.Zero(t, get[int](j.core, "SELECT count(*)::int FROM public.job_history"), "the jobs are gone")
+			for status := range ends {
+				require.Equal(t, map[string]any{"job_id": jobs[status], "created": false, "status": status}, put(status))
+			}
+			require.EqualValues(t, 1, call(t, j.work, replay, get[[]string](j.core, "SELECT array_agg(dead_letter_id::text) FROM public.job_dead_letter"), "ann")["replayed"])
+			require.Equal(t, "queued", put("dead_letter")["status"], "of the replay")
+			if kept == "1000 days" {
+				return
+			}
+			j.later("49 hours")
+			require.Equal(t, []any{true, true, false}, []any{put("succeeded")["created"], put("failed")["created"], put("dead_letter")["created"]})
+		})
+	}
 }
 
 func TestJobKeyManyTwiceInOneCall(t *testing.T) {
