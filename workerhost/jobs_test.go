@@ -82,41 +82,6 @@ func TestJobsRun(t *testing.T) {
 	require.Equal(t, "0", w.text(fmt.Sprintf(beat, "in_flight")))
 }
 
-// A replay comes with the id of the first job of its line and the key that was given, also where two scopes gave the
-// same one.
-func TestJobsTokenSurvivesReplays(t *testing.T) {
-	t.Parallel()
-	w := jobWorld(t, 100)
-	s := &seen{}
-	s.then = func(context.Context, handler.Job) error {
-		if s.count() <= 4 {
-			return errors.New("not yet")
-		}
-		return nil
-	}
-	w.jobs(workerhost.Options{}, map[string]handler.Handler{"pay": s})
-	w.exec(`SELECT public.fn_job_enqueue('pay', 'media', 'DOT', jsonb_build_object('of', s), p_max_attempts => 1, p_idempotency_key => 'order-17', p_scope => s)
-		FROM unnest('{event_ingest_writer,workflow_admin}'::text[]) s`)
-	for range 2 {
-		w.becomes(2, "SELECT count(*)::int FROM public.job_dead_letter WHERE resolved_at IS NULL")
-		w.exec("SELECT public.fn_job_dead_letter_replay(array_agg(dead_letter_id), 'ann', 'test') FROM public.job_dead_letter WHERE resolved_at IS NULL")
-	}
-	w.becomes(2, jobsOf, "succeeded")
-	roots, ids := map[string]string{}, map[string]bool{}
-	for _, j := range s.jobs {
-		require.Equal(t, "order-17", j.IdempotencyKey)
-		if first, there := roots[string(j.Payload)]; there {
-			require.Equal(t, first, j.RootID)
-		} else {
-			require.Equal(t, j.ID, j.RootID)
-			roots[string(j.Payload)] = j.ID
-		}
-		ids[j.ID] = true
-	}
-	require.Len(t, roots, 2)
-	require.Len(t, ids, 6, "each replay is a job of its own")
-}
-
 // Whatever a handler does, its try is recorded and the host works on.
 func TestJobsOutcomes(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,182 @@
+// Idempotency keys from the producer to the handler: over a failover of the database, and through handlers of every kind.
+package workerhost_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/enqueue"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+// A producer that had no answer asks the standby that was promoted: the first job answers, however it stands. What the
+// standby had not received is made there, once.
+func TestKeysAfterAFailover(t *testing.T) {
+	t.Parallel()
+	w, primary := ownWorld(t, "queue.retry.schedule", "1h")
+	backup := pgProgram(t, primary, "pg_basebackup")
+	executor(t, w.admin, "host", "", 100)
+	w.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	standby, server := w.copied(primary, backup, "-R")
+
+	producer := func(s *embedded.Server) *enqueue.Producer {
+		client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: s.DSN(embedded.Superuser, "postgres"), WorkConns: 1})
+		require.NoError(t, err)
+		t.Cleanup(client.Close)
+		return enqueue.New(client)
+	}
+	ask := func(p *enqueue.Producer, key string) (answer [2]string) {
+		id, status, err := p.Put(t.Context(), enqueue.Job{Kind: key, Domain: "work", Executor: "DOT", Payload: json.RawMessage(`{"of": "` + key + `"}`), IdempotencyKey: key, MaxAttempts: 1}, 0)
+		require.NoError(t, err, key)
+		return [2]string{id, status}
+	}
+	emit := func(s *world) string {
+		return s.text("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL, p_idempotency_key => 'e')")
+	}
+	const claimed = "FROM public.fn_job_claim('host', ARRAY[$1::text], 1) c"
+	dies := "SELECT public.fn_job_fail(ARRAY[c.job_id], ARRAY[c.lease_token], '{TIMEOUT}', '{late}', '{false}') " + claimed
+	replay := "SELECT public.fn_job_dead_letter_replay(array_agg(dead_letter_id), 'ann', 'test') FROM public.job_dead_letter WHERE job_kind = $1"
+	states := map[string][]string{
+		"queued":    nil,
+		"leased":    {"SELECT c.job_id " + claimed},
+		"succeeded": {"SELECT public.fn_job_ack(ARRAY[c.job_id], ARRAY[c.lease_token]) " + claimed},
+		"dead":      {dies},
+		"replayed":  {dies, replay},
+		"cancelled": {"SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM public.job_queue WHERE job_kind = $1"},
+	}
+	before := producer(primary)
+	want := map[string][2]string{}
+	for key, steps := range states {
+		require.Empty(t, ask(before, key)[1], "it is new")
+		for _, sql := range steps {
+			w.exec(sql, key)
+		}
+		want[key] = ask(before, key)
+		require.NotEmpty(t, want[key][1])
+	}
+	require.Contains(t, emit(w), `"created": true`)
+	event := emit(w)
+
+	standby.becomes(1, "SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::int", w.text("SELECT pg_current_wal_lsn()"))
+	standby.exec("ALTER SYSTEM SET primary_conninfo = ''") // it receives no more
+	standby.exec("SELECT pg_reload_conf()")
+	standby.becomes(0, "SELECT count(*)::int FROM pg_stat_wal_receiver")
+	require.Empty(t, ask(before, "lost")[1])
+	require.Equal(t, "true", standby.text("SELECT pg_promote()"))
+	eventually(t, func() bool { return standby.text("SELECT pg_is_in_recovery()") == "false" }, "no promotion")
+
+	after := producer(server)
+	for key := range states {
+		require.Equal(t, want[key], ask(after, key), key)
+	}
+	require.Equal(t, event, emit(standby))
+	lost := ask(after, "lost")
+	require.Empty(t, lost[1], "it is made here")
+	require.Equal(t, [2]string{lost[0], "queued"}, ask(after, "lost"), "once")
+	require.Equal(t, len(states)+2, standby.int("SELECT count(*)::int FROM public.v_job"), "each has one job, one of them its replay, and what was lost")
+	require.Equal(t, 1, standby.int("SELECT count(*)::int FROM public.event_outbox"))
+}
+
+// told is what a handler was given of one try.
+type told struct {
+	handler.Job
+	token string // as the handler's transport has it
+}
+
+// Handlers in Go, behind a URL and as commands get the key that was given and the token, which is the id of the first
+// job over every replay, also where two scopes gave the same key.
+func TestKeysReachEveryHandler(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	var mu sync.Mutex
+	var all []told
+	var healed atomic.Bool
+	keep := func(line []byte, token string) {
+		var job handler.Job
+		if err := json.Unmarshal(line, &job); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, told{job, token})
+	}
+	url := receive(t, func(rw http.ResponseWriter, _ *http.Request) {
+		if !healed.Load() {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	dir := t.TempDir()
+	lines, pass := filepath.Join(dir, "lines"), filepath.Join(dir, "pass")
+	s := sender.New(sender.Config{Version: "test", Allow: loopback(), Concurrency: 4})
+	t.Cleanup(s.Close)
+	handlers, err := handler.Parse([]handler.Spec{
+		{Kind: "url", URL: url.URL},
+		{Kind: "command", Command: []string{"/bin/sh", "-c", `read -r job; echo "$QTOP_ROOT_JOB_ID $job" >> "$0"; test -e "$1"`, lines, pass}},
+	}, s)
+	require.NoError(t, err)
+	handlers["go"] = handler.Func(func(_ context.Context, j handler.Job) error {
+		line, err := j.JSON()
+		if err != nil {
+			return err
+		}
+		keep(line, j.RootID)
+		if !healed.Load() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	w.jobs(workerhost.Options{}, handlers)
+
+	const n = 6 // kinds × scopes
+	firsts := map[string]string{}
+	for _, kind := range []string{"go", "url", "command"} {
+		for _, scope := range []string{"event_ingest_writer", "workflow_admin"} {
+			firsts[kind+scope] = w.text(`SELECT public.fn_job_enqueue($1, 'media', 'DOT', jsonb_build_object('of', $2::text), p_max_attempts => 1,
+				p_idempotency_key => 'order-17', p_scope => $2) ->> 'job_id'`, kind, scope)
+		}
+	}
+	for round := range 2 {
+		w.becomes(n, "SELECT count(*)::int FROM public.job_dead_letter WHERE resolved_at IS NULL")
+		if round == 1 {
+			healed.Store(true)
+			require.NoError(t, os.WriteFile(pass, nil, 0o600))
+		}
+		w.exec("SELECT public.fn_job_dead_letter_replay(array_agg(dead_letter_id), 'ann', 'test') FROM public.job_dead_letter WHERE resolved_at IS NULL")
+	}
+	w.becomes(n, jobsOf, "succeeded")
+	for _, r := range url.all() {
+		keep(r.body, r.header.Get("Idempotency-Key"))
+	}
+	written, err := os.ReadFile(lines)
+	require.NoError(t, err)
+	for scan := bufio.NewScanner(bytes.NewReader(written)); scan.Scan(); {
+		token, line, _ := strings.Cut(scan.Text(), " ")
+		keep([]byte(line), token)
+	}
+	require.Len(t, all, 3*n)
+	ids := map[string]bool{}
+	for _, g := range all {
+		var payload struct{ Of string }
+		require.NoError(t, json.Unmarshal(g.Payload, &payload))
+		first := firsts[g.Kind+payload.Of]
+		require.Equal(t, []string{first, first, "order-17"}, []string{g.RootID, g.token, g.IdempotencyKey}, "%s of %s", g.Kind, payload.Of)
+		ids[g.ID] = true
+	}
+	require.Len(t, ids, 3*n, "each replay is a job of its own")
+}
