@@ -26,6 +26,13 @@ type contents map[string]string
 // deliver emits n events that say where they come from, and hands all that is due to the receiver.
 func (c contents) deliver(t *testing.T, pool *pgxpool.Pool, from string, n int) {
 	t.Helper()
+	emitAll(t, pool, from, n)
+	c.take(t, pool)
+}
+
+// emitAll writes n events and has a job made for each.
+func emitAll(t *testing.T, pool *pgxpool.Pool, from string, n int) {
+	t.Helper()
 	ctx := context.Background()
 	_, err := pool.Exec(ctx, `INSERT INTO public.events (event_type, payload) SELECT 'order', jsonb_build_object('from', $1::text, 'n', i) FROM generate_series(1, $2::int) i`, from, n)
 	require.NoError(t, err)
@@ -39,11 +46,16 @@ func (c contents) deliver(t *testing.T, pool *pgxpool.Pool, from string, n int) 
 			(SELECT FROM public.webhook_delivery_jobs j JOIN public.webhook_delivery_sagas s ON s.id = j.saga_id WHERE s.event_id = e.id))`, from).Scan(&open))
 		return !open
 	})
+}
+
+// take hands all that can be claimed to the receiver.
+func (c contents) take(t *testing.T, pool *pgxpool.Pool) (taken []lease) {
+	t.Helper()
 	for {
 		leases, err := tryClaim(pool, 10000)
 		require.NoError(t, err)
 		if len(leases) == 0 {
-			break
+			return taken
 		}
 		for _, l := range leases {
 			if before, seen := c[l.WebhookID]; seen {
@@ -51,6 +63,7 @@ func (c contents) deliver(t *testing.T, pool *pgxpool.Pool, from string, n int) 
 			}
 			c[l.WebhookID] = l.Payload
 		}
+		taken = append(taken, leases...)
 	}
 }
 
@@ -71,7 +84,7 @@ const orderHook = "INSERT INTO public.subscriptions (event_type, callback_url, a
 func TestWebhookIDStandsForOneContent(t *testing.T) {
 	t.Parallel()
 	n := 2000
-	if os.Getenv("QTOP_TEST_FULL") != "" {
+	if full() {
 		n = 20000
 	}
 	seen := contents{}
@@ -108,11 +121,16 @@ func TestWebhookIDStandsForOneContent(t *testing.T) {
 	require.Len(t, seen, 5*n)
 }
 
-// A standby that lagged is promoted while the old primary goes on sending.
+// A standby that lagged is promoted while the old primary goes on sending: both number other events alike, both send what
+// waited, and both requeue what was dead, under the ids that it had.
 func TestWebhookIDOfAPromotedStandby(t *testing.T) {
 	t.Parallel()
 	pgtest.NotHostile(t, "its servers are copies of one of its own")
 	ctx := context.Background()
+	n := 100
+	if full() {
+		n = 10000
+	}
 	dir, err := os.MkdirTemp("/tmp", "qtop-ids-") //nolint:usetesting // the server's user must reach it
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -136,7 +154,18 @@ func TestWebhookIDOfAPromotedStandby(t *testing.T) {
 	p := pool(origin)
 	_, err = p.Exec(ctx, orderHook)
 	require.NoError(t, err)
-	seen.deliver(t, p, "both", 100)
+	_, err = p.Exec(ctx, "UPDATE public.subscriptions SET max_attempts = 1; UPDATE public.dot_config SET value = '0' WHERE key = 'webhook.circuit_failures'")
+	require.NoError(t, err)
+	emitAll(t, p, "dead", n)
+	var failed []map[string]any
+	for _, l := range seen.take(t, p) {
+		failed = append(failed, result(l, "HTTP_500"))
+	}
+	_, err = tryReport(p, failed...)
+	require.NoError(t, err)
+	_, err = p.Exec(ctx, "SELECT public.fn_saga_orchestrator_run(100000)")
+	require.NoError(t, err)
+	emitAll(t, p, "waiting", n)
 	p.Close()
 	require.NoError(t, origin.Stop(ctx))
 
@@ -144,14 +173,33 @@ func TestWebhookIDOfAPromotedStandby(t *testing.T) {
 	t.Cleanup(func() { _, _ = primary.Stop(ctx), standby.Stop(ctx) })
 	require.NoError(t, os.WriteFile(filepath.Join(standby.DataDir(), "standby.signal"), nil, 0o644)) //nolint:gosec // the server runs as another user
 	require.NoError(t, standby.Restart(ctx))
-	seen.deliver(t, pool(primary), "primary", 100)
+	require.Len(t, seen, n)
 	lagging := pool(standby)
-	_, err = lagging.Exec(ctx, "SELECT pg_promote()")
-	require.NoError(t, err)
-	seen.deliver(t, lagging, "promoted", 100)
-	for _, from := range []string{"both", "primary", "promoted"} {
-		seen.has(t, from, 100)
+	last := map[string]int64{}
+	for from, p := range map[string]*pgxpool.Pool{"primary": pool(primary), "promoted": lagging} {
+		if from == "promoted" {
+			_, err = p.Exec(ctx, "SELECT pg_promote()")
+			require.NoError(t, err)
+		}
+		seen.deliver(t, p, from, n)
+		require.Len(t, seen, map[bool]int{true: 3 * n, false: 4 * n}[len(last) == 0], "what waited has one id for both")
+		ids := len(seen)
+		var requeued int
+		require.NoError(t, p.QueryRow(ctx, "SELECT (public.fn_dead_letter_requeue(array_agg(dead_letter_id), 'ann', 'again', false) ->> 'requeued')::int FROM public.dead_letter_open").Scan(&requeued))
+		require.Equal(t, n, requeued)
+		_, err = p.Exec(ctx, "SELECT public.fn_saga_orchestrator_run(100000)")
+		require.NoError(t, err)
+		require.Len(t, seen.take(t, p), n)
+		require.Len(t, seen, ids, "a requeue inherits the id")
+		var id int64
+		require.NoError(t, p.QueryRow(ctx, "SELECT max(id) FROM public.webhook_delivery_sagas WHERE requeued_from_dead_letter_id IS NULL").Scan(&id))
+		last[from] = id
 	}
+	require.Less(t, last["promoted"]-last["primary"], int64(100), "their numbers are alike")
+	for _, from := range []string{"dead", "waiting", "primary", "promoted"} {
+		seen.has(t, from, n)
+	}
+	require.Len(t, seen, 4*n)
 }
 
 // What is alive at the upgrade keeps the id that its receiver may have seen, over requeues too.
