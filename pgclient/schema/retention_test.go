@@ -106,6 +106,51 @@ func TestRetentionOfLetters(t *testing.T) {
 	require.Equal(t, 1, get[int](j.core, "SELECT sum(n)::int FROM public.v_queue_counter WHERE scope = 'dead_job'"))
 }
 
+// Open dead letters, replays and operations reach over the line: the history of their jobs goes, they stay and work.
+func TestRetentionOfJobsOverTheLine(t *testing.T) {
+	j := newJobs(t)
+	letters := map[string]string{}
+	for _, name := range []string{"open", "replayed", "done", "planned", "resolved"} {
+		letters[name] = j.letter(name, "iu", "TIMEOUT")
+	}
+	replayed := func(name string) {
+		require.EqualValues(t, 1, call(t, j.work, replay, []string{letters[name]}, "ann")["replayed"])
+	}
+	replayed("replayed")
+	replayed("done")
+	j.rule("w", "done", "", 0, 10)
+	require.Equal(t, "done", j.told("ack", j.one("w")))
+	j.exec("SELECT public.fn_job_dead_letter_resolve(ARRAY[$1::uuid], 'abandoned', 'test', 'ann')", letters["resolved"])
+	call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1, 'code:TIMEOUT', 1000, 0, 0, 'ann', 'r')", []string{"job:" + letters["planned"]})
+	left := func() string {
+		return get[string](j.core, "SELECT string_agg(job_kind, ' ' ORDER BY job_kind) FROM public.job_dead_letter")
+	}
+	j.exec("BEGIN; SET LOCAL session_replication_role = replica; UPDATE public.job_history SET finished_at = finished_at - interval '3 days'; COMMIT")
+	days := func(n string) map[string]any {
+		j.flag("retention.jobs_days", n)
+		j.flag("retention.dead_letters_days", n)
+		j.later("0") // a leaf of the day is made by the first sweep, and dropped by the second
+		return j.sweep()
+	}
+	require.Empty(t, days("0")["dropped"])
+	require.Equal(t, 6, get[int](j.core, "SELECT count(*)::int FROM public.job_history"))
+	days("1")
+	require.Zero(t, get[int](j.core, "SELECT count(*)::int FROM public.job_history"))
+	require.Equal(t, "done open planned replayed resolved", left(), "closed today, or open")
+	j.later("25 hours")
+	require.Equal(t, "open planned", left(), "whose replay is in the queue was closed long ago too")
+	require.Equal(t, "replayed queued", get[string](j.core, "SELECT job_kind || ' ' || status FROM public.job_queue"))
+	call(t, j.work, "public.fn_queue_bulk_run(1, 'ann')")
+	eventually(t, "carried out", func() bool {
+		j.exec("SELECT public.fn_queue_bulk_tick()")
+		return get[int](j.core, "SELECT count(*)::int FROM public.job_queue") == 2
+	})
+	replayed("open")
+	require.Equal(t, `{"n": 1, "api_key": "hidden-key"} x 3`, get[string](j.core, "SELECT min(payload::text) || ' x ' || count(*) FROM public.job_queue"), "as they were given")
+	require.Equal(t, "done", j.told("ack", j.take("undertaker", 10)...))
+	require.Equal(t, 3, get[int](j.core, "SELECT count(*)::int FROM public.job_history WHERE status = 'succeeded'"))
+}
+
 // A month of events goes when all of it is routed, and its attempts with it.
 func TestRetentionOfEvents(t *testing.T) {
 	c := newRoutes(t)

@@ -4,11 +4,14 @@ package schema_test
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -105,6 +108,52 @@ func TestRetentionOfWebhooks(t *testing.T) {
 	h.exec("SELECT public.fn_queue_counter_compact()")
 	h.counted()
 	require.NotZero(t, sub)
+}
+
+// What began before the line and goes on behind it stays whole: a dead letter that was requeued today, by hand or by an
+// operation, until its last generation is old as well.
+func TestRetentionOfWebhooksOverTheLine(t *testing.T) {
+	h := newHooks(t)
+	_, letters := h.die("order", 3)
+	h.backdate("25 hours")
+	h.call("public.fn_queue_bulk_plan('requeue_webhook', $1, 'code:HTTP_500', 1000, 0, 0, 'ann', 'r')", []string{strconv.FormatInt(letters[2], 10)})
+	h.requeue(letters[0], letters[1])
+	h.step()
+	leases := h.claim(1)
+	h.finish("", leases...)
+	h.call("public.fn_saga_orchestrator_run(1000)")
+	stays := func(why string) {
+		t.Helper()
+		for _, days := range []string{"0", "1"} {
+			h.flag("retention.webhooks_days", days)
+			require.Zero(t, h.retain(), "%s, %s days", why, days)
+		}
+		require.Equal(t, 3, one[int](h, "SELECT count(*)::int FROM public.events"))
+	}
+	stays("one was delivered today, one is under way, one is planned")
+	h.call("public.fn_queue_bulk_run(1, 'ann')")
+	eventually(t, "carried out", func() bool {
+		h.exec("SELECT public.fn_queue_bulk_tick()")
+		return one[int](h, "SELECT count(*)::int FROM public.dead_letter_requeues") == 3
+	})
+	stays("all are requeued")
+	h.step()
+	h.finish("HTTP_500", h.claim(10)...)
+	h.call("public.fn_saga_orchestrator_run(1000)")
+	second := one[[]int64](h, "SELECT array_agg(dead_letter_id) FROM public.dead_letter_open")
+	require.Len(t, second, 2)
+	stays("two are dead again")
+	h.backdate("25 hours")
+	h.flag("retention.webhooks_days", "1")
+	require.Equal(t, 1, h.retain(), "what was delivered")
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", second)
+	require.Zero(t, h.retain(), "resolved today")
+	h.counted()
+	h.backdate("25 hours")
+	require.Equal(t, 2, h.retain())
+	require.Zero(t, one[int](h, `SELECT (SELECT count(*) FROM public.events) + (SELECT count(*) FROM public.webhook_delivery_sagas) + (SELECT count(*) FROM public.webhook_delivery_jobs)
+		+ (SELECT count(*) FROM public.dead_letters) + (SELECT count(*) FROM public.dead_letter_requeues) + (SELECT count(*) FROM public.dead_letter_resolutions)`))
+	h.counted()
 }
 
 // Each run goes on where the last one stood, and begins again behind the last old event.
@@ -283,16 +332,90 @@ func TestEraseEvent(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_erasure"))
 }
 
-// Beside an open reader the sweep waits for no lock, so that nobody waits behind it.
+// Beside an open reader the sweep waits for each lock so shortly that nobody who finishes jobs waits behind it for long,
+// and drops what is old when the reader has ended, while jobs go on being finished.
 func TestSweepBesideAnOpenReader(t *testing.T) {
+	sweeps, most := 2, "1s" // of each reader; the small form may share its machine, and what it would find is 2 s and more
+	if full() {
+		sweeps, most = 30, "100ms"
+	}
 	j := newJobs(t)
-	j.exec(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
-		SELECT gen_random_uuid(), 'k', 'iu', 'DOT', 'failed', 'leased', date_trunc('day', now(), 'UTC') - interval '100 days'`)
-	reader := j.begin(j.root)
-	_, err := reader.Exec(context.Background(), "SELECT 1 FROM public.job_history LIMIT 1")
+	j.rule("w", "", "", 0, 1000)
+	j.leaves(32, 31)
+	rows := 1000
+	if full() {
+		rows = 400_000 // a leaf takes longer to be looked through than anybody may wait
+	}
+	for days := range 3 {
+		j.exec(fmt.Sprintf(`DO $$ DECLARE d date := (now() AT TIME ZONE 'UTC')::date - %d; BEGIN
+			EXECUTE format('CREATE TABLE public.job_history_%%s PARTITION OF public.job_history FOR VALUES FROM (%%L) TO (%%L)', to_char(d, 'YYYY_MM_DD'), d || ' 00:00Z', d + 1 || ' 00:00Z');
+			EXECUTE format('ALTER TABLE public.job_history_%%s OWNER TO queue_owner', to_char(d, 'YYYY_MM_DD'));
+			INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
+			SELECT gen_random_uuid(), 'old', 'iu', 'DOT', 'failed', 'leased', d::timestamp AT TIME ZONE 'UTC' FROM generate_series(1, CASE WHEN d = (now() AT TIME ZONE 'UTC')::date - 100 THEN %d ELSE 1 END); END $$`, 100+days, rows))
+	}
+	for _, parent := range []string{"job_history", "queue_metric_sample", "event_outbox"} { // a new day: each has a leaf to make
+		j.exec(get[string](j.core, "SELECT format('DROP TABLE %s', max(inhrelid::regclass::text)) FROM pg_inherits WHERE inhparent = ('public.' || $1)::regclass AND inhrelid::regclass::text ~ '[0-9]$'", parent))
+	}
+	// Who waits for a lock longer than that gets an error, whatever else the machine has to do.
+	pool := j.as("event_ingest_writer", "dot_executor")
+	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "50ms", get[string](j.core, `SELECT substring(array_to_string(proconfig, ' ') FROM 'lock_timeout=(\S+)') FROM pg_proc WHERE proname = 'fn_queue_retention_sweep'`))
-	require.Len(t, j.sweep()["kept"], 1)
-	require.NoError(t, reader.Rollback(context.Background()))
-	require.Len(t, j.sweep()["dropped"], 1)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "SELECT set_config('lock_timeout', $1, false)", most)
+	require.NoError(t, err)
+	stop, finished := make(chan struct{}), make(chan error, 1)
+	var took []time.Duration
+	go func() {
+		finished <- func() error {
+			for {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				if _, err := pool.Exec(context.Background(), `SELECT public.fn_job_enqueue_many((SELECT jsonb_agg('{"job_kind": "k", "event_domain": "iu", "executor": "external_worker"}'::jsonb)
+					FROM generate_series(1, 20)))`); err != nil {
+					return err
+				}
+				hs, err := tryTake(pool, "w", nil, 20, nil)
+				if err != nil {
+					return err
+				}
+				for i, h := range hs {
+					sql, args := "SELECT count(*)::int FROM public.fn_job_ack($1, $2) WHERE outcome = 'done'", []any{[]string{h.Job}, []string{h.Token}}
+					switch i % 3 {
+					case 1: // beside one whose lease is lost, which is looked for in all of the history
+						args = []any{[]string{h.Job, h.Token}, []string{h.Token, h.Token}}
+					case 2:
+						sql = "SELECT count(*)::int FROM public.fn_job_fail($1, $2, '{BROKEN}', '{no}', '{true}') WHERE outcome = 'done'"
+					}
+					var done int
+					start := time.Now()
+					if err := conn.QueryRow(context.Background(), sql, args...).Scan(&done); err != nil || done != 1 {
+						return fmt.Errorf("%d done: %w", done, err)
+					}
+					took = append(took, time.Since(start))
+				}
+			}
+		}()
+	}()
+	leaf := get[string](j.core, "SELECT 'job_history_' || to_char((now() AT TIME ZONE 'UTC') - interval '100 days', 'YYYY_MM_DD')")
+	for _, read := range []string{"job_history", leaf, "job_history, public.queue_metric_sample, public.event_outbox"} {
+		reader := j.begin(j.root)
+		_, err := reader.Exec(context.Background(), "SELECT 1 FROM public."+read+" LIMIT 1")
+		require.NoError(t, err)
+		for range sweeps {
+			require.Contains(t, j.sweep()["kept"], leaf, read)
+		}
+		require.NoError(t, reader.Rollback(context.Background()))
+	}
+	eventually(t, "what is old is dropped, what is to come is there", func() bool { return len(j.sweep()["kept"].(map[string]any)) == 0 })
+	close(stop)
+	require.NoError(t, <-finished)
+	slices.Sort(took)
+	n := len(took)
+	t.Logf("%d jobs were finished beside %d sweeps, none waited longer than %s for a lock; p50 %v, p99 %v, longest %v", n, 3*sweeps, most,
+		took[n/2].Round(time.Millisecond), took[n*99/100].Round(time.Millisecond), took[n-1].Round(time.Millisecond))
+	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_history WHERE job_kind = 'old'"))
+	j.balanced()
 }
