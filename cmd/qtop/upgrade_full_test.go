@@ -61,7 +61,8 @@ func (l *jobLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // A database that the program of the last release made, with two of its hosts at
 // work and its console open, is upgraded by this one: nothing is lost or done
-// twice, and the old programs work on.
+// twice, and the old programs work on, also beside a host that was restarted as this
+// program.
 func TestUpgradeUnderOldHosts(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("full: builds the program of an earlier commit and runs its hosts for half a minute")
@@ -91,8 +92,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	worker := pgtest.Login(t, db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "queue_viewer")
 	logs := map[string]*bytes.Buffer{}
 	hosts := map[string]*exec.Cmd{}
-	for _, id := range []string{"a", "b"} {
-		cmd := program(t, before, db.DSN(worker), "worker", "--host-id", id)
+	work := func(id string, cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
 		logs[id] = &bytes.Buffer{}
 		cmd.Stderr = logs[id]
@@ -102,6 +102,16 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 			_ = cmd.Process.Signal(syscall.SIGKILL)
 			_ = cmd.Wait()
 		})
+	}
+	ends := func(id string) {
+		require.NoError(t, hosts[id].Process.Signal(syscall.SIGTERM))
+		require.NoError(t, hosts[id].Wait(), "%s", logs[id])
+		for line := range strings.SplitSeq(logs[id].String(), "\n") {
+			require.NotContains(t, line, `"level":"ERROR"`, "host %s", id)
+		}
+	}
+	for _, id := range []string{"a", "b"} {
+		work(id, program(t, before, db.DSN(worker), "worker", "--host-id", id))
 	}
 	x.eventually("both hosts are alive", func() bool { return x.number("SELECT count(*) FROM public.queue_host WHERE stopped_at IS NULL") == 2 })
 	console := onScreen(t, 120, 40, program(t, before, db.DSN(operator(t, db))))
@@ -131,6 +141,12 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	t.Logf("%s", out)
 	now := delivered()
 	x.eventually("they go on delivering", func() bool { return delivered() > now+300 })
+	ends("a")
+	work("a", qtop(t, db.DSN(worker), "worker", "--host-id", "a"))
+	x.eventually("one of this program works beside one of the last", func() bool {
+		return x.number("SELECT count(DISTINCT split_part(worker_id, '/', 1)) FROM public.webhook_delivery_jobs WHERE finished_at > (SELECT started_at FROM public.queue_host WHERE host_id = 'a')") == 2 &&
+			x.number("SELECT count(DISTINCT lease_owner) FROM public.job_history WHERE finished_at > (SELECT started_at FROM public.queue_host WHERE host_id = 'a')") == 2
+	})
 	console.until("● live")
 	console.keys("8")
 	console.until("kg")
@@ -154,13 +170,8 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	}
 	jobs.mu.Unlock()
 	require.Equal(t, want[1], x.number("SELECT count(*) FROM public.job_history WHERE status = 'succeeded'"))
-	for id, cmd := range hosts {
-		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-		require.NoError(t, cmd.Wait(), "%s", logs[id])
-		for line := range strings.SplitSeq(logs[id].String(), "\n") {
-			require.NotContains(t, line, `"level":"ERROR"`, "host %s", id)
-		}
-	}
+	ends("a")
+	ends("b")
 	console.keys("q")
 	settled(t, x.conn)
 }
