@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -299,6 +300,32 @@ func TestJobKeyUnderRepeatableRead(t *testing.T) {
 	refused(t, "40001", err, "the key was not there when the transaction began")
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, first, call(t, pool, keyed, "{}")["job_id"], "in a new transaction")
+}
+
+// Sixteen at once, of two logins: one event for each of them, also where the first is rolled back.
+func TestEventKeyRacingProducers(t *testing.T) {
+	p := newProducing(t)
+	one, other := p.wide(9, "event_ingest_writer"), p.wide(8, "event_ingest_writer")
+	const emit = `public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', NULL, NULL, '{"n": 1}', p_idempotency_key => 'a')`
+	first := p.begin(one)
+	_, err := first.Exec(context.Background(), "SELECT "+emit)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		for get[int](p.core, "SELECT count(*)::int FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted") == 0 {
+			runtime.Gosched() // until somebody waits for it
+		}
+		ended <- first.Rollback(context.Background())
+	}()
+	answers := together(t, 16, func(i int) (map[string]any, error) {
+		return tryCall([]*pgxpool.Pool{one, other}[i%2], emit)
+	})
+	require.NoError(t, <-ended)
+	require.Equal(t, 2, count(answers, "created", true), answers)
+	for i := range 2 {
+		require.Equal(t, 8, count(answers, "event_id", answers[i]["event_id"]), answers)
+	}
+	require.Equal(t, 2, get[int](p.core, "SELECT count(*)::int FROM public.event_outbox"))
 }
 
 func TestEventKeyUnderRepeatableRead(t *testing.T) {
