@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,62 +17,71 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// Twenty logins hold transactions open, one of them prepared: the events of
-// everybody else are posted as if they were not there, theirs when they end, each
-// once.
-func TestWebhooksBesideOpenTransactions(t *testing.T) {
-	t.Parallel()
-	phase := 3 * time.Second
-	if os.Getenv("QTOP_TEST_FULL") != "" {
-		phase = time.Minute
-	}
+// stream is a database into which events are written, on a server of its own, and the receiver that has them posted.
+type stream struct {
+	*world
+	r       *receiver
+	next    int               // events so far
+	written map[int]time.Time // when the transaction of each was committed
+}
+
+const writeEvent = "INSERT INTO public.events (event_type, payload) VALUES ('order', to_jsonb($1::int))"
+
+func newStream(t *testing.T) *stream {
+	t.Helper()
 	w, server := ownWorld(t, "queue.notify.bridge_enabled", "true")
 	w.exec("ALTER SYSTEM SET max_prepared_transactions = 2")
 	require.NoError(t, server.Restart(t.Context()))
 	w.admin.Reset()
 	eventually(t, func() bool { return w.admin.Ping(t.Context()) == nil }, "no restart")
-	r := receive(t, ok)
-	w.subscribe("order", r.URL, nil)
-	h := w.run(workerhost.Options{Loops: []string{"webhook_router", "saga_orchestrator", "webhook_worker"}})
-	h.listens()
+	s := &stream{w, receive(t, ok), 0, map[int]time.Time{}}
+	w.subscribe("order", s.r.URL, nil)
+	w.run(workerhost.Options{Loops: []string{"webhook_router", "saga_orchestrator", "webhook_worker"}}).listens()
+	return s
+}
 
-	const write = "INSERT INTO public.events (event_type, payload) VALUES ('order', to_jsonb($1::int))"
-	written := map[int]time.Time{} // when its transaction was committed
-	var mu sync.Mutex
-	next := 0
-	commit := func(n int, do func() error) {
-		t.Helper()
-		mu.Lock()
-		written[n] = time.Now()
-		mu.Unlock()
-		require.NoError(t, do())
-	}
-	// took is how long each event from first on took to its receiver.
-	took := func(first int) (all []time.Duration) {
-		for _, g := range r.all() {
-			var n int
-			require.NoError(t, json.Unmarshal(g.body, &n))
-			if n > first {
-				all = append(all, g.at.Sub(written[n]))
-			}
+// write commits an event.
+func (s *stream) write() {
+	s.t.Helper()
+	s.next++
+	s.written[s.next] = time.Now()
+	s.exec(writeEvent, s.next)
+}
+
+// p99 is how long it took from the commit of an event to its request, of those behind first that were committed.
+func (s *stream) p99(first int) time.Duration {
+	var all []time.Duration
+	for _, g := range s.r.all() {
+		var n int
+		require.NoError(s.t, json.Unmarshal(g.body, &n))
+		if at, committed := s.written[n]; committed && n > first {
+			all = append(all, g.at.Sub(at))
 		}
-		slices.Sort(all)
-		return all
 	}
-	p99 := func(all []time.Duration) time.Duration { return all[len(all)*99/100] }
-	produce := func() []time.Duration {
-		first := next
+	slices.Sort(all)
+	return all[len(all)*99/100]
+}
+
+// Twenty logins hold transactions open, one of them prepared: the events of everybody else are posted as soon as in a
+// database without them, beside it and at the same time, theirs when they end, each once. How long that takes belongs to
+// the machine: the small form only logs it.
+func TestWebhooksBesideOpenTransactions(t *testing.T) {
+	t.Parallel()
+	full := os.Getenv("QTOP_TEST_FULL") != ""
+	phase := 3 * time.Second
+	if full {
+		phase = time.Minute
+	}
+	clean, w := newStream(t), newStream(t)
+	produce := func(during time.Duration) {
 		every := time.NewTicker(5 * time.Millisecond)
 		defer every.Stop()
-		for until := time.Now().Add(phase); time.Now().Before(until); <-every.C {
-			next++
-			commit(next, func() error { _, err := w.admin.Exec(t.Context(), write, next); return err })
+		for until := time.Now().Add(during); time.Now().Before(until); <-every.C {
+			clean.write()
+			w.write()
 		}
-		eventually(t, func() bool { return len(took(first)) >= next-first }, "all that is committed is posted")
-		return took(first)
 	}
-
-	clean := produce()
+	produce(time.Second) // caches and connections
 	var open []func() error
 	var theirs []int
 	for i := range 20 {
@@ -91,13 +99,13 @@ func TestWebhooksBesideOpenTransactions(t *testing.T) {
 		case 1:
 			run("SELECT pg_current_xact_id()")
 		default:
-			next++
-			theirs = append(theirs, next)
+			w.next++
+			theirs = append(theirs, w.next)
 			if i == 2 { // what notifies cannot be prepared
 				run("SET LOCAL qtop.doorbell = on")
 			}
 			run("SAVEPOINT s")
-			run(write, next)
+			run(writeEvent, w.next)
 			run("RELEASE s")
 		}
 		end := "COMMIT"
@@ -110,28 +118,34 @@ func TestWebhooksBesideOpenTransactions(t *testing.T) {
 	w.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('public.fn_routing_held()'::regprocedure), '1 minute', '0'); END $$`)
 	require.Equal(t, "5 1 prepared transaction held", w.text(`SELECT concat_ws(' ', count(pid), count(*) FILTER (WHERE pid IS NULL), max(program) FILTER (WHERE pid IS NULL))
 		FROM public.fn_routing_held() WHERE event_domain = 'webhook' AND usename ~ '^open_'`), "who has written events is told")
-	held := produce()
-	require.Len(t, r.all(), next-len(theirs), "while they are open")
+	first := [2]int{clean.next, w.next}
+	began := time.Now()
+	produce(phase)
+	rate := float64(w.next-first[1]) / time.Since(began).Seconds()
+	eventually(t, func() bool { return clean.r.count() >= clean.next && w.r.count() >= w.next-len(theirs) }, "all that is committed is posted")
+	require.Equal(t, w.next-len(theirs), w.r.count(), "while they are open")
+	alone, beside := clean.p99(first[0]), w.p99(first[1])
 	ended := time.Now()
-	for _, n := range theirs {
-		commit(n, func() error { return nil })
-	}
 	for _, end := range open {
 		require.NoError(t, end())
 	}
-	eventually(t, func() bool { return r.count() >= next }, "theirs are posted when they end")
+	eventually(t, func() bool { return w.r.count() >= w.next }, "theirs are posted when they end")
 	var last time.Time
 	ids, events := map[string]bool{}, map[string]bool{}
-	for _, g := range r.all() {
+	for _, g := range w.r.all() {
 		ids[g.id], events[string(g.body)] = true, true
 		if g.at.After(last) {
 			last = g.at
 		}
 	}
-	w.becomes(next, completed)
-	require.Equal(t, []int{next, next, next}, []int{r.count(), len(ids), len(events)}, "each once")
-	t.Logf("p99 of commit to POST: %v alone, %v beside 20 open transactions, ratio %.2f; theirs within %v of their end",
-		p99(clean), p99(held), float64(p99(held))/float64(p99(clean)), last.Sub(ended))
+	w.becomes(w.next, completed)
+	require.Equal(t, []int{w.next, w.next, w.next}, []int{w.r.count(), len(ids), len(events)}, "each once")
+	t.Logf("%.0f events/s; p99 of commit to POST: %v alone, %v beside 20 open transactions, ratio %.2f; theirs within %v of their end",
+		rate, alone.Round(time.Millisecond), beside.Round(time.Millisecond), float64(beside)/float64(alone), last.Sub(ended).Round(time.Millisecond))
+	if full {
+		require.LessOrEqual(t, beside, 2*alone)
+		require.Less(t, last.Sub(ended), time.Second)
+	}
 }
 
 // login makes a login that may write events.
