@@ -170,9 +170,9 @@ COMMENT ON FUNCTION public.fn_event_stamps_always IS
 -- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, webhooks, webhooks_after,
 -- dropped: [leaves], kept: {leaf: why}}. In one run at most 10,000 letters of each table go and 10,000 finished jobs
 -- are emptied; and 200,000 attempts go, more than come in an hour at two million events a day. Webhook events:
--- fn_webhook_retention_sweep. Leaves are dropped last, for that locks their parent until the run commits; a lock that
--- is not to be had within 50 ms is left for the next run: who waits for a lock makes others wait behind it. Tick
--- worker retention_sweep.
+-- fn_webhook_retention_sweep. Leaves are made and dropped last, behind all that looks at rows, for that locks their
+-- parents and defaults until the run commits; a lock that is not to be had within 50 ms is left for the next run: who
+-- waits for a lock makes others wait behind it. Tick worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
@@ -190,7 +190,11 @@ DECLARE
   v_cleaned bigint;
   v_webhooks jsonb;
   v_leaf text;
-  v_leaves text[] := ARRAY[]::text[];
+  v_part jsonb;
+  v_counts jsonb := jsonb_build_array();
+  v_event_leaves text[] := ARRAY[]::text[];
+  v_job_leaves text[] := ARRAY[]::text[];
+  v_leaves text[];
   v_dropped text[] := ARRAY[]::text[];
   v_kept jsonb := jsonb_build_object();
 BEGIN
@@ -239,34 +243,45 @@ BEGIN
   v_webhooks := public.fn_webhook_retention_sweep(COALESCE((SELECT (w.last_result ->> 'webhooks_after')::bigint
     FROM public.queue_tick_worker w WHERE w.worker_name = 'retention_sweep'), 0));
 
-  BEGIN
-    PERFORM public.fn_event_stamps_always();
-    v_made := public.fn_queue_partitions_ensure();
-  EXCEPTION WHEN lock_not_available THEN
-    v_kept := v_kept || '{"partitions": "busy: made in the next run"}';
-  END;
-
-  FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('event_outbox', v_events) LOOP
+  -- First what takes its time, then the locks: a leaf that is made keeps its default locked until the run commits, one
+  -- that is dropped its parent. The second round is for what a default had caught.
+  FOR v_round IN 1..2 LOOP
+    FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('event_outbox', v_events) LOOP
+      CONTINUE WHEN v_leaf = ANY (v_event_leaves) OR v_kept ? v_leaf;
+      BEGIN
+        -- an open transaction may have events in it that nobody sees yet
+        EXECUTE format('LOCK TABLE public.%I IN SHARE MODE', v_leaf);
+        IF public.fn_queue_leaf_routed(v_leaf) THEN
+          v_event_leaves := v_event_leaves || v_leaf;
+        ELSE
+          v_kept := v_kept || jsonb_build_object(v_leaf, 'it has events that no cursor has passed');
+        END IF;
+      EXCEPTION WHEN lock_not_available THEN
+        v_kept := v_kept || jsonb_build_object(v_leaf, 'busy: looked at in the next run');
+      END;
+    END LOOP;
+    FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('job_history', v_jobs) LOOP
+      CONTINUE WHEN v_leaf = ANY (v_job_leaves);
+      EXECUTE format('SELECT COALESCE(jsonb_agg(to_jsonb(c)), ''[]'') FROM (SELECT h.job_kind AS k1, '
+        'h.event_domain AS k2, h.status AS k3, -count(*) AS n FROM public.%I h GROUP BY 1, 2, 3) c', v_leaf)
+        INTO v_part;
+      v_counts := v_counts || v_part;
+      v_job_leaves := v_job_leaves || v_leaf;
+    END LOOP;
+    CONTINUE WHEN v_round = 2;
     BEGIN
-      -- an open transaction may have events in it that nobody sees yet
-      EXECUTE format('LOCK TABLE public.%I IN SHARE MODE', v_leaf);
-      IF public.fn_queue_leaf_routed(v_leaf) THEN
-        v_leaves := v_leaves || v_leaf;
-      ELSE
-        v_kept := v_kept || jsonb_build_object(v_leaf, 'it has events that no cursor has passed');
-      END IF;
+      PERFORM public.fn_event_stamps_always();
+      v_made := public.fn_queue_partitions_ensure();
     EXCEPTION WHEN lock_not_available THEN
-      v_kept := v_kept || jsonb_build_object(v_leaf, 'busy: looked at in the next run');
+      v_kept := v_kept || '{"partitions": "busy: made in the next run"}';
     END;
   END LOOP;
-  v_leaves := v_leaves || public.fn_queue_leaves_before('queue_metric_sample',
-    public.fn_queue_retention_before('retention.samples_days'));
+  v_leaves := v_event_leaves || public.fn_queue_leaves_before('queue_metric_sample',
+    public.fn_queue_retention_before('retention.samples_days')) || v_job_leaves;
+
   BEGIN
-    FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('job_history', v_jobs) LOOP
-      EXECUTE format('INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n) '
-        'SELECT ''job'', h.job_kind, h.event_domain, h.status, -count(*) FROM public.%I h GROUP BY 2, 3, 4', v_leaf);
-      v_leaves := v_leaves || v_leaf;
-    END LOOP;
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'job', c.k1, c.k2, c.k3, c.n FROM jsonb_to_recordset(v_counts) AS c (k1 text, k2 text, k3 text, n bigint);
     FOREACH v_leaf IN ARRAY v_leaves LOOP
       EXECUTE format('DROP TABLE public.%I', v_leaf);
     END LOOP;
