@@ -20,6 +20,7 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/enqueue"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/sender"
@@ -91,6 +92,58 @@ func TestKeysAfterAFailover(t *testing.T) {
 	require.Equal(t, [2]string{lost[0], "queued"}, ask(after, "lost"), "once")
 	require.Equal(t, len(states)+2, standby.int("SELECT count(*)::int FROM public.v_job"), "each has one job, one of them its replay, and what was lost")
 	require.Equal(t, 1, standby.int("SELECT count(*)::int FROM public.event_outbox"))
+}
+
+// A claim takes jobs that are committed while it waits: their key and token come with them.
+func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: w.dsn, WorkConns: 1})
+	require.NoError(t, err)
+	defer client.Close()
+	claim := func() ([]work.Job, error) {
+		return work.New(client).JobClaim(t.Context(), work.Claim{Executor: "host", Kinds: []string{"pay"}, Most: 10})
+	}
+	put := func(scope string) string {
+		return w.text(`SELECT public.fn_job_enqueue('pay', 'media', 'DOT', p_max_attempts => 1, p_idempotency_key => 'order-17', p_scope => $1) ->> 'job_id'`, scope)
+	}
+	first := put("workflow_admin")
+	dead, err := claim()
+	require.NoError(t, err)
+	require.Len(t, dead, 1)
+	w.exec("SELECT public.fn_job_fail(ARRAY[$1::uuid], ARRAY[$2::uuid], '{TIMEOUT}', '{late}', '{false}')", dead[0].ID, dead[0].Token)
+	put("event_ingest_writer") // waits, so that the claim has something to wait for
+
+	holder, err := w.admin.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = holder.Rollback(context.Background()) }()
+	_, err = holder.Exec(t.Context(), "SELECT 1 FROM public.job_subscription FOR UPDATE")
+	require.NoError(t, err)
+	type answer struct {
+		jobs []work.Job
+		err  error
+	}
+	claimed := make(chan answer, 1)
+	go func() {
+		jobs, err := claim()
+		claimed <- answer{jobs, err}
+	}()
+	eventually(t, func() bool {
+		return w.int("SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	}, "the claim does not wait")
+	w.exec("SELECT public.fn_job_dead_letter_replay(array_agg(dead_letter_id), 'ann', 'test') FROM public.job_dead_letter")
+	second := put("queue_viewer")
+	require.NoError(t, holder.Commit(t.Context()))
+	got := <-claimed
+	require.NoError(t, got.err)
+	require.Len(t, got.jobs, 3)
+	roots := map[string]bool{}
+	for _, j := range got.jobs {
+		require.Equal(t, "order-17", j.IdempotencyKey)
+		roots[j.Root.String()] = true
+	}
+	require.True(t, roots[first], "of the replay")
+	require.True(t, roots[second])
 }
 
 // told is what a handler was given of one try.
