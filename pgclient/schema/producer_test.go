@@ -296,9 +296,9 @@ func TestRefusedProducersCommitNothing(t *testing.T) {
 	require.NoError(t, p.with("BEGIN", many(`, "executor": "Agent", "priority": 1000`)))
 }
 
-// The way by which an event of ours comes is read from the call stack: whatever
-// functions a writer has, and whatever they are named, they are another way. A role
-// of the application that was granted no more than INSERT may insert.
+// An event of ours comes from a function of the owner: whatever functions a writer has,
+// whatever they are named and whatever their statements say, they are another way. A
+// role of the application that was granted no more than INSERT may insert.
 func TestEventsOfOursAreNotForged(t *testing.T) {
 	c := newProducing(t).core
 	const body = `(text, text, text, text, text, text, text, jsonb, text, text, timestamptz) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -323,6 +323,14 @@ func TestEventsOfOursAreNotForged(t *testing.T) {
 				require.ErrorContains(t, err, "emitted by qtop alone", name)
 			}
 		}
+	}
+	for _, name := range []string{"public.fn_event_emit", `"public"."fn_event_emit"`} { // in a statement, which the call stack holds too
+		_, err := writer.Exec(t.Context(), `DO $$ BEGIN
+			INSERT INTO public.event_outbox /* `+name+`(text,text,text,text,text,text,text,jsonb,text,text,timestamp with time zone) */
+			(event_domain, event_type, event_stream, delivery_lane, safe_payload) VALUES ('system', 'queue_worker_silent', 'alert', 'immediate', '{}');
+			END $$`)
+		refused(t, "42501", err, name)
+		require.ErrorContains(t, err, "emitted by qtop alone", name)
 	}
 	c.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, now())")
 	c.exec("SET quote_all_identifiers = on; SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, now())")
