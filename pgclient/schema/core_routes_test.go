@@ -76,6 +76,38 @@ func TestRouteRestore(t *testing.T) {
 	require.EqualValues(t, 7, get[int](c, "SELECT events_seen FROM public.iu_route_worker_cursor WHERE event_domain = 'iu'"), "each is counted once")
 }
 
+// A producer that knows the id of an event and the consumer, and takes the key of the
+// job that the router will make, neither keeps that job out nor makes the router wait.
+func TestRouteKeyOfAProducer(t *testing.T) {
+	for name, put := range map[string]string{
+		"one": "SELECT public.fn_job_enqueue('work', 'iu', 'Agent', p_idempotency_key => $1)",
+		"many": `SELECT public.fn_job_enqueue_many(jsonb_build_array(jsonb_build_object('job_kind', 'work', 'event_domain', 'iu',
+			'executor', 'Agent', 'payload', '{}'::jsonb, 'idempotency_key', $1::text)))`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newRoutes(t)
+			c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
+			c.emit("iu", "1")
+			key := "route:" + get[string](c, "SELECT id::text FROM public.event_outbox") + ":c"
+			open := c.begin(c.as("event_ingest_writer"))
+			for range 2 { // the second time it is the first job
+				_, err := open.Exec(t.Context(), put, key)
+				require.NoError(t, err)
+			}
+			router := c.begin(c.as("dot_executor"))
+			_, err := router.Exec(t.Context(), "SET LOCAL lock_timeout = '2s'")
+			require.NoError(t, err)
+			_, err = router.Exec(t.Context(), "SELECT public.fn_iu_route_worker_run()")
+			require.NoError(t, err)
+			require.NoError(t, router.Commit(t.Context()))
+			require.NoError(t, open.Commit(t.Context()))
+			require.Equal(t, "DOT "+key, get[string](c, "SELECT executor || ' ' || idempotency_key FROM public.job_queue WHERE actor = 'c'"))
+			require.Equal(t, 2, get[int](c, "SELECT count(*)::int FROM public.job_queue"))
+			require.Equal(t, key, get[string](c, "SELECT key FROM public.producer_key"), "a producer's keys are what it gave")
+		})
+	}
+}
+
 // Of a large batch only what is poisoned is put aside, each with its own snapshot.
 func TestRoutePoisonedBatch(t *testing.T) {
 	c := newRoutes(t)

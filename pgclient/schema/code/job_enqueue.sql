@@ -128,12 +128,14 @@ BEGIN
   v_left := made;
   FOR v_try IN 1..2 LOOP
     EXIT WHEN v_left = 0;
-    -- a key that another scope has in the queue now is stored with the scope and the id of the job behind it
+    -- a key that another scope has in the queue now is stored with the scope and the id of the job behind it; so is one
+    -- that reads as those of the router and of replays, whose jobs it would keep out
     INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
       idempotency_key, max_attempts, actor)
     SELECT j.job_id, j.job_kind, j.event_domain, j.executor, j.payload, j.priority, j.process_after,
-      j.process_after <= now(), CASE WHEN v_try = 1 THEN j.idempotency_key
-        ELSE format('%s of %s %s', left(j.idempotency_key, 390), j.scope, j.job_id) END, j.max_attempts, j.actor
+      j.process_after <= now(), CASE WHEN v_try = 1 AND (j.idempotency_key ~ '^(route|replay):') IS NOT TRUE
+        THEN j.idempotency_key ELSE format('%s of %s %s', left(j.idempotency_key, 390), j.scope, j.job_id) END,
+      j.max_attempts, j.actor
     FROM unnest(p_jobs) WITH ORDINALITY j
     WHERE j.job_id = ids[j.ordinality]
       AND (v_try = 1 OR NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = j.job_id))

@@ -29,7 +29,8 @@ COMMENT ON COLUMN public.job_queue.attempts IS 'finished tries; a claim adds non
 COMMENT ON COLUMN public.job_queue.lost_leases IS 'the third one dead-letters';
 COMMENT ON COLUMN public.job_queue.lease_token IS 'fences every result; all three of owner, until and token, or none';
 COMMENT ON COLUMN public.job_queue.idempotency_key IS
-  'as given; of a replay, and where another scope has the key in the queue, another text that ends with the job''s id';
+  'as given; of a replay, where another scope has the key in the queue, and where it begins with route: or replay:, '
+  'another text that ends with the job''s id';
 -- Grants: everything but payloads is there to be seen; writing goes through the functions.
 GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
   finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key,
