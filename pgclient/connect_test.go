@@ -63,6 +63,9 @@ func TestParseDSNVerifies(t *testing.T) {
 		"postgres:///?service=bare":                               true,
 		"service=plain":                                           false,
 		"service=bare sslmode=disable":                            false,
+		"host=db.example.org sslmode='disable'":                   false,
+		"postgres://u@db.example.org/q?sslmode=":                  true,
+		"postgres://u@db.example.org/q?sslmode=&a=b":              true,
 	} {
 		cc, err := pgpool.ParseDSN(dsn)
 		require.NoError(t, err, dsn)
@@ -76,6 +79,16 @@ func TestParseDSNVerifies(t *testing.T) {
 			full = len(cc.Fallbacks) > 0 && cc.Fallbacks[len(cc.Fallbacks)-1].TLSConfig != nil
 		}
 		require.Equal(t, verified, full, dsn)
+	}
+	for _, dsn := range []string{
+		"host=db.example.org sslmode=", "host=db.example.org sslmode=''", "sslmode='' host=localhost,db.example.org", "service=bare sslmode=''",
+	} {
+		_, err := pgpool.ParseDSN(dsn)
+		require.ErrorContains(t, err, "sslmode without a value", dsn)
+	}
+	for _, dsn := range []string{"postgres://u@localhost/q?sslmode=", "host=/run/postgresql sslmode=''"} {
+		_, err := pgpool.ParseDSN(dsn)
+		require.NoError(t, err, dsn)
 	}
 	t.Setenv("PGSERVICE", "bare")
 	cc, err := pgpool.ParseDSN("")

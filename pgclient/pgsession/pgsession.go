@@ -54,7 +54,8 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 	if err := judgeParts(cc); err != nil {
 		return nil, err
 	}
-	explicit := explicitTLS.MatchString(quoted.ReplaceAllString(dsn, "''")) || os.Getenv("PGSSLMODE") != ""
+	words := quoted.ReplaceAllStringFunc(dsn, func(s string) string { return queue.Choose(s == "''", s, "'x'") })
+	explicit := explicitTLS.MatchString(words) || os.Getenv("PGSSLMODE") != ""
 	if !explicit && prefersTLS(cc) {
 		if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 			dsn += queue.Choose(strings.Contains(dsn, "?"), "&", "?") + "sslmode=verify-full"
@@ -63,6 +64,10 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 		}
 		if cc, err = pgx.ParseConfig(dsn); err != nil {
 			return nil, err
+		}
+		if prefersTLS(cc) { // an empty word of the operator's own is the one that the driver takes
+			return nil, queue.NewError(queue.KindConfig, "the connection string has an sslmode without a value", "dsn",
+				"give it one, such as verify-full, or leave it out")
 		}
 	}
 	Set(cc, Always()...)
@@ -108,8 +113,9 @@ func PoolConfig(dsn string) (*pgxpool.Config, error) {
 }
 
 // An sslmode of the operator's own, in either form of a DSN. A value that merely
-// contains the word is none.
-var explicitTLS = regexp.MustCompile(`(?:^|[\s?&])sslmode\s*=`)
+// contains the word is none, and neither is one without a value, which the driver takes
+// for prefer.
+var explicitTLS = regexp.MustCompile(`(?:^|[\s?&])sslmode\s*=\s*(?:[^\s&']|'x')`)
 
 // quoted is a value in quotes, which may hold anything, or a character behind a backslash.
 var quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|\\.`)
