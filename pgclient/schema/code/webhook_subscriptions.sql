@@ -25,6 +25,9 @@ BEGIN
   ELSIF (p_callback_url ~* '^https?://[^/?#[:space:]]+[^[:space:]]*$' AND length(p_callback_url) <= 2048) IS NOT TRUE
   THEN
     RAISE EXCEPTION 'p_callback_url must be an http or https URL of at most 2048 characters' USING ERRCODE = '22023';
+  ELSIF p_callback_url ~ '[^!-~]' OR p_callback_url ~ '^[^/]*//[^/?#]*[@\\]' THEN -- what no host would send to
+    RAISE EXCEPTION 'p_callback_url must be printable ASCII, without a user or password: sign with a secret instead'
+      USING ERRCODE = '22023';
   ELSIF p_secret_ref !~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' OR p_secret_ref ~* '^whsec_' THEN
     RAISE EXCEPTION 'p_secret_ref must be the name under which hosts know a secret, not the secret'
       USING ERRCODE = '22023';
