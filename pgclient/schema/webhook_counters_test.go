@@ -99,6 +99,7 @@ func TestWebhookStorm(t *testing.T) {
 		WHERE (status = 'DeadLettered') <> EXISTS (SELECT 1 FROM public.dead_letters d WHERE d.saga_id = s.id)`))
 
 	// no work is lost: with receivers answering, all of it ends
+	h.flag("webhook.slow_start.enabled", "false")
 	h.exec("DELETE FROM public.webhook_endpoint_suspensions")
 	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = NULL")
 	for deadline := time.Now().Add(60 * time.Second); ; {
