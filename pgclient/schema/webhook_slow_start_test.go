@@ -207,4 +207,12 @@ func TestSlowStartSteps(t *testing.T) {
 	require.NoError(t, h.asOwner("UPDATE public.webhook_slow_start SET began_at = began_at - interval '1 minute'"))
 	h.call("public.fn_saga_orchestrator_run()")
 	require.Empty(t, h.slowStart(), "it has a longest time")
+
+	h.call("public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
+	h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
+	require.NotEmpty(t, h.slowStart())
+	h.flag("webhook.slow_start.enabled", "false") // none begins at the new URL
+	require.NoError(t, h.asOwner("UPDATE public.subscriptions SET callback_url = 'http://127.0.0.1:2/hook'"))
+	h.stepped()
+	require.Empty(t, h.slowStart(), "it ends with the last subscription of its endpoint")
 }

@@ -115,7 +115,8 @@ BEGIN
     SELECT * FROM public.webhook_slow_start WHERE step_at <= clock_timestamp() - interval '10 seconds'
     ORDER BY endpoint FOR UPDATE SKIP LOCKED
   LOOP
-    SELECT sum(p.n) INTO v_left FROM public.subscriptions s CROSS JOIN LATERAL (
+    -- nothing is left either where its last subscription has another URL now
+    SELECT COALESCE(sum(p.n), 0) INTO v_left FROM public.subscriptions s CROSS JOIN LATERAL (
       SELECT count(*) AS n FROM (SELECT FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
         AND j.controlled IN (true, false) AND j.subscription_id = s.id LIMIT 10001) x) p
     WHERE s.endpoint = v_start.endpoint;
