@@ -80,6 +80,7 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Request.Targets = slices.Compact(slices.Sorted(slices.Values(p.Request.Targets)))
 	var targets []string
+	var subscriptions []int64
 	since := map[string]*time.Time{}
 	for _, t := range p.Request.Targets {
 		id, err := parseid.Subscription(t)
@@ -101,7 +102,7 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		if verdict(p, "subscription "+t, out) {
 			continue
 		}
-		targets = append(targets, t)
+		targets, subscriptions = append(targets, t), append(subscriptions, id)
 		since[t] = g.since
 		p.Lines = append(p.Lines, g.lines()...)
 	}
@@ -115,14 +116,6 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	switch {
 	case !suspend:
 		say(p, "then", "what waited may be sent, and failures in a row are counted from none")
-		var subscriptions []int64
-		for _, t := range targets {
-			id, err := parseid.Subscription(t)
-			if err != nil {
-				return err
-			}
-			subscriptions = append(subscriptions, id)
-		}
 		return c.released(ctx, p, subscriptions)
 	case p.Request.Args["for"] == "":
 		say(p, "until", "somebody resumes it; what waits spends no attempt")
