@@ -46,7 +46,7 @@ func TestSignalsToSessions(t *testing.T) {
 		return queue.Request{Action: id, Targets: []string{target}, Reason: "it holds the queue"}
 	}
 	until := func(what string, done func() bool) {
-		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) { // between two looks at the server
 			require.True(t, time.Now().Before(deadline), what)
 		}
 	}

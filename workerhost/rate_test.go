@@ -94,7 +94,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 		if i == 0 {
 			hosts[0].kill()
 		}
-		time.Sleep(spell) // the receiver's
+		time.Sleep(spell) // how long the receiver fails: nothing else ends it
 		bad.Store(false)
 	}
 	eventuallyWithin(t, 10*time.Minute, func() bool { return w.int(completed) == letters }, "not all are delivered")

@@ -1,4 +1,4 @@
-// Idempotency: one job per scope, kind and key, whoever asks how often at once;
+// Idempotency: one job per scope, kind and key, however many producers ask at once;
 // many in one call, in the order given.
 
 package schema_test

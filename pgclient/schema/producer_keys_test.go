@@ -424,7 +424,7 @@ func TestEventKey(t *testing.T) {
 	fails(t, pool, "23505", "INSERT INTO public.events (event_type, payload, external_event_id) VALUES ('order', '{}', 'e1')")
 }
 
-// Jobs that are alive with a key when the schema is upgraded keep it, whoever asks and however they end.
+// Live jobs keep their key when the schema is upgraded: for any producer, and however the jobs end.
 func TestUpgradeKeepsKeys(t *testing.T) {
 	db := pgtest.Released(t)
 	conn := db.Conn(t, "")

@@ -33,7 +33,7 @@ COMMENT ON TABLE public.producer_key IS
   'Idempotency keys: what each stands for. Written with the job or event, moved by replays, swept '
   'retention.job_keys_days after the end.';
 COMMENT ON COLUMN public.producer_key.scope IS
-  'the role whose key it is; empty = of a release before, for whoever asks';
+  'the role that owns the key; empty = a key of the release before, whose owner was not stored: any producer''s';
 COMMENT ON COLUMN public.producer_key.kind IS 'of a job its kind, of an event domain/type';
 COMMENT ON COLUMN public.producer_key.target_id IS 'the job, after a replay the new one; the event';
 COMMENT ON COLUMN public.producer_key.content_hash IS

@@ -1,4 +1,4 @@
--- Keys of producers, and the first job of a line of replays. Jobs that are alive with a key keep it for whoever asks:
+-- Keys of producers, and the first job of a line of replays. Live jobs keep their key, which any producer may use:
 -- who gave it is not known. No row of job_queue is rewritten.
 
 CREATE TYPE public.job_given AS (
