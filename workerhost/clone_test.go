@@ -112,7 +112,7 @@ func TestRestoredDumpSendsNothing(t *testing.T) {
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: c.dsn, WorkConns: 2})
 	require.NoError(t, err)
 	defer client.Close()
-	sent, err := work.New(client).ClaimWebhooks(t.Context(), "old", 10, nil, 10)
+	sent, err := work.New(client).ClaimWebhooks(t.Context(), "old", 10, nil, 10, 0)
 	require.NoError(t, err)
 	require.Empty(t, sent)
 	claimed, err := work.New(client).JobClaim(t.Context(), work.Claim{Executor: "host", Kinds: []string{"mail"}, Most: 10})
@@ -229,7 +229,7 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	snap, err := viewer.Snapshot(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, snap.Server.Unexpected.String(), primaryName)
-	_, err = work.New(viewer).ClaimWebhooks(t.Context(), "x", 1, nil, 1)
+	_, err = work.New(viewer).ClaimWebhooks(t.Context(), "x", 1, nil, 1, 0)
 	require.ErrorContains(t, err, "UNEXPECTED SERVER", "no connection on which a host could claim")
 	require.Zero(t, r.count())
 

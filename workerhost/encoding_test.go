@@ -87,7 +87,7 @@ func TestOtherEncodingsAreRefused(t *testing.T) {
 	err = host.Run(t.Context())
 	require.ErrorContains(t, err, "the encoding of the database is SQL_ASCII, and qtop needs UTF8")
 	require.Equal(t, queue.KindConfig, queue.KindOf(err))
-	_, err = work.New(client).ClaimWebhooks(t.Context(), "h", 1, nil, 1)
+	_, err = work.New(client).ClaimWebhooks(t.Context(), "h", 1, nil, 1, 0)
 	require.ErrorContains(t, err, "SQL_ASCII")
 	_, err = client.Snapshot(t.Context())
 	require.ErrorContains(t, err, "SQL_ASCII")

@@ -24,6 +24,9 @@ const minGap = 10 * time.Millisecond
 // leaseHeldAgain is when a wake that found the lease held looks again.
 const leaseHeldAgain = 100 * time.Millisecond
 
+// fullAgain is when a quick run is followed by a full one.
+const fullAgain = time.Second
+
 // ticker drives tick workers.
 type ticker struct {
 	client   *work.Client
@@ -36,7 +39,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	drain := l.Draining()
-	again := false    // a look that found the lease held
+	again := false    // the next look is a wake, though nothing kicked
 	overdue := minGap // doubles while what this clock calls due is not due over there
 	for {
 		source := "external"
@@ -73,6 +76,9 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if res.Skipped == "lease_held" && source == "wake" {
 				// whoever holds the lease may have looked before the row came
 				again, next = true, min(next, leaseHeldAgain)
+			}
+			if res.Quick {
+				again, next = true, min(next, fullAgain)
 			}
 			if due, known := nextDue(res); known {
 				overdue = min(2*overdue, time.Minute)

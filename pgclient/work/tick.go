@@ -14,6 +14,7 @@ import (
 // TickResult is what fn_queue_tick_request answers.
 type TickResult struct {
 	Ran     bool
+	Quick   bool // it may have left what is older than the last full run; ask again a second later
 	Skipped string
 	Reason  string
 	Failed  bool
@@ -61,6 +62,7 @@ func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, e
 func ParseTick(raw []byte) (TickResult, error) {
 	var body struct {
 		Ran     bool                       `json:"ran"`
+		Quick   bool                       `json:"quick"`
 		Skipped string                     `json:"skipped"`
 		Reason  string                     `json:"reason"`
 		Failed  bool                       `json:"failed"`
@@ -73,7 +75,7 @@ func ParseTick(raw []byte) (TickResult, error) {
 		return TickResult{}, err
 	}
 	res := TickResult{
-		Ran: body.Ran, Skipped: body.Skipped, Reason: body.Reason, Failed: body.Failed, Error: body.Error,
+		Ran: body.Ran, Quick: body.Quick, Skipped: body.Skipped, Reason: body.Reason, Failed: body.Failed, Error: body.Error,
 		TookMS: body.TookMS, AuditID: body.AuditID, Result: map[string]int64{}, Raw: raw,
 	}
 	for k, v := range body.Result {

@@ -33,14 +33,16 @@ type WebhookJob struct {
 }
 
 // ClaimWebhooks leases up to n jobs, at most per of one subscription and none of
-// the subscriptions in skip. The statement commits before anything is
+// the subscriptions in skip; where after is not 0, of the jobs that spend no rate
+// only those with a greater id. The statement commits before anything is
 // returned: a job handed out earlier could be settled before its lease shows.
-func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int) ([]WebhookJob, error) {
+func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int, after int64) ([]WebhookJob, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	jobs, err := pgrow.All[WebhookJob](ctx, c.pool, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
 		timeout_seconds, event_id, event_type, event_created, subscription_id, callback_url, secret_ref, webhook_id, payload, paced
-		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int)`, workerID, n, skip, per)
+		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int, $5::bigint)`,
+		workerID, n, skip, per, after)
 	return jobs, pgerror.Translate(err)
 }
 

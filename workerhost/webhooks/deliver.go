@@ -17,6 +17,10 @@ import (
 // one; the poll finds rates that allow less than a request in this time.
 const pacedAgain = 2 * time.Second
 
+// headEvery is the longest time in which claims read only what is new: a job that
+// was handed back waits that long at most.
+const headEvery = time.Second
+
 // deliverer is the state of one run of the loop; one goroutine owns it.
 type deliverer struct {
 	*Worker
@@ -36,6 +40,13 @@ type deliverer struct {
 	// pacedUntil: until then a claim is made for each slice of a rate. The last claim
 	// that brought something paced set it.
 	pacedUntil time.Time
+
+	// Many claims a second need not read each time past the jobs that were claimed
+	// before. So a claim from the head of the queue is followed by claims behind
+	// claimedTo, the newest job that it brought; 0 when it left something there.
+	claimedTo int64
+	headAt    time.Time // when the last claim from the head was made
+	behind    bool      // claims since then did not look at the head
 }
 
 // Run is the body of the loop.
@@ -77,7 +88,7 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			return nil
 		case <-drain:
 			draining, drain = true, nil
-			d.leases.release(ctx, d.places.clear(time.Now()))
+			d.release(ctx, d.places.clear(time.Now()))
 		case <-d.l.Kicked():
 			d.look = true
 		case <-poll.C:
@@ -94,8 +105,8 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			d.leases.renew(ctx)
 		case <-slice.C:
 			now := time.Now()
-			d.leases.release(ctx, d.places.stale(now))
-			d.look = d.look || now.Before(d.pacedUntil)
+			d.release(ctx, d.places.stale(now))
+			d.look = d.look || now.Before(d.pacedUntil) || d.behind && now.Sub(d.headAt) >= headEvery
 		}
 		d.catchUp(ctx)
 		if draining && len(d.leases.flying) == 0 && !d.claiming {
@@ -165,11 +176,15 @@ func (d *deliverer) claim(ctx context.Context) {
 		return // nobody has got room since it found nothing
 	}
 	d.claiming, d.look, d.dry = true, false, false
+	var after int64
+	if len(skip) == 0 && now.Sub(d.headAt) < headEvery {
+		after = d.claimedTo
+	}
 	go func() {
 		claiming, cancel := lease.Outlive(ctx)
 		defer cancel()
-		jobs, err := d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each)
-		d.claims <- claim{jobs, err, room, each, skip, now, time.Now()}
+		jobs, err := d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each, after)
+		d.claims <- claim{jobs, err, room, each, skip, after, now, time.Now()}
 	}()
 }
 
@@ -191,7 +206,7 @@ func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 		return // stopped meanwhile: handed back unsent
 	}
 	if draining {
-		d.leases.release(ctx, xs)
+		d.release(ctx, xs)
 		return
 	}
 	perSubscription := map[int64]int{}
@@ -209,10 +224,35 @@ func (d *deliverer) stockUp(ctx, send context.Context, c claim, draining bool) {
 		}
 		d.begin(send)
 	}
-	heard := len(surplus) == 0 || d.leases.release(ctx, surplus)
+	d.claimed(c, xs, capped)
+	heard := len(surplus) == 0 || d.release(ctx, surplus)
 	// others may wait behind the one that got its share
 	d.look = d.look || heard && (len(xs) == c.asked || capped && len(xs) > 0)
 	d.dry, d.around = capped && len(xs) == 0, c.skip
+}
+
+// claimed records up to where the queue is claimed.
+func (d *deliverer) claimed(c claim, xs []*delivery, capped bool) {
+	switch {
+	case c.after != 0:
+		d.behind = true
+		return
+	case capped:
+		d.claimedTo = 0
+	default:
+		for _, x := range xs {
+			d.claimedTo = max(d.claimedTo, x.JobID)
+		}
+	}
+	d.headAt, d.behind = c.before, false
+}
+
+// release hands deliveries back, which are then somewhere in the queue.
+func (d *deliverer) release(ctx context.Context, xs []*delivery) bool {
+	if len(xs) > 0 {
+		d.claimedTo = 0
+	}
+	return d.leases.release(ctx, xs)
 }
 
 // saturated lists the subscriptions whose endpoint has here what it may have, and
@@ -255,13 +295,13 @@ func (d *deliverer) land(ctx context.Context, x *delivery) {
 	switch {
 	case x.fault != nil: // between its claim and its turn
 		d.keys.blame(x.SubscriptionID, *x.SecretRef, x.fault)
-		d.leases.release(ctx, append(waiting, x))
+		d.release(ctx, append(waiting, x))
 	case !x.sent:
 		delete(d.leases.flying, x.JobID)
 	case !x.delivered:
 		d.failing[x.SubscriptionID]++
 		if ctx.Err() == nil {
-			d.leases.release(ctx, waiting)
+			d.release(ctx, waiting)
 		}
 	}
 }

@@ -77,6 +77,7 @@ type claim struct {
 	asked  int
 	each   int // of one subscription
 	skip   []int64
+	after  int64 // only jobs with a greater id, where it is not 0
 	before time.Time
 	came   time.Time
 }

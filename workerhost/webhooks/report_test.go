@@ -42,7 +42,7 @@ func TestReportBadResult(t *testing.T) {
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "webhook_worker")), WorkConns: 2})
 	require.NoError(t, err)
 	defer client.Close()
-	claimed, err := work.New(client).ClaimWebhooks(t.Context(), "x", 3, nil, 3)
+	claimed, err := work.New(client).ClaimWebhooks(t.Context(), "x", 3, nil, 3, 0)
 	require.NoError(t, err)
 	require.Len(t, claimed, 3)
 	log := slog.New(slog.DiscardHandler)

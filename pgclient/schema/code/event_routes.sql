@@ -236,9 +236,10 @@ COMMENT ON FUNCTION public.fn_iu_route_apply IS
 -- fn_iu_route_worker_run(worker, limit) → {events, attempts, jobs, dead_lettered} or {skipped: why}: up to limit new
 -- events of each of the worker's routes, in batches (queue_cursor), of a batch in the order of (created_xid, id). Two
 -- runs at once take different domains. An event that cannot be routed becomes a dead letter alone. In another cluster
--- than last time all events are gone through by id once: what is routed is told by attempts and letters.
+-- than last time all events are gone through by id once: what is routed is told by attempts and letters. A quick run
+-- routes what a full one would, and leaves it to the next full one to write iu_route_worker_cursor (fn_queue_tick_run).
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_run(p_worker_name text DEFAULT 'iu_outbound_default',
-  p_batch_limit int DEFAULT 1000) RETURNS jsonb
+  p_batch_limit int DEFAULT 1000, p_quick boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_system bigint := (SELECT s.system_identifier FROM pg_control_system() s);
@@ -247,6 +248,8 @@ DECLARE
   x public.iu_route_worker_cursor;
   c public.queue_cursor;
   v_open boolean;
+  v_quick boolean;
+  v_uncounted bigint[]; -- events, attempts, dead letters since the last full run
   v_part public.event_outbox[];
   v_batch public.event_outbox[];
   v_fresh public.event_outbox[];
@@ -281,6 +284,7 @@ BEGIN
     c := public.fn_routing_cursor(p_worker_name, v_domain,
       CASE WHEN x.restored_after IS NULL THEN x.cursor_xid ELSE x.restored_xid END, x.cursor_id::text);
 
+    v_quick := p_quick AND x.system_identifier = v_system AND x.restored_after IS NULL;
     IF x.system_identifier <> v_system THEN
       c.routed := public.fn_routing_snapshot(); -- before anything is read: what is not read is not visible in it
       c.batch := NULL;
@@ -322,8 +326,6 @@ BEGIN
     END IF;
     c.batch_xid := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).created_xid END;
     c.batch_id := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).id END;
-    PERFORM public.fn_routing_cursor_keep(c);
-
     SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
     WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
       AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id);
@@ -337,13 +339,19 @@ BEGIN
     GET DIAGNOSTICS v_dead = ROW_COUNT;
 
     v_n := COALESCE(cardinality(v_fresh), 0);
+    v_uncounted := ARRAY[COALESCE((c.uncounted ->> 'events')::bigint, 0) + v_n,
+      COALESCE((c.uncounted ->> 'attempts')::bigint, 0) + v_did.attempts,
+      COALESCE((c.uncounted ->> 'dead_lettered')::bigint, 0) + v_dead];
+    c.uncounted := CASE WHEN v_quick AND v_uncounted <> '{0,0,0}'::bigint[] THEN jsonb_build_object(
+      'events', v_uncounted[1], 'attempts', v_uncounted[2], 'dead_lettered', v_uncounted[3]) ELSE '{}' END;
+    PERFORM public.fn_routing_cursor_keep(c);
     UPDATE public.iu_route_worker_cursor w SET
-      last_run_at = clock_timestamp(), events_seen = w.events_seen + v_n,
-      attempts_written = w.attempts_written + v_did.attempts, dead_lettered = w.dead_lettered + v_dead,
+      last_run_at = clock_timestamp(), events_seen = w.events_seen + v_uncounted[1],
+      attempts_written = w.attempts_written + v_uncounted[2], dead_lettered = w.dead_lettered + v_uncounted[3],
       system_identifier = x.system_identifier, restored_at = x.restored_at, restored_after = x.restored_after,
       last_run_summary = jsonb_build_object('events', v_n, 'attempts', v_did.attempts, 'jobs', v_did.jobs,
         'dead_lettered', v_dead)
-    WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain;
+    WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain AND NOT v_quick;
     v_all := ARRAY[v_all[1] + v_n, v_all[2] + v_did.attempts, v_all[3] + v_did.jobs, v_all[4] + v_dead];
   END LOOP;
   RETURN jsonb_build_object('events', v_all[1], 'attempts', v_all[2], 'jobs', v_all[3], 'dead_lettered', v_all[4]);
@@ -354,10 +362,10 @@ COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
   'Ticks iu_outbound_default and staging_outbound: routes new events to their recipients and makes the jobs of '
   'their consumers.';
 
-CREATE OR REPLACE FUNCTION public.fn_iu_staging_route_worker_run() RETURNS jsonb
+CREATE OR REPLACE FUNCTION public.fn_iu_staging_route_worker_run(p_quick boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN public.fn_iu_route_worker_run('staging_outbound', 1000);
+  RETURN public.fn_iu_route_worker_run('staging_outbound', 1000, p_quick);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_staging_route_worker_run TO :"dot_executor", :"workflow_admin";

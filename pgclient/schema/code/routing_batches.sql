@@ -16,6 +16,10 @@ COMMENT ON COLUMN public.queue_cursor.batch IS
   'the open batch: events visible in it and not in routed; null = none is open';
 COMMENT ON COLUMN public.queue_cursor.batch_xid IS 'created_xid of the last event that was taken of the open batch';
 COMMENT ON COLUMN public.queue_cursor.batch_id IS 'id of that event';
+COMMENT ON COLUMN public.queue_cursor.version IS
+  'rises with each change; it is read from the greatest down, so that what earlier changes left is never read';
+COMMENT ON COLUMN public.queue_cursor.uncounted IS
+  'what quick runs did (fn_queue_tick_run), by counter: the next full run adds it to the row of the reader';
 GRANT SELECT ON public.queue_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_routing_cursor(worker, domain, xid, id) → its row, or where there is none one made of where the release before
@@ -28,10 +32,13 @@ DECLARE
   c public.queue_cursor;
   v_xid bigint := greatest(p_xid::text::bigint, 3); -- the first number that a transaction can have
 BEGIN
-  SELECT * INTO c FROM public.queue_cursor x WHERE x.worker_name = p_worker_name AND x.event_domain = p_event_domain;
+  SELECT * INTO c FROM public.queue_cursor x WHERE x.worker_name = p_worker_name AND x.event_domain = p_event_domain
+  ORDER BY x.worker_name, x.event_domain, x.version DESC LIMIT 1;
   IF NOT FOUND THEN
     c.worker_name := p_worker_name;
     c.event_domain := p_event_domain;
+    c.version := 0;
+    c.uncounted := '{}';
     c.routed := format('%1$s:%1$s:', v_xid)::pg_snapshot;
     IF p_id !~ '^[0-]*$' THEN
       c.batch := format('%1$s:%1$s:', v_xid + 1)::pg_snapshot;
@@ -45,14 +52,19 @@ $fn$;
 COMMENT ON FUNCTION public.fn_routing_cursor IS
   'Where a reader of events stands; where it has not run in this release yet, carried over. Internal.';
 
--- fn_routing_cursor_keep(cursor): writes it where it differs. Internal.
+-- fn_routing_cursor_keep(cursor): writes it where it differs from its version; fn_routing_cursor made version 0, which
+-- is not in the table yet. Internal.
 CREATE OR REPLACE FUNCTION public.fn_routing_cursor_keep(p_cursor public.queue_cursor) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  INSERT INTO public.queue_cursor AS x VALUES (p_cursor.*)
-  ON CONFLICT (worker_name, event_domain) DO UPDATE SET routed = excluded.routed, batch = excluded.batch,
-    batch_xid = excluded.batch_xid, batch_id = excluded.batch_id
-  WHERE x.*::text <> excluded.*::text; -- snapshots have no operator for it
+  UPDATE public.queue_cursor x SET routed = p_cursor.routed, batch = p_cursor.batch, batch_xid = p_cursor.batch_xid,
+    batch_id = p_cursor.batch_id, uncounted = p_cursor.uncounted, version = x.version + 1
+  WHERE x.worker_name = p_cursor.worker_name AND x.event_domain = p_cursor.event_domain AND x.version = p_cursor.version
+    AND x.*::text <> p_cursor.*::text; -- snapshots have no operator for it
+  IF p_cursor.version = 0 THEN
+    p_cursor.version := 1;
+    INSERT INTO public.queue_cursor VALUES (p_cursor.*);
+  END IF;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_routing_cursor_keep IS

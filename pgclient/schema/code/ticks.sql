@@ -5,10 +5,12 @@ COMMENT ON TABLE public.queue_tick_worker IS
 COMMENT ON COLUMN public.queue_tick_worker.function IS 'called without arguments';
 COMMENT ON COLUMN public.queue_tick_worker.flag_key IS 'NULL = the interval alone switches it';
 COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = one of the jobs of pg_cron';
-COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'when the last run that succeeded began';
-COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS 'when the last try began, also one that failed';
-COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS 'last run that found something to do';
-COMMENT ON COLUMN public.queue_tick_worker.done_total IS 'items over all runs';
+COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'when the last full run that succeeded began';
+COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS
+  'when the last full run began, and any run that failed';
+COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS 'last full run that found something to do';
+COMMENT ON COLUMN public.queue_tick_worker.done_total IS
+  'items over all full runs; those of quick runs stand in the counter tick_done';
 GRANT SELECT ON public.queue_tick_worker TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
@@ -86,7 +88,11 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_due IS
   'Whether a tick worker may run now, else why not. Internal.';
 
--- fn_queue_tick_run(worker, source) → what fn_queue_tick_request answers. Internal.
+-- fn_queue_tick_run(worker, source) → what fn_queue_tick_request answers. A wake within a second of the last full run
+-- makes a quick run where the worker's function has an argument p_quick, unless the full run failed or found more than
+-- it may do at once. A quick run leaves the rows of the worker, its lease and its heartbeat as they are, so that a busy
+-- worker writes each of them once a second, and may look only at what is newer than the last full run. Whoever made a
+-- quick run asks again a second later, and gets a full one. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -95,6 +101,8 @@ DECLARE
   v_result jsonb;
   v_function oid;
   v_work numeric;
+  v_most numeric; -- the greatest of the numbers that count
+  v_quick boolean;
   v_started timestamptz := clock_timestamp();
   v_interval int;
   v_error text;
@@ -128,6 +136,9 @@ BEGIN
         ELSE 'it ran a moment ago' END);
   END IF;
 
+  SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+  v_quick := p_source = 'wake' AND v_worker.last_run_at BETWEEN v_started - interval '1 second' AND v_started
+    AND NOT COALESCE(v_worker.last_result ?| '{error,more}'::text[], true);
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
   IF v_skip = 'off' THEN
     -- Switched off is a clean stop: shown, and no silence.
@@ -153,8 +164,10 @@ BEGIN
     IF NOT FOUND THEN
       RAISE EXCEPTION 'public.%() is not there', v_worker.function USING ERRCODE = '42883';
     END IF;
+    v_quick := v_quick AND (SELECT 'p_quick' = ANY (p.proargnames) FROM pg_proc p WHERE p.oid = v_function) IS TRUE;
     EXECUTE (SELECT format('SELECT public.%I(%s)', p.proname, (SELECT string_agg(format('%s::%s',
-        pg_get_function_arg_default(p.oid, n), format_type(p.proargtypes[n - 1], NULL)), ', ' ORDER BY n)
+        CASE WHEN v_quick AND p.proargnames[n] = 'p_quick' THEN 'true' ELSE pg_get_function_arg_default(p.oid, n) END,
+        format_type(p.proargtypes[n - 1], NULL)), ', ' ORDER BY n)
       FROM generate_series(1, p.pronargs::int) n)) FROM pg_proc p WHERE p.oid = v_function) INTO v_result;
     v_result := COALESCE(v_result, '{}');
     IF jsonb_typeof(v_result) <> 'object' THEN
@@ -172,19 +185,28 @@ BEGIN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'failed', true, 'error', v_error);
   END IF;
 
-  SELECT COALESCE((v_result ->> 'rows_marked')::numeric, sum(value::numeric), 0) INTO v_work FROM jsonb_each_text(
+  SELECT COALESCE((v_result ->> 'rows_marked')::numeric, sum(value::numeric), 0), max(value::numeric)
+  INTO v_work, v_most FROM jsonb_each_text(
     (SELECT COALESCE(jsonb_object_agg(e.key, e.value), '{}') FROM jsonb_each(v_result) e
      WHERE jsonb_typeof(e.value) = 'number' AND e.key NOT IN ('held', 'waiting', 'in_flight', 'checked', 'total')));
+  IF v_quick THEN
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    SELECT 'tick_done', p_worker_name, '', '', v_work WHERE v_work <> 0;
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'quick', true, 'result', v_result,
+      'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));
+  END IF;
   UPDATE public.queue_tick_worker SET last_run_at = v_started, last_attempt_at = v_started,
     last_work_at = CASE WHEN v_work > 0 THEN clock_timestamp() ELSE last_work_at END,
     done_total = done_total + v_work::bigint,
     last_result = v_result || jsonb_build_object('source', p_source)
+      || CASE WHEN v_most >= 1000 THEN '{"more": true}'::jsonb ELSE '{}' END
   WHERE worker_name = p_worker_name RETURNING * INTO v_worker;
   UPDATE public.dot_iu_runtime_lease SET lease_holder = session_user || ' pid ' || pg_backend_pid(),
     token = gen_random_uuid(), acquired_at = v_started, expires_at = clock_timestamp() WHERE lease_name = p_worker_name;
   PERFORM public.fn_queue_heartbeat_touch(p_worker_name, jsonb_build_object(
     'state', CASE WHEN v_work > 0 THEN 'working' ELSE 'idle' END,
-    'done_total', v_worker.done_total, 'last_work_at', v_worker.last_work_at,
+    'done_total', v_worker.done_total + COALESCE((SELECT sum(q.n) FROM public.v_queue_counter_part q
+      WHERE q.scope = 'tick_done' AND q.k1 = p_worker_name), 0), 'last_work_at', v_worker.last_work_at,
     'in_flight', COALESCE((v_result ->> 'in_flight')::bigint, 0)));
   UPDATE public.queue_heartbeat SET expected_cadence_seconds = v_interval,
     stale_threshold_seconds = greatest(least(3.0 * v_interval, 2147483647)::int,
@@ -197,7 +219,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_run IS
   'One run of a tick worker, if it may run now. Internal.';
 
--- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms},
+-- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms}, with quick: true after a quick run,
 -- {worker, ran: false, skipped: clone|off|mode|not_due|lease_held, reason} or
 -- {worker, ran: false, failed: true, error}. source: external, pg_cron, wake,
 -- operator; the last is audited. A failure of the worker is recorded and beats
@@ -271,13 +293,15 @@ SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at, c.age A
          END AS state,
        CASE WHEN NOT c.off THEN least(greatest(w.last_run_at, w.last_attempt_at), '9999-12-31Z')
          + make_interval(secs => c.n) END AS next_due_at,
-       w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at, w.done_total,
-         w.flag_key,
+       w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at,
+       (w.done_total + COALESCE(q.n, 0))::bigint AS done_total, w.flag_key,
        j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as
 FROM public.queue_tick_worker w
 LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
 LEFT JOIN public.v_dot_config_number i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
 LEFT JOIN public.dot_config g ON g.key = w.flag_key
+LEFT JOIN (SELECT d.k1, sum(d.n) AS n FROM public.v_queue_counter_part d WHERE d.scope = 'tick_done' GROUP BY d.k1) q
+  ON q.k1 = w.worker_name
 CROSS JOIN LATERAL (SELECT
   COALESCE(i.n, 0) AS n,
   COALESCE((SELECT d.n FROM public.v_dot_config_number d

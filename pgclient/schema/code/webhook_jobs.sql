@@ -1,17 +1,19 @@
 -- Webhooks: lease, report, renew, release and reset jobs. Source: R02 §2. Lock order: see webhook_router.sql.
 
--- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription): leases up to
--- p_limit Pending jobs, oldest first, none of the skipped subscriptions (those of which a host has its
--- share in flight) and at most p_per_subscription of each other one, and hands out what the delivery
--- needs. Nothing while webhook.worker.enabled is off, or in a copy of a database (fn_queue_clone_of). The
--- gate and the rates are judged here, so a suspended or exhausted subscription costs no attempt and no
--- lease. Three rates are spent, each over all hosts: of the subscription, of the bulk operation that
--- requeued the delivery, and of the slow start of the endpoint. A job that spent one is paced: it is sent
--- within 250 ms or handed back, so that two slices never go out together. webhook_id is the same over
--- retries and requeues and that of no other delivery, in whichever database; event_created is RFC 3339 in
--- UTC. Commit before sending: a lease is held only once it is committed.
+-- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription, p_after): leases up to
+-- p_limit Pending jobs, oldest first, none of the skipped subscriptions (those of which a host has its share in
+-- flight) and at most p_per_subscription of each other one, and hands out what the delivery needs. With p_after
+-- only jobs with a greater id, of those that spend no rate: a host that has just claimed everything up to there
+-- need not read past it again. What was handed back meanwhile has a smaller id; so it claims without p_after once a
+-- second. Nothing while webhook.worker.enabled is off, or in a copy of a database (fn_queue_clone_of). The gate and
+-- the rates are judged here, so a suspended or exhausted subscription costs no attempt and no lease. Three rates
+-- are spent, each over all hosts: of the subscription, of the bulk operation that requeued the delivery, and of the
+-- slow start of the endpoint. A job that spent one is paced: it is sent within 250 ms or handed back, so that two
+-- slices never go out together. webhook_id is the same over retries and requeues and that of no other delivery, in
+-- whichever database; event_created is RFC 3339 in UTC. Commit before sending: a lease is held only once it is
+-- committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
-  p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL)
+  p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL, p_after bigint DEFAULT 0)
 RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, lease_until timestamptz,
   lease_seconds int, timeout_seconds int, event_id bigint, event_type text, subscription_id bigint,
   callback_url text, secret_ref text, webhook_id text, payload text, event_created text, paced boolean)
@@ -114,12 +116,13 @@ BEGIN
         -- a row that is kept per subscription
         FROM public.v_webhook_gate g WHERE g.subscription_id = j.subscription_id OFFSET 0) g
       WHERE j.status = 'Pending' AND NOT j.controlled AND g.ok AND COALESCE(cardinality(p_skip_subscriptions), 0) = 0
+        AND j.id > COALESCE(p_after, 0)
       ORDER BY j.id LIMIT p_limit) f
     GROUP BY f.subscription_id
   ), free AS MATERIALIZED (
     SELECT p.id, p.subscription_id FROM front f CROSS JOIN LATERAL (
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
-      WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = f.sub
+      WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = f.sub AND j.id > COALESCE(p_after, 0)
       ORDER BY j.id LIMIT least(f.n, p_per_subscription) FOR UPDATE OF j SKIP LOCKED) p
   ), lane (sub) AS (
     -- with somebody to skip: subscription by subscription, so that what is skipped is not read

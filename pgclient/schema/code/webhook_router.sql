@@ -25,12 +25,14 @@ COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
   'open, half_open (one try after a circuit), suspended, inactive or unverified';
 
--- fn_webhook_router_run(p_limit): events in batches (queue_cursor), of a batch in (created_xid, id) order → sagas;
--- {events, sagas}. One at a time (busy → skipped). Safe to repeat: the unique index and the dead letters stop a second
--- saga. In another cluster than last time (a restored dump, once it is adopted) transaction numbers start again: the
--- rows that are there and that the last cursor does not show are routed by id first, then an epoch of new numbers
--- begins, to which no id up to restored_through_id belongs.
-CREATE OR REPLACE FUNCTION public.fn_webhook_router_run(p_limit int DEFAULT 1000) RETURNS jsonb
+-- fn_webhook_router_run(p_limit, p_quick): events in batches (queue_cursor), of a batch in (created_xid, id) order →
+-- sagas; {events, sagas}. One at a time (busy → skipped). Safe to repeat: the unique index and the dead letters stop a
+-- second saga. In another cluster than last time (a restored dump, once it is adopted) transaction numbers start
+-- again: the rows that are there and that the last cursor does not show are routed by id first, then an epoch of new
+-- numbers begins, to which no id up to restored_through_id belongs. A quick run routes what a full one would, and
+-- leaves it to the next full one to write router_offsets (fn_queue_tick_run).
+CREATE OR REPLACE FUNCTION public.fn_webhook_router_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false)
+  RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   o public.router_offsets;
@@ -41,6 +43,8 @@ DECLARE
   v_part bigint[];
   v_ids bigint[] := ARRAY[]::bigint[];
   v_sagas bigint;
+  v_quick boolean;
+  v_uncounted bigint;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
@@ -53,6 +57,7 @@ BEGIN
     RETURN jsonb_build_object('events', 0, 'sagas', 0, 'skipped', 'busy');
   END IF;
   c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);
+  v_quick := p_quick AND o.system_identifier = v_system AND o.restored_after_id IS NULL;
 
   IF o.system_identifier <> v_system THEN
     BEGIN
@@ -122,6 +127,8 @@ BEGIN
     c.batch_xid := NULL;
     c.batch_id := NULL;
   END IF;
+  v_uncounted := COALESCE((c.uncounted ->> 'events')::bigint, 0) + cardinality(v_ids);
+  c.uncounted := CASE WHEN v_quick AND v_uncounted > 0 THEN jsonb_build_object('events', v_uncounted) ELSE '{}' END;
   PERFORM public.fn_routing_cursor_keep(c);
 
   INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id)
@@ -144,8 +151,8 @@ BEGIN
   END IF;
 
   UPDATE public.router_offsets r SET max_event_id = o.max_event_id, restored_after_id = o.restored_after_id,
-    events_seen = r.events_seen + cardinality(v_ids), updated_at = now()
-  WHERE r.id = 1 AND (cardinality(v_ids) > 0 OR r.restored_after_id IS DISTINCT FROM o.restored_after_id);
+    events_seen = r.events_seen + v_uncounted, updated_at = now()
+  WHERE r.id = 1 AND NOT v_quick AND (v_uncounted > 0 OR r.restored_after_id IS DISTINCT FROM o.restored_after_id);
   RETURN jsonb_build_object('events', cardinality(v_ids), 'sagas', v_sagas);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_router_run IS
@@ -195,7 +202,31 @@ COMMENT ON FUNCTION public.fn_webhook_unrouted IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_unrouted TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_saga_orchestrator_run(p_limit): settles up to p_limit finished jobs, then makes up to p_limit jobs;
+-- fn_webhook_jobs_make(sagas, controlled, operations) → how many: a job for each of the sagas, which the caller has
+-- locked and found due; parallel arrays. controlled: it spends the token of a rate. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_jobs_make(p_sagas bigint[], p_controlled boolean[], p_operations bigint[])
+  RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+DECLARE
+  v_made bigint;
+BEGIN
+  WITH started AS (
+    UPDATE public.webhook_delivery_sagas s
+    SET status = 'InProgress', next_attempt_at = NULL, updated_at = now()
+    FROM unnest(p_sagas, p_controlled, p_operations) AS p (id, controlled, operation_id) WHERE s.id = p.id
+    RETURNING s.id, s.subscription_id, p.controlled OR p.operation_id IS NOT NULL AS controlled, p.operation_id
+  )
+  INSERT INTO public.webhook_delivery_jobs (saga_id, subscription_id, attempt_no, controlled, operation_id)
+  SELECT s.id, s.subscription_id, 1 + COALESCE((SELECT max(j.attempt_no) FROM public.webhook_delivery_jobs j
+    WHERE j.saga_id = s.id), 0), s.controlled, s.operation_id FROM started s ORDER BY s.id;
+  GET DIAGNOSTICS v_made = ROW_COUNT;
+  RETURN v_made;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_jobs_make IS 'Makes the next job of each of the sagas. Internal.';
+
+-- fn_saga_orchestrator_run(p_limit, p_quick): settles up to p_limit finished jobs, then makes up to p_limit jobs;
 -- {settled, completed, retried, dead_lettered, jobs_created}. Many may run at once: all locks skip.
 -- Settling: each result once, in id order. A failure adds one attempt, but for the first hundred 429 of a saga; below
 -- the maximum the saga waits as webhook.retry_schedule or that of its subscription says, after a 429 no longer than
@@ -204,7 +235,11 @@ GRANT EXECUTE ON FUNCTION public.fn_webhook_unrouted TO :"queue_viewer", :"dot_e
 -- and for a payload that no host can read, the saga dies together with its dead letter. Making: due
 -- subscriptions share p_limit evenly, so that one endpoint's backlog delays no other; only where the gate
 -- is open, or one job where half-open.
-CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_run(p_limit int DEFAULT 1000) RETURNS jsonb
+-- A quick run (fn_queue_tick_run) looks only at jobs from settled_from on and at sagas behind made_through, which the
+-- last full run named: what is older has been done, and what that run could not see waits for the next one. A full run
+-- that left something undone for its limits names no made_through.
+CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false)
+  RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET jit = off AS $$
@@ -219,6 +254,12 @@ DECLARE
   v_made bigint;
   v_operations bigint[]; -- with jobs to claim, and those that are paused
   v_room bigint[];       -- how many jobs more each may have
+  v_settled_from bigint := 0; -- id of the first job to settle
+  v_made_through bigint;      -- id of the newest saga that has been looked at
+  v_sagas bigint[];           -- to make jobs for, with what fn_webhook_jobs_make wants to know of each
+  v_controlled boolean[];
+  v_job_operations bigint[];
+  v_quota_spent boolean;      -- by a subscription with more sagas due
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
@@ -228,10 +269,15 @@ BEGIN
       'skipped', public.fn_queue_clone_of(), 'rule', 'clone');
   END IF;
 
+  IF p_quick THEN
+    SELECT COALESCE((w.last_result ->> 'settled_from')::bigint, 0), (w.last_result ->> 'made_through')::bigint
+    INTO v_settled_from, v_made_through FROM public.queue_tick_worker w WHERE w.worker_name = 'saga_orchestrator';
+  END IF;
+
   WITH done AS MATERIALIZED (
     SELECT j.id, j.saga_id, j.attempt_no, j.status, j.error_code, j.retry_after_at
     FROM public.webhook_delivery_jobs j
-    WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL
+    WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL AND j.id >= v_settled_from
     ORDER BY j.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ), settled AS (
     UPDATE public.webhook_delivery_jobs j SET settled_at = now() FROM done d WHERE j.id = d.id RETURNING j.id
@@ -280,8 +326,21 @@ BEGIN
   SELECT (SELECT count(*) FROM settled),
     (SELECT count(*) FROM moved WHERE status = 'Completed'),
     (SELECT count(*) FROM moved WHERE status = 'PendingRetry'),
-    (SELECT count(*) FROM letters)
-  INTO v_settled, v_completed, v_retried, v_dead;
+    (SELECT count(*) FROM letters),
+    COALESCE((SELECT min(id) FROM settled), (SELECT max(j.id) FROM public.webhook_delivery_jobs j))
+  INTO v_settled, v_completed, v_retried, v_dead, v_settled_from;
+
+  IF v_made_through IS NOT NULL THEN
+    SELECT array_agg(p.id), array_agg(p.controlled) INTO v_sagas, v_controlled FROM (
+      SELECT s.id, g.controlled FROM public.webhook_delivery_sagas s
+      CROSS JOIN LATERAL (SELECT g.rate_limit_per_second IS NOT NULL OR g.slow_start_rate IS NOT NULL AS controlled
+        FROM public.v_webhook_gate g WHERE g.subscription_id = s.subscription_id AND g.gate = 'open' OFFSET 0) g
+      WHERE s.id > v_made_through AND s.status = 'Pending' AND s.next_attempt_at <= now()
+        AND s.requeued_from_dead_letter_id IS NULL -- those of an operation are made at its rate
+      ORDER BY s.id LIMIT p_limit FOR UPDATE OF s SKIP LOCKED) p;
+    RETURN jsonb_build_object('settled', v_settled, 'completed', v_completed, 'retried', v_retried,
+      'dead_lettered', v_dead, 'jobs_created', public.fn_webhook_jobs_make(v_sagas, v_controlled, '{}'::bigint[]));
+  END IF;
 
   PERFORM public.fn_webhook_suspensions_end();
   PERFORM public.fn_webhook_slow_start_step();
@@ -302,6 +361,7 @@ BEGIN
   WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
     AND o.state = 'paused';
 
+  v_made_through := (SELECT max(s.id) FROM public.webhook_delivery_sagas s);
   WITH RECURSIVE waiting (sub) AS (
     (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
       WHERE s.status IN ('Pending', 'PendingRetry') ORDER BY s.subscription_id LIMIT 1)
@@ -325,7 +385,7 @@ BEGIN
       ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END AS quota
     FROM due
   ), front AS MATERIALIZED (
-    SELECT p.id, h.controlled, p.operation_id FROM share h CROSS JOIN LATERAL (
+    SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota FROM share h CROSS JOIN LATERAL (
       SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
       LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
       LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- without one there is no rate
@@ -339,16 +399,11 @@ BEGIN
     LEFT JOIN public.queue_bulk_operation o ON o.operation_id = f.operation_id
     WHERE f.operation_id IS NULL OR f.n <= COALESCE(v_room[array_position(v_operations, f.operation_id)],
       ceil(o.rate_per_second * 5))
-  ), started AS (
-    UPDATE public.webhook_delivery_sagas s
-    SET status = 'InProgress', next_attempt_at = NULL, updated_at = now()
-    FROM pick p WHERE s.id = p.id
-    RETURNING s.id, s.subscription_id, p.controlled OR p.operation_id IS NOT NULL AS controlled, p.operation_id
   )
-  INSERT INTO public.webhook_delivery_jobs (saga_id, subscription_id, attempt_no, controlled, operation_id)
-  SELECT s.id, s.subscription_id, 1 + COALESCE((SELECT max(j.attempt_no) FROM public.webhook_delivery_jobs j
-    WHERE j.saga_id = s.id), 0), s.controlled, s.operation_id FROM started s ORDER BY s.id;
-  GET DIAGNOSTICS v_made = ROW_COUNT;
+  SELECT array_agg(p.id), array_agg(p.controlled), array_agg(p.operation_id),
+    EXISTS (SELECT FROM front f GROUP BY f.sub, f.quota HAVING count(*) >= least(f.quota, p_limit))
+  INTO v_sagas, v_controlled, v_job_operations, v_quota_spent FROM pick p;
+  v_made := public.fn_webhook_jobs_make(v_sagas, v_controlled, v_job_operations);
 
   -- jobs made before their subscription got a quota, a suspension or a slow start leave the free lane
   UPDATE public.webhook_delivery_jobs j SET controlled = true FROM (
@@ -363,7 +418,8 @@ BEGIN
   WHERE j.id = stray.id;
 
   RETURN jsonb_build_object('settled', v_settled, 'completed', v_completed, 'retried', v_retried,
-    'dead_lettered', v_dead, 'jobs_created', v_made);
+    'dead_lettered', v_dead, 'jobs_created', v_made, 'settled_from', v_settled_from::text,
+    'made_through', CASE WHEN NOT v_quota_spent THEN v_made_through::text END);
 END $$;
 COMMENT ON FUNCTION public.fn_saga_orchestrator_run IS
   'Settles finished jobs once each and makes the next ones. Tick worker saga_orchestrator (R02).';

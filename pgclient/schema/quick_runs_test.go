@@ -1,0 +1,247 @@
+// Quick runs: a worker that is woken many times a second reads what is new, and writes where it stands once a second.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// justRan says that the last full run of the worker is n seconds ago.
+func (h *hooks) justRan(worker, ago string) {
+	h.t.Helper()
+	h.exec("UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp() - $2::interval, last_attempt_at = NULL WHERE worker_name = $1", worker, ago)
+}
+
+// woken runs a worker for a wake and tells whether it was a quick run, and its result.
+func (h *hooks) woken(worker string) (bool, map[string]any) {
+	h.t.Helper()
+	got, err := tryCall(h.root, "public.fn_queue_tick_request($1, 'wake')", worker)
+	require.NoError(h.t, err)
+	require.Equal(h.t, true, got["ran"], got)
+	quick, _ := got["quick"].(bool)
+	result, _ := got["result"].(map[string]any)
+	return quick, result
+}
+
+// A wake within a second of a full run makes a quick run: it does the work and writes none of the rows that tell of the
+// worker. The next full run accounts for it.
+func TestQuickRunsWriteOnceASecond(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	h.exec("UPDATE public.dot_config SET value = 'true' WHERE key IN ('iu_core.routes_master_enabled', 'iu_core.route_worker_enabled')")
+	h.exec("UPDATE public.iu_outbound_route SET enabled = true WHERE event_domain = 'iu'")
+	stood := func(worker string) string {
+		return one[string](h, `SELECT concat_ws(' ', w.ctid, l.ctid, b.ctid, (SELECT ctid FROM public.router_offsets),
+			(SELECT string_agg(ctid::text, ' ') FROM public.iu_route_worker_cursor))
+			FROM public.queue_tick_worker w JOIN public.dot_iu_runtime_lease l ON l.lease_name = w.worker_name
+			JOIN public.queue_heartbeat b ON b.executor_id = w.worker_name WHERE w.worker_name = $1`, worker)
+	}
+	for _, c := range []struct{ worker, write, done, seen string }{
+		{"webhook_router", "INSERT INTO public.events (event_type, payload) VALUES ('order', '1')",
+			"SELECT count(*) FROM public.webhook_delivery_sagas", "SELECT events_seen FROM public.router_offsets"},
+		{"iu_outbound_default", "SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)",
+			"SELECT count(DISTINCT event_id) FROM public.iu_route_attempt", "SELECT events_seen FROM public.iu_route_worker_cursor WHERE event_domain = 'iu'"},
+	} {
+		total := func() int64 {
+			return one[int64](h, "SELECT done_total FROM public.v_queue_scheduler_status WHERE worker_name = $1", c.worker)
+		}
+		_, _ = h.woken(c.worker)
+		before := total()
+		h.exec(c.write)
+		eventually(t, "a full run has routed it", func() bool {
+			h.justRan(c.worker, "2 seconds")
+			quick, _ := h.woken(c.worker)
+			require.False(t, quick)
+			return one[int](h, c.done) == 1
+		})
+		each := total() - before
+		require.Positive(t, each)
+		require.Equal(t, 1, one[int](h, c.seen), c.worker)
+		for i := 2; i <= 4; i++ {
+			h.exec(c.write)
+			eventually(t, "a quick run has routed it", func() bool {
+				h.justRan(c.worker, "0 seconds")
+				was := stood(c.worker)
+				quick, _ := h.woken(c.worker)
+				require.True(t, quick)
+				require.Equal(t, was, stood(c.worker), "nothing that tells of it is written")
+				return one[int](h, c.done) == i
+			})
+			require.Equal(t, before+int64(i)*each, total(), "its work is counted")
+		}
+		require.Equal(t, 1, one[int](h, c.seen), c.worker)
+		h.justRan(c.worker, "2 seconds")
+		quick, _ := h.woken(c.worker)
+		require.False(t, quick)
+		require.Equal(t, 4, one[int](h, c.seen), c.worker)
+		require.Equal(t, fmt.Sprint(before+4*each), one[string](h, "SELECT last_beat_payload ->> 'done_total' FROM public.queue_heartbeat WHERE executor_id = $1", c.worker))
+		require.Equal(t, "{}", one[string](h, "SELECT string_agg(DISTINCT uncounted::text, ' ') FROM public.queue_cursor"))
+	}
+}
+
+// Whatever asks for more than the newest gets a full run: a cadence, an operator, a failure before, more than one run
+// may do, a clock that was set back, a function that knows no quick runs.
+func TestFullRuns(t *testing.T) {
+	h := newHooks(t)
+	_, _ = h.woken("saga_orchestrator")
+	for name, c := range map[string]struct {
+		set   string
+		quick bool
+	}{
+		"just now":         {"last_run_at = clock_timestamp()", true},
+		"two seconds ago":  {"last_run_at = clock_timestamp() - interval '2 seconds'", false},
+		"ahead":            {"last_run_at = clock_timestamp() + interval '1 hour'", false},
+		"never":            {"last_run_at = NULL", false},
+		"failed":           {"last_run_at = clock_timestamp(), last_result = '{\"error\": \"x\"}'", false},
+		"more than it did": {"last_run_at = clock_timestamp(), last_result = '{\"more\": true}'", false},
+		"nothing known":    {"last_run_at = clock_timestamp(), last_result = NULL", false},
+	} {
+		h.exec("UPDATE public.queue_tick_worker SET " + c.set + " WHERE worker_name = 'saga_orchestrator'")
+		quick, _ := h.woken("saga_orchestrator")
+		require.Equal(t, c.quick, quick, name)
+	}
+	_, _ = h.woken("job_queue_default")
+	quick, _ := h.woken("job_queue_default")
+	require.False(t, quick, "it knows none")
+	h.subscribe("order")
+	h.emit("order", 1000)
+	h.route()
+	h.justRan("saga_orchestrator", "2 seconds")
+	quick, result := h.woken("saga_orchestrator")
+	require.Equal(t, []any{false, float64(1000)}, []any{quick, result["jobs_created"]})
+	quick, _ = h.woken("saga_orchestrator")
+	require.False(t, quick, "there may be more")
+	quick, _ = h.woken("saga_orchestrator")
+	require.True(t, quick, "there is no more")
+}
+
+// What a quick run of the orchestrator does not see is older than the last full run: a retry, a job that ended late, a
+// saga whose transaction was open. The next full run does it. What is new is done at once.
+func TestQuickOrchestrator(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.emit("order", 3)
+	h.step()
+	first := h.claim(3)
+	h.finish("", first[1])
+	tx, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	var late int64
+	_, err = tx.Exec(t.Context(), "INSERT INTO public.events (event_type, payload) VALUES ('late', '1')")
+	require.NoError(t, err)
+	require.NoError(t, tx.QueryRow(t.Context(), `INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id)
+		SELECT max(id), $1 FROM public.events RETURNING id`, sub).Scan(&late))
+	h.emit("order", 1)
+	h.route()
+	h.justRan("saga_orchestrator", "2 seconds")
+	quick, result := h.woken("saga_orchestrator")
+	require.Equal(t, []any{false, float64(1), float64(1), fmt.Sprint(first[1].Job)}, []any{quick, result["settled"], result["jobs_created"], result["settled_from"]})
+
+	require.NoError(t, tx.Commit(t.Context()))
+	h.finish("HTTP_500", first[0]) // older than settled_from
+	h.finish("", first[2])
+	h.emit("order", 1)
+	h.route()
+	h.justRan("saga_orchestrator", "0 seconds")
+	quick, result = h.woken("saga_orchestrator")
+	require.Equal(t, []any{true, float64(1), float64(1)}, []any{quick, result["settled"], result["jobs_created"]}, "what is new")
+	_, again := h.woken("saga_orchestrator")
+	require.Equal(t, []any{float64(0), float64(0)}, []any{again["settled"], again["jobs_created"]})
+	h.justRan("saga_orchestrator", "2 seconds")
+	quick, result = h.woken("saga_orchestrator")
+	require.Equal(t, []any{false, float64(1), float64(2)}, []any{quick, result["settled"], result["jobs_created"]}, "the late saga and the retry")
+	require.Equal(t, "InProgress", one[string](h, "SELECT status FROM public.webhook_delivery_sagas WHERE id = $1", late))
+}
+
+// A run that a quota stopped names no saga behind which all is done.
+func TestQuickOrchestratorBehindAQuota(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.subscribe("order")
+	h.emit("order", 700)
+	h.subscribe("rare")
+	h.emit("rare", 1)
+	h.route()
+	var got []any
+	for range 3 {
+		_, result := h.woken("saga_orchestrator")
+		got = append(got, result["jobs_created"])
+	}
+	require.Equal(t, []any{float64(669), float64(732), float64(0)}, got, "each subscription its share")
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status = 'Pending'"))
+}
+
+// A claim behind a job takes nothing older, whoever hands it back; one from the head does.
+func TestClaimBehindAJob(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.emit("order", 4)
+	h.step()
+	all := h.claim(3)
+	h.exec("SELECT public.fn_webhook_job_release(ARRAY[$1::bigint], ARRAY[$2::uuid])", all[0].Job, all[0].Token)
+	behind := func(after int64) []int64 {
+		return one[[]int64](h, "SELECT COALESCE(array_agg(job_id), '{}') FROM public.fn_webhook_job_claim('test', 10, NULL, 10, $1)", after)
+	}
+	require.Equal(t, []int64{all[2].Job + 1}, behind(all[2].Job))
+	require.Empty(t, behind(all[2].Job))
+	require.Equal(t, []int64{all[0].Job}, behind(0))
+}
+
+// With a transaction open somewhere no row version is removed. What quick runs and claims behind a job read does not grow
+// with what has been done since.
+func TestQuickRunsReadOnlyWhatIsNew(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	open, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback(context.Background()) }()
+	_, err = open.Exec(t.Context(), "SELECT pg_current_xact_id()")
+	require.NoError(t, err)
+	for range 3 {
+		h.emit("order", 900)
+		h.step()
+		h.finish("", h.claim(900)...)
+	}
+	for _, worker := range []string{"webhook_router", "saga_orchestrator"} {
+		h.justRan(worker, "2 seconds")
+		quick, _ := h.woken(worker)
+		require.False(t, quick)
+	}
+	for range 300 {
+		h.emit("order", 1)
+		h.justRan("webhook_router", "0 seconds")
+		quick, _ := h.woken("webhook_router")
+		require.True(t, quick)
+	}
+	h.justRan("saga_orchestrator", "2 seconds")
+	_, _ = h.woken("saga_orchestrator")
+	claimed := h.claim(900)
+	h.emit("order", 1)
+	h.justRan("webhook_router", "0 seconds")
+	h.justRan("saga_orchestrator", "0 seconds")
+	tx, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	read := func() (n int64) {
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid))::bigint FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+			WHERE c.relname IN ('queue_cursor', 'router_offsets', 'events', 'webhook_delivery_sagas', 'webhook_delivery_jobs')`).Scan(&n))
+		return n
+	}
+	for _, step := range []string{
+		"SELECT public.fn_queue_tick_request('webhook_router', 'wake') ->> 'quick' = 'true'",
+		"SELECT public.fn_queue_tick_request('saga_orchestrator', 'wake') ->> 'quick' = 'true'",
+		fmt.Sprintf("SELECT count(*) = 1 FROM public.fn_webhook_job_claim('test', 10, NULL, 10, %d)", claimed[len(claimed)-1].Job),
+	} {
+		var yes bool
+		was := read()
+		require.NoError(t, tx.QueryRow(t.Context(), step).Scan(&yes))
+		require.True(t, yes, step)
+		require.Less(t, read()-was, int64(60), step)
+	}
+}

@@ -1,0 +1,64 @@
+// What a busy host passes by because it looks only at what is new.
+package workerhost_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/workerhost"
+)
+
+// While events keep coming, a host reads behind what it has done; what turns up before that point is found all the
+// same, though nothing wakes for it: a job that another host hands back and a saga whose transaction was open. So it is
+// when events have stopped coming, long before the next tick is due.
+func TestBusyHostFindsOlderWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "queue.notify.bridge_enabled", "true")
+	r := receive(t, ok)
+	sub := w.subscribe("order", r.URL, nil)
+	w.events("order", 2)
+	w.exec("SELECT public.fn_webhook_router_run(), public.fn_saga_orchestrator_run()")
+	w.exec("CREATE TABLE public.theirs AS SELECT job_id, lease_token FROM public.fn_webhook_job_claim('theirs', 2)")
+	for _, loop := range []string{"webhook_router", "saga_orchestrator", "webhook_worker"} {
+		w.set("queue.tick."+loop+".interval_seconds", "600")
+	}
+	w.run(workerhost.Options{Loops: []string{"webhook_router", "saga_orchestrator", "webhook_worker"}}).listens()
+	n := 0
+	busy := func(during time.Duration) {
+		for until := time.Now().Add(during); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+			w.events("order", 1)
+			n++
+		}
+	}
+	handBack := func() { // as if no wake of it arrived
+		w.exec(`WITH one AS (DELETE FROM public.theirs WHERE job_id = (SELECT min(job_id) FROM public.theirs) RETURNING *, set_config('qtop.doorbell', 'on', true))
+			SELECT public.fn_webhook_job_release(array_agg(job_id), array_agg(lease_token)) FROM one`)
+		n++
+	}
+	late := func() {
+		tx, err := w.admin.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		_, err = tx.Exec(t.Context(), "SET LOCAL qtop.doorbell = on")
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `WITH e AS (INSERT INTO public.events (event_type, payload) VALUES ('order', '1') RETURNING id)
+			INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) SELECT id, $1 FROM e`, sub)
+		require.NoError(t, err)
+		busy(300 * time.Millisecond)
+		require.NoError(t, tx.Commit(t.Context()))
+		n++
+	}
+	busy(500 * time.Millisecond)
+	handBack()
+	late()
+	busy(500 * time.Millisecond)
+	handBack()
+	w.becomes(n, completed)
+	busy(500 * time.Millisecond)
+	late()
+	w.becomes(n, completed)
+	require.Equal(t, n, r.count(), "each once")
+}
