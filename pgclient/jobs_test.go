@@ -161,7 +161,7 @@ func TestJobEnqueueOne(t *testing.T) {
 				defer cancel()
 				n, err := conn.WaitForNotification(wait)
 				require.NoError(t, err)
-				require.Contains(t, n.Payload, `"layer": "doorbell"`)
+				require.Contains(t, n.Payload, `"layer": "job"`)
 			}
 			bell()
 			row := func(id string) (s string) {
@@ -239,7 +239,7 @@ func TestJobBell(t *testing.T) {
 		if n.Channel == "last_word" {
 			break
 		}
-		require.Contains(t, n.Payload, `"doorbell"`)
+		require.Contains(t, n.Payload, `"layer": "job"`)
 		rung++
 	}
 	t.Logf("200 jobs in %v: rung %d times", took, rung)

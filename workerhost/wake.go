@@ -31,13 +31,16 @@ func (s *signals) hear(w queue.Wake) {
 		switch w.Layer.String() {
 		case "job", "subscription", "executor":
 			s.wake(loopJobs)
-			if w.Due.After(w.At) {
+			switch {
+			case w.Due.IsZero(): // it does not say when
+				s.lookForLate()
+			case w.Due.After(w.At):
 				s.wake(loopDue)
 			}
 			return
 		case "doorbell": // it does not say for what
 			s.wake(loopJobs)
-			s.late.After(lateGap, func() { s.wake(loopDue) })
+			s.lookForLate()
 		}
 		if !hinted {
 			if channel == "queue_wake_staging" {
@@ -49,9 +52,11 @@ func (s *signals) hear(w queue.Wake) {
 	}
 }
 
-// lateGap is the least time between two looks for late work because of a bell,
-// which rings for every job.
+// lateGap is the least time between two looks for late work because of signals that
+// come for every job.
 const lateGap = time.Second
+
+func (s *signals) lookForLate() { s.late.After(lateGap, func() { s.wake(loopDue) }) }
 
 func (s *signals) wakeWebhook(w queue.Wake) {
 	if s.wake(w.Hint.String()) {

@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-const ringSQL = "SELECT public.fn_queue_doorbell($1::text)"
+const ringSQL = "SELECT public.fn_queue_wake_signal($1::text, 'job'::text)"
 
 // ringEvery is the least time between two bells of one domain.
 const ringEvery = 5 * time.Millisecond

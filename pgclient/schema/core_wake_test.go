@@ -56,6 +56,7 @@ func TestWakeOff(t *testing.T) {
 	_, err = writer.Exec(context.Background(), "INSERT INTO public.events (event_type, payload) VALUES ('x', '{}')")
 	require.NoError(t, err)
 	require.Equal(t, false, call(t, writer, "public.fn_queue_doorbell('iu')")["rung"])
+	require.Equal(t, false, call(t, writer, "public.fn_queue_wake_signal('iu', 'job')")["signalled"])
 	setFlag(t, c.as("workflow_admin"), "webhook.max_attempts", "4")
 	call(t, c.as("workflow_admin"), register, "kg", "Agent")
 	require.Empty(t, c.heard(conn))
@@ -101,6 +102,19 @@ func TestWakeOn(t *testing.T) {
 	for _, bad := range []any{nil, "", "Iu", "a b", longDomain + "x", "1a"} {
 		_, err := tryCall(writer, "public.fn_queue_doorbell($1)", bad)
 		refused(t, "22023", err, "doorbell")
+		_, err = tryCall(writer, "public.fn_queue_wake_signal($1, 'job')", bad)
+		refused(t, "22023", err, "signal")
+	}
+	for _, layer := range []string{"event", "saga", "job", "doorbell"} {
+		require.Equal(t, true, call(t, writer, "public.fn_queue_wake_signal('iu', $1)", layer)["signalled"])
+		got = c.heard(conn)
+		require.Len(t, got, 1)
+		require.Equal(t, "queue_wake_iu", got[0].Channel)
+		require.Contains(t, got[0].Payload, `"layer": "`+layer+`"`)
+	}
+	for _, bad := range []any{nil, "", "Job", "config"} {
+		_, err := tryCall(writer, "public.fn_queue_wake_signal('iu', $1)", bad)
+		refused(t, "22023", err, "layer")
 	}
 
 	_, err = writer.Exec(context.Background(), insertEvents, []string{"iu"}, 0)

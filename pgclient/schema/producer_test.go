@@ -129,7 +129,7 @@ func TestWaysOfProducersAreKnown(t *testing.T) {
 	}
 	slices.Sort(known)
 	// these write nothing that is work: they read, mark as read and wake
-	others := []string{"fn_iu_notification_board", "fn_iu_notification_mark_read", "fn_queue_doorbell", "fn_queue_notify_enabled"}
+	others := []string{"fn_iu_notification_board", "fn_iu_notification_mark_read", "fn_queue_doorbell", "fn_queue_notify_enabled", "fn_queue_wake_signal"}
 	require.Equal(t, slices.Compact(known), get[[]string](c, `SELECT array_agg(name::text COLLATE "C" ORDER BY name::text COLLATE "C") FROM (
 		SELECT p.proname FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace AND a.grantee = 'event_ingest_writer'::regrole
 		UNION SELECT r.relname FROM pg_class r WHERE r.relnamespace = 'public'::regnamespace AND r.relkind IN ('r', 'p', 'v') AND has_any_column_privilege('event_ingest_writer', r.oid, 'INSERT')

@@ -81,7 +81,7 @@ func tablesOpen(ctx context.Context, d *database, handled func(n int)) (session,
 		if _, err := pool.Exec(ctx, tablesInsert, n); err != nil {
 			return err
 		}
-		_, err := pool.Exec(ctx, "SELECT public.fn_queue_doorbell($1::text)", qtopDomain)
+		_, err := pool.Exec(ctx, "SELECT public.fn_queue_wake_signal($1::text, 'job'::text)", qtopDomain)
 		return err
 	}
 	run, err := loops(ctx, d, 1, "queue_wake_"+qtopDomain, step, insert)

@@ -35,26 +35,41 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_wake IS
   'Sends one wake signal when the bridge is on; never raises. Internal.';
 
--- fn_queue_doorbell(domain) → {rung}: what a writer that silenced the triggers
--- calls after its own commit, at most once per domain per 5 ms and process.
-CREATE OR REPLACE FUNCTION public.fn_queue_doorbell(p_domain text) RETURNS jsonb
+-- fn_queue_wake_signal(domain, layer) → {signalled}: what a writer that silenced the triggers (qtop.doorbell=on) calls
+-- after its own commit, at most once per domain, layer, 5 ms and process. layer says who is to look: event (routers),
+-- saga (the orchestrator), job (whoever claims) or doorbell (all of them).
+CREATE OR REPLACE FUNCTION public.fn_queue_wake_signal(p_domain text, p_layer text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
+  IF p_layer IS NULL OR p_layer NOT IN ('event', 'saga', 'job', 'doorbell') THEN
+    RAISE EXCEPTION 'p_layer must be event, saga, job or doorbell' USING ERRCODE = '22023';
+  END IF;
   IF (p_domain ~ '^[a-z][a-z0-9_]*$' AND length(p_domain) <= 51) IS NOT TRUE THEN -- {0,50} costs ten times what * does
     RAISE EXCEPTION 'p_domain must match ^[a-z][a-z0-9_]{0,50}$' USING ERRCODE = '22023';
   END IF;
   PERFORM pg_notify('queue_wake_' || p_domain, jsonb_build_object(
-    'layer', 'doorbell', 'event_domain', p_domain, 'worker_hint', '', 'count', 0,
-    'occurred_at', clock_timestamp())::text)
+    'layer', p_layer, 'event_domain', p_domain, 'worker_hint', '', 'count', 0, 'occurred_at', clock_timestamp())::text)
   FROM public.dot_config c
   WHERE c.key = 'queue.notify.bridge_enabled' AND c.value = 'true' AND pg_notification_queue_usage() <= 0.5;
-  RETURN jsonb_build_object('rung', FOUND);
+  RETURN jsonb_build_object('signalled', FOUND);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_wake_signal TO :"event_ingest_writer", :"dot_executor", :"router_worker",
+  :"saga_orchestrator", :"webhook_worker";
+COMMENT ON FUNCTION public.fn_queue_wake_signal IS
+  'Wakes who works on one layer of a domain after the caller''s commit, when the bridge is on.';
+
+-- fn_queue_doorbell(domain) → {rung}: fn_queue_wake_signal for a writer that does not say what it wrote.
+CREATE OR REPLACE FUNCTION public.fn_queue_doorbell(p_domain text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN jsonb_build_object('rung', public.fn_queue_wake_signal(p_domain, 'doorbell'::text) -> 'signalled');
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_doorbell TO :"event_ingest_writer", :"dot_executor", :"router_worker",
   :"saga_orchestrator", :"webhook_worker";
 COMMENT ON FUNCTION public.fn_queue_doorbell IS
-  'Wakes the listeners of a domain after the caller''s commit, when the bridge is on.';
+  'Wakes all listeners of a domain after the caller''s commit, when the bridge is on; see fn_queue_wake_signal.';
 
 -- One signal per channel and statement (a row trigger costs two thirds of the
 -- producers' throughput); the definer function reads the flag, for a WHEN

@@ -1,0 +1,50 @@
+// Signals say for what: what has nothing to do is not woken.
+package workerhost_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
+)
+
+// Another program puts jobs into the queue all the time, no event is written: the jobs run at once, those that are due
+// later when they are due, and the routers look at their intervals alone.
+func TestJobSignalsWakeNoRouter(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "true", "iu_core.routes_master_enabled", "true", "iu_core.route_worker_enabled", "true")
+	w.exec("ALTER DATABASE " + pgx.Identifier{w.db.Name}.Sanitize() + " SET track_functions = 'all'")
+	s := &seen{}
+	w.enqueue("first", 1) // hosts listen for the domains that there are
+	h := w.run(workerhost.Options{Handlers: map[string]handler.Handler{"first": s, "now": s, "later": s}})
+	h.listens()
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: w.db.DSN(""), WorkConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	producer := enqueue.New(client)
+	began, n := time.Now(), 1
+	for pace := time.NewTicker(10 * time.Millisecond); time.Since(began) < 3*time.Second; <-pace.C {
+		_, _, err := producer.Enqueue(t.Context(), enqueue.Job{Kind: "now", Domain: "work", Executor: "DOT"})
+		require.NoError(t, err)
+		n++
+	}
+	soon := time.Now().Add(time.Second)
+	_, _, err = producer.Enqueue(t.Context(), enqueue.Job{Kind: "later", Domain: "work", Executor: "DOT", ProcessAfter: &soon})
+	require.NoError(t, err)
+	w.becomes(n+1, jobsOf, "succeeded")
+	require.Less(t, time.Since(soon), 10*time.Second, "long before the next tick")
+	took := time.Since(began)
+	require.NoError(t, h.stop()) // its sessions have been counted by then
+	eventually(t, func() bool { return w.looks() > 0 }, "the server counts")
+	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
+		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
+		t.Logf("%s: %d runs in %v, %d jobs", run, calls, took, n)
+		require.LessOrEqual(t, calls, int(took.Seconds())+5, run) // one a second, and a few when it starts
+	}
+}
