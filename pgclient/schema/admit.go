@@ -69,8 +69,8 @@ func readCode(ctx context.Context, q querier) (c installedCode, err error) {
 }
 
 // admit refuses a database that Up must not touch, before anything of ours is
-// made in it.
-func (r *Release) admit(ctx context.Context, q querier) (from int32, err error) {
+// made in it. prefix is that of the roles of a database that is installed now.
+func (r *Release) admit(ctx context.Context, q querier, prefix string) (from int32, err error) {
 	if from, err = version(ctx, q); err != nil {
 		return 0, err
 	}
@@ -85,32 +85,67 @@ func (r *Release) admit(ctx context.Context, q querier) (from int32, err error) 
 		return 0, refuse(fmt.Sprintf("code %d is installed, this qtop carries the older code %d", code.Code, r.Code),
 			"public.qtop_schema_code", "use the qtop that installed it, or a newer one")
 	}
-	return from, r.refuseForeign(ctx, q, from)
+	set, err := storedRoles(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	if from == 0 {
+		set.prefix = prefix
+	}
+	return from, r.refuseForeign(ctx, q, from, set)
 }
 
 var createRelation = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(?:UNLOGGED )?(?:TABLE|VIEW) public\.([a-z0-9_]+)`)
 
-// refuseForeign finds tables and views of the pending migrations that exist already: a
-// foreign events or subscriptions table is nobody's to overwrite.
-func (r *Release) refuseForeign(ctx context.Context, q querier, from int32) error {
-	var names []string
+// refuseForeign finds what already has the names of what Up would make, of every sort: a
+// foreign events or subscriptions table is nobody's to overwrite. That is relations,
+// types and functions of the pending migrations, whoever owns them; of the rest of the
+// release, those that do not belong to the owner of ours. A function with other
+// arguments is in nobody's way.
+func (r *Release) refuseForeign(ctx context.Context, q querier, from int32, set roleSet) error {
+	names := []string{} // of what is pending
 	for _, m := range r.migrations[from:] {
 		for _, hit := range createRelation.FindAllStringSubmatch(m.up, -1) {
 			names = append(names, hit[1])
 		}
 	}
 	if from == 0 {
+		names = append(names, r.own.relations()...)
 		for _, o := range r.objects {
 			if o.kind == view {
 				names = append(names, o.name)
 			}
 		}
 	}
-	found, err := pgrow.Column[string](ctx, q, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY ($1) ORDER BY 1`, names)
+	partitioned := []string{}
+	for _, m := range r.migrations {
+		for _, hit := range createRelation.FindAllStringSubmatch(m.up, -1) {
+			if parent, ok := strings.CutSuffix(hit[1], "_default"); ok {
+				partitioned = append(partitioned, parent)
+			}
+		}
+	}
+	found, err := pgrow.Column[string](ctx, q, `
+		WITH relation AS (
+			SELECT c.oid, c.relname::text AS name, c.relowner AS owner, pg_identify_object('pg_class'::regclass, c.oid, 0) AS i FROM pg_class c
+			WHERE c.relnamespace = 'public'::regnamespace AND c.oid IS DISTINCT FROM to_regclass($7) AND (c.relname::text = ANY ($1) OR c.relname::text = ANY ($2)
+				OR c.relname ~ '_(default|[0-9]{4}_[0-9]{2}(_[0-9]{2})?)$' AND regexp_replace(c.relname, '_(default|[0-9]{4}_[0-9]{2}(_[0-9]{2})?)$', '') = ANY ($5))
+		)
+		SELECT DISTINCT format('%s %s (owner %s)', regexp_replace((f.i).type, '^composite ', ''), regexp_replace((f.i).identity, '\m(public|pg_catalog)\.', '', 'g'), pg_get_userbyid(f.owner)) FROM (
+			SELECT i, owner FROM relation WHERE name = ANY ($1) OR $6 OR owner IS DISTINCT FROM to_regrole($4)
+			UNION ALL
+			SELECT pg_identify_object('pg_type'::regclass, t.oid, 0), t.typowner FROM pg_type t
+			WHERE t.typnamespace = 'public'::regnamespace AND t.typrelid = 0 AND NOT (t.typcategory = 'A' AND t.typelem <> 0)
+				AND (t.typname::text = ANY ($1) OR t.typname::text = ANY ($2) AND ($6 OR t.typowner IS DISTINCT FROM to_regrole($4)))
+			UNION ALL
+			SELECT pg_identify_object('pg_proc'::regclass, p.oid, 0), p.proowner FROM pg_proc p
+			WHERE p.pronamespace = 'public'::regnamespace AND p.proname::text IN (SELECT split_part(split_part(x, '(', 1), '.', 2) FROM unnest($3::text[]) x)
+				AND (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity = ANY ($3)
+				AND (p.proowner IS DISTINCT FROM to_regrole($4) OR p.prokind <> 'f')
+		) f ORDER BY 1`, names, r.own.relations(), r.own.functions(), set.owner(), partitioned, from == 0, versionTable)
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return refuse("tables that qtop would make exist already and are not its own: "+strings.Join(found, ", "), "schema public",
+	return refuse(fmt.Sprintf("%d objects have names that qtop would use and are not its own: %s", len(found), strings.Join(found, ", ")), "schema public",
 		"nothing was changed; use another database, or move them away")
 }

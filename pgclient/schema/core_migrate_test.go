@@ -79,7 +79,7 @@ func TestMigrateUpDownUp(t *testing.T) {
 	var dry, down steps
 	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{DryRun: true}, dry.add))
 	require.Equal(t, once, listing(), "a dry run changes nothing")
-	require.Len(t, dry.lines, int(schema.Latest())+1, "a line per migration and one of the code")
+	require.Len(t, dry.lines, int(schema.Latest())+2, "a line per migration, one of the code and one of the rows")
 	require.NoError(t, schema.Down(ctx, dsn, schema.DownOptions{}, down.add))
 	var left int
 	require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_class WHERE `+publicRelations+`) +
@@ -99,7 +99,7 @@ func TestMigrateRefusesForeign(t *testing.T) {
 	require.NoError(t, err)
 	err = schema.Up(t.Context(), db.DSN(""), nil)
 	require.Equal(t, queue.KindFailed, queue.KindOf(err))
-	require.Contains(t, err.Error(), "events, v_queue_alert")
+	require.Contains(t, err.Error(), "table events (owner postgres), view v_queue_alert")
 	require.NotContains(t, err.Error(), "\n")
 	var n int
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_class WHERE "+publicRelations).Scan(&n))

@@ -19,7 +19,7 @@ type cron struct {
 	hidden string // the login of jobs that this one cannot see
 }
 
-func cronJobs(ctx context.Context, conn *pgx.Conn) (c cron, err error) {
+func cronJobs(ctx context.Context, conn pgx.Tx) (c cron, err error) {
 	c.names = []string{} // nil is NULL, and from that no name differs
 	var there, listed bool
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron')
@@ -43,15 +43,14 @@ func cronJobs(ctx context.Context, conn *pgx.Conn) (c cron, err error) {
 	return c, err
 }
 
-func (c cron) unschedule(ctx context.Context, conn *pgx.Conn) error {
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		for _, id := range c.ids {
-			if _, err := tx.Exec(ctx, "SELECT cron.unschedule($1::bigint)", id); err != nil {
-				return err
-			}
+// unschedule takes them away with the transaction of Down: they stay where it fails.
+func (c cron) unschedule(ctx context.Context, tx pgx.Tx) error {
+	for _, id := range c.ids {
+		if _, err := tx.Exec(ctx, "SELECT cron.unschedule($1::bigint)", id); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (c cron) say(progress func(string), verb string) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -14,12 +15,33 @@ import (
 // DownOptions steers Down.
 type DownOptions struct {
 	DryRun  bool // say what would go, change nothing
-	Discard bool // go on although unprocessed work would be lost
+	Discard bool // go on although unprocessed work and configuration would be lost
+	// Confirm is asked once nothing speaks against it, before anything is locked or
+	// changed; its error ends Down. nil = nobody is asked.
+	Confirm func(context.Context, Removal) error
+}
+
+// Removal is what Down would remove.
+type Removal struct {
+	Foreign    []string // objects that are not qtop's and stand on what would go: Down refuses
+	Losses     []string // work that is not done; refused without Discard
+	Configured []string // what operators configured; refused without Discard
+	Rows       []string // table and how many rows it has
+
+	version int32
+	jobs    cron
 }
 
 // Down removes everything that Up made, except the roles: logins may be members
-// of them. It refuses while work, open dead letters, leases or executors of
-// others would be lost, and says what and how many.
+// of them. It goes in one transaction, so that the database is as before wherever it
+// fails:
+//
+//  1. It says what would go, and refuses, naming all of it: objects of others that
+//     stand on what would go; without Discard also work, leases, executors of others,
+//     and what operators configured. Nothing is changed.
+//  2. It asks Confirm.
+//  3. It locks the tables, looks again, and drops cron jobs, code, tables, and the
+//     rights on schema public that Up granted.
 func Down(ctx context.Context, dsn string, o DownOptions, progress func(string)) error {
 	return Current().Down(ctx, dsn, o, progress)
 }
@@ -34,46 +56,121 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	from, err := version(ctx, conn)
-	if err != nil {
-		return explain(err, versionTable)
-	}
-	if from == 0 {
+	in := &installer{release: r, conn: conn, progress: progress, doing: "migrate down"}
+	found, err := in.removal(ctx)
+	switch {
+	case err != nil:
+		return explain(err, in.doing)
+	case found.version == 0:
 		progress("nothing is installed")
 		return nil
-	}
-	if _, err := r.admit(ctx, conn); err != nil {
-		return explain(err, "migrate down")
-	}
-	losses, err := Losses(ctx, conn)
-	if err != nil {
-		return explain(err, "migrate down")
-	}
-	jobs, err := cronJobs(ctx, conn)
-	if err != nil {
-		return explain(err, "migrate down")
-	}
-	if o.DryRun {
-		jobs.say(progress, "would unschedule")
-		r.dryRun(from, losses, progress)
+	case o.DryRun:
+		found.jobs.say(progress, "would unschedule")
+		r.dryRun(found, progress)
 		return nil
 	}
-	if len(losses) > 0 && !o.Discard {
-		return queue.NewError(queue.KindFailed, "migrate down would lose "+strings.Join(losses, ", "), "", "nothing was changed; let the work finish, or say --discard")
+	if err := found.refusal(o); err != nil {
+		for _, line := range found.lines() {
+			progress(line)
+		}
+		return err
 	}
-	if err := jobs.unschedule(ctx, conn); err != nil {
-		return explain(err, "migrate down")
+	if o.Confirm != nil {
+		if err := o.Confirm(ctx, found); err != nil {
+			return err
+		}
 	}
-	jobs.say(progress, "unscheduled")
-	in := &installer{release: r, conn: conn, progress: progress}
-	return explain(in.down(ctx, from), in.doing)
+	return explain(in.down(ctx, o), in.doing)
 }
 
-// down is the one transaction of Down: the code, then the tables from the newest
-// migration to the oldest, then the version table.
-func (in *installer) down(ctx context.Context, from int32) error {
-	in.doing = "migrate down"
-	tx, err := in.conn.Begin(ctx)
+// removal looks what would go, in a transaction that changes nothing.
+func (in *installer) removal(ctx context.Context) (Removal, error) {
+	tx, err := begin(ctx, in.conn)
+	if err != nil {
+		return Removal{}, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	in.tx = tx
+	if err := exec(ctx, tx, sessionSQL); err != nil {
+		return Removal{}, err
+	}
+	return in.look(ctx)
+}
+
+// look reads what would go.
+func (in *installer) look(ctx context.Context) (m Removal, err error) {
+	if m.version, err = version(ctx, in.tx); err != nil || m.version == 0 {
+		return m, err
+	}
+	if _, err = in.release.admit(ctx, in.tx, ""); err != nil {
+		return m, err
+	}
+	if in.records, err = readRecords(ctx, in.tx); err != nil {
+		return m, err
+	}
+	if in.roleSet, err = storedRoles(ctx, in.tx); err != nil {
+		return m, err
+	}
+	if m.Foreign, err = in.release.foreign(ctx, in.tx, in.roleSet, m.version, in.records); err != nil {
+		return m, err
+	}
+	if m.Losses, err = losses(ctx, in.tx); err != nil {
+		return m, err
+	}
+	if m.Configured, err = configured(ctx, in.tx); err != nil {
+		return m, err
+	}
+	if m.Rows, err = tableRows(ctx, in.tx, in.roleSet); err != nil {
+		return m, err
+	}
+	m.jobs, err = cronJobs(ctx, in.tx)
+	return m, err
+}
+
+// refusal says why Down does not go on.
+func (m Removal) refusal(o DownOptions) error {
+	if len(m.Foreign) > 0 {
+		return refuse(fmt.Sprintf("%d objects that are not qtop's stand on what migrate down removes: %s", len(m.Foreign), few(m.Foreign)), "",
+			"nothing was changed; drop them or move them off, then run migrate down again; --dry-run names all")
+	}
+	if o.Discard {
+		return nil
+	}
+	if len(m.Losses) > 0 {
+		return refuse("migrate down would lose "+strings.Join(m.Losses, ", ")+queue.Choose(len(m.Configured) > 0, ", and configuration: "+strings.Join(m.Configured, "; "), ""), "",
+			"nothing was changed; let the work finish, or say --discard")
+	}
+	if len(m.Configured) > 0 {
+		return refuse("migrate down would remove what is configured here: "+strings.Join(m.Configured, "; "), "", "nothing was changed; write it down, then say --discard")
+	}
+	return nil
+}
+
+// lines are what stands against a removal and what goes with it, each in a line.
+func (m Removal) lines() []string {
+	var out []string
+	for _, all := range []struct {
+		what  string
+		names []string
+	}{{"in the way: ", m.Foreign}, {"would lose ", m.Losses}, {"would remove configuration: ", m.Configured}} {
+		for _, name := range all.names {
+			out = append(out, queue.Clean(all.what+name).String())
+		}
+	}
+	if len(m.Rows) > 0 {
+		out = append(out, "would remove the rows of "+fmt.Sprint(len(m.Rows))+" tables: "+strings.Join(m.Rows, ", "))
+	}
+	return out
+}
+
+// Lines are all that Down would remove and all that stands against it, for whoever is
+// asked to confirm it.
+func (m Removal) Lines() []string { return m.lines() }
+
+// down is the one transaction of Down: the cron jobs, the code, then the tables from the
+// newest migration to the oldest, then the version table and the rights on the schema.
+func (in *installer) down(ctx context.Context, o DownOptions) error {
+	tx, err := begin(ctx, in.conn)
 	if err != nil {
 		return err
 	}
@@ -86,10 +183,18 @@ func (in *installer) down(ctx context.Context, from int32) error {
 	if err := in.lockMigrations(ctx); err != nil {
 		return err
 	}
-	if in.records, err = readRecords(ctx, tx); err != nil {
+	if err := in.lockOwn(ctx); err != nil {
 		return err
 	}
-	if in.roleSet, err = storedRoles(ctx, tx); err != nil {
+	found, err := in.look(ctx) // what came since
+	if err != nil || found.version == 0 {
+		return err
+	}
+	if err := found.refusal(o); err != nil {
+		return err
+	}
+	in.doing = "the cron jobs"
+	if err := found.jobs.unschedule(ctx, tx); err != nil {
 		return err
 	}
 	if err := exec(ctx, tx, "SET LOCAL ROLE "+in.roleSet.owner()); err != nil {
@@ -104,7 +209,7 @@ func (in *installer) down(ctx context.Context, from int32) error {
 		}
 	}
 	var said []string
-	for _, m := range slices.Backward(in.release.migrations[:from]) {
+	for _, m := range slices.Backward(in.release.migrations[:found.version]) {
 		in.doing = "migrations/" + m.name + ".sql"
 		if err := in.exec(ctx, tx, m.down); err != nil {
 			return err
@@ -121,13 +226,44 @@ func (in *installer) down(ctx context.Context, from int32) error {
 	if err := exec(ctx, tx, "SET LOCAL ROLE NONE; DROP TABLE "+versionTable); err != nil {
 		return err
 	}
+	in.doing = "the rights on schema public"
+	if err := in.revokeSchema(ctx); err != nil {
+		return err
+	}
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
+	found.jobs.say(in.progress, "unscheduled")
 	for _, line := range said {
 		in.progress(line)
 	}
 	return nil
+}
+
+// lockOwn locks the tables that will go, in the order of their names, so that nothing
+// can be put on them any more.
+func (in *installer) lockOwn(ctx context.Context) error {
+	set, err := storedRoles(ctx, in.tx)
+	if err != nil {
+		return err
+	}
+	in.doing = "lock of the tables"
+	tables, err := pgrow.Column[string](ctx, in.tx, `SELECT format('public.%I', c.relname) FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
+		AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relowner = to_regrole($1) ORDER BY c.relname`, set.owner())
+	if err == nil && len(tables) > 0 {
+		err = exec(ctx, in.tx, "LOCK TABLE "+strings.Join(tables, ", ")+" IN ACCESS EXCLUSIVE MODE")
+	}
+	in.doing = "migrate down"
+	return err
+}
+
+// revokeSchema takes back what rolesSQL grants on schema public.
+func (in *installer) revokeSchema(ctx context.Context) error {
+	roles, err := pgrow.Column[string](ctx, in.tx, "SELECT quote_ident(r.rolname) FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) ORDER BY 1", in.roleSet.all())
+	if err != nil || len(roles) == 0 {
+		return err
+	}
+	return exec(ctx, in.tx, "REVOKE USAGE, CREATE ON SCHEMA public FROM "+strings.Join(roles, ", "))
 }
 
 var returnsTrigger = regexp.MustCompile(`(?i)\bRETURNS\s+trigger\b`)
@@ -157,19 +293,22 @@ func (in *installer) codeToDrop() (code, triggerFunctions []object) {
 	return code, triggerFunctions
 }
 
-func (r *Release) dryRun(from int32, losses []string, progress func(string)) {
+func (r *Release) dryRun(m Removal, progress func(string)) {
 	counts := map[kind]int{}
 	for _, o := range r.objects {
 		counts[o.kind]++
 	}
 	progress(fmt.Sprintf("would remove %d views and %d functions with their triggers", counts[view], counts[function]))
-	for _, m := range slices.Backward(r.migrations[:from]) {
+	for _, m := range slices.Backward(r.migrations[:m.version]) {
 		progress("would remove " + m.name + ".sql")
 	}
-	for _, l := range losses {
-		progress("would lose " + l)
+	for _, line := range m.lines() {
+		progress(line)
 	}
-	if len(losses) > 0 {
+	switch {
+	case len(m.Foreign) > 0:
+		progress("refused while something that is not qtop's is in the way")
+	case len(m.Losses)+len(m.Configured) > 0:
 		progress("refused without --discard")
 	}
 }

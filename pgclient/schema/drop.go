@@ -86,12 +86,16 @@ func (in *installer) dropWithDependents(ctx context.Context, o object) ([]object
 	if err != nil {
 		return nil, err
 	}
+	var foreign []string
 	for _, d := range hits {
 		_, known := in.records[d.key()]
 		if !known && !slices.ContainsFunc(in.release.objects, d.same) && !slices.ContainsFunc(in.release.dropped, d.same) {
-			return nil, refuse(fmt.Sprintf("%s must be dropped, and %s, which is not qtop's, depends on it", o, d), in.doing,
-				"nothing was changed; drop it, migrate, and make it again")
+			foreign = append(foreign, d.String())
 		}
+	}
+	if len(foreign) > 0 {
+		return nil, refuse(fmt.Sprintf("%s must be dropped, and what is not qtop's depends on it: %s", o, strings.Join(foreign, ", ")), in.doing,
+			"nothing was changed; drop it, migrate, and make it again")
 	}
 	for _, d := range hits {
 		if err := in.dropAll(ctx, d); err != nil {

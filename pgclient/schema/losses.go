@@ -1,15 +1,18 @@
 package schema
 
-// This file counts what `migrate down` would destroy.
+// This file counts and names what `migrate down` would destroy.
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
 // Each is a count that stops `migrate down`. Names are qualified: with another
@@ -40,22 +43,95 @@ var lossQueries = []struct{ what, sql string }{
 		WHERE stopped_at IS NULL AND last_seen_at > now() - interval '15 seconds'`},
 }
 
-// Losses says what `migrate down` would lose, one phrase with a count each;
+// losses says what `migrate down` would lose, one phrase with a count each;
 // what is not installed loses nothing.
-func Losses(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+func losses(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	var out []string
 	for _, q := range lossQueries {
 		var n int64
-		err := conn.QueryRow(ctx, q.sql).Scan(&n)
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && (slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code)) {
-			continue
-		}
+		err := there(ctx, tx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, q.sql).Scan(&n) })
 		if err != nil {
 			return nil, err
 		}
 		if n > 0 {
 			out = append(out, fmt.Sprintf("%d %s", n, q.what))
+		}
+	}
+	return out, nil
+}
+
+// there reads within a savepoint: what an older version does not have is nothing.
+func there(ctx context.Context, tx pgx.Tx, read func(pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, tx, read)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code) {
+		return nil
+	}
+	return err
+}
+
+// Each names what operators configured beside the seeds: rows that a new installation
+// would not have.
+var configuredQueries = []struct{ what, sql string }{
+	{"webhook subscriptions", `SELECT format('%s (%s)', s.id, s.event_type) FROM public.subscriptions s ORDER BY s.id`},
+	{"suspended endpoints", `SELECT x.subscription_id::text FROM public.webhook_endpoint_suspensions x ORDER BY x.subscription_id`},
+	{"event subscriptions", `SELECT format('%s (%s)', e.subscription_id, e.recipient_ref) FROM public.event_subscription e
+		WHERE e.mute OR e.scope_subject_table IS NOT NULL OR e.scope_filter <> '{}'
+			OR (e.recipient_ref, COALESCE(e.event_domain, ''), COALESCE(e.event_type, ''), COALESCE(e.event_stream, '')) NOT IN (VALUES
+				('role:health_owner', 'system', 'issue_opened', ''), ('role:health_owner', 'system', 'issue_resolved', ''), ('agency:sysop', '', '', 'alert'),
+				('role:workflow_admin', 'staging', '', 'birth'), ('role:workflow_admin', 'staging', '', 'update'), ('role:dot_executor', 'dot', '', ''),
+				('agency:integrity', 'health', '', 'alert'), ('role:kg_indexer', 'kg', '', ''), ('role:auto_instantiator', 'iu', 'template.instance_auto_composed', 'update'))
+		ORDER BY e.subscription_id`},
+	{"consumers", `SELECT c.consumer_id FROM public.consumer_registry c ORDER BY 1`},
+	{"event routes", `SELECT o.event_domain FROM public.iu_outbound_route o WHERE NOT o.enabled OR o.updated_by <> 'migration' ORDER BY 1`},
+	{"event types", `SELECT format('%s/%s', t.event_domain, t.event_type) FROM public.event_type_registry t
+		WHERE (t.event_domain, t.event_type) NOT IN (VALUES ('system', 'queue_worker_silent'), ('system', 'subscription_broadcast_high')) ORDER BY 1`},
+	{"job subscriptions", `SELECT format('%s (%s)', j.subscription_id, j.executor_id) FROM public.job_subscription j ORDER BY j.executor_id, j.subscription_id`},
+	{"producers of executor kinds", `SELECT format('%s (%s)', p.executor_kind, p.producer_role) FROM public.executor_producer p ORDER BY 1`},
+	{"flags that were changed", `SELECT c.key FROM public.dot_config c LEFT JOIN public.dot_config_rule r USING (key)
+		WHERE c.value IS DISTINCT FROM r.default_value ORDER BY 1`},
+}
+
+// configured names what operators configured, a phrase for each sort of it.
+func configured(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	var out []string
+	for _, q := range configuredQueries {
+		var names []string
+		err := there(ctx, tx, func(tx pgx.Tx) (err error) {
+			names, err = pgrow.Column[string](ctx, tx, q.sql)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(names) > 0 {
+			out = append(out, fmt.Sprintf("%d %s: %s", len(names), q.what, strings.Join(names, ", ")))
+		}
+	}
+	return out, nil
+}
+
+// countedRows is how far rows of a table are counted.
+const countedRows = 1_000_000
+
+// tableRows counts the rows of each table of the owner in schema public that has any.
+func tableRows(ctx context.Context, tx pgx.Tx, set roleSet) ([]string, error) {
+	tables, err := pgrow.Column[string](ctx, tx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
+		AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relowner = to_regrole($1) ORDER BY 1`, set.owner())
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, table := range tables {
+		var n int64
+		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM (SELECT FROM public.%s LIMIT %d) x", pgx.Identifier{table}.Sanitize(), countedRows+1)).Scan(&n); err != nil {
+			return nil, err
+		}
+		switch {
+		case n > countedRows:
+			out = append(out, fmt.Sprintf("%s more than %d", table, countedRows))
+		case n > 0:
+			out = append(out, fmt.Sprintf("%s %d", table, n))
 		}
 	}
 	return out, nil

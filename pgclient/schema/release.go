@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-//go:embed migrations/*.sql code/*.sql moves seeds.sql release.txt
+//go:embed migrations/*.sql code/*.sql moves seeds.sql release.txt objects.txt
 var files embed.FS
 
 // Release is everything that one version of qtop installs in a database. Current
@@ -24,6 +24,7 @@ type Release struct {
 	objects    []object // in the order in which they are installed
 	moves      []move
 	seeds      string
+	own        ownThings
 }
 
 // numbers are what tells one release from another. They are read without the SQL,
@@ -77,6 +78,9 @@ func Load(fsys fs.FS) (*Release, error) {
 		return nil, err
 	}
 	if r.seeds, err = readSQL(fsys, "seeds.sql"); err != nil {
+		return nil, err
+	}
+	if r.own, err = readOwn(fsys); err != nil {
 		return nil, err
 	}
 	for _, name := range r.names {

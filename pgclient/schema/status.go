@@ -76,10 +76,10 @@ func (n numbers) status(ctx context.Context, conn *pgx.Conn) (Status, error) {
 }
 
 // atOnce reads from one snapshot, for somebody may be migrating right now, and
-// with a search path under which the catalogue prints every name in full.
+// with settings under which the catalogue prints every name in full.
 func atOnce(ctx context.Context, conn *pgx.Conn, read func(querier) error) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp"); err != nil {
+		if err := exec(ctx, tx, settingsSQL); err != nil {
 			return err
 		}
 		return read(tx)

@@ -23,14 +23,25 @@ const versionTable = "public.qtop_schema_version"
 // took it as a session lock.
 const migrateLock = 9628173550095224
 
-// sessionSQL begins every transaction of a migration. The path makes names mean
-// the same whatever the login's own path is; a lock that does not come soon gives
-// up, since everybody who wants the table queues up behind us.
-const sessionSQL = `SET LOCAL search_path = pg_catalog, pg_temp;
-SET LOCAL lock_timeout = '1500ms';
-SET LOCAL statement_timeout = 0;
-SET LOCAL idle_in_transaction_session_timeout = 0;
-SET LOCAL check_function_bodies = off;`
+// sessionSQL begins every transaction of a migration, in a message of its own: what
+// parses must be set before the text that is parsed. A lock that does not come soon
+// gives up, since everybody who wants the table queues up behind us.
+const sessionSQL = settingsSQL + `;
+SET LOCAL lock_timeout = '1500ms';`
+
+// settingsSQL makes statements mean, and the catalogue print, the same whatever the
+// server, the database or the login have set. It sets what this login may set.
+const settingsSQL = `SET LOCAL search_path = pg_catalog, pg_temp;
+SELECT count(set_config(s.name, w.value, true)) FROM (VALUES
+	('standard_conforming_strings', 'on'), ('backslash_quote', 'safe_encoding'), ('escape_string_warning', 'off'), ('array_nulls', 'on'),
+	('transform_null_equals', 'off'), ('quote_all_identifiers', 'off'), ('xmloption', 'content'), ('bytea_output', 'hex'), ('extra_float_digits', '1'),
+	('DateStyle', 'ISO, MDY'), ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'), ('check_function_bodies', 'off'), ('row_security', 'on'),
+	('default_tablespace', ''), ('default_table_access_method', 'heap'), ('default_toast_compression', 'pglz'), ('createrole_self_grant', ''),
+	('statement_timeout', '0'), ('lock_timeout', '0'),
+	('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0'), ('session_replication_role', 'origin'), ('plpgsql.variable_conflict', 'error'), ('plpgsql.extra_errors', 'none'),
+	('plpgsql.extra_warnings', 'none')) w (name, value)
+JOIN pg_settings s ON s.name = w.name
+WHERE s.setting <> w.value AND (s.context = 'user' OR s.context = 'superuser' AND (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user))`
 
 // bookSQL makes the version table, and rowSQL its row: between the two it is asked whose the table is.
 const (
@@ -157,7 +168,7 @@ type installer struct {
 // run is the one transaction of Up.
 func (in *installer) run(ctx context.Context) error {
 	in.doing = "migrate up"
-	tx, err := in.conn.Begin(ctx)
+	tx, err := begin(ctx, in.conn)
 	if err != nil {
 		return err
 	}
@@ -169,7 +180,7 @@ func (in *installer) run(ctx context.Context) error {
 	if err := in.lockMigrations(ctx); err != nil {
 		return err
 	}
-	from, err := in.release.admit(ctx, tx)
+	from, err := in.release.admit(ctx, tx, in.options.RolePrefix)
 	if err != nil {
 		return err
 	}
@@ -196,6 +207,11 @@ func (in *installer) run(ctx context.Context) error {
 		in.progress(fmt.Sprintf("schema is at version %d, code %d (%s) already", from, in.release.Code, in.release.Hash))
 	}
 	return nil
+}
+
+// begin starts a transaction of a migration, whatever isolation the server begins with.
+func begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
+	return conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite, DeferrableMode: pgx.NotDeferrable})
 }
 
 // lockMigrations waits until no other migration of this database is at work. The
@@ -258,7 +274,7 @@ func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	var adopted string
 	var clone *string
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp")
+		err := exec(ctx, tx, settingsSQL)
 		if err == nil {
 			_, err = tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure(), public.fn_event_stamps_always()")
 		}

@@ -1,0 +1,29 @@
+package schema_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+const objectsHead = `# What qtop makes in schema public, as PostgreSQL names it: what migrate down finds beside it is somebody else's, and what
+# migrate up finds of it before it begins too. Partitions of the months and days are left out. Written by make docs.
+`
+
+// objects.txt is what migrate up installs.
+func TestObjectsOfTheRelease(t *testing.T) {
+	c := newCore(t)
+	lines, err := schema.Objects(t.Context(), c.db.Conn(t, ""))
+	require.NoError(t, err)
+	got := objectsHead + strings.Join(lines, "\n") + "\n"
+	if *update {
+		require.NoError(t, os.WriteFile("objects.txt", []byte(got), 0o644))
+	}
+	want, err := os.ReadFile("objects.txt")
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "objects.txt is not as the schema is: make docs")
+}
