@@ -50,6 +50,9 @@ type Options struct {
 	// Producer puts jobs into the queue for the writers of this process: the host claims
 	// in the transaction of theirs, where it has a place. Default: one that nobody uses.
 	Producer *enqueue.Producer
+	// Operator is who runs the console beside the host: the row of the host names them
+	// when its loops are ended there.
+	Operator string
 	Log      *slog.Logger
 	Sender   *sender.Sender
 	Secrets  *sender.Secrets
@@ -105,7 +108,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 		Failed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
-		client: c, db: db, id: o.ID, instance: instance, version: o.Version, loops: all, jobs: &h.jobs, log: log, soon: make(chan struct{}, 1),
+		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, log: log, soon: make(chan struct{}, 1),
 	}
 	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{
@@ -124,7 +127,8 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 
 // Run starts the loops that the options name, beats while any loop runs, and
 // when ctx ends drains within the grace time, hands back the rest and says
-// goodbye. A host that runs nothing stays unannounced. It fails at once when
+// goodbye, with the cause of that end (context.Cause) as the reason of its stop. A
+// host that runs nothing stays unannounced. It fails at once when
 // another live instance holds the host id.
 func (h *Host) Run(ctx context.Context) error {
 	// The loops and the beats outlive ctx: they drain before they are cancelled,

@@ -3,8 +3,11 @@ package workerhost
 // This file is the row of queue_host by which one live instance holds the host id.
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +33,7 @@ type registration struct {
 	id       string
 	instance uuid.UUID
 	version  string
+	operator string // who may end its loops in the console
 	loops    loops
 	jobs     *jobs.Executor
 	log      *slog.Logger
@@ -79,7 +83,7 @@ func (r *registration) beat(ctx context.Context) {
 	st := r.loops.status()
 	switch {
 	case !st.Running:
-		r.release(ctx)
+		r.release(ctx, r.ended())
 		r.refused.Store(new(string)) // whoever starts a loop asks anew
 		return
 	case !r.held:
@@ -121,26 +125,40 @@ func (r *registration) beat(ctx context.Context) {
 	}
 }
 
-// goodbye says that this host stopped cleanly and gives the id free, unless a
-// loop was started again.
+// goodbye says that this host stopped cleanly, and why, and gives the id free,
+// unless a loop was started again. The cause of the end of ctx is the reason.
 func (r *registration) goodbye(ctx context.Context) {
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
 	if len(r.loops.running()) == 0 {
-		r.release(ctx)
+		r.release(ctx, cmp.Or(stopReason(ctx), r.ended()))
 	}
+}
+
+// stopReason is the cause with which ctx was cancelled, "" where none was given.
+func stopReason(ctx context.Context) string {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err.Error()
+	}
+	return ""
+}
+
+// ended is the reason where no signal asked for the stop: somebody ended the
+// loops in the console.
+func (r *registration) ended() string {
+	return strings.TrimSpace("loops ended " + queue.Choose(r.operator == "", "", "by "+r.operator))
 }
 
 // release gives the id free; engaging is held, so that no beat can follow it. A
 // stop does not cancel it: half a goodbye would keep the id for 15 s. One that
 // fails is tried again by the next beat, or at the end.
-func (r *registration) release(ctx context.Context) {
+func (r *registration) release(ctx context.Context, why string) {
 	if !r.held {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := r.db.HostStop(ctx, r.id, r.instance.String()); err != nil {
+	if err := r.db.HostStop(ctx, r.id, r.instance.String(), why); err != nil {
 		r.log.Warn("the host could not say that it stopped", "error", err.Error())
 		return
 	}

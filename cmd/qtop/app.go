@@ -33,6 +33,7 @@ type app struct {
 	access   bool
 	settings config.Settings
 	files    []fileFinding // that others may change or read
+	reread   func() error  // reads the settings again, from where load read them
 }
 
 // load reads the settings; every problem of theirs is told at once.
@@ -61,7 +62,8 @@ func (a *app) load(cmd *cobra.Command) error {
 			flags[f.Name] = f.Value.String()
 		}
 	})
-	if err := a.read(config.System(flags)); err != nil && cmd.Annotations["config"] != "shown" {
+	a.reread = func() error { return a.read(config.System(flags)) }
+	if err := a.reread(); err != nil && cmd.Annotations["config"] != "shown" {
 		return err
 	}
 	return nil

@@ -97,7 +97,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 		o.Clipboard = "off"
 	}
 	slog.SetDefault(log) // what libraries log must not reach the screen
-	hostCtx, stopHost := context.WithCancel(context.WithoutCancel(ctx))
+	hostCtx, stopHost := context.WithCancelCause(context.WithoutCancel(ctx))
 	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	var hostErr error
@@ -107,7 +107,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	wg.Go(func() { _ = client.Listen(listenCtx) }) // its DSN was read before
 	err = tui.Run(ctx, store{client, actions.New(client)}, host, o)
 	stopListening()
-	stopHost()
+	stopHost(cmp.Or(context.Cause(ctx), errors.New(strings.TrimSpace("quit by "+s.Actor))))
 	wg.Wait()
 	return cmp.Or(err, hostErr)
 }

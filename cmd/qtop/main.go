@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,24 +27,40 @@ func main() {
 	os.Exit(code)
 }
 
-// signals cancels the context at the first signal, so that everything drains; a
-// second one aborts. A SIGHUP is the operator's connection that broke: the same.
+// signals cancels the context at the first signal, with the signal's name as the
+// cause, so that everything drains; a second one aborts. A SIGHUP that this process
+// was started to ignore, by nohup say, stays ignored. Any other means that the
+// operator's connection broke and counts like the rest, unless a verb hears it
+// (hangups).
 func signals(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(parent)
+	heard := &hangup{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, hangupKey{}, heard))
 	c := make(chan os.Signal, 2)
-	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	wanted := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		wanted = append(wanted, syscall.SIGHUP)
+	}
+	signal.Notify(c, wanted...)
 	go func() {
-		for n := 0; ; n++ {
-			if _, open := <-c; !open {
+		for asked := false; ; {
+			sig, open := <-c
+			switch {
+			case !open:
 				return
-			}
-			if n > 0 {
+			case sig == syscall.SIGHUP && heard.tell():
+			case asked:
 				os.Exit(130)
+			default:
+				asked = true
+				cancel(errors.New(signalNames()[sig]))
 			}
-			cancel()
 		}
 	}()
-	return ctx, func() { signal.Stop(c); close(c); cancel() }
+	return ctx, func() { signal.Stop(c); close(c); cancel(nil) }
+}
+
+func signalNames() map[os.Signal]string {
+	return map[os.Signal]string{syscall.SIGTERM: "SIGTERM", syscall.SIGINT: "SIGINT", syscall.SIGHUP: "SIGHUP"}
 }
 
 // run is the whole program but the process around it. What it says about itself

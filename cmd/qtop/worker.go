@@ -4,17 +4,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/handler"
@@ -49,7 +53,7 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 	}
 	return workerhost.New(client, workerhost.Options{
 		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,
-		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestTry,
+		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestTry, Operator: s.Actor,
 		Sender: sender.New(sender.Config{
 			Version: version(), Allow: s.Delivery.AllowNetworks, Concurrency: s.Concurrency, Lookup: lookup,
 		}),
@@ -87,12 +91,16 @@ func problems(err error) error {
 func workerCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "worker", Short: "Run the worker host: tick every worker, send the webhooks, work on jobs", Args: cobra.NoArgs,
-		Long: "Runs the loops (all, or those of --loops) until a signal. The first signal drains within --grace and hands\n" +
-			"back what is unfinished; the second aborts. Any number of hosts share one database.",
+		Long: "Runs the loops (all, or those of --loops) until SIGTERM or SIGINT. The first drains within --grace and hands\n" +
+			"back what is unfinished; the second aborts. Any number of hosts share one database. SIGHUP reads the\n" +
+			"configuration again; with a terminal it drains too, and under nohup it is ignored.",
 		RunE: a.connected(hostConns, func(ctx context.Context, client *pgclient.Client, _ []string) error { return a.work(ctx, client) }),
 	}
 }
 
+// work runs worker hosts until a signal, one after the other: a SIGHUP in a process
+// without a terminal reads the settings again and replaces the host by one that has
+// them.
 func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	log := hostLog(a.errs)
 	slog.SetDefault(log)
@@ -100,10 +108,22 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	if err != nil {
 		return err
 	}
+	reloads := hangups(ctx)
+	for host != nil {
+		host, err = a.workUntil(ctx, client, host, reloads, log)
+	}
+	return err
+}
+
+// workUntil runs a host until ctx ends or the settings are to be read again; then it
+// gives the host that comes next.
+func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *workerhost.Host, reloads <-chan struct{}, log *slog.Logger) (*workerhost.Host, error) {
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	if a.settings.MetricsAddr != "" {
-		addr, err := host.ServeMetrics(ctx, a.settings.MetricsAddr)
+		addr, err := a.serveMetrics(run, host)
 		if err != nil {
-			return usage(err.Error(), "metrics_addr", "choose a free address such as 127.0.0.1:9187")
+			return nil, usage(err.Error(), "metrics_addr", "choose a free address such as 127.0.0.1:9187")
 		}
 		log.Info("metrics", "address", addr.String())
 	}
@@ -111,9 +131,65 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 		log.Warn("file open to others", "what", f.What, "do", f.Do, "for", f.use)
 	}
 	log.Info("worker host starts", "host_id", a.settings.HostID, "version", version())
-	err = host.Run(ctx)
-	log.Info("worker host ended", "host_id", a.settings.HostID)
-	return err
+	ended := make(chan error, 1)
+	go func() { ended <- host.Run(run) }()
+	var next *workerhost.Host
+	for next == nil {
+		select {
+		case err := <-ended:
+			log.Info("worker host ended", "host_id", a.settings.HostID, "reason", queue.Clean(stopWord(ctx)).String())
+			return nil, err
+		case <-reloads:
+			next = a.reloaded(client, log)
+		}
+	}
+	stop(errReload)
+	return next, <-ended
+}
+
+// errReload is why a host stops that another one of the same process replaces.
+var errReload = errors.New("SIGHUP: configuration read again")
+
+// stopWord is the signal that ended ctx.
+func stopWord(ctx context.Context) string {
+	if err := context.Cause(ctx); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// reloaded reads the settings again and makes a host of them; nil where they cannot
+// be used: the host that runs goes on with the old ones. Settings of the connection
+// stay as they are until the next start.
+func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Host {
+	old, files := a.settings, a.files
+	err := a.reread()
+	var next *workerhost.Host
+	if err == nil {
+		now := &a.settings
+		if now.DSN != old.DSN || now.ListenDSN != old.ListenDSN || now.Pooler != old.Pooler || !slices.Equal(now.ExpectServer, old.ExpectServer) {
+			log.Warn("settings of the connection have changed: they count from the next start of this worker")
+		}
+		next, err = a.host(client, nil, log, nil, nil)
+	}
+	if err != nil {
+		a.settings, a.files = old, files
+		log.Error("the configuration was not read again: the host goes on with the old one", "error", err.Error())
+		return nil
+	}
+	log.Info("configuration read again: the host drains and starts with it")
+	return next
+}
+
+// serveMetrics serves the metrics of host until ctx ends. The host before it may
+// need a moment to give the address free.
+func (a *app) serveMetrics(ctx context.Context, host *workerhost.Host) (net.Addr, error) {
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		addr, err := host.ServeMetrics(ctx, a.settings.MetricsAddr)
+		if err == nil || time.Since(began) > time.Second || !errors.Is(err, syscall.EADDRINUSE) {
+			return addr, err
+		}
+	}
 }
 
 // hostConns are the connections of a worker host beside its listener: ticks,

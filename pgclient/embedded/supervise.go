@@ -54,7 +54,11 @@ func supervise(job supervised, lifeline io.Reader) int {
 	cmd.Dir, cmd.Env = "/", job.Env
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	asked := make(chan os.Signal, 4)
-	signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup the server outlives the terminal, as the program does
+		wanted = append(wanted, syscall.SIGHUP)
+	}
+	signal.Notify(asked, wanted...)
 	p, err := spawn(cmd, withoutDeathSignal(id.attr())) // the pipe alone, on every system
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "qtop supervisor: FATAL:", err)

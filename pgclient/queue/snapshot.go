@@ -168,6 +168,8 @@ type Host struct {
 	Alive      bool                `json:"alive"`
 	Version    Text                `json:"version"`
 	Loops      []Text              `json:"loops"`
+	LastLoops  []Text              `json:"last_loops"`  // before it stopped
+	StopReason Text                `json:"stop_reason"` // a signal, or who asked for it; empty = not said, or it has not stopped
 	InFlight   int64               `json:"in_flight"`
 	Progress   map[string]LoopMark `json:"progress"`
 }

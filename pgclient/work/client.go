@@ -37,8 +37,8 @@ func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []stri
 	return c.call(ctx, "SELECT public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], $4::int, $5::jsonb)", id, instance, loops, inFlight, progress)
 }
 
-// HostStop says that the host ended cleanly.
-func (c *Client) HostStop(ctx context.Context, id, instance string) error {
-	_, err := c.call(ctx, "SELECT public.fn_queue_host_stop($1::text, $2::uuid)", id, instance)
+// HostStop says that the host ended cleanly, and why: a signal, or who asked for it.
+func (c *Client) HostStop(ctx context.Context, id, instance, reason string) error {
+	_, err := c.call(ctx, "SELECT public.fn_queue_host_stop($1::text, $2::uuid, $3::text)", id, instance, reason)
 	return err
 }

@@ -5,6 +5,9 @@ COMMENT ON TABLE public.queue_host IS
 COMMENT ON COLUMN public.queue_host.instance IS 'one per process; a second live one with the same host_id is refused';
 COMMENT ON COLUMN public.queue_host.last_seen_at IS 'alive while this is younger than 15 s';
 COMMENT ON COLUMN public.queue_host.in_flight IS 'items it works on now';
+COMMENT ON COLUMN public.queue_host.last_loops IS 'the loops that it ran since it last began one, also after it stopped';
+COMMENT ON COLUMN public.queue_host.stop_reason IS
+  'why it stopped, such as SIGTERM or who drained it in the console; NULL = it did not say, or it has not stopped';
 COMMENT ON COLUMN public.queue_host.progress IS
   'per loop: state, last tick, done, errors; of the webhook worker also what it cannot sign, and why';
 GRANT SELECT ON public.queue_host TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
@@ -45,11 +48,11 @@ BEGIN
   IF NOT EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.stopped_at IS NULL
     AND q.last_seen_at >= clock_timestamp() - interval '15 seconds'
     AND (q.instance <> p_instance OR q.db_role <> session_user)) THEN
-    INSERT INTO public.queue_host AS q (host_id, instance, version, loops)
-    VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'))
+    INSERT INTO public.queue_host AS q (host_id, instance, version, loops, last_loops)
+    VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'), COALESCE(p_loops, '{}'))
     ON CONFLICT (host_id) DO UPDATE SET
-      instance = excluded.instance, started_at = now(), last_seen_at = now(), stopped_at = NULL,
-      version = excluded.version, loops = excluded.loops, in_flight = 0, progress = '{}',
+      instance = excluded.instance, started_at = now(), last_seen_at = now(), stopped_at = NULL, stop_reason = NULL,
+      version = excluded.version, loops = excluded.loops, last_loops = excluded.loops, in_flight = 0, progress = '{}',
       db_role = session_user, client_addr = inet_client_addr()
     WHERE q.instance = excluded.instance AND q.db_role = session_user OR q.stopped_at IS NOT NULL
       OR q.last_seen_at < clock_timestamp() - interval '15 seconds';
@@ -78,16 +81,34 @@ CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_clone text := public.fn_queue_clone_of();
+  v_loops text[] := COALESCE(p_loops, '{}');
+  v_before text[];
+  v_ended text[];
+  v_begun text[];
 BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
-  UPDATE public.queue_host SET last_seen_at = clock_timestamp(), loops = COALESCE(p_loops, '{}'),
-    in_flight = greatest(p_in_flight, 0), progress = COALESCE(p_progress, '{}'), stopped_at = NULL
+  SELECT q.loops INTO v_before FROM public.queue_host q
+  WHERE q.host_id = p_host_id AND q.instance = p_instance AND q.db_role = session_user;
+  v_ended := ARRAY(SELECT unnest(v_before) EXCEPT SELECT unnest(v_loops));
+  v_begun := ARRAY(SELECT unnest(v_loops) EXCEPT SELECT unnest(v_before));
+  IF v_ended <> '{}' THEN
+    PERFORM public.fn_queue_loops_lock(v_ended);
+  END IF;
+  UPDATE public.queue_host SET last_seen_at = clock_timestamp(), loops = v_loops,
+    last_loops = CASE WHEN v_begun <> '{}' THEN v_loops ELSE last_loops END,
+    in_flight = greatest(p_in_flight, 0), progress = COALESCE(p_progress, '{}'), stopped_at = NULL, stop_reason = NULL
   WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'lost',
       'reason', format('host id %s is no longer held by this instance', left(p_host_id, 200)));
+  END IF;
+  IF v_begun <> '{}' THEN
+    PERFORM public.fn_queue_loops_begun(v_begun);
+  END IF;
+  IF v_ended <> '{}' THEN
+    PERFORM public.fn_queue_loops_ended(v_ended);
   END IF;
   RETURN jsonb_build_object('host_id', p_host_id);
 END
@@ -95,15 +116,26 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_beat TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_host_beat IS 'A sign of life of a worker host, with its loops.';
 
--- fn_queue_host_stop(id, instance) → {host_id, stopped}: a clean stop.
-CREATE OR REPLACE FUNCTION public.fn_queue_host_stop(p_host_id text, p_instance uuid) RETURNS jsonb
+-- fn_queue_host_stop(id, instance, reason) → {host_id, stopped}: a clean stop, and why: a signal, or who asked. The
+-- tick workers that nobody else runs have stopped with it.
+CREATE OR REPLACE FUNCTION public.fn_queue_host_stop(p_host_id text, p_instance uuid, p_reason text DEFAULT NULL)
+  RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_loops text[];
+  v_stopped boolean;
 BEGIN
-  UPDATE public.queue_host SET stopped_at = clock_timestamp(), last_seen_at = clock_timestamp(), loops = '{}',
-    in_flight = 0
+  SELECT q.loops INTO v_loops FROM public.queue_host q
+  WHERE q.host_id = p_host_id AND q.instance = p_instance AND q.db_role = session_user;
+  PERFORM public.fn_queue_loops_lock(v_loops);
+  UPDATE public.queue_host SET stopped_at = clock_timestamp(), last_seen_at = clock_timestamp(),
+    last_loops = CASE WHEN last_loops <> '{}' THEN last_loops ELSE loops END, loops = '{}', in_flight = 0,
+    stop_reason = NULLIF(btrim(left(p_reason, 200)), '')
   WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;
-  RETURN jsonb_build_object('host_id', p_host_id, 'stopped', FOUND);
+  v_stopped := FOUND;
+  PERFORM public.fn_queue_loops_ended(v_loops);
+  RETURN jsonb_build_object('host_id', p_host_id, 'stopped', v_stopped);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_stop TO :"dot_executor";
-COMMENT ON FUNCTION public.fn_queue_host_stop IS 'Says that a worker host ended cleanly.';
+COMMENT ON FUNCTION public.fn_queue_host_stop IS 'Says that a worker host ended cleanly, and why.';

@@ -1,0 +1,122 @@
+package main
+
+// This file proves what ends a worker and what does not: SIGTERM drains, a SIGHUP
+// ends it only where it has a terminal. The row of the host says why it stopped.
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// hosted waits until the host runs n loops.
+func hosted(t *testing.T, conn *pgx.Conn, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var runs bool
+		err := conn.QueryRow(t.Context(), "SELECT stopped_at IS NULL AND pg_catalog.cardinality(loops) = $1 FROM public.queue_host", n).Scan(&runs)
+		return err == nil && runs
+	}, patience, 20*time.Millisecond)
+}
+
+// stopReason is why the host says that it stopped.
+func stopReason(t *testing.T, conn *pgx.Conn) (why string) {
+	t.Helper()
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT stop_reason FROM public.queue_host WHERE stopped_at IS NOT NULL").Scan(&why))
+	return why
+}
+
+// Without a terminal a SIGHUP has the configuration read again; one that cannot be
+// read leaves the host as it is. SIGTERM drains and is the reason that is written down.
+func TestHangupReadsConfigurationAgain(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	login := pgtest.Login(t, db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner")
+	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1")
+	home := t.TempDir()
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+home)
+	write := func(text string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(home, "qtop"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(home, "qtop", "config.yaml"), []byte(text), 0o600))
+	}
+	write("loops: [config_expiry]\n")
+	var log lockedBuffer
+	cmd.Stderr = &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, wherever the test runs
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill() }()
+	hosted(t, conn, 1)
+
+	write("loops: [no_such_loop]\n")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return bytes.Contains([]byte(log.text()), []byte("the configuration was not read again")) }, patience, 20*time.Millisecond)
+	hosted(t, conn, 1)
+
+	write("loops: [config_expiry, webhook_router]\n")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	hosted(t, conn, 2)
+
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait(), log.text())
+	require.Equal(t, "SIGTERM", stopReason(t, conn))
+}
+
+// A SIGHUP that was ignored at the start stays ignored, as under nohup.
+func TestHangupUnderNohup(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	cmd := qtop(t, db.DSN(pgtest.Login(t, db, "dot_executor")), "worker", "--host-id", "w1", "--loops", "config_expiry")
+	sh, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	cmd.Args = append([]string{sh, "-c", `trap "" HUP; exec "$0" "$@"`}, cmd.Args...)
+	cmd.Path = sh
+	s := onTerminal(t, 120, 40, cmd)
+	hosted(t, conn, 1)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP)) // a second one would abort
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	s.ends()
+	require.Equal(t, "SIGTERM", stopReason(t, conn))
+}
+
+// With a terminal a SIGHUP is its operator who has gone: the worker drains.
+func TestHangupOnTerminal(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	s := onTerminal(t, 120, 40, qtop(t, db.DSN(pgtest.Login(t, db, "dot_executor")), "worker", "--host-id", "w1", "--loops", "config_expiry"))
+	hosted(t, conn, 1)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	s.ends()
+	require.Equal(t, "SIGHUP", stopReason(t, conn))
+}

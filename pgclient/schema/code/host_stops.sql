@@ -1,0 +1,57 @@
+-- A worker host that stops cleanly is not silent: what becomes of the tick workers that it ran. Source: DP4 §3.5.
+
+-- v_live_loop: each loop that a live host runs.
+CREATE OR REPLACE VIEW public.v_live_loop AS
+SELECT DISTINCT l.loop FROM public.queue_host q CROSS JOIN LATERAL unnest(q.loops) AS l (loop)
+WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds';
+COMMENT ON VIEW public.v_live_loop IS 'Loops that at least one live worker host runs.';
+GRANT SELECT ON public.v_live_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_queue_loops_lock(loops): locks the heartbeats of these tick workers for up to half a second, before the row of a
+-- host changes: of two hosts that stop at once, the second then sees that the first has stopped. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_loops_lock(p_loops text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $fn$
+BEGIN
+  PERFORM 1 FROM public.queue_heartbeat h WHERE h.tick_worker AND h.executor_id = ANY (p_loops)
+  ORDER BY h.executor_id FOR UPDATE;
+EXCEPTION WHEN lock_not_available THEN
+  NULL; -- the host stops all the same; a worker that is left unmarked becomes silent in its time
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_loops_lock IS
+  'Locks the heartbeats of tick workers whose loops a host ends. Internal.';
+
+-- fn_queue_loops_ended(loops): a host has ended these loops cleanly. A tick worker that no live host runs any more has
+-- stopped, unless it was silent already: a stop does not hide a silence. Whoever ticks it ends that state. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_loops_ended(p_loops text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  UPDATE public.queue_heartbeat h SET last_beat_payload = h.last_beat_payload || '{"state": "stopped"}'
+  WHERE h.executor_id IN (
+    SELECT b.executor_id FROM public.queue_heartbeat b
+    WHERE b.tick_worker AND b.executor_id = ANY (p_loops) AND b.deregistered_at IS NULL
+      AND b.last_beat_at >= clock_timestamp() - make_interval(secs => b.stale_threshold_seconds)
+      AND NOT EXISTS (SELECT FROM public.v_live_loop l WHERE l.loop = b.executor_id)
+    ORDER BY b.executor_id FOR UPDATE SKIP LOCKED);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_loops_ended IS
+  'Marks tick workers as stopped that no live host runs any more. Internal.';
+
+-- fn_queue_loops_begun(loops): a host runs these loops from now on. A tick worker of them that had stopped is watched
+-- again, unless it is switched off. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_loops_begun(p_loops text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  UPDATE public.queue_heartbeat h SET last_beat_payload = h.last_beat_payload || '{"state": "idle"}',
+    last_beat_at = clock_timestamp()
+  WHERE h.executor_id IN (
+    SELECT b.executor_id FROM public.queue_heartbeat b JOIN public.queue_tick_worker w ON w.worker_name = b.executor_id
+    WHERE b.tick_worker AND b.executor_id = ANY (p_loops) AND b.last_beat_payload ->> 'state' = 'stopped'
+      AND (w.flag_key IS NULL OR public.fn_cfg_bool(w.flag_key))
+      AND public.fn_cfg_int('queue.tick.' || w.worker_name || '.interval_seconds', 0) > 0
+    ORDER BY b.executor_id FOR UPDATE OF b SKIP LOCKED);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_loops_begun IS
+  'Watches tick workers again that a host has begun to run. Internal.';

@@ -1,0 +1,81 @@
+// A worker host that stops cleanly: its tick workers have stopped, they are not silent.
+
+package schema_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	tickState = "SELECT COALESCE(last_beat_payload ->> 'state', '') FROM public.queue_heartbeat WHERE executor_id = $1"
+	instanceA = "'00000000-0000-0000-0000-00000000000a'"
+	instanceB = "'00000000-0000-0000-0000-00000000000b'"
+)
+
+// hostRuns registers a host, or beats for it, with these loops.
+func hostRuns(t *testing.T, host *pgxpool.Pool, id, instance, loops string) {
+	t.Helper()
+	require.Nil(t, call(t, host, "public.fn_queue_host_register('"+id+"', "+instance+", 'v', '{}')")["refused"])
+	require.Nil(t, call(t, host, "public.fn_queue_host_beat('"+id+"', "+instance+", '"+loops+"', 0, '{}')")["refused"])
+}
+
+func TestCleanStopIsNotSilence(t *testing.T) {
+	c := newCore(t)
+	host := c.as("dot_executor")
+	hostRuns(t, host, "a", instanceA, "{config_expiry,counter_compactor}")
+	hostRuns(t, host, "b", instanceB, "{counter_compactor}")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_payload = '{\"state\": \"idle\"}', last_beat_at = now() WHERE tick_worker")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'metrics_sampler'")
+
+	call(t, host, "public.fn_queue_host_stop('a', "+instanceA+", 'SIGTERM')")
+	require.Equal(t, "SIGTERM {config_expiry,counter_compactor} {}", get[string](c, "SELECT concat_ws(' ', stop_reason, last_loops, loops) FROM public.queue_host WHERE host_id = 'a'"))
+	require.Equal(t, "stopped", get[string](c, tickState, "config_expiry"), "nobody runs it any more")
+	require.Equal(t, "idle", get[string](c, tickState, "counter_compactor"), "host b runs it")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'config_expiry'")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_alert WHERE subject = 'config_expiry'"))
+	call(t, host, "public.fn_queue_stale_check()")
+	require.Zero(t, get[int](c, emitted, "config_expiry"), "a stop is not silence")
+	require.Equal(t, 1, get[int](c, emitted, "metrics_sampler"))
+
+	// A loop that is ended alone has stopped, too; one that begins is watched again.
+	call(t, host, "public.fn_queue_host_beat('b', "+instanceB+", '{config_expiry}', 0, '{}')")
+	require.Equal(t, "stopped", get[string](c, tickState, "counter_compactor"))
+	require.Equal(t, "idle", get[string](c, tickState, "config_expiry"))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_alert WHERE subject = 'config_expiry'"), "it counts from the start on")
+
+	// A stop does not hide a silence: the worker was silent before its host stopped.
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'config_expiry'")
+	call(t, host, "public.fn_queue_host_stop('b', "+instanceB+")")
+	require.Equal(t, "idle", get[string](c, tickState, "config_expiry"))
+	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.v_queue_alert WHERE subject = 'config_expiry'"))
+	require.True(t, get[bool](c, "SELECT stop_reason IS NULL FROM public.queue_host WHERE host_id = 'b'"), "a host of the release before gives no reason")
+}
+
+// Of two hosts that stop at once the second sees that the first has stopped.
+func TestTwoHostsStopAtOnce(t *testing.T) {
+	c := newCore(t)
+	host := c.wide(2, "dot_executor")
+	for range 20 {
+		hostRuns(t, host, "a", instanceA, "{config_expiry}")
+		hostRuns(t, host, "b", instanceB, "{config_expiry}")
+		c.exec("UPDATE public.queue_heartbeat SET last_beat_payload = '{\"state\": \"idle\"}', last_beat_at = now() WHERE executor_id = 'config_expiry'")
+		together(t, 2, func(i int) (map[string]any, error) {
+			return tryCall(host, "public.fn_queue_host_stop("+[]string{"'a', " + instanceA, "'b', " + instanceB}[i]+", 'SIGTERM')")
+		})
+		require.Equal(t, "stopped", get[string](c, tickState, "config_expiry"))
+	}
+}
+
+// A heartbeat that somebody holds keeps no host from stopping.
+func TestHostStopsBesideALock(t *testing.T) {
+	c := newCore(t)
+	host := c.as("dot_executor")
+	hostRuns(t, host, "a", instanceA, "{config_expiry}")
+	tx := c.begin(c.root)
+	_, err := tx.Exec(t.Context(), "SELECT 1 FROM public.queue_heartbeat FOR UPDATE")
+	require.NoError(t, err)
+	require.Equal(t, true, call(t, host, "public.fn_queue_host_stop('a', "+instanceA+", 'SIGTERM')")["stopped"])
+}
