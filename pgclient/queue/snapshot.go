@@ -5,6 +5,7 @@ package queue
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -82,16 +83,18 @@ type HealthRow struct {
 	StatusHint      Text       `json:"status_hint"` // stale, fresh, open, held, …; may be empty
 }
 
-// Alert is a row of v_queue_alert: one silence, one broadcast share over its
-// line or one endpoint that was given up, whether or not a checker emitted an event for it.
+// Alert is a row of v_queue_alert: a silence, a broadcast share over its line, an
+// endpoint that was given up, loops that no host runs, a queue lane whose jobs nobody
+// alive can claim, a backlog or a circuit that stays open, whether or not a checker
+// emitted an event for it.
 type Alert struct {
 	Key          Text       `json:"alert_key"`
-	Kind         string     `json:"kind"` // silence, broadcast, failing
+	Kind         string     `json:"kind"` // one of the Alert… constants
 	Subject      Text       `json:"subject"`
 	Severity     string     `json:"severity"` // warning, critical
 	Since        *time.Time `json:"since"`    // the last beat
 	AgeSeconds   int64      `json:"age_seconds"`
-	Ratio        float64    `json:"ratio"` // age ÷ expected cadence
+	Ratio        float64    `json:"ratio"` // age ÷ expected cadence, or share or age ÷ its line
 	EventIDs     []string   `json:"event_ids"`
 	State        string     `json:"state"` // open, acked
 	AckedBy      Text       `json:"acked_by"`
@@ -99,8 +102,58 @@ type Alert struct {
 	Comment      Text       `json:"comment"`
 	AckExpiresAt *time.Time `json:"ack_expires_at"`
 	// LastCleared tells how the previous acknowledgement of this alert ended:
-	// "", expired, beat_returned, rose_to_critical, unacked, share_fell, resumed, deregistered.
+	// "", expired, beat_returned, rose_to_critical, unacked, share_fell, resumed, deregistered, ended.
 	LastCleared string `json:"last_cleared"`
+	// Cause is the subject of the alert that this one follows from and that stands for
+	// it; empty = it stands for itself.
+	Cause  Text `json:"cause"`
+	Detail Text `json:"detail"` // what it is about, in one line; may be empty
+}
+
+// The kinds of alerts.
+const (
+	AlertSilence   = "silence"
+	AlertBroadcast = "broadcast"
+	AlertFailing   = "failing"
+	AlertNoHost    = "no_host"   // loops and executors that no host runs
+	AlertUnclaimed = "unclaimed" // a queue lane whose jobs nobody alive can claim
+	AlertBacklog   = "backlog"   // work that has been due for long
+	AlertCircuit   = "circuit"   // a circuit that has been open for long
+)
+
+// Causes are the alerts that stand for themselves: one for each cause.
+func Causes(all []Alert) []Alert {
+	out := make([]Alert, 0, len(all))
+	for _, a := range all {
+		if a.Cause.Empty() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// Parts are the alerts that a stands for beside itself.
+func (a Alert) Parts(all []Alert) []Alert {
+	var out []Alert
+	for _, x := range all {
+		if x.Cause == a.Subject && !x.Cause.Empty() {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// Queue is what the alert is about, as fn_queue_why takes it: of a backlog and of an
+// unclaimed lane; empty for other kinds.
+func (a Alert) Queue() string {
+	if name, ok := strings.CutPrefix(a.Subject.String(), "backlog:"); ok {
+		return name
+	}
+	if lane, ok := strings.CutPrefix(a.Subject.String(), "unclaimed:"); ok {
+		domain, kind, _ := strings.Cut(lane, "/")
+		return "job " + kind + " in " + domain
+	}
+	return ""
 }
 
 // Executor is a row of queue_heartbeat as an operator reads it.

@@ -75,6 +75,12 @@ SELECT public.fn_dot_config_seed('webhook.slow_start.max_seconds', 'integer', '0
 SELECT public.fn_dot_config_seed('webhook.disable_after_days', 'integer', '5',
   'an endpoint that has done nothing but fail for this long is suspended, in days; 0 = never',
   p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('queue.backlog.warn_seconds', 'integer', '600',
+  'work that has been due this long, or a circuit open this long, raises a warning, in seconds; 0 = never',
+  p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('queue.backlog.critical_seconds', 'integer', '3600',
+  'work that has been due this long, or a circuit open this long, is critical, in seconds; 0 = never',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.events_days', 'integer', '90',
   'routed events are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.jobs_days', 'integer', '90',
@@ -138,6 +144,8 @@ LEFT JOIN (VALUES
   ('webhook.circuit_max_seconds', 0, 86400),
   ('webhook.slow_start.max_seconds', 0, 604800),
   ('webhook.disable_after_days', 0, 36500),
+  ('queue.backlog.warn_seconds', 0, 31536000),
+  ('queue.backlog.critical_seconds', 0, 31536000),
   ('retention.events_days', 0, 36500),
   ('retention.jobs_days', 0, 36500),
   ('retention.job_keys_days', 0, 36500),

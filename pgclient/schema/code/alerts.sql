@@ -27,15 +27,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_severity IS
   'Severity of a silence by age ÷ cadence: warning below 10, critical from 10.';
 
-CREATE OR REPLACE VIEW public.v_queue_alert AS
-SELECT s.alert_key, s.kind, s.subject, s.severity, s.since, floor(s.age)::bigint AS age_seconds, s.ratio, s.event_ids,
-       CASE WHEN a.ack_id IS NOT NULL THEN 'acked' ELSE 'open' END AS state,
-       a.acked_by, a.acked_at, a.comment, a.expires_at AS ack_expires_at,
-       CASE WHEN a.ack_id IS NULL THEN COALESCE(
-         (SELECT COALESCE(p.cleared_reason,
-                          CASE WHEN p.expires_at <= now() THEN 'expired' ELSE 'rose_to_critical' END)
-          FROM public.queue_alert_ack p WHERE p.subject = s.subject AND p.alert_key = s.alert_key
-          ORDER BY p.ack_id DESC LIMIT 1), '') ELSE '' END AS last_cleared
+-- v_queue_alert_own: the alerts that need nothing but their own row: silences, shares, endpoints that were given up.
+CREATE OR REPLACE VIEW public.v_queue_alert_own AS
+SELECT s.alert_key, s.kind, s.subject, s.severity, s.since, s.age, s.ratio, s.event_ids
 FROM (
   SELECT 'silence:' || h.executor_id || ':' || to_char(h.last_beat_at AT TIME ZONE 'UTC',
     'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS alert_key,
@@ -64,27 +58,36 @@ FROM (
              WHERE v.key = 'webhook.disable_after_days'), 5), 1)))::numeric, 2), '{}'
   FROM public.webhook_endpoint_suspensions x
   JOIN public.webhook_endpoint_state t ON t.subscription_id = x.subscription_id WHERE x.reason = 'failing'
-) s
-LEFT JOIN public.queue_alert_ack a
-  ON a.alert_key = s.alert_key AND a.cleared_at IS NULL AND a.expires_at > now()
-  AND NOT (a.severity = 'warning' AND s.severity = 'critical');
+) s;
+COMMENT ON VIEW public.v_queue_alert_own IS
+  'Silences, shares of broadcast events over their line and endpoints that were given up; a part of v_queue_alert.';
+GRANT SELECT ON public.v_queue_alert_own TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+CREATE OR REPLACE VIEW public.v_queue_alert AS SELECT * FROM public.fn_queue_alerts();
 COMMENT ON VIEW public.v_queue_alert IS
-  'One row per silence, from the heartbeat row and server time, whether or not a checker ran; and one per sampled '
-  'share of broadcast events that is over the line (ratio = share over line; always a warning, DP6 §3.2); and one per '
-  'endpoint that was suspended because it did nothing but fail (ratio = how long ÷ webhook.disable_after_days). An '
-  'acknowledgement ends when it expires, when the beat returns or the share falls, or when the alert rises to '
-  'critical; it never hides the row.';
+  'One row per silence, from the heartbeat row and server time, whether or not a checker ran; one per sampled share of '
+  'broadcast events that is over the line (always a warning, DP6 §3.2); one per endpoint that was suspended because it '
+  'did nothing but fail; and one per queue whose work nobody alive can do, per backlog and per circuit that has been '
+  'open for long, and for the loops that no host runs (fn_queue_alert_rows). A row with a cause follows from another '
+  'one. An acknowledgement ends when it expires, when what it is of is over, or when the alert rises to critical; it '
+  'never hides the row.';
 GRANT SELECT ON public.v_queue_alert TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON COLUMN public.v_queue_alert.event_ids IS 'events that were emitted for it; empty while nobody ran the check';
 COMMENT ON COLUMN public.v_queue_alert.state IS 'open or acked';
 COMMENT ON COLUMN public.v_queue_alert.last_cleared IS 'why the acknowledgement before this ended';
 COMMENT ON COLUMN public.v_queue_alert.alert_key IS
-  'names one silence, silence:EXECUTOR:LAST_BEAT, one rise of a share, broadcast[:DOMAIN]:SINCE, or one suspension, '
-  'failing:SUBSCRIPTION:SINCE; what '
-  'fn_queue_alert_ack takes';
+  'names one silence, silence:EXECUTOR:LAST_BEAT, one rise of a share, broadcast[:DOMAIN]:SINCE, one suspension, '
+  'failing:SUBSCRIPTION:SINCE, or one condition: no_host:SINCE, unclaimed:DOMAIN/KIND:SINCE, '
+  'circuit:SUBSCRIPTION:SINCE, backlog:QUEUE; what fn_queue_alert_ack takes';
 COMMENT ON COLUMN public.v_queue_alert.ratio IS
   'age over the expected cadence, critical from 10; of a broadcast share: the share over its line; of a failing '
-  'endpoint: how long it has failed ÷ webhook.disable_after_days';
+  'endpoint: how long it has failed ÷ webhook.disable_after_days; of no_host, unclaimed, circuit and backlog: age ÷ '
+  'queue.backlog.critical_seconds';
+COMMENT ON COLUMN public.v_queue_alert.kind IS
+  'silence, broadcast, failing, no_host, unclaimed, circuit or backlog';
+COMMENT ON COLUMN public.v_queue_alert.cause IS
+  'subject of the alert that this one follows from and that stands for it; empty = it stands for itself';
+COMMENT ON COLUMN public.v_queue_alert.detail IS 'what it is about, in one line; may be empty';
 
 -- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5.
 -- One event per executor per 2 × threshold, also when two run at once: the row
@@ -103,10 +106,11 @@ BEGIN
     cleared_reason = CASE WHEN a.expires_at <= clock_timestamp() THEN 'expired' ELSE 'rose_to_critical' END
   WHERE a.ack_id IN (
     SELECT b.ack_id FROM public.queue_alert_ack b
-    WHERE b.cleared_at IS NULL AND (b.expires_at <= clock_timestamp() OR (b.severity = 'warning' AND EXISTS (
-      SELECT 1 FROM public.v_queue_alert v WHERE v.alert_key = b.alert_key AND v.severity = 'critical')))
+    WHERE b.cleared_at IS NULL AND (b.expires_at <= clock_timestamp() OR (b.severity = 'warning'
+      AND b.alert_key = ANY (ARRAY(SELECT v.alert_key FROM public.v_queue_alert v WHERE v.severity = 'critical'))))
     ORDER BY b.ack_id FOR UPDATE SKIP LOCKED);
   GET DIAGNOSTICS v_cleared = ROW_COUNT;
+  v_cleared := v_cleared + public.fn_queue_alert_acks_end();
 
   IF public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000 THEN
     RETURN jsonb_build_object('checked', 0, 'emitted', 0, 'acks_cleared', v_cleared, 'monitoring', false);
@@ -176,7 +180,9 @@ BEGIN
   IF p_ttl IS NULL OR p_ttl < interval '1 second' OR p_ttl > interval '7 days' THEN
     RAISE EXCEPTION 'p_ttl must lie between 1 second and 7 days' USING ERRCODE = '22023';
   END IF;
-  -- The heartbeat row serializes two operators, and an operator with a beat; so does the row of a share.
+  -- The heartbeat row serializes two operators, and an operator with a beat; so does the row of a share. Other alerts
+  -- have no row of their own.
+  PERFORM 1 FROM public.dot_config c WHERE c.key = 'queue.backlog.critical_seconds' FOR UPDATE;
   PERFORM 1 FROM public.queue_heartbeat h
   WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
   PERFORM 1 FROM public.queue_broadcast_share b
@@ -186,7 +192,7 @@ BEGIN
   SELECT * INTO v_alert FROM public.fn_queue_alert_current(p_alert_key);
   IF v_alert.alert_key IS NULL THEN
     v_rule := 'not_found';
-    v_why := format('there is no alert %s now: the beat returned, the share fell, or it never was',
+    v_why := format('there is no alert %s now: the beat returned, the share fell, the condition ended, or it never was',
       left(p_alert_key, 200));
   ELSIF v_alert.state = 'acked' THEN
     v_rule := 'already_acked';

@@ -235,7 +235,7 @@ BEGIN
   DELETE FROM public.queue_broadcast_share b WHERE b.sampled_at < now();
   UPDATE public.queue_alert_ack a SET cleared_at = clock_timestamp(), cleared_reason = 'share_fell'
   WHERE a.cleared_at IS NULL AND a.alert_key ~ '^broadcast:' AND NOT EXISTS (
-    SELECT 1 FROM public.v_queue_alert v WHERE v.alert_key = a.alert_key);
+    SELECT 1 FROM public.v_queue_alert_own v WHERE v.alert_key = a.alert_key);
   SELECT count(*) INTO v_over FROM public.queue_broadcast_share b WHERE b.over_since IS NOT NULL;
   SELECT * INTO v_all FROM public.queue_broadcast_share b WHERE b.event_domain = '';
   IF v_all.over_since IS NOT NULL AND (v_all.event_at IS NULL

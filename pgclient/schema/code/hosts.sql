@@ -5,7 +5,7 @@ COMMENT ON TABLE public.queue_host IS
 COMMENT ON COLUMN public.queue_host.instance IS 'one per process; a second live one with the same host_id is refused';
 COMMENT ON COLUMN public.queue_host.last_seen_at IS 'alive while this is younger than 15 s';
 COMMENT ON COLUMN public.queue_host.in_flight IS 'items it works on now';
-COMMENT ON COLUMN public.queue_host.last_loops IS 'the loops that it ran since it last began one, also after it stopped';
+COMMENT ON COLUMN public.queue_host.last_loops IS 'its loops when it last began one, also after it stopped';
 COMMENT ON COLUMN public.queue_host.stop_reason IS
   'why it stopped, such as SIGTERM or who drained it in the console; NULL = it did not say, or it has not stopped';
 COMMENT ON COLUMN public.queue_host.progress IS

@@ -16,9 +16,10 @@ DECLARE
   v_routes public.v_iu_route_backlog[] := ARRAY(SELECT b FROM public.v_iu_route_backlog b);
   v_hooks public.v_webhook_backlog[] := ARRAY(SELECT b FROM public.v_webhook_backlog b);
   v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.v_dead_letter_group g);
-  v_alerts public.v_queue_alert[] := ARRAY(SELECT a FROM public.v_queue_alert a);
   v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT s FROM public.v_queue_scheduler_status s);
   v_lanes public.snapshot_lane[] := public.fn_snapshot_lanes(v_jobs);
+  v_alerts public.v_queue_alert[] := ARRAY(SELECT ROW(a.*)::public.v_queue_alert
+    FROM public.fn_queue_alert_rows(v_lanes, v_hooks, v_routes) a);
 BEGIN
   RETURN json_build_object(
     'flags', public.fn_snapshot_flags(),

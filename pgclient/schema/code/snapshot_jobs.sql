@@ -37,29 +37,29 @@ BEGIN
   ), leased AS (
     SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1
   ), sorts AS (
-    -- Executors that may the same, can the same and are alike silent count as one: a fleet is of few sorts, and there
+    -- Executors that may the same, can the same and are alike absent count as one: a fleet is of few sorts, and there
     -- are as many pairs of a lane and an executor as there are of both multiplied.
-    SELECT row_number() OVER () AS sort, e.silent, e.kinds, array_agg(e.executor_id ORDER BY e.executor_id) AS ids,
+    SELECT row_number() OVER () AS sort, e.absent, e.kinds, array_agg(e.executor_id ORDER BY e.executor_id) AS ids,
       -- more do not fit into 200 characters
       to_json((array_agg(e.executor_id ORDER BY e.executor_id))[1:100])::text AS who
-    FROM (SELECT s.executor_id, h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
-      k.kinds,
+    FROM (SELECT s.executor_id, public.fn_executor_absent(h.last_beat_payload, h.last_beat_at,
+        h.stale_threshold_seconds) AS absent, k.kinds,
         array_agg(ARRAY[s.executor_kind, s.job_kind, s.event_domain] ORDER BY s.job_kind, s.event_domain) AS may
       FROM public.job_subscription s
       JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
       LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
       WHERE s.enabled GROUP BY s.executor_id, 2, k.kinds) e
-    GROUP BY e.silent, e.kinds, e.may
+    GROUP BY e.absent, e.kinds, e.may
   ), rules AS (
     -- wide: what the rule leaves open, the most specific first
-    SELECT x.sort, x.silent, x.kinds, x.who, s.executor_kind,
+    SELECT x.sort, x.absent, x.kinds, x.who, s.executor_kind,
       (s.job_kind IS NULL)::int * 2 + (s.event_domain IS NULL)::int AS wide,
       COALESCE(s.job_kind, '') AS job_kind, COALESCE(s.event_domain, '') AS event_domain,
       min(s.priority_floor) AS floor, bool_and(s.max_parallel <= COALESCE(l.live, 0)) AS no_room
     FROM sorts x CROSS JOIN unnest(x.ids) AS i (executor_id)
     JOIN public.job_subscription s ON s.executor_id = i.executor_id AND s.enabled
     LEFT JOIN leased l ON l.subscription_id = s.subscription_id
-    GROUP BY x.sort, s.job_kind, s.event_domain, s.executor_kind, x.silent, x.kinds, x.who
+    GROUP BY x.sort, s.job_kind, s.event_domain, s.executor_kind, x.absent, x.kinds, x.who
   ), lanes AS (
     SELECT row_number() OVER () AS lane, COALESCE(b.job_kind, p.k1) AS job_kind,
       COALESCE(b.event_domain, p.k2) AS event_domain, COALESCE(b.queued, 0) AS queued,
@@ -72,10 +72,12 @@ BEGIN
       COALESCE(p.dead, 0)::bigint AS dead_1h, COALESCE(p.cancelled, 0)::bigint AS cancelled_1h
     FROM unnest(p_jobs) b FULL JOIN pace p ON p.k1 = b.job_kind AND p.k2 = b.event_domain
   ), admitted AS (
-    SELECT x.lane, bool_and(x.silent) AS all_silent, bool_and(x.no_room) AS no_room,
+    SELECT x.lane, bool_and(x.absent <> '') AS all_absent,
+      CASE WHEN min(x.absent) = max(x.absent) THEN min(x.absent) ELSE 'silent or stopped' END AS absent,
+      bool_and(x.no_room) AS no_room,
       bool_and(x.kinds IS NOT NULL AND x.waits <> ALL (x.kinds)) AS unhandled, min(x.floor) AS floor,
       array_agg(x.who) AS who
-    FROM (SELECT DISTINCT ON (l.lane, r.sort) l.lane, l.job_kind AS waits, r.silent, r.kinds, r.floor, r.no_room, r.who
+    FROM (SELECT DISTINCT ON (l.lane, r.sort) l.lane, l.job_kind AS waits, r.absent, r.kinds, r.floor, r.no_room, r.who
           FROM lanes l
           CROSS JOIN LATERAL (VALUES (0, l.job_kind, l.event_domain), (1, l.job_kind, ''), (2, '', l.event_domain),
             (3, '', '')) AS v (wide, job_kind, event_domain)
@@ -91,7 +93,7 @@ BEGIN
     SELECT l.*, CASE WHEN l.queued + l.retry_waiting = 0 THEN ''
         WHEN v_jobs_off THEN 'queue.job_substrate.enabled is off'
         WHEN r.lane IS NULL THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
-        WHEN r.all_silent THEN 'every subscribed executor is silent: ' || w.who
+        WHEN r.all_absent THEN format('every subscribed executor is %s: %s', r.absent, w.who)
         WHEN r.unhandled THEN 'no live host has a handler for it'
         WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
         WHEN l.oldest_at IS NULL AND n.n >= l.queued + l.retry_waiting THEN 'never due'
@@ -105,7 +107,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT left(string_agg(e.executor_id, ', ' ORDER BY e.executor_id), 200) AS who
       FROM unnest(r.who) AS x (ids) CROSS JOIN json_array_elements_text(x.ids::json) AS e (executor_id)
-      WHERE r.all_silent OR r.no_room OR l.reaches < r.floor) w
+      WHERE r.all_absent OR r.no_room OR l.reaches < r.floor) w
   )
   -- in the order of the type
   SELECT (t.queued, t.scheduled, t.leased, t.in_progress, t.retry_waiting, t.age_seconds, t.in_per_s, t.out_per_s,

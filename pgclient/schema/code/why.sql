@@ -193,7 +193,9 @@ DECLARE
 BEGIN
   SELECT * INTO b FROM public.fn_job_backlog() x WHERE x.job_kind = p_kind AND x.event_domain = p_domain;
   v_waiting := COALESCE(b.queued + b.retry_waiting, 0);
-  SELECT count(*) AS n, COALESCE(bool_and(x.silent), false) AS all_silent, count(*) FILTER (WHERE x.silent) AS silent,
+  SELECT count(*) AS n, COALESCE(bool_and(x.absent <> ''), false) AS all_absent,
+    CASE WHEN min(x.absent) = max(x.absent) THEN min(x.absent) ELSE 'silent or stopped' END AS absent,
+    count(*) FILTER (WHERE x.absent = 'silent') AS silent, count(*) FILTER (WHERE x.absent = 'stopped') AS stopped,
     COALESCE(bool_and(x.room <= 0), false) AS no_room, min(x.priority_floor) AS floor,
     COALESCE(bool_and(x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)), false) AS unhandled,
     count(*) FILTER (WHERE x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)) AS without,
@@ -202,7 +204,7 @@ BEGIN
     (array_agg(concat(' --kind ' || x.job_kind, ' --domain ' || x.event_domain) ORDER BY x.executor_id))[1] AS rule
   INTO r FROM (
     SELECT DISTINCT ON (s.executor_id) s.*, k.kinds,
-      h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) AS silent,
+      public.fn_executor_absent(h.last_beat_payload, h.last_beat_at, h.stale_threshold_seconds) AS absent,
       s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l
         WHERE l.subscription_id = s.subscription_id), 0) AS room
     FROM public.job_subscription s
@@ -235,9 +237,13 @@ BEGIN
       p_do => format('qtop executor subscribe ID --kind %s --domain %s --parallel N --reason R', p_kind, p_domain)),
     public.fn_why_link(
       p_link => 'silence',
-      p_state => CASE WHEN r.all_silent THEN 'blocks' WHEN r.silent > 0 THEN 'slows' ELSE 'clear' END,
-      p_text => CASE WHEN r.all_silent THEN 'every subscribed executor is silent: ' || r.who WHEN r.silent > 0
-        THEN r.silent || ' of ' || r.n || ' executors are silent' ELSE 'no subscribed executor is silent' END,
+      p_state => CASE WHEN r.all_absent THEN 'blocks' WHEN r.silent + r.stopped > 0 THEN 'slows' ELSE 'clear' END,
+      p_text => CASE WHEN r.all_absent THEN format('every subscribed executor is %s: %s', r.absent, r.who)
+        WHEN r.silent > 0 AND r.stopped > 0
+          THEN format('%s of %s executors are silent, %s have stopped', r.silent, r.n, r.stopped)
+        WHEN r.silent > 0 THEN format('%s of %s executors are silent', r.silent, r.n)
+        WHEN r.stopped > 0 THEN format('%s of %s executors have stopped', r.stopped, r.n)
+        ELSE 'no subscribed executor is silent' END,
       p_detail => NULL, p_keys => 'gw S', p_do => 'qtop worker --loops job_executor'),
     public.fn_why_link(
       p_link => 'handler',

@@ -1,0 +1,198 @@
+// Alerts beside silence, and how they fold: one cause, one alert.
+
+package schema_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// alerts lists the alerts as kind, subject, severity and cause, those of subjects that begin with one of only.
+func alertsOf(c *core, like string) string {
+	return get[string](c, `SELECT COALESCE(string_agg(concat_ws(' ', subject, severity, NULLIF('<' || cause, '<')), ', ' ORDER BY subject), '')
+		FROM public.v_queue_alert WHERE subject ~ $1`, like)
+}
+
+// live has a host run these loops, seen just now.
+func (c *core) live(id, loops, progress string) {
+	c.exec(`INSERT INTO public.queue_host (host_id, instance, loops, last_loops, progress, last_seen_at, stopped_at)
+		VALUES ($1, gen_random_uuid(), $2, $2, $3, now(), NULL) ON CONFLICT (host_id) DO UPDATE SET loops = excluded.loops,
+		last_loops = excluded.last_loops, progress = excluded.progress, last_seen_at = now(), stopped_at = NULL, stop_reason = NULL`, id, loops, progress)
+}
+
+// aged runs without the guards: nobody else makes work older than it is.
+func (c *core) aged(sql string) {
+	c.t.Helper()
+	c.exec("BEGIN; SET LOCAL session_replication_role = replica; " + sql + "; COMMIT")
+}
+
+const allLoops = `(SELECT array_agg(worker_name ORDER BY worker_name) FROM public.queue_tick_worker)`
+
+// One host that dies makes one alert, whatever falls silent with it; each silence keeps its row and its event.
+func TestOneCauseOneAlert(t *testing.T) {
+	c := newCore(t)
+	c.live("ops-1", get[string](c, "SELECT "+allLoops+"::text"), `{"job_executor": {"executor": "kg"}}`)
+	c.executor("kg", 60, 300, 400)
+	c.executor("other", 60, 300, 400)
+	n := get[int](c, "SELECT count(*) FROM public.queue_tick_worker")
+	silent := func() {
+		c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE tick_worker")
+		c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 day'")
+	}
+	silent()
+	require.Equal(t, n+2, get[int](c, "SELECT count(*) FROM public.v_queue_alert WHERE cause = ''"), "its host lives and runs them: each is stuck for itself")
+
+	c.exec("UPDATE public.queue_host SET last_seen_at = now() - interval '2 hours'")
+	require.Equal(t, "no_host critical, other warning", get[string](c, "SELECT string_agg(subject || ' ' || severity, ', ' ORDER BY subject) FROM public.v_queue_alert WHERE cause = ''"))
+	require.Equal(t, n+1, get[int](c, "SELECT count(*) FROM public.v_queue_alert WHERE cause = 'no_host'"))
+	detail := get[string](c, "SELECT detail FROM public.v_queue_alert WHERE kind = 'no_host'")
+	require.Regexp(t, `^no host runs bulk_operation_runner, config_expiry, .*; ops-1 was last seen at 20\d\d-.*Z$`, detail)
+	require.Contains(t, detail, "kg")
+	require.EqualValues(t, n+2, call(t, c.as("dot_executor"), "public.fn_queue_stale_check()")["emitted"], "DP4: an event per executor")
+
+	// Who has it; the row folds the same for who reads the snapshot.
+	ann := c.as("workflow_admin")
+	call(t, ann, "public.fn_queue_alert_ack('no_host', 'ann', 'restarting it', '1 hour')")
+	require.Equal(t, "acked ann", get[string](c, "SELECT state || ' ' || acked_by FROM public.v_queue_alert WHERE subject = 'no_host'"))
+	s := picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
+	var own []string
+	for _, a := range s.Alerts {
+		if a.Cause.Empty() {
+			own = append(own, a.Kind+" "+a.State)
+		}
+	}
+	require.ElementsMatch(t, []string{"no_host acked", "silence open"}, own)
+
+	// The next death of a host is another alert; when it is over the acknowledgement ends.
+	c.live("ops-1", "{}", "{}")
+	c.exec("UPDATE public.queue_host SET loops = "+allLoops+", last_seen_at = now()")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE tick_worker")
+	require.Equal(t, "", alertsOf(c, "^no_host"))
+	call(t, c.as("dot_executor"), "public.fn_queue_stale_check()")
+	require.Equal(t, "ended", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
+}
+
+// One silent tick worker that no host runs stands for itself.
+func TestOneSilentTickWorker(t *testing.T) {
+	c := newCore(t)
+	c.live("ops-1", get[string](c, "SELECT array_remove("+allLoops+", 'iu_outbound_default')::text"), "{}")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '95 hours' WHERE executor_id = 'iu_outbound_default'")
+	require.Equal(t, "iu_outbound_default critical no live host runs it", get[string](c, "SELECT concat_ws(' ', subject, severity, NULLIF(cause, ''), detail) FROM public.v_queue_alert"))
+	// pg_cron, or an operator, ticks it: it is served.
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() WHERE worker_name = 'iu_outbound_default'")
+	require.Equal(t, "", get[string](c, "SELECT string_agg(detail, '') FROM public.v_queue_alert"))
+}
+
+// A stop alerts only where work waits that no live host serves.
+func TestStopAlertsWhereWorkWaits(t *testing.T) {
+	c := newCore(t)
+	host := c.as("dot_executor")
+	loops := get[string](c, "SELECT "+allLoops+"::text")
+	hostRuns(t, host, "ops-1", instanceA, loops)
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_payload = '{\"state\": \"idle\"}', last_beat_at = now() WHERE tick_worker")
+	call(t, host, "public.fn_queue_host_stop('ops-1', "+instanceA+", 'SIGTERM')")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '2 hours' WHERE tick_worker")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_alert"))
+
+	c.exec("INSERT INTO public.dot_config_revert (key, revert_to, set_value, set_at, set_by, reason, revert_at) VALUES ('webhook.max_attempts', '10', '9', now(), 'x', 'x', now() - interval '50 seconds')")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_alert"), "a host may be on its way")
+	c.exec("UPDATE public.dot_config_revert SET revert_at = now() - interval '2 minutes'")
+	require.Equal(t, "no_host warning", alertsOf(c, "."))
+	require.Regexp(t, `^no host runs config_expiry; ops-1 stopped at .*Z: SIGTERM$`, get[string](c, "SELECT detail FROM public.v_queue_alert"))
+	c.exec("UPDATE public.dot_config_revert SET revert_at = now() - interval '2 hours'")
+	require.Equal(t, "no_host critical", alertsOf(c, "."))
+	hostRuns(t, host, "ops-2", instanceB, "{config_expiry}")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_alert"))
+}
+
+// A lane whose jobs nobody alive can claim, whatever the reason.
+func TestUnclaimedLane(t *testing.T) {
+	j := newJobs(t)
+	c := j.core
+	aged := func(by string) {
+		c.aged(fmt.Sprintf("UPDATE public.job_queue SET process_after = now() - interval '%[1]s', enqueued_at = now() - interval '%[1]s'", by))
+	}
+	j.put("mail", "kg", 3)
+	require.Equal(t, "", alertsOf(c, "."), "they came this instant")
+	for _, step := range []struct{ do, why string }{
+		{"", "no external_worker executor subscribes to it"},
+		{"INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds, registered_by) " +
+			"VALUES ('e1', 'external_worker', '{}', now(), 60, 300, 'x'), ('e2', 'external_worker', '{}', now(), 60, 300, 'x')", "no external_worker executor subscribes to it"},
+		{"INSERT INTO public.job_subscription (executor_id, executor_kind, job_kind, max_parallel, enabled, registered_by, updated_by) SELECT e, 'external_worker', 'mail', 9, true, 'x', 'x' FROM unnest('{e1,e2}'::text[]) e", ""},
+		{`UPDATE public.queue_heartbeat SET last_beat_payload = '{"state": "stopped"}' WHERE executor_id IN ('e1', 'e2')`, "every subscribed executor is stopped: e1, e2"},
+		{`UPDATE public.queue_heartbeat SET last_beat_payload = '{}', last_beat_at = now() - interval '400 seconds' WHERE executor_id = 'e2'`, "every subscribed executor is silent or stopped: e1, e2"},
+		{`UPDATE public.queue_heartbeat SET last_beat_payload = '{}', last_beat_at = now() WHERE executor_id = 'e1'`, ""},
+	} {
+		if step.do != "" {
+			c.exec(step.do)
+		}
+		aged("2 minutes")
+		want := ""
+		if step.why != "" {
+			want = "unclaimed:kg/mail warning"
+		}
+		require.Equal(t, step.why, get[string](c, "SELECT public.fn_queue_why('job mail in kg') ->> 'why'"), step.do)
+		require.Equal(t, want, alertsOf(c, "^unclaimed"), step.do)
+		if step.why != "" {
+			require.Equal(t, "3 wait; "+step.why, get[string](c, "SELECT detail FROM public.v_queue_alert WHERE kind = 'unclaimed'"))
+		}
+	}
+	// Silence is the cause where it is no less severe than what follows from it.
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '400 seconds' WHERE executor_id IN ('e1', 'e2')")
+	require.Equal(t, "e1 warning, e2 warning, unclaimed:kg/mail warning <e1", alertsOf(c, "."))
+	aged("2 hours")
+	require.Equal(t, "e1 warning, e2 warning, unclaimed:kg/mail critical", alertsOf(c, "."), "one alert for the lane: its backlog is no second one")
+	// Jobs that are switched off are not claimed by anybody: the switch is shown, the backlog counts.
+	j.flag("queue.job_substrate.enabled", "false")
+	require.Equal(t, "backlog:job mail in kg critical, e1 warning, e2 warning", alertsOf(c, "."))
+}
+
+// The age of a backlog, by the flags in force; 0 = never.
+func TestBacklogAge(t *testing.T) {
+	j := newJobs(t)
+	c := j.core
+	c.executor("e1", 60, 300, 0)
+	j.rule("e1", "mail", "kg", 0, 9)
+	j.put("mail", "kg", 1)
+	c.aged("UPDATE public.job_queue SET process_after = now() - interval '15 minutes', enqueued_at = now() - interval '15 minutes'")
+	const lane = "backlog:job mail in kg "
+	require.Equal(t, lane+"warning", alertsOf(c, "."))
+	for _, step := range [][3]string{
+		{"warn_seconds", "1000", ""}, {"critical_seconds", "800", lane + "critical"}, {"critical_seconds", "0", ""},
+		{"warn_seconds", "0", ""}, {"critical_seconds", "800", lane + "critical"}, {"warn_seconds", "600", lane + "critical"},
+	} {
+		j.flag("queue.backlog."+step[0], step[1])
+		require.Equal(t, step[2], alertsOf(c, "."), fmt.Sprint(step))
+	}
+	ann := c.as("workflow_admin")
+	call(t, ann, "public.fn_queue_alert_ack('backlog:job mail in kg', 'ann', 'more workers are coming', '1 hour')")
+	require.Equal(t, "already_acked", call(t, ann, "public.fn_queue_alert_ack('backlog:job mail in kg', 'bob', 'me too', '1 hour')")["rule"])
+	j.take("e1", 1)
+	require.Equal(t, "", alertsOf(c, "."))
+	call(t, c.as("dot_executor"), "public.fn_queue_stale_check()")
+	require.Equal(t, "ended", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
+	require.Equal(t, "not_found", call(t, ann, "public.fn_queue_alert_ack('backlog:job mail in kg', 'ann', 'c', '1 hour')")["rule"])
+}
+
+// A circuit that stays open, with the backlog behind it; who may see alerts need not read the queues.
+func TestCircuitStaysOpen(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	c.live("ops-1", get[string](c, "SELECT "+allLoops+"::text"), "{}")
+	sub := h.subscribe("t")
+	h.emit("t", 2)
+	h.route()
+	c.aged("UPDATE public.webhook_delivery_sagas SET next_attempt_at = now() - interval '20 minutes'")
+	c.exec("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, since, until, by) VALUES ($1, 'circuit', now() - interval '5 minutes', now() + interval '1 minute', 'w')", sub)
+	require.Equal(t, "backlog:webhook 127.0.0.1:1 warning", alertsOf(c, "."))
+	for _, step := range [][2]string{{"11 minutes", "warning"}, {"2 hours", "critical"}} {
+		c.exec("UPDATE public.webhook_endpoint_suspensions SET since = now() - $1::interval", step[0])
+		require.Equal(t, fmt.Sprintf("backlog:webhook 127.0.0.1:1 warning <circuit:%d, circuit:%d %s", sub, sub, step[1]), alertsOf(c, "."))
+	}
+	viewer := c.as("queue_viewer")
+	var n int
+	require.NoError(t, viewer.QueryRow(t.Context(), "SELECT pg_catalog.count(*) FROM public.v_queue_alert").Scan(&n))
+	require.Equal(t, 2, n)
+}
