@@ -127,7 +127,7 @@ func version() string {
 
 // terminal tells whether the file is a terminal that can show a screen.
 func terminal(f any) bool {
-	if w, ok := f.(secrecy.Writer); ok {
+	if w, ok := f.(interface{ Unwrap() io.Writer }); ok {
 		f = w.Unwrap()
 	}
 	file, ok := f.(*os.File)

@@ -77,12 +77,18 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 			code = exitPanic
 		}
 	}()
-	a := &app{in: in, writer: writer{out: out, errs: errs}}
+	answer := &answered{Writer: out}
+	a := &app{in: in, writer: writer{out: answer, errs: errs}}
 	root := commandLine(a)
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
+	root.SetOut(answer)
 	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
-	return a.exit(err)
+	code = a.exit(err)
+	if answer.err != nil && !errors.Is(err, answer.err) {
+		fmt.Fprintf(errs, "qtop: the answer was cut off: %v: what the verb did stands; give it somewhere to write and ask again\n", answer.err)
+		code = max(code, 1)
+	}
+	return code
 }

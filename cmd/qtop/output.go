@@ -25,6 +25,23 @@ type writer struct {
 	output    string // table, json; what else a verb writes, it says itself
 }
 
+// answered keeps the first error of writing an answer, which verbs need not look at: run says it.
+type answered struct {
+	io.Writer
+	err error
+}
+
+func (w *answered) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
+}
+
+// Unwrap is what stands behind it: a terminal, or not.
+func (w *answered) Unwrap() io.Writer { return w.Writer }
+
 // encode writes one JSON value on a line. Whatever could act on a terminal is
 // escaped, also in members that are passed on as they are stored.
 func (a *writer) encode(w io.Writer, v any) {

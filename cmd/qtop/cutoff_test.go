@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// full takes a few bytes and no more.
+type full struct{ left int }
+
+func (f *full) Write(p []byte) (int, error) {
+	n := min(len(p), f.left)
+	if f.left -= n; n < len(p) {
+		return n, errors.New("no space left on device")
+	}
+	return n, nil
+}
+
+// Every verb whose answer cannot be written says so in one line and does not end as if it had been: what answers without
+// arguments, as a table and as JSON, with nowhere to write and with some room, and every help.
+func TestAnswerCutOff(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	try := func(args []string, out io.Writer) (int, string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var errs bytes.Buffer
+		return run(ctx, args, strings.NewReader(""), out, &errs), errs.String()
+	}
+	tried := 0
+	for _, verb := range leaves(commandLine(&app{}), nil) {
+		if verb[0] == "worker" { // it runs until it is stopped
+			continue
+		}
+		verb = slices.DeleteFunc(verb, func(word string) bool { return word == "1" || strings.HasPrefix(word, "--") })
+		ways := [][]string{{"--help"}, {"--dsn", db.DSN("")}, {"--dsn", db.DSN(""), "--output", "json"}}
+		if !slices.Contains([]string{"version", "status", "doctor", "migrate", "flags"}, verb[0]) && os.Getenv("QTOP_TEST_FULL") == "" {
+			ways = ways[:1] // full: all against the database
+		}
+		for _, flags := range ways {
+			args := append(append([]string{}, verb...), flags...)
+			var whole bytes.Buffer
+			code, _ := try(args, &whole)
+			if whole.Len() == 0 {
+				require.NotZero(t, code, "%v answers nothing", args)
+				continue // it wants more to be told
+			}
+			for _, room := range []int{0, whole.Len() / 2} {
+				tried++
+				cut, errs := try(args, &full{room})
+				require.NotZero(t, cut, args)
+				require.Contains(t, errs, "no space left on device", args)
+				require.Equal(t, 1, strings.Count(errs, "no space left on device"), "%v: %s", args, errs)
+			}
+		}
+	}
+	require.Greater(t, tried, 100)
+}
