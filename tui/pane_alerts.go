@@ -22,7 +22,7 @@ func alertsPane() pane {
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
 			return level{id: id, title: id, list: reads(queue.ListAlertHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
-				return views.AlertPage(at.pic.Alerts[i], known(at.level, queue.Of[[]queue.AlertAck](at.level.list.page)), at.env, at.size.W)
+				return views.AlertPage(queue.Causes(at.pic.Alerts)[i], at.pic.Alerts, known(at.level, queue.Of[[]queue.AlertAck](at.level.list.page)), at.env, at.size.W)
 			})}
 		},
 		acts: acts{

@@ -1,11 +1,13 @@
 package views
 
-// This file is pane 3: silences, shares over their line and endpoints given up, with who has them. What was acknowledged stays
-// listed: an acknowledgement is a promise, not a cure.
+// This file is pane 3: one row per cause, with who has it: silences, what no host runs, lanes that nobody can claim,
+// backlogs, circuits, shares over their line and endpoints given up. What was acknowledged stays listed: an
+// acknowledgement is a promise, not a cure.
 
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -16,7 +18,7 @@ import (
 // Alerts is the table of pane 3: the open ones by urgency, then those that
 // somebody has, oldest first.
 func Alerts(s *queue.Snapshot) Source {
-	rows := s.OrEmpty().Alerts
+	rows := queue.Causes(s.OrEmpty().Alerts)
 	return Source{
 		Sorts: []Sort{
 			{Name: "urgency", Column: "severity", Desc: true, Less: func(i, j int) bool { return moreUrgent(rows[i], rows[j]) }},
@@ -24,7 +26,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "subject", Column: "subject", Less: func(i, j int) bool { return rows[i].Subject.String() < rows[j].Subject.String() }},
 			{Name: "owner", Column: "acked_by", Less: func(i, j int) bool { return rows[i].AckedBy.String() < rows[j].AckedBy.String() }},
 		},
-		Empty: []string{"Nobody is silent, no share is over its line.", "An executor that misses three of its beats appears here by itself."},
+		Empty: []string{"Nobody is silent, no work waits for long, no share is over its line.", "An executor that misses three of its beats appears here by itself."},
 		Note:  lacks(s, "alerts"),
 	}.with(List[queue.Alert]{
 		Name: "alerts", Rows: rows, ID: func(a queue.Alert) string { return a.Key.String() }, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
@@ -36,7 +38,7 @@ func Alerts(s *queue.Snapshot) Source {
 			return e.sign(rank(a.Severity)), e.tone(rank(a.Severity))
 		},
 		Columns: []Column[queue.Alert]{
-			{Name: "subject", Width: 20, Want: 24, Max: 40, Look: strong},
+			{Name: "subject", Width: 20, Want: 24, Max: 40, Look: strong, Text: func(a queue.Alert, _ Env) string { return AlertName(a) }, Plain: func(a queue.Alert) string { return a.Subject.String() }},
 			{Name: "severity", Width: 9, Look: ofRow, Say: func(_ Env, v any) string { return severity(fmt.Sprint(v)) }},
 			{Name: "age_seconds", Title: "for", Width: 8, Right: true},
 			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Text: alertTimes, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
@@ -54,6 +56,7 @@ func Alerts(s *queue.Snapshot) Source {
 			}},
 			{Name: "since", Width: 11, Drop: 5, Look: dim},
 			{Name: "kind", Width: 9, Drop: 6, Look: dim},
+			{Name: "detail", Width: 20, Max: 90, Drop: 7, Look: dim},
 			{Name: "state"},
 			{Name: "alert_key", Head: "KEY"},
 		},
@@ -74,11 +77,24 @@ func moreUrgent(a, b queue.Alert) bool {
 	return a.AgeSeconds > b.AgeSeconds
 }
 
-// AlertPage is one alert with the history of its acknowledgements. history is
-// nil until it has been read.
-func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
+// AlertName is what an alert is about, as a person reads it.
+func AlertName(a queue.Alert) string {
+	switch a.Kind {
+	case queue.AlertNoHost:
+		return "no host"
+	case queue.AlertUnclaimed, queue.AlertBacklog:
+		return a.Queue()
+	case queue.AlertCircuit:
+		return "circuit " + strings.TrimPrefix(a.Subject.String(), "circuit:")
+	}
+	return a.Subject.String()
+}
+
+// AlertPage is one alert with what it stands for among all and with the history of
+// its acknowledgements. history is nil until it has been read.
+func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 	p := newPage(e, w)
-	p.head(a.Subject.String())
+	p.head(AlertName(a))
 	p.paint("severity", severity(a.Severity), e.tone(rank(a.Severity)))
 	switch a.Kind {
 	case "broadcast":
@@ -89,10 +105,27 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 		p.pair("suspended for", Age(a.AgeSeconds)+", after nothing but failures for "+e.Times(a.Ratio)+" webhook.disable_after_days")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
 		p.pair("cure", "mend the receiver, then D in Endpoints (7) or qtop endpoint resume "+failingID(a)+"; what waits there has spent no attempt")
+	case queue.AlertNoHost:
+		p.pair("for", Age(a.AgeSeconds))
+		p.pair("since", dashed(e, a.Since, e.Stamp))
+		p.pair("cure", "gw, S starts loops in this process; qtop worker runs a host elsewhere")
+	case queue.AlertUnclaimed:
+		p.pair("due for", Age(a.AgeSeconds)+": nobody alive can claim its jobs")
+		p.pair("since", dashed(e, a.Since, e.Stamp))
+		p.pair("cure", "start the executor's host, bind a handler, or 4 and E for a subscription; qtop why '"+a.Queue()+"' has the whole chain")
+	case queue.AlertBacklog:
+		p.pair("due for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" queue.backlog.critical_seconds")
+		p.pair("since", dashed(e, a.Since, e.Stamp))
+		p.pair("cure", "qtop why '"+a.Queue()+"' says what holds it")
+	case queue.AlertCircuit:
+		p.pair("open for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" queue.backlog.critical_seconds")
+		p.pair("since", dashed(e, a.Since, e.Stamp))
+		p.pair("cure", "repair the receiver: the next probe that succeeds closes the circuit; D in Endpoints (7) closes it now")
 	default:
 		p.pair("silent for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" its cadence")
 		p.pair("last beat", dashed(e, a.Since, e.Stamp))
 	}
+	p.pair("detail", a.Detail.String())
 	p.pair("alert", a.Key.String())
 	p.pair("kind", a.Kind)
 	p.pair("events", strings.Join(a.EventIDs, ", "))
@@ -101,14 +134,20 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 		p.pair("acknowledged", dashed(e, a.AckedAt, e.Stamp))
 		p.pair("comment", a.Comment.String())
 		if a.AckExpiresAt != nil {
-			p.pair("until", e.Stamp(*a.AckExpiresAt)+", in "+e.Until(*a.AckExpiresAt))
+			p.pair("until", e.Stamp(*a.AckExpiresAt)+", "+e.In(*a.AckExpiresAt))
 		}
 	} else {
 		p.paint("owner", e.nobody(), e.tone(rank(a.Severity)))
 		p.pair("last ack ended", strings.ReplaceAll(a.LastCleared, "_", " "))
 	}
 	if e.Brief {
-		return p.done(a.Subject.String())
+		return p.done(AlertName(a))
+	}
+	if parts := a.Parts(all); len(parts) > 0 {
+		p.head("What it stands for (" + strconv.Itoa(len(parts)) + ")")
+		for _, x := range parts {
+			p.pair(AlertName(x), e.dotted(x.Kind, severity(x.Severity), "for "+Age(x.AgeSeconds)))
+		}
 	}
 	p.head("Acknowledgements, newest first")
 	p.list(history != nil, len(history), "Nobody has acknowledged this yet.")
@@ -121,7 +160,7 @@ func AlertPage(a queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 		}
 		p.pair(e.Clock(h.AckedAt), h.AckedBy.String()+": "+h.Comment.String()+" ("+ended+")")
 	}
-	return p.done(a.Subject.String())
+	return p.done(AlertName(a))
 }
 
 // failingID is the subscription that an alert of the kind failing is about.
@@ -130,5 +169,5 @@ func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.Strin
 // alertTimes is how many times its cadence an executor has been silent, or its line
 // a share or an endpoint that fails is.
 func alertTimes(a queue.Alert, e Env) string {
-	return e.Times(a.Ratio) + queue.Choose(a.Kind != "silence", " line", "")
+	return e.Times(a.Ratio) + queue.Choose(a.Kind != queue.AlertSilence, " line", "")
 }

@@ -23,7 +23,7 @@ func TestFailingEndpointIsTold(t *testing.T) {
 		Since: &since, AgeSeconds: 7200, Ratio: 1.02, State: "open",
 	}
 	e := env(theme.Options{})
-	page := ansi.Strip(strings.Join(views.AlertPage(a, nil, e, 100).Lines, "\n"))
+	page := ansi.Strip(strings.Join(views.AlertPage(a, nil, nil, e, 100).Lines, "\n"))
 	for _, words := range []string{"suspended for", "2h 00m", "qtop endpoint resume 7"} {
 		require.Contains(t, page, words)
 	}
@@ -31,4 +31,93 @@ func TestFailingEndpointIsTold(t *testing.T) {
 	lines := strings.Join(views.Plainly(&queue.Snapshot{Alerts: []queue.Alert{a}}, e), "\n")
 	require.Contains(t, lines, "FAILING webhook subscription 7, suspended, nobody has it")
 	require.NotContains(t, lines, "SILENT")
+}
+
+// conditions are the alerts beside silence, two silences that follow from one of them among them.
+func conditions() []queue.Alert {
+	since := viewstest.Now().Add(-2 * time.Hour)
+	make := func(kind, subject, severity, cause, detail string) queue.Alert {
+		return queue.Alert{
+			Key: queue.Clean(subject + ":x"), Kind: kind, Subject: queue.Clean(subject), Severity: severity, Since: &since, AgeSeconds: 7200, Ratio: 2,
+			State: "open", Cause: queue.Clean(cause), Detail: queue.Clean(detail),
+		}
+	}
+	return []queue.Alert{
+		make(queue.AlertNoHost, "no_host", "critical", "", "no host runs config_expiry, webhook_router; ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM"),
+		make(queue.AlertSilence, "config_expiry", "critical", "no_host", "no live host runs it"),
+		make(queue.AlertBacklog, "backlog:webhook events", "critical", "no_host", "12 wait"),
+		make(queue.AlertUnclaimed, "unclaimed:kg/mail.send", "warning", "", "3 wait; every subscribed executor is stopped: kg"),
+		make(queue.AlertBacklog, "backlog:job report in iu", "warning", "", "7 wait"),
+		make(queue.AlertBacklog, "backlog:events iu", "critical", "", "9 wait"),
+		make(queue.AlertCircuit, "circuit:12", "critical", "", "circuit of hooks.acme.example, 9 probes failed"),
+	}
+}
+
+// One cause is one row on the first screen, in the pane and in its badge; its page lists what it stands for.
+func TestAlertsFoldByCause(t *testing.T) {
+	e := env(theme.Options{Depth: theme.Mono})
+	until := viewstest.Now().Add(-time.Second) // over since the picture was taken
+	s := queue.Snapshot{Alerts: conditions(), Suspended: []queue.Suspension{{
+		SubscriptionID: 12, Endpoint: queue.Clean("hooks.acme.example"), Reason: queue.Clean("circuit"), Since: viewstest.Now().Add(-2 * time.Hour), Until: &until,
+	}}}
+	for _, size := range []views.Size{{W: 80, H: 24}, {W: 120, H: 40}, {W: 200, H: 60}} {
+		v := views.Overview(views.OverviewState{Picture: &s}, e, size)
+		got := plain(v.Lines)
+		for _, words := range []string{
+			"✖ NO HOST", "no host runs config_expiry", "UNCLAIMED  job mail.send in kg", "✖ BACKLOG    events iu · due for 2h 00m · 9 wait",
+			"✖ SUSPENDED  hooks.acme.example · circuit · open for 2h 00m · half open", "nobody is silent",
+		} {
+			require.Contains(t, got, words, size)
+		}
+		require.NotContains(t, got, "webhook events", "it follows from the missing host")
+		require.NotContains(t, got, "report in iu", "one row for the backlogs, about the worst")
+		require.Equal(t, views.Target{Pane: queue.PaneAlerts, ID: "no_host:x"}, v.Targets[0], "enter opens the cause")
+	}
+	src := views.Alerts(&s)
+	require.Equal(t, 5, src.Len)
+	n, loud := views.AlertsBadge(&s)
+	require.EqualValues(t, 5, n)
+	require.Equal(t, 2, loud)
+	page := plain(views.AlertPage(s.Alerts[0], s.Alerts, nil, e, 120).Lines)
+	for _, words := range []string{"What it stands for (2)", "config_expiry", "webhook events", "ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM", "qtop worker"} {
+		require.Contains(t, page, words)
+	}
+	lines := strings.Join(views.Plainly(&s, e), "\n")
+	require.Contains(t, lines, "NO HOST no host runs config_expiry, webhook_router; ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM, critical, nobody has it")
+	require.Contains(t, lines, "UNCLAIMED job mail.send in kg, nobody alive can claim its jobs, warning, nobody has it")
+	require.NotContains(t, lines, "SILENT")
+}
+
+// Without a host and without work that waits nothing alerts; the first screen says who stopped the last one, and why.
+func TestNoHostSaysHowTheLastOneEnded(t *testing.T) {
+	e := env(theme.Options{Depth: theme.Mono})
+	at := viewstest.Now().Add(-time.Minute)
+	gone := queue.Host{ID: queue.Clean("ops-1"), LastSeenAt: at.Add(-time.Hour)}
+	stopped := queue.Host{ID: queue.Clean("ops-2"), LastSeenAt: at, StoppedAt: &at, StopReason: queue.Clean("quit by anna")}
+	for _, c := range []struct {
+		hosts []queue.Host
+		want  string
+	}{
+		{nil, "nothing is routed or sent · gw, S"},
+		{[]queue.Host{gone}, "ops-1 was last seen "},
+		{[]queue.Host{gone, stopped}, "ops-2 stopped " + e.Clock(at) + ": quit by anna"},
+	} {
+		got := plain(views.Overview(views.OverviewState{Picture: &queue.Snapshot{Hosts: c.hosts}}, e, views.Size{W: 120, H: 40}).Lines)
+		require.Contains(t, got, "▲ NO HOST    ")
+		require.Contains(t, got, c.want)
+	}
+}
+
+// A time that is over is not said to last on.
+func TestTimesThatAreOver(t *testing.T) {
+	e := env(theme.Options{Depth: theme.Mono})
+	now := viewstest.Now()
+	for at, want := range map[time.Time][2]string{now.Add(time.Minute): {"in 1m", "1m left"}, now: {"now", "over"}, now.Add(-time.Hour): {"now", "over"}} {
+		require.Equal(t, want, [2]string{e.In(at), e.Left(at)})
+	}
+	r := queue.Endpoint{ID: 7, Gate: "suspended", Reason: queue.Clean("circuit"), Until: &now, Since: &now}
+	page := plain(views.EndpointPage(r, nil, e, 120).Lines)
+	require.NotContains(t, page, "for another")
+	require.Contains(t, page, "half open")
+	require.Equal(t, "half open", views.Webhooks([]queue.Endpoint{r}, nil).Row(0, e).Cells[2].Text)
 }

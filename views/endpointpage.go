@@ -24,7 +24,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	if r.OldestAt != nil {
 		p.paint("oldest wait", Age(r.AgeSeconds)+", since "+e.Stamp(*r.OldestAt), e.tone(endpointRank(r)))
 	} else if r.NextAt != nil {
-		p.pair("next", "in "+e.Until(*r.NextAt)+", at "+e.Stamp(*r.NextAt))
+		p.pair("next", e.In(*r.NextAt)+", at "+e.Stamp(*r.NextAt))
 	}
 	p.pair("in flight", inFlightWords(r))
 	p.pair("ended", Count(r.Completed)+" delivered, "+Count(r.DeadLettered)+" dead, "+Count(r.DeadOpen)+" of them open (5)")
@@ -65,8 +65,9 @@ func (p *pageBuilder) gate(r queue.Endpoint) {
 		p.paint("gate", r.Gate+": a subscription_admin changes that; nothing is routed to it", e.Theme.Warning)
 	default:
 		s := "suspended (" + r.Reason.String() + ")"
+		over := r.Until != nil && !e.Now.Before(*r.Until) // since the picture was taken
 		switch {
-		case r.Gate == "half_open":
+		case r.Gate == "half_open", over && r.Reason.String() == "circuit":
 			s = "circuit half open: one probe at a time decides"
 		case r.Reason.String() == "circuit":
 			s = "circuit open: nothing is sent, no attempt is spent"
@@ -75,7 +76,7 @@ func (p *pageBuilder) gate(r queue.Endpoint) {
 			s += ", by " + r.SuspendedBy.String() + " since " + e.Stamp(*r.Since)
 		}
 		switch {
-		case r.Gate == "half_open":
+		case r.Gate == "half_open", over:
 		case r.Until != nil:
 			s += ", for another " + e.Until(*r.Until)
 		default:

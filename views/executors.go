@@ -105,7 +105,7 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	p.pair("owner role", x.OwnerRole.String())
 	p.pair("acknowledged", x.AckedBy.String())
 	if x.AckExpiresAt != nil {
-		p.pair("until", e.Stamp(*x.AckExpiresAt)+", in "+e.Until(*x.AckExpiresAt))
+		p.pair("until", e.Stamp(*x.AckExpiresAt)+", "+e.In(*x.AckExpiresAt))
 	}
 	p.pair("registered", e.Stamp(x.RegisteredAt)+" by "+x.RegisteredBy.String())
 	if x.DeregisteredAt != nil {

@@ -85,7 +85,7 @@ func FlagPage(f queue.Flag, history []queue.AuditEntry, e Env, w int) Page {
 	p.pair("changed", e.Stamp(f.UpdatedAt)+" by "+f.UpdatedBy.String())
 	p.pair("reason", f.Reason.String())
 	if f.RevertsAt != nil {
-		p.pair("comes back", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
+		p.pair("comes back", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
 	}
 	if e.Brief {
 		return p.done(f.Key.String())

@@ -167,6 +167,16 @@ func (e Env) Until(t time.Time) string {
 	return Age(int64(math.Ceil(d.Minutes())) * 60)
 }
 
+// In says when a time ahead comes: "in 9m", "now" where it is not ahead.
+func (e Env) In(t time.Time) string {
+	return queue.Choose(t.After(e.Now), "in ", "") + e.Until(t)
+}
+
+// Left says how much time is left until t: "9m left", "over" where none is.
+func (e Env) Left(t time.Time) string {
+	return queue.Choose(t.After(e.Now), e.Until(t)+" left", "over")
+}
+
 // Span is a duration in words.
 func Span(d time.Duration) string {
 	switch {

@@ -83,7 +83,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		},
 	}
 	if len(s.Alerts) > 0 {
-		out["page-alert"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[0], w.History, e, n) })
+		out["page-alert"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[0], s.Alerts, w.History, e, n) })
 		out["page-executor"] = page(func(e views.Env, n int) views.Page {
 			return views.ExecutorPage(s.Executors[0], s.JobSubscriptions, e, n)
 		})
@@ -121,7 +121,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-rule"] = page(func(e views.Env, n int) views.Page { return views.RulePage(w.Rules[9], w.Audit, e, n) })
 		out["page-resolution"] = page(func(e views.Env, n int) views.Page { return views.ResolutionPage("x", &w.Resolution, e, n) })
 		out["page-resolution-reached"] = page(func(e views.Env, n int) views.Page { return views.ResolutionPage("x", &w.Reached, e, n) })
-		out["page-alert-broadcast"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[3], w.History, e, n) })
+		out["page-alert-broadcast"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[3], nil, w.History, e, n) })
 		out["page-webhook-lease"] = page(func(e views.Env, n int) views.Page { return views.WebhookLeasePage(w.Leases[0], e, n) })
 		for i, name := range []string{"failure", "group", "run"} {
 			src := views.Notifications(w.Notifications)

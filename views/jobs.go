@@ -74,7 +74,7 @@ func jobUntil(j queue.Job, e Env) string {
 	case expired(j, e):
 		return e.Ago(*j.LeaseUntil) + " ago"
 	}
-	return e.Until(*j.LeaseUntil) + " left"
+	return e.Left(*j.LeaseUntil)
 }
 
 // jobState is a status in the words of an operator.
@@ -182,7 +182,7 @@ func (p *pageBuilder) origin(d *queue.JobDetail) {
 func (p *pageBuilder) jobTimes(j queue.Job) {
 	e := p.e
 	p.pair("enqueued", e.since(&j.EnqueuedAt))
-	p.pair("due", e.Stamp(j.ProcessAfter)+queue.Choose(j.ProcessAfter.After(e.Now), ", in "+e.Until(j.ProcessAfter), ""))
+	p.pair("due", e.Stamp(j.ProcessAfter)+queue.Choose(j.ProcessAfter.After(e.Now), ", "+e.In(j.ProcessAfter), ""))
 	p.pair("picked", e.since(j.PickedAt))
 	p.pair("finished", e.since(j.FinishedAt))
 }
@@ -198,7 +198,7 @@ func (p *pageBuilder) lease(j queue.Job) {
 	if expired(j, e) {
 		p.paint("until", e.Stamp(*j.LeaseUntil)+", expired "+e.Ago(*j.LeaseUntil)+" ago: L takes it back", e.Theme.Critical)
 	} else {
-		p.pair("until", e.Stamp(*j.LeaseUntil)+", "+e.Until(*j.LeaseUntil)+" left")
+		p.pair("until", e.Stamp(*j.LeaseUntil)+", "+e.Left(*j.LeaseUntil))
 	}
 	p.pair("token", j.LeaseToken)
 }

@@ -38,7 +38,8 @@ func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	p.head("Who may claim them")
 	n := 0
 	for _, x := range s.JobSubscriptions {
-		if k, d := x.JobKind.String(), x.Domain.String(); (k == "" || k == l.Kind.String()) && (d == "" || d == l.Domain.String()) {
+		if k, d := x.JobKind.String(), x.Domain.String(); (k == "" || k == l.Kind.String()) && (d == "" || d == l.Domain.String()) &&
+			(l.Executor.Empty() || x.ExecutorKind == l.Executor) { // what waits names a kind of executor
 			p.pair(x.ExecutorID.String(), subscriptionWords(x))
 			n++
 		}

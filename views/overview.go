@@ -100,7 +100,7 @@ func total(sections []section) int {
 // worries are the sections that an operator was paged for.
 func worries(s *queue.Snapshot, e Env, w int) []section {
 	var out []section
-	for _, top := range []section{offs(s, e), helds(s, e), suspensions(s, e), noHost(s, e), broadcasts(s, e)} {
+	for _, top := range []section{noHost(s, e), offs(s, e), helds(s, e), suspensions(s, e), conditions(s, e), broadcasts(s, e)} {
 		if len(top.items) > 0 || top.lacks != "" {
 			out = append(out, top)
 		}
@@ -137,16 +137,16 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 		},
 		quiet: "nobody is silent: " + beating(s), gap: true, order: 0, lacks: lacks(s, "alerts"),
 	}
-	src := Alerts(s)
+	src, all := Alerts(s), queue.Causes(s.Alerts)
 	for _, i := range Arrange(src, 0, nil) {
-		a := s.Alerts[i]
-		if a.Kind != "silence" {
+		a := all[i]
+		if a.Kind != queue.AlertSilence {
 			continue // it stands above
 		}
 		row := src.pick(i, e, "subject", "age_seconds", "ratio", "severity", "acked_by")
 		owner := &row.Cells[4]
 		if a.State == "acked" && a.AckExpiresAt != nil {
-			owner.Text += " " + e.Until(*a.AckExpiresAt) + " left"
+			owner.Text += " " + e.Left(*a.AckExpiresAt)
 		}
 		if w >= 110 && a.Comment.String() != "" && a.State == "acked" {
 			owner.Text += " " + e.Theme.G.Dot + " " + a.Comment.String()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
@@ -86,6 +87,33 @@ func broadcasts(s *queue.Snapshot, e Env) section {
 	return section{items: []item{topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "BROADCAST", text)}}
 }
 
+// conditions are the lanes that nobody alive can claim and the backlogs: a row for each
+// of the two, about the worst that nobody has. An open circuit stands among what is
+// suspended.
+func conditions(s *queue.Snapshot, e Env) section {
+	sec := section{}
+	for _, kind := range []struct{ kind, label, text string }{
+		{queue.AlertUnclaimed, "UNCLAIMED", ""}, {queue.AlertBacklog, "BACKLOG", "due for "},
+	} {
+		var all []queue.Alert
+		for _, a := range queue.Causes(s.Alerts) {
+			if a.Kind == kind.kind {
+				all = append(all, a)
+			}
+		}
+		if len(all) == 0 {
+			continue
+		}
+		slices.SortStableFunc(all, func(a, b queue.Alert) int { return queue.Choose(moreUrgent(a, b), -1, 1) })
+		a := all[0]
+		owner := queue.Choose(a.State == "acked", a.AckedBy.String()+" has it", "")
+		others := queue.Choose(len(all) > 1, "+"+strconv.Itoa(len(all)-1)+" more in 3", "")
+		text := e.dotted(a.Queue(), kind.text+Age(a.AgeSeconds), a.Detail.String(), others, owner)
+		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), kind.label, text))
+	}
+	return sec
+}
+
 // shareName is whose share an alert is about.
 func shareName(a queue.Alert) string {
 	if domain, ok := strings.CutPrefix(a.Subject.String(), "broadcast:"); ok {
@@ -118,13 +146,21 @@ func holder(h *queue.Held) string {
 func suspensions(s *queue.Snapshot, e Env) section {
 	sec := section{lacks: lacks(s, "suspended")}
 	for _, x := range s.Suspended {
-		until := "until resumed"
-		if x.Until != nil {
+		until, r := "until resumed", rankWarning
+		switch {
+		case x.Until != nil && !e.Now.Before(*x.Until) && x.Reason.String() == "circuit":
+			until = "half open: the next try decides"
+		case x.Until != nil:
 			until = "until " + e.Clock(*x.Until)
+		}
+		id := strconv.FormatInt(x.SubscriptionID, 10)
+		if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Subject.String() == "circuit:"+id }); ok {
+			r = rank(a.Severity)
+			until = e.dotted("open for "+Age(a.AgeSeconds), until, queue.Choose(a.State == "acked", a.AckedBy.String()+" has it", ""))
 		}
 		by := queue.Choose(x.By.Empty(), "", "by "+x.By.String())
 		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
-		sec.items = append(sec.items, topRow(Target{queue.PaneWebhooks, strconv.FormatInt(x.SubscriptionID, 10)}, e, rankWarning, "SUSPENDED", text))
+		sec.items = append(sec.items, topRow(Target{queue.PaneWebhooks, id}, e, r, "SUSPENDED", text))
 	}
 	return sec
 }
@@ -157,17 +193,35 @@ func running(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
+// noHost is the loops that no host runs although work waits for them or somebody is
+// silent, or else that no host is alive at all; with how the last one ended.
 func noHost(s *queue.Snapshot, e Env) section {
 	sec := section{}
-	if lacks(s, "hosts") != "" {
+	if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Kind == queue.AlertNoHost }); ok {
+		owner := queue.Choose(a.State == "acked", a.AckedBy.String()+" has it", "")
+		parts := plural(int64(len(a.Parts(s.Alerts))), "alert follows", "alerts follow")
+		text := e.dotted(owner, "for "+Age(a.AgeSeconds), a.Detail.String(), queue.Choose(len(a.Parts(s.Alerts)) > 0, parts, ""))
+		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "NO HOST", text))
 		return sec
 	}
-	if slices.ContainsFunc(s.Hosts, func(h queue.Host) bool { return h.Alive }) {
+	if lacks(s, "hosts") != "" || slices.ContainsFunc(s.Hosts, func(h queue.Host) bool { return h.Alive }) {
 		return sec
 	}
 	sec.items = append(sec.items, topRow(Target{queue.PaneHost, ""}, e, rankWarning, "NO HOST",
-		"nothing is routed or sent "+e.Theme.G.Dot+" gw, S or qtop worker starts one"))
+		e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock), "gw, S or qtop worker starts one")))
 	return sec
+}
+
+// LastHost says how the host ended that was seen last; empty where there was none.
+func LastHost(hosts []queue.Host, clock func(time.Time) string) string {
+	if len(hosts) == 0 {
+		return ""
+	}
+	h := slices.MaxFunc(hosts, func(a, b queue.Host) int { return a.LastSeenAt.Compare(b.LastSeenAt) })
+	if h.StoppedAt == nil {
+		return h.ID.String() + " was last seen " + clock(h.LastSeenAt)
+	}
+	return h.ID.String() + " stopped " + clock(*h.StoppedAt) + queue.Choose(h.StopReason.Empty(), "", ": "+h.StopReason.String())
 }
 
 // calmAge is the age of something that is as it should be: on the first screen

@@ -4,6 +4,8 @@ package views
 // changes: no ages, no rates.
 
 import (
+	"strings"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
@@ -33,9 +35,17 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 	for _, h := range s.Held {
 		add("HELD " + h.Worker.String() + " " + h.Domain.String())
 	}
-	for _, a := range s.Alerts {
+	for _, a := range queue.Causes(s.Alerts) {
 		line := "SILENT " + a.Subject.String() + ", " + a.Severity
 		switch a.Kind {
+		case queue.AlertNoHost:
+			line = "NO HOST " + a.Detail.String() + ", " + a.Severity
+		case queue.AlertUnclaimed:
+			line = "UNCLAIMED " + a.Queue() + ", nobody alive can claim its jobs, " + a.Severity
+		case queue.AlertBacklog:
+			line = "BACKLOG " + a.Queue() + ", due for long, " + a.Severity
+		case queue.AlertCircuit:
+			line = "CIRCUIT webhook subscription " + strings.TrimPrefix(a.Subject.String(), "circuit:") + ", open for long, " + a.Severity
 		case "failing":
 			line = "FAILING webhook subscription " + failingID(a) + ", suspended"
 		case "broadcast":

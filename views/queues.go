@@ -120,7 +120,7 @@ func leaseRank(l queue.JobLease) int { return queue.Choose(l.Expired, rankCritic
 
 // leaseWords is what is wrong with a lease.
 func leaseWords(l queue.JobLease, e Env) string {
-	return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", "not renewed, "+e.Until(l.Until)+" left")
+	return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", "not renewed, "+e.Left(l.Until))
 }
 
 // uuidLen is the length of a UUID, shortLen of what ShortID leaves of one.

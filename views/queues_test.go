@@ -152,3 +152,18 @@ func TestTabsLeaveOutQuietOnesWhereTheyMust(t *testing.T) {
 		}
 	}
 }
+
+// Only executors of the kind that what waits is for may claim it.
+func TestWhoMayClaimNamesItsKindAlone(t *testing.T) {
+	t.Parallel()
+	sub := func(id, kind string) queue.JobSubscription {
+		return queue.JobSubscription{ExecutorID: queue.Clean(id), ExecutorKind: queue.Clean(kind), Enabled: true}
+	}
+	s := queue.Snapshot{JobSubscriptions: []queue.JobSubscription{sub("hermes_1", "Hermes"), sub("codex_1", "Codex")}}
+	l := queue.Lane{Kind: queue.Clean("mail"), Domain: queue.Clean("kg"), Executor: queue.Clean("Codex"), Queued: 1}
+	page := plain(views.LanePage(l, &s, env(theme.Options{}), 120).Lines)
+	require.Contains(t, page, "codex_1")
+	require.NotContains(t, page, "hermes_1")
+	l.Executor = queue.Text{}
+	require.Contains(t, plain(views.LanePage(l, &s, env(theme.Options{}), 120).Lines), "hermes_1")
+}

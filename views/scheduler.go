@@ -135,7 +135,7 @@ func (e Env) due(t queue.TickWorker) string {
 	case !t.NextDueAt.After(e.Now):
 		return "now"
 	}
-	return "in " + e.Until(*t.NextDueAt)
+	return e.In(*t.NextDueAt)
 }
 
 func orDash(s string, e Env) string {

@@ -20,7 +20,7 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 	p.pair("why", tickWhy(t))
 	p.pair("every", queue.Choose(t.IntervalSeconds == 0, "0, it does not run", Age(t.IntervalSeconds)))
 	if f, ok := s.Flag(queue.TickInterval(t.Name.String())); ok && f.RevertsAt != nil {
-		p.pair("comes back", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
+		p.pair("comes back", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
 	}
 	p.pair("last run", dashed(e, t.LastRunAt, e.Stamp)+bySource(t))
 	if t.LastAttemptAt != nil && (t.LastRunAt == nil || t.LastAttemptAt.After(*t.LastRunAt)) {
@@ -82,7 +82,7 @@ func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
 		p.pair("changed", e.Stamp(f.UpdatedAt)+" by "+f.UpdatedBy.String())
 		p.pair("reason", f.Reason.String())
 		if f.RevertsAt != nil {
-			p.pair("comes back", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", in "+e.Until(*f.RevertsAt))
+			p.pair("comes back", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
 		}
 	}
 	if e.Brief {

@@ -46,9 +46,9 @@ func ranked[T any](rows []T, rank func(T) int) (n int64, loud int) {
 	return counted(rows, func(x T) (int, bool) { return rank(x), rank(x) > rankQuiet })
 }
 
-// AlertsBadge counts the alerts that nobody has.
+// AlertsBadge counts the alerts that nobody has, one for each cause.
 func AlertsBadge(s *queue.Snapshot) (n int64, loud int) {
-	return counted(s.Alerts, func(a queue.Alert) (int, bool) { return rank(a.Severity), a.State != "acked" })
+	return counted(queue.Causes(s.Alerts), func(a queue.Alert) (int, bool) { return rank(a.Severity), a.State != "acked" })
 }
 
 // DeadBadge counts open dead letters.

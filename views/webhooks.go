@@ -92,7 +92,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			{Name: "endpoint", Title: "IN FLIGHT", Width: 24, Want: 28, Max: 48, Look: strong},
 			{Name: "job_id", Title: "job", Width: 8, Max: 12, Right: true, Say: digits},
 			{Name: "lease_until", Title: "lease", Width: 20, Max: 30, Look: ofRow, Text: func(l queue.WebhookLease, e Env) string {
-				return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", e.Until(l.Until)+" left")
+				return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", e.Left(l.Until))
 			}},
 			{Name: "started_at", Title: "for", Width: 8, Right: true, Say: ago},
 			{Name: "attempt_no", Title: "try", Width: 4, Right: true, Drop: 2, Look: dim},
@@ -140,8 +140,10 @@ func gateWords(r queue.Endpoint, e Env) string {
 	}
 	if r.Gate == "suspended" {
 		s = r.Reason.String()
-		if r.Until != nil {
+		if r.Until != nil && e.Now.Before(*r.Until) {
 			s += " " + e.Until(*r.Until)
+		} else if r.Until != nil && s == "circuit" { // its time is over since the picture was taken
+			s = "half open"
 		}
 	}
 	return s
@@ -165,7 +167,7 @@ func WebhookLeasePage(l queue.WebhookLease, e Env, w int) Page {
 		p.paint("lease", "expired "+e.Ago(l.Until)+" ago", e.Theme.Critical)
 		p.pair("what happens", "The lease_reset_cleaner takes it back where a live host runs it; L does it now. A worker that still has it is refused at its report; the receiver may have got it.")
 	} else {
-		p.pair("lease", e.Until(l.Until)+" left: its worker may be sending. Only a lease that has expired can be released.")
+		p.pair("lease", e.Left(l.Until)+": its worker may be sending. Only a lease that has expired can be released.")
 	}
 	return p.done("webhook job " + strconv.FormatInt(l.JobID, 10))
 }

@@ -22,19 +22,21 @@ type statusJSON struct {
 	Unexpected    queue.Text        `json:"unexpected_server"` // why this is not the server of expect_server
 	Off           []queue.Flag      `json:"off"`
 	Held          []queue.Held      `json:"held"`
-	Silent        []queue.Alert     `json:"silent"`
+	Alerts        []queue.Alert     `json:"alerts"` // one for each cause
+	Silent        []queue.Alert     `json:"silent"` // every silence, also one whose cause stands in alerts
 	Waiting       []queue.Waiting   `json:"waiting"`
 	Queues        []queue.Lane      `json:"queues"`
 	JobLeases     []queue.JobLease  `json:"job_leases"` // expired, or long without a renewal
 	DeadOpen      int64             `json:"dead_open"`
 	Dead          []queue.DeadGroup `json:"dead"`
 	HostsAlive    int64             `json:"hosts_alive"`
+	LastHost      string            `json:"last_host"` // how the host ended that was seen last, where none is alive
 	MonitoringOff bool              `json:"monitoring_off"`
 }
 
 func statusOf(s queue.Snapshot) statusJSON {
 	st := statusJSON{
-		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Silent: s.Alerts, Waiting: s.Waiting,
+		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Alerts: queue.Causes(s.Alerts), Silent: []queue.Alert{}, Waiting: s.Waiting,
 		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
 	}
 	st.CloneOf, st.Unexpected = s.Server.CloneOf, s.Server.Unexpected
@@ -52,6 +54,14 @@ func statusOf(s queue.Snapshot) statusJSON {
 		warn = warn || l.Expired
 	}
 	for _, al := range s.Alerts {
+		if al.Kind == queue.AlertSilence {
+			st.Silent = append(st.Silent, al)
+		}
+	}
+	if st.HostsAlive == 0 {
+		st.LastHost = views.LastHost(s.Hosts, func(t time.Time) string { return "at " + views.PlainTime(&t) })
+	}
+	for _, al := range st.Alerts {
 		warn = true
 		if al.Severity == "critical" {
 			st.Health = "critical"
@@ -98,21 +108,7 @@ func (a *writer) statusTable(st statusJSON) {
 	for _, h := range st.Held {
 		a.printf("HELD    %s: its own events wait for an open transaction, %s\n", h.Worker, views.PlainHolder(&h))
 	}
-	if st.HostsAlive == 0 {
-		fmt.Fprintln(a.out, "NO HOST no worker host is alive: nothing ticks, nothing is sent")
-	}
-	for _, al := range st.Silent {
-		owner := "nobody has it"
-		if al.State == "acked" {
-			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
-		}
-		form := map[string]string{
-			"broadcast": "BROADCAST %s · over the line for %s · %s the line · %s · %s\n",
-			"failing":   "FAILING %s · suspended for %s · failed for %s the line · %s · %s\n",
-			"silence":   "SILENT  %s · %s · %s cadence · %s · %s\n",
-		}
-		a.printf(form[al.Kind], al.Subject, views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity, owner)
-	}
+	a.statusAlerts(st)
 	for _, w := range st.Waiting {
 		if w.Source == "job" { // its lane says more
 			continue
@@ -129,6 +125,34 @@ func (a *writer) statusTable(st statusJSON) {
 		a.printf("DEAD    %s %s · %d open · first %s · last %s\n", g.Code, g.Endpoint, g.Open, views.PlainTime(&g.FirstAt), views.PlainTime(&g.LastAt))
 	}
 	a.printf("%d dead letters open, %d worker hosts alive\n", st.DeadOpen, st.HostsAlive)
+}
+
+// statusAlerts says what is wrong, a line for each cause, and who has it.
+func (a *writer) statusAlerts(st statusJSON) {
+	if st.HostsAlive == 0 {
+		what := "no worker host is alive: nothing ticks, nothing is sent"
+		a.printf("NO HOST %s\n", queue.Choose(st.LastHost == "", what, what+" · "+st.LastHost))
+	}
+	for _, al := range st.Alerts {
+		owner := "nobody has it"
+		if al.State == "acked" {
+			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
+		}
+		form := map[string]string{
+			queue.AlertBroadcast: "BROADCAST %s · over the line for %s · %s the line",
+			queue.AlertFailing:   "FAILING %s · suspended for %s · failed for %s the line",
+			queue.AlertSilence:   "SILENT  %s · %s · %s cadence",
+			queue.AlertNoHost:    "NO HOST %s · for %s · %s the line",
+			queue.AlertUnclaimed: "UNCLAIMED %s · due for %s · %s the line",
+			queue.AlertBacklog:   "BACKLOG %s · due for %s · %s the line",
+			queue.AlertCircuit:   "CIRCUIT %s · open for %s · %s the line",
+		}[al.Kind]
+		if form == "" { // of a newer release
+			form = "ALERT   %s · for %s · %s the line"
+		}
+		a.printf(form+" · %s%s · %s\n", views.AlertName(al), views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity,
+			because(al.Detail), owner)
+	}
 }
 
 // statusLanes says what stands in the lanes of jobs and which leases are stuck.

@@ -3,6 +3,7 @@ package actions
 // This file acknowledges alerts and gives them up.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -57,7 +58,7 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 			continue
 		}
 		keys = append(keys, t)
-		say(p, a.Subject.String(), "%s for %s, %s", map[string]string{"silence": "silent", "broadcast": "over the line", "failing": "suspended"}[a.Kind], time.Duration(a.AgeSeconds)*time.Second, a.Severity)
+		say(p, a.Subject.String(), "%s for %s, %s", alertWord(a.Kind), time.Duration(a.AgeSeconds)*time.Second, a.Severity)
 	}
 	if p.Count == 0 {
 		return refuse(p, "refused", p.Results[0].Why.String())
@@ -89,4 +90,13 @@ func applyUnack(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result
 		}
 	}
 	return nil
+}
+
+// alertWord says what an alert of this kind has been for as long as it stands.
+func alertWord(kind string) string {
+	word := map[string]string{
+		queue.AlertSilence: "silent", queue.AlertBroadcast: "over the line", queue.AlertFailing: "suspended", queue.AlertNoHost: "without a host",
+		queue.AlertUnclaimed: "claimed by nobody", queue.AlertBacklog: "due", queue.AlertCircuit: "open",
+	}[kind]
+	return cmp.Or(word, "standing")
 }

@@ -106,6 +106,9 @@ func HostileWorld(bad string) World {
 	for i := range w.Audit {
 		w.Audit[i].Before, w.Audit[i].After = raw, json.RawMessage(`{"value":`+string(raw)+`}`)
 	}
+	for i := range w.Picture.Alerts { // one with a cause is drawn on the page of its cause alone
+		w.Picture.Alerts[i].Cause = queue.Text{}
+	}
 	for i := range w.Picture.Ticks {
 		w.Picture.Ticks[i].LastResult = json.RawMessage(`{"error":` + string(raw) + `,` + string(raw) + `:1}`)
 	}
