@@ -197,3 +197,19 @@ func TestCircuitStaysOpen(t *testing.T) {
 	require.NoError(t, viewer.QueryRow(t.Context(), "SELECT pg_catalog.count(*) FROM public.v_queue_alert").Scan(&n))
 	require.Equal(t, 2, n)
 }
+
+// Work on leases that have run out waits, since it was due: its age is no secret while nobody takes it back.
+func TestBacklogOnExpiredLeases(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	h.subscribe("t")
+	h.emit("t", 2)
+	h.route()
+	h.step()
+	require.Len(t, h.claim(10), 2)
+	const age = `SELECT COALESCE(age_seconds, -1) FROM public.v_queue_health WHERE source = 'backlog_webhook'`
+	require.EqualValues(t, -1, get[int64](c, age), "both are at work")
+	c.aged("UPDATE public.webhook_delivery_jobs SET attempt_at = now() - interval '20 minutes', lease_until = now() - interval '1 second'")
+	require.InDelta(t, 1200, get[int64](c, age), 60)
+	require.Equal(t, "backlog:webhook 127.0.0.1:1 warning <no_host, no_host warning", alertsOf(c, "."))
+}

@@ -97,12 +97,16 @@ COMMENT ON FUNCTION public.fn_endpoint_resume IS
 GRANT EXECUTE ON FUNCTION public.fn_endpoint_resume TO :"dead_letter_operator";
 
 -- v_webhook_backlog: what waits per subscription, from counters and the ends of two indexes.
--- oldest_at is when the oldest work that is due became due; NULL while all of it is due later.
+-- oldest_at is when the oldest work that is due became due, also where its lease has run out and nobody has taken it
+-- back; NULL while all of it is due later.
 CREATE OR REPLACE VIEW public.v_webhook_backlog AS
 WITH waiting AS MATERIALIZED (
   SELECT c.k1::bigint AS subscription_id, sum(c.n)::bigint AS n FROM public.v_queue_counter c
   WHERE c.scope = 'saga' AND c.k2 IN ('Pending', 'PendingRetry', 'InProgress')
   GROUP BY c.k1 HAVING sum(c.n) > 0
+), lost AS MATERIALIZED (
+  SELECT j.subscription_id, min(j.attempt_at) AS due_at FROM public.webhook_delivery_jobs j
+  WHERE j.status = 'Leased' AND j.lease_until < now() GROUP BY j.subscription_id
 )
 SELECT w.subscription_id, s.endpoint, w.n AS waiting, least(
   (SELECT g.next_attempt_at FROM (SELECT g.next_attempt_at FROM public.webhook_delivery_sagas g
@@ -113,8 +117,9 @@ SELECT w.subscription_id, s.endpoint, w.n AS waiting, least(
     ORDER BY j.id LIMIT 1),
   (SELECT j.attempt_at FROM public.webhook_delivery_jobs j
     WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id = w.subscription_id
-    ORDER BY j.id LIMIT 1)) AS oldest_at
-FROM waiting w JOIN public.subscriptions s ON s.id = w.subscription_id;
+    ORDER BY j.id LIMIT 1), l.due_at) AS oldest_at
+FROM waiting w JOIN public.subscriptions s ON s.id = w.subscription_id
+LEFT JOIN lost l ON l.subscription_id = w.subscription_id;
 COMMENT ON VIEW public.v_webhook_backlog IS
   'Deliveries waiting per subscription and since when the oldest is due; counters and indexes only.';
 COMMENT ON COLUMN public.v_webhook_backlog.oldest_at IS 'since when the oldest is due';
