@@ -100,9 +100,10 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	workerID := o.ID + "/" + instance.String()[:8] // names this host in leases and logs
 	log := o.Log.With("worker_id", workerID)
 	all := newLoops(log)
-	h := &Host{opts: o, client: c, log: log, loops: all, settings: settings{pool: c.Work(), changed: make(chan struct{}, 1)}}
-	h.signals = signals{loops: all, settings: &h.settings}
-	h.ticker = ticker{client: db, loops: all, settings: &h.settings, log: log}
+	h := &Host{opts: o, client: c, log: log, loops: all, settings: settings{pool: c.Work(), loops: all, changed: make(chan struct{}, 1)}}
+	listens := make(chan struct{})
+	h.signals.loops, h.signals.settings, h.signals.listens = all, &h.settings, listens
+	h.ticker = ticker{listens: listens, client: db, loops: all, settings: &h.settings, log: log}
 	h.jobs = jobs.Executor{
 		Client: db, Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
 		Failed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },
@@ -139,6 +140,7 @@ func (h *Host) Run(ctx context.Context) error {
 	err := h.startWanted(ctx)
 	if err == nil {
 		h.background.Go(func() { h.beatUntil(base) })
+		h.background.Go(func() { h.settings.watch(base) })
 		<-ctx.Done()
 	} else if ctx.Err() != nil {
 		err = nil
@@ -234,7 +236,7 @@ func (h *Host) engage(ctx, base context.Context) error {
 	return nil
 }
 
-// beatUntil beats and re-reads the intervals until ctx ends.
+// beatUntil beats until ctx ends.
 func (h *Host) beatUntil(ctx context.Context) {
 	t := time.NewTicker(beatEvery)
 	defer t.Stop()
@@ -243,11 +245,9 @@ func (h *Host) beatUntil(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.settings.changed:
 		case <-h.row.soon:
 		case <-t.C:
 		}
-		h.settings.refresh(ctx)
 	}
 }
 

@@ -2,7 +2,8 @@ package workerhost
 
 // This file drives one tick worker: by its interval as the floor, at once when
 // something woke it. The database decides whether it is due. The intervals are read
-// again every few seconds, and at once when a flag changes.
+// again every second, and at once when a flag changes; one that became shorter ends the
+// wait under way.
 
 import (
 	"context"
@@ -27,8 +28,13 @@ const leaseHeldAgain = 100 * time.Millisecond
 // fullAgain is when a quick run is followed by a full one.
 const fullAgain = time.Second
 
+// firstTickWait is how long the first tick waits for the listener: what came before it listens, that tick sees, and
+// need not look again.
+const firstTickWait = 500 * time.Millisecond
+
 // ticker drives tick workers.
 type ticker struct {
+	listens  <-chan struct{} // closed when the listener has subscribed
 	client   *work.Client
 	loops    loops
 	settings *settings
@@ -36,11 +42,20 @@ type ticker struct {
 }
 
 func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
+	drain := l.Draining()
+	select {
+	case <-t.listens:
+	case <-time.After(firstTickWait):
+	case <-drain:
+		return nil
+	case <-ctx.Done():
+		return nil
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	drain := l.Draining()
-	again := false    // the next look is a wake, though nothing kicked
-	overdue := minGap // doubles while what this clock calls due is not due over there
+	var started, due time.Time // of the last tick, and of the next
+	again := false             // the next look is a wake, though nothing kicked
+	overdue := minGap          // doubles while what this clock calls due is not due over there
 	for {
 		source := "external"
 		select {
@@ -50,13 +65,19 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			return nil
 		case <-l.Kicked():
 			source = "wake"
+		case <-l.Retimed():
+			if at := started.Add(t.settings.every(l.Name)); at.Before(due) {
+				again, due = false, at
+				timer.Reset(time.Until(at))
+			}
+			continue
 		case <-timer.C:
 			if again {
 				source = "wake" // its interval has not passed, and need not
 			}
 		}
 		again = false
-		started := time.Now()
+		started = time.Now()
 		next := t.settings.every(l.Name)
 		worked := false
 		res, err := t.client.Tick(ctx, l.Name, source)
@@ -80,12 +101,12 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if res.Quick {
 				again, next = true, min(next, fullAgain)
 			}
-			if due, known := nextDue(res); known {
+			if at, known := nextDue(res); known {
 				overdue = min(2*overdue, time.Minute)
-				if left := time.Until(due); left > 0 || res.Result["promoted"] > 0 {
+				if left := time.Until(at); left > 0 || res.Result["promoted"] > 0 {
 					overdue = minGap
 				}
-				if left := max(time.Until(due), overdue); left < next {
+				if left := max(time.Until(at), overdue); left < next {
 					again, next = true, left
 				}
 			}
@@ -96,6 +117,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		case <-ctx.Done():
 			return nil
 		}
+		due = time.Now().Add(next)
 		timer.Reset(next)
 	}
 }
@@ -117,8 +139,12 @@ func nextDue(res work.TickResult) (time.Time, bool) {
 // tick then beats as stopped, so that being off is no silence.
 const offEvery = 10 * time.Second
 
+// settingsEvery is how often the intervals are read: a change of which no wake tells is honoured within this.
+const settingsEvery = time.Second
+
 type settings struct {
 	pool     *pgpool.Pool
+	loops    loops
 	changed  chan struct{} // of one
 	mu       sync.Mutex
 	interval map[string]time.Duration
@@ -126,6 +152,24 @@ type settings struct {
 
 func (s *settings) invalidate() { loop.Signal(s.changed) }
 
+// watch reads the intervals until ctx ends, while any loop runs.
+func (s *settings) watch(ctx context.Context) {
+	t := time.NewTicker(settingsEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+		case <-t.C:
+		}
+		if len(s.loops.running()) > 0 {
+			s.refresh(ctx)
+		}
+	}
+}
+
+// refresh reads the intervals, and tells each loop whose interval has changed.
 func (s *settings) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -139,8 +183,16 @@ func (s *settings) refresh(ctx context.Context) {
 		return // the last known intervals stand
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	last := s.interval
 	s.interval = next
+	s.mu.Unlock()
+	for name, d := range next {
+		if was, known := last[name]; known && was != d {
+			if l := s.loops.get(name); l != nil {
+				l.Retime()
+			}
+		}
+	}
 }
 
 func (s *settings) every(worker string) time.Duration {

@@ -5,6 +5,7 @@ package workerhost
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -17,6 +18,8 @@ type signals struct {
 	settings *settings
 	late     loop.Spacing // looks for work that falls due
 	reread   loop.Spacing // of the intervals
+	first    sync.Once
+	listens  chan struct{} // closed with the first subscription
 }
 
 func (s *signals) hear(w queue.Wake) {
@@ -72,10 +75,18 @@ func (s *signals) wakeWebhook(w queue.Wake) {
 	}
 }
 
-// resync follows each (re)subscription: what was sent meanwhile is lost.
+// resync follows each (re)subscription: what was sent meanwhile is lost. A loop whose first tick waits for the first one
+// looks by itself.
 func (s *signals) resync() {
+	first := false
+	s.first.Do(func() {
+		first = true
+		close(s.listens)
+	})
 	s.settings.invalidate()
 	for _, l := range s.loops {
-		l.Kick()
+		if !first || l.Name == loopJobs || l.Name == loopWebhook || !l.Status().LastTick.IsZero() {
+			l.Kick()
+		}
 	}
 }

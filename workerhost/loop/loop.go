@@ -31,6 +31,7 @@ type Loop struct {
 	wakes
 	began time.Time
 	retry chan struct{} // size 1: an operator need not wait for the pause after a failure
+	timed chan struct{} // size 1: its interval has changed
 
 	mu       sync.Mutex
 	state    string
@@ -55,6 +56,12 @@ func (l *Loop) SetUnsigned(all []queue.Unsigned) {
 	l.unsigned = all
 }
 
+// Retime tells the loop that its interval has changed, so that it need not sleep the old one out.
+func (l *Loop) Retime() { Signal(l.timed) }
+
+// Retimed is told when the interval of the loop has changed.
+func (l *Loop) Retimed() <-chan struct{} { return l.timed }
+
 // Body is what a loop runs.
 type Body = func(context.Context, *Loop) error
 
@@ -62,7 +69,8 @@ type Body = func(context.Context, *Loop) error
 func New(name, what string, log *slog.Logger) *Loop {
 	l := &Loop{
 		Name: name, Log: log.With("loop", name), what: what, state: Stopped, rate: NewPace(5*time.Second, 12), began: time.Now(),
-		wakes: wakes{kick: make(chan struct{}, 1)}, retry: make(chan struct{}, 1), done: make(chan struct{}),
+		wakes: wakes{kick: make(chan struct{}, 1)}, retry: make(chan struct{}, 1), timed: make(chan struct{}, 1),
+		done: make(chan struct{}),
 	}
 	close(l.done)
 	return l

@@ -82,6 +82,7 @@ func (d *deliverer) run(ctx, send context.Context) error {
 	defer slice.Stop()
 	drain := d.l.Draining()
 	draining := false
+	var ticked, due time.Time // the last tick, and the next
 	for {
 		select {
 		case <-ctx.Done():
@@ -91,10 +92,18 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			d.release(ctx, d.places.clear(time.Now()))
 		case <-d.l.Kicked():
 			d.look = true
+		case <-d.l.Retimed():
+			if at := ticked.Add(d.Every()); at.Before(due) {
+				due = at
+				poll.Reset(time.Until(at))
+			}
+			continue
 		case <-poll.C:
 			every := d.Every()
+			ticked = time.Now()
 			d.tick(ctx, every)
 			d.keys.lookAgain(ctx)
+			due = time.Now().Add(every)
 			poll.Reset(every)
 			d.look = true
 		case c := <-d.claims:

@@ -1,0 +1,64 @@
+// How often hosts tick: once when they start, and by the interval in force.
+package workerhost_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/workerhost"
+)
+
+// slowWorld makes a database in which no loop looks for an hour, but for the check of silence, and counts the runs of
+// tick workers.
+func slowWorld(t *testing.T, flags ...string) *world {
+	t.Helper()
+	w := newWorld(t, flags...)
+	rows, err := w.admin.Query(t.Context(), "SELECT worker_name FROM public.queue_tick_worker WHERE worker_name <> 'stale_heartbeat_check'")
+	require.NoError(t, err)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for _, name := range names {
+		w.set("queue.tick."+name+".interval_seconds", "3600")
+	}
+	w.exec(`CREATE TABLE public.ran (worker text, at timestamptz DEFAULT clock_timestamp());
+		CREATE FUNCTION public.count_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN INSERT INTO public.ran VALUES (NEW.worker_name); RETURN NULL; END';
+		CREATE TRIGGER count_run AFTER UPDATE ON public.queue_tick_worker FOR EACH ROW WHEN (OLD.last_attempt_at IS DISTINCT FROM NEW.last_attempt_at)
+			EXECUTE FUNCTION public.count_run()`)
+	return w
+}
+
+const runsOf = "SELECT count(*)::int FROM public.ran WHERE worker = $1"
+
+// A host that starts runs each worker once, whether or not it listens by then. A shorter interval does not wait for the
+// end of the one before; where no wake tells of it, it is read every second.
+func TestTicksAtStartAndWithAShorterInterval(t *testing.T) {
+	t.Parallel()
+	for _, bridge := range []string{"true", "false"} {
+		t.Run("bridge "+bridge, func(t *testing.T) {
+			t.Parallel()
+			w := slowWorld(t, "queue.notify.bridge_enabled", bridge)
+			h := w.run(workerhost.Options{})
+			h.listens()
+			w.becomes(16, "SELECT count(DISTINCT worker)::int FROM public.ran")
+			// The loop that sends webhooks ticks by a timer of its own.
+			for _, name := range []string{"config_expiry", "webhook_worker"} {
+				before := w.int(runsOf, name)
+				set := time.Now()
+				w.set("queue.tick."+name+".interval_seconds", "1")
+				eventually(t, func() bool { return w.int(runsOf, name) > before }, "%s sleeps the old interval out", name)
+				took := time.Since(set)
+				t.Logf("%s ran %v after its interval became 1 s", name, took.Round(time.Millisecond))
+				if os.Getenv("QTOP_TEST_FULL") != "" { // belongs to the machine
+					require.Less(t, took, 2500*time.Millisecond, "the interval and a look for it")
+				}
+			}
+			eventually(t, func() bool { return w.int(runsOf, "config_expiry") > 3 }, "the shorter interval goes on")
+			require.Equal(t, "", w.text(`SELECT string_agg(worker || ' ' || n, ',') FROM (SELECT worker, count(*) AS n FROM public.ran
+				WHERE worker NOT IN ('config_expiry', 'webhook_worker') GROUP BY 1) x WHERE n > 1`), "one run of each at the start")
+		})
+	}
+}
