@@ -188,7 +188,7 @@ func TestSnapshotShared(t *testing.T) {
 
 	// While somebody computes, a picture that is a little older serves the others.
 	tx := c.begin(c.root)
-	_, err = tx.Exec(context.Background(), "SELECT pg_advisory_xact_lock(hashtext('qtop.queue_snapshot'))")
+	_, err = tx.Exec(context.Background(), "SELECT FROM public.dot_iu_runtime_lease WHERE lease_name = 'queue_snapshot' FOR UPDATE")
 	require.NoError(t, err)
 	d, err := read("1 microsecond")
 	require.NoError(t, err)

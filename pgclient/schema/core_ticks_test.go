@@ -173,7 +173,7 @@ func TestTickModes(t *testing.T) {
 		return out
 	}
 	require.Equal(t, "1011 1011 ", admits(), "external refuses pg_cron")
-	setFlag(t, admin, "queue.scheduler.mode", "pg_cron")
+	c.exec("UPDATE public.dot_config SET value = 'pg_cron' WHERE key = 'queue.scheduler.mode'")
 	require.Equal(t, "0111 1111 ", admits(), "pg_cron refuses external for the workers that have a cron job")
 	setFlag(t, admin, "queue.scheduler.mode", "hybrid")
 	require.Equal(t, "1111 1111 ", admits())
@@ -199,7 +199,7 @@ func TestTickAll(t *testing.T) {
 		require.Equal(t, true, got["ran"], got)
 	}
 	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_scheduler_status WHERE stale OR age_seconds IS NULL"))
-	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 day'")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day'")
 	setFlag(t, c.as("workflow_admin"), "queue.tick.webhook_router.interval_seconds", "0")
 	require.Equal(t, "webhook_router", get[string](c, "SELECT string_agg(worker_name, ',') FROM public.v_queue_scheduler_status WHERE NOT stale"))
 }

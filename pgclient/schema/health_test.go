@@ -93,7 +93,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	h.exec(`INSERT INTO public.queue_broadcast_share (event_domain, events_24h, broadcast_24h, percent, warn_percent, sampled_at, over_since)
 		VALUES ('', 100, 5, 5, 5, now() - interval '3 minutes', NULL), ('kg', 50, 0, 0, 5, now(), NULL), ('lost', 5, 5, 100, 5, now(), now() - interval '1 hour')`)
 	h.exec(`INSERT INTO public.iu_notification_pending (unit_id, canonical_address, actor_ref, ref_id, created_at, failed_at, failure)
-		SELECT gen_random_uuid(), 'a', 'user:ann', gen_random_uuid(), now() - make_interval(mins => n), CASE n WHEN 3 THEN now() END, CASE n WHEN 3 THEN 'x' END
+		SELECT gen_random_uuid(), 'a', 'user:ann', gen_random_uuid(), now() - make_interval(mins => 4 * n), CASE n WHEN 3 THEN now() END, CASE n WHEN 3 THEN 'x' END
 		FROM generate_series(1, 3) n`)
 	h.exec("INSERT INTO public.queue_metric_sample (at, metric, value) VALUES ('2020-05-05', 'hosts_alive', 1)")
 	h.exec(`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)

@@ -225,8 +225,9 @@ func TestNotificationT8Version(t *testing.T) {
 	fails(t, b.writer, "23503", "SELECT public.fn_iu_draft_apply(gen_random_uuid(), 'user:eve')")
 }
 
-// Two workers at once: one runs, the other says skipped; a run that is cancelled or fails leaves no lock.
-func TestNotificationT10AdvisoryLock(t *testing.T) {
+// Two workers at once: one runs, the other says skipped; a run that is cancelled or fails leaves no lock. The lock is a
+// lease row: an advisory lock, which any login can take, stops nobody.
+func TestNotificationT10Lease(t *testing.T) {
 	b := newBoard(t)
 	b.save("a", "user:ann", "", "")
 	b.age()

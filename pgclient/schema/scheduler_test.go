@@ -66,17 +66,18 @@ func TestSchedulerStatusStale(t *testing.T) {
 	admin := c.as("workflow_admin")
 	for _, x := range []struct {
 		interval, threshold string
-		age                 any // seconds; nil = never ran
+		age                 int // of the last beat, seconds
 		want                string
 	}{
-		{"60", "300", 299, "false ok"}, {"60", "300", 301, "true stale"}, {"200", "300", 301, "false ok"},
-		{"200", "300", 599, "false ok"}, {"200", "300", 601, "true stale"}, {"60", "300", nil, "true stale"},
-		{"0", "300", nil, "false off"}, {"0", "300", 99999, "false off"}, {"60", "1000000", 999000, "false ok"}, {"60", "1000000", 1000100, "true stale"},
-		{"999999999", "300", 400, "false ok"},
+		{"60", "300", 295, "false ok"}, {"60", "300", 301, "true stale"}, {"200", "300", 301, "false ok"},
+		{"200", "300", 595, "false ok"}, {"200", "300", 601, "true stale"}, {"60", "9000", 300, "false ok"}, {"60", "9000", 306, "true stale"},
+		{"1", "300", 5, "false ok"}, {"1", "300", 11, "true stale"}, {"5", "1", 10, "false ok"}, {"5", "1", 16, "true stale"},
+		{"0", "300", 99999, "false off"}, {"60", "1000000", 295, "false ok"}, {"60", "1000000", 1000100, "false unwatched"},
+		{"999999999", "300", 400, "false ok"}, {"60", "300", -60, "true stale"}, {"60", "300", -1, "false ok"},
 	} {
 		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.tick.w.interval_seconds'", x.interval)
 		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.heartbeat.stale_threshold_seconds'", x.threshold)
-		c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - make_interval(secs => $1::int) WHERE worker_name = 'w'", x.age)
+		c.exec("UPDATE public.queue_heartbeat SET counted_from = NULL, last_beat_at = now() - make_interval(secs => $1::int) WHERE executor_id = 'w'", x.age)
 		require.Equal(t, x.want, get[string](c, "SELECT stale || ' ' || state FROM public.v_queue_scheduler_status WHERE worker_name = 'w'"), "%+v", x)
 	}
 	c.exec("UPDATE public.dot_config SET value = '60' WHERE key = 'queue.tick.w.interval_seconds'")

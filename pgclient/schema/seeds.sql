@@ -4,7 +4,7 @@
 -- Flags: key, kind, default, description; switch = at false something of the queue is off, which the console shows
 -- first.
 SELECT public.fn_dot_config_seed('queue.heartbeat.stale_threshold_seconds', 'integer', '300',
-  'a row registered without a threshold gets this one; from 1000000 on the stale check emits nothing',
+  'silence of tick workers, within 3 to 5 intervals; executors registered without one get it; from 1000000 on off',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.notify.bridge_enabled', 'boolean', 'false',
   'NOTIFY wakes listeners at once; off = everything runs by polling. Each notifying commit takes a cluster-wide lock',
@@ -169,6 +169,12 @@ SELECT * FROM (VALUES
   ('queue_lease_reaper', 'lease_reaper', '* * * * *'),
   ('iu-notification-worker', 'iu_notification_worker', '*/2 * * * *')) AS jobs (job_name, worker_name, schedule)
 WHERE NOT EXISTS (SELECT FROM public.queue_cron_job q WHERE q.job_name = jobs.job_name);
+
+-- Of what one may run at a time, besides the tick workers.
+INSERT INTO public.dot_iu_runtime_lease (lease_name)
+SELECT * FROM (VALUES ('consumer_registry'), ('cron_jobs'), ('partitions'), ('queue_mark'), ('queue_snapshot'),
+  ('recount')) AS leases (lease_name)
+WHERE NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease l WHERE l.lease_name = leases.lease_name);
 
 INSERT INTO public.event_type_registry
   (event_domain, event_type, event_stream, delivery_lane, worker_name, description)

@@ -176,6 +176,9 @@ func TestUpgradeOfAReleasedSchema(t *testing.T) {
 		if strings.HasPrefix(name, "trg_saga_guard on ") {
 			continue // a saga may wait without having spent an attempt
 		}
+		if strings.HasPrefix(name, "trg_dot_config_switched_on on ") {
+			continue // heartbeat rows follow every change of a flag
+		}
 		if stamp := strings.HasPrefix(name, "trg_events_stamp ") || strings.HasPrefix(name, "trg_event_outbox_admit "); stamp {
 			version, _, _ = strings.Cut(version, " ") // the same trigger, which now fires ALWAYS
 			after[name], _, _ = strings.Cut(after[name], " ")

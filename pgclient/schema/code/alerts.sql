@@ -34,15 +34,13 @@ FROM (
   SELECT 'silence:' || h.executor_id || ':' || to_char(h.last_beat_at AT TIME ZONE 'UTC',
     'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS alert_key,
          'silence'::text AS kind, h.executor_id AS subject,
-         CASE WHEN public.fn_age(h.last_beat_at) / h.expected_cadence_seconds < 10
-           THEN 'warning' ELSE 'critical' END AS severity,
-         h.last_beat_at AS since, public.fn_age(h.last_beat_at) AS age,
-         round((public.fn_age(h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
+         CASE WHEN public.fn_age(h.last_beat_at) / h.cadence_seconds < 10 THEN 'warning'
+           ELSE 'critical' END AS severity,
+         -- a beat ahead of the clock tells of no age
+         h.last_beat_at AS since, greatest(public.fn_age(h.last_beat_at), 0) AS age,
+         round(greatest(public.fn_age(h.last_beat_at), 0) / h.cadence_seconds, 2) AS ratio,
          CASE WHEN h.silent_since = h.last_beat_at THEN h.silent_event_ids ELSE '{}' END AS event_ids
-  FROM public.queue_heartbeat h
-  WHERE h.deregistered_at IS NULL
-    AND COALESCE(h.last_beat_payload ->> 'state', '') <> 'stopped'
-    AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds)
+  FROM public.v_queue_watch h WHERE h.state = 'silent'
   UNION ALL
   SELECT concat_ws(':', 'broadcast', NULLIF(b.event_domain, ''),
     to_char(b.over_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
@@ -91,12 +89,15 @@ COMMENT ON COLUMN public.v_queue_alert.detail IS 'what it is about, in one line;
 
 -- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5.
 -- One event per executor per 2 × threshold, also when two run at once: the row
--- is locked, a second checker skips it, a later one sees silent_event_at.
+-- is locked, a second checker skips it, a later one sees silent_event_at. For a
+-- worker of a short threshold: per 2 × the flag, and at most 10 minutes.
 CREATE OR REPLACE FUNCTION public.fn_queue_stale_check() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_row public.queue_heartbeat;
+  v_id text;
+  v_row public.v_queue_watch;
   v_age double precision;
+  v_flag int := public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300);
   v_event uuid;
   v_emitted int := 0;
   v_checked int := 0;
@@ -112,29 +113,27 @@ BEGIN
   GET DIAGNOSTICS v_cleared = ROW_COUNT;
   v_cleared := v_cleared + public.fn_queue_alert_acks_end();
 
-  IF public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000 THEN
+  IF v_flag >= 1000000 THEN
     RETURN jsonb_build_object('checked', 0, 'emitted', 0, 'acks_cleared', v_cleared, 'monitoring', false);
   END IF;
-  FOR v_row IN
-    SELECT * FROM public.queue_heartbeat h
-    WHERE h.deregistered_at IS NULL
-      AND COALESCE(h.last_beat_payload ->> 'state', '') <> 'stopped'
-      AND h.last_beat_at < clock_timestamp() - make_interval(secs => h.stale_threshold_seconds)
-      AND (h.silent_event_at IS NULL
-        OR h.silent_event_at <= clock_timestamp() - make_interval(secs => h.stale_threshold_seconds * 2.0))
-    ORDER BY h.executor_id
-    FOR UPDATE SKIP LOCKED
-  LOOP
+  FOR v_id IN SELECT v.executor_id FROM public.v_queue_watch v WHERE v.state = 'silent' ORDER BY v.executor_id LOOP
+    PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = v_id FOR UPDATE SKIP LOCKED;
+    CONTINUE WHEN NOT FOUND;
+    SELECT * INTO v_row FROM public.v_queue_watch v WHERE v.executor_id = v_id AND v.state = 'silent'
+      AND (v.silent_event_at IS NULL OR v.silent_event_at <= clock_timestamp()
+        - make_interval(secs => 2.0 * greatest(v.threshold_seconds, least(v_flag, 300))));
+    CONTINUE WHEN NOT FOUND;
     v_checked := v_checked + 1;
-    v_age := public.fn_age(v_row.last_beat_at);
+    v_age := greatest(public.fn_age(v_row.last_beat_at), 0);
     v_event := (public.fn_event_emit(
       p_event_domain => 'system', p_event_type => 'queue_worker_silent', p_event_stream => 'alert',
       p_delivery_lane => 'immediate',
-      p_event_severity => public.fn_queue_severity(v_age, v_row.expected_cadence_seconds),
+      p_event_severity => public.fn_queue_severity(v_age, v_row.cadence_seconds),
       p_event_subject_table => 'queue_heartbeat', p_event_subject_ref => v_row.executor_id,
       p_safe_payload => jsonb_build_object('executor_id', v_row.executor_id, 'age_seconds', floor(v_age)::bigint,
-        'expected_cadence_seconds', v_row.expected_cadence_seconds, 'gap_ratio',
-        round((v_age / v_row.expected_cadence_seconds)::numeric, 2)),
+        'expected_cadence_seconds', v_row.cadence_seconds, 'gap_ratio',
+        round((v_age / v_row.cadence_seconds)::numeric, 2)) || CASE WHEN v_row.tick_worker
+          THEN jsonb_build_object('reason', public.fn_queue_tick_why(v_row.executor_id)) ELSE '{}'::jsonb END,
       p_actor_ref => 'agent:queue_stale_check',
       p_correlation_id => NULL::text, p_occurred_at => now()) ->> 'event_id')::uuid;
     UPDATE public.queue_heartbeat SET

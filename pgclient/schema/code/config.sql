@@ -211,6 +211,17 @@ DECLARE
   v_lease int := public.fn_cfg_int('webhook.lease_seconds', 60);
   v_timeout int := public.fn_cfg_int('webhook.timeout_seconds', 30);
 BEGIN
+  IF p_key = 'queue.scheduler.mode' AND p_value = 'pg_cron'
+    AND NOT (EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron')
+      AND EXISTS (SELECT FROM public.queue_cron_job q WHERE q.run_as IS NOT NULL))
+    -- jobs that a superuser made in another database are known by their ticks
+    AND NOT EXISTS (SELECT FROM public.queue_tick_worker w WHERE w.cron_job AND w.last_result ->> 'source' = 'pg_cron'
+      AND w.last_run_at > now() - interval '1 hour') THEN
+    RETURN CASE WHEN EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron')
+      THEN 'no cron job of the queue is installed: run qtop scheduler install first'
+      ELSE 'pg_cron is not in this database: nobody would tick what has a cron job. Where it ticks from another '
+        'database, choose hybrid until its ticks have come' END;
+  END IF;
   CASE p_key
     WHEN 'queue.tick.stale_heartbeat_check.interval_seconds' THEN v_interval := p_value::int;
     WHEN 'queue.heartbeat.stale_threshold_seconds' THEN v_threshold := p_value::int;

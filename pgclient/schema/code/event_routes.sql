@@ -390,7 +390,8 @@ BEGIN
     RAISE EXCEPTION 'p_worker_name must be iu_outbound_default or staging_outbound' USING ERRCODE = '22023';
   END IF;
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60);
-  v_after := greatest(3::bigint * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
+  v_after := public.fn_queue_tick_threshold(v_interval,
+    public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
   SELECT CASE WHEN count(c.last_run_at) FILTER (WHERE b.enabled) = count(*) FILTER (WHERE b.enabled)
       THEN min(c.last_run_at) FILTER (WHERE b.enabled) END AS last_run_at,
     count(*) FILTER (WHERE b.enabled) AS enabled,
@@ -450,7 +451,7 @@ BEGIN
   ELSIF p_executor NOT IN (:executor_kinds) THEN
     RAISE EXCEPTION 'p_executor must be %', public.fn_words(ARRAY[:executor_kinds], 'or') USING ERRCODE = '22023';
   END IF;
-  PERFORM pg_advisory_xact_lock(hashtext('qtop.consumer_registry'));
+  PERFORM public.fn_queue_lease_wait('consumer_registry'::text);
   SELECT * INTO v_old FROM public.consumer_registry WHERE consumer_id = p_consumer_id FOR UPDATE;
   v_there := FOUND;
   v_new := v_old;

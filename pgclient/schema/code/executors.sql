@@ -6,9 +6,13 @@ COMMENT ON TABLE public.queue_heartbeat IS
 COMMENT ON COLUMN public.queue_heartbeat.domain_scope IS 'event domains it covers';
 COMMENT ON COLUMN public.queue_heartbeat.last_beat_payload IS
   'state (working, idle, stopped), done_total, in_flight, last_work_at';
-COMMENT ON COLUMN public.queue_heartbeat.expected_cadence_seconds IS 'a beat is expected this often';
+COMMENT ON COLUMN public.queue_heartbeat.expected_cadence_seconds IS
+  'a beat is expected this often; of a tick worker a copy of its interval';
 COMMENT ON COLUMN public.queue_heartbeat.stale_threshold_seconds IS
-  'silent beyond this; from 1,000,000 on it is not watched';
+  'silent beyond this; from 1,000,000 on it is not watched. Of a tick worker a copy of what the flags say, written '
+  'when they change: v_queue_watch has what is in force';
+COMMENT ON COLUMN public.queue_heartbeat.counted_from IS
+  'its silence counts from then where that is later than the last beat: its interval became shorter; NULL = never';
 COMMENT ON COLUMN public.queue_heartbeat.owner_role IS
   'who may beat, claim and report as it: members of this role; NULL = any dot_executor';
 COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'a tombstone: it stays on the lists';
@@ -22,10 +26,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_at timestamptz := clock_timestamp();
 BEGIN
+  -- A row that somebody holds, as who sets a flag or acknowledges an alert in an open transaction, must not stop a
+  -- worker: it beats without being seen, and fn_queue_tick_why names the holder.
   UPDATE public.queue_heartbeat SET last_beat_at = v_at, last_beat_payload = p_payload
-  WHERE executor_id = p_executor_id;
+  WHERE executor_id = (SELECT h.executor_id FROM public.queue_heartbeat h WHERE h.executor_id = p_executor_id
+    FOR UPDATE SKIP LOCKED);
   UPDATE public.queue_alert_ack SET cleared_at = v_at, cleared_reason = 'beat_returned'
-  WHERE cleared_at IS NULL AND subject = p_executor_id;
+  WHERE ack_id IN (SELECT a.ack_id FROM public.queue_alert_ack a WHERE a.cleared_at IS NULL
+    AND a.subject = p_executor_id FOR UPDATE SKIP LOCKED);
   RETURN v_at;
 END
 $fn$;
@@ -44,7 +52,7 @@ COMMENT ON FUNCTION public.fn_executor_member IS
 
 -- fn_queue_executor_register(id, kind, domains, cadence, threshold, owner role, actor)
 -- → {executor_id, registered, audit_id}; refused: exists. A tombstone comes back
--- to life. A null threshold takes the flag's. The first beat is owed from now on.
+-- to life. A null threshold takes fn_queue_threshold_default. The first beat is owed from now on.
 -- owner role: the login or the group of the executor's hosts; only its members
 -- claim, beat and report as this executor.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_register(
@@ -55,8 +63,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_owner text := public.fn_queue_role_name(p_owner_role);
-  v_threshold int := COALESCE(p_stale_threshold_seconds,
-    public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
+  v_threshold int := COALESCE(p_stale_threshold_seconds, public.fn_queue_threshold_default());
   v_row public.queue_heartbeat;
   v_domain text;
   v_audit bigint;
@@ -173,7 +180,9 @@ BEGIN
     RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
       quote_literal(left(COALESCE(p_owner_role, ''), 63)) USING ERRCODE = '22023';
   END IF;
-  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
+  -- the row of a tick worker is not locked: nothing becomes of it here
+  PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_executor_id AND NOT tick_worker FOR UPDATE;
+  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF NOT FOUND THEN
     v_rule := 'not_found';
     v_why := format('no executor %s is registered', left(p_executor_id, 200));
@@ -222,7 +231,7 @@ BEGIN
   END IF;
   -- Who may not beat takes no lock: holding one would silence the executor.
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
-  IF FOUND AND public.fn_executor_member(v_row.owner_role) THEN
+  IF FOUND AND NOT v_row.tick_worker AND public.fn_executor_member(v_row.owner_role) THEN
     SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
   END IF;
   IF v_row.executor_id IS NULL THEN
@@ -290,7 +299,9 @@ DECLARE
   v_why text;
   v_audit bigint;
 BEGIN
-  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
+  -- the row of a tick worker is not locked: nothing becomes of it here
+  PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_executor_id AND NOT tick_worker FOR UPDATE;
+  SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF NOT FOUND THEN
     v_rule := 'not_found';
     v_why := format('no executor %s is registered', left(p_executor_id, 200));
@@ -362,7 +373,7 @@ BEGIN
     (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
       registered_by)
   VALUES ('hc_executor', 'external_worker', '{}', v_at, 60,
-    greatest(public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300), 60), 'migration')
+    greatest(public.fn_queue_threshold_default(), 60), 'migration')
   ON CONFLICT (executor_id) DO UPDATE SET last_beat_at = greatest(h.last_beat_at, excluded.last_beat_at)
     WHERE h.deregistered_at IS NULL;
   DELETE FROM public.dot_config WHERE key = v_row.key;

@@ -176,26 +176,25 @@ BEGIN
   SELECT 'cursor', c.worker_name, c.event_domain, c.last_run_at,
     floor(public.fn_age(c.last_run_at))::bigint, c.events_seen, c.attempts_written, c.dead_lettered,
     -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
-    CASE WHEN NOT r.enabled THEN 'stopped'
-      WHEN s.configured_interval_seconds > 0
-        AND COALESCE(c.last_run_at, '-infinity') < now() - make_interval(secs => greatest(
-          3.0 * s.configured_interval_seconds, COALESCE((SELECT d.n FROM public.v_dot_config_number d
-            WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300))) THEN 'stale'
-      ELSE 'fresh' END
+    CASE WHEN NOT r.enabled OR s.configured_interval_seconds = 0 THEN 'stopped'
+      WHEN NOT (COALESCE(c.last_run_at, '-infinity') < now() - make_interval(secs => public.fn_queue_tick_threshold(
+          s.configured_interval_seconds::int, least(f.flag, 999999)))
+        OR c.last_run_at > clock_timestamp() + interval '5 seconds') THEN 'fresh'
+      WHEN f.flag >= 1000000 THEN 'unwatched' ELSE 'stale' END
   FROM public.iu_route_worker_cursor c
   JOIN public.iu_outbound_route r USING (event_domain)
   JOIN unnest(p_ticks) s ON s.worker_name = c.worker_name
+  CROSS JOIN (SELECT public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) AS flag) f
   UNION ALL
   SELECT 'cursor', 'webhook_router', 'webhook', s.last_run_at, s.age_seconds, o.events_seen, NULL, NULL,
-    CASE WHEN s.stale THEN 'stale' ELSE 'fresh' END
+    CASE WHEN s.state = 'off' THEN 'stopped' WHEN s.stale THEN 'stale' WHEN s.state = 'unwatched' THEN 'unwatched'
+      ELSE 'fresh' END
   FROM public.router_offsets o JOIN unnest(p_ticks) s ON s.worker_name = 'webhook_router'
   UNION ALL
   SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
     floor(public.fn_age(h.last_beat_at))::bigint, NULL, NULL, NULL,
-    CASE WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
-      WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
-      WHEN h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds) THEN 'stale' ELSE 'fresh' END
-  FROM public.queue_heartbeat h
+    CASE h.state WHEN 'silent' THEN 'stale' ELSE h.state END
+  FROM public.v_queue_watch h
   UNION ALL
   SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
     CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
@@ -203,7 +202,10 @@ BEGIN
   UNION ALL
   SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
     floor(public.fn_age(b.oldest_at))::bigint, b.waiting, NULL, b.failed,
-    CASE WHEN s.stale AND b.waiting > 0 THEN 'stale' WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
+    -- also by how long the oldest waits, whatever the heartbeat says
+    CASE WHEN b.waiting > 0 AND (s.stale OR public.fn_age(b.oldest_at) > s.stale_threshold_seconds
+        + public.fn_iu_notification_debounce()) THEN 'stale'
+      WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
   FROM public.fn_iu_notification_backlog() b JOIN unnest(p_ticks) s ON s.worker_name = 'iu_notification_worker'
   WHERE b.waiting > 0 OR b.failed > 0
   UNION ALL
@@ -253,7 +255,7 @@ SELECT * FROM public.fn_queue_health_rows(
   ARRAY(SELECT s FROM public.v_queue_scheduler_status s));
 COMMENT ON VIEW public.v_queue_health IS
   'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint '
-  'stale, fresh, open, held, over, stopped, deregistered, enabled or disabled.';
+  'stale, fresh, unwatched, open, held, over, stopped, deregistered, enabled or disabled.';
 COMMENT ON COLUMN public.v_queue_health.source IS
   'cursor, heartbeat, dead_letter_event, dead_letter_job, dead_letter_webhook, backlog_job_queue, backlog_webhook, '
   'cursor_held, executor_subscription and others: what the row tells of';
@@ -264,6 +266,7 @@ COMMENT ON COLUMN public.v_queue_health.age_seconds IS
 COMMENT ON COLUMN public.v_queue_health.events_seen IS 'of a backlog: rows that wait; of a cursor: events so far';
 COMMENT ON COLUMN public.v_queue_health.dead_lettered IS 'open dead letters; of a cursor: so far';
 COMMENT ON COLUMN public.v_queue_health.status_hint IS
-  'stale, fresh, open, held, over, stopped, deregistered, enabled or disabled';
+  'stale, fresh, unwatched (late while monitoring is off), open, held, over, stopped, deregistered, enabled or '
+  'disabled';
 GRANT SELECT ON public.v_queue_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";

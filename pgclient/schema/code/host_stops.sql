@@ -55,14 +55,3 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_loops_begun IS
   'Watches tick workers again that a host has begun to run. Internal.';
-
--- fn_executor_absent(payload of the last beat, its time, stale threshold) → 'stopped': it ended cleanly, or was
--- switched off; 'silent': no beat for longer than its threshold; '' = neither. Internal.
-CREATE OR REPLACE FUNCTION public.fn_executor_absent(p_payload jsonb, p_last_beat_at timestamptz, p_threshold int)
-  RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
-  SELECT CASE WHEN p_payload ->> 'state' = 'stopped' THEN 'stopped'
-    WHEN p_last_beat_at < now() - make_interval(secs => p_threshold) THEN 'silent' ELSE '' END
-$fn$;
-COMMENT ON FUNCTION public.fn_executor_absent IS
-  'Whether an executor has stopped or is silent; empty = neither. Internal.';

@@ -156,8 +156,9 @@ COMMENT ON FUNCTION public.fn_iu_notification_sift IS
   'Fails the staged rows that the server refuses. Internal.';
 
 -- fn_iu_notification_worker_tick() → {status: processed|idle|skipped|error, pending_pre, pending_post, groups_emitted,
--- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One at a time: the lock is
--- the transaction's, so nothing that ends it can leave it behind. Rows that fail are counted in error_count and passed
+-- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One at a time: the lease is
+-- the row lock that its tick holds already, so nothing that ends the transaction can leave it behind, and nobody who
+-- may not work here can take it. Rows that fail are counted in error_count and passed
 -- over from then on (failed_total); an error that is no row's fault undoes the run, which is logged with what stands.
 -- Tick worker iu_notification_worker.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_worker_tick() RETURNS jsonb
@@ -179,7 +180,8 @@ BEGIN
   IF public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN jsonb_build_object('status', 'skipped', 'reason', public.fn_queue_clone_of(), 'rule', 'clone');
   END IF;
-  IF NOT pg_try_advisory_xact_lock(hashtext('iu_notification_worker')) THEN
+  PERFORM 1 FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'iu_notification_worker' FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
     RETURN '{"status": "skipped", "reason": "lock_held"}'::jsonb;
   END IF;
   PERFORM 1 FROM public.iu_notification_pending p

@@ -37,7 +37,7 @@ DECLARE
   v_created int := 0;
   v_moved bigint := 0;
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtext('qtop.partitions'));
+  PERFORM public.fn_queue_lease_wait('partitions'::text);
   FOR v_plan IN SELECT * FROM public.queue_partitioned ORDER BY parent LOOP
     v_default := v_plan.parent || '_default';
     FOR v_start IN EXECUTE format(

@@ -108,7 +108,7 @@ BEGIN
       RAISE EXCEPTION 'a recount needs READ COMMITTED: what a run before it corrected must be seen'
         USING ERRCODE = '25001';
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtext('qtop.recount'));
+    PERFORM public.fn_queue_lease_wait('recount'::text);
   END IF;
   WITH drift AS MATERIALIZED (
     SELECT * FROM public.fn_queue_counter_drift(NULL::bigint)

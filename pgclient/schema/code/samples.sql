@@ -34,7 +34,7 @@ BEGIN
   IF COALESCE(v_label, '') = '' OR length(v_label) > 200 THEN
     RAISE EXCEPTION 'p_label must say what happened, with 1 to 200 characters' USING ERRCODE = '22023';
   END IF;
-  PERFORM pg_advisory_xact_lock(hashtext('qtop.queue_mark'));
+  PERFORM public.fn_queue_lease_wait('queue_mark'::text);
   SELECT * INTO v_mark FROM public.queue_mark m
   WHERE m.at > clock_timestamp() - interval '1 minute' AND m.label = v_label AND m.created_by = v_actor
     ORDER BY m.at DESC LIMIT 1;

@@ -138,6 +138,17 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_claim TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_scheduler_claim IS
   'Writes down whose the cron jobs are, and the audit row of installing or removing them.';
 
+-- fn_queue_scheduler_wait() → waits for whoever installs or removes cron jobs. Definer: those two run with the caller's
+-- rights, which lock no lease.
+CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_wait() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  PERFORM public.fn_queue_lease_wait('cron_jobs'::text);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_wait TO :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_scheduler_wait IS 'Waits for whoever installs or removes cron jobs.';
+
 -- fn_queue_scheduler_install(actor, reason, dry run) → {results: [{id, outcome:
 -- created|changed|kept}], run_as, mode, audit_id}; refused: no_pg_cron, not_yours,
 -- name_taken. Each job is one call of fn_queue_tick_request(worker, 'pg_cron'), as
@@ -157,7 +168,7 @@ DECLARE
   v_results jsonb := '[]'::jsonb;
   v_audit bigint;
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtextextended('qtop scheduler', 0)); -- two admins at once
+  PERFORM public.fn_queue_scheduler_wait(); -- two admins at once
   IF v_why <> '' THEN
     v_rule := 'no_pg_cron';
   ELSE
@@ -229,7 +240,7 @@ DECLARE
   v_results jsonb := '[]'::jsonb;
   v_audit bigint;
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtextextended('qtop scheduler', 0));
+  PERFORM public.fn_queue_scheduler_wait();
   SELECT q.* INTO v_job FROM public.queue_cron_job q WHERE q.run_as <> current_user LIMIT 1;
   IF v_there AND NOT has_schema_privilege('cron', 'USAGE') THEN
     v_rule := 'no_pg_cron';

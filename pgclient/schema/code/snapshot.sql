@@ -181,7 +181,8 @@ BEGIN
         AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted');
       EXIT WHEN NOT v_store OR v_locked;
       -- The lock may have come free because the picture has just been stored: look once more.
-      v_locked := pg_try_advisory_xact_lock(hashtext('qtop.queue_snapshot'));
+      PERFORM 1 FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'queue_snapshot' FOR UPDATE SKIP LOCKED;
+      v_locked := FOUND;
       IF NOT v_locked THEN
         v_store := false;
         v_fits := greatest(least(p_max_age, interval '1 day'), interval '1 second') * 5;

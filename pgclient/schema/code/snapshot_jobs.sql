@@ -42,11 +42,10 @@ BEGIN
     SELECT row_number() OVER () AS sort, e.absent, e.kinds, array_agg(e.executor_id ORDER BY e.executor_id) AS ids,
       -- more do not fit into 200 characters
       to_json((array_agg(e.executor_id ORDER BY e.executor_id))[1:100])::text AS who
-    FROM (SELECT s.executor_id, public.fn_executor_absent(h.last_beat_payload, h.last_beat_at,
-        h.stale_threshold_seconds) AS absent, k.kinds,
+    FROM (SELECT s.executor_id, CASE WHEN h.state IN ('silent', 'stopped') THEN h.state ELSE '' END AS absent, k.kinds,
         array_agg(ARRAY[s.executor_kind, s.job_kind, s.event_domain] ORDER BY s.job_kind, s.event_domain) AS may
       FROM public.job_subscription s
-      JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+      JOIN public.v_queue_watch h ON h.executor_id = s.executor_id AND h.state <> 'deregistered'
       LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
       WHERE s.enabled GROUP BY s.executor_id, 2, k.kinds) e
     GROUP BY e.absent, e.kinds, e.may

@@ -77,10 +77,8 @@ BEGIN
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
           AND q.last_seen_at > now() - interval '15 seconds' AND b.worker_name = ANY (q.loops))
           THEN 'no live host runs ' || b.worker_name
-        WHEN EXISTS (SELECT 1 FROM public.queue_heartbeat h WHERE h.executor_id = b.worker_name
-          AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
-          AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds)) THEN b.worker_name
-            || ' is silent' ELSE '' END
+        WHEN EXISTS (SELECT 1 FROM public.v_queue_watch h WHERE h.executor_id = b.worker_name
+          AND h.state = 'silent') THEN b.worker_name || ' is silent' ELSE '' END
     FROM unnest(p_routes) b WHERE b.waiting > 0
   ), w AS (
     SELECT * FROM hooks UNION ALL SELECT * FROM unrouted UNION ALL SELECT * FROM routes

@@ -54,8 +54,9 @@ COMMENT ON FUNCTION public.fn_snapshot_alerts IS
   'Section of the picture: alerts, the worst first. Internal.';
 
 -- fn_snapshot_executors(alerts) → the section executors: every executor, those with an alert first, the deregistered
--- last. state is deregistered, stopped, dead (silent for ten cadences), stale, stuck (it has work in flight and ended
--- none for its stale threshold), working or idle; ratio is the age of the last beat over the cadence. Internal.
+-- last. state is deregistered, stopped, dead (silent for ten cadences), stale, unwatched (late while monitoring is
+-- off), stuck (it has work in flight and ended none for its stale threshold), working or idle; ratio is the age of the
+-- last beat over the cadence. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_executors(p_alerts public.v_queue_alert[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -63,21 +64,22 @@ BEGIN
     END DESC NULLS LAST, e.executor_id) FROM (
     SELECT h.executor_id, h.executor_kind, h.domain_scope,
       CASE
-        WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
-        WHEN h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
+        WHEN w.state IN ('deregistered', 'stopped') THEN w.state
         WHEN v.severity = 'critical' THEN 'dead'
         WHEN v.severity IS NOT NULL THEN 'stale'
-        WHEN p.in_flight > 0 AND p.last_work_at < now() - make_interval(secs => h.stale_threshold_seconds) THEN 'stuck'
+        WHEN w.state = 'unwatched' THEN 'unwatched'
+        WHEN p.in_flight > 0 AND p.last_work_at < now() - make_interval(secs => w.threshold_seconds) THEN 'stuck'
         WHEN h.last_beat_payload ->> 'state' = 'working' THEN 'working'
         ELSE 'idle' END AS state,
       h.last_beat_at, floor(public.fn_age(h.last_beat_at))::bigint AS age_seconds,
-      h.expected_cadence_seconds, h.stale_threshold_seconds,
-      round((public.fn_age(h.last_beat_at) / h.expected_cadence_seconds)::numeric, 2) AS ratio,
+      w.cadence_seconds AS expected_cadence_seconds, w.threshold_seconds AS stale_threshold_seconds,
+      round((public.fn_age(h.last_beat_at) / w.cadence_seconds)::numeric, 2) AS ratio,
       COALESCE(v.severity, '') AS severity, p.in_flight, p.done_total, p.last_work_at,
       COALESCE(h.owner_role, '') AS owner_role, COALESCE(v.acked_by, '') AS acked_by, v.ack_expires_at,
       h.registered_at, h.registered_by, h.deregistered_at, COALESCE(h.deregistered_by, '') AS deregistered_by,
       h.tick_worker
     FROM public.queue_heartbeat h
+    JOIN public.v_queue_watch w ON w.executor_id = h.executor_id
     LEFT JOIN unnest(p_alerts) v ON v.kind = 'silence' AND v.subject = h.executor_id
     CROSS JOIN LATERAL (SELECT
       CASE WHEN h.last_beat_payload ->> 'in_flight' ~ '^[0-9]{1,15}$'

@@ -15,11 +15,22 @@ GRANT SELECT ON public.queue_tick_worker TO :"queue_viewer", :"dot_executor", :"
   :"dead_letter_operator";
 
 COMMENT ON TABLE public.dot_iu_runtime_lease IS
-  'One row per tick worker, held by its row lock while the worker runs: nothing is left behind by a failure. The '
-  'columns tell who ran last.';
+  'One row per tick worker, and per thing of which one may run at a time; held by its row lock, which nobody without '
+  'UPDATE here can take, and which no failure leaves behind. The columns tell who ran last.';
 COMMENT ON COLUMN public.dot_iu_runtime_lease.lease_holder IS 'who ran last; the lease itself is the lock of this row';
 GRANT SELECT ON public.dot_iu_runtime_lease TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
+
+-- fn_queue_lease_wait(lease) → waits for a lease, and holds it to the end of the transaction: a row that only functions
+-- of ours can lock, not an advisory lock, which any login can take. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_lease_wait(p_lease_name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_lease_name FOR UPDATE;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_lease_wait IS
+  'Waits for a lease and holds it to the end of the transaction. Internal.';
 
 -- fn_queue_tick_worker_add(name, function, flag, cron job, domains): makes the registry row, its lease and its
 -- heartbeat; what is there already keeps its state. For seeds.
@@ -27,7 +38,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_tick_worker_add(
   p_worker_name text, p_function text, p_flag_key text, p_cron_job boolean, p_domain_scope text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_interval int := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60);
+  v_interval int := greatest(public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60), 1);
 BEGIN
   -- A row that is there is not waited for, as ON CONFLICT would: a tick may be at work on it.
   INSERT INTO public.queue_tick_worker (worker_name, function, flag_key, cron_job)
@@ -40,14 +51,27 @@ BEGIN
   SELECT p_worker_name WHERE NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name);
   INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at,
     expected_cadence_seconds, stale_threshold_seconds, registered_by, tick_worker)
-  SELECT p_worker_name, 'PG_worker', p_domain_scope, now(), greatest(v_interval, 1),
-    greatest(3 * v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300)), 'migration', true
+  SELECT p_worker_name, 'PG_worker', p_domain_scope, now(), v_interval,
+    public.fn_queue_tick_threshold(v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300)),
+    'migration', true
   WHERE NOT EXISTS (SELECT FROM public.queue_heartbeat WHERE executor_id = p_worker_name);
   UPDATE public.queue_heartbeat SET tick_worker = true WHERE executor_id = p_worker_name AND NOT tick_worker;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_worker_add IS
   'Adds a tick worker with its lease and heartbeat rows. For seeds.';
+
+-- fn_queue_tick_clone(worker) → NULL, or of what this database is a copy and what to do: the worker does not run there.
+-- What only keeps house runs in a copy too; all else hands out work, takes it back or sends. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_clone(p_worker_name text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN CASE WHEN p_worker_name NOT IN ('config_expiry', 'counter_compactor', 'metrics_sampler', 'retention_sweep',
+    'staging_cleanup_sweep') THEN public.fn_queue_clone_of() END;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_tick_clone IS
+  'Why a tick worker does not run in a copy of a database; null where it runs. Internal.';
 
 -- fn_queue_tick_due(worker, source) → '' when the worker may run now, else the
 -- reason it is skipped: clone, off, mode, not_due. The interval counts from start to
@@ -64,9 +88,7 @@ DECLARE
 BEGIN
   SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
-  -- What only keeps house runs in a copy of a database too; all else hands out work, takes it back or sends.
-  IF p_worker_name NOT IN ('config_expiry', 'counter_compactor', 'metrics_sampler', 'retention_sweep',
-    'staging_cleanup_sweep') AND public.fn_queue_clone_of() IS NOT NULL THEN
+  IF public.fn_queue_tick_clone(p_worker_name) IS NOT NULL THEN
     RETURN 'clone';
   END IF;
   IF v_interval = 0 OR (v_worker.flag_key IS NOT NULL AND NOT public.fn_cfg_bool(v_worker.flag_key)) THEN
@@ -127,7 +149,8 @@ BEGIN
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'lease_held', 'reason',
-      'another run is under way');
+      'another run is under way' || COALESCE((SELECT ': ' || NULLIF(public.fn_queue_lock_holder(l.xmax), '')
+        FROM public.dot_iu_runtime_lease l WHERE l.lease_name = p_worker_name), ''));
   END IF;
   v_skip := public.fn_queue_tick_due(p_worker_name, p_source);
   IF v_skip IN ('clone', 'mode', 'not_due') THEN
@@ -208,10 +231,7 @@ BEGIN
     'done_total', v_worker.done_total + COALESCE((SELECT sum(q.n) FROM public.v_queue_counter_part q
       WHERE q.scope = 'tick_done' AND q.k1 = p_worker_name), 0), 'last_work_at', v_worker.last_work_at,
     'in_flight', COALESCE((v_result ->> 'in_flight')::bigint, 0)));
-  UPDATE public.queue_heartbeat SET expected_cadence_seconds = v_interval,
-    stale_threshold_seconds = greatest(least(3.0 * v_interval, 2147483647)::int,
-      public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300))
-  WHERE executor_id = p_worker_name AND expected_cadence_seconds <> v_interval;
+  PERFORM public.fn_queue_watch_write(p_worker_name, v_interval);
   RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'result', v_result,
     'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));
 END
@@ -263,72 +283,129 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_tick_now TO :"dot_executor", :"workflo
 COMMENT ON FUNCTION public.fn_queue_tick_now IS
   'Runs a tick worker for an operator, audited; switched off or under way it is skipped, and says so.';
 
--- Switching a worker on again ends its clean stop: from now on its silence
--- counts, also when no host is left to run it.
+-- fn_queue_watch_write(worker, interval): writes the cadence and the threshold in force into the heartbeat row, for
+-- those who read the row alone (DP4 §3.3). A row that somebody holds is left as it is: what stands in it judges nobody,
+-- and the next run writes it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_watch_write(p_worker_name text, p_interval int) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_threshold int := public.fn_queue_tick_threshold(p_interval,
+    public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
+BEGIN
+  UPDATE public.queue_heartbeat SET expected_cadence_seconds = p_interval, stale_threshold_seconds = v_threshold
+  WHERE executor_id = (SELECT h.executor_id FROM public.queue_heartbeat h WHERE h.executor_id = p_worker_name
+    AND (h.expected_cadence_seconds, h.stale_threshold_seconds) IS DISTINCT FROM (p_interval, v_threshold)
+    FOR UPDATE SKIP LOCKED);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_watch_write IS
+  'Writes the cadence and the threshold in force into the heartbeat row of a tick worker. Internal.';
+
+-- A changed flag changes the heartbeat rows of the workers that it is about, in its transaction. Switched off is a
+-- clean stop. Switched on, a worker is watched again from then on, also when no host is left to run it. An interval
+-- that shrinks makes nobody silent who was not: its shorter silence counts from the change. Rows that somebody holds
+-- are left: their worker has just beaten, and writes the rest itself.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_switched_on() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_key text := COALESCE(NEW.key, OLD.key);
+  v_flag int := least(public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300), 999999);
+  v_now timestamptz := clock_timestamp();
+  v_row record;
 BEGIN
-  UPDATE public.queue_heartbeat h SET last_beat_payload = h.last_beat_payload || '{"state": "idle"}',
-    last_beat_at = clock_timestamp()
-  WHERE h.executor_id IN (
-    SELECT b.executor_id FROM public.queue_heartbeat b JOIN public.queue_tick_worker w ON w.worker_name = b.executor_id
-    WHERE b.tick_worker AND b.last_beat_payload ->> 'state' = 'stopped'
-      AND NEW.key IN (w.flag_key, 'queue.tick.' || w.worker_name || '.interval_seconds')
-      AND (w.flag_key IS NULL OR public.fn_cfg_bool(w.flag_key))
-      AND public.fn_cfg_int('queue.tick.' || w.worker_name || '.interval_seconds', 0) > 0
-    ORDER BY b.executor_id FOR UPDATE OF b SKIP LOCKED);
+  IF OLD.key = NEW.key AND OLD.value = NEW.value THEN
+    RETURN NULL;
+  END IF;
+  FOR v_row IN
+    SELECT t.worker_name, t.interval_was, t.interval_is, t.interval_was > 0 AND t.flag_was AS was_on,
+      t.interval_is > 0 AND t.flag_is AS is_on
+    FROM (
+      SELECT w.worker_name, n.interval_is,
+        CASE WHEN v_key <> n.key THEN n.interval_is WHEN OLD.value ~ '^[0-9]{1,9}$'
+          THEN least(greatest(OLD.value::int, r.lowest), r.highest) ELSE 0 END AS interval_was,
+        w.flag_key IS NULL OR public.fn_cfg_bool(w.flag_key) AS flag_is,
+        w.flag_key IS NULL OR CASE WHEN v_key = w.flag_key THEN COALESCE(OLD.value = 'true', false)
+          ELSE public.fn_cfg_bool(w.flag_key) END AS flag_was
+      FROM public.queue_tick_worker w
+      CROSS JOIN LATERAL (SELECT x.key, public.fn_cfg_int(x.key, 0) AS interval_is
+        FROM (VALUES ('queue.tick.' || w.worker_name || '.interval_seconds')) x (key)) n
+      LEFT JOIN public.dot_config_rule r ON r.key = n.key
+      WHERE v_key IN (n.key, w.flag_key, 'queue.heartbeat.stale_threshold_seconds')) t
+    ORDER BY t.worker_name
+  LOOP
+    UPDATE public.queue_heartbeat h SET
+      last_beat_at = CASE WHEN v_row.is_on AND NOT v_row.was_on THEN v_now ELSE h.last_beat_at END,
+      last_beat_payload = h.last_beat_payload || CASE WHEN v_row.is_on = v_row.was_on THEN '{}'
+        WHEN v_row.is_on THEN '{"state": "idle"}' ELSE '{"state": "stopped"}' END::jsonb,
+      counted_from = CASE WHEN v_row.is_on AND v_row.was_on AND v_row.interval_is <> v_row.interval_was
+        -- silent when it would have been, or a threshold after the change, whichever comes first
+        THEN least(v_now, greatest(h.last_beat_at, h.counted_from) + make_interval(secs =>
+          public.fn_queue_tick_threshold(v_row.interval_was, v_flag)
+          - public.fn_queue_tick_threshold(v_row.interval_is, v_flag))) ELSE h.counted_from END
+    WHERE h.executor_id = (SELECT b.executor_id FROM public.queue_heartbeat b WHERE b.executor_id = v_row.worker_name
+      AND b.tick_worker AND (v_row.is_on, v_row.interval_is) IS DISTINCT FROM (v_row.was_on, v_row.interval_was)
+      FOR UPDATE SKIP LOCKED);
+    IF v_row.interval_is > 0 THEN
+      PERFORM public.fn_queue_watch_write(v_row.worker_name, v_row.interval_is);
+    END IF;
+  END LOOP;
   RETURN NULL;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_switched_on IS
-  'Trigger function: a tick worker that is switched on is watched again.';
+  'Trigger function: the heartbeat rows of tick workers follow the flags.';
 
-CREATE OR REPLACE TRIGGER trg_dot_config_switched_on AFTER UPDATE ON public.dot_config
-  FOR EACH ROW WHEN (OLD.value <> NEW.value AND NEW.value <> '0' AND NEW.value <> 'false')
-  EXECUTE FUNCTION public.fn_queue_tick_switched_on();
+CREATE OR REPLACE TRIGGER trg_dot_config_switched_on AFTER INSERT OR UPDATE OR DELETE ON public.dot_config
+  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_tick_switched_on();
 
 CREATE OR REPLACE VIEW public.v_queue_scheduler_status AS
-SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at, c.age AS age_seconds, c.late AS stale, c.mode,
-       CASE WHEN c.off THEN 'off' WHEN w.last_result ? 'error' THEN 'failed' WHEN c.late THEN 'stale' ELSE 'ok'
-         END AS state,
-       CASE WHEN NOT c.off THEN least(greatest(w.last_run_at, w.last_attempt_at), '9999-12-31Z')
+SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at,
+       floor(public.fn_age(w.last_run_at))::bigint AS age_seconds, c.stale, m.mode, c.state,
+       CASE WHEN c.state <> 'off' THEN least(greatest(w.last_run_at, w.last_attempt_at), '9999-12-31Z')
          + make_interval(secs => c.n) END AS next_due_at,
        w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at,
        (w.done_total + COALESCE(q.n, 0))::bigint AS done_total, w.flag_key,
-       j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as
+       j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as,
+       v.threshold_seconds AS stale_threshold_seconds,
+       CASE WHEN c.state = 'off' OR c.state = 'ok' AND c.ticked THEN ''
+         ELSE public.fn_queue_tick_why(w.worker_name) END AS why
 FROM public.queue_tick_worker w
 LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
 LEFT JOIN public.v_dot_config_number i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
-LEFT JOIN public.dot_config g ON g.key = w.flag_key
+LEFT JOIN public.v_queue_watch v ON v.executor_id = w.worker_name
 LEFT JOIN (SELECT d.k1, sum(d.n) AS n FROM public.v_queue_counter_part d WHERE d.scope = 'tick_done' GROUP BY d.k1) q
   ON q.k1 = w.worker_name
-CROSS JOIN LATERAL (SELECT
-  COALESCE(i.n, 0) AS n,
-  COALESCE((SELECT d.n FROM public.v_dot_config_number d
-            WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300) AS threshold,
-  w.flag_key IS NOT NULL AND g.value IS DISTINCT FROM 'true' AS flag_off,
-  -- each once, not per use
-  (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode OFFSET 0) f
-CROSS JOIN LATERAL (SELECT f.n, f.mode, f.n = 0 OR f.flag_off AS off,
-  floor(public.fn_age(w.last_run_at))::bigint AS age,
-  f.n > 0 AND COALESCE(public.fn_age(w.last_run_at), 'infinity') > greatest(3.0 * f.n,
-    f.threshold) AS late) c;
+-- each once, not per row
+CROSS JOIN (SELECT (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode,
+  EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron') AS cron,
+  ARRAY(SELECT unnest(q.loops) FROM public.queue_host q WHERE q.stopped_at IS NULL
+    AND q.last_seen_at > now() - interval '15 seconds') AS loops OFFSET 0) m
+CROSS JOIN LATERAL (SELECT COALESCE(i.n, 0) AS n, v.state = 'silent' AS stale,
+  CASE WHEN v.off IS NOT FALSE THEN 'off' WHEN w.last_result ? 'error' THEN 'failed'
+    WHEN v.state = 'silent' THEN 'stale' WHEN v.state IN ('stopped', 'unwatched') THEN v.state ELSE 'ok' END AS state,
+  (w.worker_name = ANY (m.loops) AND NOT (w.cron_job AND m.mode = 'pg_cron'))
+    OR (w.cron_job AND m.mode IN ('pg_cron', 'hybrid')
+      AND (m.cron AND j.run_as IS NOT NULL OR w.last_result ->> 'source' = 'pg_cron')) AS ticked) c;
 COMMENT ON VIEW public.v_queue_scheduler_status IS
-  'Cadence and last run per tick worker (DP1 §10). stale: its interval is not 0 and it has not run for three of '
-  'them or the stale threshold, whichever is longer. state: off (interval 0 or its flag), failed, stale, ok.';
+  'Cadence and last run per tick worker (DP1 §10). stale: it is silent, as v_queue_watch has it. state: off (interval '
+  '0 or its flag), failed, stale, stopped (its last host ended cleanly), unwatched (late while monitoring is off), ok.';
 GRANT SELECT ON public.v_queue_scheduler_status TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON COLUMN public.v_queue_scheduler_status.configured_interval_seconds IS '0 = switched off';
 COMMENT ON COLUMN public.v_queue_scheduler_status.age_seconds IS 'seconds since last_run_at; NULL = never ran';
 COMMENT ON COLUMN public.v_queue_scheduler_status.stale IS
-  'the interval is above 0 and the age above three intervals and above the threshold';
+  'it is silent: its last success is longer ago than stale_threshold_seconds, by the flags in force';
 COMMENT ON COLUMN public.v_queue_scheduler_status.mode IS 'queue.scheduler.mode: external, pg_cron or hybrid';
 COMMENT ON COLUMN public.v_queue_scheduler_status.last_attempt_at IS 'when the last try began, also one that failed';
 COMMENT ON COLUMN public.v_queue_scheduler_status.state IS
-  'off (the interval is 0 or flag_key is off), failed (the last try), stale or ok';
+  'off (the interval is 0 or flag_key is off), failed (the last try), stale, unwatched or ok';
 COMMENT ON COLUMN public.v_queue_scheduler_status.next_due_at IS
   'the start of the last try and the interval; NULL = off or never ran';
 COMMENT ON COLUMN public.v_queue_scheduler_status.last_source IS
   'who asked for the last try: external, pg_cron, wake or operator';
 COMMENT ON COLUMN public.v_queue_scheduler_status.cron_run_as IS
   'the login whose pg_cron job it is; NULL = not installed';
+COMMENT ON COLUMN public.v_queue_scheduler_status.stale_threshold_seconds IS
+  'silent beyond this, by the flags in force; from 1,000,000 on it is not watched';
+COMMENT ON COLUMN public.v_queue_scheduler_status.why IS
+  'why it does not run, or that nobody ticks it; empty where it runs or is off';

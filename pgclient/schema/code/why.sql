@@ -204,11 +204,11 @@ BEGIN
     (array_agg(concat(' --kind ' || x.job_kind, ' --domain ' || x.event_domain) ORDER BY x.executor_id))[1] AS rule
   INTO r FROM (
     SELECT DISTINCT ON (s.executor_id) s.*, k.kinds,
-      public.fn_executor_absent(h.last_beat_payload, h.last_beat_at, h.stale_threshold_seconds) AS absent,
+      CASE WHEN h.state IN ('silent', 'stopped') THEN h.state ELSE '' END AS absent,
       s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l
         WHERE l.subscription_id = s.subscription_id), 0) AS room
     FROM public.job_subscription s
-    JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+    JOIN public.v_queue_watch h ON h.executor_id = s.executor_id AND h.state <> 'deregistered'
     LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
     WHERE s.enabled AND (s.job_kind IS NULL OR s.job_kind = p_kind)
       AND (s.event_domain IS NULL OR s.event_domain = p_domain)
@@ -314,9 +314,8 @@ BEGIN
   SELECT string_agg(concat_ws(' ', 'pid ' || w.pid, w.usename, w.program || ',', 'open since '
     || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), '; ') INTO v_who
   FROM public.fn_routing_held() w WHERE (w.event_domain IS NULL) = (p_domain IS NOT NULL);
-  SELECT h.last_beat_at INTO v_silent FROM public.queue_heartbeat h WHERE h.executor_id = v_worker
-    AND h.last_beat_payload ->> 'state' IS DISTINCT FROM 'stopped'
-      AND h.last_beat_at < now() - make_interval(secs => h.stale_threshold_seconds);
+  SELECT h.last_beat_at INTO v_silent FROM public.v_queue_watch h WHERE h.executor_id = v_worker
+    AND h.state = 'silent';
   v_links := v_links || public.fn_why_link(
     p_link => 'schedule', p_state => CASE WHEN v_interval = 0 THEN 'blocks' ELSE 'clear' END,
     p_text => format('queue.tick.%s.interval_seconds is %s', v_worker, v_interval), p_detail => NULL,

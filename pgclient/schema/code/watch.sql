@@ -1,0 +1,140 @@
+-- When a tick worker or an executor is silent: the one definition, which everything that tells of silence reads.
+-- Sources: DP1 §9, §10, DP4 §3.3, §3.5.
+
+-- fn_queue_tick_threshold(cadence, flag) → the seconds of silence from which a tick worker is silent: the flag
+-- queue.heartbeat.stale_threshold_seconds, at least three of its cadences, at most five and 5 s, never below 10 s. From
+-- 1,000,000 on the flag itself: nothing is watched.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_threshold(p_cadence_seconds int, p_flag int) RETURNS int
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT CASE WHEN p_flag >= 1000000 THEN p_flag ELSE least(greatest(10, least(greatest(p_flag,
+    3::bigint * p_cadence_seconds), 5::bigint * p_cadence_seconds + 5)), 2147483647)::int END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_tick_threshold TO :"queue_viewer", :"workflow_admin",
+  :"dead_letter_operator", :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_tick_threshold IS
+  'From how many seconds on a tick worker with this cadence is silent, by the flag of the stale threshold.';
+
+-- fn_queue_threshold_default() → the stale threshold of an executor that is registered without one: the flag, or its
+-- default while the flag watches nothing. An executor that joins then must not stay unwatched for ever. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_threshold_default() RETURNS int
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_flag int := public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300);
+BEGIN
+  RETURN CASE WHEN v_flag < 1000000 THEN v_flag ELSE (SELECT r.default_value::int FROM public.dot_config_rule r
+    WHERE r.key = 'queue.heartbeat.stale_threshold_seconds') END;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_threshold_default IS
+  'The stale threshold of an executor that is registered without one. Internal.';
+
+-- A tick worker is judged by the flags in force, a registered executor by its row. Silence counts from the last beat,
+-- or from counted_from where that is later; a beat that lies more than 5 s ahead of the clock is none.
+CREATE OR REPLACE VIEW public.v_queue_watch AS
+SELECT h.executor_id, f.tick AS tick_worker, h.last_beat_at, f.cadence AS cadence_seconds,
+  f.threshold AS threshold_seconds, f.off,
+  CASE WHEN h.deregistered_at IS NOT NULL THEN 'deregistered'
+    WHEN f.off OR h.last_beat_payload ->> 'state' = 'stopped' THEN 'stopped'
+    WHEN NOT (h.last_beat_at > clock_timestamp() + interval '5 seconds'
+      OR greatest(h.last_beat_at, h.counted_from) < now() - make_interval(secs => f.silent_after)) THEN 'fresh'
+    WHEN m.flag >= 1000000 OR f.threshold >= 1000000 THEN 'unwatched'
+    ELSE 'silent' END AS state,
+  h.silent_since, h.silent_event_at, h.silent_event_ids
+FROM public.queue_heartbeat h
+LEFT JOIN public.queue_tick_worker w ON h.tick_worker AND w.worker_name = h.executor_id
+LEFT JOIN public.v_dot_config_number i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
+LEFT JOIN public.dot_config g ON g.key = w.flag_key
+CROSS JOIN (SELECT COALESCE((SELECT d.n FROM public.v_dot_config_number d
+  WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300) AS flag OFFSET 0) m
+CROSS JOIN LATERAL (SELECT w.worker_name IS NOT NULL AS tick,
+  CASE WHEN i.n > 0 THEN i.n ELSE h.expected_cadence_seconds END AS cadence) c
+CROSS JOIN LATERAL (SELECT c.tick, c.cadence,
+  CASE WHEN c.tick THEN COALESCE(i.n, 0) = 0 OR (w.flag_key IS NOT NULL AND g.value IS DISTINCT FROM 'true')
+    ELSE COALESCE(h.last_beat_payload ->> 'state', '') = 'stopped' END AS off,
+  CASE WHEN c.tick THEN public.fn_queue_tick_threshold(c.cadence, m.flag) ELSE h.stale_threshold_seconds
+    END AS threshold,
+  CASE WHEN c.tick THEN public.fn_queue_tick_threshold(c.cadence, least(m.flag, 999999))
+    ELSE h.stale_threshold_seconds END AS silent_after) f;
+COMMENT ON VIEW public.v_queue_watch IS
+  'Each executor and tick worker with the cadence and the threshold in force, and whether it is silent: what '
+  'v_queue_alert, v_queue_health, v_queue_scheduler_status and the stale check read.';
+COMMENT ON COLUMN public.v_queue_watch.tick_worker IS
+  'true = judged by the flags in force; false = by its row of queue_heartbeat';
+COMMENT ON COLUMN public.v_queue_watch.cadence_seconds IS
+  'a beat is expected this often; of a worker that is off: as it was last';
+COMMENT ON COLUMN public.v_queue_watch.threshold_seconds IS 'silent beyond this; from 1,000,000 on it is not watched';
+COMMENT ON COLUMN public.v_queue_watch.off IS
+  'switched off by its interval or its flag; of a registered executor: it said that it stopped';
+COMMENT ON COLUMN public.v_queue_watch.state IS
+  'fresh, silent, stopped (off, or its last host ended cleanly), deregistered, or unwatched: late while monitoring is '
+  'off';
+COMMENT ON COLUMN public.v_queue_watch.silent_since IS 'the last beat before the silence that was last reported';
+COMMENT ON COLUMN public.v_queue_watch.silent_event_at IS 'when its last event was emitted';
+COMMENT ON COLUMN public.v_queue_watch.silent_event_ids IS 'the events of that silence, the newest first';
+GRANT SELECT ON public.v_queue_watch TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+
+-- fn_queue_lock_holder(transaction) → who else runs the transaction with this id, or has prepared it; '' = nobody. For
+-- the xmax of a row that somebody has locked. Definer: who may look at the health of the queue need not see other
+-- sessions. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_lock_holder(p_xid xid) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE(
+    (SELECT format('pid %s, login %s', a.pid, a.usename) || COALESCE(' (' || NULLIF(a.application_name, '') || ')', '')
+      || COALESCE(', since ' || to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), '')
+     FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+     WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.transactionid = p_xid
+       AND l.pid <> pg_backend_pid()),
+    (SELECT format('prepared transaction %s of %s, since %s', p.gid, p.owner,
+      to_char(p.prepared AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
+     FROM pg_prepared_xacts p WHERE p.transaction = p_xid), '');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_lock_holder IS 'Who runs or has prepared a transaction. Internal.';
+
+-- fn_queue_tick_why(worker) → why a tick worker does not run, in one line: the database is a copy, somebody holds its
+-- lease, its last run failed, somebody holds its heartbeat row, nobody ticks it. '' = nothing of that.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_why(p_worker_name text) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_worker public.queue_tick_worker;
+  v_mode text;
+  v_cron public.queue_cron_job;
+  v_holder text;
+  v_hosts text;
+BEGIN
+  SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
+  IF public.fn_queue_tick_clone(p_worker_name) IS NOT NULL THEN
+    RETURN public.fn_queue_tick_clone(p_worker_name);
+  END IF;
+  SELECT public.fn_queue_lock_holder(l.xmax) INTO v_holder FROM public.dot_iu_runtime_lease l
+  WHERE l.lease_name = p_worker_name;
+  IF v_holder <> '' THEN
+    RETURN 'its lease is held by ' || v_holder;
+  ELSIF v_worker.last_result ? 'error' THEN
+    RETURN 'its last run failed: ' || left(v_worker.last_result ->> 'error', 200);
+  END IF;
+  SELECT public.fn_queue_lock_holder(h.xmax) INTO v_holder FROM public.queue_heartbeat h
+  WHERE h.executor_id = p_worker_name;
+  IF v_holder <> '' THEN
+    RETURN 'its heartbeat row is held by ' || v_holder;
+  END IF;
+  SELECT value INTO v_mode FROM public.dot_config WHERE key = 'queue.scheduler.mode';
+  SELECT * INTO v_cron FROM public.queue_cron_job q WHERE q.worker_name = p_worker_name;
+  v_hosts := CASE WHEN EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
+    AND q.last_seen_at > now() - interval '15 seconds' AND p_worker_name = ANY (q.loops))
+    THEN '' ELSE 'no live host runs it' END;
+  IF v_worker.cron_job AND v_mode = 'pg_cron' THEN
+    RETURN 'queue.scheduler.mode is pg_cron, and ' || CASE
+      WHEN NOT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron') THEN 'pg_cron is not in this database'
+      WHEN v_cron.run_as IS NULL THEN format('its cron job %s is not installed', v_cron.job_name)
+      ELSE format('its cron job %s, of %s, does not tick it', v_cron.job_name, v_cron.run_as) END;
+  END IF;
+  RETURN v_hosts;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_tick_why TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_tick_why IS
+  'Why a tick worker does not run: who holds its lease, what failed, or that nobody ticks it.';
