@@ -100,7 +100,7 @@ func total(sections []section) int {
 // worries are the sections that an operator was paged for.
 func worries(s *queue.Snapshot, e Env, w int) []section {
 	var out []section
-	for _, top := range []section{noHost(s, e), offs(s, e), helds(s, e), suspensions(s, e), conditions(s, e), broadcasts(s, e)} {
+	for _, top := range []section{noHost(s, e), offs(s, e), helds(s, e), suspensions(s, e), conditions(s, e), unticked(s, e), broadcasts(s, e)} {
 		if len(top.items) > 0 || top.lacks != "" {
 			out = append(out, top)
 		}

@@ -224,6 +224,17 @@ func LastHost(hosts []queue.Host, clock func(time.Time) string) string {
 	return h.ID.String() + " stopped " + clock(*h.StoppedAt) + queue.Choose(h.StopReason.Empty(), "", ": "+h.StopReason.String())
 }
 
+// unticked are the tick workers that nobody runs although they are switched on, one row per reason.
+func unticked(s *queue.Snapshot, e Env) section {
+	sec := section{}
+	for _, u := range s.Unticked() {
+		name := u.Workers[0].String()
+		text := e.dotted(queue.Choose(len(u.Workers) > 1, name+" +"+strconv.Itoa(len(u.Workers)-1)+" more in 9", name), u.Why.String())
+		sec.items = append(sec.items, topRow(Target{queue.PaneScheduler, name}, e, rankWarning, "NOT TICKED", text))
+	}
+	return sec
+}
+
 // calmAge is the age of something that is as it should be: on the first screen
 // a column of ticking seconds is noise, on a slow link it is also bytes.
 func calmAge(seconds int64) string {

@@ -24,12 +24,12 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 			add(first.String())
 		}
 	}
-	for _, sec := range []section{offs(s, e), helds(s, e), suspensions(s, e), noHost(s, e)} {
+	for _, sec := range []section{offs(s, e), helds(s, e), suspensions(s, e), noHost(s, e), unticked(s, e)} {
 		if sec.lacks != "" {
 			add("not in this picture: " + sec.lacks)
 		}
 	}
-	for _, it := range append(offs(s, e).items, append(suspensions(s, e).items, noHost(s, e).items...)...) {
+	for _, it := range append(offs(s, e).items, append(suspensions(s, e).items, append(noHost(s, e).items, unticked(s, e).items...)...)...) {
 		add(it.row.Cells[0].Text + " " + it.row.Cells[1].Text)
 	}
 	for _, h := range s.Held {

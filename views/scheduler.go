@@ -41,7 +41,7 @@ func Scheduler(s *queue.Snapshot) Source {
 	}.with(List[queue.TickWorker]{
 		Name: "scheduler", Rows: rows, ID: func(t queue.TickWorker) string { return t.Name.String() },
 		First:  "state worker_name configured_interval_seconds age_seconds last_run_at next_due_at last_source last_work_at done_total mode cron_job last_result",
-		Filter: "worker=worker_name state by=last_source age=age_seconds result cron=cron_job",
+		Filter: "worker=worker_name state why by=last_source age=age_seconds result cron=cron_job",
 		Word:   func(t queue.TickWorker, word string) (any, bool) { return TickResult(t.LastResult), word == "result" },
 		Look:   byRank(tickRank),
 		Columns: []Column[queue.TickWorker]{
@@ -68,6 +68,8 @@ func Scheduler(s *queue.Snapshot) Source {
 			}},
 			{Name: "last_run_at", Head: "LAST RUN"},
 			{Name: "mode"},
+			{Name: "stale_threshold_seconds", Head: "STALE AFTER"},
+			{Name: "why"},
 		},
 	}.lines(), modeList(modes, rows))
 }
@@ -106,7 +108,7 @@ func tickRank(t queue.TickWorker) int {
 	switch {
 	case t.State == "failed", t.Stale && t.State != "off":
 		return rankCritical
-	case t.State == "off":
+	case t.State == "off", !t.Why.Empty(), t.State == "unwatched":
 		return rankWarning
 	}
 	return rankQuiet
@@ -123,6 +125,8 @@ func tickState(t queue.TickWorker) string {
 		return "FAILED"
 	case t.Stale:
 		return "STALE"
+	case t.State == "unwatched":
+		return "LATE" // and monitoring is off, which a banner says
 	}
 	return t.State
 }

@@ -22,6 +22,9 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 	if f, ok := s.Flag(queue.TickInterval(t.Name.String())); ok && f.RevertsAt != nil {
 		p.pair("comes back", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
 	}
+	if t.ThresholdSeconds > 0 {
+		p.pair("stale after", queue.Choose(t.ThresholdSeconds >= 1000000, "not watched: the stale threshold is 1000000 s or more", Age(t.ThresholdSeconds)+" without a run"))
+	}
 	p.pair("last run", dashed(e, t.LastRunAt, e.Stamp)+bySource(t))
 	if t.LastAttemptAt != nil && (t.LastRunAt == nil || t.LastAttemptAt.After(*t.LastRunAt)) {
 		p.paint("last attempt", e.Stamp(*t.LastAttemptAt)+", it failed", th.Critical)
@@ -64,12 +67,12 @@ func tickWhy(t queue.TickWorker) string {
 		return t.FlagKey.String() + " is off: gf"
 	case t.State == "failed":
 		return "its last run ended in an error; it is tried again at its interval"
-	case t.Stale && t.Mode.String() == "pg_cron" && !t.CronJob.Empty() && t.CronRunAs.Empty():
-		return "the mode is pg_cron and its cron job is not installed: qtop scheduler install"
-	case t.Stale:
-		return "nobody ticks it: is a worker host alive (gw), or pg_cron?"
+	case t.Mode.String() == "pg_cron" && !t.CronJob.Empty() && t.CronRunAs.Empty() && !t.Why.Empty():
+		return t.Why.String() + ": qtop scheduler install"
+	case t.Stale && t.Why.Empty():
+		return "a live host has it, but no run has ended well"
 	}
-	return ""
+	return t.Why.String()
 }
 
 // ModePage is who ticks, and what pg_cron has. cron is nil until it has been read.

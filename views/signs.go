@@ -21,7 +21,7 @@ func rank(state string) int {
 	switch state {
 	case "critical", "dead", "stale", "failed", "lost", "invalid", "overdue", "refused":
 		return rankCritical
-	case "warning", "stuck", "held", "open", "off", "draining", "suspended", "polling", "partial", "over":
+	case "warning", "unwatched", "stuck", "held", "open", "off", "draining", "suspended", "polling", "partial", "over":
 		return rankWarning
 	default:
 		return rankQuiet

@@ -63,10 +63,24 @@ func hostFinding(ctx context.Context, x patient) []finding {
 		return []finding{{"bad", "snapshot", queue.Said(err), ""}}
 	case !s.Missing["all"].Empty():
 		return []finding{{"bad", "snapshot", s.Missing["all"], "GRANT queue_viewer TO the login"}}
-	case s.Flow.HostsAlive == 0:
-		return []finding{{"note", "hosts", queue.Clean("no worker host is alive"), "run qtop worker, or start loops in the console (gw)"}}
 	}
-	return []finding{{"ok", "hosts", queue.Clean(fmt.Sprintf("%d alive", s.Flow.HostsAlive)), ""}}
+	out := []finding{{"ok", "hosts", queue.Clean(fmt.Sprintf("%d alive", s.Flow.HostsAlive)), ""}}
+	if s.Flow.HostsAlive == 0 {
+		out[0] = finding{"note", "hosts", queue.Clean("no worker host is alive"), "run qtop worker, or start loops in the console (gw)"}
+	}
+	for _, u := range s.Unticked() {
+		out = append(out, finding{"note", "not ticked", queue.Clean(joined(u.Workers) + ": " + u.Why.String()),
+			"run qtop worker with these loops, or qtop scheduler install where pg_cron is to tick; qtop scheduler lists them"})
+	}
+	return out
+}
+
+func joined(all []queue.Text) string {
+	out := make([]string, len(all))
+	for i, t := range all {
+		out[i] = t.String()
+	}
+	return strings.Join(out, ", ")
 }
 
 // sessionFindings are of the way to the server.

@@ -31,6 +31,7 @@ type statusJSON struct {
 	Dead          []queue.DeadGroup `json:"dead"`
 	HostsAlive    int64             `json:"hosts_alive"`
 	LastHost      string            `json:"last_host"` // how the host ended that was seen last, where none is alive
+	NotTicked     []queue.Unticked  `json:"not_ticked"` // tick workers that nobody runs, by the reason
 	MonitoringOff bool              `json:"monitoring_off"`
 }
 
@@ -38,12 +39,13 @@ func statusOf(s queue.Snapshot) statusJSON {
 	st := statusJSON{
 		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Alerts: queue.Causes(s.Alerts), Silent: []queue.Alert{}, Waiting: s.Waiting,
 		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
+		NotTicked: s.Unticked(),
 	}
 	st.CloneOf, st.Unexpected = s.Server.CloneOf, s.Server.Unexpected
 	if !st.CloneOf.Empty() || !st.Unexpected.Empty() {
 		st.Health = "critical" // nothing is claimed or sent
 	}
-	warn := s.MonitoringOff || s.Flow.DeadOpen > 0 || s.Flow.HostsAlive == 0 || len(s.Held) > 0
+	warn := s.MonitoringOff || s.Flow.DeadOpen > 0 || s.Flow.HostsAlive == 0 || len(s.Held) > 0 || len(st.NotTicked) > 0
 	for _, f := range s.Flags {
 		if f.Off || f.Invalid {
 			st.Off = append(st.Off, f)
@@ -107,6 +109,9 @@ func (a *writer) statusTable(st statusJSON) {
 	}
 	for _, h := range st.Held {
 		a.printf("HELD    %s: its own events wait for an open transaction, %s\n", h.Worker, views.PlainHolder(&h))
+	}
+	for _, u := range st.NotTicked {
+		a.printf("NOT TICKED %s · %s\n", joined(u.Workers), u.Why)
 	}
 	a.statusAlerts(st)
 	for _, w := range st.Waiting {

@@ -80,7 +80,7 @@ type HealthRow struct {
 	EventsSeen      *int64     `json:"events_seen"`
 	AttemptsWritten *int64     `json:"attempts_written"`
 	DeadLettered    *int64     `json:"dead_lettered"`
-	StatusHint      Text       `json:"status_hint"` // stale, fresh, open, held, …; may be empty
+	StatusHint      Text       `json:"status_hint"` // stale, fresh, unwatched, open, held, …; may be empty
 }
 
 // Alert is a row of v_queue_alert: a silence, a broadcast share over its line, an
@@ -161,7 +161,7 @@ type Executor struct {
 	ID               Text       `json:"executor_id"`
 	Kind             Text       `json:"executor_kind"`
 	Domains          []Text     `json:"domain_scope"`
-	State            string     `json:"state"` // working, idle, stuck, stale, dead, stopped, deregistered
+	State            string     `json:"state"` // working, idle, stuck, stale, dead, unwatched (late while monitoring is off), stopped, deregistered
 	LastBeatAt       *time.Time `json:"last_beat_at"`
 	AgeSeconds       int64      `json:"age_seconds"`
 	CadenceSeconds   int64      `json:"expected_cadence_seconds"`
@@ -283,7 +283,7 @@ type TickWorker struct {
 	AgeSeconds      *int64          `json:"age_seconds"`
 	Stale           bool            `json:"stale"`
 	Mode            Text            `json:"mode"`
-	State           string          `json:"state"` // off, failed, stale, ok
+	State           string          `json:"state"` // off, failed, stale, unwatched (late while monitoring is off), ok
 	NextDueAt       *time.Time      `json:"next_due_at"`
 	LastSource      Text            `json:"last_source"` // external, pg_cron, wake, operator
 	LastResult      json.RawMessage `json:"last_result"`
@@ -294,6 +294,9 @@ type TickWorker struct {
 	CronJob         Text            `json:"cron_job"` // the pg_cron job that may tick it; empty = none
 	CronSchedule    Text            `json:"cron_schedule"`
 	CronRunAs       Text            `json:"cron_run_as"` // whose job that is; empty = not installed
+	// ThresholdSeconds is the silence from which it is stale, by the flags in force; from 1,000,000 on it is not watched.
+	ThresholdSeconds int64 `json:"stale_threshold_seconds"`
+	Why              Text  `json:"why"` // why it does not run, or that nobody ticks it; empty = it runs, or is off
 }
 
 // TickInterval is the flag that holds the cadence of a tick worker.
