@@ -93,6 +93,9 @@ func (m *model) repeat(w *watched) time.Duration {
 	return 2 * max(m.after(w, w.cadence, m.flag), time.Duration(min(m.flag, 300))*time.Second)
 }
 
+// margin is how far from its turning points a moment is that the model judges.
+const margin = 4 * time.Second
+
 // near tells whether anything changes about now: the model's clock is that of the server, some milliseconds off.
 func (m *model) near(now time.Time) bool {
 	for _, w := range m.all {
@@ -100,7 +103,7 @@ func (m *model) near(now time.Time) bool {
 			w.beat.Add(-5 * time.Second), w.beat.Add(m.after(w, w.cadence, min(m.flag, 999999))), w.counted.Add(m.after(w, w.cadence, min(m.flag, 999999))),
 			w.beat.Add(10 * time.Duration(w.cadence) * time.Second), w.event.Add(m.repeat(w)),
 		} {
-			if d := now.Sub(at); d > -2*time.Second && d < 2*time.Second {
+			if d := now.Sub(at); d > -margin && d < margin {
 				return true
 			}
 		}
@@ -205,7 +208,7 @@ func TestWatchModel(t *testing.T) {
 		}
 		at := now()
 		for ; m.near(at); at = now() {
-			pass(5 * time.Second)
+			pass(margin)
 		}
 		if rnd.IntN(3) == 0 {
 			what += ", check"
@@ -213,17 +216,34 @@ func TestWatchModel(t *testing.T) {
 			for id, x := range m.all {
 				state, severity := m.judge(x, at)
 				if state == "silent" && at.Sub(x.event) >= m.repeat(x) {
-					want[id], x.event = severity, at
+					want[id] = severity
 				}
 			}
 			before := get[int](c, "SELECT count(*) FROM public.event_outbox")
 			call(t, c.root, "public.fn_queue_stale_check()")
 			got := get[map[string]string](c, `SELECT COALESCE(jsonb_object_agg(event_subject_ref, event_severity), '{}') FROM (SELECT * FROM public.event_outbox
 				ORDER BY created_at DESC, id LIMIT (SELECT count(*) FROM public.event_outbox) - $1) x WHERE event_subject_ref IN ('w1', 'w2', 'e1', 'e2')`, before)
-			require.Equal(t, want, got, "seed %d step %d: %s: the events", seed, step, what)
+			if now().Sub(at) < margin { // on a machine that was too slow, either may be right
+				require.Equal(t, want, got, "seed %d step %d: %s: the events", seed, step, what)
+			}
+			for id := range got {
+				m.all[id].event = now()
+			}
 		}
-		at = now()
 		want, got := map[string]string{}, map[string]string{}
+		rows, err := c.root.Query(t.Context(), `SELECT now(), h.executor_id, format('alert %s, health %s, executor %s, scheduler %s, row %s',
+			(SELECT a.severity FROM public.v_queue_alert a WHERE a.subject = h.executor_id),
+			(SELECT x.status_hint FROM public.v_queue_health x WHERE x.source = 'heartbeat' AND x.subject = h.executor_id),
+			(SELECT CASE WHEN e ->> 'state' IN ('idle', 'working') THEN 'live' ELSE e ->> 'state' END
+				FROM json_array_elements(public.fn_snapshot_executors(ARRAY(SELECT a FROM public.v_queue_alert a))) e WHERE e ->> 'executor_id' = h.executor_id),
+			(SELECT s.state || ' ' || s.stale FROM public.v_queue_scheduler_status s WHERE s.worker_name = h.executor_id),
+			CASE WHEN h.tick_worker AND public.fn_cfg_int('queue.tick.' || h.executor_id || '.interval_seconds', 0) = 0 THEN 'off'
+				ELSE h.expected_cadence_seconds || ' ' || h.stale_threshold_seconds END)
+			FROM public.queue_heartbeat h WHERE h.executor_id IN ('w1', 'w2', 'e1', 'e2')`)
+		require.NoError(t, err)
+		var id, said string
+		_, err = pgx.ForEachRow(rows, []any{&at, &id, &said}, func() error { got[id] = said; return nil })
+		require.NoError(t, err)
 		for id, x := range m.all {
 			state, severity := m.judge(x, at)
 			hint, executor, scheduler := state, state, ""
@@ -248,19 +268,6 @@ func TestWatchModel(t *testing.T) {
 			}
 			want[id] = fmt.Sprintf("alert %s, health %s, executor %s, scheduler %s, row %s", severity, hint, executor, scheduler, row)
 		}
-		rows, err := c.root.Query(t.Context(), `SELECT h.executor_id, format('alert %s, health %s, executor %s, scheduler %s, row %s',
-			(SELECT a.severity FROM public.v_queue_alert a WHERE a.subject = h.executor_id),
-			(SELECT x.status_hint FROM public.v_queue_health x WHERE x.source = 'heartbeat' AND x.subject = h.executor_id),
-			(SELECT CASE WHEN e ->> 'state' IN ('idle', 'working') THEN 'live' ELSE e ->> 'state' END
-				FROM json_array_elements(public.fn_snapshot_executors(ARRAY(SELECT a FROM public.v_queue_alert a))) e WHERE e ->> 'executor_id' = h.executor_id),
-			(SELECT s.state || ' ' || s.stale FROM public.v_queue_scheduler_status s WHERE s.worker_name = h.executor_id),
-			CASE WHEN h.tick_worker AND public.fn_cfg_int('queue.tick.' || h.executor_id || '.interval_seconds', 0) = 0 THEN 'off'
-				ELSE h.expected_cadence_seconds || ' ' || h.stale_threshold_seconds END)
-			FROM public.queue_heartbeat h WHERE h.executor_id IN ('w1', 'w2', 'e1', 'e2')`)
-		require.NoError(t, err)
-		var id, said string
-		_, err = pgx.ForEachRow(rows, []any{&id, &said}, func() error { got[id] = said; return nil })
-		require.NoError(t, err)
 		require.Equal(t, want, got, "seed %d step %d: %s", seed, step, what)
 	}
 	require.Positive(t, silences)
@@ -441,5 +448,20 @@ func TestWorkersRunBesideEveryLock(t *testing.T) {
 			require.Equal(t, true, call(t, ticker, "public.fn_queue_tick_request($1)", w)["ran"], "%s beside %s", w, held.sql)
 		}
 		require.NoError(t, tx.Rollback(context.Background()))
+	}
+}
+
+// The silence of a fast worker shows at once, but is told no more often than one of the flag's threshold would be.
+func TestWatchTellsOfAFastWorker(t *testing.T) {
+	c := newCore(t)
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '15 seconds' WHERE executor_id = 'counter_compactor'")
+	check := func() any { return call(t, c.root, "public.fn_queue_stale_check()")["emitted"] }
+	require.EqualValues(t, 1, check())
+	for _, x := range []struct {
+		ago  string
+		want int
+	}{{"300 seconds", 0}, {"301 seconds", 1}, {"1 second", 0}} { // together
+		c.exec("UPDATE public.queue_heartbeat SET silent_event_at = silent_event_at - $1::text::interval WHERE executor_id = 'counter_compactor'", x.ago)
+		require.EqualValues(t, x.want, check(), "%+v", x)
 	}
 }

@@ -73,7 +73,7 @@ BEGIN
         ELSE 'idle' END AS state,
       h.last_beat_at, floor(public.fn_age(h.last_beat_at))::bigint AS age_seconds,
       w.cadence_seconds AS expected_cadence_seconds, w.threshold_seconds AS stale_threshold_seconds,
-      round((public.fn_age(h.last_beat_at) / w.cadence_seconds)::numeric, 2) AS ratio,
+      round(greatest(public.fn_age(h.last_beat_at), 0) / w.cadence_seconds, 2) AS ratio,
       COALESCE(v.severity, '') AS severity, p.in_flight, p.done_total, p.last_work_at,
       COALESCE(h.owner_role, '') AS owner_role, COALESCE(v.acked_by, '') AS acked_by, v.ack_expires_at,
       h.registered_at, h.registered_by, h.deregistered_at, COALESCE(h.deregistered_by, '') AS deregistered_by,

@@ -80,6 +80,9 @@ GRANT SELECT ON public.v_queue_watch TO :"queue_viewer", :"dot_executor", :"work
 CREATE OR REPLACE FUNCTION public.fn_queue_lock_holder(p_xid xid) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
+  IF p_xid = '0'::xid THEN -- nobody has locked the row: locks are read only where there is somebody to find
+    RETURN '';
+  END IF;
   RETURN COALESCE(
     (SELECT format('pid %s, login %s', a.pid, a.usename) || COALESCE(' (' || NULLIF(a.application_name, '') || ')', '')
       || COALESCE(', since ' || to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), '')
