@@ -30,7 +30,7 @@ type statusJSON struct {
 	DeadOpen      int64             `json:"dead_open"`
 	Dead          []queue.DeadGroup `json:"dead"`
 	HostsAlive    int64             `json:"hosts_alive"`
-	LastHost      string            `json:"last_host"` // how the host ended that was seen last, where none is alive
+	LastHost      string            `json:"last_host"`  // how the host ended that was seen last, where none is alive
 	NotTicked     []queue.Unticked  `json:"not_ticked"` // tick workers that nobody runs, by the reason
 	MonitoringOff bool              `json:"monitoring_off"`
 }
