@@ -23,7 +23,7 @@ var webhookTables = []string{"events", "subscriptions", "webhook_endpoint_suspen
 func TestWebhookTableRights(t *testing.T) {
 	h := newHooks(t)
 	rights := map[string]map[string]string{
-		"event_ingest_writer": {"events": "I"},
+		"event_ingest_writer": {}, // INSERT of columns, below
 		"router_worker":       {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "SI", "router_offsets": "SIU"},
 		"saga_orchestrator": {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "SU",
 			"webhook_delivery_jobs": "SIU", "dead_letters": "SI"},
@@ -54,6 +54,9 @@ func TestWebhookTableRights(t *testing.T) {
 		"webhook_delivery_jobs.worker_id": true, "webhook_delivery_jobs.response_excerpt": false} {
 		table, name, _ := strings.Cut(column, ".")
 		require.Equal(t, want, one[bool](h, "SELECT has_column_privilege('queue_viewer', $1, $2, 'SELECT')", "public."+table, name), column)
+	}
+	for column, want := range map[string]bool{"id": false, "external_event_id": true, "event_type": true, "payload": true} {
+		require.Equal(t, want, one[bool](h, "SELECT has_column_privilege('event_ingest_writer', 'public.events', $1, 'INSERT')", column), column)
 	}
 }
 
@@ -173,14 +176,12 @@ func TestWebhookRolesMayDoTheirWork(t *testing.T) {
 	require.True(t, one[bool](h, "SELECT created_at > now() - interval '1 hour' AND created_xid > '3' FROM public.events"), "stamped, not chosen")
 	as("router_worker", "INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)")
 	as("router_worker", "UPDATE public.router_offsets SET updated_at = now()")
-	as("saga_orchestrator", "UPDATE public.webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL")
-	as("saga_orchestrator", "INSERT INTO public.webhook_delivery_jobs (saga_id) VALUES (1)")
+	as("saga_orchestrator", "UPDATE public.webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL; INSERT INTO public.webhook_delivery_jobs (saga_id) VALUES (1)")
 	as("saga_orchestrator", "SELECT public.fn_saga_orchestrator_run()")
 	leases := h.claim(1)
 	require.Len(t, leases, 1)
 	h.finish("HTTP_410", leases...)
-	as("saga_orchestrator", "UPDATE public.webhook_delivery_jobs SET settled_at = now()")
-	as("saga_orchestrator", `BEGIN; UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1, final_error_code = 'HTTP_410';
+	as("saga_orchestrator", `BEGIN; UPDATE public.webhook_delivery_jobs SET settled_at = now(); UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1, final_error_code = 'HTTP_410';
 		INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) VALUES (1, 1, 1, 'HTTP_410', '{}'); COMMIT`)
 	as("dot_executor", "SELECT public.fn_webhook_router_run(), public.fn_saga_orchestrator_run(), public.fn_lease_reset_cleaner_run()")
 	for _, worker := range []string{"webhook_router", "saga_orchestrator", "lease_reset_cleaner"} {

@@ -122,7 +122,9 @@ BEGIN
     PERFORM 1 FROM public.iu_route_dead_letter WHERE dead_letter_id = ANY (v_ids)
       ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
-  SELECT array_agg(COALESCE(w.why, CASE WHEN NOT r.enabled
+  SELECT array_agg(COALESCE(w.why, CASE WHEN d.failure_code = 'ROUTE_DUPLICATE_ID'
+    THEN 'its id belongs to another event: emit it again under an id of its own, then resolve this'
+    WHEN NOT r.enabled
     THEN format('the route of %s is disabled by %s', r.event_domain, r.updated_by) END) ORDER BY w.n)
   INTO v_why
   FROM unnest(v_ids, public.fn_iu_route_letter_why(v_ids)) WITH ORDINALITY AS w (id, why, n)

@@ -233,6 +233,45 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_apply IS
   'Routes what can be routed of a batch and names the rest. Internal.';
 
+-- fn_iu_route_duplicates(batch, fresh, worker) → (fresh, dead): of the events of a batch those that are not routed,
+-- each id once, and how many dead letters it made. Producers may choose ids, and what is routed is told by the id: an
+-- event whose id another one had before becomes a dead letter ROUTE_DUPLICATE_ID instead of passing for done. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_duplicates(p_batch public.event_outbox[],
+  p_fresh public.event_outbox[], p_worker_name text, OUT fresh public.event_outbox[], OUT dead bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_twice uuid[];
+BEGIN
+  fresh := p_fresh;
+  dead := 0;
+  IF COALESCE(cardinality(p_batch), 0) = COALESCE(cardinality(p_fresh), 0)
+    AND (SELECT count(DISTINCT u.id) = count(*) FROM unnest(p_fresh) u) THEN
+    RETURN;
+  END IF;
+  SELECT array_agg(o.id) INTO v_twice FROM (
+    SELECT e.id FROM public.event_outbox e
+    WHERE e.id = ANY (ARRAY(SELECT u.id FROM unnest(p_batch) u)) GROUP BY e.id HAVING count(*) > 1) o;
+  IF v_twice IS NULL THEN
+    RETURN;
+  END IF;
+  INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
+    event_domain, worker_name)
+  SELECT u.id, to_jsonb(u), concat_ws(':', p_worker_name, u.id, extract(epoch FROM u.created_at)),
+    'ROUTE_DUPLICATE_ID', 'an event that was written before it has the same id', u.event_domain, p_worker_name
+  FROM unnest(p_batch) u
+  WHERE u.id = ANY (v_twice) AND EXISTS (SELECT FROM public.event_outbox e WHERE e.id = u.id
+    AND (e.created_at, e.created_xid) < (u.created_at, u.created_xid))
+  ORDER BY u.id, u.created_at
+  ON CONFLICT (idempotency_key) DO NOTHING;
+  GET DIAGNOSTICS dead = ROW_COUNT;
+  SELECT array_agg(f::public.event_outbox ORDER BY f.id) INTO fresh FROM unnest(p_fresh) f
+  WHERE f.id <> ALL (v_twice) OR NOT EXISTS (SELECT FROM public.event_outbox e WHERE e.id = f.id
+    AND (e.created_at, e.created_xid) < (f.created_at, f.created_xid));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_route_duplicates IS
+  'Dead letters for events whose id another event had before. Internal.';
+
 -- fn_iu_route_worker_run(worker, limit) → {events, attempts, jobs, dead_lettered} or {skipped: why}: up to limit new
 -- events of each of the worker's routes, in batches (queue_cursor), of a batch in the order of (created_xid, id). Two
 -- runs at once take different domains. An event that cannot be routed becomes a dead letter alone. In another cluster
@@ -254,6 +293,7 @@ DECLARE
   v_batch public.event_outbox[];
   v_fresh public.event_outbox[];
   v_n int;
+  v_twice record;
   v_did record;
   v_dead bigint;
   v_all bigint[] := '{0,0,0,0}'::bigint[];
@@ -296,7 +336,8 @@ BEGIN
     IF x.restored_after IS NOT NULL THEN
       SELECT array_agg(b.e ORDER BY (b.e).id) INTO v_batch FROM (
         SELECT e FROM public.event_outbox e
-        WHERE e.event_domain = v_domain AND e.id > x.restored_after ORDER BY e.id LIMIT p_batch_limit) b;
+        WHERE e.event_domain = v_domain AND e.id > x.restored_after
+        ORDER BY e.id FETCH FIRST p_batch_limit ROWS WITH TIES) b; -- ties: a chosen id that is there twice
       x.restored_after := (v_batch[p_batch_limit]).id;
     ELSE
       LOOP -- what is left of the open batch, then a new one
@@ -329,6 +370,8 @@ BEGIN
     SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
     WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
       AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id);
+    SELECT * INTO v_twice FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
+    v_fresh := v_twice.fresh;
     SELECT * INTO v_did FROM public.fn_iu_route_apply(v_fresh, p_worker_name);
     INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
       event_domain, worker_name)
@@ -337,8 +380,9 @@ BEGIN
     JOIN unnest(v_fresh) u ON u.id = f.event_id ORDER BY u.id
     ON CONFLICT (idempotency_key) DO NOTHING;
     GET DIAGNOSTICS v_dead = ROW_COUNT;
+    v_dead := v_dead + v_twice.dead;
 
-    v_n := COALESCE(cardinality(v_fresh), 0);
+    v_n := COALESCE(cardinality(v_fresh), 0) + v_twice.dead;
     v_uncounted := ARRAY[COALESCE((c.uncounted ->> 'events')::bigint, 0) + v_n,
       COALESCE((c.uncounted ->> 'attempts')::bigint, 0) + v_did.attempts,
       COALESCE((c.uncounted ->> 'dead_lettered')::bigint, 0) + v_dead];

@@ -71,6 +71,9 @@ BEGIN
   IF NEW.safe_payload ?| ARRAY[:denied_keys] THEN
     RAISE EXCEPTION 'safe_payload %', public.fn_denied_key(NEW.safe_payload) USING ERRCODE = '23514';
   END IF;
+  IF NEW.occurred_at NOT BETWEEN '1970-01-01Z' AND now() + interval '1 day' THEN
+    RAISE EXCEPTION 'occurred_at must lie between 1970 and a day from now' USING ERRCODE = '22023';
+  END IF;
   IF octet_length(concat(NEW.event_type, NEW.event_stream, NEW.event_subject_table, NEW.event_subject_ref,
     NEW.canonical_address, NEW.actor_ref, NEW.source_system, NEW.correlation_id, NEW.payload_classification)) > 200
   THEN -- an event whose texts are all short together is not looked at
@@ -95,7 +98,17 @@ CREATE OR REPLACE TRIGGER trg_event_outbox_no_truncate BEFORE TRUNCATE ON public
 
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_count() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_id uuid;
 BEGIN
+  -- The key of the table holds the time too, so an id that was chosen may be there: the router would take the event for
+  -- one that is done. What is not routed yet is for fn_iu_route_duplicates.
+  SELECT n.id INTO v_id FROM new_rows n
+  CROSS JOIN LATERAL (SELECT FROM public.iu_route_attempt a WHERE a.event_id = n.id LIMIT 1) a LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'an event with the id % is there already', v_id
+      USING ERRCODE = '23505', HINT = 'leave the id out: the database gives one';
+  END IF;
   INSERT INTO public.queue_counter_delta (scope, k1, k3, n)
   SELECT 'event_1m', event_domain, (extract(epoch FROM date_trunc('minute', now())))::bigint::text, count(*)
   FROM new_rows GROUP BY event_domain;
@@ -103,7 +116,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_outbox_count IS
-  'Trigger function: counts new events per domain and minute.';
+  'Trigger function: counts new events per domain and minute; refuses the id of an event that was routed.';
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_count AFTER INSERT ON public.event_outbox
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_event_outbox_count();

@@ -283,7 +283,8 @@ BEGIN
     SELECT array_agg(r.job_id ORDER BY r.n), array_agg(lower(r.lease_token) ORDER BY r.n),
       array_agg(r.delivered ORDER BY r.n), array_agg(r.status ORDER BY r.n),
       array_agg(NULLIF(r.code, '') ORDER BY r.n), array_agg(r.excerpt ORDER BY r.n),
-      array_agg(r.retry_after ORDER BY r.n), array_agg(greatest(r.took_ms, 0) ORDER BY r.n),
+      array_agg(r.retry_after ORDER BY r.n),
+      array_agg(least(greatest(NULLIF(r.took_ms, 'NaN'), 0), 86400000) ORDER BY r.n),
       array_agg(COALESCE(r.unsent, false) AND NOT COALESCE(r.delivered, false) ORDER BY r.n)
     INTO v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took, v_unsent
     FROM ROWS FROM (jsonb_to_recordset(p_results) AS (job_id bigint, lease_token text, delivered boolean,

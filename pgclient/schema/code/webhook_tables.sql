@@ -4,7 +4,8 @@ COMMENT ON TABLE public.events IS
   'Business events to deliver by webhook (R02). Append-only, but for retention and for what is erased.';
 COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s own id; unique when given';
 -- a producer finds its own events again, and reads nobody's payload
-GRANT INSERT ON public.events TO :"event_ingest_writer";
+GRANT INSERT (external_event_id, event_type, payload, created_at, created_xid) ON public.events
+  TO :"event_ingest_writer"; -- not the id: a chosen one would make the inserts of others fail
 GRANT SELECT (id, external_event_id) ON public.events TO :"event_ingest_writer";
 GRANT SELECT ON public.events, public.subscriptions TO :"router_worker", :"saga_orchestrator", :"webhook_worker";
 GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_suspensions,
@@ -361,10 +362,11 @@ CREATE OR REPLACE TRIGGER trg_job_guard BEFORE UPDATE ON public.webhook_delivery
     AND CASE
       WHEN OLD.status IN ('Completed', 'Failed') THEN NEW.status = OLD.status AND NEW.settled_at IS NOT NULL
         AND (NEW.lease_until, NEW.response_status, NEW.error_code, NEW.worker_id, NEW.lease_token,
-          NEW.lease_resets, NEW.retry_after_at, NEW.started_at, NEW.finished_at, NEW.response_excerpt)
+          NEW.lease_resets, NEW.retry_after_at, NEW.started_at, NEW.finished_at, NEW.response_excerpt, NEW.took_ms,
+          NEW.controlled)
         IS NOT DISTINCT FROM (OLD.lease_until, OLD.response_status, OLD.error_code, OLD.worker_id,
           OLD.lease_token, OLD.lease_resets, OLD.retry_after_at, OLD.started_at, OLD.finished_at,
-          OLD.response_excerpt)
+          OLD.response_excerpt, OLD.took_ms, OLD.controlled)
       WHEN current_user <> :'queue_owner' OR NEW.settled_at IS NOT NULL THEN false
       WHEN OLD.status = 'Pending' THEN NEW.status IN ('Pending', 'Leased')
         AND NEW.lease_resets = OLD.lease_resets

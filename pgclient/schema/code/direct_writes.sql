@@ -1,0 +1,307 @@
+-- What a login may write by hand where R02 and DP6 grant it INSERT or UPDATE on a table: no id of its own choice, no
+-- time but the server's, no state that the functions would not make. Functions of ours write as queue_owner and are not
+-- looked at, nor are its members and superusers: docs/security.md says what they can do.
+
+-- fn_direct_identity(column): refuses an id that the table's sequence has not just given.
+CREATE OR REPLACE FUNCTION public.fn_direct_identity() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_id bigint := (to_jsonb(NEW) ->> TG_ARGV[0])::bigint;
+  v_drawn bigint;
+BEGIN
+  BEGIN
+    v_drawn := currval(pg_get_serial_sequence(format('public.%I', TG_TABLE_NAME), TG_ARGV[0]::text)::regclass);
+  EXCEPTION WHEN object_not_in_prerequisite_state THEN
+    v_drawn := NULL; -- nothing was drawn in this session
+  END;
+  IF v_id IS DISTINCT FROM v_drawn THEN
+    RAISE EXCEPTION '% % of % was chosen by hand', TG_ARGV[0], v_id, TG_TABLE_NAME
+      USING ERRCODE = '42501', HINT = 'leave the column out: the database gives ids';
+  END IF;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_identity IS
+  'Trigger function: refuses an id that the writer has chosen.';
+
+CREATE OR REPLACE TRIGGER trg_subscriptions_direct_id BEFORE INSERT ON public.subscriptions FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_identity('id');
+CREATE OR REPLACE TRIGGER trg_saga_direct_id BEFORE INSERT ON public.webhook_delivery_sagas FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_identity('id');
+CREATE OR REPLACE TRIGGER trg_job_direct_id BEFORE INSERT ON public.webhook_delivery_jobs FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_identity('id');
+CREATE OR REPLACE TRIGGER trg_dead_letters_direct_id BEFORE INSERT ON public.dead_letters FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_identity('id');
+CREATE OR REPLACE TRIGGER trg_event_subscription_direct_id BEFORE INSERT ON public.event_subscription FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_identity('subscription_id');
+
+-- Sagas: a new one is what the router would make of event and subscription, and one is worked on only when it is due.
+CREATE OR REPLACE FUNCTION public.fn_direct_saga() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_why text;
+BEGIN
+  NEW.updated_at := now();
+  IF TG_OP = 'INSERT' THEN
+    NEW.created_at := now();
+    NEW.next_attempt_at := now();
+    NEW.webhook_id := gen_random_uuid();
+    SELECT CASE
+      WHEN s.event_type <> e.event_type THEN format('event %s is a %s, subscription %s gets %s', e.id, e.event_type,
+        s.id, s.event_type)
+      WHEN NOT (s.active AND s.verified) THEN format('subscription %s is not active and verified', s.id)
+      WHEN s.created_at > e.created_at THEN format('subscription %s is younger than event %s', s.id, e.id)
+      WHEN EXISTS (SELECT FROM public.dead_letters d WHERE (d.event_id, d.subscription_id) = (e.id, s.id))
+        THEN format('event %s has a dead letter for subscription %s: requeue that', e.id, s.id)
+      WHEN EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = e.id)
+        THEN format('event %s was erased', e.id) END
+    INTO v_why FROM public.events e JOIN public.subscriptions s ON s.id = NEW.subscription_id
+    WHERE e.id = NEW.event_id;
+    IF v_why IS NOT NULL THEN
+      RAISE EXCEPTION 'no saga: %', v_why USING ERRCODE = '42501', HINT = 'fn_webhook_router_run makes sagas (R02)';
+    END IF;
+  ELSIF NEW.status = 'InProgress' AND OLD.status IN ('Pending', 'PendingRetry') THEN
+    SELECT CASE WHEN (OLD.next_attempt_at <= now()) IS NOT TRUE
+        THEN format('it is due at %s', to_char(OLD.next_attempt_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
+      WHEN g.gate NOT IN ('open', 'half_open') THEN format('its endpoint is %s', g.gate) END
+    INTO v_why FROM public.v_webhook_gate g WHERE g.subscription_id = OLD.subscription_id;
+    IF v_why IS NOT NULL THEN
+      RAISE EXCEPTION 'saga % may get no job now: %', OLD.id, v_why
+        USING ERRCODE = '42501', HINT = 'fn_saga_orchestrator_run makes the jobs of what is due (R02)';
+    END IF;
+  ELSIF NEW.next_attempt_at IS DISTINCT FROM OLD.next_attempt_at AND NEW.next_attempt_at IS NOT NULL
+    AND NOT NEW.next_attempt_at BETWEEN now() - interval '1 minute' AND now() + interval '366 days' THEN
+    RAISE EXCEPTION 'next_attempt_at of saga % must lie between now and a year from now', OLD.id
+      USING ERRCODE = '22023', HINT = 'fn_saga_orchestrator_run takes it from the schedule of retries';
+  END IF;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_saga IS
+  'Trigger function: what a login may write to sagas by hand (R02).';
+
+CREATE OR REPLACE TRIGGER trg_saga_direct BEFORE INSERT OR UPDATE ON public.webhook_delivery_sagas FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_saga();
+
+-- Jobs: whatever follows from the saga is taken from it, and a job is settled now.
+CREATE OR REPLACE FUNCTION public.fn_direct_job() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF TG_OP = 'UPDATE' THEN
+    NEW.settled_at := CASE WHEN NEW.settled_at IS NOT NULL THEN now() END;
+    NEW.operation_id := OLD.operation_id; -- trg_job_guard holds the other columns
+    RETURN NEW;
+  END IF;
+  NEW.attempt_at := now();
+  NEW.took_ms := NULL;
+  NEW.response_excerpt := NULL;
+  SELECT s.subscription_id, 1 + COALESCE((SELECT max(j.attempt_no) FROM public.webhook_delivery_jobs j
+      WHERE j.saga_id = s.id), 0), b.operation_id, b.operation_id IS NOT NULL OR g.gate = 'half_open'
+      OR g.rate_limit_per_second IS NOT NULL OR g.slow_start_rate IS NOT NULL
+  INTO NEW.subscription_id, NEW.attempt_no, NEW.operation_id, NEW.controlled
+  FROM public.webhook_delivery_sagas s
+  JOIN public.v_webhook_gate g ON g.subscription_id = s.subscription_id
+  LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
+  LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id
+  WHERE s.id = NEW.saga_id;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no saga %', NEW.saga_id USING ERRCODE = '23503';
+  END IF;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_job IS
+  'Trigger function: what a login may write to webhook jobs by hand (R02).';
+
+CREATE OR REPLACE TRIGGER trg_job_direct BEFORE INSERT OR UPDATE ON public.webhook_delivery_jobs FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_job();
+
+-- At the end of the transaction a saga and its jobs agree: it is in progress while one job of it is not settled, and
+-- has become what the last job says.
+CREATE OR REPLACE FUNCTION public.fn_direct_saga_agrees() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_saga bigint := (to_jsonb(NEW) ->> TG_ARGV[0])::bigint;
+  s public.webhook_delivery_sagas;
+  j public.webhook_delivery_jobs;
+  v_open bigint;
+  v_charged bigint; -- failures that count for certain, and all of them: a 429 may have been free
+  v_failed bigint;
+BEGIN
+  SELECT * INTO s FROM public.webhook_delivery_sagas x WHERE x.id = v_saga;
+  SELECT count(*) FILTER (WHERE x.settled_at IS NULL),
+    count(*) FILTER (WHERE x.settled_at IS NOT NULL AND x.status = 'Failed' AND x.error_code <> 'HTTP_429'),
+    count(*) FILTER (WHERE x.settled_at IS NOT NULL AND x.status = 'Failed')
+  INTO v_open, v_charged, v_failed FROM public.webhook_delivery_jobs x WHERE x.saga_id = v_saga;
+  SELECT * INTO j FROM public.webhook_delivery_jobs x WHERE x.saga_id = v_saga ORDER BY x.attempt_no DESC LIMIT 1;
+  IF v_open <> (s.status = 'InProgress')::int OR (CASE s.status
+      WHEN 'Completed' THEN j.status <> 'Completed'
+      WHEN 'PendingRetry' THEN j.status <> 'Failed'
+      WHEN 'DeadLettered' THEN j.status <> 'Failed' OR s.final_error_code <> j.error_code
+      ELSE false END) OR s.attempt_count NOT BETWEEN v_charged AND v_failed THEN
+    RAISE EXCEPTION 'saga % is % after % attempts, with % jobs that failed and % that are not settled, the last one %',
+        v_saga, s.status, s.attempt_count, v_failed, v_open,
+        COALESCE(concat_ws(' ', j.status, j.error_code), 'none')
+      USING ERRCODE = '42501', HINT = 'a job is made or settled in one transaction with its saga (R02)';
+  END IF;
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_saga_agrees IS
+  'Trigger function: a saga and its jobs, where a login writes them by hand, agree in the end (R02).';
+
+CREATE CONSTRAINT TRIGGER trg_saga_agrees AFTER INSERT OR UPDATE ON public.webhook_delivery_sagas
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_saga_agrees('id');
+CREATE CONSTRAINT TRIGGER trg_job_agrees AFTER INSERT OR UPDATE ON public.webhook_delivery_jobs
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_saga_agrees('saga_id');
+
+-- Dead letters: trg_dead_letter_born compares them with saga and event; the time is the server's.
+CREATE OR REPLACE FUNCTION public.fn_direct_dead_letter() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  NEW.failed_at := now();
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_dead_letter IS
+  'Trigger function: a dead letter that is written by hand bears the time of the server.';
+
+CREATE OR REPLACE TRIGGER trg_dead_letters_direct BEFORE INSERT ON public.dead_letters FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_dead_letter();
+
+-- Webhook subscriptions: one that has deliveries under way keeps its event type.
+CREATE OR REPLACE FUNCTION public.fn_direct_webhook_subscription() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_old public.subscriptions := OLD;
+  c_unseen constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
+    '\\ufeff]';
+BEGIN
+  IF (NEW.event_type, NEW.callback_url) IS DISTINCT FROM (v_old.event_type, v_old.callback_url)
+    AND concat(NEW.event_type, NEW.callback_url) ~ c_unseen THEN
+    RAISE EXCEPTION 'event_type and callback_url must have characters that can be seen' USING ERRCODE = '22023';
+  ELSIF NEW.rate_limit_per_second < 0.00001 AND NEW.rate_limit_per_second IS DISTINCT FROM v_old.rate_limit_per_second
+  THEN
+    RAISE EXCEPTION 'rate_limit_per_second must be at least 0.00001, about one a day'
+      USING ERRCODE = '22023', HINT = 'set active to false to send nothing';
+  ELSIF NEW.event_type <> v_old.event_type AND EXISTS (SELECT FROM public.webhook_delivery_sagas s
+    WHERE s.subscription_id = v_old.id AND s.status NOT IN ('Completed', 'DeadLettered')) THEN
+    RAISE EXCEPTION 'subscription % has deliveries of % under way: its event type stays', v_old.id, v_old.event_type
+      USING ERRCODE = '42501', HINT = 'make a subscription for the other type, and set this one to inactive';
+  END IF;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_webhook_subscription IS
+  'Trigger function: what a login may write to webhook subscriptions by hand.';
+
+CREATE OR REPLACE TRIGGER trg_subscriptions_direct BEFORE INSERT OR UPDATE ON public.subscriptions FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_webhook_subscription();
+
+-- The router's offset goes forward and never beyond what there is; where a copy stands is for adopt and the router.
+CREATE OR REPLACE FUNCTION public.fn_direct_router_offset() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_old public.router_offsets := OLD;
+  v_last bigint := (SELECT COALESCE(max(e.id), 0) FROM public.events e);
+BEGIN
+  NEW.updated_at := now();
+  IF (NEW.last_xid BETWEEN COALESCE(v_old.last_xid, '0') AND pg_snapshot_xmax(pg_current_snapshot())
+      AND NEW.last_event_id BETWEEN 0 AND greatest(v_last, v_old.last_event_id)
+      AND NEW.max_event_id BETWEEN COALESCE(v_old.max_event_id, 0) AND greatest(v_last, v_old.max_event_id)
+      AND NEW.events_seen BETWEEN COALESCE(v_old.events_seen, 0) AND 1000000000000000
+      AND NEW.held_rows BETWEEN 0 AND 1000000000000000
+      AND COALESCE(NEW.held_since BETWEEN now() - interval '366 days' AND now(), true)
+      AND COALESCE(NEW.held_xid <= pg_snapshot_xmax(pg_current_snapshot()), true)
+      AND NEW.system_identifier = COALESCE(v_old.system_identifier, (SELECT c.system_identifier
+        FROM pg_control_system() c))
+      AND (NEW.restored_through_id, NEW.restored_after_id, NEW.restored_xid) IS NOT DISTINCT FROM
+        (v_old.restored_through_id, v_old.restored_after_id, v_old.restored_xid)) IS NOT TRUE THEN
+    RAISE EXCEPTION 'router_offsets may only go forward, and no further than the events that there are'
+      USING ERRCODE = '42501', HINT = 'fn_webhook_router_run moves it';
+  END IF;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_router_offset IS
+  'Trigger function: how far a login may move the router''s offset by hand.';
+
+CREATE OR REPLACE TRIGGER trg_router_offsets_direct BEFORE INSERT OR UPDATE ON public.router_offsets FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_router_offset();
+
+-- Event and job subscriptions: the rules of fn_event_subscription_add and fn_job_subscription_set, for values that are
+-- new; what older releases admitted stays.
+CREATE OR REPLACE FUNCTION public.fn_direct_event_subscription() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_old public.event_subscription := OLD;
+  c_unseen constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
+    '\\ufeff]';
+BEGIN
+  IF NEW.recipient_ref IS DISTINCT FROM v_old.recipient_ref AND (NEW.recipient_ref ~ c_unseen
+    OR NEW.recipient_ref !~ '^(role|agency|user|agent):[^\s]') THEN
+    RAISE EXCEPTION 'recipient_ref must be role:, agency:, user: or agent: and a name of characters that can be seen'
+      USING ERRCODE = '22023';
+  ELSIF NEW.event_domain IS DISTINCT FROM v_old.event_domain AND NEW.event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
+    RAISE EXCEPTION 'event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';
+  ELSIF (NEW.event_type, NEW.event_stream, NEW.scope_subject_table) IS DISTINCT FROM (v_old.event_type,
+    v_old.event_stream, v_old.scope_subject_table)
+    AND ('' IN (NEW.event_type, NEW.event_stream, NEW.scope_subject_table)
+      OR concat(NEW.event_type, NEW.event_stream, NEW.scope_subject_table) ~ c_unseen) THEN
+    RAISE EXCEPTION 'event_type, event_stream and scope_subject_table are null or have characters that can be seen'
+      USING ERRCODE = '22023';
+  ELSIF NEW.scope_filter IS DISTINCT FROM v_old.scope_filter AND jsonb_typeof(NEW.scope_filter) <> 'object' THEN
+    RAISE EXCEPTION 'scope_filter must be a JSON object' USING ERRCODE = '22023';
+  END IF;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_event_subscription IS
+  'Trigger function: what new values of an event subscription may be, however they are written.';
+
+CREATE OR REPLACE TRIGGER trg_event_subscription_direct BEFORE INSERT OR UPDATE ON public.event_subscription
+  FOR EACH ROW EXECUTE FUNCTION public.fn_direct_event_subscription();
+
+CREATE OR REPLACE FUNCTION public.fn_direct_job_subscription() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_old public.job_subscription := OLD;
+  c_unseen constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
+    '\\ufeff]';
+BEGIN
+  NEW.registered_at := COALESCE(v_old.registered_at, now());
+  NEW.updated_at := now();
+  IF NEW.subscription_id <> v_old.subscription_id THEN
+    RAISE EXCEPTION 'subscription_id of a job subscription never changes: leases count by it' USING ERRCODE = '42501';
+  ELSIF NEW.executor_id <> v_old.executor_id AND NEW.executor_id !~ '^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,199}$' THEN
+    RAISE EXCEPTION 'executor_id must match ^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,199}$'
+      USING ERRCODE = '22023', HINT = 'choose an id of letters, digits and . _ : @ / -';
+  ELSIF NEW.max_parallel > 1000000 AND NEW.max_parallel IS DISTINCT FROM v_old.max_parallel THEN
+    RAISE EXCEPTION 'max_parallel must be 1 to 1000000' USING ERRCODE = '22023';
+  ELSIF (NEW.registered_by, NEW.updated_by) IS DISTINCT FROM (v_old.registered_by, v_old.updated_by)
+    AND concat(NEW.registered_by, NEW.updated_by) ~ c_unseen THEN
+    RAISE EXCEPTION 'registered_by and updated_by must have characters that can be seen' USING ERRCODE = '22023';
+  END IF;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_job_subscription IS
+  'Trigger function: what a login may write to job subscriptions by hand.';
+
+CREATE OR REPLACE TRIGGER trg_job_subscription_direct BEFORE INSERT OR UPDATE ON public.job_subscription FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_job_subscription();

@@ -1,0 +1,589 @@
+// Hostile values for every column that a granted role may write by hand, and what becomes of each: refused with an
+// SQLSTATE, or kept as a condition says. A column that is granted and not listed fails the test by its name.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// directWrite is a statement that a role may run by hand: an INSERT of one row, or an UPDATE of the row that where names.
+type directWrite struct {
+	role, verb, table string
+	row               string // columns = expressions of a row that is accepted, one a line
+	where             string
+	asRoot            string // before it, as superuser
+	before, after     string // before and after it in the same transaction, as the role
+	values            string // column | expression | SQLSTATE, or a condition on the written row r
+}
+
+const unseenText = "E'a\\nb\\u200bc'"
+
+var directWrites = []directWrite{{
+	role: "event_ingest_writer", verb: "INSERT", table: "events",
+	row: "event_type = 'order'\npayload = '{}'",
+	values: `external_event_id | repeat('x', 256) | 22001
+		external_event_id | 'taken' | 23505
+		external_event_id | ` + unseenText + ` | length(r.external_event_id) = 5
+		event_type | '' | 23514
+		event_type | repeat('x', 101) | 22001
+		event_type | ` + unseenText + ` | length(r.event_type) = 5
+		event_type | NULL | 23502
+		payload | NULL | 23502
+		payload | '"\u0000"' | 22P05
+		payload | 'null' | r.payload = 'null'
+		created_at | 'infinity' | r.created_at = now()
+		created_at | '-infinity' | r.created_at = now()
+		created_at | NULL | r.created_at = now()
+		created_xid | '18446744073709551615' | r.created_xid = pg_current_xact_id()
+		created_xid | '0' | r.created_xid = pg_current_xact_id()`,
+}, {
+	role: "event_ingest_writer", verb: "INSERT", table: "event_outbox",
+	row: "event_domain = 'iu'\nevent_type = 'made'\nevent_stream = 's'\ndelivery_lane = 'immediate'",
+	values: `id | NULL | 23502
+		id | '00000000-0000-4000-8000-000000000001' | 23505
+		event_domain | 'Iu' | 23503
+		event_domain | E'iu\n' | 23503
+		event_type | 'unknown' | 23503
+		event_type | ` + unseenText + ` | 23503
+		event_stream | NULL | 23502
+		event_stream | repeat('x', 201) | 22023
+		event_stream | ` + unseenText + ` | length(r.event_stream) = 5
+		delivery_lane | 'soon' | 23514
+		delivery_lane | ` + unseenText + ` | 23514
+		event_severity | 'fatal' | 23514
+		event_severity | ` + unseenText + ` | 23514
+		event_subject_table | repeat('x', 201) | 22023
+		event_subject_table | ` + unseenText + ` | length(r.event_subject_table) = 5
+		event_subject_ref | repeat('x', 501) | 22023
+		event_subject_ref | ` + unseenText + ` | length(r.event_subject_ref) = 5
+		canonical_address | repeat('x', 501) | 22023
+		canonical_address | ` + unseenText + ` | length(r.canonical_address) = 5
+		actor_ref | repeat('x', 201) | 22023
+		actor_ref | ` + unseenText + ` | length(r.actor_ref) = 5
+		source_system | repeat('x', 201) | 22023
+		source_system | ` + unseenText + ` | length(r.source_system) = 5
+		correlation_id | repeat('x', 201) | 22023
+		correlation_id | ` + unseenText + ` | length(r.correlation_id) = 5
+		payload_classification | repeat('x', 201) | 22023
+		payload_classification | ` + unseenText + ` | length(r.payload_classification) = 5
+		safe_payload | '[]' | 23514
+		safe_payload | '{"token": 1}' | 23514
+		safe_payload | NULL | 23502
+		occurred_at | 'infinity' | 22023
+		occurred_at | '-infinity' | 22023
+		occurred_at | '9999-12-31' | 22023
+		occurred_at | '0001-01-01' | 22023
+		occurred_at | now() + interval '2 days' | 22023
+		occurred_at | now() - interval '1 year' | r.occurred_at = now() - interval '1 year'
+		occurred_at | NULL | 23502`,
+}, {
+	role: "router_worker", verb: "INSERT", table: "webhook_delivery_sagas",
+	row: "event_id = 3\nsubscription_id = 1",
+	values: `id | 4711 | 42501
+		id | -1 | 42501
+		event_id | 4 | 42501
+		event_id | 2 | 23505
+		event_id | -1 | 23503
+		event_id | 5 | 42501
+		subscription_id | 2 | 42501
+		subscription_id | 3 | 42501
+		subscription_id | 4 | 42501
+		subscription_id | -1 | 23503
+		status | 'InProgress' | 42501
+		status | 'DeadLettered' | 42501
+		attempt_count | -1 | 42501
+		attempt_count | 2147483647 | 42501
+		next_attempt_at | 'infinity' | r.next_attempt_at = now()
+		next_attempt_at | '-infinity' | r.next_attempt_at = now()
+		next_attempt_at | NULL | r.next_attempt_at = now()
+		final_error_code | 'TIMEOUT' | 23514
+		final_error_code | ` + unseenText + ` | 23514
+		requeued_from_dead_letter_id | 1 | 42501
+		requeued_from_dead_letter_id | -1 | 42501
+		requeue_generation | 1 | 42501
+		requeue_generation | -1 | 42501
+		created_at | 'infinity' | r.created_at = now()
+		created_at | '-infinity' | r.created_at = now()
+		updated_at | 'infinity' | r.updated_at = now()
+		updated_at | '-infinity' | r.updated_at = now()
+		webhook_id | '00000000-0000-4000-8000-000000000001' | r.webhook_id <> '00000000-0000-4000-8000-000000000001'
+		webhook_id | NULL | r.webhook_id IS NOT NULL`,
+}, {
+	role: "router_worker", verb: "INSERT", table: "router_offsets", asRoot: "DELETE FROM public.router_offsets",
+	row: "system_identifier = (SELECT system_identifier FROM pg_control_system())", values: `id | 2 | 23514
+		id | -1 | 23514
+		system_identifier | 1 | 42501
+		system_identifier | -1 | 42501` + routerOffsets,
+}, {
+	role: "router_worker", verb: "UPDATE", table: "router_offsets", where: "true", values: `id | 2 | 23514
+		id | -1 | 23514
+		system_identifier | 1 | 42501
+		system_identifier | -1 | 42501` + routerOffsets,
+}, {
+	role: "saga_orchestrator", verb: "UPDATE", table: "webhook_delivery_sagas", where: "id = 2",
+	values: `id | 4711 | 428C9
+		id | -1 | 428C9
+		event_id | 3 | 42501
+		event_id | -1 | 42501
+		subscription_id | 2 | 42501
+		subscription_id | -1 | 42501
+		status | 'InProgress', next_attempt_at = NULL | 42501
+		status | 'Completed', next_attempt_at = NULL | 42501
+		status | 'PendingRetry' | 42501
+		attempt_count | -1 | 42501
+		attempt_count | 2147483647 | 42501
+		next_attempt_at | 'infinity' | 22023
+		next_attempt_at | '-infinity' | 22023
+		next_attempt_at | now() | 42501
+		final_error_code | 'TIMEOUT' | 42501
+		final_error_code | ` + unseenText + ` | 42501
+		requeued_from_dead_letter_id | 1 | 42501
+		requeued_from_dead_letter_id | -1 | 42501
+		requeue_generation | 7 | 42501
+		requeue_generation | -1 | 42501
+		created_at | 'infinity' | 42501
+		created_at | '-infinity' | 42501
+		updated_at | 'infinity' | 42501
+		updated_at | '-infinity' | 42501
+		updated_at | 'infinity', status = 'InProgress', next_attempt_at = NULL | 42501
+		webhook_id | gen_random_uuid() | 42501
+		webhook_id | NULL | 42501`,
+}, {
+	role: "saga_orchestrator", verb: "INSERT", table: "webhook_delivery_jobs", row: "saga_id = 2",
+	before: "UPDATE public.webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL, updated_at = 'infinity' WHERE id = 2",
+	values: `id | 4711 | 42501
+		id | -1 | 42501
+		saga_id | 1 | 42501
+		saga_id | 3 | 42501
+		saga_id | -1 | 23503
+		status | 'Leased' | 42501
+		status | 'Completed' | 42501
+		lease_until | 'infinity' | 23514
+		lease_until | '-infinity' | 23514
+		attempt_at | 'infinity' | r.attempt_at = now()
+		attempt_at | '-infinity' | r.attempt_at = now()
+		response_status | 200 | 23514
+		response_status | -1 | 23514
+		error_code | 'TIMEOUT' | 23514
+		error_code | ` + unseenText + ` | 23514
+		attempt_no | 7 | r.attempt_no = 1
+		attempt_no | -1 | r.attempt_no = 1
+		subscription_id | 2 | r.subscription_id = 1
+		subscription_id | -1 | r.subscription_id = 1
+		controlled | true | NOT r.controlled
+		worker_id | 'me' | 23514
+		worker_id | ` + unseenText + ` | 23514
+		lease_token | gen_random_uuid() | 23514
+		lease_resets | 3 | 42501
+		lease_resets | -1 | 42501
+		retry_after_at | 'infinity' | 42501
+		retry_after_at | '-infinity' | 42501
+		started_at | 'infinity' | 23514
+		started_at | '-infinity' | 23514
+		finished_at | 'infinity' | 23514
+		finished_at | '-infinity' | 23514
+		took_ms | 'NaN' | r.took_ms IS NULL
+		took_ms | 'infinity' | r.took_ms IS NULL
+		took_ms | -1 | r.took_ms IS NULL
+		response_excerpt | ` + unseenText + ` | r.response_excerpt IS NULL
+		settled_at | 'infinity' | 23514
+		settled_at | '-infinity' | 23514
+		operation_id | 7 | r.operation_id IS NULL
+		operation_id | -1 | r.operation_id IS NULL`,
+}, {
+	role: "saga_orchestrator", verb: "UPDATE", table: "webhook_delivery_jobs", where: "id = 1",
+	after: "UPDATE public.webhook_delivery_sagas SET status = 'PendingRetry', attempt_count = 1, next_attempt_at = now() WHERE id = 1",
+	values: `id | 4711 | 428C9
+		id | -1 | 428C9
+		saga_id | 2 | 42501
+		saga_id | -1 | 42501
+		status | 'Completed', settled_at = now() | 42501
+		status | 'Pending', settled_at = now() | 42501
+		lease_until | 'infinity', settled_at = now() | 42501
+		lease_until | '-infinity', settled_at = now() | 42501
+		attempt_at | 'infinity', settled_at = now() | 42501
+		attempt_at | '-infinity', settled_at = now() | 42501
+		response_status | 999, settled_at = now() | 42501
+		response_status | -1, settled_at = now() | 42501
+		error_code | 'TIMEOUT', settled_at = now() | 42501
+		error_code | ` + unseenText + `, settled_at = now() | 42501
+		attempt_no | 7, settled_at = now() | 42501
+		attempt_no | -1, settled_at = now() | 42501
+		subscription_id | 2, settled_at = now() | 42501
+		subscription_id | -1, settled_at = now() | 42501
+		controlled | true, settled_at = now() | 42501
+		worker_id | ` + unseenText + `, settled_at = now() | 42501
+		lease_token | gen_random_uuid(), settled_at = now() | 42501
+		lease_resets | 2, settled_at = now() | 42501
+		lease_resets | -1, settled_at = now() | 42501
+		retry_after_at | 'infinity', settled_at = now() | 42501
+		retry_after_at | '-infinity', settled_at = now() | 42501
+		started_at | 'infinity', settled_at = now() | 42501
+		started_at | '-infinity', settled_at = now() | 42501
+		finished_at | 'infinity', settled_at = now() | 42501
+		finished_at | '-infinity', settled_at = now() | 42501
+		took_ms | 'NaN', settled_at = now() | 42501
+		took_ms | 'infinity', settled_at = now() | 42501
+		took_ms | -1, settled_at = now() | 42501
+		response_excerpt | ` + unseenText + `, settled_at = now() | 42501
+		settled_at | 'infinity' | r.settled_at = now()
+		settled_at | '-infinity' | r.settled_at = now()
+		settled_at | NULL | 42501
+		operation_id | 7, settled_at = now() | r.operation_id IS NULL
+		operation_id | -1, settled_at = now() | r.operation_id IS NULL`,
+}, {
+	role: "saga_orchestrator", verb: "INSERT", table: "dead_letters",
+	row: "saga_id = 1\nevent_id = 1\nsubscription_id = 1\nfinal_error_code = 'HTTP_500'\npayload_snapshot = '{\"n\": 1}'",
+	before: "UPDATE public.webhook_delivery_jobs SET settled_at = now() WHERE id = 1; " +
+		"UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1, final_error_code = 'HTTP_500', next_attempt_at = NULL WHERE id = 1",
+	values: `id | 4711 | 42501
+		id | -1 | 42501
+		saga_id | 2 | 42501
+		saga_id | -1 | 23503
+		event_id | 2 | 42501
+		event_id | -1 | 23503
+		subscription_id | 2 | 42501
+		subscription_id | -1 | 23503
+		final_error_code | 'TIMEOUT' | 42501
+		final_error_code | ` + unseenText + ` | 42501
+		failed_at | 'infinity' | r.failed_at = now()
+		failed_at | '-infinity' | r.failed_at = now()
+		payload_snapshot | '{"n": 2}' | 42501
+		payload_snapshot | 'null' | 42501`,
+}, {
+	role: "subscription_admin", verb: "INSERT", table: "subscriptions", row: "event_type = 'order'\ncallback_url = 'https://a.example/'",
+	values: `id | 4711 | 42501
+		id | -1 | 42501
+		event_type | '' | 23514` + webhookSubscriptions,
+}, {
+	role: "subscription_admin", verb: "UPDATE", table: "subscriptions", where: "id = 1",
+	values: `id | 4711 | 428C9
+		id | -1 | 428C9
+		event_type | 'other' | 42501
+		event_type | '' | 42501` + webhookSubscriptions,
+}, {
+	role: "workflow_admin", verb: "INSERT", table: "event_subscription", row: "recipient_ref = 'role:new'",
+	values: `subscription_id | 4711 | 42501
+		subscription_id | -1 | 42501` + eventSubscriptions,
+}, {
+	role: "workflow_admin", verb: "UPDATE", table: "event_subscription", where: "recipient_ref = 'role:old'",
+	values: `subscription_id | 4711 | 428C9
+		subscription_id | -1 | 428C9` + eventSubscriptions,
+}, {
+	role: "workflow_admin", verb: "INSERT", table: "job_subscription", row: "executor_id = 'new'\nexecutor_kind = 'Agent'\nregistered_by = 'ann'",
+	values: `subscription_id | NULL | 23502
+		subscription_id | '00000000-0000-4000-8000-000000000001' | 23505
+		registered_at | 'infinity' | r.registered_at = now()
+		registered_at | '-infinity' | r.registered_at = now()` + jobSubscriptions,
+}, {
+	role: "workflow_admin", verb: "UPDATE", table: "job_subscription", where: "executor_id = 'old'",
+	values: `subscription_id | gen_random_uuid() | 42501
+		registered_at | 'infinity' | r.registered_at <= now()
+		registered_at | '-infinity' | r.registered_at > now() - interval '1 hour'` + jobSubscriptions,
+}}
+
+const routerOffsets = `
+	last_xid | '18446744073709551615' | 42501
+	last_event_id | 9223372036854775807 | 42501
+	last_event_id | -1 | 42501
+	max_event_id | 9223372036854775807 | 42501
+	max_event_id | -1 | 42501
+	restored_through_id | 9223372036854775807 | 42501
+	restored_through_id | -1 | 42501
+	restored_after_id | 0 | 42501
+	restored_after_id | -1 | 42501
+	restored_xid | '18446744073709551615' | 42501
+	events_seen | 9223372036854775807 | 42501
+	events_seen | -1 | 42501
+	held_rows | 9223372036854775807 | 42501
+	held_rows | -1 | 42501
+	held_since | 'infinity' | 42501
+	held_since | '-infinity' | 42501
+	held_xid | '18446744073709551615' | 42501
+	updated_at | 'infinity' | r.updated_at = now()
+	updated_at | '-infinity' | r.updated_at = now()`
+
+const webhookSubscriptions = `
+	event_type | repeat('x', 101) | 22001
+	event_type | ` + unseenText + ` | 22023
+	callback_url | NULL | 23502
+	callback_url | repeat('x', 2049) | 22001
+	callback_url | ` + unseenText + ` | 22023
+	callback_url | E'https://a.example/\r\nX-Evil: 1' | 22023
+	active | NULL | 23502
+	verified | NULL | 23502
+	secret_ref | 'whsec_abc' | 23514
+	secret_ref | ` + unseenText + ` | 23514
+	max_attempts | 0 | 23514
+	max_attempts | -1 | 23514
+	max_attempts | 1001 | 23514
+	rate_limit_per_second | 'NaN' | 23514
+	rate_limit_per_second | 'infinity' | 23514
+	rate_limit_per_second | 1e-300 | 22023
+	rate_limit_per_second | 0 | 22023
+	rate_limit_per_second | -1 | 22023
+	created_at | 'infinity' | r.created_at <= now()
+	created_at | '-infinity' | r.created_at > now() - interval '1 hour'
+	updated_at | 'infinity' | r.updated_at = now()
+	updated_at | '-infinity' | r.updated_at = now()`
+
+const eventSubscriptions = `
+	recipient_ref | 'nobody' | 22023
+	recipient_ref | 'role:' || ` + unseenText + ` | 22023
+	recipient_ref | 'role: x' | 22023
+	recipient_ref | 'role:' || repeat('x', 196) | 22023
+	event_domain | 'No Domain' | 22023
+	event_domain | E'iu\n' | 22023
+	event_type | '' | 22023
+	event_type | ` + unseenText + ` | 22023
+	event_stream | '' | 22023
+	event_stream | ` + unseenText + ` | 22023
+	scope_subject_table | '' | 22023
+	scope_subject_table | ` + unseenText + ` | 22023
+	scope_filter | '[]' | 22023
+	scope_filter | NULL | 23502
+	scope_filter | jsonb_build_object('x', repeat('x', 1000)) | 22023
+	mute | NULL | 23502`
+
+const jobSubscriptions = `
+	executor_id | '' | 22023
+	executor_id | E'a\n' | 22023
+	executor_id | ` + unseenText + ` | 22023
+	executor_id | repeat('x', 201) | 22023
+	executor_kind | 'MOT' | 23514
+	executor_kind | ` + unseenText + ` | 23514
+	job_kind | 'a kind' | 23514
+	job_kind | ` + unseenText + ` | 23514
+	event_domain | 'No' | 23514
+	event_domain | E'iu\n' | 23514
+	priority_floor | 40000 | 22003
+	priority_floor | -40000 | 22003
+	max_parallel | 0 | 23514
+	max_parallel | -1 | 23514
+	max_parallel | 2147483647 | 22023
+	enabled | NULL | 23502
+	notes | repeat('x', 2001) | 22023
+	notes | ` + unseenText + ` | length(r.notes) = 5
+	registered_by | NULL | 23502
+	registered_by | repeat('x', 201) | 22023
+	registered_by | ` + unseenText + ` | 22023
+	updated_by | repeat('x', 201) | 22023
+	updated_by | ` + unseenText + ` | 22023
+	updated_at | 'infinity' | r.updated_at = now()
+	updated_at | '-infinity' | r.updated_at = now()`
+
+// hostileFor is what must be among the values of a column of each type.
+var hostileFor = map[string][]string{
+	"timestamp with time zone": {"'infinity'", "'-infinity'"}, "double precision": {"'NaN'", "'infinity'", "-1"},
+	"integer": {"-1"}, "bigint": {"-1"}, "text": {"\\n"}, "character varying": {"\\n"}, "xid8": {"'18446744073709551615'"},
+}
+
+func (d directWrite) key(column string) string {
+	return fmt.Sprintf("%s may %s %s.%s", d.role, d.verb, d.table, column)
+}
+
+// sql is the statement with one column set to an expression.
+func (d directWrite) sql(column, expression string) string {
+	if d.verb == "UPDATE" {
+		return fmt.Sprintf("UPDATE public.%s SET %s = %s WHERE %s", d.table, column, expression, d.where)
+	}
+	columns, expressions := []string{column}, []string{expression}
+	for line := range strings.Lines(d.row) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
+		if name != column && name != "" {
+			columns, expressions = append(columns, name), append(expressions, value)
+		}
+	}
+	return fmt.Sprintf("INSERT INTO public.%s (%s) OVERRIDING SYSTEM VALUE VALUES (%s)", d.table, strings.Join(columns, ", "), strings.Join(expressions, ", "))
+}
+
+// directState is what the values are tried on: saga 1 in progress with a job that failed and is not settled, saga 2 due,
+// saga 3 not due; events 1 to 3 of the type of subscription 1, event 3 not routed, event 4 of that of subscription 2,
+// event 5 dead for subscription 1; subscription 3 not verified, 4 younger than the events.
+func directState(t *testing.T) *hooks {
+	t.Helper()
+	h := newHooks(t)
+	require.EqualValues(t, 1, h.subscribe("order"))
+	require.EqualValues(t, 2, h.subscribe("other"))
+	h.exec("INSERT INTO public.subscriptions (event_type, callback_url) VALUES ('order', 'http://127.0.0.1:1/')")
+	h.emit("order", 1)
+	h.step()
+	h.finish("HTTP_500", h.claim(1)...)
+	h.emit("order", 1)
+	h.route()
+	h.emit("order", 1)
+	h.emit("other", 1)
+	h.emit("order", 1)
+	h.exec(`INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id, next_attempt_at) VALUES (4, 2, now() + interval '1 hour'), (5, 1, now());
+		SET session_replication_role = replica;
+		UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', next_attempt_at = NULL, final_error_code = 'TIMEOUT' WHERE event_id = 5;
+		INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) SELECT id, 5, 1, 'TIMEOUT', '{}' FROM public.webhook_delivery_sagas WHERE event_id = 5;
+		RESET session_replication_role;
+		INSERT INTO public.events (event_type, external_event_id, payload) VALUES ('x', 'taken', '{}');
+		INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate');
+		INSERT INTO public.event_outbox (id, event_domain, event_type, event_stream, delivery_lane) VALUES ('00000000-0000-4000-8000-000000000001', 'iu', 'made', 's', 'immediate');
+		SELECT public.fn_iu_route_worker_run();
+		INSERT INTO public.event_subscription (recipient_ref) VALUES ('role:old');
+		INSERT INTO public.job_subscription (subscription_id, executor_id, executor_kind, registered_by) VALUES ('00000000-0000-4000-8000-000000000001', 'old', 'Agent', 'ann')`)
+	require.EqualValues(t, 4, h.subscribe("order"))
+	return h
+}
+
+// try runs the statement as the role in a transaction of its own that is undone, and returns the SQLSTATE of what failed,
+// or whether the condition holds for the row.
+func (d directWrite) try(t *testing.T, conn *pgx.Conn, sql, condition string) string {
+	t.Helper()
+	ctx := context.Background()
+	tx, err := conn.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(ctx)) }()
+	for i, step := range []string{d.asRoot, "SET LOCAL ROLE " + d.role, d.before, sql, d.after, "SET CONSTRAINTS ALL IMMEDIATE", "SET LOCAL ROLE none"} {
+		if _, err = tx.Exec(ctx, step); err != nil {
+			var pg *pgconn.PgError
+			require.ErrorAs(t, err, &pg)
+			require.Greater(t, i, 2, "%s: %s", step, pg.Message)
+			return pg.Code
+		}
+	}
+	var holds string
+	require.NoError(t, tx.QueryRow(ctx, fmt.Sprintf("SELECT COALESCE(bool_and(%s)::text, 'no row') FROM public.%s r WHERE r.xmin = pg_current_xact_id()::xid",
+		condition, d.table)).Scan(&holds), condition)
+	return holds
+}
+
+func TestDirectWritesOfHostileValues(t *testing.T) {
+	h := directState(t)
+	conn := h.db.Conn(t, "")
+	types := map[string]string{}
+	rows, err := conn.Query(t.Context(), `SELECT format('%s may %s %s.%s', r, v, c.relname, a.attname), format_type(a.atttypid, NULL)
+		FROM unnest($1::text[]) r CROSS JOIN (VALUES ('INSERT'), ('UPDATE')) v (v) JOIN pg_class c ON c.`+publicRelations+` AND c.relkind IN ('r', 'p')
+		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+		WHERE has_column_privilege(r, c.oid, a.attnum, v)`, roles[:len(roles)-1])
+	require.NoError(t, err)
+	var name, kind string
+	_, err = pgx.ForEachRow(rows, []any{&name, &kind}, func() error { types[name] = kind; return nil })
+	require.NoError(t, err)
+	require.Zero(t, one[int](h, `SELECT count(*) FROM unnest($1::text[]) r JOIN pg_class c ON c.`+publicRelations+` AND c.relkind IN ('r', 'p')
+		WHERE has_table_privilege(r, c.oid, 'DELETE, TRUNCATE')`, roles[:len(roles)-1]), "nobody deletes by hand")
+
+	listed, tried := map[string][]string{}, 0
+	for _, d := range directWrites {
+		if d.row != "" { // without a hostile value it is accepted, so that a refusal is that of the value
+			column, expression, _ := strings.Cut(strings.SplitN(d.row, "\n", 2)[0], " = ")
+			require.Equal(t, "true", d.try(t, conn, d.sql(column, expression), "true"), d.sql(column, expression))
+		}
+		for line := range strings.Lines(d.values) {
+			part := strings.Split(strings.TrimSpace(line), " | ")
+			require.Len(t, part, 3, line)
+			key := d.key(part[0])
+			require.Contains(t, types, key, "listed, but not granted any more")
+			listed[key] = append(listed[key], part[1])
+			want, condition := part[2], "true"
+			if len(want) != 5 {
+				want, condition = "true", part[2]
+			}
+			if got := d.try(t, conn, d.sql(part[0], part[1]), condition); got != want {
+				t.Errorf("%s = %s: %s, not %s", key, part[1], got, part[2])
+			}
+			tried++
+		}
+	}
+	for key, kind := range types {
+		if !strings.Contains(key, "_y2") {
+			require.Contains(t, listed, key, "may be written by hand, and no hostile values are listed for it")
+		}
+		for _, value := range hostileFor[kind] {
+			require.True(t, strings.Contains(strings.Join(listed[key], " "), value), "%s (%s): no value %s is listed", key, kind, value)
+		}
+	}
+	t.Log(tried, "values")
+}
+
+// An event whose id another one has is refused where that was routed, else named by the router: none passes for done.
+func TestEventIDsThatAreThere(t *testing.T) {
+	for _, begun := range []bool{true, false} { // false: the router meets its first events, by id
+		t.Run(fmt.Sprint(begun), func(t *testing.T) { eventIDsThatAreThere(t, begun) })
+	}
+}
+
+func eventIDsThatAreThere(t *testing.T, begun bool) {
+	c := newCore(t)
+	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	writer, operator := c.as("event_ingest_writer"), c.as("dead_letter_operator")
+	if begun {
+		call(t, c.root, "public.fn_iu_route_worker_run()")
+	}
+	const id = "00000000-0000-4000-8000-000000000002"
+	const insert = "INSERT INTO public.event_outbox (id, event_domain, event_type, event_stream, delivery_lane, event_subject_ref) VALUES ($1, 'iu', 'made', 's', 'immediate', $2)"
+	for _, ref := range []string{"first", "second"} {
+		_, err := writer.Exec(t.Context(), insert, id, ref)
+		require.NoError(t, err)
+	}
+	c.exec(`BEGIN; SET LOCAL session_replication_role = replica; INSERT INTO public.event_outbox (id, event_domain, event_type, event_stream, delivery_lane,
+		event_subject_ref, created_at) VALUES ('00000000-0000-4000-8000-000000000003', 'iu', 'made', 's', 'immediate', 'last year', now() - interval '1 year'); COMMIT`)
+	_, err := writer.Exec(t.Context(), insert, "00000000-0000-4000-8000-000000000003", "of another leaf")
+	require.NoError(t, err)
+	eventually(t, "all are gone through", func() bool {
+		call(t, c.root, "public.fn_iu_route_worker_run('iu_outbound_default', 1)")
+		return get[int](c, "SELECT count(*) FROM public.iu_route_attempt") == 2 && get[int](c, "SELECT count(*) FROM public.iu_route_dead_letter") == 2
+	})
+	require.Equal(t, "of another leaf second", get[string](c, `SELECT string_agg(event_snapshot ->> 'event_subject_ref', ' ' ORDER BY 1)
+		FROM (SELECT event_snapshot FROM public.iu_route_dead_letter WHERE failure_code = 'ROUTE_DUPLICATE_ID' ORDER BY event_snapshot ->> 'event_subject_ref') d`))
+	require.Zero(t, num(call(t, c.root, "public.fn_iu_route_worker_run()"), "events"))
+	fails(t, writer, "23505", insert, id, "third")
+	answer := results(t, call(t, operator, "public.fn_iu_route_dead_letter_replay((SELECT array_agg(dead_letter_id) FROM public.iu_route_dead_letter), 'ann', 'again')"))
+	for _, r := range answer {
+		require.Equal(t, "skipped", r["outcome"])
+		require.Contains(t, r["why"], "its id belongs to another event")
+	}
+}
+
+// What an orchestrator and a router may do by hand in R02's tables is what the functions would do.
+func TestForgedWebhookStates(t *testing.T) {
+	h := directState(t)
+	orchestrator, router := h.db.Conn(t, pgtest.Login(t, h.db, "saga_orchestrator")), h.db.Conn(t, pgtest.Login(t, h.db, "router_worker"))
+	const start, job = "UPDATE public.webhook_delivery_sagas SET status = 'InProgress', next_attempt_at = NULL WHERE id = %d; ", "INSERT INTO public.webhook_delivery_jobs (saga_id) VALUES (%d); "
+	const settle = "UPDATE public.webhook_delivery_jobs SET settled_at = now() WHERE id = 1; "
+	const fail = "UPDATE public.webhook_delivery_sagas SET status = 'PendingRetry', attempt_count = 1, next_attempt_at = %s WHERE id = 1; "
+	forged := []string{
+		fmt.Sprintf(start, 2), fmt.Sprintf(job, 2), fmt.Sprintf(job, 1), // a saga without a job, a job without its saga
+		fmt.Sprintf(start+job, 3, 3), fmt.Sprintf(start+job+job, 2, 2, 2), // not due, twice
+		settle, fmt.Sprintf(fail, "now()"), fmt.Sprintf(job+settle, 1),
+		settle + "UPDATE public.webhook_delivery_sagas SET status = 'Completed', next_attempt_at = NULL WHERE id = 1; ",
+		settle + "UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1, final_error_code = 'TIMEOUT' WHERE id = 1; " +
+			"INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) VALUES (1, 1, 1, 'TIMEOUT', '{\"n\": 1}')",
+	}
+	for _, sql := range forged {
+		_, err := orchestrator.Exec(t.Context(), sql)
+		require.Error(t, err, sql)
+		var pg *pgconn.PgError
+		require.ErrorAs(t, err, &pg)
+		require.Contains(t, []string{"42501", "23505"}, pg.Code, "%s: %s", sql, pg.Message)
+	}
+	for _, at := range []string{"'infinity'", "'-infinity'", "now() + interval '10 years'", "now() - interval '1 hour'"} {
+		_, err := orchestrator.Exec(t.Context(), settle+fmt.Sprintf(fail, at))
+		refused(t, "22023", err, at)
+	}
+	h.exec("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, by) VALUES (1, 'operator', 'ann')")
+	_, err := orchestrator.Exec(t.Context(), fmt.Sprintf(start+job, 2, 2))
+	refused(t, "42501", err, "suspended")
+	h.exec("DELETE FROM public.webhook_endpoint_suspensions")
+	for _, sql := range []string{fmt.Sprintf(start+job, 2, 2), settle + fmt.Sprintf(fail, "now() + interval '1 minute'")} {
+		_, err := orchestrator.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	_, err = router.Exec(t.Context(), "INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) VALUES (3, 1)")
+	require.NoError(t, err)
+	require.Equal(t, "1 PendingRetry 1|2 InProgress 0|3 Pending 0|5 Pending 0", one[string](h, `SELECT string_agg(concat_ws(' ', id, status, attempt_count), '|' ORDER BY id)
+		FROM public.webhook_delivery_sagas WHERE status <> 'DeadLettered'`))
+}
