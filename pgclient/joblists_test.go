@@ -209,7 +209,11 @@ func TestJobDetail(t *testing.T) {
 	require.NotContains(t, j.Payload.String(), "hush")
 	_, token := w.claim("kg_1", "kg.reindex")
 	j = read(id)
-	require.Equal(t, "leased kg_1 "+token, j.Status+" "+j.LeaseOwner.String()+" "+j.LeaseToken)
+	require.Equal(t, "leased kg_1 "+get[string](w, "SELECT lease_id::text FROM public.v_job_lease"), j.Status+" "+j.LeaseOwner.String()+" "+j.LeaseID)
+	require.NotEqual(t, token, j.LeaseID)
+	for _, row := range allJobs(t, client, "kg/kg.reindex", "") {
+		require.Equal(t, j.LeaseID, row.LeaseID, "the list names the same lease")
+	}
 	w.exec("SELECT public.fn_job_ack(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
 	j = read(id)
 	require.Equal(t, "succeeded leased", j.Status+" "+j.FromStatus)

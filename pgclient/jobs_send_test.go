@@ -130,7 +130,7 @@ func TestClaimWithAJob(t *testing.T) {
 			job := enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT", Payload: []byte(`{"n": 1.50}`)}
 			state := func(id string) (s string) {
 				t.Helper()
-				require.NoError(t, conn.QueryRow(t.Context(), "SELECT status || ' ' || COALESCE(lease_token::text, '') FROM public.v_job WHERE job_id = $1", id).Scan(&s))
+				require.NoError(t, conn.QueryRow(t.Context(), "SELECT status || ' ' || COALESCE(lease_token::text, '') FROM public.job_queue WHERE job_id = $1", id).Scan(&s))
 				return s
 			}
 

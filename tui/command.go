@@ -134,7 +134,7 @@ func (m *root) ids(a queue.Action) []string {
 		}
 	case "lease":
 		for _, x := range pic.JobLeases {
-			out = append(out, x.Token)
+			out = append(out, x.ID)
 		}
 	case "tick worker":
 		out = tickWorkers(pic)

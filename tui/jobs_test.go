@@ -117,7 +117,7 @@ func TestLaneFilterIsReadBack(t *testing.T) {
 
 func TestReleaseLeases(t *testing.T) {
 	s := newStore()
-	token := func(i int) string { return s.pic.JobLeases[i].Token }
+	token := func(i int) string { return s.pic.JobLeases[i].ID }
 	run(t, setup{store: s}, func(c *console) {
 		c.press("8", "L")
 		c.sees("L works on a row under STUCK LEASES")
@@ -152,7 +152,7 @@ func TestReleaseLeases(t *testing.T) {
 		c.typing("x")
 		c.press("enter")
 		c.rest(quiet)
-		require.Equal(t, []string{token(0), s.jobs[3].LeaseToken}, last(s.asked()).Targets, "each lease once")
+		require.Equal(t, []string{token(0), s.jobs[3].LeaseID}, last(s.asked()).Targets, "each lease once")
 		c.press("esc", "esc", "G")
 		c.press("k", "L") // one that waits for its next attempt
 		c.sees("no lease holds it")
@@ -289,7 +289,7 @@ func TestTwoTablesStayInPlace(t *testing.T) {
 	for i := range 60 {
 		s.pic.Queues = append(s.pic.Queues, queue.Lane{Kind: queue.Clean(fmt.Sprintf("z.kind_%02d", i)), Domain: queue.Clean("iu"), Queued: 1})
 		l := s.pic.JobLeases[0]
-		l.Token = fmt.Sprintf("%08x-2222-4222-8333-0123456789ab", i)
+		l.ID = fmt.Sprintf("%08x-2222-4222-8333-0123456789ab", i)
 		s.pic.JobLeases = append(s.pic.JobLeases, l)
 	}
 	run(t, setup{store: s}, func(c *console) {

@@ -54,8 +54,8 @@ func (jobs) release(at scene, req *queue.Request) string {
 // held are the leases of jobs, each once.
 func held(req *queue.Request, jobs []queue.Job) string {
 	for _, j := range jobs {
-		if j.LeaseToken != "" && j.FinishedAt == nil && !slices.Contains(req.Targets, j.LeaseToken) {
-			req.Targets = append(req.Targets, j.LeaseToken)
+		if j.LeaseID != "" && j.FinishedAt == nil && !slices.Contains(req.Targets, j.LeaseID) {
+			req.Targets = append(req.Targets, j.LeaseID)
 		}
 	}
 	if len(req.Targets) == 0 {

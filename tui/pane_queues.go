@@ -55,5 +55,5 @@ func stuckLeases(at scene, req *queue.Request) string {
 		return ""
 	}
 	lease := func(at scene) (queue.JobLease, bool) { return views.LeaseAt(at.pic, at.subject()) }
-	return on(lease, func(l queue.JobLease) string { return l.Token }, "L works on a row under STUCK LEASES; there is none under the cursor")(at, req)
+	return on(lease, func(l queue.JobLease) string { return l.ID }, "L works on a row under STUCK LEASES; there is none under the cursor")(at, req)
 }

@@ -200,5 +200,5 @@ func (p *pageBuilder) lease(j queue.Job) {
 	} else {
 		p.pair("until", e.Stamp(*j.LeaseUntil)+", "+e.Left(*j.LeaseUntil))
 	}
-	p.pair("token", j.LeaseToken)
+	p.pair("lease", j.LeaseID)
 }

@@ -91,13 +91,13 @@ func LeasePage(l queue.JobLease, e Env, w int) Page {
 	p.pair("jobs", plural(l.Live, "job", "jobs")+", the first of kind "+l.Kind.String()+" in "+l.Domain.String())
 	p.pair("claimed", e.since(&l.ClaimedAt))
 	p.pair("until", e.Stamp(l.Until))
-	p.pair("token", l.Token)
+	p.pair("lease", l.ID)
 	if l.Expired {
 		p.pair("what happens", "The lease_reaper takes its jobs back within a minute where a live host runs it; L does it now. A worker that still has them is refused at its next report.")
 	} else {
 		p.pair("what happens", "Its worker may be at work: only a lease that has expired can be released.")
 	}
-	return p.done("lease " + ShortID(l.Token))
+	return p.done("lease " + ShortID(l.ID))
 }
 
 // When the job table needs a look: a snapshot this old keeps every row that died

@@ -89,7 +89,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Name: "in_progress", Head: "RUNNING"},
 		},
 	}.lines(), List[queue.JobLease]{
-		Name: "job-leases", Rows: leases, ID: func(l queue.JobLease) string { return l.Token },
+		Name: "job-leases", Rows: leases, ID: func(l queue.JobLease) string { return l.ID },
 		Filter: "kind=job_kind domain=event_domain owner=lease_owner jobs=live",
 		Word:   func(l queue.JobLease, word string) (any, bool) { return s.TakenAt.Sub(l.ClaimedAt), word == "age" },
 		Look:   byRank(leaseRank),
@@ -98,7 +98,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Name: "job_kind", Width: 10, Max: 30, Drop: 1},
 			{Name: "live", Title: "jobs", Width: 5, Max: 9, Right: true},
 			{Name: "what_is_wrong", Width: 22, Max: 34, Look: ofRow, Text: leaseWords},
-			{Name: "lease_token", Title: "token", Width: 8, Max: shortLen, Look: dim, Say: short},
+			{Name: "lease_id", Title: "lease", Width: 8, Max: shortLen, Look: dim, Say: short},
 			{Name: "event_domain", Title: "domain", Width: 8, Max: 18, Drop: 3, Look: dim},
 			{Name: "claimed_at", Title: "claimed", Width: 11, Drop: 4, Look: dim},
 		},

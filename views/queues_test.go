@@ -112,7 +112,7 @@ func TestTwoTables(t *testing.T) {
 			s.Queues = append(s.Queues, queue.Lane{Kind: queue.Clean(fmt.Sprintf("lane%03d", i)), Domain: queue.Clean("d")})
 		}
 		for i := range c.leases {
-			s.JobLeases = append(s.JobLeases, queue.JobLease{Token: fmt.Sprintf("t%07d", i), Owner: queue.Clean("o"), Until: viewstest.Now().Add(-time.Minute), Expired: true})
+			s.JobLeases = append(s.JobLeases, queue.JobLease{ID: fmt.Sprintf("t%07d", i), Owner: queue.Clean("o"), Until: viewstest.Now().Add(-time.Minute), Expired: true})
 		}
 		for _, size := range []views.Size{{W: 80, H: 20}, {W: 120, H: 36}, {W: 200, H: 56}} {
 			g := grid(views.Lanes(&s, size.W), nil)

@@ -59,7 +59,7 @@ func rowInTwo(s *queue.Snapshot, id string, e Env, w int) []string {
 	if l, ok := LaneAt(s, id); ok {
 		words = laneWords(l, e)
 	} else if l, ok := LeaseAt(s, id); ok {
-		words = []string{leaseWords(l, e), plural(l.Live, "job", "jobs"), "claimed " + e.Ago(l.ClaimedAt) + " ago", "token " + l.Token}
+		words = []string{leaseWords(l, e), plural(l.Live, "job", "jobs"), "claimed " + e.Ago(l.ClaimedAt) + " ago", "lease " + l.ID}
 	}
 	out := make([]string, 0, rowLines)
 	for i, part := range e.dottedLines(w-6, words...) {
@@ -97,5 +97,5 @@ func LaneAt(s *queue.Snapshot, id string) (queue.Lane, bool) {
 
 // LeaseAt finds a lease by the id of its row.
 func LeaseAt(s *queue.Snapshot, id string) (queue.JobLease, bool) {
-	return queue.Find(s.OrEmpty().JobLeases, func(l queue.JobLease) bool { return l.Token == id })
+	return queue.Find(s.OrEmpty().JobLeases, func(l queue.JobLease) bool { return l.ID == id })
 }

@@ -127,7 +127,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revea
 	switch {
 	case j.FinishedAt != nil:
 		since = "finished " + views.PlainAge(j.AgeSeconds) + " ago"
-	case j.LeaseToken != "":
+	case j.LeaseID != "":
 		since = "picked " + views.PlainAge(j.AgeSeconds) + " ago"
 	case !j.Ready && j.AgeSeconds == 0:
 		since = "due later"
@@ -136,7 +136,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revea
 		j.ID, j.Status, j.Kind, j.Domain, since, j.Executor, j.Priority, j.Attempts, j.MaxAttempts, j.LostLeases,
 		views.PlainTime(&j.EnqueuedAt), cmp.Or(j.Actor.String(), "nobody named"), views.PlainTime(&j.ProcessAfter), views.PlainTime(j.PickedAt), views.PlainTime(j.FinishedAt))
 	for _, l := range [][2]string{
-		{"lease", strings.TrimSpace(j.LeaseOwner.String() + " " + j.LeaseToken)}, {"before", j.FromStatus}, {"key", j.Key.String()},
+		{"lease", strings.TrimSpace(j.LeaseOwner.String() + " " + j.LeaseID)}, {"before", j.FromStatus}, {"key", j.Key.String()},
 		{"source", j.SourceRef.String()}, {"target", j.TargetRef.String()}, {"payload in", j.PayloadRef.String()},
 		{"correlation", j.CorrelationID.String()}, {"code", j.Code.String()}, {"last error", j.LastError.String()},
 	} {
@@ -144,7 +144,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revea
 			fmt.Fprintln(a.out, l[0]+": "+l[1])
 		}
 	}
-	if j.LeaseToken != "" && j.FinishedAt == nil {
+	if j.LeaseID != "" && j.FinishedAt == nil {
 		fmt.Fprintln(a.out, "lease until: "+views.PlainTime(j.LeaseUntil))
 	}
 	a.payload(j.Payload, j.PayloadWhyNot, j.Revealed)
@@ -165,7 +165,7 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 	for _, l := range s.JobLeases {
 		all = append(all, l)
 		rows = append(rows, []string{
-			queue.Choose(l.Expired, "EXPIRED", "long"), l.Token, l.Owner.String(), fmt.Sprint(l.Live), l.Kind.String(), l.Domain.String(), views.PlainTime(&l.ClaimedAt), views.PlainTime(&l.Until),
+			queue.Choose(l.Expired, "EXPIRED", "long"), l.ID, l.Owner.String(), fmt.Sprint(l.Live), l.Kind.String(), l.Domain.String(), views.PlainTime(&l.ClaimedAt), views.PlainTime(&l.Until),
 		})
 	}
 	for _, l := range queue.Of[[]queue.WebhookLease](p) {

@@ -172,7 +172,7 @@ func (a *writer) statusLanes(st statusJSON) {
 	}
 	for _, l := range st.JobLeases {
 		if l.Expired {
-			a.printf("LEASE   %s of %s expired at %s · %d jobs · %s (%s)\n", l.Token, l.Owner, views.PlainTime(&l.Until), l.Live, l.Kind, l.Domain)
+			a.printf("LEASE   %s of %s expired at %s · %d jobs · %s (%s)\n", l.ID, l.Owner, views.PlainTime(&l.Until), l.Live, l.Kind, l.Domain)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func jobActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActLeaseRelease, Words: "lease release", Key: "L", Panes: []queue.PaneID{queue.PaneQueues, queue.PaneWebhooks}, Verb: "Release",
 			Help: "take the jobs of an expired lease back now",
-			Noun: "lease", Button: "Release {count} {things}", Targets: queue.Targets{Name: "TOKEN|WEBHOOK-JOB", Many: true, Of: "lease"},
+			Noun: "lease", Button: "Release {count} {things}", Targets: queue.Targets{Name: "LEASE|WEBHOOK-JOB", Many: true, Of: "lease"},
 			Danger: queue.DangerMany, Function: "public.fn_job_lease_release(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planLeaseRelease, apply: applyLeaseRelease},
 	}
@@ -166,7 +166,7 @@ func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	whys := tally(p, all.outcomes)
 	say(p, "leases", "%d of %d", p.Count, len(all.outcomes))
-	if err := c.leaseLines(ctx, p, all.tokens, all.hooks); err != nil {
+	if err := c.leaseLines(ctx, p, all.ids, all.hooks); err != nil {
 		return err
 	}
 	return whys.end(p, "none of them can be released")
@@ -174,7 +174,7 @@ func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 
 // leaseLines says whose the expired leases are, and which of their jobs die
 // instead of going back: the third lease lost, or the last try.
-func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, tokens []string, hooks []int64) error {
+func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, ids []string, hooks []int64) error {
 	type lease struct {
 		Owner   string
 		Until   time.Time
@@ -182,13 +182,15 @@ func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, tokens []string
 	}
 	leases, err := pgrow.All[lease](ctx, c.act, `SELECT l.lease_owner, l.lease_until, count(q.job_id),
 			count(q.job_id) FILTER (WHERE q.lost_leases + 1 >= 3 OR q.attempts + 1 >= q.max_attempts)
-		FROM public.job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
-		LEFT JOIN public.job_queue q ON q.job_id = i.id AND q.lease_token = l.lease_token
-		WHERE l.lease_token = ANY ($1::uuid[]) AND l.lease_until < clock_timestamp() GROUP BY l.lease_token
+		FROM public.v_job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
+		LEFT JOIN public.v_leased_job x ON x.job_id = i.id AND x.lease_id = l.lease_id
+		LEFT JOIN public.job_queue q ON q.job_id = x.job_id
+		WHERE l.lease_id IN (SELECT unnest($1::uuid[]) UNION ALL -- a token, as the release before named leases
+			SELECT left(encode(sha256(uuid_send(t)), 'hex'), 32)::uuid FROM unnest($1::uuid[]) t) AND l.lease_until < clock_timestamp() GROUP BY l.lease_id, l.lease_owner, l.lease_until
 		UNION ALL
 		SELECT j.worker_id, j.lease_until, 1, (j.lease_resets >= 2)::int FROM public.webhook_delivery_jobs j
 		WHERE j.id = ANY ($2::bigint[]) AND j.status = 'Leased' AND j.lease_until < clock_timestamp()
-		ORDER BY 2 LIMIT 9`, tokens, hooks)
+		ORDER BY 2 LIMIT 9`, ids, hooks)
 	if err != nil {
 		return err
 	}
@@ -210,9 +212,9 @@ func applyLeaseRelease(ctx context.Context, c *Planner, p queue.Plan, res *queue
 	return err
 }
 
-// leases are those of a request: tokens of jobs' leases, numbers of webhook jobs.
+// leases are those of a request: ids of jobs' leases, numbers of webhook jobs.
 type leases struct {
-	tokens   []string
+	ids      []string
 	hooks    []int64
 	outcomes []queue.Outcome
 	audit    int64
@@ -225,19 +227,19 @@ func (c *Planner) releaseLeases(ctx context.Context, r queue.Request, dry bool) 
 			all.hooks = append(all.hooks, n)
 			continue
 		}
-		token, err := parseid.UUID(t, "lease", "")
+		id, err := parseid.UUID(t, "lease", "")
 		if err != nil {
 			return all, err
 		}
-		all.tokens = append(all.tokens, token)
+		all.ids = append(all.ids, id)
 	}
 	take := func(a answer, err error) error {
 		all.audit = max(all.audit, a.AuditID)
 		all.outcomes = append(all.outcomes, a.outcomes("")...)
 		return err
 	}
-	if len(all.tokens) > 0 {
-		if err = take(c.ask(ctx, "SELECT public.fn_job_lease_release($1::uuid[], $2::text, $3::text, $4::boolean)", all.tokens, r.Actor, r.Reason, dry)); err != nil {
+	if len(all.ids) > 0 {
+		if err = take(c.ask(ctx, "SELECT public.fn_job_lease_release($1::uuid[], $2::text, $3::text, $4::boolean)", all.ids, r.Actor, r.Reason, dry)); err != nil {
 			return all, err
 		}
 	}

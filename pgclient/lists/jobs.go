@@ -19,18 +19,18 @@ import (
 
 // jobColumnList is what may be read of a job without its payload.
 const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority, q.process_after, q.enqueued_at,
-	q.picked_at, q.finished_at, q.lease_owner, q.lease_until, q.lease_token, q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error`
+	q.picked_at, q.finished_at, q.lease_owner, q.lease_until, q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error`
 
 // jobSelect is those columns as scanJob reads them.
 const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority,
 	q.process_after, q.enqueued_at, q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
-	COALESCE(q.lease_token::text, ''), q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error,
+	COALESCE(q.lease_id::text, ''), q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error,
 	greatest(floor(public.fn_age(` + filtersql.JobSince + `)), 0)::bigint`
 
 func scanJob(j *queue.Job) []any {
 	return []any{
 		&j.ID, &j.Kind, &j.Domain, &j.Executor, &j.Status, &j.Ready, &j.Priority, &j.ProcessAfter, &j.EnqueuedAt,
-		&j.PickedAt, &j.FinishedAt, &j.LeaseOwner, &j.LeaseUntil, &j.LeaseToken, &j.Attempts, &j.MaxAttempts, &j.Key,
+		&j.PickedAt, &j.FinishedAt, &j.LeaseOwner, &j.LeaseUntil, &j.LeaseID, &j.Attempts, &j.MaxAttempts, &j.Key,
 		&j.Code, &j.LastError, &j.AgeSeconds,
 	}
 }
@@ -83,7 +83,8 @@ func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) er
 			UNION ALL
 			(SELECT `+jobColumnList+` FROM public.job_queue q WHERE NOT q.ready`+conds+limit+`)
 		)
-		SELECT q.process_after::text || '|' || q.job_id, `+jobSelect+" FROM page q"+limit, b.Args...)
+		SELECT q.process_after::text || '|' || q.job_id, `+jobSelect+` FROM (SELECT p.*, (SELECT l.lease_id FROM public.v_leased_job l
+			WHERE l.job_id = p.job_id) AS lease_id FROM page p`+strings.ReplaceAll(limit, "q.", "p.")+`) q`+limit, b.Args...)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ type JobTable struct {
 // JobLease is a lease that ran for two thirds of its time without a renewal, or
 // expired.
 type JobLease struct {
-	Token     string    `json:"lease_token"`
+	ID        string    `json:"lease_id"` // public: no result can be reported with it
 	Owner     Text      `json:"lease_owner"`
 	Kind      Text      `json:"job_kind"` // of its first job
 	Domain    Text      `json:"event_domain"`
@@ -98,7 +98,7 @@ type Job struct {
 	FinishedAt   *time.Time `json:"finished_at"`
 	LeaseOwner   Text       `json:"lease_owner"`
 	LeaseUntil   *time.Time `json:"lease_until"`
-	LeaseToken   string     `json:"lease_token"`
+	LeaseID      string     `json:"lease_id"` // public, as that of JobLease
 	Attempts     int        `json:"attempts"`
 	MaxAttempts  int        `json:"max_attempts"`
 	Key          Text       `json:"idempotency_key"`

@@ -239,8 +239,8 @@ var directWrites = []directWrite{{
 		settled_at | 'infinity' | r.settled_at = now()
 		settled_at | '-infinity' | r.settled_at = now()
 		settled_at | NULL | 42501
-		operation_id | 7, settled_at = now() | r.operation_id IS NULL
-		operation_id | -1, settled_at = now() | r.operation_id IS NULL`,
+		operation_id | 7, settled_at = now() | 42501
+		operation_id | -1, settled_at = now() | 42501`,
 }, {
 	role: "saga_orchestrator", verb: "INSERT", table: "dead_letters",
 	row: "saga_id = 1\nevent_id = 1\nsubscription_id = 1\nfinal_error_code = 'HTTP_500'\npayload_snapshot = '{\"n\": 1}'",

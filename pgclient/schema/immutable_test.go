@@ -84,3 +84,19 @@ func TestImmutable(t *testing.T) {
 	}
 	t.Log(tried, "statements")
 }
+
+// The audit only ever gets rows, also from logical replication and a restore: its triggers need no exception, and
+// session_replication_role = replica opens nothing.
+func TestAuditIsImmutableForReplicasToo(t *testing.T) {
+	c := newCore(t)
+	c.exec("SELECT public.fn_queue_mark('deploy', 'ann')")
+	for _, sql := range []string{"UPDATE public.queue_operator_action SET actor = 'bob'", "DELETE FROM public.queue_operator_action",
+		"TRUNCATE public.queue_operator_action"} {
+		tx := c.begin(c.root)
+		_, err := tx.Exec(t.Context(), "SET LOCAL session_replication_role = replica")
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), sql)
+		refused(t, "42501", err, sql)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+}

@@ -84,7 +84,7 @@ func TestJobRolesOfTheOthers(t *testing.T) {
 		"workflow_admin": {"INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES ('x', 'DOT', 'x')", "SELECT job_id FROM public.v_job"},
 		"dead_letter_operator": {"SELECT public.fn_job_cancel(ARRAY[gen_random_uuid()], 'x', 'x')", "SELECT dead_letter_id, last_error FROM public.job_dead_letter",
 			"SELECT public.fn_job_refusal('w')"},
-		"queue_viewer": {"SELECT job_id, last_error, from_status FROM public.v_job", "SELECT * FROM public.job_lease", "SELECT * FROM public.job_subscription", "SELECT * FROM public.v_executor_subscription_health",
+		"queue_viewer": {"SELECT job_id, last_error, from_status FROM public.v_job", "SELECT * FROM public.v_job_lease", "SELECT * FROM public.job_subscription", "SELECT * FROM public.v_executor_subscription_health",
 			"SELECT * FROM public.job_lane", "SELECT public.fn_job_refusal('w')"},
 	} {
 		pool := j.as(role)

@@ -138,7 +138,7 @@ func TestJobSnapshotLeases(t *testing.T) {
 	j.expire(gone...)
 	s := j.picture()
 	require.Len(t, s.JobLeases, 2)
-	require.Equal(t, []string{gone[0].Token, late[0].Token}, []string{s.JobLeases[0].Token, s.JobLeases[1].Token})
+	require.Equal(t, []string{j.leaseID(gone[0]), j.leaseID(late[0])}, []string{s.JobLeases[0].ID, s.JobLeases[1].ID})
 	require.Equal(t, []bool{true, false}, []bool{s.JobLeases[0].Expired, s.JobLeases[1].Expired})
 	l := s.JobLeases[1]
 	require.Equal(t, "w k iu 2", fmt.Sprint(l.Owner, " ", l.Kind, " ", l.Domain, " ", l.Live))

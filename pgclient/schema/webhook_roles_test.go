@@ -26,10 +26,10 @@ func TestWebhookTableRights(t *testing.T) {
 		"event_ingest_writer": {}, // INSERT of columns, below
 		"router_worker":       {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "SI", "router_offsets": "SIU"},
 		"saga_orchestrator": {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "SU",
-			"webhook_delivery_jobs": "SIU", "dead_letters": "SI"},
-		"webhook_worker": {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "S", "webhook_delivery_jobs": "S"},
+			"webhook_delivery_jobs": "IU", "dead_letters": "SI"}, // SELECT of all columns but one, below; of webhook_worker and dead_letter_operator too
+		"webhook_worker": {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "S"},
 		"dead_letter_operator": {"events": "S", "subscriptions": "S", "webhook_endpoint_suspensions": "S", "webhook_endpoint_state": "S",
-			"webhook_rate_bucket": "S", "router_offsets": "S", "webhook_delivery_sagas": "S", "webhook_delivery_jobs": "S",
+			"webhook_rate_bucket": "S", "router_offsets": "S", "webhook_delivery_sagas": "S",
 			"dead_letters": "S", "dead_letter_requeues": "S", "dead_letter_resolutions": "S", "dead_letter_open": "S"},
 		"subscription_admin":  {"subscriptions": "SIU"},
 		"lease_reset_cleaner": {},
@@ -54,6 +54,10 @@ func TestWebhookTableRights(t *testing.T) {
 		"webhook_delivery_jobs.worker_id": true, "webhook_delivery_jobs.response_excerpt": false} {
 		table, name, _ := strings.Cut(column, ".")
 		require.Equal(t, want, one[bool](h, "SELECT has_column_privilege('queue_viewer', $1, $2, 'SELECT')", "public."+table, name), column)
+	}
+	for _, role := range []string{"saga_orchestrator", "webhook_worker", "dead_letter_operator"} {
+		require.Equal(t, "lease_token", one[string](h, `SELECT string_agg(attname, ' ') FROM pg_attribute WHERE attrelid = 'public.webhook_delivery_jobs'::regclass
+			AND attnum > 0 AND NOT attisdropped AND NOT has_column_privilege($1, attrelid, attnum, 'SELECT')`, role), role)
 	}
 	for column, want := range map[string]bool{"id": false, "external_event_id": true, "event_type": true, "payload": true} {
 		require.Equal(t, want, one[bool](h, "SELECT has_column_privilege('event_ingest_writer', 'public.events', $1, 'INSERT')", column), column)

@@ -38,9 +38,9 @@ func token(n int) string { return fmt.Sprintf("%08x-1111-4222-8333-0123456789ab"
 
 func jobLeases() []queue.JobLease {
 	return []queue.JobLease{
-		{Token: token(900), Owner: t("codex_indexer"), Kind: t("kg.reindex"), Domain: t("kg"), Live: 8, ClaimedAt: ago(41 * time.Minute), Until: ago(36 * time.Minute), Expired: true},
-		{Token: token(901), Owner: t("codex_indexer"), Kind: t("kg.reindex"), Domain: t("kg"), Live: 2, ClaimedAt: ago(40 * time.Minute), Until: ago(35 * time.Minute), Expired: true},
-		{Token: token(902), Owner: t("agent_01"), Kind: t("mail.send"), Domain: t("iu"), Live: 1, ClaimedAt: ago(4 * time.Minute), Until: Now().Add(50 * time.Second)},
+		{ID: token(900), Owner: t("codex_indexer"), Kind: t("kg.reindex"), Domain: t("kg"), Live: 8, ClaimedAt: ago(41 * time.Minute), Until: ago(36 * time.Minute), Expired: true},
+		{ID: token(901), Owner: t("codex_indexer"), Kind: t("kg.reindex"), Domain: t("kg"), Live: 2, ClaimedAt: ago(40 * time.Minute), Until: ago(35 * time.Minute), Expired: true},
+		{ID: token(902), Owner: t("agent_01"), Kind: t("mail.send"), Domain: t("iu"), Live: 1, ClaimedAt: ago(4 * time.Minute), Until: Now().Add(50 * time.Second)},
 	}
 }
 
@@ -73,9 +73,9 @@ func Jobs(n int) []queue.Job {
 		j.AgeSeconds = int64(Now().Sub(j.ProcessAfter).Seconds())
 		switch {
 		case i < 3: // its lease ran out 36 minutes ago
-			j.Status, j.PickedAt, j.LeaseOwner, j.LeaseUntil, j.LeaseToken = "in_progress", ptr(ago(41*time.Minute)), t("codex_indexer"), ptr(ago(36*time.Minute)), token(900)
+			j.Status, j.PickedAt, j.LeaseOwner, j.LeaseUntil, j.LeaseID = "in_progress", ptr(ago(41*time.Minute)), t("codex_indexer"), ptr(ago(36*time.Minute)), token(900)
 		case i < 5:
-			j.Status, j.PickedAt, j.LeaseOwner, j.LeaseUntil, j.LeaseToken = "leased", ptr(ago(20*time.Second)), t("agent_01"), ptr(Now().Add(5*time.Minute)), token(903)
+			j.Status, j.PickedAt, j.LeaseOwner, j.LeaseUntil, j.LeaseID = "leased", ptr(ago(20*time.Second)), t("agent_01"), ptr(Now().Add(5*time.Minute)), token(903)
 		case i%9 == 8:
 			j.Status, j.Ready, j.Attempts, j.Code, j.LastError = "retry_waiting", false, 2, t("HANDLER_ERROR"), t("graph store answered 503: shard 7 is read-only while it is rebuilt")
 			j.ProcessAfter = Now().Add(4 * time.Minute)

@@ -30,9 +30,11 @@ COMMENT ON FUNCTION public.fn_refuse_change IS
 CREATE OR REPLACE TRIGGER trg_queue_operator_action_immutable
   BEFORE UPDATE OR DELETE ON public.queue_operator_action
   FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
+ALTER TABLE public.queue_operator_action ENABLE ALWAYS TRIGGER trg_queue_operator_action_immutable;
 CREATE OR REPLACE TRIGGER trg_queue_operator_action_no_truncate
   BEFORE TRUNCATE ON public.queue_operator_action
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
+ALTER TABLE public.queue_operator_action ENABLE ALWAYS TRIGGER trg_queue_operator_action_no_truncate;
 
 -- fn_words(list, conjunction) → the list as a sentence has it: a, b and c. Internal.
 CREATE OR REPLACE FUNCTION public.fn_words(p_list text[], p_conjunction text) RETURNS text

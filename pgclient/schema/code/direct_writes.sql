@@ -94,8 +94,12 @@ CREATE OR REPLACE FUNCTION public.fn_direct_job() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF TG_OP = 'UPDATE' THEN
+    IF (NEW.took_ms, NEW.controlled, NEW.operation_id) IS DISTINCT FROM (OLD.took_ms, OLD.controlled, OLD.operation_id)
+    THEN -- trg_job_guard refuses the others
+      RAISE EXCEPTION 'took_ms, controlled and operation_id of job % are not written by hand', OLD.id
+        USING ERRCODE = '42501';
+    END IF;
     NEW.settled_at := CASE WHEN NEW.settled_at IS NOT NULL THEN now() END;
-    NEW.operation_id := OLD.operation_id; -- trg_job_guard holds the other columns
     RETURN NEW;
   END IF;
   NEW.attempt_at := now();

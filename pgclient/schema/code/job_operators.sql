@@ -127,8 +127,9 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_cancel TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_cancel IS 'Cancels live jobs, and says per id what happened.';
 
--- fn_job_lease_release(tokens, actor, reason, dry_run): takes expired leases back now, as the reaper would. One
--- that still runs is left alone.
+-- fn_job_lease_release(lease ids, actor, reason, dry_run): takes expired leases back now, as the reaper would. One
+-- that still runs is left alone. For the length of one release a lease may be named by its token too; the audit
+-- has its id.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_release(p_lease_tokens uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -137,24 +138,34 @@ DECLARE
   v_dry boolean := COALESCE(p_dry_run, false);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_lease_tokens);
+  v_public uuid[];
+  v_tokens uuid[];
   v_why text[];
   v_expired uuid[];
+  v_answer jsonb;
 BEGIN
+  SELECT array_agg(l.token ORDER BY g.n), array_agg(COALESCE(l.id, g.id) ORDER BY g.n) INTO v_tokens, v_public
+  FROM unnest(v_ids) WITH ORDINALITY AS g (id, n)
+  LEFT JOIN (SELECT x.lease_token AS token, left(encode(sha256(uuid_send(x.lease_token)), 'hex'), 32)::uuid AS id
+    FROM public.job_lease x) l ON g.id IN (l.id, l.token);
   IF NOT v_dry THEN
-    PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_ids) ORDER BY l.lease_token FOR UPDATE;
+    PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN l.lease_token IS NULL THEN 'no such lease: its jobs were finished or taken back'
       WHEN l.lease_until >= clock_timestamp() THEN format('it runs until %s: %s may be at work',
         to_char(l.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), l.lease_owner) END ORDER BY i.n),
     array_agg(l.lease_token) FILTER (WHERE l.lease_until < clock_timestamp())
   INTO v_why, v_expired
-  FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_lease l ON l.lease_token = i.id;
+  FROM unnest(v_tokens) WITH ORDINALITY AS i (token, n) LEFT JOIN public.job_lease l ON l.lease_token = i.token;
   IF NOT v_dry AND v_expired IS NOT NULL THEN
     PERFORM public.fn_job_reap(v_expired);
   END IF;
-  RETURN public.fn_job_answer(
-    p_action => 'release', p_target => 'job_lease', p_done => 'released', p_ids => v_ids, p_why => v_why,
+  v_answer := public.fn_job_answer(
+    p_action => 'release', p_target => 'job_lease', p_done => 'released', p_ids => v_public, p_why => v_why,
     p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+  RETURN v_answer || jsonb_build_object('results', (
+    SELECT jsonb_agg(r.value || jsonb_build_object('id', v_ids[r.n]) ORDER BY r.n)
+    FROM jsonb_array_elements(v_answer -> 'results') WITH ORDINALITY AS r (value, n)));
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_lease_release TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_lease_release IS 'Takes expired job leases back at once.';

@@ -32,9 +32,9 @@ COMMENT ON COLUMN public.job_queue.idempotency_key IS
   'as given; of a replay, where another scope has the key in the queue, and where it begins with route: or replay:, '
   'another text that ends with the job''s id';
 -- Grants: everything but payloads is there to be seen; writing goes through the functions.
+-- Not the token of a lease, with which results are reported; its public id is in v_job, v_job_lease, v_leased_job.
 GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
-  finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key,
-    source_ref, target_ref,
+  finished_at, lease_owner, lease_until, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
   payload_ref, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at)
   ON public.job_queue, public.job_history, public.v_job TO :"queue_viewer", :"dot_executor", :"workflow_admin",
     :"dead_letter_operator";
@@ -46,13 +46,17 @@ COMMENT ON COLUMN public.job_history.status IS 'succeeded, failed, dead_letter, 
 COMMENT ON COLUMN public.job_history.from_status IS 'where it stood before; of a cleaned one: how it had finished';
 GRANT SELECT (from_status) ON public.job_history, public.v_job TO :"queue_viewer", :"dot_executor",
   :"workflow_admin", :"dead_letter_operator";
+GRANT SELECT (lease_id, lease_token) ON public.v_job TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
 
 COMMENT ON TABLE public.job_lease IS
   'One row per claim: who holds which jobs until when; live = those still held. The reaper and max_parallel read '
   'this alone.';
 COMMENT ON COLUMN public.job_lease.lease_until IS 'the reaper takes its jobs back after this';
 COMMENT ON COLUMN public.job_lease.live IS 'jobs of the claim that are still held';
-GRANT SELECT ON public.job_lease, public.job_lane, public.job_subscription, public.executor_producer
+GRANT SELECT (lease_owner, subscription_id, claimed_at, lease_until, job_ids, live) ON public.job_lease
+  TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+GRANT SELECT ON public.job_lane, public.job_subscription, public.executor_producer
   TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.job_lane IS
@@ -71,18 +75,22 @@ GRANT SELECT (dead_letter_id, job_id, job_kind, event_domain, executor, attempts
 CREATE OR REPLACE VIEW public.v_job AS
 SELECT job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
   finished_at,
-  lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
+  lease_owner, lease_until, left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_token,
+  attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
   payload_ref, payload, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id,
     updated_at,
-  NULL::text AS from_status
+  NULL::text AS from_status,
+  left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_id
 FROM public.job_queue
 UNION ALL
 SELECT job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
   finished_at,
-  lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
+  lease_owner, lease_until, left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_token,
+  attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
   payload_ref, payload, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id,
     updated_at,
-  from_status
+  from_status,
+  left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid
 FROM public.job_history;
 COMMENT ON VIEW public.v_job IS
   'All jobs, live and finished. Look one up by job_id; never count it.';
@@ -91,7 +99,26 @@ COMMENT ON COLUMN public.v_job.status IS
 COMMENT ON COLUMN public.v_job.ready IS 'false = due later or waiting for a retry; not a status';
 COMMENT ON COLUMN public.v_job.priority IS 'higher goes first';
 COMMENT ON COLUMN public.v_job.attempts IS 'finished tries; a claim adds none';
+COMMENT ON COLUMN public.v_job.lease_id IS 'public id of its lease; no result can be reported with it';
+COMMENT ON COLUMN public.v_job.lease_token IS 'retired: lease_id, for programs of the release before';
 COMMENT ON COLUMN public.v_job.from_status IS 'of a finished job: where it stood before';
+
+-- The public id of a lease is a hash of its token: it needs no column, and leases of before the upgrade have one too.
+CREATE OR REPLACE VIEW public.v_job_lease AS
+SELECT left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_id, lease_owner, subscription_id,
+  claimed_at, lease_until, job_ids, live
+FROM public.job_lease;
+COMMENT ON VIEW public.v_job_lease IS 'job_lease with the public id of each lease in place of its token.';
+COMMENT ON COLUMN public.v_job_lease.lease_id IS 'what qtop lease release takes; no result can be reported with it';
+COMMENT ON COLUMN public.v_job_lease.live IS 'jobs of the claim that are still held';
+GRANT SELECT ON public.v_job_lease TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+CREATE OR REPLACE VIEW public.v_leased_job AS
+SELECT job_id, left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_id
+FROM public.job_queue WHERE lease_token IS NOT NULL;
+COMMENT ON VIEW public.v_leased_job IS 'Which lease each live job is under that is under one. Look one up by job_id.';
+COMMENT ON COLUMN public.v_leased_job.lease_id IS 'as in v_job_lease';
+GRANT SELECT ON public.v_leased_job TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- Guards. The legal edges stand in the WHEN, so a legal change costs no function call. A WHEN, as a CHECK, is parsed by
 -- every statement that meets it: it is short.

@@ -158,10 +158,11 @@ DECLARE
   v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
 BEGIN
   RETURN COALESCE((SELECT json_agg(x ORDER BY x.lease_until) FROM (
-    SELECT l.lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind,
+    -- lease_token is for consoles of the release before: the id too
+    SELECT l.lease_id, l.lease_id AS lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind,
       COALESCE(q.event_domain, '') AS event_domain, l.live,
       l.claimed_at, l.lease_until, l.lease_until < now() AS expired
-    FROM public.job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
+    FROM public.v_job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
     WHERE l.lease_until < now() + make_interval(secs => v_lease / 3.0) ORDER BY l.lease_until LIMIT 50) x), '[]');
 END
 $fn$;

@@ -18,8 +18,8 @@ COMMENT ON TABLE public.dot_iu_runtime_lease IS
   'One row per tick worker, and per thing of which one may run at a time; held by its row lock, which nobody without '
   'UPDATE here can take, and which no failure leaves behind. The columns tell who ran last.';
 COMMENT ON COLUMN public.dot_iu_runtime_lease.lease_holder IS 'who ran last; the lease itself is the lock of this row';
-GRANT SELECT ON public.dot_iu_runtime_lease TO :"queue_viewer", :"dot_executor", :"workflow_admin",
-  :"dead_letter_operator";
+GRANT SELECT (lease_name, lease_holder, acquired_at, expires_at) ON public.dot_iu_runtime_lease
+  TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_lease_wait(lease) → waits for a lease, and holds it to the end of the transaction: a row that only functions
 -- of ours can lock, not an advisory lock, which any login can take. Internal.

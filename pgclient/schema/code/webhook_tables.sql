@@ -10,8 +10,8 @@ GRANT SELECT (id, external_event_id) ON public.events TO :"event_ingest_writer";
 GRANT SELECT ON public.events, public.subscriptions TO :"router_worker", :"saga_orchestrator", :"webhook_worker";
 GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_suspensions,
   public.webhook_endpoint_state, public.webhook_rate_bucket, public.router_offsets,
-  public.webhook_delivery_sagas, public.webhook_delivery_jobs, public.dead_letters,
-  public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open
+  public.webhook_delivery_sagas, public.dead_letters, public.dead_letter_requeues,
+  public.dead_letter_resolutions, public.dead_letter_open
   TO :"dead_letter_operator";
 GRANT SELECT (id, external_event_id, event_type, created_at, created_xid) ON public.events TO :"queue_viewer";
 
@@ -61,7 +61,7 @@ COMMENT ON COLUMN public.webhook_delivery_sagas.webhook_id IS
   'header webhook-id of every attempt, inherited by requeues; NULL = qtop_<event>_<subscription>';
 GRANT SELECT, INSERT ON public.webhook_delivery_sagas TO :"router_worker";
 GRANT SELECT, UPDATE ON public.webhook_delivery_sagas TO :"saga_orchestrator";
-GRANT SELECT ON public.webhook_delivery_sagas, public.webhook_delivery_jobs TO :"webhook_worker";
+GRANT SELECT ON public.webhook_delivery_sagas TO :"webhook_worker";
 
 COMMENT ON TABLE public.webhook_delivery_jobs IS
   'One attempt of a saga: leased by a worker, finished once, settled once (R02). Settled rows never change.';
@@ -76,11 +76,15 @@ COMMENT ON COLUMN public.webhook_delivery_jobs.operation_id IS
 COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third ends it';
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
 COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
-GRANT SELECT, INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
+-- R02 §4 lets these read jobs: all of it but the token of a lease, which only its worker gets, from the claim
+GRANT INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
 GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, error_code, attempt_no,
-    subscription_id, controlled, operation_id, worker_id, lease_token, lease_resets, retry_after_at, started_at,
-    finished_at, took_ms, settled_at)
-  ON public.webhook_delivery_jobs TO :"queue_viewer";
+    subscription_id, controlled, operation_id, worker_id, lease_resets, retry_after_at, started_at, finished_at,
+    took_ms, settled_at)
+  ON public.webhook_delivery_jobs TO :"queue_viewer", :"saga_orchestrator", :"webhook_worker",
+    :"dead_letter_operator";
+GRANT SELECT (response_excerpt) ON public.webhook_delivery_jobs TO :"saga_orchestrator", :"webhook_worker",
+  :"dead_letter_operator";
 
 COMMENT ON TABLE public.dead_letters IS
   'Sagas that failed for good, with a full copy of the payload (R02 §3). Immutable but for webhook_erasure.';
@@ -362,11 +366,10 @@ CREATE OR REPLACE TRIGGER trg_job_guard BEFORE UPDATE ON public.webhook_delivery
     AND CASE
       WHEN OLD.status IN ('Completed', 'Failed') THEN NEW.status = OLD.status AND NEW.settled_at IS NOT NULL
         AND (NEW.lease_until, NEW.response_status, NEW.error_code, NEW.worker_id, NEW.lease_token,
-          NEW.lease_resets, NEW.retry_after_at, NEW.started_at, NEW.finished_at, NEW.response_excerpt, NEW.took_ms,
-          NEW.controlled)
+          NEW.lease_resets, NEW.retry_after_at, NEW.started_at, NEW.finished_at, NEW.response_excerpt)
         IS NOT DISTINCT FROM (OLD.lease_until, OLD.response_status, OLD.error_code, OLD.worker_id,
           OLD.lease_token, OLD.lease_resets, OLD.retry_after_at, OLD.started_at, OLD.finished_at,
-          OLD.response_excerpt, OLD.took_ms, OLD.controlled)
+          OLD.response_excerpt)
       WHEN current_user <> :'queue_owner' OR NEW.settled_at IS NOT NULL THEN false
       WHEN OLD.status = 'Pending' THEN NEW.status IN ('Pending', 'Leased')
         AND NEW.lease_resets = OLD.lease_resets
