@@ -58,6 +58,11 @@ func newProducing(t *testing.T) *producing {
 	return &producing{c, conn.Conn(), get[string](c, "SELECT public.fn_iu_save('business', 'text', 'ann') ->> 'unit_id'"), 0}
 }
 
+// fill is the statement with the unit and the number of the business.
+func (p *producing) fill(sql string) string {
+	return strings.NewReplacer(":n", strconv.Itoa(p.n), ":unit", p.unit).Replace(sql)
+}
+
 // with commits a row of business for each statement, and the statements, in one transaction that begins as said.
 func (p *producing) with(begin string, statements ...string) error {
 	ctx := context.Background()
@@ -68,7 +73,7 @@ func (p *producing) with(begin string, statements ...string) error {
 	}
 	for _, sql := range statements {
 		b.Queue("INSERT INTO public.business (what) VALUES ($1)", sql)
-		b.Queue(strings.NewReplacer(":n", strconv.Itoa(p.n), ":unit", p.unit).Replace(sql))
+		b.Queue(p.fill(sql))
 	}
 	b.Queue("COMMIT")
 	err := p.conn.SendBatch(ctx, b).Close()

@@ -1,5 +1,44 @@
 -- Jobs: the counters of live jobs, finished jobs and open dead letters.
 
+-- fn_job_lane_open(domain, kind): the queue lane of a job that was just written is in job_lane, for the trigger of
+-- job_queue. 23514 = what is no domain or kind, as the checks of job_lane say it. It never waits: a lane that cannot be
+-- looked up or written now is opened when the counter of its jobs is folded. So are those of SERIALIZABLE transactions:
+-- two that open one would fail each other. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lane_open(p_domain text, p_kind text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
+DECLARE
+  v_alone boolean := current_setting('transaction_isolation') <> 'serializable';
+  v_reason text;
+BEGIN
+  BEGIN -- a subtransaction that writes nothing
+    IF v_alone AND EXISTS (SELECT FROM public.job_lane l WHERE l.event_domain = p_domain AND l.job_kind = p_kind) THEN
+      RETURN;
+    END IF;
+  EXCEPTION WHEN OTHERS THEN
+    v_reason := SQLERRM;
+  END;
+  IF (p_domain ~ '^[a-z][a-z0-9_]{0,50}$') IS NOT TRUE THEN
+    RAISE EXCEPTION 'event_domain % must match ^[a-z][a-z0-9_]{0,50}$', quote_nullable(left(p_domain, 60))
+      USING ERRCODE = '23514', CONSTRAINT = 'chk_job_lane_domain';
+  ELSIF (p_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$') IS NOT TRUE THEN
+    RAISE EXCEPTION 'job_kind % must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$', quote_nullable(left(p_kind, 110))
+      USING ERRCODE = '23514', CONSTRAINT = 'chk_job_lane_kind';
+  END IF;
+  IF NOT v_alone THEN
+    RETURN;
+  ELSIF v_reason IS NULL THEN
+    BEGIN
+      INSERT INTO public.job_lane (event_domain, job_kind) VALUES (p_domain, p_kind);
+      RETURN;
+    EXCEPTION WHEN OTHERS THEN
+      v_reason := SQLERRM;
+    END;
+  END IF;
+  RAISE LOG 'qtop: queue lane %/% was not opened, counter_compactor opens it: %', p_domain, p_kind, v_reason;
+END $$;
+COMMENT ON FUNCTION public.fn_job_lane_open IS
+  'Opens the queue lane of a job for the trigger of job_queue; refuses what is no domain or kind. Internal.';
+
 -- After the fact, once per statement: counters, lanes, the wake. Counter job: kind, domain, status, where
 -- scheduled means queued and not ready. Buckets (k3) are the epoch of the bucket's start; few and wide per lane,
 -- because a refresh reads them all.
@@ -12,20 +51,36 @@ DECLARE
   v_n bigint := 1;
   v_several boolean;
   v_plain boolean;
-  v_open boolean;
+  v_direct boolean;
   v_used boolean;
   v_late boolean;
-  v_five text;
+  v_five text := date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint;
   v_stack text;
+  v_nothing text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
     -- mostly it is one row, queued and ready or rightly not, or several of one lane: then cheap statements do
-    SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled'
-      END, EXISTS (SELECT FROM new_rows OFFSET 1),
-      r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
-      EXISTS (SELECT FROM public.job_lane l WHERE l.event_domain = r.event_domain AND l.job_kind = r.job_kind),
-      date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint
-    INTO v_kind, v_domain, v_status, v_several, v_plain, v_open, v_five FROM new_rows r;
+    BEGIN -- as fn_queue_count and fn_job_lane_open do, which are for what is rare
+      LOCK TABLE public.queue_counter_delta, public.job_lane IN ROW EXCLUSIVE MODE NOWAIT;
+      SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
+        EXISTS (SELECT FROM new_rows OFFSET 1),
+        r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
+        CASE WHEN current_setting('transaction_isolation') = 'serializable'
+            THEN r.event_domain ~ '^[a-z][a-z0-9_]{0,50}$' AND r.job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'
+            ELSE EXISTS (SELECT FROM public.job_lane l
+              WHERE l.event_domain = r.event_domain AND l.job_kind = r.job_kind) END
+          AND (SELECT c.relnatts = 5 AND c.relchecks = 0
+            AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
+            AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_delta d WHERE false)
+          FROM pg_class c WHERE c.oid = 'public.queue_counter_delta'::regclass)
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct FROM new_rows r;
+    EXCEPTION WHEN OTHERS THEN
+      SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
+        EXISTS (SELECT FROM new_rows OFFSET 1),
+        r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
+        false
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct FROM new_rows r;
+    END;
     IF v_several THEN
       SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
         AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
@@ -33,11 +88,14 @@ BEGIN
       INTO v_n, v_plain FROM new_rows r;
     END IF;
     IF v_plain THEN
-      INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
-      VALUES ('job', v_kind, v_domain, v_status, v_n), ('job_in_5m', v_kind, v_domain, v_five, v_n);
-      IF NOT v_open THEN
-        INSERT INTO public.job_lane (event_domain, job_kind) VALUES (v_domain, v_kind);
+      IF v_direct THEN
+        INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+        VALUES ('job', v_kind, v_domain, v_status, v_n), ('job_in_5m', v_kind, v_domain, v_five, v_n);
+        RETURN NULL;
       END IF;
+      PERFORM public.fn_job_lane_open(v_domain, v_kind);
+      PERFORM public.fn_queue_count(ARRAY[['job', v_kind, v_domain, v_status, v_n::text],
+        ['job_in_5m', v_kind, v_domain, v_five, v_n::text]]);
       RETURN NULL;
     END IF;
     SELECT bool_or(r.attempts <> 0 OR r.lost_leases <> 0 OR r.prior_token IS NOT NULL),
@@ -50,17 +108,15 @@ BEGIN
       UPDATE public.job_queue q SET ready = false FROM new_rows r
       WHERE q.job_id = r.job_id AND r.ready AND r.process_after > now();
     END IF;
+    PERFORM public.fn_job_lane_open(l.event_domain, l.job_kind)
+    FROM (SELECT DISTINCT r.event_domain, r.job_kind FROM new_rows r) l;
     WITH a AS MATERIALIZED (
       SELECT job_kind, event_domain, ready, count(*) AS n FROM new_rows GROUP BY 1, 2, 3
-    ), lanes AS (
-      INSERT INTO public.job_lane (event_domain, job_kind)
-      SELECT DISTINCT a.event_domain, a.job_kind FROM a
-      WHERE NOT EXISTS (SELECT 1 FROM public.job_lane l WHERE l.event_domain = a.event_domain
-        AND l.job_kind = a.job_kind)
     )
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
-    SELECT 'job', job_kind, event_domain, CASE WHEN ready THEN 'queued' ELSE 'scheduled' END, n FROM a
-    UNION ALL SELECT 'job_in_5m', job_kind, event_domain, v_five, sum(n) FROM a GROUP BY 1, 2, 3;
+    SELECT public.fn_queue_count(array_agg(ARRAY[x.scope, x.job_kind, x.event_domain, x.k3, x.n::text])) FROM (
+      SELECT 'job', job_kind, event_domain, CASE WHEN ready THEN 'queued' ELSE 'scheduled' END, n FROM a
+      UNION ALL SELECT 'job_in_5m', job_kind, event_domain, v_five, sum(n) FROM a GROUP BY 1, 2, 3
+    ) x (scope, job_kind, event_domain, k3, n) INTO v_nothing;
   ELSIF TG_OP = 'UPDATE' THEN
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
     SELECT 'job', x.job_kind, x.event_domain, x.status, sum(x.n) FROM (

@@ -27,6 +27,33 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_producer_check IS
   'Raises 42501 where this session may not enqueue (DP6 §1.4). Internal.';
 
+-- fn_job_terms(max attempts) → free: nobody is named for any executor kind; max_attempts as given, else the flag's. For
+-- when they cannot be read at once: the flag is not waited for, 20 stands for it. Who may enqueue is never guessed:
+-- 55P03 = executor_producer is held for a second, or cannot be read. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_terms(p_max_attempts int, OUT free boolean, OUT max_attempts int)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
+BEGIN
+  BEGIN -- subtransactions that write nothing
+    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE(p_max_attempts,
+      (SELECT m.n FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
+    INTO free, max_attempts;
+    RETURN;
+  EXCEPTION WHEN OTHERS THEN
+    max_attempts := COALESCE(p_max_attempts, 20);
+  END;
+  BEGIN
+    PERFORM set_config('lock_timeout', '1s', true); -- until this function returns
+    free := NOT EXISTS (SELECT FROM public.executor_producer);
+  EXCEPTION WHEN serialization_failure OR deadlock_detected THEN
+    RAISE;
+  WHEN OTHERS THEN
+    RAISE EXCEPTION 'who may enqueue cannot be looked up: %', SQLERRM
+      USING ERRCODE = '55P03', HINT = 'try again once executor_producer can be read';
+  END;
+END $$;
+COMMENT ON FUNCTION public.fn_job_terms IS
+  'What enqueueing needs to know beside its arguments, where that cannot be read at once. Internal.';
+
 -- Keys. A job that was given with one keeps it for retention.job_keys_days after it is final and no letter of it is
 -- open; a replay takes it over. Jobs without one write nothing here.
 COMMENT ON TABLE public.producer_key IS
@@ -165,10 +192,14 @@ DECLARE
   v_put record;
 BEGIN
   -- which kind is asked only where somebody is named for one
-  SELECT NOT EXISTS (SELECT FROM public.executor_producer),
-    COALESCE(p_max_attempts, (SELECT m.n FROM public.v_dot_config_number m
-      WHERE m.key = 'queue.retry.max_attempts_default'), 20)
-  INTO v_free, v_max;
+  BEGIN -- without waiting, in a subtransaction that writes nothing
+    LOCK TABLE public.executor_producer, public.dot_config, public.dot_config_rule IN ACCESS SHARE MODE NOWAIT;
+    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE(p_max_attempts, (SELECT m.n
+      FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
+    INTO v_free, v_max;
+  EXCEPTION WHEN OTHERS THEN
+    SELECT t.free, t.max_attempts INTO v_free, v_max FROM public.fn_job_terms(p_max_attempts) t;
+  END;
   IF NOT v_free THEN
     PERFORM public.fn_job_producer_check(ARRAY[p_executor]);
   END IF;
@@ -237,10 +268,14 @@ BEGIN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
   END IF;
   -- which kinds is asked only where somebody is named for one
-  SELECT NOT EXISTS (SELECT FROM public.executor_producer),
-    COALESCE((SELECT m.n FROM public.v_dot_config_number m
-      WHERE m.key = 'queue.retry.max_attempts_default'), 20)
-  INTO v_free, v_max;
+  BEGIN -- without waiting, in a subtransaction that writes nothing
+    LOCK TABLE public.executor_producer, public.dot_config, public.dot_config_rule IN ACCESS SHARE MODE NOWAIT;
+    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE((SELECT m.n
+      FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
+    INTO v_free, v_max;
+  EXCEPTION WHEN OTHERS THEN
+    SELECT t.free, t.max_attempts INTO v_free, v_max FROM public.fn_job_terms(NULL::int) t;
+  END;
   IF NOT v_free THEN
     PERFORM public.fn_job_producer_check(ARRAY(SELECT DISTINCT x.executor
       FROM jsonb_to_recordset(p_jobs) AS x (executor text)));

@@ -46,17 +46,28 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_ours IS 'Whether qtop alone emits events of this type.';
 
+-- What is registered is never guessed: where the registry is held for a second or cannot be read, events are refused.
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $fn$
+DECLARE
+  v_known boolean;
 BEGIN
   NEW.created_xid := pg_current_xact_id();
   IF current_setting('session_replication_role') = 'replica' THEN
     RETURN NEW; -- the rest was looked at where it was written
   END IF;
   NEW.created_at := now();
-  PERFORM 1 FROM public.event_type_registry r
-  WHERE r.event_domain = NEW.event_domain AND r.event_type = NEW.event_type AND r.active;
-  IF NOT FOUND THEN
+  BEGIN -- a subtransaction that writes nothing
+    PERFORM 1 FROM public.event_type_registry r
+    WHERE r.event_domain = NEW.event_domain AND r.event_type = NEW.event_type AND r.active;
+    v_known := FOUND;
+  EXCEPTION WHEN serialization_failure OR deadlock_detected THEN
+    RAISE;
+  WHEN OTHERS THEN
+    RAISE EXCEPTION 'event type %/% cannot be looked up: %', left(NEW.event_domain, 51), left(NEW.event_type, 200),
+      SQLERRM USING ERRCODE = '55P03', HINT = 'try again once event_type_registry can be read';
+  END;
+  IF NOT v_known THEN
     RAISE EXCEPTION 'event type %/% is not registered', left(NEW.event_domain, 51), left(NEW.event_type, 200)
       USING ERRCODE = '23503', HINT = 'register it in event_type_registry first';
   END IF;
@@ -100,18 +111,40 @@ CREATE OR REPLACE FUNCTION public.fn_event_outbox_count() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_id uuid;
+  v_direct boolean;
+  v_minute text := (extract(epoch FROM date_trunc('minute', now())))::bigint;
 BEGIN
   -- The key of the table holds the time too, so an id that was chosen may be there: the router would take the event for
   -- one that is done. What is not routed yet is for fn_iu_route_duplicates.
-  SELECT n.id INTO v_id FROM new_rows n
-  CROSS JOIN LATERAL (SELECT FROM public.iu_route_attempt a WHERE a.event_id = n.id LIMIT 1) a LIMIT 1;
-  IF FOUND THEN
+  BEGIN
+    LOCK TABLE public.iu_route_attempt IN ACCESS SHARE MODE NOWAIT;
+    SELECT n.id INTO v_id FROM new_rows n
+    CROSS JOIN LATERAL (SELECT FROM public.iu_route_attempt a WHERE a.event_id = n.id LIMIT 1) a LIMIT 1;
+  EXCEPTION WHEN serialization_failure OR deadlock_detected THEN
+    RAISE;
+  WHEN OTHERS THEN
+    v_id := NULL; -- no event is refused because the attempts cannot be read
+  END;
+  IF v_id IS NOT NULL THEN
     RAISE EXCEPTION 'an event with the id % is there already', v_id
       USING ERRCODE = '23505', HINT = 'leave the id out: the database gives one';
   END IF;
-  INSERT INTO public.queue_counter_delta (scope, k1, k3, n)
-  SELECT 'event_1m', event_domain, (extract(epoch FROM date_trunc('minute', now())))::bigint::text, count(*)
-  FROM new_rows GROUP BY event_domain;
+  BEGIN -- as fn_queue_count does, which is for what is rare
+    LOCK TABLE public.queue_counter_delta IN ROW EXCLUSIVE MODE NOWAIT;
+    SELECT c.relnatts = 5 AND c.relchecks = 0
+      AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
+      AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_delta d WHERE false)
+    INTO v_direct FROM pg_class c WHERE c.oid = 'public.queue_counter_delta'::regclass;
+  EXCEPTION WHEN OTHERS THEN
+    v_direct := false;
+  END;
+  IF v_direct THEN
+    INSERT INTO public.queue_counter_delta (scope, k1, k3, n)
+    SELECT 'event_1m', event_domain, v_minute, count(*) FROM new_rows GROUP BY event_domain;
+    RETURN NULL;
+  END IF;
+  PERFORM public.fn_queue_count(array_agg(ARRAY['event_1m', n.event_domain, '', v_minute, n.n::text]))
+  FROM (SELECT event_domain, count(*) AS n FROM new_rows GROUP BY event_domain) n;
   RETURN NULL;
 END
 $fn$;

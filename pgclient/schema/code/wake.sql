@@ -1,17 +1,22 @@
 -- The NOTIFY wake bridge. Sources: DP4 §3.2, DP1 §4.1 layer 2; names by DP4.
 
 -- Wake bridge. PostgreSQL is the source of truth; a NOTIFY only wakes.
--- fn_queue_notify_enabled() → the flag queue.notify.bridge_enabled.
+-- fn_queue_notify_enabled() → the flag queue.notify.bridge_enabled; false where it cannot be read at once. Transactions
+-- of producers read it: who holds the table of flags must neither fail nor hold up business. The block that catches is
+-- a subtransaction that writes nothing, so it takes no transaction id.
 CREATE OR REPLACE FUNCTION public.fn_queue_notify_enabled() RETURNS boolean
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 BEGIN
   RETURN COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = 'queue.notify.bridge_enabled'),
     false);
+EXCEPTION WHEN OTHERS THEN
+  RETURN false;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_notify_enabled TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"event_ingest_writer", :"router_worker", :"saga_orchestrator", :"webhook_worker";
-COMMENT ON FUNCTION public.fn_queue_notify_enabled IS 'Whether the wake bridge is on (DP4 §3.2).';
+COMMENT ON FUNCTION public.fn_queue_notify_enabled IS
+  'Whether the wake bridge is on (DP4 §3.2); false where the flag cannot be read at once. Never raises nor waits.';
 
 -- fn_queue_wake(channel, payload): one signal, or none: the bridge is off, the
 -- writer rings a doorbell itself (qtop.doorbell=on), the notification queue is
@@ -47,11 +52,12 @@ BEGIN
   IF (p_domain ~ '^[a-z][a-z0-9_]*$' AND length(p_domain) <= 51) IS NOT TRUE THEN -- {0,50} costs ten times what * does
     RAISE EXCEPTION 'p_domain must match ^[a-z][a-z0-9_]{0,50}$' USING ERRCODE = '22023';
   END IF;
+  IF NOT public.fn_queue_notify_enabled() OR pg_notification_queue_usage() > 0.5 THEN
+    RETURN jsonb_build_object('signalled', false);
+  END IF;
   PERFORM pg_notify('queue_wake_' || p_domain, jsonb_build_object(
-    'layer', p_layer, 'event_domain', p_domain, 'worker_hint', '', 'count', 0, 'occurred_at', clock_timestamp())::text)
-  FROM public.dot_config c
-  WHERE c.key = 'queue.notify.bridge_enabled' AND c.value = 'true' AND pg_notification_queue_usage() <= 0.5;
-  RETURN jsonb_build_object('signalled', FOUND);
+    'layer', p_layer, 'event_domain', p_domain, 'worker_hint', '', 'count', 0, 'occurred_at', clock_timestamp())::text);
+  RETURN jsonb_build_object('signalled', true);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_wake_signal TO :"event_ingest_writer", :"dot_executor", :"router_worker",
