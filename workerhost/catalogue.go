@@ -8,7 +8,7 @@ package workerhost
 // The function needs no arguments and answers a JSON object. The numbers in it are work
 // done, but for held, waiting, in_flight, checked and total. A number of lease.Most or
 // more, whatever its name, says that there is more: the loop looks again at once
-// (handOn). In a copy of a database only the workers run that fn_queue_tick_due names.
+// (handOn). In a copy of a database only the workers run that fn_queue_tick_clone names.
 
 import (
 	"log/slog"

@@ -23,7 +23,7 @@ func (j *jobs) crowd(from, to, lanes int) {
 	j.t.Helper()
 	j.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 			stale_threshold_seconds, registered_by, deregistered_at, deregistered_by)
-		SELECT 'e' || i, 'external_worker', '{}', CASE WHEN random() < 0.5 THEN now() + interval '1 hour' ELSE now() - interval '1 hour' END,
+		SELECT 'e' || i, 'external_worker', '{}', CASE WHEN random() < 0.5 THEN now() ELSE now() - interval '1 hour' END,
 			60, 300, 'test', CASE WHEN i % 9 = 0 THEN now() END, CASE WHEN i % 9 = 0 THEN 'test' END FROM generate_series($1::int, $2::int) i`, from, to)
 	j.exec(`INSERT INTO public.job_subscription (executor_id, executor_kind, job_kind, event_domain, priority_floor, max_parallel, enabled, registered_by)
 		SELECT 'e' || i, CASE WHEN random() < 0.1 THEN 'Agent' ELSE 'external_worker' END,

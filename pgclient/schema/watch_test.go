@@ -412,6 +412,10 @@ func TestWorkersRunBesideEveryLock(t *testing.T) {
 	c := newCore(t)
 	c.none("a function of ours takes an advisory lock, which any login can take", `SELECT proname FROM pg_proc p
 		WHERE p.`+publicFunctions+` AND p.prosrc ~ 'pg_(try_)?advisory_'`)
+	require.Equal(t, "subscription_admin subscriptions", get[string](c, `SELECT string_agg(r || ' ' || c.relname, ',') FROM pg_class c,
+		unnest('{queue_viewer,event_ingest_writer,dead_letter_operator,subscription_admin}'::text[]) r
+		WHERE c.relkind IN ('r', 'p') AND c.`+publicRelations+` AND (has_any_column_privilege(r, c.oid, 'UPDATE') OR has_table_privilege(r, c.oid, 'DELETE, TRUNCATE'))`),
+		"roles that may not tick can lock rows of these alone")
 	for _, role := range []string{"queue_viewer", "event_ingest_writer", "dead_letter_operator", "workflow_admin", "dot_executor", "subscription_admin"} {
 		pool := c.as(role)
 		for _, table := range []string{"dot_iu_runtime_lease", "queue_tick_worker", "queue_heartbeat", "dot_config", "queue_counter", "queue_partitioned"} {
