@@ -59,7 +59,7 @@ func keys(src Sources) []key {
 		list("expect_server", none, names, "servers that are meant, by cluster_name, address or address:port, comma separated: hosts claim nothing on another, the console says so; tells a physical copy from its original"),
 		text("profile", "", plainText, "profile of the configuration file"),
 		flag("read_only", false, "show everything, change nothing"),
-		flag("production", false, "frame the console and ask for the profile's name before actions"),
+		flag("production", false, "this is production, whatever the database says: actions want a name typed"),
 		duration("refresh", time.Second, 250*time.Millisecond, time.Hour, "interval between two pictures of the database"),
 		text("actor", src.User, plainText, "who acts, as the audit names it"),
 		flag("ascii", false, "draw with ASCII only"),

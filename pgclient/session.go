@@ -6,11 +6,13 @@ package pgclient
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -45,6 +47,9 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		return s, pgerror.Translate(err)
 	}
 	s.ReadOnly = readOnly == "on"
+	if s.Environment, err = environment(ctx, conn.Conn(), s.Database.String()); err != nil {
+		return s, pgerror.Translate(err)
+	}
 	pc := conn.Conn().PgConn()
 	_, s.TLS = pc.Conn().(*tls.Conn) // the configuration says what was asked for, not what the server gave
 	cfg := conn.Conn().Config()
@@ -60,6 +65,35 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	s.Misfit = misfit(ctx, conn.Conn())
 	err = readRights(ctx, conn.Conn(), c.opts.Actions, roles, &s)
 	return s, pgerror.Translate(err)
+}
+
+// Environment reads what the database says it is.
+func (c *Client) Environment(ctx context.Context) (queue.Environment, error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	conn, err := c.look.Acquire(ctx)
+	if err != nil {
+		return queue.Environment{}, pgerror.Translate(err)
+	}
+	defer conn.Release()
+	var database string
+	if err := conn.QueryRow(ctx, "SELECT current_database()").Scan(&database); err != nil {
+		return queue.Environment{}, pgerror.Translate(err)
+	}
+	e, err := environment(ctx, conn.Conn(), database)
+	return e, pgerror.Translate(err)
+}
+
+// environment reads the flag. A login that may not read flags, or a database without
+// them, says nothing: who may change something may read them.
+func environment(ctx context.Context, conn *pgx.Conn, database string) (queue.Environment, error) {
+	var value string
+	err := conn.QueryRow(ctx, "SELECT c.value FROM public.dot_config c WHERE c.key = $1", queue.EnvironmentFlag).Scan(&value)
+	var pg *pgconn.PgError
+	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pg) && slices.Contains([]string{"42P01", "42501"}, pg.Code) {
+		err = nil
+	}
+	return queue.ReadEnvironment(database, value), err
 }
 
 // readRights asks for all actions at once which this login may do: a console

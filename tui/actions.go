@@ -62,7 +62,7 @@ func (m *root) ask(a queue.Action, req queue.Request) tea.Cmd {
 	}
 	m.serial++
 	d := newDialog(m.serial, a, req, m.o.Now(), m.prefill(a, req))
-	d.production, d.about, d.undo = m.o.Production, m.about(a, req), m.actions.Undo(a)
+	d.production, d.about, d.undo = m.production(), m.about(a, req), m.actions.Undo(a)
 	m.raise(d)
 	if d.stage == stagePlanning {
 		return m.startPlan(d)

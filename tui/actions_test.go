@@ -175,11 +175,22 @@ func TestSelection(t *testing.T) {
 	})
 }
 
+// The database says that it is production, and its name; where it says nothing and the
+// profile does, the database's name is typed.
 func TestProduction(t *testing.T) {
 	s := newStore()
+	run(t, setup{store: s, o: Options{Production: "prod", Profile: "prod"}}, func(c *console) {
+		c.press("5", "enter", "enter", "R")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("in QUEUE", "type queue")
+	})
+	s = newStore()
+	s.session.Environment = queue.ReadEnvironment("queue", "prod-eu guarded")
 	var ahead atomic.Int64 // of the clock: seconds
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load()) * time.Second) }
-	run(t, setup{store: s, o: Options{Production: "prod-eu", Profile: "prod-eu", Now: now}}, func(c *console) {
+	run(t, setup{store: s, o: Options{Now: now}}, func(c *console) {
 		c.sees("PROD-EU")
 		one := func() {
 			c.press("5", "enter", "enter", "R")

@@ -71,7 +71,7 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "reason", Value: queue.Clean(d.req.Reason)})
 	}
 	if p.Command != "" {
-		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.Clean(p.Command)})
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.Clean(d.headless())})
 	}
 	v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(cmp.Or(d.undo, "none: this cannot be taken back"))})
 	v.Notes = skippedWords(p.Results, p.Skipped)
@@ -161,4 +161,12 @@ func skippedWords(results []queue.Outcome, skipped int64) []string {
 		out = append(out, fmt.Sprintf("  %s × %s (such as %s)", views.Count(count[w]), w, first[w]))
 	}
 	return out
+}
+
+// headless is the command that does the same; a guarded database wants its name there too.
+func (d *dialog) headless() string {
+	if d.production == "" || d.plan.Command == "" || !d.action.Guards() {
+		return d.plan.Command
+	}
+	return d.plan.Command + " --confirm " + d.production
 }

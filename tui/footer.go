@@ -11,7 +11,7 @@ import (
 )
 
 func (m *root) status() views.Status {
-	s := views.Status{Production: m.o.Production != "", Right: m.cost()}
+	s := views.Status{Production: m.production() != "", Right: m.cost()}
 	switch {
 	case m.line.open():
 		s.Left = m.line.shown(m.look.theme.G.Caret)

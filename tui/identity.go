@@ -37,10 +37,19 @@ func shared(actor string) bool {
 	return false
 }
 
+// production is the name that is typed where the database, or else the profile, says that
+// this is production; empty where neither does.
+func (m *shell) production() string {
+	if m.me.session == nil {
+		return m.o.Production
+	}
+	return m.me.session.Environment.Guard(m.o.Production != "")
+}
+
 // locked tells whether the production name must be typed for an action on so
 // many rows. An acknowledgement needs only its comment.
 func (m *shell) locked(a queue.Action, count int64) bool {
-	if m.o.Production == "" || a.Open {
+	if m.production() == "" || a.Open {
 		return false
 	}
 	return count > 1 || m.o.Now().After(m.me.unlocked)

@@ -9,8 +9,8 @@ import (
 
 // Options are the settings of a console.
 type Options struct {
-	Profile     string // the name in the header; of a production profile the word that unlocks it
-	Production  string // non-empty: this is production, and this is the name that is typed
+	Profile     string // the name in the header
+	Production  string // non-empty: the profile says that this is production; typed until the database has said its name
 	ReadOnly    bool
 	Actor       string // who the audit rows name
 	ASCII       bool

@@ -52,12 +52,12 @@ func (m *root) frame() string {
 func (m *root) screen() views.Screen {
 	now := m.o.Now()
 	h := views.Header{
-		Profile: m.o.Profile, Production: m.o.Production != "", ReadOnly: m.o.ReadOnly, Actor: m.me.actor,
+		Profile: m.o.Profile, Production: m.production() != "", ReadOnly: m.o.ReadOnly, Actor: m.me.actor,
 		Session: m.me.session, Link: m.feed.link, Age: m.feed.age(now), Old: m.feed.old(now),
 		Paused: m.feed.paused, Past: m.pastAge(), Now: now,
 	}
 	if h.Profile == "" && h.Production {
-		h.Profile = m.o.Production
+		h.Profile = m.production()
 	}
 	if m.feed.picture != nil {
 		h.Server = &m.feed.picture.Server

@@ -21,6 +21,7 @@ import (
 type actOptions struct {
 	dryRun, yes    bool
 	reason, filter string
+	confirm        string // the name that a guarded database, or an action on all of it, wants typed
 	all            bool
 	values         map[string]*string
 }
@@ -57,8 +58,11 @@ func verbOf(a *app, entry queue.Action) *verb {
 	f.BoolVar(&v.o.dryRun, "dry-run", false, "say what would happen, change nothing")
 	f.BoolVar(&v.o.yes, "yes", false, "do not ask")
 	f.StringVar(&v.o.reason, "reason", "", "why, for the audit")
-	if entry.Danger == queue.DangerDatabase {
-		v.flag("confirm", "", "name of the database, instead of typing it")
+	switch {
+	case v.namesDatabase():
+		f.StringVar(&v.o.confirm, "confirm", "", "name of the "+queue.Choose(entry.ID == queue.ActEnvironment, "guarded environment", "database")+", instead of typing it")
+	case entry.Guards():
+		f.StringVar(&v.o.confirm, "confirm", "", confirmHelp)
 	}
 	switch entry.Targets.Instead {
 	case "filter":
@@ -75,6 +79,14 @@ func verbOf(a *app, entry queue.Action) *verb {
 		}
 	}
 	return v
+}
+
+// confirmHelp is of verbs that change something.
+const confirmHelp = "in a guarded database: the name of its environment, else of the database, instead of typing it"
+
+// namesDatabase tells a verb whose plan says which name must be given.
+func (v *verb) namesDatabase() bool {
+	return v.entry.Danger == queue.DangerDatabase || v.entry.ID == queue.ActEnvironment
 }
 
 func (v *verb) flag(name, value, help string) {
@@ -106,6 +118,9 @@ func (v *verb) request(args []string) (queue.Request, error) {
 		if v.cmd.Flags().Changed(name) { // what is left out stays as it stands, or has the registry's default
 			r.Args[name] = *value
 		}
+	}
+	if v.namesDatabase() && v.o.confirm != "" {
+		r.Args["confirm"] = v.o.confirm
 	}
 	r.Targets = args
 	if free := v.entry.Free().Name; free != "" {
@@ -192,7 +207,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 	}
 	res := queue.Result{Action: plan.Request.Action, DryRun: o.dryRun, Plan: plan.Lines, Results: plan.Results, Refused: plan.Refused, Skipped: plan.Skipped}
 	if plan.Refused == "" && !o.dryRun {
-		if err := a.confirm(ctx, plan, o); err != nil {
+		if err := a.confirm(ctx, client, plan, o); err != nil {
 			return err
 		}
 		if res, err = do.Apply(ctx, plan); err != nil {
@@ -222,19 +237,30 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 	return a.outcome(res, plan)
 }
 
-// confirm asks unless --yes; where nobody can answer it refuses.
-func (a *app) confirm(ctx context.Context, p queue.Plan, o actOptions) error {
-	switch {
-	case p.Confirm != "" && p.Request.Args["confirm"] == "" && (o.yes || !terminal(a.in) || a.output == "json"):
-		return usage("the name of the database is needed: --yes is not enough for all of it", "command line", "say --confirm NAME, or --dry-run to see the plan")
-	case o.yes, p.Confirm != "" && p.Request.Args["confirm"] != "": // a wrong name was refused by the plan
-		return nil
+// confirm asks unless --yes; where nobody can answer it refuses. An action on all of the
+// database, and any change in a guarded one, wants a name: typed, or as --confirm.
+func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o actOptions) error {
+	entry := actions.Registry().ByID(p.Request.Action)
+	name, whose := p.Confirm, queue.Choose(entry.ID == queue.ActEnvironment, "guarded environment", "database")
+	if name == "" && entry.Guards() {
+		e, err := c.Environment(ctx)
+		if err != nil {
+			return err
+		}
+		name, whose = e.Guard(a.settings.Production), queue.Choose(e.Name.Empty(), "guarded database", "guarded environment")
 	}
-	if !terminal(a.in) || a.output == "json" {
+	headless := a.headless()
+	switch {
+	case name != "" && o.confirm == name, name == "" && o.yes:
+		return nil
+	case name != "" && o.confirm != "":
+		return usage(fmt.Sprintf("the name of the %s is %s, not %s", whose, name, o.confirm), "--confirm", "nothing was changed")
+	case name != "" && (o.yes || headless):
+		return usage(fmt.Sprintf("the name of the %s (%s) is needed: --yes is not enough", whose, name), "command line", "say --confirm NAME, or --dry-run to see the plan")
+	case headless:
 		return usage("nobody is here to confirm", "command line", "say --yes, or --dry-run to see the plan")
 	}
 	a.planLines(p)
-	entry := actions.Registry().ByID(p.Request.Action)
 	ask, want := entry.Verb, "yes"
 	if entry.Danger == queue.DangerMany { // a count beside one target would read as its number
 		ask = fmt.Sprintf("%s %d", ask, p.Count)
@@ -242,8 +268,15 @@ func (a *app) confirm(ctx context.Context, p queue.Plan, o actOptions) error {
 	if p.Count > 1 {
 		want = fmt.Sprint(p.Count)
 	}
-	want = cmp.Or(p.Confirm, want)
-	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, want)
+	return a.typed(ctx, ask, cmp.Or(name, want))
+}
+
+// headless tells that nobody can answer a question.
+func (a *app) headless() bool { return !terminal(a.in) || a.output == "json" }
+
+// typed asks for a word on the terminal.
+func (a *app) typed(ctx context.Context, ask, want string) error {
+	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, queue.Clean(want))
 	text, err := awaitInput(ctx, func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
 	if errors.Is(err, errInterrupted) {
 		return a.interrupted()

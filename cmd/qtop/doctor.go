@@ -41,7 +41,7 @@ func doctorCmd(a *app) *cobra.Command {
 // checks are all that the doctor does, in the order in which it tells what it found.
 func checks() []check {
 	return []check{
-		elsewhereFindings, sessionFindings, loginFindings, schemaFindings, rightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,
+		elsewhereFindings, sessionFindings, environmentFinding, loginFindings, schemaFindings, rightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,
 		clockFinding, hostFinding, idFinding, neverDueFinding, partitionFinding, driftFinding, sizeFinding,
 	}
 }

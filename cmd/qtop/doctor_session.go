@@ -40,6 +40,21 @@ func tlsFinding(s queue.Session) finding {
 	return finding{"note", "tls", queue.Clean("not encrypted"), "sslmode=verify-full in the connection string"}
 }
 
+// environmentFinding says whether the database itself says that it is production.
+func environmentFinding(_ context.Context, x patient) []finding {
+	e := x.session.Environment
+	state := queue.Choose(e.Guard(x.settings.Production) != "", "guarded", "open")
+	if e.Name.Empty() {
+		return []finding{{"note", "environment", queue.Clean("the database does not say which one it is; " + state + ", by the profile alone"),
+			"qtop environment set NAME --guard guarded|open --reason R"}}
+	}
+	if !e.Guarded && x.settings.Production {
+		return []finding{{"note", "environment", queue.Clean(fmt.Sprintf("%s, open by the database and guarded by the profile: without the profile nothing guards it", e.Name)),
+			"qtop environment set NAME --guard guarded --reason R, if it is production"}}
+	}
+	return []finding{{"ok", "environment", queue.Clean(fmt.Sprintf("%s, %s", e.Name, state)), ""}}
+}
+
 // clockFinding compares clocks: times are compared by the server alone, a skew
 // only makes ages on this screen wrong.
 func clockFinding(ctx context.Context, x patient) []finding {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,13 +26,18 @@ func (a *app) directDSN() string {
 
 func migrateCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Short: "Install, inspect or remove the schema"}
-	u := schema.UpOptions{Progress: a.say}
+	var asked migrateAnswers
+	u := schema.UpOptions{Progress: a.say, Beside: func(ctx context.Context, tables []string) error { return a.beside(ctx, tables, asked) }}
 	up := &cobra.Command{
 		Use: "up", Short: "Install the schema, or bring it to this version", Args: cobra.NoArgs,
 		Long: "Brings the database to this version in one transaction: missing roles, pending migrations, and the functions,\n" +
 			"views, triggers, grants and comments that differ. A table that somebody holds for longer than 1.5 s rolls all of\n" +
-			"it back; migrate says who holds it and starts again, until --lock-wait is over.",
+			"it back; migrate says who holds it and starts again, until --lock-wait is over.\n\n" +
+			"A first installation in a database that has tables of others asks, or wants --yes.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.mayMigrate(); err != nil {
+				return err
+			}
 			if u.LockWait <= 0 || u.LockWait > 24*time.Hour {
 				return usage(fmt.Sprintf("--lock-wait is %s", u.LockWait), "command line", "use more than 0 and at most 24h")
 			}
@@ -39,18 +45,27 @@ func migrateCmd(a *app) *cobra.Command {
 		},
 	}
 	up.Flags().DurationVar(&u.LockWait, "lock-wait", 10*time.Minute, "how long to try again while somebody holds a table that must change")
+	up.Flags().BoolVar(&asked.yes, "yes", false, "install qtop in a database that has tables of others without asking")
 	up.Flags().BoolVar(&u.AdoptRoles, "adopt-roles", false, "use roles of the cluster that exist although qtop did not make them")
 	up.Flags().StringVar(&u.RolePrefix, "role-prefix", "", "give a database that is installed now roles of its own, whose names begin with this")
 	cmd.AddCommand(up)
-	var o schema.DownOptions
+	o := schema.DownOptions{Confirm: func(ctx context.Context, m schema.Removal) error { return a.confirmDown(ctx, m, asked) }}
 	down := &cobra.Command{
-		Use: "down", Short: "Remove the schema; refuses while work would be lost", Args: cobra.NoArgs,
+		Use: "down", Short: "Remove the schema; refuses while work or configuration would be lost", Args: cobra.NoArgs,
+		Long: "Removes everything that migrate up made but the roles, in one transaction. It lists what goes, with the number of\n" +
+			"rows, and asks for the name of the database, in a guarded one for that of its environment; --confirm NAME gives it.\n" +
+			"It refuses, and names all of it, while objects of others stand on qtop's, and without --discard while work or\n" +
+			"configuration would be lost.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.mayMigrate(); err != nil && !o.DryRun {
+				return err
+			}
 			return pgerror.Connect(schema.Down(cmd.Context(), a.directDSN(), o, a.say))
 		},
 	}
 	down.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would go, change nothing")
-	down.Flags().BoolVar(&o.Discard, "discard", false, "go on although unprocessed work is lost")
+	down.Flags().BoolVar(&o.Discard, "discard", false, "go on although unprocessed work and configuration are lost")
+	down.Flags().StringVar(&asked.confirm, "confirm", "", "name of the database, or in a guarded one of its environment, instead of typing it")
 	cmd.AddCommand(down)
 	cmd.AddCommand(&cobra.Command{
 		Use: "status", Short: "Say which version and code are installed, and what differs", Args: cobra.NoArgs,
@@ -70,6 +85,52 @@ func migrateCmd(a *app) *cobra.Command {
 	sql.Flags().StringVar(&prefix, "role-prefix", "", "with roles whose names begin with this")
 	cmd.AddCommand(sql)
 	return cmd
+}
+
+// migrateAnswers are given on the command line to what migrate asks.
+type migrateAnswers struct {
+	yes     bool
+	confirm string
+}
+
+// mayMigrate refuses where the profile forbids changes.
+func (a *app) mayMigrate() error {
+	if a.settings.ReadOnly {
+		return queue.NewError(queue.KindPermission, "read_only is set, and migrate changes the database", "settings", "nothing was changed; leave read_only out, or use another profile")
+	}
+	return nil
+}
+
+// beside asks whether a database with tables of others is the one that is meant.
+func (a *app) beside(ctx context.Context, tables []string, asked migrateAnswers) error {
+	what := fmt.Sprintf("%d tables of others are in this database, and no qtop: %s", len(tables), strings.Join(tables[:min(len(tables), 5)], ", ")+queue.Choose(len(tables) > 5, ", …", ""))
+	switch {
+	case asked.yes:
+		return nil
+	case a.headless():
+		return usage(what, "migrate up", "nothing was changed; say --yes if qtop belongs here, or name another database with --dsn")
+	}
+	fmt.Fprintln(a.errs, queue.Clean(what))
+	return a.typed(ctx, "Install qtop here", "yes")
+}
+
+// confirmDown asks for the name of what migrate down removes.
+func (a *app) confirmDown(ctx context.Context, m schema.Removal, asked migrateAnswers) error {
+	guard := m.Environment.Guard(a.settings.Production)
+	want := cmp.Or(guard, m.Environment.Database.String())
+	whose := queue.Choose(guard != "" && !m.Environment.Name.Empty(), "guarded environment", "database")
+	switch {
+	case asked.confirm == want:
+		return nil
+	case asked.confirm != "":
+		return usage(fmt.Sprintf("the name of the %s is %s, not %s", whose, want, asked.confirm), "--confirm", "nothing was changed")
+	case a.headless():
+		return usage(fmt.Sprintf("the name of the %s (%s) is needed", whose, want), "migrate down", "nothing was changed; say --confirm NAME, or --dry-run to see what goes")
+	}
+	for _, line := range m.Lines() {
+		fmt.Fprintln(a.errs, line)
+	}
+	return a.typed(ctx, fmt.Sprintf("Remove qtop from database %s", m.Environment.Database), want)
 }
 
 // standing is where a database stands, for `migrate status` and `version`.

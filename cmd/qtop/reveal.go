@@ -32,6 +32,7 @@ func revealing(a *app, short string, show func(ctx context.Context, a *app, c *p
 	f.BoolVar(&o.dryRun, "dry-run", false, "with --reveal: say what would happen, reveal nothing")
 	f.BoolVar(&o.yes, "yes", false, "with --reveal: do not ask")
 	f.StringVar(&o.reason, "reason", "", "with --reveal: why, for the audit")
+	f.StringVar(&o.confirm, "confirm", "", "with --reveal "+confirmHelp)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.Changed("watch") && o.on {
@@ -61,7 +62,7 @@ func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o reve
 			Results: []queue.Outcome{{ID: id, Outcome: "would_reveal"}},
 		}, plan)
 	}
-	if err := a.confirm(ctx, plan, o.actOptions); err != nil {
+	if err := a.confirm(ctx, c, plan, o.actOptions); err != nil {
 		return text, true, err
 	}
 	res, err := actions.New(c).Apply(ctx, plan)

@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SUPER", db.DSN(""))
 			env.Setenv("DBNAME", db.Name)
 			env.Setenv("EMPTY", empty.DSN(""))
+			env.Setenv("EMPTYNAME", empty.Name)
 			env.Setenv("QTOP_ACTOR", "anna")
 			env.Setenv("HOME", env.WorkDir)
 			return nil

@@ -15,10 +15,14 @@ func adoptActions() []entry {
 			ID: queue.ActAdopt, Words: "adopt", Verb: "Adopt",
 			Help:   "make this copy of a database one of its own, and say what becomes of the work that came with it",
 			Button: "Adopt {targets}", Safe: "Not now", Targets: queue.Targets{Name: "DATABASE"},
-			Danger: queue.DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Danger: queue.DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean,text,text)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{{
 				Name: "waiting", Kind: queue.ArgChoice, Label: "Waiting work", Required: true, Choices: []string{"suspend", "cancel", "keep"}, // a form begins with the one that does least
 				Help: "keep: it goes on here; suspend: endpoints, jobs and routes stand still; cancel: jobs are cancelled, endpoints and routes stand still",
+			}, {
+				Name: "environment", Label: "Environment", Help: "what this copy is, such as staging; needed where the original has one",
+			}, {
+				Name: "guard", Kind: queue.ArgChoice, Label: "Guard", Choices: guards(), Help: "guarded: changes want its name typed",
 			}},
 		}, plan: planAdopt, apply: applyAdopt},
 	}
@@ -38,11 +42,12 @@ type adoptAnswer struct {
 	Suspended   int64    `json:"suspended"`
 	Paused      int64    `json:"paused"`
 	SwitchedOff []string `json:"switched_off"`
+	Environment string   `json:"environment"`
 }
 
 func (c *Planner) adopt(ctx context.Context, r queue.Request, name *string, dry bool) (a adoptAnswer, err error) {
-	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_adopt($1::text, $2::text, $3::text, $4::text, $5::boolean)",
-		r.Args["waiting"], name, r.Actor, r.Reason, dry).Scan(&a)
+	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_adopt($1::text, $2::text, $3::text, $4::text, $5::boolean, NULLIF($6::text, ''), NULLIF($7::text, ''))",
+		r.Args["waiting"], name, r.Actor, r.Reason, dry, r.Args["environment"], r.Args["guard"]).Scan(&a)
 	return a, err
 }
 
@@ -69,6 +74,9 @@ func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 		line("now", "%s", a.Was),
 		line("came with it", "%d jobs, %d more leased to hosts of the original, %d webhooks for %d endpoints, %d bulk operations running",
 			a.Jobs, a.JobsLeased, a.Webhooks, a.Endpoints, a.Operations))
+	if p.Request.Args["environment"] != "" {
+		say(p, "environment", "%s", a.Environment)
+	}
 	p.Lines = append(p.Lines, a.becomes(p.Request.Args["waiting"])...)
 	if p.Request.Args["waiting"] == "keep" {
 		return c.released(ctx, p, nil)

@@ -52,6 +52,7 @@ const (
 	ActRouteSet       ActionID = "route_set"
 	ActConsumerSet    ActionID = "consumer_set"
 	ActAdopt          ActionID = "adopt"
+	ActEnvironment    ActionID = "environment_set"
 	ActHostStart      ActionID = "host_start"
 	ActHostDrain      ActionID = "host_drain"
 	ActHostStop       ActionID = "host_stop"

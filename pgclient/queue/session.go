@@ -5,18 +5,20 @@ package queue
 
 // Session is what the database says of this connection.
 type Session struct {
-	User       Text   // session_user
-	Actor      string // the person claimed for audit rows
-	Roles      []string
-	Database   Text
-	Address    Text // host:port or socket directory
-	Version    Text
-	InRecovery bool
-	ReadOnly   bool // default_transaction_read_only or the read_only setting
-	Pooler     bool // a transaction pooler is in the path: no LISTEN
-	TLS        bool
-	Superuser  bool
-	Misfit     *Error // why the installed schema does not serve this program; nil when it does
+	User     Text   // session_user
+	Actor    string // the person claimed for audit rows
+	Roles    []string
+	Database Text
+	// Environment is what the database says it is.
+	Environment Environment
+	Address     Text // host:port or socket directory
+	Version     Text
+	InRecovery  bool
+	ReadOnly    bool // default_transaction_read_only or the read_only setting
+	Pooler      bool // a transaction pooler is in the path: no LISTEN
+	TLS         bool
+	Superuser   bool
+	Misfit      *Error // why the installed schema does not serve this program; nil when it does
 	// Rights tells for each action whether this login may do it; Needs names
 	// the role that is missing where it may not.
 	Rights map[ActionID]bool

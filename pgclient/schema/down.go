@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -27,6 +29,8 @@ type Removal struct {
 	Losses     []string // work that is not done; refused without Discard
 	Configured []string // what operators configured; refused without Discard
 	Rows       []string // table and how many rows it has
+	// Environment is what the database says it is: its name is asked for.
+	Environment queue.Environment
 
 	version int32
 	jobs    cron
@@ -123,6 +127,16 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 	if m.Rows, err = tableRows(ctx, in.tx, in.roleSet); err != nil {
 		return m, err
 	}
+	var database, environment string
+	if err = in.tx.QueryRow(ctx, "SELECT current_database()").Scan(&database); err != nil {
+		return m, err
+	}
+	if err = there(ctx, in.tx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "SELECT COALESCE((SELECT c.value FROM public.dot_config c WHERE c.key = $1), '')", queue.EnvironmentFlag).Scan(&environment)
+	}); err != nil {
+		return m, err
+	}
+	m.Environment = queue.ReadEnvironment(database, environment)
 	m.jobs, err = cronJobs(ctx, in.tx)
 	return m, err
 }

@@ -6,6 +6,9 @@
 SELECT public.fn_dot_config_seed('queue.heartbeat.stale_threshold_seconds', 'integer', '300',
   'silence of tick workers, within 3 to 5 intervals; executors registered without one get it; from 1000000 on off',
   p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('queue.environment', 'environment', 'unset',
+  'the name of this environment and its guard, as in "prod-eu guarded" or "staging open"; in a guarded one whatever '
+  'changes something wants the name', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.notify.bridge_enabled', 'boolean', 'false',
   'NOTIFY wakes listeners at once; off = everything runs by polling. Each notifying commit takes a cluster-wide lock',
   p_switch => false, p_choices => NULL::text[]);

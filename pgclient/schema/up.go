@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -64,6 +65,9 @@ type UpOptions struct {
 	// installed now; later the stored one is used.
 	RolePrefix string
 	AdoptRoles bool // use roles that exist although qtop did not make them
+	// Beside is asked before qtop is installed in a database that has tables of others;
+	// its error ends Up. nil = nobody is asked.
+	Beside func(ctx context.Context, tables []string) error
 }
 
 // Up brings a database to this release:
@@ -99,6 +103,9 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if err := pgsession.Writable(conn, &pgsession.Route{}); err != nil {
 		return err
 	}
+	if err := askBeside(ctx, conn, o); err != nil {
+		return err
+	}
 	if err := r.upUntilLocked(ctx, conn, o); err != nil {
 		return err
 	}
@@ -109,6 +116,25 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 		return err
 	}
 	return r.runMoves(ctx, conn, o.Progress)
+}
+
+// askBeside asks about tables of others where nothing of qtop is installed yet.
+func askBeside(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
+	if o.Beside == nil {
+		return nil
+	}
+	v, err := version(ctx, conn)
+	if err != nil || v > 0 {
+		return explain(err, versionTable)
+	}
+	tables, err := pgrow.Column[string](ctx, conn, `SELECT format('%s.%s', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+			AND c.oid IS DISTINCT FROM to_regclass($1) AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+		ORDER BY 1`, versionTable)
+	if err != nil || len(tables) == 0 {
+		return explain(err, "migrate up")
+	}
+	return o.Beside(ctx, tables)
 }
 
 // upUntilLocked tries the one transaction until it has its locks.

@@ -262,7 +262,7 @@ func History() []queue.AlertAck {
 func Session() queue.Session {
 	return queue.Session{
 		User: t("demo_operator"), Actor: "anna", Roles: []string{"dead_letter_operator", "workflow_admin", "queue_viewer"},
-		Database: t("queue"), Address: t("db1:5432"), Version: t("16.4 (Debian 16.4-1)"), TLS: true, Rights: map[queue.ActionID]bool{}, Needs: map[queue.ActionID]string{},
+		Database: t("queue"), Address: t("db1:5432"), Version: t("16.4 (Debian 16.4-1)"), TLS: true, Environment: queue.ReadEnvironment("queue", "unset"), Rights: map[queue.ActionID]bool{}, Needs: map[queue.ActionID]string{},
 	}
 }
 

@@ -13,7 +13,8 @@ COMMENT ON TABLE public.dot_config_rule IS
   'What fn_dot_config_set admits per key. switch: at false (or 0) something of the queue is switched off, which the '
   'console shows above everything else.';
 COMMENT ON COLUMN public.dot_config_rule.kind IS
-  'boolean, integer (lowest to highest), mode: one of choices, or schedule: waits as 5s 30s 2m 1h 1d, up to 100';
+  'boolean, integer (lowest to highest), mode: one of choices, schedule: waits as 5s 30s 2m 1h 1d, up to 100, or '
+  'environment: unset, or a name and guarded or open';
 COMMENT ON COLUMN public.dot_config_rule.lowest IS
   'the least that an integer may be; a smaller value that is stored counts as this';
 COMMENT ON COLUMN public.dot_config_rule.highest IS
@@ -104,6 +105,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
         THEN p_value::int BETWEEN COALESCE(r.lowest, 0) AND COALESCE(r.highest, 999999999) ELSE false END
       WHEN 'schedule' THEN p_value ~ '^[0-9]{1,6}[smhd]( [0-9]{1,6}[smhd]){0,99}$'
         OR (p_value = 'default' AND r.default_value = 'default')
+      WHEN 'environment' THEN p_value = 'unset' OR p_value ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,39} (guarded|open)$'
       ELSE p_value = ANY (r.choices) END
     FROM public.fn_cfg_rule(p_key) r), true)
 $fn$;
@@ -150,7 +152,8 @@ BEGIN
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
-    OR strpos(v_stack, 'fn_dot_config_waits(text,text,text,text,text)') > 0 THEN
+    OR strpos(v_stack, 'fn_dot_config_waits(text,text,text,text,text)') > 0
+    OR strpos(v_stack, 'fn_queue_environment_put(text,text,text)') > 0 THEN
     RETURN NEW;
   END IF;
   NEW.updated_at := clock_timestamp();
@@ -171,7 +174,8 @@ BEGIN
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
-    OR strpos(v_stack, 'fn_dot_config_waits(text,text,text,text,text)') > 0 THEN
+    OR strpos(v_stack, 'fn_dot_config_waits(text,text,text,text,text)') > 0
+    OR strpos(v_stack, 'fn_queue_environment_put(text,text,text)') > 0 THEN
     RETURN NULL;
   END IF;
   IF TG_OP = 'TRUNCATE' THEN
@@ -267,7 +271,16 @@ BEGIN
           COALESCE(v_rule.highest, 999999999))
         WHEN 'schedule' THEN 'up to 100 waits as 5s 30s 2m 1h 1d'
           || CASE v_rule.default_value WHEN 'default' THEN ', or default' ELSE '' END
+        WHEN 'environment' THEN 'a name and guarded or open, as in "prod-eu guarded", or unset'
         ELSE array_to_string(v_rule.choices, ', ') END, left(p_value, 100));
+  ELSIF v_rule.kind = 'environment' AND p_expires_at IS NOT NULL THEN
+    rule := 'conflict';
+    reason := 'what a database is does not expire: leave the expiry out';
+  ELSIF v_rule.kind = 'environment' AND public.fn_queue_environment_lowers(p_before => v_row.value, p_after => p_value)
+  THEN
+    rule := 'confirm';
+    reason := format('this database is guarded (%s): use qtop environment set NAME --guard guarded|open --confirm NAME',
+      v_row.value);
   ELSIF p_expires_at <= clock_timestamp() THEN
     rule := 'expiry_in_the_past';
     reason := 'the expiry must lie in the future';
@@ -298,7 +311,7 @@ COMMENT ON FUNCTION public.fn_dot_config_refusal IS
 -- fn_dot_config_set(key, value, actor, reason, expires_at, expected_updated_at)
 -- → {key, before, after, updated_at, reverts_at, audit_id}, or a refusal:
 -- unknown_key, invalid_value, conflict, changed (who, when), unchanged,
--- expiry_in_the_past, expiry_too_far. A later set cancels a pending revert.
+-- expiry_in_the_past, expiry_too_far, confirm (of a guarded database). A later set cancels a pending revert.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_set(
   p_key text, p_value text, p_actor text, p_reason text,
   p_expires_at timestamptz DEFAULT NULL, p_expected_updated_at timestamptz DEFAULT NULL)
@@ -372,7 +385,7 @@ GRANT EXECUTE ON FUNCTION public.fn_dot_config_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_dot_config_set IS
   'Changes a flag: validates by key, compares updated_at with what the caller saw, audits before and after, and '
   'with p_expires_at remembers what to go back to. Refusals: unknown_key, invalid_value, conflict, changed, '
-  'unchanged, expiry_in_the_past, expiry_too_far.';
+  'unchanged, expiry_in_the_past, expiry_too_far, confirm.';
 
 -- fn_dot_config_expire() → {reverted, dropped, held}: the config_expiry tick. A
 -- revert acts only on the value that the expiring set left. One that would break

@@ -72,16 +72,19 @@ COMMENT ON FUNCTION public.fn_queue_clone_refusal IS
 --            queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off.
 --   cancel   every job is cancelled, also those that hosts of the original hold; endpoints, bulk operations and
 --            iu_core.routes_master_enabled (events that wait would make jobs) as for suspend.
+-- environment and guard: what queue.environment becomes; needed where it says that the original is an environment.
 -- The numbers of a dry run are what would be done. Two at once: one adopts, the other is refused.
--- refused: no_clone, name.
+-- refused: no_clone, name, environment.
 CREATE OR REPLACE FUNCTION public.fn_queue_adopt(p_waiting text, p_database text, p_actor text, p_reason text,
-  p_dry_run boolean DEFAULT false) RETURNS jsonb
+  p_dry_run boolean DEFAULT false, p_environment text DEFAULT NULL, p_guard text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, false);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_clone text;
+  v_original text := (SELECT c.value FROM public.dot_config c WHERE c.key = 'queue.environment');
+  v_environment text;
   v_before public.queue_identity;
   v_after public.queue_identity;
   v_rule text;
@@ -100,6 +103,9 @@ BEGIN
   IF p_waiting IS NULL OR p_waiting NOT IN ('keep', 'suspend', 'cancel') THEN
     RAISE EXCEPTION 'p_waiting must be keep, suspend or cancel' USING ERRCODE = '22023';
   END IF;
+  IF p_environment IS NOT NULL OR p_guard IS NOT NULL THEN
+    v_environment := public.fn_queue_environment_value(p_environment => p_environment, p_guard => p_guard);
+  END IF;
   IF NOT v_dry THEN
     LOCK TABLE public.queue_identity IN SHARE ROW EXCLUSIVE MODE;
   END IF;
@@ -113,6 +119,10 @@ BEGIN
     v_rule := 'name';
     v_why := format('the name of this database is %s, not %s', current_database(),
       COALESCE(left(p_database, 100), '(none)'));
+  ELSIF v_environment IS NULL AND v_original <> 'unset' THEN
+    v_rule := 'environment';
+    v_why := format('this copy still says that it is %s: say what it is with --environment NAME --guard guarded|open',
+      v_original);
   END IF;
   IF v_rule IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', v_dry, 'audit_id',
@@ -131,7 +141,7 @@ BEGIN
     WHERE x.subscription_id IS NULL OR x.reason = 'circuit' OR x.until IS NOT NULL;
   END IF;
   v_out := jsonb_build_object('action', 'adopt', 'dry_run', v_dry, 'waiting', p_waiting, 'database',
-    current_database(), 'was', v_clone,
+    current_database(), 'was', v_clone, 'environment', COALESCE(v_environment, v_original),
     'jobs', (SELECT count(*) FROM public.job_queue q WHERE q.status NOT IN ('leased', 'in_progress')),
     'jobs_leased', (SELECT count(*) FROM public.job_queue q WHERE q.status IN ('leased', 'in_progress')),
     'webhooks', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter c
@@ -176,6 +186,9 @@ BEGIN
   SELECT s.system_identifier, d.oid, d.datname, v_actor, v_reason
   FROM pg_control_system() s JOIN pg_database d ON d.datname = current_database()
   RETURNING * INTO v_after;
+  IF v_environment IS NOT NULL AND v_environment IS DISTINCT FROM v_original THEN
+    PERFORM public.fn_queue_environment_put(p_value => v_environment, p_actor => v_actor, p_reason => v_reason);
+  END IF;
   PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'the database was adopted'::text, true);
   v_out := v_out || jsonb_build_object('suspended', v_suspended, 'paused', cardinality(v_operations), 'switched_off',
     to_jsonb(v_flags), 'cancelled', v_cancelled);

@@ -1,0 +1,72 @@
+package actions
+
+// This file plans and applies what a database says it is: the name of its environment
+// and its guard.
+
+import (
+	"context"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// guards are what a database may be.
+func guards() []string { return []string{"guarded", "open"} }
+
+func environmentActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActEnvironment, Words: "environment set", Group: "Say what this database is", Verb: "Set", Undo: "set what it was before",
+			Help: "name the environment of this database, and guard it: then whatever changes something wants the name typed",
+			Noun: "environment", Title: "Name the environment", Button: "Set {environment} {guard}", Open: true, // a guarded one wants its name by itself
+			Danger: queue.DangerOne, Function: "public.fn_queue_environment_set(text,text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{
+				{Name: "environment", Kind: queue.ArgWord, Positional: true, Label: "Environment", Required: true, Help: "letters, digits and . _ -, such as prod-eu"},
+				{Name: "guard", Kind: queue.ArgChoice, Label: "Guard", Required: true, Choices: guards(), Help: "guarded: changes want the name typed; open: they do not"},
+			},
+		}, plan: planEnvironment, apply: applyEnvironment},
+	}
+}
+
+type environmentAnswer struct {
+	answer
+	Before  queue.Text `json:"before"`
+	After   queue.Text `json:"after"`
+	Confirm string     `json:"confirm"`
+}
+
+func (c *Planner) environment(ctx context.Context, r queue.Request, name *string, dry bool) (a environmentAnswer, err error) {
+	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_environment_set($1::text, $2::text, $3::text, $4::text, $5::text, $6::boolean)",
+		r.Args["environment"], r.Args["guard"], name, r.Actor, r.Reason, dry).Scan(&a)
+	return a, err
+}
+
+func planEnvironment(ctx context.Context, c *Planner, p *queue.Plan) error {
+	var name *string
+	if typed := p.Request.Args[nameArg]; typed != "" {
+		name = &typed
+	}
+	a, err := c.environment(ctx, p.Request, name, true)
+	if err != nil {
+		return err
+	}
+	if a.Refused {
+		return refuse(p, a.Rule, a.Reason)
+	}
+	p.Count, p.Confirm = 1, a.Confirm
+	p.Results = []queue.Outcome{{ID: queue.EnvironmentFlag, Outcome: "would_set"}}
+	say(p, "now", "%s", a.Before)
+	say(p, "new", "%s", a.After)
+	return nil
+}
+
+func applyEnvironment(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	var name *string
+	if p.Confirm != "" { // typed with the request, or where the plan was shown
+		name = &p.Confirm
+	}
+	a, err := c.environment(ctx, p.Request, name, false)
+	if err == nil {
+		one(res, queue.EnvironmentFlag, "set", a.answer)
+	}
+	return err
+}

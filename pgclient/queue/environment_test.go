@@ -1,0 +1,26 @@
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// The name that is typed: by what the database says and what the profile says.
+func TestGuard(t *testing.T) {
+	for _, c := range []struct {
+		value      string
+		production bool
+		want       string
+	}{
+		{"unset", false, ""}, {"unset", true, "app"}, {"", false, ""}, {"", true, "app"},
+		{"prod guarded", false, "prod"}, {"prod guarded", true, "prod"},
+		{"staging open", false, ""}, {"staging open", true, "staging"},
+		{"production", false, "production"}, {"prod opened", false, "prod opened"}, // written by hand
+	} {
+		require.Equal(t, c.want, queue.ReadEnvironment("app", c.value).Guard(c.production), "%+v", c)
+	}
+	require.Equal(t, "production", queue.ReadEnvironment("", "unset").Guard(true), "never nothing")
+}
