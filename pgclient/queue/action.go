@@ -51,6 +51,8 @@ const (
 	ActRecount        ActionID = "recount"
 	ActRouteSet       ActionID = "route_set"
 	ActConsumerSet    ActionID = "consumer_set"
+	ActEventTypeSet   ActionID = "event_type_set"
+	ActProducerSet    ActionID = "executor_producer_set"
 	ActAdopt          ActionID = "adopt"
 	ActEnvironment    ActionID = "environment_set"
 	ActHostStart      ActionID = "host_start"

@@ -46,7 +46,7 @@ func (c *core) heard(conn *pgx.Conn) (got []*pgconn.Notification) {
 }
 
 const insertEvents = `INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane)
-	SELECT d, 'made', 's', 'immediate' FROM unnest($1::text[]) d, generate_series(1, $2)`
+	SELECT r.event_domain, r.event_type, r.event_stream, r.delivery_lane FROM public.event_type_registry r, generate_series(1, $2) WHERE r.event_domain = ANY ($1::text[]) AND r.event_type = 'made'`
 
 func TestWakeOff(t *testing.T) {
 	c := newCore(t)

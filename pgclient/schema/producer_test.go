@@ -339,6 +339,6 @@ func TestEventsOfOursAreNotForged(t *testing.T) {
 	}
 	c.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, now())")
 	c.exec("SET quote_all_identifiers = on; SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, now())")
-	_, err := c.as("queue_viewer").Exec(t.Context(), "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload) VALUES ('iu', 'made', 'birth', 'immediate', '{}')")
+	_, err := c.as("queue_viewer").Exec(t.Context(), "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload) VALUES ('iu', 'made', 'update', 'immediate', '{}')")
 	require.NoError(t, err)
 }

@@ -51,6 +51,8 @@ CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $fn$
 DECLARE
   v_known boolean;
+  v_stream text;
+  v_lane text;
 BEGIN
   NEW.created_xid := pg_current_xact_id();
   IF current_setting('session_replication_role') = 'replica' THEN
@@ -58,7 +60,7 @@ BEGIN
   END IF;
   NEW.created_at := now();
   BEGIN -- a subtransaction that writes nothing
-    PERFORM 1 FROM public.event_type_registry r
+    SELECT r.event_stream, r.delivery_lane INTO v_stream, v_lane FROM public.event_type_registry r
     WHERE r.event_domain = NEW.event_domain AND r.event_type = NEW.event_type AND r.active;
     v_known := FOUND;
   EXCEPTION WHEN serialization_failure OR deadlock_detected THEN
@@ -69,7 +71,11 @@ BEGIN
   END;
   IF NOT v_known THEN
     RAISE EXCEPTION 'event type %/% is not registered', left(NEW.event_domain, 51), left(NEW.event_type, 200)
-      USING ERRCODE = '23503', HINT = 'register it in event_type_registry first';
+      USING ERRCODE = '23503', HINT = 'a workflow_admin registers it: qtop event-type set DOMAIN/TYPE';
+  ELSIF NEW.event_stream IS DISTINCT FROM v_stream OR NEW.delivery_lane IS DISTINCT FROM v_lane THEN
+    RAISE EXCEPTION 'event type %/% has event_stream % and delivery_lane %, not % and %',
+      NEW.event_domain, NEW.event_type, v_stream, v_lane, left(NEW.event_stream, 100), left(NEW.delivery_lane, 20)
+      USING ERRCODE = '23514', HINT = 'write what is registered; a workflow_admin changes it: qtop event-type set';
   END IF;
   IF NEW.event_domain = 'system' AND public.fn_event_ours(NEW.event_domain, NEW.event_type) THEN
     -- the call stack would not tell: it holds the text of a writer's statements
@@ -97,8 +103,8 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_outbox_admit IS
-  'Trigger function: refuses unregistered types and long texts; created_at and created_xid are not the writer''s. Of '
-  'what logical replication applies it sets created_xid alone.';
+  'Trigger function: refuses types that are not registered so and long texts; created_at and created_xid are not the '
+  'writer''s. Of what logical replication applies it sets created_xid alone.';
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_admit BEFORE INSERT ON public.event_outbox
   FOR EACH ROW EXECUTE FUNCTION public.fn_event_outbox_admit();

@@ -1,0 +1,103 @@
+package actions
+
+// This file registers event types: what the dry run saw is the condition.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/pgscan"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func eventTypeActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActEventTypeSet, Words: "event-type set", Group: "Register or change a type of events", Verb: "Save", Undo: "set it back, or make it inactive",
+			Help:  "register a type of events, or change what its events must say",
+			Title: "A type of events", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN/TYPE"},
+			Danger: queue.DangerOne, Function: "public.fn_event_type_set(text,text,text,text,text,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
+			Args: []queue.Arg{
+				{Name: "stream", Label: "Stream", Help: "that every event of it must name; empty = as it stands"},
+				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "that every event of it must name; empty = as it stands"},
+				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "which is woken; empty = as it stands"},
+				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Default: "true", Required: true, Help: "while it is not, its events are refused"},
+				{Name: "description", Label: "Description", Help: "empty = as it stands"},
+			},
+		}, plan: planEventType, apply: applyEventType},
+	}
+}
+
+type eventType struct {
+	Stream      queue.Text `json:"event_stream"`
+	Lane        queue.Text `json:"delivery_lane"`
+	Worker      queue.Text `json:"worker_name"`
+	Active      bool       `json:"active"`
+	Description queue.Text `json:"description"`
+}
+
+// String is also what a plan compares when it is applied.
+func (t *eventType) String() string {
+	if t == nil {
+		return "not registered"
+	}
+	return fmt.Sprintf("stream %s, lane %s, route worker %s, %s, %q", t.Stream, t.Lane,
+		queue.Choose(t.Worker.Empty(), "none", t.Worker.String()), queue.Choose(t.Active, "active", "not active"), t.Description.String())
+}
+
+type eventTypeAnswer struct {
+	pgscan.Refusal
+	Before *eventType `json:"before"`
+	After  *eventType `json:"after"`
+}
+
+func setEventType(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a eventTypeAnswer, err error) {
+	domain, kind, _ := strings.Cut(r.Targets[0], "/")
+	err = q.QueryRow(ctx, `SELECT public.fn_event_type_set($1::text, $2::text, NULLIF($3::text, ''), NULLIF($4::text, ''), NULLIF($5::text, ''), $6::boolean, NULLIF($7::text, ''),
+		$8::text, $9::text, $10::boolean)`, domain, kind, r.Args["stream"], r.Args["lane"], r.Args["worker"], r.Args["active"] == "true", r.Args["description"], r.Actor, r.Reason, dry).Scan(&a)
+	return a, err
+}
+
+func planEventType(ctx context.Context, c *Planner, p *queue.Plan) error {
+	return pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
+		a, err := setEventType(ctx, tx, p.Request, true)
+		if err != nil {
+			return err
+		}
+		if a.Refused {
+			return refuse(p, a.Rule, a.Reason)
+		}
+		p.Count, p.Expect = 1, a.Before.String()
+		p.Lines = append(p.Lines, line("now", "%s", a.Before), line("then", "%s", a.After))
+		if a.Before != nil && (a.Before.Stream != a.After.Stream || a.Before.Lane != a.After.Lane || a.Before.Active && !a.After.Active) {
+			say(p, "producers", "events that are written as before are refused from then on")
+		}
+		return nil
+	})
+}
+
+func applyEventType(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	errMoved := errors.New("it was changed")
+	var a eventTypeAnswer
+	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
+		if a, err = setEventType(ctx, tx, p.Request, false); err != nil {
+			return err
+		}
+		if !a.Refused && p.Expect != a.Before.String() {
+			return errMoved // nothing of it stays
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errMoved):
+		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed meanwhile: look again"}
+	case err != nil:
+		return err
+	}
+	one(res, p.Request.Targets[0], queue.Choose(a.Before == nil, "registered", "changed"), answer{Refusal: a.Refusal})
+	return nil
+}
