@@ -59,7 +59,7 @@ func Executors(s *queue.Snapshot) Source {
 				Cell:  func(x queue.Executor, e Env) table.Cell { return mayClaim(x, rules[x.ID], e) },
 				Plain: func(x queue.Executor) string { c := rules[x.ID]; return fmt.Sprintf("%d of %d", c.enabled, c.all) }},
 			{Name: "domain_scope", Title: "domains", Width: 12, Max: 44, Drop: 6, Look: dim},
-			{Name: "stale_threshold_seconds", Head: "STALE AFTER"},
+			{Name: "stale_threshold_seconds", Head: "SILENT AFTER"},
 		},
 	}.lines(), subscriptionList(subs))
 }
@@ -67,11 +67,8 @@ func Executors(s *queue.Snapshot) Source {
 // executorRank puts the silent first and tombstones last.
 func executorRank(x queue.Executor) int {
 	switch x.State {
-	case "stale", "dead":
-		if x.Severity == "critical" || x.State == "dead" {
-			return rankCritical
-		}
-		return rankWarning
+	case "silent":
+		return queue.Choose(x.Severity == "critical", rankCritical, rankWarning)
 	case "stuck":
 		return rankWarning
 	case "deregistered":
@@ -92,8 +89,8 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	p.paint("state", strings.TrimSpace(x.State+" "+severity(x.Severity)), e.tone(r))
 	p.pair("domains", joinTexts(x.Domains))
 	p.pair("last beat", dashed(e, x.LastBeatAt, e.Stamp))
-	p.pair("silent for", Age(x.AgeSeconds)+", "+e.Times(x.Ratio)+" its cadence of "+Age(x.CadenceSeconds))
-	p.pair("stale after", Age(x.ThresholdSeconds))
+	p.pair(queue.Choose(x.State == "silent", "silent for", "age of beat"), Age(x.AgeSeconds)+", "+e.Times(x.Ratio)+" its cadence of "+Age(x.CadenceSeconds))
+	p.pair("silent after", Age(x.ThresholdSeconds))
 	p.pair("in flight", dashed(e, x.InFlight, Count))
 	p.pair("done", dashed(e, x.DoneTotal, Count))
 	p.pair("last work", dashed(e, x.LastWorkAt, e.Stamp))

@@ -161,7 +161,7 @@ type Executor struct {
 	ID               Text       `json:"executor_id"`
 	Kind             Text       `json:"executor_kind"`
 	Domains          []Text     `json:"domain_scope"`
-	State            string     `json:"state"` // working, idle, stuck, stale, dead, unwatched (late while monitoring is off), stopped, deregistered
+	State            string     `json:"state"` // working, idle, stuck, silent, unwatched (late while monitoring is off), stopped, deregistered
 	LastBeatAt       *time.Time `json:"last_beat_at"`
 	AgeSeconds       int64      `json:"age_seconds"`
 	CadenceSeconds   int64      `json:"expected_cadence_seconds"`
@@ -179,6 +179,19 @@ type Executor struct {
 	DeregisteredAt   *time.Time `json:"deregistered_at"`
 	DeregisteredBy   Text       `json:"deregistered_by"`
 	TickWorker       bool       `json:"tick_worker"` // beaten by its tick alone
+}
+
+// UnmarshalJSON reads what the picture has. It tells two degrees of silence apart by
+// state, stale and dead; Severity says the same, and silent is one word.
+func (x *Executor) UnmarshalJSON(raw []byte) error {
+	type plain Executor
+	if err := json.Unmarshal(raw, (*plain)(x)); err != nil {
+		return err
+	}
+	if x.State == "stale" || x.State == "dead" {
+		x.State = "silent"
+	}
+	return nil
 }
 
 // DeadGroup is one fingerprint of open dead letters.
