@@ -23,7 +23,7 @@ GRANT SELECT ON public.v_queue_unserved TO :"queue_viewer", :"dot_executor", :"w
 CREATE OR REPLACE FUNCTION public.fn_queue_due_work(p_lanes public.snapshot_lane[],
   p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[])
   RETURNS TABLE (queue text, loops text[], oldest_at timestamptz, waiting bigint, subscriptions bigint[], why text)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
