@@ -338,7 +338,7 @@ const webhookSubscriptions = `
 	updated_at | '-infinity' | r.updated_at = now()`
 
 const eventSubscriptions = `
-	recipient_ref | 'nobody' | 22023
+	recipient_ref | 'nobody' | 23514
 	recipient_ref | 'role:' || ` + unseenText + ` | 22023
 	recipient_ref | 'role: x' | 22023
 	recipient_ref | 'role:' || repeat('x', 196) | 22023

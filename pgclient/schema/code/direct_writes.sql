@@ -257,7 +257,7 @@ DECLARE
     '\\ufeff]';
 BEGIN
   IF NEW.recipient_ref IS DISTINCT FROM v_old.recipient_ref AND (NEW.recipient_ref ~ c_unseen
-    OR NEW.recipient_ref !~ '^(role|agency|user|agent):[^\s]') THEN
+    OR NEW.recipient_ref ~ '^(role|agency|user|agent):\s') THEN
     RAISE EXCEPTION 'recipient_ref must be role:, agency:, user: or agent: and a name of characters that can be seen'
       USING ERRCODE = '22023';
   ELSIF NEW.event_domain IS DISTINCT FROM v_old.event_domain AND NEW.event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
