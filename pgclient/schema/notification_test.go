@@ -284,6 +284,10 @@ func TestNotificationT11Debounce(t *testing.T) {
 	} {
 		require.Equal(t, c.want, at(c.flag, c.age), c.why)
 	}
+	b.exec("UPDATE public.dot_config SET value = '-5' WHERE key = 'notification.debounce_seconds'")
+	require.EqualValues(t, 60, get[int](b.core, "SELECT public.fn_iu_notification_debounce()"), "below zero is clamped up as well")
+	b.exec("UPDATE public.dot_config SET value = 'soon' WHERE key = 'notification.debounce_seconds'")
+	require.EqualValues(t, 90, get[int](b.core, "SELECT public.fn_iu_notification_debounce()"), "what cannot be read is the default")
 }
 
 // The rollback refuses while something would be lost, says what and how many, and its plan can be read without it.

@@ -117,6 +117,7 @@ func TestSurroundingsStopNoProducer(t *testing.T) {
 					p.exec(strings.ReplaceAll(f.begin, "TABLE_NAME", table))
 					try(f.name)
 					p.exec(strings.ReplaceAll(f.end, "TABLE_NAME", table))
+					p.exec("VACUUM public." + table) // until then the catalogue says that the table has triggers
 				}
 			}
 		}

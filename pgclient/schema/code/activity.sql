@@ -118,12 +118,12 @@ BEGIN
       v_seen ->> 'login', quote_ident(session_user));
   END IF;
   RETURN COALESCE(v_seen, '{}') || CASE
-    WHEN v_rule IS NOT NULL AND p_dry_run
+    WHEN v_rule IS NOT NULL AND COALESCE(p_dry_run, true)
       THEN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why)
     WHEN v_rule IS NOT NULL
       THEN public.fn_operator_refused(p_action => 'session_' || p_signal, p_target => v_target, p_actor => v_actor,
         p_reason => v_reason, p_rule => v_rule, p_why => v_why)
-    WHEN p_dry_run THEN '{}'
+    WHEN COALESCE(p_dry_run, true) THEN '{}'
     ELSE jsonb_build_object('audit_id', public.fn_operator_audit(
       p_action => 'session_' || p_signal, p_target => v_target, p_actor => v_actor, p_reason => v_reason,
       p_filter => NULL::text, p_frozen_count => 1::bigint, p_before => v_seen, p_after => NULL::jsonb,

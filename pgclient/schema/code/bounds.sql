@@ -2,6 +2,21 @@
 -- what is not in it is bounded by a CHECK, by the type of its column or by the function that takes it (people and
 -- reasons: audit.sql; ids: ids.sql; units: information_units.sql). Payloads have bounds of their own.
 
+-- fn_index_fits(names, values): raises 22023 where values that one index holds together have more bytes than fit. An
+-- entry of a btree has at most 2704; what is longer would be refused by the index, in its words. Internal.
+CREATE OR REPLACE FUNCTION public.fn_index_fits(p_names text[], p_values text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_bytes int := octet_length(array_to_string(p_values, ''));
+BEGIN
+  IF v_bytes > 2500 THEN
+    RAISE EXCEPTION '% must together have at most 2500 bytes, not %: shorten one', public.fn_words(p_names, 'and'),
+      v_bytes USING ERRCODE = '22023';
+  END IF;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_index_fits IS 'Refuses texts that do not fit into the index that holds them. Internal.';
+
 -- fn_text_bounds_hold(table, new row, old row or NULL, {column most, …}): raises 22023 for a new or changed value of
 -- more than so many characters, of a list or an object those of its text. Internal.
 CREATE OR REPLACE FUNCTION public.fn_text_bounds_hold(p_table text, p_new jsonb, p_old jsonb, p_bounds text[])

@@ -74,9 +74,10 @@ BEGIN
     THEN '^job:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
     WHEN 'replay_event' THEN '^event:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
       ELSE '^([0-9]{1,18}|(job|event):[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$' END;
-  SELECT i INTO v_bad FROM unnest(p_ids) i WHERE i IS NULL OR i !~ v_form LIMIT 1;
+  SELECT format('p_ids[%s]: %s', i.n, public.fn_json_said(to_jsonb(i.id))) INTO v_bad
+  FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) WHERE i.id IS NULL OR i.id !~ v_form ORDER BY i.n LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION '% is no dead letter that % takes', quote_nullable(left(v_bad, 100)), p_kind
+    RAISE EXCEPTION '% is no dead letter that % takes', v_bad, p_kind
       USING ERRCODE = '22023',
       HINT = 'a bare number is a webhook dead letter, job:UUID one of a job, event:UUID one of an event';
   END IF;

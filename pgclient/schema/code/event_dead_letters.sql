@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_resolve(p_dead_letter_
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_note text := CASE WHEN v_dry THEN p_note ELSE public.fn_operator_reason(p_note) END;
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];
@@ -54,7 +54,7 @@ RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];
@@ -90,7 +90,7 @@ RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];

@@ -480,7 +480,7 @@ CREATE OR REPLACE FUNCTION public.fn_consumer_set(p_consumer_id text, p_event_do
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_old public.consumer_registry;
   v_new public.consumer_registry;
@@ -555,7 +555,7 @@ RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_old public.iu_outbound_route;
   v_new public.iu_outbound_route;

@@ -85,7 +85,7 @@ CREATE OR REPLACE FUNCTION public.fn_event_subscription_add(p_recipient_ref text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_filter jsonb := COALESCE(p_scope_filter, '{}');
   v_row public.event_subscription;
@@ -102,6 +102,9 @@ BEGIN
   ELSIF jsonb_typeof(v_filter) <> 'object' OR length(v_filter::text) > 1000 THEN
     RAISE EXCEPTION 'p_scope_filter must be a JSON object of at most 1000 characters' USING ERRCODE = '22023';
   END IF;
+  PERFORM public.fn_index_fits(ARRAY['p_recipient_ref', 'p_event_domain', 'p_event_type', 'p_event_stream',
+    'p_scope_subject_table', 'p_scope_filter'], ARRAY[p_recipient_ref, p_event_domain, p_event_type, p_event_stream,
+    p_scope_subject_table, v_filter::text]);
   SELECT * INTO v_row FROM public.event_subscription s WHERE s.recipient_ref = p_recipient_ref
     AND s.event_domain IS NOT DISTINCT FROM p_event_domain AND s.event_type IS NOT DISTINCT FROM p_event_type
     AND s.event_stream IS NOT DISTINCT FROM p_event_stream
@@ -152,7 +155,7 @@ CREATE OR REPLACE FUNCTION public.fn_event_subscription_mute(p_subscription_id b
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_old public.event_subscription;
   v_rule text;

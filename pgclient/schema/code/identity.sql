@@ -80,7 +80,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_adopt(p_waiting text, p_database text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_clone text;
   v_original text := (SELECT c.value FROM public.dot_config c WHERE c.key = 'queue.environment');

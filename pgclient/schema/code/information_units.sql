@@ -199,6 +199,7 @@ BEGIN
   IF v_batch IS NOT NULL THEN
     v_batch := public.fn_iu_text('p_import_batch_ref', v_batch, 500);
   END IF;
+  PERFORM public.fn_index_fits(ARRAY['p_source_document_ref', 'p_import_batch_ref'], ARRAY[v_document, v_batch]);
   INSERT INTO public.information_unit (canonical_address, source_document_ref, import_batch_ref, created_by)
   VALUES (v_address, v_document, v_batch, v_actor) ON CONFLICT (canonical_address) DO NOTHING RETURNING id INTO v_unit;
   IF v_unit IS NULL THEN

@@ -6,7 +6,7 @@ COMMENT ON COLUMN public.executor_producer.producer_role IS 'where a row exists,
 
 -- Enqueueing. What is refused raises, so that a producer's transaction has its own rows and the job, or neither. No
 -- flag stops it: switches stop claims. fn_job_producer_check(executor kinds): raises 42501 where this session may not
--- enqueue for one of them. Internal.
+-- enqueue for one of those of a call, in its order; of several the first job is named. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_producer_check(p_executors text[]) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -20,7 +20,9 @@ BEGIN
     AND pg_has_role(session_user, r.oid, 'MEMBER')))
   ORDER BY 1 LIMIT 1;
   IF v_kind IS NOT NULL THEN
-    RAISE EXCEPTION '% may not enqueue for executor kind %: executor_producer names others', session_user, v_kind
+    RAISE EXCEPTION '% may not enqueue for executor kind %: executor_producer names others', concat(CASE
+        WHEN cardinality(p_executors) > 1 THEN format('p_jobs[%s]: ', array_position(p_executors, v_kind) - 1) END,
+      session_user), v_kind
       USING ERRCODE = '42501', HINT = 'ask for membership in a role that executor_producer names for this kind';
   END IF;
 END $$;
@@ -112,15 +114,17 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_bad text;
+  v_at text;
   v_left bigint;
   v_n bigint;
 BEGIN
-  SELECT s.scope INTO v_bad FROM (SELECT DISTINCT j.scope FROM unnest(p_jobs) j
-    WHERE j.idempotency_key IS NOT NULL AND j.scope <> session_user) s
+  SELECT s.scope, CASE WHEN cardinality(p_jobs) > 1 THEN format('p_jobs[%s]: ', s.n - 1) END INTO v_bad, v_at
+  FROM (SELECT j.scope, min(j.ordinality) AS n FROM unnest(p_jobs) WITH ORDINALITY j
+    WHERE j.idempotency_key IS NOT NULL AND j.scope <> session_user GROUP BY 1) s
   WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = public.fn_queue_role_name(s.scope)
-    AND pg_has_role(session_user, r.oid, 'MEMBER')) LIMIT 1;
+    AND pg_has_role(session_user, r.oid, 'MEMBER')) ORDER BY s.n LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION '% may not use the keys of scope %', session_user, left(v_bad, 63)
+    RAISE EXCEPTION '% may not use the keys of scope %', concat(v_at, session_user), left(v_bad, 63)
       USING ERRCODE = '42501', HINT = 'a scope is a role that the login is a member of';
   END IF;
   LOOP
@@ -137,9 +141,11 @@ BEGIN
     SELECT array_agg(CASE WHEN j.idempotency_key IS NULL THEN j.job_id ELSE k.target_id END ORDER BY j.ordinality),
       array_agg(COALESCE(k.status, q.status, 'queued') ORDER BY j.ordinality),
       count(*) FILTER (WHERE j.idempotency_key IS NULL OR k.target_id = j.job_id),
-      min(format('idempotency key %s of scope %s stands for job %s, which has other content', j.idempotency_key,
-        j.scope, k.target_id)) FILTER (WHERE k.target_id <> j.job_id AND k.content_hash <> public.fn_content_hash(
-        jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload)))
+      (array_agg(format('%sidempotency key %s of scope %s stands for job %s, which has other content',
+        CASE WHEN cardinality(p_jobs) > 1 THEN format('p_jobs[%s]: ', j.ordinality - 1) END, j.idempotency_key,
+        j.scope, k.target_id) ORDER BY j.ordinality) FILTER (WHERE k.target_id <> j.job_id
+          AND k.content_hash <> public.fn_content_hash(
+            jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload))))[1]
     INTO ids, statuses, made, v_bad
     FROM unnest(p_jobs) WITH ORDINALITY j
     LEFT JOIN LATERAL (SELECT o.* FROM public.producer_key o
@@ -242,6 +248,70 @@ GRANT EXECUTE ON FUNCTION public.fn_job_enqueue TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_job_enqueue IS
   'Puts one job into the queue; the same key and content again is the same job, also after its end.';
 
+-- fn_json_said(value) → a value as a refusal shows it: its JSON in printable ASCII, at most 60 characters. Internal.
+CREATE OR REPLACE FUNCTION public.fn_json_said(p_value jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN regexp_replace(CASE WHEN length(p_value::text) > 60 THEN left(p_value::text, 60) || '...'
+    ELSE COALESCE(p_value::text, 'null') END, '[^ -~]', '?', 'g');
+END $$;
+COMMENT ON FUNCTION public.fn_json_said IS 'A value as refusals show it. Internal.';
+
+-- fn_time_bad(text) → whether it is no time of the years 1 to 9999; NULL of NULL. Internal.
+CREATE OR REPLACE FUNCTION public.fn_time_bad(p_time text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN p_time::timestamptz NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z';
+EXCEPTION WHEN data_exception THEN
+  RETURN true;
+END $$;
+COMMENT ON FUNCTION public.fn_time_bad IS 'Whether a text is no time of the years 1 to 9999. Internal.';
+
+-- fn_number_bad(text, least, most) → whether it is no whole number within these bounds; NULL of NULL. Internal.
+CREATE OR REPLACE FUNCTION public.fn_number_bad(p_number text, p_least int, p_most int) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN p_number::int NOT BETWEEN p_least AND p_most;
+EXCEPTION WHEN data_exception THEN
+  RETURN true;
+END $$;
+COMMENT ON FUNCTION public.fn_number_bad IS 'Whether a text is no whole number within bounds. Internal.';
+
+-- fn_job_many_refusal(jobs, keys) → what is wrong with the first job that fn_job_enqueue_many cannot take: its index
+-- from 0, the field, what it must be, and its value; of payload, idempotency key and actor never the value. NULL where
+-- nothing is found. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_many_refusal(p_jobs jsonb, p_keys text[]) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+BEGIN
+  RETURN (SELECT format('p_jobs[%s]%s', x.n - 1, x.bad) FROM (SELECT j.n, CASE
+    WHEN jsonb_typeof(j.e) <> 'object' THEN concat(' must be an object, not ', public.fn_json_said(j.e))
+    WHEN j.e - p_keys <> '{}' THEN concat(': ', public.fn_json_said(to_jsonb((SELECT k
+      FROM jsonb_object_keys(j.e - p_keys) k LIMIT 1))), ' is none of ', array_to_string(p_keys, ', '))
+    WHEN (j.e ->> 'job_kind' ~ '^[A-Za-z][A-Za-z0-9_.:-]*$' AND length(j.e ->> 'job_kind') <= 100) IS NOT TRUE THEN
+      concat('.job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$, not be ', public.fn_json_said(j.e -> 'job_kind'))
+    WHEN (j.e ->> 'event_domain' ~ '^[a-z][a-z0-9_]*$' AND length(j.e ->> 'event_domain') <= 51) IS NOT TRUE THEN
+      concat('.event_domain must match ^[a-z][a-z0-9_]{0,50}$, not be ', public.fn_json_said(j.e -> 'event_domain'))
+    WHEN (j.e ->> 'executor' IN (:executor_kinds)) IS NOT TRUE THEN concat('.executor must be ',
+      public.fn_words(ARRAY[:executor_kinds], 'or'), ', not ', public.fn_json_said(j.e -> 'executor'))
+    WHEN jsonb_typeof(j.e -> 'payload') NOT IN ('object', 'null') THEN
+      concat('.payload must be an object, not a JSON ', jsonb_typeof(j.e -> 'payload'))
+    WHEN j.e -> 'payload' ?| ARRAY[:denied_keys] THEN concat('.payload ', public.fn_denied_key(j.e -> 'payload'))
+    WHEN public.fn_number_bad(j.e ->> 'priority', 0, 1000) THEN
+      concat('.priority must be 0 to 1000, not ', public.fn_json_said(j.e -> 'priority'))
+    WHEN public.fn_time_bad(j.e ->> 'process_after') THEN
+      concat('.process_after must be a time of the years 1 to 9999, not ', public.fn_json_said(j.e -> 'process_after'))
+    WHEN length(j.e ->> 'idempotency_key') NOT BETWEEN 1 AND 500 THEN
+      concat('.idempotency_key must have 1 to 500 characters, not ', length(j.e ->> 'idempotency_key'))
+    WHEN public.fn_number_bad(j.e ->> 'max_attempts', 1, 1000) THEN
+      concat('.max_attempts must be 1 to 1000, not ', public.fn_json_said(j.e -> 'max_attempts'))
+    WHEN length(j.e ->> 'actor') > 200 THEN
+      concat('.actor must have at most 200 characters, not ', length(j.e ->> 'actor')) END AS bad
+    FROM jsonb_array_elements(p_jobs) WITH ORDINALITY AS j (e, n)) x
+  WHERE x.bad IS NOT NULL ORDER BY x.n LIMIT 1);
+END $$;
+COMMENT ON FUNCTION public.fn_job_many_refusal IS
+  'What is wrong with the first job of a call that cannot be taken, by index, field and value. Internal.';
+
 -- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids}: an array of objects with the names of
 -- fn_job_enqueue without p_; job_ids in the order given, beside them statuses where one has a key. All or nothing;
 -- raises as fn_job_enqueue does. The ids ascend, so that the indexes
@@ -259,8 +329,6 @@ DECLARE
     || substr(v_random, 21, 10);
   v_free boolean;
   v_max int;
-  v_stray text;
-  v_denied text;
   v_given int := CASE WHEN jsonb_typeof(p_jobs) = 'array' THEN jsonb_array_length(p_jobs) END;
   v_put record;
 BEGIN
@@ -277,36 +345,19 @@ BEGIN
     SELECT t.free, t.max_attempts INTO v_free, v_max FROM public.fn_job_terms(NULL::int) t;
   END;
   IF NOT v_free THEN
-    PERFORM public.fn_job_producer_check(ARRAY(SELECT DISTINCT x.executor
-      FROM jsonb_to_recordset(p_jobs) AS x (executor text)));
-  END IF;
-
-  -- looked for at all only where some job names one
-  IF jsonb_path_exists(p_jobs, '$[*] ? (exists(@.priority) || exists(@.process_after) || exists(@.actor))') THEN
-    BEGIN
-      SELECT CASE WHEN x.priority NOT BETWEEN 0 AND 1000 THEN 'priority must be 0 to 1000'
-        WHEN length(x.actor) > 200 THEN 'actor must have at most 200 characters'
-        ELSE 'process_after must be a time of the years 1 to 9999' END INTO v_stray
-      FROM jsonb_to_recordset(p_jobs) AS x (priority int, process_after timestamptz, actor text)
-      WHERE x.priority NOT BETWEEN 0 AND 1000 OR length(x.actor) > 200
-        OR x.process_after NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z' LIMIT 1;
-    EXCEPTION WHEN data_exception THEN
-      v_stray := SQLERRM;
-    END;
-    IF v_stray IS NOT NULL THEN
-      RAISE EXCEPTION 'p_jobs holds a job that cannot be: %', v_stray USING ERRCODE = '22023';
-    END IF;
+    PERFORM public.fn_job_producer_check(ARRAY(SELECT e ->> 'executor' FROM jsonb_array_elements(p_jobs) e));
   END IF;
 
   BEGIN
-    SELECT (SELECT k FROM jsonb_object_keys(e - c_keys) k LIMIT 1),
-      CASE WHEN e -> 'payload' ?| ARRAY[:denied_keys] THEN public.fn_denied_key(e -> 'payload') END
-    INTO v_stray, v_denied FROM jsonb_array_elements(p_jobs) e
-    WHERE e - c_keys <> '{}' OR e -> 'payload' ?| ARRAY[:denied_keys] LIMIT 1;
-    IF v_denied IS NOT NULL THEN
-      RAISE EXCEPTION 'payload %', v_denied USING ERRCODE = '22023';
-    ELSIF FOUND THEN
-      RAISE EXCEPTION '% is none of %', quote_literal(v_stray), array_to_string(c_keys, ', ') USING ERRCODE = '22023';
+    -- looked for at all only where some job names one
+    IF jsonb_path_exists(p_jobs, '$[*] ? (exists(@.priority) || exists(@.process_after) || exists(@.actor))')
+      AND EXISTS (SELECT FROM jsonb_to_recordset(p_jobs) AS x (priority int, process_after timestamptz, actor text)
+        WHERE x.priority NOT BETWEEN 0 AND 1000 OR length(x.actor) > 200
+          OR x.process_after NOT BETWEEN '0001-01-01Z' AND '9999-12-31Z')
+      OR EXISTS (SELECT FROM jsonb_array_elements(p_jobs) e
+        WHERE e - c_keys <> '{}' OR e -> 'payload' ?| ARRAY[:denied_keys] OR length(e ->> 'idempotency_key') > 500
+          OR length(e ->> 'job_kind') > 100) THEN
+      RAISE EXCEPTION 'p_jobs holds a job that cannot be' USING ERRCODE = '22023'; -- which one is said below
     END IF;
     IF NOT jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)') THEN
       INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after,
@@ -331,7 +382,8 @@ BEGIN
           max_attempts, actor, scope, n)
       ORDER BY g.n));
   EXCEPTION WHEN data_exception OR check_violation OR not_null_violation THEN
-    RAISE EXCEPTION 'p_jobs holds a job that cannot be: %', SQLERRM USING ERRCODE = '22023';
+    RAISE EXCEPTION '%', COALESCE(public.fn_job_many_refusal(p_jobs, c_keys),
+      'p_jobs holds a job that cannot be: ' || SQLERRM) USING ERRCODE = '22023';
   END;
   RETURN jsonb_build_object('enqueued', v_put.made, 'existing', v_given - v_put.made, 'job_ids', v_put.ids,
     'statuses', v_put.statuses);

@@ -5,8 +5,10 @@
 CREATE OR REPLACE FUNCTION public.fn_job_ids(p_ids uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF p_ids IS NULL OR cardinality(p_ids) NOT BETWEEN 1 AND 100000 OR array_position(p_ids, NULL) IS NOT NULL THEN
-    RAISE EXCEPTION 'the ids must be 1 to 100000 uuids' USING ERRCODE = '22023';
+  IF (cardinality(p_ids) BETWEEN 1 AND 100000) IS NOT TRUE THEN
+    RAISE EXCEPTION 'the ids must be 1 to 100000 uuids, not %', COALESCE(cardinality(p_ids), 0) USING ERRCODE = '22023';
+  ELSIF array_position(p_ids, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'id % of the list is null, not a uuid', array_position(p_ids, NULL) USING ERRCODE = '22023';
   END IF;
   RETURN (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_ids) i);
 END $$;
@@ -92,7 +94,7 @@ CREATE OR REPLACE FUNCTION public.fn_job_cancel(p_job_ids uuid[], p_actor text, 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_job_ids);
   v_tokens uuid[];
@@ -135,7 +137,7 @@ CREATE OR REPLACE FUNCTION public.fn_job_lease_release(p_lease_tokens uuid[], p_
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_lease_tokens);
   v_public uuid[];
@@ -194,7 +196,7 @@ RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];
@@ -257,7 +259,7 @@ CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_resolve(p_dead_letter_ids u
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_note text := CASE WHEN v_dry THEN p_note ELSE public.fn_operator_reason(p_note) END;
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];
@@ -289,7 +291,7 @@ RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];
@@ -324,7 +326,7 @@ RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];

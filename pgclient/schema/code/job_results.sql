@@ -15,8 +15,8 @@ DECLARE
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens)
     OR cardinality(p_job_ids) NOT BETWEEN 1 AND 100000 THEN
-    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must hold the same number of values, 1 to 100000'
-      USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must hold the same number of values, 1 to 100000, not % and %',
+      COALESCE(cardinality(p_job_ids), 0), COALESCE(cardinality(p_lease_tokens), 0) USING ERRCODE = '22023';
   END IF;
   SELECT l.lease_owner, h.owner_role INTO v_executor, v_owner
   FROM public.job_lease l JOIN public.queue_heartbeat h ON h.executor_id = l.lease_owner
@@ -213,7 +213,10 @@ BEGIN
   IF cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_codes)
     OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_errors)
     OR cardinality(p_job_ids) IS DISTINCT FROM cardinality(p_permanent) THEN
-    RAISE EXCEPTION 'all arrays must hold the same number of values' USING ERRCODE = '22023';
+    RAISE EXCEPTION
+      'p_job_ids, p_codes, p_errors and p_permanent must hold the same number of values, not %, %, % and %',
+      COALESCE(cardinality(p_job_ids), 0), COALESCE(cardinality(p_codes), 0), COALESCE(cardinality(p_errors), 0),
+      COALESCE(cardinality(p_permanent), 0) USING ERRCODE = '22023';
   END IF;
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
   SELECT array_agg(x.id), array_agg(x.token), array_agg(x.fate), array_agg(x.code), array_agg(x.error),

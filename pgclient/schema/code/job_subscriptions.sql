@@ -38,7 +38,7 @@ CREATE OR REPLACE FUNCTION public.fn_job_subscription_set(p_executor_id text, p_
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_executor public.queue_heartbeat;
   v_old public.job_subscription;

@@ -10,11 +10,14 @@ COMMENT ON COLUMN public.iu_notification_worker_log.conflicts_skipped IS 'notifi
 COMMENT ON COLUMN public.iu_notification_worker_log.error_count IS
   'rows that failed in this run; 1 where the run as a whole did and was undone';
 
--- fn_iu_notification_debounce() → how long births wait for more of their document, in seconds, clamped to 60-300.
+-- fn_iu_notification_debounce() → how long births wait for more of their document, in seconds, clamped to 60-300, also
+-- where somebody wrote a number below zero into the table.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_debounce() RETURNS int
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN LEAST(300, GREATEST(60, public.fn_cfg_int('notification.debounce_seconds', 90)));
+  RETURN LEAST(300, GREATEST(60, public.fn_cfg_int('notification.debounce_seconds',
+    CASE WHEN (SELECT c.value ~ '^-[0-9]+$' FROM public.dot_config c WHERE c.key = 'notification.debounce_seconds')
+      THEN 60 ELSE 90 END)));
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_debounce TO :"queue_viewer", :"workflow_admin",
@@ -262,7 +265,7 @@ CREATE OR REPLACE FUNCTION public.fn_iu_notification_requeue(p_ids uuid[], p_act
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_ids);
   v_why text[];

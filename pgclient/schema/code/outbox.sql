@@ -216,6 +216,8 @@ BEGIN
     IF length(p_idempotency_key) NOT BETWEEN 1 AND 500 THEN
       RAISE EXCEPTION 'p_idempotency_key must have 1 to 500 characters' USING ERRCODE = '22023';
     END IF;
+    PERFORM public.fn_index_fits(ARRAY['p_event_domain', 'p_event_type', 'p_idempotency_key'],
+      ARRAY[p_event_domain, p_event_type, p_idempotency_key]);
     v_hash := public.fn_content_hash(jsonb_build_array(p_event_stream, p_delivery_lane, p_event_severity,
       p_event_subject_table, p_event_subject_ref, COALESCE(p_safe_payload, '{}')));
     INSERT INTO public.producer_key AS k (scope, kind, key, target_id, content_hash, status, final_at)

@@ -158,7 +158,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_install(p_actor text, p_rea
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c_cron CONSTANT text := 'cron';
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_rule text;
   v_why text := public.fn_queue_scheduler_lacks();
   v_job public.queue_cron_job;
@@ -229,7 +229,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_remove(p_actor text, p_reas
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c_cron CONSTANT text := 'cron'; -- there or not: nothing of it may be named outright
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_super boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
   v_there boolean := EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron');
   v_rule text;

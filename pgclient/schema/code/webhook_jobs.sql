@@ -45,6 +45,7 @@ BEGIN
   IF NOT public.fn_cfg_bool('webhook.worker.enabled') OR public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN;
   END IF;
+  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- else no subscription would be none of them
 
   PERFORM public.fn_webhook_suspensions_end(); -- before the gates are read: what ends may start slowly
 
@@ -241,6 +242,37 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
   'Suspends endpoints that answered 410. Internal.';
 
+-- fn_record_refusal(name, array, fields) → what is wrong with the first object of an array whose fields, each given as
+-- "name type", cannot be read: its index from 0, the field and its value. NULL where all can. Internal.
+CREATE OR REPLACE FUNCTION public.fn_record_refusal(p_name text, p_array jsonb, p_fields text[]) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_object jsonb;
+  v_n bigint;
+  v_field text;
+BEGIN
+  FOR v_object, v_n IN SELECT a.e, a.n - 1 FROM jsonb_array_elements(p_array) WITH ORDINALITY AS a (e, n) LOOP
+    IF jsonb_typeof(v_object) <> 'object' THEN
+      RETURN format('%s[%s] must be an object, not %s', p_name, v_n, public.fn_json_said(v_object));
+    END IF;
+    BEGIN -- mostly all of them can be read
+      EXECUTE format('SELECT FROM jsonb_to_record($1) AS r (%s)', array_to_string(p_fields, ', ')) USING v_object;
+    EXCEPTION WHEN data_exception THEN
+      FOREACH v_field IN ARRAY p_fields LOOP
+        BEGIN
+          EXECUTE format('SELECT FROM jsonb_to_record($1) AS r (%s)', v_field) USING v_object;
+        EXCEPTION WHEN data_exception THEN
+          RETURN format('%s[%s].%s must be a %s, not %s', p_name, v_n, split_part(v_field, ' ', 1),
+            substr(v_field, strpos(v_field, ' ') + 1), public.fn_json_said(v_object -> split_part(v_field, ' ', 1)));
+        END;
+      END LOOP;
+    END;
+  END LOOP;
+  RETURN NULL;
+END $$;
+COMMENT ON FUNCTION public.fn_record_refusal IS
+  'What is wrong with the first object of an array that cannot be read, by index, field and value. Internal.';
+
 -- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt,
 -- retry_after, took_ms, unsent} → per result done | repeated (the same was recorded before) | lease_lost
 -- (nothing changed). Then the endpoints: failures in a row open a circuit, each probe that fails doubles its time up to
@@ -292,30 +324,33 @@ BEGIN
       unsent boolean))
       WITH ORDINALITY AS r (job_id, lease_token, delivered, status, code, excerpt, retry_after, took_ms, unsent, n);
   EXCEPTION WHEN data_exception THEN
-    RAISE EXCEPTION 'p_results cannot be read: %', SQLERRM USING ERRCODE = '22023';
+    RAISE EXCEPTION '%', COALESCE(public.fn_record_refusal('p_results'::text, p_results, ARRAY['job_id bigint',
+      'lease_token text', 'delivered boolean', 'status int', 'code text', 'excerpt text', 'retry_after timestamptz',
+      'took_ms double precision', 'unsent boolean']), 'p_results cannot be read: ' || SQLERRM) USING ERRCODE = '22023';
   END;
 
-  SELECT quote_literal(left(r.code, 60)) INTO v_bad
-  FROM unnest(v_codes, v_delivered) AS r (code, delivered)
-  WHERE NOT r.delivered AND r.code !~ ('^(' || c_codes || ')$') LIMIT 1;
+  SELECT format('p_results[%s].code: unknown error code %s', r.n - 1, public.fn_json_said(to_jsonb(r.code))) INTO v_bad
+  FROM ROWS FROM (unnest(v_codes, v_delivered)) WITH ORDINALITY AS r (code, delivered, n)
+  WHERE NOT r.delivered AND r.code !~ ('^(' || c_codes || ')$') ORDER BY r.n LIMIT 1;
   IF v_bad IS NOT NULL THEN
-    RAISE EXCEPTION 'unknown error code %', v_bad
+    RAISE EXCEPTION '%', v_bad
       USING ERRCODE = '22023', HINT = 'Known: ' || replace(c_codes, '|', ', ');
   END IF;
-  SELECT format('job %s: %s', COALESCE(r.id::text, '(none)'), CASE
+  SELECT format('p_results[%s], job %s: %s', r.n - 1, COALESCE(r.id::text, '(none)'), CASE
       WHEN r.id IS NULL OR r.token IS NULL OR r.delivered IS NULL
         THEN 'job_id, lease_token and delivered are needed'
       WHEN r.again THEN 'reported twice in one call'
-      WHEN r.delivered THEN 'delivered needs a status of 200 to 299 and no code'
+      WHEN r.delivered THEN concat('delivered needs a status of 200 to 299 and no code, not ', r.status, ' ', r.code)
       WHEN r.code IS NULL THEN 'a failure needs a code'
-      ELSE 'status must be 100 to 999 or null' END)
+      ELSE concat('status must be 100 to 999 or null, not ', r.status) END)
   INTO v_bad
   FROM (SELECT i.*, count(*) OVER (PARTITION BY i.id) > 1 AS again
-    FROM unnest(v_ids, v_tokens, v_delivered, v_status, v_codes) AS i (id, token, delivered, status, code)) r
+    FROM ROWS FROM (unnest(v_ids, v_tokens, v_delivered, v_status, v_codes)) WITH ORDINALITY
+      AS i (id, token, delivered, status, code, n)) r
   WHERE r.id IS NULL OR r.token IS NULL OR r.delivered IS NULL OR r.again
     OR (r.delivered AND (r.code IS NOT NULL OR r.status IS NULL OR r.status NOT BETWEEN 200 AND 299))
     OR (NOT r.delivered AND (r.code IS NULL OR r.status NOT BETWEEN 100 AND 999))
-  LIMIT 1;
+  ORDER BY r.n LIMIT 1;
   IF v_bad IS NOT NULL THEN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
   END IF;
@@ -452,7 +487,8 @@ DECLARE
   v_done bigint[];
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
-    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length, not % and %',
+      COALESCE(cardinality(p_job_ids), 0), COALESCE(cardinality(p_lease_tokens), 0) USING ERRCODE = '22023';
   END IF;
   PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE;
   WITH held AS (
@@ -482,7 +518,8 @@ DECLARE
   v_done bigint[];
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
-    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length, not % and %',
+      COALESCE(cardinality(p_job_ids), 0), COALESCE(cardinality(p_lease_tokens), 0) USING ERRCODE = '22023';
   END IF;
   PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE;
   WITH freed AS (

@@ -5,9 +5,11 @@
 CREATE OR REPLACE FUNCTION public.fn_webhook_letter_ids(p_ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF p_ids IS NULL OR cardinality(p_ids) NOT BETWEEN 1 AND 100000
-    OR array_position(p_ids, NULL) IS NOT NULL THEN
-    RAISE EXCEPTION 'p_dead_letter_ids must hold 1 to 100000 ids' USING ERRCODE = '22023';
+  IF (cardinality(p_ids) BETWEEN 1 AND 100000) IS NOT TRUE THEN
+    RAISE EXCEPTION 'p_dead_letter_ids must hold 1 to 100000 ids, not %', COALESCE(cardinality(p_ids), 0)
+      USING ERRCODE = '22023';
+  ELSIF array_position(p_ids, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'p_dead_letter_ids[%] is null, not an id', array_position(p_ids, NULL) USING ERRCODE = '22023';
   END IF;
   RETURN (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_ids) i);
 END $$;
@@ -89,7 +91,7 @@ CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_as(p_dead_letter_ids bi
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
   v_why text[];
@@ -169,7 +171,7 @@ CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_undo(p_dead_letter_ids 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
   v_why text[];
@@ -212,7 +214,7 @@ CREATE OR REPLACE FUNCTION public.fn_dead_letter_resolve(p_dead_letter_ids bigin
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
   v_note text := NULLIF(btrim(p_note), '');
   v_why text[];
@@ -246,7 +248,7 @@ CREATE OR REPLACE FUNCTION public.fn_dead_letter_reopen(p_dead_letter_ids bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
   v_why text[];
@@ -275,7 +277,7 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_lease_release(p_job_ids bigint[], p
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids bigint[];
   v_done bigint;

@@ -133,7 +133,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_target text := 'event:' || COALESCE(p_event_id::text, '(null)');
   v_rule text;

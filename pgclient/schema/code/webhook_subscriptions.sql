@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_add(p_event_types text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_dry boolean := COALESCE(p_dry_run, false);
+  v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_types text[] := ARRAY(SELECT DISTINCT t FROM unnest(p_event_types) t ORDER BY t);
   v_target text := 'webhook ' || public.fn_mask_url(p_callback_url);
