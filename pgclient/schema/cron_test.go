@@ -115,7 +115,7 @@ func TestCronInstall(t *testing.T) {
 	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_remove('ann', 'again')")["results"]), "absent"))
 
 	// migrate down takes what is scheduled along, and leaves the jobs of others.
-	require.NotNil(t, call(t, ops, "public.fn_queue_scheduler_install('ann', 'once more', NULL)")["audit_id"])
+	require.NotNil(t, call(t, ops, "public.fn_queue_scheduler_install('ann', 'once more', false)")["audit_id"])
 	require.Equal(t, 6, get[int](c, "SELECT count(run_as) FROM public.queue_cron_job"))
 	c.exec("SELECT cron.schedule('vacuum', '0 3 * * *', 'VACUUM')")
 	var dry, down steps

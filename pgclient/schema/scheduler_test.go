@@ -236,7 +236,8 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 			`' and restart the server.* as a superuser: CREATE EXTENSION pg_cron in `+c.db.Name+`$`, got["reason"])
 		require.NotContains(t, got["reason"], "\n")
 	}
-	require.NotNil(t, call(t, admin, "public.fn_queue_scheduler_install('ann', 'try', NULL)")["audit_id"], "NULL is no dry run")
+	require.Nil(t, call(t, admin, "public.fn_queue_scheduler_install('ann', 'try', NULL)")["audit_id"], "NULL is a dry run")
+	require.NotNil(t, call(t, admin, "public.fn_queue_scheduler_install('ann', 'try', false)")["audit_id"])
 	require.Equal(t, "2 refused: no_pg_cron", get[string](c, "SELECT count(*) || ' ' || max(outcome) FROM public.queue_operator_action WHERE action = 'scheduler_install'"))
 	require.Zero(t, get[int](c, "SELECT count(run_as) FROM public.queue_cron_job"))
 	removed := call(t, admin, "public.fn_queue_scheduler_remove('ann', 'tidy')")
