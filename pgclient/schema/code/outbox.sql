@@ -72,10 +72,6 @@ BEGIN
   IF NOT v_known THEN
     RAISE EXCEPTION 'event type %/% is not registered', left(NEW.event_domain, 51), left(NEW.event_type, 200)
       USING ERRCODE = '23503', HINT = 'a workflow_admin registers it: qtop event-type set DOMAIN/TYPE';
-  ELSIF NEW.event_stream IS DISTINCT FROM v_stream OR NEW.delivery_lane IS DISTINCT FROM v_lane THEN
-    RAISE EXCEPTION 'event type %/% has event_stream % and delivery_lane %, not % and %',
-      NEW.event_domain, NEW.event_type, v_stream, v_lane, left(NEW.event_stream, 100), left(NEW.delivery_lane, 20)
-      USING ERRCODE = '23514', HINT = 'write what is registered; a workflow_admin changes it: qtop event-type set';
   END IF;
   IF NEW.event_domain = 'system' AND public.fn_event_ours(NEW.event_domain, NEW.event_type) THEN
     -- the call stack would not tell: it holds the text of a writer's statements
@@ -84,6 +80,11 @@ BEGIN
       RAISE EXCEPTION 'events %/% are emitted by qtop alone', NEW.event_domain, NEW.event_type
         USING ERRCODE = '42501', HINT = 'emit a type of your own';
     END IF;
+  END IF;
+  IF NEW.event_stream IS DISTINCT FROM v_stream OR NEW.delivery_lane IS DISTINCT FROM v_lane THEN
+    RAISE EXCEPTION 'event type %/% has event_stream % and delivery_lane %, not % and %',
+      NEW.event_domain, NEW.event_type, v_stream, v_lane, left(NEW.event_stream, 100), left(NEW.delivery_lane, 20)
+      USING ERRCODE = '23514', HINT = 'write what is registered; a workflow_admin changes it: qtop event-type set';
   END IF;
   IF NEW.safe_payload ?| ARRAY[:denied_keys] THEN
     RAISE EXCEPTION 'safe_payload %', public.fn_denied_key(NEW.safe_payload) USING ERRCODE = '23514';
