@@ -132,7 +132,7 @@ func TestSnapshotFull(t *testing.T) {
 	require.Subset(t, sources, map[string]bool{"cursor": true, "heartbeat": true, "dead_letter_webhook": true, "backlog_webhook": true, "cursor_held": true})
 	for _, e := range s.Executors {
 		if e.ID.String() == "kg" {
-			require.Equal(t, "dead ann 3 9", fmt.Sprint(e.State, " ", e.AckedBy, " ", *e.InFlight, " ", *e.DoneTotal))
+			require.Equal(t, "silent ann 3 9", fmt.Sprint(e.State, " ", e.AckedBy, " ", *e.InFlight, " ", *e.DoneTotal))
 			require.NotNil(t, e.LastWorkAt)
 		}
 	}

@@ -55,9 +55,9 @@ var directWrites = []directWrite{{
 		event_domain | E'iu\n' | 23503
 		event_type | 'unknown' | 23503
 		event_type | ` + unseenText + ` | 23503
-		event_stream | NULL | 23502
-		event_stream | repeat('x', 201) | 22023
-		event_stream | ` + unseenText + ` | length(r.event_stream) = 5
+		event_stream | NULL | 23514
+		event_stream | repeat('x', 201) | 23514
+		event_stream | ` + unseenText + ` | 23514
 		delivery_lane | 'soon' | 23514
 		delivery_lane | ` + unseenText + ` | 23514
 		event_severity | 'fatal' | 23514

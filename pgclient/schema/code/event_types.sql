@@ -33,7 +33,7 @@ BEGIN
     RAISE EXCEPTION 'p_description must have at most 500 characters' USING ERRCODE = '22023';
   END IF;
   IF NOT v_dry THEN -- two who register the same type at once: the second sees the first
-    PERFORM pg_advisory_xact_lock(hashtext('qtop.event_type_registry'));
+    PERFORM public.fn_queue_lease_wait('event_type_registry'::text);
   END IF;
   SELECT * INTO v_old FROM public.event_type_registry r
   WHERE (r.event_domain, r.event_type) = (p_event_domain, p_event_type);

@@ -56,7 +56,6 @@ DECLARE
   v_late boolean;
   v_five text := date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint;
   v_stack text;
-  v_nothing text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
     -- mostly it is one row, queued and ready or rightly not, or several of one lane: then cheap statements do
@@ -110,13 +109,13 @@ BEGIN
     END IF;
     PERFORM public.fn_job_lane_open(l.event_domain, l.job_kind)
     FROM (SELECT DISTINCT r.event_domain, r.job_kind FROM new_rows r) l;
-    WITH a AS MATERIALIZED (
-      SELECT job_kind, event_domain, ready, count(*) AS n FROM new_rows GROUP BY 1, 2, 3
-    )
-    SELECT public.fn_queue_count(array_agg(ARRAY[x.scope, x.job_kind, x.event_domain, x.k3, x.n::text])) FROM (
+    PERFORM public.fn_queue_count(array_agg(ARRAY[x.scope, x.job_kind, x.event_domain, x.k3, x.n::text])) FROM (
+      WITH a AS MATERIALIZED (
+        SELECT job_kind, event_domain, ready, count(*) AS n FROM new_rows GROUP BY 1, 2, 3
+      )
       SELECT 'job', job_kind, event_domain, CASE WHEN ready THEN 'queued' ELSE 'scheduled' END, n FROM a
       UNION ALL SELECT 'job_in_5m', job_kind, event_domain, v_five, sum(n) FROM a GROUP BY 1, 2, 3
-    ) x (scope, job_kind, event_domain, k3, n) INTO v_nothing;
+    ) x (scope, job_kind, event_domain, k3, n);
   ELSIF TG_OP = 'UPDATE' THEN
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
     SELECT 'job', x.job_kind, x.event_domain, x.status, sum(x.n) FROM (

@@ -22,7 +22,7 @@ BEGIN
     RAISE EXCEPTION 'p_producer_role and p_allowed are needed' USING ERRCODE = '22023';
   END IF;
   IF NOT v_dry THEN
-    PERFORM pg_advisory_xact_lock(hashtext('qtop.executor_producer'));
+    PERFORM public.fn_queue_lease_wait('executor_producer'::text);
   END IF;
   v_before := ARRAY(SELECT p.producer_role FROM public.executor_producer p
     WHERE p.executor_kind = p_executor_kind ORDER BY p.producer_role);
