@@ -6,7 +6,9 @@ package schema_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +23,10 @@ func woken(t *testing.T, got []*pgconn.Notification) map[string]map[string]any {
 		require.NotContains(t, out, n.Channel, "one per channel")
 		var p map[string]any
 		require.NoError(t, json.Unmarshal([]byte(n.Payload), &p))
+		require.Equal(t, n.Channel, fmt.Sprint("queue_wake_", p["event_domain"]), "a signal says for which domain")
+		at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(p["occurred_at"]))
+		require.NoError(t, err, "and when")
+		require.WithinDuration(t, time.Now(), at, time.Hour)
 		out[n.Channel] = p
 	}
 	return out

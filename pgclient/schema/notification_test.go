@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -159,24 +160,38 @@ func TestNotificationT4NoStableKey(t *testing.T) {
 
 func TestNotificationT5CreatorSelfRead(t *testing.T) {
 	b := newBoard(t)
-	b.save("mine", "user:ann", "", "")
-	b.save("theirs", "user:bob", "", "")
+	login := map[string]string{"ann": pgtest.Login(t, b.db, "event_ingest_writer"), "bob": pgtest.Login(t, b.db, "event_ingest_writer")}
+	ann, bob := "user:"+login["ann"], "user:"+login["bob"]
+	as := map[string]*pgxpool.Pool{ann: b.db.Pool(t, login["ann"]), bob: b.db.Pool(t, login["bob"])}
+	b.save("mine", ann, "", "")
+	b.save("theirs", bob, "", "")
 	b.age()
 	b.tick()
 	states := func(reader string) string {
-		rows, err := b.writer.Query(context.Background(), "SELECT canonical_address || ' ' || read_state FROM public.fn_iu_notification_board($1) ORDER BY 1", reader)
+		rows, err := as[reader].Query(context.Background(), "SELECT canonical_address || ' ' || read_state FROM public.fn_iu_notification_board($1) ORDER BY 1", reader)
 		require.NoError(t, err)
 		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)
 		return fmt.Sprint(got)
 	}
-	require.Equal(t, "[mine implicit_self theirs unread]", states("user:ann"))
-	require.Equal(t, "[mine unread theirs implicit_self]", states("user:bob"))
+	require.Equal(t, "[mine implicit_self theirs unread]", states(ann))
+	require.Equal(t, "[mine unread theirs implicit_self]", states(bob))
 	ids := get[[]string](b.core, "SELECT array_agg(id::text) FROM public.iu_notification_event")
-	require.EqualValues(t, 1, call(t, b.writer, "public.fn_iu_notification_mark_read('user:ann', $1)", ids)["marked"], "one's own needs no reading")
-	require.EqualValues(t, 0, call(t, b.writer, "public.fn_iu_notification_mark_read('user:ann', $1)", ids)["marked"])
-	require.Equal(t, "[mine implicit_self theirs read]", states("user:ann"))
-	require.Equal(t, "[mine unread theirs implicit_self]", states("user:bob"))
+	mark := "public.fn_iu_notification_mark_read($1, $2)"
+	require.EqualValues(t, 1, call(t, as[ann], mark, ann, ids)["marked"], "one's own needs no reading")
+	require.EqualValues(t, 0, call(t, as[ann], mark, ann, ids)["marked"])
+	require.Equal(t, "[mine implicit_self theirs read]", states(ann))
+	require.Equal(t, "[mine unread theirs implicit_self]", states(bob))
+
+	// nobody reads, or marks, as somebody else, or as nobody
+	for _, other := range []string{bob, "user:nobody_of_this_name", "nobody_of_this_name", "event_ingest_writer:x", "user:"} {
+		fails(t, as[ann], "42501", "SELECT public.fn_iu_notification_board('"+other+"')")
+		_, err := tryCall(as[ann], mark, other, ids)
+		refused(t, "42501", err, other)
+	}
+	require.Equal(t, "[mine unread theirs implicit_self]", states(bob))
+	require.EqualValues(t, 2, call(t, as[ann], mark, login["ann"], ids)["marked"], "a name without a kind")
+	require.EqualValues(t, 2, call(t, as[ann], mark, "role:event_ingest_writer", ids)["marked"], "a group of the login")
 }
 
 func TestNotificationT6Comment(t *testing.T) {

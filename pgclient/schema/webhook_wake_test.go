@@ -35,9 +35,11 @@ func TestWebhookWakes(t *testing.T) {
 				Hint  string `json:"worker_hint"`
 				Count int
 				At    time.Time `json:"occurred_at"`
+				Of    string    `json:"event_domain"`
 			}
 			require.NoError(t, json.Unmarshal([]byte(n.Payload), &p))
 			require.False(t, p.At.IsZero())
+			require.Equal(t, "webhook", p.Of)
 			signals = append(signals, fmt.Sprint(p.Layer, " ", p.Hint, " ", p.Count))
 		}
 	}

@@ -246,6 +246,18 @@ GRANT EXECUTE ON FUNCTION public.fn_event_resolve_explain TO :"queue_viewer", :"
 COMMENT ON FUNCTION public.fn_event_resolve_explain IS
   'Why an event reaches whom it reaches: every rule that speaks of it, step by step (DP6 §3.2).';
 
+-- fn_session_acts_as(ref) → whether this login may act as whom a reference names, such as user:ann: it is a member of
+-- the role that bears the name behind the first colon, or the whole name where there is none. Internal.
+CREATE OR REPLACE FUNCTION public.fn_session_acts_as(p_ref text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT pg_has_role(session_user, r.oid, 'MEMBER') FROM pg_roles r
+    WHERE r.rolname = public.fn_queue_role_name(substr(p_ref, strpos(p_ref, ':') + 1))), false);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_session_acts_as IS
+  'Whether this login is a member of the role that a reference names. Internal.';
+
 -- fn_event_acts_as(recipient) → whether this login may read and mark as the recipient: it is a member of the role that
 -- bears the name behind the colon, as every login is of itself. No such role: nobody may. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_acts_as(p_recipient_ref text) RETURNS boolean
@@ -254,8 +266,7 @@ BEGIN
   IF COALESCE(p_recipient_ref !~ '^(role|agency|user|agent):.+', true) THEN
     RAISE EXCEPTION 'p_recipient_ref must be role:, agency:, user: or agent: and a name' USING ERRCODE = '22023';
   END IF;
-  RETURN COALESCE((SELECT pg_has_role(session_user, r.oid, 'MEMBER') FROM pg_roles r
-    WHERE r.rolname = public.fn_queue_role_name(substr(p_recipient_ref, strpos(p_recipient_ref, ':') + 1))), false);
+  RETURN public.fn_session_acts_as(p_recipient_ref);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_acts_as IS

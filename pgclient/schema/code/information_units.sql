@@ -291,14 +291,31 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_draft_apply TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_draft_apply IS
   'Makes a draft the next version of its unit, once; told at once.';
 
+-- fn_iu_reader(reader) → the reader, of whom this login is: a member of the role that the reader names (user:ann, or
+-- ann). 42501 otherwise: who reads a board, or says what was read, proves who they are. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_reader(p_reader text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_reader text := public.fn_iu_text('p_reader', p_reader, 200);
+BEGIN
+  IF NOT public.fn_session_acts_as(v_reader) THEN
+    RAISE EXCEPTION 'login % may not read as %', session_user, v_reader
+      USING ERRCODE = '42501', HINT = 'it must be a member of the role that the reader names';
+  END IF;
+  RETURN v_reader;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_reader IS 'Checks that this login may act as the reader of a board. Internal.';
+
 -- fn_iu_notification_board(reader, limit) → the newest notifications, newest first, as this reader sees them:
--- read_state unread, read, or implicit_self for what the reader did.
+-- read_state unread, read, or implicit_self for what the reader did. 42501 when this login may not act as the reader
+-- (fn_iu_reader).
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_board(p_reader text, p_limit int DEFAULT 200) RETURNS TABLE (
   id uuid, event_type text, event_stream text, unit_id uuid, canonical_address text, ref_id uuid, actor_ref text,
   source text, payload jsonb, created_at timestamptz, read_state text, read_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_reader text := public.fn_iu_text('p_reader', p_reader, 200);
+  v_reader text := public.fn_iu_reader(p_reader);
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 10000' USING ERRCODE = '22023';
@@ -318,11 +335,11 @@ COMMENT ON FUNCTION public.fn_iu_notification_board IS
   'The board of a reader: the newest notifications with what was read; one''s own count as read (implicit_self).';
 
 -- fn_iu_notification_mark_read(reader, ids) → {marked}: notifications that this reader has now read; repeating it, or
--- naming one's own, marks none.
+-- naming one's own, marks none. 42501 as for the board.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_mark_read(p_reader text, p_event_ids uuid[]) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_reader text := public.fn_iu_text('p_reader', p_reader, 200);
+  v_reader text := public.fn_iu_reader(p_reader);
   v_marked bigint;
 BEGIN
   INSERT INTO public.iu_notification_read (event_id, reader_ref)

@@ -121,8 +121,8 @@ BEGIN
   END IF;
   SELECT count(*) INTO v_n FROM new_rows;
   IF v_n > 0 THEN
-    PERFORM public.fn_queue_wake('queue_wake_webhook', jsonb_build_object('layer', TG_ARGV[0], 'count', v_n,
-      'worker_hint', TG_ARGV[1], 'occurred_at', now()));
+    PERFORM public.fn_queue_wake('queue_wake_webhook', jsonb_build_object('layer', TG_ARGV[0],
+      'event_domain', 'webhook', 'count', v_n, 'worker_hint', TG_ARGV[1], 'occurred_at', now()));
   END IF;
   RETURN NULL;
 END $$;
@@ -150,8 +150,8 @@ BEGIN
     END IF;
     -- the CHECKs of job_lane keep channel and payload within their bounds
     PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
-      'layer', 'job', 'job_id', x.job_id, 'job_kind', x.job_kind, 'process_after', x.process_after,
-      'worker_hint', 'job_executor', 'count', x.n_rows)::text)
+      'layer', 'job', 'event_domain', x.event_domain, 'job_id', x.job_id, 'job_kind', x.job_kind,
+      'process_after', x.process_after, 'worker_hint', 'job_executor', 'count', x.n_rows, 'occurred_at', now())::text)
     FROM (SELECT d.event_domain, d.n_rows, d.process_after, f.job_id, f.job_kind
       FROM (SELECT n.event_domain, count(*) AS n_rows, min(n.process_after) AS process_after FROM new_rows n
         GROUP BY 1) d

@@ -90,8 +90,8 @@ BEGIN
   END IF;
   SELECT count(*) INTO v_n FROM new_rows WHERE status IN ('Completed', 'Failed') AND settled_at IS NULL;
   IF v_n > 0 THEN
-    PERFORM public.fn_queue_wake('queue_wake_webhook', jsonb_build_object('layer', 'job', 'count', v_n,
-      'worker_hint', 'saga_orchestrator', 'occurred_at', now()));
+    PERFORM public.fn_queue_wake('queue_wake_webhook', jsonb_build_object('layer', 'job',
+      'event_domain', 'webhook', 'count', v_n, 'worker_hint', 'saga_orchestrator', 'occurred_at', now()));
   END IF;
   RETURN NULL;
 END $$;
