@@ -5,6 +5,7 @@ package webhooks
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -38,6 +39,11 @@ type delivery struct {
 	lost  bool // a renewal found the lease gone
 }
 
+// log says of which delivery its lines are: with worker_id and error_code these are the fields of R02 §5.3.
+func (x *delivery) log(l *slog.Logger) *slog.Logger {
+	return l.With("saga_id", x.SagaID, "job_id", x.JobID, "lease_expiration", x.LeaseUntil)
+}
+
 // expired tells that the delivery may not be sent any more by the token that its
 // claim spent.
 func (x *delivery) expired(now time.Time) bool { return x.Paced && now.Sub(x.came) > pacedFor }
@@ -59,15 +65,16 @@ func (x *delivery) due() bool {
 	return !x.lost && time.Until(x.until) < x.length()*2/3
 }
 
-// renewed takes the answer of a renewal that was asked for at a time.
-func (x *delivery) renewed(at time.Time, done bool) {
+// renewed takes the answer of a renewal that was asked for at a time; true when it says that the lease is lost.
+func (x *delivery) renewed(at time.Time, done bool) (lost bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if done {
 		x.until = at.Add(x.length())
-	} else { // too late to send; what is under way is fenced
-		x.lost, x.until = true, at
+		return false
 	}
+	x.lost, x.until = true, at // too late to send; what is under way is fenced
+	return true
 }
 
 // claim is one that came back.
@@ -121,7 +128,9 @@ func (s *leases) renew(ctx context.Context) {
 	}
 	for _, o := range out {
 		if x := s.flying[o.JobID]; x != nil {
-			x.renewed(before, o.Outcome == "done")
+			if x.renewed(before, o.Outcome == "done") {
+				x.log(s.Log).Warn("lease lost: the request under way is fenced", "error_code", "")
+			}
 		}
 	}
 }
@@ -151,11 +160,22 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	// A stop must not cancel it: nobody else knows of these leases any more.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease.HandBack/2)
 	defer cancel()
-	if _, err := s.Client.ReleaseWebhooks(ctx, ids, tokens); err != nil {
+	out, err := s.Client.ReleaseWebhooks(ctx, ids, tokens)
+	if err != nil {
 		s.Log.Error("jobs could not be handed back; their leases will expire", "jobs", len(ids), "error", err.Error())
 		return false
 	}
-	s.Log.Info("jobs handed back", "jobs", len(ids))
+	outcome := map[int64]string{}
+	for _, o := range out {
+		outcome[o.JobID] = o.Outcome
+	}
+	for _, x := range xs {
+		if outcome[x.JobID] == "done" {
+			x.log(s.Log).Info("handed back", "error_code", "")
+		} else {
+			x.log(s.Log).Warn("lease lost before it was handed back", "error_code", "")
+		}
+	}
 	return true
 }
 

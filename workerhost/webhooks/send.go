@@ -54,21 +54,31 @@ func (r *requests) record(ctx context.Context, l *loop.Loop, batch []*delivery) 
 	if err != nil {
 		return err
 	}
-	n := int64(0)
+	lost := map[int64]bool{}
 	for _, o := range out {
-		if o.Outcome == "lease_lost" {
-			r.Log.Warn("lease lost: the result was dropped", "job_id", o.JobID)
-			continue
-		}
-		n++
+		lost[o.JobID] = o.Outcome == "lease_lost"
 	}
+	n := int64(0)
 	for _, x := range batch {
 		x.settled.Store(true)
+		if lost[x.JobID] {
+			x.log(r.Log).Warn("lease lost: the result was dropped", "error_code", codeOf(x.report))
+		} else {
+			n++
+		}
 	}
 	l.Ticked(n, r.Every())
 	r.Reported()
 	r.over(batch)
 	return nil
+}
+
+// codeOf is empty where the attempt delivered.
+func codeOf(report work.WebhookReport) string {
+	if report.Code == nil {
+		return ""
+	}
+	return *report.Code
 }
 
 func (r *requests) over(batch []*delivery) {
@@ -81,7 +91,7 @@ func (r *requests) over(batch []*delivery) {
 // before its answer came is no attempt: it is not reported, and handBack returns
 // the job.
 func (r *requests) send(ctx context.Context, x *delivery) {
-	log := r.Log.With("saga_id", x.SagaID, "job_id", x.JobID, "lease_expiration", x.LeaseUntil)
+	log := x.log(r.Log)
 	res, sent := r.attempt(ctx, x)
 	if sent && ctx.Err() != nil && res.Status == 0 {
 		return

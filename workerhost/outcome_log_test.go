@@ -1,0 +1,90 @@
+// What a host logs of each outcome (R02 §5.3).
+package workerhost_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/workerhost"
+)
+
+// lines is a log of JSON lines.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// of are the lines with this message.
+func (l *lines) of(t *testing.T, msg string) (all []map[string]any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := bufio.NewScanner(bytes.NewReader(l.b.Bytes())); s.Scan(); {
+		var line map[string]any
+		require.NoError(t, json.Unmarshal(s.Bytes(), &line))
+		if line["msg"] == msg {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// Attempts, lost leases and hand-backs have a line each, with saga, job, error code, end of the lease and worker.
+func TestOutcomesAreLogged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "queue.notify.bridge_enabled", "true")
+	held, answer := make(chan struct{}, 10), make(chan struct{}, 10)
+	r := receive(t, func(rw http.ResponseWriter, req *http.Request) {
+		held <- struct{}{}
+		select {
+		case <-answer:
+			rw.WriteHeader(http.StatusInternalServerError)
+		case <-req.Context().Done():
+		}
+	})
+	w.set("webhook.retry_schedule", "1h")
+	w.subscribe("order", r.URL, nil)
+	log := &lines{}
+	h := w.run(workerhost.Options{Loops: []string{"webhook_router", "saga_orchestrator", "webhook_worker"}, Grace: 100 * time.Millisecond, Log: slog.New(slog.NewJSONHandler(log, nil))})
+	h.listens()
+	whole := func(msg string, n int) {
+		t.Helper()
+		eventually(t, func() bool { return len(log.of(t, msg)) == n }, "%d lines of %s: %v", n, msg, log.of(t, msg))
+		for _, line := range log.of(t, msg) {
+			for _, field := range []string{"saga_id", "job_id", "error_code", "lease_expiration", "worker_id"} {
+				require.Contains(t, line, field, msg)
+			}
+		}
+	}
+	w.events("order", 2)
+	<-held
+	<-held
+	w.set("webhook.worker.enabled", "false") // what is taken back is not claimed again
+	w.exec("SET ROLE queue_owner; UPDATE public.webhook_delivery_jobs SET lease_until = now() - interval '1 second' WHERE id = (SELECT min(id) FROM public.webhook_delivery_jobs); RESET ROLE")
+	w.exec("SELECT public.fn_lease_reset_cleaner_run()")
+	answer <- struct{}{}
+	answer <- struct{}{}
+	whole("attempt", 2)
+	whole("lease lost: the result was dropped", 1)
+	require.Equal(t, "HTTP_500", log.of(t, "lease lost: the result was dropped")[0]["error_code"])
+
+	w.set("webhook.worker.enabled", "true")
+	w.events("order", 1)
+	<-held // with what was taken back
+	<-held
+	require.NoError(t, h.stop()) // the requests are cut off
+	whole("handed back", 2)
+}
