@@ -29,7 +29,7 @@ fi
 
 # Two packages at a time: each starts a PostgreSQL of its own, and tests that
 # wait for a condition must not be starved by the other packages.
-timeout=10m
+timeout=20m
 [ -z "${QTOP_TEST_FULL:-}" ] || timeout=60m
 
 # run LABEL: one pass over the packages. The exit code is go's own, kept in a

@@ -45,8 +45,8 @@ func newCore(t *testing.T) *core {
 	// A lock that a broken function waits for must end the test, not hang it.
 	c.exec("ALTER DATABASE " + pgx.Identifier{db.Name}.Sanitize() + " SET statement_timeout = '45s'")
 	c.root.Reset()
-	// The template may have been made long ago: its tick workers are silent.
-	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now()")
+	// As if somebody had run its tick workers a moment ago: where nobody ever has, they have stopped.
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now(), last_beat_payload = last_beat_payload - 'state'")
 	return c
 }
 

@@ -21,6 +21,7 @@ func (c *core) worker(name, body string, cron bool) {
 	c.exec(`INSERT INTO public.dot_config_rule (key, kind, default_value, switch) VALUES ('queue.tick.` + name + `.interval_seconds', 'integer', '3600', true)`)
 	c.exec(`INSERT INTO public.dot_config (key, value) VALUES ('queue.tick.` + name + `.interval_seconds', '3600')`)
 	c.exec("SELECT public.fn_queue_tick_worker_add($1, $2, 'queue.job_substrate.enabled', $3, '{}')", name, "fn_test_"+name, cron)
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_payload = '{}' WHERE executor_id = $1", name) // as newCore does
 }
 
 func tick(t *testing.T, c *core, name, source string) map[string]any {

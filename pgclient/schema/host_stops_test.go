@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
 const (
@@ -52,6 +54,20 @@ func TestCleanStopIsNotSilence(t *testing.T) {
 	require.Equal(t, "idle", get[string](c, tickState, "config_expiry"))
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.v_queue_alert WHERE subject = 'config_expiry'"))
 	require.True(t, get[bool](c, "SELECT stop_reason IS NULL FROM public.queue_host WHERE host_id = 'b'"), "a host of the release before gives no reason")
+}
+
+// A database in which nobody has run anything yet has no silent worker, however long ago it was installed; from the first
+// host on they are watched.
+func TestNothingIsSilentBeforeTheFirstHost(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := &core{t: t, db: db, root: db.Pool(t, "")}
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day'")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_alert"))
+	require.Equal(t, 1, get[int](c, "SELECT count(DISTINCT state) FROM public.v_queue_watch"))
+	call(t, c.as("dot_executor"), "public.fn_queue_host_register('a', gen_random_uuid(), '1', ARRAY['webhook_worker', 'config_expiry'])")
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day'")
+	require.Equal(t, []string{"config_expiry", "webhook_worker"}, get[[]string](c, "SELECT array_agg(executor_id ORDER BY 1) FROM public.v_queue_watch WHERE state = 'silent'"))
 }
 
 // Of two hosts that stop at once the second sees that the first has stopped.

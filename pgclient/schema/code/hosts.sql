@@ -66,6 +66,7 @@ BEGIN
       COALESCE(' from ' || host(v_row.client_addr), ' on a local socket'),
       floor(public.fn_age(v_row.last_seen_at))));
   END IF;
+  PERFORM public.fn_queue_loops_begun(v_row.loops);
   RETURN jsonb_build_object('host_id', p_host_id, 'instance', p_instance);
 END
 $fn$;

@@ -50,10 +50,13 @@ BEGIN
   INSERT INTO public.dot_iu_runtime_lease (lease_name)
   SELECT p_worker_name WHERE NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name);
   INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at,
-    expected_cadence_seconds, stale_threshold_seconds, registered_by, tick_worker)
+    expected_cadence_seconds, stale_threshold_seconds, registered_by, tick_worker, last_beat_payload)
   SELECT p_worker_name, 'PG_worker', p_domain_scope, now(), v_interval,
     public.fn_queue_tick_threshold(v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300)),
-    'migration', true
+    -- where nobody has run anything yet, not to have run is no silence
+    'migration', true, CASE WHEN EXISTS (SELECT FROM public.queue_host)
+      OR EXISTS (SELECT FROM public.queue_tick_worker w WHERE w.last_run_at IS NOT NULL) THEN '{}'
+      ELSE '{"state": "stopped"}' END::jsonb
   WHERE NOT EXISTS (SELECT FROM public.queue_heartbeat WHERE executor_id = p_worker_name);
   UPDATE public.queue_heartbeat SET tick_worker = true WHERE executor_id = p_worker_name AND NOT tick_worker;
 END
