@@ -191,6 +191,8 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		}
 	case queue.ListLeases:
 		return queue.Page{Rows: viewstest.WebhookLeases()}, s.err
+	case queue.ListQuarantine:
+		return queue.Page{Rows: viewstest.Quarantine()}, s.err
 	case queue.ListActivity:
 		return queue.Page{Rows: viewstest.Sessions()}, s.err
 	case queue.ListNotify:

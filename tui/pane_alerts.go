@@ -27,14 +27,23 @@ func alertsPane() pane {
 		},
 		acts: acts{
 			targets: map[queue.ActionID]target{
-				queue.ActAck:   acknowledge(alert, none),
-				queue.ActUnack: on(alert, func(a queue.Alert) string { return a.Key.String() }, noAlert),
+				queue.ActAck:             acknowledge(alert, none),
+				queue.ActQuarantineRetry: on(aside(alert), func(a queue.Alert) string { return a.Key.String() }, "the alert under the cursor names no row that is set aside"),
+				queue.ActUnack:           on(alert, func(a queue.Alert) string { return a.Key.String() }, noAlert),
 			},
 			second: func(at scene) bool { // A takes an open alert and gives up one that is had
 				al, ok := alert(at)
 				return ok && al.State == "acked"
 			},
 		},
+	}
+}
+
+// aside finds an alert that names a row in quarantine.
+func aside(alert func(at scene) (queue.Alert, bool)) func(at scene) (queue.Alert, bool) {
+	return func(at scene) (queue.Alert, bool) {
+		a, ok := alert(at)
+		return a, ok && a.Kind == queue.AlertQuarantine
 	}
 }
 

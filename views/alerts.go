@@ -1,8 +1,8 @@
 package views
 
 // This file is pane 3: one row per cause, with who has it: silences, what no host runs, lanes that nobody can claim,
-// backlogs, circuits, shares over their line and endpoints given up. What was acknowledged stays listed: an
-// acknowledgement is a promise, not a cure.
+// backlogs, circuits, shares over their line, endpoints given up and rows set aside. What was acknowledged stays listed:
+// an acknowledgement is a promise, not a cure.
 
 import (
 	"cmp"
@@ -101,6 +101,10 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 		p.pair("over the line", "for "+Age(a.AgeSeconds)+", "+shareName(a)+" that reach nobody in particular are now "+e.Times(a.Ratio)+" the line")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
 		p.pair("cure", "a rule for the types that gs lists, or one unmuted; queue.subscription_resolution.broadcast_warn_percent is the line")
+	case queue.AlertQuarantine:
+		p.pair("set aside for", Age(a.AgeSeconds)+", after "+plural(int64(a.Ratio), "attempt", "attempts")+"; everything else goes on without it")
+		p.pair("since", dashed(e, a.Since, e.Stamp))
+		p.pair("cure", "qtop quarantine says what failed; fix it, then R here or qtop quarantine retry")
 	case "failing":
 		p.pair("suspended for", Age(a.AgeSeconds)+", after nothing but failures for "+e.Times(a.Ratio)+" webhook.disable_after_days")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
@@ -163,11 +167,17 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 	return p.done(AlertName(a))
 }
 
+// asideName is the step and the row that an alert of the kind quarantine is about.
+func asideName(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "quarantine:") }
+
 // failingID is the subscription that an alert of the kind failing is about.
 func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "failing:") }
 
 // alertTimes is how many times its cadence an executor has been silent, or its line
 // a share or an endpoint that fails is.
 func alertTimes(a queue.Alert, e Env) string {
+	if a.Kind == queue.AlertQuarantine {
+		return plural(int64(a.Ratio), "try", "tries")
+	}
 	return e.Times(a.Ratio) + queue.Choose(a.Kind != queue.AlertSilence, " line", "")
 }

@@ -64,9 +64,10 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		"jobs": func(e views.Env, size views.Size) []string {
 			return grid(views.Jobs(w.Jobs, size.W), map[string]bool{}).Lines(e, size)
 		},
-		"activity": g(views.Activity(w.Sessions), map[string]bool{}),
-		"ops":      g(views.Operations(w.Operations), nil),
-		"webhooks": g(views.Webhooks(w.Endpoints, w.Leases), map[string]bool{"job 88001": true}),
+		"activity":   g(views.Activity(w.Sessions), map[string]bool{}),
+		"quarantine": g(views.Quarantine(w.Quarantine), nil),
+		"ops":        g(views.Operations(w.Operations), nil),
+		"webhooks":   g(views.Webhooks(w.Endpoints, w.Leases), map[string]bool{"job 88001": true}),
 		"notifications": func(e views.Env, size views.Size) []string {
 			head := views.NotificationHead(w.Notifications, e, size.W)
 			return append(head, grid(views.Notifications(w.Notifications), nil).Lines(e, views.Size{W: size.W, H: size.H - len(head)})...)

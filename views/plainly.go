@@ -46,6 +46,8 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 			line = "BACKLOG " + a.Queue() + ", due for long, " + a.Severity
 		case queue.AlertCircuit:
 			line = "CIRCUIT webhook subscription " + strings.TrimPrefix(a.Subject.String(), "circuit:") + ", open for long, " + a.Severity
+		case queue.AlertQuarantine:
+			line = "SET ASIDE " + asideName(a)
 		case "failing":
 			line = "FAILING webhook subscription " + failingID(a) + ", suspended"
 		case "broadcast":

@@ -90,6 +90,9 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		case res.Failed:
 			l.Erred(fmt.Errorf("%s", res.Error))
 			t.log.Error("tick worker failed", "loop", l.Name, "error", res.Error)
+			if res.Quick { // a full run goes on without the row that fails
+				again, next = true, 0
+			}
 		default:
 			l.Ticked(res.Work(), next)
 			worked = res.Work() > 0

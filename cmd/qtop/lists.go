@@ -24,6 +24,7 @@ func lists(a *app) (cmds []*cobra.Command) {
 		{use: "dlq-groups", short: "Open dead letters by code and endpoint", past: true, show: pictured("dlq-groups")},
 		{use: "flags", short: "Flags with who set them and when they come back", past: true, show: pictured("flags")},
 		{use: "audit", short: "Who did what, why, before and after", list: true, show: listed(queue.ListAudit, "audit", of(views.Audit))},
+		{use: "quarantine", short: "Rows that are set aside because a step of a tick worker fails on them", show: listed(queue.ListQuarantine, "quarantine", of(views.Quarantine))},
 		{use: "activity", short: "Sessions that may hold queues up: the oldest snapshot, who blocks whom, open transactions", show: listed(queue.ListActivity, "activity", of(views.Activity))},
 	} {
 		cmds = append(cmds, a.viewCmd(v, &viewOptions{}))

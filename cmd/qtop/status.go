@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -144,19 +145,20 @@ func (a *writer) statusAlerts(st statusJSON) {
 			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
 		}
 		form := map[string]string{
-			queue.AlertBroadcast: "BROADCAST %s · over the line for %s · %s the line",
-			queue.AlertFailing:   "FAILING %s · suspended for %s · failed for %s the line",
-			queue.AlertSilence:   "SILENT  %s · %s · %s cadence",
-			queue.AlertNoHost:    "NO HOST %s · for %s · %s the line",
-			queue.AlertUnclaimed: "UNCLAIMED %s · due for %s · %s the line",
-			queue.AlertBacklog:   "BACKLOG %s · due for %s · %s the line",
-			queue.AlertCircuit:   "CIRCUIT %s · open for %s · %s the line",
+			queue.AlertBroadcast:  "BROADCAST %s · over the line for %s · %s the line",
+			queue.AlertFailing:    "FAILING %s · suspended for %s · failed for %s the line",
+			queue.AlertSilence:    "SILENT  %s · %s · %s cadence",
+			queue.AlertNoHost:     "NO HOST %s · for %s · %s the line",
+			queue.AlertUnclaimed:  "UNCLAIMED %s · due for %s · %s the line",
+			queue.AlertBacklog:    "BACKLOG %s · due for %s · %s the line",
+			queue.AlertCircuit:    "CIRCUIT %s · open for %s · %s the line",
+			queue.AlertQuarantine: "ASIDE   %s · set aside for %s after %s attempts",
 		}[al.Kind]
 		if form == "" { // of a newer release
 			form = "ALERT   %s · for %s · %s the line"
 		}
-		a.printf(form+" · %s%s · %s\n", views.AlertName(al), views.PlainAge(al.AgeSeconds), views.PlainRatio(al.Ratio), al.Severity,
-			because(al.Detail), owner)
+		times := queue.Choose(al.Kind == queue.AlertQuarantine, strconv.Itoa(int(al.Ratio)), views.PlainRatio(al.Ratio))
+		a.printf(form+" · %s%s · %s\n", views.AlertName(al), views.PlainAge(al.AgeSeconds), times, al.Severity, because(al.Detail), owner)
 	}
 }
 

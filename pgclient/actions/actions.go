@@ -20,7 +20,7 @@ import (
 func New(c *pgclient.Client) *Planner { return &Planner{client: c, act: c.Act()} }
 
 func entries() []entry {
-	return slices.Concat(alertActions(), letterActions(), revealActions(), eraseActions(), flagActions(), executorActions(), subscribeActions(), jobActions(), bulkActions(), endpointActions(), webhookActions(), notificationActions(), ruleActions(), schedulerActions(), markActions(), recountActions(), routeActions(), eventTypeActions(), producerActions(), sessionActions(), adoptActions(), environmentActions(), loopActions())
+	return slices.Concat(alertActions(), letterActions(), revealActions(), eraseActions(), flagActions(), executorActions(), subscribeActions(), jobActions(), bulkActions(), endpointActions(), webhookActions(), notificationActions(), ruleActions(), schedulerActions(), markActions(), recountActions(), quarantineActions(), routeActions(), eventTypeActions(), producerActions(), sessionActions(), adoptActions(), environmentActions(), loopActions())
 }
 
 // Registry is every action, in the order of the help.

@@ -96,7 +96,7 @@ func applyUnack(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result
 func alertWord(kind string) string {
 	word := map[string]string{
 		queue.AlertSilence: "silent", queue.AlertBroadcast: "over the line", queue.AlertFailing: "suspended", queue.AlertNoHost: "without a host",
-		queue.AlertUnclaimed: "claimed by nobody", queue.AlertBacklog: "due", queue.AlertCircuit: "open",
+		queue.AlertUnclaimed: "claimed by nobody", queue.AlertBacklog: "due", queue.AlertCircuit: "open", queue.AlertQuarantine: "set aside",
 	}[kind]
 	return cmp.Or(word, "standing")
 }

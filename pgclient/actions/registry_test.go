@@ -87,7 +87,7 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 			same := [][]queue.ActionID{
 				{queue.ActAck, queue.ActUnack}, {queue.ActResume, queue.ActSuspend, queue.ActRuleMute, queue.ActRuleUnmute, queue.ActJobRuleOff, queue.ActJobRuleOn}, {queue.ActJobCancel, queue.ActResolve, queue.ActSessionCancel}, {queue.ActFlagSet, queue.ActJobSubscribe},
 				{queue.ActBulkPlan, queue.ActRuleAdd, queue.ActExecRegister, queue.ActWebhookAdd},
-				{queue.ActBulkPause, queue.ActBulkResume, queue.ActHostDrain, queue.ActTickPause, queue.ActTickResume}, {queue.ActBulkRun, queue.ActHostStart}, {queue.ActBulkUndo, queue.ActUndoRequeue}, {queue.ActNotifyRequeue, queue.ActRequeue}, {queue.ActBulkAbort, queue.ActHostStop, queue.ActSessionTerminate},
+				{queue.ActBulkPause, queue.ActBulkResume, queue.ActHostDrain, queue.ActTickPause, queue.ActTickResume}, {queue.ActBulkRun, queue.ActHostStart}, {queue.ActBulkUndo, queue.ActUndoRequeue}, {queue.ActNotifyRequeue, queue.ActQuarantineRetry, queue.ActRequeue}, {queue.ActBulkAbort, queue.ActHostStop, queue.ActSessionTerminate},
 			}
 			require.Contains(t, same, ids, "%s means one thing everywhere", key)
 		}

@@ -81,7 +81,7 @@ func stagingLines() [][2]string {
 			AND t.tgenabled = 'O' AND pg_get_triggerdef(t.oid) ~ 'version_seq = 1')`)},
 		{"birth_trigger_hot_path", `CASE WHEN ` + flat("fn_iu_notif_birth") + ` = 1 THEN 'O(1)' ELSE 'NOT_O(1)' END`},
 		{"worker_function_created", pass(`EXISTS (` + stagedWorker + `)`)},
-		{"worker_exception_safe", `(EXISTS (` + stagedWorker + ` AND p.prosrc ~ 'dot_iu_runtime_lease .*FOR UPDATE SKIP LOCKED' AND p.prosrc ~ 'EXCEPTION WHEN OTHERS'))::text`},
+		{"worker_exception_safe", `(EXISTS (` + stagedWorker + ` AND p.prosrc ~ 'dot_iu_runtime_lease .*FOR UPDATE SKIP LOCKED' AND p.prosrc ~ 'EXCEPTION WHEN .*OTHERS'))::text`},
 		{"worker_reports_conflicts", `(EXISTS (` + stagedWorker + ` AND p.prosrc ~ 'conflicts_skipped'))::text`},
 		{"config_keys_inserted", `CASE WHEN to_regclass('public.dot_config') IS NULL THEN 'SKIPPED_NO_DOT_CONFIG' WHEN (SELECT count(*) FROM public.dot_config
 			WHERE key IN ('notification.debounce_seconds', 'notification.batch_piece_threshold')) = 2 THEN 'PASS' ELSE 'FAIL' END`},

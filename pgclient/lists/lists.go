@@ -42,6 +42,7 @@ func readers() map[queue.ListKind]reader {
 		queue.ListFlagHistory:  flagHistory,
 		queue.ListAlertHistory: alertHistory,
 		queue.ListActivity:     whole(activity),
+		queue.ListQuarantine:   whole(quarantine),
 	}
 }
 

@@ -90,6 +90,7 @@ func ExportLists() []ExportList {
 		{Name: "operation-items", Help: "what became of each item of a bulk operation", Kind: ListOperation, Row: OperationItem{}, Of: "operation", Plain: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[*OperationDetail](p).Items) }},
 		{Name: "ops", Also: "operations", Help: "bulk operations", Kind: ListOperations, Row: Operation{}, rows: listed[Operation]},
+		{Name: "quarantine", Help: "rows that are set aside because a step fails on them", Kind: ListQuarantine, Row: Quarantined{}, Plain: true, rows: listed[Quarantined]},
 		{Name: "queues", Help: "job queues by domain and kind", Row: Lane{}},
 		{Name: "routes", Help: "routes of events", Kind: ListRoutes, Row: Route{}, Plain: true, rows: listed[Route]},
 		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},

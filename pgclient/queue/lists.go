@@ -28,6 +28,7 @@ const (
 	ListLeases       ListKind = "webhook_leases" // []WebhookLease: on webhook jobs, those that expired first
 	ListNotify       ListKind = "notifications"  // *Notifications: what is staged, what failed, the worker's log
 	ListWhy          ListKind = "why"            // *Why: why a queue waits (Query.ID = its name)
+	ListQuarantine   ListKind = "quarantine"     // []Quarantined: rows that a step fails on, those that are set aside first
 	ListRoutes       ListKind = "routes"         // []Route: of events, per domain
 	ListConsumers    ListKind = "consumers"      // []Consumer: of events, per type
 	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs, and what keeps this login from them

@@ -84,7 +84,7 @@ type HealthRow struct {
 }
 
 // Alert is a row of v_queue_alert: a silence, a broadcast share over its line, an
-// endpoint that was given up, loops that no host runs, a queue lane whose jobs nobody
+// endpoint that was given up, a row that is set aside, loops that no host runs, a queue lane whose jobs nobody
 // alive can claim, a backlog or a circuit that stays open, whether or not a checker
 // emitted an event for it.
 type Alert struct {
@@ -112,13 +112,14 @@ type Alert struct {
 
 // The kinds of alerts.
 const (
-	AlertSilence   = "silence"
-	AlertBroadcast = "broadcast"
-	AlertFailing   = "failing"
-	AlertNoHost    = "no_host"   // loops and executors that no host runs
-	AlertUnclaimed = "unclaimed" // a queue lane whose jobs nobody alive can claim
-	AlertBacklog   = "backlog"   // work that has been due for long
-	AlertCircuit   = "circuit"   // a circuit that has been open for long
+	AlertSilence    = "silence"
+	AlertBroadcast  = "broadcast"
+	AlertFailing    = "failing"
+	AlertQuarantine = "quarantine" // a row that is set aside
+	AlertNoHost     = "no_host"    // loops and executors that no host runs
+	AlertUnclaimed  = "unclaimed"  // a queue lane whose jobs nobody alive can claim
+	AlertBacklog    = "backlog"    // work that has been due for long
+	AlertCircuit    = "circuit"    // a circuit that has been open for long
 )
 
 // Causes are the alerts that stand for themselves: one for each cause.

@@ -101,5 +101,7 @@ func TestFunctionsPassPlpgsqlCheck(t *testing.T) {
 			extra_warnings => true, performance_warnings => false, security_warnings => true) r
 		-- it writes out the defaults of a function of ours, as the catalogue has them
 		WHERE NOT (f.fn = 'public.fn_queue_tick_run(text,text)'::regprocedure AND r.level = 'security')
+			-- steps have one signature
+			AND NOT (f.fn::text ~ '^public\.fn_step_' AND r.message ~ '^unused parameter')
 		GROUP BY f.fn, r.lineno, r.level, r.message HAVING count(DISTINCT f.rel) = max(f.n)`)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -46,9 +47,13 @@ func (t TickResult) Work() int64 {
 	return sum
 }
 
+// tickGrace is how much longer than statement_timeout a tick is waited for: the server ends what takes too long itself,
+// keeps which rows it was about, and commits.
+const tickGrace = 15 * time.Second
+
 // Tick asks for one run of a tick worker.
 func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout+tickGrace)
 	defer cancel()
 	var raw []byte
 	err := c.pool.QueryRow(ctx, "SELECT public.fn_queue_tick_request($1::text, $2::text)", worker, source).Scan(&raw)

@@ -31,6 +31,7 @@ type World struct {
 	Revealed     queue.DeadLetterDetail
 
 	Sessions   []queue.Activity
+	Quarantine []queue.Quarantined
 	Operations []queue.Operation
 	Items      []queue.OperationItem
 
@@ -56,7 +57,7 @@ func RichWorld() World {
 		Picture: Rich(), Session: Session(), Host: &h, Letters: Letters(40), Detail: Detail(), Audit: Audit(), History: History(),
 		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
 		EventLetters: EventLetters(3), EventLetter: EventLetter(), Revealed: Revealed(),
-		Sessions: Sessions(), Operations: Operations(), Items: OperationItems(),
+		Sessions: Sessions(), Quarantine: Quarantine(), Operations: Operations(), Items: OperationItems(),
 		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(), Cron: Cron(), Notifications: &n,
 		Rules: Rules(), Broadcast: &share, Resolution: Resolution(), Reached: ResolutionReached(),
 	}

@@ -60,7 +60,7 @@ COMMENT ON FUNCTION public.fn_queue_due_work IS
   'What is due in every queue, and which loops must run for it. Internal.';
 
 -- fn_queue_alert_rows(lanes, backlogs of webhooks and routes) → the rows of v_queue_alert. What the picture needs for
--- other sections too is handed in. Kinds: silence, broadcast, failing (v_queue_alert_own), and
+-- other sections too is handed in. Kinds: silence, broadcast, failing, quarantine (v_queue_alert_own), and
 --   no_host    tick workers and executors of hosts that are gone: silent, or with work that waits for over a minute.
 --              One silent tick worker alone stands for itself.
 --   unclaimed  a queue lane with jobs due for over a minute that nobody alive can claim
@@ -216,18 +216,19 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alerts TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_alerts IS 'The rows of v_queue_alert. Read v_queue_alert.';
 
--- fn_queue_alert_acks_end() → how many acknowledgements ended because what they were of is over; silences end theirs
--- with the beat, shares with the sample. Internal.
-CREATE OR REPLACE FUNCTION public.fn_queue_alert_acks_end() RETURNS int
+-- fn_queue_alert_acks_end(only, except) → how many acknowledgements ended because what they were of is over, of those
+-- in only (NULL = all) without those in except; silences end theirs with the beat, shares with the sample. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_alert_acks_end(p_only text[], p_except text[]) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_n int := 0;
 BEGIN
   IF EXISTS (SELECT FROM public.queue_alert_ack a WHERE a.cleared_at IS NULL
-      AND a.alert_key ~ '^(no_host|unclaimed|circuit|backlog):') THEN
+      AND a.alert_key ~ '^(no_host|unclaimed|circuit|backlog|quarantine):') THEN
     UPDATE public.queue_alert_ack a SET cleared_at = clock_timestamp(), cleared_reason = 'ended'
-    WHERE a.cleared_at IS NULL AND a.alert_key ~ '^(no_host|unclaimed|circuit|backlog):'
-      AND a.alert_key <> ALL (ARRAY(SELECT v.alert_key FROM public.v_queue_alert v));
+    WHERE a.cleared_at IS NULL AND a.alert_key ~ '^(no_host|unclaimed|circuit|backlog|quarantine):'
+      AND a.alert_key <> ALL (ARRAY(SELECT v.alert_key FROM public.v_queue_alert v))
+      AND (p_only IS NULL OR a.ack_id = ANY (p_only::bigint[])) AND a.ack_id <> ALL (p_except::bigint[]);
     GET DIAGNOSTICS v_n = ROW_COUNT;
   END IF;
   RETURN v_n;

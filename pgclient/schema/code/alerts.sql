@@ -56,33 +56,42 @@ FROM (
              WHERE v.key = 'webhook.disable_after_days'), 5), 1)))::numeric, 2), '{}'
   FROM public.webhook_endpoint_suspensions x
   JOIN public.webhook_endpoint_state t ON t.subscription_id = x.subscription_id WHERE x.reason = 'failing'
+  UNION ALL
+  SELECT format('quarantine:%s:%s:%s', q.step, q.target,
+           to_char(q.set_aside_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), 'quarantine',
+         format('quarantine:%s:%s', q.step, q.target), 'warning', q.set_aside_at, public.fn_age(q.set_aside_at),
+         q.attempts::numeric, '{}'
+  FROM (SELECT DISTINCT y.step FROM public.queue_quarantine y WHERE y.set_aside_at IS NOT NULL) p
+  CROSS JOIN LATERAL (SELECT z.* FROM public.queue_quarantine z WHERE z.step = p.step AND z.set_aside_at IS NOT NULL
+    ORDER BY z.set_aside_at LIMIT 10) q
 ) s;
 COMMENT ON VIEW public.v_queue_alert_own IS
-  'Silences, shares of broadcast events over their line and endpoints that were given up; a part of v_queue_alert.';
+  'Silences, shares of broadcast events over their line, endpoints that were given up and rows that were set aside; a '
+  'part of v_queue_alert.';
 GRANT SELECT ON public.v_queue_alert_own TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_queue_alert AS SELECT * FROM public.fn_queue_alerts();
 COMMENT ON VIEW public.v_queue_alert IS
   'One row per silence, from the heartbeat row and server time, whether or not a checker ran; one per sampled share of '
   'broadcast events that is over the line (always a warning, DP6 §3.2); one per endpoint that was suspended because it '
-  'did nothing but fail; and one per queue whose work nobody alive can do, per backlog and per circuit that has been '
-  'open for long, and for the loops that no host runs (fn_queue_alert_rows). A row with a cause follows from another '
-  'one. An acknowledgement ends when it expires, when what it is of is over, or when the alert rises to critical; it '
-  'never hides the row.';
+  'did nothing but fail; one per row that was set aside (queue_quarantine; a warning), of each step the first ten; and '
+  'one per queue whose work nobody alive can do, per backlog and per circuit that has been open for long, and for the '
+  'loops that no host runs (fn_queue_alert_rows). A row with a cause follows from another one. An acknowledgement ends '
+  'when it expires, when what it is of is over, or when the alert rises to critical; it never hides the row.';
 GRANT SELECT ON public.v_queue_alert TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON COLUMN public.v_queue_alert.event_ids IS 'events that were emitted for it; empty while nobody ran the check';
 COMMENT ON COLUMN public.v_queue_alert.state IS 'open or acked';
 COMMENT ON COLUMN public.v_queue_alert.last_cleared IS 'why the acknowledgement before this ended';
 COMMENT ON COLUMN public.v_queue_alert.alert_key IS
   'names one silence, silence:EXECUTOR:LAST_BEAT, one rise of a share, broadcast[:DOMAIN]:SINCE, one suspension, '
-  'failing:SUBSCRIPTION:SINCE, or one condition: no_host:SINCE, unclaimed:DOMAIN/KIND:SINCE, '
-  'circuit:SUBSCRIPTION:SINCE, backlog:QUEUE; what fn_queue_alert_ack takes';
+  'failing:SUBSCRIPTION:SINCE, one row in quarantine, quarantine:STEP:TARGET:SINCE, or one condition: no_host:SINCE, '
+  'unclaimed:DOMAIN/KIND:SINCE, circuit:SUBSCRIPTION:SINCE, backlog:QUEUE; what fn_queue_alert_ack takes';
 COMMENT ON COLUMN public.v_queue_alert.ratio IS
   'age over the expected cadence, critical from 10; of a broadcast share: the share over its line; of a failing '
-  'endpoint: how long it has failed ÷ webhook.disable_after_days; of no_host, unclaimed, circuit and backlog: age ÷ '
-  'queue.backlog.critical_seconds';
+  'endpoint: how long it has failed ÷ webhook.disable_after_days; of a row in quarantine: attempts; of no_host, '
+  'unclaimed, circuit and backlog: age ÷ queue.backlog.critical_seconds';
 COMMENT ON COLUMN public.v_queue_alert.kind IS
-  'silence, broadcast, failing, no_host, unclaimed, circuit or backlog';
+  'silence, broadcast, failing, quarantine, no_host, unclaimed, circuit or backlog';
 COMMENT ON COLUMN public.v_queue_alert.cause IS
   'subject of the alert that this one follows from and that stands for it; empty = it stands for itself';
 COMMENT ON COLUMN public.v_queue_alert.detail IS 'what it is about, in one line; may be empty';
@@ -94,13 +103,27 @@ COMMENT ON COLUMN public.v_queue_alert.detail IS 'what it is about, in one line;
 CREATE OR REPLACE FUNCTION public.fn_queue_stale_check() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_id text;
-  v_row public.v_queue_watch;
-  v_age double precision;
-  v_flag int := public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300);
-  v_event uuid;
-  v_emitted int := 0;
-  v_checked int := 0;
+  v_out jsonb;
+BEGIN
+  v_out := '{"checked": 0, "emitted": 0, "acks_cleared": 0}'::jsonb
+    || public.fn_queue_step('alert_acks'::text, 10000);
+  IF public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000 THEN
+    RETURN v_out || '{"monitoring": false}';
+  ELSIF NOT v_out ? 'timed_out' THEN
+    v_out := v_out || public.fn_queue_step('stale_check'::text, 10000);
+  END IF;
+  RETURN v_out || '{"monitoring": true}';
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_stale_check TO :"dot_executor", :"workflow_admin";
+COMMENT ON FUNCTION public.fn_queue_stale_check IS
+  'Tick stale_heartbeat_check: emits system/queue_worker_silent once per executor per 2 × threshold (DP4 §3.5), and '
+  'closes acknowledgements that expired or were overtaken.';
+
+-- Acknowledgements that are over, by id.
+CREATE OR REPLACE FUNCTION public.fn_step_alert_acks(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
   v_cleared int;
 BEGIN
   UPDATE public.queue_alert_ack a SET cleared_at = clock_timestamp(),
@@ -109,19 +132,53 @@ BEGIN
     SELECT b.ack_id FROM public.queue_alert_ack b
     WHERE b.cleared_at IS NULL AND (b.expires_at <= clock_timestamp() OR (b.severity = 'warning'
       AND b.alert_key = ANY (ARRAY(SELECT v.alert_key FROM public.v_queue_alert v WHERE v.severity = 'critical'))))
+      AND (p_only IS NULL OR b.ack_id = ANY (p_only::bigint[])) AND b.ack_id <> ALL (p_except::bigint[])
     ORDER BY b.ack_id FOR UPDATE SKIP LOCKED);
   GET DIAGNOSTICS v_cleared = ROW_COUNT;
-  v_cleared := v_cleared + public.fn_queue_alert_acks_end();
+  RETURN jsonb_build_object('acks_cleared', v_cleared + public.fn_queue_alert_acks_end(p_only, p_except));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_alert_acks IS 'Closes acknowledgements that are over. Internal.';
 
-  IF v_flag >= 1000000 THEN
-    RETURN jsonb_build_object('checked', 0, 'emitted', 0, 'acks_cleared', v_cleared, 'monitoring', false);
-  END IF;
-  FOR v_id IN SELECT v.executor_id FROM public.v_queue_watch v WHERE v.state = 'silent' ORDER BY v.executor_id LOOP
+CREATE OR REPLACE FUNCTION public.fn_step_alert_acks_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT b.ack_id::text FROM public.queue_alert_ack b
+    WHERE b.cleared_at IS NULL AND b.ack_id <> ALL (p_except::bigint[]) ORDER BY b.ack_id LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_alert_acks_targets IS 'Acknowledgements that stand. Internal.';
+
+-- fn_queue_silence_due(last event, threshold in seconds) → whether the event of a silence is due. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_silence_due(p_event_at timestamptz, p_threshold int) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN p_event_at IS NULL OR p_event_at <= clock_timestamp() - make_interval(secs => 2.0 * greatest(p_threshold,
+    least(public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300), 300)));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_silence_due IS 'Whether a silence is to be told (again). Internal.';
+
+-- Executors that are silent.
+CREATE OR REPLACE FUNCTION public.fn_step_stale_check(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_id text;
+  v_row public.v_queue_watch;
+  v_age double precision;
+  v_event uuid;
+  v_emitted int := 0;
+  v_checked int := 0;
+BEGIN
+  FOR v_id IN
+    SELECT v.executor_id FROM public.v_queue_watch v
+    WHERE v.state = 'silent' AND (p_only IS NULL OR v.executor_id = ANY (p_only)) AND v.executor_id <> ALL (p_except)
+    ORDER BY v.executor_id
+  LOOP
     PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = v_id FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     SELECT * INTO v_row FROM public.v_queue_watch v WHERE v.executor_id = v_id AND v.state = 'silent'
-      AND (v.silent_event_at IS NULL OR v.silent_event_at <= clock_timestamp()
-        - make_interval(secs => 2.0 * greatest(v.threshold_seconds, least(v_flag, 300))));
+      AND public.fn_queue_silence_due(v.silent_event_at, v.threshold_seconds);
     CONTINUE WHEN NOT FOUND;
     v_checked := v_checked + 1;
     v_age := greatest(public.fn_age(v_row.last_beat_at), 0);
@@ -143,13 +200,21 @@ BEGIN
     WHERE executor_id = v_row.executor_id;
     v_emitted := v_emitted + 1;
   END LOOP;
-  RETURN jsonb_build_object('checked', v_checked, 'emitted', v_emitted, 'acks_cleared', v_cleared, 'monitoring', true);
+  RETURN jsonb_build_object('checked', v_checked, 'emitted', v_emitted);
 END
 $fn$;
-GRANT EXECUTE ON FUNCTION public.fn_queue_stale_check TO :"dot_executor", :"workflow_admin";
-COMMENT ON FUNCTION public.fn_queue_stale_check IS
-  'Tick stale_heartbeat_check: emits system/queue_worker_silent once per executor per 2 × threshold (DP4 §3.5), and '
-  'closes acknowledgements that expired or were overtaken.';
+COMMENT ON FUNCTION public.fn_step_stale_check IS 'Emits the events of silent executors. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_stale_check_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT v.executor_id FROM public.v_queue_watch v
+    WHERE v.state = 'silent' AND v.executor_id <> ALL (p_except)
+      AND public.fn_queue_silence_due(v.silent_event_at, v.threshold_seconds)
+    ORDER BY v.executor_id LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_stale_check_targets IS 'Executors that are silent. Internal.';
 
 -- fn_queue_alert_current(text) → the alert an operator means: its key, the executor
 -- it is about, or broadcast[:domain]. Internal.

@@ -364,10 +364,11 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_halt IS
   'Whether canary or brake stop a bulk operation. Internal.';
 
--- fn_queue_bulk_next(operation, n) → up to n items that are to go now, in turn from each endpoint that may be sent to,
--- and of each only the lowest numbers. The items of an endpoint that is suspended, or whose circuit is open, wait; a
--- circuit that is half open gets one item to probe with, where nothing else of it is due. Internal.
-CREATE OR REPLACE FUNCTION public.fn_queue_bulk_next(p_operation_id bigint, p_n bigint)
+-- fn_queue_bulk_next(operation, n, except) → up to n items that are to go now, but those in except, in turn from each
+-- endpoint that may be sent to, and of each only the lowest numbers. The items of an endpoint that is suspended, or
+-- whose circuit is open, wait; a circuit that is half open gets one item to probe with, where nothing else of it is
+-- due. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_next(p_operation_id bigint, p_n bigint, p_except bigint[])
 RETURNS TABLE (item_no bigint, target text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
@@ -396,6 +397,7 @@ BEGIN
     FROM open o CROSS JOIN LATERAL (
       SELECT i.item_no, i.target FROM public.queue_bulk_operation_item i
       WHERE i.operation_id = p_operation_id AND i.outcome IS NULL AND i.subscription_id = o.sub
+        AND i.item_no <> ALL (p_except)
       ORDER BY i.item_no
       LIMIT CASE WHEN o.probes THEN 1 ELSE least(p_n, 1 + 4 * p_n / (SELECT count(*) FROM open)) END) p
   )
@@ -473,8 +475,95 @@ COMMENT ON FUNCTION public.fn_queue_bulk_sent IS
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_sent TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
+-- fn_queue_bulk_carry(operation, items, time): carries these items of an operation out and keeps what came of each.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_carry(p_operation public.queue_bulk_operation, p_items bigint[],
+  p_at timestamptz) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_targets text[];
+BEGIN
+  SELECT array_agg(i.target ORDER BY i.item_no) INTO v_targets FROM public.queue_bulk_operation_item i
+  WHERE i.operation_id = p_operation.operation_id AND i.item_no = ANY (p_items);
+  UPDATE public.queue_bulk_operation_item i SET
+    outcome = CASE WHEN a.why IS NULL THEN 'done' WHEN a.failed IS NOT NULL THEN 'failed' ELSE 'skipped' END,
+    why = left(a.why, 500), new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = p_at,
+    first_result = CASE WHEN a.failed IS NOT NULL THEN 'failed' WHEN p_operation.kind = 'replay_event'
+      AND a.why IS NULL THEN 'ok' END,
+    first_code = a.failed, first_at = CASE WHEN p_operation.kind = 'replay_event'
+      AND (a.why IS NULL OR a.failed IS NOT NULL) THEN p_at END
+  FROM public.fn_queue_bulk_apply(p_operation_id => p_operation.operation_id, p_kind => p_operation.kind,
+    p_targets => v_targets, p_actor => p_operation.created_by, p_reason => p_operation.reason, p_undo => false) a
+  WHERE i.operation_id = p_operation.operation_id AND i.item_no = ANY (p_items) AND i.target = a.target;
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_carry IS 'Carries items of a bulk operation out. Internal.';
+
+-- fn_queue_bulk_count(operation, items): adds what came of these items to the numbers of their operation. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_count(p_operation_id bigint, p_items bigint[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  n record;
+BEGIN
+  SELECT count(*) FILTER (WHERE i.outcome = 'done') AS done, count(*) FILTER (WHERE i.outcome = 'skipped') AS skipped,
+    count(*) FILTER (WHERE i.outcome = 'failed') AS failed, count(*) FILTER (WHERE i.first_result = 'ok') AS ok,
+    count(*) FILTER (WHERE i.first_result = 'failed') AS bad
+  INTO n FROM public.queue_bulk_operation_item i WHERE i.operation_id = p_operation_id AND i.item_no = ANY (p_items);
+  UPDATE public.queue_bulk_operation o SET requeued = o.requeued + n.done,
+    done = o.done + CASE WHEN o.kind IN ('resolve', 'replay_event') THEN n.done ELSE 0 END,
+    skipped = o.skipped + n.skipped, failed = o.failed + n.failed, first_ok = o.first_ok + n.ok,
+    first_failed = o.first_failed + n.bad
+  WHERE o.operation_id = p_operation_id;
+  RETURN jsonb_build_object('done', n.done, 'skipped', n.skipped, 'failed', n.failed);
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_count IS 'Adds items to the numbers of a bulk operation. Internal.';
+
+-- fn_step_bulk_item(limit, only, except): carries items OPERATION/ITEM out that failed in a batch, where the operation
+-- has not been aborted since. Internal.
+CREATE OR REPLACE FUNCTION public.fn_step_bulk_item(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_part record;
+  v_op public.queue_bulk_operation;
+  v_out jsonb := '{}'::jsonb;
+BEGIN
+  FOR v_part IN
+    SELECT i.operation_id, array_agg(i.item_no ORDER BY i.item_no) AS items
+    FROM unnest(p_only) t JOIN public.queue_bulk_operation_item i
+      ON i.operation_id = split_part(t, '/', 1)::bigint AND i.item_no = split_part(t, '/', 2)::bigint
+    WHERE i.outcome IS NULL GROUP BY i.operation_id ORDER BY i.operation_id
+  LOOP
+    SELECT * INTO v_op FROM public.queue_bulk_operation o WHERE o.operation_id = v_part.operation_id FOR UPDATE;
+    CONTINUE WHEN v_op.state <> 'running'; -- they are picked again once it runs
+    PERFORM public.fn_queue_bulk_carry(v_op, v_part.items, clock_timestamp());
+    v_out := public.fn_queue_step_sum(v_out, public.fn_queue_bulk_count(v_op.operation_id, v_part.items));
+  END LOOP;
+  RETURN v_out;
+END $$;
+COMMENT ON FUNCTION public.fn_step_bulk_item IS 'Carries items out that failed in a batch. Internal.';
+
+-- fn_queue_bulk_bury(row of quarantine) → {failed}: the item fails; of the step bulk, the operation is paused.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_bury(p_row public.queue_quarantine) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_operation bigint := split_part(p_row.target, '/', 1)::bigint;
+  v_item bigint := NULLIF(split_part(p_row.target, '/', 2), '')::bigint;
+BEGIN
+  IF p_row.step = 'bulk' THEN
+    UPDATE public.queue_bulk_operation o SET state = 'paused', waits = NULL, state_by = 'bulk_operation_runner',
+      state_at = now(), state_why = left('its step failed: ' || p_row.code || ' ' || p_row.error, 500)
+    WHERE o.operation_id = v_operation AND o.state = 'running';
+    RETURN '{}'::jsonb;
+  END IF;
+  UPDATE public.queue_bulk_operation_item i SET outcome = 'failed', why = left(p_row.error, 500), at = clock_timestamp()
+  WHERE i.operation_id = v_operation AND i.item_no = v_item AND i.outcome IS NULL;
+  RETURN public.fn_queue_bulk_count(v_operation, ARRAY[v_item]);
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_bury IS 'Fails an item of a bulk operation. Internal.';
+
 -- fn_queue_bulk_step(id) → (done, skipped, failed): one tick of one running operation, whose row the caller has
--- locked; done = requeued, replayed or resolved. At most 1,000 items a step. An item whose function raises fails alone.
+-- locked; done = requeued, replayed or resolved. At most 1,000 items a step. An item whose function raises fails
+-- alone: fn_step_bulk_item.
 -- It has ended when no item is left and the first attempt of each one that was requeued is settled. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_step(p_operation_id bigint, OUT done bigint, OUT skipped bigint,
   OUT failed bigint)
@@ -489,9 +578,11 @@ DECLARE
   v_n bigint;
   v_items bigint[];
   v_targets text[];
-  v_one text;
   v_waits text;
   v_over boolean;
+  v_late boolean;
+  v_rest jsonb;
+  v_counted boolean := false;
   v_ok bigint; -- first tries whose end is known at once
   v_bad bigint;
 BEGIN
@@ -540,50 +631,31 @@ BEGIN
 
   IF v_n > 0 THEN
     SELECT array_agg(i.item_no ORDER BY i.item_no), array_agg(i.target ORDER BY i.item_no) INTO v_items, v_targets
-    FROM public.fn_queue_bulk_next(p_operation_id, v_n) i;
+    FROM public.fn_queue_bulk_next(p_operation_id, v_n, ARRAY(SELECT split_part(x, '/', 2)::bigint
+      FROM unnest(public.fn_queue_step_except('bulk_item'::text)) x
+      WHERE split_part(x, '/', 1) = p_operation_id::text)) i;
     v_n := COALESCE(cardinality(v_targets), 0);
   END IF;
   IF v_n > 0 THEN
     BEGIN
-      UPDATE public.queue_bulk_operation_item i SET
-        outcome = CASE WHEN a.why IS NULL THEN 'done' WHEN a.failed IS NOT NULL THEN 'failed' ELSE 'skipped'
-          END, why = left(a.why, 500),
-        new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = v_now,
-        first_result = CASE WHEN a.failed IS NOT NULL THEN 'failed' WHEN v_op.kind = 'replay_event' AND a.why IS NULL
-          THEN 'ok' END,
-        first_code = a.failed, first_at = CASE WHEN v_op.kind = 'replay_event'
-          AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
-      FROM public.fn_queue_bulk_apply(p_operation_id => p_operation_id, p_kind => v_op.kind, p_targets => v_targets,
-        p_actor => v_op.created_by, p_reason => v_op.reason, p_undo => false) a
-      WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND i.target = a.target;
-    EXCEPTION WHEN OTHERS THEN
-      IF SQLSTATE ~ '^(40|55P03|57|53)' THEN
-        RAISE; -- a matter of the moment: the whole step is tried again
+      PERFORM public.fn_queue_bulk_carry(v_op, v_items, v_now);
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- item by item: fn_queue_step
+      v_late := public.fn_queue_step_late(SQLSTATE::text);
+      IF v_late IS NULL THEN
+        RAISE;
       END IF;
-      FOREACH v_one IN ARRAY v_targets LOOP
-        BEGIN
-          UPDATE public.queue_bulk_operation_item i SET
-            outcome = CASE WHEN a.why IS NULL THEN 'done' WHEN a.failed IS NOT NULL THEN 'failed' ELSE 'skipped'
-              END, why = left(a.why, 500),
-            new_id = CASE WHEN a.why IS NULL THEN a.new_id END, at = v_now,
-            first_result = CASE WHEN a.failed IS NOT NULL THEN 'failed' WHEN v_op.kind = 'replay_event'
-              AND a.why IS NULL THEN 'ok' END,
-            first_code = a.failed, first_at = CASE WHEN v_op.kind = 'replay_event'
-              AND (a.why IS NULL OR a.failed IS NOT NULL) THEN v_now END
-          FROM public.fn_queue_bulk_apply(p_operation_id => p_operation_id, p_kind => v_op.kind,
-            p_targets => ARRAY[v_one], p_actor => v_op.created_by, p_reason => v_op.reason, p_undo => false) a
-          WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND i.target = a.target;
-        EXCEPTION WHEN OTHERS THEN
-          UPDATE public.queue_bulk_operation_item i SET outcome = 'failed', why = left(SQLERRM, 500), at = v_now
-          WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND i.target = v_one;
-        END;
-      END LOOP;
+      PERFORM public.fn_queue_step_part('bulk_item'::text, ARRAY(SELECT p_operation_id || '/' || i
+        FROM unnest(v_items) i));
     END;
+    IF NOT v_late THEN -- which counts what it does
+      v_rest := public.fn_queue_step_rest('bulk_item'::text);
+      v_counted := true;
+    END IF;
     SELECT count(*) FILTER (WHERE i.outcome = 'done'), count(*) FILTER (WHERE i.outcome = 'skipped'), count(*)
       FILTER (WHERE i.outcome = 'failed'),
       count(*) FILTER (WHERE i.first_result = 'ok'), count(*) FILTER (WHERE i.first_result = 'failed')
     INTO done, skipped, failed, v_ok, v_bad FROM public.queue_bulk_operation_item i
-    WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items);
+    WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND NOT v_counted;
   END IF;
   UPDATE public.queue_bulk_operation o SET requeued = o.requeued + fn_queue_bulk_step.done,
     -- what is resolved or routed is done at once, the rest when its first attempt is settled
@@ -602,6 +674,11 @@ BEGIN
     state_by = CASE WHEN v_over THEN 'bulk_operation_runner' ELSE o.state_by END,
     state_at = CASE WHEN v_over THEN now() ELSE o.state_at END
   WHERE o.operation_id = p_operation_id AND (v_over OR o.waits IS DISTINCT FROM v_waits);
+  IF v_counted THEN
+    done := COALESCE((v_rest ->> 'done')::bigint, 0);
+    skipped := COALESCE((v_rest ->> 'skipped')::bigint, 0);
+    failed := COALESCE((v_rest ->> 'failed')::bigint, 0);
+  END IF;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_step IS 'One tick of one bulk operation. Internal.';
 
@@ -610,38 +687,80 @@ COMMENT ON FUNCTION public.fn_queue_bulk_step IS 'One tick of one bulk operation
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  v_op public.queue_bulk_operation;
-  v_step record;
-  v_done bigint := 0;
-  v_skipped bigint := 0;
-  v_failed bigint := 0;
-  v_running bigint := 0;
+  v_out jsonb := '{"done": 0, "skipped": 0, "failed": 0, "in_flight": 0}'::jsonb;
+  v_step text;
 BEGIN
   IF public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN jsonb_build_object('skipped', public.fn_queue_clone_of(), 'rule', 'clone');
   END IF;
-  FOR v_op IN
-    SELECT * FROM public.queue_bulk_operation WHERE state = 'running' ORDER BY operation_id FOR UPDATE SKIP LOCKED
-  LOOP
-    v_running := v_running + 1;
-    SELECT * INTO v_step FROM public.fn_queue_bulk_step(v_op.operation_id);
-    v_done := v_done + v_step.done;
-    v_skipped := v_skipped + v_step.skipped;
-    v_failed := v_failed + v_step.failed;
+  v_out := public.fn_queue_step_sum(v_out, public.fn_queue_step_rest('bulk_item'::text));
+  FOREACH v_step IN ARRAY '{bulk,bulk_watch}'::text[] LOOP
+    EXIT WHEN v_out ? 'timed_out';
+    v_out := public.fn_queue_step_sum(v_out, public.fn_queue_step(v_step, 1000));
   END LOOP;
-  FOR v_op IN
-    SELECT * FROM public.queue_bulk_operation
-    WHERE state IN ('paused', 'completed', 'aborted') AND state_at > now() - interval '1 hour' AND kind <> 'resolve'
-      AND done < requeued
-    ORDER BY operation_id FOR UPDATE SKIP LOCKED
-  LOOP
-    PERFORM public.fn_queue_bulk_watch(v_op);
-  END LOOP;
-  RETURN jsonb_build_object('done', v_done, 'skipped', v_skipped, 'failed', v_failed, 'in_flight', v_running);
+  RETURN v_out;
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_bulk_tick IS
   'Tick bulk_operation_runner: carries running bulk operations out.';
+
+-- Operations that run. One whose step fails is tried again, then paused, with the reason.
+CREATE OR REPLACE FUNCTION public.fn_step_bulk(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_op public.queue_bulk_operation;
+  v_out jsonb := '{"done": 0, "skipped": 0, "failed": 0, "in_flight": 0}'::jsonb;
+BEGIN
+  FOR v_op IN
+    SELECT * FROM public.queue_bulk_operation o WHERE o.state = 'running'
+      AND (p_only IS NULL OR o.operation_id = ANY (p_only::bigint[])) AND o.operation_id <> ALL (p_except::bigint[])
+    ORDER BY o.operation_id FOR UPDATE SKIP LOCKED
+  LOOP
+    v_out := public.fn_queue_step_sum(v_out, '{"in_flight": 1}'::jsonb
+      || (SELECT to_jsonb(s) FROM public.fn_queue_bulk_step(v_op.operation_id) s));
+  END LOOP;
+  RETURN v_out;
+END $$;
+COMMENT ON FUNCTION public.fn_step_bulk IS 'One tick of the bulk operations that run. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_bulk_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN ARRAY(SELECT o.operation_id::text FROM public.queue_bulk_operation o WHERE o.state = 'running'
+    AND o.operation_id <> ALL (p_except::bigint[]) ORDER BY o.operation_id LIMIT p_limit);
+END $$;
+COMMENT ON FUNCTION public.fn_step_bulk_targets IS 'Bulk operations that run. Internal.';
+
+-- Operations that have ended, or are paused, with first tries that are not known.
+CREATE OR REPLACE FUNCTION public.fn_step_bulk_watch(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_op public.queue_bulk_operation;
+BEGIN
+  FOR v_op IN
+    SELECT * FROM public.queue_bulk_operation o
+    WHERE o.state IN ('paused', 'completed', 'aborted') AND o.state_at > now() - interval '1 hour'
+      AND o.kind <> 'resolve' AND o.done < o.requeued
+      AND (p_only IS NULL OR o.operation_id = ANY (p_only::bigint[])) AND o.operation_id <> ALL (p_except::bigint[])
+    ORDER BY o.operation_id FOR UPDATE SKIP LOCKED
+  LOOP
+    PERFORM public.fn_queue_bulk_watch(v_op);
+  END LOOP;
+  RETURN '{}'::jsonb;
+END $$;
+COMMENT ON FUNCTION public.fn_step_bulk_watch IS
+  'Learns how first tries of operations ended that do not run. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_bulk_watch_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN ARRAY(SELECT o.operation_id::text FROM public.queue_bulk_operation o
+    WHERE o.state IN ('paused', 'completed', 'aborted') AND o.state_at > now() - interval '1 hour'
+      AND o.kind <> 'resolve' AND o.done < o.requeued AND o.operation_id <> ALL (p_except::bigint[])
+    ORDER BY o.operation_id LIMIT p_limit);
+END $$;
+COMMENT ON FUNCTION public.fn_step_bulk_watch_targets IS
+  'Bulk operations whose first tries are watched. Internal.';
 
 -- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: takes back what this operation did and
 -- nobody has attempted yet; the letters are open again. refused: not_found; state, while it runs; final, where it

@@ -392,6 +392,16 @@ COMMENT ON FUNCTION public.fn_dot_config_set IS
 -- the flags that stand now is held: it stays, shown as overdue.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_expire() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN '{"reverted": 0, "dropped": 0, "held": 0}'::jsonb || public.fn_queue_step('config_expire'::text, 10000);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_dot_config_expire TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_dot_config_expire IS
+  'Tick config_expiry: takes expired flag values back, and leaves alone what somebody changed since.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_config_expire(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_key text;
   v_due public.dot_config_revert;
@@ -400,7 +410,11 @@ DECLARE
   v_dropped int := 0;
   v_held int := 0;
 BEGIN
-  FOR v_key IN SELECT r.key FROM public.dot_config_revert r WHERE r.revert_at <= clock_timestamp() ORDER BY r.key LOOP
+  FOR v_key IN
+    SELECT r.key FROM public.dot_config_revert r WHERE r.revert_at <= clock_timestamp()
+      AND (p_only IS NULL OR r.key = ANY (p_only)) AND r.key <> ALL (p_except)
+    ORDER BY r.key
+  LOOP
     -- The flag's row first, as fn_dot_config_set does; one that is being set now is not due any more.
     SELECT * INTO v_row FROM public.dot_config WHERE key = v_key FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
@@ -431,6 +445,13 @@ BEGIN
   RETURN jsonb_build_object('reverted', v_reverted, 'dropped', v_dropped, 'held', v_held);
 END
 $fn$;
-GRANT EXECUTE ON FUNCTION public.fn_dot_config_expire TO :"dot_executor";
-COMMENT ON FUNCTION public.fn_dot_config_expire IS
-  'Tick config_expiry: takes expired flag values back, and leaves alone what somebody changed since.';
+COMMENT ON FUNCTION public.fn_step_config_expire IS 'Takes expired flag values back. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_config_expire_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT r.key FROM public.dot_config_revert r
+    WHERE r.revert_at <= clock_timestamp() AND r.key <> ALL (p_except) ORDER BY r.key LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_config_expire_targets IS 'Flags whose value has expired. Internal.';

@@ -64,13 +64,30 @@ COMMENT ON FUNCTION public.fn_queue_count IS
 CREATE OR REPLACE FUNCTION public.fn_queue_counter_compact() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
+  v_out jsonb := '{"folded": 0, "pruned": 0}'::jsonb || public.fn_queue_step('counter_fold'::text, 10000);
+BEGIN
+  RETURN CASE WHEN v_out ? 'timed_out' THEN v_out ELSE v_out || public.fn_queue_step('counter_prune'::text, 10000) END;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_counter_compact TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_counter_compact IS
+  'Tick counter_compactor: folds counter deltas, opens queue lanes that no trigger could open, and drops time buckets '
+  'older than two hours.';
+
+-- Both steps name a counter as a JSON array of scope, k1, k2 and k3. What is not folded is counted all the same:
+-- readers add it.
+CREATE OR REPLACE FUNCTION public.fn_step_counter_fold(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
   v_folded bigint;
-  v_pruned bigint;
   v_domains text[];
   v_kinds text[];
 BEGIN
   WITH gone AS (
-    DELETE FROM public.queue_counter_delta RETURNING scope, k1, k2, k3, n
+    DELETE FROM public.queue_counter_delta d
+    WHERE (p_only IS NULL OR jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text = ANY (p_only))
+      AND (p_except = '{}' OR jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text <> ALL (p_except))
+    RETURNING d.scope, d.k1, d.k2, d.k3, d.n
   ), sums AS (
     SELECT scope, k1, k2, k3, sum(n) AS n, count(*) AS c FROM gone GROUP BY scope, k1, k2, k3
   ), put AS (
@@ -86,13 +103,45 @@ BEGIN
   FROM ROWS FROM (unnest(v_domains), unnest(v_kinds)) AS l (event_domain, job_kind)
   WHERE l.event_domain ~ '^[a-z][a-z0-9_]{0,50}$' AND l.job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'
     AND NOT EXISTS (SELECT FROM public.job_lane o WHERE o.event_domain = l.event_domain AND o.job_kind = l.job_kind);
-  DELETE FROM public.queue_counter
-  WHERE scope ~ '_[0-9]+m$' AND k3 ~ '^[0-9]+$' AND k3::bigint < extract(epoch FROM now())::bigint - 7200;
-  GET DIAGNOSTICS v_pruned = ROW_COUNT;
-  RETURN jsonb_build_object('folded', v_folded, 'pruned', v_pruned);
+  RETURN jsonb_build_object('folded', v_folded);
 END
 $fn$;
-GRANT EXECUTE ON FUNCTION public.fn_queue_counter_compact TO :"dot_executor";
-COMMENT ON FUNCTION public.fn_queue_counter_compact IS
-  'Tick counter_compactor: folds counter deltas, opens queue lanes that no trigger could open, and drops time buckets '
-  'older than two hours.';
+COMMENT ON FUNCTION public.fn_step_counter_fold IS
+  'Folds counter deltas, and opens queue lanes that no trigger could open. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_counter_fold_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT x.key FROM (SELECT DISTINCT jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text AS key
+    FROM public.queue_counter_delta d) x WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_counter_fold_targets IS 'Counters with deltas. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_counter_prune(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_pruned bigint;
+BEGIN
+  DELETE FROM public.queue_counter c
+  WHERE c.scope ~ '_[0-9]+m$' AND CASE WHEN c.k3 ~ '^[0-9]{1,15}$' THEN c.k3::bigint END
+      < extract(epoch FROM now())::bigint - 7200
+    AND (p_only IS NULL OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text = ANY (p_only))
+    AND (p_except = '{}' OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text <> ALL (p_except));
+  GET DIAGNOSTICS v_pruned = ROW_COUNT;
+  RETURN jsonb_build_object('pruned', v_pruned);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_counter_prune IS 'Drops time buckets that are over. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_counter_prune_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT x.key FROM (
+      SELECT jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text AS key FROM public.queue_counter c
+      WHERE c.scope ~ '_[0-9]+m$' AND CASE WHEN c.k3 ~ '^[0-9]{1,15}$' THEN c.k3::bigint END
+        < extract(epoch FROM now())::bigint - 7200) x
+    WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_counter_prune_targets IS 'Time buckets that are over. Internal.';

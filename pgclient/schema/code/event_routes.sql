@@ -276,7 +276,8 @@ COMMENT ON FUNCTION public.fn_iu_route_duplicates IS
 -- events of each of the worker's routes, in batches (queue_cursor), of a batch in the order of (created_xid, id). Two
 -- runs at once take different domains. An event that cannot be routed becomes a dead letter alone. In another cluster
 -- than last time all events are gone through by id once: what is routed is told by attempts and letters. A quick run
--- routes what a full one would, and leaves it to the next full one to write iu_route_worker_cursor (fn_queue_tick_run).
+-- routes what a full one would, fails with an event that cannot be routed, and leaves it to the next full one to write
+-- iu_route_worker_cursor (fn_queue_tick_run).
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_run(p_worker_name text DEFAULT 'iu_outbound_default',
   p_batch_limit int DEFAULT 1000, p_quick boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -294,8 +295,8 @@ DECLARE
   v_fresh public.event_outbox[];
   v_n int;
   v_twice record;
-  v_did record;
-  v_dead bigint;
+  v_did jsonb;
+  v_late boolean;
   v_all bigint[] := '{0,0,0,0}'::bigint[];
 BEGIN
   IF p_batch_limit IS NULL OR p_batch_limit NOT BETWEEN 1 AND 10000 THEN
@@ -311,9 +312,15 @@ BEGIN
       RETURN jsonb_build_object('skipped', v_flag || ' is off');
     END IF;
   END LOOP;
+  v_did := CASE WHEN p_quick THEN '{}'::jsonb
+    ELSE public.fn_queue_step_rest('event_route'::text) END; -- what failed before, of every domain
+  v_all := ARRAY[0, COALESCE((v_did ->> 'attempts')::bigint, 0), COALESCE((v_did ->> 'jobs')::bigint, 0),
+    COALESCE((v_did ->> 'dead_lettered')::bigint, 0)];
+  v_late := v_did ? 'timed_out';
   FOR v_domain IN
     SELECT r.event_domain FROM public.iu_outbound_route r WHERE r.worker_name = p_worker_name AND r.enabled ORDER BY 1
   LOOP
+    EXIT WHEN v_late;
     INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain)
     SELECT p_worker_name, v_domain WHERE NOT EXISTS ( -- a conflict with a row that another run updates waits for it
       SELECT 1 FROM public.iu_route_worker_cursor w WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain)
@@ -372,20 +379,32 @@ BEGIN
       AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id);
     SELECT * INTO v_twice FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
     v_fresh := v_twice.fresh;
-    SELECT * INTO v_did FROM public.fn_iu_route_apply(v_fresh, p_worker_name);
-    INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
-      event_domain, worker_name)
-    SELECT u.id, to_jsonb(u), p_worker_name || ':' || u.id, f.code, f.error, v_domain, p_worker_name
-    FROM jsonb_to_recordset(v_did.failed) AS f (event_id uuid, code text, error text)
-    JOIN unnest(v_fresh) u ON u.id = f.event_id ORDER BY u.id
-    ON CONFLICT (idempotency_key) DO NOTHING;
-    GET DIAGNOSTICS v_dead = ROW_COUNT;
-    v_dead := v_dead + v_twice.dead;
+    v_did := '{"attempts": 0, "jobs": 0, "dead_lettered": 0}'::jsonb;
+    IF v_fresh IS NOT NULL AND v_quick THEN -- what fails is found by the full run that follows
+      v_did := v_did || (SELECT to_jsonb(r) FROM public.fn_iu_route_events(v_fresh, p_worker_name) r);
+    ELSIF v_fresh IS NOT NULL THEN
+      v_late := NULL;
+      BEGIN
+        v_did := v_did || (SELECT to_jsonb(r) FROM public.fn_iu_route_events(v_fresh, p_worker_name) r);
+      EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+        v_late := public.fn_queue_step_late(SQLSTATE::text);
+        IF v_late IS NULL THEN
+          RAISE;
+        END IF;
+        PERFORM public.fn_queue_step_part('event_route'::text, ARRAY(SELECT u.id::text FROM unnest(v_fresh) u
+          ORDER BY u.id));
+      END;
+      IF NOT v_late THEN
+        v_did := public.fn_queue_step_sum(v_did, public.fn_queue_step_rest('event_route'::text));
+      END IF;
+      v_late := COALESCE(v_late OR v_did ? 'timed_out', false);
+    END IF;
+    v_did := public.fn_queue_step_sum(v_did, jsonb_build_object('dead_lettered', v_twice.dead));
 
     v_n := COALESCE(cardinality(v_fresh), 0) + v_twice.dead;
     v_uncounted := ARRAY[COALESCE((c.uncounted ->> 'events')::bigint, 0) + v_n,
-      COALESCE((c.uncounted ->> 'attempts')::bigint, 0) + v_did.attempts,
-      COALESCE((c.uncounted ->> 'dead_lettered')::bigint, 0) + v_dead];
+      COALESCE((c.uncounted ->> 'attempts')::bigint, 0) + (v_did ->> 'attempts')::bigint,
+      COALESCE((c.uncounted ->> 'dead_lettered')::bigint, 0) + (v_did ->> 'dead_lettered')::bigint];
     c.uncounted := CASE WHEN v_quick AND v_uncounted <> '{0,0,0}'::bigint[] THEN jsonb_build_object(
       'events', v_uncounted[1], 'attempts', v_uncounted[2], 'dead_lettered', v_uncounted[3]) ELSE '{}' END;
     PERFORM public.fn_routing_cursor_keep(c);
@@ -393,10 +412,11 @@ BEGIN
       last_run_at = clock_timestamp(), events_seen = w.events_seen + v_uncounted[1],
       attempts_written = w.attempts_written + v_uncounted[2], dead_lettered = w.dead_lettered + v_uncounted[3],
       system_identifier = x.system_identifier, restored_at = x.restored_at, restored_after = x.restored_after,
-      last_run_summary = jsonb_build_object('events', v_n, 'attempts', v_did.attempts, 'jobs', v_did.jobs,
-        'dead_lettered', v_dead)
+      last_run_summary = jsonb_build_object('events', v_n, 'attempts', v_did -> 'attempts', 'jobs', v_did -> 'jobs',
+        'dead_lettered', v_did -> 'dead_lettered')
     WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain AND NOT v_quick;
-    v_all := ARRAY[v_all[1] + v_n, v_all[2] + v_did.attempts, v_all[3] + v_did.jobs, v_all[4] + v_dead];
+    v_all := ARRAY[v_all[1] + v_n, v_all[2] + (v_did ->> 'attempts')::bigint, v_all[3] + (v_did ->> 'jobs')::bigint,
+      v_all[4] + (v_did ->> 'dead_lettered')::bigint];
   END LOOP;
   RETURN jsonb_build_object('events', v_all[1], 'attempts', v_all[2], 'jobs', v_all[3], 'dead_lettered', v_all[4]);
 END
@@ -405,6 +425,53 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_run TO :"dot_executor", :"wo
 COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
   'Ticks iu_outbound_default and staging_outbound: routes new events to their recipients and makes the jobs of '
   'their consumers.';
+
+-- fn_step_event_route(limit, only, except) → {attempts, jobs}: routes events that failed in a batch, also those of a
+-- domain whose route has been disabled since: its worker has passed them. Internal.
+CREATE OR REPLACE FUNCTION public.fn_step_event_route(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_part record;
+  v_out jsonb := '{"attempts": 0, "jobs": 0}'::jsonb;
+BEGIN
+  FOR v_part IN
+    SELECT o.worker_name, array_agg(o.e ORDER BY (o.e).id) AS events FROM (
+      -- of events with one id the first: fn_iu_route_duplicates
+      SELECT DISTINCT ON (e.id) r.worker_name, e::public.event_outbox AS e
+      FROM public.event_outbox e JOIN public.iu_outbound_route r ON r.event_domain = e.event_domain
+      WHERE e.id = ANY (p_only::uuid[])
+      ORDER BY e.id, e.created_at, e.created_xid) o
+    WHERE NOT EXISTS (SELECT FROM public.iu_route_attempt a WHERE a.event_id = (o.e).id)
+      AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d
+        WHERE d.event_id = (o.e).id AND d.failure_code <> 'ROUTE_DUPLICATE_ID')
+    GROUP BY o.worker_name ORDER BY o.worker_name
+  LOOP
+    v_out := public.fn_queue_step_sum(v_out, (SELECT to_jsonb(r)
+      FROM public.fn_iu_route_events(v_part.events, v_part.worker_name) r));
+  END LOOP;
+  RETURN v_out;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_event_route IS 'Routes events that failed in a batch. Internal.';
+
+-- fn_iu_route_bury(row of quarantine) → {dead_lettered}: the event becomes a dead letter. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_bury(p_row public.queue_quarantine) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_n bigint;
+BEGIN
+  INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
+    event_domain, worker_name)
+  SELECT e.id, to_jsonb(e), r.worker_name || ':' || e.id, 'ROUTE_' || p_row.code, p_row.error, e.event_domain,
+    r.worker_name
+  FROM public.event_outbox e JOIN public.iu_outbound_route r ON r.event_domain = e.event_domain
+  WHERE e.id = p_row.target::uuid ORDER BY e.created_at, e.created_xid LIMIT 1
+  ON CONFLICT (idempotency_key) DO NOTHING;
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  RETURN jsonb_build_object('dead_lettered', v_n);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_route_bury IS 'Makes a dead letter of an event that cannot be routed. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_iu_staging_route_worker_run(p_quick boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

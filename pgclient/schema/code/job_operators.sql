@@ -160,7 +160,7 @@ BEGIN
   INTO v_why, v_expired
   FROM unnest(v_tokens) WITH ORDINALITY AS i (token, n) LEFT JOIN public.job_lease l ON l.lease_token = i.token;
   IF NOT v_dry AND v_expired IS NOT NULL THEN
-    PERFORM public.fn_job_reap(v_expired);
+    PERFORM public.fn_job_reap(v_expired, NULL::uuid[]);
   END IF;
   v_answer := public.fn_job_answer(
     p_action => 'release', p_target => 'job_lease', p_done => 'released', p_ids => v_public, p_why => v_why,

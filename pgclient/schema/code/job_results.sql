@@ -274,49 +274,39 @@ COMMENT ON FUNCTION public.fn_job_fail IS
 -- when the next of it falls due, NULL = none. Many may run at once. Tick worker job_queue_default.
 CREATE OR REPLACE FUNCTION public.fn_job_tick(p_limit int DEFAULT 10000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-  SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-  v_domains text[];
-  v_counts bigint[];
+  v_out jsonb;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
-  WITH due AS MATERIALIZED (
-    SELECT q.job_id FROM public.job_queue q WHERE NOT q.ready AND q.process_after <= now()
-    ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
-  ), up AS (
-    UPDATE public.job_queue q SET ready = true, updated_at = now() FROM due d WHERE q.job_id = d.job_id
-    RETURNING q.event_domain
-  )
-  SELECT array_agg(x.event_domain), array_agg(x.n) INTO v_domains, v_counts
-  FROM (SELECT event_domain, count(*) AS n FROM up GROUP BY 1 ORDER BY 1) x;
-  PERFORM public.fn_queue_wake('queue_wake_' || w.domain, jsonb_build_object('layer', 'job', 'event_domain', w.domain,
-    'worker_hint', 'job_executor', 'count', w.n, 'occurred_at', clock_timestamp()))
-  FROM unnest(v_domains, v_counts) AS w (domain, n);
-  DELETE FROM public.job_lane l WHERE EXISTS (SELECT 1 FROM public.job_lane o
-    WHERE o.event_domain = l.event_domain AND o.job_kind = l.job_kind AND o.ctid < l.ctid);
-  RETURN jsonb_build_object(
-    'promoted', COALESCE((SELECT sum(n) FROM unnest(v_counts) n), 0),
-    'next_due', (SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-      FROM public.job_queue q
-      WHERE NOT q.ready AND isfinite(q.process_after) ORDER BY q.process_after, q.job_id LIMIT 1));
+  v_out := '{"promoted": 0}'::jsonb || public.fn_queue_step('job_promote'::text, p_limit);
+  IF NOT v_out ? 'timed_out' THEN
+    v_out := v_out || public.fn_queue_step('job_lanes'::text, p_limit);
+  END IF;
+  -- what is set aside is due, and nobody can say when it will be done
+  RETURN v_out || jsonb_build_object('next_due', (
+    SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM public.job_queue q
+    WHERE NOT q.ready AND isfinite(q.process_after) AND NOT EXISTS (SELECT FROM public.queue_quarantine x
+      WHERE x.step = 'job_promote' AND x.target = q.job_id::text)
+    ORDER BY q.process_after, q.job_id LIMIT 1));
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_tick IS
   'Tick job_queue_default: makes late work and retries claimable when they are due.';
 
--- fn_job_reap(tokens) → {reaped, returned, dead_lettered}: what is left of these leases, which the caller has
--- locked, counts as one lost try each: back to queued, or dead at the third lost lease or the last attempt.
--- Internal.
-CREATE OR REPLACE FUNCTION public.fn_job_reap(p_lease_tokens uuid[]) RETURNS jsonb
+-- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered}: what is left of these leases, which the caller has
+-- locked, counts as one lost try each: back to queued, or dead at the third lost lease or the last attempt. With only
+-- these jobs of them alone, and the leases stay while they hold another. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_reap(p_lease_tokens uuid[], p_only uuid[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_ids uuid[];
   v_codes text[];
+  v_freed uuid[];
   v_returned bigint;
   v_dead int;
 BEGIN
@@ -326,7 +316,11 @@ BEGIN
     FROM (SELECT unnest(l.job_ids) AS id, l.lease_token FROM public.job_lease l
       WHERE l.lease_token = ANY (p_lease_tokens)) j
     JOIN public.job_queue q ON q.job_id = j.id AND q.lease_token = j.lease_token
+    WHERE p_only IS NULL OR j.id = ANY (p_only)
     ORDER BY q.job_id) x;
+  IF p_only IS NOT NULL THEN
+    SELECT array_agg(q.lease_token) INTO v_freed FROM public.job_queue q WHERE q.job_id = ANY (v_ids);
+  END IF;
   WITH back AS (
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
       attempts = q.attempts + 1, lost_leases = q.lost_leases + 1, first_failed_at = COALESCE(q.first_failed_at, now()),
@@ -342,7 +336,11 @@ BEGIN
   PERFORM public.fn_job_bury(array_agg(g.id), array_agg('dead_letter'::text), array_agg(g.code),
     array_agg('the worker went silent: its lease expired'::text), 1)
   FROM unnest(v_ids, v_codes) AS g (id, code) WHERE g.code IS NOT NULL HAVING count(*) > 0;
-  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens);
+  IF p_only IS NULL THEN
+    DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens);
+  ELSE
+    PERFORM public.fn_job_lease_less(v_freed);
+  END IF;
   v_dead := COALESCE(cardinality(v_ids), 0) - v_returned;
   RETURN jsonb_build_object('reaped', COALESCE(cardinality(v_ids), 0), 'returned', v_returned, 'dead_lettered', v_dead);
 END $$;
@@ -352,26 +350,12 @@ COMMENT ON FUNCTION public.fn_job_reap IS 'Takes the jobs of locked leases back.
 -- limit jobs. Many at once share them out. Tick worker lease_reaper.
 CREATE OR REPLACE FUNCTION public.fn_job_reap_expired(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  v_tokens uuid[];
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
-  SELECT array_agg(x.lease_token) INTO v_tokens FROM (
-    SELECT l.lease_token FROM public.job_lease l
-    WHERE l.lease_until < clock_timestamp() AND l.lease_token IN (
-      SELECT w.lease_token FROM (
-        SELECT e.lease_token, sum(e.live) OVER (ORDER BY e.lease_until, e.lease_token) - e.live AS before
-        FROM (SELECT lease_token, live, lease_until FROM public.job_lease WHERE lease_until < clock_timestamp()
-          -- more than wanted: a neighbour may be taking the first ones
-          ORDER BY lease_until, lease_token LIMIT 4 * p_limit) e) w
-      WHERE w.before < 4 * p_limit)
-    ORDER BY l.lease_until, l.lease_token LIMIT p_limit FOR UPDATE SKIP LOCKED) x;
-  IF v_tokens IS NULL THEN
-    RETURN jsonb_build_object('reaped', 0, 'returned', 0, 'dead_lettered', 0);
-  END IF;
-  RETURN public.fn_job_reap(v_tokens);
+  RETURN '{"reaped": 0, "returned": 0, "dead_lettered": 0}'::jsonb
+    || public.fn_queue_step('job_reap'::text, p_limit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_reap_expired TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_reap_expired IS

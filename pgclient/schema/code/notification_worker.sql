@@ -37,13 +37,13 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_notification_threshold TO :"queue_viewer"
 COMMENT ON FUNCTION public.fn_iu_notification_threshold IS
   'From how many pieces notifications are grouped, clamped.';
 
--- fn_iu_notification_emit(cutoff, threshold, most) → {pending_pre, groups_emitted, pieces_emitted, conflicts_skipped,
--- rows_marked, broken, broken_text}: takes up the rows staged before the cutoff, the oldest of them, all in one
--- statement, so that what is told, what is marked and what is counted are the same rows. A row that another session
--- holds waits for the next run; one that cannot become a notification fails, the others of its document are told
--- without it. Internal.
-CREATE OR REPLACE FUNCTION public.fn_iu_notification_emit(p_cutoff timestamptz, p_threshold int, p_most int)
-  RETURNS jsonb
+-- fn_iu_notification_emit(cutoff, threshold, most, except) → {pending_pre, groups_emitted, pieces_emitted,
+-- conflicts_skipped, rows_marked, broken, broken_text}: takes up the rows staged before the cutoff, the oldest of them
+-- and none of except, all in one statement, so that what is told, what is marked and what is counted are the same rows.
+-- A row that another session holds waits for the next run; one that cannot become a notification fails, the others of
+-- its document are told without it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_emit(p_cutoff timestamptz, p_threshold int, p_most int,
+  p_except uuid[] DEFAULT '{}') RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_result jsonb;
@@ -57,7 +57,7 @@ BEGIN
         WHEN COALESCE(p.canonical_address, '') = '' THEN 'canonical_address is missing'
         WHEN COALESCE(p.actor_ref, '') = '' THEN 'actor_ref is missing' END AS broken
     FROM public.iu_notification_pending p
-    WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff
+    WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff AND p.id <> ALL (p_except)
     ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED
   ), sound AS MATERIALIZED (
     -- first: the oldest piece, which speaks for its document
@@ -98,65 +98,39 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_notification_emit IS
   'Tells what was staged before a moment. Internal.';
 
--- fn_iu_notification_probe(ids) → NULL when each of these rows could become a notification, else what the first of
--- them met. Leaves nothing behind. Internal.
-CREATE OR REPLACE FUNCTION public.fn_iu_notification_probe(p_ids uuid[]) RETURNS text
+-- fn_step_notify(limit, only, except): whether staged rows could become notifications, for the case that
+-- fn_iu_notification_emit could not foresee: it raises what one of them meets, and leaves nothing behind. Internal.
+CREATE OR REPLACE FUNCTION public.fn_step_notify(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_ids uuid[] := p_only::uuid[];
 BEGIN
   INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref,
     source)
   SELECT 'new_piece_created', 'update', p.unit_id, p.canonical_address, p.ref_id, p.actor_ref, 'worker'
-  FROM public.iu_notification_pending p WHERE p.id = ANY (p_ids) ON CONFLICT DO NOTHING;
+  FROM public.iu_notification_pending p WHERE p.id = ANY (v_ids) AND p.processed_at IS NULL ON CONFLICT DO NOTHING;
+  UPDATE public.iu_notification_pending p SET processed_at = now()
+  WHERE p.id = ANY (v_ids) AND p.processed_at IS NULL AND p.failed_at IS NULL;
   RAISE EXCEPTION 'taken back' USING ERRCODE = 'QN001';
-EXCEPTION
-  WHEN SQLSTATE 'QN001' THEN
-    RETURN NULL;
-  WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
-    RETURN SQLSTATE || ' ' || left(SQLERRM, 500);
+EXCEPTION WHEN SQLSTATE 'QN001' THEN
+  RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_notification_probe IS
-  'Whether staged rows could become notifications. Internal.';
+COMMENT ON FUNCTION public.fn_step_notify IS 'Whether staged rows could become notifications. Internal.';
 
--- fn_iu_notification_sift(cutoff, most) → (failed, sound): finds the rows that the server refuses as notifications, by
--- halving, the oldest first, and marks them with what it said; sound = how many of the rows it came past it did not.
--- It stops at the thousandth that failed. For the case that fn_iu_notification_emit could not foresee. Internal.
-CREATE OR REPLACE FUNCTION public.fn_iu_notification_sift(p_cutoff timestamptz, p_most int, OUT failed int,
-  OUT sound int)
+-- fn_iu_notification_bury(row of quarantine) → {failed}: the staged row fails. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_notification_bury(p_row public.queue_quarantine) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_ids uuid[];
-  v_left int[];   -- the ranges to look at, first and last index
-  v_from int;
-  v_to int;
-  v_error text;
+  v_n bigint;
 BEGIN
-  failed := 0;
-  sound := 0;
-  SELECT array_agg(t.id ORDER BY t.created_at, t.id) INTO v_ids FROM (
-    SELECT p.id, p.created_at FROM public.iu_notification_pending p
-    WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff
-    ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED) t;
-  v_left := ARRAY[1, COALESCE(cardinality(v_ids), 0)];
-  WHILE cardinality(v_left) > 0 AND failed < 1000 LOOP -- a run that is cancelled for its length would never get on
-    v_from := v_left[cardinality(v_left) - 1];
-    v_to := v_left[cardinality(v_left)];
-    v_left := trim_array(v_left, 2);
-    CONTINUE WHEN v_from > v_to;
-    v_error := public.fn_iu_notification_probe(v_ids[v_from:v_to]);
-    IF v_error IS NULL THEN
-      sound := sound + v_to - v_from + 1;
-    ELSIF v_from = v_to THEN
-      UPDATE public.iu_notification_pending SET failed_at = now(), failure = v_error WHERE id = v_ids[v_from];
-      failed := failed + 1;
-    ELSE
-      v_left := v_left || ARRAY[(v_from + v_to) / 2 + 1, v_to, v_from, (v_from + v_to) / 2];
-    END IF;
-  END LOOP;
+  UPDATE public.iu_notification_pending p SET failed_at = now(), failure = p_row.code || ' ' || left(p_row.error, 500)
+  WHERE p.id = p_row.target::uuid AND p.processed_at IS NULL AND p.failed_at IS NULL;
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  RETURN jsonb_build_object('failed', v_n);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_notification_sift IS
-  'Fails the staged rows that the server refuses. Internal.';
+COMMENT ON FUNCTION public.fn_iu_notification_bury IS 'Fails a staged row that the server refuses. Internal.';
 
 -- fn_iu_notification_worker_tick() → {status: processed|idle|skipped|error, pending_pre, pending_post, groups_emitted,
 -- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One at a time: the lease is
@@ -172,8 +146,12 @@ DECLARE
   v_cutoff timestamptz := now() - make_interval(secs => public.fn_iu_notification_debounce());
   v_threshold int := public.fn_iu_notification_threshold();
   v_done jsonb := '{}'::jsonb;
+  v_rest jsonb;
+  v_except uuid[];
+  v_ids uuid[];
+  v_late boolean := false;
+  v_state text;
   v_sifted int := 0;
-  v_sound int;
   v_errors int;
   v_error text;
   v_post int;
@@ -193,21 +171,35 @@ BEGIN
     RETURN '{"status": "idle", "pending_pre": 0}'::jsonb;
   END IF;
 
-  BEGIN
+  v_rest := public.fn_queue_step_rest('notify'::text);
+  FOR v_round IN 1..2 LOOP
+    v_late := v_rest ? 'timed_out';
+    v_except := public.fn_queue_step_except('notify'::text)::uuid[];
+    EXIT WHEN v_late;
     BEGIN
-      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, c_most);
-    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
+      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, c_most, v_except);
+      EXIT;
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+      v_late := public.fn_queue_step_late(SQLSTATE::text);
+      IF v_late IS NULL THEN
+        RAISE;
+      END IF;
+      v_state := SQLSTATE;
       v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
+      v_done := '{}'::jsonb;
     END;
-    IF v_error IS NOT NULL THEN
-      SELECT s.failed, s.sound INTO v_sifted, v_sound FROM public.fn_iu_notification_sift(v_cutoff, c_most) s;
-      v_done := public.fn_iu_notification_emit(v_cutoff, v_threshold, v_sound); -- no row that was not sifted
-    END IF;
-  EXCEPTION WHEN OTHERS THEN
-    v_done := '{}'::jsonb;
-    v_sifted := 0;
-    v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
-  END;
+    EXIT WHEN v_round = 2 OR v_state ~ '^42'; -- rights and missing objects: no row's fault
+    v_ids := ARRAY(SELECT p.id FROM public.iu_notification_pending p
+      WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= v_cutoff AND p.id <> ALL (v_except)
+      ORDER BY p.created_at, p.id LIMIT c_most);
+    PERFORM public.fn_queue_step_part('notify'::text, v_ids::text[]);
+    v_rest := CASE WHEN v_late THEN v_rest || '{"timed_out": true}'
+      ELSE public.fn_queue_step_sum(v_rest, public.fn_queue_step_rest('notify'::text)) END;
+  END LOOP;
+  v_sifted := COALESCE((v_rest ->> 'failed')::int, 0);
+  IF v_late THEN -- what was not told is tried in parts by the next runs
+    v_done := '{"broken": 0}'::jsonb;
+  END IF;
   v_errors := v_sifted + COALESCE((v_done ->> 'broken')::int, 1);
   IF v_errors = 0 AND COALESCE((v_done ->> 'pending_pre')::int, 0) = 0 THEN
     RETURN '{"status": "idle", "pending_pre": 0}'::jsonb; -- another session holds what there is
@@ -239,19 +231,15 @@ COMMENT ON FUNCTION public.fn_iu_notification_worker_tick IS
 CREATE OR REPLACE FUNCTION public.fn_staging_cleanup_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_before timestamptz := public.fn_queue_retention_before('retention.staging_days');
-  v_rows int;
-  v_deleted int := 0;
+  v_step jsonb;
+  v_out jsonb := '{"deleted": 0}'::jsonb;
 BEGIN
   FOR v_batch IN 1..10 LOOP
-    DELETE FROM public.iu_notification_pending WHERE id IN (
-      SELECT p.id FROM public.iu_notification_pending p WHERE p.processed_at < v_before
-      ORDER BY p.processed_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
-    GET DIAGNOSTICS v_rows = ROW_COUNT;
-    v_deleted := v_deleted + v_rows;
-    EXIT WHEN v_rows < 10000;
+    v_step := public.fn_queue_step('sweep_staging'::text, 10000);
+    v_out := public.fn_queue_step_sum(v_out, v_step);
+    EXIT WHEN COALESCE((v_step ->> 'deleted')::int, 0) < 10000 OR v_out ? 'timed_out';
   END LOOP;
-  RETURN jsonb_build_object('deleted', v_deleted);
+  RETURN v_out;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_staging_cleanup_sweep TO :"dot_executor";

@@ -176,18 +176,12 @@ COMMENT ON FUNCTION public.fn_event_stamps_always IS
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
-  v_letters timestamptz := public.fn_queue_retention_before('retention.dead_letters_days');
   v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
   v_jobs timestamptz := public.fn_queue_retention_before('retention.jobs_days');
-  v_keys timestamptz := public.fn_queue_retention_before('retention.job_keys_days');
-  -- attempts and letters tell that an event is routed: they stay as long as it does. A day less, for a run that began
-  -- before the event dates its attempt earlier.
-  v_oldest timestamptz := (SELECT min(e.created_at) - interval '1 day' FROM public.event_outbox e);
   v_made jsonb := jsonb_build_object('created', 0, 'moved', 0);
-  v_n bigint;
-  v_gone bigint;
-  v_attempts bigint;
-  v_cleaned bigint;
+  v_step text;
+  v_limit int;
+  v_did jsonb := '{"letters": 0, "attempts": 0, "cleaned": 0}'::jsonb;
   v_webhooks jsonb;
   v_leaf text;
   v_part jsonb;
@@ -203,45 +197,20 @@ BEGIN
     RETURN jsonb_build_object('skipped', 'another run is under way');
   END IF;
 
-  DELETE FROM public.job_dead_letter d WHERE d.dead_letter_id IN (
-    SELECT x.dead_letter_id FROM public.job_dead_letter x WHERE x.resolved_at < v_letters
-    ORDER BY x.resolved_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
-  GET DIAGNOSTICS v_gone = ROW_COUNT;
-  DELETE FROM public.iu_route_dead_letter d WHERE d.dead_letter_id IN (
-    SELECT x.dead_letter_id FROM public.iu_route_dead_letter x WHERE x.resolved_at < least(v_letters, v_oldest)
-    ORDER BY x.resolved_at LIMIT 10000 FOR UPDATE SKIP LOCKED);
-  GET DIAGNOSTICS v_n = ROW_COUNT;
-  v_gone := v_gone + v_n;
-  DELETE FROM public.iu_route_attempt a WHERE a.ctid = ANY (ARRAY(
-    SELECT x.ctid FROM public.iu_route_attempt x WHERE x.attempted_at < least(v_events, v_oldest) LIMIT 200000));
-  GET DIAGNOSTICS v_attempts = ROW_COUNT;
-  -- A key goes when its job was final and its letter closed long enough ago. Jobs that an upgrade met while they ended
-  -- were not said to be final.
-  UPDATE public.producer_key k SET status = 'ended', final_at = now()
-  WHERE k.scope = '' AND k.final_at IS NULL
-    AND NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = k.target_id);
-  DELETE FROM public.producer_key k WHERE k.ctid = ANY (ARRAY(
-    SELECT x.ctid FROM public.producer_key x WHERE x.final_at < v_keys
-      AND NOT EXISTS (SELECT FROM public.job_dead_letter d WHERE d.job_id = x.target_id
-        AND (d.resolved_at IS NULL OR d.resolved_at >= v_keys))
-    ORDER BY x.final_at LIMIT 200000));
-  DELETE FROM public.job_root r WHERE NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = r.job_id)
-    AND NOT EXISTS (SELECT FROM public.job_dead_letter d WHERE d.job_id = r.job_id);
-  -- What was read goes with the attempt by which it could be.
-  DELETE FROM public.event_read r WHERE r.ctid = ANY (ARRAY(
-    SELECT x.ctid FROM public.event_read x WHERE x.read_at < least(v_events, v_oldest) ORDER BY x.read_at
-      LIMIT 200000));
-  -- The day that the line runs through: whole days before it are dropped.
-  UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,
-    target_ref = NULL, payload_ref = NULL, last_error = NULL, updated_at = now()
-  FROM (SELECT x.job_id, x.finished_at FROM public.job_history x
-        WHERE x.finished_at >= date_trunc('day', v_jobs AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
-          AND x.finished_at < v_jobs
-          AND x.status <> 'cleaned' LIMIT 10000) old
-  WHERE h.job_id = old.job_id AND h.finished_at = old.finished_at;
-  GET DIAGNOSTICS v_cleaned = ROW_COUNT;
+  FOR v_step, v_limit IN SELECT * FROM (VALUES ('sweep_job_letters', 10000), ('sweep_event_letters', 10000),
+    ('sweep_attempts', 200000), ('sweep_ended_keys', 1000000), ('sweep_keys', 200000), ('sweep_roots', 1000000),
+    ('sweep_reads', 200000), ('sweep_history', 10000)) s (step, most)
+  LOOP
+    v_did := public.fn_queue_step_sum(v_did, public.fn_queue_step(v_step, v_limit));
+    IF v_did ? 'timed_out' THEN -- nothing limits the rest of this run
+      RETURN v_made || v_did;
+    END IF;
+  END LOOP;
   v_webhooks := public.fn_webhook_retention_sweep(COALESCE((SELECT (w.last_result ->> 'webhooks_after')::bigint
     FROM public.queue_tick_worker w WHERE w.worker_name = 'retention_sweep'), 0));
+  IF v_webhooks ? 'timed_out' THEN
+    RETURN v_made || v_did || v_webhooks;
+  END IF;
 
   -- First what takes its time, then the locks: a leaf that is made keeps its default locked until the run commits, one
   -- that is dropped its parent. The second round is for what a default had caught.
@@ -272,8 +241,12 @@ BEGIN
     BEGIN
       PERFORM public.fn_event_stamps_always();
       v_made := public.fn_queue_partitions_ensure();
+      DELETE FROM public.queue_quarantine q WHERE q.step = 'partitions';
     EXCEPTION WHEN lock_not_available THEN
       v_kept := v_kept || '{"partitions": "busy: made in the next run"}';
+    WHEN OTHERS THEN
+      v_kept := v_kept || '{"partitions": "failed: see queue_quarantine"}';
+      PERFORM public.fn_queue_step_failed('partitions'::text, 'ensure'::text, SQLSTATE::text, SQLERRM::text);
     END;
   END LOOP;
   v_leaves := v_event_leaves || public.fn_queue_leaves_before('queue_metric_sample',
@@ -289,8 +262,7 @@ BEGIN
   EXCEPTION WHEN lock_not_available THEN
     SELECT v_kept || jsonb_object_agg(l, 'busy: dropped in the next run') INTO v_kept FROM unnest(v_leaves) l;
   END;
-  RETURN v_made || v_webhooks || jsonb_build_object('letters', v_gone, 'attempts', v_attempts, 'cleaned', v_cleaned,
-    'dropped', v_dropped, 'kept', v_kept);
+  RETURN v_made || v_webhooks || v_did || jsonb_build_object('dropped', v_dropped, 'kept', v_kept);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_retention_sweep TO :"dot_executor";

@@ -90,6 +90,87 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_picture_at TO :"queue_viewer", :"workf
 COMMENT ON FUNCTION public.fn_queue_picture_at IS
   'A picture of the last 24 hours, for consoles that look back.';
 
+-- fn_metrics_rows(minute, picture, its ms, first and last whole minute) → the samples of a run. Internal.
+CREATE OR REPLACE FUNCTION public.fn_metrics_rows(p_minute timestamptz, p_picture jsonb, p_took_ms numeric,
+  p_first timestamptz, p_whole timestamptz)
+  RETURNS TABLE (at timestamptz, metric text, labels jsonb, value double precision)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH queues AS (
+    SELECT jsonb_build_object('queue', w.row ->> 'queue', 'domain', w.row ->> 'domain') AS labels,
+      (w.row ->> 'waiting')::double precision AS waiting, (w.row ->> 'age_seconds')::double precision AS age
+    FROM jsonb_array_elements(p_picture -> 'waiting') WITH ORDINALITY w (row, n) WHERE w.n <= 100
+  ), letters AS (
+    SELECT s.source, COALESCE(sum((h.row ->> 'dead_lettered')::bigint), 0) AS open
+      FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
+    LEFT JOIN jsonb_array_elements(p_picture -> 'health') h (row) ON h.row ->> 'source' = 'dead_letter_' || s.source
+      GROUP BY s.source
+  ), silent AS (
+    SELECT a.row ->> 'subject' AS executor, a.row ->> 'alert_key' AS alert,
+      (a.row ->> 'age_seconds')::double precision AS age,
+      row_number() OVER (ORDER BY (a.row ->> 'ratio')::numeric DESC) AS n
+    FROM jsonb_array_elements(p_picture -> 'alerts') a (row) WHERE a.row ->> 'kind' = 'silence'
+  )
+  SELECT p_minute, x.metric, x.labels, x.value FROM (
+    SELECT 'waiting' AS metric, q.labels, q.waiting AS value FROM queues q
+    UNION ALL SELECT 'oldest_age_seconds', q.labels, q.age FROM queues q
+    UNION ALL SELECT 'dead_open', jsonb_build_object('source', l.source), l.open FROM letters l
+    UNION ALL SELECT 'silent_executors', '{}', count(*) FROM silent
+    UNION ALL SELECT 'silent_age_seconds', jsonb_build_object('executor', s.executor, 'alert', s.alert), s.age
+      FROM silent s WHERE s.n <= 100
+    UNION ALL SELECT 'hosts_alive', '{}', (p_picture #>> '{flow,hosts_alive}')::double precision
+    UNION ALL (SELECT 'broadcast_percent', CASE WHEN b.event_domain = '' THEN '{}'
+      ELSE jsonb_build_object('domain', b.event_domain) END, b.percent
+      FROM public.queue_broadcast_share b ORDER BY b.event_domain <> '', b.broadcast_24h DESC, b.event_domain LIMIT 100)
+    UNION ALL SELECT 'picture_ms', '{}', p_took_ms) x;
+  RETURN QUERY
+  WITH counted AS MATERIALIZED (
+    SELECT c.scope, to_timestamp(c.k3::bigint) AS at, sum(c.n) AS n FROM public.v_queue_counter c
+    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$' GROUP BY 1, 2
+  )
+  SELECT m.at, s.metric, '{}'::jsonb, COALESCE(c.n, 0)::double precision
+  FROM generate_series(greatest(p_first, p_minute - interval '118 minutes'), p_whole, interval '1 minute') m (at)
+  CROSS JOIN (VALUES ('delivered_1m', 'delivered_per_minute'), ('dead_1m', 'dead_per_minute'),
+    ('job_done_1m', 'jobs_done_per_minute')) s (scope, metric)
+  LEFT JOIN counted c ON c.scope = s.scope AND c.at = m.at;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_metrics_rows IS 'The samples of a run of metrics_sampler. Internal.';
+
+-- Samples that failed, each as JSON: they are of their minute whenever they succeed.
+CREATE OR REPLACE FUNCTION public.fn_step_sample(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_n bigint;
+BEGIN
+  INSERT INTO public.queue_metric_sample (at, metric, labels, value)
+  SELECT (t.row ->> 'at')::timestamptz, t.row ->> 'metric', t.row -> 'labels', (t.row ->> 'value')::double precision
+  FROM (SELECT x::jsonb AS row FROM unnest(p_only) x) t;
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  RETURN jsonb_build_object('samples', v_n);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_sample IS 'Keeps samples that failed in a batch. Internal.';
+
+-- The broadcast share, one target.
+CREATE OR REPLACE FUNCTION public.fn_step_sample_broadcast(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN CASE WHEN 'share' = ANY (p_except) THEN '{}' ELSE public.fn_event_broadcast_sample() END;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_sample_broadcast IS 'Samples the broadcast share. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_sample_broadcast_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT 'share'::text EXCEPT SELECT unnest(p_except));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_sample_broadcast_targets IS 'The part of sample_broadcast. Internal.';
+
 -- fn_metrics_sampler_run() → {samples, broadcast}: one set of samples a minute, whoever asks. What is counted by the
 -- minute is taken for every whole minute since the sample before, at most for the two hours that counters are kept; a
 -- minute is whole 10 s after it has ended, for whatever commits late counts in the minute in which it began.
@@ -107,6 +188,8 @@ DECLARE
   v_taken record;
   v_picture jsonb;
   v_rows bigint;
+  v_past jsonb;
+  v_late boolean;
   v_samples bigint := 0;
 BEGIN
   -- Also who calls this beside the tick keeps to its lease.
@@ -114,49 +197,31 @@ BEGIN
   IF NOT FOUND THEN
     RETURN jsonb_build_object('samples', 0, 'skipped', 'another run is under way');
   END IF;
+  v_samples := COALESCE((public.fn_queue_step_rest('sample'::text) ->> 'samples')::bigint, 0);
   SELECT max(s.at) INTO v_sampled FROM public.queue_metric_sample s WHERE s.metric = 'hosts_alive'
     AND s.at > v_minute - interval '2 hours';
   IF v_sampled >= v_minute THEN
-    RETURN jsonb_build_object('samples', 0, 'skipped', 'this minute has its samples');
+    RETURN jsonb_build_object('samples', v_samples, 'skipped', 'this minute has its samples');
   END IF;
 
-  v_broadcast := public.fn_event_broadcast_sample();
+  v_broadcast := public.fn_queue_step('sample_broadcast'::text, 1);
+  IF v_broadcast ? 'timed_out' THEN
+    RETURN jsonb_build_object('samples', 0, 'timed_out', true);
+  END IF;
   SELECT * INTO v_taken FROM public.fn_queue_picture(interval '10 seconds');
   v_picture := v_taken.body::jsonb;
-  DELETE FROM public.queue_past_picture k WHERE k.taken_at < now() - interval '24 hours';
-  INSERT INTO public.queue_past_picture (taken_at, took_ms, body)
-    VALUES (v_taken.taken_at, v_taken.took_ms, v_taken.body)
-  ON CONFLICT DO NOTHING;
-  INSERT INTO public.queue_metric_sample (at, metric, labels, value)
-  WITH queues AS (
-    SELECT jsonb_build_object('queue', w.row ->> 'queue', 'domain', w.row ->> 'domain') AS labels,
-      (w.row ->> 'waiting')::double precision AS waiting, (w.row ->> 'age_seconds')::double precision AS age
-    FROM jsonb_array_elements(v_picture -> 'waiting') WITH ORDINALITY w (row, n) WHERE w.n <= 100
-  ), letters AS (
-    SELECT s.source, COALESCE(sum((h.row ->> 'dead_lettered')::bigint), 0) AS open
-      FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
-    LEFT JOIN jsonb_array_elements(v_picture -> 'health') h (row) ON h.row ->> 'source' = 'dead_letter_' || s.source
-      GROUP BY s.source
-  ), silent AS (
-    SELECT a.row ->> 'subject' AS executor, a.row ->> 'alert_key' AS alert,
-      (a.row ->> 'age_seconds')::double precision AS age,
-      row_number() OVER (ORDER BY (a.row ->> 'ratio')::numeric DESC) AS n
-    FROM jsonb_array_elements(v_picture -> 'alerts') a (row) WHERE a.row ->> 'kind' = 'silence'
-  )
-  SELECT v_minute, x.metric, x.labels, x.value FROM (
-    SELECT 'waiting' AS metric, q.labels, q.waiting AS value FROM queues q
-    UNION ALL SELECT 'oldest_age_seconds', q.labels, q.age FROM queues q
-    UNION ALL SELECT 'dead_open', jsonb_build_object('source', l.source), l.open FROM letters l
-    UNION ALL SELECT 'silent_executors', '{}', count(*) FROM silent
-    UNION ALL SELECT 'silent_age_seconds', jsonb_build_object('executor', s.executor, 'alert', s.alert), s.age
-      FROM silent s WHERE s.n <= 100
-    UNION ALL SELECT 'hosts_alive', '{}', (v_picture #>> '{flow,hosts_alive}')::double precision
-    UNION ALL (SELECT 'broadcast_percent', CASE WHEN b.event_domain = '' THEN '{}'
-      ELSE jsonb_build_object('domain', b.event_domain) END, b.percent
-      FROM public.queue_broadcast_share b ORDER BY b.event_domain <> '', b.broadcast_24h DESC, b.event_domain LIMIT 100)
-    UNION ALL SELECT 'picture_ms', '{}', v_taken.took_ms) x;
-  GET DIAGNOSTICS v_samples = ROW_COUNT;
-
+  BEGIN
+    INSERT INTO public.queue_past_picture (taken_at, took_ms, body)
+      VALUES (v_taken.taken_at, v_taken.took_ms, v_taken.body)
+    ON CONFLICT DO NOTHING;
+    DELETE FROM public.queue_quarantine q WHERE q.step = 'sample_picture';
+  EXCEPTION WHEN OTHERS THEN
+    PERFORM public.fn_queue_step_failed('sample_picture'::text, 'picture'::text, SQLSTATE::text, SQLERRM::text);
+  END;
+  v_past := public.fn_queue_step('sweep_pictures'::text, 10000);
+  IF v_past ? 'timed_out' THEN
+    RETURN jsonb_build_object('samples', 0, 'timed_out', true);
+  END IF;
   SELECT max(s.at) INTO v_counted FROM public.queue_metric_sample s
   WHERE s.metric = 'delivered_per_minute' AND s.at > v_minute - interval '2 hours';
   v_first := v_counted + interval '1 minute';
@@ -165,18 +230,23 @@ BEGIN
     WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$';
     v_first := COALESCE(v_first, v_whole);
   END IF;
-  INSERT INTO public.queue_metric_sample (at, metric, value)
-  WITH counted AS MATERIALIZED (
-    SELECT c.scope, to_timestamp(c.k3::bigint) AS at, sum(c.n) AS n FROM public.v_queue_counter c
-    WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$' GROUP BY 1, 2
-  )
-  SELECT m.at, s.metric, COALESCE(c.n, 0)
-  FROM generate_series(greatest(v_first, v_minute - interval '118 minutes'), v_whole, interval '1 minute') m (at)
-  CROSS JOIN (VALUES ('delivered_1m', 'delivered_per_minute'), ('dead_1m', 'dead_per_minute'),
-    ('job_done_1m', 'jobs_done_per_minute')) s (scope, metric)
-  LEFT JOIN counted c ON c.scope = s.scope AND c.at = m.at;
-  GET DIAGNOSTICS v_rows = ROW_COUNT;
-  v_samples := v_samples + v_rows;
+  BEGIN
+    INSERT INTO public.queue_metric_sample (at, metric, labels, value)
+    SELECT r.at, r.metric, r.labels, r.value
+    FROM public.fn_metrics_rows(v_minute, v_picture, v_taken.took_ms, v_first, v_whole) r;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    v_samples := v_samples + v_rows;
+  EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+    v_late := public.fn_queue_step_late(SQLSTATE::text);
+    IF v_late IS NULL THEN
+      RAISE;
+    END IF;
+    PERFORM public.fn_queue_step_part('sample'::text, ARRAY(SELECT to_jsonb(r)::text
+      FROM public.fn_metrics_rows(v_minute, v_picture, v_taken.took_ms, v_first, v_whole) r));
+  END;
+  IF v_late IS NOT TRUE THEN
+    v_samples := v_samples + COALESCE((public.fn_queue_step_rest('sample'::text) ->> 'samples')::bigint, 0);
+  END IF;
 
   RETURN jsonb_build_object('samples', v_samples, 'broadcast', v_broadcast);
 END

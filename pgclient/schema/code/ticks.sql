@@ -117,7 +117,7 @@ COMMENT ON FUNCTION public.fn_queue_tick_due IS
 -- makes a quick run where the worker's function has an argument p_quick, unless the full run failed or found more than
 -- it may do at once. A quick run leaves the rows of the worker, its lease and its heartbeat as they are, so that a busy
 -- worker writes each of them once a second, and may look only at what is newer than the last full run. Whoever made a
--- quick run asks again a second later, and gets a full one. Internal.
+-- quick run asks again a second later, and gets a full one; at once, where the quick run failed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -208,7 +208,8 @@ BEGIN
     UPDATE public.queue_tick_worker SET last_attempt_at = v_started,
       last_result = jsonb_build_object('error', v_error, 'at', clock_timestamp(), 'source', p_source)
     WHERE worker_name = p_worker_name;
-    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'failed', true, 'error', v_error);
+    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'failed', true, 'error', v_error)
+      || CASE WHEN v_quick THEN '{"quick": true}'::jsonb ELSE '{}'::jsonb END;
   END IF;
 
   SELECT COALESCE((v_result ->> 'rows_marked')::numeric, sum(value::numeric), 0), max(value::numeric)
@@ -244,8 +245,8 @@ COMMENT ON FUNCTION public.fn_queue_tick_run IS
 
 -- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms}, with quick: true after a quick run,
 -- {worker, ran: false, skipped: clone|off|mode|not_due|lease_held, reason} or
--- {worker, ran: false, failed: true, error}. source: external, pg_cron, wake,
--- operator; the last is audited. A failure of the worker is recorded and beats
+-- {worker, ran: false, failed: true, error}, with quick: true where it was a quick run. source: external, pg_cron,
+-- wake, operator; the last is audited. A failure of the worker is recorded and beats
 -- nothing, so that it shows; a cancelled one leaves no trace at all.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external')
   RETURNS jsonb

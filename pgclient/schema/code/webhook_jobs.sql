@@ -576,16 +576,12 @@ COMMENT ON FUNCTION public.fn_webhook_lease_lose IS
   'Takes expired leases of webhook jobs back. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_lease_reset_cleaner_run(p_limit int DEFAULT 1000) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-  SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
-  RETURN public.fn_webhook_lease_lose((SELECT array_agg(l.id) FROM (
-    SELECT j.id FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.lease_until < now()
-    ORDER BY j.lease_until, j.id LIMIT p_limit FOR UPDATE SKIP LOCKED) l));
+  RETURN '{"reset": 0, "failed": 0}'::jsonb || public.fn_queue_step('webhook_reap'::text, p_limit);
 END $$;
 COMMENT ON FUNCTION public.fn_lease_reset_cleaner_run IS
   'Resets leases that ran out, fails the third loss. Tick worker lease_reset_cleaner (R02 §2.4).';

@@ -43,13 +43,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_settled IS 'The webhook events that may be deleted. Internal.';
 
--- fn_webhook_purge(after, before, letters) → (last_id, over, deleted): looks at the next 1,000 events by id and deletes
--- those that fn_webhook_settled names, each whole: with all generations of its sagas, their jobs, dead letters,
--- requeues and resolutions. over: none behind is old enough. What somebody else has locked is left for the next run.
--- One statement deletes all of it: references are checked when it ends, so that generations may refer to each other,
--- and no dead letter is open again because its requeue went. Internal.
+-- fn_webhook_purge(after, before, letters, only) → (last_id, over, deleted): looks at the next 1,000 events by id, or
+-- at those in only, and deletes those that fn_webhook_settled names, each whole: with all generations of its sagas,
+-- their jobs, dead letters, requeues and resolutions. over: none behind is old enough. What somebody else has locked is
+-- left for the next run. One statement deletes all of it: references are checked when it ends, so that generations may
+-- refer to each other, and no dead letter is open again because its requeue went. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_purge(p_after bigint, p_before timestamptz, p_letters bigint[],
-  OUT last_id bigint, OUT over boolean, OUT deleted bigint)
+  p_only bigint[] DEFAULT NULL, OUT last_id bigint, OUT over boolean, OUT deleted bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
@@ -58,8 +58,9 @@ DECLARE
 BEGIN
   SELECT array_agg(n.id), max(n.id), count(*) < 1000 OR bool_and(n.created_at >= p_before)
   INTO v_ids, last_id, over
-  FROM (SELECT e.id, e.created_at FROM public.events e WHERE e.id > p_after ORDER BY e.id LIMIT 1000) n;
-  v_ids := public.fn_webhook_settled(v_ids, p_before, p_letters);
+  FROM (SELECT e.id, e.created_at FROM public.events e WHERE e.id > p_after AND p_only IS NULL ORDER BY e.id
+    LIMIT 1000) n;
+  v_ids := public.fn_webhook_settled(COALESCE(p_only, v_ids), p_before, p_letters);
   -- A new saga needs its event, whoever requeues, resolves or reopens a dead letter its row. What was done before
   -- the rows were locked is seen by asking once more.
   v_ids := ARRAY(SELECT e.id FROM public.events e WHERE e.id = ANY (v_ids) ORDER BY e.id FOR UPDATE SKIP LOCKED);
@@ -94,6 +95,17 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_purge IS
   'Deletes the settled ones of the next 1,000 webhook events, with all that belongs to them. Internal.';
 
+-- fn_webhook_pending_letters() → the dead letters that a bulk operation has still to come to. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_pending_letters() RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN ARRAY(SELECT i.target::bigint FROM public.queue_bulk_operation o
+    JOIN public.queue_bulk_operation_item i ON i.operation_id = o.operation_id
+    WHERE o.state = ANY ('{planned,running,paused}'::text[]) AND i.outcome IS NULL AND i.target !~ ':');
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_pending_letters IS
+  'Dead letters that a bulk operation has still to come to. Internal.';
+
 -- fn_webhook_retention_sweep(after) → {webhooks, webhooks_after}: goes on behind the event after, by id, through at
 -- most 100,000 events or for 10 s, and deletes what retention.webhooks_days lets go, but no event with a dead letter
 -- that a bulk operation has still to come to. webhooks_after: where the next run goes on; '0' = from the start.
@@ -103,21 +115,44 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_before timestamptz := public.fn_queue_retention_before('retention.webhooks_days');
   v_until timestamptz := clock_timestamp() + interval '10 seconds';
-  v_pending bigint[];
+  v_pending bigint[] := public.fn_webhook_pending_letters();
+  v_aside bigint[] := public.fn_queue_step_except('sweep_webhooks'::text)::bigint[];
   v_step record;
+  v_late boolean;
+  v_ids bigint[];
   v_after bigint := p_after;
   v_deleted bigint := 0;
 BEGIN
-  v_pending := ARRAY(SELECT i.target::bigint FROM public.queue_bulk_operation o
-    JOIN public.queue_bulk_operation_item i ON i.operation_id = o.operation_id
-    WHERE o.state = ANY ('{planned,running,paused}'::text[]) AND i.outcome IS NULL AND i.target !~ ':');
   FOR v_round IN 1..100 LOOP
-    SELECT * INTO v_step FROM public.fn_webhook_purge(v_after, v_before, v_pending);
+    v_late := false;
+    v_ids := ARRAY(SELECT e.id FROM public.events e WHERE e.id > v_after AND v_aside <> '{}' ORDER BY e.id LIMIT 1000);
+    BEGIN
+      IF v_ids && v_aside THEN
+        SELECT p.deleted, cardinality(v_ids) < 1000 AS over, v_ids[cardinality(v_ids)] AS last_id INTO v_step
+        FROM public.fn_webhook_purge(0::bigint, v_before, v_pending,
+          ARRAY(SELECT unnest(v_ids) EXCEPT SELECT unnest(v_aside))) p;
+      ELSE
+        SELECT * INTO v_step FROM public.fn_webhook_purge(v_after, v_before, v_pending, NULL::bigint[]);
+      END IF;
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+      v_late := public.fn_queue_step_late(SQLSTATE::text);
+      IF v_late IS NULL THEN
+        RAISE;
+      END IF;
+      v_ids := ARRAY(SELECT e.id FROM public.events e WHERE e.id > v_after ORDER BY e.id LIMIT 1000);
+      SELECT 0::bigint AS deleted, cardinality(v_ids) < 1000 AS over, v_ids[cardinality(v_ids)] AS last_id INTO v_step;
+      PERFORM public.fn_queue_step_part('sweep_webhooks'::text, public.fn_webhook_settled(v_ids, v_before,
+        v_pending)::text[]);
+    END;
     v_deleted := v_deleted + v_step.deleted;
     v_after := CASE WHEN v_step.over THEN 0 ELSE v_step.last_id END;
-    EXIT WHEN v_step.over OR clock_timestamp() > v_until;
+    EXIT WHEN v_late OR v_step.over OR clock_timestamp() > v_until;
   END LOOP;
-  RETURN jsonb_build_object('webhooks', v_deleted, 'webhooks_after', v_after::text);
+  IF v_late THEN
+    RETURN jsonb_build_object('webhooks', v_deleted, 'webhooks_after', v_after::text, 'timed_out', true);
+  END IF;
+  RETURN public.fn_queue_step_sum(jsonb_build_object('webhooks', v_deleted, 'webhooks_after', v_after::text),
+    public.fn_queue_step_rest('sweep_webhooks'::text));
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_retention_sweep IS
   'Deletes webhook events that are past retention.webhooks_days. Internal.';

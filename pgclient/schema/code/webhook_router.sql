@@ -25,6 +25,28 @@ COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
   'open, half_open (one try after a circuit), suspended, inactive or unverified';
 
+-- fn_webhook_sagas_make(events) → how many: the sagas of events, in their order, that are not there yet. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_sagas_make(p_events bigint[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_sagas bigint;
+BEGIN
+  INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id)
+  SELECT e.id, s.id
+  FROM unnest(p_events) WITH ORDINALITY AS b (id, ord)
+  JOIN public.events e ON e.id = b.id
+  JOIN public.subscriptions s ON s.event_type = e.event_type AND s.active AND s.verified
+    AND s.created_at <= e.created_at
+  WHERE NOT EXISTS (SELECT 1 FROM public.dead_letters d
+    WHERE d.event_id = e.id AND d.subscription_id = s.id)
+    AND NOT EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = e.id)
+  ORDER BY b.ord, s.id
+  ON CONFLICT (event_id, subscription_id) WHERE status <> 'DeadLettered' DO NOTHING;
+  GET DIAGNOSTICS v_sagas = ROW_COUNT;
+  RETURN v_sagas;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_sagas_make IS 'Makes the sagas of events. Internal.';
+
 -- fn_webhook_router_run(p_limit, p_quick): events in batches (queue_cursor), of a batch in (created_xid, id) order →
 -- sagas; {events, sagas}. One at a time (busy → skipped). Safe to repeat: the unique index and the dead letters stop a
 -- second saga. In another cluster than last time (a restored dump, once it is adopted) transaction numbers start
@@ -45,6 +67,7 @@ DECLARE
   v_sagas bigint;
   v_quick boolean;
   v_uncounted bigint;
+  v_late boolean;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
@@ -131,23 +154,35 @@ BEGIN
   c.uncounted := CASE WHEN v_quick AND v_uncounted > 0 THEN jsonb_build_object('events', v_uncounted) ELSE '{}' END;
   PERFORM public.fn_routing_cursor_keep(c);
 
-  INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id)
-  SELECT e.id, s.id
-  FROM unnest(v_ids) WITH ORDINALITY AS b (id, ord)
-  JOIN public.events e ON e.id = b.id
-  JOIN public.subscriptions s ON s.event_type = e.event_type AND s.active AND s.verified
-    AND s.created_at <= e.created_at
-  WHERE NOT EXISTS (SELECT 1 FROM public.dead_letters d
-    WHERE d.event_id = e.id AND d.subscription_id = s.id)
-    AND NOT EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = e.id)
-  ORDER BY b.ord, s.id
-  ON CONFLICT (event_id, subscription_id) WHERE status <> 'DeadLettered' DO NOTHING;
-  GET DIAGNOSTICS v_sagas = ROW_COUNT;
+  IF v_quick THEN -- what fails is found by the full run that follows
+    v_sagas := public.fn_webhook_sagas_make(v_ids);
+  ELSE
+    BEGIN
+      v_sagas := public.fn_webhook_sagas_make(v_ids);
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- pair by pair: fn_queue_step
+      v_late := public.fn_queue_step_late(SQLSTATE::text);
+      IF v_late IS NULL THEN
+        RAISE;
+      END IF;
+      v_sagas := 0;
+    END;
+    IF v_late IS NOT NULL THEN
+      PERFORM public.fn_queue_step_part('webhook_route'::text, public.fn_webhook_route_pairs(v_ids));
+    END IF;
+    IF v_late IS NOT TRUE THEN
+      v_sagas := v_sagas
+        + COALESCE((public.fn_queue_step_rest('webhook_route'::text) ->> 'sagas')::bigint, 0);
+    END IF;
+  END IF;
   IF v_sagas > 0 AND EXISTS (SELECT FROM public.events e WHERE e.id = ANY (v_ids)
       AND e.created_at < now() - interval '60 seconds') THEN
-    PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(DISTINCT s.subscription_id)
-      FROM public.webhook_delivery_sagas s WHERE s.event_id = ANY (v_ids)), 'its events could not be routed'::text,
-      false); -- batch follows batch
+    BEGIN
+      PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(DISTINCT s.subscription_id)
+        FROM public.webhook_delivery_sagas s WHERE s.event_id = ANY (v_ids)), 'its events could not be routed'::text,
+        false); -- batch follows batch
+    EXCEPTION WHEN OTHERS THEN
+      NULL; -- events are routed all the same
+    END;
   END IF;
 
   UPDATE public.router_offsets r SET max_event_id = o.max_event_id, restored_after_id = o.restored_after_id,
@@ -158,20 +193,6 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_router_run IS
   'Turns committed events into sagas, none twice and none skipped. Tick worker webhook_router.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_router_run TO :"router_worker", :"dot_executor";
-
--- fn_webhook_suspensions_end(): removes timed suspensions that are over. A circuit stays until a probe has answered.
--- Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_suspensions_end() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF EXISTS (SELECT FROM public.webhook_endpoint_suspensions WHERE reason <> 'circuit' AND until <= now()) THEN
-    DELETE FROM public.webhook_endpoint_suspensions x USING (
-      SELECT subscription_id FROM public.webhook_endpoint_suspensions
-      WHERE reason <> 'circuit' AND until <= now() ORDER BY subscription_id FOR UPDATE SKIP LOCKED) o
-    WHERE x.subscription_id = o.subscription_id;
-  END IF;
-END $$;
-COMMENT ON FUNCTION public.fn_webhook_suspensions_end IS 'Removes timed suspensions that are over. Internal.';
 
 -- fn_webhook_unrouted() → the events that the webhook router has not gone through, counted up to 10,001, and when the
 -- oldest of them came.
@@ -237,47 +258,43 @@ COMMENT ON FUNCTION public.fn_webhook_jobs_make IS 'Makes the next job of each o
 -- is open, or one job where half-open.
 -- A quick run (fn_queue_tick_run) looks only at jobs from settled_from on and at sagas behind made_through, which the
 -- last full run named: what is older has been done, and what that run could not see waits for the next one. A full run
--- that left something undone for its limits names no made_through.
-CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false)
-  RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- that left something undone, for its limits or because something failed, names no made_through. A full run goes by
+-- steps (quarantine.sql); a quick one does the same without them, leaves out what they set aside, and fails as a whole.
+
+-- fn_saga_orchestrator_part(part, limit, only, except, from): one of its parts, settle, make or lanes, over the ids of
+-- jobs or sagas in only (NULL = all that is due) without those in except; of jobs to settle from an id on. settle and
+-- make say settled_from and made_through where only is NULL. Internal.
+CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_part(p_part text, p_limit int, p_only bigint[],
+  p_except bigint[], p_from bigint) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET jit = off AS $$
 DECLARE
-  v_max int := greatest(public.fn_cfg_int('webhook.max_attempts', 10), 1);
-  v_cap interval := make_interval(secs => public.fn_cfg_int('webhook.retry_after_cap_seconds', 21600));
-  v_calm interval := make_interval(secs => public.fn_cfg_int('webhook.circuit_max_seconds', 900));
+  v_max int;
+  v_cap interval;
+  v_calm interval;
   v_settled bigint;
   v_completed bigint;
   v_retried bigint;
   v_dead bigint;
-  v_made bigint;
   v_operations bigint[]; -- with jobs to claim, and those that are paused
   v_room bigint[];       -- how many jobs more each may have
-  v_settled_from bigint := 0; -- id of the first job to settle
-  v_made_through bigint;      -- id of the newest saga that has been looked at
-  v_sagas bigint[];           -- to make jobs for, with what fn_webhook_jobs_make wants to know of each
+  v_from bigint;         -- id of the first job that was settled
+  v_made_through bigint; -- id of the newest saga that has been looked at
+  v_sagas bigint[];      -- to make jobs for, with what fn_webhook_jobs_make wants to know of each
   v_controlled boolean[];
   v_job_operations bigint[];
-  v_quota_spent boolean;      -- by a subscription with more sagas due
+  v_quota_spent boolean; -- by a subscription with more sagas due
 BEGIN
-  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
-    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
-  END IF;
-  IF public.fn_queue_clone_of() IS NOT NULL THEN
-    RETURN jsonb_build_object('settled', 0, 'completed', 0, 'retried', 0, 'dead_lettered', 0, 'jobs_created', 0,
-      'skipped', public.fn_queue_clone_of(), 'rule', 'clone');
-  END IF;
-
-  IF p_quick THEN
-    SELECT COALESCE((w.last_result ->> 'settled_from')::bigint, 0), (w.last_result ->> 'made_through')::bigint
-    INTO v_settled_from, v_made_through FROM public.queue_tick_worker w WHERE w.worker_name = 'saga_orchestrator';
-  END IF;
-
+  IF p_part = 'settle' THEN
+  v_max := greatest(public.fn_cfg_int('webhook.max_attempts', 10), 1);
+  v_cap := make_interval(secs => public.fn_cfg_int('webhook.retry_after_cap_seconds', 21600));
+  v_calm := make_interval(secs => public.fn_cfg_int('webhook.circuit_max_seconds', 900));
   WITH done AS MATERIALIZED (
     SELECT j.id, j.saga_id, j.attempt_no, j.status, j.error_code, j.retry_after_at
     FROM public.webhook_delivery_jobs j
-    WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL AND j.id >= v_settled_from
+    WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL AND j.id >= p_from
+      AND (p_only IS NULL OR j.id = ANY (p_only)) AND j.id <> ALL (p_except)
     ORDER BY j.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ), settled AS (
     UPDATE public.webhook_delivery_jobs j SET settled_at = now() FROM done d WHERE j.id = d.id RETURNING j.id
@@ -326,25 +343,15 @@ BEGIN
   SELECT (SELECT count(*) FROM settled),
     (SELECT count(*) FROM moved WHERE status = 'Completed'),
     (SELECT count(*) FROM moved WHERE status = 'PendingRetry'),
-    (SELECT count(*) FROM letters),
-    COALESCE((SELECT min(id) FROM settled), (SELECT max(j.id) FROM public.webhook_delivery_jobs j))
-  INTO v_settled, v_completed, v_retried, v_dead, v_settled_from;
-
-  IF v_made_through IS NOT NULL THEN
-    SELECT array_agg(p.id), array_agg(p.controlled) INTO v_sagas, v_controlled FROM (
-      SELECT s.id, g.controlled FROM public.webhook_delivery_sagas s
-      CROSS JOIN LATERAL (SELECT g.rate_limit_per_second IS NOT NULL OR g.slow_start_rate IS NOT NULL AS controlled
-        FROM public.v_webhook_gate g WHERE g.subscription_id = s.subscription_id AND g.gate = 'open' OFFSET 0) g
-      WHERE s.id > v_made_through AND s.status = 'Pending' AND s.next_attempt_at <= now()
-        AND s.requeued_from_dead_letter_id IS NULL -- those of an operation are made at its rate
-      ORDER BY s.id LIMIT p_limit FOR UPDATE OF s SKIP LOCKED) p;
-    RETURN jsonb_build_object('settled', v_settled, 'completed', v_completed, 'retried', v_retried,
-      'dead_lettered', v_dead, 'jobs_created', public.fn_webhook_jobs_make(v_sagas, v_controlled, '{}'::bigint[]));
+    (SELECT count(*) FROM letters), (SELECT min(id) FROM settled)
+  INTO v_settled, v_completed, v_retried, v_dead, v_from;
+  RETURN jsonb_build_object('settled', v_settled, 'completed', v_completed, 'retried', v_retried,
+      'dead_lettered', v_dead)
+    || CASE WHEN p_only IS NULL THEN jsonb_build_object('settled_from',
+      COALESCE(v_from, (SELECT max(j.id) FROM public.webhook_delivery_jobs j))::text) ELSE '{}'::jsonb END;
   END IF;
 
-  PERFORM public.fn_webhook_suspensions_end();
-  PERFORM public.fn_webhook_slow_start_step();
-
+  IF p_part = 'make' THEN
   -- an operation has at most 5 s of its rate to claim, and a paused one gets nothing more
   WITH RECURSIVE waiting (op) AS (
     (SELECT j.operation_id FROM public.webhook_delivery_jobs j
@@ -391,6 +398,7 @@ BEGIN
       LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- without one there is no rate
       WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
         AND s.next_attempt_at <= now()
+        AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
         AND COALESCE(v_room[array_position(v_operations, b.operation_id)] > 0, true)
       ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
     LIMIT p_limit
@@ -403,7 +411,10 @@ BEGIN
   SELECT array_agg(p.id), array_agg(p.controlled), array_agg(p.operation_id),
     EXISTS (SELECT FROM front f GROUP BY f.sub, f.quota HAVING count(*) >= least(f.quota, p_limit))
   INTO v_sagas, v_controlled, v_job_operations, v_quota_spent FROM pick p;
-  v_made := public.fn_webhook_jobs_make(v_sagas, v_controlled, v_job_operations);
+  RETURN jsonb_build_object('jobs_created', public.fn_webhook_jobs_make(v_sagas, v_controlled, v_job_operations))
+    || CASE WHEN p_only IS NULL THEN jsonb_build_object('made_through',
+      CASE WHEN NOT v_quota_spent THEN v_made_through::text END) ELSE '{}'::jsonb END;
+  END IF;
 
   -- jobs made before their subscription got a quota, a suspension or a slow start leave the free lane
   UPDATE public.webhook_delivery_jobs j SET controlled = true FROM (
@@ -414,12 +425,72 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT f.id FROM public.webhook_delivery_jobs f
       WHERE f.status = 'Pending' AND NOT f.controlled AND f.subscription_id = c.sub
+        AND (p_only IS NULL OR f.id = ANY (p_only)) AND f.id <> ALL (p_except)
       ORDER BY f.id LIMIT p_limit FOR UPDATE SKIP LOCKED) p) stray
   WHERE j.id = stray.id;
 
-  RETURN jsonb_build_object('settled', v_settled, 'completed', v_completed, 'retried', v_retried,
-    'dead_lettered', v_dead, 'jobs_created', v_made, 'settled_from', v_settled_from::text,
-    'made_through', CASE WHEN NOT v_quota_spent THEN v_made_through::text END);
+  RETURN '{}'::jsonb;
+END $$;
+COMMENT ON FUNCTION public.fn_saga_orchestrator_part IS 'One part of fn_saga_orchestrator_run. Internal.';
+
+-- fn_saga_orchestrator_quick(limit) → the numbers of a quick run. Internal.
+CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_quick(p_limit int) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $$
+DECLARE
+  v_from bigint;
+  v_through bigint;
+  v_except bigint[] := public.fn_queue_step_except('webhook_make'::text)::bigint[];
+  v_sagas bigint[];
+  v_controlled boolean[];
+  v_out jsonb;
+BEGIN
+  SELECT COALESCE((w.last_result ->> 'settled_from')::bigint, 0), (w.last_result ->> 'made_through')::bigint
+  INTO v_from, v_through FROM public.queue_tick_worker w WHERE w.worker_name = 'saga_orchestrator';
+  v_out := public.fn_saga_orchestrator_part('settle'::text, p_limit, NULL::bigint[],
+    public.fn_queue_step_except('webhook_settle'::text)::bigint[], v_from);
+  IF v_through IS NULL THEN
+    PERFORM public.fn_step_webhook_resume(p_limit, NULL::text[], public.fn_queue_step_except('webhook_resume'::text));
+    PERFORM public.fn_step_webhook_ramp(p_limit, NULL::text[], public.fn_queue_step_except('webhook_ramp'::text));
+    v_out := v_out || public.fn_saga_orchestrator_part('make'::text, p_limit, NULL::bigint[], v_except, 0::bigint);
+    PERFORM public.fn_saga_orchestrator_part('lanes'::text, p_limit, NULL::bigint[],
+      public.fn_queue_step_except('webhook_lanes'::text)::bigint[], 0::bigint);
+    RETURN v_out;
+  END IF;
+  SELECT array_agg(p.id), array_agg(p.controlled) INTO v_sagas, v_controlled FROM (
+    SELECT s.id, g.controlled FROM public.webhook_delivery_sagas s
+    CROSS JOIN LATERAL (SELECT g.rate_limit_per_second IS NOT NULL OR g.slow_start_rate IS NOT NULL AS controlled
+      FROM public.v_webhook_gate g WHERE g.subscription_id = s.subscription_id AND g.gate = 'open' OFFSET 0) g
+    WHERE s.id > v_through AND s.status = 'Pending' AND s.next_attempt_at <= now() AND s.id <> ALL (v_except)
+      AND s.requeued_from_dead_letter_id IS NULL -- those of an operation are made at its rate
+    ORDER BY s.id LIMIT p_limit FOR UPDATE OF s SKIP LOCKED) p;
+  RETURN v_out || jsonb_build_object('jobs_created',
+    public.fn_webhook_jobs_make(v_sagas, v_controlled, '{}'::bigint[]));
+END $$;
+COMMENT ON FUNCTION public.fn_saga_orchestrator_quick IS 'A quick run of fn_saga_orchestrator_run. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false)
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_out jsonb := '{"settled": 0, "completed": 0, "retried": 0, "dead_lettered": 0, "jobs_created": 0}'::jsonb;
+  v_step text;
+BEGIN
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
+  END IF;
+  IF public.fn_queue_clone_of() IS NOT NULL THEN
+    RETURN v_out || jsonb_build_object('skipped', public.fn_queue_clone_of(), 'rule', 'clone');
+  END IF;
+  IF p_quick THEN
+    RETURN public.fn_saga_orchestrator_quick(p_limit);
+  END IF;
+  FOREACH v_step IN ARRAY '{webhook_settle,webhook_resume,webhook_ramp,webhook_make,webhook_lanes}'::text[] LOOP
+    v_out := public.fn_queue_step_sum(v_out, public.fn_queue_step(v_step, p_limit));
+    EXIT WHEN v_out ? 'timed_out';
+  END LOOP;
+  RETURN v_out;
 END $$;
 COMMENT ON FUNCTION public.fn_saga_orchestrator_run IS
   'Settles finished jobs once each and makes the next ones. Tick worker saga_orchestrator (R02).';

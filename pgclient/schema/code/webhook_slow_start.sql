@@ -100,8 +100,9 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
   'Begins the slow start of endpoints that may be sent to again. Internal.';
 
--- fn_webhook_slow_start_step(): every 10 s of each slow start: double, hold or end. Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_step() RETURNS void
+-- fn_webhook_slow_start_step(only, except): every 10 s of each slow start: double, hold or end; of the endpoints in
+-- only (NULL = all) without those in except. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_step(p_only text[], p_except text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -110,9 +111,12 @@ DECLARE
   v_left bigint;
 BEGIN
   DELETE FROM public.webhook_slow_start WHERE endpoint IN (SELECT endpoint FROM public.webhook_slow_start
-    WHERE began_at <= clock_timestamp() - make_interval(secs => v_longest) ORDER BY endpoint FOR UPDATE SKIP LOCKED);
+    WHERE began_at <= clock_timestamp() - make_interval(secs => v_longest)
+      AND (p_only IS NULL OR endpoint = ANY (p_only)) AND endpoint <> ALL (p_except)
+    ORDER BY endpoint FOR UPDATE SKIP LOCKED);
   FOR v_start IN
     SELECT * FROM public.webhook_slow_start WHERE step_at <= clock_timestamp() - interval '10 seconds'
+      AND (p_only IS NULL OR endpoint = ANY (p_only)) AND endpoint <> ALL (p_except)
     ORDER BY endpoint FOR UPDATE SKIP LOCKED
   LOOP
     -- nothing is left either where its last subscription has another URL now

@@ -107,7 +107,8 @@ COMMENT ON TABLE public.dead_letter_open IS
 CREATE OR REPLACE FUNCTION public.fn_webhook_immutable() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF TG_OP = 'DELETE' AND public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[])') THEN
+  IF TG_OP = 'DELETE'
+    AND public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[],bigint[])') THEN
     RETURN OLD;
   ELSIF TG_OP = 'UPDATE' AND TG_TABLE_NAME IN ('events', 'dead_letters')
     AND public.fn_called_from('fn_webhook_event_erase(bigint,text,text,boolean)') THEN
@@ -296,7 +297,7 @@ CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON pub
 CREATE OR REPLACE FUNCTION public.fn_webhook_undo_only() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[])') THEN
+  IF public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[],bigint[])') THEN
     RETURN OLD;
   ELSIF NOT public.fn_called_from('fn_dead_letter_requeue_undo(bigint[],text,text,boolean)') THEN
     RAISE EXCEPTION 'DELETE of % is refused: only fn_dead_letter_requeue_undo does that', TG_TABLE_NAME

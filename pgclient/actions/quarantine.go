@@ -1,0 +1,78 @@
+package actions
+
+// This file lets rows that were set aside, because a step failed on them, be tried again.
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/pgrow"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func quarantineActions() []entry {
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActQuarantineRetry, Words: "quarantine retry", Key: "R", Panes: []queue.PaneID{queue.PaneAlerts}, Verb: "Retry",
+			Help: "let rows that were set aside, because a step failed on them, be tried again once what was wrong is fixed",
+			Noun: "row in quarantine", Targets: queue.Targets{Name: "ID", Many: true, Instead: "all", List: "quarantine"},
+			Danger: queue.DangerMany, Function: "public.fn_queue_quarantine_retry(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
+		}, plan: planQuarantineRetry, apply: applyQuarantineRetry},
+	}
+}
+
+// asideIDs are the rows that targets mean: by id, or by the alert that names one; all that are set aside where
+// there are none.
+func (c *Planner) asideIDs(ctx context.Context, targets []string) ([]string, error) {
+	if len(targets) == 0 {
+		return pgrow.Column[string](ctx, c.act, `SELECT q.quarantine_id::text FROM public.queue_quarantine q WHERE q.set_aside_at IS NOT NULL
+			ORDER BY q.set_aside_at, q.quarantine_id LIMIT $1`, mostJobs)
+	}
+	var ids []string
+	for _, t := range targets {
+		if _, err := strconv.ParseInt(t, 10, 64); err == nil {
+			ids = append(ids, t)
+			continue
+		} else if !strings.HasPrefix(t, "quarantine:") {
+			return nil, queue.NewError(queue.KindUsage, "not the id of a row in quarantine: "+t, "", "see qtop quarantine")
+		}
+		found, err := pgrow.Column[string](ctx, c.act, `SELECT q.quarantine_id::text FROM public.queue_quarantine q
+			WHERE $1 = 'quarantine:' || q.step || ':' || q.target OR pg_catalog.starts_with($1, 'quarantine:' || q.step || ':' || q.target || ':')
+			ORDER BY q.quarantine_id`, t)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, found...)
+	}
+	return ids, nil
+}
+
+func planQuarantineRetry(ctx context.Context, c *Planner, p *queue.Plan) error {
+	ids, err := c.asideIDs(ctx, p.Request.Targets)
+	if err != nil {
+		return err
+	}
+	if p.Request.Targets = ids; len(ids) == 0 {
+		return refuse(p, "empty", "no row is set aside")
+	}
+	a, err := c.ask(ctx, "SELECT public.fn_queue_quarantine_retry($1::bigint[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
+	if err != nil {
+		return err
+	}
+	whys := tally(p, a.outcomes(""))
+	say(p, "rows", "%d of %d", p.Count, len(a.Results))
+	var step, code queue.Text
+	var n int64
+	if err = pgrow.Visit(ctx, c.act, []any{&step, &code, &n}, func() { say(p, step.String(), "%d failed with %s", n, code) },
+		`SELECT q.step, q.code, count(*) FROM public.queue_quarantine q WHERE q.quarantine_id = ANY ($1::bigint[])
+		GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 8`, ids); err != nil {
+		return err
+	}
+	say(p, "then", "the next run of their tick worker tries them; one that still fails is set aside again")
+	return whys.end(p, "none of them is in quarantine")
+}
+
+func applyQuarantineRetry(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	return c.doesMany(ctx, res, "SELECT public.fn_queue_quarantine_retry($1::bigint[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+}

@@ -1,0 +1,112 @@
+-- The steps of the job tick workers: quarantine.sql says what a step is. All are internal.
+
+-- Jobs that become due.
+CREATE OR REPLACE FUNCTION public.fn_step_job_promote(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $fn$
+DECLARE
+  v_only uuid[] := p_only::uuid[];
+  v_except uuid[] := p_except::uuid[];
+  v_domains text[];
+  v_counts bigint[];
+BEGIN
+  WITH due AS MATERIALIZED (
+    SELECT q.job_id FROM public.job_queue q WHERE NOT q.ready AND q.process_after <= now()
+      AND (v_only IS NULL OR q.job_id = ANY (v_only)) AND q.job_id <> ALL (v_except)
+    ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
+  ), up AS (
+    UPDATE public.job_queue q SET ready = true, updated_at = now() FROM due d WHERE q.job_id = d.job_id
+    RETURNING q.event_domain
+  )
+  SELECT array_agg(x.event_domain), array_agg(x.n) INTO v_domains, v_counts
+  FROM (SELECT event_domain, count(*) AS n FROM up GROUP BY 1 ORDER BY 1) x;
+  PERFORM public.fn_queue_wake('queue_wake_' || w.domain, jsonb_build_object('layer', 'job', 'event_domain', w.domain,
+    'worker_hint', 'job_executor', 'count', w.n, 'occurred_at', clock_timestamp()))
+  FROM unnest(v_domains, v_counts) AS w (domain, n);
+  RETURN jsonb_build_object('promoted', COALESCE((SELECT sum(n) FROM unnest(v_counts) n), 0));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_job_promote IS 'Makes jobs claimable that are due. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_job_promote_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT q.job_id::text FROM public.job_queue q
+    WHERE NOT q.ready AND q.process_after <= now() AND q.job_id <> ALL (p_except::uuid[])
+    ORDER BY q.process_after, q.job_id LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_job_promote_targets IS 'Jobs that are due and not claimable. Internal.';
+
+-- Queue lanes that stand twice: one target, the part itself.
+CREATE OR REPLACE FUNCTION public.fn_step_job_lanes(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF 'lanes' <> ALL (p_except) THEN
+    DELETE FROM public.job_lane l WHERE EXISTS (SELECT 1 FROM public.job_lane o
+      WHERE o.event_domain = l.event_domain AND o.job_kind = l.job_kind AND o.ctid < l.ctid);
+  END IF;
+  RETURN '{}'::jsonb;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_job_lanes IS 'Removes queue lanes that stand twice. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_job_lanes_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT 'lanes'::text EXCEPT SELECT unnest(p_except));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_job_lanes_targets IS 'The part of job_lanes. Internal.';
+
+-- Jobs whose lease ran out. A batch takes whole leases, oldest first, about limit jobs; a lease with a job that is left
+-- out keeps it, and only that.
+CREATE OR REPLACE FUNCTION public.fn_step_job_reap(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_only uuid[] := p_only::uuid[];
+  v_except uuid[] := p_except::uuid[];
+  v_tokens uuid[];
+BEGIN
+  IF v_only IS NOT NULL THEN
+    SELECT array_agg(x.lease_token) INTO v_tokens FROM (
+      SELECT l.lease_token FROM public.job_lease l
+      WHERE l.lease_until < clock_timestamp() AND l.lease_token IN (SELECT q.lease_token FROM public.job_queue q
+        WHERE q.job_id = ANY (v_only))
+      ORDER BY l.lease_until, l.lease_token FOR UPDATE SKIP LOCKED) x;
+  ELSE
+    SELECT array_agg(x.lease_token) INTO v_tokens FROM (
+      SELECT l.lease_token FROM public.job_lease l
+      WHERE l.lease_until < clock_timestamp() AND l.lease_token IN (
+        SELECT w.lease_token FROM (
+          SELECT e.lease_token, sum(e.live) OVER (ORDER BY e.lease_until, e.lease_token) - e.live AS before
+          FROM (SELECT y.lease_token, y.live, y.lease_until FROM public.job_lease y
+            WHERE y.lease_until < clock_timestamp() AND NOT y.job_ids && v_except
+            -- more than wanted: a neighbour may be taking the first ones
+            ORDER BY y.lease_until, y.lease_token LIMIT 4 * p_limit) e) w
+        WHERE w.before < 4 * p_limit)
+      ORDER BY l.lease_until, l.lease_token LIMIT p_limit FOR UPDATE SKIP LOCKED) x;
+  END IF;
+  IF v_tokens IS NULL THEN
+    RETURN jsonb_build_object('reaped', 0, 'returned', 0, 'dead_lettered', 0);
+  END IF;
+  RETURN public.fn_job_reap(v_tokens, v_only);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_job_reap IS 'Takes the jobs of expired leases back. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_job_reap_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT q.job_id::text FROM (
+      SELECT l.lease_token, l.lease_until, l.job_ids, sum(l.live) OVER (ORDER BY l.lease_until, l.lease_token)
+        - l.live AS before
+      FROM (SELECT y.* FROM public.job_lease y WHERE y.lease_until < clock_timestamp()
+        AND NOT y.job_ids && p_except::uuid[] ORDER BY y.lease_until, y.lease_token LIMIT 4 * p_limit) l) w
+    CROSS JOIN LATERAL unnest(w.job_ids) i (id)
+    JOIN public.job_queue q ON q.job_id = i.id AND q.lease_token = w.lease_token
+    WHERE w.before < 4 * p_limit ORDER BY w.lease_until, w.lease_token, q.job_id);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_job_reap_targets IS 'Jobs whose lease ran out. Internal.';

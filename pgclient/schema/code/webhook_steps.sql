@@ -1,0 +1,197 @@
+-- The steps of the webhook tick workers: quarantine.sql says what a step is. All are internal.
+
+-- Webhooks: pairs EVENT/SUBSCRIPTION of the router.
+CREATE OR REPLACE FUNCTION public.fn_webhook_route_pairs(p_events bigint[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT e.id || '/' || s.id FROM public.events e
+    JOIN public.subscriptions s ON s.event_type = e.event_type AND s.active AND s.verified
+      AND s.created_at <= e.created_at
+    WHERE e.id = ANY (p_events) ORDER BY e.id, s.id);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_webhook_route_pairs IS
+  'The events and subscriptions that the router makes sagas of. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_route(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_sagas bigint;
+BEGIN
+  INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id)
+  SELECT e.id, s.id
+  FROM unnest(p_only) AS p (pair)
+  JOIN public.events e ON e.id = split_part(p.pair, '/', 1)::bigint
+  JOIN public.subscriptions s ON s.id = split_part(p.pair, '/', 2)::bigint
+  WHERE NOT EXISTS (SELECT FROM public.dead_letters d WHERE d.event_id = e.id AND d.subscription_id = s.id)
+    AND NOT EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = e.id)
+  ORDER BY e.id, s.id
+  ON CONFLICT (event_id, subscription_id) WHERE status <> 'DeadLettered' DO NOTHING;
+  GET DIAGNOSTICS v_sagas = ROW_COUNT;
+  RETURN jsonb_build_object('sagas', v_sagas);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_route IS 'Makes the sagas of pairs that the router failed on. Internal.';
+
+-- Jobs that are settled.
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_settle(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN public.fn_saga_orchestrator_part('settle'::text, p_limit, p_only::bigint[], p_except::bigint[],
+    0::bigint);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_settle IS 'Settles finished webhook jobs. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_settle_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT j.id::text FROM public.webhook_delivery_jobs j
+    WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL AND j.id <> ALL (p_except::bigint[])
+    ORDER BY j.id LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_settle_targets IS 'Finished webhook jobs, by id. Internal.';
+
+-- Timed suspensions that are over end; a circuit stays until a probe has answered. Their gates are open before that.
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_resume(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF EXISTS (SELECT FROM public.webhook_endpoint_suspensions WHERE reason <> 'circuit' AND until <= now()) THEN
+    DELETE FROM public.webhook_endpoint_suspensions x USING (
+      SELECT subscription_id FROM public.webhook_endpoint_suspensions
+      WHERE reason <> 'circuit' AND until <= now()
+        AND (p_only IS NULL OR subscription_id = ANY (p_only::bigint[])) AND subscription_id <> ALL (p_except::bigint[])
+      ORDER BY subscription_id FOR UPDATE SKIP LOCKED) o
+    WHERE x.subscription_id = o.subscription_id;
+  END IF;
+  RETURN '{}'::jsonb;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_resume IS 'Removes timed suspensions that are over. Internal.';
+
+-- fn_webhook_suspensions_end(): the same for a claim, which no suspension that cannot end may stop. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_suspensions_end() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF EXISTS (SELECT FROM public.webhook_endpoint_suspensions WHERE reason <> 'circuit' AND until <= now()) THEN
+    BEGIN
+      PERFORM public.fn_step_webhook_resume(10000, NULL::text[], public.fn_queue_step_except('webhook_resume'::text));
+    EXCEPTION WHEN OTHERS THEN
+      NULL; -- the orchestrator finds which; all gates are open by then
+    END;
+  END IF;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_webhook_suspensions_end IS
+  'Removes timed suspensions that are over, as far as that succeeds. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_resume_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT x.subscription_id::text FROM public.webhook_endpoint_suspensions x
+    WHERE x.reason <> 'circuit' AND x.until <= now() AND x.subscription_id <> ALL (p_except::bigint[])
+    ORDER BY x.subscription_id LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_resume_targets IS 'Timed suspensions that are over. Internal.';
+
+-- Endpoints that start slowly.
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_ramp(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  PERFORM public.fn_webhook_slow_start_step(p_only, p_except);
+  RETURN '{}'::jsonb;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_ramp IS 'Moves slow starts on. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_ramp_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT w.endpoint FROM public.webhook_slow_start w WHERE w.endpoint <> ALL (p_except)
+    ORDER BY w.endpoint LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_ramp_targets IS 'Endpoints that start slowly. Internal.';
+
+-- Sagas that get a job.
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_make(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN public.fn_saga_orchestrator_part('make'::text, p_limit, p_only::bigint[], p_except::bigint[],
+    0::bigint);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_make IS 'Makes the next jobs of sagas. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_make_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT p.id::text FROM (
+      SELECT DISTINCT s.subscription_id AS sub FROM public.webhook_delivery_sagas s
+      WHERE s.status IN ('Pending', 'PendingRetry')) w
+    JOIN public.v_webhook_gate g ON g.subscription_id = w.sub AND g.gate IN ('open', 'half_open')
+    CROSS JOIN LATERAL (
+      SELECT s.id, s.next_attempt_at, row_number() OVER (ORDER BY s.next_attempt_at, s.id) AS n
+      FROM public.webhook_delivery_sagas s
+      WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub AND s.next_attempt_at <= now()
+        AND s.id <> ALL (p_except::bigint[])
+      ORDER BY s.next_attempt_at, s.id LIMIT p_limit) p
+    ORDER BY p.n, p.id LIMIT 2 * p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_make_targets IS
+  'Sagas that are due where their endpoint may be sent to, in turn from each subscription. Internal.';
+
+-- Jobs that leave the free lane.
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_lanes(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN public.fn_saga_orchestrator_part('lanes'::text, p_limit, p_only::bigint[], p_except::bigint[],
+    0::bigint);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_lanes IS
+  'Takes jobs of controlled subscriptions out of the free lane. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_lanes_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT j.id::text FROM public.webhook_delivery_jobs j
+    JOIN public.subscriptions u ON u.id = j.subscription_id
+    WHERE j.status = 'Pending' AND NOT j.controlled AND j.id <> ALL (p_except::bigint[])
+      AND (u.rate_limit_per_second IS NOT NULL
+        OR EXISTS (SELECT FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = u.id)
+        OR EXISTS (SELECT FROM public.webhook_slow_start w WHERE w.endpoint = u.endpoint))
+    ORDER BY j.id LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_lanes_targets IS 'Jobs that are to leave the free lane. Internal.';
+
+-- Webhook jobs whose lease ran out.
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_reap(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET jit = off AS $fn$
+DECLARE
+  v_only bigint[] := p_only::bigint[];
+  v_except bigint[] := p_except::bigint[];
+BEGIN
+  RETURN public.fn_webhook_lease_lose((SELECT array_agg(l.id) FROM (
+    SELECT j.id FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.lease_until < now()
+      AND (v_only IS NULL OR j.id = ANY (v_only)) AND j.id <> ALL (v_except)
+    ORDER BY j.lease_until, j.id LIMIT p_limit FOR UPDATE SKIP LOCKED) l));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_reap IS 'Takes expired leases of webhook jobs back. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_step_webhook_reap_targets(p_limit int, p_except text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+BEGIN
+  RETURN ARRAY(SELECT j.id::text FROM public.webhook_delivery_jobs j
+    WHERE j.status = 'Leased' AND j.lease_until < now() AND j.id <> ALL (p_except::bigint[])
+    ORDER BY j.lease_until, j.id LIMIT p_limit);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_step_webhook_reap_targets IS 'Webhook jobs whose lease ran out. Internal.';
