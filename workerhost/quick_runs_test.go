@@ -3,6 +3,7 @@ package workerhost_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -61,4 +62,33 @@ func TestBusyHostFindsOlderWork(t *testing.T) {
 	late()
 	w.becomes(n, completed)
 	require.Equal(t, n, r.count(), "each once")
+}
+
+// A row that fails ends a quick run as a whole; the host asks again at once, not when the next tick is due, and the full
+// run goes on without the row.
+func TestBusyHostGoesOnWithoutARowThatFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "queue.notify.bridge_enabled", "true")
+	r := receive(t, ok)
+	w.subscribe("order", r.URL, nil)
+	bad := w.subscribe("bad", r.URL, nil)
+	w.exec(`CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'poison' USING ERRCODE = '23514'; END $$`)
+	w.exec(fmt.Sprintf(`CREATE TRIGGER a_poison BEFORE INSERT ON public.webhook_delivery_sagas FOR EACH ROW WHEN (NEW.subscription_id = %d) EXECUTE FUNCTION public.poison()`, bad))
+	loops := []string{"webhook_router", "saga_orchestrator", "webhook_worker"}
+	for _, loop := range loops {
+		w.set("queue.tick."+loop+".interval_seconds", "600")
+	}
+	w.run(workerhost.Options{Loops: loops}).listens()
+	n := 0
+	for round := 1; round <= 3; round++ {
+		for range 20 {
+			w.events("order", 1)
+			n++
+		}
+		w.becomes(n, completed)
+		w.exec("INSERT INTO public.events (event_type, payload) VALUES ('order', '1'), ('bad', '1')")
+		n++
+		w.becomes(n, completed)
+		w.becomes(round, "SELECT count(*)::int FROM public.queue_quarantine WHERE step = 'webhook_route' AND code = '23514'")
+	}
 }
