@@ -173,6 +173,7 @@ BEGIN
   FOR v_id IN
     SELECT v.executor_id FROM public.v_queue_watch v
     WHERE v.state = 'silent' AND (p_only IS NULL OR v.executor_id = ANY (p_only)) AND v.executor_id <> ALL (p_except)
+      AND public.fn_queue_silence_due(v.silent_event_at, v.threshold_seconds)
     ORDER BY v.executor_id
   LOOP
     PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = v_id FOR UPDATE SKIP LOCKED;
