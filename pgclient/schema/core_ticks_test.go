@@ -82,6 +82,9 @@ func TestTickFailure(t *testing.T) {
 	require.True(t, get[bool](c, `SELECT last_run_at IS NULL AND last_attempt_at IS NOT NULL AND last_result ->> 'error' LIKE '22012%'
 		FROM public.queue_tick_worker WHERE worker_name = 'broken'`))
 	require.Equal(t, "not_due", tick(t, c, "broken", "external")["skipped"], "no storm of failures")
+	c.worker("talks", "RAISE EXCEPTION 'no way to postgres://qtop:hunter2@db/app';", true)
+	require.NotContains(t, fmt.Sprint(tick(t, c, "talks", "operator")["error"]), "hunter2")
+	require.NotContains(t, get[string](c, "SELECT last_result::text FROM public.queue_tick_worker WHERE worker_name = 'talks'"), "hunter2")
 	require.Equal(t, true, tick(t, c, "broken", "operator")["failed"], "the lease is free")
 	require.Equal(t, true, tick(t, c, "odd", "operator")["failed"])
 	require.Equal(t, true, tick(t, c, "empty", "operator")["ran"])

@@ -185,7 +185,7 @@ BEGIN
         RAISE;
       END IF;
       v_state := SQLSTATE;
-      v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
+      v_error := SQLSTATE || ' ' || public.fn_mask_said(left(SQLERRM, 500));
       v_done := '{}'::jsonb;
     END;
     EXIT WHEN v_round = 2 OR v_state ~ '^42'; -- rights and missing objects: no row's fault

@@ -202,7 +202,7 @@ BEGIN
     -- it could not do its work, and wrote that down itself
     v_error := CASE WHEN v_result ->> 'status' = 'error' THEN left(v_result ->> 'error', 500) END;
   EXCEPTION WHEN OTHERS THEN
-    v_error := SQLSTATE || ' ' || left(SQLERRM, 500);
+    v_error := SQLSTATE || ' ' || public.fn_mask_said(left(SQLERRM, 500));
   END;
   IF v_error IS NOT NULL THEN
     UPDATE public.queue_tick_worker SET last_attempt_at = v_started,
