@@ -146,9 +146,11 @@ BEGIN
     WHERE NOT l.sub = ANY (p_skip_subscriptions)
     ORDER BY n.id LIMIT 4 * p_limit -- more than wanted: a neighbour may be taking the first ones
   ), around AS MATERIALIZED (
-    SELECT j.id, j.subscription_id FROM near n JOIN public.webhook_delivery_jobs j ON j.id = n.id
-    WHERE j.status = 'Pending' AND NOT j.controlled
-    ORDER BY j.id LIMIT p_limit FOR UPDATE OF j SKIP LOCKED
+    -- one by one: joined, the whole lane might be read for them
+    SELECT p.id, p.subscription_id FROM (SELECT m.id FROM near m ORDER BY m.id) n CROSS JOIN LATERAL (
+      SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
+      WHERE j.id = n.id AND j.status = 'Pending' AND NOT j.controlled FOR UPDATE OF j SKIP LOCKED) p
+    LIMIT p_limit
   ), limited AS MATERIALIZED (
     SELECT p.id, p.subscription_id FROM unnest(v_subs, v_quotas) AS q (sub, quota) CROSS JOIN LATERAL (
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
