@@ -277,31 +277,31 @@ func poisonedSteps() []poisoned {
 }
 
 // staged makes n + 1 rows of the staging table.
-func (c *jobs) staged(n int, processed string) {
-	c.t.Helper()
-	c.exec(`INSERT INTO public.iu_notification_pending (unit_id, canonical_address, actor_ref, ref_id, created_at, processed_at)
+func (j *jobs) staged(n int, processed string) {
+	j.t.Helper()
+	j.exec(`INSERT INTO public.iu_notification_pending (unit_id, canonical_address, actor_ref, ref_id, created_at, processed_at)
 		SELECT gen_random_uuid(), 'poison/' || i, 'user:ann', gen_random_uuid(), now() - interval '1 year', `+processed+` FROM generate_series(0, $1) i`, n)
 }
 
 // unguarded runs without triggers.
-func (c *jobs) unguarded(sql string) {
-	c.t.Helper()
-	require.NoError(c.t, pgx.BeginFunc(context.Background(), c.root, func(tx pgx.Tx) error {
+func (j *jobs) unguarded(sql string) {
+	j.t.Helper()
+	require.NoError(j.t, pgx.BeginFunc(context.Background(), j.root, func(tx pgx.Tx) error {
 		_, err := tx.Exec(context.Background(), "SET LOCAL session_replication_role = replica; "+sql)
 		return err
 	}))
 }
 
 // hooks is the same database for what the webhook tests share.
-func (c *jobs) hooks() *hooks { return &hooks{t: c.t, db: c.db, root: c.root, work: c.root} }
+func (j *jobs) hooks() *hooks { return &hooks{t: j.t, db: j.db, root: j.root, work: j.root} }
 
 // tick makes a full run of a tick worker, which must not fail.
-func (c *jobs) tick(worker string) map[string]any {
-	c.t.Helper()
-	c.hooks().justRan(worker, "2 seconds")
-	got, err := tryCall(c.root, "public.fn_queue_tick_request($1, 'wake')", worker)
-	require.NoError(c.t, err, worker)
-	require.Equal(c.t, true, got["ran"], got)
+func (j *jobs) tick(worker string) map[string]any {
+	j.t.Helper()
+	j.hooks().justRan(worker, "2 seconds")
+	got, err := tryCall(j.root, "public.fn_queue_tick_request($1, 'wake')", worker)
+	require.NoError(j.t, err, worker)
+	require.Equal(j.t, true, got["ran"], got)
 	return got
 }
 

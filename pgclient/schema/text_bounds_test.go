@@ -29,7 +29,7 @@ var usual = map[string]string{
 	"p_expected_cadence_seconds": "60", "p_stale_threshold_seconds": "300", "p_owner_role": "'dot_executor'", "p_domain_scope": "'{iu}'",
 	"p_host_id": "'h1'", "p_instance": "'00000000-0000-4000-8000-000000000001'", "p_limit": "10", "p_label": "'deploy'",
 	"p_recipient_ref": "'role:x'", "p_event_type": "'a'", "p_event_stream": "'alert'", "p_delivery_lane": "'immediate'", "p_event_severity": "'info'",
-	"p_scope_filter": "'{}'", "p_priority_floor": "0", "p_max_parallel": "1", "p_enabled": "true", "p_reader": "'ann'", "p_body": "'text'",
+	"p_scope_filter": "'{}'", "p_priority_floor": "0", "p_max_parallel": "1", "p_enabled": "true", "p_reader": "session_user", "p_body": "'text'",
 	"p_canonical_address": "'a/b'", "p_source_document_ref": "'doc'", "p_import_batch_ref": "'batch'", "p_event_subject_table": "'t'", "p_event_subject_ref": "'r'",
 	"p_actor_ref": "'ann'", "p_correlation_id": "'c'", "p_rate": "1", "p_filter": "'all'", "p_ids": "'{1}'", "p_ttl": "'1 hour'", "p_for": "'1 hour'",
 	"p_waiting": "'keep'", "p_database": "current_database()", "p_worker_name": "'metrics_sampler'", "p_source": "'cli'", "p_key": "'retention.jobs_days'", "p_value": "'30'",
