@@ -74,7 +74,7 @@ func TestKeysAfterAFailover(t *testing.T) {
 	require.Contains(t, emit(w), `"created": true`)
 	event := emit(w)
 
-	standby.becomes(1, "SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::int", w.text("SELECT pg_current_wal_lsn()"))
+	standby.becomes(1, "SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::int", w.text("SELECT pg_current_wal_insert_lsn()"))
 	standby.exec("ALTER SYSTEM SET primary_conninfo = ''") // it receives no more
 	standby.exec("SELECT pg_reload_conf()")
 	standby.becomes(0, "SELECT count(*)::int FROM pg_stat_wal_receiver")
