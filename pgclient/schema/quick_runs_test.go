@@ -159,6 +159,32 @@ func TestQuickOrchestrator(t *testing.T) {
 	require.Equal(t, "InProgress", one[string](h, "SELECT status FROM public.webhook_delivery_sagas WHERE id = $1", late))
 }
 
+// A saga that was committed after the run's transaction began is due all the same, in a full run and in a quick one: nobody
+// would wake for it again.
+func TestOrchestratorSeesWhatCameSinceItBegan(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	_, _ = h.woken("saga_orchestrator")
+	for _, run := range []struct {
+		ago   string
+		quick bool
+	}{{"2 seconds", false}, {"0 seconds", true}} {
+		tx, err := h.root.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		_, err = tx.Exec(t.Context(), "SELECT now()")
+		require.NoError(t, err)
+		h.emit("order", 1)
+		h.route()
+		h.justRan("saga_orchestrator", run.ago)
+		var quick, made string
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT COALESCE(r ->> 'quick', 'false'), r #>> '{result,jobs_created}'
+			FROM public.fn_queue_tick_request('saga_orchestrator', 'wake') r`).Scan(&quick, &made))
+		require.Equal(t, []string{fmt.Sprint(run.quick), "1"}, []string{quick, made})
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+}
+
 // A run that a quota stopped names no saga behind which all is done.
 func TestQuickOrchestratorBehindAQuota(t *testing.T) {
 	h := newHooks(t)

@@ -281,6 +281,7 @@ DECLARE
   v_room bigint[];       -- how many jobs more each may have
   v_from bigint;         -- id of the first job that was settled
   v_made_through bigint; -- id of the newest saga that has been looked at
+  v_now timestamptz;
   v_sagas bigint[];      -- to make jobs for, with what fn_webhook_jobs_make wants to know of each
   v_controlled boolean[];
   v_job_operations bigint[];
@@ -369,6 +370,7 @@ BEGIN
     AND o.state = 'paused';
 
   v_made_through := (SELECT max(s.id) FROM public.webhook_delivery_sagas s);
+  v_now := clock_timestamp(); -- a saga that can be seen may have been made after this transaction began
   WITH RECURSIVE waiting (sub) AS (
     (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
       WHERE s.status IN ('Pending', 'PendingRetry') ORDER BY s.subscription_id LIMIT 1)
@@ -386,7 +388,7 @@ BEGIN
           AND j.controlled IN (true, false) AND j.subscription_id = w.sub)))
       AND (SELECT s.next_attempt_at FROM public.webhook_delivery_sagas s
         WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub
-        ORDER BY s.next_attempt_at LIMIT 1) <= now()
+        ORDER BY s.next_attempt_at LIMIT 1) <= v_now
   ), share AS (
     SELECT sub, controlled, CASE gate WHEN 'half_open' THEN 1
       ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END AS quota
@@ -397,7 +399,7 @@ BEGIN
       LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
       LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- without one there is no rate
       WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
-        AND s.next_attempt_at <= now()
+        AND s.next_attempt_at <= v_now
         AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
         AND COALESCE(v_room[array_position(v_operations, b.operation_id)] > 0, true)
       ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
@@ -462,7 +464,8 @@ BEGIN
     SELECT s.id, g.controlled FROM public.webhook_delivery_sagas s
     CROSS JOIN LATERAL (SELECT g.rate_limit_per_second IS NOT NULL OR g.slow_start_rate IS NOT NULL AS controlled
       FROM public.v_webhook_gate g WHERE g.subscription_id = s.subscription_id AND g.gate = 'open' OFFSET 0) g
-    WHERE s.id > v_through AND s.status = 'Pending' AND s.next_attempt_at <= now() AND s.id <> ALL (v_except)
+    WHERE s.id > v_through AND s.status = 'Pending' AND s.next_attempt_at <= clock_timestamp()
+      AND s.id <> ALL (v_except)
       AND s.requeued_from_dead_letter_id IS NULL -- those of an operation are made at its rate
     ORDER BY s.id LIMIT p_limit FOR UPDATE OF s SKIP LOCKED) p;
   RETURN v_out || jsonb_build_object('jobs_created',
