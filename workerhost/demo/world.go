@@ -110,7 +110,7 @@ func executors(ctx context.Context, conn *pgx.Conn) error {
 // silent for 95 hours, a batch executor for a quarter of an hour.
 func incident(ctx context.Context, conn *pgx.Conn) error {
 	for _, s := range []struct{ id, ago string }{{SilentLoop, "95 hours"}, {"hermes_batch_1", "14 minutes"}} {
-		if _, err := conn.Exec(ctx, fmt.Sprintf("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '%s' WHERE executor_id = $1", s.ago), s.id); err != nil {
+		if _, err := conn.Exec(ctx, fmt.Sprintf("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '%s', last_beat_payload = '{\"state\": \"idle\"}' WHERE executor_id = $1", s.ago), s.id); err != nil {
 			return err
 		}
 	}
