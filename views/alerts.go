@@ -1,6 +1,6 @@
 package views
 
-// This file is pane 3: one row per cause, with who has it: silences, what no host runs, lanes that nobody can claim,
+// This file is pane 3: one row per cause, with who acknowledged it: silences, what no host runs, lanes that nobody can claim,
 // backlogs, circuits, shares over their line, endpoints given up and rows set aside. What was acknowledged stays listed:
 // an acknowledgement is a promise, not a cure.
 

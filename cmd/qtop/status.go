@@ -133,7 +133,7 @@ func (a *writer) statusTable(st statusJSON) {
 	a.printf("%d dead letters open, %d worker hosts alive\n", st.DeadOpen, st.HostsAlive)
 }
 
-// statusAlerts says what is wrong, a line for each cause, and who has it.
+// statusAlerts prints a line for each cause: the alert, and who has acknowledged it.
 func (a *writer) statusAlerts(st statusJSON) {
 	if st.HostsAlive == 0 {
 		what := "no worker host is alive: nothing ticks, nothing is sent"
