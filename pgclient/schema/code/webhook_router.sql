@@ -288,134 +288,134 @@ DECLARE
   v_quota_spent boolean; -- by a subscription with more sagas due
 BEGIN
   IF p_part = 'settle' THEN
-  v_max := greatest(public.fn_cfg_int('webhook.max_attempts', 10), 1);
-  v_cap := make_interval(secs => public.fn_cfg_int('webhook.retry_after_cap_seconds', 21600));
-  v_calm := make_interval(secs => public.fn_cfg_int('webhook.circuit_max_seconds', 900));
-  WITH done AS MATERIALIZED (
-    SELECT j.id, j.saga_id, j.attempt_no, j.status, j.error_code, j.retry_after_at
-    FROM public.webhook_delivery_jobs j
-    WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL AND j.id >= p_from
-      AND (p_only IS NULL OR j.id = ANY (p_only)) AND j.id <> ALL (p_except)
-    ORDER BY j.id LIMIT p_limit FOR UPDATE SKIP LOCKED
-  ), settled AS (
-    UPDATE public.webhook_delivery_jobs j SET settled_at = now() FROM done d WHERE j.id = d.id RETURNING j.id
-  ), verdict AS MATERIALIZED (
-    SELECT d.saga_id, d.attempt_no, d.error_code, d.retry_after_at, w.free,
-      s.attempt_count + (d.status = 'Failed' AND NOT w.free)::int AS attempts,
-      (CASE
-        WHEN d.status = 'Completed' THEN 'Completed'
-        WHEN w.free THEN 'PendingRetry'
-        WHEN d.error_code IN ('HTTP_410', 'LEASE_LOST_LIMIT')
-          OR s.attempt_count + 1 >= COALESCE(u.max_attempts, v_max) THEN 'DeadLettered'
-        -- no host can read this payload, however often it is tried
-        WHEN d.error_code = 'PROTOCOL_ERROR' AND NOT (SELECT public.fn_payload_fits(e.payload) FROM public.events e
-          WHERE e.id = s.event_id) THEN 'DeadLettered'
-        ELSE 'PendingRetry' END)::public.webhook_saga_status AS status
-    FROM done d
-    JOIN public.webhook_delivery_sagas s ON s.id = d.saga_id
-    JOIN public.subscriptions u ON u.id = s.subscription_id
-    -- jobs of the saga before this one, less the attempts that were counted: those that cost none
-    CROSS JOIN LATERAL (SELECT d.status = 'Failed' AND d.error_code = 'HTTP_429'
-      AND d.attempt_no - 1 - s.attempt_count < 100 AS free) w
-  ), moved AS (
-    UPDATE public.webhook_delivery_sagas s SET
-      status = v.status,
-      attempt_count = v.attempts,
-      final_error_code = CASE WHEN v.status = 'DeadLettered' THEN v.error_code END,
-      next_attempt_at = CASE
-        WHEN v.status <> 'PendingRetry' THEN NULL
-        ELSE greatest(CASE WHEN v.retry_after_at IS NOT NULL THEN least(v.retry_after_at, now() + v_cap) END,
-          now() + CASE
-          WHEN v.free AND v.retry_after_at IS NOT NULL
-            THEN public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, 1)
-          WHEN v.free THEN least(v_calm, public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text,
-            v.attempt_no))
-          ELSE public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, v.attempts) END) END,
-      updated_at = now()
-    FROM verdict v WHERE s.id = v.saga_id AND s.status = 'InProgress'
-    RETURNING s.id, s.status, s.event_id, s.subscription_id, s.final_error_code
-  ), letters AS (
-    INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot)
-    SELECT m.id, m.event_id, m.subscription_id, m.final_error_code, e.payload
-    FROM moved m JOIN public.events e ON e.id = m.event_id
-    WHERE m.status = 'DeadLettered' ORDER BY m.id
-    RETURNING id
-  )
-  SELECT (SELECT count(*) FROM settled),
-    (SELECT count(*) FROM moved WHERE status = 'Completed'),
-    (SELECT count(*) FROM moved WHERE status = 'PendingRetry'),
-    (SELECT count(*) FROM letters), (SELECT min(id) FROM settled)
-  INTO v_settled, v_completed, v_retried, v_dead, v_from;
-  RETURN jsonb_build_object('settled', v_settled, 'completed', v_completed, 'retried', v_retried,
-      'dead_lettered', v_dead)
-    || CASE WHEN p_only IS NULL THEN jsonb_build_object('settled_from',
-      COALESCE(v_from, (SELECT max(j.id) FROM public.webhook_delivery_jobs j))::text) ELSE '{}'::jsonb END;
+    v_max := greatest(public.fn_cfg_int('webhook.max_attempts', 10), 1);
+    v_cap := make_interval(secs => public.fn_cfg_int('webhook.retry_after_cap_seconds', 21600));
+    v_calm := make_interval(secs => public.fn_cfg_int('webhook.circuit_max_seconds', 900));
+    WITH done AS MATERIALIZED (
+      SELECT j.id, j.saga_id, j.attempt_no, j.status, j.error_code, j.retry_after_at
+      FROM public.webhook_delivery_jobs j
+      WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL AND j.id >= p_from
+        AND (p_only IS NULL OR j.id = ANY (p_only)) AND j.id <> ALL (p_except)
+      ORDER BY j.id LIMIT p_limit FOR UPDATE SKIP LOCKED
+    ), settled AS (
+      UPDATE public.webhook_delivery_jobs j SET settled_at = now() FROM done d WHERE j.id = d.id RETURNING j.id
+    ), verdict AS MATERIALIZED (
+      SELECT d.saga_id, d.attempt_no, d.error_code, d.retry_after_at, w.free,
+        s.attempt_count + (d.status = 'Failed' AND NOT w.free)::int AS attempts,
+        (CASE
+          WHEN d.status = 'Completed' THEN 'Completed'
+          WHEN w.free THEN 'PendingRetry'
+          WHEN d.error_code IN ('HTTP_410', 'LEASE_LOST_LIMIT')
+            OR s.attempt_count + 1 >= COALESCE(u.max_attempts, v_max) THEN 'DeadLettered'
+          -- no host can read this payload, however often it is tried
+          WHEN d.error_code = 'PROTOCOL_ERROR' AND NOT (SELECT public.fn_payload_fits(e.payload) FROM public.events e
+            WHERE e.id = s.event_id) THEN 'DeadLettered'
+          ELSE 'PendingRetry' END)::public.webhook_saga_status AS status
+      FROM done d
+      JOIN public.webhook_delivery_sagas s ON s.id = d.saga_id
+      JOIN public.subscriptions u ON u.id = s.subscription_id
+      -- jobs of the saga before this one, less the attempts that were counted: those that cost none
+      CROSS JOIN LATERAL (SELECT d.status = 'Failed' AND d.error_code = 'HTTP_429'
+        AND d.attempt_no - 1 - s.attempt_count < 100 AS free) w
+    ), moved AS (
+      UPDATE public.webhook_delivery_sagas s SET
+        status = v.status,
+        attempt_count = v.attempts,
+        final_error_code = CASE WHEN v.status = 'DeadLettered' THEN v.error_code END,
+        next_attempt_at = CASE
+          WHEN v.status <> 'PendingRetry' THEN NULL
+          ELSE greatest(CASE WHEN v.retry_after_at IS NOT NULL THEN least(v.retry_after_at, now() + v_cap) END,
+            now() + CASE
+            WHEN v.free AND v.retry_after_at IS NOT NULL
+              THEN public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, 1)
+            WHEN v.free THEN least(v_calm, public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text,
+              v.attempt_no))
+            ELSE public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, v.attempts) END) END,
+        updated_at = now()
+      FROM verdict v WHERE s.id = v.saga_id AND s.status = 'InProgress'
+      RETURNING s.id, s.status, s.event_id, s.subscription_id, s.final_error_code
+    ), letters AS (
+      INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot)
+      SELECT m.id, m.event_id, m.subscription_id, m.final_error_code, e.payload
+      FROM moved m JOIN public.events e ON e.id = m.event_id
+      WHERE m.status = 'DeadLettered' ORDER BY m.id
+      RETURNING id
+    )
+    SELECT (SELECT count(*) FROM settled),
+      (SELECT count(*) FROM moved WHERE status = 'Completed'),
+      (SELECT count(*) FROM moved WHERE status = 'PendingRetry'),
+      (SELECT count(*) FROM letters), (SELECT min(id) FROM settled)
+    INTO v_settled, v_completed, v_retried, v_dead, v_from;
+    RETURN jsonb_build_object('settled', v_settled, 'completed', v_completed, 'retried', v_retried,
+        'dead_lettered', v_dead)
+      || CASE WHEN p_only IS NULL THEN jsonb_build_object('settled_from',
+        COALESCE(v_from, (SELECT max(j.id) FROM public.webhook_delivery_jobs j))::text) ELSE '{}'::jsonb END;
   END IF;
 
   IF p_part = 'make' THEN
-  -- an operation has at most 5 s of its rate to claim, and a paused one gets nothing more
-  WITH RECURSIVE waiting (op) AS (
-    (SELECT j.operation_id FROM public.webhook_delivery_jobs j
-      WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT j.operation_id FROM public.webhook_delivery_jobs j
-      WHERE j.status = 'Pending' AND j.operation_id > w.op ORDER BY j.operation_id LIMIT 1)
-    FROM waiting w WHERE w.op IS NOT NULL
-  )
-  SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
-      ELSE greatest(ceil(o.rate_per_second * 5) - (SELECT count(*) FROM public.webhook_delivery_jobs j
-        WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id)
-  INTO v_operations, v_room FROM public.queue_bulk_operation o
-  WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
-    AND o.state = 'paused';
+    -- an operation has at most 5 s of its rate to claim, and a paused one gets nothing more
+    WITH RECURSIVE waiting (op) AS (
+      (SELECT j.operation_id FROM public.webhook_delivery_jobs j
+        WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
+      UNION ALL
+      SELECT (SELECT j.operation_id FROM public.webhook_delivery_jobs j
+        WHERE j.status = 'Pending' AND j.operation_id > w.op ORDER BY j.operation_id LIMIT 1)
+      FROM waiting w WHERE w.op IS NOT NULL
+    )
+    SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
+        ELSE greatest(ceil(o.rate_per_second * 5) - (SELECT count(*) FROM public.webhook_delivery_jobs j
+          WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id)
+    INTO v_operations, v_room FROM public.queue_bulk_operation o
+    WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
+      AND o.state = 'paused';
 
-  v_made_through := (SELECT max(s.id) FROM public.webhook_delivery_sagas s);
-  v_now := clock_timestamp(); -- a saga that can be seen may have been made after this transaction began
-  WITH RECURSIVE waiting (sub) AS (
-    (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
-      WHERE s.status IN ('Pending', 'PendingRetry') ORDER BY s.subscription_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
-      WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id > w.sub
-      ORDER BY s.subscription_id LIMIT 1)
-    FROM waiting w WHERE w.sub IS NOT NULL
-  ), due AS MATERIALIZED (
-    SELECT w.sub, g.gate, g.gate = 'half_open' OR g.rate_limit_per_second IS NOT NULL
-      OR g.slow_start_rate IS NOT NULL AS controlled
-    FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
-    WHERE (g.gate = 'open' OR (g.gate = 'half_open' AND NOT EXISTS (
-        SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
-          AND j.controlled IN (true, false) AND j.subscription_id = w.sub)))
-      AND (SELECT s.next_attempt_at FROM public.webhook_delivery_sagas s
-        WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub
-        ORDER BY s.next_attempt_at LIMIT 1) <= v_now
-  ), share AS (
-    SELECT sub, controlled, CASE gate WHEN 'half_open' THEN 1
-      ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END AS quota
-    FROM due
-  ), front AS MATERIALIZED (
-    SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota FROM share h CROSS JOIN LATERAL (
-      SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
-      LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
-      LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- without one there is no rate
-      WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
-        AND s.next_attempt_at <= v_now
-        AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
-        AND COALESCE(v_room[array_position(v_operations, b.operation_id)] > 0, true)
-      ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
-    LIMIT p_limit
-  ), pick AS MATERIALIZED (
-    SELECT f.* FROM (SELECT f.*, row_number() OVER (PARTITION BY f.operation_id ORDER BY f.id) AS n FROM front f) f
-    LEFT JOIN public.queue_bulk_operation o ON o.operation_id = f.operation_id
-    WHERE f.operation_id IS NULL OR f.n <= COALESCE(v_room[array_position(v_operations, f.operation_id)],
-      ceil(o.rate_per_second * 5))
-  )
-  SELECT array_agg(p.id), array_agg(p.controlled), array_agg(p.operation_id),
-    EXISTS (SELECT FROM front f GROUP BY f.sub, f.quota HAVING count(*) >= least(f.quota, p_limit))
-  INTO v_sagas, v_controlled, v_job_operations, v_quota_spent FROM pick p;
-  RETURN jsonb_build_object('jobs_created', public.fn_webhook_jobs_make(v_sagas, v_controlled, v_job_operations))
-    || CASE WHEN p_only IS NULL THEN jsonb_build_object('made_through',
-      CASE WHEN NOT v_quota_spent THEN v_made_through::text END) ELSE '{}'::jsonb END;
+    v_made_through := (SELECT max(s.id) FROM public.webhook_delivery_sagas s);
+    v_now := clock_timestamp(); -- a saga that can be seen may have been made after this transaction began
+    WITH RECURSIVE waiting (sub) AS (
+      (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
+        WHERE s.status IN ('Pending', 'PendingRetry') ORDER BY s.subscription_id LIMIT 1)
+      UNION ALL
+      SELECT (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
+        WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id > w.sub
+        ORDER BY s.subscription_id LIMIT 1)
+      FROM waiting w WHERE w.sub IS NOT NULL
+    ), due AS MATERIALIZED (
+      SELECT w.sub, g.gate, g.gate = 'half_open' OR g.rate_limit_per_second IS NOT NULL
+        OR g.slow_start_rate IS NOT NULL AS controlled
+      FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
+      WHERE (g.gate = 'open' OR (g.gate = 'half_open' AND NOT EXISTS (
+          SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
+            AND j.controlled IN (true, false) AND j.subscription_id = w.sub)))
+        AND (SELECT s.next_attempt_at FROM public.webhook_delivery_sagas s
+          WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub
+          ORDER BY s.next_attempt_at LIMIT 1) <= v_now
+    ), share AS (
+      SELECT sub, controlled, CASE gate WHEN 'half_open' THEN 1
+        ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END AS quota
+      FROM due
+    ), front AS MATERIALIZED (
+      SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota FROM share h CROSS JOIN LATERAL (
+        SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
+        LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
+        LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- without one there is no rate
+        WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
+          AND s.next_attempt_at <= v_now
+          AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
+          AND COALESCE(v_room[array_position(v_operations, b.operation_id)] > 0, true)
+        ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
+      LIMIT p_limit
+    ), pick AS MATERIALIZED (
+      SELECT f.* FROM (SELECT f.*, row_number() OVER (PARTITION BY f.operation_id ORDER BY f.id) AS n FROM front f) f
+      LEFT JOIN public.queue_bulk_operation o ON o.operation_id = f.operation_id
+      WHERE f.operation_id IS NULL OR f.n <= COALESCE(v_room[array_position(v_operations, f.operation_id)],
+        ceil(o.rate_per_second * 5))
+    )
+    SELECT array_agg(p.id), array_agg(p.controlled), array_agg(p.operation_id),
+      EXISTS (SELECT FROM front f GROUP BY f.sub, f.quota HAVING count(*) >= least(f.quota, p_limit))
+    INTO v_sagas, v_controlled, v_job_operations, v_quota_spent FROM pick p;
+    RETURN jsonb_build_object('jobs_created', public.fn_webhook_jobs_make(v_sagas, v_controlled, v_job_operations))
+      || CASE WHEN p_only IS NULL THEN jsonb_build_object('made_through',
+        CASE WHEN NOT v_quota_spent THEN v_made_through::text END) ELSE '{}'::jsonb END;
   END IF;
 
   -- jobs made before their subscription got a quota, a suspension or a slow start leave the free lane
