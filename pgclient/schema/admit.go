@@ -97,11 +97,11 @@ func (r *Release) admit(ctx context.Context, q querier, prefix string) (from int
 
 var createRelation = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(?:UNLOGGED )?(?:TABLE|VIEW) public\.([a-z0-9_]+)`)
 
-// refuseForeign finds what already has the names of what Up would make, of every sort: a
-// foreign events or subscriptions table is nobody's to overwrite. That is relations,
-// types and functions of the pending migrations, whoever owns them; of the rest of the
-// release, those that do not belong to the owner of ours. A function with other
-// arguments is in nobody's way.
+// refuseForeign refuses when the database already has objects with the names of those
+// that Up would make: a foreign events or subscriptions table must not be overwritten.
+// It looks at relations, types and functions of the pending migrations, whichever role
+// owns them, and at those of the rest of the release that our owner does not own. A
+// function of the same name with other arguments is no conflict.
 func (r *Release) refuseForeign(ctx context.Context, q querier, from int32, set roleSet) error {
 	names := []string{} // of what is pending
 	for _, m := range r.migrations[from:] {

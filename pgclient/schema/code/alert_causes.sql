@@ -1,6 +1,6 @@
--- Alerts beside silence: work that nobody alive can do, backlogs and circuits; and what each alert is a part of.
--- A cause has one alert. What follows from it keeps its row and names it: consoles, qtop status and whoever is told of
--- alerts show the rows without a cause. Sources: DP4 §3.5, DP1 §10.
+-- Alerts beside silence: work that nobody alive can do, backlogs, circuits; and the cause of each alert. An alert that
+-- follows from another one keeps its row, and its column cause names that one: consoles and qtop status show the rows
+-- without a cause. Sources: DP4 §3.5, DP1 §10.
 
 -- v_queue_unserved: tick workers that are switched on, that no live host runs and that nobody else ticks.
 CREATE OR REPLACE VIEW public.v_queue_unserved AS
