@@ -169,7 +169,7 @@ func tempBase(test bool) (string, *os.File, error) {
 	}
 	dir := filepath.Join(filepath.Dir(making), tempPrefix+strings.TrimPrefix(filepath.Base(making), makingPrefix))
 	if err := os.Rename(making, dir); err != nil {
-		_ = lock.Close()
+		_ = releaseLock(lock)
 		return fail(err)
 	}
 	return dir, lock, nil

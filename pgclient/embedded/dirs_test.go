@@ -98,7 +98,7 @@ func TestSweepOfSocketDirectories(t *testing.T) {
 	require.NotNil(t, lock)
 	sweepSocket(filepath.Dir(sock))
 	require.DirExists(t, sock, "its base has an owner")
-	require.NoError(t, lock.Close())
+	require.NoError(t, releaseLock(lock))
 	sweepSocket(filepath.Dir(sock))
 	require.NoDirExists(t, filepath.Dir(sock))
 }

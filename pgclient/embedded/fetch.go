@@ -46,7 +46,7 @@ func fetched(ctx context.Context, major int, notice func(string), ids []identity
 	if err != nil {
 		return found{}, err
 	}
-	defer func() { _ = lock.Close() }()
+	defer func() { _ = releaseLock(lock) }()
 	p := fit[0]
 	if f, err := p.cached(ctx, home, ids); err == nil {
 		return f, nil

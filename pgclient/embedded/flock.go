@@ -70,6 +70,12 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
+// releaseLock gives a lock back. Closing alone would not: a child that is being
+// started holds a copy of the file until its program runs.
+func releaseLock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
 // Exclusive waits for the lock file at path and holds it until unlock is called
 // or this process ends.
 func Exclusive(ctx context.Context, path string) (unlock func(), err error) {
@@ -77,5 +83,5 @@ func Exclusive(ctx context.Context, path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { _ = f.Close() }, nil
+	return func() { _ = releaseLock(f) }, nil
 }

@@ -110,7 +110,7 @@ func TestTakesOver(t *testing.T) {
 		require.Fail(t, "it did not wait for the owner")
 	case <-time.After(200 * time.Millisecond):
 	}
-	require.NoError(t, lock.Close())
+	require.NoError(t, releaseLock(lock))
 	r := <-done
 	require.NoError(t, r.err)
 	require.False(t, r.s.Joined())

@@ -143,7 +143,7 @@ func (s *Server) release() {
 		_ = os.RemoveAll(s.dir)
 	}
 	if s.lock != nil {
-		_ = s.lock.Close()
+		_ = releaseLock(s.lock)
 		s.lock = nil
 	}
 }

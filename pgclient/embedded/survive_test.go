@@ -215,7 +215,7 @@ func TestForeignServerInOurDirectory(t *testing.T) {
 	dir := baseDir(t)
 	s := start(t, Options{Dir: dir})
 	first := s.Pid()
-	require.NoError(t, s.lock.Close()) // as if its owner had gone without it
+	require.NoError(t, releaseLock(s.lock)) // as if its owner had gone without it
 	ctx, cancel := context.WithTimeout(limit(t), 500*time.Millisecond)
 	defer cancel()
 	_, err := Start(ctx, Options{Dir: dir, Test: true, Wipe: true})
@@ -298,7 +298,7 @@ func TestLeftoversAreSwept(t *testing.T) {
 	require.NoError(t, err)
 	sweep()
 	require.DirExists(t, starting)
-	require.NoError(t, lock.Close())
+	require.NoError(t, releaseLock(lock))
 	sweep()
 	require.NoDirExists(t, starting)
 	require.DirExists(t, live.Dir())

@@ -50,7 +50,7 @@ func sweepBase(dir string) {
 	if err != nil || lock == nil {
 		return
 	}
-	defer func() { _ = lock.Close() }()
+	defer func() { _ = releaseLock(lock) }()
 	for _, major := range clusters(dir) {
 		if left, err := survivors(dataDir(dir, major)); err != nil || len(left) > 0 {
 			return
@@ -75,7 +75,7 @@ func sweepSocket(top string) {
 		if err != nil || lock == nil {
 			return
 		}
-		defer func() { _ = lock.Close() }()
+		defer func() { _ = releaseLock(lock) }()
 	}
 	_ = os.RemoveAll(top)
 }
