@@ -1,21 +1,22 @@
 package main
 
-// This file lets the test binary be qtop itself: scripts and process tests run
-// the real program.
+// This file builds qtop for scripts and process tests, and lets the test binary be
+// qtop itself where the race detector is to watch a host or a console.
 
 import (
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
@@ -25,21 +26,44 @@ const asProgram = "QTOP_TEST_AS_PROGRAM"
 // before it exits: there are hundreds.
 const noExitPause = "atexit_sleep_ms=0"
 
-type runner struct{ m *testing.M }
-
-func (r runner) Run() int { return pgtest.Main(r.m) }
+// built is the directory of a qtop without the race detector, which starts six times
+// as fast: the tests start verbs by the hundred. TestMain sets it.
+var built string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "1" {
 		main()
 		return
 	}
-	testscript.Main(runner{m}, map[string]func(){"qtop": main})
+	embedded.SuperviseMain()
+	os.Exit(inBuilt(func() int { return pgtest.Main(m) })) //nolint:forbidigo // TestMain
 }
 
-// qtop is a real process of the program.
+// inBuilt runs the tests while the program is there.
+func inBuilt(run func() int) int {
+	dir, err := os.MkdirTemp("", "qtop-built-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir, ".") // as .ci/build.sh does
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the program: %s\n%s", err, out)
+		return 1
+	}
+	built = dir
+	return run()
+}
+
+// qtop is a real process of the program: hosts and the console under the race
+// detector, where the tests have it, and verbs without.
 func qtop(t *testing.T, dsn string, args ...string) *exec.Cmd {
 	t.Helper()
+	if len(args) > 0 && args[0] != "worker" {
+		return program(t, filepath.Join(built, "qtop"), dsn, args...)
+	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	return program(t, self, dsn, args...)

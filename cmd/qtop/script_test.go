@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -33,7 +34,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("GORACE", noExitPause)
+			env.Setenv("PATH", built+string(os.PathListSeparator)+env.Getenv("PATH"))
 			db := pgtest.New(t)
 			empty := pgtest.Empty(t)
 			env.Setenv("QTOP_DSN", db.DSN(operator(t, db)))
