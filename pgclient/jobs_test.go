@@ -124,7 +124,7 @@ func TestJobCalls(t *testing.T) {
 	refused, err := work.New(c).ExecutorBeat(t.Context(), "mine", "host", work.JobBeat{State: "working", DoneTotal: 2})
 	require.NoError(t, err)
 	require.Empty(t, refused)
-	require.Equal(t, "working 2", text("SELECT (last_beat_payload ->> 'state') || ' ' || (last_beat_payload ->> 'done_total') FROM public.queue_heartbeat WHERE executor_id = 'mine'"))
+	require.Equal(t, "working 2 host", text("SELECT (last_beat_payload ->> 'state') || ' ' || (last_beat_payload ->> 'done_total') || ' ' || instance_id FROM public.queue_heartbeat WHERE executor_id = 'mine'"))
 	refused, err = work.New(c).ExecutorBeat(t.Context(), "nobody", "host", work.JobBeat{State: "idle"})
 	require.NoError(t, err)
 	require.Contains(t, refused, "not registered")

@@ -97,6 +97,7 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	if x.TickWorker {
 		p.pair("beats", "by its tick alone")
 	}
+	p.pair("last beat by", x.InstanceID.String())
 	p.subscriptions(x, subs)
 	p.head("Who")
 	p.pair("owner role", x.OwnerRole.String())

@@ -103,7 +103,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	h := &Host{opts: o, client: c, log: log, loops: all, settings: settings{pool: c.Work(), loops: all, changed: make(chan struct{}, 1)}}
 	listens := make(chan struct{})
 	h.signals.loops, h.signals.settings, h.signals.listens = all, &h.settings, listens
-	h.ticker = ticker{listens: listens, client: db, loops: all, settings: &h.settings, log: log}
+	h.ticker = ticker{listens: listens, client: db, loops: all, settings: &h.settings, log: log, outcomes: o.Log}
 	h.jobs = jobs.Executor{
 		Client: db, Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
 		Failed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },

@@ -87,4 +87,48 @@ func TestOutcomesAreLogged(t *testing.T) {
 	<-held
 	require.NoError(t, h.stop()) // the requests are cut off
 	whole("handed back", 2)
+	whole("retry", 1)
+	require.Equal(t, "HTTP_500", log.of(t, "retry")[0]["error_code"])
+}
+
+// What ticks decide has a line each as well: retries, dead letters, leases that ran out, of webhooks and of jobs. No tick
+// keeps them: the rows of jobs, sagas and dead letters are the record.
+func TestDecisionsOfTicksAreLogged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "queue.notify.bridge_enabled", "true")
+	r := receive(t, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusGone) })
+	w.subscribe("order", r.URL, nil)
+	asOwner := func(sql string) { w.exec("SET ROLE queue_owner; " + sql + "; RESET ROLE") }
+	w.events("order", 2)
+	w.exec("SELECT public.fn_webhook_router_run(), public.fn_saga_orchestrator_run()")
+	lose := func(n int) {
+		w.exec("SELECT public.fn_webhook_job_claim('silent/1', $1)", n)
+		asOwner("UPDATE public.webhook_delivery_jobs SET lease_until = now() - interval '1 second' WHERE status = 'Leased'")
+	}
+	for range 2 {
+		lose(1)
+		w.exec("SELECT public.fn_lease_reset_cleaner_run()")
+	}
+	lose(2)
+	executor(t, w.admin, "DOT", "mail", 10)
+	w.enqueue("mail", 2)
+	w.exec("SELECT public.fn_job_claim('DOT', '{mail}', 2)")
+	asOwner(`UPDATE public.job_queue SET lost_leases = 2 WHERE job_id = (SELECT min(job_id::text)::uuid FROM public.job_queue);
+		UPDATE public.job_lease SET lease_until = now() - interval '1 second'`)
+	log := &lines{}
+	w.run(workerhost.Options{
+		Loops: []string{"saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "lease_reaper"}, Log: slog.New(slog.NewJSONHandler(log, nil)),
+	})
+	for msg, n := range map[string]int{"reset": 2, "failed": 1, "dead letter": 3} {
+		eventually(t, func() bool { return len(log.of(t, msg)) == n }, "%d lines of %s: %v", n, msg, log.of(t, msg))
+		for _, line := range log.of(t, msg) {
+			for _, field := range []string{"job_id", "error_code", "lease_expiration", "worker_id"} {
+				require.Contains(t, line, field, msg)
+			}
+			_, webhook := line["job_id"].(float64)
+			_, saga := line["saga_id"]
+			require.Equal(t, webhook, saga, "%v", line)
+		}
+	}
+	require.Zero(t, w.int("SELECT count(*)::int FROM public.queue_tick_worker WHERE last_result ? 'log'"))
 }

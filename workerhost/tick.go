@@ -39,6 +39,7 @@ type ticker struct {
 	loops    loops
 	settings *settings
 	log      *slog.Logger
+	outcomes *slog.Logger // without a worker_id: each line has that of the attempt
 }
 
 func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
@@ -97,6 +98,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			l.Ticked(res.Work(), next)
 			worked = res.Work() > 0
 			t.loops.handOn(l.Name, res.Result)
+			t.logOutcomes(ctx, res.Log)
 			if res.Skipped == "lease_held" && source == "wake" {
 				// whoever holds the lease may have looked before the row came
 				again, next = true, min(next, leaseHeldAgain)
@@ -122,6 +124,20 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		}
 		due = time.Now().Add(next)
 		timer.Reset(next)
+	}
+}
+
+// logOutcomes logs what a tick decided of jobs that did not succeed (R02 §5.3).
+func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
+	for _, o := range all {
+		attrs := []slog.Attr{
+			slog.Any("job_id", o.JobID), slog.String("error_code", o.ErrorCode), slog.Any("lease_expiration", o.LeaseExpiration),
+			slog.String("worker_id", o.WorkerID),
+		}
+		if o.SagaID != 0 {
+			attrs = append(attrs, slog.Int64("saga_id", o.SagaID))
+		}
+		t.outcomes.LogAttrs(ctx, slog.LevelInfo, o.Outcome, attrs...)
 	}
 }
 

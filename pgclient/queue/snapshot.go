@@ -180,6 +180,7 @@ type Executor struct {
 	DeregisteredAt   *time.Time `json:"deregistered_at"`
 	DeregisteredBy   Text       `json:"deregistered_by"`
 	TickWorker       bool       `json:"tick_worker"` // beaten by its tick alone
+	InstanceID       Text       `json:"instance_id"` // who beat last: HOST/INSTANCE of a worker host
 }
 
 // UnmarshalJSON reads what the picture has. It tells two degrees of silence apart by

@@ -3,6 +3,7 @@ package work
 // This file asks for one run of a tick worker.
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -23,7 +24,19 @@ type TickResult struct {
 	TookMS  float64
 	AuditID int64            // of an operator's tick
 	Result  map[string]int64 // the numbers of the worker's own result
+	Log     []Outcome        // what the tick decided of jobs that did not succeed
 	Raw     json.RawMessage
+}
+
+// Outcome is what a tick decided of one job: retry or dead letter after a failed attempt, reset or failed after an
+// expired lease. These are the fields that R02 §5.3 wants logged; jobs of the queue have no saga.
+type Outcome struct {
+	Outcome         string     `json:"outcome"`
+	SagaID          int64      `json:"saga_id"`
+	JobID           any        `json:"job_id"` // json.Number of webhooks, a UUID of the queue
+	ErrorCode       string     `json:"error_code"`
+	LeaseExpiration *time.Time `json:"lease_expiration"`
+	WorkerID        string     `json:"worker_id"`
 }
 
 // Counted tells whether a number of a worker's result says how much it did; the others
@@ -88,6 +101,11 @@ func ParseTick(raw []byte) (TickResult, error) {
 		if json.Unmarshal(v, &n) == nil {
 			res.Result[k] = n
 		}
+	}
+	if log, ok := body.Result["log"]; ok {
+		numbers := json.NewDecoder(bytes.NewReader(log))
+		numbers.UseNumber()
+		return res, numbers.Decode(&res.Log)
 	}
 	return res, nil
 }

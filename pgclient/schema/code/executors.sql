@@ -15,20 +15,23 @@ COMMENT ON COLUMN public.queue_heartbeat.counted_from IS
   'its silence counts from then where that is later than the last beat: its interval became shorter; NULL = never';
 COMMENT ON COLUMN public.queue_heartbeat.owner_role IS
   'who may beat, claim and report as it: members of this role; NULL = any dot_executor';
+COMMENT ON COLUMN public.queue_heartbeat.instance_id IS
+  'who beat last, by its own word: HOST/INSTANCE of a worker host; NULL of a tick worker, which any host runs';
 COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'a tombstone: it stays on the lists';
 COMMENT ON COLUMN public.queue_heartbeat.tick_worker IS 'true = beaten by its tick alone';
 GRANT SELECT ON public.queue_heartbeat TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_heartbeat_touch(executor, payload): the beat itself; also ends the
+-- fn_queue_heartbeat_touch(executor, payload, instance): the beat itself; also ends the
 -- acknowledgement of the silence it breaks. Internal: the callers check who.
-CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_touch(p_executor_id text, p_payload jsonb) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_touch(p_executor_id text, p_payload jsonb, p_instance text)
+  RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_at timestamptz := clock_timestamp();
 BEGIN
   -- A row that somebody holds, as who sets a flag or acknowledges an alert in an open transaction, must not stop a
   -- worker: it beats without being seen, and fn_queue_tick_why names the holder.
-  UPDATE public.queue_heartbeat SET last_beat_at = v_at, last_beat_payload = p_payload
+  UPDATE public.queue_heartbeat SET last_beat_at = v_at, last_beat_payload = p_payload, instance_id = p_instance
   WHERE executor_id = (SELECT h.executor_id FROM public.queue_heartbeat h WHERE h.executor_id = p_executor_id
     FOR UPDATE SKIP LOCKED);
   UPDATE public.queue_alert_ack SET cleared_at = v_at, cleared_reason = 'beat_returned'
@@ -257,7 +260,7 @@ BEGIN
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_reason);
   END IF;
   RETURN jsonb_build_object('executor_id', p_executor_id, 'actor', v_actor,
-    'last_beat_at', public.fn_queue_heartbeat_touch(p_executor_id, COALESCE(p_payload, '{}')));
+    'last_beat_at', public.fn_queue_heartbeat_touch(p_executor_id, COALESCE(p_payload, '{}'), v_actor));
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_write TO :"dot_executor";

@@ -296,9 +296,9 @@ GRANT EXECUTE ON FUNCTION public.fn_job_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_tick IS
   'Tick job_queue_default: makes late work and retries claimable when they are due.';
 
--- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered}: what is left of these leases, which the caller has
--- locked, counts as one lost try each: back to queued, or dead at the third lost lease or the last attempt. With only
--- these jobs of them alone, and the leases stay while they hold another. Internal.
+-- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered, log}: what is left of these leases, which the caller
+-- has locked, counts as one lost try each: back to queued, or dead at the third lost lease or the last attempt. With
+-- only these jobs of them alone, and the leases stay while they hold another. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_reap(p_lease_tokens uuid[], p_only uuid[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -309,10 +309,14 @@ DECLARE
   v_freed uuid[];
   v_returned bigint;
   v_dead int;
+  v_log jsonb;
 BEGIN
-  SELECT array_agg(x.job_id), array_agg(x.code) INTO v_ids, v_codes FROM (
-    SELECT q.job_id, CASE WHEN q.lost_leases + 1 >= 3 THEN 'LEASE_LOST_LIMIT' WHEN q.attempts + 1 >= q.max_attempts
-      THEN 'LEASE_LOST' END AS code
+  SELECT array_agg(x.job_id), array_agg(x.code), jsonb_agg(jsonb_build_object(
+    'outcome', CASE WHEN x.code IS NULL THEN 'reset' ELSE 'dead letter' END, 'job_id', x.job_id,
+    'error_code', COALESCE(x.code, 'LEASE_LOST'), 'lease_expiration', x.lease_until, 'worker_id', x.lease_owner))
+  INTO v_ids, v_codes, v_log FROM (
+    SELECT q.job_id, q.lease_until, q.lease_owner, CASE WHEN q.lost_leases + 1 >= 3 THEN 'LEASE_LOST_LIMIT'
+      WHEN q.attempts + 1 >= q.max_attempts THEN 'LEASE_LOST' END AS code
     FROM (SELECT unnest(l.job_ids) AS id, l.lease_token FROM public.job_lease l
       WHERE l.lease_token = ANY (p_lease_tokens)) j
     JOIN public.job_queue q ON q.job_id = j.id AND q.lease_token = j.lease_token
@@ -342,7 +346,8 @@ BEGIN
     PERFORM public.fn_job_lease_less(v_freed);
   END IF;
   v_dead := COALESCE(cardinality(v_ids), 0) - v_returned;
-  RETURN jsonb_build_object('reaped', COALESCE(cardinality(v_ids), 0), 'returned', v_returned, 'dead_lettered', v_dead);
+  RETURN jsonb_build_object('reaped', COALESCE(cardinality(v_ids), 0), 'returned', v_returned, 'dead_lettered', v_dead)
+    || CASE WHEN v_log IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('log', v_log) END;
 END $$;
 COMMENT ON FUNCTION public.fn_job_reap IS 'Takes the jobs of locked leases back. Internal.';
 

@@ -63,12 +63,13 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_late IS
   'Whether a failure is the end of statement_timeout; NULL where it is a cancel. Internal.';
 
--- fn_queue_step_sum(a, b) → b, with the numbers of a added. Internal.
+-- fn_queue_step_sum(a, b) → b, with the numbers of a added, and what a and b have to log. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_sum(p_a jsonb, p_b jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN COALESCE(p_a, '{}') || COALESCE((SELECT jsonb_object_agg(e.key, CASE WHEN jsonb_typeof(e.value) = 'number'
       AND jsonb_typeof(p_a -> e.key) = 'number' THEN to_jsonb((e.value #>> '{}')::numeric + (p_a ->> e.key)::numeric)
+    WHEN e.key = 'log' THEN COALESCE(p_a -> 'log', '[]') || e.value
     ELSE e.value END) FROM jsonb_each(p_b) e), '{}');
 END
 $fn$;

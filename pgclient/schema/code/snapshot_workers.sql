@@ -77,7 +77,7 @@ BEGIN
       COALESCE(v.severity, '') AS severity, p.in_flight, p.done_total, p.last_work_at,
       COALESCE(h.owner_role, '') AS owner_role, COALESCE(v.acked_by, '') AS acked_by, v.ack_expires_at,
       h.registered_at, h.registered_by, h.deregistered_at, COALESCE(h.deregistered_by, '') AS deregistered_by,
-      h.tick_worker
+      h.tick_worker, COALESCE(h.instance_id, '') AS instance_id
     FROM public.queue_heartbeat h
     JOIN public.v_queue_watch w ON w.executor_id = h.executor_id
     LEFT JOIN unnest(p_alerts) v ON v.kind = 'silence' AND v.subject = h.executor_id

@@ -173,7 +173,7 @@ BEGIN
       AND last_beat_at > clock_timestamp() - interval '20 seconds';
     IF NOT FOUND THEN
       PERFORM public.fn_queue_heartbeat_touch(p_worker_name,
-        jsonb_build_object('state', 'stopped', 'done_total', v_worker.done_total));
+        jsonb_build_object('state', 'stopped', 'done_total', v_worker.done_total), NULL::text);
     END IF;
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'off', 'reason', CASE
       WHEN v_interval = 0 THEN 'queue.tick.' || p_worker_name || '.interval_seconds is 0'
@@ -225,7 +225,7 @@ BEGIN
   UPDATE public.queue_tick_worker SET last_run_at = v_started, last_attempt_at = v_started,
     last_work_at = CASE WHEN v_work > 0 THEN clock_timestamp() ELSE last_work_at END,
     done_total = done_total + v_work::bigint,
-    last_result = v_result || jsonb_build_object('source', p_source)
+    last_result = v_result - 'log' || jsonb_build_object('source', p_source)
       || CASE WHEN v_most >= 1000 THEN '{"more": true}'::jsonb ELSE '{}' END
   WHERE worker_name = p_worker_name RETURNING * INTO v_worker;
   UPDATE public.dot_iu_runtime_lease SET lease_holder = session_user || ' pid ' || pg_backend_pid(),
@@ -234,7 +234,7 @@ BEGIN
     'state', CASE WHEN v_work > 0 THEN 'working' ELSE 'idle' END,
     'done_total', v_worker.done_total + COALESCE((SELECT sum(q.n) FROM public.v_queue_counter_part q
       WHERE q.scope = 'tick_done' AND q.k1 = p_worker_name), 0), 'last_work_at', v_worker.last_work_at,
-    'in_flight', COALESCE((v_result ->> 'in_flight')::bigint, 0)));
+    'in_flight', COALESCE((v_result ->> 'in_flight')::bigint, 0)), NULL::text);
   PERFORM public.fn_queue_watch_write(p_worker_name, v_interval);
   RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'result', v_result,
     'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));
@@ -274,7 +274,7 @@ DECLARE
   v_answer jsonb;
 BEGIN
   SELECT last_run_at INTO v_last FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
-  v_answer := public.fn_queue_tick_run(p_worker_name, 'operator');
+  v_answer := public.fn_queue_tick_run(p_worker_name, 'operator') #- '{result,log}';
   RETURN v_answer || jsonb_build_object('audit_id', public.fn_operator_audit(
     p_action => 'tick', p_target => p_worker_name, p_actor => v_actor,
     p_reason => NULLIF(btrim(left(p_reason, 2000)), ''), p_before => jsonb_build_object('last_run_at', v_last),

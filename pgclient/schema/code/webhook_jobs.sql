@@ -542,7 +542,7 @@ COMMENT ON FUNCTION public.fn_webhook_job_release IS
   'Hands leased jobs back to Pending, no attempt spent: what a draining worker does.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_release TO :"webhook_worker";
 
--- fn_webhook_lease_lose(ids) → {reset, failed}: leases that ran out → Pending, lease_resets + 1; at the third loss
+-- fn_webhook_lease_lose(ids) → {reset, failed, log}: leases that ran out → Pending, lease_resets + 1; at the third loss
 -- → Failed LEASE_LOST_LIMIT. One that was renewed or reported meanwhile is left alone. The token goes, so the
 -- worker that lost it changes nothing. The caller has locked the rows. Internal.
 -- fn_lease_reset_cleaner_run(p_limit): that for all that ran out, once per row however many run.
@@ -553,8 +553,11 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
   v_reset bigint;
   v_failed bigint;
+  v_log jsonb;
 BEGIN
-  WITH taken AS (
+  WITH held AS MATERIALIZED (
+    SELECT j.id, j.lease_until, j.worker_id FROM public.webhook_delivery_jobs j WHERE j.id = ANY (p_ids)
+  ), taken AS (
     UPDATE public.webhook_delivery_jobs j SET
       status = CASE WHEN j.lease_resets >= 2 THEN 'Failed' ELSE 'Pending' END::public.webhook_job_status,
       lease_resets = j.lease_resets + 1,
@@ -565,14 +568,18 @@ BEGIN
       worker_id = CASE WHEN j.lease_resets >= 2 THEN j.worker_id END,
       started_at = CASE WHEN j.lease_resets >= 2 THEN j.started_at END
     WHERE j.id = ANY (p_ids) AND j.status = 'Leased' AND j.lease_until < now()
-    RETURNING j.id, j.status = 'Failed' AS over
+    RETURNING j.id, j.saga_id, j.error_code, j.status = 'Failed' AS over
   ), probes AS (
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
     FROM taken t WHERE x.probe_job_id = t.id
   )
-  SELECT count(*) FILTER (WHERE NOT t.over), count(*) FILTER (WHERE t.over) INTO v_reset, v_failed
-  FROM taken t;
-  RETURN jsonb_build_object('reset', v_reset, 'failed', v_failed);
+  SELECT count(*) FILTER (WHERE NOT t.over), count(*) FILTER (WHERE t.over), jsonb_agg(jsonb_build_object(
+    'outcome', CASE WHEN t.over THEN 'failed' ELSE 'reset' END, 'saga_id', t.saga_id,
+    'job_id', t.id, 'error_code', t.error_code, 'lease_expiration', h.lease_until, 'worker_id', h.worker_id)
+    ORDER BY t.id)
+  INTO v_reset, v_failed, v_log FROM taken t JOIN held h ON h.id = t.id;
+  RETURN jsonb_build_object('reset', v_reset, 'failed', v_failed)
+    || CASE WHEN v_log IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('log', v_log) END;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_lease_lose IS
   'Takes expired leases of webhook jobs back. Internal.';

@@ -280,6 +280,7 @@ DECLARE
   v_operations bigint[]; -- with jobs to claim, and those that are paused
   v_room bigint[];       -- how many jobs more each may have
   v_from bigint;         -- id of the first job that was settled
+  v_log jsonb;           -- retries and dead letters
   v_made_through bigint; -- id of the newest saga that has been looked at
   v_now timestamptz;
   v_sagas bigint[];      -- to make jobs for, with what fn_webhook_jobs_make wants to know of each
@@ -292,7 +293,7 @@ BEGIN
     v_cap := make_interval(secs => public.fn_cfg_int('webhook.retry_after_cap_seconds', 21600));
     v_calm := make_interval(secs => public.fn_cfg_int('webhook.circuit_max_seconds', 900));
     WITH done AS MATERIALIZED (
-      SELECT j.id, j.saga_id, j.attempt_no, j.status, j.error_code, j.retry_after_at
+      SELECT j.id, j.saga_id, j.attempt_no, j.status, j.error_code, j.retry_after_at, j.lease_until, j.worker_id
       FROM public.webhook_delivery_jobs j
       WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL AND j.id >= p_from
         AND (p_only IS NULL OR j.id = ANY (p_only)) AND j.id <> ALL (p_except)
@@ -300,7 +301,8 @@ BEGIN
     ), settled AS (
       UPDATE public.webhook_delivery_jobs j SET settled_at = now() FROM done d WHERE j.id = d.id RETURNING j.id
     ), verdict AS MATERIALIZED (
-      SELECT d.saga_id, d.attempt_no, d.error_code, d.retry_after_at, w.free,
+      SELECT d.id AS job_id, d.saga_id, d.attempt_no, d.error_code, d.retry_after_at, d.lease_until, d.worker_id,
+        w.free,
         s.attempt_count + (d.status = 'Failed' AND NOT w.free)::int AS attempts,
         (CASE
           WHEN d.status = 'Completed' THEN 'Completed'
@@ -333,7 +335,8 @@ BEGIN
             ELSE public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, v.attempts) END) END,
         updated_at = now()
       FROM verdict v WHERE s.id = v.saga_id AND s.status = 'InProgress'
-      RETURNING s.id, s.status, s.event_id, s.subscription_id, s.final_error_code
+      RETURNING s.id, s.status, s.event_id, s.subscription_id, s.final_error_code, v.job_id, v.error_code,
+        v.lease_until, v.worker_id
     ), letters AS (
       INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot)
       SELECT m.id, m.event_id, m.subscription_id, m.final_error_code, e.payload
@@ -344,10 +347,15 @@ BEGIN
     SELECT (SELECT count(*) FROM settled),
       (SELECT count(*) FROM moved WHERE status = 'Completed'),
       (SELECT count(*) FROM moved WHERE status = 'PendingRetry'),
-      (SELECT count(*) FROM letters), (SELECT min(id) FROM settled)
-    INTO v_settled, v_completed, v_retried, v_dead, v_from;
+      (SELECT count(*) FROM letters), (SELECT min(id) FROM settled),
+      (SELECT jsonb_agg(jsonb_build_object(
+        'outcome', CASE m.status WHEN 'DeadLettered' THEN 'dead letter' ELSE 'retry' END, 'saga_id', m.id,
+        'job_id', m.job_id, 'error_code', m.error_code, 'lease_expiration', m.lease_until, 'worker_id', m.worker_id)
+        ORDER BY m.id) FROM moved m WHERE m.status <> 'Completed')
+    INTO v_settled, v_completed, v_retried, v_dead, v_from, v_log;
     RETURN jsonb_build_object('settled', v_settled, 'completed', v_completed, 'retried', v_retried,
         'dead_lettered', v_dead)
+      || CASE WHEN v_log IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('log', v_log) END
       || CASE WHEN p_only IS NULL THEN jsonb_build_object('settled_from',
         COALESCE(v_from, (SELECT max(j.id) FROM public.webhook_delivery_jobs j))::text) ELSE '{}'::jsonb END;
   END IF;
