@@ -198,7 +198,13 @@ BEGIN
     RETURN jsonb_build_object('samples', 0, 'skipped', 'another run is under way');
   END IF;
   v_samples := COALESCE((public.fn_queue_step_rest('sample'::text) ->> 'samples')::bigint, 0);
-  SELECT max(s.at) INTO v_sampled FROM public.queue_metric_sample s WHERE s.metric = 'hosts_alive'
+  -- Those that failed are taken: they are tried again, and come to their minute.
+  SELECT max((f.row ->> 'at')::timestamptz) FILTER (WHERE f.row ->> 'metric' = 'hosts_alive'),
+    max((f.row ->> 'at')::timestamptz) FILTER (WHERE f.row ->> 'metric' = 'delivered_per_minute')
+  INTO v_sampled, v_counted FROM (
+    SELECT x::jsonb AS row FROM public.queue_step_pending p, unnest(p.targets) x WHERE p.step = 'sample'
+    UNION ALL SELECT q.target::jsonb FROM public.queue_quarantine q WHERE q.step = 'sample') f;
+  SELECT greatest(v_sampled, max(s.at)) INTO v_sampled FROM public.queue_metric_sample s WHERE s.metric = 'hosts_alive'
     AND s.at > v_minute - interval '2 hours';
   IF v_sampled >= v_minute THEN
     RETURN jsonb_build_object('samples', v_samples, 'skipped', 'this minute has its samples');
@@ -222,7 +228,7 @@ BEGIN
   IF v_past ? 'timed_out' THEN
     RETURN jsonb_build_object('samples', 0, 'timed_out', true);
   END IF;
-  SELECT max(s.at) INTO v_counted FROM public.queue_metric_sample s
+  SELECT greatest(v_counted, max(s.at)) INTO v_counted FROM public.queue_metric_sample s
   WHERE s.metric = 'delivered_per_minute' AND s.at > v_minute - interval '2 hours';
   v_first := v_counted + interval '1 minute';
   IF v_counted IS NULL THEN -- never, or not for long: from the first minute of which the counters know
