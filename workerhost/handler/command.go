@@ -40,6 +40,10 @@ const (
 	exitDataErr = 65
 )
 
+// runVariable names the run of a command in its environment and in that of all that
+// it starts.
+const runVariable = "QTOP_RUN"
+
 // Command is a handler that runs argv, with Job.JSON as one line on its standard
 // input. argv[0] is looked up in PATH now, once. It is an error when everybody may
 // change the program or a file among its arguments, such as the script of a shell.
@@ -54,12 +58,15 @@ const (
 //
 // The environment is PATH, HOME, LANG, LC_*, TZ and TMPDIR of the host, and
 // QTOP_JOB_ID, QTOP_ROOT_JOB_ID (its idempotency token), QTOP_JOB_KIND, QTOP_JOB_DOMAIN, QTOP_JOB_ATTEMPT; nothing else, so
-// that no password of the host gets there. The working directory is the host's.
+// that no password of the host gets there. On Linux QTOP_RUN names the run, for the
+// host to find what it leaves behind. The working directory is the host's.
 //
 // A command runs in a session of its own, without terminal. When the context ends
 // its process group gets SIGTERM, and SIGKILL when the grace is over. When the
-// command itself has ended, what is left of its group is killed: nothing that
-// belongs to a try outlives it, but for what moved to another session (setsid).
+// command itself has ended, what is left of its group is killed, and on Linux what
+// moved to another session (setsid) too: nothing that belongs to a try outlives it,
+// but for what did that and cleared its environment, or changed its user. A service
+// manager's cgroup (systemd: KillMode=control-group) takes these too.
 // When the host is killed (SIGKILL), Linux kills the command itself, but not the
 // processes that it started; elsewhere the command goes on.
 func Command(argv []string, o CommandOptions) (Handler, error) {
@@ -112,11 +119,15 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	run := newRun()
 	var out tail
 	var interrupted atomic.Bool
 	cmd := exec.CommandContext(ctx, c.path)
 	cmd.Args = c.argv
 	cmd.Env = environment(os.Environ(), job)
+	if run != "" {
+		cmd.Env = append(cmd.Env, runVariable+"="+run)
+	}
 	// Through a pipe, as a file could not be shared; os/exec takes no offence at a
 	// command that ends without reading it.
 	cmd.Stdin = bytes.NewReader(append(line, '\n'))
@@ -143,6 +154,7 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 	// This cannot reach anybody else: the number is not given to a new process while
 	// the group has members, and otherwise not before all other numbers had their turn.
 	_ = signalGroup(cmd.Process.Pid, kill)
+	killStrays(run, cmd.Process.Pid)
 	return c.judge(ctx, cmd.ProcessState, interrupted.Load(), &out)
 }
 

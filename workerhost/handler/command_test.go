@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,10 +93,15 @@ func TestCommandSeesNoSecretOfTheHost(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "env")
 	require.NoError(t, command(t, 0, self(t, "env", file)...).Handle(t.Context(), job()))
+	env := readJSON[[]string](t, file)
+	if i := slices.IndexFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "QTOP_RUN=") }); runtime.GOOS == "linux" {
+		require.GreaterOrEqual(t, i, 0)
+		env = slices.Delete(env, i, i+1)
+	}
 	require.ElementsMatch(t, []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "LANG=C", "LC_ALL=C", "LC_TIME=C", "TZ=UTC", "TMPDIR=/var/tmp",
 		"QTOP_JOB_ID=" + job().ID, "QTOP_ROOT_JOB_ID=" + job().RootID, "QTOP_JOB_KIND=resize", "QTOP_JOB_DOMAIN=media", "QTOP_JOB_ATTEMPT=2",
-	}, readJSON[[]string](t, file))
+	}, env)
 }
 
 // Not parallel: it measures what this process allocates.

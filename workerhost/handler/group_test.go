@@ -115,22 +115,35 @@ func TestWhatACommandLeavesBehind(t *testing.T) {
 	}
 }
 
-// A process in another session is out of reach, but holds nobody up.
-func TestWhatMovedAwayDoesNotHoldUpTheResult(t *testing.T) {
+// What moved to another session holds nobody up and ends too.
+func TestWhatMovedAwayEndsToo(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("setsid"); err != nil {
-		t.Skip("there is no setsid here")
+	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {
+		t.Skip("needs Linux and setsid")
 	}
-	p := newPresence(t)
-	h := command(t, 100*time.Millisecond, "sh", "-c", `exec 9>"$0"; setsid sh -c 'echo $$ >&9; exec sleep 300' & exit 0`, p.path)
-	result := make(chan error, 1)
-	go func() { result <- h.Handle(t.Context(), job()) }()
-	line := p.line(t)
-	require.NoError(t, within(t, func() error { return <-result }))
-	pid, err := strconv.Atoi(line)
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "it is still there")
-	p.none(t)
+	const stray = `setsid sh -c 'trap "" TERM; exec sleep 300 9>&9' & `
+	for _, tt := range []struct{ name, script, code string }{
+		{"after an end", `exec 9>"$0"; ` + stray + `echo up >&9; exit 0`, ""},
+		{"after a stop", `exec 9>"$0"; ` + stray + `echo up >&9; sleep 300`, handler.CodeStopped},
+		{"twice removed, without output", `exec 9>"$0"; setsid setsid sh -c '(sleep 300; sleep 300) & sleep 300' >/dev/null 2>&1 </dev/null & echo up >&9; exit 0`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPresence(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			h := command(t, 100*time.Millisecond, "sh", "-c", tt.script, p.path)
+			result := make(chan error, 1)
+			go func() { result <- h.Handle(ctx, job()) }()
+			p.line(t)
+			if tt.code != "" {
+				cancel()
+			}
+			code, _, _ := handler.Outcome(within(t, func() error { return <-result }))
+			require.Equal(t, tt.code, code)
+			p.none(t)
+		})
+	}
 }
 
 func TestCommandIsNotStartedWithoutTime(t *testing.T) {
