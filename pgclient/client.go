@@ -83,12 +83,27 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all connections.
+// closeWithin bounds Close: a connection with a statement under way sends a cancel
+// request first, which a server that stands still does not answer.
+const closeWithin = 500 * time.Millisecond
+
+// Close ends all connections. It waits half a second for them; what hangs longer ends
+// by itself within 15 s.
 func (c *Client) Close() {
+	var all sync.WaitGroup
 	for _, p := range []*pgpool.Pool{c.look, c.read, c.act, c.work} {
 		if p != nil {
-			p.Close()
+			all.Go(p.Close)
 		}
+	}
+	closed := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeWithin):
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 func (h *Host) Start(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	if base := h.base.Load(); base != nil { // a start must not hold up the end of the host
+		defer context.AfterFunc(*base, cancel)()
+	}
 	names := LoopNames()
 	if name != "" {
 		l := h.loops.get(name)
@@ -33,7 +36,10 @@ func (h *Host) Start(name string) error {
 func (h *Host) Drain(name string) error { return h.end(name, (*loop.Loop).Drain) }
 
 // Stop ends a loop, or all for "", at once; what it had is handed back.
-func (h *Host) Stop(name string) error { return h.end(name, (*loop.Loop).Stop) }
+func (h *Host) Stop(name string) error {
+	by := time.Now().Add(min(h.opts.Grace, loop.HandBack))
+	return h.end(name, func(l *loop.Loop) { l.Stop(by) })
+}
 
 func (h *Host) end(name string, how func(*loop.Loop)) error {
 	if name == "" {

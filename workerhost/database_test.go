@@ -4,7 +4,6 @@ package workerhost_test
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -22,104 +21,6 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 	"github.com/qtop/qtop/workerhost"
 )
-
-// path is a TCP path to a database that can be cut or fall silent.
-type path struct {
-	l  net.Listener
-	to string
-	wg sync.WaitGroup
-
-	mu     sync.Mutex
-	turn   *sync.Cond
-	open   map[net.Conn]bool
-	silent bool // bytes are swallowed, connections stand
-	down   bool // connections are refused
-}
-
-func newPath(t *testing.T, to string) *path {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &path{l: l, to: to, open: map[net.Conn]bool{}}
-	p.turn = sync.NewCond(&p.mu)
-	p.wg.Go(p.accept)
-	t.Cleanup(p.close)
-	return p
-}
-
-func (p *path) addr() string { return p.l.Addr().String() }
-
-func (p *path) close() {
-	_ = p.l.Close()
-	p.cut(true)
-	p.wg.Wait()
-}
-
-func (p *path) accept() {
-	for {
-		client, err := p.l.Accept()
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		down := p.down
-		p.mu.Unlock()
-		server, err := net.Dial("tcp", p.to)
-		if err != nil || down {
-			_ = client.Close()
-			if err == nil {
-				_ = server.Close()
-			}
-			continue
-		}
-		p.mu.Lock()
-		p.open[client], p.open[server] = true, true
-		p.mu.Unlock()
-		p.wg.Go(func() { p.copy(client, server) })
-		p.wg.Go(func() { p.copy(server, client) })
-	}
-}
-
-func (p *path) copy(to, from net.Conn) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		p.mu.Lock()
-		silent := p.silent
-		p.mu.Unlock()
-		if n > 0 && !silent {
-			if _, werr := to.Write(buf[:n]); werr != nil {
-				err = werr
-			}
-		}
-		if err != nil {
-			p.mu.Lock()
-			delete(p.open, to)
-			delete(p.open, from)
-			p.mu.Unlock()
-			_ = to.Close()
-			_ = from.Close()
-			return
-		}
-	}
-}
-
-// cut ends every connection; down: and refuses new ones.
-func (p *path) cut(down bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = down
-	for c := range p.open {
-		_ = c.Close()
-	}
-}
-
-// hole swallows everything from now on; what stood stays broken.
-func (p *path) hole(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.silent = on
-}
 
 // ownWorld is a world on a server of its own, over TCP.
 func ownWorld(t *testing.T, flags ...string) (*world, *embedded.Server) {
@@ -175,12 +76,12 @@ func (h *heard) refreshed() int {
 func TestListenerHeals(t *testing.T) {
 	w, server := ownWorld(t)
 	door := pgtest.TCP(t, server)
-	p := newPath(t, door)
+	p := pgtest.NewPath(t, door)
 	direct := w.admin
 	leaks := goleak.IgnoreCurrent()
 	func() {
 		client, err := pgclient.Open(t.Context(), pgclient.Options{
-			DSN: pgtest.OverTCP(t, w.dsn, p.addr()), WorkConns: 1, Program: "listener_test",
+			DSN: pgtest.OverTCP(t, w.dsn, p.Addr()), WorkConns: 1, Program: "listener_test",
 		})
 		require.NoError(t, err)
 		defer client.Close()
@@ -216,12 +117,12 @@ func TestListenerHeals(t *testing.T) {
 			do   func()
 			heal func()
 		}{
-			{"cut", func() { p.cut(false) }, func() {}},
+			{"cut", func() { p.Cut(false) }, func() {}},
 			{"terminated", func() {
 				w.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'listener_test wake'")
 			}, func() {}},
 			{"restart", func() { require.NoError(t, server.Restart(t.Context())) }, func() {}},
-			{"black hole", func() { p.hole(true) }, func() { p.hole(false) }},
+			{"black hole", func() { p.Hole(true) }, func() { p.Hole(false) }},
 		}
 		for _, x := range harm {
 			before, resyncs := h.refreshed(), l.Status().Resyncs
@@ -237,7 +138,7 @@ func TestListenerHeals(t *testing.T) {
 			hears("after " + x.name)
 		}
 	}()
-	p.close() // a cancel request of the driver may still wait for the hole to answer
+	p.Close() // a cancel request of the driver may still wait for the hole to answer
 	// the restarted server is waited for until the end of the test
 	goleak.VerifyNone(t, leaks, goleak.IgnoreAnyFunction("github.com/qtop/qtop/pgclient/embedded.spawn.func1"))
 }
@@ -272,19 +173,19 @@ func TestDatabaseRestart(t *testing.T) {
 func TestLateReport(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)
-	p := newPath(t, pgtest.TCP(t, server))
+	p := pgtest.NewPath(t, pgtest.TCP(t, server))
 	release := make(chan struct{})
 	r := receive(t, hanging(release))
 	w.subscribe("order.created", r.URL, nil)
-	h := runHost(t, pgtest.OverTCP(t, w.dsn, p.addr()), workerhost.Options{Concurrency: 8})
+	h := runHost(t, pgtest.OverTCP(t, w.dsn, p.Addr()), workerhost.Options{Concurrency: 8})
 	w.events("order.created", 3)
 	eventually(t, func() bool { return r.count() == 3 }, "no request")
-	p.cut(true)
+	p.Cut(true)
 	errs := h.status("webhook_worker").Errors
 	close(release)
 	eventually(t, func() bool { return h.status("webhook_worker").Errors >= errs+6 }, "the report is not tried")
 	require.Equal(t, 3, w.int(leased))
-	p.cut(false)
+	p.Cut(false)
 	w.becomes(3, completed)
 	require.Equal(t, 3, r.count())
 	require.Equal(t, "3 1 0 3", w.text("SELECT count(*) || ' ' || max(attempt_no) || ' ' || max(lease_resets) || ' ' || count(settled_at) FROM public.webhook_delivery_jobs"))
@@ -296,14 +197,14 @@ func TestLateReport(t *testing.T) {
 func TestStartsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)
-	p := newPath(t, pgtest.TCP(t, server))
-	p.cut(true)
-	dsn := pgtest.OverTCP(t, w.dsn, p.addr())
+	p := pgtest.NewPath(t, pgtest.TCP(t, server))
+	p.Cut(true)
+	dsn := pgtest.OverTCP(t, w.dsn, p.Addr())
 	impatient := runHost(t, dsn, workerhost.Options{ID: "impatient"})
 	h := runHost(t, dsn, workerhost.Options{ID: "patient"})
 	require.False(t, h.Status().Running)
 	require.NoError(t, impatient.stop())
-	p.cut(false)
+	p.Cut(false)
 	h.is("webhook_worker", "running")
 	require.NoError(t, h.stop())
 	require.Equal(t, "patient", w.text("SELECT string_agg(host_id, ',') FROM public.queue_host"))

@@ -26,7 +26,6 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/jobs"
-	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
 	"github.com/qtop/qtop/workerhost/sender"
 	"github.com/qtop/qtop/workerhost/webhooks"
@@ -73,6 +72,7 @@ type Host struct {
 
 	background sync.WaitGroup
 
+	ending   atomic.Pointer[time.Time]       // when its end began; nil while it works
 	base     atomic.Pointer[context.Context] // of the loops; nil when Run does not run: Start is called from outside it
 	listener atomic.Pointer[pgclient.Listener]
 }
@@ -146,17 +146,49 @@ func (h *Host) Run(ctx context.Context) error {
 		err = nil
 	}
 	h.base.Store(nil) // nothing starts from here on
-	grace, stop := context.WithTimeout(base, h.opts.Grace-min(h.opts.Grace/4, lease.HandBack))
-	defer stop()
-	h.drainAll(grace)
+	h.drainWithin(base)
 	cancel()
 	h.row.engaging.Lock()
 	h.row.engaging.Unlock() //nolint:staticcheck // SA2001: whoever was starting loops has done so
-	h.drainAll(base)
+	h.drainAll(base, h.endBegan().Add(h.opts.Grace+handBackSpare))
 	h.background.Wait()
-	h.row.goodbye(ctx)
+	h.row.goodbye(ctx, h.endBegan().Add(h.opts.Grace+goodbyeSpare))
 	h.listener.Store(nil)
 	return err
+}
+
+// The end of a host is bounded, whatever the database, the network or a handler does.
+// From its beginning, with grace the grace time:
+//
+//  1. until grace less a quarter of it, 5 s at most, the loops drain: they take nothing
+//     new and finish what they have;
+//  2. until grace + handBackSpare they are stopped: requests and handlers are
+//     cancelled, and in the second half of that time, when handlers have returned or
+//     are abandoned and commands are killed, results are recorded and the rest is
+//     handed back;
+//  3. until grace + goodbyeSpare the host says that it stopped.
+//
+// What the database does not hear by then, it learns from leases that expire. The
+// connections are closed within half a second more (pgclient.Client.Close).
+const (
+	handBackSpare = 500 * time.Millisecond
+	goodbyeSpare  = time.Second
+)
+
+// endBegan is when the end of the host began: now, unless it has begun already.
+func (h *Host) endBegan() time.Time {
+	now := time.Now()
+	h.ending.CompareAndSwap(nil, &now)
+	return *h.ending.Load()
+}
+
+// drainWithin drains all loops within the grace time and stops what that does not
+// finish.
+func (h *Host) drainWithin(ctx context.Context) {
+	began := h.endBegan()
+	ctx, cancel := context.WithDeadline(ctx, began.Add(h.opts.Grace-min(h.opts.Grace/4, loop.HandBack)))
+	defer cancel()
+	h.drainAll(ctx, began.Add(h.opts.Grace+handBackSpare))
 }
 
 // startWanted starts the loops of the options and waits for a database that is
@@ -199,6 +231,7 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 		if st := l.Status().State; st == loop.Running || st == loop.Draining {
 			continue
 		}
+		h.ending.Store(nil)
 		if err := l.Start(*base, h.body(name)); err != nil {
 			return err
 		}
@@ -251,15 +284,17 @@ func (h *Host) beatUntil(ctx context.Context) {
 	}
 }
 
-// Shutdown drains every loop; what ctx does not wait for is stopped and handed
-// back at once. Then the host row says that it stopped.
+// Shutdown drains every loop within the grace time; what that, or ctx, does not wait
+// for is stopped and handed back at once. Then the host row says that it stopped.
 func (h *Host) Shutdown(ctx context.Context) error {
-	h.drainAll(ctx)
-	h.row.goodbye(ctx)
+	h.drainWithin(ctx)
+	h.row.goodbye(ctx, h.endBegan().Add(h.opts.Grace+goodbyeSpare))
 	return nil
 }
 
-func (h *Host) drainAll(ctx context.Context) {
+// drainAll drains every loop; when ctx ends, those that have not ended are stopped, to
+// have returned by then.
+func (h *Host) drainAll(ctx context.Context, by time.Time) {
 	for _, l := range h.loops {
 		l.Drain()
 	}
@@ -268,7 +303,7 @@ func (h *Host) drainAll(ctx context.Context) {
 		case <-l.Ended():
 		case <-ctx.Done():
 			for _, l := range h.loops {
-				l.Stop() // together: their hand backs share the time
+				l.Stop(by) // together: their hand backs share the time
 			}
 			<-l.Ended()
 		}

@@ -197,9 +197,9 @@ func TestJobsAway(t *testing.T) {
 	w.set("queue.lease.duration_seconds", "2")
 	executor(t, w.admin, "host", "", 10)
 	w.enqueue("long", 1)
-	p := newPath(t, pgtest.TCP(t, server))
+	p := pgtest.NewPath(t, pgtest.TCP(t, server))
 	began, stopped := make(chan struct{}, 1), make(chan struct{}, 1)
-	runHost(t, pgtest.OverTCP(t, w.dsn, p.addr()), workerhost.Options{
+	runHost(t, pgtest.OverTCP(t, w.dsn, p.Addr()), workerhost.Options{
 		Loops: []string{"job_executor"},
 		Handlers: map[string]handler.Handler{"long": handler.Func(func(ctx context.Context, _ handler.Job) error {
 			began <- struct{}{}
@@ -209,7 +209,7 @@ func TestJobsAway(t *testing.T) {
 		})},
 	})
 	<-began
-	p.cut(true)
+	p.Cut(true)
 	select {
 	case <-stopped:
 	case <-time.After(patience):

@@ -83,7 +83,7 @@ func (r *registration) beat(ctx context.Context) {
 	st := r.loops.status()
 	switch {
 	case !st.Running:
-		r.release(ctx, r.ended())
+		r.release(ctx, r.ended(), time.Now().Add(2*time.Second))
 		r.refused.Store(new(string)) // whoever starts a loop asks anew
 		return
 	case !r.held:
@@ -126,12 +126,13 @@ func (r *registration) beat(ctx context.Context) {
 }
 
 // goodbye says that this host stopped cleanly, and why, and gives the id free,
-// unless a loop was started again. The cause of the end of ctx is the reason.
-func (r *registration) goodbye(ctx context.Context) {
+// unless a loop was started again. The cause of the end of ctx is the reason. It is
+// given up at a time.
+func (r *registration) goodbye(ctx context.Context, by time.Time) {
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
 	if len(r.loops.running()) == 0 {
-		r.release(ctx, cmp.Or(stopReason(ctx), r.ended()))
+		r.release(ctx, cmp.Or(stopReason(ctx), r.ended()), by)
 	}
 }
 
@@ -152,11 +153,11 @@ func (r *registration) ended() string {
 // release gives the id free; engaging is held, so that no beat can follow it. A
 // stop does not cancel it: half a goodbye would keep the id for 15 s. One that
 // fails is tried again by the next beat, or at the end.
-func (r *registration) release(ctx context.Context, why string) {
+func (r *registration) release(ctx context.Context, why string, by time.Time) {
 	if !r.held {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	defer cancel()
 	if err := r.db.HostStop(ctx, r.id, r.instance.String(), why); err != nil {
 		r.log.Warn("the host could not say that it stopped", "error", err.Error())

@@ -88,6 +88,9 @@ func (a *app) connected(workConns int32, run func(context.Context, *pgclient.Cli
 		if err != nil {
 			return err
 		}
+		if workConns == 0 { // a host has a grace time: see workUntil
+			defer a.endBy(cmd.Context(), 0)()
+		}
 		defer client.Close()
 		return run(cmd.Context(), client, args)
 	}

@@ -106,6 +106,9 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	}
 	wg.Go(func() { _ = client.Listen(listenCtx) }) // its DSN was read before
 	err = tui.Run(ctx, store{client, actions.New(client)}, host, o)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	defer a.endBy(ended, s.Grace)()
 	stopListening()
 	stopHost(cmp.Or(context.Cause(ctx), errors.New(strings.TrimSpace("quit by "+s.Actor))))
 	wg.Wait()

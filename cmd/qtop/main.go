@@ -14,6 +14,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
+	"github.com/qtop/qtop/workerhost/handler"
 )
 
 // exitPanic is how the runtime ends a program that panics.
@@ -49,6 +50,7 @@ func signals(parent context.Context) (context.Context, func()) {
 				return
 			case sig == syscall.SIGHUP && heard.tell():
 			case asked:
+				handler.KillCommands()
 				os.Exit(130)
 			default:
 				asked = true

@@ -118,6 +118,7 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 // workUntil runs a host until ctx ends or the settings are to be read again; then it
 // gives the host that comes next.
 func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *workerhost.Host, reloads <-chan struct{}, log *slog.Logger) (*workerhost.Host, error) {
+	defer a.endBy(ctx, a.settings.Grace)()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if a.settings.MetricsAddr != "" {

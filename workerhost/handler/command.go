@@ -29,7 +29,8 @@ const commandGrace = 2 * time.Second
 // CommandOptions may be left zero.
 type CommandOptions struct {
 	// Grace is the time from SIGTERM to SIGKILL, and how long what a command left
-	// behind may hold on to its output; zero = 2 s. Keep it below Runner.Grace.
+	// behind may hold on to its output; zero = 2 s. Keep it below Runner.Grace, or see
+	// WithKill.
 	Grace time.Duration
 }
 
@@ -108,6 +109,14 @@ type command struct {
 	grace time.Duration
 }
 
+type killKey struct{}
+
+// WithKill is ctx, in which commands are killed when killed ends, however much of
+// their grace is left.
+func WithKill(ctx, killed context.Context) context.Context {
+	return context.WithValue(ctx, killKey{}, killed)
+}
+
 // Handle runs the command once.
 func (c *command) Handle(ctx context.Context, job Job) error {
 	line, err := job.JSON()
@@ -141,6 +150,10 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		return err
 	}
 	cmd.WaitDelay = c.grace
+	killed, _ := ctx.Value(killKey{}).(context.Context)
+	if killed == nil {
+		killed = context.Background()
+	}
 
 	if err := cmd.Start(); err != nil {
 		if ctx.Err() != nil {
@@ -150,7 +163,12 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 	}
 	// The error repeats the state, or is about pipes that were held too long or
 	// not read: neither changes how the command ended.
+	stop := context.AfterFunc(killed, func() {
+		_ = signalGroup(cmd.Process.Pid, kill)
+		killStrays(run, cmd.Process.Pid) // which may hold its output
+	})
 	_ = cmd.Wait()
+	stop()
 	// This cannot reach anybody else: the number is not given to a new process while
 	// the group has members, and otherwise not before all other numbers had their turn.
 	_ = signalGroup(cmd.Process.Pid, kill)

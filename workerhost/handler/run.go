@@ -18,10 +18,10 @@ const defaultGrace = 5 * time.Second
 // Runner runs handlers. The zero value is ready to use; Close ends what it keeps.
 type Runner struct {
 	Log *slog.Logger // nil = slog.Default()
-	// Grace is how long a handler may take to return once its context has ended;
-	// zero = 5 s. Then it is abandoned: its goroutine cannot be ended, only left
-	// alone.
-	Grace time.Duration
+	// Grace tells, once the context of a handler has ended, how long it may take to
+	// return; nil = 5 s. Then it is abandoned: its goroutine cannot be ended, only
+	// left alone.
+	Grace func() time.Duration
 
 	mu        sync.Mutex
 	abandoned int
@@ -74,9 +74,9 @@ func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 		return err
 	case <-ctx.Done():
 	}
-	grace := r.Grace
-	if grace <= 0 {
-		grace = defaultGrace
+	grace := defaultGrace
+	if r.Grace != nil {
+		grace = r.Grace()
 	}
 	patience := time.NewTimer(grace)
 	defer patience.Stop()

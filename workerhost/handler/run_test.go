@@ -145,7 +145,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r, _ := newRunner(t)
-			r.Grace = patience
+			r.Grace = lasting(patience)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if tt.timeout > patience {
@@ -162,7 +162,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestRunAbandonsWhatHangs(t *testing.T) {
 	t.Parallel()
 	r, log := newRunner(t)
-	r.Grace = time.Millisecond
+	r.Grace = lasting(time.Millisecond)
 	release := make(chan struct{})
 	hang := handler.Func(func(context.Context, handler.Job) error { <-release; return errors.New("too late") })
 	const n = 3
@@ -187,7 +187,7 @@ func TestRunAbandonsWhatHangs(t *testing.T) {
 func TestRunCountsEachAbandonedHandlerOnce(t *testing.T) {
 	t.Parallel()
 	r, _ := newRunner(t)
-	r.Grace = 20 * time.Microsecond
+	r.Grace = lasting(20 * time.Microsecond)
 	late := handler.Func(func(ctx context.Context, _ handler.Job) error {
 		<-ctx.Done()
 		for end := time.Now().Add(15 * time.Microsecond); time.Now().Before(end); {
@@ -270,3 +270,6 @@ func TestRunKeepsItsGoroutines(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, fifth, sixth)
 }
+
+// lasting is a grace that is always the same.
+func lasting(d time.Duration) func() time.Duration { return func() time.Duration { return d } }

@@ -34,8 +34,10 @@ func (x *Executor) Run(ctx context.Context, l *loop.Loop) error {
 	e.results = newResults(s, e.turn.later)
 	e.leases = &leases{state: s, results: e.results, kept: make(chan struct{}, 1)}
 	e.standing = &standing{state: s, told: make(chan answer, 1)}
-	e.crew = &crew{state: s, results: e.results, runner: handler.Runner{Log: x.Log, Grace: lease.HandBack / 2}}
+	e.crew = &crew{state: s, results: e.results, runner: handler.Runner{Log: x.Log, Grace: func() time.Duration { return l.Left() / 2 }}}
 	e.crew.working, e.crew.halt = context.WithCancel(context.WithoutCancel(ctx))
+	killed, kill := context.WithCancel(context.WithoutCancel(ctx))
+	e.crew.working, e.crew.kill = handler.WithKill(e.crew.working, killed), kill
 	x.Producer.Attach(e.turn)
 	defer e.finish(ctx) // also after a panic of run
 	return e.run(ctx)
@@ -116,11 +118,16 @@ func (e *executor) stockUp(f *fetch, late bool) {
 }
 
 // finish ends what the loop left: results are recorded, jobs without one go back.
-// Handlers are cancelled and have half of lease.HandBack to return.
+// Handlers are cancelled and have half of what is left to return (Loop.Left); their
+// commands are killed a little before that.
 func (e *executor) finish(ctx context.Context) {
 	e.Producer.Detach(e.turn)
 	e.crew.halt()
-	hangs := time.After(lease.HandBack / 2) // somebody's connection
+	left := e.l.Left()
+	killing := time.AfterFunc(left*3/8, e.crew.kill)
+	defer killing.Stop()
+	defer e.crew.kill()
+	hangs := time.After(left / 2) // somebody's connection
 	for e.turn.allow(false) {
 		select {
 		case f := <-e.turn.fetched:
@@ -138,7 +145,7 @@ func (e *executor) finish(ctx context.Context) {
 	e.crew.places.Wait()
 	e.crew.runner.Close()
 	e.errands.Wait()
-	e.results.close(time.Now().Add(lease.HandBack / 2))
+	e.results.close(time.Now().Add(e.l.Left() * 2 / 3))
 	e.l.SetInFlight(0)
 	e.standing.stopped(ctx)
 }
@@ -150,6 +157,7 @@ type crew struct {
 	runner  handler.Runner
 	working context.Context //nolint:containedctx // of the handlers; outlives the loop's by the drain
 	halt    context.CancelFunc
+	kill    context.CancelFunc // what handlers run as a process, however much of its grace is left
 	workers int
 	places  sync.WaitGroup
 }

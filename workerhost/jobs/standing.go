@@ -126,7 +126,7 @@ func (s *standing) stopped(ctx context.Context) {
 	if s.beatBy == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.l.Left(), time.Second))
 	defer cancel()
 	b := s.account()
 	b.State = "stopped"

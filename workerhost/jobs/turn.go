@@ -63,7 +63,7 @@ func (t *turn) fetch(ctx context.Context) bool {
 		return false
 	}
 	t.errands.Go(func() {
-		claiming, cancel := lease.Outlive(ctx)
+		claiming, cancel := lease.Outlive(ctx, t.l.Left)
 		defer cancel()
 		f.jobs, f.err = t.Client.JobClaim(claiming, f.claim)
 		t.Producer.Claimed(f.jobs)

@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	// HandBack of the grace, or a quarter of it where that is less, is kept for
-	// handing back what the drain did not finish.
-	HandBack = 5 * time.Second
 	// Most is how many rows one statement claims or settles.
 	Most = 1000
 	// Unreadable is the cause of a failure of a row that the database cannot hand out:
@@ -24,11 +21,11 @@ const (
 // Cloned tells the refusal of a database that is a copy.
 func Cloned(refusal string) bool { return strings.HasPrefix(refusal, "CLONE OF ") }
 
-// Outlive is ctx that ends only some time after it, so that a claim can. One that
-// is cancelled in flight may have been committed: nobody would know of what it
-// leased until that expires.
-func Outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+// Outlive is ctx that ends only some time after it, so that a claim can: half of what
+// is left then. One that is cancelled in flight may have been committed: nobody would
+// know of what it leased until that expires.
+func Outlive(ctx context.Context, left func() time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(HandBack/2, cancel) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(left()/2, cancel) })
 	return longer, func() { stop(); cancel() }
 }

@@ -116,7 +116,7 @@ var errOther = errors.New("other")
 func TestOutlive(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	longer, done := Outlive(ctx)
+	longer, done := Outlive(ctx, func() time.Duration { return time.Hour })
 	cancel(errOther)
 	require.NoError(t, longer.Err())
 	done()

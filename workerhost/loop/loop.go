@@ -37,6 +37,7 @@ type Loop struct {
 	state    string
 	asked    bool // drain is closed
 	cancel   context.CancelFunc
+	by       time.Time // when a stopped body is to have returned; zero until Stop
 	drain    chan struct{}
 	done     chan struct{}
 	lastTick time.Time
@@ -99,7 +100,7 @@ func (l *Loop) Start(base context.Context, body Body) error {
 		return fmt.Errorf("loop %s is %s already", l.Name, l.state)
 	}
 	ctx, cancel := context.WithCancel(base)
-	l.state, l.cancel, l.asked = Running, cancel, false
+	l.state, l.cancel, l.asked, l.by = Running, cancel, false, time.Time{}
 	drain, done := make(chan struct{}), make(chan struct{})
 	l.drain, l.done = drain, done
 	go func() {
@@ -189,15 +190,32 @@ func (l *Loop) Drain() {
 	l.leave()
 }
 
-// Stop ends the loop at once. On its way out it counts as draining, so that
-// nobody takes it for one that runs.
-func (l *Loop) Stop() {
+// HandBack is what a body that is stopped has to hand back what it did not finish,
+// where there is no less: see Stop.
+const HandBack = 5 * time.Second
+
+// Stop ends the loop at once: its body is to have returned by then. On its way out it
+// counts as draining, so that nobody takes it for one that runs.
+func (l *Loop) Stop(by time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leave()
+	if l.by.IsZero() || by.Before(l.by) {
+		l.by = by
+	}
 	if l.cancel != nil {
 		l.cancel()
 	}
+}
+
+// Left is how long a body that is stopped has until it is to have returned.
+func (l *Loop) Left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by.IsZero() {
+		return HandBack
+	}
+	return max(time.Until(l.by), 0)
 }
 
 // leave closes drain, once; mu is held.

@@ -72,7 +72,7 @@ func TestLoopFailsWhileDraining(t *testing.T) {
 	l.Drain()
 	isEnded(t, l)
 	l.Drain()
-	l.Stop()
+	l.Stop(time.Now())
 	require.EqualValues(t, 1, l.Status().Errors)
 	require.Equal(t, "late trouble", l.Status().LastErr.String())
 }
@@ -89,7 +89,7 @@ func TestLoopOnItsWayOut(t *testing.T) {
 		return nil
 	}
 	require.NoError(t, l.Start(t.Context(), body))
-	l.Stop()
+	l.Stop(time.Now())
 	require.Equal(t, Draining, l.Status().State)
 	require.ErrorContains(t, l.Start(t.Context(), body), "draining already")
 	close(handBack)
@@ -130,14 +130,14 @@ func TestLoopNeverSticks(t *testing.T) {
 				case 2:
 					l.Drain()
 				case 3:
-					l.Stop()
+					l.Stop(time.Now())
 				}
 			}
 		})
 	}
 	wg.Wait()
 	require.LessOrEqual(t, most.Load(), int64(1), "two bodies at once")
-	l.Stop()
+	l.Stop(time.Now())
 	isEnded(t, l)
 	require.NoError(t, l.Start(t.Context(), func(_ context.Context, l *Loop) error { <-l.Draining(); return nil }))
 	require.Equal(t, Running, l.Status().State)

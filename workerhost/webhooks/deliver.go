@@ -65,8 +65,8 @@ func (w *Worker) Run(ctx context.Context, l *loop.Loop) error {
 			d.leases.take(<-d.claims)
 		}
 		d.requests.sending.Wait() // at once: their context has ended
-		d.requests.results.Close(time.Now().Add(lease.HandBack / 2))
-		d.leases.handBack()
+		d.requests.results.Close(time.Now().Add(l.Left() / 2))
+		d.leases.handBack(ctx)
 	}()
 	return d.run(ctx, send)
 }
@@ -190,7 +190,7 @@ func (d *deliverer) claim(ctx context.Context) {
 		after = d.claimedTo
 	}
 	go func() {
-		claiming, cancel := lease.Outlive(ctx)
+		claiming, cancel := lease.Outlive(ctx, d.l.Left)
 		defer cancel()
 		jobs, err := d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each, after)
 		d.claims <- claim{jobs, err, room, each, skip, after, now, time.Now()}

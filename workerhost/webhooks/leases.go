@@ -136,14 +136,14 @@ func (s *leases) renew(ctx context.Context) {
 }
 
 // handBack releases what has no result.
-func (s *leases) handBack() {
+func (s *leases) handBack(ctx context.Context) {
 	var open []*delivery
 	for _, x := range s.flying {
 		if !x.settled.Load() {
 			open = append(open, x)
 		}
 	}
-	s.release(context.Background(), open)
+	s.release(ctx, open)
 }
 
 // release returns jobs to Pending, no attempt spent; false when the database did
@@ -158,7 +158,9 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 		delete(s.flying, x.JobID)
 	}
 	// A stop must not cancel it: nobody else knows of these leases any more.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease.HandBack/2)
+	ctx, cancel := lease.Outlive(ctx, s.l.Left)
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, loop.HandBack/2)
 	defer cancel()
 	out, err := s.Client.ReleaseWebhooks(ctx, ids, tokens)
 	if err != nil {

@@ -1,0 +1,140 @@
+package main
+
+// This file proves that a stop is bounded: whatever the database, the network or a
+// handler does, the program ends within its grace time and two seconds more, and
+// nothing of a command is left.
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+// ownDatabase is a server that a test may break, with the schema and the login of a host.
+func ownDatabase(t *testing.T) (*embedded.Server, *pgx.Conn, string) {
+	t.Helper()
+	server := pgtest.OwnServer(t, nil)
+	super := server.DSN(embedded.Superuser, "postgres")
+	require.NoError(t, schema.Up(t.Context(), super, func(string) {}))
+	conn, err := pgx.Connect(t.Context(), super)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	_, err = conn.Exec(t.Context(), `CREATE ROLE test_host LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, queue_viewer`)
+	require.NoError(t, err)
+	return server, conn, server.DSN("test_host", "postgres")
+}
+
+// stubborn writes down its process, and that of a grandchild in another session; both
+// ignore SIGTERM.
+const stubborn = `#!/bin/sh
+trap '' TERM
+setsid sh -c 'trap "" TERM; echo $$ >>"$0"; exec sleep 300' "$PIDS" &
+echo $$ >>"$PIDS"
+sleep 300
+sleep 300
+`
+
+// stubbornHost starts a worker at work on a job whose command does not end. It gives
+// the process, and the ids of the command's processes.
+func stubbornHost(t *testing.T, conn *pgx.Conn, dsn, grace, id string) (*exec.Cmd, *lockedBuffer, func() []int) {
+	t.Helper()
+	dir := t.TempDir()
+	pids := filepath.Join(dir, "pids")
+	script := filepath.Join(dir, "stubborn")
+	require.NoError(t, os.WriteFile(script, []byte(strings.ReplaceAll(stubborn, "$PIDS", pids)), 0o700)) //nolint:gosec // it is run
+	_, err := conn.Exec(t.Context(), `SELECT public.fn_queue_heartbeat_register($1, 'DOT', '{}', 3, 600, 'test'),
+		public.fn_job_subscription_set($1, 'stub_' || $1, NULL, 0, 10, true, NULL, 'test', 'test'), public.fn_job_enqueue('stub_' || $1, 'work', 'DOT')`, id)
+	require.NoError(t, err)
+	cmd := qtop(t, dsn, "worker", "--host-id", id, "--grace", grace)
+	config := filepath.Join(dir, "qtop", "config.yaml")
+	require.NoError(t, os.MkdirAll(filepath.Dir(config), 0o700))
+	require.NoError(t, os.WriteFile(config, []byte("handlers:\n  - kind: stub_"+id+"\n    command: ["+script+"]\n"), 0o600))
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+dir)
+	log := &lockedBuffer{}
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		if t.Failed() {
+			t.Logf("%s:\n%s", id, log.text())
+		}
+	})
+	processes := func() (ids []int) {
+		b, _ := os.ReadFile(pids)
+		for _, line := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(line); err == nil {
+				ids = append(ids, pid)
+			}
+		}
+		return ids
+	}
+	require.Eventually(t, func() bool { return len(processes()) == 2 }, patience, 20*time.Millisecond)
+	return cmd, log, processes
+}
+
+// lives tells whether a process runs.
+func lives(pid int) bool {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	return err == nil && !bytes.Contains(b, []byte(") Z "))
+}
+
+// A SIGTERM ends a host within its grace time and two seconds, with the work of its
+// command or without, whatever the database does; a second one ends it at once.
+func TestStopIsBounded(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("there is no /proc here to see what is left")
+	}
+	const grace = 2 * time.Second
+	for _, tt := range []struct {
+		name  string
+		harm  func(*testing.T, *embedded.Server, *pgtest.Path)
+		twice bool
+	}{
+		{"none", func(*testing.T, *embedded.Server, *pgtest.Path) {}, false},
+		{"frozen", func(t *testing.T, s *embedded.Server, _ *pgtest.Path) { pgtest.Freeze(t, s) }, false},
+		{"black hole", func(_ *testing.T, _ *embedded.Server, p *pgtest.Path) { p.Hole(true) }, false},
+		{"half open", func(_ *testing.T, _ *embedded.Server, p *pgtest.Path) { p.HalfOpen() }, false},
+		{"down", func(_ *testing.T, _ *embedded.Server, p *pgtest.Path) { p.Cut(true) }, false},
+		{"second signal", func(t *testing.T, s *embedded.Server, _ *pgtest.Path) { pgtest.Freeze(t, s) }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server, conn, dsn := ownDatabase(t)
+			p := pgtest.NewPath(t, pgtest.TCP(t, server))
+			cmd, _, processes := stubbornHost(t, conn, pgtest.OverTCP(t, dsn, p.Addr()), grace.String(), "h")
+			tt.harm(t, server, p)
+			began := time.Now()
+			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+			limit, code := grace+2*time.Second, 0
+			if tt.twice {
+				time.Sleep(100 * time.Millisecond) // two signals at once may be one
+				began = time.Now()
+				limit, code = time.Second, 130
+				require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+			}
+			_ = cmd.Wait()
+			took := time.Since(began)
+			t.Logf("ended after %v with %d", took.Round(time.Millisecond), cmd.ProcessState.ExitCode())
+			require.LessOrEqual(t, took, limit)
+			require.Equal(t, code, cmd.ProcessState.ExitCode())
+			for _, pid := range processes() {
+				require.False(t, lives(pid), "process %d of the command is left", pid)
+			}
+		})
+	}
+}
