@@ -6,6 +6,8 @@ package pgclient
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"sync"
 	"time"
 
@@ -43,6 +45,7 @@ type Options struct {
 type Client struct {
 	opts  Options
 	route *pgsession.Route
+	tag   string       // the application_name of the sessions of a worker host ends with it
 	look  *pgpool.Pool // asks the catalogue alone: which server, login and schema this is
 	read  *pgpool.Pool
 	act   *pgpool.Pool
@@ -61,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Program == "" {
 		o.Program = "qtop"
 	}
-	c := &Client{opts: o, route: &pgsession.Route{}, changes: make(chan struct{}, 1), link: queue.Link{State: "connecting"}}
+	c := &Client{opts: o, route: &pgsession.Route{}, tag: newTag(), changes: make(chan struct{}, 1), link: queue.Link{State: "connecting"}}
 	if o.Pooler == "transaction" {
 		c.route = pgsession.Through()
 	}
@@ -107,6 +110,32 @@ func (c *Client) Close() {
 	}
 }
 
+// newTag makes a tag that no other client has.
+func newTag() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// SessionTag is how the application_name of the sessions of a worker host ends: its
+// pool and its listener ("wake"). Empty where a pooler stands in the path, behind which
+// a host that lives may have no session.
+func (c *Client) SessionTag() string {
+	if c.route.Pooled() {
+		return ""
+	}
+	return c.tag
+}
+
+// program is the application_name of a use.
+func (c *Client) program(use string) string {
+	name := c.opts.Program + " " + use
+	if use == "work" || use == "wake" {
+		name += " " + c.tag
+	}
+	return name
+}
+
 // Actor is the person that audit rows will name.
 func (c *Client) Actor() string {
 	c.mu.Lock()
@@ -141,7 +170,7 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	cc := cfg.ConnConfig
 	cfg.MaxConns, cfg.MinConns = size, 0
 	cfg.HealthCheckPeriod = 10 * time.Second
-	pgpool.SetSession(cc, c.opts.Program+" "+use, timeout)
+	pgpool.SetSession(cc, c.program(use), timeout)
 	if from := origin(); writes && from != "" {
 		pgsession.Set(cc, pgsession.Setting{Name: "qtop.origin", Value: from})
 	}
@@ -225,5 +254,5 @@ func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func())
 	if err != nil {
 		return nil, err
 	}
-	return newListener(cc, route, c.opts.Program+" "+use, c.read, onWake, resync), nil
+	return newListener(cc, route, c.program(use), c.read, onWake, resync), nil
 }

@@ -129,8 +129,8 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 // Run starts the loops that the options name, beats while any loop runs, and
 // when ctx ends drains within the grace time, hands back the rest and says
 // goodbye, with the cause of that end (context.Cause) as the reason of its stop. A
-// host that runs nothing stays unannounced. It fails at once when
-// another live instance holds the host id.
+// host that runs nothing stays unannounced. It fails when another live instance holds
+// the host id, as soon as that one has given a sign of life; one that crashed gives way.
 func (h *Host) Run(ctx context.Context) error {
 	// The loops and the beats outlive ctx: they drain before they are cancelled,
 	// and a host that drains still lives.
@@ -201,18 +201,38 @@ func (h *Host) startWanted(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	var sign string // of the instance that holds the id
+	var since time.Time
+	for away := 100 * time.Millisecond; ; {
 		err := h.startLoops(ctx, names)
-		if err == nil || queue.KindOf(err) != queue.KindUnavailable {
+		wait := away
+		switch held := h.heldBy(); {
+		case err == nil:
+			return nil
+		case queue.KindOf(err) == queue.KindUnavailable:
+			h.log.Warn("the database is away, the host waits", "error", err.Error())
+			away = min(2*away, 5*time.Second)
+		case held != "" && sign == "":
+			h.log.Warn("the host waits: the one that holds its id may have crashed", "reason", err.Error())
+			sign, since, wait = held, time.Now(), heldAgain
+		case held != "" && sign == held && time.Since(since) < heldFor:
+			wait = heldAgain
+		default:
 			return err
 		}
-		h.log.Warn("the database is away, the host waits", "error", err.Error())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(wait):
 		}
 	}
+}
+
+// heldBy is a sign of life of the instance that holds the host id instead of this one.
+func (h *Host) heldBy() string {
+	h.row.engaging.Lock()
+	defer h.row.engaging.Unlock()
+	return h.row.sign
 }
 
 // startLoops takes the host id and starts those of the loops that do not run.

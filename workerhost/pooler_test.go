@@ -27,6 +27,7 @@ func TestDeliversThroughPooler(t *testing.T) {
 			const n = 200
 			w.events("pooled", n)
 			w.becomes(n, completed)
+			require.Empty(t, w.text("SELECT session_tag FROM public.queue_host"), "a pooler's sessions say nothing of a host")
 			require.NoError(t, h.stop())
 			once := map[string]bool{}
 			for _, got := range r.all() {

@@ -22,9 +22,18 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// beatEvery is how often a host says that it lives; after 15 s of silence
-// another instance may take its id.
+// beatEvery is how often a host says that it lives. Another instance may take its id
+// when none of its sessions is left on the server, or after 15 s of silence.
 const beatEvery = 5 * time.Second
+
+// A host that finds its id held looks again every heldAgain: the other one may have
+// crashed, and gives way within 15 s. Once that one gives a sign of life, after
+// beatEvery at most, or at the latest after heldFor, it is refused. A service manager
+// that starts a host again and again so has no more than a start in a few seconds.
+const (
+	heldAgain = 500 * time.Millisecond
+	heldFor   = 25 * time.Second
+)
 
 // registration is the host id as this instance has it.
 type registration struct {
@@ -42,7 +51,8 @@ type registration struct {
 	// engaging is held while the host id is taken or given free and while loops
 	// start, so that no running loop is ever without it.
 	engaging sync.Mutex
-	held     bool // the host row is ours; engaging guards it
+	held     bool   // the host row is ours; engaging guards it
+	sign     string // of life of the instance that holds the id instead; "" = none does
 	refused  atomic.Pointer[string]
 }
 
@@ -58,7 +68,8 @@ func (r *registration) announce(ctx context.Context) error {
 		}
 		return err
 	}
-	refusal, err := r.db.HostRegister(ctx, r.id, r.instance.String(), r.version, r.loops.running())
+	refusal, sign, err := r.db.HostRegister(ctx, r.id, r.instance.String(), r.version, r.loops.running())
+	r.sign = sign
 	if err != nil {
 		return err
 	}

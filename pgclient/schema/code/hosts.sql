@@ -4,6 +4,8 @@ COMMENT ON TABLE public.queue_host IS
   'Worker hosts: the processes that tick and send. They are not executors.';
 COMMENT ON COLUMN public.queue_host.instance IS 'one per process; a second live one with the same host_id is refused';
 COMMENT ON COLUMN public.queue_host.last_seen_at IS 'alive while this is younger than 15 s';
+COMMENT ON COLUMN public.queue_host.session_tag IS
+  'the application_name of its sessions ends with it; NULL = they cannot be known, as behind a pooler';
 COMMENT ON COLUMN public.queue_host.in_flight IS 'items it works on now';
 COMMENT ON COLUMN public.queue_host.last_loops IS 'its loops when it last began one, also after it stopped';
 COMMENT ON COLUMN public.queue_host.stop_reason IS
@@ -28,15 +30,33 @@ COMMENT ON VIEW public.v_signing_fault IS
   'Subscriptions of which a live host sends nothing: their secret is missing or bad there. Why, and what to do.';
 GRANT SELECT ON public.v_signing_fault TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_host_register(id, instance, version, loops) → {host_id, instance};
--- refused: clone; held (by which instance, since when). Alive = seen within 15 s. The instance of a live host
--- can be read by others: only the login that registered it beats for it and stops it.
+-- fn_queue_host_gone(host) → true where a host that was seen within 15 s cannot live: none of its sessions is left,
+-- and the server has not restarted since, which ends those of a live host too. One whose sessions cannot be known
+-- (session_tag NULL) is not gone. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_host_gone(p_host public.queue_host) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT p_host.session_tag IS NOT NULL AND p_host.last_seen_at >= pg_postmaster_start_time()
+    AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.datname = current_database()
+      AND a.usename::text = p_host.db_role::text AND right(a.application_name, length(p_host.session_tag))
+        = p_host.session_tag)
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_host_gone IS
+  'Whether a worker host that was seen lately has no session left. Internal.';
+
+-- fn_queue_host_register(id, instance, version, loops, session tag) → {host_id, instance};
+-- refused: clone; held (by which instance, since when; holder and last_seen_at change when that one beats). Alive =
+-- seen within 15 s, unless a host of the same login has no session left (fn_queue_host_gone): one that crashed is
+-- followed at once. The instance of a live host can be read by others: only the login that registered it beats for it
+-- and stops it. The tag counts where the application_name of the caller ends with it.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_register(p_host_id text, p_instance uuid, p_version text,
-  p_loops text[]) RETURNS jsonb
+  p_loops text[], p_session_tag text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_row public.queue_host;
   v_clone text := public.fn_queue_clone_of();
+  v_gone uuid;
+  v_tag text := CASE WHEN p_session_tag ~ '^[0-9a-f]{8,32}$'
+    AND right(current_setting('application_name'), length(p_session_tag)) = p_session_tag THEN p_session_tag END;
 BEGIN
   IF COALESCE(btrim(p_host_id), '') = '' OR length(p_host_id) > 200 OR p_instance IS NULL THEN
     RAISE EXCEPTION 'p_host_id (1 to 200 characters) and p_instance are needed' USING ERRCODE = '22023';
@@ -44,22 +64,26 @@ BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
+  SELECT q.instance INTO v_gone FROM public.queue_host q
+  WHERE q.host_id = p_host_id AND q.db_role = session_user AND public.fn_queue_host_gone(q);
   -- Who may not have the id takes no lock: holding one would silence the host.
   IF NOT EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.stopped_at IS NULL
     AND q.last_seen_at >= clock_timestamp() - interval '15 seconds'
-    AND (q.instance <> p_instance OR q.db_role <> session_user)) THEN
-    INSERT INTO public.queue_host AS q (host_id, instance, version, loops, last_loops)
-    VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'), COALESCE(p_loops, '{}'))
+    AND (q.instance <> p_instance OR q.db_role <> session_user) AND q.instance IS DISTINCT FROM v_gone) THEN
+    INSERT INTO public.queue_host AS q (host_id, instance, version, loops, last_loops, session_tag)
+    VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'), COALESCE(p_loops, '{}'), v_tag)
     ON CONFLICT (host_id) DO UPDATE SET
       instance = excluded.instance, started_at = now(), last_seen_at = now(), stopped_at = NULL, stop_reason = NULL,
       version = excluded.version, loops = excluded.loops, last_loops = excluded.loops, in_flight = 0, progress = '{}',
-      db_role = session_user, client_addr = inet_client_addr()
+      db_role = session_user, client_addr = inet_client_addr(), session_tag = excluded.session_tag
     WHERE q.instance = excluded.instance AND q.db_role = session_user OR q.stopped_at IS NOT NULL
+      OR q.instance = v_gone
       OR q.last_seen_at < clock_timestamp() - interval '15 seconds';
   END IF;
   SELECT * INTO v_row FROM public.queue_host WHERE host_id = p_host_id;
   IF v_row.instance <> p_instance OR v_row.db_role <> session_user THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'held', 'reason', format(
+    RETURN jsonb_build_object('refused', true, 'rule', 'held', 'holder', v_row.instance, 'last_seen_at',
+      v_row.last_seen_at, 'reason', format(
       'host id %s is held by instance %s since %s (%s%s), last seen %s s ago: choose another host_id, or stop that one',
       p_host_id, v_row.instance, to_char(v_row.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
         v_row.db_role,
