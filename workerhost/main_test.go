@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -69,6 +70,16 @@ func (s childSpec) handlers() (map[string]handler.Handler, error) {
 			<-ctx.Done()
 			return ctx.Err()
 		}),
+		"drill": handler.Func(func(_ context.Context, job handler.Job) error {
+			var payload struct{ N int }
+			if err := json.Unmarshal(job.Payload, &payload); err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintln(ledger, "begin", payload.N, time.Now().UnixMilli())
+			time.Sleep(s.Took)
+			_, _ = fmt.Fprintln(ledger, "end", payload.N, time.Now().UnixMilli())
+			return nil
+		}),
 	}, nil
 }
 
@@ -80,6 +91,7 @@ func childMain(spec string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	go leak()
 	go func() { // a test that died must not leave its workers behind
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(4)
@@ -108,6 +120,22 @@ func childMain(spec string) int {
 		return 1
 	}
 	return 0
+}
+
+// leak takes memory without end once it is asked to (SIGUSR1).
+func leak() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	<-asked
+	var all [][]byte
+	for {
+		block := make([]byte, 8<<20)
+		for i := 0; i < len(block); i += 4096 {
+			block[i] = 1
+		}
+		all = append(all, block)
+		runtime.KeepAlive(all)
+	}
 }
 
 func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }

@@ -28,6 +28,7 @@ func (s *Server) launch(ctx context.Context) error {
 	if s.opts.Test {
 		cmd.Env = append(cmd.Env, "LANGUAGE=de") // of messages, once a session sets lc_messages to C.UTF-8
 	}
+	cmd.Env = append(cmd.Env, s.opts.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	var p *postmaster
 	if s.opts.pipe || !deathSignals {

@@ -29,6 +29,7 @@ type Options struct {
 	Notice func(line string) // told once per noteworthy step; nil = silent
 	Wipe   bool              // remove the data before the start; never while another process owns it
 	Params map[string]string // further settings, given to the server with -c
+	Env    []string          // further variables of the server's environment, NAME=value
 	Seed   string            // base directory of a stopped server whose data is copied in place of initdb
 
 	pipe bool // use the pipe supervisor also where parent-death signals exist

@@ -239,13 +239,22 @@ func Login(t testing.TB, d *DB, groups ...string) string {
 // restarts or kills it. It is stopped at cleanup.
 func OwnServer(t testing.TB, params map[string]string) *embedded.Server {
 	t.Helper()
+	return OwnServerIn(t, "", params, nil)
+}
+
+// OwnServerIn is OwnServer in a base directory, "" for a temporary one, with further
+// variables in the server's environment.
+func OwnServerIn(t testing.TB, dir string, params map[string]string, env []string) *embedded.Server {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
 	seed, err := readySeed(ctx, "")
 	if err != nil {
 		t.Fatalf("pgtest: no PostgreSQL for the tests: %v", err)
 	}
-	s, err := embedded.Start(ctx, embedded.Options{Test: true, Major: major(), Seed: seed, Params: hostileParams(params), Notice: say})
+	s, err := embedded.Start(ctx, embedded.Options{
+		Dir: dir, Test: true, Major: major(), Seed: seed, Params: hostileParams(params), Env: env, Notice: say,
+	})
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}

@@ -1,0 +1,174 @@
+// The faults of the fire drill: each says what it did to whom, and from when to when.
+package workerhost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// cut is what a fault cut off: what a host had done then and not recorded may be done
+// again.
+type cut struct {
+	fault    string
+	host     string // "" = any
+	from, to time.Time
+}
+
+// cuts are all of them, and why some faults were left out.
+type cuts struct {
+	mu      sync.Mutex
+	all     []cut
+	skipped []string
+}
+
+func (c *cuts) add(fault, host string, from time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, cut{fault, host, from, time.Now()})
+}
+
+func (c *cuts) skip(fault string, why any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skipped = append(c.skipped, fmt.Sprintf("%s: %v", fault, why))
+}
+
+// explain gives the first fault that lies between two times and concerns the host.
+func (c *cuts) explain(host string, first, again time.Time) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.all {
+		if (x.host == "" || host == "" || x.host == host) && !x.to.Before(first) && !x.from.After(again) {
+			return x.fault
+		}
+	}
+	return ""
+}
+
+func (c *cuts) counts() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := map[string]int{}
+	var names, out []string
+	for _, x := range c.all {
+		if n[x.fault]++; n[x.fault] == 1 {
+			names = append(names, x.fault)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		out = append(out, fmt.Sprintf("%d x %s", n[name], name))
+	}
+	return strings.Join(out, ", ")
+}
+
+// drillServer is a server on a disk of its own that may become full, where that can be
+// had, and by a clock that may step.
+type drillServer struct {
+	*embedded.Server
+	disk    string // "" = none of its own
+	noDisk  error
+	clock   string // the file that says how far it is off; "" = the true one
+	noClock error
+}
+
+const fakeClock = "/usr/lib/*/faketime/libfaketime.so.1"
+
+func newDrillServer(t *testing.T, bytes int64) *drillServer {
+	t.Helper()
+	s := &drillServer{}
+	dir, err := os.MkdirTemp("", "qtop-drill-") //nolint:usetesting // short, for a socket, and open to the server's user
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // the server runs as another user
+	disk := filepath.Join(dir, "disk")
+	require.NoError(t, os.Mkdir(disk, 0o755)) //nolint:gosec // the same
+	base := filepath.Join(dir, "pg")
+	if s.noDisk = mountTmpfs(disk, bytes); s.noDisk == nil {
+		s.disk, base = disk, filepath.Join(disk, "pg")
+		t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	}
+	var env []string
+	found, _ := filepath.Glob(fakeClock)
+	if s.noClock = errors.New("libfaketime is not installed; make test-full installs it on Debian as root"); len(found) > 0 {
+		s.clock, s.noClock = filepath.Join(dir, "clock"), nil
+		require.NoError(t, os.WriteFile(s.clock, []byte("+0"), 0o644)) //nolint:gosec // the server reads it
+		env = []string{
+			"LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + s.clock, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1",
+		}
+	}
+	s.Server = pgtest.OwnServerIn(t, base, nil, env)
+	return s
+}
+
+// fill leaves no byte on the disk until empty is called.
+func (s *drillServer) fill() (empty func(), err error) {
+	ballast := filepath.Join(s.disk, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		return nil, err
+	}
+	block := make([]byte, 1<<20)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	_ = f.Close()
+	if !errors.Is(err, syscall.ENOSPC) {
+		_ = os.Remove(ballast)
+		return nil, err
+	}
+	return func() { _ = os.Remove(ballast) }, nil
+}
+
+// limitMemory has the kernel end a process that takes more than it has, by a memory
+// cgroup where this may make one, else by its address space.
+func limitMemory(t *testing.T, pid int, bytes uint64) string {
+	t.Helper()
+	group := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("qtop-drill-%d", pid))
+	if err := os.Mkdir(group, 0o700); err == nil {
+		t.Cleanup(func() { _ = os.Remove(group) })
+		err = os.WriteFile(filepath.Join(group, "memory.limit_in_bytes"), fmt.Append(nil, bytes), 0o600)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Append(nil, pid), 0o600)
+		}
+		if err == nil {
+			return "cgroup"
+		}
+	}
+	limit := unix.Rlimit{Cur: 3 << 30, Max: 3 << 30}
+	if err := unix.Prlimit(pid, unix.RLIMIT_AS, &limit, nil); err != nil {
+		return err.Error()
+	}
+	return "address space"
+}
+
+// mountTmpfs gives a directory a disk of its own.
+func mountTmpfs(dir string, bytes int64) error {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", bytes)); err != nil {
+		return fmt.Errorf("no tmpfs can be mounted here: %w", err)
+	}
+	return nil
+}
+
+// holdFor waits, unless ctx ends.
+func holdFor(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
