@@ -34,6 +34,7 @@ type drill struct {
 	server    *drillServer
 	network   *pgtest.Path // to the server, of the hosts that have no pooler
 	producing *pgtest.Path // of the producers
+	producer  string       // their DSN
 	dir       string
 	hosts     map[string]*drillHost
 	direct    []string // hosts whose network fails
@@ -149,6 +150,7 @@ func (d *drill) open(t *testing.T) {
 
 	door := pgtest.TCP(t, d.server.Server)
 	d.network, d.producing = pgtest.NewPath(t, door), pgtest.NewPath(t, door)
+	d.producer = pgtest.OverTCP(d.t, super, d.producing.Addr())
 	over := pgtest.OverTCP(t, d.dsn, d.network.Addr())
 	dsns := map[string]string{"direct0": over, "direct1": over}
 	d.direct = []string{"direct0", "direct1"}
@@ -173,13 +175,12 @@ func (d *drill) start(h *drillHost) {
 
 // produce makes one after the other until ctx ends.
 func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn, int) bool) {
-	dsn := pgtest.OverTCP(d.t, d.server.DSN(embedded.Superuser, "postgres"), d.producing.Addr())
 	var conn *pgx.Conn
 	for n := 0; ctx.Err() == nil; holdFor(ctx, 20*time.Millisecond) {
 		// What it has begun it ends: only so is known what it was told.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		if conn == nil {
-			conn, _ = pgx.Connect(call, dsn)
+			conn, _ = pgx.Connect(call, d.producer)
 		}
 		if conn != nil {
 			began := time.Now()
