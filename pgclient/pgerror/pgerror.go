@@ -137,16 +137,3 @@ func serverError(pg *pgconn.PgError, err error) error {
 	}
 	return e
 }
-
-// Retryable tells the failures after which the same statement may run again.
-func Retryable(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		switch pg.Code {
-		case "40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300":
-			return true
-		}
-		return false
-	}
-	return queue.KindOf(Translate(err)) == queue.KindUnavailable
-}

@@ -80,7 +80,7 @@ func (e *executor) run(ctx context.Context) error {
 			e.standing.beat(ctx)
 		}
 		e.standing.ask(ctx)
-		claiming := e.turn.allow(!draining && e.standing.good())
+		claiming := e.turn.allow(!draining && e.standing.good() && !e.results.stuck())
 		if draining && !claiming && e.open.Load() == 0 {
 			return nil
 		}
@@ -175,6 +175,10 @@ func (c *crew) staff() {
 
 // work runs the handler and sorts its outcome.
 func (c *crew) work(r *run) {
+	if c.results.stuck() {
+		c.results.handBack([]*run{r})
+		return
+	}
 	ctx := r.begin(c.working, c.Timeout, c.clock(), c.ticks.Load())
 	var err error
 	switch {
@@ -184,8 +188,8 @@ func (c *crew) work(r *run) {
 	default:
 		err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job))
 	}
-	switch {
-	case r.end():
+	switch lost, known := r.end(); {
+	case lost && (known || ctx == nil || err != nil):
 		c.results.drop(r)
 		c.results.settle([]*run{r})
 	case err == nil:

@@ -69,7 +69,7 @@ func (s *leases) keep(ctx context.Context) {
 // expired cancels what is left of a lease that could not be renewed in time.
 func (s *leases) expired(x *claimed) {
 	for i := range x.runs {
-		if r := &x.runs[i]; r.lose() {
+		if r := &x.runs[i]; r.lose(false) {
 			s.l.Log.Warn("the lease ran out here", "job_id", r.job.ID.String(), "job_kind", r.job.Kind)
 		}
 	}
@@ -145,7 +145,7 @@ func (s *leases) renew(ctx context.Context, leases []*claimed) {
 func (s *leases) lose(runs []*run, lost []pgtype.UUID) {
 	for _, id := range lost {
 		i := slices.IndexFunc(runs, func(r *run) bool { return r.job.ID == id })
-		if i >= 0 && runs[i].lose() {
+		if i >= 0 && runs[i].lose(true) {
 			s.l.Log.Warn("lease lost: the handler is cancelled", "job_id", id.String(), "job_kind", runs[i].job.Kind)
 		}
 	}

@@ -63,6 +63,7 @@ func (r *results) batches(what string, writers int, record func(context.Context,
 		},
 		Erred: r.l.Erred,
 		Said:  func(x *run) int { return len(x.text) },
+		Plain: func(x *run) { x.text = "" },
 	})
 }
 
@@ -72,6 +73,10 @@ func (r *results) close(by time.Time) {
 		s.Close(by)
 	}
 }
+
+// stuck tells that results cannot be recorded now: nothing is claimed or begun, for it
+// might have to be done again.
+func (r *results) stuck() bool { return r.acks.Stuck() || r.fails.Stuck() }
 
 // answered takes what the database said.
 func (r *results) answered(batch []*run, lost []pgtype.UUID) {

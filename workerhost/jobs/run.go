@@ -35,7 +35,8 @@ type run struct {
 
 	mu     sync.Mutex
 	state  uint8
-	lost   bool  // its lease is gone: the result counts for nothing
+	lost   bool  // its lease is gone or could not be renewed
+	gone   bool  // the database says so: the result counts for nothing
 	told   bool  // the database knows that it runs
 	tick   int64 // when it came or, once it runs, began
 	cancel context.CancelFunc
@@ -67,22 +68,24 @@ func (r *run) begin(working context.Context, longest, now time.Duration, tick in
 	return ctx
 }
 
-// end records that the handler is over; true when the lease was lost meanwhile.
-func (r *run) end() bool {
+// end records that the handler is over. lost: the lease went meanwhile; known: the
+// database said so. One that only ran out here may still stand there.
+func (r *run) end() (lost, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancel != nil {
 		r.cancel()
 	}
 	r.state = reported
-	return r.lost
+	return r.lost, r.gone
 }
 
-// lose cancels a job whose lease is gone; false when its result is on the way: the
-// token fences that.
-func (r *run) lose() bool {
+// lose cancels a job whose lease is gone, known: as the database says; false when its
+// result is on the way: the token fences that.
+func (r *run) lose(known bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.gone = r.gone || known
 	if r.lost || r.state >= reported {
 		return false
 	}

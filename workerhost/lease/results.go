@@ -1,12 +1,13 @@
 package lease
 
 // This file batches results: one statement per 2 ms or Most of them, repeated
-// while the database is away and a lease lasts, for a repeated result changes
-// nothing.
+// while the database is away, for a repeated result changes nothing.
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
@@ -31,6 +32,9 @@ type Recorder[T any] struct {
 	Erred func(error) // each time
 	// Said is how many bytes one takes with it; nil = not worth counting.
 	Said func(T) int
+	// Plain takes the text out of one that the database refuses for what it says; nil = it
+	// has none.
+	Plain func(T)
 }
 
 // Results collects results for a Recorder.
@@ -45,7 +49,16 @@ type Results[T any] struct {
 	full    chan struct{} // a whole batch is in
 	stop    chan struct{}
 	stopped sync.WaitGroup
+	waiting atomic.Int32 // statements that are repeated because the database takes none
+	refused atomic.Int32 // results that this host may not record, since it last recorded one
 }
+
+// mostRefused results in a row that this host may not record, and it begins nothing more.
+const mostRefused = 8
+
+// Stuck tells that results cannot be recorded now. What is begun meanwhile may have to be
+// done again.
+func (r *Results[T]) Stuck() bool { return r.waiting.Load() > 0 || r.refused.Load() >= mostRefused }
 
 // NewResults starts so many writers: with two, one batch commits while the next is
 // sent.
@@ -96,6 +109,7 @@ func (r *Results[T]) Close(by time.Time) {
 	close(r.stop)
 	r.stopped.Wait()
 	r.flush()
+	r.stopped.Wait() // for those that flush has set apart
 	r.giveUp()
 }
 
@@ -124,38 +138,85 @@ func (r *Results[T]) flush() {
 	}
 }
 
-// send records a batch. One that the database refuses is taken apart: a result
-// that it does not accept must not cost the others.
+// The pauses between two tries double from firstWait to lastWait.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = time.Second
+)
+
+// send records a batch, as pgerror.StateFates says:
+//
+//  1. What passes by itself is repeated until the database answers or the host stops, also
+//     past the leases: their tokens fence. From the second time on the host is Stuck.
+//  2. Any other batch is taken apart: a result that is refused must not cost the others.
+//  3. A single one that this host may not record is tried again beside the others as long
+//     as its lease lasts.
+//  4. A single one that is refused for what it says is sent without its text, then lost.
 func (r *Results[T]) send(batch []T) {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	held := false
+	defer func() {
+		if held {
+			r.waiting.Add(-1)
+		}
+	}()
+	plain := false
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := r.rec.Record(r.ctx, batch)
 		if err == nil {
+			r.refused.Store(0)
 			return
 		}
 		r.rec.Erred(err)
-		retry := pgerror.Retryable(err) && r.ctx.Err() == nil
-		if !retry && len(batch) > 1 && r.ctx.Err() == nil {
+		fate, smaller := pgerror.FateOf(err)
+		switch {
+		case r.ctx.Err() != nil:
+			r.rec.Lost(batch, err)
+			return
+		case len(batch) > 1 && (fate != pgerror.Again || smaller):
 			r.send(batch[:len(batch)/2])
 			r.send(batch[len(batch)/2:])
 			return
-		}
-		if !retry || !r.lasts(batch, wait) {
+		case fate == pgerror.GiveUp && r.rec.Plain != nil && !plain:
+			plain = true
+			r.rec.Plain(batch[0])
+			continue
+		case fate == pgerror.GiveUp:
 			r.rec.Lost(batch, err)
 			return
+		case fate == pgerror.GiveBack:
+			r.refused.Add(1)
+			r.stopped.Go(func() { r.sendApart(batch[0], err) })
+			return
 		}
-		select {
-		case <-time.After(wait):
-		case <-r.ctx.Done():
+		if wait > firstWait && !held {
+			held = true
+			r.waiting.Add(1)
 		}
+		r.pause(wait)
 	}
 }
 
-// lasts tells whether a lease of the batch may last for wait.
-func (r *Results[T]) lasts(batch []T, wait time.Duration) bool {
-	for _, one := range batch {
-		if r.rec.Lasts(one, wait) {
-			return true
+// sendApart tries a single result again, which failed with err, until the database takes
+// it, its lease ends or the host stops.
+func (r *Results[T]) sendApart(one T, err error) {
+	for wait := firstWait; r.rec.Lasts(one, wait) && r.ctx.Err() == nil; wait = min(2*wait, lastWait) {
+		r.pause(wait)
+		if err = r.rec.Record(r.ctx, []T{one}); err == nil {
+			r.refused.Store(0)
+			return
 		}
+		r.rec.Erred(err)
 	}
-	return false
+	if n := r.refused.Load(); n > 0 {
+		r.refused.CompareAndSwap(n, n-1)
+	}
+	r.rec.Lost([]T{one}, err)
+}
+
+// pause waits for so long, a fifth more or less, or until nothing more is tried.
+func (r *Results[T]) pause(wait time.Duration) {
+	select {
+	case <-time.After(wait*4/5 + rand.N(wait*2/5)):
+	case <-r.ctx.Done():
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,10 @@ func (g *ledger) results(away func() bool, lasts bool) *Results[string] {
 				return &pgconn.PgError{Code: "57P01"}
 			case slices.Contains(batch, "bad"):
 				return &pgconn.PgError{Code: "23514"}
+			case slices.Contains(batch, "other's"):
+				return &pgconn.PgError{Code: "42501"}
+			case len(batch) > 10 && slices.Contains(batch, "slow"):
+				return &pgconn.PgError{Code: "57014"}
 			}
 			g.recorded = append(g.recorded, batch...)
 			return nil
@@ -80,14 +85,72 @@ func TestResults(t *testing.T) {
 		require.Equal(t, []string{"good"}, g.recorded)
 		require.Equal(t, 3, g.errors)
 	})
-	t.Run("no longer than a lease lasts", func(t *testing.T) {
+	t.Run("past the lease too, and the host begins nothing meanwhile", func(t *testing.T) {
 		t.Parallel()
 		g := &ledger{}
-		r := g.results(func() bool { return true }, false)
+		var back atomic.Bool
+		r := g.results(func() bool { return !back.Load() }, false)
 		r.Add("good", "good")
+		require.Eventually(t, r.Stuck, time.Minute, time.Millisecond)
+		back.Store(true)
+		require.Eventually(t, func() bool { return !r.Stuck() }, time.Minute, time.Millisecond)
 		r.Close(soon())
-		require.Equal(t, []string{"good", "good"}, g.lost)
-		require.Equal(t, 1, g.errors)
+		require.Equal(t, []string{"good", "good"}, g.recorded)
+		require.Empty(t, g.lost)
+	})
+	t.Run("in smaller statements where one is cancelled", func(t *testing.T) {
+		t.Parallel()
+		g := &ledger{}
+		r := g.results(never, false)
+		slow := slices.Repeat([]string{"slow"}, 100)
+		r.Add(slow...)
+		r.Close(soon())
+		require.Equal(t, slow, g.recorded)
+	})
+	t.Run("one that this host may not record costs no other, and lasts as its lease does", func(t *testing.T) {
+		t.Parallel()
+		g := &ledger{}
+		r := g.results(never, true)
+		r.Add("good", "other's", "good")
+		require.Eventually(t, func() bool { g.mu.Lock(); defer g.mu.Unlock(); return g.errors > 4 && len(g.recorded) == 2 }, time.Minute, time.Millisecond)
+		require.False(t, r.Stuck())
+		r.Close(time.Now().Add(100 * time.Millisecond))
+		require.Equal(t, []string{"other's"}, g.lost)
+		g = &ledger{}
+		r = g.results(never, false)
+		r.Add("other's")
+		r.Close(soon())
+		require.Equal(t, []string{"other's"}, g.lost)
+	})
+	t.Run("many that this host may not record hold it", func(t *testing.T) {
+		t.Parallel()
+		g := &ledger{}
+		r := g.results(never, true)
+		r.Add(slices.Repeat([]string{"other's"}, 20)...)
+		require.Eventually(t, r.Stuck, time.Minute, time.Millisecond)
+		r.Close(time.Now().Add(time.Millisecond))
+		require.Len(t, g.lost, 20)
+		require.False(t, r.Stuck())
+	})
+	t.Run("one that is refused for its text is recorded without it", func(t *testing.T) {
+		t.Parallel()
+		var recorded []string
+		r := NewResults(1, Recorder[*string]{
+			Record: func(_ context.Context, batch []*string) error {
+				if *batch[0] != "" {
+					return &pgconn.PgError{Code: "22021"}
+				}
+				recorded = append(recorded, "plain")
+				return nil
+			},
+			Erred: func(error) {},
+			Lost:  func([]*string, error) { recorded = append(recorded, "lost") },
+			Plain: func(s *string) { *s = "" },
+		})
+		text := "text"
+		r.Add(&text)
+		r.Close(soon())
+		require.Equal(t, []string{"plain"}, recorded)
 	})
 	t.Run("nor than the end that is given", func(t *testing.T) {
 		t.Parallel()

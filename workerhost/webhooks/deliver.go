@@ -112,6 +112,7 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			d.end(ctx, e)
 		case <-renew.C:
 			d.leases.renew(ctx)
+			d.leases.settleOwed(ctx)
 		case <-slice.C:
 			now := time.Now()
 			d.release(ctx, d.places.stale(now))
@@ -124,15 +125,19 @@ func (d *deliverer) run(ctx, send context.Context) error {
 		if ctx.Err() == nil {
 			d.begin(send)
 		}
-		if !draining {
+		if !draining && !d.requests.results.Stuck() {
 			d.claim(ctx)
 		}
 		d.l.SetInFlight(len(d.leases.flying) - d.places.stocked)
 	}
 }
 
-// begin starts the requests that there are places for.
+// begin starts the requests that there are places for; none while results cannot be
+// recorded, for it might have to be sent again.
 func (d *deliverer) begin(send context.Context) {
+	if d.requests.results.Stuck() {
+		return
+	}
 	now := time.Now()
 	for x := d.places.next(now); x != nil; x = d.places.next(now) {
 		d.requests.sending.Go(func() { d.requests.send(send, x) })

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
@@ -95,6 +96,7 @@ type leases struct {
 	*Worker
 	l      *loop.Loop
 	flying map[int64]*delivery
+	owed   []*delivery // to be handed back once the database takes it
 }
 
 // take keeps what a claim brought until it is settled or handed back.
@@ -143,11 +145,20 @@ func (s *leases) handBack(ctx context.Context) {
 			open = append(open, x)
 		}
 	}
-	s.release(ctx, open)
+	owed := s.owed
+	s.owed = nil
+	s.release(ctx, append(open, owed...))
 }
 
-// release returns jobs to Pending, no attempt spent; false when the database did
-// not hear it, and their leases will expire.
+// settleOwed hands back what could not be handed back before.
+func (s *leases) settleOwed(ctx context.Context) {
+	owed := s.owed
+	s.owed = nil
+	s.release(ctx, owed)
+}
+
+// release returns jobs to Pending, no attempt spent; false when the database did not hear
+// it. Unless it never will, that is tried again; else their leases will expire.
 func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	if len(xs) == 0 {
 		return true
@@ -155,7 +166,9 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	ids, tokens := make([]int64, len(xs)), make([]string, len(xs))
 	for i, x := range xs {
 		ids[i], tokens[i] = x.JobID, x.LeaseToken
-		delete(s.flying, x.JobID)
+		if s.flying[x.JobID] == x { // one that is owed may have been claimed again
+			delete(s.flying, x.JobID)
+		}
 	}
 	// A stop must not cancel it: nobody else knows of these leases any more.
 	ctx, cancel := lease.Outlive(ctx, s.l.Left)
@@ -163,6 +176,11 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	ctx, cancel = context.WithTimeout(ctx, loop.HandBack/2)
 	defer cancel()
 	out, err := s.Client.ReleaseWebhooks(ctx, ids, tokens)
+	if err != nil && pgerror.Retryable(err) {
+		s.owed = append(s.owed, xs...)
+		s.Log.Warn("jobs could not be handed back yet", "jobs", len(ids), "error", err.Error())
+		return false
+	}
 	if err != nil {
 		s.Log.Error("jobs could not be handed back; their leases will expire", "jobs", len(ids), "error", err.Error())
 		return false

@@ -40,6 +40,7 @@ func newRequests(w *Worker, l *loop.Loop, most int) *requests {
 			r.over(batch)
 		},
 		Erred: l.Erred,
+		Plain: func(x *delivery) { x.report.Excerpt = "" },
 	})
 	return r
 }

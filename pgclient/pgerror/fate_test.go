@@ -1,0 +1,72 @@
+package pgerror_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgerror"
+)
+
+// Every class of PostgreSQL's appendix A stands in the table once, with its reason.
+func TestEveryStateIsClassedOnce(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, f := range pgerror.StateFates() {
+		require.Regexp(t, `^([0-9A-Z]{2}|[0-9A-Z]{5})$`, f.State)
+		require.False(t, seen[f.State], "%s stands twice", f.State)
+		require.NotEmpty(t, f.Why, f.State)
+		seen[f.State] = true
+	}
+	for f := range seen {
+		require.True(t, seen[f[:2]], "%s has no class", f)
+	}
+	for _, class := range strings.Fields(`00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 10 20 21 22 23 24 25 26 27 28 2B 2D 2F 34 38 39 3B
+		3D 3F 40 42 44 53 54 55 57 58 72 F0 HV P0 XX`) {
+		require.True(t, seen[class], "class %s is missing", class)
+	}
+	code := regexp.MustCompile(`^([0-9A-Z]{2})[0-9A-Z]{3} `)
+	files, _ := filepath.Glob("/usr/share/postgresql/*/errcodes.txt") // of the servers that are installed here
+	for _, name := range files {
+		file, err := os.Open(name)
+		require.NoError(t, err)
+		for lines := bufio.NewScanner(file); lines.Scan(); {
+			if m := code.FindStringSubmatch(lines.Text()); m != nil {
+				require.True(t, seen[m[1]], "%s of %s is not classed", lines.Text(), name)
+			}
+		}
+		require.NoError(t, file.Close())
+	}
+}
+
+func TestFateOf(t *testing.T) {
+	t.Parallel()
+	fates := map[pgerror.Fate]string{
+		pgerror.Again: "53100 53200 53300 53400 57014 57P01 57P02 57P03 57P05 40001 40P01 55P03 08006 08P01 25006 25P03 58030 26000",
+		pgerror.GiveBack: "42501 42883 42P01 42703 28000 28P01 3D000 0A000 P0001 XX000 XX001 25P02 55000 ZZ000 " +
+			"P0004 42725",
+		pgerror.GiveUp: "22021 22P05 22023 23514 23505 44000 54000",
+	}
+	for fate, codes := range fates {
+		for _, code := range strings.Fields(codes) {
+			got, _ := pgerror.FateOf(pgerror.Translate(&pgconn.PgError{Code: code, Message: "x"}))
+			require.Equal(t, fate.String(), got.String(), code)
+		}
+	}
+	for code, smaller := range map[string]bool{"57014": true, "53200": true, "40001": false, "53100": false, "54000": true} {
+		_, got := pgerror.FateOf(&pgconn.PgError{Code: code})
+		require.Equal(t, smaller, got, code)
+	}
+	fate, _ := pgerror.FateOf(context.DeadlineExceeded)
+	require.Equal(t, pgerror.Again, fate)
+	fate, _ = pgerror.FateOf(errors.New("other"))
+	require.Equal(t, pgerror.GiveBack, fate)
+}
