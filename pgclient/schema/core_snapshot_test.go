@@ -200,6 +200,21 @@ func TestSnapshotShared(t *testing.T) {
 	require.Equal(t, false, e["shared"])
 }
 
+// On a full disk nothing can be stored; the picture is shown all the same.
+func TestSnapshotOnAFullDisk(t *testing.T) {
+	c := newCore(t)
+	viewer := c.as("queue_viewer")
+	c.exec(`CREATE FUNCTION public.full_disk() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
+	c.exec("CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON public.queue_snapshot FOR EACH ROW EXECUTE FUNCTION public.full_disk()")
+	for range 2 {
+		require.Equal(t, false, call(t, viewer, "public.fn_queue_snapshot()")["shared"])
+	}
+	c.exec("DROP TRIGGER full_disk ON public.queue_snapshot")
+	require.Equal(t, false, call(t, viewer, "public.fn_queue_snapshot()")["shared"])
+	require.Equal(t, true, call(t, viewer, "public.fn_queue_snapshot('1 minute')")["shared"])
+}
+
 func TestSnapshotReadOnly(t *testing.T) {
 	c := newCore(t)
 	viewer := c.as("queue_viewer")

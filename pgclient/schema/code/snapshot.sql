@@ -153,7 +153,8 @@ COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the picture: the se
 -- take a stored one that is a little older, or wait for the new one for a moment:
 -- a transaction that keeps the lock open must not hold up the screens, so then
 -- each computes its own. A standby, a read-only session and one with an old
--- snapshot compute their own and store nothing.
+-- snapshot compute their own and store nothing; so do all while nothing can be
+-- written, as on a full disk.
 CREATE OR REPLACE FUNCTION public.fn_queue_picture(p_max_age interval DEFAULT interval '1 second',
   OUT taken_at timestamptz, OUT took_ms numeric, OUT shared boolean, OUT body text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -181,8 +182,13 @@ BEGIN
         AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted');
       EXIT WHEN NOT v_store OR v_locked;
       -- The lock may have come free because the picture has just been stored: look once more.
-      PERFORM 1 FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'queue_snapshot' FOR UPDATE SKIP LOCKED;
-      v_locked := FOUND;
+      BEGIN
+        PERFORM 1 FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'queue_snapshot' FOR UPDATE SKIP LOCKED;
+        v_locked := FOUND;
+      EXCEPTION WHEN OTHERS THEN -- nothing can be written
+        v_store := false;
+        EXIT;
+      END;
       IF NOT v_locked THEN
         v_store := false;
         v_fits := greatest(least(p_max_age, interval '1 day'), interval '1 second') * 5;
@@ -196,8 +202,12 @@ BEGIN
   body := public.fn_queue_snapshot_parts();
   took_ms := round(extract(epoch FROM clock_timestamp() - v_start)::numeric * 1000, 2);
   IF v_store THEN
-    INSERT INTO public.queue_snapshot (taken_at, took_ms, body) VALUES (v_start, took_ms, body)
-    ON CONFLICT (one) DO UPDATE SET taken_at = excluded.taken_at, took_ms = excluded.took_ms, body = excluded.body;
+    BEGIN
+      INSERT INTO public.queue_snapshot (taken_at, took_ms, body) VALUES (v_start, took_ms, body)
+      ON CONFLICT (one) DO UPDATE SET taken_at = excluded.taken_at, took_ms = excluded.took_ms, body = excluded.body;
+    EXCEPTION WHEN OTHERS THEN -- such as on a full disk: what cannot be shared is shown all the same
+      RAISE LOG 'qtop: the snapshot was not stored for other consoles: %', SQLERRM;
+    END;
   END IF;
 END
 $fn$;
