@@ -95,7 +95,7 @@ func (g *gathering) send(batch []*gathered) {
 	defer cancel()
 	ids, err := g.enqueueAll(ctx, batch)
 	var pg *pgconn.PgError
-	alone := len(batch) == 1 || errors.Is(err, errRefused) || errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "42501")
+	alone := len(batch) == 1 || errors.Is(err, errRefused) || errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "54") || pg.Code == "42501")
 	for i, w := range batch {
 		a := enqueued{err: pgerror.Translate(err)}
 		switch {

@@ -33,6 +33,9 @@ SELECT public.fn_dot_config_seed('queue.retry.schedule', 'schedule',
   '10s 20s 30s 2m 2m 5m 10m 20m 30m 50m 1h 1h 1h 2h 2h 3h 4h 4h 4h',
   'how long a job waits after each try that failed; queue.retry.schedule.KIND for one job kind',
   p_switch => false, p_choices => NULL::text[]);
+SELECT public.fn_dot_config_seed('queue.payload.max_bytes', 'integer', '262144',
+  'longest payload that is accepted, in bytes of its text; what is stored already stays',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.retry.max_attempts_default', 'integer', '20',
   'tries of a job that names no number of its own', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('iu_core.routes_master_enabled', 'boolean', 'true',
@@ -135,6 +138,7 @@ LEFT JOIN (VALUES
   ('queue.heartbeat.stale_threshold_seconds', 1, 999999999),
   ('queue.subscription_resolution.broadcast_warn_percent', 0, 100),
   ('queue.lease.duration_seconds', 1, 86400),
+  ('queue.payload.max_bytes', 16384, 999999999),
   ('queue.retry.max_attempts_default', 1, 1000),
   ('notification.debounce_seconds', 0, 86400),
   ('notification.batch_piece_threshold', 0, 100000),

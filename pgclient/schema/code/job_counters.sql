@@ -54,10 +54,17 @@ DECLARE
   v_direct boolean;
   v_used boolean;
   v_late boolean;
+  v_bytes int;
   v_five text := date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint;
   v_stack text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
+    -- a replay has the payload that was stored before
+    SELECT max(octet_length(r.payload::text)) INTO v_bytes FROM new_rows r
+    WHERE starts_with(r.idempotency_key, 'replay:') IS NOT TRUE;
+    IF v_bytes > 16384 THEN
+      PERFORM public.fn_payload_admit('payload'::text, v_bytes);
+    END IF;
     -- mostly it is one row, queued and ready or rightly not, or several of one lane: then cheap statements do
     BEGIN -- as fn_queue_count and fn_job_lane_open do, which are for what is rare
       LOCK TABLE public.queue_counter_delta, public.job_lane IN ROW EXCLUSIVE MODE NOWAIT;
@@ -144,8 +151,8 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_job_queue_counted IS
-  'Trigger: counters job and job_in_5m, lanes; a job is born without a past, not ready when it is due later, and '
-  'leaves the queue only inside a fn_job_ function.';
+  'Trigger: counters job and job_in_5m, lanes; a job is born without a past, not ready when it is due later, with a '
+  'payload of at most queue.payload.max_bytes, and leaves the queue only inside a fn_job_ function.';
 
 CREATE OR REPLACE TRIGGER trg_job_queue_inserted AFTER INSERT ON public.job_queue
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();

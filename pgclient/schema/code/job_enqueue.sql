@@ -282,6 +282,8 @@ COMMENT ON FUNCTION public.fn_number_bad IS 'Whether a text is no whole number w
 -- nothing is found. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_many_refusal(p_jobs jsonb, p_keys text[]) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_most int := public.fn_payload_max();
 BEGIN
   RETURN (SELECT format('p_jobs[%s]%s', x.n - 1, x.bad) FROM (SELECT j.n, CASE
     WHEN jsonb_typeof(j.e) <> 'object' THEN concat(' must be an object, not ', public.fn_json_said(j.e))
@@ -296,6 +298,8 @@ BEGIN
     WHEN jsonb_typeof(j.e -> 'payload') NOT IN ('object', 'null') THEN
       concat('.payload must be an object, not a JSON ', jsonb_typeof(j.e -> 'payload'))
     WHEN j.e -> 'payload' ?| ARRAY[:denied_keys] THEN concat('.payload ', public.fn_denied_key(j.e -> 'payload'))
+    WHEN octet_length((j.e -> 'payload')::text) > v_most THEN format('.payload has %s bytes as text, more than %s '
+      '(queue.payload.max_bytes)', octet_length((j.e -> 'payload')::text), v_most)
     WHEN public.fn_number_bad(j.e ->> 'priority', 0, 1000) THEN
       concat('.priority must be 0 to 1000, not ', public.fn_json_said(j.e -> 'priority'))
     WHEN public.fn_time_bad(j.e ->> 'process_after') THEN

@@ -53,12 +53,17 @@ DECLARE
   v_known boolean;
   v_stream text;
   v_lane text;
+  v_bytes int;
 BEGIN
   NEW.created_xid := pg_current_xact_id();
   IF current_setting('session_replication_role') = 'replica' THEN
     RETURN NEW; -- the rest was looked at where it was written
   END IF;
   NEW.created_at := now();
+  v_bytes := octet_length(NEW.safe_payload::text);
+  IF v_bytes > 16384 THEN
+    PERFORM public.fn_payload_admit('safe_payload'::text, v_bytes);
+  END IF;
   BEGIN -- a subtransaction that writes nothing
     SELECT r.event_stream, r.delivery_lane INTO v_stream, v_lane FROM public.event_type_registry r
     WHERE r.event_domain = NEW.event_domain AND r.event_type = NEW.event_type AND r.active;
@@ -104,8 +109,8 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_outbox_admit IS
-  'Trigger function: refuses types that are not registered so and long texts; created_at and created_xid are not the '
-  'writer''s. Of what logical replication applies it sets created_xid alone.';
+  'Trigger function: refuses types that are not registered so, long texts and payloads; created_at and created_xid are '
+  'not the writer''s. Of what logical replication applies it sets created_xid alone.';
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_admit BEFORE INSERT ON public.event_outbox
   FOR EACH ROW EXECUTE FUNCTION public.fn_event_outbox_admit();

@@ -19,6 +19,35 @@ $fn$;
 COMMENT ON FUNCTION public.fn_payload_fits IS 'Whether a payload can be handed out as text: about 64 MiB at most.';
 GRANT EXECUTE ON FUNCTION public.fn_payload_fits TO :"dot_executor", :"webhook_worker";
 
+-- fn_payload_max() → how many bytes the text of a payload may have: flag queue.payload.max_bytes. It never waits, since
+-- producers call it: while the flag cannot be read at once, the default stands for it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_payload_max() RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
+BEGIN -- a subtransaction that writes nothing
+  RETURN COALESCE((SELECT m.n FROM public.v_dot_config_number m WHERE m.key = 'queue.payload.max_bytes'), 262144);
+EXCEPTION WHEN OTHERS THEN
+  RETURN 262144;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_payload_max IS
+  'How many bytes the text of a payload may have; read without waiting. Internal.';
+
+-- fn_payload_admit(name, bytes): raises 22023 where a payload that is being handed over is too long as text. Triggers
+-- call it only from 16384 bytes on, the lower bound of the flag. Internal.
+CREATE OR REPLACE FUNCTION public.fn_payload_admit(p_name text, p_bytes int) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_most int := public.fn_payload_max();
+BEGIN
+  IF p_bytes > v_most THEN
+    RAISE EXCEPTION '% has % bytes as text, more than % (queue.payload.max_bytes)', p_name, p_bytes, v_most
+      USING ERRCODE = '22023', HINT = 'store the content where the receiver can read it and hand over a reference';
+  END IF;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_payload_admit IS
+  'Refuses a payload that is longer as text than queue.payload.max_bytes. Internal.';
+
 -- fn_payload_raw(kind, id) → the payload as stored; NULL where there is none. kind: event (a webhook event),
 -- dead_letter, event_outbox, event_dead_letter (the event that could not be routed), job, job_dead_letter. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_raw(p_kind text, p_id text) RETURNS jsonb

@@ -110,12 +110,20 @@ COMMENT ON FUNCTION public.fn_queue_wake_notify_event_outbox IS
 CREATE OR REPLACE TRIGGER trg_event_outbox_wake_notify AFTER INSERT ON public.event_outbox
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_event_outbox();
 
--- Wake: one signal per inserting statement (arguments: layer, worker hint). Off by default.
+-- Wake: one signal per inserting statement (arguments: layer, worker hint). Off by default. Of events the same trigger
+-- refuses payloads that are too long: a trigger of its own would make the upgrade wait for open producers.
 CREATE OR REPLACE FUNCTION public.fn_webhook_wake() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_n bigint;
+  v_bytes int;
 BEGIN
+  IF TG_TABLE_NAME = 'events' THEN
+    SELECT max(octet_length(n.payload::text)) INTO v_bytes FROM new_rows n;
+    IF v_bytes > 16384 THEN
+      PERFORM public.fn_payload_admit('payload'::text, v_bytes);
+    END IF;
+  END IF;
   IF current_setting('qtop.doorbell', true) = 'on' OR NOT public.fn_queue_notify_enabled() THEN
     RETURN NULL;
   END IF;

@@ -1,0 +1,92 @@
+// The longest payload that is accepted, by the bytes of its text.
+package schema_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// payload is the SQL of an object whose text has n bytes.
+func payload(n int) string {
+	return fmt.Sprintf("jsonb_build_object('t', pg_catalog.repeat('ü', %d) || pg_catalog.repeat('x', %d))", (n-9)/2, (n-9)%2)
+}
+
+// handing are the ways of producers that take a payload, PAYLOAD in its place.
+func handing() map[string]string {
+	return map[string]string{
+		"p_payload":    "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', PAYLOAD)",
+		"with a key":   "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', PAYLOAD, p_idempotency_key => 'key ' || pg_catalog.gen_random_uuid())",
+		"many":         `SELECT public.fn_job_enqueue_many(pg_catalog.jsonb_build_array('{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb, '{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb || pg_catalog.jsonb_build_object('payload', PAYLOAD)))`,
+		"many by keys": `SELECT public.fn_job_enqueue_many(pg_catalog.jsonb_build_array('{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb, '{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb || pg_catalog.jsonb_build_object('payload', PAYLOAD, 'idempotency_key', pg_catalog.gen_random_uuid())))`,
+		"emit":         "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', 'unit', 'u', PAYLOAD)",
+		"event_outbox": "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload) VALUES ('iu', 'made', 'update', 'immediate', PAYLOAD)",
+		"events":       "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}'), ('order', PAYLOAD)",
+	}
+}
+
+// A payload of as many bytes as the flag says is accepted, one byte more is refused with the size; while the flag
+// cannot be read, the default counts and nobody waits.
+func TestPayloadsThatAreTooLongAreRefused(t *testing.T) {
+	p := newProducing(t)
+	with := func(sql string, n int) error {
+		return p.with("BEGIN; SET LOCAL statement_timeout = '20s'", strings.ReplaceAll(sql, "PAYLOAD", payload(n)))
+	}
+	both := func(why string, most int) {
+		t.Helper()
+		for name, sql := range handing() {
+			require.NoError(t, with(sql, most), "%s: %s", why, name)
+			start := time.Now()
+			err := with(sql, most+1)
+			refused(t, "22023", err, why+": "+name)
+			require.ErrorContains(t, err, fmt.Sprintf("has %d bytes as text, more than %d (queue.payload.max_bytes)", most+1, most))
+			require.Less(t, time.Since(start), 10*time.Second, "%s: %s", why, name)
+			if strings.HasPrefix(name, "many") {
+				require.ErrorContains(t, err, "p_jobs[1].payload has")
+			}
+		}
+	}
+	require.Equal(t, 262144, get[int](p.core, "SELECT public.fn_cfg_int('queue.payload.max_bytes', 1)"))
+	require.Equal(t, 1000, get[int](p.core, "SELECT octet_length(("+payload(1000)+")::text)"))
+	both("by default", 262144)
+	p.exec("UPDATE public.dot_config SET value = '20000' WHERE key = 'queue.payload.max_bytes'")
+	both("as set", 20000)
+	p.exec("UPDATE public.dot_config SET value = '1' WHERE key = 'queue.payload.max_bytes'")
+	both("at the lower bound", 16384)
+	p.exec("UPDATE public.dot_config SET value = 'garbage' WHERE key = 'queue.payload.max_bytes'")
+	both("unreadable", 262144)
+
+	p.exec("UPDATE public.dot_config SET value = '20000' WHERE key = 'queue.payload.max_bytes'")
+	holder := p.db.Conn(t, "")
+	for _, table := range []string{"dot_config", "dot_config_rule"} {
+		require.NoError(t, pgx.BeginFunc(t.Context(), holder, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "LOCK TABLE public."+table+" IN ACCESS EXCLUSIVE MODE")
+			require.NoError(t, err)
+			both(table+" is held", 262144)
+			return nil
+		}))
+		p.exec("ALTER TABLE public." + table + " RENAME TO away")
+		both(table+" is renamed", 20000) // the view follows it
+		p.exec("ALTER TABLE public.away RENAME TO " + table)
+	}
+}
+
+// What was stored before there was a limit goes on: it is claimed, fails, and its dead letter is replayed.
+func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
+	j := newJobs(t)
+	j.rule("e", "", "", 0, 10)
+	j.flag("queue.payload.max_bytes", "999999999")
+	j.exec("SELECT public.fn_job_enqueue('k', 'd', 'external_worker', "+payload(300000)+", p_max_attempts => 1)")
+	j.flag("queue.payload.max_bytes", "262144")
+	_, err := j.work.Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'd', 'external_worker', "+payload(300000)+")")
+	refused(t, "22023", err, "300000 bytes")
+	require.Equal(t, "done", j.told("BROKE", j.take("e", 10)...))
+	letter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
+	answer := call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1::uuid], 'ann', 'again')", letter)
+	require.Equal(t, "replayed", results(t, answer)[0]["outcome"], "%v", answer)
+	require.Equal(t, "done", j.told("ack", j.take("e", 10)...))
+}
