@@ -26,6 +26,7 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/jobs"
+	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
 	"github.com/qtop/qtop/workerhost/sender"
 	"github.com/qtop/qtop/workerhost/webhooks"
@@ -104,8 +105,9 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	listens := make(chan struct{})
 	h.signals.loops, h.signals.settings, h.signals.listens = all, &h.settings, listens
 	h.ticker = ticker{listens: listens, client: db, loops: all, settings: &h.settings, log: log, outcomes: o.Log}
+	budget := lease.NewBudget()
 	h.jobs = jobs.Executor{
-		Client: db, Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
+		Client: db, Budget: budget, Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
 		Failed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
@@ -113,7 +115,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	}
 	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{
-		Client: db, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
+		Client: db, Budget: budget, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
 		Every:    func() time.Duration { return h.settings.every(loopWebhook) },
 		Reported: func() { all.handOn(loopWebhook, map[string]int64{"reported": 1}) },
 		Unsigned: h.row.beatNow,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/workerhost"
@@ -13,6 +14,18 @@ import (
 // longAsText is a payload of 2.5 kB that is 1.2 GB as text.
 const longAsText = "jsonb_build_object('n', (SELECT jsonb_agg('1e131000'::numeric) FROM generate_series(1, 9000)))"
 
+// before runs a statement as if it had run before there was a limit of payloads.
+func (w *world) before(sql string) {
+	w.t.Helper()
+	require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error {
+		_, err := tx.Exec(w.t.Context(), "SET LOCAL session_replication_role = replica")
+		if err == nil {
+			_, err = tx.Exec(w.t.Context(), sql)
+		}
+		return err
+	}))
+}
+
 // A payload that cannot be handed out makes a dead letter of its own webhook at once,
 // with the cause; what stands beside and behind it is delivered, and its endpoint is
 // not blamed.
@@ -21,8 +34,8 @@ func TestUnreadablePayloadOfWebhook(t *testing.T) {
 	w := newWorld(t, "webhook.circuit_failures", "1")
 	r := receive(t, ok)
 	w.subscribe("order", r.URL, nil)
-	w.exec("INSERT INTO public.events (event_type, payload) VALUES ('order', " + longAsText + ")")
-	w.exec("INSERT INTO public.events (event_type, payload) SELECT 'order', jsonb_build_object('n', jsonb_agg(1e300::numeric / g)) FROM generate_series(1, 2000) g")
+	w.before("INSERT INTO public.events (event_type, payload) VALUES ('order', " + longAsText + ")")
+	w.before("INSERT INTO public.events (event_type, payload) SELECT 'order', jsonb_build_object('n', jsonb_agg(1e300::numeric / g)) FROM generate_series(1, 2000) g")
 	w.events("order", 20)
 	h := w.run(workerhost.Options{})
 	w.becomes(21, completed)
@@ -39,7 +52,7 @@ func TestUnreadablePayloadOfJob(t *testing.T) {
 	w := newWorld(t)
 	executor(t, w.admin, "ex", "k", 10)
 	w.set("queue.job_substrate.enabled", "true")
-	w.exec("SELECT public.fn_job_enqueue('k', 'system', 'DOT', " + longAsText + ", 900)") // the first of all
+	w.before("SELECT public.fn_job_enqueue('k', 'system', 'DOT', " + longAsText + ", 900)") // the first of all
 	for range 5 {
 		w.exec("SELECT public.fn_job_enqueue('k', 'system', 'DOT', jsonb_build_object('text', repeat('x', 100000)))")
 	}

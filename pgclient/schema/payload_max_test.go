@@ -80,7 +80,7 @@ func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 	j := newJobs(t)
 	j.rule("e", "", "", 0, 10)
 	j.flag("queue.payload.max_bytes", "999999999")
-	j.exec("SELECT public.fn_job_enqueue('k', 'd', 'external_worker', "+payload(300000)+", p_max_attempts => 1)")
+	j.exec("SELECT public.fn_job_enqueue('k', 'd', 'external_worker', " + payload(300000) + ", p_max_attempts => 1)")
 	j.flag("queue.payload.max_bytes", "262144")
 	_, err := j.work.Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'd', 'external_worker', "+payload(300000)+")")
 	refused(t, "22023", err, "300000 bytes")

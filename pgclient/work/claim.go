@@ -5,6 +5,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
 
@@ -25,6 +26,11 @@ type Claim struct {
 	After    JobKeys
 }
 
+// ClaimedPayload is how many bytes the text of a payload may have that comes with its
+// claim, ClaimSQL has the same number: JobPayload and WebhookPayload read longer ones, so
+// that a host holds a few at a time.
+const ClaimedPayload = 8192
+
 // ClaimSQL is the statement that claims; ReadClaimed reads its rows. A key that ends with the
 // job's id is not the one that was given, and its job may be a replay. The functions that
 // look both up see jobs that are newer than this statement, as the claim does.
@@ -34,7 +40,9 @@ const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, 
 		THEN COALESCE(public.fn_job_key(job_id), idempotency_key) ELSE idempotency_key END,
 	CASE WHEN idempotency_key = 'replay:' || job_id THEN public.fn_job_root(job_id) END,
 	correlation_id,
-	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 OR public.fn_payload_fits(payload) THEN payload END
+	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 THEN payload
+		WHEN pg_column_size(payload) > 8192 OR pg_column_size(jsonb_build_array(payload)) > 8192 THEN NULL
+		WHEN public.fn_payload_fits(payload) THEN CASE WHEN octet_length(payload::text) > 8192 THEN NULL ELSE payload END END
 	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb)`
 
 // JobClaim leases jobs. The statement commits before anything is returned: a job
@@ -48,6 +56,33 @@ func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	}
 	jobs, err := ReadClaimed(rows, claim.Most)
 	return jobs, pgerror.Translate(err)
+}
+
+// Payload is one that is read apart from its claim.
+type Payload struct {
+	Bytes    int64  // of its text
+	Text     []byte // nil: it has more than were asked for, or cannot be handed out
+	Readable bool   // false: it cannot be handed out
+}
+
+// JobPayload reads the payload of a leased job that did not come with its claim, where it
+// has at most that many bytes. held is false where the lease is gone.
+func (c *Client) JobPayload(ctx context.Context, lease JobLease, most int64) (p Payload, held bool, err error) {
+	p, err = c.payload(ctx, "SELECT bytes, payload FROM public.fn_job_payload($1::uuid, $2::uuid, $3::bigint)", lease.ID, lease.Token, most)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return p, false, nil
+	}
+	return p, true, pgerror.Translate(err)
+}
+
+func (c *Client) payload(ctx context.Context, sql string, args ...any) (p Payload, err error) {
+	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
+	defer cancel()
+	var bytes *int64
+	if err = c.pool.QueryRow(ctx, sql, args...).Scan(&bytes, &p.Text); err == nil && bytes != nil {
+		p.Bytes, p.Readable = *bytes, true
+	}
+	return p, err
 }
 
 // ReadClaimed reads the rows of ClaimSQL.

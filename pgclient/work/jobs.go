@@ -37,7 +37,7 @@ type Job struct {
 	PayloadRef     string
 	IdempotencyKey string
 	CorrelationID  string
-	Payload        []byte // the text of the jsonb
+	Payload        []byte // the text of the jsonb; nil: read it with JobPayload
 }
 
 // Lane names the lane of the job as JobKeys does.

@@ -28,7 +28,7 @@ type WebhookJob struct {
 	CallbackURL    string
 	SecretRef      *string
 	WebhookID      string
-	Payload        *string // nil: it is too long to be handed out
+	Payload        *string // nil: read it with WebhookPayload
 	Paced          bool    // it spent the token of a rate, which expires
 }
 
@@ -41,9 +41,17 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 	defer cancel()
 	jobs, err := pgrow.All[WebhookJob](ctx, c.pool, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
 		timeout_seconds, event_id, event_type, event_created, subscription_id, callback_url, secret_ref, webhook_id, payload, paced
-		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int, $5::bigint)`,
-		workerID, n, skip, per, after)
+		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int, $5::bigint, $6::int)`,
+		workerID, n, skip, per, after, ClaimedPayload)
 	return jobs, pgerror.Translate(err)
+}
+
+// WebhookPayload reads the payload of an event that did not come with its claim, where it
+// has at most that many bytes.
+func (c *Client) WebhookPayload(ctx context.Context, event, most int64) (Payload, error) {
+	p, err := c.payload(ctx, `SELECT octet_length(x.t)::bigint, CASE WHEN octet_length(x.t) <= $2::bigint THEN x.t END FROM (
+		SELECT CASE WHEN public.fn_payload_fits(e.payload) THEN e.payload::text END AS t FROM public.events e WHERE e.id = $1::bigint OFFSET 0) x`, event, most)
+	return p, pgerror.Translate(err)
 }
 
 // SecretRefs reads the references of subscriptions; one that has none, or that is

@@ -56,7 +56,7 @@ func (j Job) JSON() ([]byte, error) {
 		return nil, Permanent(Coded(CodeBadJob, err))
 	}
 	b.Truncate(b.Len() - len("}\n"))
-	b.Grow(len(payload) + len(`,"payload":}`))
+	b.Grow(len(payload) + len(`,"payload":}`) + len("\n")) // with room for the end of the line
 	b.WriteString(`,"payload":`)
 	at := b.Len()
 	b.Write(payload)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/lease"
@@ -184,9 +185,9 @@ func (c *crew) work(r *run) {
 	switch {
 	case ctx == nil:
 	case r.job.Payload == nil:
-		err = handler.Permanent(handler.Coded("PAYLOAD_UNREADABLE", errors.New("not run: "+lease.Unreadable)))
+		err = c.workOnLong(ctx, r)
 	default:
-		err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job))
+		err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job, r.job.Payload))
 	}
 	switch lost, known := r.end(); {
 	case lost && (known || ctx == nil || err != nil):
@@ -195,7 +196,7 @@ func (c *crew) work(r *run) {
 	case err == nil:
 		r.outcome = succeeded
 		c.results.acks.Add(r)
-	case c.working.Err() != nil: // stopped: that says nothing about the job
+	case c.working.Err() != nil, errors.Is(err, errNotBegun): // that says nothing about the job
 		r.outcome = released
 		c.results.returns.Add(r)
 	default:
@@ -208,12 +209,42 @@ func (c *crew) work(r *run) {
 	}
 }
 
+// errNotBegun is the end of a job whose payload could not be read for now.
+var errNotBegun = errors.New("not begun")
+
+// workOnLong reads the payload of a job, within the budget of the host, and runs its
+// handler.
+func (c *crew) workOnLong(ctx context.Context, r *run) (err error) {
+	held := true
+	read := func(ctx context.Context, most int64) (p work.Payload, err error) {
+		p, held, err = c.Client.JobPayload(ctx, r.ref(), most)
+		return p, err
+	}
+	cannot := c.Budget.Use(ctx, read, func(p work.Payload) {
+		switch {
+		case !held:
+			r.lose(true)
+		case !p.Readable:
+			err = handler.Permanent(handler.Coded("PAYLOAD_UNREADABLE", errors.New("not run: "+lease.Unreadable)))
+		default:
+			err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job, p.Text))
+		}
+	})
+	switch {
+	case cannot == nil:
+		return err
+	case ctx.Err() != nil || pgerror.Retryable(cannot):
+		return errNotBegun
+	}
+	return handler.Coded("PAYLOAD_UNREADABLE", cannot)
+}
+
 // handlerJob is the job as a handler sees it.
-func handlerJob(j *work.Job) handler.Job {
+func handlerJob(j *work.Job, payload []byte) handler.Job {
 	return handler.Job{
 		ID: j.ID.String(), RootID: j.Root.String(), Kind: j.Kind, Domain: j.Domain, Executor: j.Executor,
 		Attempt: int(j.Attempts) + 1, MaxAttempts: int(j.MaxAttempts), Priority: int(j.Priority),
 		EnqueuedAt: j.EnqueuedAt, LeaseUntil: j.LeaseUntil, SourceRef: j.SourceRef, TargetRef: j.TargetRef,
-		PayloadRef: j.PayloadRef, IdempotencyKey: j.IdempotencyKey, CorrelationID: j.CorrelationID, Payload: j.Payload,
+		PayloadRef: j.PayloadRef, IdempotencyKey: j.IdempotencyKey, CorrelationID: j.CorrelationID, Payload: payload,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
+	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
@@ -36,7 +37,8 @@ type Executor struct {
 	Timeout     time.Duration
 	Handlers    map[string]handler.Handler // by kind; others are not claimed
 	Log         *slog.Logger
-	Failed      func() // tries that failed are in the database
+	Budget      *lease.Budget // of this host, for payloads that are read apart from their claim
+	Failed      func()        // tries that failed are in the database
 	Done        Outcomes
 }
 

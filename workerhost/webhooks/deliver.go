@@ -310,6 +310,8 @@ func (d *deliverer) land(ctx context.Context, x *delivery) {
 	case x.fault != nil: // between its claim and its turn
 		d.keys.blame(x.SubscriptionID, *x.SecretRef, x.fault)
 		d.release(ctx, append(waiting, x))
+	case x.unread:
+		d.release(ctx, append(waiting, x))
 	case !x.sent:
 		delete(d.leases.flying, x.JobID)
 	case !x.delivered:

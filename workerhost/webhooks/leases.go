@@ -26,9 +26,11 @@ type delivery struct {
 	endpoint string
 	claimed  time.Time // before the claim was sent
 	came     time.Time // when the claim came back
-	// sent, delivered and fault (it could not be signed) are written before the
-	// request's end is told, report before it is queued.
+	// sent, delivered, unread (its payload could not be read for now) and fault (it could not
+	// be signed) are written before the request's end is told, report before it is queued.
 	sent, delivered bool
+	unread          bool
+	unreadable      bool // its payload cannot be handed out: written with the report
 	fault           *sender.Fault
 	report          work.WebhookReport
 	settled         atomic.Bool // the database answered for the result

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
@@ -100,16 +101,16 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 	x.sent, x.delivered = sent, res.Delivered
 	r.ended <- end{x, false}
 	if !sent {
-		if x.fault != nil {
+		if x.fault != nil || x.unread {
 			return // told, and handed back
 		}
-		log.Warn("lease too short for a request, job left to the cleaner", "error_code", "")
+		log.Warn("not sent, for the lease was too short or the payload could not be read: the job is left to the cleaner", "error_code", "")
 		return
 	}
 	log.Info("attempt", "error_code", res.Code, "status", res.Status, "took_ms", res.Took.Milliseconds(), "detail", res.Detail)
 	x.report = work.WebhookReport{
 		JobID: x.JobID, LeaseToken: x.LeaseToken, Delivered: res.Delivered, Excerpt: res.Excerpt,
-		TookMS: float64(res.Took.Microseconds()) / 1000, Unsent: x.Payload == nil,
+		TookMS: float64(res.Took.Microseconds()) / 1000, Unsent: x.unreadable,
 	}
 	if res.Status != 0 {
 		x.report.Status = &res.Status
@@ -131,14 +132,47 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 			res, sent = sender.Result{Code: sender.CodeWorkerPanic, Detail: "panic in the worker", Started: time.Now()}, true
 		}
 	}()
-	timeout := min(time.Duration(x.TimeoutSeconds)*time.Second, x.left()-2*time.Second) // to report in
-	if timeout < 500*time.Millisecond {
+	if x.Payload != nil {
+		return r.request(ctx, x, []byte(*x.Payload))
+	}
+	waiting, cancel := context.WithTimeout(ctx, max(x.left()-toReport-leastTimeout, 0))
+	defer cancel()
+	read := func(ctx context.Context, most int64) (work.Payload, error) {
+		return r.Client.WebhookPayload(ctx, x.EventID, most)
+	}
+	err := r.Budget.Use(waiting, read, func(p work.Payload) {
+		if x.expired(time.Now()) { // by the token that its claim spent
+			x.unread = true
+			return
+		}
+		res, sent = r.request(ctx, x, p.Text)
+	})
+	switch {
+	case err == nil:
+	case waiting.Err() != nil || pgerror.Retryable(err):
+		x.unread = true
+	default:
+		r.Log.Error("the payload could not be read", "job_id", x.JobID, "error", err.Error())
+	}
+	return res, sent
+}
+
+const (
+	toReport     = 2 * time.Second // of a lease are kept for the report
+	leastTimeout = 500 * time.Millisecond
+)
+
+// request sends a payload; nil is one that cannot be handed out.
+func (r *requests) request(ctx context.Context, x *delivery, payload []byte) (res sender.Result, sent bool) {
+	timeout := min(time.Duration(x.TimeoutSeconds)*time.Second, x.left()-toReport)
+	if timeout < leastTimeout {
 		return sender.Result{}, false
 	}
-	if x.Payload == nil {
+	if payload == nil {
+		x.unreadable = true
 		return sender.Result{Code: sender.CodeProtocolError, Detail: lease.Unreadable, Excerpt: "not sent: " + lease.Unreadable, Started: time.Now()}, true
 	}
-	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: []byte(*x.Payload), Timeout: timeout, Header: map[string]string{
+	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: payload, Timeout: timeout, Header: map[string]string{
 		"webhook-event-type": sender.HeaderValue(x.EventType), "webhook-event-created": x.EventCreated,
 	}}
 	if x.SecretRef != nil && *x.SecretRef != "" {

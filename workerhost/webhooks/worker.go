@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/work"
+	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
@@ -20,6 +21,7 @@ type Worker struct {
 	Sender      *sender.Sender
 	Secrets     *sender.Secrets
 	Log         *slog.Logger
+	Budget      *lease.Budget        // of this host, for payloads that are read apart from their claim
 	Every       func() time.Duration // between two polls
 	Reported    func()               // results are in the database
 	Unsigned    func()               // what cannot be signed here has changed

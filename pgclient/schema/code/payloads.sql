@@ -19,6 +19,35 @@ $fn$;
 COMMENT ON FUNCTION public.fn_payload_fits IS 'Whether a payload can be handed out as text: about 64 MiB at most.';
 GRANT EXECUTE ON FUNCTION public.fn_payload_fits TO :"dot_executor", :"webhook_worker";
 
+-- fn_job_payload(job, token, most) → how many bytes the payload of a leased job has as text, and that text where it
+-- has no more than most; for the host that has the lease and is about to work on it. Both NULL where it cannot be
+-- handed out (fn_payload_fits). No row: the token holds the job no more. 42501 as for results. So a host holds the long
+-- payloads of a claim a few at a time.
+CREATE OR REPLACE FUNCTION public.fn_job_payload(p_job_id uuid, p_lease_token uuid, p_most bigint)
+RETURNS TABLE (bytes bigint, payload text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+#variable_conflict use_column
+DECLARE
+  v_owner text;
+  v_text text;
+BEGIN
+  SELECT h.owner_role INTO v_owner FROM public.job_lease l
+  JOIN public.queue_heartbeat h ON h.executor_id = l.lease_owner WHERE l.lease_token = p_lease_token;
+  IF NOT public.fn_executor_member(v_owner) THEN
+    RAISE EXCEPTION 'the job belongs to an executor of role %, of which % is no member', v_owner, session_user
+      USING ERRCODE = '42501';
+  END IF;
+  SELECT CASE WHEN public.fn_payload_fits(q.payload) THEN q.payload::text END INTO v_text
+  FROM public.job_queue q WHERE q.job_id = p_job_id AND q.lease_token = p_lease_token;
+  IF FOUND THEN
+    RETURN QUERY SELECT octet_length(v_text)::bigint, CASE WHEN octet_length(v_text) <= p_most THEN v_text END;
+  END IF;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_job_payload TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_payload IS
+  'The payload of a leased job as text, for the host that works on it.';
+
 -- fn_payload_max() → how many bytes the text of a payload may have: flag queue.payload.max_bytes. It never waits, since
 -- producers call it: while the flag cannot be read at once, the default stands for it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_max() RETURNS int

@@ -1,19 +1,21 @@
 -- Webhooks: lease, report, renew, release and reset jobs. Source: R02 §2. Lock order: see webhook_router.sql.
 
--- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription, p_after): leases up to
--- p_limit Pending jobs, oldest first, none of the skipped subscriptions (those of which a host has its share in
--- flight) and at most p_per_subscription of each other one, and hands out what the delivery needs. With p_after
--- only jobs with a greater id, of those that spend no rate: a host that has just claimed everything up to there
+-- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription, p_after, p_payload_bytes):
+-- leases up to p_limit Pending jobs, oldest first, none of the skipped subscriptions (those of which a host has its
+-- share in flight) and at most p_per_subscription of each other one, and hands out what the delivery needs. With
+-- p_after only jobs with a greater id, of those that spend no rate: a host that has just claimed everything up to there
 -- need not read past it again. What was handed back meanwhile has a smaller id; so it claims without p_after once a
 -- second. Nothing while webhook.worker.enabled is off, or in a copy of a database (fn_queue_clone_of). The gate and
 -- the rates are judged here, so a suspended or exhausted subscription costs no attempt and no lease. Three rates
 -- are spent, each over all hosts: of the subscription, of the bulk operation that requeued the delivery, and of the
 -- slow start of the endpoint. A job that spent one is paced: it is sent within 250 ms or handed back, so that two
 -- slices never go out together. webhook_id is the same over retries and requeues and that of no other delivery, in
--- whichever database; event_created is RFC 3339 in UTC. Commit before sending: a lease is held only once it is
+-- whichever database; event_created is RFC 3339 in UTC. With p_payload_bytes a payload that is longer as text is left
+-- out (NULL): the host reads it when it sends, a few at a time. Commit before sending: a lease is held only once it is
 -- committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
-  p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL, p_after bigint DEFAULT 0)
+  p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL, p_after bigint DEFAULT 0,
+  p_payload_bytes int DEFAULT NULL)
 RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, lease_until timestamptz,
   lease_seconds int, timeout_seconds int, event_id bigint, event_type text, subscription_id bigint,
   callback_url text, secret_ref text, webhook_id text, payload text, event_created text, paced boolean)
@@ -213,8 +215,11 @@ BEGIN
     e.event_type::text, u.id, u.callback_url::text, u.secret_ref,
     COALESCE(s.webhook_id::text, 'qtop_' || e.id || '_' || u.id),
     -- a short one that is not compressed is short as text too
-    CASE WHEN pg_column_compression(e.payload) IS NULL AND pg_column_size(e.payload) < 256
-      OR public.fn_payload_fits(e.payload) THEN e.payload::text END,
+    CASE WHEN pg_column_compression(e.payload) IS NULL AND pg_column_size(e.payload) < 256 THEN e.payload::text
+      WHEN pg_column_size(e.payload) > p_payload_bytes
+        OR pg_column_size(jsonb_build_array(e.payload)) > p_payload_bytes THEN NULL -- also where it is not compressed
+      WHEN public.fn_payload_fits(e.payload) THEN CASE WHEN octet_length(e.payload::text) > p_payload_bytes THEN NULL
+        ELSE e.payload::text END END,
     COALESCE(to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), ''),
     u.rate_limit_per_second IS NOT NULL OR c.operation_id IS NOT NULL
       OR COALESCE(u.endpoint::text = ANY (v_slow), false)
