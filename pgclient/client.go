@@ -178,7 +178,10 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 		c.route.Prepare(cc)
 		return nil
 	}
+	var pool *pgpool.Pool
+	cfg.AfterRelease = func(conn *pgx.Conn) bool { return pool.Keeps(conn) }
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		pgpool.Began(conn)
 		pgscan.RegisterTimes(conn.TypeMap())
 		if err := c.route.Check(ctx, conn); err != nil {
 			return err
@@ -193,7 +196,8 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	} else if writes && cc.ValidateConnect == nil && len(cc.Fallbacks) > 0 {
 		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	return pgpool.New(ctx, cfg, c.route, c.opts.ReadOnly)
+	pool, err = pgpool.New(ctx, cfg, c.route, c.opts.ReadOnly)
+	return pool, err
 }
 
 // Link is the state of the connection as the last call found it.
@@ -254,5 +258,47 @@ func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func())
 	if err != nil {
 		return nil, err
 	}
-	return newListener(cc, route, c.program(use), c.read, onWake, resync), nil
+	l := newListener(cc, route, c.program(use), c.read, onWake, resync)
+	l.own = c.opts.ListenDSN != ""
+	return l, nil
+}
+
+// CheckListen is an error where wakes do not arrive over listen_dsn, or over dsn
+// without one.
+func (c *Client) CheckListen(ctx context.Context) error {
+	l, err := c.NewListener("probe", func(queue.Wake) {}, func() {})
+	if err != nil {
+		return err
+	}
+	conn, err := l.route.Connect(ctx, l.cfg)
+	if err != nil {
+		return pgerror.Connect(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return pgerror.Translate(l.probe(ctx, conn))
+}
+
+// PoolMode finds out what a pooler in the path does with connections. It asks once,
+// and only where there is one.
+func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	mode, err := c.route.FindMode(ctx, c.read.Config().ConnConfig)
+	return mode, pgerror.Translate(err)
+}
+
+// Writable is an error where the server takes no change of the worker host, with the
+// reason, also through a pooler.
+func (c *Client) Writable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	var standby bool
+	err := c.look.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery()").Scan(&standby)
+	switch {
+	case err != nil:
+		return pgerror.Translate(err)
+	case standby:
+		return queue.NewError(queue.KindFailed, "this server is a standby, which takes no change", "database "+c.look.Config().ConnConfig.Database, "connect to the primary")
+	}
+	return nil
 }

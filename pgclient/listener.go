@@ -43,6 +43,8 @@ type Listener struct {
 	second *pgpool.Pool // sends the probe: only a signal from elsewhere proves LISTEN
 	onWake func(queue.Wake)
 	resync func()
+	own    bool                       // its connection string is listen_dsn
+	tell   func(queue.ListenerStatus) // of each change of state; nil tells nobody
 
 	mu     sync.Mutex
 	status queue.ListenerStatus
@@ -68,6 +70,9 @@ func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, secon
 		status: queue.ListenerStatus{State: "connecting", Since: time.Now()},
 	}
 }
+
+// Tell has each change of the state told to f. It is called before Run.
+func (l *Listener) Tell(f func(queue.ListenerStatus)) { l.tell = f }
 
 // Status tells how the listener is.
 func (l *Listener) Status() queue.ListenerStatus {
@@ -133,11 +138,16 @@ func (e *deafError) Error() string { return e.why }
 
 func (l *Listener) set(state string, reason queue.Text) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.status.State != state {
+	changed := l.status.State != state
+	if changed {
 		l.status.Since = time.Now()
 	}
 	l.status.State, l.status.Reason = state, reason
+	status := l.status
+	l.mu.Unlock()
+	if changed && l.tell != nil {
+		l.tell(status)
+	}
 }
 
 // serve is one connection's life.
@@ -217,7 +227,9 @@ func (l *Listener) probe(ctx context.Context, conn *pgx.Conn) error {
 		n, err := conn.WaitForNotification(wait)
 		if err != nil {
 			if pgconn.Timeout(err) && ctx.Err() == nil {
-				return &deafError{"a pooler stands between: LISTEN hears nothing; set listen_dsn to a direct connection", poolerWait}
+				return &deafError{queue.Choose(l.own,
+					"listen_dsn hears nothing of dsn: a transaction pooler stands in it, or it leads to another database; set it to a direct connection to the same one",
+					"a transaction pooler stands between: LISTEN hears nothing; set listen_dsn to a direct connection"), poolerWait}
 			}
 			return err
 		}

@@ -175,3 +175,79 @@ func TestEnqueueThroughPooler(t *testing.T) {
 	require.Equal(t, 2, made.New)
 	require.Equal(t, 7, get[int](w, "SELECT count(*) FROM public.job_queue WHERE job_kind = 'k'"))
 }
+
+// What a pooler does with connections is found out, and statement mode is refused.
+func TestPoolModes(t *testing.T) {
+	w := newWorld(t)
+	login := pgtest.Login(t, w.db, "queue_viewer")
+	for _, mode := range []string{"session", "transaction"} {
+		for _, more := range []string{"", "server_round_robin = 1", "min_pool_size = 2"} {
+			b := pgtest.NewBouncer(t, w.db, mode, []string{login}, more)
+			c := open(t, pgclient.Options{DSN: b.DSN(login), Actor: "ann"})
+			_, err := c.Session(t.Context())
+			require.NoError(t, err)
+			got, err := c.PoolMode(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, mode, got, more)
+		}
+	}
+	b := pgtest.NewBouncer(t, w.db, "statement", []string{login})
+	for _, pooler := range []string{"", "transaction"} {
+		c := open(t, pgclient.Options{DSN: b.DSN(login), Pooler: pooler})
+		_, err := c.Snapshot(t.Context())
+		kind(t, queue.KindConfig, err)
+		require.ErrorContains(t, err, "the pooler is in statement mode")
+		require.ErrorContains(t, err, "pool_mode = transaction")
+		kind(t, queue.KindConfig, c.Serves(t.Context()))
+	}
+	direct := open(t, pgclient.Options{DSN: w.db.DSN(login)})
+	_, err := direct.Session(t.Context())
+	require.NoError(t, err)
+	got, err := direct.PoolMode(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+// Behind a pooler in session mode, idle clients leave its few places to others.
+func TestSessionPoolerHasRoom(t *testing.T) {
+	w := newWorld(t)
+	login := pgtest.Login(t, w.db, "queue_viewer", "workflow_admin")
+	b := pgtest.NewBouncer(t, w.db, "session", []string{login}, "default_pool_size = 12")
+	for range 4 {
+		c := open(t, pgclient.Options{DSN: b.DSN(login), WorkConns: 8, Actor: "ann"})
+		_, err := c.PoolMode(t.Context())
+		require.NoError(t, err)
+		_, err = c.Session(t.Context())
+		require.NoError(t, err)
+		_, err = c.Snapshot(t.Context())
+		require.NoError(t, err)
+		var busy []func()
+		for range 4 {
+			conn, err := c.Work().Acquire(t.Context())
+			require.NoError(t, err)
+			_, err = conn.Exec(t.Context(), "SELECT 1")
+			require.NoError(t, err)
+			busy = append(busy, conn.Release)
+		}
+		for _, release := range busy {
+			release()
+		}
+	}
+	_, err := open(t, pgclient.Options{DSN: b.DSN(login), Actor: "bob"}).Snapshot(t.Context())
+	require.NoError(t, err)
+}
+
+// A wake that is to arrive over listen_dsn is tried out.
+func TestCheckListen(t *testing.T) {
+	w, other := newWorld(t), pgtest.Empty(t)
+	login := pgtest.Login(t, w.db, "queue_viewer")
+	b := pgtest.NewBouncer(t, w.db, "transaction", []string{login})
+	check := func(listen string) error {
+		return open(t, pgclient.Options{DSN: b.DSN(login), ListenDSN: listen}).CheckListen(t.Context())
+	}
+	require.NoError(t, check(w.db.DSN(login)))
+	require.ErrorContains(t, check(""), "set listen_dsn to a direct connection")
+	require.ErrorContains(t, check(b.DSN(login)), "listen_dsn hears nothing of dsn")
+	require.ErrorContains(t, check(other.DSN("")), "listen_dsn hears nothing of dsn")
+	kind(t, queue.KindUnavailable, check("host="+t.TempDir()))
+}

@@ -61,7 +61,9 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
 		return s, pgerror.Translate(err)
 	}
-	s.Pooler = backend != pc.PID()
+	if s.Pooler = backend != pc.PID(); s.Pooler {
+		_, _ = c.PoolMode(ctx) // what cannot be told yet is asked again
+	}
 	s.Misfit = misfit(ctx, conn.Conn())
 	err = readRights(ctx, conn.Conn(), c.opts.Actions, roles, &s)
 	return s, pgerror.Translate(err)

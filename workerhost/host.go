@@ -76,6 +76,7 @@ type Host struct {
 	ending   atomic.Pointer[time.Time]       // when its end began; nil while it works
 	base     atomic.Pointer[context.Context] // of the loops; nil when Run does not run: Start is called from outside it
 	listener atomic.Pointer[pgclient.Listener]
+	deaf     atomic.Bool // no wakes arrive, and the log says so
 }
 
 // New prepares a host; Run makes it work.
@@ -286,9 +287,24 @@ func (h *Host) engage(ctx, base context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.Tell(h.heard)
 	h.listener.Store(l)
 	h.background.Go(func() { l.Run(base) })
 	return nil
+}
+
+// heard logs that wakes arrive no more, or again: without them the loops look at
+// their intervals alone.
+func (h *Host) heard(s queue.ListenerStatus) {
+	switch s.State {
+	case "listening":
+		if h.deaf.Swap(false) {
+			h.log.Info("wakes arrive again", "channels", s.Channels)
+		}
+	case "polling", "lost":
+		h.deaf.Store(true)
+		h.log.Warn("no wakes arrive: the host polls", "reason", s.Reason.String())
+	}
 }
 
 // beatUntil beats until ctx ends.

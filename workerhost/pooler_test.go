@@ -2,12 +2,18 @@ package workerhost_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/url"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
 	"github.com/qtop/qtop/workerhost"
 )
 
@@ -37,4 +43,58 @@ func TestDeliversThroughPooler(t *testing.T) {
 			require.Len(t, once, n)
 		})
 	}
+}
+
+// A host refuses what it cannot serve before it takes its id or claims anything: a
+// pooler in statement mode, and a standby, directly or through a pooler.
+func TestPoolerThatCannotBeServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, err := url.Parse(w.dsn)
+	require.NoError(t, err)
+	b := pgtest.NewBouncer(t, w.db, "statement", []string{u.User.Username()})
+	h := runHost(t, b.DSN(u.User.Username()), workerhost.Options{})
+	<-h.done
+	require.ErrorContains(t, h.err, "the pooler is in statement mode")
+	require.Equal(t, queue.KindConfig, queue.KindOf(h.err))
+	require.Zero(t, w.int("SELECT count(*) FROM public.queue_host"))
+
+	s := pgtest.OwnServer(t, nil)
+	dsn := s.DSN("postgres", "postgres")
+	require.NoError(t, schema.Up(t.Context(), dsn, nil))
+	require.NoError(t, os.WriteFile(filepath.Join(s.DataDir(), "standby.signal"), nil, 0o644)) //nolint:gosec // the server runs as another user
+	require.NoError(t, s.Restart(t.Context()))
+	behind := &pgtest.DB{Name: "postgres", Server: s}
+	for _, mode := range []string{"", "session", "transaction"} {
+		at := dsn
+		if mode != "" {
+			at = pgtest.NewBouncer(t, behind, mode, []string{"postgres"}).DSN("postgres")
+		}
+		h := runHost(t, at, workerhost.Options{})
+		<-h.done
+		require.ErrorContains(t, h.err, "this server is a standby", mode)
+		require.ErrorContains(t, h.err, "connect to the primary", mode)
+		c, err := pgclient.Open(t.Context(), pgclient.Options{DSN: at, Actor: "ann"})
+		require.NoError(t, err)
+		pic, err := c.Snapshot(t.Context())
+		require.NoError(t, err, mode)
+		require.True(t, pic.Server.InRecovery, mode)
+		c.Close()
+	}
+}
+
+// A host that cannot listen says so once in its log, and polls.
+func TestPollingIsLogged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, err := url.Parse(w.dsn)
+	require.NoError(t, err)
+	b := pgtest.NewBouncer(t, w.db, "transaction", []string{u.User.Username()})
+	log := &lines{}
+	h := runHost(t, b.DSN(u.User.Username()), workerhost.Options{Log: slog.New(slog.NewJSONHandler(log, nil))})
+	polls := func() []map[string]any { return log.of(t, "no wakes arrive: the host polls") }
+	eventually(t, func() bool { return len(polls()) > 0 }, "it says nothing")
+	require.Contains(t, polls()[0]["reason"], "set listen_dsn to a direct connection")
+	require.NoError(t, h.stop())
+	require.Len(t, polls(), 1)
 }

@@ -62,6 +62,10 @@ func (r *registration) announce(ctx context.Context) error {
 	if err := r.client.CheckSchema(ctx); err != nil {
 		return err
 	}
+	if err := r.client.Writable(ctx); err != nil {
+		return err
+	}
+	_, _ = r.client.PoolMode(ctx) // before the loops take their connections; a beat asks again
 	if why, err := r.client.UnexpectedServer(ctx); err != nil || !why.Empty() {
 		if err == nil {
 			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the server that is meant")}
@@ -89,6 +93,7 @@ func (r *registration) announce(ctx context.Context) error {
 func (r *registration) beatNow() { loop.Signal(r.soon) }
 
 func (r *registration) beat(ctx context.Context) {
+	_, _ = r.client.PoolMode(ctx) // asked again by the next beat where the pooler is full
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
 	st := r.loops.status()

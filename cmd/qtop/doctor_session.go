@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -99,16 +100,44 @@ func joined(all []queue.Text) string {
 }
 
 // sessionFindings are of the way to the server.
-func sessionFindings(_ context.Context, x patient) []finding {
+func sessionFindings(ctx context.Context, x patient) []finding {
 	s := x.session
 	return []finding{
 		{"ok", "connection", queue.Clean(fmt.Sprintf("%s at %s, PostgreSQL %s", s.User, s.Address, s.Version)), ""},
 		tlsFinding(s),
-		queue.Choose(s.Pooler, finding{"note", "pooler", queue.Clean("a pooler is in the path"), "set listen_dsn to a direct connection, or live with polling"},
-			finding{"ok", "pooler", queue.Clean("none in the path"), ""}),
+		poolerFinding(ctx, x),
 		queue.Choose(s.InRecovery, finding{"note", "standby", queue.Clean("this is a standby: read only"), "connect to the primary to act"},
 			finding{"ok", "standby", queue.Clean("this is the primary"), ""}),
 	}
+}
+
+// poolerFinding says which mode a pooler is in, whether wakes arrive, and what to set.
+func poolerFinding(ctx context.Context, x patient) finding {
+	note := func(state, found, do string) finding { return finding{state, "pooler", queue.Clean(found), do} }
+	if !x.session.Pooler {
+		if x.settings.Pooler == "transaction" {
+			return note("note", "none in the path, and pooler says transaction: no statement is prepared", "leave pooler out, or write pooler: auto")
+		}
+		return note("ok", "none in the path", "")
+	}
+	mode, err := x.client.PoolMode(ctx)
+	if err != nil {
+		return note("bad", "a pooler is in the path, and its mode cannot be told: "+err.Error(), "see that it has room for two more connections of this login")
+	}
+	if mode == pgsession.Session {
+		return note("note", "a pooler in session mode: "+queue.Choose(x.session.InRecovery, "a standby sends no wakes", "wakes arrive")+", and each connection keeps one of its places",
+			"set pool_mode = transaction with listen_dsn, or let default_pool_size hold 15 for each worker host and 8 for each console")
+	}
+	if x.settings.ListenDSN == "" {
+		return note("note", "a pooler in transaction mode: LISTEN hears nothing, so worker hosts and consoles poll", "set listen_dsn to a direct connection")
+	}
+	if x.session.InRecovery {
+		return note("ok", "a pooler in transaction mode; a standby sends no wakes", "")
+	}
+	if err := x.client.CheckListen(ctx); err != nil {
+		return note("bad", "a pooler in transaction mode, and no wake arrives over listen_dsn: "+err.Error(), "set listen_dsn to a direct connection to the same database")
+	}
+	return note("ok", "a pooler in transaction mode, and wakes arrive over listen_dsn", "")
 }
 
 // rightFindings name what the actions need that the login lacks.

@@ -32,6 +32,27 @@ func SetSession(cc *pgx.ConnConfig, name string, timeout time.Duration) {
 		pgsession.Setting{Name: "idle_in_transaction_session_timeout", Value: "60000"})...)
 }
 
+// sessionLife is how long a connection lives behind a pooler in session mode, which
+// gives each one of the few that it has to the server: what is always busy makes
+// room for others after a while.
+const sessionLife = 20 * time.Second
+
+const bornKey = "qtop.born"
+
+// Began notes when a connection was made.
+func Began(conn *pgx.Conn) { conn.PgConn().CustomData()[bornKey] = time.Now() }
+
+// Keeps tells whether a released connection stays in the pool. Behind a pooler that
+// is not known to be in transaction mode it is one at most, and none of a small pool.
+func (p *Pool) Keeps(conn *pgx.Conn) bool {
+	if !p.route.Pooled() || p.route.Mode() == pgsession.Transaction {
+		return true
+	}
+	born, _ := conn.PgConn().CustomData()[bornKey].(time.Time)
+	stat := p.Stat()
+	return stat.MaxConns() > 2 && stat.IdleConns() == 0 && time.Since(born) < sessionLife
+}
+
 // ParseDSN reads a connection string for a session of ours: see [pgsession.Parse].
 func ParseDSN(dsn string) (*pgx.ConnConfig, error) {
 	cc, err := pgsession.Parse(dsn)

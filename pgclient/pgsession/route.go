@@ -23,12 +23,30 @@ import (
 // to another connection of the server. There each transaction begins with the same
 // settings, sent in front of its first statement in one round trip, and no prepared
 // statement has a name.
-type Route struct{ pooled atomic.Bool }
+//
+// In session mode a pooler gives each connection one of the server's for as long as it
+// is open; in statement mode it refuses transactions, and so qtop refuses it.
+type Route struct {
+	pooled atomic.Bool
+	begins atomic.Bool // a pooler was seen to carry a transaction
+	mode   atomic.Pointer[Mode]
+}
 
-// Through makes a Route of which it is known that a pooler stands in it.
+// Mode is what a pooler does with the connections of its clients.
+type Mode string
+
+// The modes that can be told apart; empty = no pooler, or not known.
+const (
+	Transaction Mode = "transaction" // each transaction gets any connection of the server: no LISTEN
+	Session     Mode = "session"     // each client keeps one until it leaves
+)
+
+// Through makes a Route of which it is known that a transaction pooler stands in it.
 func Through() *Route {
 	r := &Route{}
 	r.pooled.Store(true)
+	mode := Transaction
+	r.mode.Store(&mode)
 	return r
 }
 
@@ -150,20 +168,89 @@ func (r *Route) Check(ctx context.Context, conn *pgx.Conn) error {
 	return r.look(ctx, conn)
 }
 
-// look asks the server for its process: a pooler announces another.
+// look asks the server for its process: a pooler announces another. The first
+// connection through one begins a transaction, which statement mode refuses.
 func (r *Route) look(ctx context.Context, conn *pgx.Conn) error {
 	if r.Pooled() {
-		return nil
+		return r.begin(ctx, conn)
 	}
-	answer := conn.PgConn().ExecParams(ctx, "SELECT pg_catalog.pg_backend_pid()", nil, nil, nil, nil).Read()
-	if answer.Err != nil {
-		return answer.Err
+	backend, err := backend(ctx, conn)
+	if err != nil {
+		return err
 	}
-	if len(answer.Rows) == 1 && string(answer.Rows[0][0]) != fmt.Sprint(conn.PgConn().PID()) {
+	if backend != fmt.Sprint(conn.PgConn().PID()) {
 		r.pooled.Store(true)
 		return errPooler
 	}
 	return nil
+}
+
+func backend(ctx context.Context, conn *pgx.Conn) (string, error) {
+	answer := conn.PgConn().ExecParams(ctx, "SELECT pg_catalog.pg_backend_pid()", nil, nil, nil, nil).Read()
+	if answer.Err == nil && len(answer.Rows) != 1 {
+		answer.Err = errors.New("the server did not say its process")
+	}
+	if answer.Err != nil {
+		return "", answer.Err
+	}
+	return string(answer.Rows[0][0]), nil
+}
+
+func (r *Route) begin(ctx context.Context, conn *pgx.Conn) error {
+	if r.begins.Load() {
+		return nil
+	}
+	for _, sql := range []string{"BEGIN", "COMMIT"} {
+		if err := conn.PgConn().Exec(ctx, sql).Close(); err != nil {
+			var pg *pgconn.PgError
+			if errors.As(err, &pg) && strings.Contains(pg.Message, "statement pooling mode") {
+				return queue.NewError(queue.KindConfig, "the pooler is in statement mode, which refuses transactions", "dsn",
+					"set pool_mode = transaction or session for this database, or connect without the pooler").Because(err)
+			}
+			return err
+		}
+	}
+	r.begins.Store(true)
+	return nil
+}
+
+// FindMode finds out what the pooler does with connections, with two of its own that
+// it opens and closes; the answer is kept. Connections that share one of the server's,
+// or change it, are pooled by transaction; two that keep theirs have a session, and
+// so has one behind which no other finds room.
+func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) {
+	if known := r.mode.Load(); known != nil || !r.Pooled() {
+		return r.Mode(), nil
+	}
+	var seen [4]string
+	for i := range 2 {
+		conn, err := r.Connect(ctx, cc)
+		switch {
+		case err != nil && i == 1 && ctx.Err() != nil: // the first one has the last place
+			seen[2] = "none"
+			seen[3] = seen[2]
+			continue
+		case err != nil:
+			return "", err
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		for j := range 2 {
+			if seen[2*i+j], err = backend(ctx, conn); err != nil {
+				return "", err
+			}
+		}
+	}
+	mode := queue.Choose(seen[0] == seen[1] && seen[1] != seen[2] && seen[2] == seen[3], Session, Transaction)
+	r.mode.Store(&mode)
+	return mode, nil
+}
+
+// Mode is the pooler's mode as far as it was found out.
+func (r *Route) Mode() Mode {
+	if known := r.mode.Load(); known != nil {
+		return *known
+	}
+	return ""
 }
 
 // Encoding is an error where the database of a connection is not UTF-8.
