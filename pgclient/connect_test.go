@@ -5,13 +5,24 @@ package pgclient_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +31,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -90,6 +102,36 @@ func TestParseDSNVerifies(t *testing.T) {
 		_, err := pgpool.ParseDSN(dsn)
 		require.NoError(t, err, dsn)
 	}
+	// An sslmode that would do without TLS where the server, or somebody between, refuses it.
+	require.NoError(t, os.WriteFile(services, []byte("[bare]\nhost=db.example.org\n[plain]\nhost=db.example.org\nsslmode=disable\n"+
+		"[prefer]\nhost=db.example.org\nsslmode=prefer\n[allow]\nhost=db.example.org\nsslmode=allow\n"), 0o600))
+	for _, dsn := range []string{
+		"host=db.example.org sslmode=prefer", "host=db.example.org sslmode=allow", "postgres://db.example.org/q?sslmode=prefer",
+		"postgres://db.example.org,db2.example.org,10.0.0.7:5433/q?sslmode=allow", "host=/run/postgresql,localhost,db.example.org sslmode=prefer",
+		"host=db.example.org,localhost sslmode=allow", "service=prefer", "service=allow", "service=allow host=db2.example.org",
+	} {
+		cc, err := pgpool.ParseDSN(dsn)
+		require.NoError(t, err, dsn)
+		networked := 0
+		for _, f := range append([]*pgconn.FallbackConfig{{Host: cc.Host, TLSConfig: cc.TLSConfig}}, cc.Fallbacks...) {
+			if strings.HasSuffix(f.Host, "example.org") || strings.HasPrefix(f.Host, "10.") {
+				require.NotNil(t, f.TLSConfig, "%s: %s", dsn, f.Host)
+				networked++
+			}
+		}
+		require.NotZero(t, networked, dsn)
+		require.Equal(t, strings.Contains(dsn, "localhost"), slices.ContainsFunc(cc.Fallbacks, func(f *pgconn.FallbackConfig) bool {
+			return f.Host == "localhost" && f.TLSConfig == nil
+		}), "%s: loopback may do without", dsn)
+	}
+	for env, dsn := range map[string]string{"PGSSLMODE": "host=db.example.org", "PGHOST": ""} {
+		t.Setenv(env, map[string]string{"PGSSLMODE": "prefer", "PGHOST": "db.example.org"}[env])
+		cc, err := pgpool.ParseDSN(dsn)
+		require.NoError(t, err)
+		require.NotNil(t, cc.TLSConfig, env)
+		require.Empty(t, cc.Fallbacks, env)
+		t.Setenv(env, "")
+	}
 	t.Setenv("PGSERVICE", "bare")
 	cc, err := pgpool.ParseDSN("")
 	require.NoError(t, err)
@@ -124,6 +166,113 @@ func TestSessionKnowsWhetherItIsEncrypted(t *testing.T) {
 	s, err := open(t, pgclient.Options{DSN: dsn, Actor: "ann"}).Session(t.Context())
 	require.NoError(t, err)
 	require.False(t, s.TLS)
+}
+
+// The server says whether a session is encrypted, and of several hosts the one that
+// answered is named; through a pooler both ways count.
+func TestSessionSaysWhoAnswersAndHow(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIP: needs loopback addresses of its own")
+	}
+	t.Parallel()
+	ctx := t.Context()
+	ip := fmt.Sprintf("127.%d.%d.2", 1+os.Getpid()%200, os.Getpid()/200%250)
+	socket := withTLS(t, pgtest.New(t).Server, ip)
+	dsn := "host=" + socket + " user=postgres dbname=postgres"
+	at := func(dsn string) (queue.Session, queue.Server) {
+		c := open(t, pgclient.Options{DSN: dsn, Actor: "ann"})
+		session, err := c.Session(ctx)
+		require.NoError(t, err, dsn)
+		pic, err := c.Snapshot(ctx)
+		require.NoError(t, err, dsn)
+		require.Equal(t, session.Address, pic.Server.Address, dsn)
+		return session, pic.Server
+	}
+	for _, c := range []struct {
+		dsn, address, says string
+		tls, local         bool
+	}{
+		{dsn, "local socket", "not encrypted on this machine", false, true},
+		{"host=" + ip + " user=postgres dbname=postgres sslmode=disable", ip + ":5432", "not encrypted on this machine", false, true},
+		{"host=" + ip + " user=postgres dbname=postgres sslmode=require", ip + ":5432", "encrypted (TLSv1", true, false},
+		{"host=" + ip + "," + ip + " port=1,5432 user=postgres dbname=postgres sslmode=require", ip + ":5432", "encrypted (TLSv1", true, false},
+		{"host=/nowhere,localhost," + ip + " port=5432,1,5432 user=postgres dbname=postgres sslmode=prefer", ip + ":5432", "encrypted (TLSv1", true, false},
+	} {
+		session, server := at(c.dsn)
+		require.Equal(t, c.address, session.Address.String(), c.dsn)
+		require.Contains(t, session.Encryption.String(), c.says, c.dsn)
+		require.Equal(t, c.tls, session.TLS, c.dsn)
+		require.Equal(t, c.local, session.Local, c.dsn)
+		require.Empty(t, server.Behind.String(), c.dsn)
+	}
+	pooled := func(server string, more ...string) (queue.Session, queue.Server) {
+		return at(pgtest.NewBouncerAt(t, server, "postgres", "transaction", []string{"postgres"}, more...).DSN("postgres"))
+	}
+	session, server := pooled("host=" + socket)
+	require.False(t, session.TLS)
+	require.True(t, session.Local)
+	require.Equal(t, "blue", server.Behind.String())
+	require.Equal(t, "to the pooler not encrypted on this machine, behind it not encrypted on this machine", session.Encryption.String())
+	session, _ = pooled("host="+ip+" port=5432", "server_tls_sslmode = require")
+	require.True(t, session.TLS, session.Encryption)
+	require.Contains(t, session.Encryption.String(), "behind it encrypted (TLSv1")
+}
+
+// withTLS starts a server, called blue, of the programs and for the user of another one,
+// with TLS on an address beside its socket, and gives the folder of that.
+func withTLS(t *testing.T, like *embedded.Server, ip string) (socket string) {
+	t.Helper()
+	if like == nil {
+		t.Skip("SKIP: QTOP_TEST_DSN names a server whose programs are not known")
+	}
+	socket, err := os.MkdirTemp("", "qtop-tls-") //nolint:usetesting // short, for the path of the socket, and open to another user
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(socket) })
+	info, err := os.Stat(like.DataDir())
+	require.NoError(t, err)
+	owner := info.Sys().(*syscall.Stat_t)
+	require.NoError(t, errors.Join(os.Chown(socket, int(owner.Uid), int(owner.Gid)), os.Chmod(socket, 0o755))) //nolint:gosec // the pooler runs as another user
+	command := func(program string, args ...string) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(like.Binaries().Dir, program), args...) //nolint:gosec,noctx // of our own server; it ends at cleanup
+		cmd.Dir = socket
+		if os.Getuid() == 0 {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+		}
+		return cmd
+	}
+	data := filepath.Join(socket, "data")
+	out, err := command("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(ip)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	for name, block := range map[string]*pem.Block{"server.crt": {Type: "CERTIFICATE", Bytes: der}, "server.key": {Type: "PRIVATE KEY", Bytes: secret}} {
+		path := filepath.Join(data, name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+		require.NoError(t, os.Chown(path, int(owner.Uid), int(owner.Gid)))
+	}
+	hba, err := os.OpenFile(filepath.Join(data, "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = hba.WriteString("\nhost all all 127.0.0.0/8 trust\n")
+	require.NoError(t, errors.Join(err, hba.Close()))
+	server := command("postgres", "-D", data, "-k", socket, "-h", ip, "-c", "ssl=on", "-c", "cluster_name=blue", "-c", "shared_buffers=16MB", "-c", "fsync=off")
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		_ = server.Process.Signal(syscall.SIGINT)
+		_ = server.Wait()
+	})
+	require.Eventually(t, func() bool {
+		conn, err := pgx.Connect(t.Context(), "host="+socket+" user=postgres dbname=postgres")
+		if err == nil {
+			_ = conn.Close(t.Context())
+		}
+		return err == nil
+	}, time.Minute, 20*time.Millisecond)
+	return socket
 }
 
 // refuseTLS answers a request for TLS with no, and passes all else on.
@@ -288,6 +437,6 @@ func TestSnapshotIsThePicture(t *testing.T) {
 	require.NotEmpty(t, got.Alerts)
 	require.NotEmpty(t, got.DeadGroups)
 	require.Equal(t, want.TakenAt.Format(time.RFC3339Nano), got.TakenAt.Format(time.RFC3339Nano), "in UTC wherever the client is")
-	want.TakenAt = got.TakenAt
+	want.TakenAt, want.Server.Address = got.TakenAt, queue.Clean("local socket")
 	require.Equal(t, want, got)
 }

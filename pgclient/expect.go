@@ -50,6 +50,17 @@ func (s server) unexpected(expect []string) string {
 		name, where, strings.Join(expect, ", "))
 }
 
+// name is what the server is called, or where it listens.
+func (s server) name() string {
+	switch {
+	case s.cluster != "":
+		return s.cluster
+	case s.address == "":
+		return "a local socket"
+	}
+	return net.JoinHostPort(s.address, strconv.Itoa(s.port))
+}
+
 // is tells whether the server is called so, or listens there.
 func (s server) is(expected string) bool {
 	if s.cluster != "" && s.cluster == expected {

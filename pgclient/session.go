@@ -4,10 +4,11 @@ package pgclient
 // console mirrors rights, PostgreSQL enforces them.
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
-	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -50,23 +50,57 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	if s.Environment, err = environment(ctx, conn.Conn(), s.Database.String()); err != nil {
 		return s, pgerror.Translate(err)
 	}
-	pc := conn.Conn().PgConn()
-	_, s.TLS = pc.Conn().(*tls.Conn) // the configuration says what was asked for, not what the server gave
-	cfg := conn.Conn().Config()
-	s.Address = queue.Clean(pgerror.Mask(fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)))
-	if pgsession.Local(cfg.Host) && len(cfg.Host) > 0 && (cfg.Host[0] == '/' || cfg.Host[0] == '@') {
-		s.Address = queue.Clean("local socket")
-	}
-	var backend uint32
-	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
+	s.Address = c.address(conn.Conn())
+	if err := encryption(ctx, conn.Conn(), &s); err != nil {
 		return s, pgerror.Translate(err)
 	}
-	if s.Pooler = backend != pc.PID(); s.Pooler {
+	if s.Pooler {
 		_, _ = c.PoolMode(ctx) // what cannot be told yet is asked again
 	}
 	s.Misfit = misfit(ctx, conn.Conn())
 	err = readRights(ctx, conn.Conn(), c.opts.Actions, roles, &s)
 	return s, pgerror.Translate(err)
+}
+
+// address is where a connection leads, in the words of a screen.
+func (c *Client) address(conn *pgx.Conn) queue.Text {
+	return queue.Clean(pgerror.Mask(cmp.Or(c.route.Address(conn), "local socket")))
+}
+
+// encryption asks the server whether this session is encrypted: the configuration
+// says what was asked for, not what the server gave. A pooler is a second way, which
+// the server knows nothing of.
+func encryption(ctx context.Context, conn *pgx.Conn, s *queue.Session) error {
+	var backend uint32
+	var encrypted, local bool
+	var how string
+	err := conn.QueryRow(ctx, `SELECT pg_catalog.pg_backend_pid(), COALESCE(x.ssl, false), pg_catalog.concat_ws(' ', x.version, x.cipher),
+		pg_catalog.inet_client_addr() IS NULL OR pg_catalog.host(pg_catalog.inet_client_addr()) ~ '^(127\.|::1$)'
+		FROM (VALUES (1)) v LEFT JOIN pg_catalog.pg_stat_ssl x ON x.pid = pg_catalog.pg_backend_pid()`).Scan(&backend, &encrypted, &how, &local)
+	if err != nil {
+		return err
+	}
+	way := func(encrypted, local bool, how string) string {
+		return queue.Choose(encrypted, "encrypted"+queue.Choose(how != "", " ("+how+")", ""), queue.Choose(local, "not encrypted on this machine", "not encrypted"))
+	}
+	s.Pooler = backend != conn.PgConn().PID()
+	if !s.Pooler {
+		s.TLS, s.Local = encrypted, local && !encrypted
+		s.Encryption = queue.Clean(way(encrypted, local, how))
+		return nil
+	}
+	_, first := conn.PgConn().Conn().(*tls.Conn)
+	near := nearby(conn)
+	s.TLS = (first || near) && (encrypted || local) && (first || encrypted)
+	s.Local = !s.TLS && (first || near) && (encrypted || local)
+	s.Encryption = queue.Clean("to the pooler " + way(first, near, "") + ", behind it " + way(encrypted, local, how))
+	return nil
+}
+
+// nearby tells a connection over a socket or loopback.
+func nearby(conn *pgx.Conn) bool {
+	remote, ok := conn.PgConn().Conn().RemoteAddr().(*net.TCPAddr)
+	return !ok || remote.IP.IsLoopback()
 }
 
 // Environment reads what the database says it is.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
@@ -28,9 +29,13 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	var body []byte
 	var s queue.Snapshot
 	var self server
-	err := c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, shared, body, "+serverColumns+
-		" FROM public.fn_queue_picture(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).
-		Scan(&s.TakenAt, &s.TookMS, &s.Shared, &body, &self.cluster, &self.address, &self.port)
+	conn, err := c.read.Acquire(ctx)
+	if err == nil {
+		defer conn.Release()
+		err = conn.QueryRow(ctx, "SELECT taken_at, took_ms::float8, shared, body, "+serverColumns+
+			" FROM public.fn_queue_picture(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).
+			Scan(&s.TakenAt, &s.TookMS, &s.Shared, &body, &self.cluster, &self.address, &self.port)
+	}
 	var pg *pgconn.PgError
 	var refused *queue.Error
 	switch {
@@ -46,6 +51,7 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	}
 	err = pictured(body, &s)
 	s.Server.Unexpected = queue.Clean(self.unexpected(c.opts.ExpectServer))
+	c.answered(conn.Conn(), self, &s.Server)
 	return s, err
 }
 
@@ -91,7 +97,22 @@ func pictured(body []byte, s *queue.Snapshot) error {
 // that does not let this login read it: who it is, and what is lacking.
 func (c *Client) bareSnapshot(ctx context.Context, lack string) (queue.Snapshot, error) {
 	s := queue.Snapshot{Missing: map[string]queue.Text{"all": queue.Clean(lack)}}
-	err := c.look.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery()`).
-		Scan(&s.TakenAt, &s.Server.Version, &s.Server.Database, &s.Server.InRecovery)
+	conn, err := c.look.Acquire(ctx)
+	if err != nil {
+		return s, pgerror.Translate(err)
+	}
+	defer conn.Release()
+	var self server
+	err = conn.QueryRow(ctx, `SELECT now(), current_setting('server_version'), current_database(), pg_is_in_recovery(), `+serverColumns).
+		Scan(&s.TakenAt, &s.Server.Version, &s.Server.Database, &s.Server.InRecovery, &self.cluster, &self.address, &self.port)
+	c.answered(conn.Conn(), self, &s.Server)
 	return s, pgerror.Translate(err)
+}
+
+// answered says which server answered on a connection.
+func (c *Client) answered(conn *pgx.Conn, self server, s *queue.Server) {
+	s.Address = c.address(conn)
+	if c.route.Pooled() {
+		s.Behind = queue.Clean(self.name())
+	}
 }

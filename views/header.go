@@ -70,15 +70,22 @@ func (h Header) words() [][]string {
 	if s == nil {
 		return [][]string{{"no answer from the database yet"}}
 	}
-	kind := queue.Choose(s.InRecovery, "STANDBY", "primary")
+	standby, address, behind := s.InRecovery, s.Address, queue.Text{}
+	if h.Server != nil && !h.Server.Address.Empty() { // whoever answered last
+		standby, address, behind = h.Server.InRecovery, h.Server.Address, h.Server.Behind
+	}
+	kind := queue.Choose(standby, "STANDBY", "primary")
 	actor := cmp.Or(h.Actor, s.Actor, s.User.String())
 	who := []string{actor}
 	if role := Role(s.Roles); role != "" {
 		first, _, _ := strings.Cut(role, ",")
 		who = []string{actor + " (" + role + ")", actor + " (" + first + ")", actor}
 	}
-	place := s.Database.String() + "@" + s.Address.String()
+	place := s.Database.String() + "@" + address.String()
 	words := [][]string{{place, strings.TrimSuffix(place, ":5432"), s.Database.String()}}
+	if !s.TLS && !s.Local {
+		words = append(words, []string{"NOT ENCRYPTED"})
+	}
 	if h.ReadOnly || s.ReadOnly {
 		words = append(words, []string{"READ-ONLY"})
 	}
@@ -86,8 +93,11 @@ func (h Header) words() [][]string {
 	if s.Superuser {
 		words = append(words, []string{"SUPERUSER"})
 	}
+	if s.TLS {
+		words = append(words, []string{"TLS"})
+	}
 	if s.Pooler {
-		words = append(words, []string{"pooler"})
+		words = append(words, append(queue.Choose(behind.Empty(), nil, []string{"pooler to " + behind.String()}), "pooler"))
 	}
 	return words
 }

@@ -33,12 +33,14 @@ func elsewhereFindings(ctx context.Context, x patient) []finding {
 
 func tlsFinding(s queue.Session) finding {
 	switch {
-	case s.Address.String() == "local socket":
-		return finding{"ok", "tls", queue.Clean("a local socket needs none"), ""}
 	case s.TLS:
-		return finding{"ok", "tls", queue.Clean("encrypted"), ""}
+		return finding{"ok", "tls", s.Encryption, ""}
+	case s.Local:
+		return finding{"ok", "tls", queue.Clean(s.Encryption.String() + ", which needs none"), ""}
+	case s.Pooler:
+		return finding{"note", "tls", s.Encryption, "sslmode=verify-full in the connection string, and server_tls_sslmode = verify-full in the pooler"}
 	}
-	return finding{"note", "tls", queue.Clean("not encrypted"), "sslmode=verify-full in the connection string"}
+	return finding{"note", "tls", s.Encryption, "sslmode=verify-full in the connection string"}
 }
 
 // environmentFinding says whether the database itself says that it is production.

@@ -92,7 +92,11 @@ func Translate(err error) error {
 	default:
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(Mask(err.Error())), Err: err}
 	}
-	return queue.NewError(queue.KindUnavailable, what, "", "check that the server runs and is reachable; see qtop doctor").Because(err)
+	do := "check that the server runs and is reachable; see qtop doctor"
+	if strings.Contains(what, "refused TLS") {
+		do = "give the server TLS, or write sslmode=disable in the connection string where plain text is meant"
+	}
+	return queue.NewError(queue.KindUnavailable, what, "", do).Because(err)
 }
 
 // reason is the innermost message: the outer ones repeat host and user.

@@ -12,9 +12,11 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -41,8 +43,9 @@ func Always() []Setting {
 
 // Parse reads a connection string for a session of ours. Without an sslmode of the
 // operator's own, anything but loopback and sockets is verified in full: also where a
-// service file names the host. What a service file says of sslmode holds, other than
-// prefer, which is what the driver takes where nobody says anything.
+// service file or PG* variables name the host. What a service file says of sslmode holds,
+// other than prefer, which is what the driver takes where nobody says anything. An sslmode
+// prefer or allow of the operator's own encrypts there too: see requireTLS.
 func Parse(dsn string) (*pgx.ConnConfig, error) {
 	if err := judge(dsn); err != nil {
 		return nil, err
@@ -70,8 +73,27 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 				"give it one, such as verify-full, or leave it out")
 		}
 	}
+	requireTLS(cc)
 	Set(cc, Always()...)
 	return cc, nil
+}
+
+// requireTLS takes out the attempts without TLS that sslmode prefer and allow make
+// beside those with it, but for loopback and sockets: whoever stands between could
+// have the plain one taken. Where no TLS is meant, the operator says disable.
+func requireTLS(cc *pgx.ConnConfig) {
+	all := append([]*pgconn.FallbackConfig{{Host: cc.Host, Port: cc.Port, TLSConfig: cc.TLSConfig}}, cc.Fallbacks...)
+	encrypts := func(f *pgconn.FallbackConfig) bool {
+		return slices.ContainsFunc(all, func(o *pgconn.FallbackConfig) bool {
+			return o.TLSConfig != nil && o.Host == f.Host && o.Port == f.Port
+		})
+	}
+	kept := slices.DeleteFunc(slices.Clone(all), func(f *pgconn.FallbackConfig) bool {
+		return f.TLSConfig == nil && !Local(f.Host) && encrypts(f)
+	})
+	if len(kept) < len(all) {
+		cc.Host, cc.Port, cc.TLSConfig, cc.Fallbacks = kept[0].Host, kept[0].Port, kept[0].TLSConfig, kept[1:]
+	}
 }
 
 // Set gives parameters to the sessions of a configuration, in place of what its

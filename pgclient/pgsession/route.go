@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -30,6 +33,7 @@ type Route struct {
 	pooled atomic.Bool
 	begins atomic.Bool // a pooler was seen to carry a transaction
 	mode   atomic.Pointer[Mode]
+	names  sync.Map // of an IP address: the host by which it was looked up
 }
 
 // Mode is what a pooler does with the connections of its clients.
@@ -53,12 +57,35 @@ func Through() *Route {
 // Pooled tells whether a pooler was seen.
 func (r *Route) Pooled() bool { return r.pooled.Load() }
 
+// Address is where a connection leads: of several hosts the one that answered, as
+// host:port, or empty for a local socket.
+func (r *Route) Address(conn *pgx.Conn) string {
+	remote, ok := conn.PgConn().Conn().RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	host := remote.IP.String()
+	if name, known := r.names.Load(host); known {
+		host, _ = name.(string)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(remote.Port))
+}
+
 // Parameters that poolers keep for each client: they stay startup parameters.
 var kept = []string{"client_encoding", "datestyle", "timezone", "standard_conforming_strings", "application_name"}
 
 // Prepare gives a configuration what the path needs. It is called before each
 // connect with a copy of its own.
 func (r *Route) Prepare(cc *pgx.ConnConfig) {
+	if lookup := cc.LookupFunc; lookup != nil {
+		cc.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
+			all, err := lookup(ctx, host)
+			for _, ip := range all {
+				r.names.Store(ip, host)
+			}
+			return all, err
+		}
+	}
 	if !r.Pooled() {
 		return
 	}

@@ -33,13 +33,20 @@ const (
 // Where none is installed the test is skipped.
 func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...string) *Bouncer {
 	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		t.Skip("SKIP: pgbouncer is not installed; make test-full installs it on Debian as root")
-	}
 	host, port, err := net.SplitHostPort(TCP(t, d.Server))
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
+	}
+	return NewBouncerAt(t, fmt.Sprintf("host=%s port=%s", host, port), d.Name, mode, logins, more...)
+}
+
+// NewBouncerAt is NewBouncer in front of a server that the pooler reaches by these
+// words of its own.
+func NewBouncerAt(t testing.TB, server, database, mode string, logins []string, more ...string) *Bouncer {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		t.Skip("SKIP: pgbouncer is not installed; make test-full installs it on Debian as root")
 	}
 	dir, err := os.MkdirTemp("", "qtop-bouncer-") //nolint:usetesting // short, for the path of the socket, and open to another user
 	if err != nil {
@@ -51,7 +58,7 @@ func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...strin
 		users += fmt.Sprintf("%q \"\"\n", login)
 	}
 	settings := append([]string{
-		"[databases]", fmt.Sprintf("* = host=%s port=%s", host, port), "[pgbouncer]", "pool_mode = " + mode,
+		"[databases]", "* = " + server, "[pgbouncer]", "pool_mode = " + mode,
 		"listen_addr =", fmt.Sprint("listen_port = ", bouncerPort), "unix_socket_dir = " + dir,
 		"auth_type = trust", "auth_file = " + filepath.Join(dir, "users"), "admin_users = " + bouncerAdmin,
 		"pidfile = " + filepath.Join(dir, "pid"),
@@ -83,7 +90,7 @@ func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...strin
 			t.Logf("pgbouncer: %s", out.Bytes())
 		}
 	})
-	b := &Bouncer{dir, d.Name}
+	b := &Bouncer{dir, database}
 	for end := time.Now().Add(stepPatience); ; time.Sleep(10 * time.Millisecond) { // between two tries to connect: nothing tells when it listens
 		conn, err := net.Dial("unix", filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", bouncerPort))) //nolint:noctx // local
 		if err == nil {

@@ -11,12 +11,14 @@ type Session struct {
 	Database Text
 	// Environment is what the database says it is.
 	Environment Environment
-	Address     Text // host:port or socket directory
+	Address     Text // host:port that answered, or "local socket"
 	Version     Text
 	InRecovery  bool
 	ReadOnly    bool // default_transaction_read_only or the read_only setting
 	Pooler      bool // a transaction pooler is in the path: no LISTEN
-	TLS         bool
+	TLS         bool // encrypted as the server says (pg_stat_ssl), and up to a pooler in the path
+	Local       bool // what is not encrypted goes over loopback or a socket
+	Encryption  Text // both in words
 	Superuser   bool
 	Misfit      *Error // why the installed schema does not serve this program; nil when it does
 	// Rights tells for each action whether this login may do it; Needs names

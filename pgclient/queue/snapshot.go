@@ -50,6 +50,8 @@ type Server struct {
 	Database         Text     `json:"database"`
 	CloneOf          Text     `json:"clone_of"` // what this database is a copy of, and what to do; empty = it is none
 	Unexpected       Text     `json:"-"`        // of this connection: why this is not the server of expect_server; empty = it is, or any will do
+	Address          Text     `json:"-"`        // of this connection: host:port that answered, or "local socket"
+	Behind           Text     `json:"-"`        // of this connection: the server behind a pooler, by cluster_name or address; empty without one
 	InRecovery       bool     `json:"in_recovery"`
 	ReplayLagSeconds *float64 `json:"replay_lag_seconds"` // on a standby only
 }
