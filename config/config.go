@@ -56,10 +56,13 @@ type Settings struct {
 // Delivery is what the webhook sender needs to know.
 type Delivery struct {
 	// AllowNetworks may be dialled although they are special-purpose (loopback,
-	// private, …); plain http is allowed to these alone.
+	// private, …).
 	AllowNetworks []netip.Prefix `mapstructure:"allow_networks"`
-	PerEndpoint   int            `mapstructure:"per_endpoint"` // in flight per host:port
-	Secrets       []Secret       `mapstructure:"secrets"`
+	// AllowPlainHTTP may be sent http without TLS; a special-purpose network must be
+	// in AllowNetworks too.
+	AllowPlainHTTP []netip.Prefix `mapstructure:"allow_plain_http"`
+	PerEndpoint    int            `mapstructure:"per_endpoint"` // in flight per host:port
+	Secrets        []Secret       `mapstructure:"secrets"`
 }
 
 // Handler binds a job kind to a command (argv, never a shell) or to an HTTP

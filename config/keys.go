@@ -76,6 +76,7 @@ func keys(src Sources) []key {
 		list("handlers", []Handler(nil), handlers, "job kinds and what runs them, a list of {kind, command | url, timeout (1h)}; JSON in a flag or variable"),
 
 		list("delivery.allow_networks", noPrefixes(), prefixes, "networks (CIDR) that may be dialled although special-purpose, comma separated"),
+		list("delivery.allow_plain_http", noPrefixes(), prefixes, "networks (CIDR) to which http without TLS may go, comma separated; a special-purpose one must be in delivery.allow_networks too"),
 		number("delivery.per_endpoint", 8, 1, 10_000, "deliveries in flight at most per endpoint (host:port)"),
 		list("delivery.secrets", []Secret(nil), secrets, "signing secrets, a list of {ref, from: env:NAME | file:PATH}; REF=env:NAME,… in a flag or variable"),
 	}

@@ -15,7 +15,9 @@ import (
 func TestHeaderNamesWhoAnswers(t *testing.T) {
 	e := env(theme.Options{})
 	s := viewstest.Session()
-	line := func(server *queue.Server) string { return views.Header{Session: &s, Server: server, Now: e.Now}.Line(e, 200) }
+	line := func(server *queue.Server) string {
+		return views.Header{Session: &s, Server: server, Now: e.Now}.Line(e, 200)
+	}
 	require.Contains(t, line(nil), "queue@db1:5432")
 	require.Contains(t, line(nil), "TLS")
 	require.Contains(t, line(&queue.Server{}), "queue@db1:5432", "a snapshot that was kept")

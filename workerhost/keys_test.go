@@ -176,7 +176,7 @@ func TestKeysReachEveryHandler(t *testing.T) {
 	})
 	dir := t.TempDir()
 	lines, pass := filepath.Join(dir, "lines"), filepath.Join(dir, "pass")
-	s := sender.New(sender.Config{Version: "test", Allow: loopback(), Concurrency: 4})
+	s := sender.New(sender.Config{Version: "test", Allow: loopback(), PlainHTTP: loopback(), Concurrency: 4})
 	t.Cleanup(s.Close)
 	handlers, err := handler.Parse([]handler.Spec{
 		{Kind: "url", URL: url.URL},

@@ -110,7 +110,7 @@ func childMain(spec string) int {
 	}
 	h, err := workerhost.New(client, workerhost.Options{
 		ID: s.ID, Version: "test", Executor: s.Executor, Handlers: handlers, Loops: s.Loops, Concurrency: s.Concurrency, Grace: s.Grace, Log: log,
-		Sender: sender.New(sender.Config{Version: "test", Allow: loopback(), Concurrency: s.Concurrency}),
+		Sender: sender.New(sender.Config{Version: "test", Allow: loopback(), PlainHTTP: loopback(), Concurrency: s.Concurrency}),
 	})
 	if err == nil {
 		err = h.Run(ctx)

@@ -66,7 +66,7 @@ func TestSecretsRotateAndStaySecret(t *testing.T) {
 	w.subscribe("order.unsigned", r.URL, &missing)
 	w.subscribe("order.panics", "https://panics.example/", &ref)
 	var out output
-	s := sender.New(sender.Config{Version: "test", Allow: loopback(), Concurrency: 4, Lookup: func(context.Context, string) ([]netip.Addr, error) { panic("lookup") }})
+	s := sender.New(sender.Config{Version: "test", Allow: loopback(), PlainHTTP: loopback(), Concurrency: 4, Lookup: func(context.Context, string) ([]netip.Addr, error) { panic("lookup") }})
 	t.Cleanup(s.Close)
 	h := w.run(workerhost.Options{Secrets: secrets, Sender: s, Log: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 

@@ -248,7 +248,7 @@ func runHostOn(t *testing.T, c pgclient.Options, o workerhost.Options) *hosted {
 		o.ID = "host"
 	}
 	if o.Sender == nil {
-		o.Sender = sender.New(sender.Config{Version: "test", Allow: loopback(), Concurrency: 16})
+		o.Sender = sender.New(sender.Config{Version: "test", Allow: loopback(), PlainHTTP: loopback(), Concurrency: 16})
 		t.Cleanup(o.Sender.Close)
 	}
 	if o.Log == nil {

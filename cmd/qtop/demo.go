@@ -144,6 +144,7 @@ func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgcl
 		return nil, nil, err
 	}
 	a.settings.Delivery.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	a.settings.Delivery.AllowPlainHTTP = a.settings.Delivery.AllowNetworks
 	a.settings.Delivery.Secrets = []config.Secret{{Ref: demo.SecretRef, Env: demo.SecretEnv}}
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Program: "qtop host", WorkConns: hostConns})
 	if err != nil {

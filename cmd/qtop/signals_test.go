@@ -34,7 +34,7 @@ func TestSecondSignalAborts(t *testing.T) {
 	require.NoError(t, err)
 	login := pgtest.Login(t, db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner")
 	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1", "--grace", "5m")
-	cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8")
+	cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", "QTOP_DELIVERY_ALLOW_PLAIN_HTTP=127.0.0.0/8")
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {

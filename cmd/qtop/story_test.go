@@ -70,7 +70,7 @@ func (x story) host(id, loops string) *exec.Cmd {
 	x.t.Helper()
 	login := pgtest.Login(x.t, x.db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "queue_viewer")
 	cmd := qtop(x.t, x.db.DSN(login), "worker", "--host-id", id, "--loops", loops)
-	cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8")
+	cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", "QTOP_DELIVERY_ALLOW_PLAIN_HTTP=127.0.0.0/8")
 	require.NoError(x.t, cmd.Start())
 	x.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGKILL)

@@ -93,7 +93,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	logs := map[string]*bytes.Buffer{}
 	hosts := map[string]*exec.Cmd{}
 	work := func(id string, cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
+		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", "QTOP_DELIVERY_ALLOW_PLAIN_HTTP=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
 		logs[id] = &bytes.Buffer{}
 		cmd.Stderr = logs[id]
 		require.NoError(t, cmd.Start())

@@ -34,7 +34,7 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 	// An endpoint of a job does its work before it answers: its header may take as
 	// long as the lease can be renewed.
 	jobSender := sender.New(sender.Config{
-		Version: version(), Allow: s.Delivery.AllowNetworks, Concurrency: s.Concurrency, Headers: longestTry, Lookup: lookup,
+		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Headers: longestTry, Lookup: lookup,
 	})
 	if loops == nil && len(s.Loops) > 0 {
 		loops = s.Loops
@@ -55,7 +55,7 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,
 		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestTry, Operator: s.Actor,
 		Sender: sender.New(sender.Config{
-			Version: version(), Allow: s.Delivery.AllowNetworks, Concurrency: s.Concurrency, Lookup: lookup,
+			Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Lookup: lookup,
 		}),
 	})
 }

@@ -26,6 +26,7 @@ func newSender(t *testing.T, allow ...string) *sender.Sender {
 	c := sender.Config{Version: "test"}
 	for _, a := range allow {
 		c.Allow = append(c.Allow, netip.MustParsePrefix(a))
+		c.PlainHTTP = c.Allow
 	}
 	s := sender.New(c)
 	t.Cleanup(s.Close)

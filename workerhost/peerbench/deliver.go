@@ -111,7 +111,7 @@ func (b *bench) delivered(ctx context.Context, url string, n int) (float64, erro
 		return 0, err
 	}
 	defer client.Close()
-	s := sender.New(sender.Config{Version: "bench", Concurrency: inFlight, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	s := sender.New(sender.Config{Version: "bench", Concurrency: inFlight, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainHTTP: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	defer s.Close()
 	host, err := workerhost.New(client, workerhost.Options{
 		ID: "bench", Version: "bench", Concurrency: inFlight, PerEndpoint: inFlight, Grace: 10 * time.Second, Sender: s,

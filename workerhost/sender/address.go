@@ -5,6 +5,7 @@ package sender
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // special is one range that a delivery has no business in.
@@ -70,6 +71,7 @@ func specialV6() []special {
 // guard holds the parsed tables and the operator's exceptions.
 type guard struct {
 	allow  []netip.Prefix
+	plain  []netip.Prefix // where http without TLS may go, where it may go at all
 	v4, v6 []namedPrefix
 }
 
@@ -78,7 +80,7 @@ type namedPrefix struct {
 	what string
 }
 
-func newGuard(allow []netip.Prefix) *guard {
+func newGuard(allow, plain []netip.Prefix) *guard {
 	parse := func(in []special) []namedPrefix {
 		out := make([]namedPrefix, len(in))
 		for i, s := range in {
@@ -86,7 +88,7 @@ func newGuard(allow []netip.Prefix) *guard {
 		}
 		return out
 	}
-	return &guard{allow: unmapPrefixes(allow), v4: parse(specialV4()), v6: parse(specialV6())}
+	return &guard{allow: unmapPrefixes(allow), plain: unmapPrefixes(plain), v4: parse(specialV4()), v6: parse(specialV6())}
 }
 
 // unmapPrefixes turns ::ffff:a.b.c.d/96+n into a.b.c.d/n, the form in which
@@ -103,12 +105,12 @@ func unmapPrefixes(in []netip.Prefix) []netip.Prefix {
 }
 
 // judge returns the address to dial, in its plain form, or ADDRESS_REFUSED.
-// With plainHTTP only what the operator allowed is left.
+// With plainHTTP only what the operator allowed that to is left.
 //
 // An IPv6 address that carries an IPv4 one leads to both. It is allowed when
 // the operator allowed the inner address, or allowed the outer range and the
-// inner address is harmless: 64:ff9b::/96 in allow_networks opens NAT64, but
-// not the loopback behind it.
+// inner address is harmless. The well-known NAT64 prefix is how an IPv6-only
+// network reaches IPv4: there the inner address alone decides.
 func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 	addr := given.Unmap()
 	if !addr.IsValid() {
@@ -123,17 +125,16 @@ func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 	if carries && !innerAllowed {
 		innerWhat = g.special(inner)
 	}
-	if innerAllowed || g.allowed(addr) && innerWhat == "" {
-		return addr, nil
+	if !innerAllowed && (!g.allowed(addr) || innerWhat != "") {
+		if what := g.special(addr); what != "" && !nat64(addr) {
+			return addr, refused(addr.String(), what)
+		}
+		if innerWhat != "" {
+			return addr, refused(addr.String(), "a detour to "+innerWhat+" "+inner.String())
+		}
 	}
-	if what := g.special(addr); what != "" {
-		return addr, refused(addr.String(), what)
-	}
-	if innerWhat != "" {
-		return addr, refused(addr.String(), "a detour to "+innerWhat+" "+inner.String())
-	}
-	if plainHTTP {
-		return addr, &failure{CodeAddressRefused, fmt.Sprintf("plain http to %s refused; use https, or add its network to delivery.allow_networks", addr)}
+	if plainHTTP && !within(g.plain, addr) && !(carries && within(g.plain, inner)) {
+		return addr, &failure{CodeAddressRefused, fmt.Sprintf("plain http to %s refused; use https, or add its network to delivery.allow_plain_http", addr)}
 	}
 	return addr, nil
 }
@@ -142,14 +143,15 @@ func refused(addr, what string) error {
 	return &failure{CodeAddressRefused, fmt.Sprintf("%s refused: %s; add its network to delivery.allow_networks if it is meant", addr, what)}
 }
 
-func (g *guard) allowed(a netip.Addr) bool {
-	for _, p := range g.allow {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+func (g *guard) allowed(a netip.Addr) bool { return within(g.allow, a) }
+
+func within(networks []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
+
+// nat64 tells an address of the well-known prefix, behind which the IPv4 address
+// inside is reached.
+func nat64(a netip.Addr) bool { return netip.MustParsePrefix("64:ff9b::/96").Contains(a) }
 
 // special names the range that forbids a, "" when none does.
 func (g *guard) special(a netip.Addr) string {

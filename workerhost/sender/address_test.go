@@ -23,7 +23,7 @@ func codeOf(err error) string {
 }
 
 func TestForbiddenAddresses(t *testing.T) {
-	g := newGuard(nil)
+	g := newGuard(nil, nil)
 	for _, text := range []string{
 		"0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200", "100.127.255.255",
 		"127.0.0.1", "127.1.2.3", "127.255.255.255", "168.63.129.16", "169.254.0.1", "169.254.169.254", "169.254.170.2",
@@ -31,7 +31,7 @@ func TestForbiddenAddresses(t *testing.T) {
 		"192.88.99.1", "192.168.0.1", "192.175.48.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1",
 		"224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
 		"::", "::1", "::2", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::8.8.8.8",
-		"::ffff:0:127.0.0.1", "::ffff:0:8.8.8.8", "64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b::8.8.8.8", "64:ff9b:1::1",
+		"::ffff:0:127.0.0.1", "::ffff:0:8.8.8.8", "64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b::10.0.0.1", "64:ff9b::100.64.0.1", "64:ff9b::0.0.0.0", "64:ff9b:0:0:1::8.8.8.8", "64:ff9b:1::1",
 		"64:ff9b:1:ffff::7f00:1", "100::1", "100:0:0:1::1", "1::1", "1fff::1", "2001::1", "2001:0:7f00:1::", "2001:2::1",
 		"2001:10::1", "2001:1f:ffff::1", "2001:20::1", "2001:1ff::1", "2001:db8::1", "2002:7f00:1::1", "2002:808:808::1", "2620:4f:8000::1",
 		"3fff::1", "3fff:fff::1", "4000::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fd20:ce::254", "fe80::1", "fe80::1%eth0",
@@ -50,12 +50,12 @@ func TestForbiddenAddresses(t *testing.T) {
 }
 
 func TestPublicAddresses(t *testing.T) {
-	g := newGuard(nil)
+	g := newGuard(nil, nil)
 	for _, text := range []string{
 		"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0",
 		"169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.167.255.255", "192.169.0.0",
 		"198.17.255.255", "198.20.0.0", "223.255.255.255", "::ffff:8.8.8.8",
-		"2001:200::1", "2001:4860:4860::8888", "2606:4700::1111", "2a00::1", "2003::1", "2606:4700::5efe:8.8.8.8",
+		"2001:200::1", "2001:4860:4860::8888", "2606:4700::1111", "2a00::1", "2003::1", "2606:4700::5efe:8.8.8.8", "64:ff9b::8.8.8.8", "64:ff9b::808:808",
 	} {
 		given := netip.MustParseAddr(text)
 		got, err := g.judge(given, false)
@@ -96,15 +96,47 @@ func TestAllowedAddresses(t *testing.T) {
 		{"fe80::/10", "fe80::1%eth0", false},
 		{"10.0.0.1/8", "10.200.0.1", true}, // host bits set
 	} {
-		g := newGuard([]netip.Prefix{netip.MustParsePrefix(r.allow)})
+		g := newGuard([]netip.Prefix{netip.MustParsePrefix(r.allow)}, nil)
 		_, err := g.judge(netip.MustParseAddr(r.addr), false)
 		require.Equal(t, r.ok, err == nil, "allow %s, address %s: %v", r.allow, r.addr, err)
 	}
-	g := newGuard([]netip.Prefix{{}, netip.MustParsePrefix("10.0.0.0/8")}) // an invalid prefix allows nothing
+	ten := []netip.Prefix{{}, netip.MustParsePrefix("10.0.0.0/8")} // an invalid prefix allows nothing
+	g := newGuard(ten, ten)
 	_, err := g.judge(netip.MustParseAddr("10.0.0.1"), true)
 	require.NoError(t, err)
 	_, err = g.judge(netip.MustParseAddr("127.0.0.1"), false)
 	require.Error(t, err)
+}
+
+// Plain http is allowed by networks of its own, which open no special-purpose range;
+// opening NAT64 does not allow it to the whole internet.
+func TestPlainHTTP(t *testing.T) {
+	for _, r := range []struct {
+		allow, plain, addr string
+		ok                 bool
+	}{
+		{"10.0.0.0/8", "", "10.0.0.1", false},
+		{"", "10.0.0.0/8", "10.0.0.1", false},
+		{"10.0.0.0/8", "10.0.0.0/8", "10.0.0.1", true},
+		{"10.0.0.0/8", "10.1.0.0/16", "10.0.0.1", false},
+		{"64:ff9b::/96", "", "64:ff9b::8.8.8.8", false},
+		{"", "8.8.8.0/24", "8.8.8.8", true},
+		{"", "8.8.8.0/24", "64:ff9b::8.8.8.8", true},
+		{"", "64:ff9b::/96", "64:ff9b::8.8.8.8", true},
+		{"", "::/0", "64:ff9b::127.0.0.1", false},
+		{"", "0.0.0.0/0", "64:ff9b::127.0.0.1", false},
+		{"", "0.0.0.0/0", "169.254.169.254", false},
+	} {
+		var allow, plain []netip.Prefix
+		if r.allow != "" {
+			allow = append(allow, netip.MustParsePrefix(r.allow))
+		}
+		if r.plain != "" {
+			plain = append(plain, netip.MustParsePrefix(r.plain))
+		}
+		_, err := newGuard(allow, plain).judge(netip.MustParseAddr(r.addr), true)
+		require.Equal(t, r.ok, err == nil, "%+v: %v", r, err)
+	}
 }
 
 // sentinel listens on one loopback address and tells at the end whether anybody

@@ -51,8 +51,11 @@ const (
 type Config struct {
 	Version string // sent as User-Agent qtop/<version>
 	// Allow holds special-purpose ranges that may be dialled all the same
-	// (delivery.allow_networks). Plain http is possible to these alone.
-	Allow       []netip.Prefix
+	// (delivery.allow_networks).
+	Allow []netip.Prefix
+	// PlainHTTP holds the networks to which http without TLS may go
+	// (delivery.allow_plain_http); it opens no special-purpose range.
+	PlainHTTP   []netip.Prefix
 	Concurrency int // idle connections kept per host; at least 1
 	// Connect covers name resolution and the TCP handshake, TLS the TLS
 	// handshake, Headers the time from the last byte sent to the end of the
@@ -87,7 +90,7 @@ func New(c Config) *Sender {
 		}
 	}
 	d := &dialer{
-		guard: newGuard(c.Allow), lookup: c.Lookup, connect: c.Connect, handshake: c.TLS,
+		guard: newGuard(c.Allow, c.PlainHTTP), lookup: c.Lookup, connect: c.Connect, handshake: c.TLS,
 		tls: &tls.Config{
 			RootCAs:            c.RootCAs,
 			MinVersion:         tls.VersionTLS12,

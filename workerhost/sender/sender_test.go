@@ -42,6 +42,9 @@ func newSender(t testing.TB, c Config) *Sender {
 			return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 		}
 	}
+	if c.PlainHTTP == nil { // most receivers of tests are plain
+		c.PlainHTTP = c.Allow
+	}
 	s := New(c)
 	t.Cleanup(s.Close)
 	return s
