@@ -193,7 +193,7 @@ func letter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterD
 	d.Source, d.Domain = "webhook", queue.Clean("webhook")
 	err = db.QueryRow(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		e.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
-		s.callback_url, s.secret_ref IS NULL, r.requeued_by, r.requeued_at, COALESCE(r.new_saga_id, 0),
+		public.fn_webhook_url(s.id), s.secret_ref IS NULL, r.requeued_by, r.requeued_at, COALESCE(r.new_saga_id, 0),
 		x.resolution::text, x.by, x.at, x.note, w.erased_at, w.erased_by
 		FROM `+filtersql.DeadFrom+`
 		JOIN (SELECT id, event_type FROM public.events) e ON e.id = d.event_id

@@ -4,6 +4,9 @@ package schema_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"os"
 	"regexp"
 	"strings"
@@ -175,7 +178,129 @@ func TestMaskNumbers(t *testing.T) {
 		"card_num": true, "cardNum": true, "card_input": true, "cvv_num": true, "ssn_num": true, "pin_input": true, "otp_input": true, "password_input": true,
 		"max_pin": true, "cardNumber": true, "card_count": false, "max_tokens": false, "pin_length": false, "password_age": false, "token_count": false, "amount": false,
 	} {
-		got := get[string](c, "SELECT public.fn_mask_json(jsonb_build_object($1::text, 4111111111111111::bigint))::text", name)
-		require.Equal(t, hidden, !strings.Contains(got, "4111111111111111"), "%s: %s", name, got)
+		got := get[string](c, "SELECT public.fn_mask_json(jsonb_build_object($1::text, 4111111111111112::bigint))::text", name) // no card: its last digit is wrong
+		require.Equal(t, hidden, !strings.Contains(got, "4111111111111112"), "%s: %s", name, got)
 	}
+}
+
+// Card numbers and IBANs are masked whatever stands around them, told by their
+// checksums; other numbers stay.
+func TestMaskAccounts(t *testing.T) {
+	c := newCore(t)
+	mask := func(payload string) string {
+		return get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", payload)
+	}
+	for n, number := range []string{
+		"4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "DE89370400440532013000", "4111111111111111", "4111-1111-1111-1111", "4222222222222", "4000000000000000006", "5555555555554444", "2223003122003222",
+		"378282246310005", "3782 822463 10005", "6011111111111117", "30569309025904", "3530111333300000", "6304000000000000",
+		"de89370400440532013000", "GB29 NWBK 6016 1331 9268 19", "GB29NWBK60161331926819",
+		"FR1420041010050500013M02606", "FR14 2004 1010 0505 0001 3M02 606", "NO9386011117947", "NO93 8601 1117 947", "MT84MALT011000012345MTLCAST001S",
+	} {
+		forms := []string{
+			`{"order": {"note": "%s"}}`, `["a", "paid with %s yesterday"]`, `"%s"`, `{"%s": {"n": 1}}`, `{"text": "x=%s;y"}`, `{"text": "{\"b\": [\"%s\"]}"}`, `{"csv": "1,%s,2"}`,
+			`{"u": "https://h/pay/%s/done"}`, `{"text": "%s then some more words"}`,
+		}
+		if n > 2 { // the others as a reader finds them
+			forms = forms[len(forms)-1:]
+		}
+		for _, form := range forms {
+			got := mask(strings.ReplaceAll(form, "%s", number))
+			require.NotContains(t, got, number, form)
+			require.NotContains(t, got, number[len(number)-5:], form)
+		}
+	}
+	for _, number := range []string{"4111111111111111", "5555555555554444", "378282246310005"} {
+		for _, form := range []string{`{"amount": %s}`, `[1, %s]`, `%s`, `{"a": [{"b": %s}]}`} {
+			require.NotContains(t, mask(strings.ReplaceAll(form, "%s", number)), number, form)
+		}
+	}
+	for _, payload := range []string{
+		`{"id": 4111111111111112}`, `{"at": 1763900000000}`, `{"at": 1763900000000000}`, `{"id": "1234567890123456789"}`, `{"phone": "+49 30 1234567890"}`,
+		`{"id": "de89370400440532013001"}`, `{"id": "4f0c6b2e-1111-4222-8333-444455556666"}`, `{"sha": "da39a3ee5e6b4b0d3255bfef95601890afd80709"}`,
+		`{"n": 0.4111111111111111}`, `{"v": "1.4111111111111111"}`, `{"id": 41111111111111111111111}`, `{"sku": "AB12-3456-7890-1234"}`,
+	} {
+		require.Equal(t, payload, mask(payload))
+	}
+}
+
+// JSON in base64 or hex hides nothing, however deep.
+func TestMaskCodes(t *testing.T) {
+	c := newCore(t)
+	const s = "S3cr3tV4lue"
+	mask := func(payload any) string {
+		raw, err := json.Marshal(payload)
+		require.NoError(t, err)
+		return get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", string(raw))
+	}
+	coders := map[string]func(string) string{
+		"base64": func(x string) string { return base64.StdEncoding.EncodeToString([]byte(x)) },
+		"url":    func(x string) string { return base64.RawURLEncoding.EncodeToString([]byte(x)) },
+		"hex":    func(x string) string { return hex.EncodeToString([]byte(x)) },
+		"HEX":    func(x string) string { return strings.ToUpper(hex.EncodeToString([]byte(x))) },
+	}
+	inner := []string{
+		`{"password":"` + s + `"}`, `{ "user": "ann", "password": "` + s + `" }`, "{\n  \"n\": 1,\n  \"token\": \"" + s + "\"\n}", `[{"api_key":"` + s + `"}]`, `["token=` + s + `"]`,
+		`{"card":"4111111111111111"}`, `{"note":"4111 1111 1111 1111"}`, `{"ü":"日本","secret":"` + s + `"}`, `{"password":"` + s + `","cut`, `[[1, {"token": "` + s + `"}]]`,
+	}
+	for name, code := range coders {
+		for _, plain := range inner {
+			x := code(plain)
+			forms := []any{x, map[string]any{"body": x}}
+			if plain == inner[0] {
+				forms = append(forms, []string{"a", x}, map[string]any{x: 1}, "data:application/json;base64,"+x, "body="+x+"&n=1", `\x`+x, map[string]any{"text": `{"raw":"` + x + `"}`})
+			}
+			for _, payload := range forms {
+				require.NotContains(t, mask(payload), x[:len(x)/2], "%s of %s", name, plain)
+			}
+		}
+		for outer, twice := range coders {
+			for _, plain := range []string{inner[0], inner[3]} {
+				for _, x := range []string{twice(code(plain)), twice(`{"body":"` + code(plain) + `"}`)} {
+					require.NotContains(t, mask(map[string]any{"body": x}), x[:len(x)/2], "%s of %s of %s", outer, name, plain)
+				}
+			}
+		}
+		for _, plain := range []string{`{"a":1,"name":"something plain"}`, `["a","b","something plain"]`, `{"n": [1, 2, 3], "at": "2026-01-01"}`} {
+			x := code(plain)
+			require.Contains(t, mask(map[string]any{"body": x}), x, "%s of %s", name, plain)
+		}
+	}
+	lines := base64.StdEncoding.EncodeToString([]byte(`{"a":"` + strings.Repeat("x", 60) + `","password":"` + s + `"}`))
+	require.NotContains(t, mask("mail:\r\n"+lines[:76]+"\r\n"+lines[76:]+"\r\n"), lines[80:])
+	for _, key := range []string{"sk_" + "live_abcdefghijkl", "gh" + "p_abcdefghijklmnop", "https://ann:" + s + "@h/x", "token=" + s} {
+		require.NotContains(t, mask(map[string]any{key: map[string]any{"n": 1}}), key, "a secret as a key")
+	}
+}
+
+// Roles that only look see no callback URL but with its path's and query's secrets
+// taken out.
+func TestCallbackURLsAreMasked(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	for url, want := range map[string]string{
+		"https://h.example/orders/created":                        "https://h.example/orders/created",
+		"https://h.example:8443/api/v2/webhooks/orderCreated":     "https://h.example:8443/api/v2/webhooks/orderCreated",
+		"https://h.example/hook/8f3a9c2e71b04d":                   "https://h.example/hook/•••",
+		"https://h.example/api/webhooks/1234567890/aBcD-eFgH_1x2": "https://h.example/api/webhooks/•••/•••",
+		"https://h.example/bot123:AAbb/send?x=1#y":                "https://h.example/•••/send?•••",
+		"https://h.example/catch/tok%65n=abc":                     "https://h.example/catch/•••",
+		"https://h.example/a;key=S3cr3t/b":                        "https://h.example/•••/b",
+		"https://h.example/?token=S3cr3t":                         "https://h.example/?•••",
+		"https://h.example":                                       "https://h.example",
+	} {
+		require.Equal(t, want, get[string](c, "SELECT public.fn_mask_url($1)", url), url)
+	}
+	h.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('order', 'https://h.example/hook/8f3a9c2e71b04d?k=S3cr3t', true, true)")
+	for _, role := range []string{"queue_viewer", "workflow_admin"} {
+		login := c.as(role)
+		var url string
+		require.NoError(t, login.QueryRow(t.Context(), "SELECT callback_url FROM public.v_webhook_endpoint").Scan(&url))
+		require.Equal(t, "https://h.example/hook/•••?•••", url, role)
+		fails(t, login, "42501", "SELECT callback_url FROM public.subscriptions")
+		fails(t, login, "42501", "SELECT s FROM public.subscriptions s")
+	}
+	var audit string
+	require.NoError(t, h.root.QueryRow(t.Context(), "SELECT string_agg(a::text, '') FROM public.queue_operator_action a").Scan(&audit))
+	require.NotContains(t, audit, "8f3a9c2e71b04d")
+	require.NotContains(t, audit, "S3cr3t")
 }

@@ -76,6 +76,112 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_decode IS
   'A text with its percent, JSON and HTML escapes taken back once. Internal.';
 
+-- fn_mask_codes() → the regular expression of what may be JSON in base64 or hex, also twice: what JSON begins with, in
+-- that form, and more of the same. Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_codes() RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN '(?:^|[^A-Za-z0-9+/]|[\\0]x)('
+      '(?:e[wy]|W[13lwyz]|ZX|V[3jnz])[A-Za-z0-9+/_-]{14,}(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2}'
+    '|N[02UW]I[A-Za-z0-9+/_-]{14,}={0,2}'
+    '|(?:7[Bb](?:2[02]|0[AaDd9])|5[Bb](?:7[Bb]|2[02]|5[Bb]|0[AaDd9])|65(?:79|77)|57(?:3[13]|6[Cc]|7[79Aa])|3[57][46]2)'
+      '(?:[0-9A-Fa-f]{2}){6,})';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_codes IS
+  'What may be JSON in base64 or hex, as a regular expression. Internal.';
+
+-- fn_mask_digits() → the regular expression of what may be a card number or an IBAN. Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_digits() RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN '(?:^|[^0-9.])([2-6](?:[ -]?[0-9]){12,18})(?:$|[^0-9])'
+    '|(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}(?:[A-Za-z0-9]{11,30}'
+      '|(?:[ -][A-Za-z0-9]{4}){2,7}(?:[ -][A-Za-z0-9]{1,3})?))(?:$|[^A-Za-z0-9])';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_digits IS
+  'What may be a card number or an IBAN, as a regular expression. Internal.';
+
+-- fn_mask_card(digits) → whether they are a card number: the length and the first digits of one, and Luhn's sum.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_card(p_digits text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_sum int := 0;
+  v_digit int;
+  v_len int := length(p_digits);
+BEGIN
+  IF p_digits !~ ('^(?:4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})|5[1-5][0-9]{14}'
+    '|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|720)[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}'
+    '|35[0-9]{14}|(?:5[0678]|6[0-9])[0-9]{11,17})$') THEN
+    RETURN false;
+  END IF;
+  FOR i IN 1..v_len LOOP
+    v_digit := substr(p_digits, v_len + 1 - i, 1)::int;
+    IF i % 2 = 0 THEN
+      v_digit := v_digit * 2 - CASE WHEN v_digit > 4 THEN 9 ELSE 0 END;
+    END IF;
+    v_sum := v_sum + v_digit;
+  END LOOP;
+  RETURN v_sum % 10 = 0;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_card IS 'Whether digits are a card number, by Luhn''s sum. Internal.';
+
+-- fn_mask_iban(text) → whether it is an IBAN, without its spaces: a country that has them, and the sum of mod 97.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_iban(p_text text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_turned text := upper(substr(p_text, 5) || left(p_text, 4));
+  v_digits text := '';
+  v_char text;
+BEGIN
+  IF upper(p_text) !~ ('^(?:A[DELOTZ]|B[AEFGHIJRY]|C[FGHIMRVYZ]|D[EJKOZ]|E[EGS]|F[IKOR]|G[ABEILQRTW]|H[NRU]|I[ELQRST]'
+    '|JO|K[MWZ]|L[BCITUVY]|M[ACDEKLNRTUZ]|N[EILO]|OM|P[KLST]|QA|R[OSU]|S[ACDEIKMNOTV]|T[GLNR]|UA|V[AG]|XK|YE)'
+    '[0-9]{2}[A-Z0-9]{11,30}$') THEN
+    RETURN false;
+  END IF;
+  FOREACH v_char IN ARRAY regexp_split_to_array(v_turned, '') LOOP
+    v_digits := v_digits || CASE WHEN v_char BETWEEN '0' AND '9' THEN v_char ELSE (ascii(v_char) - 55)::text END;
+  END LOOP;
+  RETURN v_digits::numeric % 97 = 1;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_iban IS 'Whether a text is an IBAN, by its checksum. Internal.';
+
+-- fn_mask_accounts(text) → the text with card numbers and IBANs masked, told from other numbers by their checksums.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_accounts(p_text text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_text text := p_text;
+  v_found text[];
+  v_part text;
+BEGIN
+  FOR v_found IN SELECT DISTINCT m FROM regexp_matches(p_text, public.fn_mask_digits(), 'g') m LOOP
+    IF v_found[1] IS NOT NULL THEN
+      IF public.fn_mask_card(regexp_replace(v_found[1], '[ -]', '', 'g')) THEN
+        v_text := replace(v_text, v_found[1], '•••');
+      END IF;
+      CONTINUE;
+    END IF;
+    v_part := v_found[2]; -- in groups, it may go on with words of four letters
+    WHILE length(v_part) > 14 LOOP
+      IF public.fn_mask_iban(regexp_replace(v_part, '[ -]', '', 'g')) THEN
+        v_text := replace(v_text, v_part, '•••');
+        EXIT;
+      END IF;
+      EXIT WHEN v_part !~ '[ -]';
+      v_part := regexp_replace(v_part, '[ -][A-Za-z0-9]+$', '');
+    END LOOP;
+  END LOOP;
+  RETURN v_text;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_accounts IS 'A text with its card numbers and IBANs masked. Internal.';
+
 -- fn_mask_maybe(text) → false: nothing in the text, also when it is JSON, can be a
 -- secret. Most of a payload is told so at once; true says nothing. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_maybe(p_text text) RETURNS boolean
@@ -92,6 +198,9 @@ DECLARE
   v_text text := p_text;
   v_next text;
 BEGIN
+  IF v_text ~ public.fn_mask_codes() THEN -- before its \x is taken for an escape
+    RETURN true;
+  END IF;
   IF v_text ~ '[^ -~]' THEN
     v_text := regexp_replace(public.fn_mask_fold(v_text), '[\u0001-\u001f\u007f-\u009f]', '', 'g');
   END IF;
@@ -109,7 +218,8 @@ BEGIN
     END IF;
     v_text := replace(v_text, '\', '');
   END IF;
-  RETURN v_text ~ c_shapes OR v_text ~* public.fn_mask_names('[0-9]');
+  RETURN v_text ~ c_shapes OR v_text ~ public.fn_mask_digits() OR v_text <> p_text AND v_text ~ public.fn_mask_codes()
+    OR v_text ~* public.fn_mask_names('[0-9]');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_maybe IS 'Whether a text may hold a secret. Internal.';
@@ -201,6 +311,44 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_words IS
   'A text with what looks like a secret masked. Internal.';
 
+-- fn_mask_coded(text, depth) → the text with every piece masked that is JSON in base64 or hex and holds a secret, also
+-- where that JSON was cut. Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_coded(p_text text, p_depth int) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_text text := p_text;
+  v_code text;
+  v_plain text;
+  v_masked text;
+  v_hides boolean;
+BEGIN
+  FOR v_code IN SELECT DISTINCT m[1] FROM regexp_matches(p_text, public.fn_mask_codes(), 'g') m LOOP
+    BEGIN
+      IF v_code ~ '^[0-9A-Fa-f]+$' AND v_code ~ '^[3567]' THEN
+        v_plain := convert_from(decode(left(v_code, length(v_code) / 2 * 2), 'hex'), 'UTF8');
+      ELSE
+        v_plain := regexp_replace(translate(v_code, '-_', '+/'), '[=\s]', '', 'g');
+        v_plain := left(v_plain, length(v_plain) - CASE length(v_plain) % 4 WHEN 1 THEN 1 ELSE 0 END);
+        v_plain := convert_from(decode(rpad(v_plain, (length(v_plain) + 3) / 4 * 4, '='), 'base64'), 'UTF8');
+      END IF;
+      v_masked := public.fn_mask_text(v_plain, p_depth + 16);
+      BEGIN
+        v_hides := v_masked::jsonb <> v_plain::jsonb;
+      EXCEPTION WHEN OTHERS THEN
+        v_hides := v_masked <> v_plain; -- JSON that was cut
+      END;
+      IF v_hides THEN
+        v_text := replace(v_text, v_code, '•••');
+      END IF;
+    EXCEPTION WHEN OTHERS THEN
+      NULL; -- not a code of text after all
+    END;
+  END LOOP;
+  RETURN v_text;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_coded IS 'A text with JSON in base64 or hex masked that holds a secret. Internal.';
+
 -- fn_mask_text(text, depth) → the text with its secrets masked; one that is JSON
 -- is masked as such. What only shows once escapes are taken back, or disguised
 -- letters read as meant, makes the text come back in that form. Internal.
@@ -227,10 +375,13 @@ BEGIN
   IF length(v_text) > 100000 THEN -- one second of work where it is full of them
     RETURN format('[masked: a text of %s characters that may hold secrets]', length(v_text));
   END IF;
-  v_text := public.fn_mask_words(v_text);
+  IF v_text ~ public.fn_mask_codes() THEN
+    v_text := public.fn_mask_coded(v_text, p_depth);
+  END IF;
+  v_text := public.fn_mask_accounts(public.fn_mask_words(v_text));
   IF v_text ~ '[^\u0001-\u007f]' THEN
     v_other := public.fn_mask_fold(v_text);
-    v_masked := public.fn_mask_words(v_other);
+    v_masked := public.fn_mask_accounts(public.fn_mask_words(v_other));
     IF v_masked <> v_other THEN
       v_text := v_masked;
     END IF;
@@ -278,8 +429,9 @@ BEGIN
         AND length(e.key) < 10
         AND lower(e.key) = ANY (c_telling) AND length(e.value #>> '{}') <= 100
           AND public.fn_mask_named(e.value #>> '{}'));
-      RETURN (SELECT COALESCE(jsonb_object_agg(CASE WHEN e.key ~ '[^A-Za-z_-]' THEN public.fn_mask_words(e.key)
-        ELSE e.key END,
+      RETURN (SELECT COALESCE(jsonb_object_agg(
+        CASE WHEN (e.key ~ '[^A-Za-z_-]' OR length(e.key) > 12) AND public.fn_mask_maybe(e.key)
+          THEN public.fn_mask_text(e.key, p_depth + 1) ELSE e.key END,
         CASE
           WHEN jsonb_typeof(e.value) IN ('null', 'boolean') OR e.value IN ('""', '[]', '{}') THEN e.value
           WHEN v_pair AND (e.key ~* 'val|content|data|text|default|raw|string' OR e.key IN ('v', 'V')) THEN c_dots
@@ -288,6 +440,7 @@ BEGIN
             AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_counts
             AND NOT (regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_number
               AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') !~* c_of)) THEN c_dots
+          WHEN jsonb_typeof(e.value) = 'number' AND public.fn_mask_card(e.value::text) THEN c_dots
           WHEN jsonb_typeof(e.value) = 'number' THEN e.value
           ELSE public.fn_mask_json(e.value, p_depth + 1) END), '{}') FROM jsonb_each(p_value) e);
     WHEN 'array' THEN
@@ -298,6 +451,7 @@ BEGIN
       RETURN (SELECT COALESCE(jsonb_agg(CASE
           WHEN jsonb_typeof(x.value) IN ('null', 'boolean') THEN x.value
           WHEN x.named THEN c_dots
+          WHEN jsonb_typeof(x.value) = 'number' AND public.fn_mask_card(x.value::text) THEN c_dots
           WHEN jsonb_typeof(x.value) = 'number' OR NOT public.fn_mask_maybe(x.value::text) THEN x.value
           ELSE public.fn_mask_json(x.value, p_depth + 1) END ORDER BY x.n), '[]')
         FROM (SELECT e.value, e.n, lag(CASE WHEN jsonb_typeof(e.value) = 'string' AND length(e.value #>> '{}') <= 60
@@ -305,6 +459,8 @@ BEGIN
           FROM jsonb_array_elements(p_value) WITH ORDINALITY e (value, n)) x);
     WHEN 'string' THEN
       RETURN to_jsonb(public.fn_mask_text(p_value #>> '{}', p_depth));
+    WHEN 'number' THEN
+      RETURN CASE WHEN public.fn_mask_card(p_value::text) THEN c_dots ELSE p_value END;
     ELSE
       RETURN p_value;
   END CASE;
@@ -325,11 +481,15 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_said IS
   'What a program said, with its secrets masked. Internal.';
 
--- fn_mask_url(url) → the URL without credentials, query and fragment, and with what else looks like a secret masked.
--- What is no URL is masked as text. Never raises. Internal.
+-- fn_mask_url(url) → the URL without credentials, query and fragment, without those parts of its path that are no plain
+-- words, for receivers such as chats put their token there, and with what else looks like a secret masked. What is no
+-- URL is masked as text. Never raises. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_url(p_url text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
+  -- words in letters, joined by . _ or - or as in orderCreated, and a short number behind them, such as orders.v2
+  c_plain CONSTANT text := '^(?:(?:[A-Z]?[a-z]{1,16}|[A-Z]{1,8})(?:[._-](?:[A-Z]?[a-z]{1,16}|[A-Z]{1,8})'
+    '|[A-Z][a-z]{2,16}){0,4}[._-]?v?)?[0-9]{0,3}$';
   v_rest text := substring(p_url FROM '://(.*)$');
   v_host text := substring(v_rest FROM '^[^/?#]*');
   v_url text := p_url;
@@ -340,10 +500,18 @@ BEGIN
     v_rest := regexp_replace(v_rest, '^.*@', '•••@');
   END IF;
   IF v_rest IS NOT NULL THEN
+    v_rest := regexp_replace(v_rest, '([?#]).*$', '\1•••');
+    v_rest := substring(v_rest FROM '^[^/?#]*') || COALESCE((
+        SELECT string_agg(CASE WHEN p.part ~ c_plain OR p.part IN ('', '•••') THEN p.part ELSE '•••' END, '/'
+          ORDER BY p.n)
+        FROM regexp_split_to_table(substring(v_rest FROM '^[^/?#]*([^?#]*)'), '/') WITH ORDINALITY p (part, n)), '')
+      || COALESCE(substring(v_rest FROM '[?#].*$'), '');
     v_url := substring(p_url FROM '^.*?://') || v_rest;
   END IF;
   RETURN public.fn_mask_said(regexp_replace(v_url, '([?#]).*$', '\1•••'));
+EXCEPTION WHEN OTHERS THEN
+  RETURN '[masked: it could not be searched for secrets]';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_url IS
-  'A URL without credentials, query and fragment. Internal.';
+  'A URL without credentials, query, fragment and what is no plain word in its path. Internal.';

@@ -134,13 +134,25 @@ $$;
 COMMENT ON FUNCTION public.fn_webhook_backlog IS
   'v_webhook_backlog for the health snapshot. Internal.';
 
+-- fn_webhook_url(subscription) → its callback URL without what may be a secret: credentials, query, fragment, and what
+-- is no plain word in its path. NULL = there is no such subscription.
+CREATE OR REPLACE FUNCTION public.fn_webhook_url(p_subscription_id bigint) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT public.fn_mask_url(s.callback_url::text) FROM public.subscriptions s WHERE s.id = p_subscription_id
+$$;
+COMMENT ON FUNCTION public.fn_webhook_url IS
+  'The callback URL of a webhook subscription without what may be a secret.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_url
+  TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin", :"subscription_admin";
+
 -- v_webhook_endpoint: one row per subscription for the panes; nothing in it scans history.
 CREATE OR REPLACE VIEW public.v_webhook_endpoint AS
 WITH dead AS MATERIALIZED (
   SELECT c.k2::bigint AS subscription_id, sum(c.n)::bigint AS n FROM public.v_queue_counter c
   WHERE c.scope = 'dead_webhook' GROUP BY c.k2 HAVING sum(c.n) > 0
 )
-SELECT s.id AS subscription_id, s.event_type, s.callback_url, s.endpoint, s.active, s.verified,
+SELECT s.id AS subscription_id, s.event_type,
+  public.fn_webhook_url(s.id)::varchar(2048) AS callback_url, s.endpoint, s.active, s.verified,
   s.secret_ref IS NULL AS unsigned, s.max_attempts, s.rate_limit_per_second, g.gate,
   COALESCE(b.waiting, 0) AS waiting, b.oldest_at AS oldest_waiting_at, COALESCE(d.n, 0) AS dead_open,
   CASE WHEN g.gate IN ('suspended', 'half_open') THEN g.suspended_reason END AS suspended_reason,
@@ -158,5 +170,6 @@ COMMENT ON VIEW public.v_webhook_endpoint IS
   'Each subscription with its gate, what waits, what is dead and how it has answered lately.';
 COMMENT ON COLUMN public.v_webhook_endpoint.gate IS
   'open, half_open (one try after a circuit), suspended, inactive or unverified';
+COMMENT ON COLUMN public.v_webhook_endpoint.callback_url IS 'without what may be a secret: see fn_webhook_url';
 COMMENT ON COLUMN public.v_webhook_endpoint.unsigned IS 'true = no secret is named: deliveries carry no signature';
 COMMENT ON COLUMN public.v_webhook_endpoint.rate_limit_per_second IS 'NULL = none';

@@ -22,9 +22,12 @@ COMMENT ON COLUMN public.subscriptions.secret_ref IS 'names a secret that hosts 
 COMMENT ON COLUMN public.subscriptions.max_attempts IS 'NULL = webhook.max_attempts';
 COMMENT ON COLUMN public.subscriptions.rate_limit_per_second IS 'NULL = none';
 GRANT SELECT, INSERT, UPDATE ON public.subscriptions TO :"subscription_admin";
-GRANT SELECT ON public.subscriptions, public.webhook_endpoint_suspensions, public.webhook_endpoint_state,
+GRANT SELECT ON public.webhook_endpoint_suspensions, public.webhook_endpoint_state,
   public.webhook_rate_bucket, public.router_offsets, public.webhook_delivery_sagas,
   public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open TO :"queue_viewer";
+-- not the URL, whose path and query may hold the receiver's token: see fn_webhook_url
+GRANT SELECT (id, event_type, active, verified, secret_ref, max_attempts, rate_limit_per_second, created_at, updated_at,
+  endpoint) ON public.subscriptions TO :"queue_viewer";
 
 COMMENT ON TABLE public.webhook_endpoint_suspensions IS
   'Endpoints nothing is sent to, and why. A circuit past its until is half-open: one probe at a time.';
