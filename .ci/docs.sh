@@ -12,5 +12,5 @@ cat "$tmp" >docs/keys.md
 echo "docs/keys.md"
 go test ./pgclient/schema -run TestSchemaDocument -count=1 -update >/dev/null
 echo "docs/schema.md"
-go test ./pgclient/schema -run TestObjectsOfTheRelease -count=1 -update >/dev/null
-echo "pgclient/schema/objects.txt"
+go test ./pgclient/schema -run 'TestObjectsOfTheRelease|TestTablesOfTheRelease' -count=1 -update >/dev/null
+echo "pgclient/schema/objects.txt, pgclient/schema/tables.txt"

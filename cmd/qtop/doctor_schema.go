@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/inspect"
@@ -15,8 +16,8 @@ import (
 // shownDifferences is how many objects that differ the doctor names.
 const shownDifferences = 20
 
-// schemaFindings names the functions, views, triggers, rights and comments that
-// are not as this program declares them.
+// schemaFindings names all of the schema that is not as this program declares it, what
+// does harm first.
 func schemaFindings(ctx context.Context, x patient) []finding {
 	carried := schema.Current()
 	differs, err := inspect.SchemaDifferences(ctx, x.client)
@@ -27,13 +28,16 @@ func schemaFindings(ctx context.Context, x patient) []finding {
 		return []finding{{"ok", "schema", queue.Clean(fmt.Sprintf("version %d, code %d (%s), as this program knows it",
 			carried.Version(), carried.Code, carried.Hash)), ""}}
 	}
+	slices.SortStableFunc(differs, func(a, b schema.Difference) int {
+		return queue.Choose(a.Harmful(), 0, 1) - queue.Choose(b.Harmful(), 0, 1)
+	})
 	var out []finding
 	for i, d := range differs {
 		if i == shownDifferences {
 			out = append(out, finding{"note", "schema", queue.Clean(fmt.Sprintf("%d more objects differ", len(differs)-i)), "qtop migrate status names all"})
 			break
 		}
-		out = append(out, finding{queue.Choose(d.Harmful(), "bad", "note"), "schema", queue.Clean(d.Object + ": " + d.Why), "qtop migrate up puts this program's form back"})
+		out = append(out, finding{queue.Choose(d.Harmful(), "bad", "note"), "schema", queue.Clean(d.Object + ": " + d.Why), queue.Clean(d.Remedy).String()})
 	}
 	return out
 }

@@ -169,7 +169,7 @@ func (s standing) lines() []string {
 		out = append(out, "pending "+name)
 	}
 	for _, d := range s.Differs {
-		out = append(out, "differs "+d.Object+": "+d.Why)
+		out = append(out, queue.Clean("differs "+d.Object+": "+d.Why+queue.Choose(strings.HasPrefix(d.Remedy, "qtop "), "", "; "+d.Remedy)).String())
 	}
 	return out
 }

@@ -17,8 +17,13 @@ const catalogueForm = 1
 // formOf is the form of the hashes that this program makes of what the server
 // prints, which another major version may print in other words.
 func formOf(conn *pgx.Conn) string {
-	major, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
-	return fmt.Sprintf("%s/%d", major, catalogueForm)
+	return fmt.Sprintf("%s/%d", major(conn), catalogueForm)
+}
+
+// major is the number of the server's major version.
+func major(conn *pgx.Conn) string {
+	n, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
+	return n
 }
 
 // catalogueSQL lists what PostgreSQL has of the objects of each kind in schema

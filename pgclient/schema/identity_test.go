@@ -137,6 +137,7 @@ func TestAdoptKeep(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, got["refused"], got)
 	require.Empty(t, get[string](c.core, cloneOf))
+	require.Empty(t, differences(t, c.db.Conn(t, "")))
 	require.Equal(t, "ann|adopt|database "+c.db.Name+"|mine|done|keep", get[string](c.core, `SELECT concat_ws('|', actor, action, target, reason, outcome, after ->> 'waiting')
 		FROM public.queue_operator_action WHERE id = $1::int`, got["audit_id"]))
 	require.Len(t, c.take("w", 10), 3)

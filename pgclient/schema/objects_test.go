@@ -14,6 +14,24 @@ const objectsHead = `# What qtop makes in schema public, as PostgreSQL names it:
 # migrate up finds of it before it begins too. Partitions of the months and days are left out. Written by make docs.
 `
 
+const tablesHead = `# What the migrations make, in the words of PostgreSQL: kind, name and definition, divided by tabs. qtop doctor compares a
+# database with it. It is the same on every major version. Written by make docs.
+`
+
+// tables.txt is what the migrations make, in the same words on every major version.
+func TestTablesOfTheRelease(t *testing.T) {
+	c := newCore(t)
+	lines, err := schema.Tables(t.Context(), c.db.Conn(t, ""))
+	require.NoError(t, err)
+	got := tablesHead + strings.Join(lines, "\n") + "\n"
+	if *update {
+		require.NoError(t, os.WriteFile("tables.txt", []byte(got), 0o644))
+	}
+	want, err := os.ReadFile("tables.txt")
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "tables.txt is not as the schema is: make docs")
+}
+
 // objects.txt is what migrate up installs.
 func TestObjectsOfTheRelease(t *testing.T) {
 	c := newCore(t)

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-//go:embed migrations/*.sql code/*.sql moves seeds.sql release.txt objects.txt
+//go:embed migrations/*.sql code/*.sql moves seeds.sql release.txt objects.txt tables.txt
 var files embed.FS
 
 // Release is everything that one version of qtop installs in a database. Current
@@ -25,6 +25,7 @@ type Release struct {
 	moves      []move
 	seeds      string
 	own        ownThings
+	tables     forms // of what the migrations make
 }
 
 // numbers are what tells one release from another. They are read without the SQL,
@@ -81,6 +82,9 @@ func Load(fsys fs.FS) (*Release, error) {
 		return nil, err
 	}
 	if r.own, err = readOwn(fsys); err != nil {
+		return nil, err
+	}
+	if r.tables, err = loadForms(fsys); err != nil {
 		return nil, err
 	}
 	for _, name := range r.names {

@@ -109,23 +109,28 @@ func (s Status) Refusal() (what, do string) {
 type Difference struct {
 	Object string `json:"object"` // function fn_job_claim
 	Why    string `json:"why"`    // changed by hand, not installed, of another release, left over
+	Remedy string `json:"remedy"` // the command or the statement that puts the release's form back
+
+	harm bool // it changes what qtop does
 }
 
 const (
 	missingByHand = "missing: dropped by hand"
 	changedByHand = "changed by hand"
+	// upMends is the remedy of all that the code declares.
+	upMends = "qtop migrate up puts this program's form back"
 )
 
-// Harmful tells a change by hand that changes what qtop does: of anything but a
-// comment.
-func (d Difference) Harmful() bool {
-	return (d.Why == missingByHand || d.Why == changedByHand) && !strings.HasPrefix(d.Object, string(comment))
-}
+// Harmful tells a change by hand that changes what qtop does: not of a comment, nor of how
+// the rows of a table are stored, nor an index or a column more.
+func (d Difference) Harmful() bool { return d.harm }
 
-// Differences compares each function, view, trigger, right and comment of the
-// database with what this program declares and what the last migration recorded.
-// Of a schema from before objects were recorded it says nothing: all of it is
-// replaced by the next Up.
+// Differences compares each table, column, constraint, index, function, view, trigger,
+// right, owner and comment of the database with what this program declares, and those of
+// the code with what the last migration recorded too. Tables are compared when all
+// migrations of this program and no others have run. Of a schema from before objects were
+// recorded it says nothing: all of it is replaced by the next Up. Those of tables stand
+// first: a remedy of theirs may want a view to be missing.
 func Differences(ctx context.Context, conn *pgx.Conn) ([]Difference, error) {
 	return Current().Differences(ctx, conn)
 }
@@ -138,6 +143,10 @@ func (r *Release) Differences(ctx context.Context, conn *pgx.Conn) (out []Differ
 			return err
 		}
 		out, err = r.differences(ctx, q, code.Form == formOf(conn))
+		if had, _, _ := strings.Cut(code.Form, "/"); err == nil && had != major(conn) {
+			out = append(out, Difference{"record of objects", "made under PostgreSQL " + had + ": changes by hand of functions, views and triggers are not seen under " + major(conn),
+				"qtop migrate up compares them and records them anew", false})
+		}
 		return err
 	})
 	return out, err
@@ -158,6 +167,16 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 	if err != nil {
 		return nil, err
 	}
+	at, err := version(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	tables, astray := []Difference{}, map[string]bool{}
+	if at == r.Version() {
+		if tables, astray, err = r.tableDifferences(ctx, q, set); err != nil {
+			return nil, err
+		}
+	}
 	out := []Difference{}
 	missing := map[string]bool{}
 	for _, o := range r.objects {
@@ -171,6 +190,8 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 		switch {
 		case missing[o.subject()]: // its rights and comments went with it
 			continue
+		case astray[o.subject()], (o.kind == function || o.kind == view) && astray[o.name]: // whose it is comes first
+			continue
 		case !there && !known:
 			why = "not installed"
 		case !there:
@@ -182,11 +203,11 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 		default:
 			continue
 		}
-		out = append(out, Difference{o.String(), why})
+		out = append(out, Difference{o.String(), why, upMends, (why == missingByHand || why == changedByHand) && o.kind != comment})
 	}
 	for k := range records {
-		out = append(out, Difference{string(k.kind) + " " + k.name, "left over from another release"})
+		out = append(out, Difference{k.String(), "left over from another release", upMends, false})
 	}
 	slices.SortStableFunc(out, func(a, b Difference) int { return strings.Compare(a.Why, b.Why) })
-	return out, nil
+	return append(tables, out...), nil
 }

@@ -31,7 +31,7 @@ type later struct {
 func newLater(t *testing.T) *later {
 	t.Helper()
 	src, out := os.DirFS("."), fstest.MapFS{}
-	for _, pattern := range []string{"migrations/*.sql", "code/*.sql", "moves/*.sql", "seeds.sql", "release.txt", "objects.txt"} {
+	for _, pattern := range []string{"migrations/*.sql", "code/*.sql", "moves/*.sql", "seeds.sql", "release.txt", "objects.txt", "tables.txt"} {
 		names, err := fs.Glob(src, pattern)
 		require.NoError(t, err)
 		for _, name := range names {
@@ -187,6 +187,7 @@ func TestUpgradeOfAReleasedSchema(t *testing.T) {
 	}
 	require.Equal(t, before, withWorkers(t, conn, workers, columns), "no row was lost or changed")
 	require.Equal(t, stable(t, fresh.Conn(t, "")), stable(t, conn))
+	require.Empty(t, differences(t, conn))
 	require.Contains(t, up(t, old, schema.Current()), "already")
 	if dump, err := exec.LookPath("pg_dump"); err == nil && old.Server != nil {
 		require.Equal(t, dumped(t, dump, fresh), dumped(t, dump, old))

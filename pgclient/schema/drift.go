@@ -1,0 +1,171 @@
+package schema
+
+import (
+	"cmp"
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/pgrow"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// This file compares what migrations made with what is there. What puts each difference
+// right stands in remedy.go: a migration runs once, so no migrate up does.
+
+// ownersSQL finds relations, types and functions of ours that belong to somebody else. $1
+// is the owner, $2 are names of relations and types, $3 functions with their arguments.
+const ownersSQL = `
+SELECT format('%s %s', lower(what), name), format('belongs to %I', pg_get_userbyid(owner)), format('ALTER %s %s OWNER TO %I', what, full_name, $1::text) FROM (
+	SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.relname::text, format('public.%I', c.relname), c.relowner
+	FROM pg_class c LEFT JOIN pg_inherits i ON c.relispartition AND i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
+	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S') AND COALESCE(p.relname, c.relname) = ANY ($2::text[])
+		AND c.relname <> 'qtop_schema_version' -- it belongs to whoever installed qtop
+		AND NOT (c.relkind = 'S' AND EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i')))
+	UNION ALL
+	SELECT CASE y.typtype WHEN 'd' THEN 'DOMAIN' ELSE 'TYPE' END, y.typname, format('public.%I', y.typname), y.typowner
+	FROM pg_type y WHERE y.typnamespace = 'public'::regnamespace AND y.typtype IN ('d', 'e') AND y.typname = ANY ($2::text[])
+	UNION ALL
+	SELECT 'FUNCTION', f.proname, i.identity, f.proowner
+	FROM pg_proc f CROSS JOIN LATERAL pg_identify_object('pg_proc'::regclass, f.oid, 0) i
+	WHERE f.pronamespace = 'public'::regnamespace AND i.identity = ANY ($3::text[])) x (what, name, full_name, owner)
+WHERE owner IS DISTINCT FROM to_regrole($1)::oid`
+
+// firingSQL finds triggers that fire otherwise than they should and that no migrate up
+// looks at: those that check foreign keys, and those that partitions have of their
+// parents. $1 are the names of tables.
+const firingSQL = `
+WITH t AS MATERIALIZED (SELECT c.oid, c.relname FROM pg_class c LEFT JOIN pg_inherits i ON c.relispartition AND i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
+	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND COALESCE(p.relname, c.relname) = ANY ($1::text[]))
+SELECT format('constraint %s on %s', o.conname, t.relname), 'its triggers are disabled: it checks nothing',
+	format('ALTER TABLE public.%I %s', t.relname, string_agg(format('ENABLE TRIGGER %I', g.tgname), ', ' ORDER BY g.tgname))
+FROM t JOIN pg_trigger g ON g.tgrelid = t.oid JOIN pg_constraint o ON o.oid = g.tgconstraint
+WHERE g.tgisinternal AND g.tgenabled <> 'O' GROUP BY o.conname, t.relname
+UNION ALL
+SELECT format('trigger %s on %s', g.tgname, t.relname), 'fires otherwise than on the partitioned table',
+	format('ALTER TABLE public.%I %s TRIGGER %I', t.relname, CASE p.tgenabled WHEN 'D' THEN 'DISABLE' WHEN 'A' THEN 'ENABLE ALWAYS' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE' END, g.tgname)
+FROM t JOIN pg_trigger g ON g.tgrelid = t.oid JOIN pg_trigger p ON p.oid = g.tgparentid
+WHERE NOT g.tgisinternal AND g.tgenabled <> p.tgenabled`
+
+// leavesSQL finds partitions that are none any more, are not kept through a crash, or lost
+// their guard against TRUNCATE. $1 are the names of tables.
+const leavesSQL = `
+WITH p AS (SELECT c.oid, c.relname AS name, c.relowner FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'p' AND c.relname = ANY ($1::text[])),
+leaf AS MATERIALIZED (SELECT c.oid, c.relname AS name, c.relispartition, c.relpersistence, p.name AS parent, substring(c.relname, length(p.name) + 2) AS part
+	FROM p JOIN pg_class c ON c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relowner = p.relowner AND starts_with(c.relname, p.name || '_')
+	WHERE substring(c.relname, length(p.name) + 2) ~ '^(default|[0-9]{4}_[0-9]{2}(_[0-9]{2})?)$')
+SELECT format('table %s', l.name), format('is no partition of %s: its rows are not seen', l.parent),
+	format('ALTER TABLE public.%I ATTACH PARTITION public.%I %s', l.parent, l.name, CASE WHEN l.part = 'default' THEN 'DEFAULT' ELSE
+		format('FOR VALUES FROM (%L) TO (%L)', to_char(b.at, 'YYYY-MM-DD') || ' 00:00:00+00', to_char(b.at + CASE WHEN length(l.part) > 7 THEN interval '1 day' ELSE interval '1 month' END, 'YYYY-MM-DD') || ' 00:00:00+00') END)
+FROM leaf l CROSS JOIN LATERAL (SELECT CASE WHEN l.part <> 'default' THEN to_date(l.part, 'YYYY_MM_DD') END AS at) b WHERE NOT l.relispartition
+UNION ALL
+SELECT format('table %s', l.name), 'is UNLOGGED: a crash of the server empties it', format('ALTER TABLE public.%I SET LOGGED', l.name) FROM leaf l WHERE l.relpersistence = 'u'
+UNION ALL
+SELECT format('trigger %s on %s', g.name, l.name), CASE WHEN t.oid IS NULL THEN 'missing: dropped by hand' ELSE 'disabled' END || ': nothing keeps the partition from TRUNCATE',
+	CASE WHEN t.oid IS NULL THEN format('CREATE TRIGGER %I BEFORE TRUNCATE ON public.%I FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change()', g.name, l.name)
+		ELSE format('ALTER TABLE public.%I ENABLE TRIGGER %I', l.name, g.name) END
+FROM leaf l CROSS JOIN LATERAL (SELECT format('trg_%s_no_truncate', l.name) AS name) g LEFT JOIN pg_trigger t ON t.tgrelid = l.oid AND t.tgname = g.name::name
+WHERE l.part <> 'default' AND (t.oid IS NULL OR t.tgenabled NOT IN ('O', 'A'))`
+
+// schemaSQL finds roles of ours ($1) that may not use schema public.
+const schemaSQL = `
+SELECT 'rights SCHEMA public', format('%I may not use it', r.rolname), format('GRANT USAGE ON SCHEMA public TO %I', r.rolname)
+FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) AND NOT has_schema_privilege(r.oid, 'public'::regnamespace, 'USAGE')`
+
+// tableDifferences are those of tables, columns, constraints, indexes, sequences, types,
+// owners, and of the triggers of partitions and foreign keys. astray are the relations
+// and functions that belong to somebody else.
+func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet) (out []Difference, astray map[string]bool, err error) {
+	names := r.tables.names()
+	found, err := readForms(ctx, q, set.owner(), names)
+	if err != nil {
+		return nil, nil, err
+	}
+	for k, want := range r.tables {
+		live, there := found[k]
+		switch {
+		case !there && k.name != k.relation() && !found.has(table, k.relation()) && !found.has(domain, k.relation()): // its table is missing, which says all
+		case !there && k.kind == sequence && r.identityOf(k.name, found): // it went with the identity, and comes back with it
+		case !there:
+			out = append(out, r.missing(k, want, set.owner()))
+		case live != want:
+			out = append(out, r.changed(k, want, live))
+		}
+	}
+	for k, live := range found {
+		if _, known := r.tables[k]; !known && (r.tables.has(table, k.relation()) || r.tables.has(domain, k.relation())) {
+			out = append(out, r.added(k, live))
+		}
+	}
+	look := func(sql string, args ...any) error {
+		d := Difference{harm: true}
+		return pgrow.Visit(ctx, q, []any{&d.Object, &d.Why, &d.Remedy}, func() { out = append(out, d) }, sql, args...)
+	}
+	before := len(out)
+	if err := look(ownersSQL, set.owner(), append(r.own.relations(), names...), r.own.functions()); err != nil {
+		return nil, nil, err
+	}
+	astray = map[string]bool{}
+	for _, d := range out[before:] {
+		_, name, _ := strings.Cut(d.Object, " ")
+		astray[name] = true
+	}
+	if err := look(schemaSQL, set.all()); err != nil {
+		return nil, nil, err
+	}
+	if err := look(firingSQL, names); err != nil {
+		return nil, nil, err
+	}
+	if err := look(leavesSQL, names); err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(out, func(a, b Difference) int { // types first: what is printed of a constraint follows its type
+		isType := func(d Difference) int { return queue.Choose(strings.HasPrefix(d.Object, "enum "), 0, 1) }
+		return cmp.Or(cmp.Compare(isType(a), isType(b)), strings.Compare(a.Object+a.Why, b.Object+b.Why))
+	})
+	return out, astray, nil
+}
+
+// identityOf tells the sequence of an identity that its column has no more.
+func (r *Release) identityOf(name string, found forms) bool {
+	for k, want := range r.tables {
+		if k.kind == column && strings.HasSuffix(want, " AS IDENTITY") && strings.ReplaceAll(k.name, ".", "_")+"_seq" == name {
+			return found[k] != want
+		}
+	}
+	return false
+}
+
+// relation is the table or type that a thing of a migration is or is a part of.
+func (k key) relation() string {
+	switch k.kind {
+	case column:
+		name, _, _ := strings.Cut(k.name, ".")
+		return name
+	case constraint, index:
+		_, of, _ := strings.Cut(k.name, " on ")
+		return of
+	}
+	return k.name
+}
+
+// ident is the name of a thing by itself, for SQL.
+func (k key) ident() string {
+	name, _, _ := strings.Cut(k.name, " on ")
+	if k.kind == column {
+		_, name, _ = strings.Cut(name, ".")
+	}
+	return quoted(name)
+}
+
+var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// quoted is an identifier, in quotes where it needs them: our own never do, nor are they
+// key words.
+func quoted(name string) string {
+	if plainName.MatchString(name) {
+		return name
+	}
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+}
