@@ -42,7 +42,7 @@ func doctorCmd(a *app) *cobra.Command {
 func checks() []check {
 	return []check{
 		elsewhereFindings, sessionFindings, environmentFinding, loginFindings, schemaFindings, rightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,
-		clockFinding, hostFinding, idFinding, neverDueFinding, partitionFinding, driftFinding, sizeFinding,
+		clockFinding, diskFindings, hostFinding, idFinding, neverDueFinding, partitionFinding, driftFinding, sizeFinding,
 	}
 }
 

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -81,8 +84,90 @@ func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 			return finding{"note", "isolation", queue.Clean(says + ": behind a pooler statements of qtop fail with SQLSTATE 40001 under load"), reset}
 		}
 	}
+	if hurts := settingHurts(x.Name, value); hurts != "" {
+		return finding{queue.Choose(x.Name == "zero_damaged_pages" || x.Name == "ignore_system_indexes", "bad", "note"), "setting", queue.Clean(says + ": " + hurts), reset}
+	}
 	return finding{}
 }
+
+// shortest is the time below which a time limit ends work of the queue that is not stuck.
+const shortest = time.Minute
+
+// settingHurts says what a setting does to the queue, nothing where its value does no harm.
+// Statements of hosts and consoles have limits of their own; a producer's have what its
+// login brings.
+func settingHurts(name, value string) string {
+	off := slices.Contains([]string{"off", "false", "no", "0"}, value)
+	limit, ok := milliseconds(value)
+	short := ok && limit > 0 && limit < shortest
+	switch name {
+	case "statement_timeout", "transaction_timeout":
+		if short {
+			return "what takes longer is cut off, also an enqueue of many jobs, a look at a large table or migrate behind a pooler"
+		}
+	case "lock_timeout":
+		if ok && limit > 0 && limit < time.Second {
+			return "a producer that waits for another one of the same key fails"
+		}
+	case "idle_session_timeout":
+		if ok && limit > 0 {
+			return "idle connections of hosts, consoles and LISTEN are cut again and again, and wake-ups are missed meanwhile"
+		}
+	case "idle_in_transaction_session_timeout":
+		if ok && limit == 0 {
+			return "" // the default: who forgets a transaction is shown as HELD
+		}
+		if ok && limit < time.Second {
+			return "transactions of producers end while they work"
+		}
+	case "synchronous_commit":
+		if off {
+			return "a crash of the server loses work that was acknowledged in the last moments"
+		}
+	case "fsync", "full_page_writes":
+		if off {
+			return "a crash of the machine can destroy the database"
+		}
+	case "autovacuum", "track_counts":
+		if off {
+			return "no dead row is removed: tables and claims get larger and slower without end"
+		}
+	case "track_activities":
+		if off {
+			return "nobody sees which session holds what"
+		}
+	case "plan_cache_mode":
+		if value != "auto" {
+			return "statements of lists and producers may get a plan that reads whole tables"
+		}
+	case "enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop", "enable_hashagg", "enable_hashjoin", "enable_sort", "enable_partition_pruning":
+		if off {
+			return "plans get slow where the queue is large"
+		}
+	case "log_statement":
+		if value == "mod" || value == "all" {
+			return "payloads that producers write stand in the log of the server"
+		}
+	case "zero_damaged_pages", "ignore_system_indexes":
+		if !off {
+			return "for a repair alone: rows are lost, or everything is slow"
+		}
+	}
+	return ""
+}
+
+// milliseconds reads a time limit as PostgreSQL writes it: 30s, 500ms, 2min, or a number of milliseconds.
+func milliseconds(value string) (time.Duration, bool) {
+	m := limitForm.FindStringSubmatch(value)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	unit := map[string]time.Duration{"": time.Millisecond, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[m[2]]
+	return time.Duration(n) * unit, err == nil && n < 1<<31
+}
+
+var limitForm = regexp.MustCompile(`^(\d+) ?(us|ms|s|min|h|d|)$`)
 
 func settingOwner(x inspect.LoginSetting) string {
 	switch {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,7 @@ func TestDoctorOnLogins(t *testing.T) {
 		var all []finding
 		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
 		for _, f := range all {
-			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins", f.Check) {
+			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins setting", f.Check) {
 				lines += f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n"
 				bad = bad || f.State == "bad"
 			}
@@ -52,14 +53,22 @@ func TestDoctorOnLogins(t *testing.T) {
 		{"ALTER ROLE " + login + " IN DATABASE " + db + " SET search_path = evil, public", "note path: ROLE " + login + " sets search_path = evil, public", "ALTER ROLE " + login + " IN DATABASE " + db + " RESET search_path"},
 		{"ALTER DATABASE " + db + " SET client_encoding = LATIN1", "note encoding: DATABASE " + db + " sets client_encoding = ", "ALTER DATABASE " + db + " RESET client_encoding"},
 		{"ALTER DATABASE " + db + " SET default_transaction_isolation = serializable", "note isolation: DATABASE " + db, "ALTER DATABASE " + db + " RESET default_transaction_isolation"},
+		{"ALTER ROLE " + login + " SET statement_timeout = '2s'", "note setting: ROLE " + login + " sets statement_timeout = 2s: what takes longer is cut off", "ALTER ROLE " + login + " RESET statement_timeout"},
+		{"ALTER DATABASE " + db + " SET idle_session_timeout = '10min'", "note setting: DATABASE " + db + " sets idle_session_timeout = 10min", "ALTER DATABASE " + db + " RESET idle_session_timeout"},
+		{"ALTER DATABASE " + db + " SET plan_cache_mode = force_generic_plan", "note setting: DATABASE " + db + " sets plan_cache_mode", "ALTER DATABASE " + db + " RESET plan_cache_mode"},
+		{"ALTER ROLE " + login + " SET enable_indexscan = off", "note setting: ROLE " + login + " sets enable_indexscan", "ALTER ROLE " + login + " RESET enable_indexscan"},
+		{"ALTER ROLE " + login + " SET synchronous_commit = off", "note setting: ROLE " + login + " sets synchronous_commit", "ALTER ROLE " + login + " RESET synchronous_commit"},
+		{"ALTER SYSTEM SET log_statement = 'mod'", "", ""},
+		{"SELECT pg_reload_conf()", "note setting: the configuration of the server sets log_statement = mod: payloads", "set it back in the configuration"},
 		{"ALTER ROLE " + login + " CREATEROLE BYPASSRLS", "note wide login: " + login + " has CREATEROLE, BYPASSRLS", "ALTER ROLE " + login + " NOCREATEROLE NOBYPASSRLS"},
 		{"GRANT webhook_worker TO " + login, "note wide login: " + login + " works (webhook_worker) and administers (workflow_admin)", "a login of its own"},
 		{"GRANT queue_owner TO " + login, "note wide login: " + login + " is a member of queue_owner", "REVOKE queue_owner"},
 	} {
 		exec(c.sql)
-		lines, _ := doctor(login)
-		require.Contains(t, lines, c.says, c.sql)
-		require.Contains(t, lines, c.remedy, c.sql)
+		require.Eventually(t, func() bool { // a reload takes its time
+			lines, _ := doctor(login)
+			return strings.Contains(lines, c.says) && strings.Contains(lines, c.remedy)
+		}, patience, 10*time.Millisecond, c.sql)
 	}
 	exec("ALTER ROLE " + viewer + " SET default_transaction_read_only = on")
 	lines, _ := doctor(viewer)

@@ -37,6 +37,12 @@ const members = `WITH RECURSIVE held (member, role) AS (
 
 func rolesOfOurs() []string { return append(schema.Roles(), "queue_owner") }
 
+// hurting are the settings that change what a statement does, or how fast or for how long.
+var hurting = `('search_path', 'client_encoding', 'default_transaction_read_only', 'session_replication_role', 'default_transaction_isolation',
+	'statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout', 'synchronous_commit',
+	'plan_cache_mode', 'enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan', 'enable_nestloop', 'enable_hashagg', 'enable_hashjoin', 'enable_sort',
+	'enable_partition_pruning', 'log_statement', 'zero_damaged_pages', 'ignore_system_indexes')`
+
 // LoginSettings are those of this login, of the logins that have a role of ours, and
 // of this database, as far as they change what a statement does.
 func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, error) {
@@ -45,10 +51,11 @@ func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, err
 		FROM pg_catalog.pg_db_role_setting x LEFT JOIN login l ON l.oid = x.setrole LEFT JOIN pg_catalog.pg_database d ON d.oid = x.setdatabase,
 			unnest(x.setconfig) s
 		WHERE (x.setrole = 0 OR l.oid IS NOT NULL) AND (x.setdatabase = 0 OR d.datname = current_database())
-			AND split_part(s, '=', 1) IN ('search_path', 'client_encoding', 'default_transaction_read_only', 'session_replication_role',
-				'default_transaction_isolation')
-		UNION ALL SELECT '', '', name, setting, true, true FROM pg_catalog.pg_settings
-			WHERE name IN ('default_transaction_read_only', 'session_replication_role') AND source IN ('configuration file', 'command line', 'environment variable')
+			AND split_part(s, '=', 1) IN `+hurting+`
+		UNION ALL SELECT '', '', g.name, COALESCE(g.reset_val || CASE WHEN g.unit = 'ms' AND g.reset_val <> '0' THEN 'ms' ELSE '' END, ''), true, true FROM pg_catalog.pg_settings g
+			WHERE (g.name IN `+hurting+` AND g.name NOT IN ('search_path', 'client_encoding')
+					OR g.name IN ('fsync', 'full_page_writes', 'autovacuum', 'track_counts', 'track_activities'))
+				AND g.source IN ('configuration file', 'command line', 'environment variable')
 		ORDER BY 5 DESC, 3, 1, 2`, rolesOfOurs())
 }
 

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/inspect"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// This file is what the doctor says of the server: its disk, and the standbys that follow it.
+
+const (
+	// heldWAL is how many bytes of WAL one slot may hold before the doctor says so.
+	heldWAL = 1 << 30
+	// lateReplay is how far a standby may be behind before the doctor says so.
+	lateReplay = 10 * time.Second
+)
+
+// diskFindings say what fills the disk, and how full it is where the server is on this
+// machine.
+func diskFindings(ctx context.Context, x patient) []finding {
+	s, err := inspect.Server(ctx, x.client)
+	if err != nil {
+		return []finding{{"bad", "disk", queue.Said(err), ""}}
+	}
+	followers, err := inspect.Followers(ctx, x.client)
+	if err != nil {
+		return []finding{{"bad", "replication", queue.Said(err), ""}}
+	}
+	var free, total uint64
+	if dir := s.DataDirectory.String(); dir != "" && x.session.Address.String() == "local socket" {
+		free, total = room(dir)
+	}
+	return append(judgeDisk(s, followers, free, total), judgeReplication(s, followers)...)
+}
+
+// judgeDisk judges the room for rows and WAL. total 0: it is not known.
+func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total uint64) []finding {
+	var out []finding
+	about := "the database has " + size(uint64(max(s.Bytes, 0))) //nolint:gosec // a size
+	switch {
+	case total == 0:
+		out = append(out, finding{"ok", "disk", queue.Clean(about + "; how full the disk is, the server does not say"), "watch its free space there"})
+	case free < 1<<30 || free < total/20:
+		out = append(out, finding{"bad", "disk", queue.Clean(fmt.Sprintf("%s of %s are free on the disk of the server; %s", size(free), size(total), about)),
+			"make room: a full disk stops every write; see retention in qtop flag list, and what holds WAL below"})
+	case free < total/7:
+		out = append(out, finding{"note", "disk", queue.Clean(fmt.Sprintf("%s of %s are free on the disk of the server; %s", size(free), size(total), about)), "make room before it is full"})
+	default:
+		out = append(out, finding{"ok", "disk", queue.Clean(fmt.Sprintf("%s of %s are free on the disk of the server; %s", size(free), size(total), about)), ""})
+	}
+	if s.ArchiveFailing {
+		out = append(out, finding{"bad", "disk", queue.Clean("WAL cannot be archived, so all of it stays on the disk"), "mend archive_command: pg_stat_archiver and the log of the server say what failed"})
+	}
+	for _, f := range followers {
+		if !f.Slot {
+			continue
+		}
+		drop := "start what reads it, or SELECT pg_drop_replication_slot(" + literal(f.Name.String()) + ") where nothing does any more"
+		holds := fmt.Sprintf("the replication slot %s, which %s, holds %s of WAL", f.Name, queue.Choose(f.Active, "is read", "nobody reads"), size(uint64(max(f.Bytes, 0)))) //nolint:gosec // a size
+		switch {
+		case f.Status == "lost" || f.Status == "unreserved":
+			out = append(out, finding{"bad", "disk", queue.Clean("the replication slot " + f.Name.String() + " has lost or is about to lose WAL that it needs (" + f.Status + ")"), drop + ", and set up its standby anew"})
+		case f.Bytes > heldWAL:
+			out = append(out, finding{queue.Choose(f.Active, "note", "bad"), "disk", queue.Clean(holds), drop})
+		case !f.Active:
+			out = append(out, finding{"note", "disk", queue.Clean(holds), drop})
+		}
+	}
+	return out
+}
+
+// judgeReplication judges how the standbys follow, or this one.
+func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []finding {
+	var out []finding
+	if s.SyncMissing {
+		out = append(out, finding{"bad", "replication", queue.Clean("commits wait for a standby of synchronous_standby_names = " + s.SyncNames.String() + ", and none is connected: nothing that is written gets done"),
+			"start the standby, or take it out of synchronous_standby_names and reload"})
+	}
+	if s.Cut {
+		out = append(out, finding{"note", "replication", queue.Clean("this standby receives nothing from its primary: what it shows gets older"), "see primary_conninfo and the log of the server"})
+	}
+	if s.Replay > lateReplay {
+		out = append(out, finding{"note", "replication", queue.Clean("this standby is " + s.Replay.Round(time.Second).String() + " behind: so old is what it shows"), "ask the primary, or see what holds up replay (long queries here, disk)"})
+	}
+	standbys := 0
+	for _, f := range followers {
+		if f.Slot {
+			continue
+		}
+		standbys++
+		if f.Delay > lateReplay || f.Bytes > heldWAL {
+			out = append(out, finding{"note", "replication", queue.Clean(fmt.Sprintf("the standby %s is %s and %s of WAL behind: after a failover so much would be missing or late",
+				f.Name, f.Delay.Round(time.Second), size(uint64(max(f.Bytes, 0))))), "see its load, its disk and the network"}) //nolint:gosec // a size
+		}
+	}
+	if len(out) == 0 {
+		out = []finding{{"ok", "replication", queue.Clean(queue.Choose(standbys == 0, "no standby is connected", fmt.Sprintf("%d standbys follow", standbys))), ""}}
+	}
+	return out
+}
+
+// literal is a text as SQL writes it.
+func literal(s string) string {
+	return "'" + queue.Clean(s).String() + "'"
+}
+
+// size is a number of bytes as one reads it.
+func size(n uint64) string {
+	for _, u := range []struct {
+		name string
+		of   uint64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.of {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.of), u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
