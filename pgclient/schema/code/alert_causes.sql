@@ -87,7 +87,8 @@ BEGIN
     SELECT array_agg(u.loop) AS loops FROM public.v_queue_unserved u
   ), hosts AS MATERIALIZED (
     SELECT q.host_id, q.loops || q.last_loops AS loops, q.progress #>> '{job_executor,executor}' AS executor_id,
-      q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds' AS alive,
+      q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+        AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AS alive,
       COALESCE(q.stopped_at, q.last_seen_at) AS seen_at, q.stopped_at IS NOT NULL AS stopped, q.stop_reason
     FROM public.queue_host q
   ), gone AS MATERIALIZED (

@@ -446,7 +446,8 @@ BEGIN
         THEN 'queue.tick.saga_orchestrator.interval_seconds is 0'
       ELSE (SELECT 'no live host runs ' || l.name FROM unnest('{webhook_worker,saga_orchestrator}'::text[]) l (name)
         WHERE NOT EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
-          AND q.last_seen_at > now() - interval '15 seconds' AND l.name = ANY (q.loops))
+          AND q.last_seen_at > now() - interval '15 seconds'
+            AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND l.name = ANY (q.loops))
         ORDER BY l.name DESC LIMIT 1) END;
   END IF;
   IF v_why IS NULL AND v_unsent > 0 AND NOT EXISTS (SELECT FROM public.queue_bulk_operation_item i

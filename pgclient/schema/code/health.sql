@@ -68,7 +68,8 @@ COMMENT ON FUNCTION public.fn_job_due_late IS
 CREATE OR REPLACE VIEW public.v_job_handlers AS
 SELECT m.mark ->> 'executor' AS executor_id, array_agg(DISTINCT k.kind) AS kinds
 FROM (SELECT h.progress -> 'job_executor' AS mark FROM public.queue_host h
-  WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds' AND 'job_executor' = ANY (h.loops)) m
+  WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'
+    AND h.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'job_executor' = ANY (h.loops)) m
 CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(m.mark -> 'kinds') WHEN 'array' THEN m.mark -> 'kinds'
   ELSE '[]' END) k (kind)
 WHERE m.mark ->> 'executor' <> '' GROUP BY 1;

@@ -3,7 +3,8 @@
 -- v_live_loop: each loop that a live host runs.
 CREATE OR REPLACE VIEW public.v_live_loop AS
 SELECT DISTINCT l.loop FROM public.queue_host q CROSS JOIN LATERAL unnest(q.loops) AS l (loop)
-WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds';
+WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+  AND q.last_seen_at <= clock_timestamp() + interval '5 seconds';
 COMMENT ON VIEW public.v_live_loop IS 'Loops that at least one live worker host runs.';
 GRANT SELECT ON public.v_live_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 

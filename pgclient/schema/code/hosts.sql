@@ -25,6 +25,7 @@ CROSS JOIN LATERAL (
     WHEN 'array' THEN q.progress #> '{webhook_worker,unsigned}' ELSE '[]' END) e (value)
   WHERE jsonb_typeof(e.value) = 'object') f
 WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+  AND q.last_seen_at <= clock_timestamp() + interval '5 seconds'
   AND 'webhook_worker' = ANY (q.loops) AND f.subscription_id IS NOT NULL;
 COMMENT ON VIEW public.v_signing_fault IS
   'Subscriptions of which a live host sends nothing: their secret is missing or bad there. Why, and what to do.';
@@ -64,6 +65,7 @@ BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
+  PERFORM public.fn_queue_clock_check((SELECT max(q.last_seen_at) FROM public.queue_host q));
   SELECT q.instance INTO v_gone FROM public.queue_host q
   WHERE q.host_id = p_host_id AND q.db_role = session_user AND public.fn_queue_host_gone(q);
   -- Who may not have the id takes no lock: holding one would silence the host.
@@ -110,12 +112,14 @@ DECLARE
   v_before text[];
   v_ended text[];
   v_begun text[];
+  v_seen timestamptz;
 BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
-  SELECT q.loops INTO v_before FROM public.queue_host q
+  SELECT q.loops, q.last_seen_at INTO v_before, v_seen FROM public.queue_host q
   WHERE q.host_id = p_host_id AND q.instance = p_instance AND q.db_role = session_user;
+  PERFORM public.fn_queue_clock_check(v_seen);
   v_ended := ARRAY(SELECT unnest(v_before) EXCEPT SELECT unnest(v_loops));
   v_begun := ARRAY(SELECT unnest(v_loops) EXCEPT SELECT unnest(v_before));
   IF v_ended <> '{}' THEN

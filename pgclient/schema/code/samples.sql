@@ -203,9 +203,10 @@ BEGIN
     max((f.row ->> 'at')::timestamptz) FILTER (WHERE f.row ->> 'metric' = 'delivered_per_minute')
   INTO v_sampled, v_counted FROM (
     SELECT x::jsonb AS row FROM public.queue_step_pending p, unnest(p.targets) x WHERE p.step = 'sample'
-    UNION ALL SELECT q.target::jsonb FROM public.queue_quarantine q WHERE q.step = 'sample') f;
+    UNION ALL SELECT q.target::jsonb FROM public.queue_quarantine q WHERE q.step = 'sample') f
+  WHERE (f.row ->> 'at')::timestamptz <= v_minute;
   SELECT greatest(v_sampled, max(s.at)) INTO v_sampled FROM public.queue_metric_sample s WHERE s.metric = 'hosts_alive'
-    AND s.at > v_minute - interval '2 hours';
+    AND s.at > v_minute - interval '2 hours' AND s.at <= v_minute;
   IF v_sampled >= v_minute THEN
     RETURN jsonb_build_object('samples', v_samples, 'skipped', 'this minute has its samples');
   END IF;
@@ -229,7 +230,7 @@ BEGIN
     RETURN jsonb_build_object('samples', 0, 'timed_out', true);
   END IF;
   SELECT greatest(v_counted, max(s.at)) INTO v_counted FROM public.queue_metric_sample s
-  WHERE s.metric = 'delivered_per_minute' AND s.at > v_minute - interval '2 hours';
+  WHERE s.metric = 'delivered_per_minute' AND s.at > v_minute - interval '2 hours' AND s.at <= v_minute;
   v_first := v_counted + interval '1 minute';
   IF v_counted IS NULL THEN -- never, or not for long: from the first minute of which the counters know
     SELECT to_timestamp(min(c.k3::bigint)) INTO v_first FROM public.v_queue_counter c

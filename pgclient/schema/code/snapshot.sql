@@ -94,7 +94,8 @@ BEGIN
     'delivered', json_agg(COALESCE(x.delivered, 0)), 'dead', json_agg(COALESCE(x.dead, 0)),
     'jobs', json_agg(COALESCE(x.jobs, 0)),
     'hosts_alive', (SELECT count(*) FROM public.queue_host q
-      WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'),
+      WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+        AND q.last_seen_at <= clock_timestamp() + interval '5 seconds'),
     'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter_part c
       WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event')))
   FROM (SELECT b.* FROM generate_series(0, 59) g LEFT JOIN b ON b.back = g ORDER BY g DESC) x);

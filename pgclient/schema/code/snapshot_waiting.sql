@@ -23,7 +23,8 @@ BEGIN
   SELECT count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)),
     count(*) FILTER (WHERE 'saga_orchestrator' = ANY (q.loops))
   INTO v_senders, v_orchestrators
-  FROM public.queue_host q WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds';
+  FROM public.queue_host q WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+    AND q.last_seen_at <= clock_timestamp() + interval '5 seconds';
 
   RETURN COALESCE((WITH hook_pace AS (
     SELECT c.k1::bigint AS sub,
@@ -61,7 +62,8 @@ BEGIN
       0::float8, 0::float8,
       CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
-          AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_router' = ANY (q.loops))
+          AND q.last_seen_at > now() - interval '15 seconds'
+            AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'webhook_router' = ANY (q.loops))
           THEN 'no live host runs webhook_router' ELSE '' END
     FROM public.fn_webhook_unrouted() u WHERE u.waiting > 0
   ), routes AS (
@@ -75,7 +77,8 @@ BEGIN
         WHEN public.fn_cfg_int('queue.tick.' || b.worker_name || '.interval_seconds', 60) = 0
           THEN 'queue.tick.' || b.worker_name || '.interval_seconds is 0'
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
-          AND q.last_seen_at > now() - interval '15 seconds' AND b.worker_name = ANY (q.loops))
+          AND q.last_seen_at > now() - interval '15 seconds'
+            AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND b.worker_name = ANY (q.loops))
           THEN 'no live host runs ' || b.worker_name
         WHEN EXISTS (SELECT 1 FROM public.v_queue_watch h WHERE h.executor_id = b.worker_name
           AND h.state = 'silent') THEN b.worker_name || ' is silent' ELSE '' END

@@ -100,7 +100,8 @@ BEGIN
   RETURN COALESCE((SELECT json_agg(h ORDER BY h.stopped_at IS NOT NULL, h.host_id) FROM (
     SELECT q.host_id, q.instance, q.started_at, q.last_seen_at, q.stopped_at,
       floor(public.fn_age(q.last_seen_at))::bigint AS age_seconds,
-      q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds' AS alive, q.version, q.loops,
+      q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+        AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AS alive, q.version, q.loops,
       q.last_loops, COALESCE(q.stop_reason, '') AS stop_reason, q.in_flight, (
       SELECT COALESCE(json_object_agg(e.key, json_build_object(
         'state', COALESCE(e.value ->> 'state', ''), 'last_tick', public.fn_queue_time_or_null(e.value ->> 'last_tick'),

@@ -103,6 +103,7 @@ BEGIN
     RETURN 'mode';
   END IF;
   v_last := greatest(v_worker.last_run_at, v_worker.last_attempt_at);
+  PERFORM public.fn_queue_clock_check(v_last);
   IF p_source IN ('external', 'pg_cron') AND clock_timestamp() >= v_last
     AND v_last > clock_timestamp() - make_interval(secs => 0.9 * v_interval) THEN
     RETURN 'not_due';
@@ -383,7 +384,8 @@ LEFT JOIN (SELECT d.k1, sum(d.n) AS n FROM public.v_queue_counter_part d WHERE d
 CROSS JOIN (SELECT (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode,
   EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron') AS cron,
   ARRAY(SELECT unnest(q.loops) FROM public.queue_host q WHERE q.stopped_at IS NULL
-    AND q.last_seen_at > now() - interval '15 seconds') AS loops OFFSET 0) m
+    AND q.last_seen_at > now() - interval '15 seconds'
+      AND q.last_seen_at <= clock_timestamp() + interval '5 seconds') AS loops OFFSET 0) m
 CROSS JOIN LATERAL (SELECT COALESCE(i.n, 0) AS n, v.state = 'silent' AS stale,
   CASE WHEN v.off IS NOT FALSE THEN 'off' WHEN w.last_result ? 'error' THEN 'failed'
     WHEN v.state = 'silent' THEN 'stale' WHEN v.state IN ('stopped', 'unwatched') THEN v.state ELSE 'ok' END AS state,

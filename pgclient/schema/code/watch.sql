@@ -126,7 +126,8 @@ BEGIN
   SELECT value INTO v_mode FROM public.dot_config WHERE key = 'queue.scheduler.mode';
   SELECT * INTO v_cron FROM public.queue_cron_job q WHERE q.worker_name = p_worker_name;
   v_hosts := CASE WHEN EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
-    AND q.last_seen_at > now() - interval '15 seconds' AND p_worker_name = ANY (q.loops))
+    AND q.last_seen_at > now() - interval '15 seconds'
+      AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND p_worker_name = ANY (q.loops))
     THEN '' ELSE 'no live host runs it' END;
   IF v_worker.cron_job AND v_mode = 'pg_cron' THEN
     RETURN 'queue.scheduler.mode is pg_cron, and ' || CASE

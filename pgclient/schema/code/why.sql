@@ -37,7 +37,8 @@ CREATE OR REPLACE FUNCTION public.fn_why_host(p_loop text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_who text := (SELECT string_agg(q.host_id, ', ' ORDER BY q.host_id) FROM public.queue_host q
-    WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds' AND p_loop = ANY (q.loops));
+    WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+      AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND p_loop = ANY (q.loops));
 BEGIN
   RETURN public.fn_why_link(
     p_link => 'host', p_state => CASE WHEN v_who IS NULL THEN 'blocks' ELSE 'clear' END,
@@ -136,7 +137,8 @@ BEGIN
       string_agg(f.host_id || ': ' || f.what, ', ' ORDER BY f.host_id) AS who
     FROM public.v_signing_fault f WHERE f.subscription_id = ANY (v_subs) GROUP BY f.subscription_id) s
   CROSS JOIN (SELECT count(*) AS n FROM public.queue_host q WHERE q.stopped_at IS NULL
-    AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops)) h;
+    AND q.last_seen_at > now() - interval '15 seconds'
+      AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'webhook_worker' = ANY (q.loops)) h;
   v_links := v_links || public.fn_why_link(
     p_link => 'signing'::text,
     p_state => CASE WHEN v_fault.n = 0 THEN 'clear' WHEN v_fault.nowhere = v_all THEN 'blocks' ELSE 'slows' END,

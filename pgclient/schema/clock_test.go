@@ -1,0 +1,93 @@
+// The clock of the server goes back, or was wrong for a while: nothing waits for a time that it wrote.
+
+package schema_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// clocked are the columns that the clock writes, and that something waits for.
+var clocked = []string{
+	"queue_host.last_seen_at", "queue_host.started_at", "queue_tick_worker.last_run_at", "queue_tick_worker.last_attempt_at", "job_lease.lease_until", "job_lease.claimed_at",
+	"job_queue.updated_at", "webhook_delivery_jobs.lease_until", "webhook_delivery_jobs.started_at", "webhook_endpoint_suspensions.since", "webhook_endpoint_suspensions.until",
+	"webhook_endpoint_suspensions.probe_until", "queue_quarantine.last_failed_at", "queue_quarantine.first_failed_at", "queue_quarantine.next_try_at", "queue_alert_ack.acked_at",
+	"queue_alert_ack.expires_at", "queue_heartbeat.silent_event_at", "webhook_rate_bucket.refilled_at", "webhook_operation_bucket.refilled_at", "webhook_slow_start.began_at",
+	"webhook_slow_start.step_at", "webhook_slow_start.refilled_at", "queue_bulk_operation.watch_since", "queue_bulk_operation.credited_at", "queue_metric_sample.at",
+}
+
+// back sets the clock back: what it wrote lies ahead now.
+func (c *core) back(by string) {
+	c.t.Helper()
+	var all strings.Builder
+	for _, col := range clocked {
+		table, name, _ := strings.Cut(col, ".")
+		all.WriteString("UPDATE public." + table + " SET " + name + " = " + name + " + interval '" + by + "' WHERE isfinite(" + name + ");\n")
+	}
+	all.WriteString("UPDATE public.job_queue SET process_after = process_after + interval '" + by + "' WHERE status = 'retry_waiting'")
+	c.asReplica(all.String())
+}
+
+func TestClockThatGoesBack(t *testing.T) {
+	j := busy(t)
+	c := j.core
+	h := j.hooks()
+	j.exec("DELETE FROM public.webhook_endpoint_suspensions")
+	j.exec("INSERT INTO public.queue_host (host_id, instance, version, loops, last_seen_at) VALUES ('gone', gen_random_uuid(), 'v', '{webhook_router}', now() - interval '20 seconds'), ('here', '00000000-0000-0000-0000-000000000001', 'v', '{job_executor}', now())")
+	j.exec("UPDATE public.queue_host SET db_role = session_user")
+	leased := h.claim(1)
+	require.Len(t, leased, 1)
+	h.expireLeases()
+	rest := get[[]int64](c, "SELECT array_agg(id) FROM public.subscriptions WHERE id <> $1", leased[0].Subscribed)
+	j.exec("UPDATE public.subscriptions SET rate_limit_per_second = 50 WHERE id = $1", rest[0])
+	j.exec("INSERT INTO public.webhook_rate_bucket (subscription_id, tokens, refilled_at) VALUES ($1, 0, now()) ON CONFLICT (subscription_id) DO UPDATE SET tokens = 0, refilled_at = now()", rest[0])
+	j.exec("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, since, until, by) VALUES ($1, 'circuit', now() - interval '1 minute', now() - interval '1 second', 'webhook_worker')", rest[1])
+	c.asReplica("UPDATE public.webhook_delivery_jobs SET controlled = true WHERE subscription_id = ANY ($1)", rest)
+	j.expire()
+	require.Len(t, j.take("w", 1), 1)
+	j.exec("UPDATE public.job_lease SET lease_until = now() + interval '100 seconds' WHERE lease_until > now()")
+	j.exec(`INSERT INTO public.queue_alert_ack (alert_key, subject, severity, acked_by, comment, expires_at) VALUES ('k', 's', 'warning', 'ann', 'c', now() - interval '1 second')`)
+	c.executor("silent", 60, 300, 4000)
+	j.exec("UPDATE public.queue_heartbeat SET silent_event_at = now() - interval '1 hour', silent_since = last_beat_at WHERE executor_id = 'silent'")
+	require.Contains(t, call(t, c.root, "public.fn_metrics_sampler_run()"), "broadcast")
+	j.exec("UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp(), last_attempt_at = clock_timestamp() WHERE worker_name = 'config_expiry'")
+
+	c.back("1 day")
+	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.v_live_loop"), "whoever is seen tomorrow is not alive")
+	require.Empty(t, h.claim(10), "all wait for tomorrow")
+	got := call(t, c.root, "public.fn_queue_tick_request('config_expiry', 'wake')")
+	require.Equal(t, true, got["ran"], got)
+
+	require.Regexp(t, `^a time lies (1 day|23:59:[0-9]+) ahead of the clock of the server: the clock was set back`, get[string](c, "SELECT label FROM public.queue_mark WHERE created_by = 'system:clock' AND at <= clock_timestamp()"))
+	require.Equal(t, "here", get[string](c, "SELECT string_agg(q.host_id, ' ') FROM public.queue_host q WHERE q.last_seen_at > now() - interval '15 seconds' AND q.last_seen_at <= clock_timestamp()"))
+	held := call(t, c.root, "public.fn_queue_host_register('gone', gen_random_uuid(), 'v', '{webhook_router}')")
+	require.Equal(t, "gone", held["host_id"], held)
+	require.EqualValues(t, 2, j.reap()["reaped"], "the lease that was over is; the other has what it had left")
+	require.InDelta(t, 100, get[float64](c, "SELECT extract(epoch FROM lease_until - now())::float8 FROM public.job_lease WHERE live > 0"), 30)
+	require.EqualValues(t, 1, call(t, c.root, "public.fn_lease_reset_cleaner_run()")["reset"])
+	require.Eventually(t, func() bool { h.claim(10); return get[int](c, "SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE status = 'Leased'") == 3 }, patience, 20*time.Millisecond,
+		"the lease that was over, the endpoint with a rate, the probe of the circuit")
+	call(t, c.root, "public.fn_queue_stale_check()")
+	require.Equal(t, "expired", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
+	require.Equal(t, true, get[bool](c, "SELECT silent_event_at > now() - interval '1 minute' AND silent_event_at <= clock_timestamp() FROM public.queue_heartbeat WHERE executor_id = 'silent'"))
+	require.NotContains(t, call(t, c.root, "public.fn_metrics_sampler_run()"), "skipped", "the samples of tomorrow are not those of this minute")
+	call(t, c.root, "public.fn_queue_tick_request('config_expiry', 'wake')")
+	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"), "said once")
+}
+
+// A host whose own beat lies ahead says so, and goes on.
+func TestBeatAheadOfTheClock(t *testing.T) {
+	c := newCore(t)
+	const beat = "public.fn_queue_host_beat('h', '00000000-0000-0000-0000-000000000001', '{job_executor}', 0, '{}')"
+	require.Equal(t, "h", call(t, c.root, "public.fn_queue_host_register('h', '00000000-0000-0000-0000-000000000001', 'v', '{job_executor}')")["host_id"])
+	c.exec("UPDATE public.queue_host SET last_seen_at = last_seen_at + interval '3 seconds'")
+	call(t, c.root, beat)
+	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.queue_mark"), "clocks are off by seconds")
+	c.exec("UPDATE public.queue_host SET last_seen_at = last_seen_at + interval '1 hour'")
+	call(t, c.root, beat)
+	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"))
+	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.v_live_loop"))
+}
