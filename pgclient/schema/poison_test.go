@@ -369,10 +369,16 @@ func stayAlone(t *testing.T, p poisoned, kind string, n int) {
 			c.unguarded(p.again)
 		}
 		c.hooks().justRan(p.worker, "2 seconds")
-		got, err := tryCall(pool, "public.fn_queue_tick_request($1, 'wake')", p.worker)
-		require.NoError(t, err)
-		require.Equal(t, true, got["ran"], "the run as a whole goes on: %v", got)
-		return got["took_ms"].(float64)
+		for cut := 0; ; cut++ {
+			got, err := tryCall(pool, "public.fn_queue_tick_request($1, 'wake')", p.worker)
+			// On a slow machine the limit may end the run where it counts what it did: then the next one does it.
+			if kind == "statement timeout" && err != nil && strings.Contains(err.Error(), "57014") && cut < 20 {
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, true, got["ran"], "the run as a whole goes on: %v", got)
+			return got["took_ms"].(float64)
+		}
 	}
 	var with []float64
 	for get[int](c.core, p.left) > 0 || get[bool](c.core, "SELECT EXISTS (SELECT FROM public.queue_step_pending)") {
