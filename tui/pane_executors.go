@@ -35,6 +35,7 @@ func executorsPane() pane {
 					return at.noRow(noAlert)
 				}),
 				queue.ActJobSubscribe: mayClaim,
+				queue.ActProducerSet:  producersOf,
 				queue.ActJobRuleOff:   rule,
 				queue.ActJobRuleOn:    rule,
 			},
@@ -78,6 +79,17 @@ func executorLevel(at scene, i int) level {
 
 func jobRule(at scene) (queue.JobSubscription, bool) {
 	return views.SubscriptionOf(at.pic, at.subject())
+}
+
+// producersOf starts the form of O with the kind of the executor under the cursor.
+func producersOf(at scene, req *queue.Request) string {
+	id := executorAt(at)
+	x, ok := queue.Find(at.pic.OrEmpty().Executors, func(x queue.Executor) bool { return x.ID.String() == id })
+	if !ok {
+		return at.noRow("there is no executor under the cursor: O names the producers of its kind")
+	}
+	req.Targets = []string{x.Kind.String()}
+	return ""
 }
 
 // mayClaim starts the form of E: with the rule under the cursor, else with the

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
@@ -35,7 +36,7 @@ func subscriptionsPane() pane {
 			return views.RulesTop(b, at.env, at.size.W)
 		},
 		acts: acts{
-			targets: map[queue.ActionID]target{queue.ActRuleMute: mute, queue.ActRuleUnmute: mute, queue.ActRuleAdd: unroutedType},
+			targets: map[queue.ActionID]target{queue.ActRuleMute: mute, queue.ActRuleUnmute: mute, queue.ActRuleAdd: unroutedType, queue.ActEventTypeSet: eventType},
 			second: func(at scene) bool {
 				s, ok := rule(at)
 				return ok && s.Mute
@@ -73,5 +74,20 @@ func unroutedType(at scene, req *queue.Request) string {
 			req.Args["domain"], req.Args["type"] = u.Domain.String(), u.Type.String()
 		}
 	}
+	return ""
+}
+
+// eventType starts the form of E with the type under the cursor: that of a rule, or one
+// that reaches nobody.
+func eventType(at scene, req *queue.Request) string {
+	name := at.subject()
+	if s, ok := eventRule(at, name); ok {
+		name = s.Domain.String() + "/" + s.Type.String()
+	}
+	domain, kind, _ := strings.Cut(name, "/")
+	if domain == "" || kind == "" {
+		return at.noRow("the rule under the cursor is for many types: E changes one; use : event-type set DOMAIN/TYPE")
+	}
+	req.Targets = []string{name}
 	return ""
 }

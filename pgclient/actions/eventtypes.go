@@ -17,7 +17,7 @@ import (
 func eventTypeActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActEventTypeSet, Words: "event-type set", Group: "Register or change a type of events", Verb: "Save", Undo: "set it back, or make it inactive",
+			ID: queue.ActEventTypeSet, Words: "event-type set", Group: "Register or change a type of events", Key: "E", Panes: []queue.PaneID{queue.PaneRules}, Hint: "event type", Verb: "Save", Undo: "set it back, or make it inactive",
 			Help:  "register a type of events, or change what its events must say",
 			Title: "A type of events", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN/TYPE"},
 			Danger: queue.DangerOne, Function: "public.fn_event_type_set(text,text,text,text,text,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,

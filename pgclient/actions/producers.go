@@ -13,7 +13,7 @@ import (
 func producerActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActProducerSet, Words: "executor producer", Verb: "Save", Undo: "the same with --allowed the other way round",
+			ID: queue.ActProducerSet, Words: "executor producer", Key: "O", Panes: []queue.PaneID{queue.PaneExecutors}, Hint: "producers", Verb: "Save", Undo: "the same with --allowed the other way round",
 			Help:  "name a role whose members may enqueue for an executor kind, or take it away",
 			Title: "Producers of an executor kind", Button: "Save {targets}", Targets: queue.Targets{Name: "KIND"},
 			Danger: queue.DangerOne, Function: "public.fn_executor_producer_set(text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
