@@ -88,6 +88,41 @@ func TestJobsKilled(t *testing.T) {
 	}
 }
 
+// A job that kills its host is alone from the second time on, and ends after three hosts;
+// the jobs beside it are done with all their attempts.
+func TestJobThatKillsItsHost(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 1000, "queue.tick.lease_reaper.interval_seconds", "1")
+	w.enqueue("work", 40)
+	w.exec("SELECT public.fn_job_enqueue('kill', 'work', 'DOT', p_max_attempts => 10)")
+	path := filepath.Join(t.TempDir(), "ledger")
+	deaths := 0
+	for left := 41; left > 0; {
+		c := w.spawn(childSpec{
+			ID: fmt.Sprintf("w%d", deaths), Executor: "host", Concurrency: 8, Ledger: path, Took: 50 * time.Millisecond,
+			Loops: []string{"job_executor", "job_queue_default", "lease_reaper"},
+		})
+		eventually(t, func() bool {
+			left = w.int("SELECT count(*)::int FROM public.job_queue")
+			select {
+			case <-c.done:
+				return true
+			default:
+				return left == 0
+			}
+		}, "nothing is done")
+		if left > 0 {
+			deaths++
+			w.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 second'")
+			w.exec("UPDATE public.job_queue SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL")
+		}
+	}
+	require.Equal(t, 3, deaths)
+	require.Equal(t, "dead_letter LEASE_LOST_LIMIT 3", w.text("SELECT concat_ws(' ', status, failure_code, lost_leases) FROM public.job_history WHERE job_kind = 'kill'"))
+	require.Equal(t, 40, w.int(jobsOf, "succeeded"))
+	require.Equal(t, "0 1", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history WHERE job_kind = 'work'"), "neighbours")
+}
+
 // SIGTERM under load: what can finish finishes, the rest is handed back at once,
 // also what was claimed ahead.
 func TestJobsTerminate(t *testing.T) {

@@ -49,7 +49,8 @@ type childSpec struct {
 	Took        time.Duration
 }
 
-// handlers are those of a worker process: "work" takes a while, "stuck" for ever.
+// handlers are those of a worker process: "work" takes a while, "stuck" for ever, "kill"
+// kills the process.
 func (s childSpec) handlers() (map[string]handler.Handler, error) {
 	if s.Ledger == "" {
 		return map[string]handler.Handler{}, nil
@@ -64,6 +65,10 @@ func (s childSpec) handlers() (map[string]handler.Handler, error) {
 			time.Sleep(s.Took)
 			_, _ = fmt.Fprintln(ledger, "end", job.ID)
 			return nil
+		}),
+		"kill": handler.Func(func(_ context.Context, job handler.Job) error {
+			_, _ = fmt.Fprintln(ledger, "begin", job.ID)
+			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}),
 		"stuck": handler.Func(func(ctx context.Context, job handler.Job) error {
 			_, _ = fmt.Fprintln(ledger, "begin", job.ID)

@@ -181,7 +181,8 @@ func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, ids []string, h
 		N, Dies int64
 	}
 	leases, err := pgrow.All[lease](ctx, c.act, `SELECT l.lease_owner, l.lease_until, count(q.job_id),
-			count(q.job_id) FILTER (WHERE q.lost_leases + 1 >= 3 OR q.attempts + 1 >= q.max_attempts)
+			count(q.job_id) FILTER (WHERE q.lost_leases + 1 >= 3
+				OR q.attempts + 1 >= q.max_attempts AND (q.lost_leases > 0 OR q.status = 'in_progress'))
 		FROM public.v_job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
 		LEFT JOIN public.v_leased_job x ON x.job_id = i.id AND x.lease_id = l.lease_id
 		LEFT JOIN public.job_queue q ON q.job_id = x.job_id

@@ -39,7 +39,7 @@ func TestJobReapOnce(t *testing.T) {
 		reaped, returned = reaped+num(a, "reaped"), returned+num(a, "returned")
 	}
 	require.Equal(t, []int{1000, 1000}, []int{reaped, returned})
-	require.Equal(t, "queued 1 1", get[string](j.core, "SELECT DISTINCT concat_ws(' ', status, attempts, lost_leases) FROM public.job_queue"))
+	require.Equal(t, "queued 0 1", get[string](j.core, "SELECT DISTINCT concat_ws(' ', status, attempts, lost_leases) FROM public.job_queue"))
 	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_lease"))
 	j.balanced()
 	require.Len(t, j.take("w", 1000), 1000, "claimable at once")
@@ -58,12 +58,13 @@ func TestJobReapCounts(t *testing.T) {
 		delete(got, "log")
 		return got
 	}
+	require.Equal(t, map[string]any{"reaped": 1.0, "returned": 1.0, "dead_lettered": 0.0}, lose("last"))
 	require.Equal(t, map[string]any{"reaped": 1.0, "returned": 0.0, "dead_lettered": 1.0}, lose("last"))
 	for range 2 {
 		require.Equal(t, map[string]any{"reaped": 1.0, "returned": 1.0, "dead_lettered": 0.0}, lose("three"))
 	}
 	require.Equal(t, map[string]any{"reaped": 1.0, "returned": 0.0, "dead_lettered": 1.0}, lose("three"))
-	require.Equal(t, "last LEASE_LOST 1 1,three LEASE_LOST_LIMIT 3 3", get[string](j.core, `SELECT string_agg(concat_ws(' ', h.job_kind, d.failure_code, d.attempts,
+	require.Equal(t, "last LEASE_LOST 1 2,three LEASE_LOST_LIMIT 2 3", get[string](j.core, `SELECT string_agg(concat_ws(' ', h.job_kind, d.failure_code, d.attempts,
 		h.lost_leases), ',' ORDER BY h.job_kind) FROM public.job_dead_letter d JOIN public.job_history h USING (job_id) WHERE h.status = 'dead_letter' AND h.from_status = 'leased'`))
 	j.balanced()
 	require.Equal(t, map[string]any{"reaped": 0.0, "returned": 0.0, "dead_lettered": 0.0}, j.reap())
@@ -72,6 +73,33 @@ func TestJobReapCounts(t *testing.T) {
 	}
 	j.flag("queue.lease.reaper_enabled", "false")
 	require.Equal(t, "off", call(t, j.work, "public.fn_queue_tick_request('lease_reaper', 'operator')")["skipped"])
+}
+
+// Of jobs that lose a lease together, one may have killed the host: the first loss costs
+// nobody an attempt, but for one whose last attempt was under way.
+func TestJobReapChargesNoNeighbours(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	j.put("k", "iu", 5)
+	j.exec("SELECT public.fn_job_enqueue('last', 'iu', 'external_worker', p_max_attempts => 1) FROM generate_series(1, 2)")
+	hs := j.take("w", 7)
+	var last []held
+	for _, h := range hs {
+		if get[string](j.core, "SELECT job_kind FROM public.job_queue WHERE job_id = $1", h.Job) == "last" {
+			last = append(last, h)
+		}
+	}
+	require.Len(t, last, 2)
+	require.Equal(t, "done", j.told("start", last[0]))
+	j.expire(hs...)
+	require.Equal(t, map[string]any{"reaped": 7.0, "returned": 6.0, "dead_lettered": 1.0}, j.reap())
+	require.Equal(t, "dead_letter 1 1", j.state(last[0].Job))
+	require.Equal(t, "queued 0 1", get[string](j.core, "SELECT DISTINCT concat_ws(' ', status, attempts, lost_leases) FROM public.job_queue"))
+	one := j.one("w")
+	j.expire(one)
+	j.reap()
+	require.Equal(t, "queued 1 2", j.state(one.Job), "the second is its own")
+	j.balanced()
 }
 
 // A job that is renewed takes its claim along; a lease that runs is not reaped.

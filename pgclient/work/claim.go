@@ -39,7 +39,7 @@ const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, 
 	CASE WHEN right(idempotency_key, 36) = job_id::text
 		THEN COALESCE(public.fn_job_key(job_id), idempotency_key) ELSE idempotency_key END,
 	CASE WHEN idempotency_key = 'replay:' || job_id THEN public.fn_job_root(job_id) END,
-	correlation_id,
+	correlation_id, lost_leases,
 	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 THEN payload
 		WHEN pg_column_size(payload) > 8192 OR pg_column_size(jsonb_build_array(payload)) > 8192 THEN NULL
 		WHEN public.fn_payload_fits(payload) THEN CASE WHEN octet_length(payload::text) > 8192 THEN NULL ELSE payload END END
@@ -95,7 +95,7 @@ func ReadClaimed(rows pgx.Rows, most int) ([]Job, error) {
 	var picked time.Time
 	var enqueued pgtype.Timestamptz
 	_, err := pgx.ForEachRow(rows, []any{&j.ID, &j.Token, &kind, &domain, &exec, &j.Priority, &j.ProcessAfter, &j.Attempts,
-		&j.MaxAttempts, &enqueued, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &root, &correlation, &j.Payload}, func() error {
+		&j.MaxAttempts, &enqueued, &j.LeaseUntil, &picked, &source, &target, &ref, &key, &root, &correlation, &j.LostLeases, &j.Payload}, func() error {
 		j.Kind, j.Domain, j.Executor = kind.last, domain.last, exec.last
 		j.SourceRef, j.TargetRef, j.PayloadRef, j.IdempotencyKey, j.CorrelationID = source.s, target.s, ref.s, key.s, correlation.s
 		if j.Root = j.ID; root.Valid {

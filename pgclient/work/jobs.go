@@ -29,6 +29,7 @@ type Job struct {
 	ProcessAfter   pgtype.Timestamptz // may be infinite
 	Attempts       int32              // finished tries
 	MaxAttempts    int32
+	LostLeases     int32 // not 0: it may be what killed a host, and is worked on alone
 	EnqueuedAt     time.Time
 	LeaseUntil     time.Time     // server time, for the handler to see
 	Lease          time.Duration // how long the lease lasts, by the server's clock alone

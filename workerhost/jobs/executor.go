@@ -24,6 +24,7 @@ type executor struct {
 	leases   *leases
 	standing *standing
 	crew     *crew
+	suspects *suspects
 	look     bool // there may be work to claim; the owner's
 }
 
@@ -36,6 +37,7 @@ func (x *Executor) Run(ctx context.Context, l *loop.Loop) error {
 	e.leases = &leases{state: s, results: e.results, kept: make(chan struct{}, 1)}
 	e.standing = &standing{state: s, told: make(chan answer, 1)}
 	e.crew = &crew{state: s, results: e.results, runner: handler.Runner{Log: x.Log, Grace: func() time.Duration { return l.Left() / 2 }}}
+	e.suspects = &suspects{state: s, results: e.results}
 	e.crew.working, e.crew.halt = context.WithCancel(context.WithoutCancel(ctx))
 	killed, kill := context.WithCancel(context.WithoutCancel(ctx))
 	e.crew.working, e.crew.kill = handler.WithKill(e.crew.working, killed), kill
@@ -58,7 +60,7 @@ func (e *executor) run(ctx context.Context) error {
 			return nil
 		case <-drain:
 			draining, drain = true, nil
-			e.results.handBack(e.stock.clear())
+			e.results.handBack(append(e.stock.clear(), e.suspects.clear()...))
 		case <-e.l.Kicked():
 			e.look = true
 			e.standing.soon()
@@ -81,7 +83,11 @@ func (e *executor) run(ctx context.Context) error {
 			e.standing.beat(ctx)
 		}
 		e.standing.ask(ctx)
-		claiming := e.turn.allow(!draining && e.standing.good() && !e.results.stuck())
+		claiming := e.turn.allow(!draining && e.standing.good() && !e.results.stuck() && !e.suspects.hold())
+		if r := e.suspects.next(claiming); r != nil {
+			e.stock.put([]*run{r})
+			e.crew.staff()
+		}
 		if draining && !claiming && e.open.Load() == 0 {
 			return nil
 		}
@@ -114,8 +120,10 @@ func (e *executor) stockUp(f *fetch, late bool) {
 		e.results.handBack(runs)
 		return
 	}
-	e.stock.put(runs)
-	e.crew.staff()
+	if runs = e.suspects.sift(runs); len(runs) > 0 {
+		e.stock.put(runs)
+		e.crew.staff()
+	}
 }
 
 // finish ends what the loop left: results are recorded, jobs without one go back.
@@ -142,7 +150,7 @@ func (e *executor) finish(ctx context.Context) {
 	for len(e.turn.fetched) > 0 {
 		e.stockUp(<-e.turn.fetched, true)
 	}
-	e.results.handBack(e.stock.close())
+	e.results.handBack(append(e.stock.close(), e.suspects.clear()...))
 	e.crew.places.Wait()
 	e.crew.runner.Close()
 	e.errands.Wait()

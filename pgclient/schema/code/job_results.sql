@@ -297,8 +297,11 @@ COMMENT ON FUNCTION public.fn_job_tick IS
   'Tick job_queue_default: makes late work and retries claimable when they are due.';
 
 -- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered, log}: what is left of these leases, which the caller
--- has locked, counts as one lost try each: back to queued, or dead at the third lost lease or the last attempt. With
--- only these jobs of them alone, and the leases stay while they hold another. Internal.
+-- has locked, goes back to queued, or is dead at the third lost lease or the last attempt. The first lease that a job
+-- loses costs it no attempt: one job may have killed the host, and the others are its neighbours. From then on
+-- hosts work on the job alone (lost_leases), and each loss is its own. One whose last attempt was known to be under
+-- way has had it.
+-- With only these jobs of them alone, and the leases stay while they hold another. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_reap(p_lease_tokens uuid[], p_only uuid[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -306,17 +309,20 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_ids uuid[];
   v_codes text[];
+  v_charged int[];
   v_freed uuid[];
   v_returned bigint;
   v_dead int;
   v_log jsonb;
 BEGIN
-  SELECT array_agg(x.job_id), array_agg(x.code), jsonb_agg(jsonb_build_object(
+  SELECT array_agg(x.job_id), array_agg(x.code), array_agg(x.charged), jsonb_agg(jsonb_build_object(
     'outcome', CASE WHEN x.code IS NULL THEN 'reset' ELSE 'dead letter' END, 'job_id', x.job_id,
     'error_code', COALESCE(x.code, 'LEASE_LOST'), 'lease_expiration', x.lease_until, 'worker_id', x.lease_owner))
-  INTO v_ids, v_codes, v_log FROM (
-    SELECT q.job_id, q.lease_until, q.lease_owner, CASE WHEN q.lost_leases + 1 >= 3 THEN 'LEASE_LOST_LIMIT'
-      WHEN q.attempts + 1 >= q.max_attempts THEN 'LEASE_LOST' END AS code
+  INTO v_ids, v_codes, v_charged, v_log FROM (
+    SELECT q.job_id, q.lease_until, q.lease_owner, (q.lost_leases > 0)::int AS charged,
+      CASE WHEN q.lost_leases + 1 >= 3 THEN 'LEASE_LOST_LIMIT'
+        WHEN q.attempts + 1 >= q.max_attempts AND (q.lost_leases > 0 OR q.status = 'in_progress') THEN 'LEASE_LOST'
+        END AS code
     FROM (SELECT unnest(l.job_ids) AS id, l.lease_token FROM public.job_lease l
       WHERE l.lease_token = ANY (p_lease_tokens)) j
     JOIN public.job_queue q ON q.job_id = j.id AND q.lease_token = j.lease_token
@@ -327,9 +333,11 @@ BEGIN
   END IF;
   WITH back AS (
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
-      attempts = q.attempts + 1, lost_leases = q.lost_leases + 1, first_failed_at = COALESCE(q.first_failed_at, now()),
+      attempts = q.attempts + g.charged, lost_leases = q.lost_leases + 1,
+      first_failed_at = COALESCE(q.first_failed_at, now()),
       failure_code = 'LEASE_LOST', last_error = 'the lease of ' || q.lease_owner || ' expired', updated_at = now()
-    FROM unnest(v_ids, v_codes) AS g (id, code) WHERE q.job_id = g.id AND g.code IS NULL RETURNING q.event_domain
+    FROM unnest(v_ids, v_codes, v_charged) AS g (id, code, charged) WHERE q.job_id = g.id AND g.code IS NULL
+    RETURNING q.event_domain
   ), rung AS MATERIALIZED (
     SELECT public.fn_queue_wake('queue_wake_' || b.event_domain,
       jsonb_build_object('layer', 'job', 'event_domain', b.event_domain,
@@ -364,4 +372,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_reap_expired TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_reap_expired IS
-  'Tick lease_reaper: expired leases count as lost tries; their jobs go back to queued or die.';
+  'Tick lease_reaper: jobs of expired leases go back to queued or die; the first loss costs no attempt.';

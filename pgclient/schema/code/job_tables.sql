@@ -26,7 +26,8 @@ COMMENT ON TABLE public.job_queue IS
 COMMENT ON COLUMN public.job_queue.ready IS 'false = due later or waiting for a retry; not a status';
 COMMENT ON COLUMN public.job_queue.priority IS 'higher goes first';
 COMMENT ON COLUMN public.job_queue.attempts IS 'finished tries; a claim adds none';
-COMMENT ON COLUMN public.job_queue.lost_leases IS 'the third one dead-letters';
+COMMENT ON COLUMN public.job_queue.lost_leases IS
+  'the first costs no attempt, from then on hosts work on the job alone; the third one dead-letters';
 COMMENT ON COLUMN public.job_queue.lease_token IS 'fences every result; all three of owner, until and token, or none';
 COMMENT ON COLUMN public.job_queue.idempotency_key IS
   'as given; of a replay, where another scope has the key in the queue, and where it begins with route: or replay:, '
