@@ -194,6 +194,7 @@ func TestLeaseReleasePlan(t *testing.T) {
 	w.enqueue("kg.embed", "kg", 1)
 	first, expired := w.claim("kg_1", "kg.reindex")
 	dying, last := w.claim("kg_1", "kg.embed")
+	w.exec("UPDATE public.job_queue SET lost_leases = 1 WHERE job_id = $1", dying)
 	op := w.client("dead_letter_operator")
 	request := queue.Request{Action: queue.ActLeaseRelease, Targets: []string{expired, last}, Reason: "host died"}
 	require.Contains(t, plan(t, op, request).Refused, "none of them can be released: it runs until")

@@ -66,4 +66,14 @@ func TestAnswerCutOff(t *testing.T) {
 		}
 	}
 	require.Greater(t, tried, 90)
+
+	for _, args := range [][]string{
+		{"completion", "bash"}, {"export", "flags", "--dsn", db.DSN("")}, {"export", "flags", "--output", "jsonl", "--dsn", db.DSN("")},
+		{"report", "--since", "1h", "--dsn", db.DSN("")},
+		{"status", "--watch", "--dsn", db.DSN("")}, // which would go on for ever
+	} {
+		cut, errs := try(args, &full{20})
+		require.Equal(t, 1, cut, args)
+		require.Equal(t, 1, strings.Count(errs, "no space left on device"), "%v: %s", args, errs)
+	}
 }
