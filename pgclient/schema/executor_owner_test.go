@@ -55,6 +55,7 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	for _, sql := range results {
 		fails(t, stranger, "42501", sql, jobs, tokens)
 	}
+	fails(t, stranger, "42501", "SELECT * FROM public.fn_job_payload($1::uuid, $2::uuid, 1000)", jobs[0], tokens[0])
 
 	// A transaction of the stranger that tried everything and stays open holds up nothing.
 	tx := c.begin(stranger)

@@ -90,3 +90,22 @@ func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 	require.Equal(t, "replayed", results(t, answer)[0]["outcome"], "%v", answer)
 	require.Equal(t, "done", j.told("ack", j.take("e", 10)...))
 }
+
+// The payload of a leased job is read apart from its claim, by the token of its lease and up to so many bytes.
+func TestPayloadOfALeasedJob(t *testing.T) {
+	j := newJobs(t)
+	j.rule("e", "", "", 0, 10)
+	j.exec("SELECT public.fn_job_enqueue('k', 'd', 'external_worker', " + payload(20000) + ")")
+	h := j.one("e")
+	read := func(job, token string, most int) string {
+		t.Helper()
+		rows, err := j.work.Query(t.Context(), "SELECT pg_catalog.concat_ws(' ', bytes, pg_catalog.octet_length(payload)) FROM public.fn_job_payload($1::uuid, $2::uuid, $3::bigint)", job, token, most)
+		require.NoError(t, err)
+		return strings.Join(texts(t, rows), ",")
+	}
+	require.Equal(t, "20000 20000", read(h.Job, h.Token, 20000))
+	require.Equal(t, "20000", read(h.Job, h.Token, 19999), "too long")
+	require.Empty(t, read(h.Job, h.Job, 20000), "another token")
+	require.Equal(t, "done", j.told("release", h))
+	require.Empty(t, read(h.Job, h.Token, 20000), "its lease is gone")
+}

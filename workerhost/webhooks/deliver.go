@@ -112,7 +112,9 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			d.end(ctx, e)
 		case <-renew.C:
 			d.leases.renew(ctx)
-			d.leases.settleOwed(ctx)
+			if ctx.Err() == nil {
+				d.leases.settleOwed(ctx)
+			}
 		case <-slice.C:
 			now := time.Now()
 			d.release(ctx, d.places.stale(now))
