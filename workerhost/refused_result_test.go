@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -74,6 +75,40 @@ func TestRefusedResultsAreRecordedAgain(t *testing.T) {
 	}
 	require.Equal(t, "1 0", w.text("SELECT max(attempt_no) || ' ' || max(lease_resets) FROM public.webhook_delivery_jobs"))
 	require.Equal(t, "0 0", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history"))
+}
+
+// The statement that records is cancelled, its session ended, and no slot is free for
+// another: the result is recorded all the same, once.
+func TestResultsOfSessionsThatAreEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "queue.notify.bridge_enabled", "true")
+	login := w.text("SELECT rolname FROM pg_roles WHERE rolcanlogin AND NOT rolsuper AND strpos('" + w.dsn + "', rolname) > 0")
+	r := receive(t, ok)
+	w.subscribe("order.created", r.URL, nil)
+	h := w.run(workerhost.Options{})
+	h.listens()
+	for i, end := range []string{"pg_cancel_backend(pid)", "pg_terminate_backend(pid)"} {
+		require.NoError(t, pgx.BeginFunc(t.Context(), w.admin, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "LOCK TABLE public.webhook_endpoint_state IN ACCESS EXCLUSIVE MODE") // a report waits for it
+			require.NoError(t, err)
+			w.events("order.created", 1)
+			eventually(t, func() bool {
+				return w.int(`SELECT count(`+end+`)::int FROM pg_stat_activity WHERE usename = $1 AND wait_event_type = 'Lock'
+					AND query LIKE '%fn_webhook_job_report%'`, login) > 0
+			}, "no report waits")
+			if i == 1 { // nor may it have another session for now
+				w.exec("ALTER ROLE " + login + " CONNECTION LIMIT 0")
+				w.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", login)
+				errs := h.status("webhook_worker").Errors
+				eventually(t, func() bool { return h.status("webhook_worker").Errors > errs+1 }, "it has a session")
+				w.exec("ALTER ROLE " + login + " CONNECTION LIMIT -1")
+			}
+			return nil
+		}))
+		w.becomes(i+1, completed)
+		require.Equal(t, i+1, r.count())
+	}
+	require.Equal(t, "1 0", w.text("SELECT max(attempt_no) || ' ' || max(lease_resets) FROM public.webhook_delivery_jobs"))
 }
 
 // A result whose text the database does not take is recorded without it.
