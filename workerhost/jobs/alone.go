@@ -14,7 +14,8 @@ const aloneFor = 2 * time.Second
 //  2. What was claimed with it is worked on first; the other suspects go back, no attempt
 //     spent.
 //  3. Once nothing else is here, or what is has run for aloneFor, the suspect begins.
-//  4. Claims go on when it has ended, or has run for aloneFor.
+//  4. Claims go on when it has ended, or has run for aloneFor: of one job each, then of more
+//     as long as they bring no suspect.
 //
 // If it kills this host too, no other job has lost its lease with it. The owner of the loop
 // owns them.

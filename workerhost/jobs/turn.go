@@ -44,6 +44,7 @@ type turn struct {
 	soon     *time.Timer   // runs: another is wanted lookGap after it
 	after    work.JobKeys  // where the next begins; nil sweeps the lanes from their start
 	swept    time.Time     // when one last did
+	few      int           // how many a claim may bring, not 0 after one that brought suspects
 }
 
 // fetch is a claim and what it brought.
@@ -115,6 +116,9 @@ func (t *turn) bring(f *fetch) {
 	}
 	if at := t.clock(); f.with && (f.left && len(f.jobs) == 0 || at-f.at > longWith) {
 		t.apart = at + apartFor
+	}
+	if f.err == nil {
+		t.few = fewer(t.few, f.jobs)
 	}
 	if len(f.jobs) == f.claim.Most { // there may be more
 		t.after = keysOf(f.claim.After, f.jobs)
@@ -199,7 +203,23 @@ func (t *turn) wanted() int {
 	} else if t.stock.size() > prefetch/2 {
 		return 0
 	}
-	return min(t.Concurrency+prefetch-int(t.open.Load()), lease.Most)
+	n := min(t.Concurrency+prefetch-int(t.open.Load()), lease.Most)
+	if t.few > 0 {
+		n = min(n, t.few)
+	}
+	return n
+}
+
+// fewer is how many jobs the next claim may bring, 0 = as many as are wanted: one after
+// suspects, of which all but one would go back, then twice as many as the last.
+func fewer(last int, jobs []work.Job) int {
+	switch {
+	case slices.ContainsFunc(jobs, func(j work.Job) bool { return j.LostLeases > 0 }):
+		return 1
+	case 2*last >= lease.Most:
+		return 0
+	}
+	return 2 * last
 }
 
 // keysOf is where a claim stopped: the last job of each lane that it took from.
