@@ -17,8 +17,8 @@ const aloneFor = 2 * time.Second
 //  4. Claims go on when it has ended, or has run for aloneFor: of one job each, then of more
 //     as long as they bring no suspect.
 //
-// If it kills this host too, no other job has lost its lease with it. The owner of the loop
-// owns them.
+// If it kills this host too, no job that had just begun loses its lease with it. The owner
+// of the loop owns them.
 type suspects struct {
 	*state
 	results *results
