@@ -35,7 +35,7 @@ func TestWebhookTableRights(t *testing.T) {
 		"lease_reset_cleaner": {},
 		"dot_executor":        {},
 		"workflow_admin":      {},
-		"queue_viewer": {"subscriptions": "S", "webhook_endpoint_suspensions": "S", "webhook_endpoint_state": "S",
+		"queue_viewer": {"webhook_endpoint_suspensions": "S", "webhook_endpoint_state": "S",
 			"webhook_rate_bucket": "S", "router_offsets": "S", "webhook_delivery_sagas": "S",
 			"dead_letter_requeues": "S", "dead_letter_resolutions": "S", "dead_letter_open": "S"},
 		"public": {},
@@ -50,7 +50,7 @@ func TestWebhookTableRights(t *testing.T) {
 		}
 	}
 	for column, want := range map[string]bool{"events.id": true, "events.event_type": true, "events.payload": false,
-		"dead_letters.final_error_code": true, "dead_letters.payload_snapshot": false,
+		"subscriptions.endpoint": true, "subscriptions.callback_url": false, "dead_letters.final_error_code": true, "dead_letters.payload_snapshot": false,
 		"webhook_delivery_jobs.worker_id": true, "webhook_delivery_jobs.response_excerpt": false} {
 		table, name, _ := strings.Cut(column, ".")
 		require.Equal(t, want, one[bool](h, "SELECT has_column_privilege('queue_viewer', $1, $2, 'SELECT')", "public."+table, name), column)

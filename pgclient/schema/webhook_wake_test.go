@@ -92,7 +92,7 @@ func TestWebhookEndpointNames(t *testing.T) {
 		"ftp://u@v@w/x":                              "w",
 	} {
 		h.exec("INSERT INTO public.subscriptions (event_type, callback_url) VALUES ('x', $1)", url)
-		require.Equal(t, want, one[string](h, "SELECT endpoint FROM public.v_webhook_endpoint WHERE callback_url = $1", url), url)
+		require.Equal(t, want, one[string](h, "SELECT v.endpoint FROM public.v_webhook_endpoint v JOIN public.subscriptions s ON s.id = v.subscription_id WHERE s.callback_url = $1", url), url)
 	}
 	_, err := h.root.Exec(context.Background(), "INSERT INTO public.subscriptions (event_type, callback_url, secret_ref) VALUES ('x', 'y', '')")
 	refused(t, "23514", err, "an empty reference is neither signed nor unsigned")
