@@ -93,7 +93,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	logs := map[string]*bytes.Buffer{}
 	hosts := map[string]*exec.Cmd{}
 	work := func(id string, cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", "QTOP_DELIVERY_ALLOW_PLAIN_HTTP=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
+		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
 		logs[id] = &bytes.Buffer{}
 		cmd.Stderr = logs[id]
 		require.NoError(t, cmd.Start())
@@ -142,7 +142,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	now := delivered()
 	x.eventually("they go on delivering", func() bool { return delivered() > now+300 })
 	ends("a")
-	work("a", qtop(t, db.DSN(worker), "worker", "--host-id", "a"))
+	work("a", qtop(t, db.DSN(worker), "worker", "--host-id", "a", "--delivery-allow-plain-http", "127.0.0.0/8")) // which the last release does not know
 	x.eventually("one of this program works beside one of the last", func() bool {
 		return x.number("SELECT count(DISTINCT split_part(worker_id, '/', 1)) FROM public.webhook_delivery_jobs WHERE finished_at > (SELECT started_at FROM public.queue_host WHERE host_id = 'a')") == 2 &&
 			x.number("SELECT count(DISTINCT lease_owner) FROM public.job_history WHERE finished_at > (SELECT started_at FROM public.queue_host WHERE host_id = 'a')") == 2
