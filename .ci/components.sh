@@ -4,7 +4,7 @@
 set -eu
 
 # The extensions exist per server major: one set for each that is installed.
-list="pgbouncer pg-auto-failover-cli libfaketime"
+list="pgbouncer pg-auto-failover-cli faketime"
 for dir in /usr/lib/postgresql/*; do
 	[ -x "$dir/bin/postgres" ] || continue
 	major=${dir##*/}

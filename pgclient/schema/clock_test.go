@@ -13,7 +13,7 @@ import (
 // clocked are the columns that the clock writes, and that something waits for.
 var clocked = []string{
 	"queue_host.last_seen_at", "queue_host.started_at", "queue_tick_worker.last_run_at", "queue_tick_worker.last_attempt_at", "job_lease.lease_until", "job_lease.claimed_at",
-	"job_queue.updated_at", "webhook_delivery_jobs.lease_until", "webhook_delivery_jobs.started_at", "webhook_endpoint_suspensions.since", "webhook_endpoint_suspensions.until",
+	"job_queue.updated_at", "webhook_delivery_jobs.lease_until", "webhook_delivery_jobs.started_at", "webhook_endpoint_suspensions.since", "subscriptions.created_at", "webhook_delivery_sagas.next_attempt_at", "webhook_delivery_sagas.updated_at", "webhook_endpoint_suspensions.until",
 	"webhook_endpoint_suspensions.probe_until", "queue_quarantine.last_failed_at", "queue_quarantine.first_failed_at", "queue_quarantine.next_try_at", "queue_alert_ack.acked_at",
 	"queue_alert_ack.expires_at", "queue_heartbeat.silent_event_at", "webhook_rate_bucket.refilled_at", "webhook_operation_bucket.refilled_at", "webhook_slow_start.began_at",
 	"webhook_slow_start.step_at", "webhook_slow_start.refilled_at", "queue_bulk_operation.watch_since", "queue_bulk_operation.credited_at", "queue_metric_sample.at",
@@ -55,6 +55,9 @@ func TestClockThatGoesBack(t *testing.T) {
 	require.Contains(t, call(t, c.root, "public.fn_metrics_sampler_run()"), "broadcast")
 	j.exec("UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp(), last_attempt_at = clock_timestamp() WHERE worker_name = 'config_expiry'")
 
+	h.emit("order", 1) // three more, of which no attempt has been made
+	require.Equal(t, 3, h.route())
+
 	c.back("1 day")
 	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.v_live_loop"), "whoever is seen tomorrow is not alive")
 	require.Empty(t, h.claim(10), "all wait for tomorrow")
@@ -68,8 +71,15 @@ func TestClockThatGoesBack(t *testing.T) {
 	require.EqualValues(t, 2, j.reap()["reaped"], "the lease that was over is; the other has what it had left")
 	require.InDelta(t, 100, get[float64](c, "SELECT extract(epoch FROM lease_until - now())::float8 FROM public.job_lease WHERE live > 0"), 30)
 	require.EqualValues(t, 1, call(t, c.root, "public.fn_lease_reset_cleaner_run()")["reset"])
-	require.Eventually(t, func() bool { h.claim(10); return get[int](c, "SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE status = 'Leased'") == 3 }, patience, 20*time.Millisecond,
+	require.Eventually(t, func() bool {
+		h.claim(10)
+		return get[int](c, "SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE status = 'Leased'") == 3
+	}, patience, 20*time.Millisecond,
 		"the lease that was over, the endpoint with a rate, the probe of the circuit")
+	h.emit("order", 1)
+	h.step()
+	require.Equal(t, 6, get[int](c, "SELECT count(DISTINCT saga_id)::int FROM public.webhook_delivery_jobs WHERE saga_id <= 6"), "what was due is due")
+	require.Equal(t, 9, get[int](c, "SELECT count(*)::int FROM public.webhook_delivery_sagas"), "what came since goes to whoever subscribed before")
 	call(t, c.root, "public.fn_queue_stale_check()")
 	require.Equal(t, "expired", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
 	require.Equal(t, true, get[bool](c, "SELECT silent_event_at > now() - interval '1 minute' AND silent_event_at <= clock_timestamp() FROM public.queue_heartbeat WHERE executor_id = 'silent'"))

@@ -3,8 +3,8 @@
 -- Whoever meets a time of the clock that lies more than 5 s ahead (a tick its last run, a host its last beat or that of
 -- another) asks fn_queue_clock_check. How far it lies ahead is how far the clock went back, but for the seconds between
 -- beats: by so much every time is moved that would hold work up, and a mark on the history lines says so. Nobody moves
--- times that a producer or an operator gave (a job's due time), the next attempt of a webhook, which its schedule set,
--- and audit, history, samples and events, which say what the clock said.
+-- times that a producer or an operator gave (a job's due time), and audit, history, samples and events, which say what
+-- the clock said.
 
 -- fn_queue_clock_check(a time that the clock wrote): where it lies more than 5 s ahead, moves back what would wait for
 -- it. Nothing happens while somebody else does the same. Internal.
@@ -29,59 +29,72 @@ BEGIN
     END IF;
   END IF;
   v_back := p_seen - v_now;
+  BEGIN
+    UPDATE public.queue_host q SET last_seen_at = least(q.last_seen_at - v_back, v_now),
+      started_at = least(q.started_at, v_now), stopped_at = least(q.stopped_at, v_now)
+    WHERE q.host_id IN (SELECT x.host_id FROM public.queue_host x WHERE x.last_seen_at > v_late
+      ORDER BY x.host_id FOR UPDATE SKIP LOCKED);
 
-  UPDATE public.queue_host q SET last_seen_at = least(q.last_seen_at - v_back, v_now),
-    started_at = least(q.started_at, v_now), stopped_at = least(q.stopped_at, v_now)
-  WHERE q.host_id IN (SELECT x.host_id FROM public.queue_host x WHERE x.last_seen_at > v_late
-    ORDER BY x.host_id FOR UPDATE SKIP LOCKED);
+    -- A lease of before lasts as long as it had left; one that was taken since is no longer than any.
+    v_lease := v_now + make_interval(secs => 5 + greatest(public.fn_cfg_int('queue.lease.duration_seconds', 300), 300));
+    UPDATE public.job_lease l SET lease_until = greatest(l.lease_until - v_back, v_now)
+    WHERE l.lease_token IN (SELECT x.lease_token FROM public.job_lease x WHERE x.lease_until > v_lease
+      ORDER BY x.lease_token FOR UPDATE SKIP LOCKED);
+    v_lease := v_now + make_interval(secs => 5 + public.fn_cfg_int('webhook.lease_seconds', 60));
+    UPDATE public.webhook_delivery_jobs j SET lease_until = greatest(j.lease_until - v_back, v_now)
+    WHERE j.id IN (SELECT x.id FROM public.webhook_delivery_jobs x WHERE x.status = 'Leased' AND x.lease_until > v_lease
+      ORDER BY x.id FOR UPDATE SKIP LOCKED);
 
-  -- A lease of before lasts as long as it had left; one that was taken since is no longer than any.
-  v_lease := v_now + make_interval(secs => 5 + greatest(public.fn_cfg_int('queue.lease.duration_seconds', 300), 300));
-  UPDATE public.job_lease l SET lease_until = greatest(l.lease_until - v_back, v_now)
-  WHERE l.lease_token IN (SELECT x.lease_token FROM public.job_lease x WHERE x.lease_until > v_lease
-    ORDER BY x.lease_token FOR UPDATE SKIP LOCKED);
-  v_lease := v_now + make_interval(secs => 5 + public.fn_cfg_int('webhook.lease_seconds', 60));
-  UPDATE public.webhook_delivery_jobs j SET lease_until = greatest(j.lease_until - v_back, v_now)
-  WHERE j.id IN (SELECT x.id FROM public.webhook_delivery_jobs x WHERE x.status = 'Leased' AND x.lease_until > v_lease
-    ORDER BY x.id FOR UPDATE SKIP LOCKED);
+    -- Waits that began under the wrong clock: they last as long as they were to last.
+    UPDATE public.webhook_endpoint_suspensions s SET since = least(s.since, v_now),
+      until = CASE WHEN s.until > v_now AND isfinite(s.until) THEN greatest(s.until - v_back, v_now) ELSE s.until END,
+      probe_until = CASE WHEN s.probe_until > v_lease THEN greatest(s.probe_until - v_back, v_now) ELSE
+        s.probe_until END
+    WHERE s.subscription_id IN (SELECT x.subscription_id FROM public.webhook_endpoint_suspensions x
+      WHERE x.since > v_late OR x.probe_until > v_lease ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.job_queue j SET process_after = greatest(j.process_after - v_back, v_now)
+    WHERE j.job_id IN (SELECT x.job_id FROM public.job_queue x WHERE NOT x.ready AND x.process_after > v_now
+      AND x.status = 'retry_waiting' AND x.updated_at > v_late ORDER BY x.job_id LIMIT 100000 FOR UPDATE SKIP LOCKED);
+    UPDATE public.webhook_delivery_sagas s SET next_attempt_at = greatest(s.next_attempt_at - v_back, v_now),
+      updated_at = v_now
+    WHERE s.id IN (SELECT x.id FROM public.webhook_delivery_sagas x WHERE x.status IN ('Pending', 'PendingRetry')
+      AND x.next_attempt_at > v_now AND x.updated_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
+    -- An event of before its subscription is not for it; who subscribed under the wrong clock did so before now.
+    UPDATE public.subscriptions s SET created_at = s.created_at - v_back
+    WHERE s.id IN (SELECT x.id FROM public.subscriptions x WHERE x.created_at > v_late
+      AND x.created_at < p_seen + interval '1 minute' ORDER BY x.id FOR UPDATE SKIP LOCKED);
+    UPDATE public.queue_quarantine q SET last_failed_at = least(q.last_failed_at, v_now),
+      first_failed_at = least(q.first_failed_at, v_now), next_try_at = greatest(q.next_try_at - v_back, v_now)
+    WHERE q.quarantine_id IN (SELECT x.quarantine_id FROM public.queue_quarantine x
+      WHERE x.set_aside_at IS NULL AND x.last_failed_at > v_late ORDER BY x.quarantine_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.queue_alert_ack a SET acked_at = least(a.acked_at, v_now),
+      expires_at = greatest(a.expires_at - v_back, v_now)
+    WHERE a.ack_id IN (SELECT x.ack_id FROM public.queue_alert_ack x WHERE x.cleared_at IS NULL AND x.acked_at > v_late
+      ORDER BY x.ack_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.queue_heartbeat h SET silent_event_at = v_now
+    WHERE h.executor_id IN (SELECT x.executor_id FROM public.queue_heartbeat x WHERE x.silent_event_at > v_late
+      ORDER BY x.executor_id FOR UPDATE SKIP LOCKED);
 
-  -- Waits that began under the wrong clock: they last as long as they were to last.
-  UPDATE public.webhook_endpoint_suspensions s SET since = least(s.since, v_now),
-    until = CASE WHEN s.until > v_now AND isfinite(s.until) THEN greatest(s.until - v_back, v_now) ELSE s.until END,
-    probe_until = CASE WHEN s.probe_until > v_lease THEN greatest(s.probe_until - v_back, v_now) ELSE s.probe_until END
-  WHERE s.subscription_id IN (SELECT x.subscription_id FROM public.webhook_endpoint_suspensions x
-    WHERE x.since > v_late OR x.probe_until > v_lease ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
-  UPDATE public.job_queue j SET process_after = greatest(j.process_after - v_back, v_now)
-  WHERE j.job_id IN (SELECT x.job_id FROM public.job_queue x WHERE NOT x.ready AND x.process_after > v_now
-    AND x.status = 'retry_waiting' AND x.updated_at > v_late ORDER BY x.job_id LIMIT 10000 FOR UPDATE SKIP LOCKED);
-  UPDATE public.queue_quarantine q SET last_failed_at = least(q.last_failed_at, v_now),
-    first_failed_at = least(q.first_failed_at, v_now), next_try_at = greatest(q.next_try_at - v_back, v_now)
-  WHERE q.quarantine_id IN (SELECT x.quarantine_id FROM public.queue_quarantine x
-    WHERE x.set_aside_at IS NULL AND x.last_failed_at > v_late ORDER BY x.quarantine_id FOR UPDATE SKIP LOCKED);
-  UPDATE public.queue_alert_ack a SET acked_at = least(a.acked_at, v_now),
-    expires_at = greatest(a.expires_at - v_back, v_now)
-  WHERE a.ack_id IN (SELECT x.ack_id FROM public.queue_alert_ack x WHERE x.cleared_at IS NULL AND x.acked_at > v_late
-    ORDER BY x.ack_id FOR UPDATE SKIP LOCKED);
-  UPDATE public.queue_heartbeat h SET silent_event_at = v_now
-  WHERE h.executor_id IN (SELECT x.executor_id FROM public.queue_heartbeat x WHERE x.silent_event_at > v_late
-    ORDER BY x.executor_id FOR UPDATE SKIP LOCKED);
-
-  -- Rates: what flowed in until then is all there is.
-  UPDATE public.webhook_rate_bucket b SET refilled_at = v_now
-  WHERE b.subscription_id IN (SELECT x.subscription_id FROM public.webhook_rate_bucket x
-    WHERE isfinite(x.refilled_at) AND x.refilled_at > v_late ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
-  UPDATE public.webhook_operation_bucket b SET refilled_at = v_now
-  WHERE b.operation_id IN (SELECT x.operation_id FROM public.webhook_operation_bucket x
-    WHERE isfinite(x.refilled_at) AND x.refilled_at > v_late ORDER BY x.operation_id FOR UPDATE SKIP LOCKED);
-  UPDATE public.webhook_slow_start s SET began_at = least(s.began_at, v_now), step_at = least(s.step_at, v_now),
-    refilled_at = CASE WHEN isfinite(s.refilled_at) THEN least(s.refilled_at, v_now) ELSE s.refilled_at END
-  WHERE s.endpoint IN (SELECT x.endpoint FROM public.webhook_slow_start x WHERE greatest(x.began_at, x.step_at,
-    NULLIF(x.refilled_at, 'infinity')) > v_late ORDER BY x.endpoint FOR UPDATE SKIP LOCKED);
-  UPDATE public.queue_bulk_operation o SET watch_since = least(o.watch_since, v_now),
-    credited_at = CASE WHEN isfinite(o.credited_at) THEN least(o.credited_at, v_now) ELSE o.credited_at END
-  WHERE o.operation_id IN (SELECT x.operation_id FROM public.queue_bulk_operation x
-    WHERE x.state IN ('running', 'paused') AND greatest(x.watch_since, NULLIF(x.credited_at, 'infinity')) > v_late
-    ORDER BY x.operation_id FOR UPDATE SKIP LOCKED);
+    -- Rates: what flowed in until then is all there is.
+    UPDATE public.webhook_rate_bucket b SET refilled_at = v_now
+    WHERE b.subscription_id IN (SELECT x.subscription_id FROM public.webhook_rate_bucket x
+      WHERE isfinite(x.refilled_at) AND x.refilled_at > v_late ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.webhook_operation_bucket b SET refilled_at = v_now
+    WHERE b.operation_id IN (SELECT x.operation_id FROM public.webhook_operation_bucket x
+      WHERE isfinite(x.refilled_at) AND x.refilled_at > v_late ORDER BY x.operation_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.webhook_slow_start s SET began_at = least(s.began_at, v_now), step_at = least(s.step_at, v_now),
+      refilled_at = CASE WHEN isfinite(s.refilled_at) THEN least(s.refilled_at, v_now) ELSE s.refilled_at END
+    WHERE s.endpoint IN (SELECT x.endpoint FROM public.webhook_slow_start x WHERE greatest(x.began_at, x.step_at,
+      NULLIF(x.refilled_at, 'infinity')) > v_late ORDER BY x.endpoint FOR UPDATE SKIP LOCKED);
+    UPDATE public.queue_bulk_operation o SET watch_since = least(o.watch_since, v_now),
+      credited_at = CASE WHEN isfinite(o.credited_at) THEN least(o.credited_at, v_now) ELSE o.credited_at END
+    WHERE o.operation_id IN (SELECT x.operation_id FROM public.queue_bulk_operation x
+      WHERE x.state IN ('running', 'paused') AND greatest(x.watch_since, NULLIF(x.credited_at, 'infinity')) > v_late
+      ORDER BY x.operation_id FOR UPDATE SKIP LOCKED);
+  EXCEPTION WHEN OTHERS THEN -- whoever asked goes on: it is asked again as long as a time lies ahead
+    RAISE WARNING 'qtop: times that lie ahead of the clock could not be moved back: % %', SQLSTATE, SQLERRM;
+    RETURN;
+  END;
 
   IF NOT EXISTS (SELECT FROM public.queue_mark m WHERE m.created_by = c_by AND m.at <= v_late
     AND m.at > v_now - interval '1 minute') THEN

@@ -179,7 +179,11 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_stamp() RETURNS trigge
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   -- created_at decides which events a subscription may get, so nobody sets it back
-  NEW.created_at := CASE TG_OP WHEN 'INSERT' THEN now() ELSE OLD.created_at END;
+  NEW.created_at := CASE WHEN TG_OP = 'INSERT' THEN now()
+    -- but where a clock wrote it that was ahead (fn_queue_clock_check)
+    WHEN OLD.created_at > clock_timestamp() + interval '5 seconds' AND current_user = :'queue_owner'
+      THEN least(NEW.created_at, OLD.created_at)
+    ELSE OLD.created_at END;
   NEW.updated_at := now();
   IF TG_OP = 'UPDATE' AND NEW.id <> OLD.id THEN
     RAISE EXCEPTION 'subscriptions.id never changes' USING ERRCODE = '42501';
@@ -290,7 +294,11 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
       OR (OLD.status = 'InProgress' AND NEW.status = 'Completed' AND NEW.attempt_count = OLD.attempt_count)
       OR (OLD.status = 'InProgress' AND NEW.status = 'PendingRetry'
         AND NEW.attempt_count BETWEEN OLD.attempt_count AND OLD.attempt_count + 1)
-      OR (OLD.status = 'InProgress' AND NEW.status = 'DeadLettered' AND NEW.attempt_count = OLD.attempt_count + 1))))
+      OR (OLD.status = 'InProgress' AND NEW.status = 'DeadLettered' AND NEW.attempt_count = OLD.attempt_count + 1)
+      -- written by a clock that was ahead: due earlier, and nothing else (fn_queue_clock_check)
+      OR (OLD.status IN ('Pending', 'PendingRetry') AND NEW.status = OLD.status
+        AND NEW.attempt_count = OLD.attempt_count AND NEW.final_error_code IS NOT DISTINCT FROM OLD.final_error_code
+        AND OLD.updated_at > clock_timestamp() + interval '5 seconds' AND NEW.next_attempt_at < OLD.next_attempt_at))))
   EXECUTE FUNCTION public.fn_webhook_saga_refuse();
 -- apart from the guard: it costs nothing where the column is not written
 CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON public.webhook_delivery_sagas
