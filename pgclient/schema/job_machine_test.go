@@ -125,7 +125,7 @@ func TestJobStaleToken(t *testing.T) {
 	stale("under another's work")
 	require.Equal(t, "done", j.told("ack", fresh))
 	stale("after another's success")
-	require.Equal(t, "succeeded 1 1", j.state(old.Job))
+	require.Equal(t, "succeeded 0 1", j.state(old.Job))
 
 	// A batch may hold the same job under both.
 	old = j.standing("leased")

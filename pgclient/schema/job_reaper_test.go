@@ -143,7 +143,7 @@ func TestJobLeaseRelease(t *testing.T) {
 			require.Contains(t, r["why"], "no such lease")
 		}
 	}
-	require.Equal(t, "queued 1 1", j.state(old.Job))
+	require.Equal(t, "queued 0 1", j.state(old.Job))
 	require.Equal(t, "leased 0 0", j.state(live.Job))
 	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'job_lease_release' AND reason = 'worker is gone'"))
 	j.balanced()
