@@ -112,7 +112,8 @@ func newDrillServer(t *testing.T, bytes int64) *drillServer {
 			"LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + s.clock, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1",
 		}
 	}
-	s.Server = pgtest.OwnServerIn(t, base, nil, env)
+	// What was acknowledged outlives the end of a server that finds no room.
+	s.Server = pgtest.OwnServerIn(t, base, map[string]string{"synchronous_commit": "on"}, env)
 	return s
 }
 

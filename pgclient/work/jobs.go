@@ -145,6 +145,16 @@ func (c *Client) JobRelease(ctx context.Context, leases []JobLease) ([]pgtype.UU
 	return c.lost(ctx, "SELECT job_id FROM public.fn_job_release($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
+// JobClaimLost hands back what claims of this client leased for an executor whose
+// answer did not arrive: all leases but those with the known tokens. No claim for the
+// executor may be under way.
+func (c *Client) JobClaimLost(ctx context.Context, executor string, known []pgtype.UUID) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
+	defer cancel()
+	err = c.pool.QueryRow(ctx, "SELECT public.fn_job_claim_lost($1::text, $2::uuid[])", executor, pgtype.FlatArray[pgtype.UUID](known)).Scan(&n)
+	return n, pgerror.Translate(err)
+}
+
 // JobFailure is a try that failed.
 type JobFailure struct {
 	JobLease

@@ -92,7 +92,7 @@ func (e *executor) run(ctx context.Context) error {
 			return nil
 		}
 		if e.look {
-			e.look = !e.turn.fetch(ctx)
+			e.look = !e.turn.fetch(ctx, e.leases.tokens)
 		}
 		e.l.SetInFlight(int(e.open.Load()))
 	}
@@ -155,7 +155,14 @@ func (e *executor) finish(ctx context.Context) {
 	e.crew.runner.Close()
 	e.errands.Wait()
 	e.results.close(time.Now().Add(e.l.Left() * 2 / 3))
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.l.Left()/2)
+	defer cancel()
 	e.l.SetInFlight(0)
+	if e.turn.inDoubt() {
+		if err := e.turn.settleDoubt(last, e.leases.tokens()); err != nil {
+			e.l.Log.Warn("jobs may have been claimed of which no answer arrived; their leases will expire", "error", err.Error())
+		}
+	}
 	e.standing.stopped(ctx)
 }
 

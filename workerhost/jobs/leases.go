@@ -4,6 +4,7 @@ package jobs
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,6 +35,17 @@ func (s *leases) take(f *fetch) []*run {
 	}
 	s.all = append(s.all, x)
 	return runs
+}
+
+// tokens are those of the leases with jobs that are not settled.
+func (s *leases) tokens() []pgtype.UUID {
+	known := make(map[pgtype.UUID]bool, len(s.all))
+	for _, x := range s.all {
+		for i := range x.runs {
+			known[x.runs[i].job.Token] = true // one claim may have several
+		}
+	}
+	return slices.Collect(maps.Keys(known))
 }
 
 // shorten has the leases last no longer than the flag says now, as a renewal will.

@@ -4,9 +4,13 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/work"
@@ -38,6 +42,7 @@ type turn struct {
 	mu       sync.Mutex
 	may      bool // there may be claims
 	gone     bool // the loop has ended: what is claimed yet goes back
+	doubt    bool // a claim failed that may have been committed
 	underWay *fetch
 	last     time.Duration // when a claim was last sent
 	apart    time.Duration // until when none goes with jobs
@@ -57,20 +62,58 @@ type fetch struct {
 	err   error
 }
 
-// fetch claims as much as is wanted, unless a claim is under way already.
-func (t *turn) fetch(ctx context.Context) bool {
+// fetch claims as much as is wanted, unless a claim is under way already. Where an
+// earlier claim may have been committed without an answer, that is settled first; known
+// are the tokens of the leases here. The owner of the loop calls it.
+func (t *turn) fetch(ctx context.Context, known func() []pgtype.UUID) bool {
 	f := t.take(false)
 	if f == nil {
 		return false
 	}
+	var tokens []pgtype.UUID
+	settle := t.inDoubt() && len(t.fetched) == 0 // what waits there is not known yet
+	if settle {
+		tokens = known()
+	}
 	t.errands.Go(func() {
 		claiming, cancel := lease.Outlive(ctx, t.l.Left)
 		defer cancel()
-		f.jobs, f.err = t.Client.JobClaim(claiming, f.claim)
+		if settle {
+			f.err = t.settleDoubt(claiming, tokens)
+		}
+		if f.err == nil {
+			f.jobs, f.err = t.Client.JobClaim(claiming, f.claim)
+		}
 		t.Producer.Claimed(f.jobs)
 		t.bring(f)
 	})
 	return true
+}
+
+// inDoubt tells whether a claim failed that may have been committed.
+func (t *turn) inDoubt() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.doubt
+}
+
+// settleDoubt hands back what was claimed and never came. No claim is under way.
+func (t *turn) settleDoubt(ctx context.Context, known []pgtype.UUID) error {
+	n, err := t.Client.JobClaimLost(ctx, t.ID, known)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42883" { // the installed code is older: their leases expire
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		t.l.Log.Info("jobs were claimed and the answer did not arrive: handed back", "jobs", n)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.doubt = false
+	return nil
 }
 
 // take takes the turn; who has it brings what was claimed. nil: not now, what is
@@ -81,7 +124,7 @@ func (t *turn) take(with bool) *fetch {
 	if !t.may || t.underWay != nil || len(t.fetched) == cap(t.fetched) {
 		return nil
 	}
-	if with && (t.clock() < t.apart || t.after != nil) { // no job waits for claims of a backlog
+	if with && (t.clock() < t.apart || t.after != nil || t.doubt) { // no job waits for claims of a backlog
 		return nil
 	}
 	n := t.wanted()
@@ -112,7 +155,8 @@ func (t *turn) bring(f *fetch) {
 	t.mu.Lock()
 	t.underWay, t.after = nil, nil
 	if f.err != nil {
-		f.jobs = nil // what could be read of them: their lease expires
+		f.jobs = nil // what could be read of them goes back with the others
+		t.doubt = true
 	}
 	if at := t.clock(); f.with && (f.left && len(f.jobs) == 0 || at-f.at > longWith) {
 		t.apart = at + apartFor

@@ -1,0 +1,44 @@
+package workerhost_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
+)
+
+// Jobs whose claim was committed and whose answer did not arrive are worked on soon, not
+// when their lease of five minutes expires; what the host works on meanwhile stays with it.
+func TestJobsClaimedWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 1000)
+	p := pgtest.NewPath(t, pgtest.TCP(t, w.db.Server))
+	release := make(chan struct{})
+	long := &seen{then: func(context.Context, handler.Job) error { <-release; return nil }}
+	s := &seen{}
+	log := &lines{}
+	runHost(t, pgtest.OverTCP(t, w.dsn, p.Addr()), workerhost.Options{
+		Loops: []string{"job_executor"}, Executor: "host", Concurrency: 8, Log: slog.New(slog.NewJSONHandler(log, nil)),
+		Handlers: map[string]handler.Handler{"long": long, "work": s},
+	})
+	w.enqueue("long", 1)
+	eventually(t, func() bool { return long.count() == 1 }, "the long one does not begin")
+	n := 0
+	for ; n < 100 && len(log.of(t, "jobs were claimed and the answer did not arrive: handed back")) == 0; n++ {
+		p.DropReplies(1)
+		w.exec("SELECT public.fn_job_enqueue('work', 'work', 'DOT')")
+		w.becomes(n+1, jobsOf, "succeeded")
+	}
+	require.Less(t, n, 100, "no answer to a claim was ever dropped: nothing was tested")
+	require.Equal(t, n, s.count())
+	require.Equal(t, 1, w.int(jobsHeld), "the lease of the one at work is kept")
+	close(release)
+	w.becomes(n+1, jobsOf, "succeeded")
+	require.Equal(t, 1, long.count())
+	require.Zero(t, w.int("SELECT sum(lost_leases)::int + sum(attempts)::int FROM public.job_history"), "an attempt was spent")
+}
