@@ -119,7 +119,7 @@ func TestListenerHeals(t *testing.T) {
 		}{
 			{"cut", func() { p.Cut(false) }, func() {}},
 			{"terminated", func() {
-				w.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'listener_test wake'")
+				w.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'listener_test wake %'")
 			}, func() {}},
 			{"restart", func() { require.NoError(t, server.Restart(t.Context())) }, func() {}},
 			{"black hole", func() { p.Hole(true) }, func() { p.Hole(false) }},
