@@ -12,13 +12,17 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/schema"
 )
+
+// lastWords are asked for when a condition has not come true.
+type lastWords func() string
+
+func (w lastWords) String() string { return w() }
 
 // The clock of the server steps by a day and by a second, back and forth, under two hosts
 // at work: what comes in goes on to be done at once, a host that is killed comes back under
@@ -82,9 +86,9 @@ func TestClockSteps(t *testing.T) {
 	settled := func(what string) {
 		t.Helper()
 		began := time.Now()
-		if !assert.Eventually(t, func() bool { return hooks.distinct() == events && done() == enqueued }, patience, 50*time.Millisecond) {
-			t.Fatalf("%s: %d of %d webhooks, %d of %d jobs\n%s\n%s", what, hooks.distinct(), events, done(), enqueued, logs["one"], logs["two"])
-		}
+		require.Eventually(t, func() bool { return hooks.distinct() == events && done() == enqueued }, patience, 50*time.Millisecond, "%s", lastWords(func() string {
+			return fmt.Sprintf("%s: %d of %d webhooks, %d of %d jobs\n%s\n%s", what, hooks.distinct(), events, done(), enqueued, logs["one"], logs["two"])
+		}))
 		t.Logf("%s: all done after %s", what, time.Since(began).Round(100*time.Millisecond))
 	}
 	produce(20)

@@ -17,7 +17,7 @@ func ClockedServer(t testing.TB, params map[string]string) (s *embedded.Server, 
 	if len(libs) == 0 {
 		t.Skip("full: a server with a clock of its own needs libfaketime (Debian: apt-get install faketime)")
 	}
-	dir, err := os.MkdirTemp("", "qtop-clock-") // readable for the server, which may run as another user
+	dir, err := os.MkdirTemp("", "qtop-clock-") //nolint:usetesting // the server, which may run as another user, cannot read t.TempDir()
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}

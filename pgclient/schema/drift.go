@@ -138,7 +138,7 @@ func (r *Release) identityOf(name string, found forms) bool {
 }
 
 // relation is the table or type that a thing of a migration is or is a part of.
-func (k key) relation() string {
+func (k part) relation() string {
 	switch k.kind {
 	case column:
 		name, _, _ := strings.Cut(k.name, ".")
@@ -146,12 +146,13 @@ func (k key) relation() string {
 	case constraint, index:
 		_, of, _ := strings.Cut(k.name, " on ")
 		return of
+	default:
+		return k.name
 	}
-	return k.name
 }
 
 // ident is the name of a thing by itself, for SQL.
-func (k key) ident() string {
+func (k part) ident() string {
 	name, _, _ := strings.Cut(k.name, " on ")
 	if k.kind == column {
 		_, name, _ = strings.Cut(name, ".")

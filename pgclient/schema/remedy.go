@@ -11,13 +11,13 @@ import (
 // it makes belongs to whom it should, whoever runs it.
 
 // alter begins the statement that changes a thing: its table's or its domain's.
-func (r *Release) alter(k key) string {
+func (r *Release) alter(k part) string {
 	return queue.Choose(r.tables.has(domain, k.relation()), "ALTER DOMAIN public.", "ALTER TABLE public.") + quoted(k.relation()) + " "
 }
 
 // partitioned tells a table whose indexes cannot be made beside writers.
 func (r *Release) partitioned(table_ string) bool {
-	return strings.Contains(r.tables[key{table, table_}], "PARTITION BY")
+	return strings.Contains(r.tables[part{table, table_}], "PARTITION BY")
 }
 
 // said is a definition as one reads it.
@@ -26,7 +26,7 @@ func said(form string) string {
 }
 
 // missing is a thing that is not there.
-func (r *Release) missing(k key, want, owner string) Difference {
+func (r *Release) missing(k part, want, owner string) Difference {
 	d := Difference{Object: k.String(), Why: missingByHand, harm: true}
 	form := strings.ReplaceAll(want, "\t", " ")
 	of := func(what string) string { return "; ALTER " + what + " public." + k.ident() + " OWNER TO " + owner }
@@ -51,22 +51,22 @@ func (r *Release) missing(k key, want, owner string) Difference {
 	return d
 }
 
-func (k key) String() string { return string(k.kind) + " " + k.name }
+func (k part) String() string { return string(k.kind) + " " + k.name }
 
 // makeIndex makes an index while others write, where that can be done.
-func (r *Release) makeIndex(k key, want string) string {
+func (r *Release) makeIndex(k part, want string) string {
 	if r.partitioned(k.relation()) {
 		return strings.Replace(want, " ON ONLY ", " ON ", 1)
 	}
 	return strings.Replace(want, "INDEX ", "INDEX CONCURRENTLY ", 1)
 }
 
-func (r *Release) dropIndex(k key) string {
+func (r *Release) dropIndex(k part) string {
 	return "DROP INDEX " + queue.Choose(r.partitioned(k.relation()), "", "CONCURRENTLY ") + "public." + k.ident()
 }
 
 // added is a thing of somebody else on a table or domain of ours.
-func (r *Release) added(k key, live string) Difference {
+func (r *Release) added(k part, live string) Difference {
 	d := Difference{Object: k.String(), Why: "is not qtop's: " + said(live)}
 	switch k.kind {
 	case storage:
@@ -92,7 +92,7 @@ func settingNames(form string) string {
 }
 
 // changed is a thing with another definition.
-func (r *Release) changed(k key, want, live string) Difference {
+func (r *Release) changed(k part, want, live string) Difference {
 	d := Difference{Object: k.String(), Why: changedByHand + ": " + said(live), harm: true}
 	switch k.kind {
 	case table:
@@ -123,7 +123,7 @@ func parts(form string) (of, null, value string) {
 }
 
 // changedColumn brings type, NOT NULL and default of a column back, in one statement.
-func (r *Release) changedColumn(k key, want, live string) string {
+func (r *Release) changedColumn(k part, want, live string) string {
 	of, null, value := parts(want)
 	liveOf, liveNull, liveValue := parts(live)
 	at := "ALTER COLUMN " + k.ident() + " "
@@ -177,7 +177,7 @@ func changedDomain(alter, want, live string) string {
 
 // changedEnum gives a renamed value its name back. A value more does no harm, and none can
 // be removed.
-func changedEnum(k key, want, live string) (harm bool, remedy string) {
+func changedEnum(k part, want, live string) (harm bool, remedy string) {
 	old, now := strings.Split(want, ", "), strings.Split(live, ", ")
 	lost := slices.DeleteFunc(slices.Clone(old), func(v string) bool { return slices.Contains(now, v) })
 	more := slices.DeleteFunc(slices.Clone(now), func(v string) bool { return slices.Contains(old, v) })

@@ -206,7 +206,7 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 		out = append(out, Difference{o.String(), why, upMends, (why == missingByHand || why == changedByHand) && o.kind != comment})
 	}
 	for k := range records {
-		out = append(out, Difference{k.String(), "left over from another release", upMends, false})
+		out = append(out, Difference{string(k.kind) + " " + k.name, "left over from another release", upMends, false})
 	}
 	slices.SortStableFunc(out, func(a, b Difference) int { return strings.Compare(a.Why, b.Why) })
 	return append(tables, out...), nil

@@ -19,16 +19,24 @@ import (
 // what somebody changes afterwards is put back by hand, with the statement that
 // [Release.Differences] gives.
 
-// kinds of what a migration makes, beside those of the code.
+// part is what a migration makes: a kind and a name.
+type part struct {
+	kind partKind
+	name string
+}
+
+// partKind is what a thing of a migration is, as kind is of one of the code.
+type partKind string
+
 const (
-	table      kind = "table"      // how its rows are kept: UNLOGGED, PARTITION BY …
-	storage    kind = "storage"    // of a table: fillfactor=50
-	column     kind = "column"     // job_queue.status: type, NOT NULL, default
-	constraint kind = "constraint" // job_queue_pkey on job_queue
-	index      kind = "index"      // ix_job_queue_due on job_queue
-	sequence   kind = "sequence"
-	domain     kind = "domain"
-	enum       kind = "enum"
+	table      partKind = "table"      // how its rows are kept: UNLOGGED, PARTITION BY …
+	storage    partKind = "storage"    // of a table: fillfactor=50
+	column     partKind = "column"     // job_queue.status: type, NOT NULL, default
+	constraint partKind = "constraint" // job_queue_pkey on job_queue
+	index      partKind = "index"      // ix_job_queue_due on job_queue
+	sequence   partKind = "sequence"
+	domain     partKind = "domain"
+	enum       partKind = "enum"
 )
 
 // tablesSQL prints each thing in the words of its definition: (kind, name, form). $1 is the owner, $2
@@ -77,12 +85,12 @@ SELECT kind, name, regexp_replace(form, '\s*\n\s*', ' ', 'g') FROM (
 	FROM d WHERE d.typtype = 'e') x (kind, name, form)`
 
 // forms are things of migrations with their definitions.
-type forms map[key]string
+type forms map[part]string
 
 // readForms reads what the database has. names count whoever owns them.
 func readForms(ctx context.Context, q querier, owner string, names []string) (forms, error) {
 	out := forms{}
-	var k key
+	var k part
 	var form string
 	return out, pgrow.Visit(ctx, q, []any{&k.kind, &k.name, &form}, func() { out[k] = form }, tablesSQL, owner, versionTable, names)
 }
@@ -114,7 +122,7 @@ func loadForms(fsys fs.FS) (forms, error) {
 		k, rest, ok := strings.Cut(lines.Text(), "\t")
 		if ok && !strings.HasPrefix(k, "#") {
 			name, form, _ := strings.Cut(rest, "\t")
-			out[key{kind(k), name}] = form
+			out[part{partKind(k), name}] = form
 		}
 	}
 	return out, err
@@ -124,7 +132,7 @@ func loadForms(fsys fs.FS) (forms, error) {
 func (f forms) names() []string {
 	var out []string
 	for k := range f {
-		if slices.Contains([]kind{table, sequence, domain, enum}, k.kind) {
+		if slices.Contains([]partKind{table, sequence, domain, enum}, k.kind) {
 			out = append(out, k.name)
 		}
 	}
@@ -133,7 +141,7 @@ func (f forms) names() []string {
 }
 
 // has tells whether a thing of the forms has this name.
-func (f forms) has(k kind, name string) bool {
-	_, ok := f[key{k, name}]
+func (f forms) has(k partKind, name string) bool {
+	_, ok := f[part{k, name}]
 	return ok
 }
