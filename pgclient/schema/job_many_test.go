@@ -31,7 +31,7 @@ func (j *jobs) crowd(from, to, lanes int) {
 			(ARRAY[0, 50, 100, 101, 200])[1 + floor(random() * 5)::int], 1 + floor(random() * 2), random() < 0.8, 'test'
 		FROM generate_series($1::int, $2::int) i, generate_series(1, 3) n ON CONFLICT DO NOTHING`, from, to, lanes)
 	j.exec(`INSERT INTO public.queue_host (host_id, instance, last_seen_at, loops, progress)
-		SELECT 'h' || i, gen_random_uuid(), now() + interval '1 hour', '{job_executor}', jsonb_build_object('job_executor',
+		SELECT 'h' || i, gen_random_uuid(), now() + interval '4 seconds', '{job_executor}', jsonb_build_object('job_executor',
 			jsonb_build_object('executor', 'e' || i, 'kinds', (SELECT jsonb_agg('k' || k) FROM generate_series(0, $3) k WHERE random() < 0.3)))
 		FROM generate_series($1::int, $2::int) i WHERE random() < 0.5`, from, to, lanes)
 }
