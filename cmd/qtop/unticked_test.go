@@ -27,7 +27,7 @@ func TestStatusNamesWhatNobodyTicks(t *testing.T) {
 	}
 	exec("UPDATE public.queue_heartbeat SET last_beat_at = pg_catalog.now()")
 	require.Empty(t, status().NotTicked, "no host at all is said by itself")
-	exec(`INSERT INTO public.queue_host (host_id, instance, last_seen_at, loops) SELECT 'h', pg_catalog.gen_random_uuid(), 'infinity', pg_catalog.array_agg(worker_name)
+	exec(`INSERT INTO public.queue_host (host_id, instance, last_seen_at, loops) SELECT 'h', pg_catalog.gen_random_uuid(), pg_catalog.clock_timestamp() + interval '4 seconds', pg_catalog.array_agg(worker_name)
 		FROM public.queue_tick_worker WHERE worker_name <> 'lease_reaper'`)
 	st := status()
 	require.Equal(t, "warning", st.Health)
