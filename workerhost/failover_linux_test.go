@@ -92,9 +92,9 @@ func newManaged(t *testing.T) *managed {
 }
 
 func (m *managed) add(name string) *node {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a free port
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(m.t, err)
-	n := &node{name: name, data: filepath.Join(m.dir, name), port: l.Addr().(*net.TCPAddr).Port} //nolint:errcheck,forcetypeassert // of TCP
+	n := &node{name: name, data: filepath.Join(m.dir, name), port: l.Addr().(*net.TCPAddr).Port} //nolint:forcetypeassert // of TCP
 	require.NoError(m.t, l.Close())
 	m.nodes[name] = n
 	return n
@@ -107,7 +107,7 @@ func (m *managed) run(n *node, create ...string) {
 	if len(create) > 0 {
 		args = append(create, "--pgport", fmt.Sprint(n.port), "--pgctl", m.bin+"/pg_ctl", "--run")
 	}
-	n.cmd = exec.Command("pg_autoctl", append(args, "--pgdata", n.data)...) //nolint:gosec,noctx // it ends at cleanup
+	n.cmd = exec.Command("pg_autoctl", append(args, "--pgdata", n.data)...) //nolint:gosec // it ends at cleanup
 	n.cmd.Env, n.cmd.Dir = m.env, m.dir
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: m.who}
 	log, err := os.OpenFile(filepath.Join(m.t.TempDir(), n.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -153,7 +153,7 @@ func (m *managed) psql(port int, sql string) {
 	if port == m.nodes["monitor"].port {
 		database = "pg_auto_failover"
 	}
-	cmd := exec.Command(m.bin+"/psql", "-XqAt", "-h", "127.0.0.1", "-p", fmt.Sprint(port), "-d", database, "-c", sql) //nolint:gosec,noctx // for a moment
+	cmd := exec.Command(m.bin+"/psql", "-XqAt", "-h", "127.0.0.1", "-p", fmt.Sprint(port), "-d", database, "-c", sql) //nolint:gosec // for a moment
 	cmd.Env, cmd.Dir = m.env, m.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.who}
 	out, err := cmd.CombinedOutput()
@@ -170,7 +170,7 @@ func (m *managed) waits(what, dsn, sql string) {
 		if err != nil {
 			return false
 		}
-		defer conn.Close(context.Background()) //nolint:errcheck // read only
+		defer conn.Close(context.Background())
 		var yes bool
 		return conn.QueryRow(ctx, sql).Scan(&yes) == nil && yes
 	}, 2*time.Minute, 100*time.Millisecond, "%s: %s", what, sql)
@@ -192,7 +192,7 @@ func (m *managed) primary() *node {
 	if err != nil {
 		return nil
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // read only
+	defer conn.Close(context.Background())
 	var port int
 	if conn.QueryRow(ctx, "SELECT current_setting('port')::int").Scan(&port) != nil {
 		return nil

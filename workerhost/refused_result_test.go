@@ -171,7 +171,7 @@ func smallDisk(t *testing.T, mb int) (w *world, full, free func()) {
 		t.Skip("root: a small file system must be mounted")
 	}
 	s := pgtest.OwnServer(t, nil)
-	dir, err := os.MkdirTemp("/tmp", "qtop-disk-")
+	dir, err := os.MkdirTemp("/tmp", "qtop-disk-") //nolint:usetesting // it is unmounted before it is removed, and the server passes through
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm,mode=0755", mb), "tmpfs", dir).CombinedOutput(); err != nil {

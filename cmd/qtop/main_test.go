@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	embedded.SuperviseMain()
-	os.Exit(inBuilt(func() int { return pgtest.Main(m) })) //nolint:forbidigo // TestMain
+	os.Exit(inBuilt(func() int { return pgtest.Main(m) }))
 }
 
 // inBuilt runs the tests while the program is there.
