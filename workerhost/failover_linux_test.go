@@ -42,6 +42,7 @@ type node struct {
 	name, data string
 	port       int
 	cmd        *exec.Cmd
+	ended      chan struct{} // of cmd
 }
 
 // newManaged starts them; the test is skipped where the components are missing.
@@ -114,10 +115,12 @@ func (m *managed) run(n *node, create ...string) {
 	require.NoError(m.t, err)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	require.NoError(m.t, n.cmd.Start())
-	cmd := n.cmd
+	cmd, ended := n.cmd, make(chan struct{})
+	n.ended = ended
 	go func() {
 		_ = cmd.Wait()
 		_ = log.Close()
+		close(ended)
 	}()
 	m.t.Cleanup(func() {
 		if m.t.Failed() {
@@ -138,9 +141,22 @@ func (m *managed) crash(n *node) {
 	_ = syscall.Kill(-n.cmd.Process.Pid, syscall.SIGKILL)
 }
 
+// end stops the nodes in order: a worker of the monitor's server outlives a crash of it.
 func (m *managed) end() {
 	for _, n := range m.nodes {
 		if n.cmd != nil {
+			_ = n.cmd.Process.Signal(syscall.SIGINT)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, n := range m.nodes {
+		if n.cmd == nil {
+			continue
+		}
+		select {
+		case <-n.ended:
+		case <-ctx.Done():
 			m.crash(n)
 		}
 	}
