@@ -543,7 +543,9 @@ func (d *drill) judge(t *testing.T, seed uint64, lasted, settled time.Duration) 
 	require.Empty(t, untraced, "done twice, and no fault lies between")
 	require.NotEmpty(t, d.told.jobs)
 	require.NotEmpty(t, d.told.events)
-	require.NotEmpty(t, traced, "no record was cut off: nothing was tested")
+	if !d.short { // each fault once may well cut off no record
+		require.NotEmpty(t, traced, "no record was cut off: nothing was tested")
+	}
 }
 
 const clock = "15:04:05.000"
