@@ -86,7 +86,7 @@ func eventType(at scene, req *queue.Request) string {
 	}
 	domain, kind, _ := strings.Cut(name, "/")
 	if domain == "" || kind == "" {
-		return at.noRow("the rule under the cursor is for many types: E changes one; use : event-type set DOMAIN/TYPE")
+		return at.noRow("E changes one type, and this rule is for many")
 	}
 	req.Targets = []string{name}
 	return ""
