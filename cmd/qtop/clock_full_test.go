@@ -61,7 +61,7 @@ func TestClockSteps(t *testing.T) {
 	hosts := map[string]*exec.Cmd{}
 	work := func(id string) {
 		cmd := qtop(t, s.DSN("worker", db), "worker", "--host-id", id, "--executor", "a")
-		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
+		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", "QTOP_DELIVERY_ALLOW_PLAIN_HTTP=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
 		logs[id] = &bytes.Buffer{}
 		cmd.Stderr = logs[id]
 		require.NoError(t, cmd.Start())

@@ -59,8 +59,9 @@ BEGIN
       updated_at = v_now
     WHERE s.id IN (SELECT x.id FROM public.webhook_delivery_sagas x WHERE x.status IN ('Pending', 'PendingRetry')
       AND x.next_attempt_at > v_now AND x.updated_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
-    -- An event of before its subscription is not for it; who subscribed under the wrong clock did so before now.
-    UPDATE public.subscriptions s SET created_at = s.created_at - v_back
+    -- An event of before its subscription is not for it; who subscribed under the wrong clock did so before now. Some
+    -- seconds more: the clock went back by the time since the last beat more than is known here.
+    UPDATE public.subscriptions s SET created_at = s.created_at - v_back - interval '15 seconds'
     WHERE s.id IN (SELECT x.id FROM public.subscriptions x WHERE x.created_at > v_late
       AND x.created_at < p_seen + interval '1 minute' ORDER BY x.id FOR UPDATE SKIP LOCKED);
     UPDATE public.queue_quarantine q SET last_failed_at = least(q.last_failed_at, v_now),
