@@ -1,6 +1,6 @@
 package main
 
-// This file is the last resort of a stop that hangs, whatever it hangs in.
+// This file ends the program when a stop takes too long, in whatever step.
 
 import (
 	"context"

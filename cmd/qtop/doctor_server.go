@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// This file is what the doctor says of the server: its disk, and the standbys that follow it.
+// This file judges the server for the doctor: its disk and its standbys.
 
 const (
 	// heldWAL is how many bytes of WAL one slot may hold before the doctor says so.

@@ -1,7 +1,7 @@
 package inspect
 
-// This file is what the doctor asks about the server: what its disk fills with, and
-// whether its standbys follow.
+// This file reads for the doctor what fills the disk of the server, and how far its
+// standbys are behind.
 
 import (
 	"context"

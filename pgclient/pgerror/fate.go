@@ -1,6 +1,7 @@
 package pgerror
 
-// This file classes every SQLSTATE once, for whoever has to record what was done already.
+// This file says, for each SQLSTATE, what a host does with a result that the database
+// refused.
 
 import (
 	"errors"

@@ -79,8 +79,8 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 }
 
 // requireTLS takes out the attempts without TLS that sslmode prefer and allow make
-// beside those with it, but for loopback and sockets: whoever stands between could
-// have the plain one taken. Where no TLS is meant, the operator says disable.
+// beside those with it, except to loopback and sockets: an attacker in the network could
+// refuse TLS and read the plain attempt. An operator who wants no TLS writes disable.
 func requireTLS(cc *pgx.ConnConfig) {
 	all := append([]*pgconn.FallbackConfig{{Host: cc.Host, Port: cc.Port, TLSConfig: cc.TLSConfig}}, cc.Fallbacks...)
 	encrypts := func(f *pgconn.FallbackConfig) bool {
