@@ -4,9 +4,9 @@ package config
 
 // Origin is one setting as it ended up.
 type Origin struct {
-	Key   string
-	Value string // as it would be written, passwords masked
-	From  string // "flag --dsn", "env QTOP_DSN", "file …, profile …", "default"
+	Key   string `json:"key"`
+	Value string `json:"value"` // as it would be written, passwords masked
+	From  string `json:"from"`  // "flag --dsn", "env QTOP_DSN", "file …, profile …", "default"
 }
 
 // Origins lists every setting in the order of Keys.

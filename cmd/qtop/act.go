@@ -314,12 +314,12 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 			}
 			fmt.Fprintln(a.out, line)
 		}
-		if res.Refused != "" {
-			fmt.Fprintln(a.errs, "qtop: refused: "+queue.Clean(res.Refused).String())
-		}
 		if res.AuditID != 0 {
 			fmt.Fprintf(a.out, "audit %d\n", res.AuditID)
 		}
+	}
+	if res.Refused != "" {
+		a.printError(queue.Error{What: queue.Clean("refused: " + res.Refused), Where: queue.Clean(strings.Join(p.Request.Targets, " ")).Cut(queue.LineMost)})
 	}
 	if res.Refused != "" || res.Skipped > 0 {
 		return &exitError{1}

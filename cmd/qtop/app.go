@@ -28,6 +28,7 @@ import (
 type app struct {
 	writer
 	in       io.Reader
+	args     []string // the command line
 	pane     string
 	filter   string
 	access   bool

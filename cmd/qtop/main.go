@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/workerhost/handler"
 )
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 		}
 	}()
 	answer := &answered{Writer: out}
-	a := &app{in: in, writer: writer{out: answer, errs: errs}}
+	a := &app{in: in, args: args, writer: writer{out: answer, errs: errs}}
 	root := commandLine(a)
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -89,7 +90,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	err := root.ExecuteContext(ctx)
 	code = a.exit(err)
 	if answer.err != nil && !errors.Is(err, answer.err) {
-		fmt.Fprintf(errs, "qtop: the answer was cut off: %v: what the verb did stands; give it somewhere to write and ask again\n", answer.err)
+		a.printError(*queue.NewError(queue.KindFailed, "the answer was cut off: "+answer.err.Error(), "standard output",
+			"the verb has done its work; give it somewhere to write and ask again"))
 		code = max(code, 1)
 	}
 	return code

@@ -67,11 +67,18 @@ func configCmd(a *app) *cobra.Command {
 	cmd.AddCommand(show, &cobra.Command{
 		Use: "check", Short: "Read every source; exit 78 and list the problems when there are any", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			for _, f := range append(a.files, hostFiles(a.settings)...) {
-				a.say("warning: " + f.line())
-			}
 			if err := refused(hostFiles(a.settings)); err != nil {
 				return err
+			}
+			warnings := []queue.Text{}
+			for _, f := range append(a.files, hostFiles(a.settings)...) {
+				warnings = append(warnings, queue.Clean(secrecy.Mask(f.line())))
+			}
+			if a.asJSON(map[string]any{"ok": true, "warnings": warnings}) {
+				return nil
+			}
+			for _, w := range warnings {
+				a.say("warning: " + w.String())
 			}
 			fmt.Fprintln(a.out, "the configuration is fine")
 			return nil

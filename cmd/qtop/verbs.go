@@ -37,6 +37,9 @@ func commandLine(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.console(cmd.Context()) },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if jsonWanted.MatchString(strings.Join(a.args, "\n")) {
+			a.output = "json" // --output may stand behind the flag at fault
+		}
 		if n := negative.FindStringSubmatch(err.Error()); n != nil {
 			return usage(n[1]+" is taken for a flag", "command line", "no number here is below 0; what begins with a dash stands behind --")
 		}
@@ -94,6 +97,9 @@ func explain(cmd *cobra.Command) {
 		explain(c)
 	}
 }
+
+// jsonWanted finds --output json among the words of a command line, one a line.
+var jsonWanted = regexp.MustCompile(`(?m)^(-o|--output)[\n=]?json`)
 
 // negative finds a number in what pflag says of an argument that begins with a dash.
 var negative = regexp.MustCompile(`^unknown shorthand flag: '[0-9.]' in (-[0-9.]+)$`)
