@@ -50,8 +50,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	put(prometheus.CounterValue, "qtop_wakes_total", "Notifications heard.", float64(st.Listener.Heard), nil)
 }
 
-// ready tells why the host is not ready; empty = it is.
-func (h *Host) ready() string {
+// Ready returns why the host is not ready, "" when it holds its host id and every loop
+// that it was started with runs.
+func (h *Host) Ready() string {
 	st := h.Status()
 	if st.Refused != "" {
 		return st.Refused
@@ -80,7 +81,7 @@ func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) 
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := h.ready(); why != "" {
+		if why := h.Ready(); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -109,15 +110,17 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 		return err
 	}
 	reloads := hangups(ctx)
+	manager := newServiceManager(ctx, os.Getenv, log)
+	defer context.AfterFunc(ctx, manager.stopping)()
 	for host != nil {
-		host, err = a.workUntil(ctx, client, host, reloads, log)
+		host, err = a.workUntil(ctx, client, host, reloads, manager, log)
 	}
 	return err
 }
 
 // workUntil runs a host until ctx ends or the settings are to be read again; then it
 // gives the host that comes next.
-func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *workerhost.Host, reloads <-chan struct{}, log *slog.Logger) (*workerhost.Host, error) {
+func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *workerhost.Host, reloads <-chan struct{}, manager *serviceManager, log *slog.Logger) (*workerhost.Host, error) {
 	defer a.endBy(ctx, a.settings.Grace)()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -134,6 +137,7 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 	log.Info("worker host starts", "host_id", a.settings.HostID, "version", version())
 	ended := make(chan error, 1)
 	go func() { ended <- host.Run(run) }()
+	go manager.follow(run, host)
 	var next *workerhost.Host
 	for next == nil {
 		select {

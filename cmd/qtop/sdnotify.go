@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost"
+)
+
+// serviceManager is the systemd that started this process with Type=notify, if any.
+// It is told by datagrams (sd_notify(3)) when the host is ready, that it lives (the
+// watchdog), why it is not ready yet, and that it stops.
+type serviceManager struct {
+	conn     net.Conn      // nil: there is none
+	watchdog time.Duration // the longest pause between two signs of life; 0 = none is expected
+}
+
+// newServiceManager reads NOTIFY_SOCKET and WATCHDOG_USEC. They are taken out of the
+// environment of handlers by systemd's NotifyAccess=main, which ignores other processes.
+func newServiceManager(ctx context.Context, getenv func(string) string, log *slog.Logger) *serviceManager {
+	path := getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return &serviceManager{}
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unixgram", path) // a leading @ is the abstract namespace
+	if err != nil {
+		log.Warn("the service manager cannot be notified", "socket", path, "error", err.Error())
+		return &serviceManager{}
+	}
+	m := &serviceManager{conn: conn}
+	if usec, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 {
+		m.watchdog = time.Duration(usec) * time.Microsecond
+	}
+	return m
+}
+
+// send writes one notification; a manager that has gone away is no fault of the host.
+func (m *serviceManager) send(lines ...string) {
+	_, _ = m.conn.Write([]byte(strings.Join(lines, "\n")))
+}
+
+// follow reports the state of host until ctx ends: READY=1 once the host holds its id and
+// every loop runs, then a sign of life at half of the watchdog's time. A host whose loops
+// hang does not answer Ready, and so sends none.
+func (m *serviceManager) follow(ctx context.Context, host *workerhost.Host) {
+	if m.conn == nil {
+		return
+	}
+	const look = 200 * time.Millisecond
+	pause, last, alive := look, "", time.Now()
+	ready := false
+	for {
+		why := host.Ready()
+		switch {
+		case why == "" && !ready:
+			ready = true
+			m.send("READY=1", "STATUS=every loop runs")
+			if m.watchdog > 0 {
+				pause = min(look, m.watchdog/4)
+			}
+		case why != last:
+			status := "not ready: " + why
+			if why == "" {
+				status = "every loop runs"
+			}
+			m.send("STATUS=" + queue.Clean(status).Cut(200).String())
+		}
+		last = why
+		if m.watchdog > 0 && time.Since(alive) >= m.watchdog/2 {
+			m.send("WATCHDOG=1")
+			alive = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// stopping says that the host drains.
+func (m *serviceManager) stopping() {
+	if m.conn != nil {
+		m.send("STOPPING=1", "STATUS=draining")
+	}
+}
