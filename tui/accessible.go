@@ -1,9 +1,5 @@
 package tui
 
-// This file is --accessible: plain lines on change, for screen readers and for
-// terminals that cannot do more. It prints what the Overview shows and acts on
-// nothing; the headless verbs act.
-
 import (
 	"context"
 	"fmt"
@@ -16,8 +12,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// accessible prints until ctx ends. A line is printed once, when it becomes
-// true, and once more with "over:" when it no longer is.
+// accessible is the console of --accessible: plain lines for screen readers and simple
+// terminals, printed until ctx ends. It shows what the Overview shows and offers no
+// actions; the headless verbs do that. A line is printed once when it becomes true, and
+// once more with "over:" when it no longer holds.
 func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 	e := views.Env{Theme: theme.New(theme.Options{ASCII: true}), Loc: time.Local}
 	if o.UTC {
@@ -27,7 +25,7 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s "+format+"\n", append([]any{o.Now().In(e.Loc).Format("15:04:05")}, a...)...)
 		return err
 	}
-	if err := say("qtop %s, plain lines; ctrl+c ends; actions: qtop help", theme.Safe(o.Profile)); err != nil {
+	if err := say("qtop %s, plain lines; ctrl+c quits; actions: qtop help", theme.Safe(o.Profile)); err != nil {
 		return err
 	}
 	var before []string
@@ -35,7 +33,7 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 	tick := time.NewTicker(max(o.Refresh, time.Second))
 	defer tick.Stop()
 	for {
-		p, err := picture(ctx, s)
+		p, err := takeSnapshot(ctx, s)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -43,7 +41,7 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 			failed = f
 			line := "database: " + f
 			if f == "" {
-				line = "database: back"
+				line = "database: connected again"
 			}
 			if err := say("%s", line); err != nil {
 				return err
@@ -51,7 +49,7 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		}
 		if err == nil {
 			e.Now = p.TakenAt
-			now := views.Plainly(&p, e)
+			now := views.PlainLines(&p, e)
 			if err := changes(say, before, now); err != nil {
 				return err
 			}
@@ -65,12 +63,14 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 	}
 }
 
-func picture(ctx context.Context, s Store) (queue.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, pictureDeadline)
+// takeSnapshot reads one snapshot.
+func takeSnapshot(ctx context.Context, s Store) (queue.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotDeadline)
 	defer cancel()
 	return s.Snapshot(ctx)
 }
 
+// changes prints the lines that ended and those that are new.
 func changes(say func(string, ...any) error, before, now []string) error {
 	for _, line := range before {
 		if !slices.Contains(now, line) {

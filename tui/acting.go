@@ -1,6 +1,6 @@
 package tui
 
-// This file carries a dialog's requests to the store and its answers back.
+// This file sends the requests of a dialog to the store and hands it the answers.
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// startPlan reads fresh what would change.
+// startPlan asks the database what the action would change now.
 func (m *root) startPlan(d *dialog) tea.Cmd {
 	d.stage, d.err, d.focus = stagePlanning, nil, 0
 	if d.action.Danger == queue.DangerLocal {
@@ -21,7 +21,7 @@ func (m *root) startPlan(d *dialog) tea.Cmd {
 	return m.plan(d.serial, d.req)
 }
 
-// planHere previews an action of this process; it needs no database.
+// planHere previews an action on the loops of this process, without the database.
 func (m *shell) planHere(r queue.Request) queue.Plan {
 	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
 	a := m.actions.ByID(r.Action)
@@ -29,12 +29,12 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	l, ok := queue.Find(loops(m.local), func(l queue.LoopStatus) bool { return len(r.Targets) == 1 && l.Name == r.Targets[0] })
 	switch start := r.Action == queue.ActHostStart; {
 	case !ok:
-		p.Refused = "there is no such loop in this process"
+		p.Refused = "this process has no such loop"
 		return p
 	case start && (l.State == "running" || l.State == "draining"):
-		p.Refused = "it is " + l.State + " already"
+		p.Refused = "loop " + l.Name + " is already " + l.State
 	case !start && l.State == "stopped":
-		p.Refused = "it does not run"
+		p.Refused = "loop " + l.Name + " is not running"
 	}
 	p.Lines = []queue.PlanLine{
 		{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
@@ -43,7 +43,7 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	return p
 }
 
-// startApply carries the plan out; the store compares again what was read.
+// startApply carries out the plan. The store first compares the plan with the current rows.
 func (m *root) startApply(d *dialog) tea.Cmd {
 	if off := m.off(d.action); off != "" {
 		d.finish(queue.Result{Refused: off}, nil, m.o.Now())
@@ -58,7 +58,7 @@ func (m *root) startApply(d *dialog) tea.Cmd {
 	return m.apply(d.serial, d.plan)
 }
 
-// dialog finds the one that an answer is for; it may have been closed.
+// dialog returns the dialog that an answer is for, or nil if it was closed.
 func (m *root) dialog(serial int) *dialog {
 	for _, o := range m.over {
 		if d, ok := o.(*dialog); ok && d.serial == serial {
@@ -68,6 +68,7 @@ func (m *root) dialog(serial int) *dialog {
 	return nil
 }
 
+// planned hands a plan, or why there is none, to its dialog.
 func (m *root) planned(msg plannedMsg) tea.Cmd {
 	d := m.dialog(msg.dialog)
 	if d == nil || d.stage != stagePlanning {
@@ -81,6 +82,7 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 	return later(quietFor, armMsg{})
 }
 
+// applied hands a result to its dialog and reads again what the action changed.
 func (m *root) applied(msg appliedMsg) tea.Cmd {
 	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(), m.poll()}
 	cmds = append(cmds, m.reread(true)...)
@@ -89,7 +91,7 @@ func (m *root) applied(msg appliedMsg) tea.Cmd {
 		return tea.Batch(cmds...)
 	}
 	if payload := msg.result.Payload; !payload.Empty() {
-		m.lower(d) // the payload is the answer
+		m.dismiss(d) // the revealed payload replaces the dialog
 		m.reveal(msg.result)
 		return tea.Batch(cmds...)
 	}

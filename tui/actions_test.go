@@ -82,20 +82,20 @@ func TestEarlyKeysConfirmNothing(t *testing.T) {
 func TestGate(t *testing.T) {
 	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }
-	g := newGate(t0)
-	require.False(t, g.passes(at(100)))
-	require.False(t, g.passes(at(399)))
-	require.False(t, g.passes(at(700)), "the quiet begins anew with each key")
-	require.True(t, g.waits(at(1000)))
-	require.True(t, g.passes(at(1100)))
-	require.True(t, g.passes(at(1101)), "open stays open")
-	g = newGate(t0)
+	g := newKeyGate(t0)
+	require.False(t, g.allows(at(100)))
+	require.False(t, g.allows(at(399)))
+	require.False(t, g.allows(at(700)), "the quiet begins anew with each key")
+	require.True(t, g.closed(at(1000)))
+	require.True(t, g.allows(at(1100)))
+	require.True(t, g.allows(at(1101)), "open stays open")
+	g = newKeyGate(t0)
 	for ms := 0; ms < 1500; ms += 50 {
-		require.False(t, g.passes(at(ms)))
+		require.False(t, g.allows(at(ms)))
 	}
-	require.True(t, g.passes(at(1500)))
-	g = newGate(t0)
-	require.True(t, g.passes(at(400)))
+	require.True(t, g.allows(at(1500)))
+	g = newKeyGate(t0)
+	require.True(t, g.allows(at(400)))
 }
 
 func TestPasteActsOnNothing(t *testing.T) {
@@ -103,7 +103,7 @@ func TestPasteActsOnNothing(t *testing.T) {
 	run(t, setup{store: s, o: Options{Production: "prod-eu"}}, func(c *console) {
 		c.p.Send(tea.PasteMsg{Content: "5R\r\n:quit\r"})
 		c.rest(time.Second)
-		c.sees("SILENT", "pasted text does nothing here")
+		c.sees("SILENT", "pasted text is ignored here")
 		c.press("5", "R")
 		c.p.Send(tea.PasteMsg{Content: "because\r\nof \x1b[31mthis\r"})
 		c.rest(time.Second)
@@ -112,7 +112,7 @@ func TestPasteActsOnNothing(t *testing.T) {
 		c.rest(quiet)
 		c.p.Send(tea.PasteMsg{Content: "prod-eu"})
 		c.rest(time.Second)
-		c.sees("type it; pasted text does not confirm")
+		c.sees("type the text; pasted text does not confirm")
 		c.press("enter", "enter", "tab", "enter")
 		require.Empty(t, s.did())
 	})
@@ -125,7 +125,7 @@ func TestManyNeedTheirCount(t *testing.T) {
 		c.typing("receiver is back")
 		c.press("enter")
 		c.rest(quiet)
-		c.sees("Requeue 4,638", "type 4638", "2 will not be touched", "2 × requeued already by ben 00:05")
+		c.sees("Requeue 4,638", "type 4638", "2 rows will be skipped", "2 × requeued already by ben 00:05")
 		require.Equal(t, "source=webhook code=HTTP_503 subscription=7 domain=billing", s.asked()[0].Filter)
 		require.Equal(t, "receiver is back", s.asked()[0].Reason)
 		c.press("tab", "tab", "enter")
@@ -145,7 +145,7 @@ func TestSelection(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {
 		c.press("5", "enter", "space", "space", "j", "v", "j", "j", "v")
-		c.sees("5 marked")
+		c.sees("5 selected")
 		c.press("R")
 		c.typing("x")
 		c.press("enter")
@@ -154,9 +154,9 @@ func TestSelection(t *testing.T) {
 		c.sees("type 5")
 		c.press("esc", "esc")
 		c.press("ctrl+a")
-		c.sees("40 marked; ctrl+a again takes all 4,640 that match")
+		c.sees("40 selected; ctrl+a again selects all 4,640 matching rows")
 		c.press("ctrl+a")
-		c.sees("all 4,640 that match are selected")
+		c.sees("all 4,640 matching rows selected")
 		c.press("R")
 		c.typing("x")
 		c.press("enter")
@@ -170,7 +170,7 @@ func TestSelection(t *testing.T) {
 		c.press("p")
 		c.rest(time.Second)
 		c.model(func(m *root) {
-			require.LessOrEqual(t, len(m.pane().top().grid.marks), 10, "marks of vanished rows are gone")
+			require.LessOrEqual(t, len(m.pane().top().grid.selected), 10, "vanished rows are no longer selected")
 		})
 	})
 }
@@ -255,7 +255,7 @@ func TestFlags(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {
 		c.press("E") // the first row of the Overview stands OFF
-		c.sees("Set a flag", "webhook.worker.enabled", "New value       true", "Reason", "now   false")
+		c.sees("Set a flag", "webhook.worker.enabled", "New value       true", "Reason", "now     false")
 		c.typing("receiver is back")
 		c.press("enter")
 		c.rest(quiet)
@@ -320,7 +320,7 @@ func TestCommandLine(t *testing.T) {
 		c.press(":")
 		c.typing("nonsense")
 		c.press("enter")
-		c.sees(":nonsense is no command")
+		c.sees("unknown command :nonsense")
 		c.press(":")
 		c.typing("drain tick")
 		c.press("enter")
@@ -343,7 +343,7 @@ func TestWhoAreYou(t *testing.T) {
 		c.sees("Who are you?", "acts as root")
 		c.typing("root")
 		c.press("enter")
-		c.sees("that is an account, not a person")
+		c.sees("this is a shared account")
 		for range 4 {
 			c.press("backspace")
 		}
@@ -377,7 +377,7 @@ func TestHostPane(t *testing.T) {
 		c.rest(quiet)
 		c.press("enter", "S")
 		c.rest(quiet)
-		c.sees("it is running already")
+		c.sees("loop tick is already running")
 		c.press("esc", "T")
 		c.sees("Tick", "metrics_sampler")
 	})
@@ -385,7 +385,7 @@ func TestHostPane(t *testing.T) {
 		c.press("g", "w")
 		c.sees("No worker host can run in this process", "worker-eu-2")
 		c.press("S")
-		c.sees("Start is off: no worker host can run in this process")
+		c.sees("Start is off: this process cannot run a worker host")
 	})
 }
 
@@ -440,7 +440,7 @@ func TestMarkFromTheCommandLine(t *testing.T) {
 		c.sees("Mark the history lines", "deploy 4.2", "Preview")
 		c.press("enter")
 		c.rest(quiet)
-		c.sees("Not now", "Mark", "cannot be taken back")
+		c.sees("Not now", "Mark", "cannot be undone")
 		require.Equal(t, queue.Request{Action: queue.ActMark, Actor: "anna", Args: map[string]string{"label": "deploy 4.2"}}, last(s.asked()))
 		c.press("enter") // the safe answer is the default
 		require.Empty(t, s.did())

@@ -16,7 +16,7 @@ func TestSessionsAreSignalled(t *testing.T) {
 		c.sees("Cancel what a session runs")
 		c.sees(viewstest.Sessions()[1].ID[:20])
 		c.press("esc", "j", "j", "X")
-		c.sees("this row has none")
+		c.sees("this row is not a session")
 		c.press("k", "k", "enter")
 		c.sees("session 5120", "Wait for it", "qtop host work")
 	})

@@ -15,8 +15,8 @@ const cloneSays = "CLONE OF prod (recorded 2026-11-22 08:00:00Z): run qtop adopt
 // name of the database must be typed.
 func TestAdopt(t *testing.T) {
 	s := newStore()
-	s.pic.Server.CloneOf = queue.Clean(cloneSays)
-	s.pic.Server.Unexpected = queue.Clean("UNEXPECTED SERVER: this is server copy on a local socket")
+	s.snap.Server.CloneOf = queue.Clean(cloneSays)
+	s.snap.Server.Unexpected = queue.Clean("UNEXPECTED SERVER: this is server copy on a local socket")
 	s.session.Rights[queue.ActAdopt] = true
 	run(t, setup{store: s}, func(c *console) {
 		c.sees("CLONE OF  prod (recorded 2026-11-22 08:00:00Z): run :adopt; until", "UNEXPECTED SERVER  this is server copy")
@@ -52,7 +52,7 @@ func TestNothingToAdopt(t *testing.T) {
 		c.press(":")
 		c.typing("adopt")
 		c.press("enter")
-		c.sees("this database is no clone: there is nothing to adopt")
+		c.sees("this database is not a clone: there is nothing to adopt")
 		require.Zero(t, c.overlays())
 	})
 }

@@ -1,8 +1,5 @@
 package tui
 
-// This file is the only place that waits: every call of store and host, each
-// with its deadline. Commands touch nothing of the model; they answer.
-
 import (
 	"context"
 	"errors"
@@ -14,17 +11,19 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The deadlines. A picture that takes longer is no picture; a list or a plan may
-// scan; an applied action is left the time of its statement_timeout.
+// The deadlines. A snapshot that takes longer is too old to be useful; a list or a plan may
+// scan a table; an action must outlast its own statement_timeout.
 const (
-	pictureDeadline = 5 * time.Second
+	snapshotDeadline = 5 * time.Second
 	listDeadline    = 10 * time.Second
 	planDeadline    = 15 * time.Second
 	applyDeadline   = 30 * time.Second
-	beatEvery       = time.Second
+	heartbeatEvery       = time.Second
 )
 
-// calls is what the console asks of store and host.
+// calls makes every call to Store and Host, the only code of the console that waits.
+// Each method returns a command with a deadline; a command never touches the model, it
+// answers with a message.
 type calls struct {
 	o       Options
 	store   Store
@@ -34,13 +33,14 @@ type calls struct {
 	cancel  context.CancelFunc
 }
 
-func beat() tea.Cmd { return tea.Tick(beatEvery, func(time.Time) tea.Msg { return beatMsg{} }) }
+func heartbeat() tea.Cmd { return tea.Tick(heartbeatEvery, func(time.Time) tea.Msg { return heartbeatMsg{} }) }
 
+// later sends msg after d.
 func later(d time.Duration, msg tea.Msg) tea.Cmd {
 	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
 }
 
-// within asks the store with a deadline.
+// within calls ask with a context that ends after d.
 func (m *calls) within(d time.Duration, ask func(context.Context, Store) tea.Msg) tea.Cmd {
 	ctx, s := m.ctx, m.store
 	return func() tea.Msg {
@@ -50,12 +50,12 @@ func (m *calls) within(d time.Duration, ask func(context.Context, Store) tea.Msg
 	}
 }
 
-func (m *calls) readPicture() tea.Cmd {
+func (m *calls) readSnapshot() tea.Cmd {
 	now := m.o.Now
-	return m.within(pictureDeadline, func(ctx context.Context, s Store) tea.Msg {
+	return m.within(snapshotDeadline, func(ctx context.Context, s Store) tea.Msg {
 		start := now()
 		p, err := s.Snapshot(ctx)
-		return pictureMsg{p, err, now().Sub(start)}
+		return snapshotMsg{p, err, now().Sub(start)}
 	})
 }
 
@@ -95,12 +95,12 @@ func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {
 	})
 }
 
-// hosted is what the actions of this process do.
+// hosted maps the actions on this process to the method of Host that carries them out.
 var hosted = map[queue.ActionID]func(Host, string) error{
 	queue.ActHostStart: Host.Start, queue.ActHostDrain: Host.Drain, queue.ActHostStop: Host.Stop,
 }
 
-// applyHere carries out an action of this process.
+// applyHere carries out an action on the loops of this process.
 func (m *calls) applyHere(dialog int, p queue.Plan) tea.Cmd {
 	h := m.host
 	return func() tea.Msg {
@@ -116,23 +116,23 @@ func (m *calls) applyHere(dialog int, p queue.Plan) tea.Cmd {
 	}
 }
 
-// patient gives each page of an export its own deadline.
-type patient struct{ Store }
+// pageDeadlines is a Store that gives each page of an export its own deadline.
+type pageDeadlines struct{ Store }
 
-func (p patient) List(ctx context.Context, q queue.Query) (queue.Page, error) {
+func (p pageDeadlines) List(ctx context.Context, q queue.Query) (queue.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
 	return p.Store.List(ctx, q)
 }
 
-// save writes an export to a file.
+// save writes the export x to the file name and reports the end with savedMsg.
 func (m *calls) save(e *exporting, x queue.Export, name string) tea.Cmd {
 	s, save := m.store, m.o.Save
 	return func() tea.Msg {
 		defer close(e.done)
 		msg := savedMsg{of: e}
 		msg.path, msg.err = save(name, func(w io.Writer) (err error) {
-			msg.done, err = x.Run(e.ctx, patient{s}, w, e.rows.Store)
+			msg.done, err = x.Run(e.ctx, pageDeadlines{s}, w, e.rows.Store)
 			return err
 		})
 		msg.cancelled = e.ctx.Err() != nil
@@ -140,8 +140,8 @@ func (m *calls) save(e *exporting, x queue.Export, name string) tea.Cmd {
 	}
 }
 
-// poll asks memory, still in a command: a lock held elsewhere must not stop a
-// key.
+// poll reads the state of link and host. Both answer from memory, but it is a command
+// anyway: a lock that another goroutine holds must not delay a key.
 func (m *calls) poll() tea.Cmd {
 	s, h := m.store, m.host
 	return func() tea.Msg {
@@ -154,7 +154,7 @@ func (m *calls) poll() tea.Cmd {
 	}
 }
 
-// listen waits for one hint.
+// listen waits for one change hint.
 func (m *calls) listen() tea.Cmd {
 	ctx, ch := m.ctx, m.store.Changes()
 	if ch == nil {
@@ -170,19 +170,21 @@ func (m *calls) listen() tea.Cmd {
 	}
 }
 
+// drainAll drains all loops of this process.
 func (m *calls) drainAll() tea.Cmd {
 	h := m.host
-	// The drain outlives the console's own context: it is what a quit waits for.
+	// Quitting waits for the drain, so it must survive the end of the console's own context.
 	ctx := context.WithoutCancel(m.ctx)
 	return func() tea.Msg { return drainedMsg{h.Shutdown(ctx)} }
 }
 
+// handBack stops all loops at once and returns their claimed work to the queue.
 func (m *calls) handBack() tea.Cmd {
 	h := m.host
 	return func() tea.Msg { return drainedMsg{h.Stop("")} }
 }
 
-// why is an error in one line for the operator.
+// why returns an error as one line for the operator; "" for nil.
 func why(err error) string {
 	if err == nil {
 		return ""

@@ -1,7 +1,6 @@
 package tui
 
-// This file is the command line: pane names and the verbs of the registry, as
-// the headless form spells them.
+// This file is the command line: pane names and the actions, spelt as the headless verbs.
 
 import (
 	"slices"
@@ -16,6 +15,7 @@ func (m *root) openCommand() {
 	m.line = prompt{kind: promptCommand, input: newInput(""), history: m.line.history, recall: len(m.line.history)}
 }
 
+// typedCommand handles a key or a paste while the command line is open.
 func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
 	p := &m.line
 	switch key {
@@ -46,6 +46,7 @@ func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
 	return nil
 }
 
+// recall puts the previous or next line of the history into the command line.
 func (m *root) recall(up bool) {
 	p := &m.line
 	p.recall = min(max(p.recall+queue.Choose(up, -1, 1), 0), len(p.history))
@@ -56,19 +57,19 @@ func (m *root) recall(up bool) {
 	p.set(text)
 }
 
-// complete puts the next completion in; what there is stands below the line.
+// complete puts the next completion into the line; the footer lists all of them.
 func (m *root) complete(forward bool) {
 	p := &m.line
 	if p.offers == nil {
 		p.offers, p.offer = m.offers(p.input.Value()), -1
 	}
 	if len(p.offers) == 0 {
-		p.problem = "nothing begins like this"
+		p.problem = "no command begins with this text"
 	}
 	m.offerNext(forward)
 }
 
-// offerNext puts the next of the offers into the line, in turn.
+// offerNext puts the next or previous completion into the line, cyclically.
 func (m *root) offerNext(forward bool) {
 	p, n := &m.line, len(m.line.offers)
 	if n == 0 {
@@ -78,8 +79,7 @@ func (m *root) offerNext(forward bool) {
 	p.set(p.offers[p.offer])
 }
 
-// offers are the lines that text can become: first the verbs and panes, then
-// the ids that a verb takes.
+// offers returns the completions of text: panes, actions, and the ids that an action takes.
 func (m *root) offers(text string) []string {
 	var out []string
 	take := func(s string) {
@@ -100,7 +100,7 @@ func (m *root) offers(text string) []string {
 		}
 	}
 	take("why ")
-	for _, x := range m.feed.picture.OrEmpty().Waiting {
+	for _, x := range m.feed.snapshot.OrEmpty().Waiting {
 		take("why " + x.Name())
 	}
 	for _, word := range []string{"at ", "export ", "help", "quit"} {
@@ -109,40 +109,40 @@ func (m *root) offers(text string) []string {
 	return out
 }
 
-// ids are what an action can be done to, as far as the picture shows it.
+// ids returns the possible targets of an action that the snapshot contains.
 func (m *root) ids(a queue.Action) []string {
 	var out []string
-	pic := m.feed.picture.OrEmpty()
+	snap := m.feed.snapshot.OrEmpty()
 	switch a.Targets.Of {
 	case "loop":
 		for _, l := range loops(m.local) {
 			out = append(out, l.Name)
 		}
 	case "alert":
-		for _, x := range pic.Alerts {
+		for _, x := range snap.Alerts {
 			out = append(out, x.Subject.String())
 		}
 	case "flag":
-		for _, x := range pic.Flags {
+		for _, x := range snap.Flags {
 			out = append(out, x.Key.String())
 		}
 	case "executor":
-		for _, x := range pic.Executors {
+		for _, x := range snap.Executors {
 			if x.DeregisteredAt == nil {
 				out = append(out, x.ID.String())
 			}
 		}
 	case "lease":
-		for _, x := range pic.JobLeases {
+		for _, x := range snap.JobLeases {
 			out = append(out, x.ID)
 		}
 	case "tick worker":
-		out = tickWorkers(pic)
+		out = tickWorkers(snap)
 	}
 	return out
 }
 
-// command does what a line says.
+// command carries out one line of the command line.
 func (m *root) command(text string) tea.Cmd {
 	switch text {
 	case "":
@@ -177,10 +177,11 @@ func (m *root) command(text string) tea.Cmd {
 	}); ok {
 		return m.open(p.ID)
 	}
-	m.warn(":" + text + " is no command; tab completes, ? lists")
+	m.warn("unknown command :" + text + "; tab completes, ? lists keys")
 	return nil
 }
 
+// cutWords returns what follows words in text; ok reports whether text begins with words.
 func cutWords(text, words string) (rest string, ok bool) {
 	if words == "" {
 		return "", false
@@ -191,8 +192,8 @@ func cutWords(text, words string) (rest string, ok bool) {
 	return strings.CutPrefix(text, words+" ")
 }
 
-// commandAct starts an action with the targets that the line names; without any
-// it works on what is under the cursor, like the key.
+// commandAct starts an action on the targets that the line names. Without targets it
+// works like the action's key.
 func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	if off := m.off(a); off != "" {
 		m.warn(a.Verb + " is off: " + off)
@@ -200,11 +201,11 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	}
 	req := queue.Request{Args: map[string]string{}}
 	if len(words) == 0 {
-		if works(a, m.at) && a.Key != "" {
+		if worksIn(a, m.at) && a.Key != "" {
 			return m.act(a, nil)
 		}
 		if a.Targets.Name != "" && a.Danger != queue.DangerDatabase {
-			m.warn(":" + a.Words + " needs to know on what; tab completes")
+			m.warn(":" + a.Words + " needs a target; tab completes targets")
 			return nil
 		}
 	}
@@ -216,12 +217,12 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	default:
 		req.Targets = words
 	}
-	if a.Danger == queue.DangerDatabase && m.feed.picture.OrEmpty().Server.CloneOf.Empty() {
-		m.warn("this database is no clone: there is nothing to " + a.Words)
+	if a.Danger == queue.DangerDatabase && m.feed.snapshot.OrEmpty().Server.CloneOf.Empty() {
+		m.warn("this database is not a clone: there is nothing to " + a.Words)
 		return nil
 	}
-	if line := m.form(a.ID).line; line != nil {
-		if problem := line(m.feed.picture, words, &req); problem != "" {
+	if line := m.form(a.ID).parseWords; line != nil {
+		if problem := line(m.feed.snapshot, words, &req); problem != "" {
 			m.warn(problem)
 			return nil
 		}

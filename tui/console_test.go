@@ -17,9 +17,9 @@ func TestFirstFrameNeedsNoDatabase(t *testing.T) {
 	s.delay = time.Hour // it never answers
 	s.link = queue.Link{State: "connecting"}
 	run(t, setup{store: s}, func(c *console) {
-		c.sees("connecting", "1 Over", "Waiting for the first picture")
+		c.sees("connecting", "1 Over", "Waiting for the first snapshot")
 		c.press("5")
-		c.sees("Waiting for the first picture")
+		c.sees("Waiting for the first snapshot")
 		c.press("2", "?")
 		c.sees("Keys", "Panes")
 		c.press("esc", "q")
@@ -56,7 +56,7 @@ func TestPanes(t *testing.T) {
 // An empty database looks calm, and every pane says what to do next.
 func TestEmptyDatabase(t *testing.T) {
 	s := newStore()
-	s.pic, s.audit = viewstest.Empty(), nil
+	s.snap, s.audit = viewstest.Empty(), nil
 	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
 		c.sees("NO HOST", "nobody is silent", "nothing waits", "no dead letter is open")
 		for _, p := range [][]string{
@@ -91,9 +91,9 @@ func TestEscNeverQuits(t *testing.T) {
 		c.press("5", "enter", "enter")
 		c.sees("Attempts")
 		c.press("esc", "space", "space")
-		c.sees("2 marked")
+		c.sees("2 selected")
 		c.press("esc")
-		c.seesNot("2 marked")
+		c.seesNot("2 selected")
 		c.press("esc", "esc", "esc", "esc", "esc")
 		c.sees("SILENT")
 		require.False(t, c.ended())
@@ -108,29 +108,29 @@ func TestCursorFollowsIDs(t *testing.T) {
 		c.model(func(m *root) { id = m.pane().top().grid.at })
 		require.Equal(t, "agent_01", id)
 		s.set(func(s *fakeStore) { // others come in above it
-			worse := s.pic.Executors[0]
+			worse := s.snap.Executors[0]
 			worse.ID = queue.Clean("a_new_dead_one")
-			s.pic.Executors = append([]queue.Executor{worse}, s.pic.Executors...)
+			s.snap.Executors = append([]queue.Executor{worse}, s.snap.Executors...)
 		})
 		c.rest(2 * time.Second)
 		c.model(func(m *root) {
 			i, ok := m.pane().top().grid.current()
 			require.True(t, ok)
-			require.Equal(t, id, m.feed.picture.Executors[i].ID.String())
+			require.Equal(t, id, m.feed.snapshot.Executors[i].ID.String())
 		})
 		s.set(func(s *fakeStore) { // and it goes
 			var left []queue.Executor
-			for _, x := range s.pic.Executors {
+			for _, x := range s.snap.Executors {
 				if x.ID.String() != id {
 					left = append(left, x)
 				}
 			}
-			s.pic.Executors = left
+			s.snap.Executors = left
 		})
 		c.rest(2 * time.Second)
-		c.sees("the row you were on is gone")
+		c.sees("the row under the cursor is gone")
 		c.press("A")
-		c.sees("the row you were on is gone; move to another")
+		c.sees("the row under the cursor is gone; move to another")
 		require.Zero(t, c.overlays(), "a vanished target disarms")
 		c.press("g", "g", "j", "A")
 		require.Equal(t, 1, c.overlays())
@@ -189,14 +189,14 @@ func TestLostAndBack(t *testing.T) {
 			s.err = errors.New("connection refused")
 		})
 		c.rest(42 * time.Second)
-		c.sees("LOST", "last picture 42s old", "try 3 in 4s", "connection refused", "iu_outbound_default", "┊", "(A acknowledge)")
+		c.sees("LOST", "last snapshot 42s old", "attempt 3 in 4s", "connection refused", "iu_outbound_default", "┊", "(A acknowledge)")
 		c.press("3", "A")
 		c.sees("Acknowledge is off: the connection to the database is lost")
 		require.Zero(t, c.overlays())
 		s.set(func(s *fakeStore) { s.link, s.err = queue.Link{State: "live"}, nil })
 		c.rest(2 * time.Second)
 		c.seesNot("LOST", "┊")
-		c.sees("live", "the database is back")
+		c.sees("live", "connected to the database again")
 	})
 }
 
@@ -240,7 +240,7 @@ func TestChangeShowsWithin250ms(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, o: Options{Refresh: time.Minute}}, func(c *console) {
 		c.rest(10 * time.Second)
-		s.set(func(s *fakeStore) { s.pic.Alerts[0].Subject = queue.Clean("changed_just_now") })
+		s.set(func(s *fakeStore) { s.snap.Alerts[0].Subject = queue.Clean("changed_just_now") })
 		s.changes <- struct{}{}
 		c.rest(200 * time.Millisecond)
 		c.sees("changed_just_now")
@@ -253,13 +253,13 @@ func TestPauseFreezesAndDisarms(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {
 		c.press("p")
-		s.set(func(s *fakeStore) { s.pic.Alerts[0].Subject = queue.Clean("not_seen_yet") })
+		s.set(func(s *fakeStore) { s.snap.Alerts[0].Subject = queue.Clean("not_seen_yet") })
 		n := s.snapped()
 		c.rest(20 * time.Second)
 		c.sees("PAUSED", "iu_outbound_default")
 		require.Equal(t, n, s.snapped(), "a paused console asks nothing")
 		c.press("3", "A")
-		c.sees("Acknowledge is off: the picture is paused")
+		c.sees("Acknowledge is off: the console is paused")
 		c.press("p", "1")
 		c.sees("not_seen_yet")
 	})
@@ -287,18 +287,18 @@ func TestRights(t *testing.T) {
 	run(t, setup{store: s}, func(c *console) {
 		c.sees("STANDBY")
 		c.press("5", "R")
-		c.sees("this is a standby")
+		c.sees("this server is a standby")
 	})
 }
 
 // A console shows the promotion of its standby within 10 s.
 func TestPromotionIsSeen(t *testing.T) {
 	s := newStore()
-	s.session.InRecovery, s.pic.Server.InRecovery = true, true
+	s.session.InRecovery, s.snap.Server.InRecovery = true, true
 	run(t, setup{store: s}, func(c *console) {
 		c.rest(30 * time.Second)
 		c.sees("STANDBY")
-		c.store.set(func(s *fakeStore) { s.session.InRecovery, s.pic.Server.InRecovery = false, false })
+		c.store.set(func(s *fakeStore) { s.session.InRecovery, s.snap.Server.InRecovery = false, false })
 		c.rest(9 * time.Second)
 		c.seesNot("STANDBY")
 	})
@@ -306,7 +306,7 @@ func TestPromotionIsSeen(t *testing.T) {
 
 func TestMonitoringOff(t *testing.T) {
 	s := newStore()
-	s.pic.MonitoringOff = true
+	s.snap.MonitoringOff = true
 	run(t, setup{store: s}, func(c *console) {
 		for _, p := range Panes() {
 			for _, k := range p.Keys {
@@ -319,13 +319,13 @@ func TestMonitoringOff(t *testing.T) {
 
 func TestMissingIsSaid(t *testing.T) {
 	s := newStore()
-	s.pic.Health, s.pic.Missing = nil, map[string]queue.Text{"health": queue.Clean("permission denied for view v_queue_health")}
+	s.snap.Health, s.snap.Missing = nil, map[string]queue.Text{"health": queue.Clean("permission denied for view v_queue_health")}
 	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
 		c.press("2")
 		c.sees("not in this picture: health: permission denied", "Health · not read")
 	})
 	s = newStore()
-	s.pic = queue.Snapshot{TakenAt: s.pic.TakenAt, Missing: map[string]queue.Text{"all": queue.Clean("it needs the role queue_viewer")}}
+	s.snap = queue.Snapshot{TakenAt: s.snap.TakenAt, Missing: map[string]queue.Text{"all": queue.Clean("it needs the role queue_viewer")}}
 	run(t, setup{store: s, w: 80, h: 24}, func(c *console) {
 		c.sees("not in this picture: it needs the role queue_viewer")
 		c.seesNot("nobody is silent", "nothing waits", "NO HOST", "WAITING LONGEST", "FLOW")
@@ -341,7 +341,7 @@ func TestCopyAndTimes(t *testing.T) {
 		c.sees("sent to the clipboard: iu_outbound_default")
 		require.Contains(t, c.out.all(), "\x1b]52;c;aXVfb3V0Ym91bmRfZGVmYXVsdA==")
 		c.press("t")
-		c.model(func(m *root) { require.False(t, m.look.utc) })
+		c.model(func(m *root) { require.False(t, m.display.utc) })
 	})
 	run(t, setup{o: Options{Clipboard: "off"}}, func(c *console) {
 		c.press("4", "y")
@@ -371,14 +371,14 @@ func TestBytesAtRest(t *testing.T) {
 		before := c.out.written()
 		for range 20 {
 			s.set(func(s *fakeStore) {
-				s.pic.TakenAt = s.pic.TakenAt.Add(time.Second)
-				for i := range s.pic.Executors {
-					s.pic.Executors[i].AgeSeconds++
+				s.snap.TakenAt = s.snap.TakenAt.Add(time.Second)
+				for i := range s.snap.Executors {
+					s.snap.Executors[i].AgeSeconds++
 				}
-				for i := range s.pic.Health {
-					if a := s.pic.Health[i].AgeSeconds; a != nil {
+				for i := range s.snap.Health {
+					if a := s.snap.Health[i].AgeSeconds; a != nil {
 						n := *a + 1
-						s.pic.Health[i].AgeSeconds = &n
+						s.snap.Health[i].AgeSeconds = &n
 					}
 				}
 			})

@@ -10,25 +10,25 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// deck is the panes and the one that is open.
+// deck holds the panes and which one is open.
 type deck struct {
 	shell
 	panes map[queue.PaneID]*pane
 	at    queue.PaneID
 }
 
-// pane is the one that is open.
+// pane returns the open pane.
 func (m *deck) pane() *pane { return m.panes[m.at] }
 
-// scene is what the open pane sees.
+// scene returns the input of the open pane's functions.
 func (m *deck) scene() scene {
 	p := m.pane()
 	return scene{
-		pic: m.feed.picture, local: m.local, env: m.env(), size: m.size, now: m.o.Now(), paused: m.feed.paused, pane: p, level: p.top(),
+		snap: m.feed.snapshot, local: m.local, env: m.env(), size: m.size, now: m.o.Now(), paused: m.feed.paused, pane: p, level: p.top(),
 	}
 }
 
-// body is the size that a pane has.
+// body returns the size of the area for a pane.
 func (m *deck) body() views.Size {
 	l, ok := views.Split(m.size.W, m.size.H, len(m.banners()))
 	if !ok {
@@ -37,25 +37,26 @@ func (m *deck) body() views.Size {
 	return views.Size{W: l.Body.W, H: l.Body.H}
 }
 
-// rows is how many rows of a table show.
+// rows returns how many rows are visible in the table with the cursor.
 func (m *deck) rows() int {
 	at := m.scene()
 	return at.level.grid.view().Rows(at.env, at.tableSize(m.body()))
 }
 
-// banners are what is wrong with the picture itself.
+// banners returns the lines above every pane that say what is wrong with the snapshot
+// or the server.
 func (m *deck) banners() []views.Banner {
 	f, now := m.feed, m.o.Now()
 	zone := m.env()
-	out := elsewhere(f.picture)
+	out := serverBanners(f.snapshot)
 	switch {
 	case f.lost():
-		dot, parts := " "+m.look.theme.G.Dot+" ", []string{}
-		if f.picture != nil {
-			parts = append(parts, "last picture "+views.Age(int64(f.age(now).Seconds()))+" old")
+		dot, parts := " "+m.display.theme.G.Dot+" ", []string{}
+		if f.snapshot != nil {
+			parts = append(parts, "last snapshot "+views.Age(int64(f.age(now).Seconds()))+" old")
 		}
 		if f.link.RetryIn > 0 {
-			parts = append(parts, fmt.Sprintf("try %d in %ds", f.link.Attempt+1, int(math.Ceil(f.link.RetryIn))))
+			parts = append(parts, fmt.Sprintf("attempt %d in %ds", f.link.Attempt+1, int(math.Ceil(f.link.RetryIn))))
 		}
 		since := "since " + zone.Clock(f.linkAt)
 		if r := f.link.Reason.String(); r != "" {
@@ -69,25 +70,26 @@ func (m *deck) banners() []views.Banner {
 	if f.past.live != nil {
 		out = append(out, views.Banner{Word: "PAST", Text: m.pastWords()})
 	}
-	if f.picture != nil && f.picture.MonitoringOff {
-		out = append(out, views.Banner{Word: "MONITORING OFF", Text: "the stale threshold is so high that no silence is reported; gf sets it back", Alarm: true})
+	if f.snapshot != nil && f.snapshot.MonitoringOff {
+		out = append(out, views.Banner{Word: "MONITORING OFF", Text: "the stale threshold is so high that no silence is reported; change it in Flags (gf)", Alarm: true})
 	}
 	if s := m.me.session; s != nil && s.Misfit != nil {
-		out = append(out, views.Banner{Word: "SCHEMA", Text: misfit(s.Misfit)})
+		out = append(out, views.Banner{Word: "SCHEMA", Text: misfitText(s.Misfit)})
 	} else if s != nil && s.InRecovery {
-		out = append(out, views.Banner{Word: "STANDBY", Text: "this server only follows; what is shown may lag, actions are off" + lag(f.picture)})
+		out = append(out, views.Banner{Word: "STANDBY", Text: "this server is a standby: its data may lag, actions are off" + lag(f.snapshot)})
 	}
 	return out
 }
 
-// misfit puts the remedy first: the banner is cut at the edge of the screen.
-func misfit(e *queue.Error) string {
+// misfitText describes a schema that does not fit this qtop. The remedy comes first, because the
+// banner is cut at the edge of the screen.
+func misfitText(e *queue.Error) string {
 	return queue.Choose(e.Do.Empty(), "", e.Do.String()+": ") + e.What.String()
 }
 
-// elsewhere says, above all else, that this is not the database or the server that
-// is meant.
-func elsewhere(p *queue.Snapshot) []views.Banner {
+// serverBanners returns the banners for a cloned database and for a server other than the
+// expected one.
+func serverBanners(p *queue.Snapshot) []views.Banner {
 	if p == nil {
 		return nil
 	}
@@ -102,6 +104,7 @@ func elsewhere(p *queue.Snapshot) []views.Banner {
 	return out
 }
 
+// lag returns the replay lag of a standby in words.
 func lag(p *queue.Snapshot) string {
 	if p == nil || p.Server.ReplayLagSeconds == nil {
 		return ""
@@ -109,16 +112,17 @@ func lag(p *queue.Snapshot) string {
 	return fmt.Sprintf(" (replay lag %.1f s)", *p.Server.ReplayLagSeconds)
 }
 
+// pastWords returns the text of the banner PAST.
 func (m *deck) pastWords() string {
-	dot := " " + m.look.theme.G.Dot + " "
+	dot := " " + m.display.theme.G.Dot + " "
 	text := m.pastClock() + ", " + views.Age(int64(m.pastAge().Seconds())) + " ago" + dot
-	if p := m.pane(); p.top().list.asks() || p.here {
-		return text + "but this list is as last read" + dot + "p now"
+	if p := m.pane(); p.top().list.queried() || p.localOnly {
+		return text + "but this list shows its last read" + dot + "p now"
 	}
 	return text + "[ ] back and forward" + dot + "p now" + dot + "actions off"
 }
 
-// settle brings the open level up to date with the picture, its list, the size.
+// settle updates the open level after a change of the snapshot, its list or the screen size.
 func (m *deck) settle() {
 	l := m.pane().top()
 	switch {
@@ -128,26 +132,26 @@ func (m *deck) settle() {
 		m.settlePage(l)
 	default:
 		if lost := l.grid.refresh(l.table.rows(m.scene()), m.env().Now); lost > 0 {
-			m.warn(views.Count(int64(lost)) + " marked rows are gone; " + views.Count(int64(len(l.grid.marks))) + " are left")
+			m.warn(views.Count(int64(lost)) + queue.Choose(lost == 1, " selected row is", " selected rows are") + " gone; still selected: " + views.Count(int64(len(l.grid.selected))))
 		}
 		l.grid.scroll(m.rows())
 	}
 }
 
-// settlePage builds a page anew where what it shows has changed.
+// settlePage builds a page again if anything that it shows may have changed.
 func (m *deck) settlePage(l *level) {
-	if l.stamp == m.stamp {
+	if l.revision == m.revision {
 		return
 	}
 	if page, ok := l.page(m.scene()); ok {
 		l.built = page
 	}
-	l.stamp = m.stamp
+	l.revision = m.revision
 	l.scrollTo(l.offset, m.body().H)
 }
 
-// settleOverview keeps the cursor on what it was on; where that is gone it
-// stays in sight but acts on nothing.
+// settleOverview keeps the cursor of the Overview on its row. If the row is gone, the
+// cursor acts on nothing until it is moved.
 func (m *deck) settleOverview(l *level) {
 	targets := m.rowsOfBoard(l)
 	l.armed = slices.Contains(targets, l.target)
@@ -156,21 +160,21 @@ func (m *deck) settleOverview(l *level) {
 	}
 }
 
-// rowsOfBoard are the rows of the Overview that the cursor can be on.
+// rowsOfBoard returns the rows of the Overview that the cursor can be on.
 func (m *deck) rowsOfBoard(l *level) []views.Target {
 	return l.board(m.scene(), m.body(), l.target).Targets
 }
 
-// counted is n of total, marked as a bound where the count was bounded.
-func (m *deck) counted(l *level) string {
+// rowCount returns the number of rows, such as "120 of ≥10,000 rows", and of selected ones.
+func (m *deck) rowCount(l *level) string {
 	n, total := int64(len(l.grid.order)), int64(l.grid.src.Len)
 	s := views.Count(n)
 	switch {
 	case n == 0 && (l.list.err != nil || l.grid.src.Note != ""):
 		return "not read"
-	case l.list.asks():
+	case l.list.queried():
 		if !l.list.read {
-			return "reading" + m.look.theme.G.Ellipsis
+			return "reading" + m.display.theme.G.Ellipsis
 		}
 		if l.list.page.Total > n || l.list.page.TotalBound {
 			s += " of " + m.totalWords(l)
@@ -179,32 +183,32 @@ func (m *deck) counted(l *level) string {
 		s += " of " + views.Count(total)
 	}
 	s += queue.Choose(s == "1", " row", " rows")
-	switch k := len(l.grid.marks); {
+	switch k := len(l.grid.selected); {
 	case l.grid.all:
 		s = "all " + m.totalWords(l) + " selected"
 	case k > 0:
-		s = views.Count(int64(k)) + " marked, " + s
+		s = views.Count(int64(k)) + " selected, " + s
 	}
 	if l.grid.anchor >= 0 {
-		s += ", range: v ends it"
+		s += ", range open: v ends the range"
 	}
 	return s
 }
 
-// crumbs is the way that led here.
+// crumbs returns the titles of the open levels.
 func (m *deck) crumbs(p *pane) string {
 	name := p.Title
 	for _, l := range p.levels[1:] {
-		name += " " + m.look.theme.G.Right + " " + views.Plain(l.title)
+		name += " " + m.display.theme.G.Right + " " + views.Plain(l.title)
 	}
 	return name
 }
 
-// where is where one is: rows, order, filter, selection, or lines of a page.
-func (m *deck) where() string {
+// position returns the position: levels, rows, order and filter, or the lines of a page.
+func (m *deck) position() string {
 	p := m.pane()
 	l := p.top()
-	dot := " " + m.look.theme.G.Dot + " "
+	dot := " " + m.display.theme.G.Dot + " "
 	var parts []string
 	switch {
 	case l.board != nil:
@@ -221,9 +225,9 @@ func (m *deck) where() string {
 		}
 	default:
 		if l.grid.gone && len(l.grid.order) > 0 {
-			parts = append(parts, "the row you were on is gone")
+			parts = append(parts, "the row under the cursor is gone")
 		}
-		parts = append(parts, m.crumbs(p), m.counted(l))
+		parts = append(parts, m.crumbs(p), m.rowCount(l))
 		if g := l.grid; g.sort < len(g.src.Sorts) && len(g.src.Sorts) > 1 {
 			parts = append(parts, g.src.Sorts[g.sort].Name)
 		}

@@ -1,8 +1,5 @@
 package tui
 
-// This file is the dialog of an action as a state machine: form, planning,
-// preview, applying, answer. It answers with effects and calls nothing.
-
 import (
 	"strconv"
 	"strings"
@@ -17,40 +14,42 @@ import (
 type stage int
 
 const (
-	stageForm     stage = iota // what the action needs to know
-	stagePlanning              // the database reads
-	stagePreview               // what would happen, and whether
-	stageApplying
-	stageDone // what happened, or why not
+	stageForm     stage = iota // the operator fills in the inputs
+	stagePlanning              // the database reads what would change
+	stagePreview               // the operator confirms or cancels
+	stageApplying              // the action runs
+	stageDone                  // the result, or why nothing was done
 )
 
+// dialog is the dialog of one action, a state machine over the stages above. It never
+// calls the store: it answers a key with an effect, which the root carries out.
 type dialog struct {
 	serial int
 	action queue.Action
 	req    queue.Request
 	stage  stage
 	form   []*field
-	typed  []*field // what must be typed in the preview
+	typed  []*field // the confirmations that must be typed in the preview
 	focus  int
-	gate   gate
+	gate   keyGate
 	plan   queue.Plan
 	result queue.Result
 	err    error
 	offset int
 
-	production string           // this is production, and this is its name
-	undo       string           // how it is taken back; "" = not at all
-	about      []queue.PlanLine // what the form tells of the target
+	production string           // the name of the production database; "": not production
+	undo       string           // how the action is undone; "": not at all
+	facts      []queue.PlanLine // facts about the target, shown above the inputs
 }
 
 func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, args []queue.Arg) *dialog {
-	d := &dialog{serial: serial, action: a, req: req, gate: newGate(now), stage: stagePlanning}
+	d := &dialog{serial: serial, action: a, req: req, gate: newKeyGate(now), stage: stagePlanning}
 	for _, arg := range args {
 		d.form = append(d.form, newField(arg))
 	}
 	if a.Reason {
 		d.form = append(d.form, newField(queue.Arg{
-			Name: reasonField, Label: "Reason", Default: req.Reason, Required: true, Help: "stands in the audit: why",
+			Name: reasonField, Label: "Reason", Default: req.Reason, Required: true, Help: "recorded in the audit",
 		}))
 	}
 	if len(d.form) > 0 {
@@ -60,7 +59,7 @@ func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, arg
 	return d
 }
 
-// reasonField is the field that becomes Request.Reason.
+// reasonField is the name of the input that becomes Request.Reason.
 const reasonField = "\x00reason"
 
 func (d *dialog) firstEmpty() int {
@@ -72,7 +71,7 @@ func (d *dialog) firstEmpty() int {
 	return 0
 }
 
-// fields are the inputs that show.
+// fields returns the inputs of the current stage.
 func (d *dialog) fields() []*field {
 	switch d.stage {
 	case stageForm:
@@ -84,7 +83,7 @@ func (d *dialog) fields() []*field {
 	}
 }
 
-// buttons name what they do; the safe one is first.
+// buttons returns the labels of the buttons, the safe one first.
 func (d *dialog) buttons() []string {
 	switch d.stage {
 	case stageForm:
@@ -99,14 +98,14 @@ func (d *dialog) buttons() []string {
 			return []string{"Close", "Preview again"}
 		}
 		return []string{"Close"}
-	default: // reading or doing: nothing to press
+	default: // planning or applying: nothing to press
 		return nil
 	}
 }
 
 func (d *dialog) failed() bool { return d.err != nil || d.result.Refused != "" }
 
-func (d *dialog) update(msg tea.Msg, at place) (overlay, effect) {
+func (d *dialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 	fields := d.fields()
 	if p, ok := msg.(tea.PasteMsg); ok {
 		d.paste(p, fields)
@@ -119,14 +118,14 @@ func (d *dialog) update(msg tea.Msg, at place) (overlay, effect) {
 	s := k.String()
 	if s == "esc" {
 		if d.stage == stageApplying {
-			return d, nil // it is on its way; its answer must be seen
+			return d, nil // the action already runs; its result must be seen
 		}
 		return nil, nil
 	}
-	// A form does nothing and leads to a preview, which has a gate of its own. A
-	// closed gate lets nothing in, not even a tab: one that was typed ahead would
-	// leave the focus on the button that acts, for the next enter to press.
-	if d.stage != stageForm && !d.gate.passes(at.now) {
+	// A form changes nothing and leads to a preview, which has its own gate. A closed
+	// gate drops every key, even tab: a tab typed too early would leave the focus on the
+	// button that acts, and the next enter would press it.
+	if d.stage != stageForm && !d.gate.allows(at.now) {
 		return d, nil
 	}
 	switch s {
@@ -135,18 +134,18 @@ func (d *dialog) update(msg tea.Msg, at place) (overlay, effect) {
 	case "pgup":
 		d.offset = max(d.offset-5, 0)
 	case "tab", "down":
-		d.turn(1)
+		d.moveFocus(1)
 	case "shift+tab", "up":
-		d.turn(-1)
+		d.moveFocus(-1)
 	case "enter":
-		return d.answer()
+		return d.press()
 	case "left", "right":
 		if d.focus < len(fields) {
 			fields[d.focus].edit(k)
 		} else if s == "left" {
-			d.turn(-1)
+			d.moveFocus(-1)
 		} else {
-			d.turn(1)
+			d.moveFocus(1)
 		}
 	default:
 		if d.focus < len(fields) {
@@ -156,26 +155,26 @@ func (d *dialog) update(msg tea.Msg, at place) (overlay, effect) {
 	return d, nil
 }
 
-// paste fills a form. It never confirms: what must be typed must be typed.
+// paste fills a form. Pasted text never confirms: a confirmation must be typed.
 func (d *dialog) paste(p tea.PasteMsg, fields []*field) {
 	switch {
 	case d.focus >= len(fields):
 	case d.stage == stageForm:
 		fields[d.focus].edit(p)
 	default:
-		fields[d.focus].problem = "type it; pasted text does not confirm"
+		fields[d.focus].problem = "type the text; pasted text does not confirm"
 	}
 }
 
-// turn goes from field to button to field.
-func (d *dialog) turn(by int) {
+// moveFocus moves the focus through the inputs and buttons, cyclically.
+func (d *dialog) moveFocus(by int) {
 	if n := len(d.fields()) + len(d.buttons()); n > 0 {
 		d.focus = (d.focus + by + n) % n
 	}
 }
 
-// answer is enter on what has the focus.
-func (d *dialog) answer() (overlay, effect) {
+// press handles enter on the focused input or button.
+func (d *dialog) press() (overlay, effect) {
 	n := len(d.fields())
 	switch d.stage {
 	case stageForm:
@@ -195,7 +194,7 @@ func (d *dialog) answer() (overlay, effect) {
 		if d.focus == n {
 			return nil, nil
 		}
-		if !d.complete() {
+		if !d.confirmed() {
 			return d, nil
 		}
 		d.stage = stageApplying
@@ -230,17 +229,17 @@ func (d *dialog) submit() effect {
 		args[f.arg.Name] = f.value()
 	}
 	d.req.Args = args
-	if free := d.action.Free(); d.action.Targets.Name == "" && free.Kind == queue.ArgWord { // a name that the form asks for is the target
+	if free := d.action.Free(); d.action.Targets.Name == "" && free.Kind == queue.ArgWord { // the input is the name of the target
 		d.req.Targets = []string{args[free.Name]}
 	}
 	return effPlan{d}
 }
 
-// preview takes the plan in and sets up what has to be typed.
+// preview shows the plan and sets up the confirmations that must be typed.
 func (d *dialog) preview(p queue.Plan, locked bool, now time.Time) {
 	d.stage, d.plan, d.err = stagePreview, p, nil
 	d.req = p.Request
-	d.gate, d.offset, d.typed = newGate(now), 0, nil
+	d.gate, d.offset, d.typed = newKeyGate(now), 0, nil
 	if p.Refused == "" && p.Count > 0 {
 		if locked {
 			d.typed = append(d.typed, newField(queue.Arg{Name: d.production, Label: "Production", Help: "type " + d.production + " to unlock"}))
@@ -256,8 +255,8 @@ func (d *dialog) preview(p queue.Plan, locked bool, now time.Time) {
 	d.focus = 0
 }
 
-// complete tells whether all that must be typed is; what is not gets the focus.
-func (d *dialog) complete() bool {
+// confirmed reports whether every confirmation is typed. The first missing one gets the focus.
+func (d *dialog) confirmed() bool {
 	for i, f := range d.typed {
 		if got := f.value(); got != f.arg.Name && strings.ReplaceAll(got, ",", "") != f.arg.Name {
 			f.problem = "type " + f.arg.Name
@@ -268,8 +267,8 @@ func (d *dialog) complete() bool {
 	return true
 }
 
-// finish takes the answer in.
+// finish shows the result or the error.
 func (d *dialog) finish(r queue.Result, err error, now time.Time) {
 	d.stage, d.result, d.err = stageDone, r, err
-	d.gate, d.offset, d.focus = newGate(now), 0, 0
+	d.gate, d.offset, d.focus = newKeyGate(now), 0, 0
 }

@@ -1,7 +1,5 @@
 package tui
 
-// This file is what a dialog says at each stage.
-
 import (
 	"cmp"
 	"fmt"
@@ -11,12 +9,12 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// lines draws the dialog as it stands.
-func (d *dialog) lines(at place) []string {
+// lines draws the dialog at its current stage.
+func (d *dialog) lines(at overlayContext) []string {
 	e := at.env
 	v := views.Dialog{
 		Title: d.title(), Alarm: d.production != "", Buttons: d.buttons(), Focus: d.focus, Offset: d.offset,
-		Quiet: d.gate.waits(at.now) && d.stage != stageForm,
+		Quiet: d.gate.closed(at.now) && d.stage != stageForm,
 	}
 	for _, f := range d.fields() {
 		v.Fields = append(v.Fields, f.shown())
@@ -24,8 +22,8 @@ func (d *dialog) lines(at place) []string {
 	switch d.stage {
 	case stageForm:
 		v.Intro = []string{strings.ToUpper(d.action.Help[:1]) + d.action.Help[1:] + "."}
-		v.Facts = append(d.onWhat(), d.about...)
-		v.Hint = "enter goes on to a preview; nothing is done yet. esc closes"
+		v.Facts = append(d.onWhat(), d.facts...)
+		v.Hint = "enter continues to a preview, which changes nothing; esc closes"
 	case stagePlanning:
 		v.Facts = d.onWhat()
 		v.Progress = "reading what would change" + e.Theme.G.Ellipsis + "  esc closes"
@@ -33,12 +31,12 @@ func (d *dialog) lines(at place) []string {
 		d.viewPreview(&v)
 	case stageApplying:
 		v.Facts = d.plan.Lines
-		v.Progress = "doing it" + e.Theme.G.Ellipsis
+		v.Progress = "action in progress" + e.Theme.G.Ellipsis
 	case stageDone:
 		d.viewDone(&v)
 	}
 	if v.Quiet {
-		v.Hint = "a moment: keys typed while this opened do not count"
+		v.Hint = "one moment: keys typed while this dialog opened are ignored"
 	}
 	return v.Lines(e, at.size)
 }
@@ -47,15 +45,15 @@ func (d *dialog) title() string {
 	return d.action.Heading() + queue.Choose(d.production != "", " in "+strings.ToUpper(d.production), "")
 }
 
-// onWhat names the targets before the plan is there.
+// onWhat names the targets before the plan is known.
 func (d *dialog) onWhat() []queue.PlanLine {
 	switch n := len(d.req.Targets); {
 	case d.req.Filter != "":
 		return []queue.PlanLine{{Label: "all that match", Value: queue.Clean(d.req.Filter)}}
 	case n == 1:
-		return []queue.PlanLine{{Label: "on", Value: queue.Clean(d.req.Targets[0])}}
+		return []queue.PlanLine{{Label: "target", Value: queue.Clean(d.req.Targets[0])}}
 	case n > 1:
-		return []queue.PlanLine{{Label: "on", Value: queue.Clean(fmt.Sprintf("%d selected: %s", n, firstFew(d.req.Targets)))}}
+		return []queue.PlanLine{{Label: "targets", Value: queue.Clean(fmt.Sprintf("%d selected: %s", n, firstFew(d.req.Targets)))}}
 	}
 	return nil
 }
@@ -73,7 +71,7 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 	if p.Command != "" {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.Clean(d.headless())})
 	}
-	v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(cmp.Or(d.undo, "none: this cannot be taken back"))})
+	v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(cmp.Or(d.undo, "none: this action cannot be undone"))})
 	v.Notes = skippedWords(p.Results, p.Skipped)
 	switch {
 	case p.Refused != "":
@@ -81,7 +79,7 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 	case p.Count == 0:
 		v.Error = "nothing would change"
 	default:
-		v.Hint = "tab goes to the other button, enter presses; esc changes nothing"
+		v.Hint = "tab moves to the other button, enter presses it; esc changes nothing"
 	}
 }
 
@@ -90,7 +88,7 @@ func (d *dialog) viewDone(v *views.Dialog) {
 	switch {
 	case d.err != nil:
 		v.Error = why(d.err)
-		v.Intro = []string{"It is not known to be done. A repeated request never repeats an effect."}
+		v.Intro = []string{"Unknown whether the action took effect. Repeating it is safe: no effect happens twice."}
 		return
 	case r.Refused != "":
 		v.Error = r.Refused
@@ -99,7 +97,7 @@ func (d *dialog) viewDone(v *views.Dialog) {
 	}
 	v.Intro = []string{doneWords(d.action, r)}
 	if r.AuditID != 0 {
-		v.Facts = append(v.Facts, queue.PlanLine{Label: "audit", Value: queue.Clean(fmt.Sprintf("#%d, in ga", r.AuditID))})
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "audit", Value: queue.Clean(fmt.Sprintf("#%d, in Audit (ga)", r.AuditID))})
 	}
 	if d.action.Danger == queue.DangerLocal {
 		return
@@ -138,7 +136,7 @@ func outcomeWords(o queue.Outcome) string {
 	return s
 }
 
-// skippedWords groups what would not be done by its reason.
+// skippedWords lists the rows that would be skipped, grouped by reason.
 func skippedWords(results []queue.Outcome, skipped int64) []string {
 	if skipped == 0 {
 		return nil
@@ -156,14 +154,15 @@ func skippedWords(results []queue.Outcome, skipped int64) []string {
 		}
 		count[w]++
 	}
-	out := []string{views.Count(skipped) + " will not be touched:"}
+	out := []string{views.Count(skipped) + queue.Choose(skipped == 1, " row", " rows") + " will be skipped:"}
 	for _, w := range order {
 		out = append(out, fmt.Sprintf("  %s × %s (such as %s)", views.Count(count[w]), w, first[w]))
 	}
 	return out
 }
 
-// headless is the command that does the same; a guarded database wants its name there too.
+// headless returns the command line that does the same. On a production database it
+// includes --confirm with the name, which guarded actions need there.
 func (d *dialog) headless() string {
 	if d.production == "" || d.plan.Command == "" || !d.action.Guards() {
 		return d.plan.Command

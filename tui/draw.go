@@ -1,19 +1,18 @@
 package tui
 
-// This file draws the body of the screen: the open level of a pane.
-
 import (
 	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/theme"
 )
 
+// draw returns the body of the screen: the open level of the pane, in at most s.H lines.
 func (at scene) draw(s views.Size) []string {
 	l, p := at.level, at.pane
 	own := l == at.base()
 	switch {
 	case l.board != nil:
 		cursor := l.target
-		if !l.armed { // a row that is gone is not shown
+		if !l.armed { // the row is gone: show no cursor
 			cursor = views.Target{}
 		}
 		return l.board(at, s, cursor).Lines
@@ -30,36 +29,34 @@ func (at scene) draw(s views.Size) []string {
 	return out
 }
 
-// above is the lines over a table: the title of a level below another, or what the
-// pane has there.
+// above returns the lines above a table: the title of a nested level, or the pane's own header.
 func (at scene) above(w int) []string {
 	switch {
-	case at.level.listed():
+	case at.level.isNested():
 		return []string{at.env.Theme.Title.Paint(at.env.Theme.Cut("   "+theme.Safe(views.Plain(at.level.title)), w))}
-	case at.level.table != nil && at.pane.above != nil:
-		return at.pane.above(at)
+	case at.level.table != nil && at.pane.header != nil:
+		return at.pane.header(at)
 	}
 	return nil
 }
 
-// tableSize is what a table has of the body.
+// tableSize returns the part of a body of size s that the table gets.
 func (at scene) tableSize(s views.Size) views.Size {
 	l := at.level
 	s.H -= len(at.above(s.W))
 	need := l.grid.view().Need()
 	switch {
 	case l != at.base():
-	case at.pane.room != nil:
-		s.H = at.pane.room(at, s)
-	case len(l.grid.order) == 0: // the words take the room
+	case at.pane.tableLines != nil:
+		s.H = at.pane.tableLines(at, s)
+	case len(l.grid.order) == 0: // the text of an empty table gets the whole body
 	case need+views.PageRoom <= s.H:
 		s.H = need
 	}
 	return s
 }
 
-// beneath draws the page of the row under the cursor under its table, where there
-// is room.
+// beneath draws the page of the row under the cursor below its table, if there is room.
 func (at scene) beneath(s views.Size) []string {
 	i, ok := at.level.grid.current()
 	if !ok || s.H < views.PageRoom {

@@ -1,8 +1,8 @@
 package tui
 
-// This file is x: what a pane shows, in a file. The rows that are here are written
-// as they stand, in the order and with the filter of the pane; a list of which
-// only a part is here is read from its beginning, in its own order.
+// This file is key x, the export of a list to a file. Loaded rows are written in the order
+// and with the filter of the pane. A list that is only partly loaded is read again from
+// its beginning, in the order of the database.
 
 import (
 	"cmp"
@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	pathLess = 45               // cells of the status line that are not the path's
-	savedFor = 20 * time.Second // a path takes longer to read than a word
+	pathLess = 45               // cells of the status line that the path cannot use
+	savedFor = 20 * time.Second // how long the result shows: a path takes longer to read than a word
 )
 
-// export asks for the file's name; with one it begins.
+// export asks for a file name; if file is given, it starts the export at once.
 func (m *root) export(file string) tea.Cmd {
 	switch {
 	case m.o.Save == nil:
-		m.warn("no file can be written from here; qtop export does it")
+		m.warn("this console cannot write files; use qtop export")
 		return nil
 	case m.saving != nil:
 		m.warn("an export is running; esc cancels it")
 		return nil
 	}
-	x, why := m.toExport()
+	x, why := m.exportTarget()
 	if why != "" {
 		m.warn(why)
 		return nil
@@ -46,30 +46,30 @@ func (m *root) export(file string) tea.Cmd {
 	return nil
 }
 
-// toExport is the list under the cursor; else why there is none.
-func (m *deck) toExport() (x queue.Export, why string) {
+// exportTarget returns the export of the open list, or why there is nothing to export.
+func (m *deck) exportTarget() (x queue.Export, why string) {
 	l := m.pane().top()
 	var name string
 	switch {
 	case l.board != nil:
-		return x, "the Overview is no list; the panes are: x works there"
+		return x, "the Overview cannot be exported; open another pane and press x there"
 	case l.page != nil:
-		for _, list := range queue.ExportLists() { // of what a page shows under its head
+		for _, list := range queue.ExportLists() { // the list that the page shows
 			if list.Of != "" && list.Kind == l.list.query.Kind {
 				name = list.Name
 			}
 		}
 		if name == "" {
-			return x, "a page is no list; esc goes back to one: x works there"
+			return x, "this page cannot be exported; press esc, then x in the list"
 		}
 	case l.grid.src.Export == nil:
-		return x, "the loops of this process are in no list; qtop export hosts has every host's"
+		return x, "the loops of this process cannot be exported; qtop export hosts has the loops of every host"
 	default:
 		name = l.exportName()
 	}
 	var err error
 	if x.List, err = queue.ExportListNamed(name); err != nil {
-		return x, "there is no row here"
+		return x, "there are no rows to export"
 	}
 	x.Query = l.list.query
 	if x.List.Plain {
@@ -78,25 +78,25 @@ func (m *deck) toExport() (x queue.Export, why string) {
 	if l.page != nil {
 		return x, ""
 	}
-	order, marked := l.grid.order, l.grid.marked()
+	order, marked := l.grid.order, l.grid.selectedIDs()
 	picked := len(marked) > 0 && !l.grid.all
 	if picked {
-		order = slices.DeleteFunc(slices.Clone(order), func(i int) bool { return !l.grid.marks[l.grid.src.ID(i)] })
+		order = slices.DeleteFunc(slices.Clone(order), func(i int) bool { return !l.grid.selected[l.grid.src.ID(i)] })
 	}
-	if picked || x.List.Kind == "" || l.list.whole() {
+	if picked || x.List.Kind == "" || l.list.complete() {
 		x.Rows, x.AsOf = l.grid.src.Exported(name, order), l.list.page.AsOf
 		if x.List.Kind == "" {
-			x.AsOf = m.feed.picture.TakenAt
+			x.AsOf = m.feed.snapshot.TakenAt
 		}
 	}
 	return x, ""
 }
 
-// exportName is the list in which the marked rows stand, or the one under the
-// cursor; of a table without rows the one that it would have.
+// exportName returns the export list of the selected rows, else of the row under the
+// cursor, else of the kind of list that the level reads.
 func (l *level) exportName() string {
 	for _, i := range l.grid.order {
-		if l.grid.marks[l.grid.src.ID(i)] && !l.grid.all {
+		if l.grid.selected[l.grid.src.ID(i)] && !l.grid.all {
 			name, _ := l.grid.src.Export(i)
 			return name
 		}
@@ -113,7 +113,7 @@ func (l *level) exportName() string {
 	return ""
 }
 
-// exportCount is how many rows there will be; empty where that is not known.
+// exportCount returns how many rows the export will have, or "" if that is not known.
 func (m *deck) exportCount(x queue.Export) string {
 	switch l := m.pane().top(); {
 	case x.Rows != nil:
@@ -124,7 +124,7 @@ func (m *deck) exportCount(x queue.Export) string {
 	return ""
 }
 
-// typedExport takes a key or a paste for the name of the file.
+// typedExport handles a key or a paste while the file name is typed.
 func (m *root) typedExport(msg tea.Msg, key string) tea.Cmd {
 	p := &m.line
 	switch key {
@@ -142,7 +142,7 @@ func (m *root) typedExport(msg tea.Msg, key string) tea.Cmd {
 	return nil
 }
 
-// startExport begins to write; the screen stays free.
+// startExport starts to write in the background.
 func (m *root) startExport() tea.Cmd {
 	x, name := m.line.export, strings.TrimSpace(m.line.input.Value())
 	var err error
@@ -152,28 +152,28 @@ func (m *root) startExport() tea.Cmd {
 	}
 	e := &exporting{list: x.List.Name, of: m.line.of, done: make(chan struct{})}
 	m.line.close()
-	m.said = notice{}
+	m.notice = notice{}
 	e.ctx, e.cancel = context.WithCancel(m.ctx)
 	m.saving = e
 	return m.save(e, x, name)
 }
 
-// saved is the end of an export.
+// saved reports the end of an export.
 func (m *root) saved(msg savedMsg) {
 	m.saving = nil
 	msg.of.cancel()
 	switch {
 	case msg.err != nil && msg.cancelled:
-		m.tell("the export was cancelled; no file was made")
+		m.inform("export cancelled; no file was written")
 	case msg.err != nil:
 		m.warn("export: " + why(msg.err))
 	default:
-		g, path := m.look.theme.G, clean(msg.path)
+		g, path := m.display.theme.G, clean(msg.path)
 		if cells(path) > m.size.W-pathLess {
 			path = g.Ellipsis + "/" + filepath.Base(path)
 		}
 		more := queue.Choose(msg.done.Cut, " (there are more)", "")
-		m.tell(views.Count(msg.done.Rows) + " of " + msg.of.list + more + " " + g.Right + " " + path + " " + g.Dot + " as of " + m.env().Stamp(msg.done.From))
-		m.said.until = m.o.Now().Add(savedFor)
+		m.inform(views.Count(msg.done.Rows) + " of " + msg.of.list + more + " " + g.Right + " " + path + " " + g.Dot + " as of " + m.env().Stamp(msg.done.From))
+		m.notice.until = m.o.Now().Add(savedFor)
 	}
 }

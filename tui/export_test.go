@@ -78,7 +78,7 @@ func TestExportOfAList(t *testing.T) {
 		c.press("g", "a")
 		c.sees("x export")
 		c.press("x")
-		c.sees("export 4 of audit to qtop-audit-20000101T00", "enter writes", "csv, json, jsonl")
+		c.sees("export 4 of audit to qtop-audit-20000101T00", "enter write file", "csv, json, jsonl")
 		c.press("enter")
 		c.sees("4 of audit → /night/qtop-audit-20000101T000000Z.csv · as of ")
 		rows := f.one(t)
@@ -139,13 +139,13 @@ func TestExportOfLetters(t *testing.T) {
 
 // Rows that come with the picture go out as they stand: filtered, sorted, and of
 // the table that the cursor is in.
-func TestExportOfThePicture(t *testing.T) {
+func TestExportOfTheSnapshot(t *testing.T) {
 	s := newStore()
 	saving(t, s, func(c *console, f *folder) {
 		c.press("4", "o", "3", "/")
 		c.typing("!state:deregistered")
 		c.press("enter", "p")
-		s.set(func(s *fakeStore) { s.pic.Executors = nil }) // what is shown is written, not what came after
+		s.set(func(s *fakeStore) { s.snap.Executors = nil }) // what is shown is written, not what came after
 		c.rest(5 * time.Second)
 		c.press("x", "enter")
 		c.sees(" of executors → ", "as of "+viewstest.Now().UTC().Format("2006-01-02 15:04:05"))
@@ -188,7 +188,7 @@ func TestExportCanBeLeft(t *testing.T) {
 		c.press("j", "j") // the screen is free
 		c.model(func(m *root) { require.Equal(t, 2, m.pane().top().grid.cursor) })
 		c.press("esc")
-		c.sees("the export was cancelled; no file was made")
+		c.sees("export cancelled; no file was written")
 		require.Empty(t, f.names())
 		c.press("x", "enter", "3") // a quit does not wait an hour
 		c.press("q")
@@ -200,9 +200,9 @@ func TestExportCanBeLeft(t *testing.T) {
 func TestExportSaysWhatIsWrong(t *testing.T) {
 	saving(t, nil, func(c *console, f *folder) {
 		c.press("x")
-		c.sees("the Overview is no list")
+		c.sees("the Overview cannot be exported")
 		c.press("g", "a", "enter", "x")
-		c.sees("a page is no list; esc goes back")
+		c.sees("this page cannot be exported; press esc")
 		c.press("esc", "x", "backspace", "backspace", "backspace", "backspace", "enter")
 		c.sees(`the name of the file ends in "": end it in .csv, .json or .jsonl`)
 		c.press("tab")
@@ -211,11 +211,11 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 		c.press("enter")
 		c.sees("export: the file exists: choose another name")
 		c.press("g", "w", "x")
-		c.sees("no list; qtop export hosts")
+		c.sees("cannot be exported; qtop export hosts")
 	})
 	run(t, setup{}, func(c *console) {
 		c.press("3", "x")
-		c.sees("no file can be written from here")
+		c.sees("this console cannot write files")
 	})
 	s := newStore()
 	saving(t, s, func(c *console, f *folder) {

@@ -10,25 +10,25 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// leaveFor is how long a quit waits for a cancelled export to remove what it wrote.
-const leaveFor = 2 * time.Second
+// cleanupWait is how long quitting waits for a cancelled export to remove its file.
+const cleanupWait = 2 * time.Second
 
-// exporting is the export that runs.
+// exporting is the export in progress.
 type exporting struct {
 	list   string
-	of     string          // how many rows there will be, where that is known
-	rows   atomic.Int64    // written so far; the command counts, the screen looks
+	of     string          // the expected number of rows; "": not known
+	rows   atomic.Int64    // rows written so far; the command counts, the screen reads
 	ctx    context.Context //nolint:containedctx // of this one command; esc ends it
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// lead is what stands before the name of the file.
+// lead returns the text before the file name.
 func (p prompt) lead() string {
 	return "export " + queue.Choose(p.of != "", p.of+" of ", "") + p.export.List.Name + " to "
 }
 
-// nextFormat is the name with the end of the format after its own.
+// nextFormat returns the file name with the extension of the next format.
 func nextFormat(name string) string {
 	ends := []string{".csv", ".json", ".jsonl"}
 	for i, end := range ends {
@@ -39,18 +39,18 @@ func nextFormat(name string) string {
 	return name + ends[0]
 }
 
-// status is how far the export is.
+// status returns the progress of the export as one line.
 func (e *exporting) status(ellipsis string) string {
 	return "exporting " + e.list + ellipsis + " " + views.Count(e.rows.Load()) + queue.Choose(e.of != "", " of "+e.of, "") + " rows; esc cancels"
 }
 
-// end waits until a cancelled export has removed what it wrote.
+// end waits until a cancelled export has removed its file, at most leaveFor.
 func (e *exporting) end() {
 	if e == nil {
 		return
 	}
 	select {
 	case <-e.done:
-	case <-time.After(leaveFor):
+	case <-time.After(cleanupWait):
 	}
 }

@@ -18,7 +18,7 @@ import (
 // fakeStore answers from pictures; tests change it while the console runs.
 type fakeStore struct {
 	mu      sync.Mutex
-	pic     queue.Snapshot
+	snap     queue.Snapshot
 	session queue.Session
 	link    queue.Link
 	letters []queue.DeadLetter
@@ -51,7 +51,7 @@ func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
 
 func newStore() *fakeStore {
 	s := &fakeStore{
-		pic: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
+		snap: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
 		letters: viewstest.Letters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), rules: viewstest.Rules(),
 		share: viewstest.BroadcastShare(), resolve: viewstest.Resolution(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
@@ -86,7 +86,7 @@ func (s *fakeStore) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 	if ctx.Err() != nil {
 		return queue.Snapshot{}, ctx.Err()
 	}
-	p := s.pic // tests go on changing theirs
+	p := s.snap // tests go on changing theirs
 	p.Queues, p.JobLeases, p.JobSubscriptions = slices.Clone(p.Queues), slices.Clone(p.JobLeases), slices.Clone(p.JobSubscriptions)
 	p.Alerts, p.Executors, p.Health = slices.Clone(p.Alerts), slices.Clone(p.Executors), slices.Clone(p.Health)
 	return p, s.err

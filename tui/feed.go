@@ -1,9 +1,5 @@
 package tui
 
-// This file is when the picture is read: one refresh in flight at a time, the
-// interval stretched when the database is slow, hints from the bridge taken at
-// most every 250 ms. The console must never become the incident.
-
 import (
 	"time"
 
@@ -12,59 +8,64 @@ import (
 
 const (
 	hintEvery   = 250 * time.Millisecond
-	slowest     = 30 * time.Second
-	sessionLife = time.Minute
-	kindLife    = 5 * time.Second // of a session whose kind of server is in doubt
+	slowest     = 30 * time.Second // the longest interval
+	sessionLife = time.Minute      // how often the session is read
+	roleLife    = 5 * time.Second  // how often, while snapshot and session disagree on primary or standby
 )
 
+// feed decides when the snapshot is read, so that the console never becomes the incident:
+// one refresh at a time, a longer interval when the database is slow, and at most one
+// refresh every 250 ms for change hints.
 type feed struct {
 	refresh  time.Duration
-	picture  *queue.Snapshot
+	snapshot  *queue.Snapshot
 	received time.Time // by the operator's clock
 	started  time.Time // of the last refresh
 	took     time.Duration
 	inFlight bool
-	waiting  bool // a hint waits for its 250 ms
+	waiting  bool // a refresh for a hint is scheduled
 	again    bool // a hint came while a refresh was in flight
 	err      error
-	failing  time.Time // since when; zero: it is not
+	failing  time.Time // since when refreshes fail; zero: the last one succeeded
 	link     queue.Link
-	linkAt   time.Time // since when the link is in its state
-	asked    time.Time // when the session was asked for
+	linkAt   time.Time // when the link changed to its state
+	asked    time.Time // when the session was read last
 	paused   bool
 	past     past
 }
 
-// interval is the time between the starts of two refreshes: at least four
-// fifths of it the database has rest from this console.
+// interval returns the time between the starts of two refreshes. It is at least five
+// times the duration of the last one, so the console loads the database at most a fifth
+// of the time.
 func (f feed) interval() time.Duration { return min(max(f.refresh, 5*f.took), slowest) }
 
-// due tells whether the next refresh by the clock is to start.
+// due reports whether the next regular refresh should start.
 func (f feed) due(now time.Time) bool {
 	return !f.inFlight && !f.paused && now.Sub(f.started) >= f.interval()-50*time.Millisecond
 }
 
-// hinted tells when a refresh that a hint asks for may start; now is zero.
-func (f feed) hinted(now time.Time) time.Duration {
+// hintDelay returns how long a refresh for a hint has to wait; 0: it may start now.
+func (f feed) hintDelay(now time.Time) time.Duration {
 	return max(f.started.Add(max(hintEvery, f.took)).Sub(now), 0)
 }
 
-// age is how old the picture is.
+// age returns how long ago the snapshot was received.
 func (f feed) age(now time.Time) time.Duration {
-	if f.picture == nil {
+	if f.snapshot == nil {
 		return 0
 	}
 	return max(now.Sub(f.received), 0)
 }
 
-// old tells that the picture is older than its interval explains.
+// old reports whether the snapshot is older than the interval explains.
 func (f feed) old(now time.Time) bool {
-	return f.picture != nil && !f.paused && f.age(now) > 2*f.interval()+2*time.Second
+	return f.snapshot != nil && !f.paused && f.age(now) > 2*f.interval()+2*time.Second
 }
 
 func (f feed) lost() bool { return f.link.State == "lost" }
 
-// setLink notes since when the link is as it is; true: it has just come back.
+// setLink stores the state of the link and when it changed. It reports true if the link
+// was lost and is connected again.
 func (f *feed) setLink(l queue.Link, now time.Time) (back bool) {
 	if l.State != f.link.State {
 		back = f.link.State == "lost" && l.State != "lost"
@@ -74,8 +75,8 @@ func (f *feed) setLink(l queue.Link, now time.Time) (back bool) {
 	return back
 }
 
-// take takes a refresh in that came back.
-func (f *feed) take(msg pictureMsg, now time.Time) {
+// receive stores the answer of a refresh.
+func (f *feed) receive(msg snapshotMsg, now time.Time) {
 	f.inFlight, f.took = false, msg.took
 	if msg.err != nil {
 		f.err = msg.err
@@ -86,25 +87,25 @@ func (f *feed) take(msg pictureMsg, now time.Time) {
 	}
 	f.err, f.failing = nil, time.Time{}
 	if f.paused {
-		return // the picture that was frozen stays
+		return // the frozen snapshot stays
 	}
-	p := msg.picture
-	f.picture, f.received = &p, now
+	p := msg.snapshot
+	f.snapshot, f.received = &p, now
 }
 
-// past is where one is in time.
+// past is the state of looking back at stored snapshots.
 type past struct {
-	live   *queue.Snapshot // the picture to go back to; nil: one is not in the past
-	liveAt time.Time       // when that was received
-	steps  int             // asked for while a picture is being read
-	asking bool
-	trip   int // changes on going back to now, so that what comes late is dropped
+	live   *queue.Snapshot // the live snapshot to return to; nil: the console shows the present
+	liveAt time.Time       // when live was received
+	steps  int             // steps requested while a stored snapshot is being read
+	asking bool            // a stored snapshot is being read
+	visit   int             // changes on return to the present, so that late answers are dropped
 }
 
-// returned goes back to the live picture, if one is in the past.
-func (f *feed) returned() {
+// backToLive shows the live snapshot again, if the console looks back.
+func (f *feed) backToLive() {
 	if f.past.live != nil {
-		f.picture, f.received = f.past.live, f.past.liveAt
+		f.snapshot, f.received = f.past.live, f.past.liveAt
 	}
-	f.past = past{trip: f.past.trip + 1}
+	f.past = past{visit: f.past.visit + 1}
 }

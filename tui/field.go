@@ -1,7 +1,5 @@
 package tui
 
-// This file is one input of a dialog and what is wrong with it.
-
 import (
 	"errors"
 	"slices"
@@ -14,6 +12,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// field is one input of a dialog: a line of text, or a choice if arg has options.
 type field struct {
 	arg     queue.Arg
 	input   textinput.Model
@@ -36,7 +35,7 @@ func (f *field) value() string {
 	return strings.TrimSpace(f.input.Value())
 }
 
-// edit takes a key or a paste.
+// edit applies a key or a paste.
 func (f *field) edit(msg tea.Msg) {
 	f.problem = ""
 	n := len(f.arg.Options())
@@ -52,7 +51,7 @@ func (f *field) edit(msg tea.Msg) {
 	}
 }
 
-// check says what is wrong with the value, as the verb and the plan would.
+// check validates the value with the rule that the verb and the plan use, and sets problem.
 func (f *field) check() bool {
 	f.problem = ""
 	var refused *queue.Error
@@ -62,7 +61,7 @@ func (f *field) check() bool {
 	return f.problem == ""
 }
 
-// shown is the field as it is drawn.
+// shown returns the field as views draws it.
 func (f *field) shown() views.Field {
 	return views.Field{
 		Label: f.arg.Label, Value: queue.Choose(len(f.arg.Options()) > 0, f.value(), f.input.Value()), Caret: f.input.Position(), Help: f.arg.Help,

@@ -1,6 +1,6 @@
 package tui
 
-// This file is the filter that stands: set, dropped, looked through with n.
+// This file applies and clears the filter of a level, and finds the next match (n).
 
 import (
 	"errors"
@@ -11,7 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// setFilter puts a filter that was checked to work.
+// setFilter applies a filter: a search on a page, a query for a list that is read, else a
+// filter over the rows of the snapshot.
 func (m *deck) setFilter(text string) tea.Cmd {
 	l := m.pane().top()
 	text = strings.TrimSpace(text)
@@ -27,7 +28,7 @@ func (m *deck) setFilter(text string) tea.Cmd {
 	if changed {
 		l.grid.clear()
 	}
-	if l.list.asks() {
+	if l.list.queried() {
 		if changed {
 			l.list.refilter(text)
 			l.grid.at, l.grid.gone, l.grid.cursor = "", false, 0
@@ -47,39 +48,40 @@ func (m *deck) setFilter(text string) tea.Cmd {
 		l.grid.filter = f
 	}
 	m.settle()
-	if l.grid.gone { // the row is hidden, not gone: take the first that shows
+	if l.grid.gone { // the filter hides the row under the cursor: go to the first row
 		l.grid.at, l.grid.gone, l.grid.cursor = "", false, 0
 		m.settle()
 	}
 	return nil
 }
 
-// clearFilter drops the filter of a level that is left.
+// clearFilter drops the filter of a level that is being left.
 func (m *deck) clearFilter(l *level) {
 	if l.grid.text == "" {
 		return
 	}
 	l.grid.text, l.grid.filter = "", nil
-	if l.list.asks() {
+	if l.list.queried() {
 		l.list.refilter("")
 	}
 }
 
-// nextMatch is n: the next line of a page with the words that are looked for,
-// the next row of a table that passes its filter.
+// nextMatch handles n: it goes to the next line of a page that contains the search text,
+// or to the next row of a filtered table.
 func (m *deck) nextMatch() {
 	l := m.pane().top()
 	switch {
 	case l.page != nil && l.find != "":
 		m.findFrom(l, l.offset+1)
 	case l.page != nil || l.grid.text == "":
-		m.warn("there is nothing to look for; / says what")
+		m.warn("no search text is set; / sets one")
 	default:
 		l.grid.next(func(int) bool { return true }, m.rows)
 	}
 }
 
-// findFrom scrolls a page to the next line with the words, around its end.
+// findFrom scrolls a page to the next line from there that contains the search text,
+// continuing at the top after the end.
 func (m *deck) findFrom(l *level, from int) {
 	lines := l.built.Lines
 	for d := range lines {
@@ -89,10 +91,10 @@ func (m *deck) findFrom(l *level, from int) {
 			return
 		}
 	}
-	m.warn("no line has " + l.find)
+	m.warn("no line contains " + l.find)
 }
 
-// filterProblem is where and what: errors point at the column.
+// filterProblem returns the column of a filter error, from 1, and its text.
 func filterProblem(err error) (column int, text string) {
 	var fe *queue.FilterError
 	if !errors.As(err, &fe) {

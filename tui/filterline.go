@@ -1,7 +1,7 @@
 package tui
 
-// This file is / : the filter of a table, live where its rows are here, sent to
-// the database where it has to look; on a page the same key searches.
+// This file is key /: it edits the filter of a table or the search text of a page. A filter
+// over loaded rows applies with every key; one that the database evaluates is sent on enter.
 
 import (
 	"strings"
@@ -15,18 +15,17 @@ import (
 func (m *root) openFilter() {
 	l := m.pane().top()
 	if l.board != nil {
-		m.warn("the Overview is not filtered: it shows the worst of everything; the panes are")
+		m.warn("the Overview has no filter; open another pane and press / there")
 		return
 	}
 	was := queue.Choose(l.page != nil, l.find, l.grid.text)
 	m.line = prompt{kind: promptFilter, input: newInput(was), was: was, history: m.line.history}
 }
 
-// live tells that the rows of a level are here, so that a filter can be tried
-// with every key.
-func live(p *pane) bool { return !p.top().listed() && !p.asked }
+// filtersLive reports whether the filter of the open level can be applied with every key.
+func filtersLive(p *pane) bool { return !p.top().isNested() && !p.filterOnEnter }
 
-// typed takes a key or a paste for the open line.
+// typed hands a key or a paste to the open input line.
 func (m *root) typed(msg tea.Msg) tea.Cmd {
 	s := pressed(msg)
 	switch m.line.kind {
@@ -58,13 +57,13 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 		m.line.input, m.line.offers = edit(m.line.input, msg), nil
 	}
 	text := m.line.input.Value()
-	if p := m.pane(); m.checkFilter(text) && (live(p) || p.top().page != nil) {
+	if p := m.pane(); m.checkFilter(text) && (filtersLive(p) || p.top().page != nil) {
 		return m.setFilter(text)
 	}
 	return nil
 }
 
-// checkFilter notes where the filter that is being typed is wrong.
+// checkFilter reports whether the typed filter is valid, and stores its problem if not.
 func (m *root) checkFilter(text string) bool {
 	m.line.column, m.line.problem = 0, ""
 	l := m.pane().top()
@@ -79,8 +78,8 @@ func (m *root) checkFilter(text string) bool {
 	return false
 }
 
-// caretCell is in which cell of the line a column stands: columns count bytes or
-// runes of what was typed, cells are what the eye sees.
+// caretCell converts a column, which counts runes of the typed text from 1, to the screen
+// cell it is drawn in.
 func caretCell(text string, column int) int {
 	n := 0
 	for i := range text {

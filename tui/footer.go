@@ -1,7 +1,7 @@
 package tui
 
-// This file is the two lowest lines: what was said, where the cursor is, what
-// the console costs; and the keys of this pane.
+// This file is the two lowest lines: the status line (message or position, cost of the
+// snapshot) and the key hints.
 
 import (
 	"cmp"
@@ -10,27 +10,28 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// status returns the status line: the input line, a message, the export, or the position.
 func (m *root) status() views.Status {
 	s := views.Status{Production: m.production() != "", Right: m.cost()}
 	switch {
 	case m.line.open():
-		s.Left = m.line.shown(m.look.theme.G.Caret)
+		s.Left = m.line.shown(m.display.theme.G.Caret)
 		if l := m.pane().top(); m.line.kind == promptFilter && l.page == nil {
-			s.Right = []string{m.counted(l)}
+			s.Right = []string{m.rowCount(l)}
 		}
 	case m.chord:
-		s.Left = "g" + m.look.theme.G.Ellipsis
-	case m.said.text != "":
-		s.Left, s.Bad = m.said.text, m.said.bad
+		s.Left = "g" + m.display.theme.G.Ellipsis
+	case m.notice.text != "":
+		s.Left, s.Bad = m.notice.text, m.notice.bad
 	case m.saving != nil:
-		s.Left = m.saving.status(m.look.theme.G.Ellipsis)
+		s.Left = m.saving.status(m.display.theme.G.Ellipsis)
 	default:
-		s.Left = m.where()
+		s.Left = m.position()
 	}
 	return s
 }
 
-// chordHints are the keys that can follow g.
+// chordHints returns the keys that can follow g.
 func chordHints() []views.Hint {
 	hints := []views.Hint{{Key: "g", Word: "first row"}}
 	for _, p := range Panes() {
@@ -41,14 +42,14 @@ func chordHints() []views.Hint {
 	return hints
 }
 
-// shown is the line with its caret.
+// shown returns the input line with its caret.
 func (p prompt) shown(caret string) string {
 	r := []rune(p.input.Value())
 	at := min(p.input.Position(), len(r))
-	return p.mark() + string(r[:at]) + caret + string(r[at:])
+	return p.prefix() + string(r[:at]) + caret + string(r[at:])
 }
 
-// hints are the keys of this pane, what acts first.
+// hints returns the keys of this pane, actions first.
 func (m *root) hints() []views.Hint {
 	if m.line.open() {
 		return m.lineHints()
@@ -59,10 +60,10 @@ func (m *root) hints() []views.Hint {
 	var hints []views.Hint
 	seen := map[string]bool{}
 	for _, a := range m.actions {
-		if a.Key == "" || seen[a.Key] || !works(a, m.at) {
+		if a.Key == "" || seen[a.Key] || !worksIn(a, m.at) {
 			continue
 		}
-		b, _ := m.bound(a.Key)
+		b, _ := m.actionFor(a.Key)
 		seen[a.Key] = true
 		hints = append(hints, views.Hint{Key: b.Key, Word: b.Word(), Off: m.off(b) != ""})
 	}
@@ -72,8 +73,8 @@ func (m *root) hints() []views.Hint {
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"})
 	case l.page != nil:
 		hints = append(hints, views.Hint{Key: "esc", Word: "back"}, views.Hint{Key: "/", Word: "search"})
-	case l.listed():
-		hints = append(hints, views.Hint{Key: "space", Word: "mark"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "x", Word: "export"}, views.Hint{Key: "esc", Word: "back"})
+	case l.isNested():
+		hints = append(hints, views.Hint{Key: "space", Word: "select"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "x", Word: "export"}, views.Hint{Key: "esc", Word: "back"})
 	default:
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "o", Word: "order"}, views.Hint{Key: "x", Word: "export"})
 	}
@@ -81,13 +82,13 @@ func (m *root) hints() []views.Hint {
 	if m.feed.past.live != nil {
 		pause = "now"
 	} else if m.feed.paused {
-		pause = "go on"
+		pause = "resume"
 	}
 	return append(hints, views.Hint{Key: ":", Word: "command"}, views.Hint{Key: "?", Word: "help"}, views.Hint{Key: "p", Word: pause}, views.Hint{Key: "q", Word: "quit"})
 }
 
-// problem is what is wrong with the line that is typed into, and where. The bar
-// begins with a blank and the mark of the line.
+// problem returns what is wrong with the typed line, and in which cell. The line starts
+// after a blank and the prompt character.
 func (m *root) problem() views.Problem {
 	p := m.line
 	if p.column == 0 {
@@ -96,7 +97,7 @@ func (m *root) problem() views.Problem {
 	return views.Problem{Cell: 2 + caretCell(p.input.Value(), p.column), Text: p.problem}
 }
 
-// lineHints stand below the line that is typed into: how it can go on.
+// lineHints returns the hints below the input line: its keys and the completions.
 func (m *root) lineHints() []views.Hint {
 	p := m.line
 	if p.kind == promptCommand {
@@ -104,7 +105,7 @@ func (m *root) lineHints() []views.Hint {
 		if offers == nil {
 			offers = m.offers(p.input.Value())
 		}
-		hints := []views.Hint{{Key: "tab", Word: "completes:"}}
+		hints := []views.Hint{{Key: "tab", Word: "complete:"}}
 		for i, o := range offers {
 			if i >= 12 {
 				break
@@ -114,13 +115,13 @@ func (m *root) lineHints() []views.Hint {
 		return hints
 	}
 	if p.kind == promptExport {
-		return []views.Hint{{Key: "enter", Word: "writes"}, {Key: "esc", Word: "drops"}, {Key: "tab", Word: "csv, json, jsonl"}}
+		return []views.Hint{{Key: "enter", Word: "write file"}, {Key: "esc", Word: "cancel"}, {Key: "tab", Word: "csv, json, jsonl"}}
 	}
-	hints := []views.Hint{{Key: "enter", Word: "keeps"}, {Key: "esc", Word: "drops"}}
+	hints := []views.Hint{{Key: "enter", Word: "apply"}, {Key: "esc", Word: "cancel"}}
 	if m.pane().top().page != nil {
 		return hints
 	}
-	hints = append(hints, views.Hint{Key: "tab", Word: "completes:"})
+	hints = append(hints, views.Hint{Key: "tab", Word: "complete:"})
 	for _, f := range m.pane().top().grid.src.Fields {
 		hints = append(hints, views.Hint{Word: f.Name})
 	}

@@ -1,10 +1,5 @@
 package tui
 
-// This file is a table under an operator's hands: cursor, marks, order, filter.
-// Cursor and marks hold ids, so that a refresh that adds or removes rows never
-// moves them to another row. When the row under the cursor vanishes the place is
-// kept and the grid is disarmed until the cursor moves.
-
 import (
 	"slices"
 	"time"
@@ -15,32 +10,36 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// grid is the state of a table: cursor, selection, order and filter. Cursor and selection
+// hold ids, so that a refresh that adds or removes rows never moves them to another row.
+// When the row under the cursor vanishes, the cursor keeps its position but acts on
+// nothing until it is moved.
 type grid struct {
 	src    views.Source
-	order  []int
+	order  []int  // indices into src, filtered and sorted
 	at     string // id under the cursor
-	cursor int
-	offset int
-	low    int  // the offset of the second table
-	gone   bool // the row that was under the cursor is no more
-	sort   int
+	cursor int    // index into order
+	offset int    // first visible row of the first table
+	low    int    // first visible row of the second table
+	gone   bool   // the row under the cursor no longer exists
+	sort   int    // index into src.Sorts
 	text   string // the filter as it was typed
 	filter *queue.Filter
-	marks  map[string]bool // nil: this table has none
-	anchor int             // where a range began, -1: none
-	before map[string]bool // the marks when it began
-	all    bool            // all that match, not only what is loaded
+	selected  map[string]bool // ids of the selected rows; nil: rows of this table cannot be selected
+	anchor int             // where a range began, -1: no range
+	selectedBefore map[string]bool // the selection when the range began
+	all    bool            // all matching rows are selected, not only the loaded ones
 }
 
 func newGrid(marks bool) grid {
 	g := grid{anchor: -1}
 	if marks {
-		g.marks = map[string]bool{}
+		g.selected = map[string]bool{}
 	}
 	return g
 }
 
-// refresh takes new rows in. It returns how many marked rows have vanished.
+// refresh replaces the rows. It returns how many selected rows have vanished.
 func (g *grid) refresh(src views.Source, now time.Time) (lost int) {
 	g.src = src
 	var keep func(int) bool
@@ -54,7 +53,7 @@ func (g *grid) refresh(src views.Source, now time.Time) (lost int) {
 	return g.prune()
 }
 
-// follow finds the row again that the cursor was on.
+// follow moves the cursor to where its row is now.
 func (g *grid) follow() {
 	if len(g.order) == 0 {
 		g.gone = g.at != ""
@@ -66,7 +65,7 @@ func (g *grid) follow() {
 		g.at = g.src.ID(g.order[g.cursor])
 		return
 	}
-	// Mostly the row is where it was.
+	// The usual case: the row has not moved.
 	if g.cursor < len(g.order) && g.src.ID(g.order[g.cursor]) == g.at {
 		g.gone = false
 		return
@@ -78,27 +77,28 @@ func (g *grid) follow() {
 	g.cursor = i
 }
 
-// index is where the row of this id stands in the order, -1 where it does not.
+// index returns the position of a row in the order, or -1.
 func (g *grid) index(id string) int {
 	return slices.IndexFunc(g.order, func(o int) bool { return g.src.ID(o) == id })
 }
 
+// prune drops vanished rows from the selection and returns how many.
 func (g *grid) prune() (lost int) {
-	if len(g.marks) == 0 {
+	if len(g.selected) == 0 {
 		return 0
 	}
-	here := make(map[string]bool, len(g.marks))
+	here := make(map[string]bool, len(g.selected))
 	for i := range g.src.Len {
-		if id := g.src.ID(i); g.marks[id] {
+		if id := g.src.ID(i); g.selected[id] {
 			here[id] = true
 		}
 	}
-	lost = len(g.marks) - len(here)
-	g.marks = here
+	lost = len(g.selected) - len(here)
+	g.selected = here
 	return lost
 }
 
-// current is the index in the source of the row under the cursor.
+// current returns the index in src of the row under the cursor.
 func (g *grid) current() (i int, ok bool) {
 	if g.gone || g.cursor < 0 || g.cursor >= len(g.order) {
 		return 0, false
@@ -106,10 +106,12 @@ func (g *grid) current() (i int, ok bool) {
 	return g.order[g.cursor], true
 }
 
-// move puts the cursor by d rows, and the window so that it shows. rows is asked
-// after the cursor has moved: it is of the table that the cursor is in.
+// move moves the cursor by d rows and scrolls it into view. rows returns how many rows
+// are visible; it is called after the move, because the cursor can change to the second
+// table.
 func (g *grid) move(d int, rows func() int) { g.place(g.cursor+d, rows) }
 
+// place puts the cursor on a position of the order.
 func (g *grid) place(to int, rows func() int) {
 	if len(g.order) == 0 {
 		return
@@ -117,10 +119,10 @@ func (g *grid) place(to int, rows func() int) {
 	g.cursor = min(max(to, 0), len(g.order)-1)
 	g.at, g.gone = g.src.ID(g.order[g.cursor]), false
 	g.scroll(rows())
-	g.stretch()
+	g.extendRange()
 }
 
-// jump puts the cursor on an id.
+// jump puts the cursor on the row with this id and reports whether there is one.
 func (g *grid) jump(id string, rows func() int) bool {
 	i := g.index(id)
 	if i >= 0 {
@@ -129,7 +131,7 @@ func (g *grid) jump(id string, rows func() int) bool {
 	return i >= 0
 }
 
-// scroll keeps the cursor in the window of its table.
+// scroll scrolls the table with the cursor so that the cursor is visible.
 func (g *grid) scroll(rows int) {
 	k := g.view().Upper()
 	if g.cursor >= k && k < len(g.order) {
@@ -139,7 +141,8 @@ func (g *grid) scroll(rows int) {
 	g.offset = scrolled(g.offset, g.cursor, k, rows)
 }
 
-// scrolled is the offset of a window of so many rows of n, that the row at is in.
+// scrolled returns the offset nearest to the given one at which a window of rows lines,
+// over n rows, shows row at.
 func scrolled(offset, at, n, rows int) int {
 	rows = max(rows, 1)
 	offset = min(offset, at)
@@ -147,7 +150,8 @@ func scrolled(offset, at, n, rows int) int {
 	return min(max(offset, 0), max(n-rows, 0))
 }
 
-// next goes to the next row that the text of the filter is in, around the end.
+// next moves the cursor to the next row for which has is true, continuing at the top
+// after the end.
 func (g *grid) next(has func(i int) bool, rows func() int) bool {
 	for d := 1; d <= len(g.order); d++ {
 		to := (g.cursor + d) % len(g.order)
@@ -162,7 +166,7 @@ func (g *grid) next(has func(i int) bool, rows func() int) bool {
 func (g grid) view() views.Grid {
 	v := views.Grid{
 		Source: g.src, Order: g.order, Cursor: g.cursor, Offset: g.offset, Low: g.low,
-		Marks: g.marks, Sort: g.sort, Filter: g.text,
+		Selected: g.selected, Sort: g.sort, Filter: g.text,
 	}
 	if g.gone {
 		v.Cursor = -1

@@ -1,8 +1,5 @@
 package tui
 
-// This file is who acts: the login, its rights, the name that audit rows carry,
-// and whether production is unlocked.
-
 import (
 	"strings"
 	"time"
@@ -10,25 +7,26 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// unlockedFor is how long a production name that was typed once stands.
+// unlockedFor is how long production stays unlocked after its name was typed.
 const unlockedFor = 15 * time.Minute
 
+// identity is who acts: the login with its rights, and the name in the audit.
 type identity struct {
 	session  *queue.Session
 	err      error // why the session could not be read
 	actor    string
-	ask      bool // the actor is a shared account's: ask before the first action
-	unlocked time.Time
+	askName      bool      // the actor is a shared account: ask for a name before the first action
+	unlocked time.Time // until when production is unlocked
 }
 
-func (i *identity) take(msg sessionMsg) {
+func (i *identity) receive(msg sessionMsg) {
 	i.err = msg.err
 	if msg.err == nil && msg.session != nil {
 		i.session = msg.session
 	}
 }
 
-// shared tells names that say nothing about who sits there.
+// shared reports whether a name is a shared account, which does not identify a person.
 func shared(actor string) bool {
 	switch strings.ToLower(strings.TrimSpace(actor)) {
 	case "", "root", "postgres", "admin", "administrator", "ubuntu", "debian", "ec2-user", "centos", "user", "nobody", "deploy", "operator", "ops":
@@ -37,8 +35,8 @@ func shared(actor string) bool {
 	return false
 }
 
-// production is the name that is typed where the database, or else the profile, says that
-// this is production; empty where neither does.
+// production returns the name that must be typed on production, or "". The database decides
+// whether this is production; until it has answered, the profile does.
 func (m *shell) production() string {
 	if m.me.session == nil {
 		return m.o.Production
@@ -46,8 +44,8 @@ func (m *shell) production() string {
 	return m.me.session.Environment.Guard(m.o.Production != "")
 }
 
-// locked tells whether the production name must be typed for an action on so
-// many rows. An acknowledgement needs only its comment.
+// locked reports whether an action on count rows needs the production name to be typed.
+// An acknowledgement needs only its comment.
 func (m *shell) locked(a queue.Action, count int64) bool {
 	if m.production() == "" || a.Open {
 		return false

@@ -30,14 +30,14 @@ func TestLaneToJobToCancel(t *testing.T) {
 		c.typing("no longer wanted")
 		c.press("enter")
 		c.rest(quiet)
-		c.sees("Keep", "Cancel 1 job", "cannot be taken back")
+		c.sees("Keep", "Cancel 1 job", "cannot be undone")
 		c.seesNot("How many")
 		c.press("enter") // the safe answer is the default
 		require.Empty(t, s.did())
 		require.Equal(t, s.jobs[0].ID, last(s.asked()).Targets[0])
 
 		c.press("esc", "space", "space", "j", "space")
-		c.sees("3 marked")
+		c.sees("3 selected")
 		c.press("C")
 		c.typing("no longer wanted")
 		c.press("enter")
@@ -54,7 +54,7 @@ func TestLaneToJobToCancel(t *testing.T) {
 		require.Equal(t, queue.ActJobCancel, s.did()[0].Request.Action)
 		c.rest(quiet)
 		c.press("enter")
-		c.seesNot("marked")
+		c.seesNot("selected")
 	})
 }
 
@@ -72,7 +72,7 @@ func TestCancelAWholeLane(t *testing.T) {
 		c.press("tab", "tab", "enter")
 		require.Empty(t, s.did())
 		c.press("esc", "enter", "ctrl+a")
-		c.sees("40 marked; ctrl+a again takes all 1,216 that match")
+		c.sees("40 selected; ctrl+a again selects all 1,216 matching rows")
 		c.press("ctrl+a", "C")
 		c.typing("x")
 		c.press("enter")
@@ -117,15 +117,15 @@ func TestLaneFilterIsReadBack(t *testing.T) {
 
 func TestReleaseLeases(t *testing.T) {
 	s := newStore()
-	token := func(i int) string { return s.pic.JobLeases[i].ID }
+	token := func(i int) string { return s.snap.JobLeases[i].ID }
 	run(t, setup{store: s}, func(c *console) {
 		c.press("8", "L")
-		c.sees("L works on a row under STUCK LEASES")
+		c.sees("L needs a row under STUCK LEASES")
 		c.press("space")
-		c.sees("lanes are not marked")
+		c.sees("lanes cannot be selected")
 		require.Zero(t, c.overlays())
 		c.press("G", "C")
-		c.sees("C cancels jobs: those of a lane")
+		c.sees("C needs a lane under the cursor")
 		require.Zero(t, c.overlays())
 		c.press("k", "k")
 		c.sees("expired 36m ago", "3f2a9484-1111")
@@ -143,7 +143,7 @@ func TestReleaseLeases(t *testing.T) {
 		require.Equal(t, []string{token(0), token(1)}, last(s.asked()).Targets)
 		c.press("esc")
 		c.press("ctrl+a", "ctrl+a")
-		c.sees("3 marked")
+		c.sees("3 selected")
 		all := true
 		c.model(func(m *root) { all = m.pane().top().grid.all })
 		require.False(t, all, "there is nothing beyond what shows")
@@ -155,7 +155,7 @@ func TestReleaseLeases(t *testing.T) {
 		require.Equal(t, []string{token(0), s.jobs[3].LeaseID}, last(s.asked()).Targets, "each lease once")
 		c.press("esc", "esc", "G")
 		c.press("k", "L") // one that waits for its next attempt
-		c.sees("no lease holds it")
+		c.sees("no lease to release")
 		require.Empty(t, s.did())
 	})
 }
@@ -199,9 +199,9 @@ func TestSubscriptionForm(t *testing.T) {
 		c.press("E")
 		c.sees("Job kind        report.render")
 		c.press("esc", "esc", "g", "g", "E") // none yet
-		c.sees("iu_outbound_default", "no subscription: it gets no job", "At once         1")
+		c.sees("iu_outbound_default", "no job subscription: this executor gets no jobs", "At once         1")
 		c.press("esc", "D")
-		c.sees("D works on a row under MAY CLAIM; there is none under the cursor")
+		c.sees("D needs a row under MAY CLAIM")
 		c.press("G", "D") // of a rule that is on
 		c.sees("Disable a rule", "executor   codex_indexer")
 		c.press("esc", "k", "D") // of one that is off
@@ -256,7 +256,7 @@ func TestEventLettersInPane5(t *testing.T) {
 		letters := viewstest.EventLetters(3)
 		c.store.set(func(s *fakeStore) {
 			s.letters = letters
-			s.pic.DeadGroups = []queue.DeadGroup{{
+			s.snap.DeadGroups = []queue.DeadGroup{{
 				Source: "event", Code: letters[0].Code, Endpoint: letters[0].EventType, Domain: letters[0].Domain, Open: 3, Trend: make([]int64, 12),
 			}}
 		})
@@ -287,10 +287,10 @@ func TestEventLettersInPane5(t *testing.T) {
 func TestTwoTablesStayInPlace(t *testing.T) {
 	s := newStore()
 	for i := range 60 {
-		s.pic.Queues = append(s.pic.Queues, queue.Lane{Kind: queue.Clean(fmt.Sprintf("z.kind_%02d", i)), Domain: queue.Clean("iu"), Queued: 1})
-		l := s.pic.JobLeases[0]
+		s.snap.Queues = append(s.snap.Queues, queue.Lane{Kind: queue.Clean(fmt.Sprintf("z.kind_%02d", i)), Domain: queue.Clean("iu"), Queued: 1})
+		l := s.snap.JobLeases[0]
 		l.ID = fmt.Sprintf("%08x-2222-4222-8333-0123456789ab", i)
-		s.pic.JobLeases = append(s.pic.JobLeases, l)
+		s.snap.JobLeases = append(s.snap.JobLeases, l)
 	}
 	run(t, setup{store: s}, func(c *console) {
 		at := func() (id string) { c.model(func(m *root) { id = m.pane().top().grid.at }); return id }
@@ -304,7 +304,7 @@ func TestTwoTablesStayInPlace(t *testing.T) {
 		c.sees("▌· z.kind_23")
 		before := c.screen()
 		s.set(func(s *fakeStore) {
-			s.pic.Queues = append([]queue.Lane{{Kind: queue.Clean("a.new_one"), Domain: queue.Clean("iu")}}, s.pic.Queues...)
+			s.snap.Queues = append([]queue.Lane{{Kind: queue.Clean("a.new_one"), Domain: queue.Clean("iu")}}, s.snap.Queues...)
 		})
 		c.rest(3 * time.Second)
 		require.Equal(t, lane, at())
@@ -318,14 +318,14 @@ func TestTwoTablesStayInPlace(t *testing.T) {
 		c.rest(time.Second)
 		lease := at()
 		c.sees("▌  ✖ codex_indexer", "3f2a9485")
-		s.set(func(s *fakeStore) { s.pic.JobLeases = s.pic.JobLeases[1:] })
+		s.set(func(s *fakeStore) { s.snap.JobLeases = s.snap.JobLeases[1:] })
 		c.rest(3 * time.Second)
 		require.Equal(t, lease, at())
 		c.sees("3f2a9485")
-		s.set(func(s *fakeStore) { s.pic.JobLeases = s.pic.JobLeases[1:] })
+		s.set(func(s *fakeStore) { s.snap.JobLeases = s.snap.JobLeases[1:] })
 		c.rest(3 * time.Second)
 		c.press("L")
-		c.sees("the row you were on is gone; move to another")
+		c.sees("the row under the cursor is gone; move to another")
 		require.Zero(t, c.overlays(), "a vanished target disarms")
 	})
 }

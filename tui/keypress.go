@@ -1,8 +1,5 @@
 package tui
 
-// This file takes keys: first what lies on top, then the line that is typed
-// into, then the pane.
-
 import (
 	"strings"
 
@@ -11,6 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+// key routes a key: ctrl+c, then the top overlay, the input line, the second key after g,
+// the actions of the pane, the keys that move, and last the global keys.
 func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.String() == "ctrl+c" {
 		return m.interrupt()
@@ -23,27 +22,27 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	}
 	if m.chord {
 		m.chord = false
-		return m.second("g" + k.String())
+		return m.chordKey("g" + k.String())
 	}
 	if k.String() == "esc" && m.saving != nil {
 		m.saving.cancel()
 		return nil
 	}
-	if p := m.pane(); p.keys != nil {
-		if id, args := p.keys(m.scene(), k.String()); id != "" {
+	if p := m.pane(); p.actionKeys != nil {
+		if id, args := p.actionKeys(m.scene(), k.String()); id != "" {
 			return m.act(m.actions.ByID(id), args)
 		}
 	}
-	if a, ok := m.bound(k.String()); ok {
+	if a, ok := m.actionFor(k.String()); ok {
 		return m.act(a, nil)
 	}
 	if cmd, ok := m.paneKey(k.String()); ok {
 		return cmd
 	}
-	return m.look1(k.String())
+	return m.globalKey(k.String())
 }
 
-// paste goes into inputs alone: pasted text never acts.
+// paste hands pasted text to the open input. It never acts as keys.
 func (m *root) paste(p tea.PasteMsg) tea.Cmd {
 	switch {
 	case len(m.over) > 0:
@@ -51,12 +50,12 @@ func (m *root) paste(p tea.PasteMsg) tea.Cmd {
 	case m.line.open():
 		return m.typed(p)
 	}
-	m.warn("pasted text does nothing here; / and : take it")
+	m.warn("pasted text is ignored here; open / or : first")
 	return nil
 }
 
-// second is the key after g.
-func (m *root) second(keys string) tea.Cmd {
+// chordKey handles the key after g.
+func (m *root) chordKey(keys string) tea.Cmd {
 	if keys == "gg" {
 		return m.moveTo(0)
 	}
@@ -64,7 +63,7 @@ func (m *root) second(keys string) tea.Cmd {
 		return m.open(p.ID)
 	}
 	if keys != "gesc" {
-		m.warn(keys + " is no pane; gg goes to the first row, 0 lists the panes")
+		m.warn("no pane has the keys " + keys + "; gg goes to the first row, 0 lists the panes")
 	}
 	return nil
 }
@@ -73,7 +72,7 @@ func paneOfKeys(keys string) (queue.Pane, bool) {
 	return queue.Find(Panes(), func(p queue.Pane) bool { return p.Keys == keys })
 }
 
-// paneKey moves in the pane.
+// paneKey handles the keys that move, open and select in a pane. It reports whether k is one.
 func (m *root) paneKey(k string) (tea.Cmd, bool) {
 	page := max(m.rows()-1, 1)
 	switch k {
@@ -102,14 +101,14 @@ func (m *root) paneKey(k string) (tea.Cmd, bool) {
 	case "shift+tab":
 		return m.cycle(-1), true
 	case "space", "v", "ctrl+a":
-		m.mark(k)
+		m.selectKey(k)
 		return nil, true
 	}
 	return nil, false
 }
 
-// look1 is every other key.
-func (m *root) look1(k string) tea.Cmd {
+// globalKey handles the keys that work in every pane.
+func (m *root) globalKey(k string) tea.Cmd {
 	switch k {
 	case "g":
 		m.chord = true
@@ -132,16 +131,16 @@ func (m *root) look1(k string) tea.Cmd {
 	case "]":
 		return m.travel(1)
 	case "t":
-		m.look.utc = !m.look.utc
-		m.stamp++
+		m.display.utc = !m.display.utc
+		m.revision++
 		m.settle()
 	case "y":
 		return m.copy()
 	case "x":
 		return m.export("")
 	case "m":
-		m.look.mouse = !m.look.mouse
-		m.tell(queue.Choose(m.look.mouse, "mouse on: the terminal's own selection is off until m", "mouse off"))
+		m.display.mouse = !m.display.mouse
+		m.inform(queue.Choose(m.display.mouse, "mouse on: the terminal cannot select text until m is pressed again", "mouse off"))
 	case "q":
 		return m.quit()
 	case "ctrl+z":
@@ -152,20 +151,20 @@ func (m *root) look1(k string) tea.Cmd {
 	return nil
 }
 
-// digit opens a pane by its number, and says of other keys that they do nothing
-// only where one might have expected something.
+// digit opens a pane by its number. For a capital letter without an action here it says
+// where the action is; other unknown keys are ignored.
 func (m *root) digit(k string) tea.Cmd {
 	if p, ok := paneOfKeys(k); ok {
 		return m.open(p.ID)
 	}
 	if len(k) == 1 && strings.ToUpper(k) == k && strings.ToLower(k) != k {
-		m.elsewhere(k)
+		m.explainKey(k)
 	}
 	return nil
 }
 
-// elsewhere says of a capital where it works.
-func (m *root) elsewhere(k string) {
+// explainKey says in which panes a capital letter has an action.
+func (m *root) explainKey(k string) {
 	var said []string
 	for _, a := range m.actions {
 		if a.Key != k {
@@ -178,8 +177,8 @@ func (m *root) elsewhere(k string) {
 		said = append(said, "to "+strings.ToLower(a.Verb)+" in "+strings.Join(where, ", "))
 	}
 	if said != nil {
-		m.warn(k + " works " + strings.Join(said, "; "))
+		m.warn(k + " works elsewhere: " + strings.Join(said, "; "))
 		return
 	}
-	m.warn(k + " is bound to nothing in this version; ? lists the keys")
+	m.warn(k + " has no action in this version; ? lists the keys")
 }

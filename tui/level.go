@@ -7,64 +7,63 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// level is one step. One of table, page and board is set; what it is about lives
-// in that value, which a pane's enter makes.
+// level is one step of the way that enter opened: a table, a page or the Overview.
+// Exactly one of table, page and board is set.
 type level struct {
 	acts
 	title string
-	id    string // of the row that it is about
-	aside bool   // a page that says why a queue waits: it is about no row of the pane
+	id    string // of the row that it shows
+	isWhy bool   // the page of :why: it shows a queue, not a row of the pane
 
-	// A table: its rows come from the picture, or from list where the database has
-	// to be asked.
+	// A table: its rows come from the snapshot, or from list if they must be queried.
 	table table
 	grid  grid
 	list  list
 
-	// A page: where it is scrolled to, what is looked for, and its lines as they
-	// were last built.
+	// A page: its scroll offset, the search text, and the lines that were built last.
 	page   page
 	offset int
 	find   string
 	built  views.Page
-	stamp  int // of the state it was built from; 0: never
+	revision  int // shell.stamp when it was built; 0: never built
 
-	// A payload that was revealed on this page, until when it stands.
+	// A payload that was revealed on this page, and when it is masked again.
 	revealed      queue.Text
 	revealedUntil time.Time
 
-	// The Overview: its cursor, and whether what that is on still exists.
+	// The Overview: its cursor, and whether the row under the cursor still exists.
 	board  board
 	target views.Target
 	armed  bool
 }
 
-// table is the rows of a level, and the level under each.
+// table provides the rows of a level, and the level that enter opens for row i.
 type table interface {
 	rows(at scene) views.Source
 	under(at scene, i int) level
 }
 
-// page is the lines of one row; false: the row has left the picture, and the page
-// stays as it last was.
+// page builds the lines of one row. It reports false if the row is no longer in the
+// snapshot; the level then keeps the lines it has.
 type page func(at scene) (views.Page, bool)
 
-// board is the Overview.
+// board draws the Overview.
 type board func(at scene, s views.Size, cursor views.Target) views.OverviewView
 
-// acts is what keys and commands work on in a level; what it lacks the pane says.
+// acts says what keys and commands act on in a level. For anything that a level does
+// not set, the pane's value holds.
 type acts struct {
 	targets map[queue.ActionID]target
 	forms   map[queue.ActionID]form
-	second  func(at scene) bool   // of two actions of one key: the row means the second
-	waits   func(at scene) string // the queue that :why means
+	usesSecond  func(at scene) bool   // where one key has two actions: whether the row needs the second
+	queueName   func(at scene) string // the queue that :why explains for this row
 }
 
-// target puts into a request what an action works on, or says why there is nothing.
+// target sets the targets of a request, or returns why there are none.
 type target func(at scene, req *queue.Request) (problem string)
 
-// on works on the row that find means; without one it says none.
-func on[T any](find func(at scene) (T, bool), id func(T) string, none string) target {
+// rowTarget returns a target for the row that find returns; without a row the problem is none.
+func rowTarget[T any](find func(at scene) (T, bool), id func(T) string, none string) target {
 	return func(at scene, req *queue.Request) string {
 		x, ok := find(at)
 		if !ok {
@@ -75,24 +74,24 @@ func on[T any](find func(at scene) (T, bool), id func(T) string, none string) ta
 	}
 }
 
-// this works on one row, wherever the cursor is.
-func this(id string) target {
+// fixedTarget returns a target with a fixed id, independent of the cursor.
+func fixedTarget(id string) target {
 	return func(_ scene, req *queue.Request) string {
 		req.Targets = []string{id}
 		return ""
 	}
 }
 
-// form is what a dialog knows of a target beside the entry of its action. What it lacks is nil.
+// form adds to the dialog of an action what only the pane knows. Any field may be nil.
 type form struct {
-	line  func(pic *queue.Snapshot, words []string, req *queue.Request) (problem string) // what the words of a command mean, or why they do nothing
-	start func(pic *queue.Snapshot, target string, args []queue.Arg)                     // what it starts with
-	about func(pic *queue.Snapshot, target string) []queue.PlanLine                      // what it tells
+	parseWords  func(snap *queue.Snapshot, words []string, req *queue.Request) (problem string) // parses the words of a command
+	prefill func(snap *queue.Snapshot, target string, args []queue.Arg)                     // sets the defaults of the inputs
+	facts func(snap *queue.Snapshot, target string) []queue.PlanLine                      // facts about the target, shown above the inputs
 }
 
-// scene is what a pane sees: the picture, this process, and how deep one is in it.
+// scene is the input of a pane's functions: the snapshot, this process, and the open level.
 type scene struct {
-	pic    *queue.Snapshot
+	snap    *queue.Snapshot
 	local  *queue.HostStatus
 	env    views.Env
 	size   views.Size // of the screen
@@ -102,19 +101,19 @@ type scene struct {
 	level  *level // the open one
 }
 
-// base is the pane's own level.
+// base is the pane's first level.
 func (at scene) base() *level { return &at.pane.levels[0] }
 
-// acting is the scene that actions work in: beside the rows it is the pane's word
-// whether they work on the row that the page was asked of.
+// acting returns the scene that actions work in. On the page of :why that is the level
+// below it, if the pane allows it (through).
 func (at scene) acting() scene {
-	if n := len(at.pane.levels); at.level.aside && at.pane.through && n > 1 {
+	if n := len(at.pane.levels); at.level.isWhy && at.pane.rowBehindWhy && n > 1 {
 		at.level = &at.pane.levels[n-2]
 	}
 	return at
 }
 
-// target is what an action works on here; nil: it needs nothing.
+// target returns the target function of an action; nil: the action needs no target.
 func (at scene) target(id queue.ActionID) target {
 	if t := at.level.targets[id]; t != nil {
 		return t
@@ -122,21 +121,21 @@ func (at scene) target(id queue.ActionID) target {
 	return at.pane.targets[id]
 }
 
-// second tells which of two actions of one key the row means.
-func (at scene) second() bool {
-	f := queue.Choose(at.level.second != nil, at.level.second, at.pane.second)
+// usesSecond reports whether the row needs the second of two actions that share a key.
+func (at scene) usesSecond() bool {
+	f := queue.Choose(at.level.usesSecond != nil, at.level.usesSecond, at.pane.usesSecond)
 	return f != nil && f(at)
 }
 
-// waiting is the name of the queue that the row under the cursor is of.
-func (at scene) waiting() string {
-	if f := queue.Choose(at.level.waits != nil, at.level.waits, at.pane.waits); f != nil {
+// queueName returns the name of the queue that the row under the cursor belongs to, or "".
+func (at scene) queueName() string {
+	if f := queue.Choose(at.level.queueName != nil, at.level.queueName, at.pane.queueName); f != nil {
 		return f(at)
 	}
 	return ""
 }
 
-// subject is the id of the row that is open or under the cursor.
+// subject returns the id of the row that is open or under the cursor, or "".
 func (at scene) subject() string { return at.level.subject() }
 
 func (l *level) subject() string {
@@ -149,12 +148,12 @@ func (l *level) subject() string {
 	return ""
 }
 
-const moveFirst = "the row you were on is gone; move to another one first"
+const moveFirst = "the row under the cursor is gone; move to another row first"
 
-// scrollTo puts a page to a line, as far as its end allows in a body of h lines.
+// scrollTo scrolls a page to a line, but not past its end in a body of h lines.
 func (l *level) scrollTo(line, h int) { l.offset = min(max(line, 0), max(len(l.built.Lines)-h, 0)) }
 
-// noRow says why there is nothing to work on.
+// noRow returns why an action has no target: the row is gone, or else otherwise.
 func (at scene) noRow(otherwise string) string {
 	switch l := at.level; {
 	case l.table != nil && l.grid.gone && len(l.grid.order) > 0, l.board != nil && !l.armed && l.target != (views.Target{}):
@@ -163,5 +162,5 @@ func (at scene) noRow(otherwise string) string {
 	return otherwise
 }
 
-// listed tells the levels whose rows the database was asked for, under a title.
-func (l *level) listed() bool { return l.table != nil && l.title != "" }
+// isNested reports whether the level is a nested table, whose rows were queried.
+func (l *level) isNested() bool { return l.table != nil && l.title != "" }

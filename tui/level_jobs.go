@@ -12,68 +12,70 @@ type jobs struct{}
 
 const noJob = "there is no job under the cursor"
 
+// jobsLevel is the table of the live jobs of a lane.
 func jobsLevel(id string, lane queue.Lane) level {
-	cancel := selected(queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), ""), noJob)
+	cancel := selectionTarget(queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), ""), noJob)
 	return level{
 		id: id, title: lane.Kind.String() + " in " + lane.Domain.String(), table: jobs{}, grid: newGrid(true),
-		list: rowsOf(queue.Query{Kind: queue.ListJobs, ID: id}, func(x queue.Job) string { return x.ID }),
+		list: pagedList(queue.Query{Kind: queue.ListJobs, ID: id}, func(x queue.Job) string { return x.ID }),
 		acts: acts{
 			targets: map[queue.ActionID]target{queue.ActJobCancel: cancel, queue.ActLeaseRelease: jobs{}.release},
-			waits:   func(at scene) string { return waitingAt(at.pic, id) },
+			queueName:   func(at scene) string { return waitingAt(at.snap, id) },
 		},
 	}
 }
 
 func (jobs) rows(at scene) views.Source {
-	return listed(at, views.Jobs(queue.Of[[]queue.Job](at.level.list.page), at.size.W))
+	return listSource(at, views.Jobs(queue.Of[[]queue.Job](at.level.list.page), at.size.W))
 }
 
 func (jobs) under(at scene, i int) level {
 	return jobLevel(queue.Of[[]queue.Job](at.level.list.page)[i])
 }
 
-// release works on the leases of the jobs that are marked or under the cursor.
+// release targets the leases of the selected jobs, else of the job under the cursor.
 func (jobs) release(at scene, req *queue.Request) string {
 	l := at.level
 	if l.grid.all {
-		return "L releases leases one by one: mark their jobs, or go to STUCK LEASES (8)"
+		return "L releases single leases: select their jobs, or go to STUCK LEASES in Queues (8)"
 	}
 	var of []queue.Job
 	i, ok := l.grid.current()
 	for n, j := range queue.Of[[]queue.Job](l.list.page) {
-		if l.grid.marks[j.ID] || (ok && len(l.grid.marks) == 0 && n == i) {
+		if l.grid.selected[j.ID] || (ok && len(l.grid.selected) == 0 && n == i) {
 			of = append(of, j)
 		}
 	}
 	if len(of) == 0 {
 		return at.noRow(noJob)
 	}
-	return held(req, of)
+	return leaseTargets(req, of)
 }
 
-// held are the leases of jobs, each once.
-func held(req *queue.Request, jobs []queue.Job) string {
+// leaseTargets targets the leases of jobs, each once.
+func leaseTargets(req *queue.Request, jobs []queue.Job) string {
 	for _, j := range jobs {
 		if j.LeaseID != "" && j.FinishedAt == nil && !slices.Contains(req.Targets, j.LeaseID) {
 			req.Targets = append(req.Targets, j.LeaseID)
 		}
 	}
 	if len(req.Targets) == 0 {
-		return "no lease holds it: there is nothing to release"
+		return "no lease to release: no live job here is claimed"
 	}
 	return ""
 }
 
+// jobLevel is the page of one job.
 func jobLevel(j queue.Job) level {
-	l := level{id: j.ID, title: "job " + views.ShortID(j.ID), list: reads(queue.ListJob, j.ID)}
+	l := level{id: j.ID, title: "job " + views.ShortID(j.ID), list: listOf(queue.ListJob, j.ID)}
 	l.targets = map[queue.ActionID]target{
-		queue.ActJobCancel: this(j.ID), queue.ActReveal: this(j.ID),
+		queue.ActJobCancel: fixedTarget(j.ID), queue.ActReveal: fixedTarget(j.ID),
 		queue.ActLeaseRelease: func(at scene, req *queue.Request) string {
 			now := j
 			if d := queue.Of[*queue.JobDetail](at.level.list.page); d != nil {
 				now = d.Job
 			}
-			return held(req, []queue.Job{now})
+			return leaseTargets(req, []queue.Job{now})
 		},
 	}
 	l.page = func(at scene) (views.Page, bool) {

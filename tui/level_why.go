@@ -5,27 +5,27 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// whyLevel is the page that says why a queue waits; every pane can open it.
+// whyLevel is the page of :why, which explains why a queue waits. Every pane can open it.
 func whyLevel(name string) level {
 	return level{
-		id: name, title: "why " + name, aside: true, list: reads(queue.ListWhy, name),
+		id: name, title: "why " + name, isWhy: true, list: listOf(queue.ListWhy, name),
 		page: func(at scene) (views.Page, bool) {
 			return views.WhyPage(name, queue.Of[*queue.Why](at.level.list.page), at.env, at.size.W), true
 		},
 	}
 }
 
-// waitingAt names the queue that waits under a row's id.
-func waitingAt(pic *queue.Snapshot, id string) string {
-	if pic == nil || id == "" {
+// waitingAt returns the name of the queue that a row id stands for, or "".
+func waitingAt(snap *queue.Snapshot, id string) string {
+	if snap == nil || id == "" {
 		return ""
 	}
-	for _, x := range pic.Waiting {
+	for _, x := range snap.Waiting {
 		if id == views.LaneID(x.Domain.String(), x.Subject.String()) || id == x.Subject.String() || id == x.Queue.String() {
 			return x.Name()
 		}
 	}
-	if lane, ok := views.LaneAt(pic, id); ok {
+	if lane, ok := views.LaneAt(snap, id); ok {
 		return "job " + lane.Kind.String() + " in " + lane.Domain.String()
 	}
 	return ""

@@ -8,31 +8,31 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// list is what was read on demand. The functions know the type of its rows.
+// list is the state of a list that is read on demand. Its functions know the type of the rows.
 type list struct {
 	query queue.Query
-	base  string // the filter that the level itself brings, before the operator's
+	base  string // the level's own filter, which precedes the operator's
 	page  queue.Page
-	read  bool // an answer has come
+	read  bool // it was read at least once
 	err   error
 
-	reading int                // the read that runs; 0: none
-	stop    context.CancelFunc // ends it
-	readAt  time.Time          // when the last one began
+	reading int                // number of the read in progress; 0: none
+	stop    context.CancelFunc // cancels it
+	readAt  time.Time          // when the last read began
 
-	count func(p queue.Page) int // of the rows that Page.Total counts; nil: it has none
-	join  func(a, b queue.Page) any
-	cut   func(p queue.Page) bool // there are rows beside those that are counted, and not all are here
+	count func(p queue.Page) int    // the rows of a page that Page.Total counts; nil: the answer is not a list of rows
+	join  func(a, b queue.Page) any // appends page b to page a
+	truncated   func(p queue.Page) bool   // the page lacks rows that Page.Total does not count
 }
 
-// reads is a list of one answer.
-func reads(kind queue.ListKind, id string) list {
+// listOf returns a list with a single answer, not read page by page.
+func listOf(kind queue.ListKind, id string) list {
 	return list{query: queue.Query{Kind: kind, ID: id}}
 }
 
-// rowsOf is a list that is read page by page. Rows that moved on from the page
-// before come again; once is enough.
-func rowsOf[T any, K comparable](q queue.Query, id func(T) K) list {
+// pagedList returns a list that is read page by page. A row that moved between two reads
+// can be in both pages; join keeps the first.
+func pagedList[T any, K comparable](q queue.Query, id func(T) K) list {
 	return list{
 		query: q,
 		count: func(p queue.Page) int { return len(queue.Of[[]T](p)) },
@@ -51,10 +51,10 @@ func rowsOf[T any, K comparable](q queue.Query, id func(T) K) list {
 	}
 }
 
-// asks tells that the rows come from the database.
-func (l *list) asks() bool { return l.query.Kind != "" }
+// queried reports whether the rows are queried, not part of the snapshot.
+func (l *list) queried() bool { return l.query.Kind != "" }
 
-// rows is how many rows are loaded, of those that Page.Total counts.
+// rows returns how many of the rows that Page.Total counts are loaded.
 func (l *list) rows() int {
 	if l.count == nil {
 		return 0
@@ -62,37 +62,38 @@ func (l *list) rows() int {
 	return l.count(l.page)
 }
 
-// take takes an answer in.
-func (l *list) take(p queue.Page, more bool) {
+// add stores a page, appended to the loaded ones if more is true.
+func (l *list) add(p queue.Page, more bool) {
 	if more && l.join != nil {
 		p.Rows = l.join(l.page, p)
 	}
 	l.read, l.page = true, p
 }
 
-// refilter is the filter of a list: what the level brings and what was typed.
+// refilter sets the filter to the level's own plus what was typed, and drops the rows.
 func (l *list) refilter(typed string) {
 	l.query.Filter = strings.TrimSpace(l.base + " " + typed)
-	l.end()
+	l.cancel()
 	l.read, l.page = false, queue.Page{}
 }
 
-// end ends the read that runs: its level is left, or wants other rows.
-func (l *list) end() {
+// cancel cancels the read in progress, because its level was left or needs other rows.
+func (l *list) cancel() {
 	if l.stop != nil {
 		l.stop()
 	}
 	l.reading, l.stop = 0, nil
 }
 
-// whole tells that every row of the list is here.
-func (l *list) whole() bool {
+// complete reports whether every row of the list is loaded.
+func (l *list) complete() bool {
 	p := l.page
-	return l.read && l.reading == 0 && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && (l.cut == nil || !l.cut(p))
+	return l.read && l.reading == 0 && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && (l.truncated == nil || !l.truncated(p))
 }
 
-// known tells an empty list from one that was not read yet.
-func known[T any](l *level, rows []T) []T {
+// loaded returns rows, but an empty slice instead of nil once the list was read: the
+// pages take nil for "not read yet".
+func loaded[T any](l *level, rows []T) []T {
 	if l.list.read && rows == nil {
 		return []T{}
 	}

@@ -1,6 +1,6 @@
 package tui
 
-// This file is every message that the program sends itself.
+// This file declares every message that the program sends itself.
 
 import (
 	"time"
@@ -9,44 +9,44 @@ import (
 )
 
 type (
-	// beatMsg is the heartbeat of the screen: clock, ages, countdowns, refresh.
-	beatMsg struct{}
-	// dueMsg asks for a refresh that a hint had to wait for.
+	// heartbeatMsg comes once a second: clock, ages, countdowns, refresh.
+	heartbeatMsg struct{}
+	// dueMsg starts a refresh that was delayed after a hint.
 	dueMsg struct{}
-	// hintMsg: something changed in the database.
+	// hintMsg says that something changed in the database; open is false when the channel was closed.
 	hintMsg struct{ open bool }
-	// polledMsg is what memory says of link and host.
+	// polledMsg is the state of link and host.
 	polledMsg struct {
 		link queue.Link
 		host *queue.HostStatus
 	}
-	// pictureMsg is a refresh that came back.
-	pictureMsg struct {
-		picture queue.Snapshot
+	// snapshotMsg is the answer of a refresh.
+	snapshotMsg struct {
+		snapshot queue.Snapshot
 		err     error
 		took    time.Duration
 	}
-	// pastMsg is a kept picture that came back.
+	// pastMsg is a stored snapshot; a zero TakenAt means that there is none.
 	pastMsg struct {
-		trip    int
+		visit    int
 		steps   int
-		picture queue.Snapshot
-		first   time.Time // when the oldest one was taken
+		snapshot queue.Snapshot
+		first   time.Time // when the oldest stored one was taken
 		err     error
 	}
-	// sessionMsg says who this login is and what it may do.
+	// sessionMsg is the login with its rights.
 	sessionMsg struct {
 		session *queue.Session
 		err     error
 	}
-	// pageMsg is a list that came back, for the level whose read this is.
+	// pageMsg is a page of a list, for the level that waits for this read.
 	pageMsg struct {
 		read int
 		more bool // to be appended
 		page queue.Page
 		err  error
 	}
-	// plannedMsg and appliedMsg answer a dialog.
+	// plannedMsg and appliedMsg are the answers for a dialog, by its serial.
 	plannedMsg struct {
 		dialog int
 		plan   queue.Plan
@@ -57,7 +57,7 @@ type (
 		result queue.Result
 		err    error
 	}
-	// armMsg redraws a dialog that now takes answers.
+	// armMsg redraws a dialog that now accepts answers.
 	armMsg struct{}
 	// savedMsg is the end of an export.
 	savedMsg struct {
@@ -67,8 +67,8 @@ type (
 		err       error
 		cancelled bool
 	}
-	// drainedMsg: the host has shut down.
+	// drainedMsg says that the host has shut down.
 	drainedMsg struct{ err error }
-	// openedMsg is the first message of all.
+	// openedMsg is the first message after the start.
 	openedMsg struct{}
 )

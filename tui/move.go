@@ -1,6 +1,6 @@
 package tui
 
-// This file moves the cursor and marks rows.
+// This file moves the cursor and selects rows.
 
 import (
 	tea "charm.land/bubbletea/v2"
@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// move puts the cursor of whatever is open by d.
+// move moves the cursor, or scrolls the page, by d rows.
 func (m *deck) move(d int) tea.Cmd {
 	l := m.pane().top()
 	switch {
@@ -24,6 +24,7 @@ func (m *deck) move(d int) tea.Cmd {
 	return nil
 }
 
+// moveTo moves the cursor to row i, or scrolls the page there.
 func (m *deck) moveTo(i int) tea.Cmd {
 	l := m.pane().top()
 	switch {
@@ -52,14 +53,15 @@ func (m *deck) moveOverview(l *level, d int) {
 	l.target, l.armed = targets[min(max(at, 0), len(targets)-1)], true
 }
 
-func (m *deck) mark(k string) {
+// selectKey handles space, v and ctrl+a.
+func (m *deck) selectKey(k string) {
 	g := &m.pane().top().grid
-	if g.marks == nil {
-		m.warn("rows are marked in the letters of a group (5, enter) and the jobs of a lane (8, enter); here a key acts on the row under the cursor")
+	if g.selected == nil {
+		m.warn("rows can be selected among dead letters (5, enter) and the jobs of a lane (8, enter); here a key acts on the row under the cursor")
 		return
 	}
-	if i, ok := g.current(); ok && k != "ctrl+a" && !g.markable(i) {
-		m.warn("lanes are not marked: enter opens its jobs, which are; so are the stuck leases")
+	if i, ok := g.current(); ok && k != "ctrl+a" && !g.selectable(i) {
+		m.warn("lanes cannot be selected; the jobs of a lane (enter) and stuck leases can")
 		return
 	}
 	switch k {
@@ -68,26 +70,28 @@ func (m *deck) mark(k string) {
 			g.move(1, m.rows)
 		}
 	case "v":
-		g.ranges()
+		g.toggleRange()
 	case "ctrl+a":
-		g.markAll(m.pane().top().list.asks())
-		m.sayMarked()
+		g.selectAll(m.pane().top().list.queried())
+		m.informSelected()
 	}
 }
 
-func (m *deck) sayMarked() {
+// informSelected shows how many rows are selected.
+func (m *deck) informSelected() {
 	l := m.pane().top()
-	n := int64(len(l.grid.marked()))
+	n := int64(len(l.grid.selectedIDs()))
 	switch {
 	case l.grid.all:
-		m.tell("all " + m.totalWords(l) + " that match are selected")
+		m.inform("all " + m.totalWords(l) + " matching rows selected")
 	case l.list.page.Total > n:
-		m.tell(views.Count(n) + " marked; ctrl+a again takes all " + m.totalWords(l) + " that match")
+		m.inform(views.Count(n) + " selected; ctrl+a again selects all " + m.totalWords(l) + " matching rows")
 	default:
-		m.tell(views.Count(n) + " marked")
+		m.inform(views.Count(n) + " selected")
 	}
 }
 
+// totalWords returns the number of matching rows, with ≥ if the count was bounded.
 func (m *deck) totalWords(l *level) string {
-	return queue.Choose(l.list.page.TotalBound, m.look.theme.G.AtLeast, "") + views.Count(l.list.page.Total)
+	return queue.Choose(l.list.page.TotalBound, m.display.theme.G.AtLeast, "") + views.Count(l.list.page.Total)
 }

@@ -1,6 +1,6 @@
 package tui
 
-// This file goes from pane to pane and from level to level.
+// This file moves between panes and levels.
 
 import (
 	"slices"
@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// open shows a pane. Filters do not travel: one that was forgotten would hide
-// rows of an incident.
+// open shows a pane. It clears the filter of the pane that is left: a forgotten filter
+// would hide rows of an incident.
 func (m *deck) open(id queue.PaneID) tea.Cmd {
 	if _, ok := m.panes[id]; !ok {
 		return nil
@@ -19,14 +19,14 @@ func (m *deck) open(id queue.PaneID) tea.Cmd {
 	if id != m.at {
 		m.mask()
 		m.clearFilter(m.pane().top())
-		m.pane().top().list.end()
+		m.pane().top().list.cancel()
 		m.at = id
 	}
 	m.settle()
 	return tea.Batch(m.reread(true)...)
 }
 
-// cycle goes to the next pane, or the one before.
+// cycle opens the pane d places further in menu order.
 func (m *deck) cycle(d int) tea.Cmd {
 	panes := Panes()
 	for i, p := range panes {
@@ -37,18 +37,18 @@ func (m *deck) cycle(d int) tea.Cmd {
 	return nil
 }
 
-// push goes one level deeper.
+// push opens a level below the current one.
 func (m *deck) push(l level) tea.Cmd {
 	m.mask()
 	p := m.pane()
-	p.top().list.end()
+	p.top().list.cancel()
 	p.levels = append(p.levels, l)
 	cmd := m.read(p.top())
 	m.settle()
 	return cmd
 }
 
-// enter opens what is under the cursor. It never acts.
+// enter opens the row under the cursor. It never acts.
 func (m *deck) enter() tea.Cmd {
 	l := m.pane().top()
 	if l.board != nil {
@@ -60,8 +60,7 @@ func (m *deck) enter() tea.Cmd {
 	return nil
 }
 
-// follow opens the pane that knows more about a row of the Overview, with the
-// cursor on it.
+// follow opens the pane that a row of the Overview belongs to, with the cursor on that row.
 func (m *deck) follow(from *level) tea.Cmd {
 	if !from.armed {
 		return nil
@@ -70,34 +69,35 @@ func (m *deck) follow(from *level) tea.Cmd {
 	to := m.panes[t.Pane]
 	to.levels = to.levels[:1]
 	l := to.top()
-	if to.land != nil {
-		to.land(l, t.ID)
+	if to.beforeFollow != nil {
+		to.beforeFollow(l, t.ID)
 	}
 	cmd := m.open(t.Pane)
-	if g := &l.grid; !g.jump(t.ID, m.rows) && to.means != nil {
-		if i := slices.IndexFunc(g.order, func(o int) bool { return to.means(g.src, o, t.ID) }); i >= 0 {
+	if g := &l.grid; !g.jump(t.ID, m.rows) && to.matches != nil {
+		if i := slices.IndexFunc(g.order, func(o int) bool { return to.matches(g.src, o, t.ID) }); i >= 0 {
 			g.place(i, m.rows)
 		}
 	}
-	if to.goOn {
+	if to.enterOnFollow {
 		return tea.Batch(cmd, m.enter())
 	}
 	return cmd
 }
 
-// why opens the page that says why a queue waits; without a name that of the row
-// under the cursor.
+// why opens the page that explains why a queue waits. Without a name it explains the queue
+// of the row under the cursor.
 func (m *deck) why(name string) tea.Cmd {
 	if name == "" {
-		if name = m.scene().acting().waiting(); name == "" {
-			m.warn(":why needs a queue: a row that waits (1, 7, 8), or its name; tab completes")
+		if name = m.scene().acting().queueName(); name == "" {
+			m.warn(":why needs a queue: put the cursor on a waiting row (1, 7, 8) or type a name; tab completes names")
 			return nil
 		}
 	}
 	return m.push(whyLevel(name))
 }
 
-// back is esc: filter, then selection, then the parent. It never quits.
+// back handles esc: it clears the filter, else the selection, else goes to the parent
+// level, else to the Overview. It never quits.
 func (m *deck) back() tea.Cmd {
 	p := m.pane()
 	l := p.top()
@@ -109,9 +109,9 @@ func (m *deck) back() tea.Cmd {
 	case l.grid.clear():
 	case len(p.levels) > 1:
 		m.mask()
-		l.list.end()
+		l.list.cancel()
 		p.levels = p.levels[:len(p.levels)-1]
-		m.stamp++
+		m.revision++
 		m.settle()
 		return tea.Batch(m.reread(true)...)
 	case m.at != home():

@@ -18,7 +18,7 @@ func TestNotificationsPane(t *testing.T) {
 		x.sees("1,249 staged", "1,212 due", "37 in the debounce of 90s", "3 failed", "every 2m", "T to tick", "doc-2026-0077", "document_imported", "WORKER LOG",
 			"could not be told", "doc-4711/p0007")
 		x.press("j", "j", "R")
-		x.sees("R works on what FAILED")
+		x.sees("R needs a FAILED row")
 		x.press("k", "enter")
 		x.sees("actor_ref is missing", "kg/node/551208")
 		x.press("R")

@@ -10,9 +10,9 @@ import (
 // Options are the settings of a console.
 type Options struct {
 	Profile     string // the name in the header
-	Production  string // non-empty: the profile says that this is production; typed until the database has said its name
+	Production  string // name of the production profile, "" if it is none; used until the database has answered
 	ReadOnly    bool
-	Actor       string // who the audit rows name
+	Actor       string // the name in the audit
 	ASCII       bool
 	NoColor     bool
 	Accessible  bool   // plain lines instead of a screen
@@ -24,13 +24,13 @@ type Options struct {
 	StartFilter string
 	Now         func() time.Time
 	Version     string
-	Demo        string // one line that says that this is the demo
+	Demo        string // status line of the demo; "": not a demo
 	Mouse       bool
-	// AnswerActor is told the name that was asked for, once, where Actor is a
-	// shared account's.
+	// AnswerActor gets the operator's name, once, if Actor is a shared account. nil: the
+	// console does not ask.
 	AnswerActor func(string)
-	// Save lets write fill a new file of this name, and gives its path; a file that
-	// exists it refuses. nil: exports are off.
+	// Save creates the file name, lets write fill it, and returns its path. It refuses a
+	// file that exists. nil: exports are off.
 	Save func(name string, write func(io.Writer) error) (path string, err error)
 }
 

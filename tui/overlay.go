@@ -9,20 +9,22 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// overlay is one of them. A nil overlay from update closes it.
+// overlay is a dialog, menu or help above the pane: a small state machine that answers a
+// key with an effect and never touches the model. update returns the overlay to show next;
+// nil closes it.
 type overlay interface {
-	update(msg tea.Msg, at place) (overlay, effect)
-	lines(at place) []string
+	update(msg tea.Msg, at overlayContext) (overlay, effect)
+	lines(at overlayContext) []string
 }
 
-// place is where and when an overlay is.
-type place struct {
+// overlayContext is what an overlay needs to draw and to decide.
+type overlayContext struct {
 	now  time.Time // the operator's clock
 	env  views.Env
 	size views.Size
 }
 
-// pressed is the key that a message is; empty: it is none.
+// pressed returns the key of a message, or "" if the message is not a key.
 func pressed(msg tea.Msg) string {
 	if k, ok := msg.(tea.KeyPressMsg); ok {
 		return k.String()
@@ -30,7 +32,7 @@ func pressed(msg tea.Msg) string {
 	return ""
 }
 
-// effect is what an overlay wants done; nil is nothing.
+// effect is what an overlay asks the root to do; nil: nothing.
 type effect any
 
 type (
@@ -43,5 +45,5 @@ type (
 		action queue.Action
 		req    queue.Request
 	}
-	effLeave struct{ how leaveHow }
+	effShutdown struct{ how shutdownMode }
 )

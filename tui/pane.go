@@ -5,32 +5,33 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// pane is one pane with the levels that are open in it, the deepest last.
+// pane is one pane and the levels that are open in it, the deepest last. The functions
+// are declared once per pane; nil means that the pane does without.
 type pane struct {
 	queue.Pane
 	acts
-	badge  views.Badge // how much stands in it that should be looked at
-	list   list        // its own table is read; empty: it comes with the picture
-	marks  bool        // its rows can be marked
+	badge  views.Badge // counts the rows that need attention
+	list   list        // the query for its own table; empty: the rows are part of the snapshot
+	selectable  bool        // its rows can be selected
 	board  board
 	source func(at scene) views.Source
 	enter  func(at scene, i int) level // the level under a row
 
-	above func(at scene) []string                       // lines over its table
-	room  func(at scene, s views.Size) int              // the lines that its table has of a body
-	body  func(at scene, s views.Size) []string         // all of a body, where more than the table is in it
-	land  func(l *level, id string)                     // before a row of the Overview is followed to here
-	means func(src views.Source, i int, id string) bool // the row that the Overview calls id
+	header func(at scene) []string                       // lines above its table
+	tableLines  func(at scene, s views.Size) int              // how many lines of a body of size s the table gets
+	body  func(at scene, s views.Size) []string         // the whole body, for a pane that shows more than its table
+	beforeFollow  func(l *level, id string)                     // prepares the level before the Overview opens row id in this pane
+	matches func(src views.Source, i int, id string) bool // whether row i is the one that the Overview calls id
 
-	keys   func(at scene, key string) (queue.ActionID, map[string]string) // keys that stand for an action with arguments
-	copies func(at scene) string                                          // what y copies, where that is not the row's id
-	tick   string                                                         // the tick worker that T means, where that is not the row's
+	actionKeys   func(at scene, key string) (queue.ActionID, map[string]string) // keys that start an action with fixed arguments
+	copyText func(at scene) string                                          // the text that y copies, if it is not the row's id
+	tickWorker   string                                                         // the tick worker that T runs, if the row does not name it
 
-	goOn    bool // following a row of the Overview enters it
-	asked   bool // a filter is sent with enter alone: it looks through history
-	often   bool // few rows, and their progress is what one looks for
-	here    bool // what it shows is of this process, not of the picture
-	through bool // on a page that says why, keys work on the row that it was asked of
+	enterOnFollow    bool // opening a row from the Overview also enters it
+	filterOnEnter   bool // the filter is sent on enter only, because the query searches the history
+	rereadOften   bool // the list is read again with every snapshot: it is short and its progress matters
+	localOnly    bool // it shows this process, not the snapshot
+	rowBehindWhy bool // on the page opened by :why, keys act on the row that :why was asked for
 
 	levels []level
 }
@@ -41,18 +42,18 @@ func (p *pane) under(at scene, i int) level { return p.enter(at, i) }
 
 func (p *pane) top() *level { return &p.levels[len(p.levels)-1] }
 
-// begin opens the pane's own level.
+// begin opens the first level, the pane's own table or board.
 func (p *pane) begin() {
-	l := level{board: p.board, list: p.list, grid: newGrid(p.marks)}
+	l := level{board: p.board, list: p.list, grid: newGrid(p.selectable)}
 	if p.board == nil {
 		l.table = p
 	}
 	p.levels = []level{l}
 }
 
-// row is where a row of the pane's own table stands in the picture.
+// row returns the index of a row of the pane's own table in the current snapshot.
 func (at scene) row(id string) (int, bool) {
-	if at.pic == nil {
+	if at.snap == nil {
 		return 0, false
 	}
 	src := at.pane.source(at)
@@ -64,7 +65,8 @@ func (at scene) row(id string) (int, bool) {
 	return 0, false
 }
 
-// rowPage is the page of a row of the pane's own table, while it is in the picture.
+// rowPage returns the page of one row of the pane's own table. It reports false once
+// the row is no longer in the snapshot.
 func rowPage(id string, draw func(at scene, i int) views.Page) page {
 	return func(at scene) (views.Page, bool) {
 		i, ok := at.row(id)
@@ -75,32 +77,32 @@ func rowPage(id string, draw func(at scene, i int) views.Page) page {
 	}
 }
 
-// pictured says of a table that comes with the picture why it is empty.
-func pictured(at scene, src views.Source) views.Source {
-	if at.pic == nil {
-		src.Empty = []string{"Waiting for the first picture of the database."}
+// snapshotSource sets the text of an empty table whose rows are part of the snapshot.
+func snapshotSource(at scene, src views.Source) views.Source {
+	if at.snap == nil {
+		src.Empty = []string{"Waiting for the first snapshot of the database."}
 	} else if src.Note != "" {
 		src.Empty = []string{"This could not be read."}
 	}
 	return src
 }
 
-// listed says of a list that was not read yet, or could not be, that it is so.
-func listed(at scene, src views.Source) views.Source {
+// listSource sets the text and the note of a table whose list is not read yet, or could not be read.
+func listSource(at scene, src views.Source) views.Source {
 	switch l := &at.level.list; {
 	case l.err != nil && l.rows() == 0:
 		src.Empty = []string{"This could not be read.", why(l.err)}
 	case l.err != nil:
-		src.Note = "fresh rows: " + why(l.err)
+		src.Note = "newer rows: " + why(l.err)
 	case !l.read && l.reading == 0 && at.paused:
-		src.Empty = []string{"This list was not read yet, and now it is not read: p goes on."}
+		src.Empty = []string{"This list is not read while the console is paused. Press p to resume."}
 	case !l.read:
 		src.Empty = []string{"Reading"}
 	}
 	return src
 }
 
-// exactly is a term that holds for one value, whatever is in it.
+// exactly returns a filter term that matches one value literally, including * and ?.
 func exactly(field string, kind queue.FieldKind, raw string) queue.Term {
 	return queue.Term{Field: field, Kind: kind, Op: queue.OpEq, Values: []queue.Value{{Raw: raw}}}
 }

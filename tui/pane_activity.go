@@ -5,20 +5,19 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// activityPane is pane gl: the sessions that may hold queues up, and what C and X work
-// on.
+// activityPane is pane gl: the sessions that may hold up queues.
 func activityPane() pane {
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneActivity, Keys: "gl", Title: "Activity",
 			From: "fn_queue_activity",
-			Help: "sessions that may hold queues up: the oldest snapshot, who blocks whom, open transactions, listeners; cancel, terminate",
+			Help: "sessions that may hold up queues: oldest PostgreSQL snapshot, blockers, open transactions, listeners; cancel, terminate",
 		},
-		list:  rowsOf(queue.Query{Kind: queue.ListActivity}, func(a queue.Activity) string { return a.ID }),
-		marks: true, often: true,
-		source: func(at scene) views.Source { return listed(at, views.Activity(sessions(at))) },
+		list:  pagedList(queue.Query{Kind: queue.ListActivity}, func(a queue.Activity) string { return a.ID }),
+		selectable: true, rereadOften: true,
+		source: func(at scene) views.Source { return listSource(at, views.Activity(sessions(at))) },
 		enter: func(at scene, i int) level {
-			was := sessions(at)[i] // shown as it last was when it has ended
+			was := sessions(at)[i] // kept, to show a session that has ended
 			return level{id: was.ID, title: was.ID, page: func(at scene) (views.Page, bool) {
 				for _, a := range sessions(at) {
 					if a.ID == was.ID {
@@ -28,21 +27,21 @@ func activityPane() pane {
 				return views.ActivityPage(was, sessions(at), at.env, at.size.W), true
 			}}
 		},
-		acts: acts{targets: map[queue.ActionID]target{queue.ActSessionCancel: signal, queue.ActSessionTerminate: signal}},
+		acts: acts{targets: map[queue.ActionID]target{queue.ActSessionCancel: sessionTarget, queue.ActSessionTerminate: sessionTarget}},
 	}
 }
 
 func sessions(at scene) []queue.Activity { return queue.Of[[]queue.Activity](at.base().list.page) }
 
-// signal is what C and X work on: the marked sessions, or the one under the cursor.
-func signal(at scene, req *queue.Request) string {
-	req.Targets = at.level.grid.marked()
+// sessionTarget targets the selected sessions, else the one under the cursor.
+func sessionTarget(at scene, req *queue.Request) string {
+	req.Targets = at.level.grid.selectedIDs()
 	if len(req.Targets) == 0 {
 		req.Targets = []string{at.subject()}
 	}
 	for _, id := range req.Targets {
 		if _, _, ok := queue.ParseSessionID(id); !ok {
-			return at.noRow("C and X need a session; this row has none")
+			return at.noRow("C and X need a session; this row is not a session")
 		}
 	}
 	return ""

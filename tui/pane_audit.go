@@ -13,12 +13,12 @@ func auditPane() pane {
 		Pane: queue.Pane{
 			ID: queue.PaneAudit, Keys: "ga", Title: "Audit",
 			From: "queue_operator_action",
-			Help: "who did what, why, before and after",
+			Help: "who did what and why, with the values before and after",
 		},
-		list:  rowsOf(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
-		asked: true,
+		list:  pagedList(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
+		filterOnEnter: true,
 		source: func(at scene) views.Source {
-			return listed(at, views.Audit(queue.Of[[]queue.AuditEntry](at.level.list.page)))
+			return listSource(at, views.Audit(queue.Of[[]queue.AuditEntry](at.level.list.page)))
 		},
 		enter: func(at scene, i int) level {
 			x := queue.Of[[]queue.AuditEntry](at.level.list.page)[i]

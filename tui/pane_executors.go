@@ -8,130 +8,131 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// executorsPane is pane 4: executors, and under them what each may claim.
+// executorsPane is pane 4: executors, and below them their job subscriptions.
 func executorsPane() pane {
-	rule := on(jobRule, func(x queue.JobSubscription) string { return x.ID }, "D works on a row under MAY CLAIM; there is none under the cursor")
+	rule := rowTarget(jobSubscriptionAt, func(x queue.JobSubscription) string { return x.ID }, "D needs a row under MAY CLAIM under the cursor")
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneExecutors, Keys: "4", Title: "Executors", Short: "Exec",
 			From: "queue_heartbeat, job_subscription",
-			Help: "working, idle, stuck, stale, dead; register; what each may claim",
+			Help: "executors by state (working, idle, stuck, silent), and the jobs that each may claim; register, subscribe",
 		},
-		source: func(at scene) views.Source { return pictured(at, views.Executors(at.pic)) },
+		source: func(at scene) views.Source { return snapshotSource(at, views.Executors(at.snap)) },
 		enter:  executorLevel,
-		copies: func(at scene) string {
-			x, ok := jobRule(at)
+		copyText: func(at scene) string {
+			x, ok := jobSubscriptionAt(at)
 			return queue.Choose(ok, x.ID, at.subject())
 		},
 		acts: acts{
 			targets: map[queue.ActionID]target{
 				queue.ActAck: acknowledge(func(at scene) (queue.Alert, bool) {
 					id := executorAt(at)
-					return queue.Find(at.pic.OrEmpty().Alerts, func(a queue.Alert) bool { return id != "" && a.Kind == "silence" && a.Subject.String() == id })
+					return queue.Find(at.snap.OrEmpty().Alerts, func(a queue.Alert) bool { return id != "" && a.Kind == "silence" && a.Subject.String() == id })
 				}, func(at scene) string {
 					if id := executorAt(at); id != "" {
 						return id + " is not silent: there is nothing to acknowledge"
 					}
 					return at.noRow(noAlert)
 				}),
-				queue.ActJobSubscribe: mayClaim,
-				queue.ActProducerSet:  producersOf,
+				queue.ActJobSubscribe: subscribeTarget,
+				queue.ActProducerSet:  producersTarget,
 				queue.ActJobRuleOff:   rule,
 				queue.ActJobRuleOn:    rule,
 			},
 			forms: map[queue.ActionID]form{
-				queue.ActJobSubscribe: {line: claimLine, about: claims},
-				queue.ActJobRuleOff:   {about: claimNow},
-				queue.ActJobRuleOn:    {about: claimNow},
+				queue.ActJobSubscribe: {parseWords: parseSubscribe, facts: executorFacts},
+				queue.ActJobRuleOff:   {facts: jobSubscriptionFacts},
+				queue.ActJobRuleOn:    {facts: jobSubscriptionFacts},
 			},
-			second: func(at scene) bool {
-				x, ok := jobRule(at)
+			usesSecond: func(at scene) bool {
+				x, ok := jobSubscriptionAt(at)
 				return ok && !x.Enabled
 			},
 		},
 	}
 }
 
-// executorAt is the id of the executor that a row is about.
+// executorAt returns the id of the executor that a row of either table is about.
 func executorAt(at scene) string {
-	x, ok := jobRule(at)
+	x, ok := jobSubscriptionAt(at)
 	return queue.Choose(ok, x.ExecutorID.String(), at.subject())
 }
 
-// executorLevel is the page of an executor, or of the one that a subscription is of.
+// executorLevel is the page of an executor. A row of a job subscription opens its executor.
 func executorLevel(at scene, i int) level {
 	id := at.level.grid.src.ID(i)
-	x, ok := views.SubscriptionOf(at.pic, id)
+	x, ok := views.SubscriptionOf(at.snap, id)
 	return level{id: id, title: queue.Choose(ok, x.ExecutorID.String(), id), page: func(at scene) (views.Page, bool) {
 		i, ok := at.row(id)
 		if !ok {
 			return views.Page{}, false
 		}
-		if n := len(at.pic.Executors); i >= n {
-			of := at.pic.JobSubscriptions[i-n].ExecutorID
-			if i = slices.IndexFunc(at.pic.Executors, func(x queue.Executor) bool { return x.ID == of }); i < 0 {
+		if n := len(at.snap.Executors); i >= n {
+			of := at.snap.JobSubscriptions[i-n].ExecutorID
+			if i = slices.IndexFunc(at.snap.Executors, func(x queue.Executor) bool { return x.ID == of }); i < 0 {
 				return views.Page{}, false
 			}
 		}
-		return views.ExecutorPage(at.pic.Executors[i], at.pic.JobSubscriptions, at.env, at.size.W), true
+		return views.ExecutorPage(at.snap.Executors[i], at.snap.JobSubscriptions, at.env, at.size.W), true
 	}}
 }
 
-func jobRule(at scene) (queue.JobSubscription, bool) {
-	return views.SubscriptionOf(at.pic, at.subject())
+// jobSubscriptionAt returns the job subscription under the cursor.
+func jobSubscriptionAt(at scene) (queue.JobSubscription, bool) {
+	return views.SubscriptionOf(at.snap, at.subject())
 }
 
-// producersOf starts the form of O with the kind of the executor under the cursor.
-func producersOf(at scene, req *queue.Request) string {
+// producersTarget prefills the form of O with the kind of the executor under the cursor.
+func producersTarget(at scene, req *queue.Request) string {
 	id := executorAt(at)
-	x, ok := queue.Find(at.pic.OrEmpty().Executors, func(x queue.Executor) bool { return x.ID.String() == id })
+	x, ok := queue.Find(at.snap.OrEmpty().Executors, func(x queue.Executor) bool { return x.ID.String() == id })
 	if !ok {
-		return at.noRow("there is no executor under the cursor: O names the producers of its kind")
+		return at.noRow("there is no executor under the cursor; O sets the producers of its kind")
 	}
 	req.Targets = []string{x.Kind.String()}
 	return ""
 }
 
-// mayClaim starts the form of E: with the rule under the cursor, else with the
-// first of the executor, else empty.
-func mayClaim(at scene, req *queue.Request) string {
+// subscribeTarget prefills the form of E with the job subscription under the cursor, else with the
+// first one of the executor, else with nothing.
+func subscribeTarget(at scene, req *queue.Request) string {
 	id := executorAt(at)
 	if id == "" {
 		return at.noRow("there is no executor under the cursor")
 	}
-	rules := claimRules(at.pic, id)
-	if x, ok := jobRule(at); ok {
+	rules := jobSubscriptionsOf(at.snap, id)
+	if x, ok := jobSubscriptionAt(at); ok {
 		rules = []queue.JobSubscription{x}
 	}
 	req.Targets = []string{id}
 	if len(rules) > 0 {
-		fill(req, rules[0])
+		fillForm(req, rules[0])
 	}
 	return ""
 }
 
-// claimLine takes the second word for the kind of jobs; without it the rule that
-// stands is edited.
-func claimLine(pic *queue.Snapshot, words []string, req *queue.Request) string {
+// parseSubscribe parses ":executor ID [KIND]". Without a kind the form is prefilled with the
+// executor's first job subscription.
+func parseSubscribe(snap *queue.Snapshot, words []string, req *queue.Request) string {
 	req.Targets = words[:1]
 	if len(words) > 1 {
 		req.Args["kind"] = words[1]
-	} else if rules := claimRules(pic, words[0]); len(rules) > 0 {
-		fill(req, rules[0])
+	} else if rules := jobSubscriptionsOf(snap, words[0]); len(rules) > 0 {
+		fillForm(req, rules[0])
 	}
 	return ""
 }
 
-// fill lets the form of a request start with a rule.
-func fill(req *queue.Request, x queue.JobSubscription) {
+// fillForm prefills the form of a request with a job subscription.
+func fillForm(req *queue.Request, x queue.JobSubscription) {
 	req.Args["kind"], req.Args["domain"] = x.JobKind.String(), x.Domain.String()
 	req.Args["floor"], req.Args["parallel"] = strconv.FormatInt(x.PriorityFloor, 10), strconv.FormatInt(x.MaxParallel, 10)
 	req.Args["enabled"], req.Args["notes"] = strconv.FormatBool(x.Enabled), x.Notes.String()
 }
 
-// claimRules are what an executor may claim.
-func claimRules(pic *queue.Snapshot, executor string) (out []queue.JobSubscription) {
-	for _, x := range pic.OrEmpty().JobSubscriptions {
+// jobSubscriptionsOf returns the job subscriptions of an executor.
+func jobSubscriptionsOf(snap *queue.Snapshot, executor string) (out []queue.JobSubscription) {
+	for _, x := range snap.OrEmpty().JobSubscriptions {
 		if x.ExecutorID.String() == executor {
 			out = append(out, x)
 		}
@@ -139,20 +140,20 @@ func claimRules(pic *queue.Snapshot, executor string) (out []queue.JobSubscripti
 	return out
 }
 
-// claimNow says what a rule is of.
-func claimNow(pic *queue.Snapshot, id string) []queue.PlanLine {
-	x, ok := queue.Find(pic.OrEmpty().JobSubscriptions, func(x queue.JobSubscription) bool { return x.ID == id })
+// jobSubscriptionFacts returns the facts about a job subscription.
+func jobSubscriptionFacts(snap *queue.Snapshot, id string) []queue.PlanLine {
+	x, ok := queue.Find(snap.OrEmpty().JobSubscriptions, func(x queue.JobSubscription) bool { return x.ID == id })
 	if !ok {
 		return nil
 	}
-	return []queue.PlanLine{{Label: "executor", Value: x.ExecutorID}, {Label: "may claim", Value: queue.Clean(views.Rule(x))}}
+	return []queue.PlanLine{{Label: "executor", Value: x.ExecutorID}, {Label: "may claim", Value: queue.Clean(views.JobSubscriptionText(x))}}
 }
 
-// claims says how an executor's rules stand, above the form that makes one.
-func claims(pic *queue.Snapshot, executor string) []queue.PlanLine {
-	rules := claimRules(pic, executor)
+// executorFacts returns the current job subscriptions of an executor, shown above the form.
+func executorFacts(snap *queue.Snapshot, executor string) []queue.PlanLine {
+	rules := jobSubscriptionsOf(snap, executor)
 	if len(rules) == 0 {
-		return []queue.PlanLine{{Label: "now", Value: queue.Clean("no subscription: it gets no job")}}
+		return []queue.PlanLine{{Label: "now", Value: queue.Clean("no job subscription: this executor gets no jobs")}}
 	}
 	var out []queue.PlanLine
 	for i, x := range rules {
@@ -160,7 +161,7 @@ func claims(pic *queue.Snapshot, executor string) []queue.PlanLine {
 			out = append(out, queue.PlanLine{Value: queue.Clean("and " + strconv.Itoa(len(rules)-i) + " more")})
 			break
 		}
-		out = append(out, queue.PlanLine{Label: queue.Choose(i == 0, "now", ""), Value: queue.Clean(views.Rule(x))})
+		out = append(out, queue.PlanLine{Label: queue.Choose(i == 0, "now", ""), Value: queue.Clean(views.JobSubscriptionText(x))})
 	}
-	return append(out, queue.PlanLine{Label: "to know", Value: queue.Clean("another kind or domain makes one more; it does not change these")})
+	return append(out, queue.PlanLine{Label: "note", Value: queue.Clean("another kind or domain adds a subscription and leaves these unchanged")})
 }

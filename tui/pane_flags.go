@@ -8,38 +8,38 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// flagsPane is pane gf, and setting a flag wherever a row stands for one.
+// flagsPane is pane gf: the switches and settings of the database.
 func flagsPane() pane {
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneFlags, Keys: "gf", Title: "Flags",
 			From: "dot_config",
-			Help: "flip or edit with reason and expiry",
+			Help: "switches and settings; change with a reason and an expiry",
 		},
 		badge:  views.FlagsBadge,
-		source: func(at scene) views.Source { return pictured(at, views.Flags(at.pic)) },
+		source: func(at scene) views.Source { return snapshotSource(at, views.Flags(at.snap)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
-			return level{id: id, title: id, list: reads(queue.ListFlagHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
-				return views.FlagPage(at.pic.Flags[i], known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W)
+			return level{id: id, title: id, list: listOf(queue.ListFlagHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
+				return views.FlagPage(at.snap.Flags[i], loaded(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W)
 			})}
 		},
 		acts: acts{
 			targets: map[queue.ActionID]target{queue.ActFlagSet: setFlag(scene.subject)},
-			forms:   map[queue.ActionID]form{queue.ActFlagSet: {start: turned, about: flagNow}},
+			forms:   map[queue.ActionID]form{queue.ActFlagSet: {prefill: flagPrefill, facts: flagFacts}},
 		},
 	}
 }
 
-// setFlag is what E works on: the flag of this key.
+// setFlag returns the target of E: the flag whose key is key(at).
 func setFlag(key func(at scene) string) target {
-	return on(func(at scene) (queue.Flag, bool) { return at.pic.Flag(key(at)) }, func(f queue.Flag) string { return f.Key.String() },
-		"E works on a flag: those that stand OFF in 1, the intervals and the mode in 9, or all of them in gf")
+	return rowTarget(func(at scene) (queue.Flag, bool) { return at.snap.Flag(key(at)) }, func(f queue.Flag) string { return f.Key.String() },
+		"E needs a flag: a row marked OFF in 1, an interval or the mode in 9, or any row in gf")
 }
 
-// turned offers the value of a flag, and a switch turned.
-func turned(pic *queue.Snapshot, key string, args []queue.Arg) {
-	f, ok := pic.Flag(key)
+// flagPrefill prefills the value of a flag; for a switch it offers the opposite value.
+func flagPrefill(snap *queue.Snapshot, key string, args []queue.Arg) {
+	f, ok := snap.Flag(key)
 	value := slices.IndexFunc(args, func(a queue.Arg) bool { return a.Name == "value" })
 	if !ok || value < 0 {
 		return
@@ -54,8 +54,9 @@ func turned(pic *queue.Snapshot, key string, args []queue.Arg) {
 	}
 }
 
-func flagNow(pic *queue.Snapshot, key string) []queue.PlanLine {
-	f, ok := pic.Flag(key)
+// flagFacts returns the current value and the description of a flag.
+func flagFacts(snap *queue.Snapshot, key string) []queue.PlanLine {
+	f, ok := snap.Flag(key)
 	if !ok {
 		return nil
 	}

@@ -11,16 +11,16 @@ func healthPane() pane {
 		Pane: queue.Pane{
 			ID: queue.PaneHealth, Keys: "2", Title: "Health",
 			From: "v_queue_health",
-			Help: "every source and row, stale first",
+			Help: "every source and row of v_queue_health, stale first",
 		},
-		source: func(at scene) views.Source { return pictured(at, views.Health(at.pic)) },
+		source: func(at scene) views.Source { return snapshotSource(at, views.Health(at.snap)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
 			return level{id: id, title: id, page: rowPage(id, func(at scene, i int) views.Page {
-				return views.HealthPage(at.pic, at.pic.Health[i], at.env, at.size.W)
+				return views.HealthPage(at.snap, at.snap.Health[i], at.env, at.size.W)
 			})}
 		},
-		means: func(src views.Source, i int, id string) bool { // a queue is named by its subject there
+		matches: func(src views.Source, i int, id string) bool { // the Overview names the queue, this row only its subject
 			v, _ := src.Field(i, "subject")
 			return v != "" && views.Names(id, v)
 		},

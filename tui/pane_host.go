@@ -5,10 +5,10 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// hostPane is pane gw: the loops of this process, under them the other hosts and
-// the wake stream.
+// hostPane is pane gw: the loops of this process, and below them the other hosts and the
+// wake stream.
 func hostPane() pane {
-	loop := on(func(at scene) (string, bool) { return at.subject(), at.subject() != "" }, func(name string) string { return name }, "there is no loop under the cursor")
+	loop := rowTarget(func(at scene) (string, bool) { return at.subject(), at.subject() != "" }, func(name string) string { return name }, "there is no loop under the cursor")
 	room := func(at scene, s views.Size) int { return min(max(at.level.grid.view().Need(), 4), max(s.H*2/3, 4)) }
 	return pane{
 		Pane: queue.Pane{
@@ -16,7 +16,7 @@ func hostPane() pane {
 			From: "queue_host, this process",
 			Help: "loops, hosts, the wake stream; start, drain, stop",
 		},
-		here:   true,
+		localOnly:   true,
 		source: func(at scene) views.Source { return views.Loops(at.local) },
 		enter: func(at scene, i int) level {
 			name := at.level.grid.src.ID(i)
@@ -25,22 +25,22 @@ func hostPane() pane {
 				return views.LoopPage(x, at.env, at.size.W), ok
 			}}
 		},
-		room: room,
+		tableLines: room,
 		body: func(at scene, s views.Size) []string {
 			t := views.Size{W: s.W, H: room(at, s)}
 			out := at.level.grid.view().Lines(at.env, t)
 			for len(out) < t.H {
 				out = append(out, "")
 			}
-			return append(out, views.HostBelow(at.pic, at.local, at.subject(), at.env, views.Size{W: s.W, H: s.H - len(out)})...)
+			return append(out, views.HostBelow(at.snap, at.local, at.subject(), at.env, views.Size{W: s.W, H: s.H - len(out)})...)
 		},
 		acts: acts{targets: map[queue.ActionID]target{
-			queue.ActHostStart: loop, queue.ActHostDrain: loop, queue.ActHostStop: loop, queue.ActTick: tickMeant,
+			queue.ActHostStart: loop, queue.ActHostDrain: loop, queue.ActHostStop: loop, queue.ActTick: tickTarget,
 		}},
 	}
 }
 
-// loops are those of this process.
+// loops returns the loops of this process.
 func loops(local *queue.HostStatus) []queue.LoopStatus {
 	if local == nil {
 		return nil

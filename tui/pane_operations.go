@@ -7,23 +7,23 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// operationsPane is pane 6: bulk operations, under each its items.
+// operationsPane is pane 6: bulk operations, below each its items.
 func operationsPane() pane {
 	p := pane{
 		Pane: queue.Pane{
 			ID: queue.PaneOps, Keys: "6", Title: "Operations", Short: "Ops",
 			From: "queue_bulk_operation",
-			Help: "frozen selections: start, rate, pause, brake, abort, undo, what became of each",
+			Help: "bulk operations on frozen selections: start, rate, pause, brake, abort, undo, result of each item",
 		},
 		badge: views.OperationsBadge,
-		list:  rowsOf(queue.Query{Kind: queue.ListOperations}, func(x queue.Operation) int64 { return x.ID }),
-		often: true,
+		list:  pagedList(queue.Query{Kind: queue.ListOperations}, func(x queue.Operation) int64 { return x.ID }),
+		rereadOften: true,
 		source: func(at scene) views.Source {
-			return listed(at, views.Operations(queue.Of[[]queue.Operation](at.level.list.page)))
+			return listSource(at, views.Operations(queue.Of[[]queue.Operation](at.level.list.page)))
 		},
 		enter: func(at scene, i int) level { return operationLevel(queue.Of[[]queue.Operation](at.level.list.page)[i]) },
-		land:  func(l *level, id string) { l.grid.at = id }, // its rows may still have to be read
-		keys: func(at scene, key string) (queue.ActionID, map[string]string) {
+		beforeFollow:  func(l *level, id string) { l.grid.at = id }, // the list may not be read yet
+		actionKeys: func(at scene, key string) (queue.ActionID, map[string]string) {
 			o, _ := operationAt(at)
 			to := o.Rate * 2
 			switch key {
@@ -38,17 +38,16 @@ func operationsPane() pane {
 	}
 	p.targets = map[queue.ActionID]target{}
 	for _, id := range []queue.ActionID{queue.ActBulkRun, queue.ActBulkPause, queue.ActBulkResume, queue.ActBulkAbort, queue.ActBulkRate, queue.ActBulkUndo} {
-		p.targets[id] = on(operationAt, func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, "there is no operation under the cursor; N in 5 plans one")
+		p.targets[id] = rowTarget(operationAt, func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, "there is no operation under the cursor; N in Dead letters (5) plans one")
 	}
-	p.second = func(at scene) bool {
+	p.usesSecond = func(at scene) bool {
 		o, ok := operationAt(at)
 		return ok && o.State == queue.BulkPaused
 	}
 	return p
 }
 
-// operationAt is the operation that is open, as it was last read, or under the
-// cursor.
+// operationAt returns the open operation as it was last read, else the one under the cursor.
 func operationAt(at scene) (queue.Operation, bool) {
 	if d := queue.Of[*queue.OperationDetail](at.level.list.page); d != nil {
 		return d.Operation, true
@@ -57,13 +56,14 @@ func operationAt(at scene) (queue.Operation, bool) {
 	return queue.Find(queue.Of[[]queue.Operation](at.base().list.page), func(o queue.Operation) bool { return strconv.FormatInt(o.ID, 10) == id })
 }
 
+// operationLevel is the page of one operation with its items.
 func operationLevel(o queue.Operation) level {
 	id := strconv.FormatInt(o.ID, 10)
-	return level{id: id, title: "operation " + id, list: reads(queue.ListOperation, id), page: func(at scene) (views.Page, bool) {
+	return level{id: id, title: "operation " + id, list: listOf(queue.ListOperation, id), page: func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.OperationDetail](at.level.list.page)
 		if d == nil {
 			d = &queue.OperationDetail{Operation: o}
 		}
-		return views.OperationPage(d.Operation, known(at.level, d.Items), at.env, at.size.W), true
+		return views.OperationPage(d.Operation, loaded(at.level, d.Items), at.env, at.size.W), true
 	}}
 }

@@ -5,33 +5,33 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// overviewPane is pane 1, the Overview: the worst of everything. Its rows lead to the
-// panes that know more.
+// overviewPane is pane 1, the Overview: the most urgent rows of all panes. Enter on a row
+// opens the pane it comes from.
 func overviewPane() pane {
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneOverview, Keys: "1", Title: "Overview", Short: "Over",
 			From: "all",
-			Help: "what is off or held, who is silent, what waits longest, what is dead, the flow",
+			Help: "flags that are off, held cursors, silent executors, longest waits, dead letters, flow of the last hour",
 		},
 		board: func(at scene, s views.Size, cursor views.Target) views.OverviewView {
-			return views.Overview(views.OverviewState{Picture: at.pic, Cursor: cursor}, at.env, s)
+			return views.Overview(views.OverviewState{Snapshot: at.snap, Cursor: cursor}, at.env, s)
 		},
-		copies: func(at scene) string { return at.pointed("") },
+		copyText: func(at scene) string { return at.overviewID("") },
 		acts: acts{
 			targets: map[queue.ActionID]target{
-				queue.ActAck: acknowledge(func(at scene) (queue.Alert, bool) { return alertBy(at.pic, at.pointed(queue.PaneAlerts)) },
-					func(at scene) string { return at.noRow("A works on a row under SILENT") }),
-				queue.ActFlagSet: setFlag(func(at scene) string { return at.pointed(queue.PaneFlags) }),
+				queue.ActAck: acknowledge(func(at scene) (queue.Alert, bool) { return alertBy(at.snap, at.overviewID(queue.PaneAlerts)) },
+					func(at scene) string { return at.noRow("A needs a row under SILENT") }),
+				queue.ActFlagSet: setFlag(func(at scene) string { return at.overviewID(queue.PaneFlags) }),
 			},
-			waits: func(at scene) string { return waitingAt(at.pic, at.pointed("")) },
+			queueName: func(at scene) string { return waitingAt(at.snap, at.overviewID("")) },
 		},
 	}
 }
 
-// pointed is the id under the cursor of the Overview, if its row leads to this
-// pane; empty: to any.
-func (at scene) pointed(to queue.PaneID) string {
+// overviewID returns the id under the cursor of the Overview if its row belongs to pane to, or
+// to any pane if to is empty.
+func (at scene) overviewID(to queue.PaneID) string {
 	l := at.base()
 	if !l.armed || to != "" && l.target.Pane != to {
 		return ""

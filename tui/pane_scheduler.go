@@ -9,27 +9,26 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// schedulerPane is pane 9, and the tick workers wherever a row means one: what T, E and
-// P work on there.
+// schedulerPane is pane 9: the tick workers, and which scheduler mode runs them.
 func schedulerPane() pane {
-	tick := func(at scene) (queue.TickWorker, bool) { return tickNamed(at.pic, at.subject()) }
-	worker := on(tick, func(t queue.TickWorker) string { return t.Name.String() }, "P pauses a worker; there is none under the cursor")
+	tick := func(at scene) (queue.TickWorker, bool) { return tickNamed(at.snap, at.subject()) }
+	worker := rowTarget(tick, func(t queue.TickWorker) string { return t.Name.String() }, "P needs a tick worker under the cursor")
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneScheduler, Keys: "9", Title: "Scheduler", Short: "Sch",
 			From: "v_queue_scheduler_status",
-			Help: "tick workers with cadence, last run and result, who ticks; tick now, interval, pause",
+			Help: "tick workers with interval, last run and result; scheduler mode; tick now, interval, pause",
 		},
 		badge:  views.SchedulerBadge,
-		source: func(at scene) views.Source { return pictured(at, views.Scheduler(at.pic)) },
+		source: func(at scene) views.Source { return snapshotSource(at, views.Scheduler(at.snap)) },
 		enter:  func(at scene, i int) level { return schedulerLevel(at.level.grid.src.ID(i)) },
 		acts: acts{
 			targets: map[queue.ActionID]target{
 				queue.ActTick: func(at scene, req *queue.Request) string {
 					if _, ok := tick(at); !ok {
-						return at.noRow("T ticks a worker; there is none under the cursor")
+						return at.noRow("T needs a tick worker under the cursor")
 					}
-					return tickMeant(at, req)
+					return tickTarget(at, req)
 				},
 				queue.ActTickPause: worker, queue.ActTickResume: worker,
 				queue.ActFlagSet: setFlag(func(at scene) string {
@@ -37,7 +36,7 @@ func schedulerPane() pane {
 					return queue.Choose(ok, queue.TickInterval(at.subject()), at.subject())
 				}),
 			},
-			second: func(at scene) bool {
+			usesSecond: func(at scene) bool {
 				t, ok := tick(at)
 				return ok && t.IntervalSeconds == 0
 			},
@@ -45,31 +44,31 @@ func schedulerPane() pane {
 	}
 }
 
-// schedulerLevel is the page of a tick worker with the changes of its interval, or
-// of who ticks, with what pg_cron has.
+// schedulerLevel is the page of a tick worker with the changes of its interval, or of the
+// scheduler mode with the jobs of pg_cron.
 func schedulerLevel(id string) level {
-	l := level{id: id, title: id, list: reads(queue.ListFlagHistory, queue.TickInterval(id))}
+	l := level{id: id, title: id, list: listOf(queue.ListFlagHistory, queue.TickInterval(id))}
 	if id == queue.SchedulerMode {
-		l.list = reads(queue.ListCron, "")
+		l.list = listOf(queue.ListCron, "")
 	}
 	l.page = rowPage(id, func(at scene, i int) views.Page {
-		if i >= len(at.pic.Ticks) {
-			return views.ModePage(at.pic, queue.Of[*queue.Cron](at.level.list.page), at.env, at.size.W)
+		if i >= len(at.snap.Ticks) {
+			return views.ModePage(at.snap, queue.Of[*queue.Cron](at.level.list.page), at.env, at.size.W)
 		}
-		return views.TickPage(at.pic.Ticks[i], at.pic, known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W)
+		return views.TickPage(at.snap.Ticks[i], at.snap, loaded(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W)
 	})
 	return l
 }
 
-// tickNamed is the tick worker of this name.
-func tickNamed(pic *queue.Snapshot, name string) (queue.TickWorker, bool) {
-	return queue.Find(pic.OrEmpty().Ticks, func(t queue.TickWorker) bool { return t.Name.String() == name })
+// tickNamed returns the tick worker of this name.
+func tickNamed(snap *queue.Snapshot, name string) (queue.TickWorker, bool) {
+	return queue.Find(snap.OrEmpty().Ticks, func(t queue.TickWorker) bool { return t.Name.String() == name })
 }
 
-// tickMeant starts the form of T with the tick worker that the row under the
-// cursor seems to mean.
-func tickMeant(at scene, req *queue.Request) string {
-	names, row := tickWorkers(at.pic), cmp.Or(at.pane.tick, at.subject())
+// tickTarget prefills the form of T with the tick worker that the row under the cursor is
+// about, else with the first one whose name contains the row's id, else with the first.
+func tickTarget(at scene, req *queue.Request) string {
+	names, row := tickWorkers(at.snap), cmp.Or(at.pane.tickWorker, at.subject())
 	meant := row
 	switch i := slices.IndexFunc(names, func(n string) bool { return row != "" && strings.Contains(n, row) }); {
 	case slices.Contains(names, row):
@@ -82,9 +81,9 @@ func tickMeant(at scene, req *queue.Request) string {
 	return ""
 }
 
-func tickWorkers(pic *queue.Snapshot) []string {
+func tickWorkers(snap *queue.Snapshot) []string {
 	var names []string
-	for _, t := range pic.OrEmpty().Ticks {
+	for _, t := range snap.OrEmpty().Ticks {
 		names = append(names, t.Name.String())
 	}
 	return names

@@ -8,36 +8,36 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// subscriptionsPane is pane gs: from a rule to its changes, from a type to its resolution,
-// and which rule D mutes.
+// subscriptionsPane is pane gs: event subscriptions, and the event types that reach no
+// recipient but broadcast. Enter opens the changes of a subscription or the resolution of a type.
 func subscriptionsPane() pane {
-	rule := func(at scene) (queue.EventSubscription, bool) { return eventRule(at, at.subject()) }
-	mute := on(rule, func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, "D mutes a rule; there is none under the cursor")
+	rule := func(at scene) (queue.EventSubscription, bool) { return eventSubscriptionBy(at, at.subject()) }
+	mute := rowTarget(rule, func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, "D needs an event subscription under the cursor")
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneRules, Keys: "gs", Title: "Subscriptions", Short: "Subs",
 			From: "event_subscription, v_subscription_broadcast_share",
-			Help: "who reads which events, what reaches nobody against its line, a type step by step; mute, new rule",
+			Help: "event subscriptions, the share of events that only broadcast reaches, resolution of a type step by step; mute, add",
 		},
-		badge: views.RulesBadge,
+		badge: views.EventSubscriptionsBadge,
 		list: list{query: queue.Query{Kind: queue.ListRules}, count: func(p queue.Page) int {
 			return len(queue.Of[queue.EventSubscriptionList](p).Subscriptions)
 		}},
 		source: func(at scene) views.Source {
-			read := eventRules(at)
-			return listed(at, views.Rules(read.Subscriptions, read.Broadcast))
+			read := eventSubscriptions(at)
+			return listSource(at, views.EventSubscriptions(read.Subscriptions, read.Broadcast))
 		},
-		enter: func(at scene, i int) level { return eventRuleLevel(at, at.level.grid.src.ID(i)) },
-		above: func(at scene) []string {
-			b := eventRules(at).Broadcast
+		enter: func(at scene, i int) level { return eventSubscriptionLevel(at, at.level.grid.src.ID(i)) },
+		header: func(at scene) []string {
+			b := eventSubscriptions(at).Broadcast
 			if b == nil && at.base().list.err != nil {
 				b = &queue.Broadcast{}
 			}
-			return views.RulesTop(b, at.env, at.size.W)
+			return views.BroadcastHead(b, at.env, at.size.W)
 		},
 		acts: acts{
-			targets: map[queue.ActionID]target{queue.ActRuleMute: mute, queue.ActRuleUnmute: mute, queue.ActRuleAdd: unroutedType, queue.ActEventTypeSet: eventType},
-			second: func(at scene) bool {
+			targets: map[queue.ActionID]target{queue.ActRuleMute: mute, queue.ActRuleUnmute: mute, queue.ActRuleAdd: addTarget, queue.ActEventTypeSet: eventTypeTarget},
+			usesSecond: func(at scene) bool {
 				s, ok := rule(at)
 				return ok && s.Mute
 			},
@@ -45,31 +45,31 @@ func subscriptionsPane() pane {
 	}
 }
 
-func eventRules(at scene) queue.EventSubscriptionList {
+func eventSubscriptions(at scene) queue.EventSubscriptionList {
 	return queue.Of[queue.EventSubscriptionList](at.base().list.page)
 }
 
-func eventRule(at scene, id string) (queue.EventSubscription, bool) {
-	return queue.Find(eventRules(at).Subscriptions, func(s queue.EventSubscription) bool { return strconv.FormatInt(s.ID, 10) == id })
+func eventSubscriptionBy(at scene, id string) (queue.EventSubscription, bool) {
+	return queue.Find(eventSubscriptions(at).Subscriptions, func(s queue.EventSubscription) bool { return strconv.FormatInt(s.ID, 10) == id })
 }
 
-// eventRuleLevel is a rule with its changes, or how a type is resolved.
-func eventRuleLevel(at scene, id string) level {
-	if _, ok := eventRule(at, id); !ok {
-		return level{id: id, title: id, list: reads(queue.ListResolution, id), page: func(at scene) (views.Page, bool) {
+// eventSubscriptionLevel is the page of an event subscription with its changes, or of the
+// resolution of an event type.
+func eventSubscriptionLevel(at scene, id string) level {
+	if _, ok := eventSubscriptionBy(at, id); !ok {
+		return level{id: id, title: id, list: listOf(queue.ListResolution, id), page: func(at scene) (views.Page, bool) {
 			return views.ResolutionPage(id, queue.Of[*queue.Resolution](at.level.list.page), at.env, at.size.W), true
 		}}
 	}
-	return level{id: id, title: "rule " + id, list: reads(queue.ListFlagHistory, "subscription "+id), page: func(at scene) (views.Page, bool) {
-		s, ok := eventRule(at, id)
-		return views.RulePage(s, known(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), ok
+	return level{id: id, title: "subscription " + id, list: listOf(queue.ListFlagHistory, "subscription "+id), page: func(at scene) (views.Page, bool) {
+		s, ok := eventSubscriptionBy(at, id)
+		return views.EventSubscriptionPage(s, loaded(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), ok
 	}}
 }
 
-// unroutedType starts the form of N with the type under the cursor that reaches
-// nobody.
-func unroutedType(at scene, req *queue.Request) string {
-	if b := eventRules(at).Broadcast; b != nil {
+// addTarget prefills the form of N with the unrouted event type under the cursor.
+func addTarget(at scene, req *queue.Request) string {
+	if b := eventSubscriptions(at).Broadcast; b != nil {
 		if u, ok := queue.Find(b.Unrouted, func(u queue.UnroutedType) bool { return u.ID() == at.subject() }); ok {
 			req.Args["domain"], req.Args["type"] = u.Domain.String(), u.Type.String()
 		}
@@ -77,16 +77,16 @@ func unroutedType(at scene, req *queue.Request) string {
 	return ""
 }
 
-// eventType starts the form of E with the type under the cursor: that of a rule, or one
-// that reaches nobody.
-func eventType(at scene, req *queue.Request) string {
+// eventTypeTarget prefills the form of E with the event type under the cursor: the type of a
+// subscription, or an unrouted type.
+func eventTypeTarget(at scene, req *queue.Request) string {
 	name := at.subject()
-	if s, ok := eventRule(at, name); ok {
+	if s, ok := eventSubscriptionBy(at, name); ok {
 		name = s.Domain.String() + "/" + s.Type.String()
 	}
 	domain, kind, _ := strings.Cut(name, "/")
 	if domain == "" || kind == "" {
-		return at.noRow("E changes one type, and this rule is for many")
+		return at.noRow("E changes one event type; this subscription covers several")
 	}
 	req.Targets = []string{name}
 	return ""

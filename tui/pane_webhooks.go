@@ -7,34 +7,33 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// webhooksPane is pane 7: endpoints and the leases on their jobs; under each its page,
-// and what D and L work on.
+// webhooksPane is pane 7: webhook endpoints, and the leases on their jobs.
 func webhooksPane() pane {
 	p := pane{
 		Pane: queue.Pane{
 			ID: queue.PaneWebhooks, Keys: "7", Title: "Webhooks", Short: "Hooks",
 			From: "subscriptions, webhook_delivery_sagas, webhook_delivery_jobs",
-			Help: "endpoints with gate, success, pace and retries, leases in flight; suspend, resume, release",
+			Help: "endpoints with state, success rate, pace and retries; leases in flight; suspend, resume, release",
 		},
 		badge: views.WebhooksBadge,
 		list: list{
 			query: queue.Query{Kind: queue.ListEndpoints},
 			count: func(p queue.Page) int { return len(queue.Of[queue.EndpointList](p).Endpoints) },
-			cut:   func(p queue.Page) bool { return len(queue.Of[queue.EndpointList](p).Leases) >= queue.LeasesShown },
+			truncated:   func(p queue.Page) bool { return len(queue.Of[queue.EndpointList](p).Leases) >= queue.LeasesShown },
 		},
-		marks: true, often: true, through: true,
+		selectable: true, rereadOften: true, rowBehindWhy: true,
 		source: func(at scene) views.Source {
 			read := endpointList(at)
-			return listed(at, views.Webhooks(read.Endpoints, read.Leases))
+			return listSource(at, views.Webhooks(read.Endpoints, read.Leases))
 		},
-		enter: func(at scene, i int) level { return hookLevel(at, at.level.grid.src.ID(i)) },
-		land: func(l *level, id string) {
-			l.grid.text = hookFilter(id)
+		enter: func(at scene, i int) level { return webhookLevel(at, at.level.grid.src.ID(i)) },
+		beforeFollow: func(l *level, id string) {
+			l.grid.text = endpointFilter(id)
 			l.list.refilter(l.grid.text)
 		},
 	}
-	p.acts = endpointWorks(func(at scene) (queue.Endpoint, bool) { return endpointOf(at, at.subject()) })
-	p.targets[queue.ActLeaseRelease] = hookLeases
+	p.acts = endpointActs(func(at scene) (queue.Endpoint, bool) { return endpointOf(at, at.subject()) })
+	p.targets[queue.ActLeaseRelease] = webhookLeases
 	return p
 }
 
@@ -42,7 +41,7 @@ func endpointList(at scene) queue.EndpointList {
 	return queue.Of[queue.EndpointList](at.base().list.page)
 }
 
-// endpointOf is the endpoint of a row; of a lease, the one that it is for.
+// endpointOf returns the endpoint of a row; for a lease, the endpoint of its job.
 func endpointOf(at scene, row string) (queue.Endpoint, bool) {
 	if job, ok := views.WebhookJob(row); ok {
 		if x, ok := leaseOf(at, job); ok {
@@ -56,24 +55,24 @@ func leaseOf(at scene, job string) (queue.WebhookLease, bool) {
 	return queue.Find(endpointList(at).Leases, func(x queue.WebhookLease) bool { return strconv.FormatInt(x.JobID, 10) == job })
 }
 
-// endpointWorks is what D and :why work on, where a row or a page has an endpoint.
-func endpointWorks(endpoint func(at scene) (queue.Endpoint, bool)) acts {
-	gate := on(endpoint, func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) }, "there is no endpoint under the cursor")
+// endpointActs returns the acts of a row or a page that has an endpoint: D and :why.
+func endpointActs(endpoint func(at scene) (queue.Endpoint, bool)) acts {
+	gate := rowTarget(endpoint, func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) }, "there is no endpoint under the cursor")
 	return acts{
 		targets: map[queue.ActionID]target{queue.ActSuspend: gate, queue.ActResume: gate},
-		second: func(at scene) bool { // D resumes what is suspended
+		usesSecond: func(at scene) bool { // D resumes what is suspended
 			r, ok := endpoint(at)
 			return ok && r.Since != nil
 		},
-		waits: func(at scene) string {
+		queueName: func(at scene) string {
 			r, ok := endpoint(at)
 			return queue.Choose(ok, "webhook "+r.Endpoint.String(), "")
 		},
 	}
 }
 
-// hookLevel is the page of an endpoint, or that of a lease.
-func hookLevel(at scene, id string) level {
+// webhookLevel is the page of an endpoint, or that of a lease.
+func webhookLevel(at scene, id string) level {
 	if job, ok := views.WebhookJob(id); ok {
 		return level{id: id, title: "webhook job " + job, page: func(at scene) (views.Page, bool) {
 			x, ok := leaseOf(at, job)
@@ -81,21 +80,21 @@ func hookLevel(at scene, id string) level {
 		}}
 	}
 	row, _ := endpointOf(at, id)
-	// now is the endpoint as it was last read.
+	// now returns the endpoint as it was last read.
 	now := func(at scene) queue.Endpoint {
 		if d := queue.Of[*queue.EndpointDetail](at.level.list.page); d != nil {
 			return d.Endpoint
 		}
 		return row
 	}
-	l := level{id: id, title: row.Endpoint.String(), list: reads(queue.ListEndpoint, id)}
+	l := level{id: id, title: row.Endpoint.String(), list: listOf(queue.ListEndpoint, id)}
 	l.page = func(at scene) (views.Page, bool) {
 		return views.EndpointPage(now(at), queue.Of[*queue.EndpointDetail](at.level.list.page), at.env, at.size.W), true
 	}
-	l.acts = endpointWorks(func(at scene) (queue.Endpoint, bool) { return now(at), true })
+	l.acts = endpointActs(func(at scene) (queue.Endpoint, bool) { return now(at), true })
 	l.targets[queue.ActLeaseRelease] = func(at scene, req *queue.Request) string {
 		if d := queue.Of[*queue.EndpointDetail](at.level.list.page); d != nil {
-			expiredOf(req, now(at), d.Leases)
+			addExpired(req, now(at), d.Leases)
 		}
 		if len(req.Targets) == 0 {
 			return noneExpired(now(at))
@@ -105,8 +104,8 @@ func hookLevel(at scene, id string) level {
 	return l
 }
 
-// expiredOf takes the leases of an endpoint that expired.
-func expiredOf(req *queue.Request, r queue.Endpoint, leases []queue.WebhookLease) {
+// addExpired adds the expired leases of an endpoint to the targets.
+func addExpired(req *queue.Request, r queue.Endpoint, leases []queue.WebhookLease) {
 	for _, x := range leases {
 		if x.SubscriptionID == r.ID && x.Expired {
 			req.Targets = append(req.Targets, strconv.FormatInt(x.JobID, 10))
@@ -118,36 +117,36 @@ func noneExpired(r queue.Endpoint) string {
 	return "no lease of " + r.Endpoint.String() + " has expired: there is nothing to release"
 }
 
-// hookLeases is what L works on: the marked leases, the one under the cursor, or
-// all of an endpoint that expired.
-func hookLeases(at scene, req *queue.Request) string {
+// webhookLeases returns the target of L: the selected leases, else the lease under the cursor,
+// else all expired leases of the endpoint under the cursor.
+func webhookLeases(at scene, req *queue.Request) string {
 	g := &at.level.grid
-	if job, ok := views.WebhookJob(at.subject()); ok && len(g.marks) == 0 {
+	if job, ok := views.WebhookJob(at.subject()); ok && len(g.selected) == 0 {
 		req.Targets = []string{job}
 		return ""
 	}
-	for _, id := range g.marked() {
+	for _, id := range g.selectedIDs() {
 		if job, ok := views.WebhookJob(id); ok {
 			req.Targets = append(req.Targets, job)
 		}
 	}
 	if r, ok := endpointOf(at, at.subject()); ok && len(req.Targets) == 0 {
-		expiredOf(req, r, endpointList(at).Leases) // of all endpoints, the first ones
+		addExpired(req, r, endpointList(at).Leases) // the list holds only the first leases of all endpoints
 		switch {
 		case int64(len(req.Targets)) < r.Expired:
-			return "not all of its leases are listed here; enter opens the endpoint, and L works there"
+			return "not all leases of this endpoint are listed here; open the endpoint (enter) and press L there"
 		case len(req.Targets) == 0:
 			return noneExpired(r)
 		}
 	}
 	if len(req.Targets) == 0 {
-		return at.noRow("L works on an endpoint or a row under IN FLIGHT")
+		return at.noRow("L needs an endpoint or a row under IN FLIGHT")
 	}
 	return ""
 }
 
-// hookFilter is the filter of pane 7 for a subscription's number or an endpoint.
-func hookFilter(id string) string {
+// endpointFilter is the filter of pane 7 for a subscription's number or an endpoint.
+func endpointFilter(id string) string {
 	t := exactly("endpoint", queue.FieldText, id)
 	if _, err := strconv.ParseInt(id, 10, 64); err == nil {
 		t = exactly("id", queue.FieldNumber, id)

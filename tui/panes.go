@@ -1,12 +1,11 @@
 package tui
 
-// This file is the list of panes, in menu order. Each is declared in a file of its own.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
+// declared lists the panes in menu order. Each is declared in a pane_*.go file.
 func declared() []pane {
 	return []pane{
 		overviewPane(), healthPane(), alertsPane(), executorsPane(), deadPane(), operationsPane(), webhooksPane(), queuesPane(),
@@ -14,7 +13,7 @@ func declared() []pane {
 	}
 }
 
-// Panes lists how the panes are called, in menu order.
+// Panes returns ids, keys and titles of the panes, in menu order.
 func Panes() []queue.Pane {
 	var list []queue.Pane
 	for _, p := range declared() {
@@ -23,7 +22,7 @@ func Panes() []queue.Pane {
 	return list
 }
 
-// newPanes are the panes with their own levels open.
+// newPanes returns every pane with its first level open.
 func newPanes() map[queue.PaneID]*pane {
 	panes := map[queue.PaneID]*pane{}
 	for _, p := range declared() {
@@ -33,13 +32,13 @@ func newPanes() map[queue.PaneID]*pane {
 	return panes
 }
 
-// home is the pane that esc leads back to in the end.
+// home is the first pane, to which esc finally returns.
 func home() queue.PaneID { return overviewPane().ID }
 
 func (m *deck) tabs() []views.Tab {
 	var tabs []views.Tab
 	for _, p := range declared() {
-		tabs = append(tabs, views.NewTab(p.Pane, p.ID == m.at, p.badge, m.feed.picture))
+		tabs = append(tabs, views.NewTab(p.Pane, p.ID == m.at, p.badge, m.feed.snapshot))
 	}
 	return tabs
 }

@@ -1,8 +1,8 @@
 package tui
 
-// This file is looking back: a picture that was kept stands in place of the live
-// one. It is a pause, so nothing is read by the clock and no action works; what
-// the picture does not hold stays as it was last read, and the screen says so.
+// This file shows stored snapshots of the last 24 hours instead of the live one. It works
+// like a pause: nothing is read automatically and no action works. Lists that a snapshot
+// does not contain keep their last read, and a banner says so.
 
 import (
 	tea "charm.land/bubbletea/v2"
@@ -10,76 +10,76 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// travel goes so many kept pictures back or forward. Keys that come while one is
-// being read add up.
+// travel goes back or forward by a number of stored snapshots. Key presses during a read
+// add up.
 func (m *deck) travel(steps int) tea.Cmd {
 	f := &m.feed
 	switch {
-	case f.picture == nil:
-		m.warn("there is no picture yet to go back from")
+	case f.snapshot == nil:
+		m.warn("no snapshot has been read yet")
 		return nil
 	case f.past.live == nil && steps > 0:
-		m.tell("this is now; [ goes back")
+		m.inform("already at the live snapshot; [ goes back")
 		return nil
 	case f.past.asking:
 		f.past.steps += steps
 		return nil
 	}
 	f.past.asking = true
-	return m.readPast(f.past.trip, f.picture.TakenAt, steps)
+	return m.readPast(f.past.visit, f.snapshot.TakenAt, steps)
 }
 
-// travelTo goes to the picture of a time that was typed.
+// travelTo goes to the stored snapshot of a typed time; "now" returns to the live one.
 func (m *deck) travelTo(text string) tea.Cmd {
 	f := &m.feed
 	if text == "now" || text == "" {
 		if f.past.live == nil {
-			m.tell("this is now")
+			m.inform("already at the live snapshot")
 			return nil
 		}
 		return m.pause()
 	}
-	if f.picture == nil {
-		m.warn("there is no picture yet to go back from")
+	if f.snapshot == nil {
+		m.warn("no snapshot has been read yet")
 		return nil
 	}
 	at, ok := queue.ParseWhen(text, m.serverNow(), m.env().Loc)
 	if !ok {
-		m.warn(":at takes a time such as 02:14, 45m or 2026-01-31T02:14, not " + text)
+		m.warn(":at needs a time such as 02:14, 45m or 2026-01-31T02:14, not " + text)
 		return nil
 	}
 	f.past.steps, f.past.asking = 0, true
-	return m.readPast(f.past.trip, at, 0)
+	return m.readPast(f.past.visit, at, 0)
 }
 
-// arrived shows a kept picture, or says why there is none.
+// arrived shows a stored snapshot, or says why there is none.
 func (m *deck) arrived(msg pastMsg) tea.Cmd {
 	f := &m.feed
-	if msg.trip != f.past.trip {
+	if msg.visit != f.past.visit {
 		return nil
 	}
 	steps := f.past.steps
 	f.past.asking, f.past.steps = false, 0
 	switch {
 	case msg.err != nil:
-		m.warn("the past could not be read: " + why(msg.err))
+		m.warn("cannot read the stored snapshot: " + why(msg.err))
 		return nil
-	case msg.picture.TakenAt.IsZero() && msg.steps > 0:
+	case msg.snapshot.TakenAt.IsZero() && msg.steps > 0:
 		return m.pause()
-	case msg.picture.TakenAt.IsZero() && msg.first.IsZero():
-		m.warn("no picture is kept yet; metrics_sampler keeps one a minute")
+	case msg.snapshot.TakenAt.IsZero() && msg.first.IsZero():
+		m.warn("no snapshot is stored yet; the tick worker metrics_sampler stores one per minute")
 		return nil
-	case msg.picture.TakenAt.IsZero():
-		m.warn("no earlier picture is kept; the oldest is of " + m.env().Stamp(msg.first))
+	case msg.snapshot.TakenAt.IsZero():
+		m.warn("no earlier snapshot is stored; the oldest is from " + m.env().Stamp(msg.first))
 		return nil
 	}
 	if f.past.live == nil {
-		f.past.live, f.past.liveAt = f.picture, f.received
+		f.past.live, f.past.liveAt = f.snapshot, f.received
 		m.mask()
 	}
-	f.paused, f.picture = true, &msg.picture
-	m.said = notice{}
-	m.stamp++
+	f.paused, f.snapshot = true, &msg.snapshot
+	m.notice = notice{}
+	m.revision++
 	m.settle()
 	if steps != 0 {
 		return m.travel(steps)
@@ -87,18 +87,18 @@ func (m *deck) arrived(msg pastMsg) tea.Cmd {
 	return nil
 }
 
-// pause freezes the picture; going on, also from the past, reads a fresh one at once.
+// pause freezes the snapshot or, if it is frozen or from the past, reads a new one at once.
 func (m *deck) pause() tea.Cmd {
 	m.feed.paused = !m.feed.paused
-	m.feed.returned()
+	m.feed.backToLive()
 	if m.feed.paused {
 		m.mask()
 		m.settle()
-		m.tell("paused: the picture stands and every action is off; p goes on")
+		m.inform("paused: the snapshot is frozen and all actions are off; p resumes")
 		return nil
 	}
-	m.said = notice{}
-	m.stamp++
+	m.notice = notice{}
+	m.revision++
 	m.settle()
 	return tea.Batch(append(m.reread(true), m.refresh())...)
 }

@@ -14,8 +14,8 @@ import (
 // half a minute old.
 func kept(s *fakeStore, minutes int) {
 	for n := range minutes {
-		p := s.pic
-		p.TakenAt = s.pic.TakenAt.Add(-30*time.Second - time.Duration(minutes-1-n)*time.Minute)
+		p := s.snap
+		p.TakenAt = s.snap.TakenAt.Add(-30*time.Second - time.Duration(minutes-1-n)*time.Minute)
 		p.Alerts = slices.Clone(p.Alerts)
 		p.Alerts[0].Subject = queue.Clean("then_" + p.TakenAt.UTC().Format("15_04_05"))
 		s.kept = append(s.kept, p)
@@ -29,7 +29,7 @@ func TestLookingBack(t *testing.T) {
 	kept(s, 5)
 	run(t, setup{store: s}, func(c *console) {
 		c.press("]")
-		c.sees("this is now")
+		c.sees("already at the live snapshot")
 		c.press("[")
 		c.sees("PAST", then(s, 4), "[ ] back and forward", "p now")
 		n := s.snapped()
@@ -40,7 +40,7 @@ func TestLookingBack(t *testing.T) {
 		c.press("]")
 		c.sees(then(s, 3))
 		c.press("3", "A")
-		c.sees("Acknowledge is off: the picture is of " + s.kept[3].TakenAt.UTC().Format("15:04:05"))
+		c.sees("Acknowledge is off: this is the snapshot of " + s.kept[3].TakenAt.UTC().Format("15:04:05"))
 		require.Empty(t, s.asked())
 		c.press("1", "]", "]")
 		c.sees("live")
@@ -65,7 +65,7 @@ func TestLookingBackAddsUp(t *testing.T) {
 		c.sees(then(s, 0))
 		c.press("[")
 		c.rest(3 * time.Second)
-		c.sees("no earlier picture is kept", then(s, 0))
+		c.sees("no earlier snapshot is stored", then(s, 0))
 		c.press("]", "p") // what is asked for still comes, too late
 		c.rest(5 * time.Second)
 		c.seesNot("PAST", "then_")
@@ -87,13 +87,13 @@ func TestLookingBackAtATime(t *testing.T) {
 		c.press(":")
 		c.typing("at 3h")
 		c.press("enter")
-		c.sees("no earlier picture is kept; the oldest is of", then(s, 1))
+		c.sees("no earlier snapshot is stored; the oldest is from", then(s, 1))
 		c.press(":")
 		c.typing("at noon")
 		c.press("enter")
-		c.sees(":at takes a time such as 02:14, 45m or 2026-01-31T02:14, not noon")
+		c.sees(":at needs a time such as 02:14, 45m or 2026-01-31T02:14, not noon")
 		c.press("g", "a")
-		c.sees("PAST", "but this list is as last read")
+		c.sees("PAST", "but this list shows its last read")
 		c.press(":")
 		c.typing("at now")
 		c.press("enter")
@@ -101,10 +101,10 @@ func TestLookingBackAtATime(t *testing.T) {
 	})
 }
 
-func TestLookingBackWithoutPictures(t *testing.T) {
+func TestLookingBackWithoutSnapshots(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("[")
-		c.sees("no picture is kept yet; metrics_sampler keeps one a minute")
+		c.sees("no snapshot is stored yet")
 		c.seesNot("PAST")
 	})
 }
@@ -113,8 +113,8 @@ func TestLookingBackWithoutPictures(t *testing.T) {
 func TestPausedListsSayThatTheyAreNotRead(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("p", "g", "a")
-		c.sees("This list was not read yet")
+		c.sees("This list is not read while")
 		c.press("p")
-		c.seesNot("This list was not read yet")
+		c.seesNot("This list is not read while")
 	})
 }

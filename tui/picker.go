@@ -1,8 +1,5 @@
 package tui
 
-// This file is the lists over the picture: menu, orders, help. They move like
-// every list, and help can be filtered.
-
 import (
 	"cmp"
 	"slices"
@@ -14,18 +11,19 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
+// picker is the overlay of a list: the menu of panes, the orders of a table, the help.
 type picker struct {
-	view   views.Picks
+	view   views.PickList
 	all    []views.Entry
-	choose func(i int) effect // nil: nothing to choose, it is for reading
+	choose func(i int) effect // nil: a text to read, with a filter instead of a choice
 	keys   map[string]int     // entries by their key
 }
 
-func (p *picker) lines(at place) []string {
+func (p *picker) lines(at overlayContext) []string {
 	return p.view.Lines(at.env, at.size)
 }
 
-func (p *picker) update(msg tea.Msg, at place) (overlay, effect) {
+func (p *picker) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 	k, ok := msg.(tea.KeyPressMsg)
 	if !ok {
 		return p, nil
@@ -82,7 +80,7 @@ func (p *picker) typed(k tea.KeyPressMsg) overlay {
 	return p
 }
 
-// narrow keeps the entries that show the words, under their headings.
+// narrow keeps the entries that contain words, and the headings above them.
 func (p *picker) narrow(words string) {
 	p.view.Filter, p.view.Offset = words, 0
 	p.view.Entries = nil
@@ -105,8 +103,8 @@ func (p *picker) narrow(words string) {
 	}
 }
 
-// move moves the cursor where there is one, otherwise the text.
-func (p *picker) move(d int, at place) {
+// move moves the cursor, or scrolls if there is no cursor.
+func (p *picker) move(d int, at overlayContext) {
 	n, room := len(p.view.Entries), p.view.Room(at.size)
 	if p.choose == nil {
 		p.view.Offset = min(max(p.view.Offset+d, 0), p.view.Last(at.env, at.size))
@@ -116,9 +114,9 @@ func (p *picker) move(d int, at place) {
 	p.view.Offset = min(max(p.view.Offset, p.view.Cursor-room+1), p.view.Cursor)
 }
 
-// menu is all panes.
+// menu returns the menu of all panes.
 func (m *root) menu() overlay {
-	p := &picker{keys: map[string]int{}, view: views.Picks{Title: "Panes", Hint: "enter opens, esc closes", KeyCol: 5, WordCol: 14}}
+	p := &picker{keys: map[string]int{}, view: views.PickList{Title: "Panes", Hint: "enter opens, esc closes", KeyCol: 5, WordCol: 14}}
 	panes := Panes()
 	for i, x := range panes {
 		p.all = append(p.all, views.Entry{Key: x.Keys, Word: x.Title, Text: x.Help})
@@ -130,14 +128,14 @@ func (m *root) menu() overlay {
 	return p
 }
 
-// orders is how the rows of this table can be sorted.
+// orders returns the list of orders of the open table, or nil if there is only one.
 func (m *root) orders() overlay {
 	l := m.pane().top()
 	if l.table == nil || len(l.grid.src.Sorts) < 2 {
-		m.warn("there is one order only here")
+		m.warn("this list has only one order")
 		return nil
 	}
-	p := &picker{keys: map[string]int{}, view: views.Picks{Title: "Order", Hint: "enter chooses, esc keeps the order", KeyCol: 3, WordCol: 40, Cursor: l.grid.sort}}
+	p := &picker{keys: map[string]int{}, view: views.PickList{Title: "Order", Hint: "enter chooses, esc keeps the order", KeyCol: 3, WordCol: 40, Cursor: l.grid.sort}}
 	for i, s := range l.grid.src.Sorts {
 		k := string(rune('1' + i))
 		p.all = append(p.all, views.Entry{Key: k, Word: s.Name})
@@ -148,9 +146,10 @@ func (m *root) orders() overlay {
 	return p
 }
 
-// help is made of the registry: what can be done here, then everything else.
+// help returns the key reference: the actions of this pane, the keys that move and look,
+// then the actions of other panes.
 func (m *root) help() overlay {
-	p := &picker{view: views.Picks{Title: "Keys", Hint: "/ filters, esc closes", Wide: true, KeyCol: 17, WordCol: 0, Cursor: -1}}
+	p := &picker{view: views.PickList{Title: "Keys", Hint: "/ filters, esc closes", Wide: true, KeyCol: 17, WordCol: 0, Cursor: -1}}
 	title := m.pane().Title
 	here, rest := []views.Entry{}, []views.Entry{}
 	for _, a := range m.actions {
@@ -158,7 +157,7 @@ func (m *root) help() overlay {
 		if e.Off != "" {
 			e.Text, e.Off = e.Text+" (off: "+e.Off+")", ""
 		}
-		if works(a, m.at) {
+		if worksIn(a, m.at) {
 			here = append(here, e)
 		} else {
 			rest = append(rest, e)

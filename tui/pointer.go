@@ -1,6 +1,6 @@
 package tui
 
-// This file is the mouse, off at the start, and the clipboard.
+// This file is the mouse, which is off at the start, and the clipboard.
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// mouse moves and looks; it never acts.
+// mouse handles wheel and clicks: they move the cursor and never act.
 func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 	if len(m.over) > 0 || m.line.open() {
 		return nil
@@ -38,19 +38,19 @@ func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 	return nil
 }
 
-// copyMost is the longest text that terminals take by OSC 52.
+// copyMost is the longest text that terminals accept by OSC 52, in bytes.
 const copyMost = 74_994
 
-// copy puts the id under the cursor into the operator's clipboard.
+// copy sends the id under the cursor to the operator's clipboard by OSC 52.
 func (m *deck) copy() tea.Cmd {
 	switch strings.ToLower(m.o.Clipboard) {
 	case "off", "never", "none", "false", "no":
-		m.warn("copying is off: the setting clipboard forbids OSC 52")
+		m.warn("copying is off: the setting clipboard disables OSC 52")
 		return nil
 	}
 	at := m.scene()
 	id := at.subject()
-	if f := at.pane.copies; f != nil && !at.level.aside {
+	if f := at.pane.copyText; f != nil && !at.level.isWhy {
 		id = f(at)
 	}
 	id = views.Plain(id)
@@ -59,9 +59,9 @@ func (m *deck) copy() tea.Cmd {
 		m.warn("there is nothing under the cursor to copy")
 		return nil
 	case len(id) > copyMost:
-		m.warn("that is too long for a terminal's clipboard")
+		m.warn("this id is too long for the clipboard of a terminal")
 		return nil
 	}
-	m.tell("sent to the clipboard: " + id + " (inside tmux this needs set-clipboard on)")
+	m.inform("sent to the clipboard: " + id + " (inside tmux this needs set-clipboard on)")
 	return tea.SetClipboard(id)
 }

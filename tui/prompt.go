@@ -1,9 +1,5 @@
 package tui
 
-// This file is the one line that is typed into at the foot of the screen: the
-// filter and the command line. Text is edited by bubbles/textinput; what it
-// draws is not used, for a line of qtop's own can show where an error is.
-
 import (
 	"strings"
 
@@ -14,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// newInput is an editor without a clipboard of its own (it would run a program)
-// and without a blink (it would send bytes at rest).
+// newInput returns a line editor. Its own clipboard is off, because it would run a program,
+// and so is the blinking cursor, because it would send bytes while nothing happens.
 func newInput(value string) textinput.Model {
 	in := textinput.New()
 	in.Prompt = ""
@@ -29,10 +25,10 @@ func newInput(value string) textinput.Model {
 	return in
 }
 
-// clean keeps what is typed or pasted to one line of safe text.
+// clean turns typed or pasted text into one line without control characters.
 func clean(s string) string { return queue.Clean(strings.Join(strings.Fields(s), " ")).String() }
 
-// edit hands a key or a paste to an input.
+// edit applies a key or a paste to an input.
 func edit(in textinput.Model, msg tea.Msg) textinput.Model {
 	if p, ok := msg.(tea.PasteMsg); ok {
 		msg = tea.PasteMsg{Content: clean(p.Content)}
@@ -50,34 +46,35 @@ const (
 	promptExport
 )
 
-// prompt is the line while it is open.
+// prompt is the input line at the foot of the screen: filter, command or file name.
+// bubbles/textinput edits the text, but qtop draws it, to show where an error is.
 type prompt struct {
 	kind    promptKind
 	input   textinput.Model
-	was     string // the filter that stood before
+	was     string // the filter before it was edited
 	column  int    // of the error, from 1; 0: none
 	problem string
-	offers  []string // completions, in turn
-	offer   int
-	history []string
-	export  queue.Export // what goes into the file that is named
-	of      string       // how many rows that is
-	recall  int
+	offers  []string     // completions
+	offer   int          // index of the completion in the line
+	history []string     // earlier commands
+	export  queue.Export // the export whose file name is typed
+	of      string       // its number of rows; "": not known
+	recall  int          // index into history
 }
 
-// set puts text into the line, with the cursor behind it.
+// set replaces the text and puts the cursor at its end.
 func (p *prompt) set(text string) {
 	p.input.SetValue(text)
 	p.input.CursorEnd()
 }
 
-// close takes the line away; what was typed before stays to be recalled.
+// close closes the line and keeps the history.
 func (p *prompt) close() { *p = prompt{history: p.history} }
 
 func (p prompt) open() bool { return p.kind != promptNone }
 
-// mark is the character in front of the line.
-func (p prompt) mark() string {
+// prefix returns the text in front of the line.
+func (p prompt) prefix() string {
 	switch p.kind {
 	case promptCommand:
 		return ":"

@@ -1,7 +1,7 @@
 package tui
 
-// This file reads lists: on opening, when the screen has scrolled near their
-// end, and again when the picture changed while only the first page is loaded.
+// This file reads lists: when a level opens, when the cursor nears the end of the
+// loaded rows, and again at intervals while few rows are loaded.
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 
 const (
 	pageRows  = 200
-	rereadMax = 1000 // beyond this a list is not read again by itself
+	rereadMax = 1000 // a longer list is not read again automatically
 	rereadGap = 5 * time.Second
 )
 
-// read asks for a level's list from its beginning.
+// read reads the list of a level from its beginning.
 func (m *deck) read(l *level) tea.Cmd {
-	if !l.list.asks() || l.list.reading != 0 {
+	if !l.list.queried() || l.list.reading != 0 {
 		return nil
 	}
 	q := l.list.query
@@ -29,7 +29,8 @@ func (m *deck) read(l *level) tea.Cmd {
 	return m.startRead(l, q, false)
 }
 
-// startRead begins the one read that a level may have; it ends with the level.
+// startRead starts a read for a level. A level has at most one, and leaving the level
+// cancels it.
 func (m *deck) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 	m.serial++
 	ctx, stop := context.WithTimeout(m.ctx, listDeadline)
@@ -37,21 +38,21 @@ func (m *deck) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 	return m.readList(ctx, m.serial, q, more)
 }
 
-// reread reads the open list again when it is due; now asks for it at once.
+// reread reads the open list again if it is due, or immediately if now is true.
 func (m *deck) reread(now bool) []tea.Cmd {
 	p := m.pane()
 	l := p.top()
-	if !l.list.asks() || l.list.reading != 0 || m.feed.paused || m.feed.lost() || l.list.rows() > rereadMax {
+	if !l.list.queried() || l.list.reading != 0 || m.feed.paused || m.feed.lost() || l.list.rows() > rereadMax {
 		return nil
 	}
-	gap := queue.Choose(p.often, 0, rereadGap)
+	gap := queue.Choose(p.rereadOften, 0, rereadGap)
 	if !now && m.o.Now().Sub(l.list.readAt) < max(gap, m.feed.interval()) {
 		return nil
 	}
 	return []tea.Cmd{m.read(l)}
 }
 
-// more reads the following page when the cursor nears the end of what is loaded.
+// more reads the next page when the cursor is within 50 rows of the end of the loaded rows.
 func (m *deck) more() tea.Cmd {
 	l := m.pane().top()
 	if l.list.reading != 0 || l.list.page.Next == "" || l.page != nil || l.grid.cursor < len(l.grid.order)-50 {
@@ -62,7 +63,7 @@ func (m *deck) more() tea.Cmd {
 	return m.startRead(l, q, true)
 }
 
-// paged takes a list in for the level that asked, if it still waits for it.
+// paged stores a page in the level that asked for it, if that level still waits for it.
 func (m *deck) paged(msg pageMsg) {
 	for _, p := range m.panes {
 		for i := range p.levels {
@@ -70,11 +71,11 @@ func (m *deck) paged(msg pageMsg) {
 			if msg.read == 0 || l.list.reading != msg.read {
 				continue
 			}
-			l.list.end()
+			l.list.cancel()
 			if l.list.err = msg.err; msg.err == nil {
-				l.list.take(msg.page, msg.more)
+				l.list.add(msg.page, msg.more)
 			}
-			m.stamp++
+			m.revision++
 			m.settle()
 		}
 	}

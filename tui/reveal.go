@@ -1,8 +1,8 @@
 package tui
 
-// This file is a revealed payload: it stands on the page it was asked for, counts
-// down, and is masked again after its time, when the page is left, and when the
-// picture is paused. It is kept nowhere else.
+// This file shows a revealed payload. It is kept only in the level whose page it was
+// requested for, and it is masked again when its time is over, when the page is left,
+// and when the console is paused.
 
 import (
 	"math"
@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// shown is the payload of a page: the revealed one and the seconds it has left, or
-// as it came.
+// shown returns the payload that a page shows: the revealed one with its remaining
+// seconds, else the masked one with the reason why there is none, and 0.
 func (l *level) shown(now time.Time, masked, whyNot queue.Text) (queue.Text, queue.Text, int) {
 	left := int(math.Ceil(l.revealedUntil.Sub(now).Seconds()))
 	if l.revealed.Empty() || left <= 0 {
@@ -22,15 +22,15 @@ func (l *level) shown(now time.Time, masked, whyNot queue.Text) (queue.Text, que
 	return l.revealed, queue.Text{}, left
 }
 
-// reveal puts what was revealed on its page, if that is still the open one.
+// reveal shows a revealed payload, if the page it was requested for is still open.
 func (m *deck) reveal(r queue.Result) {
 	l := m.pane().top()
 	if l.page == nil || len(r.Results) != 1 || r.Results[0].ID != l.id || m.feed.paused {
-		m.warn("its page was left before the payload came: it is not shown; open it and ask again")
+		m.warn("payload not shown: its page was closed before the payload arrived; open the page and press V again")
 		return
 	}
 	l.revealed, l.revealedUntil = r.Payload, m.o.Now().Add(queue.RevealFor)
-	m.stamp++
+	m.revision++
 	m.settle()
 	for i, line := range l.built.Lines {
 		if views.Contains(line, "UNMASKED") {
@@ -39,19 +39,19 @@ func (m *deck) reveal(r queue.Result) {
 	}
 }
 
-// mask hides again what was revealed anywhere.
+// mask drops every revealed payload.
 func (m *deck) mask() {
 	for _, p := range m.panes {
 		for i := range p.levels {
 			if l := &p.levels[i]; !l.revealed.Empty() {
-				l.revealed, l.revealedUntil, l.built, l.stamp = queue.Text{}, time.Time{}, views.Page{}, 0
-				m.stamp++
+				l.revealed, l.revealedUntil, l.built, l.revision = queue.Text{}, time.Time{}, views.Page{}, 0
+				m.revision++
 			}
 		}
 	}
 }
 
-// countDown takes a second off a revealed payload, or masks it.
+// countDown updates the remaining time of a revealed payload, or masks it when that is over.
 func (m *deck) countDown(now time.Time) {
 	l := m.pane().top()
 	switch {
@@ -59,9 +59,9 @@ func (m *deck) countDown(now time.Time) {
 		return
 	case !now.Before(l.revealedUntil):
 		m.mask()
-		m.tell("masked again")
+		m.inform("payload masked again")
 	default:
-		m.stamp++
+		m.revision++
 	}
 	m.settle()
 }

@@ -83,7 +83,7 @@ func TestRevealIsOffWhereItMust(t *testing.T) {
 	})
 	run(t, setup{}, func(c *console) {
 		c.press("5", "V")
-		c.sees("open a letter or a job first")
+		c.sees("open a dead letter or a job first")
 		require.Empty(t, c.store.asked())
 	})
 }
@@ -101,7 +101,7 @@ func TestPayloadIsSearched(t *testing.T) {
 			d := viewstest.Detail()
 			d.Payload, d.PayloadSize = queue.CleanLong("["+strings.Join(rows, ", ")+"]"), 5_000_000
 			m.pane().top().list.page.Rows = &d
-			m.stamp++
+			m.revision++
 			m.settle()
 		})
 		c.press("/")

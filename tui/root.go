@@ -1,7 +1,5 @@
 package tui
 
-// This file is the root model: what it holds, and how it starts.
-
 import (
 	"context"
 
@@ -10,14 +8,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// root is the one model. Only the event loop touches it; commands get copies of
+// root is the Bubble Tea model. Only the event loop touches it; commands get copies of
 // what they need.
 type root struct {
 	deck
-	over   []overlay // the last is on top
+	over   []overlay // open overlays, the topmost last
 	line   prompt
-	chord  bool // g was pressed, its second key is awaited
-	leave  leaving
+	chord  bool // g was pressed and its second key is awaited
+	shutdown  shutdownState
 	saving *exporting // nil: no export runs
 }
 
@@ -26,27 +24,27 @@ func newRoot(ctx context.Context, s Store, h Host, o Options) *root {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &root{
 		deck: deck{panes: newPanes(), at: home(), shell: shell{
-			calls: calls{o: o, store: s, actions: s.Actions(), host: h, ctx: ctx, cancel: cancel}, stamp: 1,
+			calls: calls{o: o, store: s, actions: s.Actions(), host: h, ctx: ctx, cancel: cancel}, revision: 1,
 			feed: feed{refresh: o.Refresh, link: queue.Link{State: "connecting"}, linkAt: o.Now()},
 		}},
 	}
-	m.me = identity{actor: o.Actor, ask: shared(o.Actor) && o.AnswerActor != nil}
-	m.look = look{light: o.Theme == "light", utc: o.UTC, mouse: o.Mouse}
+	m.me = identity{actor: o.Actor, askName: shared(o.Actor) && o.AnswerActor != nil}
+	m.display = display{light: o.Theme == "light", utc: o.UTC, mouse: o.Mouse}
 	m.retheme()
 	return m
 }
 
-// Init starts the clock and asks for everything at once; the first frame does
-// not wait for any of it.
+// Init starts the clock, the poll and the listener. The first frame does not wait for
+// their answers.
 func (m *root) Init() tea.Cmd {
-	start := []tea.Cmd{beat(), m.poll(), m.listen(), func() tea.Msg { return openedMsg{} }}
+	start := []tea.Cmd{heartbeat(), m.poll(), m.listen(), func() tea.Msg { return openedMsg{} }}
 	if m.o.Theme == "" || m.o.Theme == "auto" {
 		start = append(start, tea.RequestBackgroundColor)
 	}
 	return tea.Batch(start...)
 }
 
-// opened asks for the first picture and goes to the pane that was asked for.
+// opened asks for the first snapshot and opens the start pane with its filter.
 func (m *root) opened() tea.Cmd {
 	cmds := []tea.Cmd{m.refresh(), m.askSession()}
 	if m.o.StartPane != home() {

@@ -42,8 +42,8 @@ func newStill(s *fakeStore, h Host, o Options) *still {
 
 // load hands the model what its commands would have read.
 func (s *still) load() {
-	pic, err := s.store.Snapshot(context.Background())
-	s.send(pictureMsg{picture: pic, err: err})
+	snap, err := s.store.Snapshot(context.Background())
+	s.send(snapshotMsg{snapshot: snap, err: err})
 	page, _ := s.store.List(context.Background(), queue.Query{Kind: queue.ListSession})
 	s.send(sessionMsg{session: queue.Of[*queue.Session](page)})
 	s.poll1()
@@ -62,7 +62,7 @@ func (s *still) poll1() {
 // lists answers the list of the level that is open.
 func (s *still) lists() {
 	l := s.pane().top()
-	if l.list.asks() {
+	if l.list.queried() {
 		page, err := s.store.List(context.Background(), l.list.query)
 		if l.list.reading == 0 { // it would be read later
 			l.list.reading = -1
@@ -151,7 +151,7 @@ func TestPanesAreSound(t *testing.T) {
 		}
 		require.Equal(t, a.Local(), hosted[a.ID] != nil, a.ID)
 		for id, p := range panes {
-			require.True(t, p.targets[a.ID] == nil || works(a, id), "%s has a target for %s, which does not work there", id, a.ID)
+			require.True(t, p.targets[a.ID] == nil || worksIn(a, id), "%s has a target for %s, which does not work there", id, a.ID)
 		}
 	}
 }
@@ -209,8 +209,8 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			s := newStore()
 			s.jobs, s.notify = w.Jobs, *w.Notifications
 			s.rules, s.share, s.resolve = w.Rules, *w.Broadcast, w.Resolution
-			s.pic, s.audit, s.letters = w.Picture, w.Audit, w.Letters
-			s.pic.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
+			s.snap, s.audit, s.letters = w.Picture, w.Audit, w.Letters
+			s.snap.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
 			s.link = queue.Link{State: "lost", Reason: queue.Clean(bad), RetryIn: 3}
 			s.session.Database, s.session.Actor = queue.Clean(bad), bad
 			s.session.Misfit = &queue.Error{What: queue.Clean(bad), Do: queue.Clean(bad)}
@@ -223,7 +223,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 						require.Failf(t, "unsafe", "%s draws %U of %q", name, r, bad)
 					}
 				}
-				m.send(pictureMsg{err: fmt.Errorf("no: %s", bad)})
+				m.send(snapshotMsg{err: fmt.Errorf("no: %s", bad)})
 				m.warn(bad)
 			}
 			v := m.View()
@@ -247,7 +247,7 @@ func TestAccessible(t *testing.T) {
 		require.Contains(t, first, "SILENT iu_outbound_default, critical, nobody has it")
 		require.Contains(t, first, "OFF webhook.worker.enabled")
 		require.NotContains(t, first, "\x1b")
-		s.set(func(s *fakeStore) { s.pic.Alerts = s.pic.Alerts[1:] })
+		s.set(func(s *fakeStore) { s.snap.Alerts = s.snap.Alerts[1:] })
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, strings.Count(out.String()[len(first):], "\n"), "only what changed is said")

@@ -52,10 +52,10 @@ func TestSchedulerKeys(t *testing.T) {
 
 func TestSchedulerInterval(t *testing.T) {
 	s := newStore()
-	s.pic.Flags = append(s.pic.Flags, queue.Flag{Key: queue.Clean("queue.tick.metrics_sampler.interval_seconds"), Value: queue.Clean("60"), Kind: "integer"})
+	s.snap.Flags = append(s.snap.Flags, queue.Flag{Key: queue.Clean("queue.tick.metrics_sampler.interval_seconds"), Value: queue.Clean("60"), Kind: "integer"})
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
 		x.press("9", "E")
-		x.sees("Set a flag", "queue.tick.metrics_sampler.interval_seconds", "now   60")
+		x.sees("Set a flag", "queue.tick.metrics_sampler.interval_seconds", "now     60")
 	})
 }
 
@@ -63,9 +63,9 @@ func TestSchedulerInterval(t *testing.T) {
 func TestSchedulerSaysWhyNot(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(x *console) {
 		x.press("9", "G", "T")
-		x.sees("T ticks a worker; there is none under the cursor")
+		x.sees("T needs a tick worker")
 		x.press("P")
-		x.sees("P pauses a worker; there is none under the cursor")
+		x.sees("P needs a tick worker")
 	})
 	s := newStore()
 	s.session.Rights[queue.ActTick], s.session.Rights[queue.ActTickPause] = false, false

@@ -1,18 +1,24 @@
-// Package tui is the console: one Bubble Tea program over the pictures that
-// package views draws.
+// Package tui is the console: one Bubble Tea program that reads through a Store, draws
+// with package views, and acts only after a confirmed dialog. Run starts it; Store and
+// Host are what the caller provides, Options are its settings.
 //
-// A pane is one value, declared in one file (pane_flags.go, level_jobs.go for what
-// two of them open) and listed in panes.go: where its rows come from, what enter
-// opens, what each key works on. The model is made of parts, each of which knows only
-// those below it:
+// A pane is one value of type pane, declared in a pane_*.go file and listed in panes.go:
+// where its rows come from, what enter opens, what each key acts on. A level is one step
+// of the way that enter opened; level_*.go declares levels that several panes open.
 //
-//  1. calls asks Store and Host. Each call is a command with a deadline, so nothing in
-//     Update or View ever waits.
-//  2. shell has the terminal, the picture and when it is read, and who acts.
-//  3. deck has the panes: the open level, its cursor, its filter, its one read, which
-//     ends when the level is left.
-//  4. root has the keys, the line that is typed into, and the overlays: small state
-//     machines that answer with an effect, which the root alone carries out.
+// The model consists of four parts. Each embeds the one before and knows only that:
+//
+//  1. calls calls Store and Host. Each call is a command with a deadline, so Update and
+//     View never wait.
+//  2. shell holds the terminal, the snapshot with the schedule of its reads (feed), and
+//     who acts (identity).
+//  3. deck holds the panes: the open level with its cursor, filter and at most one read,
+//     which is cancelled when the level is left.
+//  4. root holds the keys, the input line and the overlays: state machines that answer
+//     a key with an effect, which only the root carries out.
+//
+// An action goes key → dialog → Store.Plan → preview → Store.Apply → result. The preview
+// must be confirmed, and Apply compares the plan with the current rows again.
 package tui
 
 import (
@@ -25,29 +31,28 @@ import (
 // Store is what the console reads and acts through.
 type Store interface {
 	Snapshot(ctx context.Context) (queue.Snapshot, error)
-	// SnapshotAt is a picture that was kept, so many steps from a time; first is
-	// the time of the oldest one.
+	// SnapshotAt returns the stored snapshot that is steps away from the one of time at;
+	// first is the time of the oldest one. A zero TakenAt means that there is none.
 	SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error)
 	List(ctx context.Context, q queue.Query) (queue.Page, error)
-	// Actions is every action that there is.
+	// Actions returns the registry of all actions.
 	Actions() queue.Registry
 	Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
-	// Changes hints that something changed. It may be nil; a closed channel is
-	// listened to no more.
+	// Changes signals that something changed in the database. It may be nil, or be closed
+	// when no more signals come.
 	Changes() <-chan struct{}
-	// Link is the state of the connection; it answers from memory.
+	// Link returns the state of the connection, from memory.
 	Link() queue.Link
 }
 
-// Host is the worker host of this process. A nil Host means that none can run
-// here. An empty loop means all of them.
+// Host is the worker host of this process. A nil Host means that this process cannot run
+// one. An empty loop name means all loops.
 type Host interface {
 	Status() queue.HostStatus
 	Start(loop string) error
 	Drain(loop string) error
 	Stop(loop string) error
-	// Shutdown drains all loops within the grace time, then hands back what is
-	// left.
+	// Shutdown drains all loops within the grace time, then hands back the remaining work.
 	Shutdown(ctx context.Context) error
 }

@@ -1,7 +1,5 @@
 package tui
 
-// This file is the way in: options, the model and the program around it.
-
 import (
 	"context"
 	"os"
@@ -9,11 +7,11 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// New makes the model; Run runs it.
+// New returns the model of the console. Run is the usual way to start it; tests drive the model directly.
 func New(s Store, h Host, o Options) tea.Model { return newRoot(context.Background(), s, h, o) }
 
-// Run shows the console until it is quit or ctx ends. An end by ctx is no error:
-// whoever cancels it drains the loops.
+// Run shows the console until the operator quits or ctx ends. It returns nil when ctx
+// ends; the caller that cancels ctx also drains the loops.
 func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOption) error {
 	if o.Accessible {
 		return accessible(ctx, s, o.withDefaults(), os.Stdout)
@@ -21,8 +19,8 @@ func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOpt
 	m := newRoot(ctx, s, h, o)
 	defer func() { m.saving.end() }()
 	defer m.cancel()
-	// Whoever runs the console answers signals, by ending ctx. It ends by Quit: a
-	// program that is killed closes its input under the goroutine that reads it.
+	// The caller handles signals and ends ctx. Quit, not Kill: a killed program closes
+	// its input while a goroutine still reads from it.
 	p := tea.NewProgram(m, append([]tea.ProgramOption{tea.WithoutSignalHandler()}, opts...)...)
 	defer context.AfterFunc(ctx, p.Quit)()
 	_, err := p.Run()

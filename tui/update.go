@@ -1,8 +1,5 @@
 package tui
 
-// This file routes messages. Each case is one call: what a message does stands
-// with the thing that it is about.
-
 import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -10,7 +7,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// Update takes one message in. It never waits.
+// Update routes one message to the method that handles it. It never waits.
 func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.KeyPressMsg:
@@ -22,17 +19,17 @@ func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.resize(views.Size{W: msg.Width, H: msg.Height})
 	case tea.BackgroundColorMsg:
-		m.look.light = !msg.IsDark()
+		m.display.light = !msg.IsDark()
 		m.retheme()
 	case tea.ColorProfileMsg:
-		m.look.profile, m.look.known = msg.Profile, true
+		m.display.profile, m.display.known = msg.Profile, true
 		m.retheme()
 	case tea.EnvMsg:
 		return m, overSSH(msg)
 	case openedMsg:
 		return m, m.opened()
-	case beatMsg:
-		return m, m.beat()
+	case heartbeatMsg:
+		return m, m.onHeartbeat()
 	case dueMsg:
 		m.feed.waiting = false
 		return m, m.refresh()
@@ -40,12 +37,12 @@ func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.hint(msg)
 	case polledMsg:
 		return m, m.polled(msg)
-	case pictureMsg:
-		return m, m.pictured(msg)
+	case snapshotMsg:
+		return m, m.snapshotArrived(msg)
 	case pastMsg:
 		return m, m.arrived(msg)
 	case sessionMsg:
-		m.me.take(msg)
+		m.me.receive(msg)
 	case pageMsg:
 		m.paged(msg)
 		return m, nil
@@ -61,8 +58,8 @@ func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// overSSH tells the renderer that frames may be sent whole: it does not ask
-// terminals over SSH by itself, and one that does not know the mode ignores it.
+// overSSH turns on synchronized output over SSH. Bubble Tea does not query SSH terminals
+// for it, and a terminal that does not know the mode ignores it.
 func overSSH(env tea.EnvMsg) tea.Cmd {
 	if env.Getenv("SSH_TTY") == "" {
 		return nil
@@ -74,6 +71,6 @@ func overSSH(env tea.EnvMsg) tea.Cmd {
 
 func (m *root) resize(s views.Size) {
 	m.size = s
-	m.stamp++
+	m.revision++
 	m.settle()
 }

@@ -1,7 +1,5 @@
 package tui
 
-// This file draws the screen from the model. It reads, it changes nothing.
-
 import (
 	"strings"
 
@@ -11,12 +9,12 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// View draws one frame.
+// View draws one frame. It reads the model and changes nothing.
 func (m *root) View() tea.View {
 	v := tea.NewView(m.frame())
 	v.AltScreen = true
 	v.WindowTitle = strings.TrimSpace("qtop " + theme.Safe(m.o.Profile))
-	if m.look.mouse {
+	if m.display.mouse {
 		v.MouseMode = tea.MouseModeCellMotion
 	}
 	return v
@@ -41,14 +39,14 @@ func (m *root) frame() string {
 		return at.draw(s)
 	})
 	for _, o := range m.over {
-		box := o.lines(m.here())
+		box := o.lines(m.overlayContext())
 		x, y := views.Centre(box, m.size)
-		screen = views.Over(screen, box, x, y, m.size)
+		screen = views.Overlay(screen, box, x, y, m.size)
 	}
 	return screen
 }
 
-// screen is everything around the body.
+// screen returns everything around the body: header, tabs, banners, status and hints.
 func (m *root) screen() views.Screen {
 	now := m.o.Now()
 	h := views.Header{
@@ -59,8 +57,8 @@ func (m *root) screen() views.Screen {
 	if h.Profile == "" && h.Production {
 		h.Profile = m.production()
 	}
-	if m.feed.picture != nil {
-		h.Server = &m.feed.picture.Server
+	if m.feed.snapshot != nil {
+		h.Server = &m.feed.snapshot.Server
 	}
 	return views.Screen{
 		Header: h, Tabs: m.tabs(), Banners: m.banners(),

@@ -77,7 +77,7 @@ func TestOverviewLeadsToEndpointsAndOperations(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
 		x.model(func(m *root) {
-			for i, q := range m.feed.picture.Suspended {
+			for i, q := range m.feed.snapshot.Suspended {
 				require.NotZero(t, q.SubscriptionID, i)
 			}
 		})

@@ -27,7 +27,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "owner", Column: "acked_by", Less: func(i, j int) bool { return rows[i].AckedBy.String() < rows[j].AckedBy.String() }},
 		},
 		Empty: []string{"Nobody is silent, no work waits for long, no share is over its line.", "An executor that misses three of its beats appears here by itself."},
-		Note:  lacks(s, "alerts"),
+		Note:  missing(s, "alerts"),
 	}.with(List[queue.Alert]{
 		Name: "alerts", Rows: rows, ID: func(a queue.Alert) string { return a.Key.String() }, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
 		Filter: "alert=alert_key subject kind severity state owner=acked_by comment age=age_seconds ratio",
@@ -41,7 +41,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "subject", Width: 20, Want: 24, Max: 40, Look: strong, Text: func(a queue.Alert, _ Env) string { return AlertName(a) }, Plain: func(a queue.Alert) string { return a.Subject.String() }},
 			{Name: "severity", Width: 9, Look: ofRow, Say: func(_ Env, v any) string { return severity(fmt.Sprint(v)) }},
 			{Name: "age_seconds", Title: "for", Width: 8, Right: true},
-			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Text: alertTimes, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
+			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Text: alertRatio, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
 			{Name: "acked_by", Title: "owner", Width: 12, Max: 24, Cell: func(a queue.Alert, e Env) table.Cell {
 				return queue.Choose(a.State == "acked", cell(a.AckedBy.String(), e.Theme.Accent), cell(e.nobody(), e.tone(rank(a.Severity))))
 			}},
@@ -167,15 +167,15 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 	return p.done(AlertName(a))
 }
 
-// asideName is the step and the row that an alert of the kind quarantine is about.
-func asideName(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "quarantine:") }
+// quarantineName is the step and the row that an alert of the kind quarantine is about.
+func quarantineName(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "quarantine:") }
 
 // failingID is the subscription that an alert of the kind failing is about.
 func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "failing:") }
 
-// alertTimes is how many times its cadence an executor has been silent, or its line
+// alertRatio is how many times its cadence an executor has been silent, or its line
 // a share or an endpoint that fails is.
-func alertTimes(a queue.Alert, e Env) string {
+func alertRatio(a queue.Alert, e Env) string {
 	if a.Kind == queue.AlertQuarantine {
 		return plural(int64(a.Ratio), "try", "tries")
 	}

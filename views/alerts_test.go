@@ -28,7 +28,7 @@ func TestFailingEndpointIsTold(t *testing.T) {
 		require.Contains(t, page, words)
 	}
 	require.NotContains(t, page, "silent")
-	lines := strings.Join(views.Plainly(&queue.Snapshot{Alerts: []queue.Alert{a}}, e), "\n")
+	lines := strings.Join(views.PlainLines(&queue.Snapshot{Alerts: []queue.Alert{a}}, e), "\n")
 	require.Contains(t, lines, "FAILING webhook subscription 7, suspended, nobody has it")
 	require.NotContains(t, lines, "SILENT")
 }
@@ -61,7 +61,7 @@ func TestAlertsFoldByCause(t *testing.T) {
 		SubscriptionID: 12, Endpoint: queue.Clean("hooks.acme.example"), Reason: queue.Clean("circuit"), Since: viewstest.Now().Add(-2 * time.Hour), Until: &until,
 	}}}
 	for _, size := range []views.Size{{W: 80, H: 24}, {W: 120, H: 40}, {W: 200, H: 60}} {
-		v := views.Overview(views.OverviewState{Picture: &s}, e, size)
+		v := views.Overview(views.OverviewState{Snapshot: &s}, e, size)
 		got := plain(v.Lines)
 		for _, words := range []string{
 			"✖ NO HOST", "no host runs config_expiry", "UNCLAIMED  job mail.send in kg", "✖ BACKLOG    events iu · due for 2h 00m · 9 wait",
@@ -82,7 +82,7 @@ func TestAlertsFoldByCause(t *testing.T) {
 	for _, words := range []string{"What it stands for (2)", "config_expiry", "webhook events", "ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM", "qtop worker"} {
 		require.Contains(t, page, words)
 	}
-	lines := strings.Join(views.Plainly(&s, e), "\n")
+	lines := strings.Join(views.PlainLines(&s, e), "\n")
 	require.Contains(t, lines, "NO HOST no host runs config_expiry, webhook_router; ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM, critical, nobody has it")
 	require.Contains(t, lines, "UNCLAIMED job mail.send in kg, nobody alive can claim its jobs, warning, nobody has it")
 	require.NotContains(t, lines, "SILENT")
@@ -102,7 +102,7 @@ func TestNoHostSaysHowTheLastOneEnded(t *testing.T) {
 		{[]queue.Host{gone}, "ops-1 was last seen "},
 		{[]queue.Host{gone, stopped}, "ops-2 stopped " + e.Clock(at) + ": quit by anna"},
 	} {
-		got := plain(views.Overview(views.OverviewState{Picture: &queue.Snapshot{Hosts: c.hosts}}, e, views.Size{W: 120, H: 40}).Lines)
+		got := plain(views.Overview(views.OverviewState{Snapshot: &queue.Snapshot{Hosts: c.hosts}}, e, views.Size{W: 120, H: 40}).Lines)
 		require.Contains(t, got, "▲ NO HOST    ")
 		require.Contains(t, got, c.want)
 	}

@@ -116,7 +116,7 @@ func (l List[T]) lines() lines {
 			case c.Say != nil:
 				r.Cells[k] = cell(c.Say(e, member(l.Rows[i], members, c.Name)), style)
 			default:
-				r.Cells[k] = cell(e.said(c.Name, member(l.Rows[i], members, c.Name)), style)
+				r.Cells[k] = cell(e.shown(c.Name, member(l.Rows[i], members, c.Name)), style)
 			}
 		}
 		return r

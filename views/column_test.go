@@ -21,15 +21,15 @@ import (
 func tables(w viewstest.World) map[string]views.Source {
 	s := &w.Picture
 	out := map[string]views.Source{
-		"audit": views.Audit(w.Audit), "dlq": views.Letters(w.Letters), "jobs": views.Jobs(w.Jobs, 0), "ops": views.Operations(w.Operations),
+		"audit": views.Audit(w.Audit), "dlq": views.DeadLetters(w.Letters), "jobs": views.Jobs(w.Jobs, 0), "ops": views.Operations(w.Operations),
 		"operation-items": views.OperationItems(w.Items), "webhooks": views.Webhooks(w.Endpoints, w.Leases), "webhook-leases": views.Webhooks(nil, w.Leases),
 		"notifications": views.Notifications(w.Notifications), "notification-log": views.Notifications(w.Notifications),
-		"subscriptions": views.Rules(w.Rules, w.Broadcast), "unrouted": views.Rules(nil, w.Broadcast),
+		"subscriptions": views.EventSubscriptions(w.Rules, w.Broadcast), "unrouted": views.EventSubscriptions(nil, w.Broadcast),
 		"routes":    views.Routes([]queue.Route{{Domain: queue.Clean("iu"), Waiting: 10_001}}),
 		"consumers": views.Consumers([]queue.Consumer{{ID: queue.Clean("c"), Enabled: true}}),
 	}
 	for _, list := range []string{"alerts", "dlq-groups", "executors", "executor-rules", "flags", "health", "hosts", "job-leases", "queues", "scheduler", "waiting"} {
-		out[list] = views.Pictured(list, s)
+		out[list] = views.SnapshotTable(list, s)
 	}
 	return out
 }

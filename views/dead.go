@@ -52,7 +52,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 			{Name: "endpoint", Column: "endpoint", Less: func(i, j int) bool { return rows[i].Endpoint.String() < rows[j].Endpoint.String() }},
 		},
 		Empty: []string{"No dead letter is open.", "What fails for the last time appears here, grouped by its cause."},
-		Note:  lacks(s, "dead_groups"),
+		Note:  missing(s, "dead_groups"),
 	}.with(List[queue.DeadGroup]{
 		Name: "dlq-groups", Rows: rows, ID: GroupID, First: "code endpoint subscription_id open first_at last_at source domain",
 		Filter: "code endpoint kind=source subscription=subscription_id domain source open age",
@@ -97,8 +97,8 @@ func groupRank(g queue.DeadGroup) int {
 	return rankWarning
 }
 
-// Letters is the second table of pane 5: the letters of one group.
-func Letters(rows []queue.DeadLetter) Source {
+// DeadLetters is the second table of pane 5: the letters of one group.
+func DeadLetters(rows []queue.DeadLetter) Source {
 	id, event := 8, 1
 	if len(rows) > 0 && rows[0].Source != "webhook" {
 		event = 9                               // it has none, or its kind says it

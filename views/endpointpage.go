@@ -19,7 +19,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	p.head(r.Endpoint.String() + ", subscription " + strconv.FormatInt(r.ID, 10))
 	p.pair("url", r.URL.String())
 	p.pair("event type", r.EventType.String())
-	p.gate(r)
+	p.endpointState(r)
 	p.pair("waiting", fmt.Sprintf("%s: %s new, %s in progress, %s wait for their next attempt", Count(r.Waiting), Count(r.Pending), Count(r.InProgress), Count(r.PendingRetry)))
 	if r.OldestAt != nil {
 		p.paint("oldest wait", Age(r.AgeSeconds)+", since "+e.Stamp(*r.OldestAt), e.tone(endpointRank(r)))
@@ -28,7 +28,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	}
 	p.pair("in flight", inFlightWords(r))
 	p.pair("ended", Count(r.Completed)+" delivered, "+Count(r.DeadLettered)+" dead, "+Count(r.DeadOpen)+" of them open (5)")
-	p.answers(r)
+	p.results(r)
 	if r.Unsigned {
 		p.paint("signature", "none: this subscription has no secret", th.Warning)
 	}
@@ -42,7 +42,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	}
 	if d.Why != nil {
 		p.head(queue.Choose(r.Waiting > 0, "Why it waits", "What could block it"))
-		p.chain(*d.Why)
+		p.causes(*d.Why)
 	}
 	p.retries(d.Retries)
 	p.head(fmt.Sprintf("Latest attempts (%d)", len(d.Attempts)))
@@ -55,8 +55,8 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	return p.done("endpoint " + r.Endpoint.String())
 }
 
-// gate says what stands between it and its deliveries.
-func (p *pageBuilder) gate(r queue.Endpoint) {
+// endpointState says what stands between it and its deliveries.
+func (p *pageBuilder) endpointState(r queue.Endpoint) {
 	e := p.e
 	switch r.Gate {
 	case "open":
@@ -97,7 +97,7 @@ func inFlightWords(r queue.Endpoint) string {
 	return Count(r.Leased) + queue.Choose(r.Expired > 0, ", "+Count(r.Expired)+" with an expired lease: L takes them back", "")
 }
 
-func (p *pageBuilder) answers(r queue.Endpoint) {
+func (p *pageBuilder) results(r queue.Endpoint) {
 	e := p.e
 	if r.Recent == 0 {
 		p.pair("it answers", "nothing was sent to it yet")
@@ -146,8 +146,8 @@ func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 	}
 }
 
-// chain is the links of a why: what blocks with its cure, and what is in order.
-func (p *pageBuilder) chain(y queue.Why) {
+// causes is the links of a why: what blocks with its cure, and what is in order.
+func (p *pageBuilder) causes(y queue.Why) {
 	th := p.e.Theme
 	for _, l := range y.Links {
 		sign, look := th.G.Good, th.Dim
@@ -196,6 +196,6 @@ func WhyPage(name string, y *queue.Why, e Env, w int) Page {
 		p.pair("because", "nothing blocks it: it is being worked on, or comes faster than it goes")
 	}
 	p.head("What can block it, in order")
-	p.chain(*y)
+	p.causes(*y)
 	return p.done("why " + y.Queue.String())
 }

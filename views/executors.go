@@ -35,7 +35,7 @@ func Executors(s *queue.Snapshot) Source {
 			{Name: "kind", Column: "executor_kind", Less: func(i, j int) bool { return rows[i].Kind.String() < rows[j].Kind.String() }},
 		},
 		Empty: []string{"No executor is registered.", "N registers one, so that its silence is seen.", "gw starts the loops of a worker host; they register themselves."},
-		Note:  lacks(s, "executors", "job_subscriptions"),
+		Note:  missing(s, "executors", "job_subscriptions"),
 	}.with(List[queue.Executor]{
 		Name: "executors", Rows: rows, ID: func(x queue.Executor) string { return x.ID.String() },
 		First:  "state executor_id executor_kind domain_scope age_seconds expected_cadence_seconds stale_threshold_seconds in_flight done_total acked_by",
@@ -56,7 +56,7 @@ func Executors(s *queue.Snapshot) Source {
 			{Name: "done_total", Title: "done", Width: 9, Max: 12, Right: true, Drop: 7},
 			{Name: "acked_by", Title: "owner", Width: 12, Max: 20, Drop: 1, Cell: executorOwner},
 			{Name: "may_claim", Width: 9, Max: 14, Drop: 1,
-				Cell:  func(x queue.Executor, e Env) table.Cell { return mayClaim(x, rules[x.ID], e) },
+				Cell:  func(x queue.Executor, e Env) table.Cell { return mayClaimCell(x, rules[x.ID], e) },
 				Plain: func(x queue.Executor) string { c := rules[x.ID]; return fmt.Sprintf("%d of %d", c.enabled, c.all) }},
 			{Name: "domain_scope", Title: "domains", Width: 12, Max: 44, Drop: 6, Look: dim},
 			{Name: "stale_threshold_seconds", Head: "SILENT AFTER"},

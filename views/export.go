@@ -8,9 +8,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Pictured is the table in which a list without a kind of its own stands.
-func Pictured(list string, s *queue.Snapshot) Source {
-	for _, table := range []func(*queue.Snapshot) Source{Alerts, DeadGroups, Executors, Flags, Health, Hosts, everyLane, Scheduler, Waits} {
+// SnapshotTable is the table in which a list without a kind of its own stands.
+func SnapshotTable(list string, s *queue.Snapshot) Source {
+	for _, table := range []func(*queue.Snapshot) Source{Alerts, DeadGroups, Executors, Flags, Health, Hosts, everyLane, Scheduler, WaitingQueues} {
 		if src := table(s); slices.ContainsFunc(src.lists, func(l lines) bool { return l.list == list }) {
 			return src
 		}

@@ -25,7 +25,7 @@ func Flags(s *queue.Snapshot) Source {
 			{Name: "changed, newest first", Column: "updated_at", Desc: true, Less: func(i, j int) bool { return rows[i].UpdatedAt.After(rows[j].UpdatedAt) }},
 		},
 		Empty: []string{"There are no flags in this database.", "qtop migrate up installs them."},
-		Note:  lacks(s, "flags"),
+		Note:  missing(s, "flags"),
 	}.with(List[queue.Flag]{
 		Name: "flags", Rows: rows, ID: func(f queue.Flag) string { return f.Key.String() }, First: "key value state updated_by updated_at reason reverts_at",
 		Filter: "key value kind state by=updated_by reason",

@@ -61,15 +61,15 @@ func TooSmall(e Env, s Size) string {
 	return strings.Join(words, "\n")
 }
 
-// Over lays a box on a drawn screen with its top left at x, y.
-func Over(screen string, box []string, x, y int, s Size) string {
+// Overlay lays a box on a drawn screen with its top left at x, y.
+func Overlay(screen string, box []string, x, y int, s Size) string {
 	lines := strings.Split(screen, "\n")
 	for i, b := range box {
 		at := y + i
 		if at < 0 || at >= len(lines) {
 			continue
 		}
-		lines[at] = splice(lines[at], b, max(x, 0), s.W)
+		lines[at] = overlayCells(lines[at], b, max(x, 0), s.W)
 	}
 	return strings.Join(lines, "\n")
 }

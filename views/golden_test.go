@@ -37,7 +37,7 @@ func env(o theme.Options) views.Env {
 
 // grid is a source as it stands when a pane is opened.
 func grid(src views.Source, marks map[string]bool) views.Grid {
-	return views.Grid{Source: src, Order: views.Arrange(src, 0, nil), Marks: marks}
+	return views.Grid{Source: src, Order: views.Arrange(src, 0, nil), Selected: marks}
 }
 
 // bodies are all panes and pages over a picture.
@@ -53,7 +53,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 	}
 	out := map[string]func(views.Env, views.Size) []string{
 		"overview": func(e views.Env, size views.Size) []string {
-			return views.Overview(views.OverviewState{Picture: &s}, e, size).Lines
+			return views.Overview(views.OverviewState{Snapshot: &s}, e, size).Lines
 		},
 		"health": g(views.Health(&s), nil), "alerts": g(views.Alerts(&s), nil), "executors": g(views.Executors(&s), nil),
 		"scheduler": g(views.Scheduler(&s), nil),
@@ -73,11 +73,11 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			return append(head, grid(views.Notifications(w.Notifications), nil).Lines(e, views.Size{W: size.W, H: size.H - len(head)})...)
 		},
 		"subscriptions": func(e views.Env, size views.Size) []string {
-			return append(views.RulesTop(w.Broadcast, e, size.W), grid(views.Rules(w.Rules, w.Broadcast), nil).Lines(e, views.Size{W: size.W, H: size.H - views.RulesTopLines})...)
+			return append(views.BroadcastHead(w.Broadcast, e, size.W), grid(views.EventSubscriptions(w.Rules, w.Broadcast), nil).Lines(e, views.Size{W: size.W, H: size.H - views.BroadcastHeadLines})...)
 		},
-		"letters-event": g(views.Letters(w.EventLetters), map[string]bool{}),
-		"letters-job":   g(views.Letters(w.JobLetters), map[string]bool{}),
-		"letters":       g(views.Letters(w.Letters), map[string]bool{"90998": true}),
+		"letters-event": g(views.DeadLetters(w.EventLetters), map[string]bool{}),
+		"letters-job":   g(views.DeadLetters(w.JobLetters), map[string]bool{}),
+		"letters":       g(views.DeadLetters(w.Letters), map[string]bool{"90998": true}),
 		"host": func(e views.Env, size views.Size) []string {
 			top := grid(views.Loops(w.Host), nil).Lines(e, views.Size{W: size.W, H: min(8, size.H)})
 			return append(top, views.HostBelow(&s, w.Host, "", e, views.Size{W: size.W, H: size.H - len(top)})...)
@@ -101,10 +101,10 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			return views.TickPage(s.Ticks[4], &paused, nil, e, n)
 		})
 		out["page-mode"] = page(func(e views.Env, n int) views.Page { return views.ModePage(&s, &w.Cron, e, n) })
-		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.Letters[0], &w.Detail, e, n) })
-		out["page-letter-job"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.JobLetters[0], &w.JobLetter, e, n) })
-		out["page-letter-event"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.EventLetters[0], &w.EventLetter, e, n) })
-		out["page-letter-revealed"] = page(func(e views.Env, n int) views.Page { return views.LetterPage(w.Letters[0], &w.Revealed, e, n) })
+		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.Letters[0], &w.Detail, e, n) })
+		out["page-letter-job"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.JobLetters[0], &w.JobLetter, e, n) })
+		out["page-letter-event"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.EventLetters[0], &w.EventLetter, e, n) })
+		out["page-letter-revealed"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.Letters[0], &w.Revealed, e, n) })
 		out["page-executor-rules"] = page(func(e views.Env, n int) views.Page {
 			return views.ExecutorPage(s.Executors[4], s.JobSubscriptions, e, n)
 		})
@@ -119,7 +119,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-operation-planned"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[0], nil, e, n) })
 		out["page-endpoint"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[0], &w.Endpoint, e, n) })
 		out["page-endpoint-slow"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[3], nil, e, n) })
-		out["page-rule"] = page(func(e views.Env, n int) views.Page { return views.RulePage(w.Rules[9], w.Audit, e, n) })
+		out["page-rule"] = page(func(e views.Env, n int) views.Page { return views.EventSubscriptionPage(w.Rules[9], w.Audit, e, n) })
 		out["page-resolution"] = page(func(e views.Env, n int) views.Page { return views.ResolutionPage("x", &w.Resolution, e, n) })
 		out["page-resolution-reached"] = page(func(e views.Env, n int) views.Page { return views.ResolutionPage("x", &w.Reached, e, n) })
 		out["page-alert-broadcast"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[3], nil, w.History, e, n) })

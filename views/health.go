@@ -27,7 +27,7 @@ func Health(s *queue.Snapshot) Source {
 			{Name: "source", Column: "source", Less: func(i, j int) bool { return rows[i].Source.String() < rows[j].Source.String() }},
 		},
 		Empty: []string{"Nothing reports its health yet.", "Sources appear here as soon as they have run once; gw starts the loops of a worker host."},
-		Note:  lacks(s, "health"),
+		Note:  missing(s, "health"),
 	}.with(List[queue.HealthRow]{
 		Name: "health", Rows: rows, ID: func(r queue.HealthRow) string {
 			return r.Source.String() + "\x00" + r.Subject.String() + "\x00" + r.Domain.String()

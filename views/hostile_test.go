@@ -49,7 +49,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 		for _, line := range picksOf(bad).Lines(e, views.Size{W: 80, H: 24}) {
 			requireOwn(t, "picks", line)
 		}
-		for _, line := range views.Plainly(&w.Picture, e) {
+		for _, line := range views.PlainLines(&w.Picture, e) {
 			requireOwn(t, "plain lines", line)
 		}
 	}
@@ -63,6 +63,6 @@ func dialogOf(s string) views.Dialog {
 	}
 }
 
-func picksOf(s string) views.Picks {
-	return views.Picks{Title: s, Hint: s, Filter: s, KeyCol: 8, WordCol: 10, Cursor: -1, Entries: []views.Entry{{Word: s}, {Key: s, Word: s, Text: s}, {Key: s, Word: s, Text: s, Off: s}}}
+func picksOf(s string) views.PickList {
+	return views.PickList{Title: s, Hint: s, Filter: s, KeyCol: 8, WordCol: 10, Cursor: -1, Entries: []views.Entry{{Word: s}, {Key: s, Word: s, Text: s}, {Key: s, Word: s, Text: s, Off: s}}}
 }

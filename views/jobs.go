@@ -39,7 +39,7 @@ func Jobs(rows []queue.Job, w int) Source {
 			{Name: "job_id", Title: "job", Head: "ID", Width: id, Look: strong, Say: shown},
 			{Name: "status", Title: "state", Head: "STATUS", Width: 13, Look: ofRow, Text: jobState},
 			{Name: "age_seconds", Title: "age", Width: 8, Right: true},
-			{Name: "attempts", Title: "tries", Width: 5, Max: 7, Right: true, Text: func(j queue.Job, _ Env) string { return tries(j) }, Plain: func(j queue.Job) string { return fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts) }},
+			{Name: "attempts", Title: "tries", Width: 5, Max: 7, Right: true, Text: func(j queue.Job, _ Env) string { return attemptsText(j) }, Plain: func(j queue.Job) string { return fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts) }},
 			{Name: "priority", Title: "prio", Head: "PRIORITY", Width: 5, Right: true, Drop: 4, Look: dim, Say: digits},
 			{Name: "process_after", Title: "due", Width: 11, Drop: 3, Look: dim},
 			{Name: "held_by", Title: "held by, or last error", Width: 20, Want: 26, Max: 90, Cell: jobHolder},
@@ -120,7 +120,7 @@ func jobSign(j queue.Job, e Env) table.Cell {
 	return e.sign(r)
 }
 
-func tries(j queue.Job) string {
+func attemptsText(j queue.Job) string {
 	return strconv.Itoa(j.Attempts) + queue.Choose(j.MaxAttempts > 0, "/"+strconv.Itoa(j.MaxAttempts), "")
 }
 
@@ -137,7 +137,7 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 		state += ", was " + strings.ReplaceAll(d.FromStatus, "_", " ")
 	}
 	p.paint("state", state, e.tone(jobRank(j, e)))
-	p.pair("attempts", strconv.Itoa(j.Attempts)+" of "+strconv.Itoa(j.MaxAttempts)+lostWords(d))
+	p.pair("attempts", strconv.Itoa(j.Attempts)+" of "+strconv.Itoa(j.MaxAttempts)+lostLeases(d))
 	p.pair("priority", strconv.FormatInt(j.Priority, 10))
 	p.pair("executor", j.Executor.String())
 	p.jobTimes(j)
@@ -145,7 +145,7 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 	if c, x := j.Code.String(), j.LastError.String(); c != "" || x != "" {
 		p.head("Last error")
 		p.paint("code", c, e.Theme.Warning)
-		p.said(x)
+		p.verbatim(x)
 	}
 	if d == nil {
 		p.reading("Payload")
@@ -156,7 +156,7 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 	return p.done("job " + ShortID(j.ID))
 }
 
-func lostWords(d *queue.JobDetail) string {
+func lostLeases(d *queue.JobDetail) string {
 	if d == nil || d.LostLeases == 0 {
 		return ""
 	}

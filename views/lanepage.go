@@ -123,7 +123,7 @@ func jobTableRank(t queue.JobTable) int {
 
 // JobTable is what stands at the foot of pane 8, in as many lines as it needs.
 func JobTable(s *queue.Snapshot, e Env, w int) []string {
-	if s == nil || lacks(s, "job_table") != "" {
+	if s == nil || missing(s, "job_table") != "" {
 		return nil
 	}
 	th, t := e.Theme, s.JobTable

@@ -74,7 +74,7 @@ func TestEverySize(t *testing.T) {
 				lines := strings.Split(got, "\n")
 				require.LessOrEqual(t, len(lines), height)
 				for _, box := range [][]string{dialogOf("some words to wrap").Lines(e, size), picksOf("words").Lines(e, size)} {
-					lines = append(lines, strings.Split(views.Over(got, box, 0, 0, size), "\n")...)
+					lines = append(lines, strings.Split(views.Overlay(got, box, 0, 0, size), "\n")...)
 				}
 				for _, line := range lines {
 					require.LessOrEqual(t, theme.Width(line), max(width, 8), "%s at %v", name, size)
@@ -89,7 +89,7 @@ func TestWorstRowStays(t *testing.T) {
 	t.Parallel()
 	s := viewstest.Rich()
 	for h := 11; h < 60; h++ {
-		v := views.Overview(views.OverviewState{Picture: &s}, env(theme.Options{}), views.Size{W: 80, H: h})
+		v := views.Overview(views.OverviewState{Snapshot: &s}, env(theme.Options{}), views.Size{W: 80, H: h})
 		text := strings.Join(v.Lines, "\n")
 		require.LessOrEqual(t, len(v.Lines), h)
 		require.Contains(t, text, "webhook.worker.enabled", "height %d", h)
@@ -112,7 +112,7 @@ func TestHowManyMoreKeepsApart(t *testing.T) {
 		s.DeadGroups = append(s.DeadGroups, s.DeadGroups...)
 	}
 	for _, width := range []int{60, 80, 120, 200} {
-		v := views.Overview(views.OverviewState{Picture: &s}, env(theme.Options{}), views.Size{W: width, H: 24})
+		v := views.Overview(views.OverviewState{Snapshot: &s}, env(theme.Options{}), views.Size{W: width, H: 24})
 		text := ansi.Strip(strings.Join(v.Lines, "\n"))
 		require.Regexp(t, `DEA?D? \+[0-9,.k]+( more)? +endpoin`, text, "%d wide", width)
 		require.Regexp(t, `WAITING.* \+[0-9]+( more)? +oldest`, text, "%d wide", width)

@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// LetterPage draws the detail; d is nil until it has been read.
-func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Page {
+// DeadLetterPage draws the detail; d is nil until it has been read.
+func DeadLetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Page {
 	p := newPage(e, w)
 	if d != nil {
 		l = d.DeadLetter
@@ -56,10 +56,10 @@ func LetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Pag
 	}
 	p.pair("executor", d.Executor.String())
 	p.pair("first failed", e.since(d.FirstFailedAt))
-	p.fate(d)
+	p.outcome(d)
 	if x := d.LastError.String(); x != "" {
 		p.head("Last error")
-		p.said(x)
+		p.verbatim(x)
 	}
 	p.attempts(d)
 	p.lineage(d.Lineage, d.LineageLeft)
@@ -71,8 +71,8 @@ func eventWords(l queue.DeadLetter) string {
 	return l.EventType.String() + queue.Choose(l.EventID != 0, " #"+strconv.FormatInt(l.EventID, 10), "")
 }
 
-// fate says who requeued or closed it.
-func (p *pageBuilder) fate(d *queue.DeadLetterDetail) {
+// outcome says who requeued or closed it.
+func (p *pageBuilder) outcome(d *queue.DeadLetterDetail) {
 	if d.ReplayedJobID != "" {
 		who := ""
 		if d.RequeuedAt != nil {

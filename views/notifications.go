@@ -27,7 +27,7 @@ func Notifications(n *queue.Notifications) Source {
 	for _, g := range x.Groups {
 		kind, events := g.Told(x.Threshold)
 		staged = append(staged, stagedLine{
-			id: groupID(g), name: groupName(g), Pieces: g.Pieces, Due: g.Due, told: dueIn(g, x), Since: g.OldestAt, as: kind, First: g.FirstUnit, Actor: g.Actor,
+			id: groupID(g), name: groupName(g), Pieces: g.Pieces, Due: g.Due, sentIn: dueText(g, x), Since: g.OldestAt, as: kind, First: g.FirstUnit, Actor: g.Actor,
 			Whole: plainGroup(g), events: events, list: "notifications", export: []any{g},
 		})
 	}
@@ -69,7 +69,7 @@ type stagedLine struct {
 	Actor  queue.Text `json:"actor"`
 
 	id, name, as, list string
-	told               func(Env) string // when it will be; nil: never
+	sentIn               func(Env) string // when it will be; nil: never
 	failed             bool
 	events             int64
 	export             []any
@@ -115,7 +115,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 				if l.failed {
 					return cell(e.Theme.G.Dash, e.Theme.Dim)
 				}
-				return cell(l.told(e), tone(l, e))
+				return cell(l.sentIn(e), tone(l, e))
 			}},
 			{Name: "told_as", Title: "as", Head: "TOLD AS", Width: 18, Max: 26, Look: ofRow,
 				Text:  func(l stagedLine, _ Env) string { return l.as },
@@ -147,9 +147,9 @@ func groupName(g queue.StagedGroup) string {
 	return g.Key.String()
 }
 
-// dueIn is "now", or the seconds until the oldest piece of a group is due: never
+// dueText is "now", or the seconds until the oldest piece of a group is due: never
 // more than five minutes.
-func dueIn(g queue.StagedGroup, n queue.Notifications) func(Env) string {
+func dueText(g queue.StagedGroup, n queue.Notifications) func(Env) string {
 	return func(e Env) string {
 		if g.Due > 0 {
 			return "now"
@@ -230,7 +230,7 @@ func groupPage(g queue.StagedGroup, n queue.Notifications, e Env, w int) Page {
 	kind, events := g.Told(n.Threshold)
 	p.pair("waiting", plural(g.Pieces, "piece", "pieces")+", "+Count(g.Due)+" of them due")
 	p.pair("told as", Count(events)+" "+kind)
-	p.pair("when", queue.Choose(g.Due > 0, "", "due in "+dueIn(g, n)(e)+", then ")+"at the next run of iu_notification_worker")
+	p.pair("when", queue.Choose(g.Due > 0, "", "due in "+dueText(g, n)(e)+", then ")+"at the next run of iu_notification_worker")
 	p.pair("staged", e.Stamp(g.OldestAt)+" to "+e.Stamp(g.NewestAt))
 	p.pair("first piece", g.FirstUnit.String()+" by "+g.Actor.String())
 	if g.Keyed {
@@ -249,7 +249,7 @@ func runPage(r queue.NotificationRun, e Env, w int) Page {
 	p.pair("left", plural(r.Left, "row", "rows")+" not processed, "+Count(r.Failed)+" of them failed")
 	if r.Errors > 0 {
 		p.paint("errors", Count(r.Errors), e.Theme.Warning)
-		p.said(r.Error.String())
+		p.verbatim(r.Error.String())
 	}
 	return p.done("run")
 }

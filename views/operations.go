@@ -47,7 +47,7 @@ func Operations(rows []queue.Operation) Source {
 			{Name: "sent", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
 			{Name: "done", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
 			{Name: "skipped", Width: 7, Right: true, Drop: 4, Look: dim},
-			{Name: "first_tries", Width: 14, Max: 20, Drop: 3, Look: dim, Text: func(o queue.Operation, _ Env) string { return firstTries(o) }, Plain: firstTries},
+			{Name: "first_tries", Width: 14, Max: 20, Drop: 3, Look: dim, Text: func(o queue.Operation, _ Env) string { return firstAttempts(o) }, Plain: firstAttempts},
 			{Name: "created_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: accent},
 			{Name: "kind", Title: "what", Head: "KIND", Width: 7, Max: 9, Drop: 5, Look: dim, Say: func(_ Env, v any) string { return operationWord(fmt.Sprint(v)) }},
 			{Name: "filter", Title: "selection, or why it waits", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
@@ -88,7 +88,7 @@ func operationRank(o queue.Operation) int {
 
 func rateText(rate float64) string { return strconv.FormatFloat(rate, 'f', -1, 64) + "/s" }
 
-func firstTries(o queue.Operation) string {
+func firstAttempts(o queue.Operation) string {
 	return queue.Choose(o.FirstOK+o.FirstFailed == 0, "", fmt.Sprintf("%s ok %s bad", Count(o.FirstOK), Count(o.FirstFailed)))
 }
 

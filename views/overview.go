@@ -14,7 +14,7 @@ import (
 
 // OverviewState is what pane 1 draws.
 type OverviewState struct {
-	Picture *queue.Snapshot
+	Snapshot *queue.Snapshot
 	Cursor  Target
 }
 
@@ -33,15 +33,15 @@ const twoColumns = 160
 
 // Overview draws pane 1.
 func Overview(st OverviewState, e Env, size Size) OverviewView {
-	if st.Picture == nil {
-		return OverviewView{Lines: Calm(e, []string{"Waiting for the first picture of the database.", "q quits, ? explains the keys; nothing here waits for the database."}, size)}
+	if st.Snapshot == nil {
+		return OverviewView{Lines: Calm(e, []string{"Waiting for the first snapshot of the database.", "q quits, ? explains the keys; nothing here waits for the database."}, size)}
 	}
-	s := st.Picture
+	s := st.Snapshot
 	if why, ok := s.Missing["all"]; ok { // said once, not under every heading
-		return view(stack([]section{{lacks: why.String()}}, st.Cursor, e, size))
+		return view(stack([]section{{missing: why.String()}}, st.Cursor, e, size))
 	}
 	if size.W < twoColumns {
-		left := append(worries(s, e, size.W), flow(s, e, size.W, 1, false))
+		left := append(urgentSections(s, e, size.W), flow(s, e, size.W, 1, false))
 		if spare := size.H - total(left); spare >= 1 {
 			jobs := greatest(s.Flow.Jobs) > 0
 			left[len(left)-1] = flow(s, e, size.W, 1, jobs)
@@ -57,10 +57,10 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 	}
 	lw := size.W * 58 / 100
 	rw := size.W - lw - 1
-	a := stack(append(worries(s, e, lw), healthSection(s, e, lw)), st.Cursor, e, Size{lw, size.H})
+	a := stack(append(urgentSections(s, e, lw), healthSection(s, e, lw)), st.Cursor, e, Size{lw, size.H})
 	high := min(max(size.H/7, 3), 9)
 	b := stack(context(s, e, rw, high), st.Cursor, e, Size{rw, size.H})
-	return beside(a, b, e, lw, rw, size.H)
+	return sideBySide(a, b, e, lw, rw, size.H)
 }
 
 func view(d drawn) OverviewView {
@@ -71,8 +71,8 @@ func view(d drawn) OverviewView {
 	return v
 }
 
-// beside sets two blocks next to each other, a thin rule between.
-func beside(a, b drawn, e Env, lw, rw, h int) OverviewView {
+// sideBySide sets two blocks next to each other, a thin rule between.
+func sideBySide(a, b drawn, e Env, lw, rw, h int) OverviewView {
 	th := e.Theme
 	v := OverviewView{}
 	for i := range h {
@@ -97,11 +97,11 @@ func total(sections []section) int {
 	return n
 }
 
-// worries are the sections that an operator was paged for.
-func worries(s *queue.Snapshot, e Env, w int) []section {
+// urgentSections are the sections that an operator was paged for.
+func urgentSections(s *queue.Snapshot, e Env, w int) []section {
 	var out []section
-	for _, top := range []section{noHost(s, e), offs(s, e), helds(s, e), suspensions(s, e), conditions(s, e), unticked(s, e), broadcasts(s, e)} {
-		if len(top.items) > 0 || top.lacks != "" {
+	for _, top := range []section{noHost(s, e), flagsOff(s, e), heldCursors(s, e), suspensions(s, e), conditions(s, e), unticked(s, e), broadcasts(s, e)} {
+		if len(top.items) > 0 || top.missing != "" {
 			out = append(out, top)
 		}
 	}
@@ -109,7 +109,7 @@ func worries(s *queue.Snapshot, e Env, w int) []section {
 		out = append(out, section{quiet: "nothing is off, held or suspended"})
 	}
 	out = append(out, silences(s, e, w), waiting(s, e, w), dead(s, e, w))
-	if ops := running(s, e, w); len(ops.items) > 0 || ops.lacks != "" {
+	if ops := running(s, e, w); len(ops.items) > 0 || ops.missing != "" {
 		out = append(out, ops)
 	}
 	return out
@@ -135,7 +135,7 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 			{Title: "SILENT", Width: nameWidth(w)}, {Title: "for", Width: 8, Right: true},
 			{Title: "×cadence", Width: 8, Right: true}, {Title: "severity", Width: 8}, {Title: "owner", Width: 11, Max: 60},
 		},
-		quiet: "nobody is silent: " + beating(s), gap: true, order: 0, lacks: lacks(s, "alerts"),
+		quiet: "nobody is silent: " + beating(s), gap: true, order: 0, missing: missing(s, "alerts"),
 	}
 	src, all := Alerts(s), queue.Causes(s.Alerts)
 	for _, i := range Arrange(src, 0, nil) {
@@ -173,7 +173,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 		{Title: "waiting", Width: 8, Right: true}, {Title: "in/s", Width: 5, Right: true},
 		{Title: "out/s", Width: 5, Right: true}, queue.Choose(wide, table.Column{Title: "clears in", Width: 18}, table.Column{Title: "clears", Width: 6}),
 	}
-	sec := section{columns: cols, quiet: "nothing waits", gap: true, order: 1, lacks: lacks(s, "waiting")}
+	sec := section{columns: cols, quiet: "nothing waits", gap: true, order: 1, missing: missing(s, "waiting")}
 	named := map[string]int{}
 	for _, x := range s.Waiting {
 		named[x.Queue.String()]++
@@ -223,9 +223,9 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 		columns: []table.Column{
 			{Title: "DEAD", Width: code}, {Title: "endpoint / kind", Width: n - code - table.Gap},
 			{Title: "open", Width: 8, Right: true}, {Title: "first", Width: 7, Right: true},
-			{Title: "last", Width: 7, Right: true}, {Title: ruler(e.Theme, pins(s, 12, 5*time.Minute), 12, "last hour"), Width: 12},
+			{Title: "last", Width: 7, Right: true}, {Title: ruler(e.Theme, markers(s, 12, 5*time.Minute), 12, "last hour"), Width: 12},
 		},
-		quiet: "no dead letter is open", gap: true, order: 2, lacks: lacks(s, "dead_groups"),
+		quiet: "no dead letter is open", gap: true, order: 2, missing: missing(s, "dead_groups"),
 	}
 	src := DeadGroups(s)
 	for _, i := range Arrange(src, 0, nil) {
@@ -240,11 +240,11 @@ func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	th := e.Theme
 	const label, tail = 14, 12
 	room := min(max(w-label-tail, 8), 60)
-	marks := pins(s, room, time.Minute)
+	marks := markers(s, room, time.Minute)
 	what := queue.Choose(len(marks) > 0, "last hour", "last hour, a bar a minute")
 	sec := section{
 		columns: []table.Column{{Title: "FLOW", Width: 9}, {Title: ruler(th, marks, room, what), Width: room}},
-		gap:     true, order: 3, lacks: lacks(s, "flow"), lines: []string{},
+		gap:     true, order: 3, missing: missing(s, "flow"), lines: []string{},
 	}
 	type curve struct {
 		name string

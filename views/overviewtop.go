@@ -32,9 +32,9 @@ func (e Env) dotted(parts ...string) string {
 	return strings.Join(kept, " "+e.Theme.G.Dot+" ")
 }
 
-// offs are the switches that are off, unreadable or past their expiry.
-func offs(s *queue.Snapshot, e Env) section {
-	sec := section{lacks: lacks(s, "flags")}
+// flagsOff are the switches that are off, unreadable or past their expiry.
+func flagsOff(s *queue.Snapshot, e Env) section {
+	sec := section{missing: missing(s, "flags")}
 	src := Flags(s)
 	order := Arrange(src, 0, nil)
 	slices.SortStableFunc(order, func(a, b int) int { return offOrder(s.Flags[a]) - offOrder(s.Flags[b]) })
@@ -122,8 +122,8 @@ func shareName(a queue.Alert) string {
 	return "all events"
 }
 
-func helds(s *queue.Snapshot, e Env) section {
-	sec := section{lacks: lacks(s, "held")}
+func heldCursors(s *queue.Snapshot, e Env) section {
+	sec := section{missing: missing(s, "held")}
 	for _, h := range s.Held {
 		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(&h), "its own events wait")
 		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, h.Worker.String()}, e, rankWarning, "HELD", text))
@@ -144,7 +144,7 @@ func holder(h *queue.Held) string {
 }
 
 func suspensions(s *queue.Snapshot, e Env) section {
-	sec := section{lacks: lacks(s, "suspended")}
+	sec := section{missing: missing(s, "suspended")}
 	for _, x := range s.Suspended {
 		until, r := "until resumed", rankWarning
 		switch {
@@ -167,7 +167,7 @@ func suspensions(s *queue.Snapshot, e Env) section {
 
 // running are the bulk operations that are under way, or that stopped of themselves.
 func running(s *queue.Snapshot, e Env, w int) section {
-	sec := section{gap: true, order: 2, lacks: lacks(s, "operations")}
+	sec := section{gap: true, order: 2, missing: missing(s, "operations")}
 	ops := slices.Clone(s.Operations)
 	slices.SortStableFunc(ops, func(a, b queue.Operation) int { return operationRank(b) - operationRank(a) })
 	for _, o := range ops {
@@ -204,7 +204,7 @@ func noHost(s *queue.Snapshot, e Env) section {
 		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "NO HOST", text))
 		return sec
 	}
-	if lacks(s, "hosts") != "" || slices.ContainsFunc(s.Hosts, func(h queue.Host) bool { return h.Alive }) {
+	if missing(s, "hosts") != "" || slices.ContainsFunc(s.Hosts, func(h queue.Host) bool { return h.Alive }) {
 		return sec
 	}
 	sec.items = append(sec.items, topRow(Target{queue.PaneHost, ""}, e, rankWarning, "NO HOST",
@@ -246,7 +246,7 @@ func calmAge(seconds int64) string {
 func hostsSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 	sec := section{
 		columns: []table.Column{{Title: "HOSTS", Width: 24, Max: 36}, {Title: "seen", Width: 9, Right: true}, {Title: "in flight", Width: 9, Right: true}, {Title: "loops", Width: 5, Max: 40}},
-		quiet:   "no worker host has ever reported", gap: true, order: 1, lacks: lacks(s, "hosts"),
+		quiet:   "no worker host has ever reported", gap: true, order: 1, missing: missing(s, "hosts"),
 	}
 	for _, h := range s.Hosts {
 		sign, tone, seen := cell(e.Theme.G.Live, e.Theme.Accent), e.Theme.Text, age(h.AgeSeconds)
@@ -266,7 +266,7 @@ func hostsSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 func ticksSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 	sec := section{
 		columns: []table.Column{{Title: "TICKS", Width: 24, Max: 36}, {Title: "ran", Width: 9, Right: true}, {Title: "every", Width: 9, Right: true}, {Title: "mode", Width: 5, Max: 40}},
-		quiet:   "no tick worker has run", gap: true, order: 2, lacks: lacks(s, "ticks"),
+		quiet:   "no tick worker has run", gap: true, order: 2, missing: missing(s, "ticks"),
 	}
 	for _, t := range s.Ticks {
 		r, mode := tickRank(t), t.Mode.String()
@@ -287,7 +287,7 @@ func ticksSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 func executorsSection(s *queue.Snapshot, e Env) section {
 	sec := section{
 		columns: []table.Column{{Title: "EXECUTORS", Width: 24, Max: 36}, {Title: "last beat", Width: 9, Right: true}, {Title: "in flight", Width: 9, Right: true}, {Title: "state", Width: 5, Max: 40}},
-		quiet:   "no executor is registered", gap: true, order: 3, lacks: lacks(s, "executors"),
+		quiet:   "no executor is registered", gap: true, order: 3, missing: missing(s, "executors"),
 	}
 	src := Executors(s)
 	for _, i := range Arrange(src, 0, nil) {
@@ -309,7 +309,7 @@ func healthSection(s *queue.Snapshot, e Env, w int) section {
 		columns: []table.Column{
 			{Title: "HEALTH", Width: nameWidth(w)}, {Title: "seen", Width: 8, Right: true}, {Title: "status", Width: 8}, {Title: "source", Width: 16, Max: 40},
 		},
-		quiet: "nothing reports its health yet", gap: true, order: 3, lacks: lacks(s, "health"),
+		quiet: "nothing reports its health yet", gap: true, order: 3, missing: missing(s, "health"),
 	}
 	src := Health(s)
 	for _, i := range Arrange(src, 0, nil) {

@@ -83,9 +83,9 @@ func (p *pageBuilder) para(text string, st theme.Style) {
 	}
 }
 
-// said is what a program said, such as an error: its line ends, which stand as
+// verbatim is what a program said, such as an error: its line ends, which stand as
 // marks since it was made safe, are line ends again.
-func (p *pageBuilder) said(text string) {
+func (p *pageBuilder) verbatim(text string) {
 	if text != "" {
 		p.para(strings.ReplaceAll(text, "␊", "\n"), p.e.Theme.Text)
 	}

@@ -24,7 +24,7 @@ func TestPayloadKeepsEveryCharacter(t *testing.T) {
 	for w := 20; w <= 200; w += 9 {
 		d := viewstest.Detail()
 		d.Payload = queue.Clean(text)
-		lines := views.LetterPage(d.DeadLetter, &d, env(theme.Options{}), w).Lines
+		lines := views.DeadLetterPage(d.DeadLetter, &d, env(theme.Options{}), w).Lines
 		all := ""
 		for _, l := range lines {
 			require.LessOrEqual(t, ansi.StringWidth(l), w)
@@ -44,7 +44,7 @@ func TestPayloadOfAnySize(t *testing.T) {
 	} {
 		d := viewstest.Detail()
 		d.Payload, d.PayloadSize = queue.CleanLong(raw), int64(len(raw))
-		p := views.LetterPage(d.DeadLetter, &d, env(theme.Options{}), 80)
+		p := views.DeadLetterPage(d.DeadLetter, &d, env(theme.Options{}), 80)
 		require.Less(t, len(p.Lines), 120_000, name)
 		require.Contains(t, ansi.Strip(strings.Join(p.Lines, "\n")), "the first 100,000 of "+views.Count(int64(len(raw))), name)
 	}

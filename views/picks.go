@@ -14,8 +14,8 @@ type Entry struct {
 	Off             string // why it cannot be used now; "" = it can
 }
 
-// Picks is a list with a cursor (-1: none) and what was typed to narrow it.
-type Picks struct {
+// PickList is a list with a cursor (-1: none) and what was typed to narrow it.
+type PickList struct {
 	Title   string
 	Entries []Entry
 	Cursor  int
@@ -29,10 +29,10 @@ type Picks struct {
 }
 
 // Room is how many entries show on a screen of size s.
-func (p Picks) Room(s Size) int { return max(s.H-5, 1) }
+func (p PickList) Room(s Size) int { return max(s.H-5, 1) }
 
 // Lines draws it for a screen of size s.
-func (p Picks) Lines(e Env, s Size) []string {
+func (p PickList) Lines(e Env, s Size) []string {
 	th := e.Theme
 	inner := p.inner(s)
 	w := inner + 4
@@ -60,17 +60,17 @@ func (p Picks) Lines(e Env, s Size) []string {
 }
 
 // Last is the greatest offset that still fills a screen of size s.
-func (p Picks) Last(e Env, s Size) int {
+func (p PickList) Last(e Env, s Size) int {
 	return max(len(p.text(e, p.inner(s)))-p.Room(s), 0)
 }
 
-func (p Picks) inner(s Size) int {
+func (p PickList) inner(s Size) int {
 	return boxWidth(s, queue.Choose(p.Wide, 110, 72)) - 4
 }
 
 // text is all lines. A list to choose from has one for each entry; one to read
 // wraps them.
-func (p Picks) text(e Env, w int) []string {
+func (p PickList) text(e Env, w int) []string {
 	var out []string
 	for i, x := range p.Entries {
 		if p.Cursor >= 0 || x.Text == "" {
@@ -91,7 +91,7 @@ func (p Picks) text(e Env, w int) []string {
 	return out
 }
 
-func (p Picks) entry(e Env, w, i int) string {
+func (p PickList) entry(e Env, w, i int) string {
 	th, x := e.Theme, p.Entries[i]
 	if x.Key == "" && x.Text == "" {
 		return th.Title.Paint(th.Cut(theme.Safe(x.Word), w))

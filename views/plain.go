@@ -14,8 +14,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// said is a member on the screen. Names say the unit, as they do in JSON.
-func (e Env) said(name string, v any) string {
+// shown is a member on the screen. Names say the unit, as they do in JSON.
+func (e Env) shown(name string, v any) string {
 	switch v := v.(type) {
 	case queue.Text:
 		return v.String()

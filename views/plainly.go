@@ -10,9 +10,9 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Plainly is one line per thing that stands out, or one that says that nothing
+// PlainLines is one line per thing that stands out, or one that says that nothing
 // does.
-func Plainly(s *queue.Snapshot, e Env) []string {
+func PlainLines(s *queue.Snapshot, e Env) []string {
 	var out []string
 	add := func(line string) { out = append(out, theme.Safe(line)) }
 	if why, ok := s.Missing["all"]; ok {
@@ -24,12 +24,12 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 			add(first.String())
 		}
 	}
-	for _, sec := range []section{offs(s, e), helds(s, e), suspensions(s, e), noHost(s, e), unticked(s, e)} {
-		if sec.lacks != "" {
-			add("not in this picture: " + sec.lacks)
+	for _, sec := range []section{flagsOff(s, e), heldCursors(s, e), suspensions(s, e), noHost(s, e), unticked(s, e)} {
+		if sec.missing != "" {
+			add("not in this picture: " + sec.missing)
 		}
 	}
-	for _, it := range append(offs(s, e).items, append(suspensions(s, e).items, append(noHost(s, e).items, unticked(s, e).items...)...)...) {
+	for _, it := range append(flagsOff(s, e).items, append(suspensions(s, e).items, append(noHost(s, e).items, unticked(s, e).items...)...)...) {
 		add(it.row.Cells[0].Text + " " + it.row.Cells[1].Text)
 	}
 	for _, h := range s.Held {
@@ -47,7 +47,7 @@ func Plainly(s *queue.Snapshot, e Env) []string {
 		case queue.AlertCircuit:
 			line = "CIRCUIT webhook subscription " + strings.TrimPrefix(a.Subject.String(), "circuit:") + ", open for long, " + a.Severity
 		case queue.AlertQuarantine:
-			line = "SET ASIDE " + asideName(a)
+			line = "SET ASIDE " + quarantineName(a)
 		case "failing":
 			line = "FAILING webhook subscription " + failingID(a) + ", suspended"
 		case "broadcast":

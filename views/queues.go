@@ -52,8 +52,8 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			"An executor gets it that is registered and may claim it: 4, then N and E.",
 			"Loop job_executor runs the handlers of this process: gw, then S.",
 		},
-		Note:   lacks(s, "queues", "job_leases", "job_table"),
-		Second: Second{Marks: true},
+		Note:   missing(s, "queues", "job_leases", "job_table"),
+		Second: Second{Selectable: true},
 	}.with(List[queue.Lane]{
 		Name: "queues", Rows: lanes, ID: func(l queue.Lane) string { return LaneID(l.Domain.String(), l.Kind.String()) },
 		First:  "job_kind event_domain queued scheduled retry_waiting leased in_progress oldest in_per_s out_per_s clears_in_seconds succeeded_1h failed_1h dead_1h cancelled_1h why",

@@ -11,15 +11,15 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// pin is what stands over one cell of a history line.
-type pin struct {
+// marker is what stands over one cell of a history line.
+type marker struct {
 	x     int
 	label string // of the newest mark in the cell
 	more  int    // how many others it stands for
 }
 
 // text is the label in at most w cells; that there are others is not cut off.
-func (p pin) text(th theme.Theme, w int) string {
+func (p marker) text(th theme.Theme, w int) string {
 	if p.more == 0 {
 		return th.Cut(p.label, w)
 	}
@@ -27,10 +27,10 @@ func (p pin) text(th theme.Theme, w int) string {
 	return th.Cut(p.label, w-len(tail)) + tail
 }
 
-// pins finds the marks of a line of n cells of so long each, of which the last one
+// markers finds the marks of a line of n cells of so long each, of which the last one
 // is running; newest first, as the marks are.
-func pins(s *queue.Snapshot, n int, each time.Duration) []pin {
-	var out []pin
+func markers(s *queue.Snapshot, n int, each time.Duration) []marker {
+	var out []marker
 	for _, m := range s.Marks {
 		back := max(int(s.TakenAt.Truncate(each).Sub(m.At.Truncate(each))/each), 0)
 		x := n - 1 - back
@@ -39,7 +39,7 @@ func pins(s *queue.Snapshot, n int, each time.Duration) []pin {
 		case len(out) > 0 && out[len(out)-1].x == x:
 			out[len(out)-1].more++
 		default:
-			out = append(out, pin{x: x, label: theme.Safe(m.Label.String())})
+			out = append(out, marker{x: x, label: theme.Safe(m.Label.String())})
 		}
 	}
 	return out
@@ -50,7 +50,7 @@ const leastLabel = 6
 
 // ruler is a line of w cells with its pins; before them, where there is room, what
 // the line is.
-func ruler(th theme.Theme, ps []pin, w int, what string) string {
+func ruler(th theme.Theme, ps []marker, w int, what string) string {
 	var b strings.Builder
 	at := 0 // the cells that are written
 	put := func(text string) { b.WriteString(text); at += theme.Width(text) }
@@ -81,10 +81,10 @@ func ruler(th theme.Theme, ps []pin, w int, what string) string {
 }
 
 // signs is the ruler without a word, for the lines below the first.
-func signs(th theme.Theme, ps []pin, w int) string {
-	bare := make([]pin, len(ps))
+func signs(th theme.Theme, ps []marker, w int) string {
+	bare := make([]marker, len(ps))
 	for i, p := range ps {
-		bare[i] = pin{x: p.x}
+		bare[i] = marker{x: p.x}
 	}
 	return strings.TrimRight(ruler(th, bare, w, ""), " ")
 }

@@ -40,7 +40,7 @@ func TestRulerPutsMarksOverTheirMinute(t *testing.T) {
 		{map[time.Duration]string{19 * time.Minute: "first", 20*time.Minute + 21*time.Second: "gone"}, 20, "▼first              "},
 		{map[time.Duration]string{5 * time.Minute: "漢字", 4 * time.Minute: "b"}, 20, "what      漢字▼▼b   "},
 	} {
-		got := ruler(theme.New(theme.Options{}), pins(marked(at, tc.marks), tc.w, time.Minute), tc.w, "what")
+		got := ruler(theme.New(theme.Options{}), markers(marked(at, tc.marks), tc.w, time.Minute), tc.w, "what")
 		require.Equal(t, tc.want, got, tc.marks)
 	}
 }
@@ -59,7 +59,7 @@ func TestRulerKeepsEverySign(t *testing.T) {
 		}
 		w := 8 + rng.IntN(53)
 		th := theme.New(theme.Options{ASCII: rng.IntN(2) == 0})
-		ps := pins(marked(at, marks), w, time.Minute)
+		ps := markers(marked(at, marks), w, time.Minute)
 		line := ruler(th, ps, w, "last hour")
 		require.Equal(t, w, ansi.StringWidth(line), "%q %v", line, marks)
 		for _, p := range ps {

@@ -13,12 +13,12 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// RulesTopLines is how many lines stand above the tables of pane gs.
-const RulesTopLines = 3
+// BroadcastHeadLines is how many lines stand above the tables of pane gs.
+const BroadcastHeadLines = 3
 
-// Rules is the table of pane gs: rules, and under them the types of which events
+// EventSubscriptions is the table of pane gs: rules, and under them the types of which events
 // reach nobody in particular.
-func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
+func EventSubscriptions(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 	var unrouted []queue.UnroutedType
 	if b != nil {
 		unrouted = b.Unrouted
@@ -26,13 +26,13 @@ func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 	return Source{
 		Fields: queue.EventSubscriptionFields(),
 		Sorts: []Sort{
-			{Name: "domain", Column: "event_domain", Less: func(i, j int) bool { return ruleOrder(rows[i]) < ruleOrder(rows[j]) }},
+			{Name: "domain", Column: "event_domain", Less: func(i, j int) bool { return eventSubscriptionOrder(rows[i]) < eventSubscriptionOrder(rows[j]) }},
 			{Name: "recipient", Column: "recipient_ref", Less: func(i, j int) bool { return rows[i].Recipient.String() < rows[j].Recipient.String() }},
 			{Name: "step", Column: "step", Less: func(i, j int) bool { return rows[i].Step() < rows[j].Step() }},
 			{Name: "muted first", Column: "state", Desc: true, Less: func(i, j int) bool { return rows[i].Mute && !rows[j].Mute }},
 		},
 		Empty: []string{"There is no rule: every event goes to broadcast.", "N makes one."},
-	}.with(ruleList(rows), List[queue.UnroutedType]{
+	}.with(eventSubscriptionList(rows), List[queue.UnroutedType]{
 		Name: "unrouted", Rows: unrouted, ID: queue.UnroutedType.ID, First: "event_domain event_type event_stream broadcast_events_24h events_24h share",
 		Look: func(_ queue.UnroutedType, e Env) (table.Cell, theme.Style) {
 			return cell(e.Theme.G.Quiet, e.Theme.Dim), e.Theme.Text
@@ -48,7 +48,7 @@ func Rules(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 	}.lines())
 }
 
-func ruleList(rows []queue.EventSubscription) lines {
+func eventSubscriptionList(rows []queue.EventSubscription) lines {
 	return List[queue.EventSubscription]{
 		Name: "subscriptions", Rows: rows, ID: func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, Word: queue.EventSubscription.Field,
 		First: "subscription_id state recipient_ref event_domain event_type event_stream step scope_subject_table scope_filter",
@@ -63,7 +63,7 @@ func ruleList(rows []queue.EventSubscription) lines {
 			{Name: "event_domain", Title: "domain", Width: 9, Max: 18, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Domain) }},
 			{Name: "event_type", Title: "type", Width: 16, Want: 24, Max: 40, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Type) }},
 			{Name: "event_stream", Title: "stream", Width: 8, Max: 16, Say: everything, Plain: func(s queue.EventSubscription) string { return plainEvery(s.Stream) }},
-			{Name: "state", Width: 6, Max: 8, Look: ofRow, Text: func(s queue.EventSubscription, _ Env) string { return ruleState(s) }, Plain: ruleState},
+			{Name: "state", Width: 6, Max: 8, Look: ofRow, Text: func(s queue.EventSubscription, _ Env) string { return muteState(s) }, Plain: muteState},
 			{Name: "step", Width: 4, Right: true, Drop: 2, Look: dim, Text: func(s queue.EventSubscription, _ Env) string { return strconv.Itoa(s.Step()) }, Plain: func(s queue.EventSubscription) string { return strconv.Itoa(s.Step()) }},
 			{Name: "scope", Width: 12, Max: 60, Drop: 1, Look: dim, Text: func(s queue.EventSubscription, _ Env) string { return scopeWords(s) }},
 			{Name: "subscription_id", Title: "#", Head: "RULE", Width: 4, Max: 7, Right: true, Drop: 3, Look: dim, Say: digits},
@@ -73,7 +73,7 @@ func ruleList(rows []queue.EventSubscription) lines {
 	}.lines()
 }
 
-func ruleState(s queue.EventSubscription) string {
+func muteState(s queue.EventSubscription) string {
 	return queue.Choose(s.Mute, "muted", "active")
 }
 
@@ -85,8 +85,8 @@ func PlainPercent(n, of int64) string {
 	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 2, 64)
 }
 
-// ruleOrder keeps the rules of a domain together, those of every domain first.
-func ruleOrder(s queue.EventSubscription) string {
+// eventSubscriptionOrder keeps the rules of a domain together, those of every domain first.
+func eventSubscriptionOrder(s queue.EventSubscription) string {
 	return strings.Join([]string{s.Domain.String(), s.Type.String(), s.Stream.String(), s.Recipient.String(), fmt.Sprintf("%19d", s.ID)}, "\x00")
 }
 
@@ -117,10 +117,10 @@ func percent(n, of int64) string {
 	return strconv.FormatFloat(share, 'f', 2, 64) + " %"
 }
 
-// RulesTop is the share of all against its line with its last 24 hours, and the
+// BroadcastHead is the share of all against its line with its last 24 hours, and the
 // domains that it is made of.
-func RulesTop(b *queue.Broadcast, e Env, w int) []string {
-	out := make([]string, RulesTopLines)
+func BroadcastHead(b *queue.Broadcast, e Env, w int) []string {
+	out := make([]string, BroadcastHeadLines)
 	th := e.Theme
 	if b != nil && len(b.Shares) == 0 { // it could not be read: the table says so
 		return out
@@ -167,8 +167,8 @@ func RulesTop(b *queue.Broadcast, e Env, w int) []string {
 	return out
 }
 
-// RulePage is one rule with its changes. history is nil until it has been read.
-func RulePage(s queue.EventSubscription, history []queue.AuditEntry, e Env, w int) Page {
+// EventSubscriptionPage is one rule with its changes. history is nil until it has been read.
+func EventSubscriptionPage(s queue.EventSubscription, history []queue.AuditEntry, e Env, w int) Page {
 	title := "rule " + strconv.FormatInt(s.ID, 10)
 	p := newPage(e, w)
 	p.head(title + ", " + s.Recipient.String())

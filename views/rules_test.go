@@ -26,11 +26,11 @@ func TestRulesTop(t *testing.T) {
 		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100, Broadcast: 6, Over: true}}}, "▲ BROADCAST 6 % of 100 events in 24 h · OVER the line of 5 %"},
 		{queue.Broadcast{Line: 5, Shares: []queue.BroadcastShare{{Events: 100, Broadcast: 100, Over: true}}}, "OFF: queue.subscription_resolution.enabled is off"},
 	} {
-		lines := views.RulesTop(&c.b, e, 120)
-		require.Len(t, lines, views.RulesTopLines)
+		lines := views.BroadcastHead(&c.b, e, 120)
+		require.Len(t, lines, views.BroadcastHeadLines)
 		require.Contains(t, plain(lines), c.says)
 	}
-	require.Contains(t, plain(views.RulesTop(nil, e, 120)), "reading")
+	require.Contains(t, plain(views.BroadcastHead(nil, e, 120)), "reading")
 }
 
 // The Overview has one row for all shares over their line, about one that nobody
@@ -43,11 +43,11 @@ func TestOverviewHasOneRowOfBroadcast(t *testing.T) {
 	}
 	s := viewstest.Empty()
 	s.Alerts = []queue.Alert{alert("broadcast:kg", "open"), alert("broadcast", "open"), alert("broadcast:iu", "open")}
-	got := plain(views.Overview(views.OverviewState{Picture: &s}, e, views.Size{W: 120, H: 40}).Lines)
+	got := plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines)
 	require.Contains(t, got, "▲ BROADCAST  all events · 3.0× the line · for 1m · – nobody – · +2 more in 3")
 	require.NotContains(t, got, "events of kg")
 	s.Alerts = []queue.Alert{alert("broadcast:kg", "open"), alert("broadcast", "acked")}
-	require.Contains(t, plain(views.Overview(views.OverviewState{Picture: &s}, e, views.Size{W: 120, H: 40}).Lines), "BROADCAST  events of kg")
+	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "BROADCAST  events of kg")
 	s.Alerts = s.Alerts[1:]
-	require.Contains(t, plain(views.Overview(views.OverviewState{Picture: &s}, e, views.Size{W: 120, H: 40}).Lines), "all events · 3.0× the line · for 1m · ben has it")
+	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "all events · 3.0× the line · for 1m · ben has it")
 }

@@ -37,7 +37,7 @@ func Scheduler(s *queue.Snapshot) Source {
 			{Name: "every, shortest first", Column: "configured_interval_seconds", Less: func(i, j int) bool { return rows[i].IntervalSeconds < rows[j].IntervalSeconds }},
 		},
 		Empty: []string{"There is no tick worker in this database.", "qtop migrate up installs them."},
-		Note:  lacks(s, "ticks"),
+		Note:  missing(s, "ticks"),
 	}.with(List[queue.TickWorker]{
 		Name: "scheduler", Rows: rows, ID: func(t queue.TickWorker) string { return t.Name.String() },
 		First:  "state worker_name configured_interval_seconds age_seconds last_run_at next_due_at last_source last_work_at done_total mode cron_job last_result",

@@ -46,7 +46,7 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 	if t.LastRunAt != nil && json.Indent(&out, t.LastResult, "", "  ") == nil {
 		p.head("Last result in full")
 		for line := range bytes.Lines(out.Bytes()) {
-			p.said(queue.Clean(string(bytes.TrimRight(line, "\n"))).String())
+			p.verbatim(queue.Clean(string(bytes.TrimRight(line, "\n"))).String())
 		}
 	}
 	p.head("Changes of its interval, newest first")
@@ -96,7 +96,7 @@ func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
 		return p.done("who ticks")
 	}
 	p.head("pg_cron")
-	p.said(cron.Lacks.String())
+	p.verbatim(cron.Lacks.String())
 	for _, j := range cron.Jobs {
 		p.blank()
 		state := CronState(j)

@@ -32,7 +32,7 @@ type section struct {
 	items   []item
 	quiet   string
 	lines   []string // instead of items: lines that are drawn as they are
-	lacks   string
+	missing   string
 	gap     bool // a blank line above, where there is room
 	order   int  // who gets room first: lowest
 }
@@ -40,8 +40,8 @@ type section struct {
 // least is the lines without which the section would hide its worst row.
 func (s section) least() int {
 	switch {
-	case s.lacks != "" || (len(s.items) == 0 && s.lines == nil):
-		return s.head() + min(1, len(s.quiet)+len(s.lacks))
+	case s.missing != "" || (len(s.items) == 0 && s.lines == nil):
+		return s.head() + min(1, len(s.quiet)+len(s.missing))
 	case s.lines != nil:
 		return s.head() + len(s.lines)
 	default:
@@ -51,7 +51,7 @@ func (s section) least() int {
 
 // most is the lines it would like.
 func (s section) most() int {
-	if s.lacks != "" || len(s.items) == 0 {
+	if s.missing != "" || len(s.items) == 0 {
 		return s.least()
 	}
 	n := s.head()
@@ -71,9 +71,9 @@ func (s section) head() int {
 	return 0
 }
 
-// share divides h lines: first the least of each, from the top as far as it
+// divideLines divides h lines: first the least of each, from the top as far as it
 // goes; then one line at a time in order of need; then the gaps.
-func share(sections []section, h int) (lines []int, gaps []bool) {
+func divideLines(sections []section, h int) (lines []int, gaps []bool) {
 	lines, gaps = make([]int, len(sections)), make([]bool, len(sections))
 	for i, s := range sections {
 		n := min(s.least(), h)
@@ -118,7 +118,7 @@ type placed struct {
 // stack draws sections one under another.
 func stack(sections []section, cursor Target, e Env, size Size) drawn {
 	var d drawn
-	lines, gaps := share(sections, size.H)
+	lines, gaps := divideLines(sections, size.H)
 	for i, s := range sections {
 		if lines[i] == 0 {
 			continue
@@ -144,16 +144,16 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 	t := table.Table{Columns: s.columns, Sorted: -1, Cursor: -1, Stale: e.Stale}
 	if s.columns != nil {
 		head := t.Lines(th, w, 1)[0]
-		if more := len(s.items) - shown; more > 0 && s.lacks == "" {
+		if more := len(s.items) - shown; more > 0 && s.missing == "" {
 			words, at := moreBeside(head, t.Gutter(), int64(more))
-			head = splice(head, th.Dim.Paint(words), at, w)
+			head = overlayCells(head, th.Dim.Paint(words), at, w)
 		}
 		d.lines = append(d.lines, head)
 		n--
 	}
 	switch {
-	case s.lacks != "":
-		d.lines = append(d.lines, th.Cut(" "+th.Warning.Paint(th.G.Warning+" not in this picture: "+theme.Safe(s.lacks)), w))
+	case s.missing != "":
+		d.lines = append(d.lines, th.Cut(" "+th.Warning.Paint(th.G.Warning+" not in this picture: "+theme.Safe(s.missing)), w))
 		return
 	case s.lines != nil:
 		d.lines = append(d.lines, s.lines[:min(max(n, 0), len(s.lines))]...)
@@ -176,7 +176,7 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 		}
 		line := one.Lines(th, w, 1)[0]
 		if s.columns == nil && i == shown-1 && len(s.items) > shown {
-			line = splice(line, th.Dim.Paint(" +"+Count(int64(len(s.items)-shown))+" more"), max(w-10, 0), w)
+			line = overlayCells(line, th.Dim.Paint(" +"+Count(int64(len(s.items)-shown))+" more"), max(w-10, 0), w)
 		}
 		d.lines = append(d.lines, line)
 		n--

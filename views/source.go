@@ -36,7 +36,7 @@ type Source struct {
 type Second struct {
 	Columns []table.Column // nil: there is none
 	From    int
-	Marks   bool // its rows, and no others, can be marked
+	Selectable   bool // its rows, and no others, can be marked
 }
 
 // Lower tells rows of the second table.
@@ -58,7 +58,7 @@ type Grid struct {
 	Cursor int // index into Order, -1 none
 	Offset int
 	Low    int             // the offset of the second table
-	Marks  map[string]bool // nil: the pane has no marks
+	Selected  map[string]bool // nil: the pane has no marks
 	Sort   int
 	Filter string // the filter that stands, to explain an empty table
 }
@@ -77,7 +77,7 @@ func (g Grid) Lines(e Env, s Size) []string {
 		out = append(out, g.empty(e, Size{s.W, upper})...)
 	} else {
 		t := g.table(e, g.Source.Columns, 0, k, window(g.Offset, k, upper-1))
-		t.Marks = g.Marks != nil && g.Source.Second.Columns == nil
+		t.Marks = g.Selected != nil && g.Source.Second.Columns == nil
 		if g.Sort >= 0 && g.Sort < len(g.Source.Sorts) {
 			t.Sorted, t.Desc = g.Source.column(g.Source.Sorts[g.Sort].Column), g.Source.Sorts[g.Sort].Desc
 		}
@@ -90,7 +90,7 @@ func (g Grid) Lines(e Env, s Size) []string {
 		out = append(out, "")
 	}
 	t := g.table(e, g.Source.Second.Columns, k, len(g.Order), window(g.Low, len(g.Order)-k, lower-2))
-	t.Marks = g.Marks != nil && g.Source.Second.Marks
+	t.Marks = g.Selected != nil && g.Source.Second.Selectable
 	return append(out, t.Lines(e.Theme, s.W, lower-1)...)
 }
 
@@ -100,7 +100,7 @@ func (g Grid) table(e Env, columns []table.Column, from, to, offset int) table.T
 		Columns: columns, N: to - from, Cursor: g.Cursor - from, Offset: offset,
 		Row:    func(i int) table.Row { return g.Source.Row(g.Order[from+i], e) },
 		Sorted: -1, Stale: e.Stale,
-		Marked: func(i int) bool { return g.Marks[g.Source.ID(g.Order[from+i])] },
+		Marked: func(i int) bool { return g.Selected[g.Source.ID(g.Order[from+i])] },
 	}
 }
 
@@ -211,8 +211,8 @@ func noteLines(e Env, note string, w int) []string {
 	return []string{th.Cut(" "+th.Warning.Paint(th.Cut(th.G.Warning+" not in this picture: "+theme.Safe(note), w-2)), w)}
 }
 
-// lacks is the note of a section that the picture could not contain.
-func lacks(s *queue.Snapshot, sections ...string) string {
+// missing is the note of a section that the picture could not contain.
+func missing(s *queue.Snapshot, sections ...string) string {
 	if s == nil {
 		return ""
 	}

@@ -10,9 +10,9 @@ import (
 
 const sgrReset = "\x1b[m"
 
-// splice replaces the cells of line from x on by over. Where a wide rune is cut
+// overlayCells replaces the cells of line from x on by over. Where a wide rune is cut
 // in half its other half becomes a blank, so that every line keeps its width.
-func splice(line, over string, x, w int) string {
+func overlayCells(line, over string, x, w int) string {
 	n := theme.Width(over)
 	if x >= w {
 		return line

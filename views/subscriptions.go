@@ -12,11 +12,11 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// ruleCount is how many subscriptions an executor has.
-type ruleCount struct{ all, enabled int64 }
+// subscriptionCount is how many subscriptions an executor has.
+type subscriptionCount struct{ all, enabled int64 }
 
-func subscriptionCounts(subs []queue.JobSubscription) map[queue.Text]ruleCount {
-	counts := make(map[queue.Text]ruleCount, len(subs))
+func subscriptionCounts(subs []queue.JobSubscription) map[queue.Text]subscriptionCount {
+	counts := make(map[queue.Text]subscriptionCount, len(subs))
 	for _, x := range subs {
 		c := counts[x.ExecutorID]
 		c.all++
@@ -28,17 +28,17 @@ func subscriptionCounts(subs []queue.JobSubscription) map[queue.Text]ruleCount {
 	return counts
 }
 
-// needsRules tells executors that do nothing without a subscription: those that
+// needsSubscriptions tells executors that do nothing without a subscription: those that
 // come from outside. Workers of the database have their work by name.
-func needsRules(x queue.Executor) bool {
+func needsSubscriptions(x queue.Executor) bool {
 	return !x.TickWorker && x.State != "deregistered" && x.Kind.String() != "PG_worker" && x.Kind.String() != "DOT"
 }
 
-// mayClaim says how many rules an executor has, and that one which needs some has
+// mayClaimCell says how many rules an executor has, and that one which needs some has
 // none.
-func mayClaim(x queue.Executor, c ruleCount, e Env) table.Cell {
+func mayClaimCell(x queue.Executor, c subscriptionCount, e Env) table.Cell {
 	switch {
-	case c.all == 0 && needsRules(x):
+	case c.all == 0 && needsSubscriptions(x):
 		return cell("nothing", e.Theme.Warning)
 	case c.all == 0:
 		return cell(e.Theme.G.Dash, e.Theme.Dim)
@@ -67,8 +67,8 @@ func subscriptionWords(x queue.JobSubscription) string {
 	return queue.Choose(x.Enabled, "", "OFF; ") + "priority " + strconv.FormatInt(x.PriorityFloor, 10) + " and up, " + Count(x.InFlight) + " of " + Count(x.MaxParallel) + " in flight"
 }
 
-// Rule is a subscription in one line: which jobs, how many at once.
-func Rule(x queue.JobSubscription) string {
+// JobSubscriptionText is a subscription in one line: which jobs, how many at once.
+func JobSubscriptionText(x queue.JobSubscription) string {
 	s := orEvery(x.JobKind) + " in " + orEvery(x.Domain) + ": " + subscriptionWords(x)
 	if note := x.Notes.String(); note != "" {
 		s += " (" + note + ")"
@@ -85,11 +85,11 @@ func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscripti
 			continue
 		}
 		n++
-		p.paint("job kind", Rule(s), p.e.warn(!s.Enabled))
+		p.paint("job kind", JobSubscriptionText(s), p.e.warn(!s.Enabled))
 	}
 	switch {
 	case n > 0:
-	case needsRules(x):
+	case needsSubscriptions(x):
 		p.para("No subscription: it gets no job. E makes one.", p.e.Theme.Warning)
 	default:
 		p.para("No subscription.", p.e.Theme.Dim)

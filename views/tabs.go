@@ -64,8 +64,8 @@ func WebhooksBadge(s *queue.Snapshot) (n int64, loud int) {
 	return int64(len(s.Suspended)), rankWarning
 }
 
-// RulesBadge counts broadcast shares over their line that nobody has.
-func RulesBadge(s *queue.Snapshot) (n int64, loud int) {
+// EventSubscriptionsBadge counts broadcast shares over their line that nobody has.
+func EventSubscriptionsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return counted(s.Alerts, func(a queue.Alert) (int, bool) { return rank(a.Severity), a.Kind == "broadcast" && a.State != "acked" })
 }
 

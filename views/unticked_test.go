@@ -25,7 +25,7 @@ func TestOverviewNamesWhatNobodyTicks(t *testing.T) {
 		tick("d", "failed", "its last run failed: x"), tick("e", "ok", ""),
 	}
 	said := func() (rows []string) {
-		for _, line := range views.Plainly(&s, env(theme.Options{})) {
+		for _, line := range views.PlainLines(&s, env(theme.Options{})) {
 			if strings.HasPrefix(line, "NOT TICKED ") {
 				rows = append(rows, line)
 			}

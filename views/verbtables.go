@@ -26,8 +26,8 @@ func Hosts(s *queue.Snapshot) Source {
 	}}.lines())
 }
 
-// Waits is what waits in every queue, and why.
-func Waits(s *queue.Snapshot) Source {
+// WaitingQueues is what waits in every queue, and why.
+func WaitingQueues(s *queue.Snapshot) Source {
 	return Source{}.with(List[queue.Waiting]{Name: "waiting", Rows: s.Waiting, Columns: []Column[queue.Waiting]{
 		{Name: "queue", Plain: func(w queue.Waiting) string { return w.Name() }},
 		{Name: "waiting", Plain: func(w queue.Waiting) string { return PlainBound(w.Waiting, w.WaitingBound) }},

@@ -52,7 +52,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			"No webhook subscription.",
 			"A subscription_admin makes one: N here, or qtop webhook add.",
 		},
-		Second: Second{Marks: true},
+		Second: Second{Selectable: true},
 	}.with(List[queue.Endpoint]{
 		Name: "webhooks", Rows: rows, ID: func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) },
 		First: "subscription_id endpoint gate waiting age_seconds pending_retry leased expired ok p50_ms p95_ms dead_open last_success_at event_type",

@@ -124,7 +124,7 @@ func picturedRows(ctx context.Context, c *pgclient.Client, list queue.ExportList
 	if err != nil {
 		return nil, s.TakenAt, err
 	}
-	src := views.Pictured(list.Name, &s)
+	src := views.SnapshotTable(list.Name, &s)
 	f, err := queue.ParseFilter(filter, src.Fields)
 	if err != nil {
 		return nil, s.TakenAt, filtersql.Error(err)

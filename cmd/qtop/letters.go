@@ -17,7 +17,7 @@ func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) er
 	if len(o.args) == 1 {
 		return showLetter(ctx, a, c, o.args[0], revealOptions{})
 	}
-	return listed(queue.ListDeadLetters, "dlq", of(views.Letters))(ctx, a, c, o)
+	return listed(queue.ListDeadLetters, "dlq", of(views.DeadLetters))(ctx, a, c, o)
 }
 
 func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {

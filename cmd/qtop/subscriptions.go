@@ -54,7 +54,7 @@ func showRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) e
 	if o.limit > 0 && len(shown) > o.limit {
 		shown = shown[:o.limit]
 	}
-	a.ofTotal(a.rows(views.Rules(shown, nil), "subscriptions"), p)
+	a.ofTotal(a.rows(views.EventSubscriptions(shown, nil), "subscriptions"), p)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func showShare(ctx context.Context, a *app, c *pgclient.Client) error {
 	a.table(views.Shares(b), "shares")
 	if len(b.Unrouted) > 0 {
 		fmt.Fprintln(a.out)
-		a.table(views.Rules(nil, b), "unrouted")
+		a.table(views.EventSubscriptions(nil, b), "unrouted")
 	}
 	return nil
 }

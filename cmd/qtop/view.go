@@ -122,7 +122,7 @@ func pictured(list string) show {
 		if err != nil {
 			return err
 		}
-		a.rows(views.Pictured(list, &s), list)
+		a.rows(views.SnapshotTable(list, &s), list)
 		return nil
 	}
 }

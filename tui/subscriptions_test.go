@@ -42,7 +42,7 @@ func TestRuleKeys(t *testing.T) {
 		x.press("g", "s")
 		x.sees("REACHES NOBODY")
 		x.press("G", "D")
-		x.sees("D mutes a rule; there is none under the cursor")
+		x.sees("D needs an event subscription")
 	})
 }
 

@@ -1,0 +1,79 @@
+package tui
+
+// This file handles what happens without a key press: the clock, change hints and
+// arriving snapshots.
+
+import (
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// onHeartbeat runs once a second: it expires messages and revealed payloads, polls the link
+// and the host, and starts the reads that are due.
+func (m *root) onHeartbeat() tea.Cmd {
+	now := m.o.Now()
+	if !m.notice.until.IsZero() && now.After(m.notice.until) {
+		m.notice = notice{}
+	}
+	m.countDown(now)
+	cmds := []tea.Cmd{heartbeat(), m.poll()}
+	if m.feed.due(now) {
+		cmds = append(cmds, m.refresh())
+	}
+	if now.Sub(m.feed.asked) >= sessionLife {
+		cmds = append(cmds, m.askSession())
+	}
+	return tea.Batch(append(cmds, m.reread(false)...)...)
+}
+
+// hint handles a change hint: it refreshes now, or as soon as 250 ms have passed since
+// the last refresh. Hints that arrive meanwhile are merged into one refresh.
+func (m *deck) hint(msg hintMsg) tea.Cmd {
+	if !msg.open {
+		return nil
+	}
+	cmds := []tea.Cmd{m.listen()}
+	wait := m.feed.hintDelay(m.o.Now())
+	switch {
+	case m.feed.paused || m.feed.waiting:
+	case m.feed.inFlight:
+		m.feed.again = true
+	case wait == 0:
+		cmds = append(cmds, m.refresh())
+	default:
+		m.feed.waiting = true
+		cmds = append(cmds, later(wait, dueMsg{}))
+	}
+	return tea.Batch(cmds...)
+}
+
+// polled stores the state of link and host, and refreshes when the link has come back.
+func (m *deck) polled(msg polledMsg) tea.Cmd {
+	m.local = msg.host
+	if m.pane().localOnly {
+		m.settle()
+	}
+	if m.feed.setLink(msg.link, m.o.Now()) {
+		m.inform("connected to the database again")
+		return tea.Batch(m.refresh(), m.askSession())
+	}
+	return nil
+}
+
+// snapshotArrived stores a new snapshot and starts the reads that depend on it.
+func (m *deck) snapshotArrived(msg snapshotMsg) tea.Cmd {
+	had := m.feed.snapshot != nil
+	m.feed.receive(msg, m.o.Now())
+	m.revision++
+	m.settle()
+	var cmds []tea.Cmd
+	if m.feed.again && !m.feed.paused && !m.feed.waiting {
+		m.feed.again, m.feed.waiting = false, true
+		cmds = append(cmds, later(max(m.feed.hintDelay(m.o.Now()), time.Millisecond), dueMsg{}))
+	}
+	if m.me.session == nil && !had || m.roleChanged(msg) {
+		cmds = append(cmds, m.askSession())
+	}
+	return tea.Batch(append(cmds, m.reread(false)...)...)
+}

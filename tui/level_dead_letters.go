@@ -1,0 +1,89 @@
+package tui
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// deadLetters is the table of the dead letters of a group.
+type deadLetters struct{}
+
+// deadLettersLevel is the table of the dead letters that match filter.
+func deadLettersLevel(id, title, filter string) level {
+	l := level{id: id, title: title, table: deadLetters{}, grid: newGrid(true)}
+	l.list = pagedList(queue.Query{Kind: queue.ListDeadLetters, Filter: filter}, func(x queue.DeadLetter) string { return x.ID })
+	l.list.base = filter
+	l.targets = deadLetterTargets(selectionTarget("", "there is no dead letter under the cursor"))
+	return l
+}
+
+func (deadLetters) rows(at scene) views.Source {
+	return listSource(at, views.DeadLetters(queue.Of[[]queue.DeadLetter](at.level.list.page)))
+}
+
+func (deadLetters) under(at scene, i int) level {
+	return deadLetterLevel(queue.Of[[]queue.DeadLetter](at.level.list.page)[i])
+}
+
+// deadLetterTargets gives the actions on dead letters the same target.
+func deadLetterTargets(meant target) map[queue.ActionID]target {
+	return map[queue.ActionID]target{queue.ActRequeue: meant, queue.ActResolve: meant, queue.ActUndoRequeue: meant, queue.ActBulkPlan: meant}
+}
+
+// selectionTarget returns the target of a list: all matching rows, else the selected rows, else
+// the row under the cursor. within is a filter that the list implies but its own filter
+// does not contain.
+func selectionTarget(within, none string) target {
+	return func(at scene, req *queue.Request) string {
+		l := at.level
+		i, ok := l.grid.current()
+		switch {
+		case l.grid.all:
+			req.Filter = strings.TrimSpace(within + " " + l.list.query.Filter)
+		case len(l.grid.selected) > 0:
+			req.Targets = l.grid.selectedIDs()
+		case !ok:
+			return at.noRow(none)
+		default:
+			req.Targets = []string{l.grid.src.ID(i)}
+		}
+		return ""
+	}
+}
+
+// deadLetterLevel is the page of one dead letter.
+func deadLetterLevel(x queue.DeadLetter) level {
+	l := level{id: x.ID, title: views.ShortID(x.ID), list: listOf(queue.ListDeadLetter, x.ID)}
+	l.targets = deadLetterTargets(fixedTarget(x.ID))
+	l.targets[queue.ActReveal] = fixedTarget(x.ID)
+	l.targets[queue.ActErase] = func(_ scene, req *queue.Request) string {
+		if x.EventID == 0 {
+			return "only webhook events can be erased; payloads of jobs and routed events are removed at the end of their retention"
+		}
+		req.Targets = []string{queue.EventLetter(strconv.FormatInt(x.EventID, 10))}
+		return ""
+	}
+	l.page = func(at scene) (views.Page, bool) {
+		d := queue.Of[*queue.DeadLetterDetail](at.level.list.page)
+		if d != nil {
+			shown := *d
+			shown.Payload, shown.PayloadWhyNot, shown.Revealed = at.level.shown(at.now, d.Payload, d.PayloadWhyNot)
+			d = &shown
+		}
+		return views.DeadLetterPage(x, d, at.env, at.size.W), true
+	}
+	return l
+}
+
+// openDeadLetterFirst is the answer of Z while no dead letter is open.
+func openDeadLetterFirst(scene, *queue.Request) string {
+	return "open a dead letter first (enter); Z erases the payload of its event"
+}
+
+// openPayloadFirst is the answer of V while no page with a payload is open.
+func openPayloadFirst(scene, *queue.Request) string {
+	return "open a dead letter or a job first (enter); V reveals its payload"
+}

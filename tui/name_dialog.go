@@ -1,0 +1,52 @@
+package tui
+
+import (
+	"cmp"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// nameDialog is the overlay that asks for the operator's name before the first action of a
+// shared account, because an audit row by "root" identifies nobody.
+type nameDialog struct {
+	action queue.Action
+	req    queue.Request
+	was    string
+	field  *field
+}
+
+func newNameDialog(a queue.Action, req queue.Request, was string) *nameDialog {
+	return &nameDialog{action: a, req: req, was: was, field: newField(queue.Arg{
+		Name: "your name", Label: "Your name", Required: true, Help: "recorded in the audit; asked once",
+	})}
+}
+
+func (n *nameDialog) update(msg tea.Msg, _ overlayContext) (overlay, effect) {
+	switch pressed(msg) {
+	case "esc":
+		return nil, nil
+	case "enter":
+		switch {
+		case !n.field.check():
+		case shared(n.field.value()):
+			n.field.problem = "this is a shared account; enter a person's name"
+		default:
+			return nil, effNamed{n.field.value(), n.action, n.req}
+		}
+	default:
+		n.field.edit(msg)
+	}
+	return n, nil
+}
+
+func (n *nameDialog) lines(at overlayContext) []string {
+	was := cmp.Or(n.was, "an unnamed user")
+	return views.Dialog{
+		Title: "Who are you?", Fields: []views.Field{n.field.shown()},
+		Intro: []string{"This session acts as " + was + ". Enter your name so that the audit names a person."},
+		Hint:  "enter continues to " + n.action.Verb + ", esc closes",
+	}.Lines(at.env, at.size)
+}

@@ -1,0 +1,68 @@
+package tui
+
+// This file is the end of the console: at once if no loop runs in this process, else after
+// the operator has chosen what happens to the claimed work.
+
+import (
+	tea "charm.land/bubbletea/v2"
+)
+
+// quit handles q.
+func (m *root) quit() tea.Cmd {
+	if !m.running() {
+		return m.exit()
+	}
+	m.raise(&quitDialog{loops: m.loopsRunning(), inFlight: m.local.InFlight, gate: newKeyGate(m.o.Now())})
+	return later(quietFor, armMsg{})
+}
+
+// interrupt handles ctrl+c: the first drains, the second hands back at once, the third quits.
+func (m *root) interrupt() tea.Cmd {
+	switch {
+	case m.shutdown.forced:
+		return m.exit()
+	case m.shutdown.draining:
+		m.shutdown.forced = true
+		return m.handBack()
+	case !m.running():
+		return m.exit()
+	}
+	return m.shutDown(shutdownDrain)
+}
+
+// shutDown starts to drain or hand back; the program quits when that is done.
+func (m *root) shutDown(how shutdownMode) tea.Cmd {
+	m.shutdown.draining = true
+	m.over = []overlay{&drainDialog{inFlight: func() int {
+		if m.local == nil {
+			return 0
+		}
+		return m.local.InFlight
+	}}}
+	if how == shutdownHandBack {
+		m.shutdown.forced = true
+		return m.handBack()
+	}
+	return m.drainAll()
+}
+
+// drained quits. After a drain that failed it first hands back what is left.
+func (m *root) drained(msg drainedMsg) tea.Cmd {
+	if msg.err != nil && !m.shutdown.forced {
+		m.shutdown.forced = true
+		return m.handBack()
+	}
+	return m.exit()
+}
+
+// suspend handles ctrl+z. It is refused while loops run in this process: they would freeze
+// too, and their leases would expire.
+func (m *root) suspend() tea.Cmd {
+	m.mask()
+	m.settle()
+	if m.running() {
+		m.warn("ctrl+z is off: loops run in this process and would freeze; stop them in Worker host (gw)")
+		return nil
+	}
+	return tea.Suspend
+}

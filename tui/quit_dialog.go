@@ -1,0 +1,77 @@
+package tui
+
+import (
+	"fmt"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/views"
+)
+
+// quitDialog is the overlay that asks what to do with the claimed work before quitting.
+type quitDialog struct {
+	loops, inFlight int
+	focus           int
+	gate            keyGate
+}
+
+func (q *quitDialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
+	key := pressed(msg)
+	switch {
+	case key == "esc":
+		return nil, nil
+	case key == "" || !q.gate.allows(at.now):
+		return q, nil
+	}
+	switch key {
+	case "q":
+		return nil, nil
+	case "tab", "right", "l", "down", "j":
+		q.focus = (q.focus + 1) % 3
+	case "shift+tab", "left", "h", "up", "k":
+		q.focus = (q.focus + 2) % 3
+	case "enter":
+		return nil, []effect{nil, effShutdown{shutdownDrain}, effShutdown{shutdownHandBack}}[q.focus]
+	}
+	return q, nil
+}
+
+func (q *quitDialog) lines(at overlayContext) []string {
+	d := views.Dialog{
+		Title: "Quit?",
+		Intro: []string{
+			fmt.Sprintf("Loops running in this process: %d. Items in flight: %d.", q.loops, q.inFlight),
+			"Draining finishes the claimed work and claims nothing new. Handing back stops at once and returns the claimed work; other hosts claim it at their next poll.",
+		},
+		Buttons: []string{"Stay", "Drain and quit", "Hand back and quit"}, Focus: q.focus,
+		Quiet: q.gate.closed(at.now), Hint: "tab moves to the other buttons, enter presses the button",
+	}
+	return d.Lines(at.env, at.size)
+}
+
+// drainDialog is the overlay during a drain. Only ctrl+c ends the drain early.
+type drainDialog struct{ inFlight func() int }
+
+func (d *drainDialog) update(tea.Msg, overlayContext) (overlay, effect) { return d, nil }
+
+func (d *drainDialog) lines(at overlayContext) []string {
+	return views.Dialog{
+		Title:    "Draining",
+		Intro:    []string{"The loops finish the claimed work and claim nothing new."},
+		Progress: fmt.Sprintf("%d in flight", d.inFlight()),
+		Hint:     "ctrl+c hands back the rest at once and quits",
+	}.Lines(at.env, at.size)
+}
+
+type shutdownMode int
+
+// shutdownState is the state of quitting.
+type shutdownState struct {
+	draining bool // loops are being drained or stopped
+	forced   bool // claimed work is handed back without waiting
+}
+
+const (
+	shutdownDrain shutdownMode = iota
+	shutdownHandBack
+)

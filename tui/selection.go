@@ -1,0 +1,102 @@
+package tui
+
+// This file is the selection: single rows, a range, all loaded rows and, as a separate
+// explicit step, all matching rows.
+
+import "maps"
+
+// toggle selects or deselects the row under the cursor. It reports false if that row
+// cannot be selected.
+func (g *grid) toggle() bool {
+	i, ok := g.current()
+	if !ok || !g.selectable(i) {
+		return false
+	}
+	g.all = false
+	id := g.src.ID(i)
+	if g.selected[id] {
+		delete(g.selected, id)
+	} else {
+		g.selected[id] = true
+	}
+	return true
+}
+
+// selectable reports whether row i can be selected. With two tables, only the rows of one
+// of them can.
+func (g *grid) selectable(i int) bool {
+	return g.selected != nil && (g.src.Second.Columns == nil || g.src.Second.Selectable == g.src.Lower(i))
+}
+
+// toggleRange begins a range at the cursor, or ends it.
+func (g *grid) toggleRange() {
+	if g.selected == nil {
+		return
+	}
+	if g.anchor >= 0 {
+		g.anchor, g.selectedBefore = -1, nil
+		return
+	}
+	g.all = false
+	g.anchor, g.selectedBefore = g.cursor, maps.Clone(g.selected)
+	g.extendRange()
+}
+
+// extendRange selects the rows between the anchor and the cursor, beside what was selected
+// before the range began.
+func (g *grid) extendRange() {
+	if g.anchor < 0 || g.selected == nil {
+		return
+	}
+	g.selected = maps.Clone(g.selectedBefore)
+	from, to := min(g.anchor, g.cursor), max(g.anchor, g.cursor)
+	for i := from; i <= to && i < len(g.order); i++ {
+		if g.selectable(g.order[i]) {
+			g.selected[g.src.ID(g.order[i])] = true
+		}
+	}
+}
+
+// selectAll selects every loaded row that passes the filter. If all of them are selected
+// already and more is true, it selects all matching rows of the database.
+func (g *grid) selectAll(more bool) {
+	if g.selected == nil || len(g.order) == 0 {
+		return
+	}
+	g.anchor, g.selectedBefore = -1, nil
+	full := true
+	for _, o := range g.order {
+		if !g.selectable(o) {
+			continue
+		}
+		id := g.src.ID(o)
+		full = full && g.selected[id]
+		g.selected[id] = true
+	}
+	g.all = full && more
+}
+
+// clear drops the selection and reports whether there was one.
+func (g *grid) clear() bool {
+	if g.selected == nil {
+		return false
+	}
+	had := len(g.selected) > 0 || g.anchor >= 0 || g.all
+	g.selected = map[string]bool{}
+	g.anchor, g.selectedBefore, g.all = -1, nil, false
+	return had
+}
+
+// selectedIDs returns the ids of the selected rows in the order of the table.
+func (g *grid) selectedIDs() []string {
+	ids := make([]string, 0, len(g.selected))
+	if len(g.selected) == 0 {
+		return ids
+	}
+	for _, o := range g.order {
+		if id := g.src.ID(o); g.selected[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
