@@ -1,8 +1,5 @@
 package views
 
-// This file is pane gl: the sessions that may hold queues up, what holds the oldest
-// snapshot first, and one of them with what it does to the others.
-
 import (
 	"fmt"
 	"strconv"
@@ -11,11 +8,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Activity is the table of pane gl.
+// Activity returns the table of pane gl: the sessions that may hold up queues, the worst first.
 func Activity(rows []queue.Activity) Source {
 	return Source{
 		Sorts: []Sort{
-			{Name: "what holds others up first"},
+			{Name: "blocking others first"},
 			{Name: "transaction, oldest first", Column: "transaction_since", Less: func(i, j int) bool {
 				a, b := rows[i].Begun, rows[j].Begun
 				return a != nil && (b == nil || a.Before(*b))
@@ -45,8 +42,8 @@ func Activity(rows []queue.Activity) Source {
 	}.lines())
 }
 
-// activityRank: who makes others wait, or keeps dead rows by a transaction that does
-// nothing, must be seen first.
+// activityRank puts first the sessions that block others, or that prevent vacuum with an idle
+// transaction.
 func activityRank(a queue.Activity) int {
 	switch {
 	case len(a.Blocks) > 0:
@@ -57,11 +54,11 @@ func activityRank(a queue.Activity) int {
 	return rankQuiet
 }
 
-// activityEffect is what a session means for the queues, the gravest first.
+// activityEffect returns the effects of a session on the queues, the worst first.
 func activityEffect(a queue.Activity) string {
 	var parts []string
 	if !a.Seen {
-		parts = append(parts, "cannot be seen: qtop lacks pg_read_all_stats")
+		parts = append(parts, "hidden: qtop lacks the role pg_read_all_stats")
 	}
 	if n := len(a.Blocks); n > 0 {
 		parts = append(parts, "blocks "+pids(a.Blocks))
@@ -92,7 +89,7 @@ func tableNames(a queue.Activity) string {
 	return strings.Join(names, ", ")
 }
 
-// pids is up to five of them.
+// pids returns up to five pids as text.
 func pids(list []int64) string {
 	words := make([]string, 0, 5)
 	for i, n := range list {
@@ -104,7 +101,7 @@ func pids(list []int64) string {
 	return strings.Join(words, " ")
 }
 
-// pidWord is a pid of those that others wait for; a prepared transaction has 0.
+// pidWord returns a blocking pid as text; 0 is a prepared transaction.
 func pidWord(n int64) string {
 	if n == 0 {
 		return "a prepared transaction"
@@ -112,7 +109,8 @@ func pidWord(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// ActivityPage is one session with those it waits for and those that wait for it.
+// ActivityPage returns the page of one session, with the sessions it waits for and those that
+// wait for it.
 func ActivityPage(a queue.Activity, all []queue.Activity, e Env, w int) Page {
 	title := a.Program.String()
 	if a.Pid != nil {
@@ -130,7 +128,7 @@ func ActivityPage(a queue.Activity, all []queue.Activity, e Env, w int) Page {
 	if a.Snapshot != nil {
 		s := Count(*a.Snapshot) + " transactions have begun since its snapshot"
 		if a.Oldest {
-			s += ": no row that died since then can be removed, and nobody holds an older one"
+			s += ": vacuum cannot remove any row that died since then; no session holds an older snapshot"
 		}
 		p.pair("snapshot", s)
 	}
@@ -141,8 +139,8 @@ func ActivityPage(a queue.Activity, all []queue.Activity, e Env, w int) Page {
 	if e.Brief {
 		return p.done(title)
 	}
-	p.sessions("Waits for", a.BlockedBy, all)
-	p.sessions("Wait for it", a.Blocks, all)
+	p.sessions("Blocked by", a.BlockedBy, all)
+	p.sessions("Blocked sessions", a.Blocks, all)
 	return p.done(title)
 }
 
@@ -160,7 +158,7 @@ func stateSince(a queue.Activity, e Env) string {
 	return a.State.String() + " for " + e.Ago(*a.Since)
 }
 
-// sessions is a part with a line per session.
+// sessions adds a part with one line per session.
 func (p *pageBuilder) sessions(head string, list []int64, all []queue.Activity) {
 	if len(list) == 0 {
 		return

@@ -1,9 +1,5 @@
 package views
 
-// This file is pane 3: one row per cause, with who acknowledged it: silences, what no host runs, lanes that nobody can claim,
-// backlogs, circuits, shares over their line, endpoints given up and rows set aside. What was acknowledged stays listed:
-// an acknowledgement is a promise, not a cure.
-
 import (
 	"cmp"
 	"fmt"
@@ -15,8 +11,9 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Alerts is the table of pane 3: the open ones by urgency, then those that
-// somebody has, oldest first.
+// Alerts returns the table of pane 3: one row per cause with its owner, open alerts by urgency,
+// then acknowledged ones, the oldest first. Acknowledged alerts stay listed, because an
+// acknowledgement does not fix anything.
 func Alerts(s *queue.Snapshot) Source {
 	rows := queue.Causes(s.OrEmpty().Alerts)
 	return Source{
@@ -26,7 +23,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "subject", Column: "subject", Less: func(i, j int) bool { return rows[i].Subject.String() < rows[j].Subject.String() }},
 			{Name: "owner", Column: "acked_by", Less: func(i, j int) bool { return rows[i].AckedBy.String() < rows[j].AckedBy.String() }},
 		},
-		Empty: []string{"Nobody is silent, no work waits for long, no share is over its line.", "An executor that misses three of its beats appears here by itself."},
+		Empty: []string{"No executor is silent, no work waits too long, no share is over its limit.", "An executor that misses three heartbeats appears here automatically."},
 		Note:  missing(s, "alerts"),
 	}.with(List[queue.Alert]{
 		Name: "alerts", Rows: rows, ID: func(a queue.Alert) string { return a.Key.String() }, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
@@ -63,8 +60,8 @@ func Alerts(s *queue.Snapshot) Source {
 	}.lines())
 }
 
-// moreUrgent orders alerts: open before acknowledged, critical before warning,
-// then the longest silence; among the acknowledged the oldest promise first.
+// moreUrgent orders alerts: open before acknowledged, critical before warning, then the
+// longest; acknowledged ones by the time of their acknowledgement.
 func moreUrgent(a, b queue.Alert) bool {
 	if x, y := a.State == "acked", b.State == "acked"; x != y {
 		return y
@@ -77,7 +74,7 @@ func moreUrgent(a, b queue.Alert) bool {
 	return a.AgeSeconds > b.AgeSeconds
 }
 
-// AlertName is what an alert is about, as a person reads it.
+// AlertName returns the subject of an alert in readable form.
 func AlertName(a queue.Alert) string {
 	switch a.Kind {
 	case queue.AlertNoHost:
@@ -90,44 +87,44 @@ func AlertName(a queue.Alert) string {
 	return a.Subject.String()
 }
 
-// AlertPage is one alert with what it stands for among all and with the history of
-// its acknowledgements. history is nil until it has been read.
+// AlertPage returns the page of one alert with the alerts it includes and the history of its
+// acknowledgements. history is nil until it has been read.
 func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(AlertName(a))
 	p.paint("severity", severity(a.Severity), e.tone(rank(a.Severity)))
 	switch a.Kind {
 	case "broadcast":
-		p.pair("over the line", "for "+Age(a.AgeSeconds)+", "+shareName(a)+" that reach nobody in particular are now "+e.Times(a.Ratio)+" the line")
+		p.pair("over the limit", "for "+Age(a.AgeSeconds)+": the share of "+shareName(a)+" that only broadcast reaches is "+e.Times(a.Ratio)+" the limit")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "a rule for the types that gs lists, or one unmuted; queue.subscription_resolution.broadcast_warn_percent is the line")
+		p.pair("cure", "add or unmute a subscription for the types listed in Subscriptions (gs); the flag queue.subscription_resolution.broadcast_warn_percent is the limit")
 	case queue.AlertQuarantine:
-		p.pair("set aside for", Age(a.AgeSeconds)+", after "+plural(int64(a.Ratio), "attempt", "attempts")+"; everything else goes on without it")
+		p.pair("in quarantine", "for "+Age(a.AgeSeconds)+", after "+plural(int64(a.Ratio), "attempt", "attempts")+"; all other rows are processed")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "qtop quarantine says what failed; fix it, then R here or qtop quarantine retry")
+		p.pair("cure", "qtop quarantine shows the error; fix the cause, then press R here or run qtop quarantine retry")
 	case "failing":
-		p.pair("suspended for", Age(a.AgeSeconds)+", after nothing but failures for "+e.Times(a.Ratio)+" webhook.disable_after_days")
+		p.pair("suspended for", Age(a.AgeSeconds)+", after only failures for "+e.Times(a.Ratio)+" webhook.disable_after_days")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "mend the receiver, then D in Endpoints (7) or qtop endpoint resume "+failingID(a)+"; what waits there has spent no attempt")
+		p.pair("cure", "fix the receiver, then D in Webhooks (7) or qtop endpoint resume "+failingID(a)+"; waiting webhooks have used no attempt")
 	case queue.AlertNoHost:
 		p.pair("for", Age(a.AgeSeconds))
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "gw, S starts loops in this process; qtop worker runs a host elsewhere")
+		p.pair("cure", "start loops in this process (gw, S), or run qtop worker on another machine")
 	case queue.AlertUnclaimed:
-		p.pair("due for", Age(a.AgeSeconds)+": nobody alive can claim its jobs")
+		p.pair("due for", Age(a.AgeSeconds)+": no live executor can claim these jobs")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "start the executor's host, bind a handler, or 4 and E for a subscription; qtop why '"+a.Queue()+"' has the whole chain")
+		p.pair("cure", "start the host of the executor, bind a handler, or add a job subscription (4, E); qtop why '"+a.Queue()+"' shows the whole chain")
 	case queue.AlertBacklog:
 		p.pair("due for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" queue.backlog.critical_seconds")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "qtop why '"+a.Queue()+"' says what holds it")
+		p.pair("cure", "qtop why '"+a.Queue()+"' shows what blocks the queue")
 	case queue.AlertCircuit:
 		p.pair("open for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" queue.backlog.critical_seconds")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "repair the receiver: the next probe that succeeds closes the circuit; D in Endpoints (7) closes it now")
+		p.pair("cure", "fix the receiver: the next probe that succeeds closes the circuit; D in Webhooks (7) closes it now")
 	default:
 		p.pair("silent for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" its cadence")
-		p.pair("last beat", dashed(e, a.Since, e.Stamp))
+		p.pair("last heartbeat", dashed(e, a.Since, e.Stamp))
 	}
 	p.pair("detail", a.Detail.String())
 	p.pair("alert", a.Key.String())
@@ -148,15 +145,15 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 		return p.done(AlertName(a))
 	}
 	if parts := a.Parts(all); len(parts) > 0 {
-		p.head("What it stands for (" + strconv.Itoa(len(parts)) + ")")
+		p.head("Included alerts (" + strconv.Itoa(len(parts)) + ")")
 		for _, x := range parts {
 			p.pair(AlertName(x), e.dotted(x.Kind, severity(x.Severity), "for "+Age(x.AgeSeconds)))
 		}
 	}
 	p.head("Acknowledgements, newest first")
-	p.list(history != nil, len(history), "Nobody has acknowledged this yet.")
+	p.list(history != nil, len(history), "Not acknowledged yet.")
 	for _, h := range history {
-		ended := "stands"
+		ended := "no expiry"
 		if h.ClearedAt != nil {
 			ended = "ended " + e.Clock(*h.ClearedAt) + ", " + strings.ReplaceAll(h.ClearedReason.String(), "_", " ")
 		} else if h.ExpiresAt != nil {
@@ -167,17 +164,19 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 	return p.done(AlertName(a))
 }
 
-// quarantineName is the step and the row that an alert of the kind quarantine is about.
-func quarantineName(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "quarantine:") }
+// quarantineName returns the step and the row that an alert of the kind quarantine is about.
+func quarantineName(a queue.Alert) string {
+	return strings.TrimPrefix(a.Subject.String(), "quarantine:")
+}
 
-// failingID is the subscription that an alert of the kind failing is about.
+// failingID returns the subscription that an alert of the kind failing is about.
 func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "failing:") }
 
-// alertRatio is how many times its cadence an executor has been silent, or its line
-// a share or an endpoint that fails is.
+// alertRatio returns how many times its cadence an executor has been silent, how many times
+// its limit another alert has reached, or the attempts of a row in quarantine.
 func alertRatio(a queue.Alert, e Env) string {
 	if a.Kind == queue.AlertQuarantine {
-		return plural(int64(a.Ratio), "try", "tries")
+		return plural(int64(a.Ratio), "attempt", "attempts")
 	}
-	return e.Times(a.Ratio) + queue.Choose(a.Kind != queue.AlertSilence, " line", "")
+	return e.Times(a.Ratio) + queue.Choose(a.Kind != queue.AlertSilence, " limit", "")
 }

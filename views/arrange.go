@@ -1,11 +1,9 @@
 package views
 
-// This file brings the rows of a Source into an order. It runs when the picture,
-// the filter or the order changes, never for a key that only moves.
-
 import "slices"
 
-// Arrange gives the indices that pass keep (nil: all), in the order of sort.
+// Arrange returns the indices that pass keep (nil: all), in the order of sort. Callers call
+// it when the snapshot, the filter or the order changes, not for keys that only move.
 func Arrange(src Source, sort int, keep func(i int) bool) []int {
 	order := make([]int, 0, src.Len)
 	for i := range src.Len {
@@ -21,7 +19,7 @@ func Arrange(src Source, sort int, keep func(i int) bool) []int {
 		if la, lb := src.Lower(a), src.Lower(b); la || lb {
 			switch {
 			case la == lb:
-				return 0 // the second table stands as it comes
+				return 0 // the second table keeps its order
 			case la:
 				return 1
 			}

@@ -1,7 +1,5 @@
 package views
 
-// This file is pane ga: who did what, why, and what stood before and after.
-
 import (
 	"bytes"
 	"cmp"
@@ -12,12 +10,12 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Audit is the table of pane ga.
+// Audit returns the table of pane ga: who did what and why.
 func Audit(rows []queue.AuditEntry) Source {
 	return Source{
 		Fields: fields("actor", "role", "action", "target", "reason", "outcome", "at", "age"),
 		Sorts:  []Sort{{Name: "newest first", Column: "at", Desc: true}},
-		Empty:  []string{"Nobody has done anything yet.", "Every action leaves a row here: who, what, why, before and after."},
+		Empty:  []string{"No action has been taken yet.", "Every action adds a row here: who, what, why, and the values before and after."},
 	}.with(List[queue.AuditEntry]{
 		Name: "audit", Rows: rows, ID: func(a queue.AuditEntry) string { return strconv.FormatInt(a.ID, 10) }, First: "id at actor db_role action target filter outcome reason before after",
 		Look: byRank(func(a queue.AuditEntry) int { return outcomeRank(a.Outcome.String()) }),
@@ -44,13 +42,13 @@ func Audit(rows []queue.AuditEntry) Source {
 	}.lines())
 }
 
-// outcomeRank: what was refused stands out with its reason behind it.
+// outcomeRank makes refused actions stand out.
 func outcomeRank(outcome string) int {
 	word, _, _ := strings.Cut(outcome, ":")
 	return rank(word)
 }
 
-// AuditPage is one audit row with what stood before and after.
+// AuditPage returns the page of one audit row with the values before and after.
 func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("#" + strconv.FormatInt(a.ID, 10) + " " + a.Action.String())
@@ -68,7 +66,7 @@ func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 	p.head("After")
 	p.rawJSON(a.After)
 	if len(a.Claimed) > 0 && string(a.Claimed) != "null" {
-		p.head("Claimed by the caller's program, not proven")
+		p.head("Reported by the client program, not verified")
 		p.rawJSON(a.Claimed)
 	}
 	return p.done("#" + strconv.FormatInt(a.ID, 10))
@@ -78,7 +76,7 @@ func from(addr string) string {
 	return queue.Choose(addr == "", "", " from "+addr)
 }
 
-// rawJSON shows a value as it was stored: digits are not rounded.
+// rawJSON shows a value as it is stored, without rounding numbers.
 func (p *pageBuilder) rawJSON(raw json.RawMessage) {
 	if len(raw) == 0 || string(raw) == "null" {
 		p.para("nothing", p.e.Theme.Dim)
@@ -92,8 +90,8 @@ func (p *pageBuilder) rawJSON(raw json.RawMessage) {
 	p.json(b.String(), p.e.Theme.Text)
 }
 
-// shortJSON is a value in a few words: a lone value bare, an object by its
-// value member where it has one.
+// shortJSON returns a value in a few words: a scalar as it is, an object as its member
+// "value" if it has one.
 func shortJSON(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "nothing"

@@ -1,15 +1,12 @@
 package views
 
-// This file is the lines around the body: banners above it, the status bar and
-// the keys below it.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Banner is one line that stands above every pane while something is wrong with
-// the picture itself.
+// Banner is a line above every pane, shown while something is wrong with the snapshot or
+// the server.
 type Banner struct {
 	Word  string // LOST, MONITORING OFF
 	Text  string
@@ -24,11 +21,11 @@ func (b Banner) Line(e Env, w int) string {
 	return th.Left(look.Paint(word)+" "+th.Strong.Paint(th.Cut(theme.Safe(b.Text), w-theme.Width(word)-1)), w)
 }
 
-// Status is the bar under the body.
+// Status is the status line below the body.
 type Status struct {
 	Left       string
-	Right      []string // forms of what stands on the right, longest first
-	Bad        bool     // what is said on the left is a refusal or an error
+	Right      []string // the text on the right, longest form first
+	Bad        bool     // the text on the left is a refusal or an error
 	Production bool
 }
 
@@ -53,10 +50,10 @@ func (s Status) Line(e Env, w int) string {
 	return bar.Paint(th.Left(" "+left, room) + right)
 }
 
-// Hint is one key of the last line.
+// Hint is one key in the last line.
 type Hint struct {
 	Key, Word string
-	Off       bool // greyed and in brackets; pressing it says why
+	Off       bool // drawn dim and in brackets; pressing the key says why
 }
 
 // Footer draws as many hints as fit into exactly w cells.
@@ -88,13 +85,13 @@ func Footer(hints []Hint, e Env, w int) string {
 	return out + theme.Blank(w-used)
 }
 
-// Problem points from the last line at a cell of what is typed above it.
+// Problem is an error in the input line, drawn below the cell it refers to.
 type Problem struct {
-	Cell int // -1: at nothing in particular
+	Cell int // -1: the whole line
 	Text string
 }
 
-// Line draws it in exactly w cells; the words stand where there is room for them.
+// Line draws it in exactly w cells, with the text on the side that has room for it.
 func (p Problem) Line(e Env, w int) string {
 	th := e.Theme
 	text := theme.Safe(p.Text)

@@ -1,10 +1,8 @@
 package views
 
-// This file frames what lies over the picture.
-
 import "github.com/qtop/qtop/views/theme"
 
-// box frames lines in exactly w cells.
+// box draws a frame of exactly w cells around lines.
 func box(e Env, title string, lines []string, w int, edge theme.Style) []string {
 	th := e.Theme
 	inner := max(w-4, 1)
@@ -26,8 +24,8 @@ func box(e Env, title string, lines []string, w int, edge theme.Style) []string 
 	return append(out, edge.Paint(foot+th.G.BR))
 }
 
-// boxWidth is how wide a box stands on a screen: readable, never the whole.
-// Where only shreds of the picture would show beside it, it takes them too.
+// boxWidth returns the width of a box: readable, and less than the screen unless only a
+// few cells would remain beside it.
 func boxWidth(s Size, want int) int {
 	if s.W-want < 12 {
 		return max(s.W, 8)

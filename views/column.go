@@ -1,9 +1,5 @@
 package views
 
-// This file says what a column is. It is declared once, beside the rows that it is of:
-// the pane draws its cell, the table of a verb has its plain value, and exports have
-// the member of the row that it names.
-
 import (
 	"cmp"
 	"fmt"
@@ -16,25 +12,26 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Column is one thing that is said of rows T.
+// Column is one column of a List. It is declared once and used three times: the pane draws its
+// cell, the table of a verb prints its plain value, and exports write the member it names.
 type Column[T any] struct {
-	// Name is the member of a row's JSON that it shows, as the columns of exports are
-	// called; a name of its own where it is made of several, with Text, Cell or Plain.
+	// Name is the JSON member that the column shows, which is also its name in exports. A
+	// column made of several members has another name, and Text, Cell or Plain.
 	Name  string
 	Title string // on the screen; "": the name
 	Head  string // in the table of a verb; "": the title in capitals
 
-	// Its place on the screen, as table.Column has it. Width 0: it has none.
+	// The layout on the screen, as in table.Column. Width 0: not on the screen.
 	Width, Want, Max int
 	Right            bool
-	Drop             int // the highest goes first where there is no room, from 4 on before others give up their Want; 0 = never
+	Drop             int // the highest is left out first if there is no room, from 4 on before others give up their Want; 0: never left out
 
 	Look  look
 	Tone  func(row T, e Env) theme.Style // a look that depends on the row
-	Say   func(e Env, v any) string      // the member on the screen; nil: said
-	Text  func(row T, e Env) string      // instead of the member, in the column's look
-	Cell  func(row T, e Env) table.Cell  // with a look of its own
-	Plain func(row T) string             // in the table of a verb; nil: the member, as plain says it
+	Say   func(e Env, v any) string      // formats the member for the screen; nil: Env.shown
+	Text  func(row T, e Env) string      // the text of the cell, if it is not the member
+	Cell  func(row T, e Env) table.Cell  // text and look of the cell
+	Plain func(row T) string             // the text in the table of a verb; nil: plain of the member
 }
 
 // look is how a cell is painted.
@@ -48,24 +45,24 @@ const (
 	ofRow // as urgent as the row
 )
 
-// List is rows of one kind with their columns.
+// List is a table of rows of one type.
 type List[T any] struct {
-	Name    string // as exports call it
+	Name    string // the name of the list in exports
 	Rows    []T
-	ID      func(row T) string // what cursor and marks follow across refreshes
+	ID      func(row T) string // identifies a row for cursor and selection across refreshes
 	Columns []Column[T]
-	First   string // the columns that the table of a verb begins with; the others follow
-	// Filter is the words of its filter; word=member where the two have other names.
-	// What no member is, Word knows.
+	First   string // names of the columns that come first in the table of a verb
+	// Filter lists the fields of its filter, as field=member if the names differ. Word
+	// returns fields that are not members.
 	Filter string
 	Word   func(row T, word string) (any, bool)
-	// Look is the sign of a row and how urgent it looks.
+	// Look returns the sign of a row and the style of its urgency.
 	Look func(row T, e Env) (sign table.Cell, urgent theme.Style)
-	// Export is what a row is in exports; nil: itself, in the list of that name.
+	// Export returns the export list of a row and its record; nil: Name and the row itself.
 	Export func(row T) (list string, rows []any)
 }
 
-// lines is a List of whichever rows.
+// lines is a List without the type of its rows.
 type lines struct {
 	list    string
 	n       int
@@ -80,7 +77,7 @@ type lines struct {
 	value   func(i int, word string) (any, bool)
 }
 
-// lines is the list without the type of its rows.
+// lines drops the type of the rows.
 func (l List[T]) lines() lines {
 	out := lines{list: l.Name, n: len(l.Rows), export: func(i int) (string, []any) {
 		if l.Export != nil {
@@ -108,7 +105,7 @@ func (l List[T]) lines() lines {
 				style = c.Tone(l.Rows[i], e)
 			}
 			switch {
-			case c.Width == 0: // it is not shown
+			case c.Width == 0: // not on the screen
 			case c.Cell != nil:
 				r.Cells[k] = c.Cell(l.Rows[i], e)
 			case c.Text != nil:
@@ -158,7 +155,7 @@ func (l List[T]) lines() lines {
 	return out
 }
 
-// inTable is which columns the table of a verb has, in its order.
+// inTable returns the indices of the columns of a verb's table, in its order.
 func (l List[T]) inTable(members map[string][]int) (shown []int) {
 	for _, name := range strings.Fields(l.First) {
 		k := slices.IndexFunc(l.Columns, func(c Column[T]) bool { return c.Name == name })
@@ -175,7 +172,7 @@ func (l List[T]) inTable(members map[string][]int) (shown []int) {
 	return shown
 }
 
-// member is the member of a row of this name; nil where it is absent.
+// member returns the value of a JSON member of a row; nil if it is absent.
 func member[T any](row T, members map[string][]int, name string) any {
 	at, ok := members[name]
 	if !ok {
@@ -214,8 +211,7 @@ func (e Env) painted(l look, urgent theme.Style) theme.Style {
 	return e.Theme.Text
 }
 
-// with puts the tables of a Source into it: the list that it is of, and the one that
-// stands under that.
+// with sets the tables of a Source: the first list and an optional second one below it.
 func (s Source) with(first lines, second ...lines) Source {
 	s.lists = append([]lines{first}, second...)
 	s.Columns, s.Len = first.columns, first.n
@@ -240,8 +236,8 @@ func (s Source) with(first lines, second ...lines) Source {
 	return s
 }
 
-// Table is the rows of one of its lists as the table of a verb: all that is known of
-// each, nothing shortened, in the order in which they come.
+// Table returns the rows of one list as the table of a verb: every column, nothing shortened,
+// in their original order.
 func (s Source) Table(list string) (heads []string, rows [][]string) {
 	for _, l := range s.lists {
 		if l.list != list {
@@ -257,7 +253,7 @@ func (s Source) Table(list string) (heads []string, rows [][]string) {
 	return heads, rows
 }
 
-// column is the index of a column of the first table, -1 where there is none.
+// column returns the index of a column of the first table, or -1.
 func (s Source) column(name string) int {
 	if len(s.lists) == 0 {
 		return -1
@@ -265,7 +261,7 @@ func (s Source) column(name string) int {
 	return slices.Index(s.lists[0].names, name)
 }
 
-// pick is a row of the first table with these columns alone.
+// pick returns a row of the first table with only the named columns.
 func (s Source) pick(i int, e Env, names ...string) table.Row {
 	row := s.Row(i, e)
 	cells := make([]table.Cell, len(names))

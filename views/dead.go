@@ -1,8 +1,5 @@
 package views
 
-// This file is pane 5 down to the single letter: groups by fingerprint, then
-// the letters of a group.
-
 import (
 	"fmt"
 	"strconv"
@@ -13,8 +10,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// GroupNames are the endpoints or kinds of groups, with the domain or the subscription where one code has several of a name:
-// a narrow screen has no columns for them.
+// GroupNames returns the endpoint or job kind of each group. If one code has several groups of
+// that name, it adds the domain or the subscription, for which a narrow screen has no columns.
 func GroupNames(groups []queue.DeadGroup) []string {
 	type named struct{ source, code, endpoint string }
 	of := func(g queue.DeadGroup) named { return named{g.Source, g.Code.String(), g.Endpoint.String()} }
@@ -36,7 +33,7 @@ func GroupNames(groups []queue.DeadGroup) []string {
 	return names
 }
 
-// DeadGroups is the first table of pane 5.
+// DeadGroups returns the first table of pane 5: open dead letters by cause.
 func DeadGroups(s *queue.Snapshot) Source {
 	rows := s.OrEmpty().DeadGroups
 	names := map[string]string{}
@@ -51,7 +48,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 			{Name: "code", Column: "code", Less: func(i, j int) bool { return rows[i].Code.String() < rows[j].Code.String() }},
 			{Name: "endpoint", Column: "endpoint", Less: func(i, j int) bool { return rows[i].Endpoint.String() < rows[j].Endpoint.String() }},
 		},
-		Empty: []string{"No dead letter is open.", "What fails for the last time appears here, grouped by its cause."},
+		Empty: []string{"No dead letter is open.", "Jobs, webhooks and events that fail for good appear here, grouped by cause."},
 		Note:  missing(s, "dead_groups"),
 	}.with(List[queue.DeadGroup]{
 		Name: "dlq-groups", Rows: rows, ID: GroupID, First: "code endpoint subscription_id open first_at last_at source domain",
@@ -81,13 +78,12 @@ func DeadGroups(s *queue.Snapshot) Source {
 	}.lines())
 }
 
-// GroupID names a group for cursor and marks.
+// GroupID identifies a group for cursor and selection.
 func GroupID(g queue.DeadGroup) string {
 	return g.Source + "\x00" + g.Code.String() + "\x00" + g.Endpoint.String() + "\x00" + g.Domain.String() + "\x00" + strconv.FormatInt(g.SubscriptionID, 10)
 }
 
-// groupRank: a group that still grows is the incident, the others are its
-// remains.
+// groupRank puts groups that still grow first.
 func groupRank(g queue.DeadGroup) int {
 	for _, v := range last(g.Trend, 3) {
 		if v > 0 {
@@ -97,12 +93,12 @@ func groupRank(g queue.DeadGroup) int {
 	return rankWarning
 }
 
-// DeadLetters is the second table of pane 5: the letters of one group.
+// DeadLetters returns the second table of pane 5: the dead letters of one group.
 func DeadLetters(rows []queue.DeadLetter) Source {
 	id, event := 8, 1
 	if len(rows) > 0 && rows[0].Source != "webhook" {
-		event = 9                               // it has none, or its kind says it
-		id = len(rows[0].Source+":") + shortLen // the page has the whole
+		event = 9                               // there is no event, or the kind names it
+		id = len(rows[0].Source+":") + shortLen // the page shows the whole id
 	}
 	return Source{
 		Fields: queue.DeadLetterFields(),
@@ -112,7 +108,7 @@ func DeadLetters(rows []queue.DeadLetter) Source {
 			{Name: "requeued, most first", Column: "generation", Desc: true, Less: func(i, j int) bool { return rows[i].Generation > rows[j].Generation }},
 			{Name: "event", Column: "event_type", Less: func(i, j int) bool { return rows[i].EventType.String() < rows[j].EventType.String() }},
 		},
-		Empty: []string{"No open dead letter here.", "They were requeued or closed, or none matches the filter. esc goes back to the groups."},
+		Empty: []string{"No open dead letter in this group.", "All were requeued or closed, or none matches the filter. esc goes back to the groups."},
 	}.with(List[queue.DeadLetter]{
 		Name: "dlq", Rows: rows, ID: func(d queue.DeadLetter) string { return d.ID }, First: "id state code endpoint event_type age_seconds failed_at generation domain",
 		Look: func(d queue.DeadLetter, e Env) (table.Cell, theme.Style) {
@@ -140,7 +136,7 @@ func DeadLetters(rows []queue.DeadLetter) Source {
 	}.lines())
 }
 
-// erased says when the payload of a letter was erased and by whom; "" = it was not.
+// erased returns when and by whom the payload of a dead letter was erased; "": it was not.
 func erased(d queue.DeadLetter) string {
 	if d.ErasedAt == nil {
 		return ""

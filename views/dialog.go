@@ -1,9 +1,5 @@
 package views
 
-// This file draws the dialog in which every action is asked for, previewed,
-// confirmed and answered. The safe button stands first and is chosen at the
-// start; buttons say what they do.
-
 import (
 	"strings"
 
@@ -18,24 +14,25 @@ type Field struct {
 	Caret   int // in runes
 	Help    string
 	Error   string
-	Choices bool // left and right go through them
+	Choices bool // left and right change the value
 }
 
-// Dialog is the state of a dialog as it is drawn.
+// Dialog is a dialog as it is drawn: the input, preview or result of an action. Buttons are
+// labelled with what they do; the safe one is first and has the focus at the start.
 type Dialog struct {
 	Title    string
-	Alarm    bool // production: the frame is the alarm's
+	Alarm    bool // production: the frame is drawn as an alarm
 	Intro    []string
 	Facts    []queue.PlanLine
 	Notes    []string // what is skipped and why, warnings
 	Fields   []Field
 	Buttons  []string
 	Focus    int  // fields first, then buttons
-	Quiet    bool // it takes no answer yet
+	Quiet    bool // answers are not accepted yet
 	Hint     string
 	Error    string
 	Offset   int
-	Progress string // instead of buttons while something runs
+	Progress string // shown instead of the buttons while the action runs
 }
 
 // Lines draws it for a screen of size s.
@@ -61,7 +58,7 @@ func (d Dialog) Lines(e Env, s Size) []string {
 	return box(e, d.Title, lines, w, queue.Choose(d.Alarm, th.Critical, th.Accent))
 }
 
-// body is what is told: it scrolls where it is long.
+// body returns the informative part; it scrolls if it is long.
 func (d Dialog) body(e Env, w int) []string {
 	th := e.Theme
 	var out []string
@@ -87,7 +84,7 @@ func (d Dialog) body(e Env, w int) []string {
 	return out
 }
 
-// tail is what is asked: it always shows.
+// tail returns fields, errors and buttons, which are always visible.
 func (d Dialog) tail(e Env, w int) []string {
 	th := e.Theme
 	var out []string
@@ -128,15 +125,14 @@ func (f Field) line(e Env, w int, focus bool) string {
 	if f.Choices {
 		v := theme.Safe(f.Value)
 		if focus {
-			return th.Cut(front+th.Accent.Paint("< ")+th.Strong.Paint(v)+th.Accent.Paint(" >")+th.Dim.Paint("  left and right choose"), w)
+			return th.Cut(front+th.Accent.Paint("< ")+th.Strong.Paint(v)+th.Accent.Paint(" >")+th.Dim.Paint("  left and right change the value"), w)
 		}
 		return th.Cut(front+th.Text.Paint(v), w)
 	}
 	return front + input(th, f.Value, f.Caret, room, focus)
 }
 
-// input is a line of text in exactly w cells; what is left of it scrolls so that
-// the caret stays in sight.
+// input draws a line of text in exactly w cells, scrolled so that the caret is visible.
 func input(th theme.Theme, value string, caret, w int, focus bool) string {
 	runes := []rune(value)
 	caret = min(max(caret, 0), len(runes))

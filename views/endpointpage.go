@@ -1,8 +1,5 @@
 package views
 
-// This file is one endpoint in full: its gate, how it answers, when what waits is
-// tried again, and why it waits.
-
 import (
 	"fmt"
 	"strconv"
@@ -12,7 +9,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// EndpointPage draws one endpoint; d is what was read of it, nil until then.
+// EndpointPage returns the page of one endpoint: its state, results, retries and what blocks
+// it. d is nil until it has been read.
 func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page {
 	th := e.Theme
 	p := newPage(e, w)
@@ -20,14 +18,14 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	p.pair("url", r.URL.String())
 	p.pair("event type", r.EventType.String())
 	p.endpointState(r)
-	p.pair("waiting", fmt.Sprintf("%s: %s new, %s in progress, %s wait for their next attempt", Count(r.Waiting), Count(r.Pending), Count(r.InProgress), Count(r.PendingRetry)))
+	p.pair("waiting", fmt.Sprintf("%s: %s new, %s in progress, %s waiting for their next attempt", Count(r.Waiting), Count(r.Pending), Count(r.InProgress), Count(r.PendingRetry)))
 	if r.OldestAt != nil {
 		p.paint("oldest wait", Age(r.AgeSeconds)+", since "+e.Stamp(*r.OldestAt), e.tone(endpointRank(r)))
 	} else if r.NextAt != nil {
 		p.pair("next", e.In(*r.NextAt)+", at "+e.Stamp(*r.NextAt))
 	}
 	p.pair("in flight", inFlightWords(r))
-	p.pair("ended", Count(r.Completed)+" delivered, "+Count(r.DeadLettered)+" dead, "+Count(r.DeadOpen)+" of them open (5)")
+	p.pair("ended", Count(r.Completed)+" delivered, "+Count(r.DeadLettered)+" dead-lettered, "+Count(r.DeadOpen)+" of them open (5)")
 	p.results(r)
 	if r.Unsigned {
 		p.paint("signature", "none: this subscription has no secret", th.Warning)
@@ -47,7 +45,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	p.retries(d.Retries)
 	p.head(fmt.Sprintf("Latest attempts (%d)", len(d.Attempts)))
 	if len(d.Attempts) == 0 {
-		p.para("None has been settled yet.", th.Dim)
+		p.para("No attempt has finished yet.", th.Dim)
 	}
 	for _, a := range d.Attempts {
 		p.attempt(a, nil)
@@ -55,20 +53,20 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	return p.done("endpoint " + r.Endpoint.String())
 }
 
-// endpointState says what stands between it and its deliveries.
+// endpointState shows whether deliveries are sent, and why not.
 func (p *pageBuilder) endpointState(r queue.Endpoint) {
 	e := p.e
 	switch r.Gate {
 	case "open":
-		p.pair("gate", "open"+slowStartWords(r))
+		p.pair("state", "sending"+slowStartWords(r))
 	case "inactive", "unverified":
-		p.paint("gate", r.Gate+": a subscription_admin changes that; nothing is routed to it", e.Theme.Warning)
+		p.paint("state", r.Gate+": nothing is routed to this endpoint; a subscription_admin can change that", e.Theme.Warning)
 	default:
 		s := "suspended (" + r.Reason.String() + ")"
-		over := r.Until != nil && !e.Now.Before(*r.Until) // since the picture was taken
+		over := r.Until != nil && !e.Now.Before(*r.Until) // it ended after the snapshot was taken
 		switch {
 		case r.Gate == "half_open", over && r.Reason.String() == "circuit":
-			s = "circuit half open: one probe at a time decides"
+			s = "circuit half open: one probe at a time is sent, and its result decides"
 		case r.Reason.String() == "circuit":
 			s = "circuit open: nothing is sent, no attempt is spent"
 		}
@@ -82,7 +80,7 @@ func (p *pageBuilder) endpointState(r queue.Endpoint) {
 		default:
 			s += ", until it is resumed"
 		}
-		p.paint("gate", s+"; D lifts it", e.Theme.Warning)
+		p.paint("state", s+"; D resumes the endpoint", e.Theme.Warning)
 	}
 }
 
@@ -94,17 +92,17 @@ func slowStartWords(r queue.Endpoint) string {
 }
 
 func inFlightWords(r queue.Endpoint) string {
-	return Count(r.Leased) + queue.Choose(r.Expired > 0, ", "+Count(r.Expired)+" with an expired lease: L takes them back", "")
+	return Count(r.Leased) + queue.Choose(r.Expired > 0, ", "+Count(r.Expired)+" with an expired lease; L releases them", "")
 }
 
 func (p *pageBuilder) results(r queue.Endpoint) {
 	e := p.e
 	if r.Recent == 0 {
-		p.pair("it answers", "nothing was sent to it yet")
+		p.pair("results", "nothing has been sent yet")
 		return
 	}
 	s := fmt.Sprintf("%d %% of the last %d attempts succeeded, p50 %s, p95 %s", int(100*okShare(r)), r.Recent, dashed(e, r.P50MS, Millis), dashed(e, r.P95MS, Millis))
-	p.paint("it answers", s, e.warn(okShare(r) < 0.9))
+	p.paint("results", s, e.warn(okShare(r) < 0.9))
 	if r.LastSuccessAt != nil {
 		p.pair("last success", e.since(r.LastSuccessAt))
 	} else {
@@ -127,7 +125,7 @@ func limitWords(r queue.Endpoint) string {
 	return rate + ", attempts: " + most
 }
 
-// retries is the calendar of what waits.
+// retries shows when the waiting jobs are due, as a calendar.
 func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 	var top int64
 	for _, s := range slots {
@@ -137,7 +135,7 @@ func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 		return
 	}
 	th := p.e.Theme
-	p.head("When what waits is tried")
+	p.head("Next attempts of waiting jobs")
 	room := max(p.w-40, 8)
 	for _, s := range slots {
 		n := p.e.counted(s.N, s.Bound)
@@ -146,7 +144,8 @@ func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 	}
 }
 
-// causes is the links of a why: what blocks with its cure, and what is in order.
+// causes shows the links of the chain that can block a queue: what blocks, with its cure, and
+// what is in order.
 func (p *pageBuilder) causes(y queue.Why) {
 	th := p.e.Theme
 	for _, l := range y.Links {
@@ -176,7 +175,7 @@ func (p *pageBuilder) causes(y queue.Why) {
 	}
 }
 
-// WhyPage is why a queue waits; y is nil until it has been read.
+// WhyPage returns the page of :why, why a queue waits. y is nil until it has been read.
 func WhyPage(name string, y *queue.Why, e Env, w int) Page {
 	p := newPage(e, w)
 	if y == nil {
@@ -193,7 +192,7 @@ func WhyPage(name string, y *queue.Why, e Env, w int) Page {
 	case !y.Why.Empty():
 		p.paint("because", y.Why.String(), e.Theme.Warning)
 	case y.Waiting > 0:
-		p.pair("because", "nothing blocks it: it is being worked on, or comes faster than it goes")
+		p.pair("because", "nothing blocks this queue: its jobs are in progress, or arrive faster than they finish")
 	}
 	p.head("What can block it, in order")
 	p.causes(*y)

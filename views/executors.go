@@ -1,8 +1,5 @@
 package views
 
-// This file is pane 4: every executor, by what it does now. A deregistered one
-// stays as a tombstone. Under them stands what each may claim.
-
 import (
 	"cmp"
 	"fmt"
@@ -14,8 +11,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Executors is the table of pane 4: executors, and under them their
-// subscriptions.
+// Executors returns the tables of pane 4: executors by state, and below them their job
+// subscriptions. A deregistered executor stays listed as a tombstone.
 func Executors(s *queue.Snapshot) Source {
 	rows, subs := s.OrEmpty().Executors, s.OrEmpty().JobSubscriptions
 	rules := subscriptionCounts(subs)
@@ -28,13 +25,13 @@ func Executors(s *queue.Snapshot) Source {
 				if executorRank(rows[i]) > rankQuiet && rows[i].Ratio != rows[j].Ratio {
 					return rows[i].Ratio > rows[j].Ratio
 				}
-				return rows[i].ID.String() < rows[j].ID.String() // a beat must not reorder them
+				return rows[i].ID.String() < rows[j].ID.String() // a heartbeat must not reorder the rows
 			}},
-			{Name: "last beat, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
+			{Name: "last heartbeat, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
 			{Name: "executor", Column: "executor_id", Less: func(i, j int) bool { return rows[i].ID.String() < rows[j].ID.String() }},
 			{Name: "kind", Column: "executor_kind", Less: func(i, j int) bool { return rows[i].Kind.String() < rows[j].Kind.String() }},
 		},
-		Empty: []string{"No executor is registered.", "N registers one, so that its silence is seen.", "gw starts the loops of a worker host; they register themselves."},
+		Empty: []string{"No executor is registered.", "N registers an executor, so that its silence raises an alert.", "S in Worker host (gw) starts the loops of this process, which register themselves."},
 		Note:  missing(s, "executors", "job_subscriptions"),
 	}.with(List[queue.Executor]{
 		Name: "executors", Rows: rows, ID: func(x queue.Executor) string { return x.ID.String() },
@@ -64,7 +61,7 @@ func Executors(s *queue.Snapshot) Source {
 	}.lines(), subscriptionList(subs))
 }
 
-// executorRank puts the silent first and tombstones last.
+// executorRank puts silent executors first and tombstones last.
 func executorRank(x queue.Executor) int {
 	switch x.State {
 	case "silent":
@@ -80,7 +77,7 @@ func executorRank(x queue.Executor) int {
 	}
 }
 
-// ExecutorPage is one executor in full, with its subscriptions.
+// ExecutorPage returns the page of one executor with its job subscriptions.
 func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) Page {
 	p := newPage(e, w)
 	r := executorRank(x)
@@ -88,18 +85,18 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	p.pair("kind", x.Kind.String())
 	p.paint("state", strings.TrimSpace(x.State+" "+severity(x.Severity)), e.tone(r))
 	p.pair("domains", joinTexts(x.Domains))
-	p.pair("last beat", dashed(e, x.LastBeatAt, e.Stamp))
-	p.pair(queue.Choose(x.State == "silent", "silent for", "age of beat"), Age(x.AgeSeconds)+", "+e.Times(x.Ratio)+" its cadence of "+Age(x.CadenceSeconds))
+	p.pair("last heartbeat", dashed(e, x.LastBeatAt, e.Stamp))
+	p.pair(queue.Choose(x.State == "silent", "silent for", "heartbeat age"), Age(x.AgeSeconds)+", "+e.Times(x.Ratio)+" its cadence of "+Age(x.CadenceSeconds))
 	p.pair("silent after", Age(x.ThresholdSeconds))
 	p.pair("in flight", dashed(e, x.InFlight, Count))
 	p.pair("done", dashed(e, x.DoneTotal, Count))
 	p.pair("last work", dashed(e, x.LastWorkAt, e.Stamp))
 	if x.TickWorker {
-		p.pair("beats", "by its tick alone")
+		p.pair("heartbeats", "only from its tick")
 	}
-	p.pair("last beat by", x.InstanceID.String())
+	p.pair("heartbeat from", x.InstanceID.String())
 	p.subscriptions(x, subs)
-	p.head("Who")
+	p.head("Owner")
 	p.pair("owner role", x.OwnerRole.String())
 	p.pair("acknowledged", x.AckedBy.String())
 	if x.AckExpiresAt != nil {
@@ -112,7 +109,7 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	return p.done(x.ID.String())
 }
 
-// joinTexts is a list as one text. Beyond what anybody reads it says how many more there are.
+// joinTexts joins a list; of a long one it shows the beginning and how many more there are.
 func joinTexts(ts []queue.Text) string {
 	var b strings.Builder
 	for i, t := range ts {
@@ -127,7 +124,7 @@ func joinTexts(ts []queue.Text) string {
 	return b.String()
 }
 
-// allTexts is the whole list, for filters.
+// allTexts joins the whole list, for filters.
 func allTexts(ts []queue.Text) string {
 	parts := make([]string, len(ts))
 	for i, t := range ts {
@@ -136,7 +133,7 @@ func allTexts(ts []queue.Text) string {
 	return strings.Join(parts, ",")
 }
 
-// executorLook: what it does now; a tombstone is quiet.
+// executorLook returns sign and style of an executor by its state.
 func executorLook(x queue.Executor, e Env) (table.Cell, theme.Style) {
 	th, r := e.Theme, executorRank(x)
 	switch {
@@ -150,7 +147,7 @@ func executorLook(x queue.Executor, e Env) (table.Cell, theme.Style) {
 	return e.sign(r), e.tone(r)
 }
 
-// executorOwner is who has a silence, and that nobody does.
+// executorOwner shows who acknowledged a silence, or that nobody has.
 func executorOwner(x queue.Executor, e Env) table.Cell {
 	if !x.AckedBy.Empty() {
 		return cell(x.AckedBy.String(), e.Theme.Accent)

@@ -103,7 +103,9 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-mode"] = page(func(e views.Env, n int) views.Page { return views.ModePage(&s, &w.Cron, e, n) })
 		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.Letters[0], &w.Detail, e, n) })
 		out["page-letter-job"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.JobLetters[0], &w.JobLetter, e, n) })
-		out["page-letter-event"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.EventLetters[0], &w.EventLetter, e, n) })
+		out["page-letter-event"] = page(func(e views.Env, n int) views.Page {
+			return views.DeadLetterPage(w.EventLetters[0], &w.EventLetter, e, n)
+		})
 		out["page-letter-revealed"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.Letters[0], &w.Revealed, e, n) })
 		out["page-executor-rules"] = page(func(e views.Env, n int) views.Page {
 			return views.ExecutorPage(s.Executors[4], s.JobSubscriptions, e, n)

@@ -69,7 +69,7 @@ type stagedLine struct {
 	Actor  queue.Text `json:"actor"`
 
 	id, name, as, list string
-	sentIn               func(Env) string // when it will be; nil: never
+	sentIn             func(Env) string // when it will be; nil: never
 	failed             bool
 	events             int64
 	export             []any

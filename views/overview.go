@@ -15,7 +15,7 @@ import (
 // OverviewState is what pane 1 draws.
 type OverviewState struct {
 	Snapshot *queue.Snapshot
-	Cursor  Target
+	Cursor   Target
 }
 
 // OverviewView is the drawn pane with its selectable rows, top to bottom.

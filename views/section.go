@@ -32,7 +32,7 @@ type section struct {
 	items   []item
 	quiet   string
 	lines   []string // instead of items: lines that are drawn as they are
-	missing   string
+	missing string
 	gap     bool // a blank line above, where there is room
 	order   int  // who gets room first: lowest
 }

@@ -34,9 +34,9 @@ type Source struct {
 // Second is a table of another kind of rows under the first: what the rows from
 // index From on are. Sorts order the first alone.
 type Second struct {
-	Columns []table.Column // nil: there is none
-	From    int
-	Selectable   bool // its rows, and no others, can be marked
+	Columns    []table.Column // nil: there is none
+	From       int
+	Selectable bool // its rows, and no others, can be marked
 }
 
 // Lower tells rows of the second table.
@@ -53,14 +53,14 @@ type Sort struct {
 // Grid is a Source as the operator has it before him: filtered, sorted, with a
 // cursor. Order holds indices into the Source.
 type Grid struct {
-	Source Source
-	Order  []int
-	Cursor int // index into Order, -1 none
-	Offset int
-	Low    int             // the offset of the second table
-	Selected  map[string]bool // nil: the pane has no marks
-	Sort   int
-	Filter string // the filter that stands, to explain an empty table
+	Source   Source
+	Order    []int
+	Cursor   int // index into Order, -1 none
+	Offset   int
+	Low      int             // the offset of the second table
+	Selected map[string]bool // nil: the pane has no marks
+	Sort     int
+	Filter   string // the filter that stands, to explain an empty table
 }
 
 // Lines draws the grid.

@@ -1,8 +1,5 @@
 package views
 
-// This file is pane 7: endpoints with what stands between them and their
-// deliveries, and under them the jobs that workers have.
-
 import (
 	"fmt"
 	"math"
@@ -15,8 +12,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Webhooks is the table of pane 7: endpoints, and under them the leases on their
-// jobs, those that expired first.
+// Webhooks returns the tables of pane 7: endpoints, and below them the leases on their jobs,
+// expired leases first.
 func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 	hosts := map[queue.Text]int{}
 	for _, r := range rows {
@@ -36,7 +33,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 				if a.Shut() && a.AgeSeconds != b.AgeSeconds {
 					return a.AgeSeconds > b.AgeSeconds
 				}
-				if a.Endpoint != b.Endpoint { // by age or count each refresh would reorder those that flow
+				if a.Endpoint != b.Endpoint { // by age or count each refresh would reorder the healthy ones
 					return a.Endpoint.String() < b.Endpoint.String()
 				}
 				return a.ID < b.ID
@@ -64,7 +61,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 				return r.Endpoint.String() + queue.Choose(hosts[r.Endpoint] > 1, " #"+strconv.FormatInt(r.ID, 10), "")
 			}},
 			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 4, Max: 7, Right: true, Drop: 5, Look: dim, Say: digits},
-			{Name: "gate", Width: 12, Max: 18, Text: gateWords, Tone: func(r queue.Endpoint, e Env) theme.Style { return e.warn(r.Shut()) }, Plain: PlainGate},
+			{Name: "gate", Title: "state", Width: 12, Max: 18, Text: gateWords, Tone: func(r queue.Endpoint, e Env) theme.Style { return e.warn(r.Shut()) }, Plain: PlainGate},
 			{Name: "age_seconds", Title: "oldest", Width: 8, Right: true, Cell: func(r queue.Endpoint, e Env) table.Cell {
 				return queue.Choose(r.OldestAt == nil, cell(e.Theme.G.Dash, e.Theme.Dim), cell(Age(r.AgeSeconds), e.tone(endpointRank(r))))
 			}},
@@ -95,24 +92,24 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 				return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", e.Left(l.Until))
 			}},
 			{Name: "started_at", Title: "for", Width: 8, Right: true, Say: ago},
-			{Name: "attempt_no", Title: "try", Width: 4, Right: true, Drop: 2, Look: dim},
+			{Name: "attempt_no", Title: "attempt", Width: 7, Right: true, Drop: 2, Look: dim},
 			{Name: "lease_resets", Title: "lost before", Width: 11, Right: true, Drop: 3, Look: dim},
 			{Name: "worker_id", Title: "worker", Width: 16, Max: 50, Drop: 1, Look: dim},
 		},
 	}.lines())
 }
 
-// leaseID tells a lease from the endpoint of the same number.
+// leaseID is the row id of a lease. The prefix keeps it apart from an endpoint with the same number.
 func leaseID(l queue.WebhookLease) string { return "job " + strconv.FormatInt(l.JobID, 10) }
 
-// WebhookJob is the job of a lease's row.
+// WebhookJob returns the job id of a lease's row; ok is false for the row of an endpoint.
 func WebhookJob(id string) (job string, ok bool) { return strings.CutPrefix(id, "job ") }
 
 func orNone(p *float64) float64 {
 	return queue.Choose(p == nil, -1, orZero(p))
 }
 
-// okShare is the share of recent attempts that succeeded, 2 where there was none.
+// okShare returns the share of recent attempts that succeeded, 0 to 1; 2 without attempts.
 func okShare(r queue.Endpoint) float64 {
 	if r.Recent == 0 {
 		return 2
@@ -120,8 +117,8 @@ func okShare(r queue.Endpoint) float64 {
 	return float64(r.RecentOK) / float64(r.Recent)
 }
 
-// endpointRank is how much an endpoint asks to be looked at: a shut one with work
-// that waits, or one that answers nothing.
+// endpointRank returns how urgent an endpoint is: critical with expired leases or without any
+// success, a warning if it is suspended, shut with waiting work, or often fails.
 func endpointRank(r queue.Endpoint) int {
 	switch {
 	case r.Expired > 0, r.Recent >= 5 && r.RecentOK == 0:
@@ -132,27 +129,31 @@ func endpointRank(r queue.Endpoint) int {
 	return rankQuiet
 }
 
-// gateWords is what the gate says in a few words.
+// gateWords returns the state of an endpoint in a few words. An open gate reads "sending",
+// because "open" beside "circuit open" would mean the opposite.
 func gateWords(r queue.Endpoint, e Env) string {
 	s := strings.ReplaceAll(r.Gate, "_", " ")
 	if r.Gate == "open" && r.SlowStart != nil {
 		return "slow " + slowRate(r)
 	}
+	if r.Gate == "open" {
+		return "sending"
+	}
 	if r.Gate == "suspended" {
 		s = r.Reason.String()
 		if r.Until != nil && e.Now.Before(*r.Until) {
 			s += " " + e.Until(*r.Until)
-		} else if r.Until != nil && s == "circuit" { // its time is over since the picture was taken
+		} else if r.Until != nil && s == "circuit" { // its time ended after the snapshot was taken
 			s = "half open"
 		}
 	}
 	return s
 }
 
-// slowRate is the rate of a slow start, to a tenth.
+// slowRate returns the rate of a slow start, rounded to a tenth.
 func slowRate(r queue.Endpoint) string { return rateText(math.Round(*r.SlowStart*10) / 10) }
 
-// WebhookLeasePage is one lease in full.
+// WebhookLeasePage returns the page of one lease.
 func WebhookLeasePage(l queue.WebhookLease, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(fmt.Sprintf("Webhook job %d to %s", l.JobID, l.Endpoint))
@@ -165,14 +166,14 @@ func WebhookLeasePage(l queue.WebhookLease, e Env, w int) Page {
 	}
 	if l.Expired {
 		p.paint("lease", "expired "+e.Ago(l.Until)+" ago", e.Theme.Critical)
-		p.pair("what happens", "The lease_reset_cleaner takes it back where a live host runs it; L does it now. A worker that still has it is refused at its report; the receiver may have got it.")
+		p.pair("what happens", "The tick worker lease_reset_cleaner releases the lease if a live host runs it; L releases it now. The result of a worker that still has the job is then refused. The receiver may have got the webhook.")
 	} else {
 		p.pair("lease", e.Left(l.Until)+": its worker may be sending. Only a lease that has expired can be released.")
 	}
 	return p.done("webhook job " + strconv.FormatInt(l.JobID, 10))
 }
 
-// slotWords names a span of the retry calendar.
+// slotWords returns one time span of the retry calendar in words.
 func slotWords(s queue.RetrySlot) string {
 	switch {
 	case s.From < 0:
@@ -183,7 +184,7 @@ func slotWords(s queue.RetrySlot) string {
 	return "in " + queue.Choose(s.From > 0, Span(time.Duration(s.From)*time.Second)+" to ", "under ") + Span(time.Duration(s.To)*time.Second)
 }
 
-// okCell is the share of recent attempts that succeeded.
+// okCell shows the share of recent attempts that succeeded.
 func okCell(r queue.Endpoint, e Env) table.Cell {
 	if r.Recent == 0 {
 		return cell(e.Theme.G.Dash, e.Theme.Dim)
@@ -191,7 +192,7 @@ func okCell(r queue.Endpoint, e Env) table.Cell {
 	return cell(strconv.Itoa(int(100*okShare(r)))+"%", e.warn(okShare(r) < 0.9))
 }
 
-// PlainOK is how many of the recent attempts succeeded.
+// PlainOK returns how many of the recent attempts succeeded.
 func PlainOK(r queue.Endpoint) string {
 	if r.Recent == 0 {
 		return "-"
@@ -199,13 +200,13 @@ func PlainOK(r queue.Endpoint) string {
 	return fmt.Sprintf("%d of %d", r.RecentOK, r.Recent)
 }
 
-// PlainGate is the gate of an endpoint with its reason and its end.
+// PlainGate returns the state of an endpoint with its reason and its end.
 func PlainGate(r queue.Endpoint) string {
 	if r.Gate == "open" && r.SlowStart != nil {
 		return "slow start " + slowRate(r)
 	}
 	if r.Gate != "suspended" && r.Gate != "half_open" {
-		return r.Gate
+		return queue.Choose(r.Gate == "open", "sending", r.Gate)
 	}
 	s := r.Gate + " (" + r.Reason.String() + ")"
 	if r.Until != nil {
