@@ -322,15 +322,15 @@ func TestMissingIsSaid(t *testing.T) {
 	s.snap.Health, s.snap.Missing = nil, map[string]queue.Text{"health": queue.Clean("permission denied for view v_queue_health")}
 	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
 		c.press("2")
-		c.sees("not in this picture: health: permission denied", "Health · not read")
+		c.sees("not in this snapshot: health: permission denied", "Health · not read")
 	})
 	s = newStore()
 	s.snap = queue.Snapshot{TakenAt: s.snap.TakenAt, Missing: map[string]queue.Text{"all": queue.Clean("it needs the role queue_viewer")}}
 	run(t, setup{store: s, w: 80, h: 24}, func(c *console) {
-		c.sees("not in this picture: it needs the role queue_viewer")
+		c.sees("not in this snapshot: it needs the role queue_viewer")
 		c.seesNot("nobody is silent", "nothing waits", "NO HOST", "WAITING LONGEST", "FLOW")
 		c.press("9")
-		c.sees("not in this picture: it needs the role queue_viewer", "This could not be read.", "Scheduler · not read")
+		c.sees("not in this snapshot: it needs the role queue_viewer", "This could not be read.", "Scheduler · not read")
 		c.seesNot("There is no tick worker", "0 rows")
 	})
 }

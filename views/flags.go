@@ -1,8 +1,5 @@
 package views
 
-// This file is pane gf: the flags, what stands off, what comes back by itself
-// and what should have.
-
 import (
 	"cmp"
 	"strings"
@@ -10,12 +7,12 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Flags is the table of pane gf.
+// Flags returns the table of pane gf: flags that are off, temporary, overdue or invalid first.
 func Flags(s *queue.Snapshot) Source {
 	rows := s.OrEmpty().Flags
 	return Source{
 		Sorts: []Sort{
-			{Name: "what stands out first", Column: "state", Desc: true, Less: func(i, j int) bool {
+			{Name: "state, worst first", Column: "state", Desc: true, Less: func(i, j int) bool {
 				if c := cmp.Compare(rank(flagState(rows[i])), rank(flagState(rows[j]))); c != 0 {
 					return c > 0
 				}
@@ -24,7 +21,7 @@ func Flags(s *queue.Snapshot) Source {
 			{Name: "flag", Column: "key", Less: func(i, j int) bool { return rows[i].Key.String() < rows[j].Key.String() }},
 			{Name: "changed, newest first", Column: "updated_at", Desc: true, Less: func(i, j int) bool { return rows[i].UpdatedAt.After(rows[j].UpdatedAt) }},
 		},
-		Empty: []string{"There are no flags in this database.", "qtop migrate up installs them."},
+		Empty: []string{"This database has no flags.", "qtop migrate up installs them."},
 		Note:  missing(s, "flags"),
 	}.with(List[queue.Flag]{
 		Name: "flags", Rows: rows, ID: func(f queue.Flag) string { return f.Key.String() }, First: "key value state updated_by updated_at reason reverts_at",
@@ -35,7 +32,7 @@ func Flags(s *queue.Snapshot) Source {
 			{Name: "key", Title: "flag", Width: 26, Want: 44, Max: 52, Look: strong},
 			{Name: "value", Width: 7, Max: 14, Look: ofRow},
 			{Name: "state", Width: 8, Max: 10, Look: ofRow, Text: func(f queue.Flag, _ Env) string { return flagWord(flagState(f)) }, Plain: func(f queue.Flag) string { return flagWord(flagState(f)) }},
-			{Name: "reverts_at", Title: "comes back", Head: "BACK AT", Width: 13, Max: 22, Drop: 1, Text: func(f queue.Flag, e Env) string {
+			{Name: "reverts_at", Title: "reverts", Head: "REVERTS AT", Width: 13, Max: 22, Drop: 1, Text: func(f queue.Flag, e Env) string {
 				if f.RevertsAt == nil {
 					return e.Theme.G.Dash
 				}
@@ -45,12 +42,12 @@ func Flags(s *queue.Snapshot) Source {
 			{Name: "updated_by", Title: "by", Width: 9, Max: 16, Drop: 3, Look: dim},
 			{Name: "reason", Width: 14, Max: 40, Drop: 2},
 			{Name: "description", Title: "what it does", Width: 24, Max: 60, Drop: 5, Look: dim},
-			{Name: "reverts_to", Head: "BACK TO"},
+			{Name: "reverts_to", Head: "REVERTS TO"},
 		},
 	}.lines())
 }
 
-// flagState is one word for how a flag stands.
+// flagState returns the state of a flag in one word.
 func flagState(f queue.Flag) string {
 	switch {
 	case f.Invalid:
@@ -66,26 +63,26 @@ func flagState(f queue.Flag) string {
 	}
 }
 
-// flagWord is the state as it is said aloud.
+// flagWord returns the state as the screen shows it.
 func flagWord(state string) string {
 	return queue.Choose(rank(state) > rankQuiet, strings.ToUpper(state), state)
 }
 
-// FlagPage is one flag with its changes. history is nil until it has been read.
+// FlagPage returns the page of one flag with its changes. history is nil until it has been read.
 func FlagPage(f queue.Flag, history []queue.AuditEntry, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(f.Key.String())
 	p.paint("value", f.Value.String(), e.tone(rank(flagState(f))))
 	p.paint("state", flagWord(flagState(f)), e.tone(rank(flagState(f))))
 	if f.Invalid {
-		p.pair("", "This value cannot be read; it counts as the safe side.")
+		p.pair("", "This value is invalid; the safe value applies.")
 	}
 	p.pair("kind", f.Kind)
 	p.pair("what it does", f.Description.String())
 	p.pair("changed", e.Stamp(f.UpdatedAt)+" by "+f.UpdatedBy.String())
 	p.pair("reason", f.Reason.String())
 	if f.RevertsAt != nil {
-		p.pair("comes back", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
+		p.pair("reverts", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
 	}
 	if e.Brief {
 		return p.done(f.Key.String())
@@ -95,9 +92,9 @@ func FlagPage(f queue.Flag, history []queue.AuditEntry, e Env, w int) Page {
 	return p.done(f.Key.String())
 }
 
-// changes lists audit rows with what stood before and after.
+// changes lists audit rows with the values before and after.
 func (p *pageBuilder) changes(history []queue.AuditEntry) {
-	p.list(history != nil, len(history), "Nobody has changed this yet.")
+	p.list(history != nil, len(history), "Not changed yet.")
 	for _, h := range history {
 		what := shortJSON(h.Before) + " " + p.e.Theme.G.Right + " " + shortJSON(h.After)
 		p.pair(p.e.Clock(h.At), h.Actor.String()+": "+what+reasonTail(h.Reason.String()))

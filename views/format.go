@@ -1,8 +1,7 @@
 package views
 
-// This file turns numbers and times into words. A number is exact (4,812),
-// shortened where the place is small (4.8k), or marked ≥ where its count was
-// bounded; a time is always as of the picture.
+// This file formats numbers and times. A number is exact (4,812), shortened where space is
+// scarce (4.8k), or marked ≥ if its count was bounded; ages are relative to the snapshot.
 
 import (
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Count is n with its thousands apart.
+// Count returns n with thousands separators.
 func Count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	head := 0
@@ -27,12 +26,12 @@ func Count(n int64) string {
 	return s
 }
 
-// counted is a count that may have been bounded.
+// counted returns a count, with ≥ if it was bounded.
 func (e Env) counted(n int64, bound bool) string {
 	return queue.Choose(bound, e.Theme.G.AtLeast, "") + Count(n)
 }
 
-// Short is n in at most five cells.
+// Short returns n in at most five cells.
 func Short(n int64) string {
 	f := float64(n)
 	for _, u := range []struct {
@@ -50,10 +49,10 @@ func Short(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Age is a number of seconds in the two units that matter at its size.
+// Age returns a number of seconds in its two largest units.
 func Age(seconds int64) string {
 	if seconds < 0 {
-		return "0s" // a beat of the next instant: clocks of two transactions
+		return "0s" // the clocks of two transactions can differ
 	}
 	switch {
 	case seconds < 60:
@@ -69,7 +68,7 @@ func Age(seconds int64) string {
 	}
 }
 
-// Times is how often a cadence fits into an age.
+// Times returns a ratio, such as of an age to a cadence, with ×.
 func (e Env) Times(ratio float64) string {
 	x := e.Theme.G.Times
 	switch {
@@ -83,7 +82,7 @@ func (e Env) Times(ratio float64) string {
 	}
 }
 
-// Rate is a number per second with the digits that matter.
+// Rate returns a rate per second with the significant digits.
 func Rate(f float64) string {
 	switch {
 	case math.IsNaN(f) || f <= 0:
@@ -97,7 +96,7 @@ func Rate(f float64) string {
 	}
 }
 
-// Clock is a time of today, or with its date where it is another day.
+// Clock returns a time, with its date if it is not today.
 func (e Env) Clock(t time.Time) string {
 	if word := queue.Uncalendared(t); word != "" {
 		return word
@@ -115,7 +114,7 @@ func (e Env) Clock(t time.Time) string {
 	}
 }
 
-// Stamp is a whole time, to the second, with its zone.
+// Stamp returns a date and time to the second, with its zone.
 func (e Env) Stamp(t time.Time) string {
 	if t.IsZero() {
 		return e.Theme.G.Dash
@@ -126,7 +125,7 @@ func (e Env) Stamp(t time.Time) string {
 	return t.In(e.loc()).Format("2006-01-02 15:04:05 ") + Zone(t.In(e.loc()))
 }
 
-// Zone is the zone of t as short as it can be said: UTC, +02, +0530.
+// Zone returns the zone of t in short form: UTC, +02, +0530.
 func Zone(t time.Time) string {
 	name, offset := t.Zone()
 	switch {
@@ -139,7 +138,7 @@ func Zone(t time.Time) string {
 	}
 }
 
-// since is a time with how long ago it was; empty where there is none.
+// since returns a time and how long ago it was; "" for nil.
 func (e Env) since(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
@@ -147,7 +146,7 @@ func (e Env) since(t *time.Time) string {
 	return e.Stamp(*t) + ", " + e.Ago(*t) + " ago"
 }
 
-// Ago is how long before the picture t was.
+// Ago returns how long before the snapshot t was.
 func (e Env) Ago(t time.Time) string {
 	if t.IsZero() {
 		return e.Theme.G.Dash
@@ -155,7 +154,7 @@ func (e Env) Ago(t time.Time) string {
 	return Age(int64(e.Now.Sub(t).Seconds()))
 }
 
-// Until is how long after the picture t comes, "now" where it has come.
+// Until returns how long after the snapshot t is; "now" if it is not later.
 func (e Env) Until(t time.Time) string {
 	d := t.Sub(e.Now)
 	if d <= 0 {
@@ -167,17 +166,17 @@ func (e Env) Until(t time.Time) string {
 	return Age(int64(math.Ceil(d.Minutes())) * 60)
 }
 
-// In says when a time ahead comes: "in 9m", "now" where it is not ahead.
+// In returns when a later time comes: "in 9m", or "now" if it is not later.
 func (e Env) In(t time.Time) string {
 	return queue.Choose(t.After(e.Now), "in ", "") + e.Until(t)
 }
 
-// Left says how much time is left until t: "9m left", "over" where none is.
+// Left returns the time left until t: "9m left", or "over".
 func (e Env) Left(t time.Time) string {
 	return queue.Choose(t.After(e.Now), e.Until(t)+" left", "over")
 }
 
-// Span is a duration in words.
+// Span returns a duration in words.
 func Span(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -191,7 +190,7 @@ func Span(d time.Duration) string {
 	}
 }
 
-// Millis is database time as the footer shows it.
+// Millis returns milliseconds with their unit.
 func Millis(ms float64) string {
 	switch {
 	case ms >= 1000:
@@ -210,11 +209,10 @@ func (e Env) loc() *time.Location {
 	return e.Loc
 }
 
-// plural is one word for a count.
+// plural returns n with the singular or plural word.
 func plural(n int64, one, many string) string {
 	return Count(n) + " " + queue.Choose(n == 1, one, many)
 }
 
-// Plain is an id as people read it: the parts that tell rows apart internally
-// are joined by blanks.
+// Plain returns a row id for display: blanks instead of the internal separators.
 func Plain(id string) string { return strings.TrimSpace(strings.ReplaceAll(id, "\x00", " ")) }

@@ -1,14 +1,12 @@
 package views
 
-// This file puts a whole screen together.
-
 import (
 	"strings"
 
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Screen is everything around a body.
+// Screen is everything around the body of a pane.
 type Screen struct {
 	Header  Header
 	Tabs    []Tab
@@ -18,8 +16,8 @@ type Screen struct {
 	Problem Problem // instead of the hints
 }
 
-// Draw puts the body into the screen; body is asked for with the size it has.
-// The result has exactly s.H lines of exactly s.W cells.
+// Draw draws the whole screen. It calls body with the size left for it. The result has exactly
+// s.H lines of exactly s.W cells.
 func (x Screen) Draw(e Env, s Size, body func(Size) []string) string {
 	l, ok := Split(s.W, s.H, len(x.Banners))
 	if !ok {
@@ -46,7 +44,7 @@ func (x Screen) Draw(e Env, s Size, body func(Size) []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TooSmall is the one sentence on a screen that is too small to be honest on.
+// TooSmall returns the screen of a terminal that is too small to show every warning.
 func TooSmall(e Env, s Size) string {
 	if s.W <= 0 || s.H <= 0 {
 		return ""
@@ -61,7 +59,7 @@ func TooSmall(e Env, s Size) string {
 	return strings.Join(words, "\n")
 }
 
-// Overlay lays a box on a drawn screen with its top left at x, y.
+// Overlay draws a box over a screen, with its top left corner at x, y.
 func Overlay(screen string, box []string, x, y int, s Size) string {
 	lines := strings.Split(screen, "\n")
 	for i, b := range box {
@@ -74,8 +72,7 @@ func Overlay(screen string, box []string, x, y int, s Size) string {
 	return strings.Join(lines, "\n")
 }
 
-// Centre is where a box of these lines stands: a little above the middle, where
-// the eye is.
+// Centre returns the position of a box: centred, a little above the middle.
 func Centre(box []string, s Size) (x, y int) {
 	w := 0
 	for _, b := range box {

@@ -1,7 +1,5 @@
 package views
 
-// This file is the first line: where am I, who am I, how fresh is what I see.
-
 import (
 	"cmp"
 	"slices"
@@ -12,19 +10,19 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Header is what the first line tells.
+// Header is the first line: server, login and freshness of the snapshot.
 type Header struct {
 	Profile    string
 	Production bool
 	ReadOnly   bool
 	Actor      string
 	Session    *queue.Session // nil until the database has answered
-	Server     *queue.Server  // of the picture; nil without one
+	Server     *queue.Server  // of the snapshot; nil without one
 	Link       queue.Link
-	Age        time.Duration // of the picture
+	Age        time.Duration // of the snapshot
 	Old        bool          // older than its interval explains
 	Paused     bool
-	Past       time.Duration // how long before now the picture is that one looks back at; 0 = one does not
+	Past       time.Duration // age of the stored snapshot on the screen; 0: it is live
 	Now        time.Time     // the operator's clock
 }
 
@@ -44,7 +42,7 @@ func (h Header) Line(e Env, w int) string {
 	return th.Cut(word+bar.Paint(left+fill)+look.Paint(" "+state+" ")+bar.Paint(" "+clock), w)
 }
 
-// left says as much of where and who as fits, the most telling first.
+// left returns as much of server and login as fits, the most important first.
 func (h Header) left(e Env, w int) string {
 	th := e.Theme
 	out := " " + queue.Choose(h.Profile != "", strings.ToUpper(theme.Safe(h.Profile))+"  ", "")
@@ -64,14 +62,14 @@ func (h Header) left(e Env, w int) string {
 	return th.Cut(out, w)
 }
 
-// words are the parts, each with the shorter forms that will do.
+// words returns the parts, each with its shorter forms.
 func (h Header) words() [][]string {
 	s := h.Session
 	if s == nil {
 		return [][]string{{"no answer from the database yet"}}
 	}
 	standby, address, behind := s.InRecovery, s.Address, queue.Text{}
-	if h.Server != nil && !h.Server.Address.Empty() { // whoever answered last
+	if h.Server != nil && !h.Server.Address.Empty() { // the server that answered last
 		standby, address, behind = h.Server.InRecovery, h.Server.Address, h.Server.Behind
 	}
 	kind := queue.Choose(standby, "STANDBY", "primary")
@@ -102,8 +100,7 @@ func (h Header) words() [][]string {
 	return words
 }
 
-// Role is the login's roles in the words of an operator; roles that say nothing
-// to him are left out.
+// Role returns the roles of a login in short form, without those that do not matter here.
 func Role(roles []string) string {
 	var out []string
 	for _, r := range []struct{ role, word string }{
@@ -115,7 +112,7 @@ func Role(roles []string) string {
 		}
 	}
 	if len(out) > 1 && out[len(out)-1] == "viewer" {
-		out = out[:len(out)-1] // everyone who may act may look
+		out = out[:len(out)-1] // every other role includes viewing
 	}
 	return strings.Join(out, ", ")
 }
@@ -126,7 +123,7 @@ func shortVersion(v string) string {
 	return v
 }
 
-// state is how fresh the picture is, always as a sign and a word.
+// state returns the freshness of the snapshot as a sign and words.
 func (h Header) state(e Env) (string, theme.Style) {
 	th := e.Theme
 	old := Age(int64(h.Age.Seconds()))

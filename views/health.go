@@ -1,12 +1,10 @@
 package views
 
-// This file is pane 2: every source and row of v_queue_health, stale first.
-
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Health is the table of pane 2.
+// Health returns the table of pane 2: every row of v_queue_health, stale ones first.
 func Health(s *queue.Snapshot) Source {
 	rows := s.OrEmpty().Health
 	urgency := func(i int) int { return rank(rows[i].StatusHint.String()) }
@@ -19,14 +17,14 @@ func Health(s *queue.Snapshot) Source {
 				} else if a > rankQuiet && age(i) != age(j) {
 					return age(i) > age(j)
 				}
-				// Fresh rows stand by name: by age they would change places with each beat.
+				// Fresh rows are ordered by name: by age each heartbeat would reorder them.
 				return rows[i].Subject.String() < rows[j].Subject.String()
 			}},
 			{Name: "last seen, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return age(i) > age(j) }},
 			{Name: "subject", Column: "subject", Less: func(i, j int) bool { return rows[i].Subject.String() < rows[j].Subject.String() }},
 			{Name: "source", Column: "source", Less: func(i, j int) bool { return rows[i].Source.String() < rows[j].Source.String() }},
 		},
-		Empty: []string{"Nothing reports its health yet.", "Sources appear here as soon as they have run once; gw starts the loops of a worker host."},
+		Empty: []string{"Nothing reports its health yet.", "A source appears after its first run; S in Worker host (gw) starts the loops of this process."},
 		Note:  missing(s, "health"),
 	}.with(List[queue.HealthRow]{
 		Name: "health", Rows: rows, ID: func(r queue.HealthRow) string {
@@ -50,7 +48,7 @@ func Health(s *queue.Snapshot) Source {
 	}.lines())
 }
 
-// HealthPage is one row of pane 2 in full.
+// HealthPage returns the page of one row of pane 2.
 func HealthPage(s *queue.Snapshot, r queue.HealthRow, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(r.Subject.String())

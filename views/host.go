@@ -1,7 +1,6 @@
 package views
 
-// This file is pane gw: the loops of the host in this process, the hosts
-// elsewhere, and the wake stream as it is heard here.
+// This file is pane gw: the loops of this process, the other hosts, and the wake stream.
 
 import (
 	"fmt"
@@ -12,19 +11,19 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Loops is the table of pane gw: the loops of this process.
+// Loops returns the table of pane gw: the loops of this process.
 func Loops(h *queue.HostStatus) Source {
 	var rows []queue.LoopStatus
-	empty := []string{"No worker host can run in this process.", "qtop worker runs one elsewhere; what other hosts do is below."}
+	empty := []string{"This process cannot run a worker host.", "qtop worker runs one; the other hosts are listed below."}
 	if h != nil {
 		rows = h.Loops
 		empty[0] = "The worker host of this process has no loops."
 		if h.Refused != "" {
-			empty[0] = "No worker host may start here: " + theme.Safe(h.Refused)
+			empty[0] = "The worker host of this process cannot start: " + theme.Safe(h.Refused)
 		}
 	}
 	return Source{
-		Sorts: []Sort{{Name: "as they run", Column: ""}, {Name: "loop", Column: "Name", Less: func(i, j int) bool { return rows[i].Name < rows[j].Name }}},
+		Sorts: []Sort{{Name: "start order", Column: ""}, {Name: "loop", Column: "Name", Less: func(i, j int) bool { return rows[i].Name < rows[j].Name }}},
 		Empty: empty,
 	}.with(List[queue.LoopStatus]{
 		Rows: rows, ID: func(l queue.LoopStatus) string { return l.Name }, Look: loopLook, Filter: "loop=Name state=State",
@@ -48,7 +47,7 @@ func loopLook(l queue.LoopStatus, e Env) (table.Cell, theme.Style) {
 	return e.running(rank(l.State), l.State == "running")
 }
 
-// LoopPage is one loop in full.
+// LoopPage returns the page of one loop.
 func LoopPage(l queue.LoopStatus, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Loop " + l.Name)
@@ -58,23 +57,22 @@ func LoopPage(l queue.LoopStatus, e Env, w int) Page {
 	p.pair("last tick", e.since(&l.LastTick))
 	p.pair("in flight", Count(int64(l.InFlight)))
 	p.pair("done", Count(l.Done))
-	p.pair("rate", Rate(l.PerSec)+" a second, mean of the last minute")
+	p.pair("rate", Rate(l.PerSec)+" per second, mean of the last minute")
 	p.pair("errors", Count(l.Errors))
 	p.paint("last error", l.LastErr.String(), e.Theme.Warning)
 	return p.done("loop " + l.Name)
 }
 
-// HostBelow is what pane gw shows under its loops: the last error of the one that
-// is at, tick workers, the hosts elsewhere, and the wake stream, sharing h lines
-// so that each is seen.
+// HostBelow returns what pane gw shows below its loops: the last error of loop at, tick workers,
+// other hosts, and the wake stream. They share the lines so that each is visible.
 func HostBelow(s *queue.Snapshot, h *queue.HostStatus, at string, e Env, size Size) []string {
 	said := loopErrors(h, at, e, size.W)
 	said = said[:min(len(said), max(size.H, 0))]
 	return append(said, hostSections(s, h, e, Size{size.W, size.H - len(said)})...)
 }
 
-// loopErrors is the last error of the loop at, else of the first that has one; in
-// two lines as soon as any has one, so that nothing moves with the cursor.
+// loopErrors returns the last error of loop at, else of the first loop with one, in two lines if
+// any loop has one, so that nothing moves with the cursor.
 func loopErrors(h *queue.HostStatus, at string, e Env, w int) []string {
 	if h == nil {
 		return nil
@@ -121,10 +119,10 @@ func hostSections(s *queue.Snapshot, h *queue.HostStatus, e Env, size Size) []st
 	return append(out, stack(sections, Target{}, e, Size{size.W, size.H - lead}).lines...)
 }
 
-// wakeSection is the listener and what it heard, newest first.
+// wakeSection shows the listener and its last wake signals, newest first.
 func wakeSection(h *queue.HostStatus, e Env) section {
 	th, l := e.Theme, h.Listener
-	r := map[string]int{"connecting": rankWarning, "polling": rankWarning, "lost": rankCritical}[l.State] // off is meant
+	r := map[string]int{"connecting": rankWarning, "polling": rankWarning, "lost": rankCritical}[l.State] // off is deliberate
 	sign, tone := e.running(r, l.State == "listening")
 	words := l.State + queue.Choose(l.Since.IsZero(), "", " since "+e.Clock(l.Since))
 	heard := fmt.Sprintf("%s, %s heard, %s", plural(int64(l.Channels), "channel", "channels"), Count(l.Heard), plural(l.Resyncs, "resync", "resyncs"))

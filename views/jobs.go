@@ -1,7 +1,5 @@
 package views
 
-// This file is the jobs of a lane and one job in full.
-
 import (
 	"fmt"
 	"strconv"
@@ -12,11 +10,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// wholeIDs is the width from which on a table shows ids whole.
+// wholeIDs is the width from which on a table shows ids unshortened.
 const wholeIDs = 120
 
-// Jobs is the second table of pane 8, on a screen of w cells: the live jobs of one
-// lane.
+// Jobs returns the table of the live jobs of one lane, on a screen of w cells.
 func Jobs(rows []queue.Job, w int) Source {
 	id, shown := shortLen, short
 	if w >= wholeIDs {
@@ -27,11 +24,11 @@ func Jobs(rows []queue.Job, w int) Source {
 		Sorts: []Sort{
 			{Name: "due first", Column: "process_after"},
 			{Name: "state", Column: "status", Less: func(i, j int) bool { return rows[i].Status < rows[j].Status }},
-			{Name: "tries, most first", Column: "attempts", Desc: true, Less: func(i, j int) bool { return rows[i].Attempts > rows[j].Attempts }},
+			{Name: "attempts, most first", Column: "attempts", Desc: true, Less: func(i, j int) bool { return rows[i].Attempts > rows[j].Attempts }},
 			{Name: "priority, highest first", Column: "priority", Desc: true, Less: func(i, j int) bool { return rows[i].Priority > rows[j].Priority }},
 			{Name: "age, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
 		},
-		Empty: []string{"No live job in this lane.", "They were finished or cancelled. esc goes back to the lanes; what died stands in 5."},
+		Empty: []string{"No live job in this lane.", "All were finished or cancelled. esc goes back to the lanes; dead letters are in pane 5."},
 	}.with(List[queue.Job]{
 		Name: "jobs", Rows: rows, ID: func(j queue.Job) string { return j.ID }, First: "job_id job_kind event_domain status age_seconds priority executor attempts process_after lease_owner failure_code",
 		Look: func(j queue.Job, e Env) (table.Cell, theme.Style) { return jobSign(j, e), e.tone(jobRank(j, e)) },
@@ -39,7 +36,7 @@ func Jobs(rows []queue.Job, w int) Source {
 			{Name: "job_id", Title: "job", Head: "ID", Width: id, Look: strong, Say: shown},
 			{Name: "status", Title: "state", Head: "STATUS", Width: 13, Look: ofRow, Text: jobState},
 			{Name: "age_seconds", Title: "age", Width: 8, Right: true},
-			{Name: "attempts", Title: "tries", Width: 5, Max: 7, Right: true, Text: func(j queue.Job, _ Env) string { return attemptsText(j) }, Plain: func(j queue.Job) string { return fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts) }},
+			{Name: "attempts", Title: "attempts", Width: 8, Max: 8, Right: true, Text: func(j queue.Job, _ Env) string { return attemptsText(j) }, Plain: func(j queue.Job) string { return fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts) }},
 			{Name: "priority", Title: "prio", Head: "PRIORITY", Width: 5, Right: true, Drop: 4, Look: dim, Say: digits},
 			{Name: "process_after", Title: "due", Width: 11, Drop: 3, Look: dim},
 			{Name: "held_by", Title: "held by, or last error", Width: 20, Want: 26, Max: 90, Cell: jobHolder},
@@ -55,7 +52,7 @@ func Jobs(rows []queue.Job, w int) Source {
 	}.lines())
 }
 
-// jobHolder is who has a job, or else what was last wrong with it.
+// jobHolder shows the owner of a job's lease, else its last error.
 func jobHolder(j queue.Job, e Env) table.Cell {
 	switch {
 	case j.LeaseUntil != nil:
@@ -66,7 +63,7 @@ func jobHolder(j queue.Job, e Env) table.Cell {
 	return cell(j.LastError.String(), e.Theme.Dim)
 }
 
-// jobUntil is how long its lease still holds.
+// jobUntil returns how long the lease is still valid.
 func jobUntil(j queue.Job, e Env) string {
 	switch {
 	case j.LeaseUntil == nil:
@@ -77,7 +74,7 @@ func jobUntil(j queue.Job, e Env) string {
 	return e.Left(*j.LeaseUntil)
 }
 
-// jobState is a status in the words of an operator.
+// jobState returns a status in readable form.
 func jobState(j queue.Job, e Env) string {
 	switch {
 	case expired(j, e):
@@ -90,12 +87,12 @@ func jobState(j queue.Job, e Env) string {
 	return strings.ReplaceAll(j.Status, "_", " ")
 }
 
-// expired tells a lease that nobody renewed in time: its job is not worked on.
+// expired reports whether a job's lease has expired, so that nobody works on the job.
 func expired(j queue.Job, e Env) bool {
 	return j.LeaseUntil != nil && j.FinishedAt == nil && j.LeaseUntil.Before(e.Now)
 }
 
-// jobRank is how much a job asks to be looked at.
+// jobRank returns how urgent a job is.
 func jobRank(j queue.Job, e Env) int {
 	switch {
 	case j.Status == "dead_letter", j.Status == "failed", expired(j, e):
@@ -106,7 +103,7 @@ func jobRank(j queue.Job, e Env) int {
 	return rankQuiet
 }
 
-// jobSign is the sign of a job: at work, done, or by its rank.
+// jobSign returns the sign of a job: in progress, succeeded, or by its rank.
 func jobSign(j queue.Job, e Env) table.Cell {
 	r := jobRank(j, e)
 	switch {
@@ -124,7 +121,7 @@ func attemptsText(j queue.Job) string {
 	return strconv.Itoa(j.Attempts) + queue.Choose(j.MaxAttempts > 0, "/"+strconv.Itoa(j.MaxAttempts), "")
 }
 
-// JobPage draws one job; d is nil until it has been read.
+// JobPage returns the page of one job. d is nil until it has been read.
 func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 	p := newPage(e, w)
 	if d != nil {
@@ -163,10 +160,10 @@ func lostLeases(d *queue.JobDetail) string {
 	return ", " + plural(int64(d.LostLeases), "lease was lost", "leases were lost")
 }
 
-// origin is who put it in and what it is about, as far as that was said.
+// origin shows who enqueued the job and the references it was given.
 func (p *pageBuilder) origin(d *queue.JobDetail) {
 	n := len(p.lines)
-	p.head("Where from")
+	p.head("Origin")
 	heads := len(p.lines)
 	p.pair("enqueued by", d.Actor.String())
 	p.pair("key", d.Key.String())
@@ -183,11 +180,11 @@ func (p *pageBuilder) jobTimes(j queue.Job) {
 	e := p.e
 	p.pair("enqueued", e.since(&j.EnqueuedAt))
 	p.pair("due", e.Stamp(j.ProcessAfter)+queue.Choose(j.ProcessAfter.After(e.Now), ", "+e.In(j.ProcessAfter), ""))
-	p.pair("picked", e.since(j.PickedAt))
+	p.pair("claimed", e.since(j.PickedAt))
 	p.pair("finished", e.since(j.FinishedAt))
 }
 
-// lease is who has the job, as long as it is live.
+// lease shows the owner of a live job's lease.
 func (p *pageBuilder) lease(j queue.Job) {
 	if j.LeaseUntil == nil || j.FinishedAt != nil {
 		return
@@ -196,7 +193,7 @@ func (p *pageBuilder) lease(j queue.Job) {
 	p.head("Lease")
 	p.pair("owner", j.LeaseOwner.String())
 	if expired(j, e) {
-		p.paint("until", e.Stamp(*j.LeaseUntil)+", expired "+e.Ago(*j.LeaseUntil)+" ago: L takes it back", e.Theme.Critical)
+		p.paint("until", e.Stamp(*j.LeaseUntil)+", expired "+e.Ago(*j.LeaseUntil)+" ago; L releases it", e.Theme.Critical)
 	} else {
 		p.pair("until", e.Stamp(*j.LeaseUntil)+", "+e.Left(*j.LeaseUntil))
 	}

@@ -1,7 +1,7 @@
 package views
 
-// This file is what pane 8 says of one lane or lease, and of the table under the
-// queue: dead rows behind an old snapshot are the slow killer of queues.
+// This file is the pages of a lane and a lease, and the state of the job table: dead rows
+// that an old PostgreSQL snapshot keeps make every claim slower.
 
 import (
 	"strconv"
@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// LanePage is one lane in full, with who may claim from it.
+// LanePage returns the page of one lane with the job subscriptions that cover it.
 func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	p := newPage(e, w)
 	clears, r := e.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, true)
@@ -28,29 +28,29 @@ func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 		p.paint("oldest wait", Age(l.AgeSeconds)+", since "+e.Stamp(*l.OldestAt), e.tone(r))
 	}
 	p.paint("why", l.Why.String(), e.tone(r))
-	p.pair("waiting", Count(l.Queued)+" queued, "+Count(l.RetryWaiting)+" wait for their next attempt; "+Count(l.Scheduled)+" of both are due later")
-	p.pair("at work", Count(l.Leased)+" leased, "+Count(l.InProgress)+" in progress")
+	p.pair("waiting", Count(l.Queued)+" queued, "+Count(l.RetryWaiting)+" waiting for their next attempt; "+Count(l.Scheduled)+" of both are due later")
+	p.pair("in progress", Count(l.Leased)+" leased, "+Count(l.InProgress)+" in progress")
 	p.pair("pace", Rate(l.InPerSecond)+" in, "+Rate(l.OutPerSecond)+" out a second"+clears)
 	p.pair("last hour", hourWords(l, e))
 	if l.NewestAt != nil {
 		p.pair("newest", e.Stamp(*l.NewestAt))
 	}
-	p.head("Who may claim them")
+	p.head("Subscribed executors")
 	n := 0
 	for _, x := range s.JobSubscriptions {
 		if k, d := x.JobKind.String(), x.Domain.String(); (k == "" || k == l.Kind.String()) && (d == "" || d == l.Domain.String()) &&
-			(l.Executor.Empty() || x.ExecutorKind == l.Executor) { // what waits names a kind of executor
+			(l.Executor.Empty() || x.ExecutorKind == l.Executor) { // the waiting jobs name a kind of executor
 			p.pair(x.ExecutorID.String(), subscriptionWords(x))
 			n++
 		}
 	}
 	if n == 0 {
-		p.para("Nobody: no subscription covers this lane. 4, then E on an executor, makes one.", e.Theme.Warning)
+		p.para("None: no job subscription covers this lane. E on an executor (4) adds one.", e.Theme.Warning)
 	}
 	return p.done(l.Kind.String())
 }
 
-// hourWords is what became of the jobs of a lane within the last hour.
+// hourWords returns the results of a lane's jobs in the last hour.
 func hourWords(l queue.Lane, e Env) string {
 	var parts []string
 	for _, x := range []struct {
@@ -63,14 +63,14 @@ func hourWords(l queue.Lane, e Env) string {
 	}
 	switch {
 	case len(parts) == 0:
-		return "nothing finished"
+		return "no job finished"
 	case l.Succeeded > 0:
 		parts[0] = e.Theme.G.Good + " " + parts[0]
 	}
 	return strings.Join(parts, ", ")
 }
 
-// laneWords is one lane in a few words, for a screen without room for its page.
+// laneWords returns one lane in a few words, for a screen without room for its page.
 func laneWords(l queue.Lane, e Env) []string {
 	why := l.Why.String()
 	if why == "" && waits(l) > 0 {
@@ -83,31 +83,31 @@ func laneWords(l queue.Lane, e Env) []string {
 	}
 }
 
-// LeasePage is one lease in full.
+// LeasePage returns the page of one lease.
 func LeasePage(l queue.JobLease, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Lease of " + l.Owner.String())
-	p.paint("what is wrong", leaseWords(l, e), e.tone(leaseRank(l)))
+	p.paint("problem", leaseWords(l, e), e.tone(leaseRank(l)))
 	p.pair("jobs", plural(l.Live, "job", "jobs")+", the first of kind "+l.Kind.String()+" in "+l.Domain.String())
 	p.pair("claimed", e.since(&l.ClaimedAt))
 	p.pair("until", e.Stamp(l.Until))
 	p.pair("lease", l.ID)
 	if l.Expired {
-		p.pair("what happens", "The lease_reaper takes its jobs back within a minute where a live host runs it; L does it now. A worker that still has them is refused at its next report.")
+		p.pair("what happens", "The tick worker lease_reaper releases its jobs within a minute if a live host runs it; L releases them now. The results of a worker that still has them are then refused.")
 	} else {
-		p.pair("what happens", "Its worker may be at work: only a lease that has expired can be released.")
+		p.pair("what happens", "Its worker may still be working. Only an expired lease can be released.")
 	}
 	return p.done("lease " + ShortID(l.ID))
 }
 
-// When the job table needs a look: a snapshot this old keeps every row that died
-// since, and this many dead rows cost each claim.
+// Limits above which the job table needs attention: the age of the oldest PostgreSQL snapshot,
+// which keeps every row that died since, and the number of dead rows, which slow down claims.
 const (
 	oldSnapshot  = 5 * 60 // seconds
 	manyDeadRows = 10_000
 )
 
-// jobTableRank tells whether the table under the queue is in a bad way.
+// jobTableRank returns how urgent the state of the job table is.
 func jobTableRank(t queue.JobTable) int {
 	old := t.OldestSnapshotSeconds != nil && *t.OldestSnapshotSeconds >= oldSnapshot
 	bloated := t.DeadRows >= manyDeadRows && t.DeadRows >= t.LiveRows
@@ -121,7 +121,7 @@ func jobTableRank(t queue.JobTable) int {
 	}
 }
 
-// JobTable is what stands at the foot of pane 8, in as many lines as it needs.
+// JobTable returns the state of the job table, in as many lines as it needs.
 func JobTable(s *queue.Snapshot, e Env, w int) []string {
 	if s == nil || missing(s, "job_table") != "" {
 		return nil
@@ -138,8 +138,8 @@ func JobTable(s *queue.Snapshot, e Env, w int) []string {
 	return out
 }
 
-// dottedLines sets parts with dots between them into lines of w cells. A line may
-// end in a dot, none begins with one.
+// dottedLines joins parts with dots and wraps them to w cells. A line may end with a dot, but
+// does not begin with one.
 func (e Env) dottedLines(w int, parts ...string) []string {
 	w = max(w, 8)
 	var out []string
@@ -173,10 +173,11 @@ func vacuumWords(t queue.JobTable, e Env) string {
 	return "vacuumed " + e.Ago(*t.LastVacuum) + " ago"
 }
 
-// snapshotWords: a null age is no snapshot, or one that this login may not see.
+// snapshotWords returns the age of the oldest PostgreSQL snapshot. A null age means that there
+// is none, or none that this login may see.
 func snapshotWords(t queue.JobTable) string {
 	if t.OldestSnapshotSeconds == nil {
-		return "no old snapshot in sight"
+		return "no old snapshot"
 	}
 	s := "oldest snapshot " + Age(*t.OldestSnapshotSeconds)
 	if t.OldestSnapshotPid != nil {
@@ -184,7 +185,7 @@ func snapshotWords(t queue.JobTable) string {
 	}
 	s = strings.TrimSpace(s + " " + t.OldestSnapshotProgram.String())
 	if *t.OldestSnapshotSeconds >= oldSnapshot {
-		s += ": the queue's slow killer"
+		s += ": it keeps dead rows"
 	}
 	return s
 }

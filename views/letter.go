@@ -1,8 +1,5 @@
 package views
 
-// This file is one dead letter in full: what failed when and why, where it came
-// from and what became of it, and what it carries.
-
 import (
 	"fmt"
 	"strconv"
@@ -12,7 +9,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// DeadLetterPage draws the detail; d is nil until it has been read.
+// DeadLetterPage returns the page of one dead letter: its failure, attempts, lineage, outcome
+// and payload. d is nil until it has been read.
 func DeadLetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int) Page {
 	p := newPage(e, w)
 	if d != nil {
@@ -35,14 +33,14 @@ func DeadLetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int)
 		p.pair("subscription", strconv.FormatInt(l.SubscriptionID, 10))
 	}
 	if l.ErasedAt != nil {
-		p.paint("erased", e.Stamp(*l.ErasedAt)+" by "+l.ErasedBy.String()+": nothing of it can be sent again", e.Theme.Warning)
+		p.paint("erased", e.Stamp(*l.ErasedAt)+" by "+l.ErasedBy.String()+": the payload is gone, so it cannot be sent again", e.Theme.Warning)
 	}
 	if l.Generation > 0 {
 		p.pair("requeued", plural(int64(l.Generation), "time before", "times before"))
 	}
 	if d == nil {
 		p.reading("Attempts")
-		return p.done("letter " + l.ID)
+		return p.done("dead letter " + l.ID)
 	}
 	p.pair("url", d.CallbackURL.String())
 	if d.Unsigned {
@@ -64,14 +62,14 @@ func DeadLetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int)
 	p.attempts(d)
 	p.lineage(d.Lineage, d.LineageLeft)
 	p.payload(d.Payload, d.PayloadWhyNot, d.PayloadSize, d.Revealed)
-	return p.done("letter " + l.ID)
+	return p.done("dead letter " + l.ID)
 }
 
 func eventWords(l queue.DeadLetter) string {
 	return l.EventType.String() + queue.Choose(l.EventID != 0, " #"+strconv.FormatInt(l.EventID, 10), "")
 }
 
-// outcome says who requeued or closed it.
+// outcome shows who requeued or closed it, and as what.
 func (p *pageBuilder) outcome(d *queue.DeadLetterDetail) {
 	if d.ReplayedJobID != "" {
 		who := ""
@@ -89,16 +87,15 @@ func (p *pageBuilder) outcome(d *queue.DeadLetterDetail) {
 	}
 }
 
-// attempts is the timeline: the first with its time, the others with how long
-// after it they came.
+// attempts shows the timeline: the first attempt with its time, the others relative to it.
 func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
 	th, as := p.e.Theme, d.Attempts
 	if len(as) == 0 && d.Source != "webhook" {
-		return // its queue keeps the last error alone
+		return // this queue stores only the last error
 	}
 	p.head(fmt.Sprintf("Attempts (%d)", len(as)))
 	if len(as) == 0 {
-		p.para("None: it failed before it was sent.", th.Dim)
+		p.para("None: it failed before the first attempt.", th.Dim)
 	}
 	var first *time.Time
 	for _, a := range as {
@@ -109,8 +106,8 @@ func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
 	}
 }
 
-// attempt is one line of a timeline, with what came back under it; after the
-// first of a timeline the time says how long after it.
+// attempt adds one attempt, with its response below. first is the time of the first attempt,
+// to which the others are relative.
 func (p *pageBuilder) attempt(a queue.Attempt, first *time.Time) {
 	e, th := p.e, p.e.Theme
 	when, took := th.G.Dash, ""

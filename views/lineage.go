@@ -1,8 +1,5 @@
 package views
 
-// This file is the lineage of a dead letter: where it came from and what became of
-// it, a generation after the other, with the letter itself marked.
-
 import (
 	"strconv"
 
@@ -10,8 +7,9 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// lineage is the chain event → saga → jobs → dead letter → requeued saga, that of a
-// job and its replays, or that of an event; left generations are not in it.
+// lineage shows where a dead letter came from and what became of it, one generation after the
+// other: event → saga → jobs → dead letter → requeued saga, or a job and its replays, or an
+// event. The dead letter itself is marked. left is the number of generations not shown.
 func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	if len(steps) == 0 {
 		return
@@ -21,10 +19,10 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	for _, s := range steps {
 		ids = max(ids, min(theme.Width(shortStep(s))+1, len("event:")+shortLen+1))
 	}
-	status := min(max(p.w-48-ids, 14), 44) // of a requeue it is the reason
+	status := min(max(p.w-48-ids, 14), 44) // for a requeue it holds the reason
 	p.head("Lineage")
 	if left > 0 {
-		p.para("+"+Count(left)+" generations further away are not shown", th.Dim)
+		p.para("+"+Count(left)+" more distant generations are not shown", th.Dim)
 	}
 	for i, s := range steps {
 		front := "     "
@@ -46,7 +44,7 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	}
 }
 
-// shortStep is the id of a step; that of a recipient is no id to be shortened.
+// shortStep returns the id of a step, shortened unless it is the name of a recipient.
 func shortStep(s queue.LineageStep) string {
 	return queue.Choose(s.Kind == "attempt", s.ID.String(), ShortID(s.ID.String()))
 }

@@ -1,8 +1,5 @@
 package views
 
-// This file is pane gn: what is staged and as what it will be told, what could
-// not be told, and under it the worker's log.
-
 import (
 	"strconv"
 	"time"
@@ -12,8 +9,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Notifications is the table of pane gn. Failures come first, then the groups as
-// they will be told, then what the worker did.
+// Notifications returns the tables of pane gn: failures, then staged groups as they will be
+// sent, and below them the log of the notification worker.
 func Notifications(n *queue.Notifications) Source {
 	x := orZero(n)
 	var staged []stagedLine
@@ -35,9 +32,9 @@ func Notifications(n *queue.Notifications) Source {
 		Fields: queue.NotificationFields(),
 		Sorts:  []Sort{{Name: "failed, then the oldest first", Column: "oldest", Desc: true}},
 		Empty: []string{
-			"Nothing is staged, and the notification worker has had nothing to do.",
+			"No notification is staged, and the notification worker has not run yet.",
 			"A producer stages a piece with fn_iu_save.",
-			"Comments, drafts and later versions are told at once.",
+			"Comments, drafts and later versions are sent at once, without staging.",
 		},
 	}.with(stagedList(staged, x), List[queue.NotificationRun]{
 		Name: "notification-log", Rows: x.Log, ID: runID,
@@ -45,12 +42,12 @@ func Notifications(n *queue.Notifications) Source {
 		Look:  byRank(func(r queue.NotificationRun) int { return rankOf(r.Errors > 0) }),
 		Columns: []Column[queue.NotificationRun]{
 			{Name: "run_at", Title: "WORKER LOG", Head: "RUN", Width: 22, Want: 30, Max: 60, Say: stamped},
-			{Name: "pending_pre", Title: "took up", Width: 7, Max: 9, Right: true},
+			{Name: "pending_pre", Title: "claimed", Width: 7, Max: 9, Right: true},
 			{Name: "groups_emitted", Title: "docs", Head: "DOCUMENTS", Width: 7, Max: 9, Right: true},
 			{Name: "pieces_emitted", Title: "pieces", Width: 7, Max: 9, Right: true},
 			{Name: "pending_post", Title: "left", Width: 6, Max: 9, Right: true},
 			{Name: "error_count", Title: "errors", Width: 6, Max: 9, Right: true, Look: ofRow},
-			{Name: "conflicts_skipped", Title: "told before", Width: 11, Right: true, Drop: 3, Look: dim},
+			{Name: "conflicts_skipped", Title: "duplicates", Width: 11, Right: true, Drop: 3, Look: dim},
 			{Name: "duration_ms", Title: "took", Width: 8, Right: true, Look: dim},
 			{Name: "error_text", Title: "error", Width: 16, Want: 30, Max: 80, Drop: 1, Look: ofRow},
 			{Name: "rows_marked", Head: "MARKED"},
@@ -58,10 +55,9 @@ func Notifications(n *queue.Notifications) Source {
 	}.lines())
 }
 
-// stagedLine is a line of the first table: pieces that could not be told, or a group
-// as it will be.
+// stagedLine is a line of the first table: pieces that failed, or a group that will be sent.
 type stagedLine struct {
-	Whole  string     `json:"staged"` // the name with what kind of key that is
+	Whole  string     `json:"staged"` // the name with the kind of its key
 	Pieces int64      `json:"pieces"`
 	Due    int64      `json:"due"`
 	Since  time.Time  `json:"oldest"`
@@ -69,13 +65,13 @@ type stagedLine struct {
 	Actor  queue.Text `json:"actor"`
 
 	id, name, as, list string
-	sentIn             func(Env) string // when it will be; nil: never
+	sentIn             func(Env) string // when it will be sent; nil: never
 	failed             bool
 	events             int64
 	export             []any
 }
 
-// cell is in this look, or failed.
+// cell returns text in a look, or as failed.
 func (l stagedLine) cell(text string, e Env, look theme.Style) table.Cell {
 	return cell(text, queue.Choose(l.failed, e.Theme.Critical, look))
 }
@@ -85,7 +81,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		switch {
 		case l.Due == 0:
 			return e.Theme.Dim
-		case n.Stale: // a group is due while its worker does not run
+		case n.Stale: // a group is due, but the worker does not run
 			return e.Theme.Warning
 		}
 		return e.Theme.Text
@@ -147,8 +143,8 @@ func groupName(g queue.StagedGroup) string {
 	return g.Key.String()
 }
 
-// dueText is "now", or the seconds until the oldest piece of a group is due: never
-// more than five minutes.
+// dueText returns "now", or the seconds until the oldest piece of a group is due, which are
+// never more than five minutes.
 func dueText(g queue.StagedGroup, n queue.Notifications) func(Env) string {
 	return func(e Env) string {
 		if g.Due > 0 {
@@ -159,8 +155,8 @@ func dueText(g queue.StagedGroup, n queue.Notifications) func(Env) string {
 	}
 }
 
-// NotificationHead is the two lines above the table: what waits and for what, and
-// who tells it. Without data there is none.
+// NotificationHead returns the two lines above the table: how much is staged and due, and the
+// state of the notification worker. Without data there are none.
 func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	if n == nil {
 		return nil
@@ -169,9 +165,9 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	more := e.counted(n.Debouncing, n.DebouncingBound) + " in the debounce of " + strconv.FormatInt(n.DebounceSeconds, 10) + "s"
 	first := e.dotted(Count(n.Waiting)+" staged", Count(n.Due())+" due", more, "document from "+plural(n.Threshold, "piece", "pieces"))
 
-	ran, style := "the worker never ran", th.Warning
+	ran, style := "the notification worker has never run", th.Warning
 	if n.LastRunAt != nil {
-		ran, style = "the worker ran "+e.Ago(*n.LastRunAt)+" ago", th.Dim
+		ran, style = "the notification worker ran "+e.Ago(*n.LastRunAt)+" ago", th.Dim
 	}
 	every, stale, failed := "every "+Age(n.IntervalSeconds), "", ""
 	if n.IntervalSeconds == 0 {
@@ -183,10 +179,10 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	if n.Failed > 0 {
 		failed = th.Critical.Paint(th.G.Critical+" "+Count(n.Failed)+" failed") + style.Paint(" "+th.G.Dot+" ")
 	}
-	return []string{th.Cut(" "+th.Text.Paint(first), w), th.Cut(" "+failed+style.Paint(e.dotted(ran, every, stale, "T to tick")), w)}
+	return []string{th.Cut(" "+th.Text.Paint(first), w), th.Cut(" "+failed+style.Paint(e.dotted(ran, every, stale, "T runs it now")), w)}
 }
 
-// NotificationPage is a row of pane gn in full.
+// NotificationPage returns the page of a row of pane gn.
 func NotificationPage(n *queue.Notifications, id string, e Env, w int) (Page, bool) {
 	x := orZero(n)
 	if f, ok := queue.Find(x.Failures, func(f queue.StagedFailure) bool { return failureID(f) == id }); ok {
@@ -201,11 +197,11 @@ func NotificationPage(n *queue.Notifications, id string, e Env, w int) (Page, bo
 
 func failurePage(f queue.StagedFailure, e Env, w int) Page {
 	p := newPage(e, w)
-	p.head(plural(f.N, "staged notification", "staged notifications") + " could not be told")
+	p.head(plural(f.N, "staged notification", "staged notifications") + " could not be sent")
 	p.paint("why", f.Failure.String(), e.Theme.Critical)
 	p.pair("since", e.Stamp(f.FirstAt)+", the last "+e.Ago(f.LastAt)+" ago")
-	p.pair("what to do", "They are passed over by every run. Mend what is wrong with them in iu_notification_pending, then R lets all "+
-		"that are listed here wait again; one that is still wrong fails again.")
+	p.pair("what to do", "Every run skips them. Correct the rows in iu_notification_pending, then press R to make all rows "+
+		"listed here wait again; a row that is still wrong fails again.")
 	for i, r := range f.Rows {
 		if e.Brief && i == 5 {
 			break
@@ -219,7 +215,7 @@ func failurePage(f queue.StagedFailure, e Env, w int) Page {
 		p.pair("failed", e.Stamp(r.FailedAt))
 	}
 	if left := f.N - int64(len(f.Rows)); left > 0 {
-		p.para(plural(left, "more row is", "more rows are")+" not listed; qtop notifications requeue --all takes all of them.", e.Theme.Dim)
+		p.para(plural(left, "more row is", "more rows are")+" not listed; qtop notifications requeue --all includes them.", e.Theme.Dim)
 	}
 	return p.done("failed")
 }
@@ -229,12 +225,12 @@ func groupPage(g queue.StagedGroup, n queue.Notifications, e Env, w int) Page {
 	p.head(groupName(g))
 	kind, events := g.Told(n.Threshold)
 	p.pair("waiting", plural(g.Pieces, "piece", "pieces")+", "+Count(g.Due)+" of them due")
-	p.pair("told as", Count(events)+" "+kind)
+	p.pair("sent as", Count(events)+" "+kind)
 	p.pair("when", queue.Choose(g.Due > 0, "", "due in "+dueText(g, n)(e)+", then ")+"at the next run of iu_notification_worker")
 	p.pair("staged", e.Stamp(g.OldestAt)+" to "+e.Stamp(g.NewestAt))
 	p.pair("first piece", g.FirstUnit.String()+" by "+g.Actor.String())
 	if g.Keyed {
-		p.para("Pieces that become due later are told by a later run, as another notification.", e.Theme.Dim)
+		p.para("Pieces that become due later are sent by a later run, in another notification.", e.Theme.Dim)
 	}
 	return p.done(groupName(g))
 }
@@ -242,9 +238,9 @@ func groupPage(g queue.StagedGroup, n queue.Notifications, e Env, w int) Page {
 func runPage(r queue.NotificationRun, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Run of " + e.Stamp(r.At))
-	p.pair("took up", plural(r.Taken, "row", "rows")+" in "+Millis(r.TookMS))
-	p.pair("told", plural(r.Groups, "document_imported", "document_imported")+", "+Count(r.Pieces)+" new_piece_created")
-	p.pair("told before", plural(r.Conflicts, "notification was", "notifications were")+" there already")
+	p.pair("claimed", plural(r.Taken, "row", "rows")+" in "+Millis(r.TookMS))
+	p.pair("sent", plural(r.Groups, "document_imported", "document_imported")+", "+Count(r.Pieces)+" new_piece_created")
+	p.pair("duplicates", plural(r.Conflicts, "notification was", "notifications were")+" sent before")
 	p.pair("marked", plural(r.Marked, "row", "rows")+" as processed")
 	p.pair("left", plural(r.Left, "row", "rows")+" not processed, "+Count(r.Failed)+" of them failed")
 	if r.Errors > 0 {
@@ -254,7 +250,7 @@ func runPage(r queue.NotificationRun, e Env, w int) Page {
 	return p.done("run")
 }
 
-// FailedIDs are the rows of a failure's row in pane gn.
+// FailedIDs returns the ids of the staged rows behind a failure's row in pane gn.
 func FailedIDs(n *queue.Notifications, id string) []string {
 	var ids []string
 	f, _ := queue.Find(orZero(n).Failures, func(f queue.StagedFailure) bool { return failureID(f) == id })
@@ -264,7 +260,7 @@ func FailedIDs(n *queue.Notifications, id string) []string {
 	return ids
 }
 
-// plainGroup says what kind of key a group has.
+// plainGroup returns the name of a group with the kind of its key.
 func plainGroup(g queue.StagedGroup) string {
 	return queue.Choose(g.Keyed && g.Document, "document ", "") + groupName(g)
 }

@@ -1,8 +1,5 @@
 package views
 
-// This file is pane 6: bulk operations over frozen selections, and one of them
-// with what became of its items.
-
 import (
 	"fmt"
 	"strconv"
@@ -14,17 +11,17 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// progressWidth is the cells of the bar in the table.
+// progressWidth is the width of the bar in the table.
 const progressWidth = 10
 
-// Operations is the table of pane 6.
+// Operations returns the table of pane 6: bulk operations over frozen selections.
 func Operations(rows []queue.Operation) Source {
 	return Source{
 		Fields: queue.OperationFields(),
 		Sorts:  []Sort{{Name: "newest first", Column: "operation_id", Desc: true}},
 		Empty: []string{
 			"No bulk operation has been planned.",
-			"In 5, N freezes a group, a filter or the marked letters; here S starts it.",
+			"N in Dead letters (5) freezes a group, a filter or the selected dead letters; S here starts the operation.",
 		},
 	}.with(List[queue.Operation]{
 		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, First: "operation_id kind state ended rate_per_second left created_by created_at filter",
@@ -47,23 +44,23 @@ func Operations(rows []queue.Operation) Source {
 			{Name: "sent", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
 			{Name: "done", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
 			{Name: "skipped", Width: 7, Right: true, Drop: 4, Look: dim},
-			{Name: "first_tries", Width: 14, Max: 20, Drop: 3, Look: dim, Text: func(o queue.Operation, _ Env) string { return firstAttempts(o) }, Plain: firstAttempts},
+			{Name: "first_tries", Title: "first attempts", Head: "FIRST ATTEMPTS", Width: 14, Max: 20, Drop: 3, Look: dim, Text: func(o queue.Operation, _ Env) string { return firstAttempts(o) }, Plain: firstAttempts},
 			{Name: "created_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: accent},
 			{Name: "kind", Title: "what", Head: "KIND", Width: 7, Max: 9, Drop: 5, Look: dim, Say: func(_ Env, v any) string { return operationWord(fmt.Sprint(v)) }},
-			{Name: "filter", Title: "selection, or why it waits", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
+			{Name: "filter", Title: "selection, or why waiting", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
 				if o.StateWhy.Empty() && !o.Waits.Empty() {
 					return cell(o.Waits.String(), e.Theme.Warning)
 				}
 				return queue.Choose(o.StateWhy.Empty(), cell(o.Filter.String(), e.Theme.Text), cell(o.StateWhy.String(), e.tone(operationRank(o))))
 			}},
 			{Name: "created_at", Head: "PLANNED"},
-			{Name: "state_why", Head: "WHY IT STANDS"},
+			{Name: "state_why", Head: "REASON OF STATE"},
 			{Name: "waits", Head: "WAITS FOR"},
 		},
 	}.lines())
 }
 
-// PlainProgress is how much of an operation has ended.
+// PlainProgress returns how many items of an operation have ended.
 func PlainProgress(o queue.Operation) string {
 	return fmt.Sprintf("%d of %d (%d %%)", o.Ended(), o.Frozen, o.Ended()*100/max(o.Frozen, 1))
 }
@@ -78,7 +75,7 @@ func operationWord(kind string) string {
 	return kind
 }
 
-// operationRank: what was stopped by the brake or a canary asks to be looked at.
+// operationRank makes operations stand out that the brake or a canary paused.
 func operationRank(o queue.Operation) int {
 	if o.State == queue.BulkPaused && !o.StateWhy.Empty() {
 		return rankCritical
@@ -92,16 +89,15 @@ func firstAttempts(o queue.Operation) string {
 	return queue.Choose(o.FirstOK+o.FirstFailed == 0, "", fmt.Sprintf("%s ok %s bad", Count(o.FirstOK), Count(o.FirstFailed)))
 }
 
-// progress is a bar of w cells and the share in percent; 100 is said of the last
-// item alone.
+// progress returns a bar of w cells and a percentage, which is 100 only after the last item.
 func progress(o queue.Operation, e Env, w int) string {
 	share := int(o.Ended() * 100 / max(o.Frozen, 1))
 	n := share * w / 100
 	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d%%", share)
 }
 
-// OperationPage is one operation with its items, those tried last first; a brief one
-// is without them. items nil = not read yet.
+// OperationPage returns the page of one operation with its items, the last attempted first. A
+// brief page omits the items. items is nil until they have been read.
 func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int) Page {
 	title := "operation " + strconv.FormatInt(o.ID, 10)
 	th := e.Theme
@@ -111,28 +107,28 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	p.paint("why", o.StateWhy.String(), e.tone(operationRank(o)))
 	p.pair("progress", progress(o, e, min(40, max(w/3, 10))))
 	p.paint("waits", o.Waits.String(), th.Warning)
-	p.pair("items", fmt.Sprintf("%s requeued, %s skipped, %s failed, %s undone, %s not tried", Count(o.Requeued), Count(o.Skipped), Count(o.Failed), Count(o.Undone), Count(o.Left())))
-	p.pair("sent", fmt.Sprintf("%s of %s requeued, %s settled", Count(o.Sent), Count(o.Requeued), Count(o.Done)))
-	p.pair("first tries", fmt.Sprintf("%s succeeded, %s failed, %s not settled", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())))
+	p.pair("items", fmt.Sprintf("%s requeued, %s skipped, %s failed, %s undone, %s not attempted", Count(o.Requeued), Count(o.Skipped), Count(o.Failed), Count(o.Undone), Count(o.Left())))
+	p.pair("sent", fmt.Sprintf("%s of %s requeued, %s finished", Count(o.Sent), Count(o.Requeued), Count(o.Done)))
+	p.pair("first attempts", fmt.Sprintf("%s succeeded, %s failed, %s not finished", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())))
 	if d, ok := o.EndsIn(); ok {
 		p.pair("ends in", Span(d)+" at "+rateText(o.Rate))
 	} else {
 		p.pair("rate", rateText(o.Rate))
 	}
 	p.pair("canary", operationCanary(o))
-	p.pair("brake", queue.Choose(o.Brake > 0, fmt.Sprintf("pauses when %d %% of the last 50 first tries failed", o.Brake), "none"))
+	p.pair("brake", queue.Choose(o.Brake > 0, fmt.Sprintf("pauses when %d %% of the last 50 first attempts failed", o.Brake), "none"))
 	p.pair("selection", "claimed: "+o.Filter.String())
 	p.pair("reason", o.Reason.String())
 	p.pair("planned", e.Stamp(o.CreatedAt)+" by "+o.CreatedBy.String())
 	if e.Brief {
 		return p.done(title)
 	}
-	p.head("Items, those tried last first")
+	p.head("Items, last attempted first")
 	switch {
 	case items == nil:
 		p.para("reading", th.Dim)
 	case len(items) == 0:
-		p.para("none was tried yet", th.Dim)
+		p.para("no item was attempted yet", th.Dim)
 	}
 	for _, i := range items {
 		sign, look := th.G.Good, th.Dim
@@ -143,7 +139,7 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 		}
 		text := fmt.Sprintf("%s  %s", i.Target, i.Outcome)
 		if i.FirstResult != "" {
-			text += ", first try " + strings.TrimSpace(i.FirstResult+" "+i.FirstCode.String())
+			text += ", first attempt " + strings.TrimSpace(i.FirstResult+" "+i.FirstCode.String())
 		}
 		if !i.Why.Empty() {
 			text += ": " + i.Why.String()

@@ -1,9 +1,5 @@
 package views
 
-// This file is pane 1: silence first. What stands above all (off, held,
-// suspended, no host) is there only while it is so; under it who is silent, what
-// waits longest and why, what is dead, and the flow of the last hour.
-
 import (
 	"time"
 
@@ -12,7 +8,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// OverviewState is what pane 1 draws.
+// OverviewState is the input of pane 1.
 type OverviewState struct {
 	Snapshot *queue.Snapshot
 	Cursor   Target
@@ -24,20 +20,22 @@ type OverviewView struct {
 	Targets []Target
 }
 
-// newWork is the age in seconds below which nothing is said to wait: a poll may
-// still be on its way.
+// newWork is the age in seconds below which work does not count as waiting: the next poll
+// may claim it.
 const newWork = 5
 
-// twoColumns is the width from which on the picture stands in two columns.
+// twoColumns is the width from which on the Overview has two columns.
 const twoColumns = 160
 
-// Overview draws pane 1.
+// Overview draws pane 1. At the top are rows that exist only while something is wrong (off,
+// held, suspended, no host); below them silent executors, the longest waits and their
+// reasons, dead letters, and the flow of the last hour.
 func Overview(st OverviewState, e Env, size Size) OverviewView {
 	if st.Snapshot == nil {
-		return OverviewView{Lines: Calm(e, []string{"Waiting for the first snapshot of the database.", "q quits, ? explains the keys; nothing here waits for the database."}, size)}
+		return OverviewView{Lines: Calm(e, []string{"Waiting for the first snapshot of the database.", "q quits, ? shows the keys; no key waits for the database."}, size)}
 	}
 	s := st.Snapshot
-	if why, ok := s.Missing["all"]; ok { // said once, not under every heading
+	if why, ok := s.Missing["all"]; ok { // shown once, not under every heading
 		return view(stack([]section{{missing: why.String()}}, st.Cursor, e, size))
 	}
 	if size.W < twoColumns {
@@ -71,7 +69,7 @@ func view(d drawn) OverviewView {
 	return v
 }
 
-// sideBySide sets two blocks next to each other, a thin rule between.
+// sideBySide puts two blocks next to each other with a thin line between them.
 func sideBySide(a, b drawn, e Env, lw, rw, h int) OverviewView {
 	th := e.Theme
 	v := OverviewView{}
@@ -97,7 +95,7 @@ func total(sections []section) int {
 	return n
 }
 
-// urgentSections are the sections that an operator was paged for.
+// urgentSections returns the sections that can be the reason of a page to the operator.
 func urgentSections(s *queue.Snapshot, e Env, w int) []section {
 	var out []section
 	for _, top := range []section{noHost(s, e), flagsOff(s, e), heldCursors(s, e), suspensions(s, e), conditions(s, e), unticked(s, e), broadcasts(s, e)} {
@@ -115,7 +113,7 @@ func urgentSections(s *queue.Snapshot, e Env, w int) []section {
 	return out
 }
 
-// context is what stands beside them where there is room.
+// context returns the sections beside them, on a wide screen.
 func context(s *queue.Snapshot, e Env, w, high int) []section {
 	jobs := greatest(s.Flow.Jobs) > 0
 	if jobs {
@@ -125,8 +123,8 @@ func context(s *queue.Snapshot, e Env, w, high int) []section {
 	return []section{f, hostsSection(s, e, calmAge), ticksSection(s, e, calmAge), executorsSection(s, e)}
 }
 
-// nameWidth is the first column of all sections: they share it, so that their
-// numbers stand in line.
+// nameWidth is the width of the first column, which all sections share so that their numbers
+// are aligned.
 func nameWidth(w int) int { return min(max(33+(w-80)/4, 33), 56) }
 
 func silences(s *queue.Snapshot, e Env, w int) section {
@@ -135,7 +133,7 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 			{Title: "SILENT", Width: nameWidth(w)}, {Title: "for", Width: 8, Right: true},
 			{Title: "×cadence", Width: 8, Right: true}, {Title: "severity", Width: 8}, {Title: "owner", Width: 11, Max: 60},
 		},
-		quiet: "nobody is silent: " + beating(s), gap: true, order: 0, missing: missing(s, "alerts"),
+		quiet: "no executor is silent: " + beating(s), gap: true, order: 0, missing: missing(s, "alerts"),
 	}
 	src, all := Alerts(s), queue.Causes(s.Alerts)
 	for _, i := range Arrange(src, 0, nil) {
@@ -163,7 +161,7 @@ func beating(s *queue.Snapshot) string {
 			n++
 		}
 	}
-	return queue.Choose(n == 0, "no executor is registered yet (4, then N)", plural(n, "executor beats", "executors beat"))
+	return queue.Choose(n == 0, "no executor is registered yet (4, then N)", plural(n, "live executor", "live executors"))
 }
 
 func waiting(s *queue.Snapshot, e Env, w int) section {
@@ -173,7 +171,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 		{Title: "waiting", Width: 8, Right: true}, {Title: "in/s", Width: 5, Right: true},
 		{Title: "out/s", Width: 5, Right: true}, queue.Choose(wide, table.Column{Title: "clears in", Width: 18}, table.Column{Title: "clears", Width: 6}),
 	}
-	sec := section{columns: cols, quiet: "nothing waits", gap: true, order: 1, missing: missing(s, "waiting")}
+	sec := section{columns: cols, quiet: "no work is waiting", gap: true, order: 1, missing: missing(s, "waiting")}
 	named := map[string]int{}
 	for _, x := range s.Waiting {
 		named[x.Queue.String()]++
@@ -204,13 +202,13 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// clearing says when what waits is gone at the present rates, and how bad that is.
+// clearing returns when the waiting work is done at the current rates, and how urgent that is.
 func (e Env) clearing(clears *int64, age, waiting int64, out float64, wide bool) (string, int) {
 	switch {
 	case clears != nil:
 		return Age(*clears), rankQuiet
 	case age < newWork || waiting == 0:
-		// What is not due yet, or came this instant, has not waited.
+		// Work that is not due yet, or arrived just now, has not waited.
 		return e.Theme.G.Dash, rankQuiet
 	}
 	return queue.Choose(wide, "never at this rate", "never"), queue.Choose(out == 0 && age >= 60, rankCritical, rankWarning)
@@ -234,14 +232,14 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// flow is the last hour with its marks, a bar a minute; high is the lines of each curve, jobs
-// asks for the jobs that finished beside what was delivered and what died.
+// flow shows the last hour with its marks, one bar per minute. high is the height of each
+// curve in lines; jobs adds the curve of finished jobs.
 func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	th := e.Theme
 	const label, tail = 14, 12
 	room := min(max(w-label-tail, 8), 60)
 	marks := markers(s, room, time.Minute)
-	what := queue.Choose(len(marks) > 0, "last hour", "last hour, a bar a minute")
+	what := queue.Choose(len(marks) > 0, "last hour", "last hour, one bar per minute")
 	sec := section{
 		columns: []table.Column{{Title: "FLOW", Width: 9}, {Title: ruler(th, marks, room, what), Width: room}},
 		gap:     true, order: 3, missing: missing(s, "flow"), lines: []string{},
@@ -279,7 +277,7 @@ func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	return sec
 }
 
-// lastFull is the last minute that is over: the running one is still small.
+// lastFull returns the value of the last complete minute.
 func lastFull(v []int64) int64 {
 	if len(v) < 2 {
 		return 0

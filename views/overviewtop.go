@@ -1,7 +1,7 @@
 package views
 
-// This file is the rows of the Overview that stand above all and vanish when
-// there is nothing to say, and those beside it on a wide screen.
+// This file is the rows at the top of the Overview, which exist only while something is
+// wrong, and the sections beside it on a wide screen.
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// topRow is a label and a sentence.
+// topRow returns a row of a label and a sentence.
 func topRow(t Target, e Env, r int, label, text string) item {
 	return item{target: t, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
 		cell(label, e.tone(r)), cell(text, e.Theme.Text),
@@ -47,7 +47,7 @@ func flagsOff(s *queue.Snapshot, e Env) section {
 		why := queue.Choose(f.Reason.Empty(), "", `"`+f.Reason.String()+`"`)
 		back := ""
 		if state == "invalid" {
-			back = "counts as the safe side"
+			back = "the safe value applies"
 		} else if f.RevertsAt != nil && f.Overdue {
 			back = "should be " + f.RevertsTo.String() + " since " + e.Clock(*f.RevertsAt)
 		} else if f.RevertsAt != nil {
@@ -60,13 +60,13 @@ func flagsOff(s *queue.Snapshot, e Env) section {
 	return sec
 }
 
-// offOrder: what stops work stands above what is only not as it should be.
+// offOrder puts flags that stop work above those that are only overdue or temporary.
 func offOrder(f queue.Flag) int {
 	return slices.Index([]string{"off", "invalid", "overdue", "for now", ""}, flagState(f))
 }
 
-// broadcasts is the share of events that reach nobody in particular, over its line:
-// one row for all of them, about one that nobody has, that of all domains first.
+// broadcasts shows the alerts about events that only broadcast reaches: one row for all of
+// them, about one without an owner if there is one, that of all domains first.
 func broadcasts(s *queue.Snapshot, e Env) section {
 	var all []queue.Alert
 	for _, a := range s.Alerts {
@@ -81,15 +81,14 @@ func broadcasts(s *queue.Snapshot, e Env) section {
 		return cmp.Or(strings.Compare(b.State, a.State), strings.Compare(a.Subject.String(), b.Subject.String()))
 	})
 	a := all[0]
-	owner := queue.Choose(a.State == "acked", a.AckedBy.String()+" has it", e.nobody())
+	owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), e.nobody())
 	others := queue.Choose(len(all) > 1, "+"+strconv.Itoa(len(all)-1)+" more in 3", "")
-	text := e.dotted(shareName(a), e.Times(a.Ratio)+" the line", "for "+Age(a.AgeSeconds), owner, others)
+	text := e.dotted(shareName(a), e.Times(a.Ratio)+" the limit", "for "+Age(a.AgeSeconds), owner, others)
 	return section{items: []item{topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "BROADCAST", text)}}
 }
 
-// conditions are the lanes that nobody alive can claim and the backlogs: a row for each
-// of the two, about the worst that nobody has. An open circuit stands among what is
-// suspended.
+// conditions shows lanes that no live executor can claim, and backlogs: one row for each of
+// the two kinds, about the worst one without an owner. Open circuits are among the suspensions.
 func conditions(s *queue.Snapshot, e Env) section {
 	sec := section{}
 	for _, kind := range []struct{ kind, label, text string }{
@@ -106,7 +105,7 @@ func conditions(s *queue.Snapshot, e Env) section {
 		}
 		slices.SortStableFunc(all, func(a, b queue.Alert) int { return queue.Choose(moreUrgent(a, b), -1, 1) })
 		a := all[0]
-		owner := queue.Choose(a.State == "acked", a.AckedBy.String()+" has it", "")
+		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
 		others := queue.Choose(len(all) > 1, "+"+strconv.Itoa(len(all)-1)+" more in 3", "")
 		text := e.dotted(a.Queue(), kind.text+Age(a.AgeSeconds), a.Detail.String(), others, owner)
 		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), kind.label, text))
@@ -114,7 +113,7 @@ func conditions(s *queue.Snapshot, e Env) section {
 	return sec
 }
 
-// shareName is whose share an alert is about.
+// shareName returns whose share of broadcast events an alert is about.
 func shareName(a queue.Alert) string {
 	if domain, ok := strings.CutPrefix(a.Subject.String(), "broadcast:"); ok {
 		return "events of " + domain
@@ -125,13 +124,13 @@ func shareName(a queue.Alert) string {
 func heldCursors(s *queue.Snapshot, e Env) section {
 	sec := section{missing: missing(s, "held")}
 	for _, h := range s.Held {
-		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(&h), "its own events wait")
+		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(&h), "its events wait")
 		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, h.Worker.String()}, e, rankWarning, "HELD", text))
 	}
 	return sec
 }
 
-// holder names an open transaction and how long it has been open.
+// holder returns an open transaction and how long it has been open.
 func holder(h *queue.Held) string {
 	if h == nil {
 		return ""
@@ -149,14 +148,14 @@ func suspensions(s *queue.Snapshot, e Env) section {
 		until, r := "until resumed", rankWarning
 		switch {
 		case x.Until != nil && !e.Now.Before(*x.Until) && x.Reason.String() == "circuit":
-			until = "half open: the next try decides"
+			until = "half open: the next attempt decides"
 		case x.Until != nil:
 			until = "until " + e.Clock(*x.Until)
 		}
 		id := strconv.FormatInt(x.SubscriptionID, 10)
 		if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Subject.String() == "circuit:"+id }); ok {
 			r = rank(a.Severity)
-			until = e.dotted("open for "+Age(a.AgeSeconds), until, queue.Choose(a.State == "acked", a.AckedBy.String()+" has it", ""))
+			until = e.dotted("open for "+Age(a.AgeSeconds), until, queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), ""))
 		}
 		by := queue.Choose(x.By.Empty(), "", "by "+x.By.String())
 		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
@@ -165,7 +164,7 @@ func suspensions(s *queue.Snapshot, e Env) section {
 	return sec
 }
 
-// running are the bulk operations that are under way, or that stopped of themselves.
+// running shows the bulk operations that run, or that stopped automatically.
 func running(s *queue.Snapshot, e Env, w int) section {
 	sec := section{gap: true, order: 2, missing: missing(s, "operations")}
 	ops := slices.Clone(s.Operations)
@@ -193,12 +192,12 @@ func running(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// noHost is the loops that no host runs although work waits for them or somebody is
-// silent, or else that no host is alive at all; with how the last one ended.
+// noHost shows the loops that no host runs although work waits for them or an executor is
+// silent, or else that no host is alive, with how the last one ended.
 func noHost(s *queue.Snapshot, e Env) section {
 	sec := section{}
 	if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Kind == queue.AlertNoHost }); ok {
-		owner := queue.Choose(a.State == "acked", a.AckedBy.String()+" has it", "")
+		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
 		parts := plural(int64(len(a.Parts(s.Alerts))), "alert follows", "alerts follow")
 		text := e.dotted(owner, "for "+Age(a.AgeSeconds), a.Detail.String(), queue.Choose(len(a.Parts(s.Alerts)) > 0, parts, ""))
 		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "NO HOST", text))
@@ -208,11 +207,11 @@ func noHost(s *queue.Snapshot, e Env) section {
 		return sec
 	}
 	sec.items = append(sec.items, topRow(Target{queue.PaneHost, ""}, e, rankWarning, "NO HOST",
-		e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock), "gw, S or qtop worker starts one")))
+		e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock), "start one: gw S, or qtop worker")))
 	return sec
 }
 
-// LastHost says how the host ended that was seen last; empty where there was none.
+// LastHost returns how the host ended that was seen last; "" if there was none.
 func LastHost(hosts []queue.Host, clock func(time.Time) string) string {
 	if len(hosts) == 0 {
 		return ""
@@ -224,7 +223,7 @@ func LastHost(hosts []queue.Host, clock func(time.Time) string) string {
 	return h.ID.String() + " stopped " + clock(*h.StoppedAt) + queue.Choose(h.StopReason.Empty(), "", ": "+h.StopReason.String())
 }
 
-// unticked are the tick workers that nobody runs although they are switched on, one row per reason.
+// unticked shows the tick workers that are switched on but not run, one row per reason.
 func unticked(s *queue.Snapshot, e Env) section {
 	sec := section{}
 	for _, u := range s.Unticked() {
@@ -235,14 +234,14 @@ func unticked(s *queue.Snapshot, e Env) section {
 	return sec
 }
 
-// calmAge is the age of something that is as it should be: on the first screen
-// a column of ticking seconds is noise, on a slow link it is also bytes.
+// calmAge returns the age of something healthy in coarse form: seconds that tick on the first
+// screen are noise, and bytes on a slow connection.
 func calmAge(seconds int64) string {
 	return queue.Choose(seconds < 60, "<1m", Age(seconds))
 }
 
-// hostsSection and ticksSection say the age of what is well with age: calmly on
-// the first screen, exactly in pane gw.
+// hostsSection and ticksSection format the age of healthy rows with age: coarsely on the first
+// screen, exactly in pane gw.
 func hostsSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 	sec := section{
 		columns: []table.Column{{Title: "HOSTS", Width: 24, Max: 36}, {Title: "seen", Width: 9, Right: true}, {Title: "in flight", Width: 9, Right: true}, {Title: "loops", Width: 5, Max: 40}},
@@ -292,7 +291,7 @@ func executorsSection(s *queue.Snapshot, e Env) section {
 	src := Executors(s)
 	for _, i := range Arrange(src, 0, nil) {
 		if src.Lower(i) {
-			break // what they may claim stands in the pane
+			break // the pane shows their subscriptions
 		}
 		row := src.pick(i, e, "executor_id", "age_seconds", "in_flight", "state")
 		if x := s.Executors[i]; x.LastBeatAt != nil && executorRank(x) == rankQuiet {
@@ -303,7 +302,7 @@ func executorsSection(s *queue.Snapshot, e Env) section {
 	return sec
 }
 
-// healthSection is the worst of pane 2, where there is room for it.
+// healthSection shows the most urgent rows of pane 2, if there is room.
 func healthSection(s *queue.Snapshot, e Env, w int) section {
 	sec := section{
 		columns: []table.Column{

@@ -1,8 +1,5 @@
 package views
 
-// This file is a page: lines that are scrolled and searched, such as the detail
-// of one row. It is built once per content and width, not per frame.
-
 import (
 	"strings"
 
@@ -12,13 +9,14 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Page is finished lines.
+// Page is lines to scroll and search, such as the details of one row. It is built once per
+// content and width, not per frame.
 type Page struct {
 	Title string
 	Lines []string
 }
 
-// labelWidth is the column of labels; the longest in use is "dead-lettered".
+// labelWidth is the width of the labels; the longest is "first attempts".
 const labelWidth = 15
 
 type pageBuilder struct {
@@ -35,7 +33,7 @@ func (p *pageBuilder) add(line string) { p.lines = append(p.lines, p.e.Theme.Cut
 
 func (p *pageBuilder) blank() { p.lines = append(p.lines, "") }
 
-// head starts a part.
+// head starts a part with a heading.
 func (p *pageBuilder) head(text string) {
 	if len(p.lines) > 0 {
 		p.blank()
@@ -43,8 +41,7 @@ func (p *pageBuilder) head(text string) {
 	p.add(" " + p.e.Theme.Title.Paint(p.e.Theme.Cut(theme.Safe(text), p.w-2)))
 }
 
-// pair is a label with its value, wrapped under itself; empty values are left
-// out.
+// pair adds a label with its value, wrapped and indented. It omits empty values.
 func (p *pageBuilder) pair(label, value string) { p.paint(label, value, p.e.Theme.Text) }
 
 func (p *pageBuilder) paint(label, value string, st theme.Style) {
@@ -58,13 +55,13 @@ func (p *pageBuilder) paint(label, value string, st theme.Style) {
 	}
 }
 
-// reading is a part that has not been read yet.
+// reading adds a part that has not been read yet.
 func (p *pageBuilder) reading(head string) {
 	p.head(head)
 	p.list(false, 0, "")
 }
 
-// list begins the lines of a part: that they are being read, or what is said of none.
+// list starts a list: it adds a line if the list is still being read, or none if it is empty.
 func (p *pageBuilder) list(read bool, n int, none string) {
 	switch {
 	case !read:
@@ -74,7 +71,7 @@ func (p *pageBuilder) list(read bool, n int, none string) {
 	}
 }
 
-// para is free text, wrapped; its own line breaks stay.
+// para adds wrapped text and keeps its line breaks.
 func (p *pageBuilder) para(text string, st theme.Style) {
 	for _, line := range strings.Split(text, "\n") {
 		for _, part := range wrap(theme.Safe(line), p.w-4) {
@@ -83,16 +80,16 @@ func (p *pageBuilder) para(text string, st theme.Style) {
 	}
 }
 
-// verbatim is what a program said, such as an error: its line ends, which stand as
-// marks since it was made safe, are line ends again.
+// verbatim adds the output of a program, such as an error. Line ends that were replaced by
+// signs when the text was made safe become line ends again.
 func (p *pageBuilder) verbatim(text string) {
 	if text != "" {
 		p.para(strings.ReplaceAll(text, "␊", "\n"), p.e.Theme.Text)
 	}
 }
 
-// wrap breaks at spaces, and inside a word only where it is longer than the
-// line: ids and URLs stay whole where they can.
+// wrap breaks at spaces, and inside a word only if it is longer than the line, so that ids and
+// URLs stay whole if possible.
 func wrap(s string, w int) []string {
 	if w < 1 {
 		w = 1
@@ -103,7 +100,7 @@ func wrap(s string, w int) []string {
 	return strings.Split(ansi.Wrap(s, w, ""), "\n")
 }
 
-// hung sets parts under each other, behind what stands in front of the first.
+// hung puts parts on separate lines: the first after front, the others indented like it.
 func hung(front string, parts []string, st theme.Style) []string {
 	out := make([]string, len(parts))
 	for i, part := range parts {

@@ -1,8 +1,5 @@
 package views
 
-// This file draws a payload: JSON by its shape, every digit and character as
-// stored, masked or for a moment with its secrets.
-
 import (
 	"strings"
 	"unicode/utf8"
@@ -13,14 +10,14 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// payload is what is carried, or why it is not shown. size is the characters that
-// it has; where text has fewer it was bounded. revealed is the seconds for which
-// it stands unmasked.
+// payload adds a payload, indented but with every digit and character as stored, or why it is
+// not shown. size is its full number of characters; text has fewer if it was bounded. revealed
+// is how many more seconds it is shown unmasked; 0: it is masked.
 func (p *pageBuilder) payload(text, whyNot queue.Text, size int64, revealed int) {
 	th := p.e.Theme
 	if revealed > 0 {
 		p.head("Payload, with its secrets")
-		p.para(th.G.Warning+" UNMASKED: masked again in "+Age(int64(revealed))+", or when this page is left", th.Critical)
+		p.para(th.G.Warning+" UNMASKED: masked again in "+Age(int64(revealed))+", or when this page is closed", th.Critical)
 	} else {
 		p.head("Payload, secrets masked")
 	}
@@ -42,7 +39,7 @@ func (p *pageBuilder) payload(text, whyNot queue.Text, size int64, revealed int)
 	p.json(indented(s), th.Text)
 }
 
-// first is the first n characters of s.
+// first returns the first n characters of s.
 func first(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -55,8 +52,8 @@ func first(s string, n int) string {
 	return s
 }
 
-// indented lays JSON out to be read by its shape, also where it was cut; digits
-// and all else stay as they are. What has line ends of its own stays whole.
+// indented indents JSON, even if it was cut, without changing values. Text that already has
+// line ends is returned unchanged.
 func indented(s string) string {
 	if strings.ContainsAny(s, "\n␊") || !strings.ContainsAny(s[:min(len(s), 1)], `{[`) {
 		return s
@@ -102,18 +99,17 @@ func indented(s string) string {
 	return b.String()
 }
 
-// json is pretty-printed JSON. Where it was made safe as one text, its line ends
-// stand as marks: inside a JSON string a line end is spelt \n, so that each mark
-// is one of the printing.
+// json adds pretty-printed JSON. If it was made safe as one text, its line ends were replaced by
+// signs. Inside a JSON string a line end is written \n, so every sign is a line end of the layout.
 func (p *pageBuilder) json(text string, st theme.Style) {
 	for _, line := range queue.Lines(strings.ReplaceAll(text, "␊", "\n")) {
 		for _, part := range hardWrap(line.String(), p.w-4) {
-			p.lines = append(p.lines, "   "+st.Paint(part)) // it fits: measuring thousands again is what costs
+			p.lines = append(p.lines, "   "+st.Paint(part)) // it fits; measuring thousands of lines again would be slow
 		}
 	}
 }
 
-// hardWrap breaks anywhere and keeps the indent: JSON is read by its shape.
+// hardWrap breaks anywhere and keeps the indentation.
 func hardWrap(s string, w int) []string {
 	if w < 8 {
 		w = 8

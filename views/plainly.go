@@ -1,8 +1,5 @@
 package views
 
-// This file says the Overview in sentences that change only when something
-// changes: no ages, no rates.
-
 import (
 	"strings"
 
@@ -10,13 +7,14 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// PlainLines is one line per thing that stands out, or one that says that nothing
-// does.
+// PlainLines returns the Overview as sentences for --accessible: one line per condition, or
+// one that says that there is none. Lines contain no ages and no rates, so that they change
+// only when something changes.
 func PlainLines(s *queue.Snapshot, e Env) []string {
 	var out []string
 	add := func(line string) { out = append(out, theme.Safe(line)) }
 	if why, ok := s.Missing["all"]; ok {
-		add("not in this picture: " + why.String())
+		add("not in this snapshot: " + why.String())
 		return out
 	}
 	for _, first := range []queue.Text{s.Server.CloneOf, s.Server.Unexpected} {
@@ -26,7 +24,7 @@ func PlainLines(s *queue.Snapshot, e Env) []string {
 	}
 	for _, sec := range []section{flagsOff(s, e), heldCursors(s, e), suspensions(s, e), noHost(s, e), unticked(s, e)} {
 		if sec.missing != "" {
-			add("not in this picture: " + sec.missing)
+			add("not in this snapshot: " + sec.missing)
 		}
 	}
 	for _, it := range append(flagsOff(s, e).items, append(suspensions(s, e).items, append(noHost(s, e).items, unticked(s, e).items...)...)...) {
@@ -41,19 +39,19 @@ func PlainLines(s *queue.Snapshot, e Env) []string {
 		case queue.AlertNoHost:
 			line = "NO HOST " + a.Detail.String() + ", " + a.Severity
 		case queue.AlertUnclaimed:
-			line = "UNCLAIMED " + a.Queue() + ", nobody alive can claim its jobs, " + a.Severity
+			line = "UNCLAIMED " + a.Queue() + ", no live executor can claim its jobs, " + a.Severity
 		case queue.AlertBacklog:
-			line = "BACKLOG " + a.Queue() + ", due for long, " + a.Severity
+			line = "BACKLOG " + a.Queue() + ", overdue, " + a.Severity
 		case queue.AlertCircuit:
-			line = "CIRCUIT webhook subscription " + strings.TrimPrefix(a.Subject.String(), "circuit:") + ", open for long, " + a.Severity
+			line = "CIRCUIT webhook subscription " + strings.TrimPrefix(a.Subject.String(), "circuit:") + ", open for too long, " + a.Severity
 		case queue.AlertQuarantine:
 			line = "SET ASIDE " + quarantineName(a)
 		case "failing":
 			line = "FAILING webhook subscription " + failingID(a) + ", suspended"
 		case "broadcast":
-			line = "BROADCAST " + shareName(a) + ", over the line"
+			line = "BROADCAST " + shareName(a) + ", over the limit"
 		}
-		add(line + ", " + queue.Choose(a.State == "acked", a.AckedBy.String(), "nobody") + " has it")
+		add(line + ", " + queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "no owner"))
 	}
 	for _, w := range s.Waiting {
 		if w.ClearsInSeconds == nil && w.Waiting > 0 {
@@ -62,16 +60,16 @@ func PlainLines(s *queue.Snapshot, e Env) []string {
 	}
 	names := GroupNames(s.DeadGroups)
 	for i, g := range s.DeadGroups {
-		add("DEAD " + g.Code.String() + " " + names[i] + ", " + plural(g.Open, "letter", "letters"))
+		add("DEAD " + g.Code.String() + " " + names[i] + ", " + plural(g.Open, "dead letter", "dead letters"))
 	}
 	for _, m := range s.Marks {
 		add("MARK " + m.Label.String() + " by " + m.By.String() + " at " + e.Clock(m.At))
 	}
 	if jobTableRank(s.JobTable) > rankQuiet {
-		add("JOB TABLE dead rows pile up, or an old snapshot keeps them")
+		add("JOB TABLE too many dead rows, or an old PostgreSQL snapshot keeps them")
 	}
 	if s.JobTable.LeasesExpired > 0 {
-		add("LEASES expired, their jobs are not taken back yet")
+		add("LEASES expired, not released yet")
 	}
 	if s.MonitoringOff {
 		add("MONITORING OFF")

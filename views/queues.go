@@ -1,8 +1,5 @@
 package views
 
-// This file is pane 8: the lanes of the job queue, what waits in each and why,
-// and under them the leases that nobody renews.
-
 import (
 	"strings"
 
@@ -11,14 +8,14 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// wideLanes is the width from which on a lane says "never" in full.
+// wideLanes is the width from which on "never" is written as "never at this rate".
 const wideLanes = 150
 
-// LaneID names a lane for cursor and lists, as queue.ListJobs takes it.
+// LaneID identifies a lane for cursor and selection, and for queue.ListJobs.
 func LaneID(domain, kind string) string { return domain + "/" + kind }
 
-// Lanes is the table of pane 8 on a screen of w cells: lanes, and under them
-// stuck leases.
+// Lanes returns the tables of pane 8 on a screen of w cells: queue lanes with their waiting
+// jobs and the reason, and below them stuck leases.
 func Lanes(s *queue.Snapshot, w int) Source {
 	lanes, leases := s.OrEmpty().Queues, s.OrEmpty().JobLeases
 	clears, why := 9, 28
@@ -38,7 +35,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 				} else if x > rankQuiet && a.AgeSeconds != b.AgeSeconds {
 					return a.AgeSeconds > b.AgeSeconds
 				}
-				// Those that flow stand by name: by age each claim would reorder them.
+				// Healthy lanes are ordered by name: by age each claim would reorder them.
 				return laneName(a) < laneName(b)
 			}},
 			{Name: "oldest wait first", Column: "oldest", Desc: true, Less: func(i, j int) bool { return lanes[i].AgeSeconds > lanes[j].AgeSeconds }},
@@ -47,10 +44,10 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Name: "job kind", Column: "job_kind", Less: func(i, j int) bool { return laneName(lanes[i]) < laneName(lanes[j]) }},
 		},
 		Empty: []string{
-			"No job has come in during the last hour, and none waits.",
-			"A producer puts one in: SELECT fn_job_enqueue('mail.send', 'iu', 'Agent');",
-			"An executor gets it that is registered and may claim it: 4, then N and E.",
-			"Loop job_executor runs the handlers of this process: gw, then S.",
+			"No job arrived in the last hour, and none is waiting.",
+			"A producer enqueues a job: SELECT fn_job_enqueue('mail.send', 'iu', 'Agent');",
+			"An executor claims it if it is registered (4, N) and has a subscription (4, E).",
+			"The loop job_executor runs the handlers of this process (gw, S).",
 		},
 		Note:   missing(s, "queues", "job_leases", "job_table"),
 		Second: Second{Selectable: true},
@@ -107,10 +104,10 @@ func Lanes(s *queue.Snapshot, w int) Source {
 
 func laneName(l queue.Lane) string { return l.Kind.String() + "\x00" + l.Domain.String() }
 
-// waits is what stands in a lane and is not being worked on.
+// waits returns how many jobs of a lane are not claimed.
 func waits(l queue.Lane) int64 { return l.Queued + l.RetryWaiting }
 
-// laneRank is by the clock alone, like that of everything that waits.
+// laneRank depends only on the age of the oldest waiting job.
 func laneRank(l queue.Lane) int {
 	_, r := Env{}.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, false)
 	return r
@@ -118,7 +115,7 @@ func laneRank(l queue.Lane) int {
 
 func leaseRank(l queue.JobLease) int { return queue.Choose(l.Expired, rankCritical, rankWarning) }
 
-// leaseWords is what is wrong with a lease.
+// leaseWords returns what is wrong with a lease.
 func leaseWords(l queue.JobLease, e Env) string {
 	return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", "not renewed, "+e.Left(l.Until))
 }
@@ -126,9 +123,8 @@ func leaseWords(l queue.JobLease, e Env) string {
 // uuidLen is the length of a UUID, shortLen of what ShortID leaves of one.
 const uuidLen, shortLen = 36, 17
 
-// ShortID is enough of an id to tell it from its neighbours; what copies or opens
-// it has the whole. A UUID of version 7 begins with its time: jobs that came in
-// together differ in its second half alone.
+// ShortID shortens an id for display. Of a UUID it keeps the second half: a UUID of version 7
+// begins with its time, so jobs enqueued together differ only there.
 func ShortID(id string) string {
 	prefix := ""
 	for _, p := range []string{"job:", "event:"} {
@@ -145,22 +141,22 @@ func ShortID(id string) string {
 	return prefix + id[:8]
 }
 
-// laneLook is as urgent as what waits; one that only works is live.
+// laneLook returns sign and style of a lane: its urgency, or live if jobs are in progress.
 func laneLook(l queue.Lane, e Env) (table.Cell, theme.Style) {
 	return e.atWork(laneRank(l), l.Leased+l.InProgress > 0)
 }
 
-// bad is a number that should be 0.
+// bad shows a number that should be 0.
 func (e Env) bad(n int64) table.Cell {
 	return cell(Count(n), queue.Choose(n == 0, e.Theme.Dim, e.Theme.Warning))
 }
 
-// PlainWaited is how long the oldest of a lane waits.
+// PlainWaited returns how long the oldest job of a lane has waited.
 func PlainWaited(l queue.Lane) string {
 	return queue.Choose(l.OldestAt == nil, "-", PlainAge(l.AgeSeconds))
 }
 
-// PlainClears is when a lane is empty at its present rates.
+// PlainClears returns when a lane is empty at its current rates.
 func PlainClears(l queue.Lane) string {
 	switch {
 	case l.ClearsInSeconds != nil:

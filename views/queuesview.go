@@ -1,20 +1,17 @@
 package views
 
-// This file lays pane 8 out: its tables, then the page of the row under the
-// cursor where there is room or else that row in two lines, and at the foot the
-// table under the queue.
+// This file is the layout of pane 8: its tables, then the page of the row under the cursor or,
+// without room, that row in two lines, and last the state of the job table.
 
 import "github.com/qtop/qtop/pgclient/queue"
 
-// PageRoom is the lines that must be free under a table for the page of the row
-// under the cursor to stand there.
+// PageRoom is how many free lines below a table the page of the row under the cursor needs.
 const PageRoom = 16
 
-// rowLines is the lines of the row under the cursor where its page does not fit.
+// rowLines is the height of the short form of that page.
 const rowLines = 2
 
-// QueuesTable is how many lines of size the tables have, and whether the page
-// stands under them.
+// QueuesTable returns how many lines the tables get, and whether the page fits below them.
 func QueuesTable(s *queue.Snapshot, g Grid, e Env, size Size) (lines int, page bool) {
 	foot := len(JobTable(s, e, size.W)) + 1
 	need := g.Need()
@@ -52,8 +49,8 @@ func Queues(s *queue.Snapshot, g Grid, e Env, size Size) []string {
 	return append(out, foot[:min(len(foot), max(size.H-len(out), 0))]...)
 }
 
-// rowInTwo is the row under the cursor, in exactly two lines: the rows above do
-// not move with the cursor.
+// rowInTwo shows the row under the cursor in exactly two lines, so that the rows above do not
+// move with the cursor.
 func rowInTwo(s *queue.Snapshot, id string, e Env, w int) []string {
 	var words []string
 	if l, ok := LaneAt(s, id); ok {
@@ -79,7 +76,7 @@ func rowInTwo(s *queue.Snapshot, id string, e Env, w int) []string {
 	return out
 }
 
-// QueuesPage is the page of a row of pane 8.
+// QueuesPage returns the page of a row of pane 8.
 func QueuesPage(s *queue.Snapshot, id string, e Env, w int) (Page, bool) {
 	if l, ok := LaneAt(s, id); ok {
 		return LanePage(l, s, e, w), true
@@ -90,12 +87,12 @@ func QueuesPage(s *queue.Snapshot, id string, e Env, w int) (Page, bool) {
 	return Page{}, false
 }
 
-// LaneAt finds a lane by the id of its row.
+// LaneAt returns the lane with this row id.
 func LaneAt(s *queue.Snapshot, id string) (queue.Lane, bool) {
 	return queue.Find(s.OrEmpty().Queues, func(l queue.Lane) bool { return LaneID(l.Domain.String(), l.Kind.String()) == id })
 }
 
-// LeaseAt finds a lease by the id of its row.
+// LeaseAt returns the lease with this row id.
 func LeaseAt(s *queue.Snapshot, id string) (queue.JobLease, bool) {
 	return queue.Find(s.OrEmpty().JobLeases, func(l queue.JobLease) bool { return l.ID == id })
 }

@@ -1,7 +1,7 @@
 package views
 
-// This file is pane gs: the broadcast share against its line, who reads which
-// events, the types that reach nobody in particular, and how a type is resolved.
+// This file is pane gs: event subscriptions, the event types that only broadcast reaches, and
+// how the recipients of a type are resolved.
 
 import (
 	"fmt"
@@ -13,11 +13,11 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// BroadcastHeadLines is how many lines stand above the tables of pane gs.
+// BroadcastHeadLines is the height of the head above the tables of pane gs.
 const BroadcastHeadLines = 3
 
-// EventSubscriptions is the table of pane gs: rules, and under them the types of which events
-// reach nobody in particular.
+// EventSubscriptions returns the tables of pane gs: event subscriptions, and below them the
+// unrouted types, whose events only broadcast reaches.
 func EventSubscriptions(rows []queue.EventSubscription, b *queue.Broadcast) Source {
 	var unrouted []queue.UnroutedType
 	if b != nil {
@@ -31,7 +31,7 @@ func EventSubscriptions(rows []queue.EventSubscription, b *queue.Broadcast) Sour
 			{Name: "step", Column: "step", Less: func(i, j int) bool { return rows[i].Step() < rows[j].Step() }},
 			{Name: "muted first", Column: "state", Desc: true, Less: func(i, j int) bool { return rows[i].Mute && !rows[j].Mute }},
 		},
-		Empty: []string{"There is no rule: every event goes to broadcast.", "N makes one."},
+		Empty: []string{"There is no event subscription: every event goes to broadcast.", "N adds one."},
 	}.with(eventSubscriptionList(rows), List[queue.UnroutedType]{
 		Name: "unrouted", Rows: unrouted, ID: queue.UnroutedType.ID, First: "event_domain event_type event_stream broadcast_events_24h events_24h share",
 		Look: func(_ queue.UnroutedType, e Env) (table.Cell, theme.Style) {
@@ -77,7 +77,7 @@ func muteState(s queue.EventSubscription) string {
 	return queue.Choose(s.Mute, "muted", "active")
 }
 
-// PlainPercent is a share in percent as a bare number.
+// PlainPercent returns a share in percent as a bare number.
 func PlainPercent(n, of int64) string {
 	if of == 0 {
 		return "-"
@@ -85,12 +85,12 @@ func PlainPercent(n, of int64) string {
 	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 2, 64)
 }
 
-// eventSubscriptionOrder keeps the rules of a domain together, those of every domain first.
+// eventSubscriptionOrder keeps the subscriptions of a domain together, those of every domain first.
 func eventSubscriptionOrder(s queue.EventSubscription) string {
 	return strings.Join([]string{s.Domain.String(), s.Type.String(), s.Stream.String(), s.Recipient.String(), fmt.Sprintf("%19d", s.ID)}, "\x00")
 }
 
-// scopeWords is what of an event a rule is narrowed to.
+// scopeWords returns the conditions that narrow a subscription.
 func scopeWords(s queue.EventSubscription) string {
 	var words []string
 	if !s.SubjectTable.Empty() {
@@ -102,7 +102,7 @@ func scopeWords(s queue.EventSubscription) string {
 	return strings.Join(words, ", ")
 }
 
-// percent keeps what is not nothing from looking like nothing.
+// percent returns a share with enough digits that a share above 0 does not read 0.
 func percent(n, of int64) string {
 	if of <= 0 {
 		return "0 %"
@@ -117,12 +117,12 @@ func percent(n, of int64) string {
 	return strconv.FormatFloat(share, 'f', 2, 64) + " %"
 }
 
-// BroadcastHead is the share of all against its line with its last 24 hours, and the
-// domains that it is made of.
+// BroadcastHead returns the head of pane gs: the share of events that only broadcast reaches,
+// against its limit, over 24 hours and per domain.
 func BroadcastHead(b *queue.Broadcast, e Env, w int) []string {
 	out := make([]string, BroadcastHeadLines)
 	th := e.Theme
-	if b != nil && len(b.Shares) == 0 { // it could not be read: the table says so
+	if b != nil && len(b.Shares) == 0 { // it could not be read, and the table shows why
 		return out
 	}
 	if b == nil {
@@ -133,7 +133,7 @@ func BroadcastHead(b *queue.Broadcast, e Env, w int) []string {
 	r := rankOf(all.Over)
 	sign := e.sign(r)
 	share := e.dotted(percent(all.Broadcast, all.Events)+" of "+plural(all.Events, "event", "events")+" in 24 h",
-		queue.Choose(all.Over, "OVER", "not over")+" the line of "+strconv.FormatInt(b.Line, 10)+" %")
+		queue.Choose(all.Over, "OVER", "not over")+" the limit of "+strconv.FormatInt(b.Line, 10)+" %")
 	if all.Events == 0 {
 		share = "no event in 24 h"
 	}
@@ -161,18 +161,19 @@ func BroadcastHead(b *queue.Broadcast, e Env, w int) []string {
 		words = append(words, s.Domain.String()+" "+percent(s.Broadcast, s.Events)+queue.Choose(s.Over, " over", ""))
 	}
 	if len(words) == 0 && all.Events > 0 {
-		words = []string{"every event reaches somebody"}
+		words = []string{"every event reaches a subscriber"}
 	}
 	out[1] = th.Cut("   "+th.Dim.Paint(theme.Safe(e.dotted(words...))), w)
 	return out
 }
 
-// EventSubscriptionPage is one rule with its changes. history is nil until it has been read.
+// EventSubscriptionPage returns the page of one event subscription with its changes. history is
+// nil until it has been read.
 func EventSubscriptionPage(s queue.EventSubscription, history []queue.AuditEntry, e Env, w int) Page {
-	title := "rule " + strconv.FormatInt(s.ID, 10)
+	title := "subscription " + strconv.FormatInt(s.ID, 10)
 	p := newPage(e, w)
 	p.head(title + ", " + s.Recipient.String())
-	p.paint("state", queue.Choose(s.Mute, "muted: it counts as absent", "active"), e.warn(s.Mute))
+	p.paint("state", queue.Choose(s.Mute, "muted: ignored by the resolution", "active"), e.warn(s.Mute))
 	p.pair("domain", orEvery(s.Domain))
 	p.pair("type", orEvery(s.Type))
 	p.pair("stream", orEvery(s.Stream))
@@ -182,19 +183,19 @@ func EventSubscriptionPage(s queue.EventSubscription, history []queue.AuditEntry
 		return p.done(title)
 	}
 	p.head("Changes, newest first")
-	p.list(history != nil, len(history), "Nobody has changed this yet.")
+	p.list(history != nil, len(history), "Not changed yet.")
 	for _, h := range history {
 		p.pair(e.Clock(h.At), h.Actor.String()+": "+strings.ReplaceAll(h.Action.String(), "event_subscription_", "")+" "+h.Outcome.String()+reasonTail(h.Reason.String()))
 	}
 	return p.done(title)
 }
 
-// stepWords is what must be equal at a step of DP6 §3.2.
+// stepWords returns what a subscription must name at a step of the resolution (DP6 §3.2).
 func stepWords(step int) string {
-	return [...]string{"", "type and stream are named", "the stream is named, every type", "the type is named, every stream", "every type and stream", "nobody in particular"}[min(max(step, 0), 5)]
+	return [...]string{"", "type and stream are named", "the stream is named, every type", "the type is named, every stream", "every type and stream", "broadcast"}[min(max(step, 0), 5)]
 }
 
-// outcomeWords is what became of a rule.
+// outcomeWords returns why a subscription was reached or not.
 func outcomeWords(r queue.ResolvedRule) string {
 	switch r.Outcome {
 	case "taken":
@@ -213,8 +214,8 @@ func outcomeWords(r queue.ResolvedRule) string {
 	return r.Outcome
 }
 
-// ResolutionPage says step by step whom an event of a type reaches. r is nil until
-// it has been read.
+// ResolutionPage returns the page that shows step by step which recipients an event of a type
+// reaches. r is nil until it has been read.
 func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 	th := e.Theme
 	p := newPage(e, w)
@@ -245,10 +246,10 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 			}
 			n++
 			sign := queue.Choose(x.Outcome == "taken", cell(th.G.Good, th.Text), cell(th.G.Dash, th.Dim))
-			p.paint(sign.Text+" rule "+strconv.FormatInt(x.ID, 10), x.Recipient.String()+": "+outcomeWords(x), sign.Style)
+			p.paint(sign.Text+" subscription "+strconv.FormatInt(x.ID, 10), x.Recipient.String()+": "+outcomeWords(x), sign.Style)
 		}
 		if n == 0 {
-			p.para("no rule", th.Dim)
+			p.para("no subscription", th.Dim)
 		}
 	}
 	p.head("Step 5: " + stepWords(5))

@@ -1,8 +1,5 @@
 package views
 
-// This file is pane 9: every tick worker with its cadence, when it ran, when it is
-// due and what it did; under them who ticks.
-
 import (
 	"bytes"
 	"cmp"
@@ -17,7 +14,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Scheduler is the table of pane 9: tick workers, and under them the mode.
+// Scheduler returns the tables of pane 9: tick workers, and below them the scheduler mode.
 func Scheduler(s *queue.Snapshot) Source {
 	var modes []queue.Flag
 	rows := s.OrEmpty().Ticks
@@ -74,7 +71,7 @@ func Scheduler(s *queue.Snapshot) Source {
 	}.lines(), modeList(modes, rows))
 }
 
-// modeList is the table of who ticks, of one line.
+// modeList is the table of the scheduler mode, with one line.
 func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 	jobs, missing := modeJobs(ticks)
 	tone := func(f queue.Flag, e Env) (table.Cell, theme.Style) {
@@ -87,9 +84,9 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 	return List[queue.Flag]{
 		Name: "flags", Rows: modes, ID: func(f queue.Flag) string { return f.Key.String() }, Look: tone,
 		Columns: []Column[queue.Flag]{
-			{Name: "key", Title: "WHO TICKS", Width: 20, Max: 24, Look: strong},
+			{Name: "key", Title: "SCHEDULER MODE", Width: 20, Max: 24, Look: strong},
 			{Name: "value", Title: "mode", Width: 8, Look: ofRow},
-			{Name: "what_that_means", Width: 30, Want: 48, Max: 70, Text: func(f queue.Flag, e Env) string { return modeMeans(f.Value.String()) }},
+			{Name: "what_that_means", Title: "meaning", Head: "MEANING", Width: 30, Want: 48, Max: 70, Text: func(f queue.Flag, e Env) string { return modeMeans(f.Value.String()) }},
 			{Name: "cron_jobs", Width: 18, Max: 40, Drop: 1, Look: ofRow, Text: func(queue.Flag, Env) string { return jobs }},
 			{Name: "updated_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: dim},
 			{Name: "reason", Width: 12, Max: 40, Drop: 3, Look: dim},
@@ -97,13 +94,12 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 	}.lines()
 }
 
-// tickAge is how long ago a worker ran; one that never did is the oldest.
+// tickAge returns the seconds since the last run; a worker that never ran is the oldest.
 func tickAge(t queue.TickWorker) int64 {
 	return queue.Choose(t.AgeSeconds == nil, 1<<62, orZero(t.AgeSeconds))
 }
 
-// tickRank puts what failed or is late first; off is meant, and loud enough to be
-// seen.
+// tickRank puts failed and late workers first. Off is deliberate, but still a warning.
 func tickRank(t queue.TickWorker) int {
 	switch {
 	case t.State == "failed", t.Stale && t.State != "off":
@@ -114,7 +110,7 @@ func tickRank(t queue.TickWorker) int {
 	return rankQuiet
 }
 
-// tickState is the state as it is said aloud.
+// tickState returns the state as the screen shows it.
 func tickState(t queue.TickWorker) string {
 	switch {
 	case t.IntervalSeconds == 0:
@@ -126,12 +122,12 @@ func tickState(t queue.TickWorker) string {
 	case t.Stale:
 		return "STALE"
 	case t.State == "unwatched":
-		return "LATE" // and monitoring is off, which a banner says
+		return "LATE" // monitoring is off, which a banner shows
 	}
 	return t.State
 }
 
-// due is when a worker is due next.
+// due returns when a worker is due next.
 func (e Env) due(t queue.TickWorker) string {
 	switch {
 	case t.NextDueAt == nil:
@@ -146,7 +142,7 @@ func orDash(s string, e Env) string {
 	return cmp.Or(s, e.Theme.G.Dash)
 }
 
-// tickCron is the cron job of a worker, and whether it is installed.
+// tickCron returns the cron job of a worker, and whether it is installed.
 func tickCron(t queue.TickWorker, e Env) string {
 	switch {
 	case t.CronJob.Empty():
@@ -157,20 +153,20 @@ func tickCron(t queue.TickWorker, e Env) string {
 	return t.CronSchedule.String() + " as " + t.CronRunAs.String()
 }
 
-// modeMeans says a mode in words.
+// modeMeans describes a mode.
 func modeMeans(mode string) string {
 	switch mode {
 	case "external":
-		return "worker hosts tick; pg_cron is refused"
+		return "worker hosts run tick workers; runs by pg_cron are refused"
 	case "pg_cron":
-		return "pg_cron ticks what has a job, worker hosts the rest"
+		return "pg_cron runs tick workers with a cron job, worker hosts the rest"
 	case "hybrid":
-		return "both tick; one run per interval"
+		return "both run tick workers; one run per interval"
 	}
-	return "unreadable: pg_cron is refused"
+	return "invalid value: runs by pg_cron are refused"
 }
 
-// modeJobs counts the cron jobs that are installed.
+// modeJobs counts the installed cron jobs.
 func modeJobs(ticks []queue.TickWorker) (words string, missing bool) {
 	all, in := 0, 0
 	for _, t := range ticks {
@@ -184,7 +180,7 @@ func modeJobs(ticks []queue.TickWorker) (words string, missing bool) {
 	return fmt.Sprintf("%d of %d installed", in, all), in < all
 }
 
-// TickResult says what a tick did in a few words: the error, else what is not 0.
+// TickResult returns the result of a run in a few words: the error, else the counts above 0.
 func TickResult(raw json.RawMessage) string {
 	var o map[string]any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -214,11 +210,11 @@ func TickResult(raw json.RawMessage) string {
 	return queue.Clean(strings.Join(parts, ", ")).String()
 }
 
-// CronState is one word for how a cron job stands.
+// CronState returns the state of a cron job in one word.
 func CronState(j queue.CronJob) string {
 	switch {
 	case j.Found == nil:
-		return "installed" // as was written down; pg_cron shows it to its owner alone
+		return "installed" // as recorded; pg_cron shows a job only to its owner
 	case !*j.Found && !j.RunAs.Empty():
 		return "GONE"
 	case !*j.Found:

@@ -1,8 +1,5 @@
 package views
 
-// This file is the pages of pane 9: one tick worker in full, and who ticks with
-// what pg_cron has.
-
 import (
 	"bytes"
 	"encoding/json"
@@ -10,24 +7,24 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// TickPage is one tick worker with the changes of its interval. history is nil
-// until it has been read.
+// TickPage returns the page of one tick worker with the changes of its interval. history is
+// nil until it has been read.
 func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry, e Env, w int) Page {
 	p := newPage(e, w)
 	th, r := e.Theme, tickRank(t)
 	p.head(t.Name.String())
 	p.paint("state", tickState(t), e.tone(r))
 	p.pair("why", tickWhy(t))
-	p.pair("every", queue.Choose(t.IntervalSeconds == 0, "0, it does not run", Age(t.IntervalSeconds)))
+	p.pair("every", queue.Choose(t.IntervalSeconds == 0, "0: the worker does not run", Age(t.IntervalSeconds)))
 	if f, ok := s.Flag(queue.TickInterval(t.Name.String())); ok && f.RevertsAt != nil {
-		p.pair("comes back", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
+		p.pair("reverts", "to "+f.RevertsTo.String()+" s at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
 	}
 	if t.ThresholdSeconds > 0 {
 		p.pair("stale after", queue.Choose(t.ThresholdSeconds >= 1000000, "not watched: the stale threshold is 1000000 s or more", Age(t.ThresholdSeconds)+" without a run"))
 	}
 	p.pair("last run", dashed(e, t.LastRunAt, e.Stamp)+bySource(t))
 	if t.LastAttemptAt != nil && (t.LastRunAt == nil || t.LastAttemptAt.After(*t.LastRunAt)) {
-		p.paint("last attempt", e.Stamp(*t.LastAttemptAt)+", it failed", th.Critical)
+		p.paint("last attempt", e.Stamp(*t.LastAttemptAt)+", failed", th.Critical)
 	}
 	if t.NextDueAt != nil {
 		p.pair("due", e.Stamp(*t.NextDueAt)+", "+e.due(t))
@@ -55,10 +52,10 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 }
 
 func bySource(t queue.TickWorker) string {
-	return queue.Choose(t.LastSource.Empty(), "", ", asked for by "+t.LastSource.String())
+	return queue.Choose(t.LastSource.Empty(), "", ", requested by "+t.LastSource.String())
 }
 
-// tickWhy says what keeps a worker from running; empty when nothing does.
+// tickWhy returns what keeps a worker from running; "": nothing does.
 func tickWhy(t queue.TickWorker) string {
 	switch {
 	case t.IntervalSeconds == 0:
@@ -66,34 +63,35 @@ func tickWhy(t queue.TickWorker) string {
 	case t.State == "off":
 		return t.FlagKey.String() + " is off: gf"
 	case t.State == "failed":
-		return "its last run ended in an error; it is tried again at its interval"
+		return "the last run failed; the next run is at its interval"
 	case t.Mode.String() == "pg_cron" && !t.CronJob.Empty() && t.CronRunAs.Empty() && !t.Why.Empty():
 		return t.Why.String() + ": qtop scheduler install"
 	case t.Stale && t.Why.Empty():
-		return "a live host has it, but no run has ended well"
+		return "a live host runs it, but no run has succeeded"
 	}
 	return t.Why.String()
 }
 
-// ModePage is who ticks, and what pg_cron has. cron is nil until it has been read.
+// ModePage returns the page of the scheduler mode with the jobs of pg_cron. cron is nil until
+// it has been read.
 func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
 	p := newPage(e, w)
-	p.head("Who ticks")
+	p.head("Scheduler mode")
 	if f, ok := s.Flag(queue.SchedulerMode); ok {
 		p.paint("mode", f.Value.String(), e.tone(rank(flagState(f))))
 		p.pair("", modeMeans(f.Value.String()))
 		p.pair("changed", e.Stamp(f.UpdatedAt)+" by "+f.UpdatedBy.String())
 		p.pair("reason", f.Reason.String())
 		if f.RevertsAt != nil {
-			p.pair("comes back", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
+			p.pair("reverts", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
 		}
 	}
 	if e.Brief {
-		return p.done("who ticks")
+		return p.done("scheduler mode")
 	}
 	if cron == nil {
 		p.reading("pg_cron")
-		return p.done("who ticks")
+		return p.done("scheduler mode")
 	}
 	p.head("pg_cron")
 	p.verbatim(cron.Lacks.String())
@@ -110,5 +108,5 @@ func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
 			p.pair("last run", e.Stamp(*j.LastStartAt)+" "+j.LastStatus.String()+" "+j.LastMessage.String())
 		}
 	}
-	return p.done("who ticks")
+	return p.done("scheduler mode")
 }

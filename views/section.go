@@ -153,7 +153,7 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 	}
 	switch {
 	case s.missing != "":
-		d.lines = append(d.lines, th.Cut(" "+th.Warning.Paint(th.G.Warning+" not in this picture: "+theme.Safe(s.missing)), w))
+		d.lines = append(d.lines, th.Cut(" "+th.Warning.Paint(th.G.Warning+" not in this snapshot: "+theme.Safe(s.missing)), w))
 		return
 	case s.lines != nil:
 		d.lines = append(d.lines, s.lines[:min(max(n, 0), len(s.lines))]...)

@@ -208,7 +208,7 @@ func noteLines(e Env, note string, w int) []string {
 		return nil
 	}
 	th := e.Theme
-	return []string{th.Cut(" "+th.Warning.Paint(th.Cut(th.G.Warning+" not in this picture: "+theme.Safe(note), w-2)), w)}
+	return []string{th.Cut(" "+th.Warning.Paint(th.Cut(th.G.Warning+" not in this snapshot: "+theme.Safe(note), w-2)), w)}
 }
 
 // missing is the note of a section that the picture could not contain.

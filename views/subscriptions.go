@@ -1,7 +1,7 @@
 package views
 
-// This file is what an executor may claim: the second table of pane 4 and its
-// part of an executor's page.
+// This file is the job subscriptions of executors: the second table of pane 4, and a part of
+// an executor's page.
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// subscriptionCount is how many subscriptions an executor has.
+// subscriptionCount is how many job subscriptions an executor has.
 type subscriptionCount struct{ all, enabled int64 }
 
 func subscriptionCounts(subs []queue.JobSubscription) map[queue.Text]subscriptionCount {
@@ -28,14 +28,13 @@ func subscriptionCounts(subs []queue.JobSubscription) map[queue.Text]subscriptio
 	return counts
 }
 
-// needsSubscriptions tells executors that do nothing without a subscription: those that
-// come from outside. Workers of the database have their work by name.
+// needsSubscriptions reports whether an executor claims nothing without a subscription. Workers
+// of the database get their work by name instead.
 func needsSubscriptions(x queue.Executor) bool {
 	return !x.TickWorker && x.State != "deregistered" && x.Kind.String() != "PG_worker" && x.Kind.String() != "DOT"
 }
 
-// mayClaimCell says how many rules an executor has, and that one which needs some has
-// none.
+// mayClaimCell shows how many subscriptions an executor has, and warns if it needs one.
 func mayClaimCell(x queue.Executor, c subscriptionCount, e Env) table.Cell {
 	switch {
 	case c.all == 0 && needsSubscriptions(x):
@@ -47,13 +46,13 @@ func mayClaimCell(x queue.Executor, c subscriptionCount, e Env) table.Cell {
 	case c.enabled < c.all:
 		return cell(Count(c.enabled)+" of "+Count(c.all), e.Theme.Text)
 	}
-	return cell(plural(c.all, "rule", "rules"), e.Theme.Text)
+	return cell(Count(c.all), e.Theme.Text)
 }
 
-// subscriptionRowID keeps the ids of both tables of pane 4 apart.
+// subscriptionRowID is the row id of a subscription. Its prefix keeps it apart from executors.
 func subscriptionRowID(x queue.JobSubscription) string { return "sub\x00" + x.ID }
 
-// orEvery says an empty kind or domain in words.
+// orEvery returns "every" for an empty kind or domain.
 func orEvery(t queue.Text) string {
 	return cmp.Or(t.String(), "every")
 }
@@ -62,12 +61,12 @@ func subscriptionState(x queue.JobSubscription) string {
 	return queue.Choose(x.Enabled, "enabled", "off")
 }
 
-// subscriptionWords is a rule in one line.
+// subscriptionWords returns priority and parallel jobs of a subscription in one line.
 func subscriptionWords(x queue.JobSubscription) string {
 	return queue.Choose(x.Enabled, "", "OFF; ") + "priority " + strconv.FormatInt(x.PriorityFloor, 10) + " and up, " + Count(x.InFlight) + " of " + Count(x.MaxParallel) + " in flight"
 }
 
-// JobSubscriptionText is a subscription in one line: which jobs, how many at once.
+// JobSubscriptionText returns a subscription in one line: which jobs, how many at once.
 func JobSubscriptionText(x queue.JobSubscription) string {
 	s := orEvery(x.JobKind) + " in " + orEvery(x.Domain) + ": " + subscriptionWords(x)
 	if note := x.Notes.String(); note != "" {
@@ -76,7 +75,7 @@ func JobSubscriptionText(x queue.JobSubscription) string {
 	return s
 }
 
-// subscriptions is what an executor may claim.
+// subscriptions adds the jobs that an executor may claim.
 func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscription) {
 	p.head("May claim")
 	n := 0
@@ -90,14 +89,13 @@ func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscripti
 	switch {
 	case n > 0:
 	case needsSubscriptions(x):
-		p.para("No subscription: it gets no job. E makes one.", p.e.Theme.Warning)
+		p.para("No subscription: this executor gets no jobs. E adds one.", p.e.Theme.Warning)
 	default:
 		p.para("No subscription.", p.e.Theme.Dim)
 	}
 }
 
-// SubscriptionOf is the subscription of a row of pane 4, which is of the second
-// table there.
+// SubscriptionOf returns the job subscription of a row of the second table of pane 4.
 func SubscriptionOf(s *queue.Snapshot, row string) (queue.JobSubscription, bool) {
 	return queue.Find(s.OrEmpty().JobSubscriptions, func(x queue.JobSubscription) bool { return subscriptionRowID(x) == row })
 }
@@ -127,7 +125,7 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 				Text: func(x queue.JobSubscription, _ Env) string { return Count(x.InFlight) + " of " + Count(x.MaxParallel) },
 				Tone: func(x queue.JobSubscription, e Env) theme.Style {
 					return e.warn(x.Enabled && x.InFlight >= x.MaxParallel)
-				}}, // it takes nothing more
+				}}, // it claims no more jobs
 			{Name: "state", Width: 7, Look: ofRow, Text: func(x queue.JobSubscription, _ Env) string { return subscriptionState(x) }, Plain: func(x queue.JobSubscription) string { return OnOff(x.Enabled) }},
 			{Name: "notes", Width: 12, Max: 50, Drop: 3, Look: dim},
 			{Name: "registered_by", Title: "by", Width: 8, Max: 16, Drop: 4, Look: dim},

@@ -1,8 +1,5 @@
 package views
 
-// This file is the second line: the panes with their keys, and how much is in
-// those where something should be looked at.
-
 import (
 	"cmp"
 	"slices"
@@ -11,7 +8,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Tab is one pane in the line.
+// Tab is one pane in the second line of the screen, with the count of its badge.
 type Tab struct {
 	Keys, Title, Short string
 	Count              int64
@@ -19,10 +16,10 @@ type Tab struct {
 	Open               bool
 }
 
-// Badge is how much stands in a pane that should be looked at, and how urgent that is.
+// Badge counts the rows of a pane that need attention, and returns how urgent they are.
 type Badge func(s *queue.Snapshot) (n int64, loud int)
 
-// NewTab is a pane with what its badge counts; a nil badge counts nothing.
+// NewTab returns the tab of a pane with the count of its badge; a nil badge counts nothing.
 func NewTab(p queue.Pane, open bool, badge Badge, s *queue.Snapshot) Tab {
 	t := Tab{Keys: p.Keys, Title: p.Title, Short: cmp.Or(p.Short, p.Title), Open: open}
 	if s != nil && badge != nil {
@@ -31,7 +28,7 @@ func NewTab(p queue.Pane, open bool, badge Badge, s *queue.Snapshot) Tab {
 	return t
 }
 
-// counted is how many of the rows count, and the greatest rank of these.
+// counted returns how many of the rows count, and their highest rank.
 func counted[T any](rows []T, of func(T) (rank int, counts bool)) (n int64, loud int) {
 	for _, x := range rows {
 		if r, counts := of(x); counts {
@@ -46,7 +43,7 @@ func ranked[T any](rows []T, rank func(T) int) (n int64, loud int) {
 	return counted(rows, func(x T) (int, bool) { return rank(x), rank(x) > rankQuiet })
 }
 
-// AlertsBadge counts the alerts that nobody has, one for each cause.
+// AlertsBadge counts the alerts without an owner, one per cause.
 func AlertsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return counted(queue.Causes(s.Alerts), func(a queue.Alert) (int, bool) { return rank(a.Severity), a.State != "acked" })
 }
@@ -59,12 +56,12 @@ func OperationsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return counted(s.Operations, func(o queue.Operation) (int, bool) { return operationRank(o), o.State != queue.BulkPlanned })
 }
 
-// WebhooksBadge counts endpoints that get nothing.
+// WebhooksBadge counts the endpoints to which nothing is sent.
 func WebhooksBadge(s *queue.Snapshot) (n int64, loud int) {
 	return int64(len(s.Suspended)), rankWarning
 }
 
-// EventSubscriptionsBadge counts broadcast shares over their line that nobody has.
+// EventSubscriptionsBadge counts alerts without an owner about broadcast shares over their limit.
 func EventSubscriptionsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return counted(s.Alerts, func(a queue.Alert) (int, bool) { return rank(a.Severity), a.Kind == "broadcast" && a.State != "acked" })
 }
@@ -90,9 +87,9 @@ func FlagsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return ranked(s.Flags, func(f queue.Flag) int { return rank(flagState(f)) })
 }
 
-// TabLine draws the panes in exactly w cells, with short titles where the long
-// ones do not fit, and at last without panes in which there is nothing, first
-// those of two keys, and then without others of two keys: the menu has them all.
+// TabLine draws the panes in exactly w cells. If they do not fit, it uses short titles, then
+// leaves out panes whose badge is 0 (first those with two keys), then others with two keys.
+// The menu always has all of them.
 func TabLine(tabs []Tab, e Env, w int) string {
 	th := e.Theme
 	for _, form := range []struct {
@@ -121,8 +118,8 @@ func TabLine(tabs []Tab, e Env, w int) string {
 	return th.Left(line, w)
 }
 
-// tabLine sets the panes gap cells apart; the open one is a badge that reaches a
-// cell into the gaps on both sides.
+// tabLine draws the panes gap cells apart. The open one is highlighted, one cell wider on
+// both sides.
 func tabLine(tabs []Tab, th theme.Theme, long bool, gap int) (string, int) {
 	out, used, wasOpen := "", 0, false
 	for i, t := range append(tabs, Tab{Keys: "0", Title: "menu", Short: th.G.Ellipsis}) {

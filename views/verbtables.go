@@ -1,7 +1,6 @@
 package views
 
-// This file is lists that stand in no pane of their own, or as a few lines of one:
-// verbs print them as tables.
+// This file is the lists that verbs print as tables and that have no separate pane.
 
 import (
 	"cmp"
@@ -10,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Hosts is worker hosts.
+// Hosts returns the worker hosts.
 func Hosts(s *queue.Snapshot) Source {
 	return Source{}.with(List[queue.Host]{Name: "hosts", Rows: s.Hosts, Columns: []Column[queue.Host]{
 		{Name: "state", Plain: func(h queue.Host) string {
@@ -26,7 +25,7 @@ func Hosts(s *queue.Snapshot) Source {
 	}}.lines())
 }
 
-// WaitingQueues is what waits in every queue, and why.
+// WaitingQueues returns every queue with waiting work, and why it waits.
 func WaitingQueues(s *queue.Snapshot) Source {
 	return Source{}.with(List[queue.Waiting]{Name: "waiting", Rows: s.Waiting, Columns: []Column[queue.Waiting]{
 		{Name: "queue", Plain: func(w queue.Waiting) string { return w.Name() }},
@@ -36,7 +35,7 @@ func WaitingQueues(s *queue.Snapshot) Source {
 	}}.lines())
 }
 
-// Routes is which worker routes the events of each domain.
+// Routes returns which worker routes the events of each domain.
 func Routes(rows []queue.Route) Source {
 	return Source{}.with(List[queue.Route]{Name: "routes", Rows: rows, Columns: []Column[queue.Route]{
 		{Name: "event_domain", Head: "DOMAIN"}, {Name: "worker_name", Head: "WORKER"},
@@ -48,7 +47,7 @@ func Routes(rows []queue.Route) Source {
 	}}.lines())
 }
 
-// Consumers is who gets a job of which events.
+// Consumers returns which consumers get a job for which events.
 func Consumers(rows []queue.Consumer) Source {
 	return Source{}.with(List[queue.Consumer]{Name: "consumers", Rows: rows, Columns: []Column[queue.Consumer]{
 		{Name: "consumer_id", Head: "CONSUMER"},
@@ -59,25 +58,25 @@ func Consumers(rows []queue.Consumer) Source {
 	}}.lines())
 }
 
-// OperationItems is what became of the items of a bulk operation.
+// OperationItems returns the items of a bulk operation with their results.
 func OperationItems(rows []queue.OperationItem) Source {
 	return Source{}.with(List[queue.OperationItem]{Name: "operation-items", Rows: rows, Columns: []Column[queue.OperationItem]{
-		{Name: "item_no", Head: "ITEM"}, {Name: "target", Head: "LETTER"}, {Name: "outcome"}, {Name: "new_id", Head: "BECAME"},
-		{Name: "first_result", Head: "FIRST TRY"}, {Name: "first_code", Head: "CODE"}, {Name: "at"}, {Name: "why"},
+		{Name: "item_no", Head: "ITEM"}, {Name: "target", Head: "DEAD LETTER"}, {Name: "outcome"}, {Name: "new_id", Head: "BECAME"},
+		{Name: "first_result", Head: "FIRST ATTEMPT"}, {Name: "first_code", Head: "CODE"}, {Name: "at"}, {Name: "why"},
 	}}.lines())
 }
 
-// CronJobs is the jobs of pg_cron.
+// CronJobs returns the jobs of pg_cron.
 func CronJobs(rows []queue.CronJob) Source {
 	return Source{}.with(List[queue.CronJob]{Name: "cron", Rows: rows, Columns: []Column[queue.CronJob]{
 		{Name: "state", Plain: CronState},
 		{Name: "job_name", Head: "CRON JOB"}, {Name: "schedule"}, {Name: "worker_name", Head: "WORKER"}, {Name: "run_as", Head: "RUNS AS"},
 		{Name: "installed_by", Head: "BY"}, {Name: "last_start_at", Head: "LAST START"}, {Name: "last_status", Head: "STATUS"},
-		{Name: "last_message", Head: "SAID"},
+		{Name: "last_message", Head: "MESSAGE"},
 	}}.lines())
 }
 
-// Shares is the share of events that reach nobody in particular, per domain.
+// Shares returns the share of events that only broadcast reaches, per domain.
 func Shares(b *queue.Broadcast) Source {
 	return Source{}.with(List[queue.BroadcastShare]{Name: "shares", Rows: b.Shares, Columns: []Column[queue.BroadcastShare]{
 		{Name: "line", Plain: func(s queue.BroadcastShare) string { return queue.Choose(s.Over, "OVER", "ok") }},
