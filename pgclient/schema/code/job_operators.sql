@@ -1,7 +1,9 @@
--- Jobs, the operators: cancel, release an expired lease, replay, resolve and reopen dead letters. Source: DP4, DP6 §6.
--- Each writes its audit row in its own transaction; a dry run goes the same way and writes nothing.
+-- Jobs, operator functions: cancel, release an expired lease, replay, resolve and reopen dead letters.
+-- Sources: DP4, DP6 §6.
+-- Each function writes its audit row in its own transaction. A dry run takes the same path and writes nothing.
 
--- fn_job_ids(ids) → distinct, sorted, checked. Internal.
+-- fn_job_ids(ids) → the ids without duplicates, sorted. Raises 22023 for an empty or too long list and for a null id.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_ids(p_ids uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -13,11 +15,11 @@ BEGIN
   RETURN (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_ids) i);
 END $$;
 COMMENT ON FUNCTION public.fn_job_ids IS
-  'Checks and sorts ids of jobs, letters or leases. Internal.';
+  'Checks, deduplicates and sorts ids of jobs, dead letters or leases. Internal.';
 
--- fn_job_answer(action, target, word, ids, why, new ids, actor, reason, dry run) → {action, dry_run, <word>: n,
--- skipped: n, results: [{id, outcome, why, new_id}], audit_id}, the answer of every operator function here. why
--- is NULL where it was done. Internal.
+-- fn_job_answer(action, target, done word, ids, why, new ids, actor, reason, dry run) → {action, dry_run,
+-- <done word>: n, skipped: n, results: [{id, outcome, why, new_id}], audit_id}: the result of every operator function
+-- of this file. why is the reason an id was skipped, NULL where the action was done. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_answer(p_action text, p_target text, p_done text, p_ids uuid[],
   p_why text[], p_new uuid[],
   p_actor text, p_reason text, p_dry_run boolean) RETURNS jsonb
@@ -47,11 +49,11 @@ BEGIN
     'results', v_results, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_job_answer IS
-  'Answer and audit row of the operator functions of jobs. Internal.';
+  'Builds the result of an operator function of jobs and writes its audit row. Internal.';
 
--- fn_job_finish(ids, tokens, status) → the ids that were moved: live jobs to job_history, as succeeded or cancelled,
--- and out of their leases. Tokens: of each job the lease that must still hold it, NULL = whichever does. The caller
--- has locked the leases. Internal.
+-- fn_job_finish(ids, tokens, status) → the ids that were moved: moves live jobs to job_history, as succeeded or
+-- cancelled, and removes them from their leases. tokens: per job, the lease that must still hold it; NULL = move each
+-- job whatever its lease. The caller has locked the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_finish(p_job_ids uuid[], p_lease_tokens uuid[], p_status text) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -85,10 +87,10 @@ BEGIN
   RETURN v_done;
 END $$;
 COMMENT ON FUNCTION public.fn_job_finish IS
-  'Moves live jobs to history, as succeeded or cancelled, and out of their leases. Internal.';
+  'Moves live jobs to history, as succeeded or cancelled, and removes them from their leases. Internal.';
 
--- fn_job_cancel(ids, actor, reason, dry_run): live jobs → cancelled, in job_history. A worker that has one learns it
--- at its next renewal or report (lease_lost).
+-- fn_job_cancel(ids, actor, reason, dry_run): moves live jobs to job_history as cancelled. A worker that holds such a
+-- job gets lease_lost at its next renewal or result.
 CREATE OR REPLACE FUNCTION public.fn_job_cancel(p_job_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -109,9 +111,9 @@ BEGIN
       WHEN q.job_id IS NULL AND h.job_id IS NULL THEN 'no such job'
       WHEN q.job_id IS NULL THEN format('finished already: %s at %s', h.status,
         to_char(h.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
-      -- claimed between the two locks: waiting for its lease now could close a circle
+      -- claimed between the two locks above: waiting for its lease now could deadlock
       WHEN NOT v_dry AND NOT COALESCE(q.lease_token = ANY (v_tokens), q.lease_token IS NULL)
-        THEN 'it was claimed this moment: try again'
+        THEN 'it was claimed just now: try again'
       END ORDER BY i.n)
   INTO v_why
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
@@ -127,11 +129,11 @@ BEGIN
     p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_cancel TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_cancel IS 'Cancels live jobs, and says per id what happened.';
+COMMENT ON FUNCTION public.fn_job_cancel IS 'Cancels live jobs, and returns an outcome per id.';
 
--- fn_job_lease_release(lease ids, actor, reason, dry_run): takes expired leases back now, as the reaper would. One
--- that still runs is left alone. For the length of one release a lease may be named by its token too; the audit
--- has its id.
+-- fn_job_lease_release(lease ids, actor, reason, dry_run): returns the jobs of expired leases to the queue at once,
+-- as the reaper would. A lease that has not expired is skipped. For one release of qtop a lease may be named by its
+-- token too; the audit row has its public id.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_release(p_lease_tokens uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -153,7 +155,7 @@ BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
   END IF;
-  SELECT array_agg(CASE WHEN l.lease_token IS NULL THEN 'no such lease: its jobs were finished or taken back'
+  SELECT array_agg(CASE WHEN l.lease_token IS NULL THEN 'no such lease: its jobs were finished or returned to the queue'
       WHEN l.lease_until >= clock_timestamp() THEN format('it runs until %s: %s may be at work',
         to_char(l.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), l.lease_owner) END ORDER BY i.n),
     array_agg(l.lease_token) FILTER (WHERE l.lease_until < clock_timestamp())
@@ -170,9 +172,9 @@ BEGIN
     FROM jsonb_array_elements(v_answer -> 'results') WITH ORDINALITY AS r (value, n)));
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_lease_release TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_lease_release IS 'Takes expired job leases back at once.';
+COMMENT ON FUNCTION public.fn_job_lease_release IS 'Returns the jobs of expired leases to the queue at once.';
 
--- fn_job_letter_why(ids) → why each letter cannot be closed, NULL where it is open. Internal.
+-- fn_job_letter_why(ids) → per dead letter, why it cannot be closed; NULL where it is open. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_letter_why(p_ids uuid[]) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT array_agg(CASE
@@ -184,12 +186,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
 $$;
 COMMENT ON FUNCTION public.fn_job_letter_why IS
-  'Who closed each job dead letter and when. Internal.';
+  'Per job dead letter, who closed it and when; NULL where it is open. Internal.';
 
--- fn_job_dead_letter_replay(ids, actor, reason, dry_run): each open letter → one new job with the same kind, domain,
--- executor, payload, priority and references, no attempts, due now, under the key replay:<new job>, which nobody can
--- have taken. The key of the old job stands for the new one; its root is in job_root. The letters are locked in id
--- order, so of two operators one replays and the other is told who did.
+-- fn_job_dead_letter_replay(ids, actor, reason, dry_run): makes one new job per open dead letter, with the same kind,
+-- domain, executor, payload, priority and references, no attempts, and due now. Its idempotency key is
+-- replay:<id of the new job>, which no other job can have. From then on the key of the old job leads to the new job
+-- (producer_key), and job_root has the first job of the chain. Dead letters are locked in id order: of two operators,
+-- one replays and the other gets the name of the one who did.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false)
 RETURNS jsonb
@@ -250,9 +253,9 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_dead_letter_replay IS
-  'Makes one new job per open job dead letter, at most once each, and says per id what happened.';
+  'Makes one new job per open job dead letter, at most once each, and returns an outcome per id.';
 
--- fn_job_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open letters without a replay.
+-- fn_job_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open dead letters without a replay.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_resolve(p_dead_letter_ids uuid[], p_resolution text,
   p_note text, p_actor text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -284,7 +287,7 @@ GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_resolve TO :"dead_letter_ope
 COMMENT ON FUNCTION public.fn_job_dead_letter_resolve IS
   'Closes job dead letters without a replay: abandoned, done_otherwise or duplicate.';
 
--- fn_job_dead_letter_reopen(ids, actor, reason, dry_run): takes a resolution back; a replay is not taken back.
+-- fn_job_dead_letter_reopen(ids, actor, reason, dry_run): opens resolved dead letters again; a replayed one is skipped.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_reopen(p_dead_letter_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false)
 RETURNS jsonb
@@ -317,9 +320,8 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_reopen TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_dead_letter_reopen IS 'Opens resolved job dead letters again.';
 
--- A replay that was not attempted can be recalled: the new job goes, the letter is open again.
--- fn_job_dead_letter_replay_undo(ids, actor, reason, dry_run): recalls replays whose job was never claimed; the job
--- goes, the audit keeps both ids. new_id = the job that was removed.
+-- fn_job_dead_letter_replay_undo(ids, actor, reason, dry_run): undoes replays whose new job was never claimed. Deletes
+-- the new job and opens the dead letter again; the audit row keeps both ids. new_id = the job that was deleted.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_undo(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean DEFAULT false)
 RETURNS jsonb
@@ -334,7 +336,7 @@ DECLARE
 BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
-    -- a claim skips what is locked here; what it has taken first is seen below
+    -- a claim skips the jobs that are locked here; jobs claimed before the lock are skipped below
     PERFORM 1 FROM public.job_queue q WHERE q.job_id IN (
       SELECT d.replayed_job_id FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_ids)) ORDER BY q.job_id
         FOR UPDATE;
@@ -364,4 +366,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay_undo TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo IS
-  'Recalls replays whose job was never claimed: the job is removed, the letter is open again.';
+  'Undoes replays whose new job was never claimed: deletes the job and opens the dead letter again.';

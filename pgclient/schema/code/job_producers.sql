@@ -1,8 +1,8 @@
--- Who may enqueue for an executor kind: how a workflow_admin names them. Source: DP6 §1.4.
+-- Which roles may enqueue for an executor kind, as a workflow_admin names them. Source: DP6 §1.4.
 
--- fn_executor_producer_set(kind, role, allowed, actor, reason, dry_run) → {executor_kind, before, after, audit_id},
--- before and after being the roles that are named for the kind: names a role whose members may enqueue for it, or takes
--- it away. While none is named, whoever may enqueue at all may. refused: role (there is none of this name), unchanged.
+-- fn_executor_producer_set(kind, role, allowed, actor, reason, dry_run) → {executor_kind, before, after, audit_id}:
+-- names a role whose members may enqueue for the kind, or removes it. before and after are the roles named for the
+-- kind. While no role is named, every role that may enqueue may do so. refused: role (it does not exist), unchanged.
 CREATE OR REPLACE FUNCTION public.fn_executor_producer_set(p_executor_kind text, p_producer_role text,
   p_allowed boolean, p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -28,7 +28,7 @@ BEGIN
     WHERE p.executor_kind = p_executor_kind ORDER BY p.producer_role);
   v_after := ARRAY(SELECT DISTINCT r FROM unnest(CASE WHEN p_allowed THEN v_before || p_producer_role
     ELSE array_remove(v_before, p_producer_role) END) r ORDER BY r);
-  -- A row whose role is gone may be taken away.
+  -- a row whose role was dropped can be removed
   v_rule := CASE
     WHEN p_allowed AND NOT EXISTS (SELECT FROM pg_roles r
       WHERE r.rolname = public.fn_queue_role_name(p_producer_role)) THEN 'role'
@@ -60,4 +60,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_executor_producer_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_executor_producer_set IS
-  'Names a role whose members may enqueue for an executor kind, or takes it away (DP6 §1.4).';
+  'Names a role whose members may enqueue for an executor kind, or removes it (DP6 §1.4).';

@@ -1,12 +1,12 @@
--- Jobs: start, renew, ack, fail, release, and the tick and reaper. Lock order: see job_claim.sql.
+-- Jobs: start, renew, ack, fail and release, and the tick and the reaper. Lock order: see job_claim.sql.
 -- Sources: DP1 §5, DP4.
 
--- Results. Each takes parallel arrays of job ids and lease tokens, changes what the token still holds, and
--- answers per pair: done, or lease_lost when the token holds the job no more. The same result once more is
--- done, and changes nothing.
+-- Results. Each function takes parallel arrays of job ids and lease tokens, changes the jobs that their token still
+-- holds, and returns an outcome per pair: done, or lease_lost when the token no longer holds the job. Recording the
+-- same result again returns done and changes nothing.
 -- fn_job_lease_lock(ids, tokens): checks the arrays, and that this login is a member of the role that owns the
--- executor of each lease; then locks the leases. 42501 before anything is locked: tokens can be read by others, and a
--- stranger's transaction must not hold up the host that has the lease. Internal.
+-- executor of each lease; then locks the leases. It raises 42501 before it locks anything: others can read tokens, and
+-- the transaction of a login without the right must not block the host that holds the lease. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_lock(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -23,13 +23,13 @@ BEGIN
   WHERE l.lease_token = ANY (p_lease_tokens) AND h.owner_role IS NOT NULL
     AND NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(h.owner_role))::oid, 'MEMBER'), false) LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'executor % belongs to role %, of which % is no member', v_executor, v_owner, session_user
+    RAISE EXCEPTION 'executor % belongs to role %, and % is not a member of it', v_executor, v_owner, session_user
       USING ERRCODE = '42501';
   END IF;
   PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) ORDER BY l.lease_token FOR UPDATE;
 END $$;
 COMMENT ON FUNCTION public.fn_job_lease_lock IS
-  'Checks and locks what a result is reported for. Internal.';
+  'Checks the arguments of a result and locks its leases. Internal.';
 
 -- fn_job_start(ids, tokens) → (job_id, outcome): leased → in_progress.
 CREATE OR REPLACE FUNCTION public.fn_job_start(p_job_ids uuid[], p_lease_tokens uuid[])
@@ -50,9 +50,9 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_start TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_start IS
-  'Says that leased jobs are being worked on: leased to in_progress.';
+  'Records that work on leased jobs has begun: leased to in_progress.';
 
--- fn_job_renew(ids, tokens) → (job_id, outcome): the lease lasts its full time from now.
+-- fn_job_renew(ids, tokens) → (job_id, outcome): extends the lease to its full duration from now.
 CREATE OR REPLACE FUNCTION public.fn_job_renew(p_job_ids uuid[], p_lease_tokens uuid[])
   RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -79,7 +79,7 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_renew TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_renew IS
-  'Prolongs leases from now by queue.lease.duration_seconds. The other jobs of the same claim stay leased with it.';
+  'Extends leases to queue.lease.duration_seconds from now. The other jobs of the same claim stay leased with it.';
 
 -- fn_job_ack(ids, tokens) → (job_id, outcome): succeeded; the job moves to job_history.
 CREATE OR REPLACE FUNCTION public.fn_job_ack(p_job_ids uuid[], p_lease_tokens uuid[])
@@ -107,7 +107,7 @@ GRANT EXECUTE ON FUNCTION public.fn_job_ack TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_ack IS
   'Records success: the jobs move to job_history. Fenced by the lease token.';
 
--- fn_job_release(ids, tokens) → (job_id, outcome): handed back to queued, no attempt spent.
+-- fn_job_release(ids, tokens) → (job_id, outcome): returns the jobs to queued; no attempt is counted.
 CREATE OR REPLACE FUNCTION public.fn_job_release(p_job_ids uuid[], p_lease_tokens uuid[])
   RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -139,11 +139,11 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_release TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_release IS
-  'Hands leased jobs back to queued without spending an attempt.';
+  'Returns leased jobs to queued without counting an attempt.';
 
--- fn_job_bury(ids, statuses, codes, errors, lost): moves leased jobs to job_history as failed or dead_letter, with
--- the try that failed counted; dead ones get their job_dead_letter row. Keys of the jobs learn it.
--- The caller holds the leases. Internal.
+-- fn_job_bury(ids, statuses, codes, errors, lost): moves leased jobs to job_history as failed or dead_letter and counts
+-- the failed attempt. A dead_letter one gets its job_dead_letter row, and producer_key gets the final status.
+-- The caller has locked the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_bury(p_job_ids uuid[], p_statuses text[], p_codes text[], p_errors text[],
   p_lost int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -179,10 +179,10 @@ BEGIN
   FROM gone x;
 END $$;
 COMMENT ON FUNCTION public.fn_job_bury IS
-  'Moves jobs whose last try failed to history, and to job_dead_letter. Internal.';
+  'Moves jobs whose last attempt failed to history, and to job_dead_letter. Internal.';
 
--- fn_job_lease_less(tokens): takes from each lease as many jobs as the token stands there; empty leases go.
--- Internal.
+-- fn_job_lease_less(tokens): lowers the live count of each lease by the number of times that its token is in the list,
+-- and deletes leases without jobs. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_less(p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -190,11 +190,12 @@ BEGIN
   FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d WHERE l.lease_token = d.t;
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
 END $$;
-COMMENT ON FUNCTION public.fn_job_lease_less IS 'Counts jobs out of their leases. Internal.';
+COMMENT ON FUNCTION public.fn_job_lease_less IS 'Lowers the live count of leases and deletes empty ones. Internal.';
 
--- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): one more finished try. Permanent →
--- failed, not kept as a dead letter; attempts at max_attempts → dead_letter; else retry_waiting as queue.retry.schedule
--- or that of its kind says. A code that is none counts as HANDLER_ERROR.
+-- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): records a failed attempt. The job becomes
+-- failed, without a dead letter, when the failure is permanent; dead_letter when attempts reaches max_attempts; else
+-- retry_waiting, for as long as queue.retry.schedule or the schedule of its kind says. A code that is not in the form
+-- of one is stored as HANDLER_ERROR.
 CREATE OR REPLACE FUNCTION public.fn_job_fail(p_job_ids uuid[], p_lease_tokens uuid[], p_codes text[],
   p_errors text[], p_permanent boolean[])
 RETURNS TABLE (job_id uuid, outcome text)
@@ -227,13 +228,13 @@ BEGIN
       CASE WHEN octet_length(s.said) <= 4096 THEN s.said
         ELSE left(s.said, 200) || ' … ' || right(s.said, CASE WHEN octet_length(s.said) - length(s.said) <= 400
           THEN 3200 ELSE 800 END)
-        END AS error, -- the cause stands last
+        END AS error, -- the beginning and the end are kept: the cause is usually at the end
       CASE WHEN g.code ~ '^[A-Z][A-Z0-9_]{0,63}$' THEN g.code ELSE 'HANDLER_ERROR' END AS code,
       CASE WHEN COALESCE(g.permanent, false) THEN 'failed' WHEN q.attempts + 1 >= q.max_attempts THEN 'dead_letter'
         ELSE 'retry_waiting' END AS fate
     FROM unnest(p_job_ids, p_lease_tokens, p_codes, p_errors, p_permanent) AS g (id, token, code, error, permanent)
     JOIN public.job_queue q ON q.job_id = g.id AND q.lease_token = g.token
-    CROSS JOIN LATERAL ( -- a cut before the mask may fall into a secret: what is near it is not kept
+    CROSS JOIN LATERAL ( -- cutting before masking may cut a secret in two, so the text next to the cut is dropped
       SELECT CASE WHEN length(g.error) <= 4500 THEN public.fn_mask_said(g.error)
         ELSE left(public.fn_mask_said(left(g.error, 1500)), 200) || ' … '
           || right(public.fn_mask_said(right(g.error, 2500)), 800) END AS said
@@ -267,11 +268,11 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_fail TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_fail IS
-  'Records failed tries: to be retried, failed for good, or dead. Fenced by the lease token.';
+  'Records failed attempts: retried, failed for good, or a dead letter. Fenced by the lease token.';
 
 -- Ticks
--- fn_job_tick(limit) → {promoted, next_due}: finds due work that waited outside the claim index; next_due is
--- when the next of it falls due, NULL = none. Many may run at once. Tick worker job_queue_default.
+-- fn_job_tick(limit) → {promoted, next_due}: makes due jobs claimable that were outside the claim index. next_due is
+-- when the next job becomes due, NULL = none. Several sessions may run it at once. Tick worker job_queue_default.
 CREATE OR REPLACE FUNCTION public.fn_job_tick(p_limit int DEFAULT 10000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -285,7 +286,7 @@ BEGIN
   IF NOT v_out ? 'timed_out' THEN
     v_out := v_out || public.fn_queue_step('job_lanes'::text, p_limit);
   END IF;
-  -- what is set aside is due, and nobody can say when it will be done
+  -- a quarantined job is due already, and when it will be promoted is not known
   RETURN v_out || jsonb_build_object('next_due', (
     SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM public.job_queue q
     WHERE NOT q.ready AND isfinite(q.process_after) AND NOT EXISTS (SELECT FROM public.queue_quarantine x
@@ -294,14 +295,14 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_tick IS
-  'Tick job_queue_default: makes late work and retries claimable when they are due.';
+  'Tick job_queue_default: makes scheduled jobs and retries claimable when they are due.';
 
--- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered, log}: what is left of these leases, which the caller
--- has locked, goes back to queued, or is dead at the third lost lease or the last attempt. The first lease that a job
--- loses costs it no attempt: one job may have killed the host, and the others are its neighbours. From then on
--- hosts work on the job alone (lost_leases), and each loss is its own. One whose last attempt was known to be under
--- way has had it.
--- With only these jobs of them alone, and the leases stay while they hold another. Internal.
+-- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered, log}: returns the jobs of these leases, which the
+-- caller has locked, to queued, or makes them dead letters at the third lost lease or after the last attempt.
+-- The first lost lease of a job costs no attempt: one job of the claim may have killed the host, and the others are
+-- not to blame. After that, hosts run the job alone (lost_leases), and each lost lease counts as an attempt. A job
+-- that was in_progress at its last attempt has used it.
+-- only: reap these jobs of the leases and no others; a lease stays while it holds other jobs. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_reap(p_lease_tokens uuid[], p_only uuid[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -346,7 +347,7 @@ BEGIN
   )
   SELECT COALESCE(sum(n), 0) INTO v_returned FROM rung;
   PERFORM public.fn_job_bury(array_agg(g.id), array_agg('dead_letter'::text), array_agg(g.code),
-    array_agg('the worker went silent: its lease expired'::text), 1)
+    array_agg('the worker stopped renewing: its lease expired'::text), 1)
   FROM unnest(v_ids, v_codes) AS g (id, code) WHERE g.code IS NOT NULL HAVING count(*) > 0;
   IF p_only IS NULL THEN
     DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens);
@@ -357,10 +358,10 @@ BEGIN
   RETURN jsonb_build_object('reaped', COALESCE(cardinality(v_ids), 0), 'returned', v_returned, 'dead_lettered', v_dead)
     || CASE WHEN v_log IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('log', v_log) END;
 END $$;
-COMMENT ON FUNCTION public.fn_job_reap IS 'Takes the jobs of locked leases back. Internal.';
+COMMENT ON FUNCTION public.fn_job_reap IS 'Returns the jobs of locked leases to the queue. Internal.';
 
--- fn_job_reap_expired(limit) → {reaped, returned, dead_lettered}: takes back expired leases, oldest first, about
--- limit jobs. Many at once share them out. Tick worker lease_reaper.
+-- fn_job_reap_expired(limit) → {reaped, returned, dead_lettered}: reaps expired leases, oldest first, about limit jobs.
+-- Sessions that run it at the same time divide the leases among them. Tick worker lease_reaper.
 CREATE OR REPLACE FUNCTION public.fn_job_reap_expired(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -372,4 +373,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_reap_expired TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_reap_expired IS
-  'Tick lease_reaper: jobs of expired leases go back to queued or die; the first loss costs no attempt.';
+  'Tick lease_reaper: returns jobs of expired leases to queued or dead-letters them; the first loss costs no attempt.';

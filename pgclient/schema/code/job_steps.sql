@@ -1,6 +1,6 @@
--- The steps of the job tick workers: quarantine.sql says what a step is. All are internal.
+-- The steps of the job tick workers; quarantine.sql explains what a step is. All functions are internal.
 
--- Jobs that become due.
+-- job_promote: makes jobs claimable once they are due.
 CREATE OR REPLACE FUNCTION public.fn_step_job_promote(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -27,7 +27,7 @@ BEGIN
   RETURN jsonb_build_object('promoted', COALESCE((SELECT sum(n) FROM unnest(v_counts) n), 0));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_promote IS 'Makes jobs claimable that are due. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_promote IS 'Makes due jobs claimable. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_job_promote_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -37,9 +37,9 @@ BEGIN
     ORDER BY q.process_after, q.job_id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_promote_targets IS 'Jobs that are due and not claimable. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_promote_targets IS 'Jobs that are due and not yet claimable. Internal.';
 
--- Queue lanes that stand twice: one target, the part itself.
+-- job_lanes: removes duplicate queue lanes. Its only target is the step itself.
 CREATE OR REPLACE FUNCTION public.fn_step_job_lanes(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -50,7 +50,7 @@ BEGIN
   RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_lanes IS 'Removes queue lanes that stand twice. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_lanes IS 'Removes duplicate queue lanes. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_job_lanes_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -58,10 +58,10 @@ BEGIN
   RETURN ARRAY(SELECT 'lanes'::text EXCEPT SELECT unnest(p_except));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_lanes_targets IS 'The part of job_lanes. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_lanes_targets IS 'The only target of the step job_lanes. Internal.';
 
--- Jobs whose lease ran out. A batch takes whole leases, oldest first, about limit jobs; a lease with a job that is left
--- out keeps it, and only that.
+-- job_reap: returns jobs whose lease expired. A batch takes whole leases, oldest first, about limit jobs. A lease with
+-- an excepted job keeps that job, and only that one.
 CREATE OR REPLACE FUNCTION public.fn_step_job_reap(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -83,7 +83,7 @@ BEGIN
           SELECT e.lease_token, sum(e.live) OVER (ORDER BY e.lease_until, e.lease_token) - e.live AS before
           FROM (SELECT y.lease_token, y.live, y.lease_until FROM public.job_lease y
             WHERE y.lease_until < clock_timestamp() AND NOT y.job_ids && v_except
-            -- more than wanted: a neighbour may be taking the first ones
+            -- more rows than needed: another session may be reaping the first ones
             ORDER BY y.lease_until, y.lease_token LIMIT 4 * p_limit) e) w
         WHERE w.before < 4 * p_limit)
       ORDER BY l.lease_until, l.lease_token LIMIT p_limit FOR UPDATE SKIP LOCKED) x;
@@ -94,7 +94,7 @@ BEGIN
   RETURN public.fn_job_reap(v_tokens, v_only);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_reap IS 'Takes the jobs of expired leases back. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_reap IS 'Reaps the jobs of expired leases. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_job_reap_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -109,4 +109,4 @@ BEGIN
     WHERE w.before < 4 * p_limit ORDER BY w.lease_until, w.lease_token, q.job_id);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_reap_targets IS 'Jobs whose lease ran out. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_reap_targets IS 'Jobs whose lease expired. Internal.';

@@ -1,12 +1,12 @@
--- Jobs: what executors may claim. Source: DP6 §3.3.
+-- Job subscriptions: what executors may claim. Source: DP6 §3.3.
 
 COMMENT ON TABLE public.job_subscription IS
   'What an executor may claim (DP6 §3.3). NULL means every kind or domain; the most specific enabled row governs a '
   'job: the kind counts more than the domain.';
 COMMENT ON COLUMN public.job_subscription.job_kind IS 'NULL = every kind';
 COMMENT ON COLUMN public.job_subscription.event_domain IS 'NULL = every domain';
-COMMENT ON COLUMN public.job_subscription.priority_floor IS 'takes jobs of this priority and above';
-COMMENT ON COLUMN public.job_subscription.max_parallel IS 'jobs under lease at once';
+COMMENT ON COLUMN public.job_subscription.priority_floor IS 'claims jobs of this priority and above';
+COMMENT ON COLUMN public.job_subscription.max_parallel IS 'most jobs leased at once';
 GRANT INSERT, UPDATE ON public.job_subscription TO :"workflow_admin";
 
 CREATE OR REPLACE FUNCTION public.fn_job_subscription_audit() RETURNS trigger
@@ -21,16 +21,16 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_job_subscription_audit IS
-  'Trigger: audits what executors may claim where it is written by hand.';
+  'Trigger: audits direct writes to job_subscription.';
 
 CREATE OR REPLACE TRIGGER trg_job_subscription_audit AFTER INSERT OR UPDATE OR DELETE ON public.job_subscription
   FOR EACH ROW WHEN (current_user <> :'queue_owner') EXECUTE FUNCTION public.fn_job_subscription_audit();
 
- -- the functions audit themselves
+ -- the functions write their own audit rows
 
 -- fn_job_subscription_set(executor, kind, domain, floor, parallel, enabled, notes, actor, reason, dry_run) →
--- {subscription_id, created, before, after, audit_id}: makes or changes the executor's rule for that kind and
--- domain (NULL = all). refused: not_found, gone, tick_worker. Executors cannot grant it themselves (DP6 §6).
+-- {subscription_id, created, before, after, audit_id}: creates or changes the executor's job subscription to that kind
+-- and domain (NULL = all). refused: not_found, gone, tick_worker. Executors cannot grant it themselves (DP6 §6).
 CREATE OR REPLACE FUNCTION public.fn_job_subscription_set(p_executor_id text, p_job_kind text, p_event_domain text,
   p_priority_floor int,
   p_max_parallel int, p_enabled boolean, p_notes text, p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
@@ -116,14 +116,14 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_subscription_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_job_subscription_set IS
-  'Makes or changes what an executor may claim (DP6 §3.3).';
+  'Creates or changes a job subscription: what an executor may claim (DP6 §3.3).';
 
 CREATE OR REPLACE VIEW public.v_executor_subscription_health AS
 SELECT js.executor_id, count(*) AS rules, max(js.enabled::int) AS any_enabled
 FROM public.job_subscription js GROUP BY js.executor_id;
 COMMENT ON VIEW public.v_executor_subscription_health IS
-  'Per executor: how many rules it has and whether any is enabled (DP6 §8).';
+  'Per executor: how many job subscriptions it has and whether any is enabled (DP6 §8).';
 GRANT SELECT ON public.v_executor_subscription_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
-COMMENT ON COLUMN public.v_executor_subscription_health.rules IS 'rules in job_subscription';
-COMMENT ON COLUMN public.v_executor_subscription_health.any_enabled IS '1 when at least one rule is enabled, else 0';
+COMMENT ON COLUMN public.v_executor_subscription_health.rules IS 'its rows in job_subscription';
+COMMENT ON COLUMN public.v_executor_subscription_health.any_enabled IS '1 when at least one is enabled, else 0';

@@ -1,39 +1,42 @@
--- Jobs: domains, tables and the triggers that guard their states, for every role. Sources: DP1, DP4 §3.2, DP6 §3.3–3.5.
+-- Jobs: domains, tables, and the triggers that enforce the state machine for every role.
+-- Sources: DP1, DP4 §3.2, DP6 §3.3–3.5.
 
-COMMENT ON DOMAIN public.job_state IS 'How many of its three lease columns a live job has set, and its status.';
+COMMENT ON DOMAIN public.job_state IS 'The status of a live job, after how many of its three lease columns are set.';
 
-COMMENT ON DOMAIN public.job_count IS 'A number of times, 0 or more.';
+COMMENT ON DOMAIN public.job_count IS 'A count, 0 or more.';
 
 COMMENT ON DOMAIN public.job_executor IS 'An executor kind.';
 
-COMMENT ON DOMAIN public.job_max_attempts IS 'How often a job is tried, 1 to 1000.';
+COMMENT ON DOMAIN public.job_max_attempts IS 'How many attempts a job has, 1 to 1000.';
 
-COMMENT ON DOMAIN public.job_idempotency_key IS 'What makes a job the same job, 1 to 500 characters.';
+COMMENT ON DOMAIN public.job_idempotency_key IS 'Identifies a job for its producer, 1 to 500 characters.';
 
-COMMENT ON DOMAIN public.job_payload IS 'An object of references, not of content.';
+COMMENT ON DOMAIN public.job_payload IS 'A JSON object of references, not of content.';
 
-COMMENT ON DOMAIN public.job_error IS 'What a handler said, up to 4,096 bytes.';
+COMMENT ON DOMAIN public.job_error IS 'The error text of a handler, up to 4,096 bytes.';
 
-COMMENT ON DOMAIN public.job_failure_code IS 'Why a job failed, in one word.';
+COMMENT ON DOMAIN public.job_failure_code IS 'Why a job failed, as one upper-case word.';
 
-COMMENT ON DOMAIN public.job_prior_result IS 'How a try ended that did not finish its job.';
+COMMENT ON DOMAIN public.job_prior_result IS 'The result of an attempt that did not finish its job.';
 
-COMMENT ON DOMAIN public.job_end IS 'How a job may end, and what may follow: the status before > the status after.';
+COMMENT ON DOMAIN public.job_end IS 'A legal move of a finished job: the status before > the status after.';
 
 COMMENT ON TABLE public.job_queue IS
   'Jobs that are not finished: queued, leased, in_progress or retry_waiting. Written by the fn_job_ functions '
   'alone.';
 COMMENT ON COLUMN public.job_queue.ready IS 'false = due later or waiting for a retry; not a status';
-COMMENT ON COLUMN public.job_queue.priority IS 'higher goes first';
-COMMENT ON COLUMN public.job_queue.attempts IS 'finished tries; a claim adds none';
+COMMENT ON COLUMN public.job_queue.priority IS 'higher is claimed first';
+COMMENT ON COLUMN public.job_queue.attempts IS 'finished attempts; a claim adds none';
 COMMENT ON COLUMN public.job_queue.lost_leases IS
-  'the first costs no attempt, from then on hosts work on the job alone; the third one dead-letters';
-COMMENT ON COLUMN public.job_queue.lease_token IS 'fences every result; all three of owner, until and token, or none';
+  'the first costs no attempt, after that hosts run the job alone; the third makes it a dead letter';
+COMMENT ON COLUMN public.job_queue.lease_token IS
+  'fences every result; lease_owner, lease_until and lease_token are all set or all null';
 COMMENT ON COLUMN public.job_queue.idempotency_key IS
-  'as given; of a replay, where another scope has the key in the queue, and where it begins with route: or replay:, '
-  'another text that ends with the job''s id';
--- Grants: everything but payloads is there to be seen; writing goes through the functions.
--- Not the token of a lease, with which results are reported; its public id is in v_job, v_job_lease, v_leased_job.
+  'as given; another text that ends with the id of the job for a replay, for a key that another scope has in the '
+  'queue, and for a key that begins with route: or replay:';
+-- Grants: everything but payloads can be read; only the functions write.
+-- The token of a lease, with which results are recorded, cannot be read; its public id is in v_job, v_job_lease and
+-- v_leased_job.
 GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
   finished_at, lease_owner, lease_until, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
   payload_ref, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at)
@@ -42,30 +45,30 @@ GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority,
 
 COMMENT ON TABLE public.job_history IS
   'Finished jobs, append-only, partitioned by day: succeeded, failed, dead_letter, cancelled, cleaned. from_status: '
-  'where the job stood before.';
+  'the status before.';
 COMMENT ON COLUMN public.job_history.status IS 'succeeded, failed, dead_letter, cancelled, cleaned';
-COMMENT ON COLUMN public.job_history.from_status IS 'where it stood before; of a cleaned one: how it had finished';
+COMMENT ON COLUMN public.job_history.from_status IS 'the status before; of a cleaned job: how it had finished';
 GRANT SELECT (from_status) ON public.job_history, public.v_job TO :"queue_viewer", :"dot_executor",
   :"workflow_admin", :"dead_letter_operator";
 GRANT SELECT (lease_id, lease_token) ON public.v_job TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
 COMMENT ON TABLE public.job_lease IS
-  'One row per claim: who holds which jobs until when; live = those still held. The reaper and max_parallel read '
-  'this alone.';
-COMMENT ON COLUMN public.job_lease.lease_until IS 'the reaper takes its jobs back after this';
-COMMENT ON COLUMN public.job_lease.live IS 'jobs of the claim that are still held';
+  'One row per claim: who holds which jobs until when; live = how many are still held. The reaper and max_parallel '
+  'read only this table.';
+COMMENT ON COLUMN public.job_lease.lease_until IS 'after this the reaper returns its jobs to the queue';
+COMMENT ON COLUMN public.job_lease.live IS 'jobs of the claim that are still leased';
 GRANT SELECT (lease_owner, subscription_id, claimed_at, lease_until, job_ids, live) ON public.job_lease
   TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 GRANT SELECT ON public.job_lane, public.job_subscription, public.executor_producer
   TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.job_lane IS
-  'Every domain and kind that ever had a job, so that no claim looks for them in the queue.';
+  'Every domain and kind that ever had a job, so that a claim need not search the queue for them.';
 
 COMMENT ON TABLE public.job_dead_letter IS
-  'Jobs that failed for good, with all that a replay needs: history goes before an open letter. Replayed at most '
-  'once, into a new job with a new key.';
+  'Jobs that failed for good, with all that a replay needs: an open dead letter outlives the history of its job. '
+  'Replayed at most once, into a new job with a new key.';
 COMMENT ON COLUMN public.job_dead_letter.triage_status IS 'open, replayed, abandoned, done_otherwise, duplicate';
 COMMENT ON COLUMN public.job_dead_letter.replayed_job_id IS 'the new job, when replayed';
 GRANT SELECT (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, priority,
@@ -94,49 +97,49 @@ SELECT job_id, job_kind, event_domain, executor, status, ready, priority, proces
   left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid
 FROM public.job_history;
 COMMENT ON VIEW public.v_job IS
-  'All jobs, live and finished. Look one up by job_id; never count it.';
+  'All jobs, live and finished. Look one up by job_id; do not count all of them.';
 COMMENT ON COLUMN public.v_job.status IS
   'live: queued, leased, in_progress, retry_waiting; final: succeeded, failed, dead_letter, cancelled, cleaned';
 COMMENT ON COLUMN public.v_job.ready IS 'false = due later or waiting for a retry; not a status';
-COMMENT ON COLUMN public.v_job.priority IS 'higher goes first';
-COMMENT ON COLUMN public.v_job.attempts IS 'finished tries; a claim adds none';
-COMMENT ON COLUMN public.v_job.lease_id IS 'public id of its lease; no result can be reported with it';
-COMMENT ON COLUMN public.v_job.lease_token IS 'retired: lease_id, for programs of the release before';
-COMMENT ON COLUMN public.v_job.from_status IS 'of a finished job: where it stood before';
+COMMENT ON COLUMN public.v_job.priority IS 'higher is claimed first';
+COMMENT ON COLUMN public.v_job.attempts IS 'finished attempts; a claim adds none';
+COMMENT ON COLUMN public.v_job.lease_id IS 'public id of its lease; no result can be recorded with it';
+COMMENT ON COLUMN public.v_job.lease_token IS 'retired: holds lease_id, for programs of the previous release';
+COMMENT ON COLUMN public.v_job.from_status IS 'of a finished job: the status before';
 
--- The public id of a lease is a hash of its token: it needs no column, and leases of before the upgrade have one too.
+-- The public id of a lease is a hash of its token: it needs no column, and leases made before the upgrade have one too.
 CREATE OR REPLACE VIEW public.v_job_lease AS
 SELECT left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_id, lease_owner, subscription_id,
   claimed_at, lease_until, job_ids, live
 FROM public.job_lease;
-COMMENT ON VIEW public.v_job_lease IS 'job_lease with the public id of each lease in place of its token.';
-COMMENT ON COLUMN public.v_job_lease.lease_id IS 'what qtop lease release takes; no result can be reported with it';
-COMMENT ON COLUMN public.v_job_lease.live IS 'jobs of the claim that are still held';
+COMMENT ON VIEW public.v_job_lease IS 'job_lease with the public id of each lease instead of its token.';
+COMMENT ON COLUMN public.v_job_lease.lease_id IS 'argument of qtop lease release; no result can be recorded with it';
+COMMENT ON COLUMN public.v_job_lease.live IS 'jobs of the claim that are still leased';
 GRANT SELECT ON public.v_job_lease TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_leased_job AS
 SELECT job_id, left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_id
 FROM public.job_queue WHERE lease_token IS NOT NULL;
-COMMENT ON VIEW public.v_leased_job IS 'Which lease each live job is under that is under one. Look one up by job_id.';
+COMMENT ON VIEW public.v_leased_job IS 'Leased jobs with the public id of their lease. Look one up by job_id.';
 COMMENT ON COLUMN public.v_leased_job.lease_id IS 'as in v_job_lease';
 GRANT SELECT ON public.v_leased_job TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- Guards. The legal edges stand in the WHEN, so a legal change costs no function call. A WHEN, as a CHECK, is parsed by
--- every statement that meets it: it is short.
+-- Guards. The legal moves are in the WHEN, so that a legal change costs no function call. Every statement on the table
+-- parses its WHENs and CHECKs: keep them short.
 CREATE OR REPLACE FUNCTION public.fn_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    RAISE EXCEPTION 'a job is born queued, unleased, with no attempts' USING ERRCODE = '42501';
+    RAISE EXCEPTION 'a new job must be queued, without a lease and without attempts' USING ERRCODE = '42501';
   ELSIF TG_OP = 'TRUNCATE' THEN
     RAISE EXCEPTION 'TRUNCATE of % is refused', TG_TABLE_NAME
-      USING ERRCODE = '42501', HINT = 'the counters would not learn of it; jobs are cancelled, dead letters closed';
+      USING ERRCODE = '42501', HINT = 'the counters would not notice it; cancel jobs, close dead letters';
   ELSIF TG_TABLE_NAME = 'job_queue' THEN
     RAISE EXCEPTION 'job % may not go from % to % this way', OLD.job_id, OLD.status, NEW.status
-      USING ERRCODE = '42501', HINT = 'the fn_job_ functions move jobs; what a job is never changes';
+      USING ERRCODE = '42501', HINT = 'move jobs with the fn_job_ functions; what identifies a job never changes';
   END IF;
   RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
-    USING ERRCODE = '42501', HINT = 'finished jobs are only ever cleaned, dead letters only ever closed and reopened';
+    USING ERRCODE = '42501', HINT = 'a finished job can only be cleaned, a dead letter only closed and reopened';
 END $$;
 COMMENT ON FUNCTION public.fn_job_refuse IS
   'Trigger: refuses a change outside the state machine of jobs.';
@@ -144,12 +147,12 @@ COMMENT ON FUNCTION public.fn_job_refuse IS
 CREATE OR REPLACE TRIGGER trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW
   WHEN (NEW.status <> 'queued') EXECUTE FUNCTION public.fn_job_refuse();
 
- -- the rest of it: fn_job_queue_counted
+ -- the other columns: fn_job_queue_counted
 CREATE OR REPLACE TRIGGER trg_job_queue_fixed BEFORE UPDATE OF job_id, job_kind, event_domain, executor, enqueued_at,
   max_attempts,
   idempotency_key ON public.job_queue FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
 
--- the first letter of the status before, by how much attempts grew, the first letter of the status after
+-- the initial of the status before, by how much attempts grew, the initial of the status after
 CREATE OR REPLACE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts ON public.job_queue FOR EACH ROW
   WHEN (strpos('q0q l0l i0i r0r q0l r0l l0i l0q l1q l0r l1r i0q i1q i0r i1r',
     concat(left(OLD.status, 1), NEW.attempts - OLD.attempts, left(NEW.status, 1))) = 0)
@@ -171,12 +174,12 @@ CREATE OR REPLACE FUNCTION public.fn_job_history_empty() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NEW.payload <> '{}' OR num_nonnulls(NEW.source_ref, NEW.target_ref, NEW.payload_ref, NEW.last_error) > 0 THEN
-    RAISE EXCEPTION 'job % is cleaned and not empty', NEW.job_id USING ERRCODE = 'check_violation';
+    RAISE EXCEPTION 'job % is cleaned but not empty', NEW.job_id USING ERRCODE = 'check_violation';
   END IF;
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_job_history_empty IS
-  'Trigger: a cleaned job holds neither payload nor references nor what was said.';
+  'Trigger: a cleaned job holds no payload, references or error text.';
 
 CREATE OR REPLACE TRIGGER trg_job_history_empty AFTER INSERT OR UPDATE ON public.job_history FOR EACH ROW
   WHEN (NEW.status = 'cleaned') EXECUTE FUNCTION public.fn_job_history_empty();
@@ -191,17 +194,17 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
+  v_stack := replace(v_stack, '"', ''); -- quoted when quote_all_identifiers is on
   IF OLD.triage_status = 'replayed' AND NEW.triage_status = 'open'
     AND strpos(v_stack, 'fn_job_dead_letter_replay_undo(uuid[],text,text,boolean)') > 0 THEN
     RETURN NEW;
   END IF;
   RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
     USING ERRCODE = '42501',
-      HINT = 'dead letters are only ever closed and reopened, a replayed one only by recalling its job';
+      HINT = 'a dead letter can only be closed and reopened, a replayed one only reopened by undoing its replay';
 END $$;
 COMMENT ON FUNCTION public.fn_job_letter_edge IS
-  'Trigger: a replayed job dead letter opens again only when its job is recalled.';
+  'Trigger: a replayed job dead letter is reopened only when its replay is undone.';
 
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter FOR EACH ROW
   WHEN (NOT (OLD.triage_status <> 'replayed' AND (OLD.triage_status = 'open') <> (NEW.triage_status = 'open')

@@ -1,11 +1,11 @@
--- What masks secrets in text and JSON that somebody else wrote.
+-- Masks secrets in text and JSON that was written outside qtop.
 
--- Secrets in foreign text. One set of rules for payloads and for what programs
--- say (last_error, response_excerpt): over-masking is the safe side.
--- fn_mask_names(left) → the regular expression, whatever the case, of a name that
--- speaks of a secret, to its end. Short words count only where they stand alone,
--- left being what may stand before them, so that author, tokenizer, discard and
--- shipping pass. No lookaround: it would cost a hundred times the rest. Internal.
+-- One set of rules serves payloads and the messages of programs (last_error, response_excerpt). In doubt it masks:
+-- masking too much is safe, too little is not.
+-- fn_mask_names(left) → a regular expression, to be used without regard to case, that matches a name that stands for a
+-- secret (password, token, …) up to its end. Short words match only as separate words: left is the expression for
+-- what may come before them, so that author, tokenizer, discard and shipping do not match. It uses no lookaround, which
+-- would cost a hundred times as much. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_names(p_left text DEFAULT '(?:^|[^a-z])') RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -23,15 +23,15 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_names IS
-  'The names that speak of a secret, as a regular expression. Internal.';
+  'A regular expression for names of secrets. Internal.';
 
--- fn_mask_fold(text) → the text as a reader takes it: full-width and accented
--- letters and look-alikes as ASCII, without what has no width. Internal.
+-- fn_mask_fold(text) → the text as a reader sees it: full-width letters, accented letters and look-alikes become ASCII,
+-- zero-width characters are removed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_fold(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF getdatabaseencoding() <> 'UTF8' THEN
-    RETURN p_text; -- normalize() knows UTF-8 alone
+    RETURN p_text; -- normalize() works in UTF-8 only
   END IF;
   RETURN translate(regexp_replace(normalize(p_text, NFKD),
     '[\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f'
@@ -41,10 +41,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_fold IS
-  'A text with look-alike letters as ASCII, without what has no width. Internal.';
+  'A text with look-alike letters as ASCII and without zero-width characters. Internal.';
 
--- fn_mask_decode(text) → the text with percent, JSON and HTML escapes of ASCII
--- taken back once. Internal.
+-- fn_mask_decode(text) → the text with the percent, JSON and HTML escapes of ASCII characters decoded once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_decode(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -52,7 +51,7 @@ DECLARE
   v_hex text;
   v_char text;
 BEGIN
-  -- what escapes the escapes comes last
+  -- the escape characters themselves are decoded last
   FOR v_hex IN SELECT h FROM (SELECT to_hex(i) AS h FROM generate_series(32, 126) i) x
     WHERE strpos(lower(p_text), '%' || h) > 0 ORDER BY h = '25' LOOP
     v_char := chr(('x' || v_hex)::bit(8)::int);
@@ -74,10 +73,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_decode IS
-  'A text with its percent, JSON and HTML escapes taken back once. Internal.';
+  'A text with its percent, JSON and HTML escapes decoded once. Internal.';
 
--- fn_mask_codes() → the regular expression of what may be JSON in base64 or hex, also twice: what JSON begins with, in
--- that form, and more of the same. Internal.
+-- fn_mask_codes() → a regular expression for text that may be JSON in base64 or hex, encoded once or twice: the encoded
+-- first characters of JSON, followed by more characters of that encoding. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_codes() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -89,9 +88,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_codes IS
-  'What may be JSON in base64 or hex, as a regular expression. Internal.';
+  'A regular expression for text that may be JSON in base64 or hex. Internal.';
 
--- fn_mask_digits() → the regular expression of what may be a card number or an IBAN. Internal.
+-- fn_mask_digits() → a regular expression for text that may be a card number or an IBAN. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_digits() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -101,9 +100,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_digits IS
-  'What may be a card number or an IBAN, as a regular expression. Internal.';
+  'A regular expression for text that may be a card number or an IBAN. Internal.';
 
--- fn_mask_card(digits) → whether they are a card number: the length and the first digits of one, and Luhn's sum.
+-- fn_mask_card(digits) → whether the digits are a card number, by their length, first digits and Luhn checksum.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_card(p_digits text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -127,10 +126,10 @@ BEGIN
   RETURN v_sum % 10 = 0;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_mask_card IS 'Whether digits are a card number, by Luhn''s sum. Internal.';
+COMMENT ON FUNCTION public.fn_mask_card IS 'Whether digits are a card number, by the Luhn checksum. Internal.';
 
--- fn_mask_iban(text) → whether it is an IBAN, without its spaces: a country that has them, and the sum of mod 97.
--- Internal.
+-- fn_mask_iban(text) → whether the text, without its spaces, is an IBAN: a country that uses IBANs, and the mod-97
+-- checksum. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_iban(p_text text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -151,7 +150,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_iban IS 'Whether a text is an IBAN, by its checksum. Internal.';
 
--- fn_mask_accounts(text) → the text with card numbers and IBANs masked, told from other numbers by their checksums.
+-- fn_mask_accounts(text) → the text with card numbers and IBANs masked. Checksums distinguish them from other numbers.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_accounts(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -167,7 +166,7 @@ BEGIN
       END IF;
       CONTINUE;
     END IF;
-    v_part := v_found[2]; -- in groups, it may go on with words of four letters
+    v_part := v_found[2]; -- written in groups, an IBAN may be followed by words of four letters
     WHILE length(v_part) > 14 LOOP
       IF public.fn_mask_iban(regexp_replace(v_part, '[ -]', '', 'g')) THEN
         v_text := replace(v_text, v_part, '•••');
@@ -182,8 +181,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_accounts IS 'A text with its card numbers and IBANs masked. Internal.';
 
--- fn_mask_maybe(text) → false: nothing in the text, also when it is JSON, can be a
--- secret. Most of a payload is told so at once; true says nothing. Internal.
+-- fn_mask_maybe(text) → false when nothing in the text, JSON or not, can be a secret; true when there may be one. A
+-- cheap test that settles most payloads. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_maybe(p_text text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -198,7 +197,7 @@ DECLARE
   v_text text := p_text;
   v_next text;
 BEGIN
-  IF v_text ~ public.fn_mask_codes() THEN -- before its \x is taken for an escape
+  IF v_text ~ public.fn_mask_codes() THEN -- tested first, before \x is decoded as an escape
     RETURN true;
   END IF;
   IF v_text ~ '[^ -~]' THEN
@@ -213,7 +212,7 @@ BEGIN
       EXIT WHEN v_next = v_text;
       v_text := v_next;
     END LOOP;
-    IF v_text ~* '\\u[0-9a-f]{4}' THEN -- a letter beyond ASCII, as JSON writes it: fn_mask_fold has not seen it
+    IF v_text ~* '\\u[0-9a-f]{4}' THEN -- a JSON escape of a letter beyond ASCII, which fn_mask_fold did not see
       RETURN true;
     END IF;
     v_text := replace(v_text, '\', '');
@@ -224,8 +223,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_maybe IS 'Whether a text may hold a secret. Internal.';
 
--- fn_mask_named(name) → whether the name speaks of a secret, however it is
--- cased, escaped or disguised. Internal.
+-- fn_mask_named(name) → whether the name stands for a secret, in any case, escaped or with look-alike letters.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_named(p_name text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -242,12 +241,11 @@ BEGIN
     ~* (public.fn_mask_names('(?:^|[^a-z])'::text) || '=');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_mask_named IS 'Whether a name speaks of a secret. Internal.';
+COMMENT ON FUNCTION public.fn_mask_named IS 'Whether a name stands for a secret. Internal.';
 
--- fn_mask_words(text) → the text with what looks like a secret masked: keys in
--- the forms that vendors give them, authorisation schemes, secrets in URLs, and
--- the value behind a name in forms, headers, XML, command lines and JSON that was
--- cut. A masked text passes unchanged. Internal.
+-- fn_mask_words(text) → the text with everything masked that looks like a secret: keys in the formats of known vendors,
+-- authorisation schemes, secrets in URLs, and the value after the name of a secret in forms, headers, XML, command
+-- lines and truncated JSON. A text that is masked already does not change. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_words(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -258,8 +256,8 @@ DECLARE
     '|SG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}'
     '|npm_[A-Za-z0-9]{20,}|ya29\.[A-Za-z0-9_-]{10,}|shp[a-z]{2}_[A-Za-z0-9]{10,}|dop_v1_[a-f0-9]{20,}'
     '|AGE-SECRET-KEY-1[A-Z0-9]{10,})';
-  -- a value: a quoted one to the quote that ends it, also where quotes are escaped;
-  -- a list or an object to its end; else to what parts values
+  -- a value is a quoted string up to its closing quote, also with escaped quotes; a list or an object up to its end;
+  -- or anything up to the next separator
   c_value CONSTANT text := '(?:"(?:[^"\\]|\\.)*(?:"|$)|\\+"(?:[^"]|"+\s*[^\s,}\])&;"\\])*(?:"|$)|''(?:[^''\\]'
     '|\\.)*(?:''|$)'
     '|\[[^\]]*(?:\]|$)|\{[^}]*(?:\}|$)|[^&;,\s"''](?:[^&;,\s"'']|,[^&;,\s"''])*)';
@@ -271,7 +269,7 @@ BEGIN
       'g');
   END IF;
   IF v_text ~ '://[^\s]*@' THEN
-    -- user:password@, where the password may itself hold / and @; a port is none
+    -- user:password@, where the password may itself hold / and @; a port is not a password
     v_text := regexp_replace(v_text,
       '(://[^/@:\s]*:)(?:[^@\s"<>0-9][^@\s"<>]*|\d+[^@\s"<>0-9/?#][^@\s"<>]*|\d*)@(?:[^@\s"<>]*@)*', '\1•••@', 'g');
     v_text := regexp_replace(v_text, '(://)[^/@:\s"<>]+@', '\1•••@', 'g');
@@ -297,7 +295,7 @@ BEGIN
     v_text := regexp_replace(v_text, '(--[a-z0-9-]*' || public.fn_mask_names('')
       || '\s+)[^\s"''-][^\s"'']*', '\1•••', 'gi');
   END IF;
-  IF v_text ~ 'name' THEN -- a part of a multipart form; "name": "password", "value": … where it was cut
+  IF v_text ~ 'name' THEN -- a part of a multipart form; "name": "password", "value": … in truncated JSON
     v_text := regexp_replace(v_text, '(name=\\*"[^"]*' || public.fn_mask_names('')
       || '"\s*\n\s*)[^\s][^\r\n]*', '\1•••', 'gi');
     v_text := regexp_replace(v_text, '("(?:name|key|field|header|param)\\*"\s*:\s*\\*"[^"]*' || public.fn_mask_names('')
@@ -309,10 +307,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_words IS
-  'A text with what looks like a secret masked. Internal.';
+  'A text with everything masked that looks like a secret. Internal.';
 
--- fn_mask_coded(text, depth) → the text with every piece masked that is JSON in base64 or hex and holds a secret, also
--- where that JSON was cut. Internal.
+-- fn_mask_coded(text, depth) → the text with every base64 or hex piece masked that is JSON, also truncated, and holds a
+-- secret. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_coded(p_text text, p_depth int) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -335,23 +333,22 @@ BEGIN
       BEGIN
         v_hides := v_masked::jsonb <> v_plain::jsonb;
       EXCEPTION WHEN OTHERS THEN
-        v_hides := v_masked <> v_plain; -- JSON that was cut
+        v_hides := v_masked <> v_plain; -- truncated JSON
       END;
       IF v_hides THEN
         v_text := replace(v_text, v_code, '•••');
       END IF;
     EXCEPTION WHEN OTHERS THEN
-      NULL; -- not a code of text after all
+      NULL; -- the bytes are not text
     END;
   END LOOP;
   RETURN v_text;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_mask_coded IS 'A text with JSON in base64 or hex masked that holds a secret. Internal.';
+COMMENT ON FUNCTION public.fn_mask_coded IS 'A text with base64 or hex JSON masked that holds a secret. Internal.';
 
--- fn_mask_text(text, depth) → the text with its secrets masked; one that is JSON
--- is masked as such. What only shows once escapes are taken back, or disguised
--- letters read as meant, makes the text come back in that form. Internal.
+-- fn_mask_text(text, depth) → the text with its secrets masked; JSON is masked as JSON. Where a secret shows only after
+-- escapes are decoded or look-alike letters are read as ASCII, the text is returned in that form. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_text(p_text text, p_depth int DEFAULT 0) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -369,10 +366,10 @@ BEGIN
     BEGIN
       RETURN public.fn_mask_json(v_text::jsonb, p_depth + 1)::text;
     EXCEPTION WHEN OTHERS THEN
-      NULL; -- not JSON after all, or JSON that jsonb does not take
+      NULL; -- not JSON, or JSON that jsonb cannot hold
     END;
   END IF;
-  IF length(v_text) > 100000 THEN -- one second of work where it is full of them
+  IF length(v_text) > 100000 THEN -- about one second of work where it is full of candidates
     RETURN format('[masked: a text of %s characters that may hold secrets]', length(v_text));
   END IF;
   IF v_text ~ public.fn_mask_codes() THEN
@@ -398,10 +395,9 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_text IS 'A text with its secrets masked. Internal.';
 
--- fn_mask_json(value, depth) → the value with its secrets masked: members whose
--- name speaks of one, the value of {name, value} pairs, the element behind a name
--- in a list, and all strings as texts. null, true and false tell nothing and stay;
--- so do numbers whose name says that they count or measure. Internal.
+-- fn_mask_json(value, depth) → the value with its secrets masked: members whose name stands for a secret, the value of
+-- {name, value} pairs, the element after such a name in a list, and secrets inside strings. null, true and false are
+-- kept: they reveal nothing. So are numbers whose name says that they count or measure. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_json(p_value jsonb, p_depth int DEFAULT 0) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -411,7 +407,7 @@ DECLARE
   c_counts CONSTANT text := '(?<![a-z])(?:count|num|total|size|length|len|limit|max|min|ttl|timeout|age|index'
     '|version|used|remaining|attempts'
     '|seconds|ms|prompt|completion|input|output)s?(?![a-z])|expir';
-  -- a number under these is the secret itself, whatever else the name says, unless it counts them or tells their length
+  -- a number under one of these names is the secret itself, unless the name says that it is a count or a length
   c_number CONSTANT text := '(?<![a-z])(?:card|cvv|cvc|pin|otp|ssn|iban|pass[a-z]*)(?![a-z])';
   c_of CONSTANT text := '(?<![a-z])(?:count|total|size|length|len|limit|ttl|timeout|age|attempts|remaining|used'
     '|seconds)s?(?![a-z])|expir';
@@ -446,7 +442,7 @@ BEGIN
     WHEN 'array' THEN
       IF EXISTS (SELECT 1 FROM jsonb_array_elements(p_value) e WHERE jsonb_typeof(e) = 'string'
         AND e #>> '{}' ~ '-----BEGIN [A-Z0-9 ]*PRIVATE KEY') THEN
-        RETURN jsonb_build_array(c_dots); -- the lines of a key
+        RETURN jsonb_build_array(c_dots); -- a private key as a list of lines
       END IF;
       RETURN (SELECT COALESCE(jsonb_agg(CASE
           WHEN jsonb_typeof(x.value) IN ('null', 'boolean') THEN x.value
@@ -468,8 +464,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_json IS 'A payload with its secrets masked. Internal.';
 
--- fn_mask_said(text) → what a program said, with its secrets masked. Never raises:
--- a report must not fail for what it says. Internal.
+-- fn_mask_said(text) → the message of a program with its secrets masked. Never raises: a result must be recorded
+-- whatever its message holds. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_said(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -479,15 +475,15 @@ EXCEPTION WHEN OTHERS THEN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_said IS
-  'What a program said, with its secrets masked. Internal.';
+  'The message of a program, with its secrets masked. Internal.';
 
--- fn_mask_url(url) → the URL without credentials, query and fragment, without those parts of its path that are no plain
--- words, for receivers such as chats put their token there, and with what else looks like a secret masked. What is no
--- URL is masked as text. Never raises. Internal.
+-- fn_mask_url(url) → the URL without credentials, query and fragment. Parts of its path that are not plain words are
+-- masked, since receivers such as chats put their token there, and so is everything else that looks like a secret. A
+-- text that is not a URL is masked as text. Never raises. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_url(p_url text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  -- words in letters, joined by . _ or - or as in orderCreated, and a short number behind them, such as orders.v2
+  -- words of letters, joined by . _ or - or as in orderCreated, with an optional short number at the end: orders.v2
   c_plain CONSTANT text := '^(?:(?:[A-Z]?[a-z]{1,16}|[A-Z]{1,8})(?:[._-](?:[A-Z]?[a-z]{1,16}|[A-Z]{1,8})'
     '|[A-Z][a-z]{2,16}){0,4}[._-]?v?)?[0-9]{0,3}$';
   v_rest text := substring(p_url FROM '://(.*)$');
@@ -496,7 +492,7 @@ DECLARE
 BEGIN
   IF v_host ~ '@' THEN
     v_rest := regexp_replace(v_rest, '^[^/?#]*@', '•••@');
-  ELSIF v_host ~ ':' AND v_host !~ '^[^:]*:[0-9]*$' AND v_rest ~ '@' THEN -- no port: a password that holds / ? or #
+  ELSIF v_host ~ ':' AND v_host !~ '^[^:]*:[0-9]*$' AND v_rest ~ '@' THEN -- not a port: a password that holds / ? or #
     v_rest := regexp_replace(v_rest, '^.*@', '•••@');
   END IF;
   IF v_rest IS NOT NULL THEN
@@ -514,4 +510,4 @@ EXCEPTION WHEN OTHERS THEN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_url IS
-  'A URL without credentials, query, fragment and what is no plain word in its path. Internal.';
+  'A URL without credentials, query, fragment, and with those parts of its path masked that are not words. Internal.';

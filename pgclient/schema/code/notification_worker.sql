@@ -1,17 +1,17 @@
--- The notification worker, which turns staged births into notifications, and the sweep of the staging table.
+-- The notification worker, which turns staged births into notifications, and the cleanup of the staging table.
 -- Source: P3D4C1 §4; DP1 §4.2.
 
 COMMENT ON TABLE public.iu_notification_worker_log IS
-  'One row per run of the notification worker that had something to do. pending_pre: rows it took up, = rows_marked '
-  '+ those that failed; pending_post: rows not processed after it, of which failed_total stand failed.';
+  'One row per run of the notification worker that had work. pending_pre: rows that the run claimed = rows_marked '
+  '+ rows that failed; pending_post: rows not processed after the run, of which failed_total have failed.';
 COMMENT ON COLUMN public.iu_notification_worker_log.groups_emitted IS 'document_imported notifications';
 COMMENT ON COLUMN public.iu_notification_worker_log.pieces_emitted IS 'new_piece_created notifications';
-COMMENT ON COLUMN public.iu_notification_worker_log.conflicts_skipped IS 'notifications that were there already';
+COMMENT ON COLUMN public.iu_notification_worker_log.conflicts_skipped IS 'notifications that existed already';
 COMMENT ON COLUMN public.iu_notification_worker_log.error_count IS
-  'rows that failed in this run; 1 where the run as a whole did and was undone';
+  'rows that failed in this run; 1 when the whole run failed and was rolled back';
 
--- fn_iu_notification_debounce() → how long births wait for more of their document, in seconds, clamped to 60-300, also
--- where somebody wrote a number below zero into the table.
+-- fn_iu_notification_debounce() → how long births wait for other pieces of their document, in seconds, clamped to
+-- 60-300 (the table may hold any number, also a negative one).
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_debounce() RETURNS int
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -25,7 +25,7 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_notification_debounce TO :"queue_viewer",
 COMMENT ON FUNCTION public.fn_iu_notification_debounce IS
   'The debounce of staged notifications in seconds, clamped.';
 
--- fn_iu_notification_threshold() → from how many pieces on they are told as a document, clamped to 2-50.
+-- fn_iu_notification_threshold() → the number of pieces from which a document gets one notification, clamped to 2-50.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_threshold() RETURNS int
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -35,12 +35,13 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_threshold TO :"queue_viewer", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_notification_threshold IS
-  'From how many pieces notifications are grouped, clamped.';
+  'The number of pieces from which a document gets one notification, clamped.';
 
 -- fn_iu_notification_emit(cutoff, threshold, most, except) → {pending_pre, groups_emitted, pieces_emitted,
--- conflicts_skipped, rows_marked, broken, broken_text}: takes up the rows staged before the cutoff, the oldest of them
--- and none of except, all in one statement, so that what is told, what is marked and what is counted are the same rows.
--- A row that another session holds waits for the next run; one that cannot become a notification fails, the others of
+-- conflicts_skipped, rows_marked, broken, broken_text}: notifies of the rows staged before the cutoff, oldest first, at
+-- most `most` of them, without the excepted ones. One statement emits, marks and counts, so that all three are about
+-- the same rows. A row that another session has locked waits for the next run. A row that cannot become a notification
+-- fails; the other rows of its document are emitted without it. Internal.
 -- its document are told without it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_emit(p_cutoff timestamptz, p_threshold int, p_most int,
   p_except uuid[] DEFAULT '{}') RETURNS jsonb
@@ -60,7 +61,7 @@ BEGIN
     WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff AND p.id <> ALL (p_except)
     ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED
   ), sound AS MATERIALIZED (
-    -- first: the oldest piece, which speaks for its document
+    -- first: the oldest piece, whose notification represents the document
     SELECT t.*, count(*) OVER (PARTITION BY t.stable_key) AS pieces, row_number() OVER w = 1 AS first,
       t.stable_key IS NOT NULL AND count(*) OVER (PARTITION BY t.stable_key) >= p_threshold AS rolled
     FROM taken t WHERE t.broken IS NULL WINDOW w AS (PARTITION BY t.stable_key ORDER BY t.created_at, t.id)
@@ -96,10 +97,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_notification_emit IS
-  'Tells what was staged before a moment. Internal.';
+  'Emits notifications for rows staged before a time. Internal.';
 
--- fn_step_notify(limit, only, except): whether staged rows could become notifications, for the case that
--- fn_iu_notification_emit could not foresee: it raises what one of them meets, and leaves nothing behind. Internal.
+-- fn_step_notify(limit, only, except): tests whether staged rows can become notifications, for errors that
+-- fn_iu_notification_emit does not foresee: it raises the error of a row, and rolls back what it wrote. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_notify(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -116,9 +117,9 @@ EXCEPTION WHEN SQLSTATE 'QN001' THEN
   RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_notify IS 'Whether staged rows could become notifications. Internal.';
+COMMENT ON FUNCTION public.fn_step_notify IS 'Tests whether staged rows can become notifications. Internal.';
 
--- fn_iu_notification_bury(row of quarantine) → {failed}: the staged row fails. Internal.
+-- fn_iu_notification_bury(row of quarantine) → {failed}: marks the staged row as failed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_bury(p_row public.queue_quarantine) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -130,18 +131,18 @@ BEGIN
   RETURN jsonb_build_object('failed', v_n);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_notification_bury IS 'Fails a staged row that the server refuses. Internal.';
+COMMENT ON FUNCTION public.fn_iu_notification_bury IS
+  'Marks a staged row as failed that PostgreSQL refuses. Internal.';
 
 -- fn_iu_notification_worker_tick() → {status: processed|idle|skipped|error, pending_pre, pending_post, groups_emitted,
--- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One at a time: the lease is
--- the row lock that its tick holds already, so nothing that ends the transaction can leave it behind, and nobody who
--- may not work here can take it. Rows that fail are counted in error_count and passed
--- over from then on (failed_total); an error that is no row's fault undoes the run, which is logged with what stands.
--- Tick worker iu_notification_worker.
+-- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One run at a time: the lease
+-- is the row lock that its tick holds already, so it ends with the transaction, and only a role that may run the worker
+-- can hold it. Rows that fail are counted in error_count and skipped from then on (failed_total). An error that no row
+-- causes rolls the run back, which is logged with the numbers from before it. Tick worker iu_notification_worker.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_worker_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  c_most CONSTANT int := 100000; -- rows in one run, so that none is cancelled for its length, and the next goes on
+  c_most CONSTANT int := 100000; -- rows of one run, so that no run is cancelled for its duration; the next continues
   v_start timestamptz := clock_timestamp();
   v_cutoff timestamptz := now() - make_interval(secs => public.fn_iu_notification_debounce());
   v_threshold int := public.fn_iu_notification_threshold();
@@ -188,7 +189,7 @@ BEGIN
       v_error := SQLSTATE || ' ' || public.fn_mask_said(left(SQLERRM, 500));
       v_done := '{}'::jsonb;
     END;
-    EXIT WHEN v_round = 2 OR v_state ~ '^42'; -- rights and missing objects: no row's fault
+    EXIT WHEN v_round = 2 OR v_state ~ '^42'; -- missing rights or objects: not caused by a row
     v_ids := ARRAY(SELECT p.id FROM public.iu_notification_pending p
       WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= v_cutoff AND p.id <> ALL (v_except)
       ORDER BY p.created_at, p.id LIMIT c_most);
@@ -197,12 +198,12 @@ BEGIN
       ELSE public.fn_queue_step_sum(v_rest, public.fn_queue_step_rest('notify'::text)) END;
   END LOOP;
   v_sifted := COALESCE((v_rest ->> 'failed')::int, 0);
-  IF v_late THEN -- what was not told is tried in parts by the next runs
+  IF v_late THEN -- the next runs try the remaining rows in parts
     v_done := '{"broken": 0}'::jsonb;
   END IF;
   v_errors := v_sifted + COALESCE((v_done ->> 'broken')::int, 1);
   IF v_errors = 0 AND COALESCE((v_done ->> 'pending_pre')::int, 0) = 0 THEN
-    RETURN '{"status": "idle", "pending_pre": 0}'::jsonb; -- another session holds what there is
+    RETURN '{"status": "idle", "pending_pre": 0}'::jsonb; -- another session has locked all staged rows
   END IF;
 
   SELECT count(*), count(p.failed_at) INTO v_post, v_failed FROM public.iu_notification_pending p
@@ -223,11 +224,11 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_worker_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_iu_notification_worker_tick IS
-  'Tick iu_notification_worker: tells staged births once their debounce has passed, a document as one notification.';
+  'Tick iu_notification_worker: emits notifications for births after their debounce, one for a large document.';
 
--- fn_staging_cleanup_sweep() → {deleted}: processed rows older than retention.staging_days (0 = none) go, at most ten
--- thousand at a time and a hundred thousand a run, so that no run is long; the next takes the rest. What is not
--- processed, failed rows among it, stays for ever. Tick worker staging_cleanup_sweep.
+-- fn_staging_cleanup_sweep() → {deleted}: deletes processed rows older than retention.staging_days (0 = keep all), at
+-- most ten thousand per statement and a hundred thousand per run, so that no run is long; the next run continues. Rows
+-- that are not processed, failed ones among them, are kept. Tick worker staging_cleanup_sweep.
 CREATE OR REPLACE FUNCTION public.fn_staging_cleanup_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -246,8 +247,8 @@ GRANT EXECUTE ON FUNCTION public.fn_staging_cleanup_sweep TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_staging_cleanup_sweep IS
   'Tick staging_cleanup_sweep: deletes processed staged rows past retention.staging_days.';
 
--- fn_iu_notification_requeue(ids, actor, reason, dry_run): failed rows wait again, to be tried by the next run; one
--- that is still wrong fails again. The debounce is not begun anew.
+-- fn_iu_notification_requeue(ids, actor, reason, dry_run): lets failed rows wait for the next run again; a row that is
+-- still wrong fails again. The debounce does not start again.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_requeue(p_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -267,8 +268,8 @@ BEGIN
     PERFORM 1 FROM public.iu_notification_pending p WHERE p.id = ANY (v_ids) ORDER BY p.id FOR NO KEY UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN p.id IS NULL THEN 'no such staged notification' WHEN p.processed_at IS NOT NULL
-    THEN 'it was told'
-      WHEN p.failed_at IS NULL THEN 'it waits already' END ORDER BY i.n)
+    THEN 'its notification was emitted already'
+      WHEN p.failed_at IS NULL THEN 'it is waiting already' END ORDER BY i.n)
   INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_notification_pending p ON p.id = i.id;
   IF NOT v_dry THEN
     UPDATE public.iu_notification_pending p SET failed_at = NULL, failure = NULL
@@ -281,4 +282,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_requeue TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_notification_requeue IS
-  'Lets staged notifications that failed wait again, once what was wrong with them is mended.';
+  'Requeues staged notifications that failed, once the cause is fixed.';
