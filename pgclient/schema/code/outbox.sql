@@ -1,23 +1,23 @@
--- The event outbox: what may be written, and how an event is emitted. Source: DP4 §3.2.
+-- The event outbox: which events may be written, and how an event is emitted. Source: DP4 §3.2.
 
 COMMENT ON TABLE public.event_type_registry IS
   'The event types that may be written. A new type is a decision of the vocabulary owners, not of a producer.';
 COMMENT ON COLUMN public.event_type_registry.delivery_lane IS 'immediate or delayed';
-COMMENT ON COLUMN public.event_type_registry.worker_name IS 'which route worker is woken';
-COMMENT ON COLUMN public.event_type_registry.active IS 'false = refused like a type that is missing';
+COMMENT ON COLUMN public.event_type_registry.worker_name IS 'the route worker that is woken';
+COMMENT ON COLUMN public.event_type_registry.active IS 'false = events of the type are refused, as for a missing type';
 GRANT SELECT ON public.event_type_registry TO
   :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator", :"event_ingest_writer";
 
 COMMENT ON TABLE public.event_outbox IS
-  'Events, append-only, partitioned by month. Readers take them in batches by created_xid (queue_cursor).';
+  'Events, append-only, partitioned by month. Readers process them in batches by created_xid (queue_cursor).';
 COMMENT ON COLUMN public.event_outbox.event_stream IS 'one of the producer''s streams, such as alert or update';
 COMMENT ON COLUMN public.event_outbox.delivery_lane IS 'immediate or delayed';
-COMMENT ON COLUMN public.event_outbox.event_subject_ref IS 'key of the row it is about, as text';
-COMMENT ON COLUMN public.event_outbox.safe_payload IS 'references and small facts; ten denied keys, never content';
-COMMENT ON COLUMN public.event_outbox.occurred_at IS 'by the producer';
-COMMENT ON COLUMN public.event_outbox.created_at IS 'by the server; the partition follows it';
+COMMENT ON COLUMN public.event_outbox.event_subject_ref IS 'key of the row that the event is about, as text';
+COMMENT ON COLUMN public.event_outbox.safe_payload IS 'references and small facts, not content; ten keys are refused';
+COMMENT ON COLUMN public.event_outbox.occurred_at IS 'set by the producer';
+COMMENT ON COLUMN public.event_outbox.created_at IS 'set by the server; decides the partition';
 COMMENT ON COLUMN public.event_outbox.created_xid IS
-  'transaction that wrote it here: it is routed in the first batch that sees it';
+  'the transaction that wrote it in this database; it is routed in the first batch whose snapshot sees that';
 GRANT INSERT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
   event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
   safe_payload, occurred_at) ON public.event_outbox TO :"event_ingest_writer";
@@ -26,7 +26,7 @@ GRANT SELECT (id, event_domain, event_type, event_stream, delivery_lane, event_s
   occurred_at, created_at, created_xid) ON public.event_outbox TO :"queue_viewer", :"workflow_admin",
     :"dead_letter_operator";
 
--- fn_denied_key(payload) → what is wrong with a payload that holds a denied key, by the first such key. Internal.
+-- fn_denied_key(payload) → why the payload is refused, naming the first denied key in it; NULL = none. Internal.
 CREATE OR REPLACE FUNCTION public.fn_denied_key(p_payload jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -35,18 +35,18 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_denied_key IS
-  'What is wrong with a payload that holds a key that would carry content or secrets. Internal.';
+  'Why a payload is refused that holds a key for content or secrets. Internal.';
 
--- fn_event_ours(domain, type): true for the events that qtop alone emits. Internal.
+-- fn_event_ours(domain, type): true for the event types that only qtop emits. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_ours(p_event_domain text, p_event_type text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN p_event_domain = 'system' AND p_event_type IN ('queue_worker_silent', 'subscription_broadcast_high');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_event_ours IS 'Whether qtop alone emits events of this type.';
+COMMENT ON FUNCTION public.fn_event_ours IS 'Whether only qtop emits events of this type.';
 
--- What is registered is never guessed: where the registry is held for a second or cannot be read, events are refused.
+-- An event is refused while the registry cannot be read or is locked for a second: its type is never assumed.
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $fn$
 DECLARE
@@ -57,7 +57,7 @@ DECLARE
 BEGIN
   NEW.created_xid := pg_current_xact_id();
   IF current_setting('session_replication_role') = 'replica' THEN
-    RETURN NEW; -- the rest was looked at where it was written
+    RETURN NEW; -- the other checks ran where it was first written
   END IF;
   NEW.created_at := now();
   v_bytes := octet_length(NEW.safe_payload::text);
@@ -79,17 +79,17 @@ BEGIN
       USING ERRCODE = '23503', HINT = 'a workflow_admin registers it: qtop event-type set DOMAIN/TYPE';
   END IF;
   IF NEW.event_domain = 'system' AND public.fn_event_ours(NEW.event_domain, NEW.event_type) THEN
-    -- the call stack would not tell: it holds the text of a writer's statements
+    -- the call stack would not prove it: it holds the text of the writer's statements
     DELETE FROM public.event_own o WHERE o.id = NEW.id;
     IF NOT FOUND THEN
       RAISE EXCEPTION 'events %/% are emitted by qtop alone', NEW.event_domain, NEW.event_type
-        USING ERRCODE = '42501', HINT = 'emit a type of your own';
+        USING ERRCODE = '42501', HINT = 'emit another event type';
     END IF;
   END IF;
   IF NEW.event_stream IS DISTINCT FROM v_stream OR NEW.delivery_lane IS DISTINCT FROM v_lane THEN
     RAISE EXCEPTION 'event type %/% has event_stream % and delivery_lane %, not % and %',
       NEW.event_domain, NEW.event_type, v_stream, v_lane, left(NEW.event_stream, 100), left(NEW.delivery_lane, 20)
-      USING ERRCODE = '23514', HINT = 'write what is registered; a workflow_admin changes it: qtop event-type set';
+      USING ERRCODE = '23514', HINT = 'write the registered values; a workflow_admin changes them: qtop event-type set';
   END IF;
   IF NEW.safe_payload ?| ARRAY[:denied_keys] THEN
     RAISE EXCEPTION 'safe_payload %', public.fn_denied_key(NEW.safe_payload) USING ERRCODE = '23514';
@@ -99,7 +99,7 @@ BEGIN
   END IF;
   IF octet_length(concat(NEW.event_type, NEW.event_stream, NEW.event_subject_table, NEW.event_subject_ref,
     NEW.canonical_address, NEW.actor_ref, NEW.source_system, NEW.correlation_id, NEW.payload_classification)) > 200
-  THEN -- an event whose texts are all short together is not looked at
+  THEN -- texts that are short in total need no check of each
     PERFORM public.fn_text_bounds_hold('event_outbox'::text, to_jsonb(NEW) - 'safe_payload'::text, NULL::jsonb,
       ARRAY['event_type 200', 'event_stream 200', 'event_subject_table 200', 'event_subject_ref 500',
         'canonical_address 500', 'actor_ref 200', 'source_system 200', 'correlation_id 200',
@@ -109,8 +109,8 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_outbox_admit IS
-  'Trigger function: refuses types that are not registered so, long texts and payloads; created_at and created_xid are '
-  'not the writer''s. Of what logical replication applies it sets created_xid alone.';
+  'Trigger function: refuses unregistered types, long texts and denied payloads; sets created_at and created_xid. '
+  'For rows from logical replication it sets only created_xid.';
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_admit BEFORE INSERT ON public.event_outbox
   FOR EACH ROW EXECUTE FUNCTION public.fn_event_outbox_admit();
@@ -126,8 +126,8 @@ DECLARE
   v_direct boolean;
   v_minute text := (extract(epoch FROM date_trunc('minute', now())))::bigint;
 BEGIN
-  -- The key of the table holds the time too, so an id that was chosen may be there: the router would take the event for
-  -- one that is done. What is not routed yet is for fn_iu_route_duplicates.
+  -- The primary key includes the time, so an id chosen by the writer may exist already, and the router would treat the
+  -- new event as routed. fn_iu_route_duplicates finds duplicates that are not routed yet.
   BEGIN
     LOCK TABLE public.iu_route_attempt IN ACCESS SHARE MODE NOWAIT;
     SELECT n.id INTO v_id FROM new_rows n
@@ -135,13 +135,13 @@ BEGIN
   EXCEPTION WHEN serialization_failure OR deadlock_detected THEN
     RAISE;
   WHEN OTHERS THEN
-    v_id := NULL; -- no event is refused because the attempts cannot be read
+    v_id := NULL; -- no event is refused because iu_route_attempt cannot be read
   END;
   IF v_id IS NOT NULL THEN
-    RAISE EXCEPTION 'an event with the id % is there already', v_id
-      USING ERRCODE = '23505', HINT = 'leave the id out: the database gives one';
+    RAISE EXCEPTION 'an event with the id % exists already', v_id
+      USING ERRCODE = '23505', HINT = 'leave the id out: the database assigns one';
   END IF;
-  BEGIN -- as fn_queue_count does, which is for what is rare
+  BEGIN -- does what fn_queue_count does, which is made for rare calls
     LOCK TABLE public.queue_counter_delta IN ROW EXCLUSIVE MODE NOWAIT;
     SELECT c.relnatts = 5 AND c.relchecks = 0
       AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
@@ -167,10 +167,10 @@ CREATE OR REPLACE TRIGGER trg_event_outbox_count AFTER INSERT ON public.event_ou
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_event_outbox_count();
 
 COMMENT ON TABLE public.event_own IS
-  'The id of an event that qtop alone emits, from fn_event_emit to the trigger of event_outbox.';
+  'Passes the id of an event that only qtop emits from fn_event_emit to the trigger of event_outbox.';
 
--- fn_event_emit(…) → {event_id, event_domain, event_type}. Raises for what the registry (23503) or the rules of
--- payloads (23514) refuse. Internal.
+-- fn_event_emit(…) → {event_id, event_domain, event_type}. Raises 23503 where the registry refuses the event, and 23514
+-- where its payload is refused. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_emit(
   p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
   p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb,
@@ -194,12 +194,12 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_emit IS
-  'Writes one event into event_outbox. Internal: fn_iu_emit_event for events of qtop too.';
+  'Writes one event into event_outbox. Internal: unlike fn_iu_emit_event it also writes events that only qtop emits.';
 
--- fn_iu_emit_event(…) → {event_id, event_domain, event_type}; with a key also created: false = this login emitted the
--- event before, with the same type and key. Raises: 23503 = the type is not registered, 23514 = what the payload may
--- not be, 22023 = a text that is too long, 42501 = a type that qtop alone emits, 23505 = the key stands for other
--- content. No flag stops it.
+-- fn_iu_emit_event(…) → {event_id, event_domain, event_type}; with an idempotency key also created: false = this login
+-- emitted the event before, with the same type and key. Raises 23503 = the type is not registered, 23514 = the payload
+-- holds a denied key, 22023 = a text is too long, 42501 = only qtop emits the type, 23505 = the key was used for other
+-- content. No flag switches it off.
 CREATE OR REPLACE FUNCTION public.fn_iu_emit_event(
   p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
   p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb DEFAULT '{}',
@@ -216,7 +216,7 @@ DECLARE
 BEGIN
   IF public.fn_event_ours(p_event_domain, p_event_type) THEN
     RAISE EXCEPTION 'events %/% are emitted by qtop alone', p_event_domain, p_event_type
-      USING ERRCODE = '42501', HINT = 'emit a type of your own';
+      USING ERRCODE = '42501', HINT = 'emit another event type';
   END IF;
   IF p_idempotency_key IS NOT NULL THEN
     IF length(p_idempotency_key) NOT BETWEEN 1 AND 500 THEN
@@ -228,11 +228,11 @@ BEGIN
       p_event_subject_table, p_event_subject_ref, COALESCE(p_safe_payload, '{}')));
     INSERT INTO public.producer_key AS k (scope, kind, key, target_id, content_hash, status, final_at)
     VALUES (session_user, p_event_domain || '/' || p_event_type, p_idempotency_key, v_id, v_hash, 'emitted', now())
-    ON CONFLICT (scope, kind, key) DO UPDATE SET target_id = k.target_id -- locks it: it cannot be swept meanwhile
+    ON CONFLICT (scope, kind, key) DO UPDATE SET target_id = k.target_id -- locks the row against the sweep of keys
     RETURNING k.target_id, k.content_hash = v_hash INTO v_first, v_same;
     IF NOT v_same THEN
       RAISE EXCEPTION 'idempotency key % stands for event %, which has other content', p_idempotency_key, v_first
-        USING ERRCODE = '23505', HINT = 'a key stands for one type, stream, lane, severity, subject and payload';
+        USING ERRCODE = '23505', HINT = 'one key is for one type, stream, lane, severity, subject and payload';
     ELSIF v_first <> v_id THEN
       RETURN jsonb_build_object('event_id', v_first, 'event_domain', p_event_domain, 'event_type', p_event_type,
         'created', false);

@@ -1,11 +1,11 @@
--- Partitions by time, and the sweep that drops what is old enough.
+-- Partitions by time, and the retention sweep, which drops the ones past their retention.
 
 COMMENT ON TABLE public.queue_partitioned IS
-  'The tables that are partitioned by time: by which column, in which steps (UTC), how far ahead leaves are made.';
+  'Tables partitioned by time: by which column, in which steps (UTC), and how far ahead leaves are created.';
 GRANT SELECT ON public.queue_partitioned TO :"queue_viewer", :"dot_executor", :"workflow_admin";
 
--- The defaults catch rows for which there is no leaf. Their migrations make them. A TRUNCATE of a leaf passes the
--- trigger of its parent by: each leaf has a guard, as here the defaults have.
+-- The default partitions catch rows that have no leaf; the migrations of the tables create them. TRUNCATE of a leaf
+-- does not fire the trigger of its parent: each leaf needs its own guard, as the defaults have here.
 COMMENT ON TABLE public.event_outbox_default IS
   'Rows of event_outbox in a month without a partition; should be empty.';
 
@@ -22,8 +22,9 @@ CREATE OR REPLACE TRIGGER trg_job_history_default_no_truncate
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRUNCATE
   ON public.queue_metric_sample_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
--- fn_queue_partitions_ensure() → {created, moved}: the leaves from the current step to as far ahead as the table asks,
--- each with its own guard against TRUNCATE. Rows that the default caught get a leaf of their own step and move into it.
+-- fn_queue_partitions_ensure() → {created, moved}: creates the leaves from the current step to as far ahead as
+-- queue_partitioned says, each with its own guard against TRUNCATE. Rows that the default caught move into a new leaf
+-- of their step.
 CREATE OR REPLACE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -58,7 +59,7 @@ BEGIN
       EXECUTE format('SELECT count(*) FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2', v_default, v_plan.time_column)
         INTO v_rows USING v_from, v_to;
       IF v_rows > 0 THEN
-        -- Apart from its parent the default has no row triggers: moving a row changes nothing of it.
+        -- the default is detached here and so has no row triggers: moving a row changes nothing in it
         EXECUTE format('ALTER TABLE public.%I DETACH PARTITION public.%I', v_plan.parent, v_default);
         EXECUTE format('WITH gone AS (DELETE FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2 RETURNING *) '
           'INSERT INTO public.%3$I SELECT * FROM gone', v_default, v_plan.time_column, v_name) USING v_from, v_to;
@@ -78,10 +79,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_partitions_ensure TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_partitions_ensure IS
-  'Makes the partitions of the time to come. Called by migrate up, retention_sweep and doctor.';
+  'Creates the partitions of the coming steps. Called by migrate up, retention_sweep and doctor.';
 
--- fn_queue_retention_before(key) → what is older may go; 0 days, or a value that cannot be read, keeps everything: the
--- time is then before all there is. Internal.
+-- fn_queue_retention_before(key) → the time before which rows may be deleted. 0 days, or a value that cannot be read,
+-- keeps everything: -infinity. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_before(p_key text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -91,9 +92,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_retention_before IS
-  'The time before which a retention key lets rows go; at 0 days before all there is. Internal.';
+  'The time before which a retention key allows rows to be deleted; at 0 days no row is old enough. Internal.';
 
--- A resolved letter may go when its time is over, and not before, whoever asks.
+-- No role may delete a resolved dead letter before its retention has passed.
 CREATE OR REPLACE FUNCTION public.fn_queue_letter_kept() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -101,7 +102,7 @@ BEGIN
     RETURN OLD;
   END IF;
   RAISE EXCEPTION 'DELETE of % is refused', TG_TABLE_NAME
-    USING ERRCODE = '42501', HINT = 'a dead letter goes retention.dead_letters_days after it was resolved';
+    USING ERRCODE = '42501', HINT = 'a dead letter is kept for retention.dead_letters_days after it was resolved';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_letter_kept IS
@@ -112,7 +113,7 @@ CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_delete BEFORE DELETE ON public.iu_route_dead_letter
   FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
 
--- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before then, oldest first.
+-- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before the time, oldest first.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_leaves_before(p_parent text, p_before timestamptz) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -128,11 +129,11 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_leaves_before IS
-  'The leaves of a partitioned table that are past their time. Internal.';
+  'The leaves of a partitioned table that end before a time. Internal.';
 
--- fn_queue_leaf_routed(leaf of event_outbox) → whether all that is in it is routed: each event has an attempt or a
--- letter, which no snapshot would tell of events from another cluster. Who means to drop it has locked out its writers.
--- Internal.
+-- fn_queue_leaf_routed(leaf of event_outbox) → whether every event in it is routed: has an attempt or a dead letter. A
+-- snapshot could not show this for events that came from another cluster. A caller that is about to drop the leaf has
+-- locked out its writers first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_leaf_routed(p_leaf text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -147,8 +148,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_leaf_routed IS
   'Whether all events of a leaf are routed. Internal.';
 
--- fn_event_stamps_always(): the triggers that stamp events fire for logical replication too, from the first time that
--- nobody writes events: an upgrade does not wait for who does. Internal.
+-- fn_event_stamps_always(): makes the triggers that set created_at and created_xid fire for logical replication too. It
+-- does so at the first call while no session writes events, so that an upgrade does not wait for writers. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_stamps_always() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $fn$
 DECLARE
@@ -161,18 +162,18 @@ BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', v_trigger.tgrelid::regclass, v_trigger.tgname);
   END LOOP;
 EXCEPTION WHEN lock_not_available THEN
-  NULL; -- with the next sweep
+  NULL; -- the next sweep tries again
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_stamps_always IS
-  'Lets the triggers that stamp events fire for logical replication too. Internal.';
+  'Makes the triggers that stamp events fire for logical replication too. Internal.';
 
 -- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, webhooks, webhooks_after,
--- dropped: [leaves], kept: {leaf: why}}. In one run at most 10,000 letters of each table go and 10,000 finished jobs
--- are emptied; and 200,000 attempts go, more than come in an hour at two million events a day. Webhook events:
--- fn_webhook_retention_sweep. Leaves are made and dropped last, behind all that looks at rows, for that locks their
--- parents and defaults until the run commits; a lock that is not to be had within 50 ms is left for the next run: who
--- waits for a lock makes others wait behind it. Tick worker retention_sweep.
+-- dropped: [leaves], kept: {leaf: why}}. One run deletes at most 10,000 dead letters of each table, empties 10,000
+-- finished jobs, and deletes 200,000 attempts, more than an hour brings at two million events a day. Webhook events:
+-- fn_webhook_retention_sweep. Leaves are created and dropped last, after all work on rows, since that locks their
+-- parents and defaults until the run commits. A lock that is not granted within 50 ms is left for the next run, because
+-- a session that waits for a lock makes others wait behind it. Tick worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
@@ -202,7 +203,7 @@ BEGIN
     ('sweep_reads', 200000), ('sweep_history', 10000)) s (step, most)
   LOOP
     v_did := public.fn_queue_step_sum(v_did, public.fn_queue_step(v_step, v_limit));
-    IF v_did ? 'timed_out' THEN -- nothing limits the rest of this run
+    IF v_did ? 'timed_out' THEN -- statement_timeout has fired and no longer limits the rest of this run
       RETURN v_made || v_did;
     END IF;
   END LOOP;
@@ -212,13 +213,13 @@ BEGIN
     RETURN v_made || v_did || v_webhooks;
   END IF;
 
-  -- First what takes its time, then the locks: a leaf that is made keeps its default locked until the run commits, one
-  -- that is dropped its parent. The second round is for what a default had caught.
+  -- The slow work first, then the locks: creating a leaf locks the default until the run commits, and dropping one
+  -- locks its parent. The second round is for rows that a default had caught.
   FOR v_round IN 1..2 LOOP
     FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('event_outbox', v_events) LOOP
       CONTINUE WHEN v_leaf = ANY (v_event_leaves) OR v_kept ? v_leaf;
       BEGIN
-        -- an open transaction may have events in it that nobody sees yet
+        -- an open transaction may have written events into it that are not visible yet
         EXECUTE format('LOCK TABLE public.%I IN SHARE MODE', v_leaf);
         IF public.fn_queue_leaf_routed(v_leaf) THEN
           v_event_leaves := v_event_leaves || v_leaf;
@@ -226,7 +227,7 @@ BEGIN
           v_kept := v_kept || jsonb_build_object(v_leaf, 'it has events that no cursor has passed');
         END IF;
       EXCEPTION WHEN lock_not_available THEN
-        v_kept := v_kept || jsonb_build_object(v_leaf, 'busy: looked at in the next run');
+        v_kept := v_kept || jsonb_build_object(v_leaf, 'busy: checked again in the next run');
       END;
     END LOOP;
     FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('job_history', v_jobs) LOOP
@@ -243,7 +244,7 @@ BEGIN
       v_made := public.fn_queue_partitions_ensure();
       DELETE FROM public.queue_quarantine q WHERE q.step = 'partitions';
     EXCEPTION WHEN lock_not_available THEN
-      v_kept := v_kept || '{"partitions": "busy: made in the next run"}';
+      v_kept := v_kept || '{"partitions": "busy: created in the next run"}';
     WHEN OTHERS THEN
       v_kept := v_kept || '{"partitions": "failed: see queue_quarantine"}';
       PERFORM public.fn_queue_step_failed('partitions'::text, 'ensure'::text, SQLSTATE::text, SQLERRM::text);
@@ -267,4 +268,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_retention_sweep TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_retention_sweep IS
-  'Tick retention_sweep: makes the partitions to come, drops what is old enough.';
+  'Tick retention_sweep: creates the coming partitions, drops those past their retention.';

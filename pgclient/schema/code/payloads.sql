@@ -1,8 +1,8 @@
--- Payloads: masked for those who look, revealed to those who say why.
+-- Payloads: masked for viewers, revealed in full to operators who give a reason.
 
--- fn_payload_fits(payload) → whether the payload can be handed out as text: about 64 MiB at most. A number takes a few
--- bytes here, whatever its exponent, and up to 150 kB as text: nine thousand of them in one row would end every claim
--- that meets the row.
+-- fn_payload_fits(payload) → whether the payload can be returned as text: about 64 MiB at most. A number takes a few
+-- bytes in jsonb, whatever its exponent, and up to 150 kB as text: nine thousand of them in one row would make every
+-- claim fail that includes the row.
 CREATE OR REPLACE FUNCTION public.fn_payload_fits(p_payload jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -11,18 +11,18 @@ BEGIN
   IF p_payload IS NULL THEN
     RETURN true;
   END IF;
-  RETURN pg_column_size(jsonb_build_array(p_payload)) <= v_most -- of what is stored compressed, its full size
+  RETURN pg_column_size(jsonb_build_array(p_payload)) <= v_most -- the uncompressed size
     AND COALESCE((SELECT sum(scale(n.v::numeric) + CASE WHEN abs(n.v::numeric) > 1e308 THEN 131072 ELSE 0 END)
       FROM jsonb_path_query(p_payload, 'strict $.** ? (@.type() == "number")') AS n (v)), 0) <= v_most;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_payload_fits IS 'Whether a payload can be handed out as text: about 64 MiB at most.';
+COMMENT ON FUNCTION public.fn_payload_fits IS 'Whether a payload can be returned as text: about 64 MiB at most.';
 GRANT EXECUTE ON FUNCTION public.fn_payload_fits TO :"dot_executor", :"webhook_worker";
 
--- fn_job_payload(job, token, most) → how many bytes the payload of a leased job has as text, and that text where it
--- has no more than most; for the host that has the lease and is about to work on it. Both NULL where it cannot be
--- handed out (fn_payload_fits). No row: the token holds the job no more. 42501 as for results. So a host holds the long
--- payloads of a claim a few at a time.
+-- fn_job_payload(job, token, most) → the length of the payload of a leased job as text, in bytes, and the text itself
+-- where it is at most `most` bytes; for the host that holds the lease and is about to run the job. Both NULL where it
+-- cannot be returned (fn_payload_fits). No row: the token no longer holds the job. Raises 42501 as the result functions
+-- do. So a host keeps only a few long payloads of a claim in memory at a time.
 CREATE OR REPLACE FUNCTION public.fn_job_payload(p_job_id uuid, p_lease_token uuid, p_most bigint)
 RETURNS TABLE (bytes bigint, payload text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -34,7 +34,7 @@ BEGIN
   SELECT h.owner_role INTO v_owner FROM public.job_lease l
   JOIN public.queue_heartbeat h ON h.executor_id = l.lease_owner WHERE l.lease_token = p_lease_token;
   IF NOT public.fn_executor_member(v_owner) THEN
-    RAISE EXCEPTION 'the job belongs to an executor of role %, of which % is no member', v_owner, session_user
+    RAISE EXCEPTION 'the job belongs to an executor of role %, and % is not a member of it', v_owner, session_user
       USING ERRCODE = '42501';
   END IF;
   SELECT CASE WHEN public.fn_payload_fits(q.payload) THEN q.payload::text END INTO v_text
@@ -48,8 +48,8 @@ GRANT EXECUTE ON FUNCTION public.fn_job_payload TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_payload IS
   'The payload of a leased job as text, for the host that works on it.';
 
--- fn_payload_max() → how many bytes the text of a payload may have: flag queue.payload.max_bytes. It never waits, since
--- producers call it: while the flag cannot be read at once, the default stands for it. Internal.
+-- fn_payload_max() → the most bytes that a payload may have as text: flag queue.payload.max_bytes. It never waits for a
+-- lock, since producers call it: while the flag cannot be read at once, the default applies. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_max() RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 BEGIN -- a subtransaction that writes nothing
@@ -59,10 +59,10 @@ EXCEPTION WHEN OTHERS THEN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_payload_max IS
-  'How many bytes the text of a payload may have; read without waiting. Internal.';
+  'The most bytes that a payload may have as text; read without waiting. Internal.';
 
--- fn_payload_admit(name, bytes): raises 22023 where a payload that is being handed over is too long as text. Triggers
--- call it only from 16384 bytes on, the lower bound of the flag. Internal.
+-- fn_payload_admit(name, bytes): raises 22023 where a new payload is too long as text. Triggers call it only from 16384
+-- bytes on, the lower bound of the flag. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_admit(p_name text, p_bytes int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -70,12 +70,12 @@ DECLARE
 BEGIN
   IF p_bytes > v_most THEN
     RAISE EXCEPTION '% has % bytes as text, more than % (queue.payload.max_bytes)', p_name, p_bytes, v_most
-      USING ERRCODE = '22023', HINT = 'store the content where the receiver can read it and hand over a reference';
+      USING ERRCODE = '22023', HINT = 'store the content where the receiver can read it and pass a reference';
   END IF;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_payload_admit IS
-  'Refuses a payload that is longer as text than queue.payload.max_bytes. Internal.';
+  'Refuses a payload whose text is longer than queue.payload.max_bytes. Internal.';
 
 -- fn_payload_raw(kind, id) → the payload as stored; NULL where there is none. kind: event (a webhook event),
 -- dead_letter, event_outbox, event_dead_letter (the event that could not be routed), job, job_dead_letter. Internal.
@@ -96,7 +96,7 @@ BEGIN
         USING ERRCODE = '22023';
     END IF;
   EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
-    RAISE EXCEPTION 'p_id does not fit the kind %', p_kind USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_id is not an id of the kind %', p_kind USING ERRCODE = '22023';
   END;
   CASE p_kind
     WHEN 'event' THEN
@@ -117,8 +117,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_payload_raw IS 'A payload as stored. Internal.';
 
--- fn_payload_masked(kind, id) → the payload with secrets masked; NULL where there is none. Nothing of it stands in
--- an error: what goes wrong while it is masked is said without it.
+-- fn_payload_masked(kind, id) → the payload with secrets masked; NULL where there is none. An error while masking never
+-- quotes the payload.
 CREATE OR REPLACE FUNCTION public.fn_payload_masked(p_kind text, p_id text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -133,8 +133,8 @@ GRANT EXECUTE ON FUNCTION public.fn_payload_masked TO :"queue_viewer", :"dead_le
 COMMENT ON FUNCTION public.fn_payload_masked IS
   'A payload as a viewer may see it: secrets are masked.';
 
--- fn_payload_reveal(kind, id, actor, reason) → {payload, audit_id}: the payload as stored. Before it comes the audit
--- row, and before that a line in the server's log, which stays when a caller rolls the row back. refused: not_found.
+-- fn_payload_reveal(kind, id, actor, reason) → {payload, audit_id}: the payload as stored. It writes the audit row
+-- first, and before that a line in the server log, which stays when the caller rolls back. refused: not_found.
 CREATE OR REPLACE FUNCTION public.fn_payload_reveal(p_kind text, p_id text, p_actor text, p_reason text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -154,7 +154,7 @@ BEGIN
   END IF;
   RAISE LOG 'qtop: payload reveal: % as % of %, because %', quote_literal(v_actor), session_user,
     quote_literal(v_target), quote_literal(v_reason);
-  PERFORM set_config('synchronous_commit', 'on', true); -- a crash must not take the row back either
+  PERFORM set_config('synchronous_commit', 'on', true); -- the audit row must survive a crash
   v_audit := public.fn_operator_audit(
     p_action => 'payload_reveal', p_target => v_target, p_actor => v_actor, p_reason => v_reason,
     p_frozen_count => 1::bigint,
@@ -164,4 +164,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_payload_reveal TO :"dead_letter_operator", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_payload_reveal IS
-  'A payload with its secrets, for a reason; the audit row and a line in the server log come first.';
+  'A payload with its secrets, for a reason; first writes an audit row and a line in the server log.';

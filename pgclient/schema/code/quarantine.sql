@@ -1,52 +1,54 @@
--- One row that fails stays one row. Every step of a tick worker that goes through rows in batches is a function
--- fn_step_NAME(limit, only, except) → numbers, over up to limit targets, those of only where it is not NULL, and never
--- those of except; fn_step_NAME_targets(limit, except) → what a batch of it would have had. Both take targets as text.
--- It runs through fn_queue_step:
+-- Quarantine: a row that makes a batch fail stops no other row. A step is the part of a tick worker that processes rows
+-- in batches. It consists of two functions, and both take targets (ids of what it processes) as text:
+--   fn_step_NAME(limit, only, except) → numbers: processes up to limit targets; only those of `only` where it is not
+--     NULL, and never those of `except`.
+--   fn_step_NAME_targets(limit, except) → the targets that such a batch would contain.
+-- fn_queue_step runs it:
 --
--- 1. The whole batch runs in one subtransaction, without the targets that are set aside or pending. A run that meets
---    no failure does nothing else.
--- 2. When it fails, the targets of the batch become pending. Pending targets are tried in parts, each in a
---    subtransaction: a part that fails is halved until the target that fails is alone, parts that succeed grow again.
---    One run finds at most 1,000 targets and stops after 20 seconds; the next run goes on.
--- 3. When statement_timeout ends a part, the run ends with what it did, because a statement has one timeout. The next
---    run tries other targets first, then a part of half the size.
--- 4. A target that failed alone is written to queue_quarantine and tried again alone, with growing waits: 10 times for
---    what may pass by itself (fn_queue_step_transient), else 3 times. Then it is set aside: it becomes the dead letter
---    of its kind where there is one, else it stays in queue_quarantine, and v_queue_alert names it.
--- 5. fn_queue_quarantine_retry lets it be tried again.
+-- 1. The whole batch runs in one subtransaction, without the targets that are set aside or pending. A run without a
+--    failure does nothing else.
+-- 2. When the batch fails, its targets become pending. Pending targets are tried in parts, each in a subtransaction: a
+--    part that fails is halved until the failing target is alone; after a part that succeeds, parts grow again. One
+--    run isolates at most 1,000 targets and stops after 20 seconds; the next run continues.
+-- 3. When statement_timeout ends a part, the run ends and keeps what it did, because a statement has only one timeout.
+--    The next run tries other targets first, then a part of half the size.
+-- 4. A target that fails alone is written to queue_quarantine and tried again alone, with growing waits: 10 times for
+--    errors that may pass without help (fn_queue_step_transient), else 3 times. Then it is set aside: it becomes the
+--    dead letter of its kind, or, where its kind has none, stays in queue_quarantine, and v_queue_alert names it.
+-- 5. fn_queue_quarantine_retry makes a step try it again.
 --
--- A cancel by a person or by the client ends the whole run and leaves nothing behind.
+-- A cancel by a person or by the client ends the whole run and rolls all of it back.
 
 COMMENT ON TABLE public.queue_quarantine IS
-  'Rows that made a step of a tick worker fail, each alone; everything else goes on without them. set_aside_at NULL: '
-  'tried again at next_try_at. fn_queue_quarantine_retry lets one that is set aside be tried again.';
+  'Rows that make a step of a tick worker fail, each alone; all other rows are processed without them. '
+  'set_aside_at NULL: tried again at next_try_at. fn_queue_quarantine_retry retries a row that is set aside.';
 COMMENT ON COLUMN public.queue_quarantine.step IS 'the step that fails on it, as fn_step_STEP';
 COMMENT ON COLUMN public.queue_quarantine.target IS
-  'what the step fails on: an id, EVENT/SUBSCRIPTION of webhook_route, the key of a counter, or the name of a part';
-COMMENT ON COLUMN public.queue_quarantine.attempts IS 'how often it failed alone since it was first tried or retried';
+  'what the step fails on: an id, EVENT/SUBSCRIPTION of webhook_route, the key of a counter, or the name of the step';
+COMMENT ON COLUMN public.queue_quarantine.attempts IS 'how often it failed alone since it was added or retried';
 COMMENT ON COLUMN public.queue_quarantine.code IS 'SQLSTATE of the last failure';
-COMMENT ON COLUMN public.queue_quarantine.error IS 'what the server said, masked';
-COMMENT ON COLUMN public.queue_quarantine.set_aside_at IS 'when it was tried often enough; NULL = it is tried again';
+COMMENT ON COLUMN public.queue_quarantine.error IS 'error message of PostgreSQL, masked';
+COMMENT ON COLUMN public.queue_quarantine.set_aside_at IS 'when its attempts were used up; NULL = it is tried again';
 GRANT SELECT ON public.queue_quarantine TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.queue_step_pending IS
-  'Targets of batches that failed, until each has been tried in a part that succeeded or alone.';
-COMMENT ON COLUMN public.queue_step_pending.chunk IS 'how many of them the next part has';
+  'Targets of batches that failed, until each has been tried alone or in a part that succeeded.';
+COMMENT ON COLUMN public.queue_step_pending.chunk IS 'how many targets the next part has';
 GRANT SELECT ON public.queue_step_pending TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_step_transient(SQLSTATE) → whether a failure may pass by itself: serialization, deadlock, resources, locks,
--- rights and missing objects, interventions of the operator or the system, internal errors. Internal.
+-- fn_queue_step_transient(SQLSTATE) → whether the error may pass without help: serialization, deadlock, resources,
+-- locks, rights and missing objects, interventions of the operator or the system, internal errors. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_transient(p_state text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN p_state ~ '^(40|42|53|55P03|57|58|XX)';
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_step_transient IS 'Whether a failure may pass by itself. Internal.';
+COMMENT ON FUNCTION public.fn_queue_step_transient IS 'Whether an error may pass without help. Internal.';
 
--- fn_queue_step_late(SQLSTATE of a failure) → true: statement_timeout ended it, and nothing limits what the statement
--- does from here on; NULL: somebody cancelled it; false: any other failure. Internal.
+-- fn_queue_step_late(SQLSTATE of a failure) → true: statement_timeout caused it, so that no timeout limits the
+-- statement from here on; NULL: a person or the client cancelled it; false: any other failure. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_late(p_state text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -56,14 +58,14 @@ BEGIN
     RETURN false;
   END IF;
   v_limit := current_setting('statement_timeout')::interval;
-  -- the text of the error is in the language of the server
+  -- the message cannot be compared: it is in the language of the server
   RETURN NULLIF(v_limit > interval '0' AND clock_timestamp() - statement_timestamp() >= 0.95 * v_limit, false);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_late IS
-  'Whether a failure is the end of statement_timeout; NULL where it is a cancel. Internal.';
+  'Whether a failure was caused by statement_timeout; NULL for a cancel. Internal.';
 
--- fn_queue_step_sum(a, b) → b, with the numbers of a added, and what a and b have to log. Internal.
+-- fn_queue_step_sum(a, b) → b with the numbers of a added to its own, and the log entries of both. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_sum(p_a jsonb, p_b jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -75,7 +77,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_sum IS 'Adds the numbers of two results. Internal.';
 
--- fn_queue_step_except(step) → the targets that a batch of the step leaves out. Internal.
+-- fn_queue_step_except(step) → the targets that a batch of the step excludes. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_except(p_step text) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -83,9 +85,9 @@ BEGIN
     UNION SELECT t FROM public.queue_step_pending p, unnest(p.targets) t WHERE p.step = p_step);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_step_except IS 'The targets that a batch of a step leaves out. Internal.';
+COMMENT ON FUNCTION public.fn_queue_step_except IS 'The targets that a batch of a step excludes. Internal.';
 
--- fn_queue_step_call(step, limit, only, except) → the numbers that fn_step_STEP answers. only: NULL = all that is due.
+-- fn_queue_step_call(step, limit, only, except) → the numbers that fn_step_STEP returns. only: NULL = all due targets.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_call(p_step text, p_limit int, p_only text[], p_except text[])
   RETURNS jsonb
@@ -102,15 +104,15 @@ BEGIN
   RETURN COALESCE(v_out, '{}');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_step_call IS 'Runs a part of a step. Internal.';
+COMMENT ON FUNCTION public.fn_queue_step_call IS 'Calls the function of a step. Internal.';
 
--- fn_queue_step_failed(step, target, SQLSTATE, error) → the numbers of what became of it, mostly none: keeps that the
--- target failed alone, until when it waits, and sets it aside when it has failed often enough. Internal.
+-- fn_queue_step_failed(step, target, SQLSTATE, error) → the numbers of what was done with the target, mostly none:
+-- records that the target failed alone and when to try it again, and sets it aside after its last attempt. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_failed(p_step text, p_target text, p_state text, p_error text)
   RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  -- each try of a target that runs into statement_timeout takes all the time that a run has
+  -- each attempt of a target that runs into statement_timeout uses the whole time of a run
   c_most CONSTANT int := CASE WHEN p_state <> '57014' AND public.fn_queue_step_transient(p_state) THEN 10 ELSE 3 END;
   v_now timestamptz := clock_timestamp();
   v_error text := left(public.fn_mask_said(left(p_error, 1000)), 1000);
@@ -145,11 +147,11 @@ BEGIN
   RETURN COALESCE(v_out, '{}');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_step_failed IS 'Keeps that a target of a step failed alone. Internal.';
+COMMENT ON FUNCTION public.fn_queue_step_failed IS 'Records that a target of a step failed alone. Internal.';
 
--- fn_queue_step_rest(step) → numbers: tries pending targets of the step in parts, then those in quarantine whose wait
--- is over. timed_out: true, where statement_timeout ended it. Where at least five targets failed for reasons that may
--- pass and nothing succeeded, it is the step that fails: raised. Internal.
+-- fn_queue_step_rest(step) → numbers: tries pending targets of the step in parts, then the quarantined targets that are
+-- due. timed_out: true where statement_timeout ended it. Raises where at least five targets failed with errors that may
+-- pass and none succeeded: then the step itself fails, not its rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_rest(p_step text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -180,7 +182,7 @@ BEGIN
         v_left := v_left[v_chunk + 1:];
         v_good := v_good + v_chunk;
         v_streak := v_streak + 1;
-        IF v_streak > 1 THEN -- what failed is behind us
+        IF v_streak > 1 THEN -- several parts in a row succeeded: the failing targets are behind
           v_chunk := least(2 * v_chunk, greatest(cardinality(v_left), 1));
         END IF;
         CONTINUE;
@@ -242,9 +244,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_rest IS
-  'Tries what failed in a step in parts, then alone. Internal.';
+  'Tries the failed targets of a step in parts, then alone. Internal.';
 
--- fn_queue_step_part(step, targets): the targets of a batch that failed become pending. Internal.
+-- fn_queue_step_part(step, targets): marks the targets of a batch that failed as pending. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_part(p_step text, p_targets text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -253,11 +255,11 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_part IS
-  'Lets the targets of a batch that failed be tried in parts. Internal.';
+  'Marks the targets of a failed batch as pending, to be tried in parts. Internal.';
 
--- fn_queue_step(step, limit) → the numbers of fn_step_STEP over up to limit targets, and of what was pending or waited
--- in quarantine; timed_out: true, where statement_timeout ended it: the caller must end its run. The targets of a batch
--- that failed are those that fn_step_STEP_targets(limit, except) names. Internal.
+-- fn_queue_step(step, limit) → the numbers of fn_step_STEP over up to limit targets, plus those of its pending and
+-- quarantined targets that were tried. timed_out: true where statement_timeout ended it: the caller must end its run.
+-- The targets of a batch that failed are those that fn_step_STEP_targets(limit, except) returns. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step(p_step text, p_limit int) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -288,7 +290,7 @@ BEGIN
     EXECUTE format('SELECT public.%I($1::int, $2::text[])', 'fn_step_' || p_step || '_targets')
       INTO v_targets USING p_limit, v_except;
   END IF;
-  IF COALESCE(v_targets, '{}') = '{}' THEN -- no row to blame
+  IF COALESCE(v_targets, '{}') = '{}' THEN -- no row can be the cause
     RAISE EXCEPTION USING ERRCODE = v_state, MESSAGE = v_error;
   END IF;
   PERFORM public.fn_queue_step_part(p_step, v_targets);
@@ -296,11 +298,12 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step IS
-  'Runs a step so that a row that fails stops no other. Internal.';
+  'Runs a step so that a row that fails does not stop other rows. Internal.';
 
--- fn_queue_step_bury(row of quarantine) → {dead_lettered} or {failed}: what is set aside becomes the dead letter of its
--- kind, where there is one; of these kinds what cannot pass by itself is not tried again. NULL where it is, where there
--- is none, and where that fails too: the row stays in quarantine. Internal.
+-- fn_queue_step_bury(row of quarantine) → {dead_lettered} or {failed}: makes the dead letter of a row that is set
+-- aside, where its kind has dead letters. For these kinds an error that cannot pass without help is not retried. NULL
+-- where such a dead letter exists already, where the kind has none, and where making it fails: the row stays in
+-- quarantine. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_bury(p_row public.queue_quarantine) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -315,11 +318,11 @@ EXCEPTION WHEN OTHERS THEN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_bury IS
-  'Makes a dead letter of what is set aside, where its kind has one. Internal.';
+  'Makes a dead letter of a row that is set aside, where its kind has one. Internal.';
 
 -- fn_queue_quarantine_retry(ids, actor, reason, dry_run) → {action, dry_run, retried, skipped, results: [{id, outcome,
--- why, step, target}], audit_id}: rows in quarantine are tried again by the next run of their tick worker, with
--- attempts from 0. One that still fails is set aside again.
+-- why, step, target}], audit_id}: makes the next run of the tick worker try quarantined rows again, with attempts from
+-- 0. A row that still fails is set aside again.
 CREATE OR REPLACE FUNCTION public.fn_queue_quarantine_retry(p_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -359,4 +362,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_quarantine_retry TO :"dead_letter_operator", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_quarantine_retry IS
-  'Lets rows that were set aside be tried again.';
+  'Retries quarantined rows that were set aside.';
