@@ -34,7 +34,7 @@ func claimedAlone(t *testing.T, c *core, admin *pgxpool.Pool) {
 		_, err := tx.Exec(t.Context(), "SET LOCAL quote_all_identifiers = on")
 		require.NoError(t, err)
 		_, err = tx.Exec(t.Context(), sql)
-		require.ErrorContains(t, err, "writes down what", sql)
+		require.ErrorContains(t, err, "only records what", sql)
 		require.NoError(t, tx.Rollback(t.Context()))
 	}
 	require.Zero(t, get[int](c, "SELECT count(run_as) FROM public.queue_cron_job"))

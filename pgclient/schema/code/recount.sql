@@ -1,13 +1,13 @@
--- Counters and derived rows, compared with the tables that they are of and made right again. Rows that are loaded
--- without triggers (logical replication, pg_restore --disable-triggers, session_replication_role = replica) are neither
--- counted, nor do they open a queue lane, a dead letter or an endpoint: they would never be claimed nor shown.
--- A row and what its trigger counts commit together, so that one snapshot sees both or neither: a difference that one
--- statement finds is exact whoever writes beside it, and corrects the counter as a delta without any lock on a table.
--- The buckets of minutes, which live for two hours, are not made right.
+-- Compares counters and derived rows with their source tables, and corrects them. Rows that are loaded without triggers
+-- (logical replication, pg_restore --disable-triggers, session_replication_role = replica) are not counted, and do not
+-- create their queue lane, open dead letter or endpoint row: without a correction they would never be claimed or shown.
+-- A row and what its trigger counts commit together, so one snapshot sees both or neither. The difference that a single
+-- statement finds is therefore exact, whatever other sessions write, and is corrected with a counter delta, without a
+-- table lock. The counters per minute, which are kept for two hours, are not corrected.
 
--- fn_queue_counter_drift(most) → (scope, k1, k2, k3, found, counted): the keys whose counter differs from its table,
--- and how many rows of a derived table (scope is its name, k1 NULL, counted 0) are missing or too many. most: tables of
--- more bytes are not compared, and stand there with found NULL; NULL = no bound.
+-- fn_queue_counter_drift(most) → (scope, k1, k2, k3, found, counted): the keys whose counter differs from its table;
+-- and per derived table (scope is its name, k1 NULL, counted 0) how many rows are missing or superfluous. most: tables
+-- larger than this many bytes are not compared, and are returned with found NULL; NULL = no limit.
 CREATE OR REPLACE FUNCTION public.fn_queue_counter_drift(p_most bigint)
 RETURNS TABLE (scope text, k1 text, k2 text, k3 text, found bigint, counted bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -74,7 +74,7 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_counter_drift TO :"queue_viewer", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_counter_drift IS
-  'Where counters and derived rows differ from their tables; tables of more bytes than given are not compared.';
+  'Where counters and derived rows differ from their tables; tables above a size in bytes are not compared.';
 
 -- fn_webhook_letters_astray() → the ids for which dead_letter_open is wrong. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letters_astray() RETURNS SETOF bigint
@@ -91,8 +91,8 @@ COMMENT ON FUNCTION public.fn_webhook_letters_astray IS 'Dead letters for which 
 
 -- fn_queue_recount(actor, reason, dry_run) → {action, dry_run, counters, job_lane, dead_letter_open,
 -- webhook_endpoint_state, webhook_rate_bucket, drift: [{scope, k1, k2, k3, found, counted}], audit_id}: corrects what
--- fn_queue_counter_drift finds; the numbers are keys and rows, drift has the first 100. One run at a time. Of what
--- others write to it locks the dead letters that are astray, and these for the last step alone.
+-- fn_queue_counter_drift finds. The numbers count keys and rows; drift has the first 100. One run at a time. The only
+-- rows that it locks and others write are dead letters for which dead_letter_open is wrong, and only in its last step.
 CREATE OR REPLACE FUNCTION public.fn_queue_recount(p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -105,7 +105,7 @@ DECLARE
 BEGIN
   IF NOT v_dry THEN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-      RAISE EXCEPTION 'a recount needs READ COMMITTED: what a run before it corrected must be seen'
+      RAISE EXCEPTION 'a recount needs READ COMMITTED: it must see what a run before it corrected'
         USING ERRCODE = '25001';
     END IF;
     PERFORM public.fn_queue_lease_wait('recount'::text);
@@ -134,7 +134,7 @@ BEGIN
   SELECT s.id FROM public.subscriptions s ORDER BY s.id ON CONFLICT DO NOTHING;
   INSERT INTO public.webhook_rate_bucket (subscription_id)
   SELECT s.id FROM public.subscriptions s ORDER BY s.id ON CONFLICT DO NOTHING;
-  -- Whoever opens or closes a dead letter holds its row: what is still astray once it is locked stays so.
+  -- A session that opens or closes a dead letter locks its row: what is still wrong after we locked it cannot change.
   v_letters := ARRAY(SELECT a FROM public.fn_webhook_letters_astray() a);
   PERFORM 1 FROM public.dead_letters d WHERE d.id = ANY (v_letters) ORDER BY d.id FOR NO KEY UPDATE;
   v_letters := ARRAY(SELECT a FROM public.fn_webhook_letters_astray() a WHERE a = ANY (v_letters));
@@ -151,4 +151,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_recount TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_recount IS
-  'Makes counters, queue lanes, open dead letters and endpoint rows right again, while others write.';
+  'Corrects counters, queue lanes, open dead letters and endpoint rows, while other sessions write.';

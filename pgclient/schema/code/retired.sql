@@ -1,5 +1,5 @@
--- Objects that programs of this release no longer use, kept for running programs of the release before. The next
--- release removes them and names them in release.txt.
+-- Objects that programs of this release do not use, kept for running programs of the previous release. The next release
+-- removes them and names them in release.txt.
 
 -- Retired by code 1: a part of v_queue_health, which has one definition now.
 CREATE OR REPLACE VIEW public.v_queue_health_rest AS
@@ -11,8 +11,9 @@ COMMENT ON VIEW public.v_queue_health_rest IS
 GRANT SELECT ON public.v_queue_health_rest TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_dot_config_waits(flag, base flag, its default, cap flag, its default): the waits that an operator chose as base
--- and cap become the list of the flag, still that operator's; base and cap go. For seeds, once.
+-- fn_dot_config_waits(flag, base flag, its default, cap flag, its default): turns the waits that an operator set as
+-- base and cap into the list of the flag, still recorded as set by that operator, and deletes base and cap. For seeds,
+-- once.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_waits(p_key text, p_base text, p_base_default text, p_cap text,
   p_cap_default text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -32,4 +33,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_dot_config_waits IS
-  'Makes the list of a schedule of the base and cap that a release before had. For seeds.';
+  'Turns the base and cap of a retry schedule of the previous release into its list. For seeds.';

@@ -1,36 +1,37 @@
--- How readers of events stand between two snapshots. An event belongs to a batch when its transaction is visible in the
--- batch's snapshot and was not in the one before. So a transaction that stays open delays its own events alone, and one
--- that commits late is in the first batch that begins afterwards. Its number is that of the whole transaction, whatever
--- savepoints it uses.
+-- How a reader of events makes progress between two PostgreSQL snapshots. An event belongs to a batch when its
+-- transaction is visible in the snapshot of the batch and was not visible in the one before. So a transaction that
+-- stays open delays only its own events, and one that commits late is in the first batch that starts after its commit.
+-- An event has the number of the top-level transaction, whatever savepoints that uses.
 --
--- 1. A reader locks its cursor. Where no batch is open it opens one: fn_routing_snapshot, kept in batch.
--- 2. It takes events of the ranges that fn_routing_ranges(routed, batch) names, in the order of (created_xid, id), at
---    most as many as it was asked for. Where that was not all of them, it keeps the last (batch_xid, batch_id).
--- 3. When the batch is through, routed becomes batch. An empty batch is forgotten: an idle reader writes nothing.
+-- 1. A reader locks its cursor. If no batch is open, it opens one: it stores fn_routing_snapshot in batch.
+-- 2. It reads events of the ranges of fn_routing_ranges(routed, batch), ordered by (created_xid, id), at most as many
+-- as its caller asked for. If events remain, it stores the last one that it read in (batch_xid, batch_id).
+-- 3. When the batch is done, batch becomes routed. An empty batch is not stored: an idle reader writes nothing.
 
 COMMENT ON TABLE public.queue_cursor IS
-  'Where each reader of events stands: worker_name and domain of iu_route_worker_cursor, webhook_router and webhook, '
-  'metrics_sampler and an empty domain. A missing row: it has not run since this table was made.';
-COMMENT ON COLUMN public.queue_cursor.routed IS 'every event whose transaction is visible in it is done';
+  'Progress of each reader of events: worker_name and domain of iu_route_worker_cursor, webhook_router and webhook, '
+  'metrics_sampler and an empty domain. No row: the reader has not run since this table was created.';
+COMMENT ON COLUMN public.queue_cursor.routed IS 'every event whose transaction is visible in this snapshot is done';
 COMMENT ON COLUMN public.queue_cursor.batch IS
-  'the open batch: events visible in it and not in routed; null = none is open';
-COMMENT ON COLUMN public.queue_cursor.batch_xid IS 'created_xid of the last event that was taken of the open batch';
+  'the open batch: events visible in this snapshot and not in routed; null = no batch is open';
+COMMENT ON COLUMN public.queue_cursor.batch_xid IS 'created_xid of the last event that was read of the open batch';
 COMMENT ON COLUMN public.queue_cursor.batch_id IS 'id of that event';
 COMMENT ON COLUMN public.queue_cursor.version IS
-  'rises with each change; it is read from the greatest down, so that what earlier changes left is never read';
+  'rises with each change; read in descending order, so that row versions of earlier changes are never read';
 COMMENT ON COLUMN public.queue_cursor.uncounted IS
-  'what quick runs did (fn_queue_tick_run), by counter: the next full run adds it to the row of the reader';
+  'work of quick runs (fn_queue_tick_run) by counter: the next full run adds it to the row of the reader';
 GRANT SELECT ON public.queue_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_routing_cursor(worker, domain, xid, id) → its row, or where there is none one made of where the release before
--- stood: it had routed all that is older than transaction xid, and where id is not zero, for which xid had ended, the
--- events of xid up to id. A caller that means to keep it locks the row that xid and id come from first. Internal.
+-- fn_routing_cursor(worker, domain, xid, id) → the row of the reader. Where there is none, a row built from the
+-- progress of the previous release, which had routed every event older than transaction xid, and, when id is not zero
+-- (xid had ended), the events of xid up to id. A caller that will store the row first locks the row that xid and id
+-- come from. Internal.
 CREATE OR REPLACE FUNCTION public.fn_routing_cursor(p_worker_name text, p_event_domain text, p_xid xid8, p_id text)
   RETURNS public.queue_cursor
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c public.queue_cursor;
-  v_xid bigint := greatest(p_xid::text::bigint, 3); -- the first number that a transaction can have
+  v_xid bigint := greatest(p_xid::text::bigint, 3); -- the lowest number of a normal transaction
 BEGIN
   SELECT * INTO c FROM public.queue_cursor x WHERE x.worker_name = p_worker_name AND x.event_domain = p_event_domain
   ORDER BY x.worker_name, x.event_domain, x.version DESC LIMIT 1;
@@ -50,17 +51,17 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_routing_cursor IS
-  'Where a reader of events stands; where it has not run in this release yet, carried over. Internal.';
+  'Progress of a reader of events, carried over from the previous release at its first run. Internal.';
 
--- fn_routing_cursor_keep(cursor): writes it where it differs from its version; fn_routing_cursor made version 0, which
--- is not in the table yet. Internal.
+-- fn_routing_cursor_keep(cursor): stores the cursor if it has changed. Version 0, which fn_routing_cursor builds, is
+-- inserted. Internal.
 CREATE OR REPLACE FUNCTION public.fn_routing_cursor_keep(p_cursor public.queue_cursor) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   UPDATE public.queue_cursor x SET routed = p_cursor.routed, batch = p_cursor.batch, batch_xid = p_cursor.batch_xid,
     batch_id = p_cursor.batch_id, uncounted = p_cursor.uncounted, version = x.version + 1
   WHERE x.worker_name = p_cursor.worker_name AND x.event_domain = p_cursor.event_domain AND x.version = p_cursor.version
-    AND x.*::text <> p_cursor.*::text; -- snapshots have no operator for it
+    AND x.*::text <> p_cursor.*::text; -- compared as text: pg_snapshot has no equality operator
   IF p_cursor.version = 0 THEN
     p_cursor.version := 1;
     INSERT INTO public.queue_cursor VALUES (p_cursor.*);
@@ -68,10 +69,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_routing_cursor_keep IS
-  'Keeps where a reader of events stands. Internal.';
+  'Stores the progress of a reader of events. Internal.';
 
--- fn_routing_snapshot() → the current snapshot, with the caller's own transaction, which may still write events, in
--- progress like any other. Internal.
+-- fn_routing_snapshot() → the current snapshot, in which the caller's own transaction counts as in progress, since it
+-- may still write events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_routing_snapshot() RETURNS pg_snapshot
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -87,16 +88,16 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_routing_snapshot IS
-  'The snapshot with which a batch of events ends. Internal.';
+  'The snapshot that bounds a batch of events. Internal.';
 
 -- fn_routing_ranges(from, to) → the transactions that are visible in to and not in from, in order, as ranges
--- after < created_xid < before: one range for each transaction that was in progress in from and has ended, then those
--- that began since, without the ones in progress in to. So rows of open transactions are never scanned. Internal.
+-- after < created_xid < before: one range per transaction that was in progress in from and has ended; then those that
+-- began after from, without the ones in progress in to. So rows of open transactions are never scanned. Internal.
 CREATE OR REPLACE FUNCTION public.fn_routing_ranges(p_from pg_snapshot, p_to pg_snapshot)
   RETURNS TABLE (after xid8, before xid8)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_new xid8 := pg_snapshot_xmax(p_from); -- the first that began since
+  v_new xid8 := pg_snapshot_xmax(p_from); -- the first transaction that began after p_from
 BEGIN
   RETURN QUERY
   SELECT r.after, r.before FROM (
@@ -110,17 +111,17 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_routing_ranges IS
-  'Which transactions are visible in one snapshot and not in another. Internal.';
+  'The transactions that are visible in one snapshot and not in another. Internal.';
 
--- fn_routing_held() → transactions of this database that have been open for over a minute and have written events, of
--- webhooks (domain webhook) or of the outbox (domain NULL: nobody can see which); they delay those alone. pid is NULL
--- for a prepared one. Where the owner of this function may not see when a transaction began, it is not told. Definer:
--- who may look at the health of the queue need not see other sessions.
+-- fn_routing_held() → transactions of this database that have been open for over a minute and have written webhook
+-- events (domain webhook) or events of the outbox (domain NULL: their domains are not visible yet). They delay only
+-- their own events. pid is NULL for a prepared transaction. A transaction whose start the owner of this function may
+-- not see is left out. SECURITY DEFINER, because roles that may see queue health may not see other sessions.
 CREATE OR REPLACE FUNCTION public.fn_routing_held()
   RETURNS TABLE (worker_name text, event_domain text, pid int, usename text, program text, xact_start timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  -- locks are read only where there is somebody to find
+  -- locks are read only if there is such a transaction: reading them is expensive
   IF EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL
       AND a.xact_start < now() - interval '1 minute')
     OR EXISTS (SELECT 1 FROM pg_prepared_xacts p WHERE p.prepared < now() - interval '1 minute') THEN
@@ -144,4 +145,4 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_routing_held TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_routing_held IS
-  'Transactions open for over a minute that have written events, which are routed when they end.';
+  'Transactions open for over a minute that wrote events; those events are routed after they end.';

@@ -1,28 +1,29 @@
--- Marks on the history lines, and the tick metrics_sampler: once a minute it keeps the picture and the samples.
+-- Marks on the history graphs, and the tick metrics_sampler, which stores a snapshot and samples once a minute.
 
 COMMENT ON TABLE public.queue_mark IS
-  'Labels (a deploy, say) that are drawn on every history line. Append-only.';
+  'Labels (a deploy, for example) that are drawn on every history graph. Append-only.';
 GRANT SELECT ON public.queue_mark TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.queue_metric_sample IS
-  'What incidents are told by, once a minute, partitioned by day, append-only; at = the minute. Of a picture: '
-  'waiting (of events up to 10,000) and oldest_age_seconds per queue and domain, the hundred that wait longest; '
-  'dead_open per source; silent_executors, silent_age_seconds per executor and alert; hosts_alive; picture_ms. '
-  'broadcast_percent of 24 h, of all and per domain. Counted over the whole minute: delivered_per_minute, '
-  'dead_per_minute, jobs_done_per_minute.';
-COMMENT ON COLUMN public.queue_metric_sample.labels IS 'what the value is of; {} = of all';
+  'Metrics for the analysis of incidents, once a minute, partitioned by day, append-only; at = the minute. From a '
+  'snapshot: waiting (of events up to 10,000) and oldest_age_seconds per queue and domain, for the hundred with the '
+  'longest wait; dead_open per source; silent_executors, silent_age_seconds per executor and alert; hosts_alive; '
+  'picture_ms. broadcast_percent over 24 h, in total and per domain. Counted over the whole minute: '
+  'delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
+COMMENT ON COLUMN public.queue_metric_sample.labels IS 'what the value is about; {} = everything';
 GRANT SELECT ON public.queue_metric_sample TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.queue_past_picture IS
-  'What fn_queue_picture answered, once a minute over the last 24 hours, for consoles that look back.';
+  'Results of fn_queue_picture, one per minute over the last 24 hours, for consoles that look back.';
 
 CREATE OR REPLACE TRIGGER trg_queue_mark_immutable BEFORE UPDATE OR DELETE ON public.queue_mark
   FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
 CREATE OR REPLACE TRIGGER trg_queue_mark_no_truncate BEFORE TRUNCATE ON public.queue_mark
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
--- fn_queue_mark(label, actor) → {mark_id, at, label, audit_id}: puts a label of 1 to 200 characters on the history
--- lines, now. refused: repeated, the same label by the same person within a minute, which no line could tell apart.
+-- fn_queue_mark(label, actor) → {mark_id, at, label, audit_id}: adds a label of 1 to 200 characters to the history
+-- graphs, at the current time. refused: repeated (same label, same person, within a minute), as a graph could not show
+-- the two apart.
 CREATE OR REPLACE FUNCTION public.fn_queue_mark(p_label text, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -54,16 +55,16 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_mark TO :"workflow_admin", :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_queue_mark IS 'Puts a label on every history line.';
+COMMENT ON FUNCTION public.fn_queue_mark IS 'Adds a label to every history graph.';
 
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_immutable BEFORE UPDATE OR DELETE ON public.queue_metric_sample
   FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change();
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_no_truncate BEFORE TRUNCATE ON public.queue_metric_sample
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
--- fn_queue_picture_at(time, steps) → a kept picture as fn_queue_picture gives it: 0 steps the last one at or before
--- the time, -n the n-th before it, or the oldest of fewer, n the n-th after it; first_at: when the oldest one was
--- taken. NULLs where none is kept, first_at only when none is kept at all.
+-- fn_queue_picture_at(time, steps) → a stored snapshot in the form of fn_queue_picture: 0 steps = the last one at or
+-- before the time; -n = the n-th before that, or the oldest; n = the n-th after that. first_at: the time of the oldest
+-- stored snapshot. All NULL where there is none at that place; first_at is NULL only when none is stored at all.
 CREATE OR REPLACE FUNCTION public.fn_queue_picture_at(p_at timestamptz, p_steps int DEFAULT 0,
   OUT taken_at timestamptz, OUT took_ms numeric, OUT body text, OUT first_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -88,9 +89,9 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_picture_at TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_picture_at IS
-  'A picture of the last 24 hours, for consoles that look back.';
+  'A snapshot of the last 24 hours, for consoles that look back.';
 
--- fn_metrics_rows(minute, picture, its ms, first and last whole minute) → the samples of a run. Internal.
+-- fn_metrics_rows(minute, snapshot, its ms, first and last whole minute) → the samples of one run. Internal.
 CREATE OR REPLACE FUNCTION public.fn_metrics_rows(p_minute timestamptz, p_picture jsonb, p_took_ms numeric,
   p_first timestamptz, p_whole timestamptz)
   RETURNS TABLE (at timestamptz, metric text, labels jsonb, value double precision)
@@ -137,9 +138,9 @@ BEGIN
   LEFT JOIN counted c ON c.scope = s.scope AND c.at = m.at;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_metrics_rows IS 'The samples of a run of metrics_sampler. Internal.';
+COMMENT ON FUNCTION public.fn_metrics_rows IS 'The samples of one run of metrics_sampler. Internal.';
 
--- Samples that failed, each as JSON: they are of their minute whenever they succeed.
+-- sample: stores samples that failed in a batch, each as JSON. They belong to their minute, whenever they succeed.
 CREATE OR REPLACE FUNCTION public.fn_step_sample(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -152,9 +153,9 @@ BEGIN
   RETURN jsonb_build_object('samples', v_n);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_sample IS 'Keeps samples that failed in a batch. Internal.';
+COMMENT ON FUNCTION public.fn_step_sample IS 'Stores samples that failed in a batch. Internal.';
 
--- The broadcast share, one target.
+-- sample_broadcast: samples the broadcast share. Its only target is the step itself.
 CREATE OR REPLACE FUNCTION public.fn_step_sample_broadcast(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -169,19 +170,19 @@ BEGIN
   RETURN ARRAY(SELECT 'share'::text EXCEPT SELECT unnest(p_except));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_sample_broadcast_targets IS 'The part of sample_broadcast. Internal.';
+COMMENT ON FUNCTION public.fn_step_sample_broadcast_targets IS 'The target of the step sample_broadcast. Internal.';
 
--- fn_metrics_sampler_run() → {samples, broadcast}: one set of samples a minute, whoever asks. What is counted by the
--- minute is taken for every whole minute since the sample before, at most for the two hours that counters are kept; a
--- minute is whole 10 s after it has ended, for whatever commits late counts in the minute in which it began.
--- The broadcast share is sampled first (fn_event_broadcast_sample). Tick worker metrics_sampler.
+-- fn_metrics_sampler_run() → {samples, broadcast}: one set of samples a minute, however often it is called. Counts per
+-- minute are sampled for every complete minute since the last sample, at most over the two hours for which counters are
+-- kept. A minute is complete 10 s after its end, because a late commit counts in the minute in which its transaction
+-- began. The broadcast share is sampled first (fn_event_broadcast_sample). Tick worker metrics_sampler.
 CREATE OR REPLACE FUNCTION public.fn_metrics_sampler_run() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_epoch bigint := floor(extract(epoch FROM now()));
   v_minute timestamptz := to_timestamp(v_epoch - v_epoch % 60);
   v_whole timestamptz := to_timestamp((v_epoch - 10) - (v_epoch - 10) % 60 - 60);
-  v_first timestamptz; -- the first minute that is to be counted
+  v_first timestamptz; -- the first minute to count
   v_sampled timestamptz;
   v_counted timestamptz;
   v_broadcast jsonb;
@@ -192,13 +193,13 @@ DECLARE
   v_late boolean;
   v_samples bigint := 0;
 BEGIN
-  -- Also who calls this beside the tick keeps to its lease.
+  -- a caller beside the tick takes the lease of the tick too
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'metrics_sampler' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('samples', 0, 'skipped', 'another run is under way');
   END IF;
   v_samples := COALESCE((public.fn_queue_step_rest('sample'::text) ->> 'samples')::bigint, 0);
-  -- Those that failed are taken: they are tried again, and come to their minute.
+  -- Samples that failed count as taken: they are retried and belong to their minute.
   SELECT max((f.row ->> 'at')::timestamptz) FILTER (WHERE f.row ->> 'metric' = 'hosts_alive'),
     max((f.row ->> 'at')::timestamptz) FILTER (WHERE f.row ->> 'metric' = 'delivered_per_minute')
   INTO v_sampled, v_counted FROM (
@@ -232,7 +233,7 @@ BEGIN
   SELECT greatest(v_counted, max(s.at)) INTO v_counted FROM public.queue_metric_sample s
   WHERE s.metric = 'delivered_per_minute' AND s.at > v_minute - interval '2 hours' AND s.at <= v_minute;
   v_first := v_counted + interval '1 minute';
-  IF v_counted IS NULL THEN -- never, or not for long: from the first minute of which the counters know
+  IF v_counted IS NULL THEN -- no sample within two hours: start at the first minute that is in the counters
     SELECT to_timestamp(min(c.k3::bigint)) INTO v_first FROM public.v_queue_counter c
     WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$';
     v_first := COALESCE(v_first, v_whole);
@@ -260,4 +261,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_metrics_sampler_run TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_metrics_sampler_run IS
-  'Tick metrics_sampler: one set of samples a minute.';
+  'Tick metrics_sampler: stores one set of samples a minute.';

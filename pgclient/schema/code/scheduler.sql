@@ -1,18 +1,17 @@
--- pg_cron as the one who ticks: its jobs are made, shown and removed here. Sources: DP1 §4.3, P3D4C1.
+-- pg_cron as the scheduler of ticks: creates, shows and removes its jobs. Sources: DP1 §4.3, P3D4C1.
 
 COMMENT ON TABLE public.queue_cron_job IS
-  'The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker. run_as: the login whose jobs they are; '
-  'null = not installed. pg_cron shows a job to its owner and superusers alone, so this is what everybody else can '
-  'see.';
-COMMENT ON COLUMN public.queue_cron_job.schedule IS 'in the notation of cron';
+  'The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker. run_as: the login that owns the job; '
+  'null = not installed. pg_cron shows a job only to its owner and to superusers; everybody else can see this '
+  'table.';
+COMMENT ON COLUMN public.queue_cron_job.schedule IS 'a cron expression';
 COMMENT ON COLUMN public.queue_cron_job.run_as IS
-  'the login that installed the job and that it runs as; NULL = not installed';
+  'the login that installed the job and as which it runs; NULL = not installed';
 GRANT SELECT ON public.queue_cron_job TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_scheduler_lacks() → what keeps the caller from using pg_cron in this
--- database and what to do about it, in one line; '' = nothing. It runs with the
--- caller's rights, for a cron job belongs to who makes it and runs as that login:
--- queue_owner cannot log in.
+-- fn_queue_scheduler_lacks() → why the caller cannot use pg_cron in this database and what to do about it, in one line;
+-- '' = it can. It runs with the caller's rights, because a cron job belongs to the login that creates it and runs as
+-- that login: queue_owner cannot log in.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_lacks() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -29,7 +28,7 @@ BEGIN
   BEGIN
     v_home := current_setting('cron.database_name', true);
   EXCEPTION WHEN insufficient_privilege THEN
-    v_secret := true; -- it is loaded, and its database is not for this login to know
+    v_secret := true; -- it is loaded, but this login may not read the name of its database
   END;
   IF v_home IS NULL AND NOT v_secret THEN
     RETURN format('pg_cron is not loaded: %s; then, %s', v_load, v_create);
@@ -37,7 +36,7 @@ BEGIN
     IF v_home <> current_database() THEN
       RETURN format('pg_cron runs in database %I (cron.database_name), not here: set cron.database_name = %L, '
         'restart, and %s; '
-        'or, as a superuser, make the jobs over there with cron.schedule_in_database(…, %L)',
+        'or, as a superuser, create the jobs there with cron.schedule_in_database(…, %L)',
         v_home, current_database(), v_create, current_database());
     END IF;
     RETURN format('pg_cron is loaded but not created here: %s (cron.database_name must name it)', v_create);
@@ -45,8 +44,8 @@ BEGIN
     RETURN format('%I may not use pg_cron: as a superuser, GRANT USAGE ON SCHEMA cron TO %I', current_user,
       current_user);
   ELSIF NOT (SELECT r.rolcanlogin FROM pg_roles r WHERE r.rolname = current_user) THEN
-    RETURN format('%I cannot log in, and a cron job runs as who made it: connect as the login that is to own the '
-      'jobs, without SET ROLE', current_user);
+    RETURN format('%I cannot log in, and a cron job runs as the login that created it: connect as the login that is to '
+      'own the jobs, without SET ROLE', current_user);
   END IF;
   RETURN '';
 END
@@ -54,17 +53,16 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_lacks TO :"queue_viewer", :"workflow_admin",
   :"dead_letter_operator", :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_scheduler_lacks IS
-  'What keeps the caller from using pg_cron in this database, with the remedy; empty = nothing.';
+  'Why the caller cannot use pg_cron in this database, with the remedy; empty = it can.';
 
--- fn_queue_cron_jobs() → one row per job of ours, with what pg_cron says of it as
--- far as the caller may see: found null = pg_cron shows a job to its owner and to
--- superusers alone.
+-- fn_queue_cron_jobs() → one row per job of qtop, with what pg_cron shows of it to the caller. found null: unknown,
+-- since pg_cron shows a job only to its owner and to superusers.
 CREATE OR REPLACE FUNCTION public.fn_queue_cron_jobs() RETURNS TABLE (
   job_name text, worker_name text, schedule text, run_as text, installed_at timestamptz, installed_by text,
   found boolean, active boolean, last_start_at timestamptz, last_status text, last_message text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  c_cron CONSTANT text := 'cron'; -- there or not: nothing of it may be named outright
+  c_cron CONSTANT text := 'cron'; -- the schema may be missing: no name in it may be written in the query itself
   v_super boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron') THEN
@@ -91,14 +89,13 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_cron_jobs TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator",
   :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_cron_jobs IS
-  'The pg_cron jobs of the queue, whose they are, and how their last run ended, as far as the caller may see.';
+  'The pg_cron jobs of the queue, their owner, and how their last run ended, as far as the caller may see.';
 
--- fn_queue_scheduler_claim(install, login, actor, reason, what became of each) →
--- {audit_id}: writes down whose the cron jobs are, with the audit row. Internal
--- to install and remove, which run with the caller's rights: pg_cron makes a job
--- for its caller and shows it to nobody else. So workflow_admin may call it, and it
--- looks whether the line of the call stack after its own is one of these two. What
--- stands before a signature is in the language of the server, and the same in both lines.
+-- fn_queue_scheduler_claim(install, login, actor, reason, outcome per job) → {audit_id}: records the owner of the cron
+-- jobs and writes the audit row. Only install and remove may call it. Those run with the caller's rights, because
+-- pg_cron creates a job for its caller and shows it to no other role; so workflow_admin may call this function, and it
+-- checks that the next line of the call stack is one of the two. The text before the signature in such a line is in the
+-- language of the server, and the same in both lines.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_claim(
   p_install boolean, p_run_as text, p_actor text, p_reason text, p_outcomes jsonb, p_outcome text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -113,9 +110,9 @@ BEGIN
   v_function := rtrim(split_part(v_stack, 'public', 1), '"');
   v_caller := split_part(v_stack, E'\n', 2);
   IF NOT (starts_with(v_caller, format('%spublic.%s(text,text,boolean)', v_function, v_may))
-    -- as quote_all_identifiers has it
+    -- quoted when quote_all_identifiers is on
     OR starts_with(v_caller, format('%s"public"."%s"("text","text",boolean)', v_function, v_may))) THEN
-    RAISE EXCEPTION 'fn_queue_scheduler_claim writes down what % did: call that', v_may USING ERRCODE = '42501';
+    RAISE EXCEPTION 'fn_queue_scheduler_claim only records what % did: call that', v_may USING ERRCODE = '42501';
   END IF;
   SELECT jsonb_build_object('run_as', max(q.run_as), 'jobs', count(q.run_as)) INTO v_before
     FROM public.queue_cron_job q;
@@ -136,10 +133,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_claim TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_scheduler_claim IS
-  'Writes down whose the cron jobs are, and the audit row of installing or removing them.';
+  'Records the owner of the cron jobs, and writes the audit row of installing or removing them.';
 
--- fn_queue_scheduler_wait() → waits for whoever installs or removes cron jobs. Definer: those two run with the caller's
--- rights, which lock no lease.
+-- fn_queue_scheduler_wait() waits for other sessions that install or remove cron jobs. SECURITY DEFINER: those two
+-- functions run with the caller's rights, which do not allow it to lock a lease.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_wait() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -147,12 +144,11 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_wait TO :"workflow_admin";
-COMMENT ON FUNCTION public.fn_queue_scheduler_wait IS 'Waits for whoever installs or removes cron jobs.';
+COMMENT ON FUNCTION public.fn_queue_scheduler_wait IS 'Waits for other sessions that install or remove cron jobs.';
 
--- fn_queue_scheduler_install(actor, reason, dry run) → {results: [{id, outcome:
--- created|changed|kept}], run_as, mode, audit_id}; refused: no_pg_cron, not_yours,
--- name_taken. Each job is one call of fn_queue_tick_request(worker, 'pg_cron'), as
--- the caller. A second time it changes nothing that is right.
+-- fn_queue_scheduler_install(actor, reason, dry run) → {results: [{id, outcome: created|changed|kept}], run_as, mode,
+-- audit_id}; refused: no_pg_cron, not_yours, name_taken. Each job is one call of
+-- fn_queue_tick_request(worker, 'pg_cron') as the caller. A second call changes only jobs that differ.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_install(p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -168,7 +164,7 @@ DECLARE
   v_results jsonb := '[]'::jsonb;
   v_audit bigint;
 BEGIN
-  PERFORM public.fn_queue_scheduler_wait(); -- two admins at once
+  PERFORM public.fn_queue_scheduler_wait(); -- two admins may install at once
   IF v_why <> '' THEN
     v_rule := 'no_pg_cron';
   ELSE
@@ -188,7 +184,7 @@ BEGIN
         INTO v_is USING v_job.job_name;
       IF v_is ->> 'database' <> current_database() THEN
         v_rule := 'name_taken';
-        v_why := format('%s is the name of a cron job of %s for database %s already', v_job.job_name, current_user,
+        v_why := format('%s is already the name of a cron job of %s for database %s', v_job.job_name, current_user,
           v_is ->> 'database');
         EXIT;
       END IF;
@@ -198,7 +194,7 @@ BEGIN
       v_results := v_results || jsonb_build_object('id', v_job.job_name, 'outcome',
         CASE WHEN v_dry AND v_outcome <> 'kept' THEN 'would_' || left(v_outcome, -1) ELSE v_outcome END);
       CONTINUE WHEN v_dry OR v_outcome = 'kept';
-      IF v_outcome = 'changed' THEN -- made anew: schedule alone would leave a job that was switched off as it is
+      IF v_outcome = 'changed' THEN -- created again: cron.schedule alone would not enable a job that was disabled
         EXECUTE format('SELECT %I.unschedule($1)', c_cron) USING (v_is ->> 'jobid')::bigint;
       END IF;
       EXECUTE format('SELECT %I.schedule($1, $2, $3)', c_cron) USING v_job.job_name, v_job.schedule, v_command;
@@ -218,17 +214,16 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_install TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_scheduler_install IS
-  'Makes the six pg_cron jobs (DP1 §4.3 and iu-notification-worker), which run as the caller. Refusals: no_pg_cron, '
+  'Creates the six pg_cron jobs (DP1 §4.3 and iu-notification-worker), which run as the caller. Refusals: no_pg_cron, '
   'not_yours, name_taken.';
 
--- fn_queue_scheduler_remove(actor, reason, dry run) → {results: [{id, outcome:
--- removed|absent}], audit_id}; refused: not_yours, no_pg_cron. A superuser removes
--- whosever they are.
+-- fn_queue_scheduler_remove(actor, reason, dry run) → {results: [{id, outcome: removed|absent}], audit_id}; refused:
+-- not_yours, no_pg_cron. A superuser can remove the jobs of any owner.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_remove(p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  c_cron CONSTANT text := 'cron'; -- there or not: nothing of it may be named outright
+  c_cron CONSTANT text := 'cron'; -- the schema may be missing: no name in it may be written in the query itself
   v_dry boolean := COALESCE(p_dry_run, true);
   v_super boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
   v_there boolean := EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron');

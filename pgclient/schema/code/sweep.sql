@@ -1,13 +1,14 @@
--- What retention deletes and empties, as steps of fn_queue_step: the batch, its parts and the targets of a batch that
--- failed read the same rows.
+-- What retention deletes and empties, as steps of fn_queue_step. The batch, its parts and the targets of a failed batch
+-- read the same rows.
 
--- fn_queue_sweep_before(step) → what is older may go; NULL where the step does not go by time. Internal.
+-- fn_queue_sweep_before(step) → the time before which rows may be deleted; NULL where the step does not depend on time.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_sweep_before(p_step text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
-  -- attempts and letters tell that an event is routed: they stay as long as it does. A day less, for a run that began
-  -- before the event dates its attempt earlier.
+  -- attempts and dead letters prove that an event is routed: they are kept as long as the event. One day longer,
+  -- because a run that began before the event gives its attempt an earlier time.
   v_oldest timestamptz;
 BEGIN
   IF p_step IN ('sweep_event_letters', 'sweep_attempts', 'sweep_reads') THEN
@@ -25,9 +26,10 @@ BEGIN
   END;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_sweep_before IS 'The time before which a step of retention may go. Internal.';
+COMMENT ON FUNCTION public.fn_queue_sweep_before IS 'The time before which a retention step may delete. Internal.';
 
--- fn_queue_sweep_rows(step, limit, only, except, before) → the rows that may go, each with its name. Internal.
+-- fn_queue_sweep_rows(step, limit, only, except, before) → the rows that may be deleted or emptied, each with its name.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_sweep_rows(p_step text, p_limit int, p_only text[], p_except text[],
   p_before timestamptz) RETURNS TABLE (tid tid, target text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -52,7 +54,7 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       LIMIT p_limit;
     WHEN 'sweep_ended_keys' THEN
-      -- jobs that an upgrade met while they ended were not said to be final
+      -- jobs that ended during an upgrade may have no final status in producer_key
       RETURN QUERY SELECT x.ctid, k.key FROM public.producer_key x
       CROSS JOIN LATERAL (SELECT jsonb_build_array(x.scope, x.kind, x.key)::text AS key) k
       WHERE x.scope = '' AND x.final_at IS NULL
@@ -60,7 +62,7 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       LIMIT p_limit;
     WHEN 'sweep_keys' THEN
-      -- a key goes when its job was final and its letter closed long enough ago
+      -- a key is deleted when its job was final and its dead letter closed long enough ago
       RETURN QUERY SELECT x.ctid, k.key FROM public.producer_key x
       CROSS JOIN LATERAL (SELECT jsonb_build_array(x.scope, x.kind, x.key)::text AS key) k
       WHERE x.final_at < p_before AND NOT EXISTS (SELECT FROM public.job_dead_letter d
@@ -75,7 +77,7 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       LIMIT p_limit;
     WHEN 'sweep_reads' THEN
-      -- what was read goes with the attempt by which it could be
+      -- the record that a recipient read an event is deleted with the attempt that let it read the event
       RETURN QUERY SELECT x.ctid, k.key FROM public.event_read x
       CROSS JOIN LATERAL (SELECT x.event_id || '/' || x.recipient_ref AS key) k
       WHERE x.read_at < p_before
@@ -94,7 +96,7 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       ORDER BY x.processed_at LIMIT p_limit FOR UPDATE OF x SKIP LOCKED;
     WHEN 'sweep_history' THEN
-      -- the day that the line runs through: whole days before it are dropped
+      -- only the day that the limit falls in: whole days before it are dropped as partitions
       RETURN QUERY SELECT x.ctid, x.job_id::text FROM public.job_history x
       WHERE x.finished_at >= date_trunc('day', p_before AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
       AND x.finished_at < p_before AND x.status <> 'cleaned'
@@ -105,7 +107,7 @@ BEGIN
   END CASE;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_sweep_rows IS 'The rows that a step of retention is about. Internal.';
+COMMENT ON FUNCTION public.fn_queue_sweep_rows IS 'The rows that a retention step deletes or empties. Internal.';
 
 -- fn_queue_sweep(step, limit, only, except) → the number of rows that it deleted or emptied. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_sweep(p_step text, p_limit int, p_only text[], p_except text[])
@@ -125,7 +127,7 @@ BEGIN
     RETURN jsonb_build_object('webhooks', v_n);
   END IF;
   v_before := public.fn_queue_sweep_before(p_step);
-  IF p_step = 'sweep_history' THEN -- over partitions: a row is its id and its time
+  IF p_step = 'sweep_history' THEN -- partitioned: a row is identified by its id and its time
     v_jobs := ARRAY(SELECT r.target::uuid
       FROM public.fn_queue_sweep_rows(p_step, p_limit, p_only, p_except, v_before) r);
     UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,
@@ -164,9 +166,9 @@ BEGIN
   RETURN CASE WHEN v_name IS NULL THEN '{}'::jsonb ELSE jsonb_build_object(v_name, v_n) END;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_sweep IS 'One step of retention, or a part of it. Internal.';
+COMMENT ON FUNCTION public.fn_queue_sweep IS 'Runs a retention step, or a part of it. Internal.';
 
--- fn_queue_sweep_targets(step, limit, except) → the rows that a batch of it would have had. Internal.
+-- fn_queue_sweep_targets(step, limit, except) → the rows that a batch of the step would contain. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_sweep_targets(p_step text, p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -174,4 +176,4 @@ BEGIN
     public.fn_queue_sweep_before(p_step)) r);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_sweep_targets IS 'The names of the rows of a batch of retention. Internal.';
+COMMENT ON FUNCTION public.fn_queue_sweep_targets IS 'The names of the rows of a batch of a retention step. Internal.';
