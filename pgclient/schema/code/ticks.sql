@@ -1,28 +1,28 @@
--- Tick workers: who runs what, how often, and never twice at once. Source: DP1 §4.1, §5, §8, §10.
+-- Tick workers: which function runs how often, and never twice at once. Source: DP1 §4.1, §5, §8, §10.
 
 COMMENT ON TABLE public.queue_tick_worker IS
-  'The known tick workers (DP1 §4.2). last_run_at: last success; last_attempt_at: last try, also one that failed.';
+  'The known tick workers (DP1 §4.2). last_run_at: last success; last_attempt_at: last attempt, failed or not.';
 COMMENT ON COLUMN public.queue_tick_worker.function IS 'called without arguments';
-COMMENT ON COLUMN public.queue_tick_worker.flag_key IS 'NULL = the interval alone switches it';
-COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = one of the jobs of pg_cron';
+COMMENT ON COLUMN public.queue_tick_worker.flag_key IS 'NULL = only the interval switches it on and off';
+COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = has a pg_cron job';
 COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'when the last full run that succeeded began';
 COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS
-  'when the last full run began, and any run that failed';
+  'when the last full run began, or a later run that failed';
 COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS 'last full run that found something to do';
 COMMENT ON COLUMN public.queue_tick_worker.done_total IS
-  'items over all full runs; those of quick runs stand in the counter tick_done';
+  'items over all full runs; quick runs are counted in the counter tick_done';
 GRANT SELECT ON public.queue_tick_worker TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
 COMMENT ON TABLE public.dot_iu_runtime_lease IS
-  'One row per tick worker, and per thing of which one may run at a time; held by its row lock, which nobody without '
-  'UPDATE here can take, and which no failure leaves behind. The columns tell who ran last.';
+  'One row per tick worker, and per other activity of which only one may run at a time. A lease is the lock of its '
+  'row: no role without UPDATE can take it, and no failure leaves it held. The columns show who ran last.';
 COMMENT ON COLUMN public.dot_iu_runtime_lease.lease_holder IS 'who ran last; the lease itself is the lock of this row';
 GRANT SELECT (lease_name, lease_holder, acquired_at, expires_at) ON public.dot_iu_runtime_lease
   TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_lease_wait(lease) → waits for a lease, and holds it to the end of the transaction: a row that only functions
--- of ours can lock, not an advisory lock, which any login can take. Internal.
+-- fn_queue_lease_wait(lease) waits for a lease and holds it to the end of the transaction. A lease is a lock on a row
+-- that only functions of qtop can lock; any login could take an advisory lock. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_lease_wait(p_lease_name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -32,15 +32,15 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_lease_wait IS
   'Waits for a lease and holds it to the end of the transaction. Internal.';
 
--- fn_queue_tick_worker_add(name, function, flag, cron job, domains): makes the registry row, its lease and its
--- heartbeat; what is there already keeps its state. For seeds.
+-- fn_queue_tick_worker_add(name, function, flag, cron job, domains): creates the registry row, its lease and its
+-- heartbeat row; existing rows keep their state. For seeds.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_worker_add(
   p_worker_name text, p_function text, p_flag_key text, p_cron_job boolean, p_domain_scope text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_interval int := greatest(public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 60), 1);
 BEGIN
-  -- A row that is there is not waited for, as ON CONFLICT would: a tick may be at work on it.
+  -- ON CONFLICT would wait for the lock of an existing row, which a running tick may hold.
   INSERT INTO public.queue_tick_worker (worker_name, function, flag_key, cron_job)
   SELECT p_worker_name, p_function, p_flag_key, p_cron_job
   WHERE NOT EXISTS (SELECT FROM public.queue_tick_worker WHERE worker_name = p_worker_name);
@@ -53,7 +53,7 @@ BEGIN
     expected_cadence_seconds, stale_threshold_seconds, registered_by, tick_worker, last_beat_payload)
   SELECT p_worker_name, 'PG_worker', p_domain_scope, now(), v_interval,
     public.fn_queue_tick_threshold(v_interval, public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300)),
-    -- where nobody has run anything yet, not to have run is no silence
+    -- before any host has been registered, a worker that never ran is not silent
     'migration', true, CASE WHEN EXISTS (SELECT FROM public.queue_host)
       OR EXISTS (SELECT FROM public.queue_tick_worker w WHERE w.last_run_at IS NOT NULL) THEN '{}'
       ELSE '{"state": "stopped"}' END::jsonb
@@ -64,8 +64,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_worker_add IS
   'Adds a tick worker with its lease and heartbeat rows. For seeds.';
 
--- fn_queue_tick_clone(worker) → NULL, or of what this database is a copy and what to do: the worker does not run there.
--- What only keeps house runs in a copy too; all else hands out work, takes it back or sends. Internal.
+-- fn_queue_tick_clone(worker) → NULL where the worker may run; in a copy of a database, which one it is a copy of and
+-- what to do. Workers that only do housekeeping run in a copy too; all others hand out work, reclaim it or send.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_clone(p_worker_name text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -76,11 +77,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_clone IS
   'Why a tick worker does not run in a copy of a database; null where it runs. Internal.';
 
--- fn_queue_tick_due(worker, source) → '' when the worker may run now, else the
--- reason it is skipped: clone, off, mode, not_due. The interval counts from start to
--- start, so that a long run does not make the next tick of a fixed schedule come
--- too early; a last run that lies ahead (the clock was set back) holds up nothing.
--- Internal.
+-- fn_queue_tick_due(worker, source) → '' when the worker may run now, else why it is skipped: clone, off, mode,
+-- not_due. The interval counts from start to start, so that after a long run the next tick of a fixed schedule is not
+-- too early. A last run in the future (the clock was set back) delays nothing. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_due(p_worker_name text, p_source text) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -114,11 +113,12 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_due IS
   'Whether a tick worker may run now, else why not. Internal.';
 
--- fn_queue_tick_run(worker, source) → what fn_queue_tick_request answers. A wake within a second of the last full run
--- makes a quick run where the worker's function has an argument p_quick, unless the full run failed or found more than
--- it may do at once. A quick run leaves the rows of the worker, its lease and its heartbeat as they are, so that a busy
--- worker writes each of them once a second, and may look only at what is newer than the last full run. Whoever made a
--- quick run asks again a second later, and gets a full one; at once, where the quick run failed. Internal.
+-- fn_queue_tick_run(worker, source) → the result of fn_queue_tick_request. A wake within a second of the last full run
+-- makes a quick run, if the worker's function has an argument p_quick, unless the full run failed or found more work
+-- than it may do at once. A quick run does not update the worker's row, its lease and its heartbeat, so that a busy
+-- worker writes each of them once a second; and it may read only what is newer than the last full run. After a quick
+-- run the caller asks again a second later and gets a full run; after a quick run that failed, it asks at once.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -127,7 +127,7 @@ DECLARE
   v_result jsonb;
   v_function oid;
   v_work numeric;
-  v_most numeric; -- the greatest of the numbers that count
+  v_most numeric; -- the greatest of the numbers in the result that count items
   v_quick boolean;
   v_started timestamptz := clock_timestamp();
   v_interval int;
@@ -168,7 +168,7 @@ BEGIN
     AND NOT COALESCE(v_worker.last_result ?| '{error,more}'::text[], true);
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
   IF v_skip = 'off' THEN
-    -- Switched off is a clean stop: shown, and no silence.
+    -- a worker that is switched off has stopped cleanly: shown as stopped, and not silent
     PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_worker_name
       AND last_beat_payload ->> 'state' = 'stopped'
       AND last_beat_at > clock_timestamp() - interval '20 seconds';
@@ -182,14 +182,14 @@ BEGIN
   END IF;
 
   BEGIN
-    -- Its function, called with the arguments and the types that it declares: no function that somebody else has made
-    -- under the same name is the better match.
+    -- The call names the arguments and types that its function declares, so that no overload that somebody else created
+    -- under the same name matches better.
     SELECT p.oid INTO v_function FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
     WHERE p.pronamespace = 'public'::regnamespace AND p.proname = v_worker.function
       AND (r.rolname = current_user OR r.rolsuper) AND p.pronargs = p.pronargdefaults
     ORDER BY r.rolname = current_user DESC, p.pronargs LIMIT 1;
     IF NOT FOUND THEN
-      RAISE EXCEPTION 'public.%() is not there', v_worker.function USING ERRCODE = '42883';
+      RAISE EXCEPTION 'function public.%() does not exist', v_worker.function USING ERRCODE = '42883';
     END IF;
     v_quick := v_quick AND (SELECT 'p_quick' = ANY (p.proargnames) FROM pg_proc p WHERE p.oid = v_function) IS TRUE;
     EXECUTE (SELECT format('SELECT public.%I(%s)', p.proname, (SELECT string_agg(format('%s::%s',
@@ -198,9 +198,9 @@ BEGIN
       FROM generate_series(1, p.pronargs::int) n)) FROM pg_proc p WHERE p.oid = v_function) INTO v_result;
     v_result := COALESCE(v_result, '{}');
     IF jsonb_typeof(v_result) <> 'object' THEN
-      RAISE EXCEPTION '% answered %, not an object', v_worker.function, jsonb_typeof(v_result);
+      RAISE EXCEPTION '% returned %, not an object', v_worker.function, jsonb_typeof(v_result);
     END IF;
-    -- it could not do its work, and wrote that down itself
+    -- the function could not do its work and recorded that itself
     v_error := CASE WHEN v_result ->> 'status' = 'error' THEN left(v_result ->> 'error', 500) END;
   EXCEPTION WHEN OTHERS THEN
     v_error := SQLSTATE || ' ' || public.fn_mask_said(left(SQLERRM, 500));
@@ -244,11 +244,11 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_run IS
   'One run of a tick worker, if it may run now. Internal.';
 
--- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms}, with quick: true after a quick run,
--- {worker, ran: false, skipped: clone|off|mode|not_due|lease_held, reason} or
--- {worker, ran: false, failed: true, error}, with quick: true where it was a quick run. source: external, pg_cron,
--- wake, operator; the last is audited. A failure of the worker is recorded and beats
--- nothing, so that it shows; a cancelled one leaves no trace at all.
+-- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms},
+-- {worker, ran: false, skipped: clone|off|mode|not_due|lease_held, reason} or {worker, ran: false, failed: true,
+-- error}; with quick: true where it was a quick run. source: external, pg_cron, wake or operator; the last is audited.
+-- A failure of the worker is recorded and updates no heartbeat, so that it becomes visible; a cancelled run leaves no
+-- trace.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external')
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -261,11 +261,11 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_tick_request TO :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_tick_request IS
-  'The one door through which tick workers run (DP1 §8): flag, mode, interval, then the lease. Ten hosts and a cron '
-  'make one run per interval.';
+  'The only way to run a tick worker (DP1 §8). Checks flag, mode and interval, then takes the lease: ten hosts and '
+  'pg_cron make one run per interval.';
 
--- fn_queue_tick_now(worker, actor, reason) → what fn_queue_tick_request answers,
--- and audit_id: an operator's own tick, whatever the interval and the mode.
+-- fn_queue_tick_now(worker, actor, reason) → the result of fn_queue_tick_request and audit_id: a run that an operator
+-- asks for, whatever the interval and the mode.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_now(p_worker_name text, p_actor text, p_reason text DEFAULT NULL)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -286,11 +286,11 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_tick_now TO :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_tick_now IS
-  'Runs a tick worker for an operator, audited; switched off or under way it is skipped, and says so.';
+  'Runs a tick worker for an operator, audited; skipped, with the reason, while it is off or running.';
 
 -- fn_queue_watch_write(worker, interval): writes the cadence and the threshold in force into the heartbeat row, for
--- those who read the row alone (DP4 §3.3). A row that somebody holds is left as it is: what stands in it judges nobody,
--- and the next run writes it. Internal.
+-- readers of that row alone (DP4 §3.3). A row that is locked is skipped: its values decide nothing, and the next run
+-- writes them. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_watch_write(p_worker_name text, p_interval int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -306,10 +306,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_watch_write IS
   'Writes the cadence and the threshold in force into the heartbeat row of a tick worker. Internal.';
 
--- A changed flag changes the heartbeat rows of the workers that it is about, in its transaction. Switched off is a
--- clean stop. Switched on, a worker is watched again from then on, also when no host is left to run it. An interval
--- that shrinks makes nobody silent who was not: its shorter silence counts from the change. Rows that somebody holds
--- are left: their worker has just beaten, and writes the rest itself.
+-- A changed flag updates the heartbeat rows of its workers in the same transaction. Switched off, a worker has stopped
+-- cleanly. Switched on, it is watched from then on, also when no host is left to run it. A shorter interval makes no
+-- worker silent that was not: the shorter threshold counts from the change. Locked rows are skipped: their worker is
+-- writing its heartbeat now, and writes these values itself.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_switched_on() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -343,7 +343,7 @@ BEGIN
       last_beat_payload = h.last_beat_payload || CASE WHEN v_row.is_on = v_row.was_on THEN '{}'
         WHEN v_row.is_on THEN '{"state": "idle"}' ELSE '{"state": "stopped"}' END::jsonb,
       counted_from = CASE WHEN v_row.is_on AND v_row.was_on AND v_row.interval_is <> v_row.interval_was
-        -- silent when it would have been, or a threshold after the change, whichever comes first
+        -- silent at the time by the old threshold, or a new threshold after the change, whichever is earlier
         THEN least(v_now, greatest(h.last_beat_at, h.counted_from) + make_interval(secs =>
           public.fn_queue_tick_threshold(v_row.interval_was, v_flag)
           - public.fn_queue_tick_threshold(v_row.interval_is, v_flag))) ELSE h.counted_from END
@@ -358,7 +358,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_switched_on IS
-  'Trigger function: the heartbeat rows of tick workers follow the flags.';
+  'Trigger function: updates the heartbeat rows of tick workers when a flag changes.';
 
 CREATE OR REPLACE TRIGGER trg_dot_config_switched_on AFTER INSERT OR UPDATE OR DELETE ON public.dot_config
   FOR EACH ROW EXECUTE FUNCTION public.fn_queue_tick_switched_on();
@@ -380,7 +380,7 @@ LEFT JOIN public.v_dot_config_number i ON i.key = 'queue.tick.' || w.worker_name
 LEFT JOIN public.v_queue_watch v ON v.executor_id = w.worker_name
 LEFT JOIN (SELECT d.k1, sum(d.n) AS n FROM public.v_queue_counter_part d WHERE d.scope = 'tick_done' GROUP BY d.k1) q
   ON q.k1 = w.worker_name
--- each once, not per row
+    -- computed once, not per row
 CROSS JOIN (SELECT (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode,
   EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron') AS cron,
   ARRAY(SELECT unnest(q.loops) FROM public.queue_host q WHERE q.stopped_at IS NULL
@@ -393,24 +393,24 @@ CROSS JOIN LATERAL (SELECT COALESCE(i.n, 0) AS n, v.state = 'silent' AS stale,
     OR (w.cron_job AND m.mode IN ('pg_cron', 'hybrid')
       AND (m.cron AND j.run_as IS NOT NULL OR w.last_result ->> 'source' = 'pg_cron')) AS ticked) c;
 COMMENT ON VIEW public.v_queue_scheduler_status IS
-  'Cadence and last run per tick worker (DP1 §10). stale: it is silent, as v_queue_watch has it. state: off (interval '
-  '0 or its flag), failed, stale, stopped (its last host ended cleanly), unwatched (late while monitoring is off), ok.';
+  'Cadence and last run per tick worker (DP1 §10). stale: silent by v_queue_watch. state: off (interval 0 or its '
+  'flag), failed, stale, stopped (its last host ended cleanly), unwatched (late while monitoring is off), ok.';
 GRANT SELECT ON public.v_queue_scheduler_status TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON COLUMN public.v_queue_scheduler_status.configured_interval_seconds IS '0 = switched off';
 COMMENT ON COLUMN public.v_queue_scheduler_status.age_seconds IS 'seconds since last_run_at; NULL = never ran';
 COMMENT ON COLUMN public.v_queue_scheduler_status.stale IS
-  'it is silent: its last success is longer ago than stale_threshold_seconds, by the flags in force';
+  'silent: its last success is longer ago than stale_threshold_seconds, by the flags in force';
 COMMENT ON COLUMN public.v_queue_scheduler_status.mode IS 'queue.scheduler.mode: external, pg_cron or hybrid';
-COMMENT ON COLUMN public.v_queue_scheduler_status.last_attempt_at IS 'when the last try began, also one that failed';
+COMMENT ON COLUMN public.v_queue_scheduler_status.last_attempt_at IS 'when the last attempt began, failed or not';
 COMMENT ON COLUMN public.v_queue_scheduler_status.state IS
-  'off (the interval is 0 or flag_key is off), failed (the last try), stale, unwatched or ok';
+  'off (the interval is 0 or flag_key is off), failed (the last attempt), stale, stopped, unwatched or ok';
 COMMENT ON COLUMN public.v_queue_scheduler_status.next_due_at IS
-  'the start of the last try and the interval; NULL = off or never ran';
+  'the start of the last attempt plus the interval; NULL = off or never ran';
 COMMENT ON COLUMN public.v_queue_scheduler_status.last_source IS
-  'who asked for the last try: external, pg_cron, wake or operator';
+  'source of the last attempt: external, pg_cron, wake or operator';
 COMMENT ON COLUMN public.v_queue_scheduler_status.cron_run_as IS
-  'the login whose pg_cron job it is; NULL = not installed';
+  'the login that owns its pg_cron job; NULL = not installed';
 COMMENT ON COLUMN public.v_queue_scheduler_status.stale_threshold_seconds IS
   'silent beyond this, by the flags in force; from 1,000,000 on it is not watched';
 COMMENT ON COLUMN public.v_queue_scheduler_status.why IS

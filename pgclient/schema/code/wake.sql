@@ -1,9 +1,9 @@
--- The NOTIFY wake bridge. Sources: DP4 §3.2, DP1 §4.1 layer 2; names by DP4.
+-- Wake signals by NOTIFY. Sources: DP4 §3.2, DP1 §4.1 layer 2; names by DP4.
 
--- Wake bridge. PostgreSQL is the source of truth; a NOTIFY only wakes.
+-- A NOTIFY only wakes a reader; the tables hold the truth.
 -- fn_queue_notify_enabled() → the flag queue.notify.bridge_enabled; false where it cannot be read at once. Transactions
--- of producers read it: who holds the table of flags must neither fail nor hold up business. The block that catches is
--- a subtransaction that writes nothing, so it takes no transaction id.
+-- of producers call it, so a lock on the table of flags must neither fail nor delay them. The block that catches errors
+-- is a subtransaction that writes nothing, so it uses no transaction id.
 CREATE OR REPLACE FUNCTION public.fn_queue_notify_enabled() RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 BEGIN
@@ -16,12 +16,11 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_notify_enabled TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"event_ingest_writer", :"router_worker", :"saga_orchestrator", :"webhook_worker";
 COMMENT ON FUNCTION public.fn_queue_notify_enabled IS
-  'Whether the wake bridge is on (DP4 §3.2); false where the flag cannot be read at once. Never raises nor waits.';
+  'Whether wake signals are on (DP4 §3.2); false where the flag cannot be read at once. Never raises nor waits.';
 
--- fn_queue_wake(channel, payload): one signal, or none: the bridge is off, the
--- writer rings a doorbell itself (qtop.doorbell=on), the notification queue is
--- over half full, or the payload is too long. Never raises: an aid must not
--- cost a business row. Internal.
+-- fn_queue_wake(channel, payload): sends one wake signal, or none where signals are switched off, the writer sends them
+-- itself (qtop.doorbell=on), the notification queue is more than half full, or the payload is too long. Never raises: a
+-- signal must not make a business transaction fail. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -38,18 +37,18 @@ EXCEPTION WHEN OTHERS THEN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_wake IS
-  'Sends one wake signal when the bridge is on; never raises. Internal.';
+  'Sends one wake signal when signals are on; never raises. Internal.';
 
--- fn_queue_wake_signal(domain, layer) → {signalled}: what a writer that silenced the triggers (qtop.doorbell=on) calls
--- after its own commit, at most once per domain, layer, 5 ms and process. layer says who is to look: event (routers),
--- saga (the orchestrator), job (whoever claims) or doorbell (all of them).
+-- fn_queue_wake_signal(domain, layer) → {signalled}: for a writer that silenced the triggers (qtop.doorbell=on). It
+-- calls this after its commit, at most once per domain, layer, 5 ms and process. layer = who is woken: event (routers),
+-- saga (the orchestrator), job (hosts that claim) or doorbell (all of them).
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_signal(p_domain text, p_layer text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF p_layer IS NULL OR p_layer NOT IN ('event', 'saga', 'job', 'doorbell') THEN
     RAISE EXCEPTION 'p_layer must be event, saga, job or doorbell' USING ERRCODE = '22023';
   END IF;
-  IF (p_domain ~ '^[a-z][a-z0-9_]*$' AND length(p_domain) <= 51) IS NOT TRUE THEN -- {0,50} costs ten times what * does
+  IF (p_domain ~ '^[a-z][a-z0-9_]*$' AND length(p_domain) <= 51) IS NOT TRUE THEN -- {0,50} is ten times slower than *
     RAISE EXCEPTION 'p_domain must match ^[a-z][a-z0-9_]{0,50}$' USING ERRCODE = '22023';
   END IF;
   IF NOT public.fn_queue_notify_enabled() OR pg_notification_queue_usage() > 0.5 THEN
@@ -63,9 +62,9 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_wake_signal TO :"event_ingest_writer", :"dot_executor", :"router_worker",
   :"saga_orchestrator", :"webhook_worker";
 COMMENT ON FUNCTION public.fn_queue_wake_signal IS
-  'Wakes who works on one layer of a domain after the caller''s commit, when the bridge is on.';
+  'Wakes the workers of one layer of a domain after the caller''s commit, when wake signals are on.';
 
--- fn_queue_doorbell(domain) → {rung}: fn_queue_wake_signal for a writer that does not say what it wrote.
+-- fn_queue_doorbell(domain) → {rung}: fn_queue_wake_signal for a writer that does not name the layer.
 CREATE OR REPLACE FUNCTION public.fn_queue_doorbell(p_domain text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -75,11 +74,10 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_doorbell TO :"event_ingest_writer", :"dot_executor", :"router_worker",
   :"saga_orchestrator", :"webhook_worker";
 COMMENT ON FUNCTION public.fn_queue_doorbell IS
-  'Wakes all listeners of a domain after the caller''s commit, when the bridge is on; see fn_queue_wake_signal.';
+  'Wakes all listeners of a domain after the caller''s commit, when signals are on; see fn_queue_wake_signal.';
 
--- One signal per channel and statement (a row trigger costs two thirds of the
--- producers' throughput); the definer function reads the flag, for a WHEN
--- clause would run with the writer's rights.
+-- One signal per channel and statement: a row trigger would cost two thirds of the producers' throughput. The function
+-- reads the flag, as definer: a WHEN clause would read it with the writer's rights.
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_notify_event_outbox() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -105,13 +103,14 @@ EXCEPTION WHEN OTHERS THEN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_wake_notify_event_outbox IS
-  'Trigger function: wakes the listeners of each domain a statement wrote to, when the bridge is on (DP4 §3.2).';
+  'Trigger function: wakes the listeners of each domain a statement wrote to, when signals are on (DP4 §3.2).';
 
 CREATE OR REPLACE TRIGGER trg_event_outbox_wake_notify AFTER INSERT ON public.event_outbox
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_event_outbox();
 
--- Wake: one signal per inserting statement (arguments: layer, worker hint). Off by default. Of events the same trigger
--- refuses payloads that are too long: a trigger of its own would make the upgrade wait for open producers.
+-- One signal per inserting statement (arguments: layer, worker hint). Off by default. On events the same trigger
+-- refuses payloads that are too long: creating a separate trigger would make the upgrade wait for open transactions of
+-- producers.
 CREATE OR REPLACE FUNCTION public.fn_webhook_wake() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -135,7 +134,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_wake IS
-  'Trigger: rings queue_wake_webhook once per statement (DP4).';
+  'Trigger: sends one wake signal on queue_wake_webhook per statement (DP4).';
 
 CREATE OR REPLACE TRIGGER trg_events_wake AFTER INSERT ON public.events REFERENCING NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('event', 'webhook_router');
@@ -144,19 +143,19 @@ CREATE OR REPLACE TRIGGER trg_sagas_wake AFTER INSERT ON public.webhook_delivery
 CREATE OR REPLACE TRIGGER trg_jobs_wake AFTER INSERT ON public.webhook_delivery_jobs REFERENCING NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('job', 'webhook_worker');
 
--- One signal per channel and statement; the definer function reads the flag, for a WHEN clause would run
--- with the writer's rights (DP4 §3.2).
+-- One signal per channel and statement. The function reads the flag, as definer: a WHEN clause would read it with the
+-- writer's rights (DP4 §3.2).
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_notify_job_queue() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('qtop.doorbell', true) = 'on' THEN
     RETURN NULL;
   END IF;
-  BEGIN -- a block that catches is a subtransaction
+  BEGIN -- the block that catches errors is a subtransaction
     IF NOT public.fn_queue_notify_enabled() OR pg_notification_queue_usage() > 0.5 THEN
       RETURN NULL;
     END IF;
-    -- the CHECKs of job_lane keep channel and payload within their bounds
+    -- the CHECKs of job_lane bound channel and payload
     PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
       'layer', 'job', 'event_domain', x.event_domain, 'job_id', x.job_id, 'job_kind', x.job_kind,
       'process_after', x.process_after, 'worker_hint', 'job_executor', 'count', x.n_rows, 'occurred_at', now())::text)
@@ -171,7 +170,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_wake_notify_job_queue IS
-  'Trigger: wakes the listeners of each domain a statement put jobs into, when the bridge is on (DP4 §3.2).';
+  'Trigger: wakes the listeners of each domain a statement put jobs into, when signals are on (DP4 §3.2).';
 
 CREATE OR REPLACE TRIGGER trg_job_queue_wake_notify AFTER INSERT ON public.job_queue
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_job_queue();

@@ -1,9 +1,9 @@
--- When a tick worker or an executor is silent: the one definition, which everything that tells of silence reads.
+-- When a tick worker or an executor is silent: the single definition, which everything that shows silence reads.
 -- Sources: DP1 §9, §10, DP4 §3.3, §3.5.
 
--- fn_queue_tick_threshold(cadence, flag) → the seconds of silence from which a tick worker is silent: the flag
--- queue.heartbeat.stale_threshold_seconds, at least three of its cadences, at most five and 5 s, never below 10 s. From
--- 1,000,000 on the flag itself: nothing is watched.
+-- fn_queue_tick_threshold(cadence, flag) → after how many seconds without a heartbeat a tick worker is silent: the flag
+-- queue.heartbeat.stale_threshold_seconds, but at least three of its cadences, at most five cadences and 5 s, and never
+-- less than 10 s. From 1,000,000 on the flag itself: nothing is watched.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_threshold(p_cadence_seconds int, p_flag int) RETURNS int
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT CASE WHEN p_flag >= 1000000 THEN p_flag ELSE least(greatest(10, least(greatest(p_flag,
@@ -12,10 +12,10 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_tick_threshold TO :"queue_viewer", :"workflow_admin",
   :"dead_letter_operator", :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_tick_threshold IS
-  'From how many seconds on a tick worker with this cadence is silent, by the flag of the stale threshold.';
+  'After how many seconds a tick worker with this cadence is silent, by the flag of the stale threshold.';
 
--- fn_queue_threshold_default() → the stale threshold of an executor that is registered without one: the flag, or its
--- default while the flag watches nothing. An executor that joins then must not stay unwatched for ever. Internal.
+-- fn_queue_threshold_default() → the stale threshold of an executor that is registered without one: the flag, or the
+-- default of the flag while it switches watching off, so that an executor registered then is watched later. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_threshold_default() RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -28,8 +28,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_threshold_default IS
   'The stale threshold of an executor that is registered without one. Internal.';
 
--- A tick worker is judged by the flags in force, a registered executor by its row. Silence counts from the last beat,
--- or from counted_from where that is later; a beat that lies more than 5 s ahead of the clock is none.
+-- The flags in force decide about a tick worker, its own row about a registered executor. Silence counts from the last
+-- heartbeat, or from counted_from where that is later. A heartbeat more than 5 s ahead of the clock does not count.
 CREATE OR REPLACE VIEW public.v_queue_watch AS
 SELECT h.executor_id, f.tick AS tick_worker, h.last_beat_at, f.cadence AS cadence_seconds,
   f.threshold AS threshold_seconds, f.off,
@@ -56,31 +56,31 @@ CROSS JOIN LATERAL (SELECT c.tick, c.cadence,
   CASE WHEN c.tick THEN public.fn_queue_tick_threshold(c.cadence, least(m.flag, 999999))
     ELSE h.stale_threshold_seconds END AS silent_after) f;
 COMMENT ON VIEW public.v_queue_watch IS
-  'Each executor and tick worker with the cadence and the threshold in force, and whether it is silent: what '
-  'v_queue_alert, v_queue_health, v_queue_scheduler_status and the stale check read.';
+  'Each executor and tick worker with the cadence and the threshold in force, and whether it is silent. Read by '
+  'v_queue_alert, v_queue_health, v_queue_scheduler_status and the stale check.';
 COMMENT ON COLUMN public.v_queue_watch.tick_worker IS
-  'true = judged by the flags in force; false = by its row of queue_heartbeat';
+  'true = the flags in force decide; false = its row of queue_heartbeat does';
 COMMENT ON COLUMN public.v_queue_watch.cadence_seconds IS
-  'a beat is expected this often; of a worker that is off: as it was last';
+  'a heartbeat is expected this often; while a worker is off: its last cadence';
 COMMENT ON COLUMN public.v_queue_watch.threshold_seconds IS 'silent beyond this; from 1,000,000 on it is not watched';
 COMMENT ON COLUMN public.v_queue_watch.off IS
-  'switched off by its interval or its flag; of a registered executor: it said that it stopped';
+  'switched off by its interval or its flag; of a registered executor: it reported that it stopped';
 COMMENT ON COLUMN public.v_queue_watch.state IS
   'fresh, silent, stopped (off, or its last host ended cleanly), deregistered, or unwatched: late while monitoring is '
   'off';
-COMMENT ON COLUMN public.v_queue_watch.silent_since IS 'the last beat before the silence that was last reported';
+COMMENT ON COLUMN public.v_queue_watch.silent_since IS 'the last heartbeat before the last reported silence';
 COMMENT ON COLUMN public.v_queue_watch.silent_event_at IS 'when its last event was emitted';
 COMMENT ON COLUMN public.v_queue_watch.silent_event_ids IS 'the events of that silence, the newest first';
 GRANT SELECT ON public.v_queue_watch TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_lock_holder(transaction) → who else runs the transaction with this id, or has prepared it; '' = nobody. For
--- the xmax of a row that somebody has locked. Definer: who may look at the health of the queue need not see other
+-- fn_queue_lock_holder(transaction) → the session that runs the transaction with this id, or the prepared transaction;
+-- '' = none. For the xmax of a locked row. SECURITY DEFINER, because roles that may see queue health may not see other
 -- sessions. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_lock_holder(p_xid xid) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  IF p_xid = '0'::xid THEN -- nobody has locked the row: locks are read only where there is somebody to find
+  IF p_xid = '0'::xid THEN -- the row is not locked: reading locks is expensive
     RETURN '';
   END IF;
   RETURN COALESCE(
@@ -96,8 +96,9 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_lock_holder IS 'Who runs or has prepared a transaction. Internal.';
 
--- fn_queue_tick_why(worker) → why a tick worker does not run, in one line: the database is a copy, somebody holds its
--- lease, its last run failed, somebody holds its heartbeat row, nobody ticks it. '' = nothing of that.
+-- fn_queue_tick_why(worker) → why a tick worker does not run, in one line: the database is a copy, another session
+-- holds its lease, its last run failed, another session holds its heartbeat row, or nobody ticks it. '' = none of
+-- these.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_why(p_worker_name text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
