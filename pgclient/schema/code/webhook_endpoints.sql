@@ -1,9 +1,9 @@
--- Webhooks, the endpoints: suspend, resume, backlog and success rates.
+-- Webhook endpoints: suspend, resume, backlog and success rates.
 
--- fn_endpoint_suspend(subscription, actor, reason, for): nothing is sent until resumed, or for that long.
--- Refused (rule suspended) where an operator or a 410 has suspended it already; a circuit gives way.
--- fn_endpoint_resume(subscription, actor, reason, expected): lifts any suspension and forgets the failures counted;
--- refused (rule changed) where it is not the one that began at expected.
+-- fn_endpoint_suspend(subscription, actor, reason, for): nothing is sent until the endpoint is resumed, or for that
+-- interval. Refused (rule suspended) where an operator or a 410 has suspended it already; it replaces an open circuit.
+-- fn_endpoint_resume(subscription, actor, reason, expected): ends any suspension and resets the failure counts. Refused
+-- (rule changed) where the suspension is not the one that began at expected.
 CREATE OR REPLACE FUNCTION public.fn_endpoint_suspend(p_subscription_id bigint, p_actor text, p_reason text,
   p_for interval DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -16,7 +16,7 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF p_for <= interval '0' OR p_for > interval '10 years' THEN
-    RAISE EXCEPTION 'p_for must be a time ahead of at most 10 years, or null for no end'
+    RAISE EXCEPTION 'p_for must be an interval above 0 and up to 10 years, or null for no end'
       USING ERRCODE = '22023';
   END IF;
   PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = p_subscription_id FOR UPDATE;
@@ -47,7 +47,7 @@ BEGIN
     'since', v_after.since, 'until', v_after.until, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_endpoint_suspend IS
-  'Stops sending to one subscription; its sagas wait and spend no attempt.';
+  'Stops sending to one webhook subscription; its sagas wait and use no attempt.';
 GRANT EXECUTE ON FUNCTION public.fn_endpoint_suspend TO :"dead_letter_operator";
 
 CREATE OR REPLACE FUNCTION public.fn_endpoint_resume(p_subscription_id bigint, p_actor text, p_reason text,
@@ -72,7 +72,7 @@ BEGIN
       p_before => to_jsonb(v_before), p_outcome => 'refused: changed',
       p_filter => NULL::text, p_frozen_count => NULL::bigint, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'changed', 'audit_id', v_audit,
-      'reason', format('meanwhile it was suspended anew (%s) by %s at %s', v_before.reason, v_before."by",
+      'reason', format('meanwhile it was suspended again (%s) by %s at %s', v_before.reason, v_before."by",
         to_char(v_before.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
   END IF;
   DELETE FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = p_subscription_id
@@ -93,12 +93,12 @@ BEGIN
     'was', v_before.reason, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_endpoint_resume IS
-  'Lifts the suspension or circuit of one subscription; what waited is due at once.';
+  'Ends the suspension or closes the circuit of one webhook subscription; waiting deliveries are due at once.';
 GRANT EXECUTE ON FUNCTION public.fn_endpoint_resume TO :"dead_letter_operator";
 
--- v_webhook_backlog: what waits per subscription, from counters and the ends of two indexes.
--- oldest_at is when the oldest work that is due became due, also where its lease has run out and nobody has taken it
--- back; NULL while all of it is due later.
+-- v_webhook_backlog: waiting deliveries per webhook subscription, from counters and the ends of two indexes. oldest_at:
+-- when the oldest due work became due, including work whose expired lease has not been reset yet; NULL while none is
+-- due.
 CREATE OR REPLACE VIEW public.v_webhook_backlog AS
 WITH waiting AS MATERIALIZED (
   SELECT c.k1::bigint AS subscription_id, sum(c.n)::bigint AS n FROM public.v_queue_counter c
@@ -121,7 +121,7 @@ SELECT w.subscription_id, s.endpoint, w.n AS waiting, least(
 FROM waiting w JOIN public.subscriptions s ON s.id = w.subscription_id
 LEFT JOIN lost l ON l.subscription_id = w.subscription_id;
 COMMENT ON VIEW public.v_webhook_backlog IS
-  'Deliveries waiting per subscription and since when the oldest is due; counters and indexes only.';
+  'Deliveries waiting per webhook subscription and since when the oldest is due; reads only counters and indexes.';
 COMMENT ON COLUMN public.v_webhook_backlog.oldest_at IS 'since when the oldest is due';
 GRANT SELECT ON public.v_webhook_backlog, public.v_webhook_endpoint
   TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin", :"subscription_admin";
@@ -134,18 +134,18 @@ $$;
 COMMENT ON FUNCTION public.fn_webhook_backlog IS
   'v_webhook_backlog for the health snapshot. Internal.';
 
--- fn_webhook_url(subscription) → its callback URL without what may be a secret: credentials, query, fragment, and what
--- is no plain word in its path. NULL = there is no such subscription.
+-- fn_webhook_url(subscription) → its callback URL without parts that may be secret: credentials, query, fragment, and
+-- parts of its path that are not plain words. NULL = there is no such webhook subscription.
 CREATE OR REPLACE FUNCTION public.fn_webhook_url(p_subscription_id bigint) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT public.fn_mask_url(s.callback_url::text) FROM public.subscriptions s WHERE s.id = p_subscription_id
 $$;
 COMMENT ON FUNCTION public.fn_webhook_url IS
-  'The callback URL of a webhook subscription without what may be a secret.';
+  'The callback URL of a webhook subscription without parts that may be secret.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_url
   TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin", :"subscription_admin";
 
--- v_webhook_endpoint: one row per subscription for the panes; nothing in it scans history.
+-- v_webhook_endpoint: one row per webhook subscription for the console; it scans no history.
 CREATE OR REPLACE VIEW public.v_webhook_endpoint AS
 WITH dead AS MATERIALIZED (
   SELECT c.k2::bigint AS subscription_id, sum(c.n)::bigint AS n FROM public.v_queue_counter c
@@ -167,9 +167,9 @@ LEFT JOIN public.webhook_endpoint_state t ON t.subscription_id = s.id
 LEFT JOIN public.v_webhook_backlog b ON b.subscription_id = s.id
 LEFT JOIN dead d ON d.subscription_id = s.id;
 COMMENT ON VIEW public.v_webhook_endpoint IS
-  'Each subscription with its gate, what waits, what is dead and how it has answered lately.';
+  'Each webhook subscription with its gate, its waiting deliveries and dead letters, and its latest results.';
 COMMENT ON COLUMN public.v_webhook_endpoint.gate IS
-  'open, half_open (one try after a circuit), suspended, inactive or unverified';
-COMMENT ON COLUMN public.v_webhook_endpoint.callback_url IS 'without what may be a secret: see fn_webhook_url';
-COMMENT ON COLUMN public.v_webhook_endpoint.unsigned IS 'true = no secret is named: deliveries carry no signature';
+  'open, half_open (one attempt after a circuit was open), suspended, inactive or unverified';
+COMMENT ON COLUMN public.v_webhook_endpoint.callback_url IS 'without parts that may be secret: see fn_webhook_url';
+COMMENT ON COLUMN public.v_webhook_endpoint.unsigned IS 'true = it names no secret: deliveries carry no signature';
 COMMENT ON COLUMN public.v_webhook_endpoint.rate_limit_per_second IS 'NULL = none';

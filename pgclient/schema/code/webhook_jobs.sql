@@ -1,18 +1,20 @@
--- Webhooks: lease, report, renew, release and reset jobs. Source: R02 §2. Lock order: see webhook_router.sql.
+-- Webhooks: claim, report, renew, release and reset jobs. Source: R02 §2. Lock order: see webhook_router.sql.
 
 -- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription, p_after, p_payload_bytes):
--- leases up to p_limit Pending jobs, oldest first, none of the skipped subscriptions (those of which a host has its
--- share in flight) and at most p_per_subscription of each other one, and hands out what the delivery needs. With
--- p_after only jobs with a greater id, of those that spend no rate: a host that has just claimed everything up to there
--- need not read past it again. What was handed back meanwhile has a smaller id; so it claims without p_after once a
--- second. Nothing while webhook.worker.enabled is off, or in a copy of a database (fn_queue_clone_of). The gate and
--- the rates are judged here, so a suspended or exhausted subscription costs no attempt and no lease. Three rates
--- are spent, each over all hosts: of the subscription, of the bulk operation that requeued the delivery, and of the
--- slow start of the endpoint. A job that spent one is paced: it is sent within 250 ms or handed back, so that two
--- slices never go out together. webhook_id is the same over retries and requeues and that of no other delivery, in
--- whichever database; event_created is RFC 3339 in UTC. With p_payload_bytes a payload that is longer as text is left
--- out (NULL): the host reads it when it sends, a few at a time. Commit before sending: a lease is held only once it is
--- committed.
+-- leases up to p_limit Pending jobs, oldest first, and returns what their deliveries need. It skips
+-- p_skip_subscriptions, those that have their full share in flight on the host, and claims at most p_per_subscription
+-- jobs of each other one. Nothing is claimed while webhook.worker.enabled is off, or in a copy of a database
+-- (fn_queue_clone_of).
+-- p_after: of the jobs that no rate limits, only those with a greater id. A host that has just claimed everything up to
+-- that id need not read past it again. Jobs that were released meanwhile have smaller ids, so the host claims without
+-- p_after once a second.
+-- The gate and the rates are checked here, so that a suspended or exhausted subscription costs no attempt and no lease.
+-- Three rates apply, each over all hosts: that of the subscription, that of the bulk operation that requeued the
+-- delivery, and the slow start of the endpoint. A job that used a token of one of them is paced: the host sends it
+-- within 250 ms or releases it, so that two time slices are never sent together.
+-- webhook_id is the same for all retries and requeues of a delivery, and differs from that of every other delivery, in
+-- any database. event_created is RFC 3339 in UTC. With p_payload_bytes, a payload that is longer as text is NULL: the
+-- host reads it when it sends, a few at a time. Commit before sending: a lease is held only once it is committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
   p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL, p_after bigint DEFAULT 0,
   p_payload_bytes int DEFAULT NULL)
@@ -25,14 +27,14 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 #variable_conflict use_column
 DECLARE
   v_lease int := public.fn_cfg_int('webhook.lease_seconds', 60);
-  -- no request outlives its lease, whatever stands in the table
+  -- no request may outlive its lease, whatever values the flags have
   v_timeout int := least(public.fn_cfg_int('webhook.timeout_seconds', 30), greatest(v_lease - 10, 1));
   v_now timestamptz := clock_timestamp();
   v_subs bigint[];
   v_quotas int[];
-  v_slow text[];           -- endpoints that start slowly
-  v_slow_tokens int[];     -- what each may send now
-  v_operations bigint[];   -- bulk operations with jobs and tokens
+  v_slow text[];           -- endpoints in slow start
+  v_slow_tokens int[];     -- how many jobs each of them may send now
+  v_operations bigint[];   -- bulk operations that have waiting jobs and tokens
   v_operation_tokens int[];
 BEGIN
   IF p_worker_id IS NULL OR btrim(p_worker_id) = '' OR length(p_worker_id) > 200 THEN
@@ -47,11 +49,11 @@ BEGIN
   IF NOT public.fn_cfg_bool('webhook.worker.enabled') OR public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN;
   END IF;
-  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- else no subscription would be none of them
+  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- a NULL in the list would exclude every subscription
 
-  PERFORM public.fn_webhook_suspensions_end(); -- before the gates are read: what ends may start slowly
+  PERFORM public.fn_webhook_suspensions_end(); -- before the gates are read: a suspension that ends may start slowly
 
-  -- an endpoint or operation whose bucket another claim has just now gets nothing from this one
+  -- a bucket that another claim has locked has no tokens for this claim
   IF public.fn_cfg_bool('webhook.slow_start.enabled') THEN
     SELECT array_agg(w.endpoint), array_agg(floor(w.tokens)) INTO v_slow, v_slow_tokens FROM (
       SELECT x.endpoint, COALESCE(public.fn_webhook_tokens(b.tokens, b.refilled_at, b.rate, v_now), 0) AS tokens
@@ -75,7 +77,8 @@ BEGIN
   SELECT array_agg(b.operation_id), array_agg(least(b.tokens, p_limit)) INTO v_operations, v_operation_tokens
   FROM bucket b WHERE b.tokens >= 1;
 
-  -- quotas of the subscriptions that have one and jobs waiting: tokens of the bucket, one probe
+  -- how many jobs may be claimed of each subscription with waiting controlled jobs: the tokens of its bucket, or one
+  -- probe
   WITH RECURSIVE waiting (sub) AS (
     (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND j.controlled ORDER BY j.subscription_id LIMIT 1)
@@ -110,25 +113,25 @@ BEGIN
   WHERE q.quota > 0;
 
   RETURN QUERY
-  WITH RECURSIVE front AS MATERIALIZED (
-    -- how many of the oldest each subscription has: no more than it may get are locked
+  WITH RECURSIVE shares AS MATERIALIZED (
+    -- how many of the oldest jobs belong to each subscription, so that no more rows are locked than it may get
     SELECT f.subscription_id AS sub, count(*) AS n FROM (
       SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       CROSS JOIN LATERAL (SELECT g.gate = 'open' AND g.rate_limit_per_second IS NULL
           AND COALESCE(g.endpoint <> ALL (v_slow), true) AS ok
-        -- a row that is kept per subscription
+        -- OFFSET 0: evaluated once per subscription and remembered
         FROM public.v_webhook_gate g WHERE g.subscription_id = j.subscription_id OFFSET 0) g
       WHERE j.status = 'Pending' AND NOT j.controlled AND g.ok AND COALESCE(cardinality(p_skip_subscriptions), 0) = 0
         AND j.id > COALESCE(p_after, 0)
       ORDER BY j.id LIMIT p_limit) f
     GROUP BY f.subscription_id
-  ), free AS MATERIALIZED (
-    SELECT p.id, p.subscription_id FROM front f CROSS JOIN LATERAL (
+  ), oldest AS MATERIALIZED (
+    SELECT p.id, p.subscription_id FROM shares f CROSS JOIN LATERAL (
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = f.sub AND j.id > COALESCE(p_after, 0)
       ORDER BY j.id LIMIT least(f.n, p_per_subscription) FOR UPDATE OF j SKIP LOCKED) p
-  ), lane (sub) AS (
-    -- with somebody to skip: subscription by subscription, so that what is skipped is not read
+  ), walk (sub) AS (
+    -- when subscriptions are skipped: one subscription after the other, so that jobs of the skipped ones are not read
     (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND NOT j.controlled AND cardinality(p_skip_subscriptions) > 0
       ORDER BY j.subscription_id LIMIT 1)
@@ -136,9 +139,9 @@ BEGIN
     SELECT (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id > l.sub
       ORDER BY j.subscription_id LIMIT 1)
-    FROM lane l WHERE l.sub IS NOT NULL
-  ), near AS MATERIALIZED (
-    SELECT n.id FROM lane l
+    FROM walk l WHERE l.sub IS NOT NULL
+  ), candidates AS MATERIALIZED (
+    SELECT n.id FROM walk l
     JOIN public.v_webhook_gate g ON g.subscription_id = l.sub AND g.gate = 'open'
       AND g.rate_limit_per_second IS NULL AND COALESCE(g.endpoint <> ALL (v_slow), true)
     CROSS JOIN LATERAL (
@@ -146,10 +149,10 @@ BEGIN
       WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = l.sub
       ORDER BY j.id LIMIT 4 * least(p_limit, p_per_subscription)) n
     WHERE NOT l.sub = ANY (p_skip_subscriptions)
-    ORDER BY n.id LIMIT 4 * p_limit -- more than wanted: a neighbour may be taking the first ones
-  ), around AS MATERIALIZED (
-    -- one by one: joined, the whole lane might be read for them
-    SELECT p.id, p.subscription_id FROM (SELECT m.id FROM near m ORDER BY m.id) n CROSS JOIN LATERAL (
+    ORDER BY n.id LIMIT 4 * p_limit -- more rows than needed: another claim may be locking the first ones
+  ), locked AS MATERIALIZED (
+    -- one lookup per id: a join might read all waiting jobs
+    SELECT p.id, p.subscription_id FROM (SELECT m.id FROM candidates m ORDER BY m.id) n CROSS JOIN LATERAL (
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.id = n.id AND j.status = 'Pending' AND NOT j.controlled FOR UPDATE OF j SKIP LOCKED) p
     LIMIT p_limit
@@ -164,7 +167,7 @@ BEGIN
       WHERE j.status = 'Pending' AND j.operation_id = q.op AND j.subscription_id = ANY (v_subs)
       ORDER BY j.id LIMIT q.tokens FOR UPDATE OF j SKIP LOCKED) p
   ), paced AS (
-    -- both together within the quota of their subscription and the slow start of their endpoint
+    -- both together stay within the quota of their subscription and the slow start of their endpoint
     SELECT b.id, b.subscription_id FROM (
       SELECT a.id, a.subscription_id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n,
         v_quotas[array_position(v_subs, a.subscription_id)] AS quota,
@@ -176,7 +179,7 @@ BEGIN
   ), pick AS (
     SELECT b.id FROM (
       SELECT a.id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n
-      FROM (SELECT id, subscription_id FROM free UNION ALL SELECT id, subscription_id FROM around
+      FROM (SELECT id, subscription_id FROM oldest UNION ALL SELECT id, subscription_id FROM locked
         UNION ALL SELECT id, subscription_id FROM paced) a) b
     WHERE p_per_subscription IS NULL OR b.n <= p_per_subscription
     ORDER BY b.id LIMIT p_limit
@@ -214,10 +217,10 @@ BEGIN
   SELECT c.id, c.saga_id, c.attempt_no, c.lease_token, c.lease_until, v_lease, v_timeout, e.id,
     e.event_type::text, u.id, u.callback_url::text, u.secret_ref,
     COALESCE(s.webhook_id::text, 'qtop_' || e.id || '_' || u.id),
-    -- a short one that is not compressed is short as text too
+    -- a payload that is short and not compressed is short as text too
     CASE WHEN pg_column_compression(e.payload) IS NULL AND pg_column_size(e.payload) < 256 THEN e.payload::text
       WHEN pg_column_size(e.payload) > p_payload_bytes
-        OR pg_column_size(jsonb_build_array(e.payload)) > p_payload_bytes THEN NULL -- also where it is not compressed
+        OR pg_column_size(jsonb_build_array(e.payload)) > p_payload_bytes THEN NULL -- its uncompressed size
       WHEN public.fn_payload_fits(e.payload) THEN CASE WHEN octet_length(e.payload::text) > p_payload_bytes THEN NULL
         ELSE e.payload::text END END,
     COALESCE(to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), ''),
@@ -233,8 +236,8 @@ COMMENT ON FUNCTION public.fn_webhook_job_claim IS
   'Leases due webhook jobs to a worker, oldest first, within suspensions, circuits and rates (R02 §2.3).';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_claim TO :"webhook_worker";
 
--- fn_webhook_endpoint_gone(subscriptions): the suspensions that a 410 brings. A suspension without end
--- by an operator stands; anything with an end gives way.
+-- fn_webhook_endpoint_gone(subscriptions): suspends endpoints that answered 410. A suspension by an operator without an
+-- end stays; any suspension with an end is replaced.
 CREATE OR REPLACE FUNCTION public.fn_webhook_endpoint_gone(p_subscriptions bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -249,8 +252,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
   'Suspends endpoints that answered 410. Internal.';
 
--- fn_record_refusal(name, array, fields) → what is wrong with the first object of an array whose fields, each given as
--- "name type", cannot be read: its index from 0, the field and its value. NULL where all can. Internal.
+-- fn_record_refusal(name, array, fields) → the first object of the array with a field that cannot be read: its index
+-- from 0, the field and its value. fields: "name type" each. NULL where all can be read. Internal.
 CREATE OR REPLACE FUNCTION public.fn_record_refusal(p_name text, p_array jsonb, p_fields text[]) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -262,7 +265,7 @@ BEGIN
     IF jsonb_typeof(v_object) <> 'object' THEN
       RETURN format('%s[%s] must be an object, not %s', p_name, v_n, public.fn_json_said(v_object));
     END IF;
-    BEGIN -- mostly all of them can be read
+    BEGIN -- one test for all fields: usually they can all be read
       EXECUTE format('SELECT FROM jsonb_to_record($1) AS r (%s)', array_to_string(p_fields, ', ')) USING v_object;
     EXCEPTION WHEN data_exception THEN
       FOREACH v_field IN ARRAY p_fields LOOP
@@ -278,14 +281,14 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_record_refusal IS
-  'What is wrong with the first object of an array that cannot be read, by index, field and value. Internal.';
+  'Why the first unreadable object of an array cannot be read, with index, field and value. Internal.';
 
 -- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt,
--- retry_after, took_ms, unsent} → per result done | repeated (the same was recorded before) | lease_lost
--- (nothing changed). Then the endpoints: failures in a row open a circuit, each probe that fails doubles its time up to
--- webhook.circuit_max_seconds, a success closes it; a 410, and nothing but failures for webhook.disable_after_days,
--- suspends, so that nothing is claimed between this and its settling. A failure that is unsent, because its payload
--- cannot be handed out, says nothing of its endpoint.
+-- retry_after, took_ms, unsent} → per result done | repeated (the same result was recorded before) | lease_lost
+-- (nothing changed). It then updates the endpoints. Consecutive failures open a circuit; each failed probe doubles its
+-- duration up to webhook.circuit_max_seconds; a success closes it. A 410 suspends the endpoint, and so do failures
+-- without a success for webhook.disable_after_days, in the same transaction, so that nothing is claimed before the job
+-- is settled. A failure that is unsent (the payload cannot be read) does not count for the endpoint.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -362,8 +365,8 @@ BEGIN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
   END IF;
 
-  -- the excerpt is foreign text: secrets are masked, control and bidirectional characters become visible question
-  -- marks; it is worked on here, once, for an expression of the UPDATE would run for each of its uses
+  -- the excerpt comes from outside: secrets are masked, control and bidirectional characters become visible question
+  -- marks. It is computed once, here: an expression in the UPDATE would run once per use.
   IF EXISTS (SELECT 1 FROM unnest(v_excerpts) e WHERE e <> '') THEN
     SELECT array_agg(CASE WHEN octet_length(c.excerpt) <= 4096 THEN c.excerpt ELSE left(c.excerpt, 1024) END
       ORDER BY c.n) INTO v_excerpts
@@ -386,12 +389,12 @@ BEGIN
       SELECT r.id, r.token, r.delivered, r.status, r.code, r.retry_after, r.took, r.n, r.excerpt
       FROM unnest(v_ids, v_tokens, v_delivered, v_status, v_codes, v_excerpts, v_retry, v_took)
         WITH ORDINALITY AS r (id, token, delivered, status, code, excerpt, retry_after, took, n)
-      ORDER BY r.id) i -- the order of the locks
-    -- leased is what has a token and no end; asked by its status, the plan would go through all that are leased
+      ORDER BY r.id) i -- jobs are locked in id order
+    -- a leased job has a token and no finished_at; a condition on status would make the plan read all leased jobs
     WHERE j.id = i.id AND j.finished_at IS NULL AND j.lease_token::text = i.token
     RETURNING i.n, j.subscription_id)
   SELECT array_agg(f.n), array_agg(f.subscription_id) INTO v_done, v_subs FROM finished f;
-  -- in a statement of its own, which sees what that one waited for
+  -- a separate statement, which sees changes that the UPDATE waited for
   IF COALESCE(cardinality(v_done), 0) < cardinality(v_ids) THEN
     SELECT array_agg(i.n) FILTER (WHERE j.status IN ('Completed', 'Failed') AND j.lease_token::text = i.token
       AND (j.status = 'Completed') = i.delivered AND j.error_code IS NOT DISTINCT FROM i.code)
@@ -401,12 +404,12 @@ BEGIN
   END IF;
 
   IF v_done IS NOT NULL THEN
-    -- a healthy endpoint's row is written once a second, not once a delivery
+    -- the row of a healthy endpoint is written once a second, not once per delivery
     SELECT array_agg(t.subscription_id) INTO v_need
     FROM public.webhook_endpoint_state t
     JOIN (SELECT d.sub, bool_and(v_delivered[d.n]) AS fine
       FROM unnest(v_done, v_subs) AS d (n, sub)
-      WHERE NOT v_unsent[d.n] -- of which the endpoint knows nothing
+      WHERE NOT v_unsent[d.n] -- an unsent delivery did not reach the endpoint
       GROUP BY d.sub) a
       ON a.sub = t.subscription_id
     WHERE NOT a.fine OR t.consecutive_failures > 0 OR t.last_success_at IS NULL
@@ -445,7 +448,7 @@ BEGIN
       INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, until, by, note)
       SELECT t.subscription_id, CASE WHEN t.failing THEN 'failing' ELSE 'circuit' END,
         CASE WHEN NOT t.failing THEN now() + make_interval(secs => v_open) END, 'webhook_worker',
-        CASE WHEN t.failing THEN 'nothing but failures since '
+        CASE WHEN t.failing THEN 'only failures since '
           || to_char(t.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
           ELSE v_threshold || ' failures in a row' END
       FROM state t WHERE t.broken OR t.failing ORDER BY t.subscription_id
@@ -478,11 +481,12 @@ BEGIN
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_report IS
-  'A worker''s results, fenced by lease token, safe to repeat; also opens and closes circuits (R02 §2.3).';
+  'Records a worker''s results, fenced by lease token, safe to repeat; opens and closes circuits (R02 §2.3).';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_report TO :"webhook_worker";
 
 -- fn_webhook_job_renew, fn_webhook_job_release (p_job_ids, p_lease_tokens): parallel arrays → per id
--- done | lease_lost. Renew extends the lease by its whole length; release hands the job back untried.
+-- done | lease_lost. Renew extends the lease to its full duration from now; release returns the job to Pending, and no
+-- attempt is counted.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_renew(p_job_ids bigint[], p_lease_tokens uuid[])
 RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -512,7 +516,7 @@ BEGIN
   FROM unnest(p_job_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_renew IS
-  'Extends the leases a worker still holds; a lost lease stays lost.';
+  'Extends the leases that a worker still holds; a lost lease cannot be renewed.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_renew TO :"webhook_worker";
 
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_release(p_job_ids bigint[], p_lease_tokens uuid[])
@@ -544,13 +548,14 @@ BEGIN
   FROM unnest(p_job_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_release IS
-  'Hands leased jobs back to Pending, no attempt spent: what a draining worker does.';
+  'Returns leased jobs to Pending without counting an attempt, as a draining worker does.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_release TO :"webhook_worker";
 
--- fn_webhook_lease_lose(ids) → {reset, failed, log}: leases that ran out → Pending, lease_resets + 1; at the third loss
--- → Failed LEASE_LOST_LIMIT. One that was renewed or reported meanwhile is left alone. The token goes, so the
--- worker that lost it changes nothing. The caller has locked the rows. Internal.
--- fn_lease_reset_cleaner_run(p_limit): that for all that ran out, once per row however many run.
+-- fn_webhook_lease_lose(ids) → {reset, failed, log}: returns jobs whose lease expired to Pending with lease_resets + 1,
+-- or, at the third loss, fails them with LEASE_LOST_LIMIT. A job that was renewed or reported meanwhile is skipped. The
+-- token is removed, so that the worker that lost the lease cannot change the job. The caller has locked the rows.
+-- Internal.
+-- fn_lease_reset_cleaner_run(p_limit): does this for all expired leases, once per row, however many sessions run it.
 CREATE OR REPLACE FUNCTION public.fn_webhook_lease_lose(p_ids bigint[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -587,7 +592,7 @@ BEGIN
     || CASE WHEN v_log IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('log', v_log) END;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_lease_lose IS
-  'Takes expired leases of webhook jobs back. Internal.';
+  'Resets expired leases of webhook jobs. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_lease_reset_cleaner_run(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -598,5 +603,5 @@ BEGIN
   RETURN '{"reset": 0, "failed": 0}'::jsonb || public.fn_queue_step('webhook_reap'::text, p_limit);
 END $$;
 COMMENT ON FUNCTION public.fn_lease_reset_cleaner_run IS
-  'Resets leases that ran out, fails the third loss. Tick worker lease_reset_cleaner (R02 §2.4).';
+  'Resets expired leases, fails jobs at the third loss. Tick worker lease_reset_cleaner (R02 §2.4).';
 GRANT EXECUTE ON FUNCTION public.fn_lease_reset_cleaner_run TO :"lease_reset_cleaner", :"dot_executor";

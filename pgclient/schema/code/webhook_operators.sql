@@ -1,7 +1,7 @@
--- Webhooks, the operators: requeue and undo, resolve and reopen dead letters. Source: R02 §3.3, §4.3.
--- Each function writes its audit row in its own transaction; a dry run goes the same way and writes nothing.
+-- Webhooks, operator functions: requeue and undo, resolve and reopen dead letters. Source: R02 §3.3, §4.3.
+-- Each function writes its audit row in its own transaction. A dry run takes the same path and writes nothing.
 
--- fn_webhook_letter_ids(ids): distinct, sorted, checked. Internal.
+-- fn_webhook_letter_ids(ids) → the ids without duplicates, sorted; raises 22023 for a bad list. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letter_ids(p_ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -15,9 +15,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_letter_ids IS 'Checks and sorts dead letter ids. Internal.';
 
--- fn_webhook_letter_answer(...): the jsonb every dead letter function returns, and its audit row. The
--- audit keeps each changed letter with the saga it became or was; p_why holds NULL where it was done.
--- Internal.
+-- fn_webhook_letter_answer(...): builds the result of the dead letter functions and writes their audit row. The audit
+-- row has each changed dead letter with its new or deleted saga. p_why is NULL where the action was done. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letter_answer(p_action text, p_done text, p_ids bigint[], p_why text[],
   p_sagas bigint[], p_actor text, p_reason text, p_dry_run boolean) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -47,9 +46,9 @@ BEGIN
     'results', v_results, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_letter_answer IS
-  'Answer and audit row of the dead letter functions. Internal.';
+  'Builds the result of the dead letter functions and writes their audit row. Internal.';
 
--- fn_webhook_letter_closed_by(ids): who closed each letter and when, NULL where it is open. Internal.
+-- fn_webhook_letter_closed_by(ids) → who closed each dead letter and when, NULL where it is open. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letter_closed_by(p_ids bigint[])
 RETURNS TABLE (id bigint, why text, new_saga_id bigint, resolved boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -68,11 +67,11 @@ $$;
 COMMENT ON FUNCTION public.fn_webhook_letter_closed_by IS
   'Who requeued or resolved a dead letter and when. Internal.';
 
--- fn_dead_letter_requeue(ids, actor, reason, dry_run): each open letter → one new saga (same event and
--- subscription, Pending, no attempt, due now, no job). Skipped, with why: closed before, erased, a live or
--- completed saga stands for the pair, subscription inactive or unverified, endpoint suspended (an open
--- circuit is no reason: the saga waits for it). The letters are locked in id order, so of two operators
--- one requeues and the other is told who did.
+-- fn_dead_letter_requeue(ids, actor, reason, dry_run): makes one new saga per open dead letter: same event and
+-- subscription, Pending, no attempts, due now, no job. Skipped, with the reason: closed before, erased, the pair of
+-- event and subscription has a live or completed saga, subscription inactive or unverified, endpoint suspended (an open
+-- circuit is no reason to skip: the saga waits for it). Dead letters are locked in id order: of two operators, one
+-- requeues and the other gets the name of the one who did.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -80,12 +79,12 @@ BEGIN
   RETURN public.fn_dead_letter_requeue_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
 END $$;
 COMMENT ON FUNCTION public.fn_dead_letter_requeue IS
-  'Makes one new saga per open dead letter, at most once each, and says per id what happened (R02 §3.3).';
+  'Makes one new saga per open dead letter, at most once each, and returns an outcome per id (R02 §3.3).';
 GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue TO :"dead_letter_operator";
 
--- fn_dead_letter_requeue_as(ids, actor, reason, dry_run, operation): fn_dead_letter_requeue for the bulk operation that
--- carries it out, NULL = none. The operation is an argument of a function that no login may call, so that nobody
--- attributes a requeue to an operation that did not make it. Internal.
+-- fn_dead_letter_requeue_as(ids, actor, reason, dry_run, operation): fn_dead_letter_requeue on behalf of a bulk
+-- operation, NULL = none. Only this function, which no login may call, takes the operation, so that nobody can
+-- attribute a requeue to an operation that did not make it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_as(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -121,7 +120,7 @@ BEGIN
       WHEN r.event_id IS NOT NULL THEN format('erased by %s at %s: there is no payload to send', r.erased_by,
         to_char(r.erased_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
       WHEN s.status = 'Completed' THEN format('delivered already by saga %s', s.id)
-      WHEN s.id IS NOT NULL THEN format('saga %s stands for it already (%s)', s.id, s.status)
+      WHEN s.id IS NOT NULL THEN format('saga %s exists for it already (%s)', s.id, s.status)
       WHEN g.gate IN ('inactive', 'unverified')
         THEN format('subscription %s is %s', g.subscription_id, g.gate)
       WHEN g.gate = 'suspended' AND g.suspended_reason <> 'circuit'
@@ -151,7 +150,7 @@ BEGIN
       SELECT b.requeued_from_dead_letter_id, b.id, v_actor, v_reason, p_operation_id FROM born b ORDER BY 1
     )
     SELECT array_agg(b.id ORDER BY r.n), array_agg(COALESCE(r.why, CASE WHEN b.id IS NULL
-      THEN 'another saga for the same event and subscription came first' END) ORDER BY r.n)
+      THEN 'another saga was made for the same event and subscription' END) ORDER BY r.n)
     INTO v_sagas, v_why
     FROM unnest(v_ids, v_why) WITH ORDINALITY AS r (id, why, n)
     LEFT JOIN born b ON b.requeued_from_dead_letter_id = r.id;
@@ -163,9 +162,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_dead_letter_requeue_as IS
   'Requeues dead letters for an operator or for the bulk operation given. Internal.';
 
--- fn_dead_letter_requeue_undo(ids, actor, reason, dry_run): recalls requeued sagas that have no job yet;
--- saga and requeue record go, the audit keeps both ids, the letter is open again. new_id = the saga
--- that was removed.
+-- fn_dead_letter_requeue_undo(ids, actor, reason, dry_run): undoes requeues whose saga has no job yet. Deletes the saga
+-- and the requeue record, and the dead letter is open again; the audit row keeps both ids. new_id = the deleted saga.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_undo(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -179,7 +177,7 @@ DECLARE
 BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
-    -- the orchestrator skips what is locked here; what it has taken first is seen below
+    -- the orchestrator skips the sagas that are locked here; those that it claimed before are skipped below
     PERFORM 1 FROM public.webhook_delivery_sagas s
     WHERE s.requeued_from_dead_letter_id = ANY (v_ids) ORDER BY s.id FOR UPDATE;
   END IF;
@@ -204,11 +202,11 @@ BEGIN
     p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 END $$;
 COMMENT ON FUNCTION public.fn_dead_letter_requeue_undo IS
-  'Recalls requeued sagas that have no job yet; the only way a saga is ever removed.';
+  'Undoes requeues whose saga has no job yet; the only function that deletes a saga.';
 GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue_undo TO :"dead_letter_operator";
 
--- fn_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open letters without a requeue.
--- fn_dead_letter_reopen(ids, actor, reason, dry_run): takes that back.
+-- fn_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open dead letters without a requeue.
+-- fn_dead_letter_reopen(ids, actor, reason, dry_run): opens them again.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_resolve(p_dead_letter_ids bigint[], p_resolution text, p_note text,
   p_actor text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -267,11 +265,11 @@ BEGIN
     p_reason => v_reason, p_dry_run => v_dry);
 END $$;
 COMMENT ON FUNCTION public.fn_dead_letter_reopen IS
-  'Opens resolved dead letters again; the audit keeps the resolution.';
+  'Opens resolved dead letters again; the audit row keeps the resolution.';
 GRANT EXECUTE ON FUNCTION public.fn_dead_letter_reopen TO :"dead_letter_operator";
 
--- fn_webhook_lease_release(job ids, actor, reason, dry_run): takes expired leases back now, as the cleaner would:
--- Pending again, or Failed at the third loss. One that still runs is left alone.
+-- fn_webhook_lease_release(job ids, actor, reason, dry_run): resets expired leases at once, as the cleaner would: to
+-- Pending, or to Failed at the third loss. A lease that has not expired is skipped.
 CREATE OR REPLACE FUNCTION public.fn_webhook_lease_release(p_job_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -318,4 +316,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_webhook_lease_release TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_webhook_lease_release IS
-  'Takes expired leases of webhook jobs back at once.';
+  'Resets expired leases of webhook jobs at once.';
