@@ -49,7 +49,7 @@ BEGIN
   IF NOT public.fn_cfg_bool('webhook.worker.enabled') OR public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN;
   END IF;
-  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- a NULL in the list would exclude every subscription
+  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- a NULL would exclude every subscription
 
   PERFORM public.fn_webhook_suspensions_end(); -- before the gates are read: a suspension that ends may start slowly
 

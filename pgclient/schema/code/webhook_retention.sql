@@ -1,28 +1,28 @@
--- Webhooks: events that are deleted when their time is over, and the erasure of what an event holds. Both are the
--- exceptions to R02 §3.1; the triggers of webhook_tables.sql let them through by their signatures.
+-- Webhooks: deletion of events past their retention, and erasure of the content of an event. Both are exceptions to
+-- R02 §3.1; the triggers of webhook_tables.sql recognise them by the signatures of these functions.
 
 COMMENT ON TABLE public.webhook_erasure IS
-  'Webhook events that were erased: payload and payload_snapshot are {}, response_excerpt is NULL. Nothing of them is '
-  'delivered any more.';
-COMMENT ON COLUMN public.webhook_erasure.erased_by IS 'the person claimed; the audit has the reason';
+  'Webhook events that were erased: payload and payload_snapshot are {}, response_excerpt is NULL. They are not '
+  'delivered again.';
+COMMENT ON COLUMN public.webhook_erasure.erased_by IS 'the person as named by the caller; the audit row has the reason';
 GRANT SELECT ON public.webhook_erasure TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
 
--- fn_called_from(signature) → whether the function of this whole signature is in the call stack. The words around
--- signatures are in the language of the server. Internal.
+-- fn_called_from(signature) → whether the function with this full signature is in the call stack. The text around
+-- signatures is in the language of the server. Internal.
 CREATE OR REPLACE FUNCTION public.fn_called_from(p_signature text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  RETURN strpos(replace(v_stack, '"', ''), p_signature) > 0; -- without the quotes of quote_all_identifiers
+  RETURN strpos(replace(v_stack, '"', ''), p_signature) > 0; -- the quotes come from quote_all_identifiers
 END $$;
 COMMENT ON FUNCTION public.fn_called_from IS
-  'Whether the function of this signature is in the call stack. Internal.';
+  'Whether the function with this signature is in the call stack. Internal.';
 
--- fn_webhook_settled(events, before, letters) → those of the events that may be deleted, by id: created before, routed,
--- each saga ended before, each dead letter requeued, or resolved before, and none of them among the letters given.
--- Internal.
+-- fn_webhook_settled(events, before, letters) → the ids of those events that may be deleted: created before, routed,
+-- each saga ended before, each dead letter requeued, or resolved before, and none of its dead letters in the list
+-- given. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_settled(p_events bigint[], p_before timestamptz, p_letters bigint[])
   RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -43,11 +43,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_settled IS 'The webhook events that may be deleted. Internal.';
 
--- fn_webhook_purge(after, before, letters, only) → (last_id, over, deleted): looks at the next 1,000 events by id, or
--- at those in only, and deletes those that fn_webhook_settled names, each whole: with all generations of its sagas,
--- their jobs, dead letters, requeues and resolutions. over: none behind is old enough. What somebody else has locked is
--- left for the next run. One statement deletes all of it: references are checked when it ends, so that generations may
--- refer to each other, and no dead letter is open again because its requeue went. Internal.
+-- fn_webhook_purge(after, before, letters, only) → (last_id, over, deleted): takes the next 1,000 events by id, or
+-- those in only, and deletes the ones that fn_webhook_settled returns, each completely: with all generations of its
+-- sagas and their jobs, dead letters, requeues and resolutions. over: no later event is old enough. Rows that another
+-- session has locked are left for the next run. One statement deletes everything: foreign keys are checked at its end,
+-- so that generations may refer to each other, and no dead letter becomes open because its requeue was deleted.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_purge(p_after bigint, p_before timestamptz, p_letters bigint[],
   p_only bigint[] DEFAULT NULL, OUT last_id bigint, OUT over boolean, OUT deleted bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -61,8 +62,8 @@ BEGIN
   FROM (SELECT e.id, e.created_at FROM public.events e WHERE e.id > p_after AND p_only IS NULL ORDER BY e.id
     LIMIT 1000) n;
   v_ids := public.fn_webhook_settled(COALESCE(p_only, v_ids), p_before, p_letters);
-  -- A new saga needs its event, whoever requeues, resolves or reopens a dead letter its row. What was done before
-  -- the rows were locked is seen by asking once more.
+  -- A new saga locks its event; a requeue, resolution or reopening locks its dead letter. Asking again after the locks
+  -- shows what was done before them.
   v_ids := ARRAY(SELECT e.id FROM public.events e WHERE e.id = ANY (v_ids) ORDER BY e.id FOR UPDATE SKIP LOCKED);
   v_letters := ARRAY(SELECT d.id FROM public.dead_letters d WHERE d.event_id = ANY (v_ids) ORDER BY d.id
     FOR UPDATE SKIP LOCKED);
@@ -93,9 +94,9 @@ BEGIN
   GET DIAGNOSTICS deleted = ROW_COUNT;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_purge IS
-  'Deletes the settled ones of the next 1,000 webhook events, with all that belongs to them. Internal.';
+  'Deletes the settled events among the next 1,000 webhook events, with all that belongs to them. Internal.';
 
--- fn_webhook_pending_letters() → the dead letters that a bulk operation has still to come to. Internal.
+-- fn_webhook_pending_letters() → the dead letters that a bulk operation has not processed yet. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_pending_letters() RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -104,12 +105,12 @@ BEGIN
     WHERE o.state = ANY ('{planned,running,paused}'::text[]) AND i.outcome IS NULL AND i.target !~ ':');
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_pending_letters IS
-  'Dead letters that a bulk operation has still to come to. Internal.';
+  'Dead letters that a bulk operation has not processed yet. Internal.';
 
--- fn_webhook_retention_sweep(after) → {webhooks, webhooks_after}: goes on behind the event after, by id, through at
--- most 100,000 events or for 10 s, and deletes what retention.webhooks_days lets go, but no event with a dead letter
--- that a bulk operation has still to come to. webhooks_after: where the next run goes on; '0' = from the start.
--- Internal.
+-- fn_webhook_retention_sweep(after) → {webhooks, webhooks_after}: continues after the event `after`, by id, through at
+-- most 100,000 events or for 10 s, and deletes events older than retention.webhooks_days, except those with a dead
+-- letter that a bulk operation has not processed yet. webhooks_after: where the next run continues; '0' = from the
+-- start. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_retention_sweep(p_after bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -159,9 +160,9 @@ COMMENT ON FUNCTION public.fn_webhook_retention_sweep IS
 
 -- fn_webhook_event_erase(event, actor, reason, dry_run) → {action, dry_run, event_id, event_type, created_at,
 -- deliveries, dead_letters, excerpts, audit_id}: empties the payload of the event, the payload_snapshot of its dead
--- letters and the response_excerpt of its jobs, for good. What it emptied stands nowhere in its answer or its audit
--- row. refused: not_found; erased; unsettled, while a delivery of it goes on. A backup, the WAL and what receivers
--- were sent are out of its reach.
+-- letters and the response_excerpt of its jobs, irrevocably. Neither the result nor the audit row holds the erased
+-- content. refused: not_found; erased; unsettled, while a delivery of it is not finished. It cannot reach backups, the
+-- WAL and what receivers were sent.
 CREATE OR REPLACE FUNCTION public.fn_webhook_event_erase(p_event_id bigint, p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -176,7 +177,7 @@ DECLARE
   v_out jsonb;
 BEGIN
   IF NOT v_dry THEN
-    -- In the order of a requeue: the dead letters, then the event, which each new saga and each new dead letter needs.
+    -- Locks in the order of a requeue: the dead letters, then the event, which each new saga and dead letter locks too.
     PERFORM 1 FROM public.dead_letters d WHERE d.event_id = p_event_id ORDER BY d.id FOR UPDATE;
     PERFORM 1 FROM public.events e WHERE e.id = p_event_id FOR UPDATE;
   END IF;

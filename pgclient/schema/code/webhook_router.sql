@@ -1,7 +1,7 @@
--- Webhooks: events to sagas, and sagas to jobs. Source: R02 §2. Lock order everywhere: jobs, sagas,
--- endpoint state, suspensions; each by id.
+-- Webhooks: the router turns events into sagas, the orchestrator gives sagas their jobs. Source: R02 §2. Lock order
+-- everywhere: jobs, sagas, endpoint state, suspensions; each by id.
 
--- v_webhook_gate: the one answer to "may something be sent to this subscription now".
+-- v_webhook_gate: the single answer to "may a request be sent to this webhook subscription now":
 -- open | half_open (circuit, one probe) | suspended | unverified | inactive
 CREATE OR REPLACE VIEW public.v_webhook_gate AS
 SELECT s.id AS subscription_id,
@@ -18,14 +18,14 @@ FROM public.subscriptions s
 LEFT JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = s.id
 LEFT JOIN public.webhook_slow_start w ON w.endpoint = s.endpoint;
 COMMENT ON VIEW public.v_webhook_gate IS
-  'Per subscription: may something be sent now, and if not why. Router, orchestrator and claim obey it.';
+  'Per webhook subscription: whether a request may be sent now, or why not. Router, orchestrator and claim obey it.';
 GRANT SELECT ON public.v_webhook_gate TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
 COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
-  'requests per second while its endpoint starts slowly (webhook_slow_start); NULL = it does not';
+  'requests per second while its endpoint is in slow start (webhook_slow_start); NULL = it is not';
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
-  'open, half_open (one try after a circuit), suspended, inactive or unverified';
+  'open, half_open (one attempt after a circuit was open), suspended, inactive or unverified';
 
--- fn_webhook_sagas_make(events) → how many: the sagas of events, in their order, that are not there yet. Internal.
+-- fn_webhook_sagas_make(events) → the number of sagas made: the missing ones of these events, in their order. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_sagas_make(p_events bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -45,14 +45,16 @@ BEGIN
   GET DIAGNOSTICS v_sagas = ROW_COUNT;
   RETURN v_sagas;
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_sagas_make IS 'Makes the sagas of events. Internal.';
+COMMENT ON FUNCTION public.fn_webhook_sagas_make IS 'Makes the missing sagas of events. Internal.';
 
--- fn_webhook_router_run(p_limit, p_quick): events in batches (queue_cursor), of a batch in (created_xid, id) order →
--- sagas; {events, sagas}. One at a time (busy → skipped). Safe to repeat: the unique index and the dead letters stop a
--- second saga. In another cluster than last time (a restored dump, once it is adopted) transaction numbers start
--- again: the rows that are there and that the last cursor does not show are routed by id first, then an epoch of new
--- numbers begins, to which no id up to restored_through_id belongs. A quick run routes what a full one would, and
--- leaves it to the next full one to write router_offsets (fn_queue_tick_run).
+-- fn_webhook_router_run(p_limit, p_quick) → {events, sagas}: reads events in batches (queue_cursor), in a batch ordered
+-- by (created_xid, id), and makes their sagas. One run at a time: skipped while another is under way. Safe to repeat:
+-- the unique index and the dead letters prevent a second saga.
+-- In another cluster than at the last run (a restored dump that has been adopted) transaction numbers start again. Then
+-- events that the last cursor does not cover are routed by id first, and a new epoch of transaction numbers begins,
+-- which excludes every id up to restored_through_id.
+-- A quick run routes the same events as a full run, and leaves writing router_offsets to the next full run
+-- (fn_queue_tick_run).
 CREATE OR REPLACE FUNCTION public.fn_webhook_router_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -84,7 +86,7 @@ BEGIN
 
   IF o.system_identifier <> v_system THEN
     BEGIN
-      -- with no writer in flight every id up to the highest is there to be seen
+      -- without an open writer, every id up to the highest is visible
       PERFORM set_config('lock_timeout', '1s', true);
       LOCK TABLE public.events IN SHARE MODE;
     EXCEPTION WHEN lock_not_available THEN
@@ -100,7 +102,7 @@ BEGIN
   END IF;
 
   IF o.restored_after_id IS NOT NULL THEN
-    -- the cursor stays as it was meanwhile: it tells what was done
+    -- the cursor is unchanged meanwhile: it records what the previous cluster had routed
     SELECT array_agg(b.id ORDER BY b.id) INTO v_ids FROM (
       SELECT e.id FROM public.events e
       WHERE e.id > o.restored_after_id AND e.id <= o.restored_through_id
@@ -116,7 +118,7 @@ BEGIN
       c.batch := NULL;
     END IF;
   ELSE
-    LOOP -- what is left of the open batch, then a new one
+    LOOP -- the rest of the open batch, then a new batch
       v_open := c.batch IS NOT NULL;
       IF NOT v_open THEN
         c.batch := public.fn_routing_snapshot();
@@ -135,7 +137,7 @@ BEGIN
         ORDER BY r.n, e.created_xid, e.id LIMIT p_limit - cardinality(v_ids)) b;
       v_ids := v_ids || v_part;
       EXIT WHEN cardinality(v_ids) = p_limit;
-      -- events of another cluster lie among the numbers to come: they are left behind for good
+      -- events of the other cluster have transaction numbers that are still to come here: they are skipped for good
       IF v_open OR v_part IS NOT NULL OR o.restored_through_id IS NOT NULL THEN
         c.routed := c.batch;
       END IF;
@@ -154,12 +156,12 @@ BEGIN
   c.uncounted := CASE WHEN v_quick AND v_uncounted > 0 THEN jsonb_build_object('events', v_uncounted) ELSE '{}' END;
   PERFORM public.fn_routing_cursor_keep(c);
 
-  IF v_quick THEN -- what fails is found by the full run that follows
+  IF v_quick THEN -- the full run that follows handles failures
     v_sagas := public.fn_webhook_sagas_make(v_ids);
   ELSE
     BEGIN
       v_sagas := public.fn_webhook_sagas_make(v_ids);
-    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- pair by pair: fn_queue_step
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- then pair by pair: fn_queue_step
       v_late := public.fn_queue_step_late(SQLSTATE::text);
       IF v_late IS NULL THEN
         RAISE;
@@ -179,9 +181,9 @@ BEGIN
     BEGIN
       PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(DISTINCT s.subscription_id)
         FROM public.webhook_delivery_sagas s WHERE s.event_id = ANY (v_ids)), 'its events could not be routed'::text,
-        false); -- batch follows batch
+        false); -- false: batches follow each other and must not begin it again
     EXCEPTION WHEN OTHERS THEN
-      NULL; -- events are routed all the same
+      NULL; -- a slow start that fails does not stop routing
     END;
   END IF;
 
@@ -194,8 +196,8 @@ COMMENT ON FUNCTION public.fn_webhook_router_run IS
   'Turns committed events into sagas, none twice and none skipped. Tick worker webhook_router.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_router_run TO :"router_worker", :"dot_executor";
 
--- fn_webhook_unrouted() → the events that the webhook router has not gone through, counted up to 10,001, and when the
--- oldest of them came.
+-- fn_webhook_unrouted() → how many events the webhook router has not routed, counted up to 10,001, and the time of the
+-- oldest.
 CREATE OR REPLACE FUNCTION public.fn_webhook_unrouted(OUT waiting bigint, OUT oldest_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -206,7 +208,7 @@ BEGIN
   c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);
   SELECT count(*), min(e.created_at) INTO waiting, oldest_at FROM (
     (SELECT w.created_at FROM public.fn_routing_ranges(c.routed, pg_current_snapshot()) r
-     CROSS JOIN LATERAL ( -- in this order, for that is how the index goes
+     CROSS JOIN LATERAL ( -- ordered as the index is
        SELECT x.created_at FROM public.events x
        WHERE o.restored_after_id IS NULL AND x.created_xid > r.after AND x.created_xid < r.before
          AND x.id > COALESCE(o.restored_through_id, 0) AND (pg_visible_in_snapshot(x.created_xid, c.batch)
@@ -223,8 +225,9 @@ COMMENT ON FUNCTION public.fn_webhook_unrouted IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_unrouted TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_webhook_jobs_make(sagas, controlled, operations) → how many: a job for each of the sagas, which the caller has
--- locked and found due; parallel arrays. controlled: it spends the token of a rate. Internal.
+-- fn_webhook_jobs_make(sagas, controlled, operations) → the number of jobs made: one for each saga; the caller has
+-- locked the sagas and found them due. Parallel arrays. controlled: a claim of the job uses a token of a rate.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_jobs_make(p_sagas bigint[], p_controlled boolean[], p_operations bigint[])
   RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -247,23 +250,22 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_jobs_make IS 'Makes the next job of each of the sagas. Internal.';
 
--- fn_saga_orchestrator_run(p_limit, p_quick): settles up to p_limit finished jobs, then makes up to p_limit jobs;
--- {settled, completed, retried, dead_lettered, jobs_created}. Many may run at once: all locks skip.
--- Settling: each result once, in id order. A failure adds one attempt, but for the first hundred 429 of a saga; below
--- the maximum the saga waits as webhook.retry_schedule or that of its subscription says, after a 429 no longer than
--- webhook.circuit_max_seconds, and in any case as long as Retry-After asks, up to webhook.retry_after_cap_seconds.
--- At the maximum, or at once for a 410, for the third lost lease
--- and for a payload that no host can read, the saga dies together with its dead letter. Making: due
--- subscriptions share p_limit evenly, so that one endpoint's backlog delays no other; only where the gate
--- is open, or one job where half-open.
--- A quick run (fn_queue_tick_run) looks only at jobs from settled_from on and at sagas behind made_through, which the
--- last full run named: what is older has been done, and what that run could not see waits for the next one. A full run
--- that left something undone, for its limits or because something failed, names no made_through. A full run goes by
--- steps (quarantine.sql); a quick one does the same without them, leaves out what they set aside, and fails as a whole.
+-- fn_saga_orchestrator_run(p_limit, p_quick) → {settled, completed, retried, dead_lettered, jobs_created}: settles up
+-- to p_limit finished jobs, then makes up to p_limit jobs. Several sessions may run it at once: it skips locked rows.
+-- Settling: each result once, in id order. A failure counts one attempt, except for the first hundred 429 of a saga.
+-- Below the maximum the saga waits as webhook.retry_schedule or that of its subscription says; after a 429 at most
+-- webhook.circuit_max_seconds; and always at least as long as Retry-After asks, up to webhook.retry_after_cap_seconds.
+-- At the maximum, or at once for a 410, for the third lost lease and for a payload that no host can read, the saga
+-- becomes DeadLettered together with its dead letter. Making: subscriptions with due sagas share p_limit evenly, so
+-- that the backlog of one endpoint delays no other. Jobs are made only where the gate is open, or one job where it is
+-- half-open. A quick run (fn_queue_tick_run) looks only at jobs from settled_from on and at sagas after made_through,
+-- both set by the last full run: older ones are done, and what that run could not see waits for the next full run. A
+-- full run that left work undone, because of its limits or a failure, sets no made_through. A full run uses the steps
+-- of quarantine.sql; a quick run does the same work without them, leaves out what they set aside, and fails as a whole.
 
--- fn_saga_orchestrator_part(part, limit, only, except, from): one of its parts, settle, make or lanes, over the ids of
--- jobs or sagas in only (NULL = all that is due) without those in except; of jobs to settle from an id on. settle and
--- make say settled_from and made_through where only is NULL. Internal.
+-- fn_saga_orchestrator_part(part, limit, only, except, from): one part of a run: settle, make or lanes. It works on the
+-- ids of jobs or sagas in only (NULL = all that are due) without those in except; settle only on jobs from the id
+-- `from` on. settle and make return settled_from and made_through where only is NULL. Internal.
 CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_part(p_part text, p_limit int, p_only bigint[],
   p_except bigint[], p_from bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -277,16 +279,16 @@ DECLARE
   v_completed bigint;
   v_retried bigint;
   v_dead bigint;
-  v_operations bigint[]; -- with jobs to claim, and those that are paused
-  v_room bigint[];       -- how many jobs more each may have
+  v_operations bigint[]; -- operations with jobs to claim, and paused ones
+  v_room bigint[];       -- how many more jobs each may have
   v_from bigint;         -- id of the first job that was settled
   v_log jsonb;           -- retries and dead letters
-  v_made_through bigint; -- id of the newest saga that has been looked at
+  v_made_through bigint; -- id of the newest saga that this run looked at
   v_now timestamptz;
-  v_sagas bigint[];      -- to make jobs for, with what fn_webhook_jobs_make wants to know of each
+  v_sagas bigint[];      -- sagas to make jobs for, with the other arguments of fn_webhook_jobs_make
   v_controlled boolean[];
   v_job_operations bigint[];
-  v_quota_spent boolean; -- by a subscription with more sagas due
+  v_quota_spent boolean; -- true = a subscription with more due sagas has used its quota
 BEGIN
   IF p_part = 'settle' THEN
     v_max := greatest(public.fn_cfg_int('webhook.max_attempts', 10), 1);
@@ -309,14 +311,14 @@ BEGIN
           WHEN w.free THEN 'PendingRetry'
           WHEN d.error_code IN ('HTTP_410', 'LEASE_LOST_LIMIT')
             OR s.attempt_count + 1 >= COALESCE(u.max_attempts, v_max) THEN 'DeadLettered'
-          -- no host can read this payload, however often it is tried
+          -- no host can read this payload, so no further attempt is made
           WHEN d.error_code = 'PROTOCOL_ERROR' AND NOT (SELECT public.fn_payload_fits(e.payload) FROM public.events e
             WHERE e.id = s.event_id) THEN 'DeadLettered'
           ELSE 'PendingRetry' END)::public.webhook_saga_status AS status
       FROM done d
       JOIN public.webhook_delivery_sagas s ON s.id = d.saga_id
       JOIN public.subscriptions u ON u.id = s.subscription_id
-      -- jobs of the saga before this one, less the attempts that were counted: those that cost none
+      -- earlier jobs of the saga minus the attempts counted = jobs that cost no attempt
       CROSS JOIN LATERAL (SELECT d.status = 'Failed' AND d.error_code = 'HTTP_429'
         AND d.attempt_no - 1 - s.attempt_count < 100 AS free) w
     ), moved AS (
@@ -361,7 +363,7 @@ BEGIN
   END IF;
 
   IF p_part = 'make' THEN
-    -- an operation has at most 5 s of its rate to claim, and a paused one gets nothing more
+    -- an operation has at most 5 s of its rate as jobs to claim; a paused one gets no more
     WITH RECURSIVE waiting (op) AS (
       (SELECT j.operation_id FROM public.webhook_delivery_jobs j
         WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
@@ -378,7 +380,7 @@ BEGIN
       AND o.state = 'paused';
 
     v_made_through := (SELECT max(s.id) FROM public.webhook_delivery_sagas s);
-    v_now := clock_timestamp(); -- a saga that can be seen may have been made after this transaction began
+    v_now := clock_timestamp(); -- a visible saga may have been made after this transaction began
     WITH RECURSIVE waiting (sub) AS (
       (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
         WHERE s.status IN ('Pending', 'PendingRetry') ORDER BY s.subscription_id LIMIT 1)
@@ -405,7 +407,7 @@ BEGIN
       SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota FROM share h CROSS JOIN LATERAL (
         SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
         LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
-        LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- without one there is no rate
+        LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- none = no rate
         WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
           AND s.next_attempt_at <= v_now
           AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
@@ -426,7 +428,7 @@ BEGIN
         CASE WHEN NOT v_quota_spent THEN v_made_through::text END) ELSE '{}'::jsonb END;
   END IF;
 
-  -- jobs made before their subscription got a quota, a suspension or a slow start leave the free lane
+  -- jobs that were made before their subscription got a quota, a suspension or a slow start become controlled
   UPDATE public.webhook_delivery_jobs j SET controlled = true FROM (
     SELECT p.id FROM (
       SELECT x.subscription_id AS sub FROM public.webhook_endpoint_suspensions x
@@ -474,7 +476,7 @@ BEGIN
       FROM public.v_webhook_gate g WHERE g.subscription_id = s.subscription_id AND g.gate = 'open' OFFSET 0) g
     WHERE s.id > v_through AND s.status = 'Pending' AND s.next_attempt_at <= clock_timestamp()
       AND s.id <> ALL (v_except)
-      AND s.requeued_from_dead_letter_id IS NULL -- those of an operation are made at its rate
+      AND s.requeued_from_dead_letter_id IS NULL -- full runs make the jobs of operations, at their rate
     ORDER BY s.id LIMIT p_limit FOR UPDATE OF s SKIP LOCKED) p;
   RETURN v_out || jsonb_build_object('jobs_created',
     public.fn_webhook_jobs_make(v_sagas, v_controlled, '{}'::bigint[]));
@@ -507,8 +509,8 @@ COMMENT ON FUNCTION public.fn_saga_orchestrator_run IS
   'Settles finished jobs once each and makes the next ones. Tick worker saga_orchestrator (R02).';
 GRANT EXECUTE ON FUNCTION public.fn_saga_orchestrator_run TO :"saga_orchestrator", :"dot_executor";
 
--- fn_webhook_worker_tick(): {waiting, in_flight, done, total}: the beat of the hosts' delivery loops, from
--- counters alone; done = attempts finished since the tick before.
+-- fn_webhook_worker_tick() → {waiting, in_flight, done, total}: the heartbeat of the hosts' delivery loops, from
+-- counters alone; done = attempts finished since the last tick.
 CREATE OR REPLACE FUNCTION public.fn_webhook_worker_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -525,12 +527,12 @@ BEGIN
   FROM public.v_queue_counter c WHERE c.scope = 'webhook_job';
   SELECT (w.last_result ->> 'total')::bigint, w.last_run_at INTO v_before, v_last
   FROM public.queue_tick_worker w WHERE w.worker_name = 'webhook_worker';
-  IF v_last < now() - interval '60 seconds' THEN -- a host claims only behind its tick
+  IF v_last < now() - interval '60 seconds' THEN -- a host claims only after this tick
     PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'no host sent webhooks for a minute'::text, true);
   END IF;
   RETURN jsonb_build_object('waiting', v_waiting, 'in_flight', v_leased,
     'done', greatest(v_total - COALESCE(v_before, v_total), 0), 'total', v_total);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_worker_tick IS
-  'Tick webhook_worker: what waits and what is in flight. Called by the delivery loop of a worker host.';
+  'Tick webhook_worker: waiting and in-flight deliveries. Called by the delivery loop of a worker host.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_worker_tick TO :"webhook_worker", :"dot_executor";

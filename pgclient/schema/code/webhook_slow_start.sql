@@ -1,32 +1,33 @@
--- Webhooks: how fast blocked work is sent once it may be sent again, and the tokens of every send rate.
+-- Webhooks: slow start, which limits how fast deliveries are sent after a blockade, and the token buckets of send
+-- rates.
 --
--- A slow start holds one endpoint (host:port, all its subscriptions) to a rate:
---   1. It begins when what blocked the endpoint ends and more than 10 s of its usual rate waits: a suspension or
---      circuit that ends, a subscription that is switched on or changed, the flags of webhooks switched on, hosts that
---      come back after 60 s, events that could not be routed for 60 s, a copy that is adopted.
---   2. It starts at the usual rate, or at 10 requests a second where the endpoint has never delivered.
+-- A slow start limits the rate of one endpoint (host:port, all its subscriptions):
+--   1. It begins when a blockade of the endpoint ends and more than 10 s of its usual rate waits. Blockades are: a
+--      suspension or circuit; a subscription that is switched off or was changed; the flags of webhooks switched off;
+--      no host for 60 s; events that could not be routed for 60 s; a copy that is not adopted yet.
+--   2. It starts at the usual rate, or at 10 requests a second where the endpoint has never had a delivery.
 --   3. Every 10 s the rate doubles, if it was used and at most a fifth of the requests failed.
---   4. It ends when no more than a second's worth is left to claim, and after webhook.slow_start.max_seconds at the
+--   4. It ends when at most one second of its rate is left to claim, and after webhook.slow_start.max_seconds at the
 --      latest (0 = no such limit).
--- webhook.slow_start.enabled off: none begins, and those that run have no effect.
+-- While webhook.slow_start.enabled is off, none begins, and running ones have no effect.
 
 COMMENT ON TABLE public.webhook_slow_start IS
-  'Endpoints whose send rate rises step by step after they were blocked, with why, the rate of now and what was sent '
-  'in this step.';
+  'Endpoints in slow start: their send rate rises in steps after a blockade. Has the reason, the current rate and the '
+  'requests of the current step.';
 COMMENT ON COLUMN public.webhook_slow_start.endpoint IS 'host:port, as subscriptions.endpoint';
 COMMENT ON COLUMN public.webhook_slow_start.rate IS 'requests per second, over all hosts';
-COMMENT ON COLUMN public.webhook_slow_start.step_at IS 'since when the rate is what it is';
+COMMENT ON COLUMN public.webhook_slow_start.step_at IS 'start of the current step';
 COMMENT ON COLUMN public.webhook_slow_start.delivered IS 'requests of this step that succeeded';
 COMMENT ON COLUMN public.webhook_slow_start.failed IS 'requests of this step that failed';
 COMMENT ON COLUMN public.webhook_slow_start.tokens IS 'requests that may be sent now';
 GRANT SELECT ON public.webhook_slow_start TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
 
 COMMENT ON TABLE public.webhook_operation_bucket IS
-  'Requests that bulk operations may send now: the rate of an operation is spent when a request is claimed.';
+  'Requests that bulk operations may send now: a claim uses tokens of the rate of its operation.';
 GRANT SELECT ON public.webhook_operation_bucket TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
 
--- fn_webhook_tokens(tokens, refilled_at, rate, now) → what a bucket holds at now: what flows in at rate per second, but
--- never more than a quarter of a second's worth (at least 1), so that what is not spent expires. Internal.
+-- fn_webhook_tokens(tokens, refilled_at, rate, now) → the tokens in a bucket at now: it gains rate per second, but
+-- holds at most a quarter of a second of its rate (at least 1), so that unused tokens expire. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_tokens(p_tokens double precision, p_refilled_at timestamptz,
   p_rate double precision, p_now timestamptz) RETURNS double precision
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -37,10 +38,10 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_tokens IS
   'How many requests a bucket allows at a time: at most a quarter of a second of its rate. Internal.';
 
--- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have work, how much
--- waits there, and their usual rate: deliveries per second in those seconds of the last 500 settled attempts of each
--- subscription in which it delivered; 10 where it never did. slow_start: whether one would begin if they were blocked
--- and are no more; first_minute: the most that would be sent in the first minute then, as far as rates limit it.
+-- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have work, how much is
+-- waiting, and their usual rate: deliveries per second, in those seconds of the last 500 settled attempts of each
+-- subscription in which it delivered; 10 where it never did. slow_start: whether a slow start would begin if a blockade
+-- ended now; first_minute: the most that would be sent in the first minute then, as far as rates limit it.
 CREATE OR REPLACE FUNCTION public.fn_webhook_usual_rates(p_subscriptions bigint[])
 RETURNS TABLE (endpoint text, waiting bigint, usual_rate double precision, slow_start boolean, first_minute bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -54,7 +55,7 @@ BEGIN
     WHERE c.scope = 'saga' AND c.k2 IN ('Pending', 'PendingRetry', 'InProgress') GROUP BY c.k1 HAVING sum(c.n) > 0
   ), place AS MATERIALIZED (
     SELECT s.endpoint::text AS endpoint, sum(w.n)::bigint AS n,
-      sum(least(w.n, ceil(s.rate_limit_per_second * 60))) AS limited -- without a limit: all
+      sum(least(w.n, ceil(s.rate_limit_per_second * 60))) AS limited -- without a rate limit: all
     FROM work w JOIN public.subscriptions s ON s.id = w.sub
     WHERE p_subscriptions IS NULL OR s.endpoint IN
       (SELECT x.endpoint FROM public.subscriptions x WHERE x.id = ANY (p_subscriptions))
@@ -75,12 +76,12 @@ BEGIN
     least(k.limited, CASE WHEN k.slow THEN ceil(k.usual * 630) END)::bigint FROM known k;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_usual_rates IS
-  'Endpoints with work: how much waits, the usual rate, and how much goes out in the first minute after a blockade.';
+  'Endpoints with work: how much is waiting, the usual rate, and how much the first minute after a blockade sends.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_usual_rates TO :"queue_viewer", :"dead_letter_operator",
   :"workflow_admin", :"subscription_admin";
 
 -- fn_webhook_slow_start_begin(subscriptions, why, again): begins the slow start of their endpoints (NULL = all) where
--- more than 10 s of the usual rate waits; one that runs goes on, or begins again. Internal.
+-- more than 10 s of the usual rate waits. again: a running slow start begins again; else it continues. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_begin(p_subscriptions bigint[], p_why text, p_again boolean)
   RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -98,10 +99,10 @@ BEGIN
     WHERE p_again;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
-  'Begins the slow start of endpoints that may be sent to again. Internal.';
+  'Begins the slow start of endpoints whose blockade ended. Internal.';
 
--- fn_webhook_slow_start_step(only, except): every 10 s of each slow start: double, hold or end; of the endpoints in
--- only (NULL = all) without those in except. Internal.
+-- fn_webhook_slow_start_step(only, except): doubles, holds or ends the rate of each slow start, every 10 s; of the
+-- endpoints in only (NULL = all) without those in except. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_step(p_only text[], p_except text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -119,7 +120,7 @@ BEGIN
       AND (p_only IS NULL OR endpoint = ANY (p_only)) AND endpoint <> ALL (p_except)
     ORDER BY endpoint FOR UPDATE SKIP LOCKED
   LOOP
-    -- nothing is left either where its last subscription has another URL now
+    -- also ends where no subscription has this endpoint any more: its URL was changed
     SELECT COALESCE(sum(p.n), 0) INTO v_left FROM public.subscriptions s CROSS JOIN LATERAL (
       SELECT count(*) AS n FROM (SELECT FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
         AND j.controlled IN (true, false) AND j.subscription_id = s.id LIMIT 10001) x) p
@@ -137,7 +138,7 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_step IS
   'Doubles, holds or ends the rate of each slow start every 10 s. Internal.';
 
--- What ends a blockade: a row of suspensions that goes, a subscription that may get more than before, a flag.
+-- Ends of a blockade: a suspension is deleted, a subscription may get more than before, a flag is switched on.
 CREATE OR REPLACE FUNCTION public.fn_webhook_suspension_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -149,7 +150,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_suspension_released IS
-  'Trigger: endpoints whose suspension or circuit ends start slowly.';
+  'Trigger: begins a slow start where a suspension or circuit ends.';
 
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -158,7 +159,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_released IS
-  'Trigger: the endpoint of a subscription that may get more than before starts slowly.';
+  'Trigger: begins a slow start where a webhook subscription may get more than before.';
 
 CREATE OR REPLACE FUNCTION public.fn_webhooks_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -167,7 +168,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhooks_released IS
-  'Trigger: all endpoints start slowly when webhooks are switched on.';
+  'Trigger: begins a slow start of all endpoints when webhooks are switched on.';
 
 CREATE OR REPLACE TRIGGER trg_suspension_released AFTER DELETE ON public.webhook_endpoint_suspensions
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_suspension_released();

@@ -1,6 +1,6 @@
--- The steps of the webhook tick workers: quarantine.sql says what a step is. All are internal.
+-- The steps of the webhook tick workers; quarantine.sql explains what a step is. All functions are internal.
 
--- Webhooks: pairs EVENT/SUBSCRIPTION of the router.
+-- webhook_route: pairs EVENT/SUBSCRIPTION that the router failed on.
 CREATE OR REPLACE FUNCTION public.fn_webhook_route_pairs(p_events bigint[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -11,7 +11,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_webhook_route_pairs IS
-  'The events and subscriptions that the router makes sagas of. Internal.';
+  'The pairs of event and subscription that get a saga from the router. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_route(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -33,7 +33,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_route IS 'Makes the sagas of pairs that the router failed on. Internal.';
 
--- Jobs that are settled.
+-- webhook_settle: settles finished jobs.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_settle(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -53,7 +53,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_settle_targets IS 'Finished webhook jobs, by id. Internal.';
 
--- Timed suspensions that are over end; a circuit stays until a probe has answered. Their gates are open before that.
+-- webhook_resume: deletes expired suspensions. A circuit stays until a probe has its result. The gate of an expired
+-- suspension is open already before its row is deleted.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_resume(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -68,9 +69,10 @@ BEGIN
   RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_resume IS 'Removes timed suspensions that are over. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_resume IS 'Deletes expired suspensions. Internal.';
 
--- fn_webhook_suspensions_end(): the same for a claim, which no suspension that cannot end may stop. Internal.
+-- fn_webhook_suspensions_end(): does the same for a claim, which must not fail for a row that cannot be deleted.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_suspensions_end() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -78,13 +80,13 @@ BEGIN
     BEGIN
       PERFORM public.fn_step_webhook_resume(10000, NULL::text[], public.fn_queue_step_except('webhook_resume'::text));
     EXCEPTION WHEN OTHERS THEN
-      NULL; -- the orchestrator finds which; all gates are open by then
+      NULL; -- the orchestrator finds the failing one; all gates are open already
     END;
   END IF;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_webhook_suspensions_end IS
-  'Removes timed suspensions that are over, as far as that succeeds. Internal.';
+  'Deletes expired suspensions as far as possible. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_resume_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -94,9 +96,9 @@ BEGIN
     ORDER BY x.subscription_id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_resume_targets IS 'Timed suspensions that are over. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_resume_targets IS 'Expired suspensions. Internal.';
 
--- Endpoints that start slowly.
+-- webhook_ramp: endpoints in slow start.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_ramp(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -104,7 +106,7 @@ BEGIN
   RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_ramp IS 'Moves slow starts on. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_ramp IS 'Runs the next step of slow starts. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_ramp_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -113,9 +115,9 @@ BEGIN
     ORDER BY w.endpoint LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_ramp_targets IS 'Endpoints that start slowly. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_ramp_targets IS 'Endpoints in slow start. Internal.';
 
--- Sagas that get a job.
+-- webhook_make: makes the next jobs of due sagas.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_make(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -142,9 +144,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_make_targets IS
-  'Sagas that are due where their endpoint may be sent to, in turn from each subscription. Internal.';
+  'Due sagas whose gate is open, alternating between subscriptions. Internal.';
 
--- Jobs that leave the free lane.
+-- webhook_lanes: jobs of subscriptions that got a quota, a suspension or a slow start become controlled.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_lanes(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -153,7 +155,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_lanes IS
-  'Takes jobs of controlled subscriptions out of the free lane. Internal.';
+  'Marks the waiting jobs of controlled subscriptions as controlled. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_lanes_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -167,9 +169,9 @@ BEGIN
     ORDER BY j.id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_lanes_targets IS 'Jobs that are to leave the free lane. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_lanes_targets IS 'Jobs that become controlled. Internal.';
 
--- Webhook jobs whose lease ran out.
+-- webhook_reap: jobs whose lease expired.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_reap(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -184,7 +186,7 @@ BEGIN
     ORDER BY j.lease_until, j.id LIMIT p_limit FOR UPDATE SKIP LOCKED) l));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_reap IS 'Takes expired leases of webhook jobs back. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_reap IS 'Resets expired leases of webhook jobs. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_reap_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -194,4 +196,4 @@ BEGIN
     ORDER BY j.lease_until, j.id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_reap_targets IS 'Webhook jobs whose lease ran out. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_reap_targets IS 'Webhook jobs whose lease expired. Internal.';

@@ -1,10 +1,10 @@
--- Webhooks: making subscriptions. Source: R02 §2.
+-- Webhooks: adding webhook subscriptions. Source: R02 §2.
 
 -- fn_webhook_subscription_add(event types, callback_url, secret_ref, unsigned, actor, reason, dry_run) → {added,
--- results, audit_id}, results per event type {id: the type, outcome, new_id: the subscription}: one active and verified
--- subscription per event type, which gets the events from now on. Deliveries are signed with the secret that hosts know
--- as secret_ref; without one the caller must say unsigned. Refused: unsigned (neither was said), exists (an active
--- subscription sends the type there already). 22023 = an argument that cannot be.
+-- results, audit_id}; results per event type: {id: the type, outcome, new_id: the subscription}. Adds one active and
+-- verified subscription per event type, which gets events from now on. Deliveries are signed with the secret that hosts
+-- know as secret_ref; without one the caller must pass unsigned. Refused: unsigned (neither was passed), exists (an
+-- active subscription sends this type to this URL already). Raises 22023 for an invalid argument.
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_add(p_event_types text[], p_callback_url text,
   p_secret_ref text, p_unsigned boolean, p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -25,7 +25,7 @@ BEGIN
   ELSIF (p_callback_url ~* '^https?://[^/?#[:space:]]+[^[:space:]]*$' AND length(p_callback_url) <= 2048) IS NOT TRUE
   THEN
     RAISE EXCEPTION 'p_callback_url must be an http or https URL of at most 2048 characters' USING ERRCODE = '22023';
-  ELSIF p_callback_url ~ '[^!-~]' OR p_callback_url ~ '^[^/]*//[^/?#]*[@\\]' THEN -- what no host would send to
+  ELSIF p_callback_url ~ '[^!-~]' OR p_callback_url ~ '^[^/]*//[^/?#]*[@\\]' THEN -- hosts refuse to send to these
     RAISE EXCEPTION 'p_callback_url must be printable ASCII, without a user or password: sign with a secret instead'
       USING ERRCODE = '22023';
   ELSIF p_secret_ref !~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' OR p_secret_ref ~* '^whsec_' THEN
@@ -36,7 +36,7 @@ BEGIN
   END IF;
   IF p_secret_ref IS NULL AND p_unsigned IS NOT TRUE THEN
     v_rule := 'unsigned';
-    v_why := 'without a signature the receiver cannot tell who sends: name a secret, or say that it is unsigned';
+    v_why := 'without a signature the receiver cannot know who sends: name a secret, or say that it is unsigned';
   ELSE
     SELECT 'exists', format('subscription %s sends %s there already', s.id, s.event_type) INTO v_rule, v_why
     FROM public.subscriptions s
@@ -68,5 +68,5 @@ BEGIN
     'results', v_results, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_add IS
-  'Makes active and verified webhook subscriptions, one per event type; refused: unsigned, exists.';
+  'Adds active and verified webhook subscriptions, one per event type; refused: unsigned, exists.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_subscription_add TO :"subscription_admin";
