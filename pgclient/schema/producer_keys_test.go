@@ -410,7 +410,7 @@ func TestEventKey(t *testing.T) {
 	require.Equal(t, true, call(t, p.as("event_ingest_writer"), emit, "made", `{"n": 2}`, "a")["created"], "and to a login")
 	_, err := tryCall(pool, emit, "made", `{"n": 2}`, "a")
 	refused(t, "23505", err, "other payload")
-	require.ErrorContains(t, err, "idempotency key a stands for event")
+	require.ErrorContains(t, err, "idempotency key a was already used for event")
 	for _, bad := range []string{"", fmt.Sprintf("%0501d", 0)} {
 		_, err = tryCall(pool, emit, "made", `{}`, bad)
 		refused(t, "22023", err, bad)

@@ -217,9 +217,9 @@ func TestWhyBelowTheFloor(t *testing.T) {
 		return "", ""
 	}
 	for _, c := range []struct{ priority, state, text string }{
-		{"5", "blocks", "priority floor 10 of w: what waits has 5"},
-		{"9", "blocks", "priority floor 10 of w: what waits has 5 to 9"},
-		{"10", "slows", "priority floor 10 of w: what waits has 5 to 10"},
+		{"5", "blocks", "priority floor 10 of w: waiting jobs have 5"},
+		{"9", "blocks", "priority floor 10 of w: waiting jobs have 5 to 9"},
+		{"10", "slows", "priority floor 10 of w: waiting jobs have 5 to 10"},
 	} {
 		j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_priority => " + c.priority + ")")
 		state, text := floor()

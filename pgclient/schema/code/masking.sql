@@ -2,7 +2,7 @@
 
 -- One set of rules serves payloads and the messages of programs (last_error, response_excerpt). In doubt it masks:
 -- masking too much is safe, too little is not.
--- fn_mask_names(left) → a regular expression, to be used without regard to case, that matches a name that stands for a
+-- fn_mask_names(left) → a regular expression, to be used without regard to case, that matches a name of a
 -- secret (password, token, …) up to its end. Short words match only as separate words: left is the expression for
 -- what may come before them, so that author, tokenizer, discard and shipping do not match. It uses no lookaround, which
 -- would cost a hundred times as much. Internal.
@@ -25,7 +25,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_names IS
   'A regular expression for names of secrets. Internal.';
 
--- fn_mask_fold(text) → the text as a reader sees it: full-width letters, accented letters and look-alikes become ASCII,
+-- fn_mask_fold(text) → the text as a reader sees it: full-width, accented and look-alike characters become ASCII,
 -- zero-width characters are removed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_fold(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -41,7 +41,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_fold IS
-  'A text with look-alike letters as ASCII and without zero-width characters. Internal.';
+  'A text with look-alike characters as ASCII and without zero-width characters. Internal.';
 
 -- fn_mask_decode(text) → the text with the percent, JSON and HTML escapes of ASCII characters decoded once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_decode(p_text text) RETURNS text
@@ -166,7 +166,7 @@ BEGIN
       END IF;
       CONTINUE;
     END IF;
-    v_part := v_found[2]; -- written in groups, an IBAN may be followed by words of four letters
+    v_part := v_found[2]; -- written in groups, an IBAN may be followed by words of four characters
     WHILE length(v_part) > 14 LOOP
       IF public.fn_mask_iban(regexp_replace(v_part, '[ -]', '', 'g')) THEN
         v_text := replace(v_text, v_part, '•••');
@@ -212,7 +212,7 @@ BEGIN
       EXIT WHEN v_next = v_text;
       v_text := v_next;
     END LOOP;
-    IF v_text ~* '\\u[0-9a-f]{4}' THEN -- a JSON escape of a letter beyond ASCII, which fn_mask_fold did not see
+    IF v_text ~* '\\u[0-9a-f]{4}' THEN -- a JSON escape of a character beyond ASCII, which fn_mask_fold did not see
       RETURN true;
     END IF;
     v_text := replace(v_text, '\', '');
@@ -223,7 +223,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_maybe IS 'Whether a text may hold a secret. Internal.';
 
--- fn_mask_named(name) → whether the name stands for a secret, in any case, escaped or with look-alike letters.
+-- fn_mask_named(name) → whether the name is that of a secret, in any case, escaped or with look-alike characters.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_named(p_name text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -241,7 +241,7 @@ BEGIN
     ~* (public.fn_mask_names('(?:^|[^a-z])'::text) || '=');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_mask_named IS 'Whether a name stands for a secret. Internal.';
+COMMENT ON FUNCTION public.fn_mask_named IS 'Whether a name is that of a secret. Internal.';
 
 -- fn_mask_words(text) → the text with everything masked that looks like a secret: keys in the formats of known vendors,
 -- authorisation schemes, secrets in URLs, and the value after the name of a secret in forms, headers, XML, command
@@ -348,7 +348,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_coded IS 'A text with base64 or hex JSON masked that holds a secret. Internal.';
 
 -- fn_mask_text(text, depth) → the text with its secrets masked; JSON is masked as JSON. Where a secret shows only after
--- escapes are decoded or look-alike letters are read as ASCII, the text is returned in that form. Internal.
+-- escapes are decoded or look-alike characters are read as ASCII, the text is returned in that form. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_text(p_text text, p_depth int DEFAULT 0) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -395,7 +395,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_text IS 'A text with its secrets masked. Internal.';
 
--- fn_mask_json(value, depth) → the value with its secrets masked: members whose name stands for a secret, the value of
+-- fn_mask_json(value, depth) → the value with its secrets masked: members with the name of a secret, the value of
 -- {name, value} pairs, the element after such a name in a list, and secrets inside strings. null, true and false are
 -- kept: they reveal nothing. So are numbers whose name says that they count or measure. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_json(p_value jsonb, p_depth int DEFAULT 0) RETURNS jsonb

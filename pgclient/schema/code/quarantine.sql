@@ -11,7 +11,7 @@
 --    part that fails is halved until the failing target is alone; after a part that succeeds, parts grow again. One
 --    run isolates at most 1,000 targets and stops after 20 seconds; the next run continues.
 -- 3. When statement_timeout ends a part, the run ends and keeps what it did, because a statement has only one timeout.
---    The next run tries other targets first, then a part of half the size.
+--    The next run begins with other targets, then takes a part of half the size.
 -- 4. A target that fails alone is written to queue_quarantine and tried again alone, with growing waits: 10 times for
 --    errors that may pass without help (fn_queue_step_transient), else 3 times. Then it is set aside: it becomes the
 --    dead letter of its kind, or, where its kind has none, stays in queue_quarantine, and v_queue_alert names it.
@@ -149,7 +149,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_failed IS 'Records that a target of a step failed alone. Internal.';
 
--- fn_queue_step_rest(step) → numbers: tries pending targets of the step in parts, then the quarantined targets that are
+-- fn_queue_step_rest(step) → numbers: runs pending targets of the step in parts, then the quarantined targets that are
 -- due. timed_out: true where statement_timeout ended it. Raises where at least five targets failed with errors that may
 -- pass and none succeeded: then the step itself fails, not its rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_rest(p_step text) RETURNS jsonb

@@ -20,9 +20,9 @@ END $$;
 COMMENT ON FUNCTION public.fn_called_from IS
   'Whether the function with this signature is in the call stack. Internal.';
 
--- fn_webhook_settled(events, before, letters) → the ids of those events that may be deleted: created before, routed,
--- each saga ended before, each dead letter requeued, or resolved before, and none of its dead letters in the list
--- given. Internal.
+-- fn_webhook_settled(events, before, dead letters) → the ids of those events that may be deleted: created before,
+-- routed, each saga ended before, each dead letter requeued, or resolved before, and none of its dead letters in the
+-- list given. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_settled(p_events bigint[], p_before timestamptz, p_letters bigint[])
   RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -43,7 +43,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_settled IS 'The webhook events that may be deleted. Internal.';
 
--- fn_webhook_purge(after, before, letters, only) → (last_id, over, deleted): takes the next 1,000 events by id, or
+-- fn_webhook_purge(after, before, dead letters, only) → (last_id, over, deleted): takes the next 1,000 events by id, or
 -- those in only, and deletes the ones that fn_webhook_settled returns, each completely: with all generations of its
 -- sagas and their jobs, dead letters, requeues and resolutions. over: no later event is old enough. Rows that another
 -- session has locked are left for the next run. One statement deletes everything: foreign keys are checked at its end,
@@ -108,8 +108,8 @@ COMMENT ON FUNCTION public.fn_webhook_pending_letters IS
   'Dead letters that a bulk operation has not processed yet. Internal.';
 
 -- fn_webhook_retention_sweep(after) → {webhooks, webhooks_after}: continues after the event `after`, by id, through at
--- most 100,000 events or for 10 s, and deletes events older than retention.webhooks_days, except those with a dead
--- letter that a bulk operation has not processed yet. webhooks_after: where the next run continues; '0' = from the
+-- most 100,000 events or for 10 s, and deletes events older than retention.webhooks_days, except those of which
+-- a bulk operation has not processed a dead letter yet. webhooks_after: where the next run continues; '0' = from the
 -- start. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_retention_sweep(p_after bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

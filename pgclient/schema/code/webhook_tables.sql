@@ -1,11 +1,11 @@
--- Webhooks: what may stand in the tables and what may never change, whoever asks. Source: R02.
+-- Webhooks: the values that the tables accept, and what no role may change. Source: R02.
 
 COMMENT ON TABLE public.events IS
-  'Business events to deliver by webhook (R02). Append-only, but for retention and for what is erased.';
-COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s own id; unique when given';
--- a producer finds its own events again, and reads nobody's payload
+  'Business events to deliver by webhook (R02). Append-only, except for retention and erasure.';
+COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s id of the event; unique when given';
+-- a producer can find its events again, but cannot read payloads
 GRANT INSERT (external_event_id, event_type, payload, created_at, created_xid) ON public.events
-  TO :"event_ingest_writer"; -- not the id: a chosen one would make the inserts of others fail
+  TO :"event_ingest_writer"; -- not the id: an id that a producer chose could make inserts of others fail
 GRANT SELECT (id, external_event_id) ON public.events TO :"event_ingest_writer";
 GRANT SELECT ON public.events, public.subscriptions TO :"router_worker", :"saga_orchestrator", :"webhook_worker";
 GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_suspensions,
@@ -16,7 +16,7 @@ GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_sus
 GRANT SELECT (id, external_event_id, event_type, created_at, created_xid) ON public.events TO :"queue_viewer";
 
 COMMENT ON TABLE public.subscriptions IS
-  'Who gets which event type at which URL. Only active and verified ones get sagas (R02).';
+  'Webhook subscriptions: which event type is sent to which URL. Only active and verified ones get sagas (R02).';
 COMMENT ON COLUMN public.subscriptions.active IS 'only active and verified ones get deliveries';
 COMMENT ON COLUMN public.subscriptions.secret_ref IS 'names a secret that hosts hold; NULL = unsigned';
 COMMENT ON COLUMN public.subscriptions.max_attempts IS 'NULL = webhook.max_attempts';
@@ -30,36 +30,36 @@ GRANT SELECT (id, event_type, active, verified, secret_ref, max_attempts, rate_l
   endpoint) ON public.subscriptions TO :"queue_viewer";
 
 COMMENT ON TABLE public.webhook_endpoint_suspensions IS
-  'Endpoints nothing is sent to, and why. A circuit past its until is half-open: one probe at a time.';
+  'Endpoints to which nothing is sent, and why. A circuit past its until is half-open: one probe at a time.';
 COMMENT ON COLUMN public.webhook_endpoint_suspensions.reason IS
-  '410, circuit, failing (nothing but failures for webhook.disable_after_days) or operator';
+  '410, circuit, failing (only failures for webhook.disable_after_days) or operator';
 COMMENT ON COLUMN public.webhook_endpoint_suspensions.failed_probes IS
-  'probes of this circuit that failed; each doubles its time';
-COMMENT ON COLUMN public.webhook_endpoint_suspensions.until IS 'NULL = until somebody resumes it';
+  'probes of this circuit that failed; each doubles its duration';
+COMMENT ON COLUMN public.webhook_endpoint_suspensions.until IS 'NULL = until an operator resumes it';
 
 COMMENT ON TABLE public.webhook_endpoint_state IS
-  'How each endpoint has answered lately; last_success_at is exact to a second. Feeds the circuit.';
+  'The latest results of each endpoint; last_success_at is exact to a second. Opens and closes the circuit.';
 COMMENT ON COLUMN public.webhook_endpoint_state.failing_since IS
-  'since when it has done nothing but fail; NULL = its last answer was a success';
+  'since when all results are failures; NULL = the last result was a success';
 
 COMMENT ON TABLE public.webhook_rate_bucket IS
-  'Token bucket of each subscription, spent at claim by all hosts together. Holds one second of its rate.';
+  'Token bucket of each webhook subscription, used by the claims of all hosts together. Holds one second of its rate.';
 
 COMMENT ON TABLE public.router_offsets IS
-  'One row: what the webhook router has done; queue_cursor says how far it is. last_* carry over where a release '
-  'before queue_cursor stood.';
-COMMENT ON COLUMN public.router_offsets.held_rows IS 'not used any more';
-COMMENT ON COLUMN public.router_offsets.held_since IS 'not used any more';
+  'One row: totals of the webhook router; its position is in queue_cursor. last_*: the position in releases before '
+  'queue_cursor.';
+COMMENT ON COLUMN public.router_offsets.held_rows IS 'no longer used';
+COMMENT ON COLUMN public.router_offsets.held_since IS 'no longer used';
 GRANT SELECT, INSERT, UPDATE ON public.router_offsets TO :"router_worker";
 
 COMMENT ON TABLE public.webhook_delivery_sagas IS
-  'One delivery of one event to one subscription, over all its attempts (R02). Terminal rows never change.';
+  'One delivery of one event to one webhook subscription, over all its attempts (R02). Terminal rows never change.';
 COMMENT ON COLUMN public.webhook_delivery_sagas.status IS
   'Pending, InProgress, PendingRetry, Completed, DeadLettered; the last two never change again';
 COMMENT ON COLUMN public.webhook_delivery_sagas.attempt_count IS
-  'settled failures, but for the first hundred answers 429';
-COMMENT ON COLUMN public.webhook_delivery_sagas.next_attempt_at IS 'not before this';
-COMMENT ON COLUMN public.webhook_delivery_sagas.requeue_generation IS '0 = first life; each requeue adds one';
+  'settled failures, except for the first hundred answers 429';
+COMMENT ON COLUMN public.webhook_delivery_sagas.next_attempt_at IS 'no attempt before this time';
+COMMENT ON COLUMN public.webhook_delivery_sagas.requeue_generation IS '0 = the original saga; each requeue adds one';
 COMMENT ON COLUMN public.webhook_delivery_sagas.webhook_id IS
   'header webhook-id of every attempt, inherited by requeues; NULL = qtop_<event>_<subscription>';
 GRANT SELECT, INSERT ON public.webhook_delivery_sagas TO :"router_worker";
@@ -73,13 +73,13 @@ COMMENT ON COLUMN public.webhook_delivery_jobs.response_status IS 'HTTP status; 
 COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_no IS
   '1 is the first job of the saga; a job that was answered 429 may have cost no attempt';
 COMMENT ON COLUMN public.webhook_delivery_jobs.controlled IS
-  'true = claimed within a rate, a circuit or an operation; the others are claimed oldest first';
+  'true = claimed within the limits of a rate, a circuit or an operation; false = claimed oldest first';
 COMMENT ON COLUMN public.webhook_delivery_jobs.operation_id IS
-  'the bulk operation that requeued its delivery and whose rate it is sent at; NULL = none';
-COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third ends it';
+  'the bulk operation that requeued its delivery and at whose rate it is sent; NULL = none';
+COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third fails the job';
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
 COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
--- R02 §4 lets these read jobs: all of it but the token of a lease, which only its worker gets, from the claim
+-- R02 §4 lets these roles read jobs: all columns but the lease token, which only its worker gets, from the claim
 GRANT INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
 GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, error_code, attempt_no,
     subscription_id, controlled, operation_id, worker_id, lease_resets, retry_after_at, started_at, finished_at,
@@ -90,23 +90,23 @@ GRANT SELECT (response_excerpt) ON public.webhook_delivery_jobs TO :"saga_orches
   :"dead_letter_operator";
 
 COMMENT ON TABLE public.dead_letters IS
-  'Sagas that failed for good, with a full copy of the payload (R02 §3). Immutable but for webhook_erasure.';
+  'Sagas that failed for good, with a full copy of the payload (R02 §3). Immutable, except for webhook_erasure.';
 COMMENT ON COLUMN public.dead_letters.payload_snapshot IS 'a full copy of the event''s payload, never changed';
 GRANT SELECT, INSERT ON public.dead_letters TO :"saga_orchestrator";
 GRANT SELECT (id, saga_id, event_id, subscription_id, final_error_code, failed_at)
   ON public.dead_letters TO :"queue_viewer";
 
 COMMENT ON TABLE public.dead_letter_requeues IS
-  'Makes a requeue happen once: which new saga a dead letter became, by whom and why (R02 §3.3).';
+  'Ensures that a dead letter is requeued once: its new saga, by whom and why (R02 §3.3).';
 
 COMMENT ON TABLE public.dead_letter_resolutions IS
-  'Dead letters closed without a requeue. Reopening removes the row; the audit keeps both.';
+  'Dead letters closed without a requeue. Reopening removes the row; the audit has both.';
 
 COMMENT ON TABLE public.dead_letter_open IS
-  'Dead letters neither requeued nor resolved. Kept by triggers and fn_queue_recount; nobody else writes it.';
+  'Dead letters neither requeued nor resolved. Written only by triggers and fn_queue_recount.';
 
--- fn_webhook_immutable: refuses the verb for everyone, the owner included, but for the erasure of an event and for the
--- deletion of a settled one.
+-- fn_webhook_immutable refuses the statement for every role, the owner included, except for the erasure of an event and
+-- for the deletion of a settled one.
 CREATE OR REPLACE FUNCTION public.fn_webhook_immutable() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -155,21 +155,20 @@ CREATE OR REPLACE TRIGGER trg_dead_open_derived BEFORE INSERT OR UPDATE OR DELET
 CREATE OR REPLACE TRIGGER trg_dead_open_no_truncate BEFORE TRUNCATE ON public.dead_letter_open
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
 
--- Stamps: times and transaction of a row come from the database, not from who writes it. The WHEN
--- keeps the ordinary insert free of a function call.
+-- The database, not the writer, sets times and transaction of a row. The WHEN saves ordinary inserts the function call.
 CREATE OR REPLACE FUNCTION public.fn_webhook_event_stamp() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('session_replication_role') <> 'replica' THEN
     NEW.created_at := now();
   ELSIF public.fn_queue_clone_of() IS NOT NULL THEN
-    RETURN NEW; -- a move: the router's cursor, which comes along, tells by these numbers what is done
+    RETURN NEW; -- a move by replication: the router's cursor moves too and refers to these transaction numbers
   END IF;
   NEW.created_xid := pg_current_xact_id();
   RETURN NEW;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_event_stamp IS
-  'Trigger: an event carries its own transaction and time.';
+  'Trigger: sets the transaction and time of an event.';
 
 CREATE OR REPLACE TRIGGER trg_events_stamp BEFORE INSERT ON public.events FOR EACH ROW
   WHEN (NEW.created_at IS DISTINCT FROM now() OR NEW.created_xid IS DISTINCT FROM pg_current_xact_id())
@@ -178,9 +177,9 @@ CREATE OR REPLACE TRIGGER trg_events_stamp BEFORE INSERT ON public.events FOR EA
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_stamp() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  -- created_at decides which events a subscription may get, so nobody sets it back
+  -- created_at decides which events a subscription may get, so nobody may set it earlier
   NEW.created_at := CASE WHEN TG_OP = 'INSERT' THEN now()
-    -- but where a clock wrote it that was ahead (fn_queue_clock_check)
+    -- except where it was written by a clock that was ahead (fn_queue_clock_check)
     WHEN OLD.created_at > clock_timestamp() + interval '5 seconds' AND current_user = :'queue_owner'
       THEN least(NEW.created_at, OLD.created_at)
     ELSE OLD.created_at END;
@@ -191,7 +190,7 @@ BEGIN
   RETURN NEW;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_stamp IS
-  'Trigger: created_at of a subscription is when it was made.';
+  'Trigger: sets created_at of a webhook subscription.';
 
 CREATE OR REPLACE TRIGGER trg_subscriptions_stamp BEFORE INSERT OR UPDATE ON public.subscriptions
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_subscription_stamp();
@@ -204,14 +203,14 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_made IS
-  'Trigger: each subscription has one state row and one bucket from the start.';
+  'Trigger: adds the state row and the token bucket of a new webhook subscription.';
 
 CREATE OR REPLACE TRIGGER trg_subscriptions_made AFTER INSERT ON public.subscriptions
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_subscription_made();
 
--- fn_webhook_subscription_audit(): one audit row for each row of subscriptions that anybody writes, with what was
--- there and what is there now, and one for a TRUNCATE. URLs are masked; after.changed names the columns, so that a
--- change of what is masked shows too. Rows that logical replication applies were audited where they were written.
+-- fn_webhook_subscription_audit(): writes one audit row for each written row of subscriptions, with its old and new
+-- values, and one for a TRUNCATE. URLs are masked; after.changed names the changed columns, so that a change of a
+-- masked value shows too. Rows from logical replication were audited where they were first written.
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -253,7 +252,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_audit IS
-  'Trigger: audits every change of a webhook subscription, whoever makes it; URLs are masked.';
+  'Trigger: audits every change of a webhook subscription by any role; URLs are masked.';
 
 CREATE OR REPLACE TRIGGER trg_subscriptions_audit AFTER INSERT OR UPDATE OR DELETE ON public.subscriptions
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_subscription_audit();
@@ -262,13 +261,13 @@ CREATE OR REPLACE TRIGGER trg_subscriptions_audit_truncate BEFORE TRUNCATE ON pu
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_subscription_audit();
 ALTER TABLE public.subscriptions ENABLE ALWAYS TRIGGER trg_subscriptions_audit_truncate;
 
--- Saga guard: the legal edges stand in the WHEN, so a legal change costs no function call. A saga is
--- born Pending; only fn_dead_letter_requeue (as queue_owner) makes one from a dead letter.
+-- Saga guard: the legal moves are in the WHEN, so a legal change costs no function call. A new saga is Pending; only
+-- fn_dead_letter_requeue (as queue_owner) makes one from a dead letter.
 CREATE OR REPLACE FUNCTION public.fn_webhook_saga_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    RAISE EXCEPTION 'a saga starts as Pending with no attempts; a dead letter gets one by requeueing it'
+    RAISE EXCEPTION 'a saga starts as Pending with no attempts; requeue a dead letter to make a saga from it'
       USING ERRCODE = '42501';
   END IF;
   RAISE EXCEPTION 'saga % may not go from % (attempts %) to % (attempts %)',
@@ -277,7 +276,7 @@ BEGIN
       HINT = 'Completed and DeadLettered sagas never change, nor do the origin (R02) and the webhook_id of a saga.';
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_saga_refuse IS
-  'Trigger: refuses a saga change outside the machine (R02).';
+  'Trigger: refuses a saga change outside the state machine (R02).';
 
 CREATE OR REPLACE TRIGGER trg_saga_born BEFORE INSERT ON public.webhook_delivery_sagas FOR EACH ROW
   WHEN (NEW.status <> 'Pending' OR NEW.attempt_count <> 0
@@ -295,16 +294,16 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
       OR (OLD.status = 'InProgress' AND NEW.status = 'PendingRetry'
         AND NEW.attempt_count BETWEEN OLD.attempt_count AND OLD.attempt_count + 1)
       OR (OLD.status = 'InProgress' AND NEW.status = 'DeadLettered' AND NEW.attempt_count = OLD.attempt_count + 1)
-      -- written by a clock that was ahead: due earlier, and nothing else (fn_queue_clock_check)
+      -- written by a clock that was ahead: may become due earlier, with no other change (fn_queue_clock_check)
       OR (OLD.status IN ('Pending', 'PendingRetry') AND NEW.status = OLD.status
         AND NEW.attempt_count = OLD.attempt_count AND NEW.final_error_code IS NOT DISTINCT FROM OLD.final_error_code
         AND OLD.updated_at > clock_timestamp() + interval '5 seconds' AND NEW.next_attempt_at < OLD.next_attempt_at))))
   EXECUTE FUNCTION public.fn_webhook_saga_refuse();
--- apart from the guard: it costs nothing where the column is not written
+-- a separate trigger, which costs nothing while the column is not written
 CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON public.webhook_delivery_sagas
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_saga_refuse();
 
--- A requeue is undone by removing what never started, inside one function; else only retention removes anything.
+-- Only two functions delete: the undo of a requeue, for a saga without a job, and retention.
 CREATE OR REPLACE FUNCTION public.fn_webhook_undo_only() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -317,21 +316,21 @@ BEGIN
   IF TG_TABLE_NAME = 'webhook_delivery_sagas' THEN
     IF OLD.status <> 'Pending' OR OLD.attempt_count <> 0 OR OLD.requeued_from_dead_letter_id IS NULL
       OR EXISTS (SELECT 1 FROM public.webhook_delivery_jobs WHERE saga_id = OLD.id) THEN
-      RAISE EXCEPTION 'DELETE of saga % is refused: it is no requeued saga without a job', OLD.id
+      RAISE EXCEPTION 'DELETE of saga % is refused: only a requeued saga without a job can be deleted', OLD.id
         USING ERRCODE = '42501';
     END IF;
   END IF;
   RETURN OLD;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_undo_only IS
-  'Trigger: DELETE only as undo of a requeue that has not started, or with the whole settled event.';
+  'Trigger: allows DELETE only to undo a requeue that has not started, or to delete a whole settled event.';
 
 CREATE OR REPLACE TRIGGER trg_saga_no_delete BEFORE DELETE ON public.webhook_delivery_sagas
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
 CREATE OR REPLACE TRIGGER trg_requeues_no_delete BEFORE DELETE ON public.dead_letter_requeues
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
 
--- Dead and its letter are one transaction: checked when it ends, whoever wrote them.
+-- A saga becomes DeadLettered in the transaction that writes its dead letter: checked at commit, for every writer.
 CREATE OR REPLACE FUNCTION public.fn_webhook_saga_needs_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -342,20 +341,20 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_saga_needs_letter IS
-  'Trigger: a dead saga has its dead letter in the same transaction (R02 §3.2).';
+  'Trigger: a DeadLettered saga has its dead letter in the same transaction (R02 §3.2).';
 
 CREATE CONSTRAINT TRIGGER trg_saga_needs_letter AFTER UPDATE ON public.webhook_delivery_sagas
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'DeadLettered')
   EXECUTE FUNCTION public.fn_webhook_saga_needs_letter();
 
--- Job guard. Leases move only inside functions (current_user is queue_owner there): R02 lets the
--- orchestrator update jobs, but settling is all it may do to them by hand.
+-- Job guard. Leases change only inside functions (there current_user is queue_owner). R02 lets the orchestrator role
+-- update jobs, but with a direct UPDATE it can only settle them.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    RAISE EXCEPTION 'a job starts as Pending, unleased' USING ERRCODE = '42501';
-  ELSIF current_user = :'queue_owner' THEN -- nobody else may call what is asked here
+    RAISE EXCEPTION 'a job starts as Pending, without a lease' USING ERRCODE = '42501';
+  ELSIF current_user = :'queue_owner' THEN -- only queue_owner may call the function used here
     IF public.fn_called_from('fn_webhook_event_erase(bigint,text,text,boolean)') THEN
       RETURN NEW;
     END IF;
@@ -365,7 +364,7 @@ BEGIN
       HINT = 'The fn_webhook_job_ functions write leases and results; settled jobs never change (R02).';
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_refuse IS
-  'Trigger: refuses a job change outside the machine (R02).';
+  'Trigger: refuses a job change outside the state machine (R02).';
 
 CREATE OR REPLACE TRIGGER trg_job_born BEFORE INSERT ON public.webhook_delivery_jobs FOR EACH ROW
   WHEN (NEW.status <> 'Pending' OR NEW.lease_resets <> 0 OR NEW.retry_after_at IS NOT NULL)
@@ -398,7 +397,7 @@ BEGIN
   RETURN NEW;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_fill IS
-  'Trigger: what a job takes over from its saga when not given.';
+  'Trigger: copies missing values of a new job from its saga.';
 
 CREATE OR REPLACE TRIGGER trg_job_fill BEFORE INSERT ON public.webhook_delivery_jobs FOR EACH ROW
   WHEN (NEW.subscription_id IS NULL OR NEW.attempt_no IS NULL) EXECUTE FUNCTION public.fn_webhook_job_fill();

@@ -1,8 +1,9 @@
--- Why a queue waits, as the ordered chain of what can block it.
+-- Why a queue waits: the ordered chain of everything that can block it.
 
--- fn_why_link(link, state, text, detail, keys, do) → one link. state: blocks (nothing moves until it is cured),
--- slows (some of it), clear. keys: where in the console it is cured; do: the same as a command line. Internal.
--- fn_why_flag(key) → the link of a switch. fn_why_host(loop) → the link of a live host with that loop. Internal.
+-- fn_why_link(link, state, text, detail, keys, do) → one link of the chain. state: blocks (no work of the queue moves
+-- until it is fixed), slows (some of it waits), clear. keys: console keys that lead to where it is fixed; do: a command
+-- line that fixes it. Internal.
+-- fn_why_flag(key) → the link of a switch. fn_why_host(loop) → the link of a live host that runs the loop. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_link(p_link text, p_state text, p_text text, p_detail text, p_keys text,
   p_do text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -48,12 +49,12 @@ END $$;
 COMMENT ON FUNCTION public.fn_why_host IS
   'The link of a loop that a live host must run, in the chain of fn_queue_why. Internal.';
 
--- fn_why_webhook(endpoint) → the links of what waits for an endpoint. Internal.
+-- fn_why_webhook(endpoint) → the links of the deliveries that wait for an endpoint. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_webhook(p_endpoint text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_interval int := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5);
-  v_subs bigint[];      -- with work waiting, or all of the endpoint while none waits
+  v_subs bigint[];      -- webhook subscriptions with waiting work; if none has any, all of the endpoint
   v_waiting bigint;
   v_oldest timestamptz;
   v_next timestamptz;
@@ -128,7 +129,7 @@ BEGIN
     p_link => 'parallel', p_state => 'clear', p_text => v_in_flight || ' in flight',
     p_detail => 'each host sends delivery.per_endpoint at once', p_keys => '', p_do => '')
     || public.fn_why_host('webhook_worker') || public.fn_why_host('saga_orchestrator');
-  -- a fault of one host is another one's work: it blocks where every live host has it
+  -- other hosts can do the work of one that cannot sign: it blocks only where no live host can
   SELECT count(*) AS n, count(*) FILTER (WHERE s.hosts >= h.n) AS nowhere, min(s.what) AS what, min(s.remedy) AS remedy,
     left(string_agg(format('subscription %s: %s', s.subscription_id, s.who), '; ' ORDER BY s.subscription_id), 400)
       AS detail
@@ -180,7 +181,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_why_webhook IS 'The chain of what can block an endpoint. Internal.';
 
--- fn_why_job(kind, domain) → the links of a lane of jobs. Internal.
+-- fn_why_job(kind, domain) → the links of a queue lane. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_job(p_kind text, p_domain text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -191,7 +192,7 @@ DECLARE
   v_who text;
   v_lowest int;
   v_highest int;
-  v_never bigint; -- stored before times had a bound
+  v_never bigint; -- jobs of a release that allowed process_after beyond year 9999
 BEGIN
   SELECT * INTO b FROM public.fn_job_backlog() x WHERE x.job_kind = p_kind AND x.event_domain = p_domain;
   v_waiting := COALESCE(b.queued + b.retry_waiting, 0);
@@ -202,7 +203,7 @@ BEGIN
     COALESCE(bool_and(x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)), false) AS unhandled,
     count(*) FILTER (WHERE x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)) AS without,
     COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who, min(x.executor_id) AS first,
-    -- the governing one of the first
+    -- the job subscription that governs the lane for the first executor
     (array_agg(concat(' --kind ' || x.job_kind, ' --domain ' || x.event_domain) ORDER BY x.executor_id))[1] AS rule
   INTO r FROM (
     SELECT DISTINCT ON (s.executor_id) s.*, k.kinds,
@@ -275,14 +276,14 @@ BEGIN
       p_link => 'floor',
       p_state => CASE WHEN v_highest < r.floor THEN 'blocks' WHEN v_lowest < r.floor THEN 'slows' ELSE 'clear' END,
       p_text => CASE WHEN v_lowest < r.floor
-        THEN format('priority floor %s of %s: what waits has %s', r.floor, r.who,
-        concat_ws(' to ', v_lowest, NULLIF(v_highest, v_lowest))) ELSE 'nothing waits below the priority floor' END,
+        THEN format('priority floor %s of %s: waiting jobs have %s', r.floor, r.who,
+        concat_ws(' to ', v_lowest, NULLIF(v_highest, v_lowest))) ELSE 'no job waits below the priority floor' END,
       p_detail => NULL, p_keys => '4 E',
       p_do => format('qtop executor subscribe %s%s --floor N --reason R', r.first, r.rule))));
 END $$;
-COMMENT ON FUNCTION public.fn_why_job IS 'The chain of what can block a lane of jobs. Internal.';
+COMMENT ON FUNCTION public.fn_why_job IS 'The chain of what can block a queue lane. Internal.';
 
--- fn_why_events(domain) → the links of events of the outbox; of webhook events for NULL. Internal.
+-- fn_why_events(domain) → the links of events in the outbox; for NULL of webhook events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_events(p_domain text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -293,7 +294,7 @@ DECLARE
   v_oldest timestamptz;
   v_who text;
   v_route public.iu_outbound_route;
-  v_silent timestamptz; -- since when, where it is
+  v_silent timestamptz; -- since when the worker is silent; NULL = it is not
   v_links jsonb;
 BEGIN
   IF p_domain IS NULL THEN
@@ -326,8 +327,8 @@ BEGIN
       WHEN p_domain IS NULL THEN 5 ELSE 60 END))
     || public.fn_why_link(
       p_link => 'held', p_state => CASE WHEN v_who IS NULL THEN 'clear' ELSE 'slows' END,
-      p_text => CASE WHEN v_who IS NULL THEN 'no transaction holds its events for over a minute'
-        ELSE 'held by an open transaction: its own events, no others' END,
+      p_text => CASE WHEN v_who IS NULL THEN 'no transaction has held its events for over a minute'
+        ELSE 'held by an open transaction, which delays only its own events' END,
       p_detail => v_who, p_keys => '',
       p_do => 'end that transaction: its client, or as an administrator SELECT pg_terminate_backend(PID)')
     || public.fn_why_host(v_worker)
@@ -343,9 +344,9 @@ COMMENT ON FUNCTION public.fn_why_events IS
   'The chain of what can block the routing of events. Internal.';
 
 -- fn_queue_why(queue) → {queue, source, waiting, waiting_bound, oldest_at, age_seconds, why, links: [{link, state,
--- text, detail, keys, do}]}. queue as the Overview names it: 'webhook ENDPOINT', 'webhook events', 'events DOMAIN',
--- 'job KIND' or 'job KIND in DOMAIN'; an endpoint, subscription number, kind or domain alone where it means one
--- queue. why = the first link that blocks, else the first that slows, '' where nothing does. refused: not_found,
+-- text, detail, keys, do}]}. queue: a name as in the Overview: 'webhook ENDPOINT', 'webhook events', 'events DOMAIN',
+-- 'job KIND' or 'job KIND in DOMAIN'; or only an endpoint, subscription number, kind or domain where that means one
+-- queue. why = the first link that blocks, else the first that slows, '' where neither does. refused: not_found,
 -- ambiguous.
 CREATE OR REPLACE FUNCTION public.fn_queue_why(p_queue text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -405,4 +406,4 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_why TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_why IS
-  'Why a queue waits: every link that could block it, in order, with its cure.';
+  'Why a queue waits: every link that could block it, in order, with its remedy.';
