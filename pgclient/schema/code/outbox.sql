@@ -231,7 +231,8 @@ BEGIN
     ON CONFLICT (scope, kind, key) DO UPDATE SET target_id = k.target_id -- locks the row against the sweep of keys
     RETURNING k.target_id, k.content_hash = v_hash INTO v_first, v_same;
     IF NOT v_same THEN
-      RAISE EXCEPTION 'idempotency key % was already used for event %, which has other content', p_idempotency_key, v_first
+      RAISE EXCEPTION 'idempotency key % was already used for event %, which has other content', p_idempotency_key,
+        v_first
         USING ERRCODE = '23505', HINT = 'one key is for one type, stream, lane, severity, subject and payload';
     ELSIF v_first <> v_id THEN
       RETURN jsonb_build_object('event_id', v_first, 'event_domain', p_event_domain, 'event_type', p_event_type,

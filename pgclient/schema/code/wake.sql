@@ -18,9 +18,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_notify_enabled TO :"queue_viewer", :"d
 COMMENT ON FUNCTION public.fn_queue_notify_enabled IS
   'Whether wake signals are on (DP4 §3.2); false where the flag cannot be read at once. Never raises nor waits.';
 
--- fn_queue_wake(channel, payload): sends one wake signal, or none where signals are switched off, the writer sends them
--- itself (qtop.doorbell=on), the notification queue is more than half full, or the payload is too long. Never raises: a
--- signal must not make a business transaction fail. Internal.
+-- fn_queue_wake(channel, payload): sends one wake signal, or none where signals are switched off, the writer silenced
+-- the triggers and sends its own, the notification queue is more than half full, or the payload is too long. Never
+-- raises: a signal must not make a business transaction fail. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -39,9 +39,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_wake IS
   'Sends one wake signal when signals are on; never raises. Internal.';
 
--- fn_queue_wake_signal(domain, layer) → {signalled}: for a writer that silenced the triggers (qtop.doorbell=on). It
--- calls this after its commit, at most once per domain, layer, 5 ms and process. layer = who is woken: event (routers),
--- saga (the orchestrator), job (hosts that claim) or doorbell (all of them).
+-- fn_queue_wake_signal(domain, layer) → {signalled}: for a writer that silenced the triggers. It calls this after its
+-- commit, at most once per domain, layer, 5 ms and process. layer = who is woken: event (routers), saga (the
+-- orchestrator), job (hosts that claim) or doorbell (all of them).
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_signal(p_domain text, p_layer text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
