@@ -18,10 +18,10 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// bookThere tells whether a table exists in which an installation keeps its books. It refuses one of somebody who
-// could not have installed qtop, and anything that is no table: a view, a trigger, a default or a policy of theirs would
-// run with the rights of whoever reads or migrates. Ask it before the first read or write.
-func bookThere(ctx context.Context, q querier, table string) (bool, error) {
+// bookExists reports whether a table exists in which qtop records its installation. It refuses a table whose owner could
+// not have installed qtop, and anything that is not a table: a view, a trigger, a default or a policy would run with the
+// rights of the login that reads or migrates. Call it before the first read or write of such a table.
+func bookExists(ctx context.Context, q querier, table string) (bool, error) {
 	var who string
 	var trusted bool
 	err := q.QueryRow(ctx, `SELECT o.rolname::text, c.relkind = 'r' AND (o.rolsuper OR o.rolcreaterole OR o.rolname = current_user OR o.oid = d.datdba
@@ -32,31 +32,31 @@ func bookThere(ctx context.Context, q querier, table string) (bool, error) {
 		return false, nil
 	}
 	if err == nil && !trusted {
-		err = refuse(fmt.Sprintf("%s is not qtop's: it is no table, or belongs to %s, who could not have installed qtop", table, who), "schema public",
-			"nothing was read or changed; look at who made it, then drop it, or give it to the owner of the database")
+		err = refuse(fmt.Sprintf("%s is not qtop's: it is not a table, or belongs to %s, who could not have installed qtop", table, who), "schema public",
+			"nothing was read or changed; find out who made it, then drop it, or give it to the owner of the database")
 	}
 	return err == nil, err
 }
 
 // version reads the installed version; 0 = nothing is installed.
 func version(ctx context.Context, q querier) (v int32, err error) {
-	there, err := bookThere(ctx, q, versionTable)
+	there, err := bookExists(ctx, q, versionTable)
 	if err == nil && there {
 		err = q.QueryRow(ctx, "SELECT version FROM "+versionTable).Scan(&v)
 	}
 	return v, err
 }
 
-// installedCode is the row of qtop_schema_code; Code 0 = none: the schema comes
-// from before code had a number, or nothing is installed.
+// installedCode is the row of qtop_schema_code. Code 0: nothing is installed, or a
+// schema of a release in which code had no number yet.
 type installedCode struct {
 	Code, Serves int
 	Hash, Seeds  string
-	Form         string // of the hashes that were recorded with it
+	Form         string // the form of the recorded hashes, see formOf
 }
 
 func readCode(ctx context.Context, q querier) (c installedCode, err error) {
-	there, err := bookThere(ctx, q, "public.qtop_schema_code")
+	there, err := bookExists(ctx, q, "public.qtop_schema_code")
 	if err != nil || !there {
 		return c, err
 	}
@@ -68,8 +68,8 @@ func readCode(ctx context.Context, q querier) (c installedCode, err error) {
 	return c, err
 }
 
-// admit refuses a database that Up must not touch, before anything of ours is
-// made in it. prefix is that of the roles of a database that is installed now.
+// admit refuses a database that Up must not change, before Up creates anything in
+// it. prefix is the role prefix for a new installation.
 func (r *Release) admit(ctx context.Context, q querier, prefix string) (from int32, err error) {
 	if from, err = version(ctx, q); err != nil {
 		return 0, err
@@ -97,13 +97,13 @@ func (r *Release) admit(ctx context.Context, q querier, prefix string) (from int
 
 var createRelation = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(?:UNLOGGED )?(?:TABLE|VIEW) public\.([a-z0-9_]+)`)
 
-// refuseForeign refuses when the database already has objects with the names of those
-// that Up would make: a foreign events or subscriptions table must not be overwritten.
-// It looks at relations, types and functions of the pending migrations, whichever role
-// owns them, and at those of the rest of the release that our owner does not own. A
-// function of the same name with other arguments is no conflict.
+// refuseForeign refuses a database that has objects of other owners under names that
+// Up would use: an events or subscriptions table of another program must not be
+// overwritten. It checks relations, types and functions of the pending migrations,
+// whoever owns them, and those of the rest of the release that queue_owner does not
+// own. A function of the same name with other arguments is no conflict.
 func (r *Release) refuseForeign(ctx context.Context, q querier, from int32, set roleSet) error {
-	names := []string{} // of what is pending
+	names := []string{} // of the relations that pending migrations create
 	for _, m := range r.migrations[from:] {
 		for _, hit := range createRelation.FindAllStringSubmatch(m.up, -1) {
 			names = append(names, hit[1])
@@ -147,5 +147,5 @@ func (r *Release) refuseForeign(ctx context.Context, q querier, from int32, set 
 		return err
 	}
 	return refuse(fmt.Sprintf("%d objects have names that qtop would use and are not its own: %s", len(found), strings.Join(found, ", ")), "schema public",
-		"nothing was changed; use another database, or move them away")
+		"nothing was changed; use another database, or rename or move these objects")
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// catalogueForm rises whenever catalogueSQL makes another text of the same
-// definition: hashes of another form tell nothing.
+// catalogueForm rises whenever catalogueSQL prints the same definition differently:
+// hashes of different forms cannot be compared.
 const catalogueForm = 1
 
-// formOf is the form of the hashes that this program makes of what the server
-// prints, which another major version may print in other words.
+// formOf names the form of the hashes that this program makes on this server. The
+// major version is part of it, because another version may print definitions
+// differently.
 func formOf(conn *pgx.Conn) string {
 	return fmt.Sprintf("%s/%d", major(conn), catalogueForm)
 }
@@ -26,11 +27,10 @@ func major(conn *pgx.Conn) string {
 	return n
 }
 
-// catalogueSQL lists what PostgreSQL has of the objects of each kind in schema
-// public, each with a text that two objects share only when they are alike. It
-// depends on nothing but the definitions, under search_path = pg_catalog, pg_temp.
-// Functions of other owners are not ours, whatever they are called, and rights of
-// other roles are not compared.
+// catalogueSQL lists, per kind, the objects of schema public in the catalogue, each
+// with a text that describes it: two objects have the same text only if they are
+// alike. The text depends only on the definitions, under search_path = pg_catalog,
+// pg_temp. Functions of other owners and rights of other roles are not listed.
 var catalogueSQL = map[kind]string{
 	function: `
 SELECT p.proname::text AS name, string_agg(concat_ws(E'\n', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
@@ -85,8 +85,8 @@ type key struct {
 
 func (o object) key() key { return key{o.kind, o.name} }
 
-// readCatalogue reads what is there, as a hash per object. The search path of the
-// transaction must be pg_catalog, pg_temp.
+// readCatalogue returns a hash of each object in the catalogue. The search path of
+// the transaction must be pg_catalog, pg_temp.
 func readCatalogue(ctx context.Context, q querier, set roleSet) (map[key]string, error) {
 	out := map[key]string{}
 	for k, sql := range catalogueSQL {
@@ -102,7 +102,7 @@ func readCatalogue(ctx context.Context, q querier, set roleSet) (map[key]string,
 	return out, nil
 }
 
-// readOne reads the text of one object.
+// readOne returns the text of one object.
 func readOne(ctx context.Context, q querier, set roleSet, k kind, name string) (text string, err error) {
 	sql, err := expand(catalogueSQL[k], set)
 	if err == nil {
@@ -111,7 +111,7 @@ func readOne(ctx context.Context, q querier, set roleSet, k kind, name string) (
 	return text, err
 }
 
-// literalRoles is our roles as a list of placeholders.
+// literalRoles is the list of qtop's roles as placeholders.
 func literalRoles() string {
 	var all []string
 	for _, r := range Roles() {
@@ -121,14 +121,14 @@ func literalRoles() string {
 }
 
 // recorded is a row of qtop_schema_object: hashes of the source of an object and
-// of what the catalogue made of it.
+// of its text in the catalogue.
 type recorded struct{ source, installed string }
 
-// readRecords reads what the last migration recorded; nothing where it comes from
-// before that was done.
+// readRecords reads what the last migration recorded; empty for a database whose
+// release did not record objects yet.
 func readRecords(ctx context.Context, q querier) (map[key]recorded, error) {
 	out := map[key]recorded{}
-	there, err := bookThere(ctx, q, "public.qtop_schema_object")
+	there, err := bookExists(ctx, q, "public.qtop_schema_object")
 	if err != nil || !there {
 		return out, err
 	}

@@ -1,7 +1,7 @@
 package schema
 
-// This file takes the cron jobs away before `migrate down` takes what they call:
-// pg_cron would go on calling it every minute.
+// Before `migrate down` drops the functions that cron jobs call, it removes the
+// jobs: pg_cron would go on calling them every minute.
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// cron is the jobs of ours in this database, as far as the migrator may see.
+// cron is qtop's cron jobs in this database, as far as the migrator may see them.
 type cron struct {
 	ids    []int64
 	names  []string
-	hidden string // the login of jobs that this one cannot see
+	hidden string // the logins that own jobs which the migrator cannot see
 }
 
 func cronJobs(ctx context.Context, conn pgx.Tx) (c cron, err error) {
-	c.names = []string{} // nil is NULL, and from that no name differs
+	c.names = []string{} // not nil: in SQL nil is NULL, and <> ALL (NULL) is never true
 	var there, listed bool
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron')
 		AND pg_catalog.has_schema_privilege(to_regnamespace('cron'), 'USAGE'),
@@ -29,7 +29,7 @@ func cronJobs(ctx context.Context, conn pgx.Tx) (c cron, err error) {
 		return c, err
 	}
 	if there {
-		// Also jobs of a login that made them by hand.
+		// This includes jobs that a login created by hand.
 		var id int64
 		var name string
 		if err = pgrow.Visit(ctx, conn, []any{&id, &name}, func() { c.ids, c.names = append(c.ids, id), append(c.names, name) },
@@ -43,7 +43,7 @@ func cronJobs(ctx context.Context, conn pgx.Tx) (c cron, err error) {
 	return c, err
 }
 
-// unschedule takes them away with the transaction of Down: they stay where it fails.
+// unschedule removes the jobs in the transaction of Down: they stay if it fails.
 func (c cron) unschedule(ctx context.Context, tx pgx.Tx) error {
 	for _, id := range c.ids {
 		if _, err := tx.Exec(ctx, "SELECT cron.unschedule($1::bigint)", id); err != nil {
@@ -58,6 +58,6 @@ func (c cron) say(progress func(string), verb string) {
 		progress(verb + " the cron jobs " + strings.Join(c.names, ", "))
 	}
 	if c.hidden != "" {
-		progress("cron jobs that run as " + c.hidden + " are not to be seen by this login: where they still are, remove them as that login or a superuser")
+		progress("cron jobs that run as " + c.hidden + " are not visible to this login: where they still exist, remove them as that login or a superuser")
 	}
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// DownOptions steers Down.
+// DownOptions are the options of Down.
 type DownOptions struct {
-	DryRun  bool // say what would go, change nothing
-	Discard bool // go on although unprocessed work and configuration would be lost
-	// Confirm is asked once nothing speaks against it, before anything is locked or
-	// changed; its error ends Down. nil = nobody is asked.
+	DryRun  bool // report what would be removed, change nothing
+	Discard bool // continue although unfinished work and configuration would be lost
+	// Confirm is called when no refusal applies, before anything is locked or
+	// changed; its error ends Down. nil = no confirmation.
 	Confirm func(context.Context, Removal) error
 }
 
 // Removal is what Down would remove.
 type Removal struct {
-	Foreign    []string // objects that are not qtop's and stand on what would go: Down refuses
-	Losses     []string // work that is not done; refused without Discard
+	Foreign    []string // objects that are not qtop's and depend on objects that would be removed: Down refuses
+	Lost       []string // unfinished work that would be lost; refused without Discard
 	Configured []string // what operators configured; refused without Discard
-	Rows       []string // table and how many rows it has
-	// Environment is what the database says it is: its name is asked for.
+	Rows       []string // each table with rows, and how many
+	// Environment is the environment that the database is marked as; operators confirm with its name.
 	Environment queue.Environment
 
 	version int32
@@ -37,20 +37,20 @@ type Removal struct {
 }
 
 // Down removes everything that Up made, except the roles: logins may be members
-// of them. It goes in one transaction, so that the database is as before wherever it
-// fails:
+// of them. All of it is one transaction, so that a failure leaves the database
+// unchanged:
 //
-//  1. It says what would go, and refuses, naming all of it: objects of others that
-//     stand on what would go; without Discard also work, leases, executors of others,
-//     and what operators configured. Nothing is changed.
-//  2. It asks Confirm.
-//  3. It locks the tables, looks again, and drops cron jobs, code, tables, and the
+//  1. It reports what would be removed, and refuses, naming every reason: objects
+//     of other owners that depend on qtop's; without Discard also unfinished work,
+//     leases, registered executors and configuration.
+//  2. It calls Confirm.
+//  3. It locks the tables, checks again, and drops cron jobs, code, tables, and the
 //     rights on schema public that Up granted.
 func Down(ctx context.Context, dsn string, o DownOptions, progress func(string)) error {
 	return Current().Down(ctx, dsn, o, progress)
 }
 
-// Down is the function of the same name for this release.
+// Down does what the function Down does, for this release.
 func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress func(string)) error {
 	if progress == nil {
 		progress = func(string) {}
@@ -87,7 +87,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 	return explain(in.down(ctx, o), in.doing)
 }
 
-// removal looks what would go, in a transaction that changes nothing.
+// removal reads what would be removed, in a transaction that changes nothing.
 func (in *installer) removal(ctx context.Context) (Removal, error) {
 	tx, err := begin(ctx, in.conn)
 	if err != nil {
@@ -101,7 +101,7 @@ func (in *installer) removal(ctx context.Context) (Removal, error) {
 	return in.look(ctx)
 }
 
-// look reads what would go.
+// look reads what would be removed.
 func (in *installer) look(ctx context.Context) (m Removal, err error) {
 	if m.version, err = version(ctx, in.tx); err != nil || m.version == 0 {
 		return m, err
@@ -118,7 +118,7 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 	if m.Foreign, err = in.release.foreign(ctx, in.tx, in.roleSet, m.version, in.records); err != nil {
 		return m, err
 	}
-	if m.Losses, err = losses(ctx, in.tx); err != nil {
+	if m.Lost, err = lostWork(ctx, in.tx); err != nil {
 		return m, err
 	}
 	if m.Configured, err = configured(ctx, in.tx); err != nil {
@@ -131,7 +131,7 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 	if err = in.tx.QueryRow(ctx, "SELECT current_database()").Scan(&database); err != nil {
 		return m, err
 	}
-	if err = there(ctx, in.tx, func(tx pgx.Tx) error {
+	if err = ifInstalled(ctx, in.tx, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, "SELECT COALESCE((SELECT c.value FROM public.dot_config c WHERE c.key = $1), '')", queue.EnvironmentFlag).Scan(&environment)
 	}); err != nil {
 		return m, err
@@ -141,32 +141,32 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 	return m, err
 }
 
-// refusal says why Down does not go on.
+// refusal returns the reason why Down must not continue, or nil.
 func (m Removal) refusal(o DownOptions) error {
 	if len(m.Foreign) > 0 {
-		return refuse(fmt.Sprintf("%d objects that are not qtop's stand on what migrate down removes: %s", len(m.Foreign), few(m.Foreign)), "",
-			"nothing was changed; drop them or move them off, then run migrate down again; --dry-run names all")
+		return refuse(fmt.Sprintf("%d objects that are not qtop's depend on what migrate down removes: %s", len(m.Foreign), few(m.Foreign)), "",
+			"nothing was changed; drop or move them, then run migrate down again; --dry-run names all")
 	}
 	if o.Discard {
 		return nil
 	}
-	if len(m.Losses) > 0 {
-		return refuse("migrate down would lose "+strings.Join(m.Losses, ", ")+queue.Choose(len(m.Configured) > 0, ", and configuration: "+strings.Join(m.Configured, "; "), ""), "",
-			"nothing was changed; let the work finish, or say --discard")
+	if len(m.Lost) > 0 {
+		return refuse("migrate down would lose "+strings.Join(m.Lost, ", ")+queue.Choose(len(m.Configured) > 0, ", and configuration: "+strings.Join(m.Configured, "; "), ""), "",
+			"nothing was changed; let the work finish, or pass --discard")
 	}
 	if len(m.Configured) > 0 {
-		return refuse("migrate down would remove what is configured here: "+strings.Join(m.Configured, "; "), "", "nothing was changed; write it down, then say --discard")
+		return refuse("migrate down would remove what is configured here: "+strings.Join(m.Configured, "; "), "", "nothing was changed; write it down, then pass --discard")
 	}
 	return nil
 }
 
-// lines are what stands against a removal and what goes with it, each in a line.
+// lines are the reasons against a removal and the rows that it removes, one per line.
 func (m Removal) lines() []string {
 	var out []string
 	for _, all := range []struct {
 		what  string
 		names []string
-	}{{"in the way: ", m.Foreign}, {"would lose ", m.Losses}, {"would remove configuration: ", m.Configured}} {
+	}{{"in the way: ", m.Foreign}, {"would lose ", m.Lost}, {"would remove configuration: ", m.Configured}} {
 		for _, name := range all.names {
 			out = append(out, queue.Clean(all.what+name).String())
 		}
@@ -177,12 +177,12 @@ func (m Removal) lines() []string {
 	return out
 }
 
-// Lines are all that Down would remove and all that stands against it, for whoever is
-// asked to confirm it.
+// Lines returns what Down would remove and every reason against it, one per line,
+// to show before a confirmation.
 func (m Removal) Lines() []string { return m.lines() }
 
-// down is the one transaction of Down: the cron jobs, the code, then the tables from the
-// newest migration to the oldest, then the version table and the rights on the schema.
+// down is the transaction of Down. It drops the cron jobs, the code, the tables from
+// the newest migration to the oldest, the version table and the rights on the schema.
 func (in *installer) down(ctx context.Context, o DownOptions) error {
 	tx, err := begin(ctx, in.conn)
 	if err != nil {
@@ -190,7 +190,7 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	in.tx = tx
-	// Here the lock may take its time: nothing is to go on working with the tables.
+	// Waiting longer for a lock is fine here: the tables are about to be dropped.
 	if err := exec(ctx, tx, sessionSQL+"\nSET LOCAL lock_timeout = '1min';"); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	if err := in.lockOwn(ctx); err != nil {
 		return err
 	}
-	found, err := in.look(ctx) // what came since
+	found, err := in.look(ctx) // again: it may have changed before the locks
 	if err != nil || found.version == 0 {
 		return err
 	}
@@ -214,7 +214,7 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	if err := exec(ctx, tx, "SET LOCAL ROLE "+in.roleSet.owner()); err != nil {
 		return err
 	}
-	// Trigger functions go last: triggers go with their tables, those of leaves too.
+	// Trigger functions are dropped last: their triggers disappear with the tables, also those of leaves.
 	code, triggerFunctions := in.codeToDrop()
 	for _, o := range code {
 		in.doing = o.String()
@@ -254,14 +254,14 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	return nil
 }
 
-// lockOwn locks the tables that will go, in the order of their names, so that nothing
-// can be put on them any more.
+// lockOwn locks the tables that will be dropped, in the order of their names, so that
+// no new object can depend on them.
 func (in *installer) lockOwn(ctx context.Context) error {
 	set, err := storedRoles(ctx, in.tx)
 	if err != nil {
 		return err
 	}
-	in.doing = "lock of the tables"
+	in.doing = "locking the tables"
 	tables, err := pgrow.Column[string](ctx, in.tx, `SELECT format('public.%I', c.relname) FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
 		AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relowner = to_regrole($1) ORDER BY c.relname`, set.owner())
 	if err == nil && len(tables) > 0 {
@@ -271,7 +271,7 @@ func (in *installer) lockOwn(ctx context.Context) error {
 	return err
 }
 
-// revokeSchema takes back what rolesSQL grants on schema public.
+// revokeSchema revokes what rolesSQL grants on schema public.
 func (in *installer) revokeSchema(ctx context.Context) error {
 	roles, err := pgrow.Column[string](ctx, in.tx, "SELECT quote_ident(r.rolname) FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) ORDER BY 1", in.roleSet.all())
 	if err != nil || len(roles) == 0 {
@@ -282,8 +282,8 @@ func (in *installer) revokeSchema(ctx context.Context) error {
 
 var returnsTrigger = regexp.MustCompile(`(?i)\bRETURNS\s+trigger\b`)
 
-// codeToDrop are the views and functions to drop: those that only another release
-// declares, then ours against the order of installation.
+// codeToDrop returns the views and functions to drop: first those that only another
+// release declares, then those of this release in reverse order of installation.
 func (in *installer) codeToDrop() (code, triggerFunctions []object) {
 	for k := range in.records {
 		o := object{kind: k.kind, name: k.name}
@@ -321,13 +321,13 @@ func (r *Release) dryRun(m Removal, progress func(string)) {
 	}
 	switch {
 	case len(m.Foreign) > 0:
-		progress("refused while something that is not qtop's is in the way")
-	case len(m.Losses)+len(m.Configured) > 0:
+		progress("refused while objects that are not qtop's are in the way")
+	case len(m.Lost)+len(m.Configured) > 0:
 		progress("refused without --discard")
 	}
 }
 
-// Removes tells whether Down drops every one of these tables, functions and
+// Removes reports whether Down drops every one of these tables, functions and
 // triggers: code is dropped because it is declared, tables by their migrations.
 func Removes(names ...string) bool {
 	r := Current()

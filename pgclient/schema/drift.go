@@ -11,11 +11,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// This file compares what migrations made with what is there. What puts each difference
-// right stands in remedy.go: a migration runs once, so no migrate up does.
+// Differences between what the migrations made and what the database has. Remedies are
+// in remedy.go: a migration runs only once, so migrate up does not repair them.
 
-// ownersSQL finds relations, types and functions of ours that belong to somebody else. $1
-// is the owner, $2 are names of relations and types, $3 functions with their arguments.
+// ownersSQL finds relations, types and functions of qtop that another role owns. $1 is
+// the owner, $2 are names of relations and types, $3 functions with their arguments.
 const ownersSQL = `
 SELECT format('%s %s', lower(what), name), format('belongs to %I', pg_get_userbyid(owner)), format('ALTER %s %s OWNER TO %I', what, full_name, $1::text) FROM (
 	SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.relname::text, format('public.%I', c.relname), c.relowner
@@ -32,9 +32,9 @@ SELECT format('%s %s', lower(what), name), format('belongs to %I', pg_get_userby
 	WHERE f.pronamespace = 'public'::regnamespace AND i.identity = ANY ($3::text[])) x (what, name, full_name, owner)
 WHERE owner IS DISTINCT FROM to_regrole($1)::oid`
 
-// firingSQL finds triggers that fire otherwise than they should and that no migrate up
-// looks at: those that check foreign keys, and those that partitions have of their
-// parents. $1 are the names of tables.
+// firingSQL finds triggers whose enabled state is wrong and that migrate up does not
+// check: those of foreign keys, and those that partitions inherit. $1 are the names of
+// tables.
 const firingSQL = `
 WITH t AS MATERIALIZED (SELECT c.oid, c.relname FROM pg_class c LEFT JOIN pg_inherits i ON c.relispartition AND i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
 	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND COALESCE(p.relname, c.relname) = ANY ($1::text[]))
@@ -48,8 +48,8 @@ SELECT format('trigger %s on %s', g.tgname, t.relname), 'fires otherwise than on
 FROM t JOIN pg_trigger g ON g.tgrelid = t.oid JOIN pg_trigger p ON p.oid = g.tgparentid
 WHERE NOT g.tgisinternal AND g.tgenabled <> p.tgenabled`
 
-// leavesSQL finds partitions that are none any more, are not kept through a crash, or lost
-// their guard against TRUNCATE. $1 are the names of tables.
+// leavesSQL finds partitions that were detached, are UNLOGGED, or lost their trigger
+// against TRUNCATE. $1 are the names of tables.
 const leavesSQL = `
 WITH p AS (SELECT c.oid, c.relname AS name, c.relowner FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'p' AND c.relname = ANY ($1::text[])),
 leaf AS MATERIALIZED (SELECT c.oid, c.relname AS name, c.relispartition, c.relpersistence, p.name AS parent, substring(c.relname, length(p.name) + 2) AS part
@@ -68,14 +68,14 @@ SELECT format('trigger %s on %s', g.name, l.name), CASE WHEN t.oid IS NULL THEN 
 FROM leaf l CROSS JOIN LATERAL (SELECT format('trg_%s_no_truncate', l.name) AS name) g LEFT JOIN pg_trigger t ON t.tgrelid = l.oid AND t.tgname = g.name::name
 WHERE l.part <> 'default' AND (t.oid IS NULL OR t.tgenabled NOT IN ('O', 'A'))`
 
-// schemaSQL finds roles of ours ($1) that may not use schema public.
+// schemaSQL finds roles of qtop ($1) that may not use schema public.
 const schemaSQL = `
 SELECT 'rights SCHEMA public', format('%I may not use it', r.rolname), format('GRANT USAGE ON SCHEMA public TO %I', r.rolname)
 FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) AND NOT has_schema_privilege(r.oid, 'public'::regnamespace, 'USAGE')`
 
-// tableDifferences are those of tables, columns, constraints, indexes, sequences, types,
-// owners, and of the triggers of partitions and foreign keys. astray are the relations
-// and functions that belong to somebody else.
+// tableDifferences returns the differences of tables, columns, constraints, indexes,
+// sequences, types, owners, and of the triggers of partitions and foreign keys. astray
+// are the relations and functions that another role owns.
 func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet) (out []Difference, astray map[string]bool, err error) {
 	names := r.tables.names()
 	found, err := readForms(ctx, q, set.owner(), names)
@@ -85,8 +85,8 @@ func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet) 
 	for k, want := range r.tables {
 		live, there := found[k]
 		switch {
-		case !there && k.name != k.relation() && !found.has(table, k.relation()) && !found.has(domain, k.relation()): // its table is missing, which says all
-		case !there && k.kind == sequence && r.identityOf(k.name, found): // it went with the identity, and comes back with it
+		case !there && k.name != k.relation() && !found.has(table, k.relation()) && !found.has(domain, k.relation()): // the missing table is reported, not its parts
+		case !there && k.kind == sequence && r.identityOf(k.name, found): // dropped with the identity, and created again with it
 		case !there:
 			out = append(out, r.missing(k, want, set.owner()))
 		case live != want:
@@ -120,14 +120,14 @@ func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet) 
 	if err := look(leavesSQL, names); err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(out, func(a, b Difference) int { // types first: what is printed of a constraint follows its type
+	slices.SortFunc(out, func(a, b Difference) int { // types first: how a constraint is printed depends on its type
 		isType := func(d Difference) int { return queue.Choose(strings.HasPrefix(d.Object, "enum "), 0, 1) }
 		return cmp.Or(cmp.Compare(isType(a), isType(b)), strings.Compare(a.Object+a.Why, b.Object+b.Why))
 	})
 	return out, astray, nil
 }
 
-// identityOf tells the sequence of an identity that its column has no more.
+// identityOf reports whether the sequence belongs to an identity column that the database has lost.
 func (r *Release) identityOf(name string, found forms) bool {
 	for k, want := range r.tables {
 		if k.kind == column && strings.HasSuffix(want, " AS IDENTITY") && strings.ReplaceAll(k.name, ".", "_")+"_seq" == name {
@@ -137,7 +137,7 @@ func (r *Release) identityOf(name string, found forms) bool {
 	return false
 }
 
-// relation is the table or type that a thing of a migration is or is a part of.
+// relation is the table or type that the part is, or belongs to.
 func (k part) relation() string {
 	switch k.kind {
 	case column:
@@ -151,7 +151,7 @@ func (k part) relation() string {
 	}
 }
 
-// ident is the name of a thing by itself, for SQL.
+// ident is the name of the part alone, as an SQL identifier.
 func (k part) ident() string {
 	name, _, _ := strings.Cut(k.name, " on ")
 	if k.kind == column {
@@ -162,8 +162,8 @@ func (k part) ident() string {
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// quoted is an identifier, in quotes where it needs them: our own never do, nor are they
-// key words.
+// quoted returns an identifier, quoted if it needs quotes. Names of qtop never need
+// them, and none is a keyword.
 func quoted(name string) string {
 	if plainName.MatchString(name) {
 		return name

@@ -13,9 +13,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// dependentsSQL lists what cannot stand without the function or view $1 of kind $2,
-// each with what it stands on: functions (by the row type of a view), views (by
-// their rule) and triggers.
+// dependentsSQL lists everything that depends on the function or view $1 of kind $2,
+// each with what it depends on: functions (through the row type of a view), views
+// (through their rule) and triggers.
 const dependentsSQL = `
 WITH RECURSIVE edge (class, oid, on_class, on_oid) AS (
 	SELECT 'pg_proc'::regclass::oid, p.oid, 0::oid, 0::oid FROM pg_proc p
@@ -45,8 +45,8 @@ LEFT JOIN pg_class c ON e.class = 'pg_class'::regclass AND c.oid = e.oid
 LEFT JOIN pg_trigger t ON e.class = 'pg_trigger'::regclass AND t.oid = e.oid
 WHERE COALESCE(t.tgparentid, 0) = 0`
 
-// dependents are the object itself and what stands on it, in the order in which
-// they can be dropped.
+// dependents returns the object and everything that depends on it, in the order in
+// which they can be dropped.
 func (in *installer) dependents(ctx context.Context, o object) ([]object, error) {
 
 	objects, above := map[string]object{}, map[string][]string{}
@@ -78,9 +78,9 @@ func (in *installer) dependents(ctx context.Context, o object) ([]object, error)
 	return out, nil
 }
 
-// dropWithDependents drops an object that a replacement would not fit, and what
-// stands on it. All of that must be ours: the objects that this release declares
-// are made again in their turn, those that it does not declare are gone anyway.
+// dropWithDependents drops an object that CREATE OR REPLACE cannot change, and its
+// dependents. All of them must be qtop's: those that this release declares are
+// created again later, the others belong to older releases.
 func (in *installer) dropWithDependents(ctx context.Context, o object) ([]object, error) {
 	hits, err := in.dependents(ctx, o)
 	if err != nil {
@@ -94,8 +94,8 @@ func (in *installer) dropWithDependents(ctx context.Context, o object) ([]object
 		}
 	}
 	if len(foreign) > 0 {
-		return nil, refuse(fmt.Sprintf("%s must be dropped, and what is not qtop's depends on it: %s", o, strings.Join(foreign, ", ")), in.doing,
-			"nothing was changed; drop it, migrate, and make it again")
+		return nil, refuse(fmt.Sprintf("%s must be dropped, but objects that are not qtop's depend on it: %s", o, strings.Join(foreign, ", ")), in.doing,
+			"nothing was changed; drop those objects, migrate, and create them again")
 	}
 	for _, d := range hits {
 		if err := in.dropAll(ctx, d); err != nil {
@@ -105,7 +105,7 @@ func (in *installer) dropWithDependents(ctx context.Context, o object) ([]object
 	return hits, nil
 }
 
-// dropAll drops an object where it is there; of a function every form that is ours.
+// dropAll drops an object if it exists; of a function, every overload that qtop owns.
 func (in *installer) dropAll(ctx context.Context, o object) error {
 	switch o.kind {
 	case function:
@@ -122,17 +122,17 @@ func (in *installer) dropAll(ctx context.Context, o object) error {
 		return exec(ctx, in.tx, o.drop())
 	case rights, comment:
 		err := pgx.BeginFunc(ctx, in.tx, func(tx pgx.Tx) error {
-			sql, err := in.signed(ctx, o, o.drop())
+			sql, err := in.withArguments(ctx, o, o.drop())
 			if err != nil {
 				return err
 			}
 			return in.exec(ctx, tx, sql)
 		})
-		if errors.Is(err, pgx.ErrNoRows) { // the function is gone, and its rights with it
+		if errors.Is(err, pgx.ErrNoRows) { // the function was dropped, and its rights with it
 			return nil
 		}
 		var pg *pgconn.PgError
-		if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "42") { // what it was on is gone
+		if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "42") { // the object that it was on was dropped
 			return nil
 		}
 		return err
@@ -140,8 +140,8 @@ func (in *installer) dropAll(ctx context.Context, o object) error {
 	return nil
 }
 
-// dropGone drops what earlier releases installed and this one does not declare:
-// what was recorded, and what release.txt names from before there were records.
+// dropGone drops what earlier releases installed and this one does not declare: what
+// they recorded, and what release.txt names from releases without records.
 func (in *installer) dropGone(ctx context.Context) ([]object, error) {
 	declares := map[key]bool{}
 	for _, o := range in.release.objects {
@@ -171,8 +171,8 @@ func (in *installer) dropGone(ctx context.Context) ([]object, error) {
 	})
 	var told []object
 	for _, o := range gone {
-		in.doing = "drop of " + o.String()
-		if o.kind == view || o.kind == function { // of ours only what is gone too stands on it
+		in.doing = "dropping " + o.String()
+		if o.kind == view || o.kind == function { // of qtop's objects only ones that are dropped too depend on it
 			if _, err := in.dropWithDependents(ctx, o); err != nil {
 				return nil, err
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// explain turns a server error into the one line an operator needs. where is the
-// file or object that was at work.
+// explain turns a server error into one line for the operator. where is the file or
+// object that was being worked on.
 func explain(err error, where string) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -21,14 +21,14 @@ func explain(err error, where string) error {
 		where += fmt.Sprintf(" line %d", at.line)
 	}
 	what := pg.Message
-	if pg.Code == "2BP01" { // the detail names what depends on it
+	if pg.Code == "2BP01" { // dependent objects: the detail names them
 		what += ": " + pg.Detail
 	}
 	e := queue.NewError(queue.KindFailed, what, where+", SQLSTATE "+pg.Code, "").Because(pg)
 	switch pg.Code {
 	case "42501":
 		e.Kind = queue.KindPermission
-		e.Do = queue.Clean("run migrate as a superuser, or as a role with CREATEROLE that owns the database; an object that somebody else made under a name of qtop's must be dropped first")
+		e.Do = queue.Clean("run migrate as a superuser, or as a role with CREATEROLE that owns the database; drop objects of other owners whose names qtop uses first")
 	case "2BP01":
 		e.Do = queue.Clean("nothing was changed; drop or move what depends on it first")
 	}

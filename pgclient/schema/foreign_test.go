@@ -81,7 +81,7 @@ func TestDownNamesWhatIsForeign(t *testing.T) {
 		err := schema.Down(t.Context(), db.DSN(""), o, said.add)
 		if !o.DryRun {
 			require.Equal(t, queue.KindFailed, queue.KindOf(err))
-			require.ErrorContains(t, err, "objects that are not qtop's stand on what migrate down removes")
+			require.ErrorContains(t, err, "objects that are not qtop's depend on what migrate down removes")
 			require.NotContains(t, err.Error(), "\n")
 		}
 		var names []string

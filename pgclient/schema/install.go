@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// code brings the objects of the code and the seeds to this release, and records
-// what the catalogue made of them.
+// code brings the objects of the code and the seeds to this release, and records the
+// resulting catalogue texts.
 func (in *installer) code(ctx context.Context, _ int32) error {
 	in.doing = "code"
 	changed := map[kind][]string{}
@@ -27,7 +27,7 @@ func (in *installer) code(ctx context.Context, _ int32) error {
 			if !slices.Contains(kinds, o.kind) {
 				continue
 			}
-			did, err := in.bring(ctx, o, found)
+			did, err := in.installDifferent(ctx, o, found)
 			if err != nil {
 				return err
 			}
@@ -54,8 +54,8 @@ func (in *installer) code(ctx context.Context, _ int32) error {
 	return in.record(ctx, seeds)
 }
 
-// report tells which functions, views and triggers were changed: by name where
-// they are few.
+// report adds the progress line that lists the changed functions, views and triggers,
+// by name if they are few.
 func (in *installer) report(changed map[kind][]string, gone []object) {
 	line := fmt.Sprintf("code %d (%s):", in.release.Code, in.release.Hash)
 	for _, k := range []kind{function, view, trigger, rights, comment} {
@@ -79,16 +79,16 @@ func (in *installer) report(changed map[kind][]string, gone []object) {
 	in.said = append(in.said, strings.TrimSuffix(line, ";"))
 }
 
-// unchanged tells an object that is as it was recorded, from the source that this
-// release has. Records of another form do not count.
+// unchanged reports whether the installed object and the source of this release are
+// both as recorded. Records of another form do not count.
 func (in *installer) unchanged(o object, found map[key]string) bool {
 	live, there := found[o.key()]
 	r, ok := in.records[o.key()]
 	return in.comparable && ok && there && r == recorded{o.hash(), live}
 }
 
-// bring installs an object unless what is there is like it, and tells whether it did.
-func (in *installer) bring(ctx context.Context, o object, found map[key]string) (bool, error) {
+// installDifferent installs an object unless the installed one is alike, and reports whether it did.
+func (in *installer) installDifferent(ctx context.Context, o object, found map[key]string) (bool, error) {
 	if in.unchanged(o, found) {
 		return false, nil
 	}
@@ -105,13 +105,13 @@ func (in *installer) bring(ctx context.Context, o object, found map[key]string) 
 				if err != nil {
 					return false, err
 				}
-				for _, d := range dropped { // those that stood on it are made again in their turn
+				for _, d := range dropped { // its dependents are created again when their turn comes
 					delete(found, d.key())
 				}
 			}
 		}
 	}
-	sql, err := in.signed(ctx, o, o.install())
+	sql, err := in.withArguments(ctx, o, o.install())
 	if err == nil {
 		err = in.exec(ctx, in.tx, sql)
 	}
@@ -121,9 +121,9 @@ func (in *installer) bring(ctx context.Context, o object, found map[key]string) 
 	return true, nil
 }
 
-// signed completes the name of a function in rights and comments by its argument
-// types: somebody else's function of the same name would make it ambiguous.
-func (in *installer) signed(ctx context.Context, o object, sql string) (string, error) {
+// withArguments adds the argument types to the name of a function in rights and
+// comments: a function of another owner with the same name would make it ambiguous.
+func (in *installer) withArguments(ctx context.Context, o object, sql string) (string, error) {
 	name, ok := strings.CutPrefix(o.name, "FUNCTION ")
 	if !ok {
 		return sql, nil
@@ -134,19 +134,19 @@ func (in *installer) signed(ctx context.Context, o object, sql string) (string, 
 	return strings.ReplaceAll(sql, o.target()+" ", "FUNCTION "+signature+" "), err
 }
 
-// stand is the name under which compare makes an object to look at it.
-const stand = "qtop_schema_compared"
+// comparedName is the name under which compare creates an object.
+const comparedName = "qtop_schema_compared"
 
-// compare makes the object beside the one that is there, under another name, and
-// takes it away again. like: the catalogue has the same for both. fit: CREATE OR
-// REPLACE can turn the one that is there into it.
+// compare creates the object under another name, compares it with the installed one,
+// and rolls it back. like: the catalogue shows the same for both. fit: CREATE OR
+// REPLACE can change the installed one into it.
 func (in *installer) compare(ctx context.Context, o object, live string) (like, fit bool, err error) {
 	sql := o.sql
 	if o.kind == trigger {
-		sql = fmt.Sprintf("CREATE TABLE public.%s (LIKE public.%s);\n", stand, o.relation()) +
-			regexp.MustCompile(`\bpublic\.`+o.relation()+`\b`).ReplaceAllString(sql, "public."+stand)
+		sql = fmt.Sprintf("CREATE TABLE public.%s (LIKE public.%s);\n", comparedName, o.relation()) +
+			regexp.MustCompile(`\bpublic\.`+o.relation()+`\b`).ReplaceAllString(sql, "public."+comparedName)
 	} else {
-		sql = strings.Replace(sql, "public."+o.name, "public."+stand, 1)
+		sql = strings.Replace(sql, "public."+o.name, "public."+comparedName, 1)
 	}
 	err = pgx.BeginFunc(ctx, in.tx, func(tx pgx.Tx) error {
 		if err := in.exec(ctx, tx, sql); err != nil {
@@ -168,23 +168,23 @@ func (in *installer) compare(ctx context.Context, o object, live string) (like, 
 
 var errCompared = errors.New("compared")
 
-// alike asks whether the one made beside it is in the catalogue as the one that
-// is there, but for its name.
+// alike reports whether the catalogue shows the same for the compared object as for
+// the installed one, apart from the name.
 func (in *installer) alike(ctx context.Context, tx pgx.Tx, o object, live string) (bool, error) {
-	name := stand
+	name := comparedName
 	if o.kind == trigger {
 		trg, _, _ := strings.Cut(o.name, " on ")
-		name = trg + " on " + stand
+		name = trg + " on " + comparedName
 	}
 	text, err := readOne(ctx, tx, in.roleSet, o.kind, name)
 	if o.kind == trigger {
-		text = strings.Replace(text, " ON public."+stand+" ", " ON public."+o.relation()+" ", 1)
+		text = strings.Replace(text, " ON public."+comparedName+" ", " ON public."+o.relation()+" ", 1)
 	}
 	return shortHash(text) == live, err
 }
 
-// fits asks whether a replacement keeps what dependents rely on: arguments and
-// result of a function, the columns of a view.
+// fits reports whether CREATE OR REPLACE can change the installed object: same
+// arguments and result of a function, same columns of a view.
 func (in *installer) fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, err error) {
 	switch o.kind {
 	case function:
@@ -192,20 +192,20 @@ func (in *installer) fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, 
 				AND (n.proallargtypes, n.proargmodes, n.proargnames) IS NOT DISTINCT FROM (p.proallargtypes, p.proargmodes, p.proargnames)
 				AND n.pronargdefaults >= p.pronargdefaults)
 			FROM pg_proc p, pg_proc n WHERE p.pronamespace = 'public'::regnamespace AND n.pronamespace = 'public'::regnamespace
-				AND p.proowner = ($3::text)::regrole AND p.proname = $1 AND n.proname = $2`, o.name, stand, in.roleSet.owner()).Scan(&fits)
+				AND p.proowner = ($3::text)::regrole AND p.proname = $1 AND n.proname = $2`, o.name, comparedName, in.roleSet.owner()).Scan(&fits)
 	case view:
 		err = tx.QueryRow(ctx, `SELECT NOT EXISTS (
 			SELECT FROM pg_attribute p LEFT JOIN pg_attribute n ON n.attrelid = to_regclass('public.' || $2) AND n.attnum = p.attnum
 			WHERE p.attrelid = to_regclass('public.' || $1) AND p.attnum > 0
 				AND (p.attname, p.atttypid, p.atttypmod, p.attcollation) IS DISTINCT FROM (n.attname, n.atttypid, n.atttypmod, n.attcollation))`,
-			o.name, stand).Scan(&fits)
+			o.name, comparedName).Scan(&fits)
 	default:
 		fits = true
 	}
 	return fits, err
 }
 
-// record writes down what is installed now.
+// record stores the hashes of what is installed now.
 func (in *installer) record(ctx context.Context, seeds string) error {
 	in.doing = "public.qtop_schema_object"
 	found, err := readCatalogue(ctx, in.tx, in.roleSet)
@@ -242,7 +242,7 @@ func (in *installer) record(ctx context.Context, seeds string) error {
 	return err
 }
 
-// planTriggers are the triggers of existing tables that this try will make,
+// planTriggers returns the triggers of existing tables that this attempt will create,
 // replace or drop.
 func (in *installer) planTriggers(ctx context.Context) ([]object, error) {
 	found, err := readCatalogue(ctx, in.tx, in.roleSet)
@@ -262,7 +262,7 @@ func (in *installer) planTriggers(ctx context.Context) ([]object, error) {
 		if live, there := found[o.key()]; there {
 			like, _, err := in.compare(ctx, o, live)
 			var pg *pgconn.PgError
-			if errors.As(err, &pg) && pg.Code == "42883" { // its function is new
+			if errors.As(err, &pg) && pg.Code == "42883" { // its function does not exist yet
 				err = nil
 			}
 			if err != nil {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	shareRowExclusive = "SHARE ROW EXCLUSIVE" // what making a trigger takes: readers go on
+	shareRowExclusive = "SHARE ROW EXCLUSIVE" // the lock that creating a trigger needs: readers continue
 	accessExclusive   = "ACCESS EXCLUSIVE"
 )
 
 var alteredTable = regexp.MustCompile(
 	`(?m)^(?:ALTER TABLE (?:ONLY )?|DROP TABLE |CREATE (?:UNIQUE )?INDEX \w+\s+ON (?:ONLY )?|UPDATE |DELETE FROM )public\.(\w+)`)
 
-// lockTables locks the tables that this try will change, in the order of their
-// names and each in the mode that its change needs, before anything is changed.
-// So a table that somebody holds costs no work, and two tables are never taken in
-// opposite orders.
+// lockTables locks the tables that this attempt will change, ordered by name and each
+// in the mode that its change needs, before anything is changed. So an attempt that
+// meets a locked table wastes no work, and two migrations never lock in opposite
+// orders.
 func (in *installer) lockTables(ctx context.Context, from int32) error {
 	modes := map[string]string{}
 	for _, m := range in.release.migrations[from:] {
@@ -39,7 +39,7 @@ func (in *installer) lockTables(ctx context.Context, from int32) error {
 	}
 	for _, o := range plan {
 		mode := shareRowExclusive
-		if !strings.HasPrefix(o.sql, "CREATE OR REPLACE") { // it is dropped first, or for good
+		if !strings.HasPrefix(o.sql, "CREATE OR REPLACE") { // dropped, or dropped and created again
 			mode = accessExclusive
 		}
 		if modes[o.relation()] != accessExclusive {
@@ -47,7 +47,7 @@ func (in *installer) lockTables(ctx context.Context, from int32) error {
 		}
 	}
 	for _, table := range slices.Sorted(maps.Keys(modes)) {
-		in.doing = "lock of " + table
+		in.doing = "locking " + table
 		var there bool
 		if err := in.tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", "public."+table).Scan(&there); err != nil {
 			return err
@@ -62,9 +62,9 @@ func (in *installer) lockTables(ctx context.Context, from int32) error {
 	return nil
 }
 
-// watcher remembers who blocks a session, seen from a connection of its own: once
-// the lock has timed out, nobody can tell any more.
-type watcher struct {
+// blockerWatch remembers which session blocks another one, as seen from a separate
+// connection: after a lock timeout the server no longer knows.
+type blockerWatch struct {
 	stop context.CancelFunc
 	done chan struct{}
 
@@ -72,38 +72,38 @@ type watcher struct {
 	who string
 }
 
-// watch looks five times a second who blocks conn, until its close. It connects
-// when the first look is due; without a second connection it sees nobody.
-func watch(ctx context.Context, conn *pgx.Conn) *watcher {
+// watchBlockers looks five times a second which session blocks conn, until close. It
+// connects at the first look; without a second connection it sees nothing.
+func watchBlockers(ctx context.Context, conn *pgx.Conn) *blockerWatch {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watcher{stop: stop, done: make(chan struct{})}
+	w := &blockerWatch{stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
-		var eye *pgx.Conn
+		var second *pgx.Conn
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
-			if eye == nil {
+			if second == nil {
 				var err error
-				if eye, err = pgx.ConnectConfig(ctx, conn.Config()); err != nil {
+				if second, err = pgx.ConnectConfig(ctx, conn.Config()); err != nil {
 					return
 				}
-				defer eye.Close(context.WithoutCancel(ctx))
+				defer second.Close(context.WithoutCancel(ctx))
 			}
-			w.look(ctx, eye, conn.PgConn().PID())
+			w.look(ctx, second, conn.PgConn().PID())
 		}
 	}()
 	return w
 }
 
-func (w *watcher) look(ctx context.Context, eye *pgx.Conn, pid uint32) {
+func (w *blockerWatch) look(ctx context.Context, second *pgx.Conn, pid uint32) {
 	var who string
-	err := atOnce(ctx, eye, func(q querier) error {
+	err := atOnce(ctx, second, func(q querier) error {
 		return q.QueryRow(ctx, `SELECT format('%s is held by %s', COALESCE((SELECT string_agg(DISTINCT l.relation::regclass::text, ', ') FROM pg_locks l
 				WHERE l.pid = $1 AND NOT l.granted AND l.locktype IN ('relation', 'tuple')), 'a row'),
 			COALESCE(format('pid %s (%s)', a.pid, concat_ws(', ', a.usename, NULLIF(a.application_name, ''), COALESCE(host(a.client_addr), 'local socket'), a.state,
@@ -117,16 +117,16 @@ func (w *watcher) look(ctx context.Context, eye *pgx.Conn, pid uint32) {
 	}
 }
 
-// blocker says who was seen last, and forgets.
-func (w *watcher) blocker() string {
+// blocker returns the session that was seen last, and forgets it.
+func (w *blockerWatch) blocker() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	who := cmp.Or(w.who, "a lock did not come, who holds it was not seen")
+	who := cmp.Or(w.who, "a lock was not granted; which session holds it is not known")
 	w.who = ""
 	return who
 }
 
-func (w *watcher) close() {
+func (w *blockerWatch) close() {
 	w.stop()
 	<-w.done
 }

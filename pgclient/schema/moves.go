@@ -22,16 +22,16 @@ func loadMoves(fsys fs.FS) ([]move, error) {
 		}
 		all := statements(text)
 		if len(all) != 1 {
-			return nil, fmt.Errorf("%s: a move is one statement, here are %d", name, len(all))
+			return nil, fmt.Errorf("%s: a move must be one statement, not %d", name, len(all))
 		}
 		out = append(out, move{strings.TrimSuffix(strings.TrimPrefix(name, "moves/"), ".sql"), all[0].sql})
 	}
 	return out, nil
 }
 
-// runMoves runs each move that has not ended, batch by batch, until it touches no
-// row. Each batch commits together with the count of rows moved so far, so an
-// interrupted move goes on where it stood.
+// runMoves runs each unfinished move, batch by batch, until a batch changes no row.
+// Each batch commits together with the number of rows moved so far, so an interrupted
+// move continues where it stopped.
 func (r *Release) runMoves(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	if len(r.moves) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (r *Release) runMoves(ctx context.Context, conn *pgx.Conn, progress func(st
 				if err := exec(ctx, tx, sessionSQL+"\nSET LOCAL ROLE "+set.owner()+";"); err != nil {
 					return err
 				}
-				// The row lock keeps a second migrate from moving the same batch.
+				// The row lock prevents a second migration from moving the same batch.
 				err := tx.QueryRow(ctx, `INSERT INTO public.qtop_schema_move AS q (name) VALUES ($1)
 					ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING q.moved, q.ended_at IS NOT NULL`, m.name).Scan(&total, &ended)
 				if err != nil || ended {

@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// owner owns every object; nobody logs in as it.
+// owner owns every object; no login uses it.
 const owner = "queue_owner"
 
 // Roles are the group roles that the schema grants rights to, without its owner.
@@ -21,7 +21,7 @@ func Roles() []string {
 	}
 }
 
-// vocabulary is the lists of words that several tables and functions admit or refuse.
+// vocabulary is the lists of words that several tables and functions accept or refuse.
 func vocabulary() map[string][]string {
 	return map[string][]string{
 		"executor_kinds": queue.ExecutorKinds(),
@@ -31,22 +31,22 @@ func vocabulary() map[string][]string {
 	}
 }
 
-// expand replaces the placeholders of SQL text, which are written as psql writes
-// its variables:
+// expand replaces the placeholders of SQL text, which are written like variables of
+// psql:
 //
 //	:"queue_viewer"    the role, as an identifier
-//	:'queue_owner'     the role's name, as a literal; both as the set has them
+//	:'queue_owner'     the role's name, as a literal; both with the prefix of the set
 //	:denied_keys       a list of literals: 'body', 'content', …
 //	:'denied_keys'     an array literal: '{body,content,…}'
 //
-// A name in quotes that is neither a role nor a list is an error. A colon behind
-// another, as in ::text, or behind a quote, as in '{"a":"b"}', begins no
-// placeholder. The scan is by hand: every program
-// loads half a megabyte of SQL when it starts.
+// A name in quotes that is neither a role nor a list is an error. A colon after
+// another colon, as in ::text, or after a quote, as in '{"a":"b"}', does not begin a
+// placeholder. It scans by hand, without regular expressions: every program loads
+// half a megabyte of SQL when it starts.
 func expand(text string, set roleSet) (string, error) {
 	lists, roles := vocabulary(), append(Roles(), owner)
 	var b strings.Builder
-	from := 0 // what is behind it is written
+	from := 0 // text[:from] is written
 	for {
 		step := strings.IndexByte(text[from:], ':')
 		if step < 0 || from+step == len(text)-1 {
@@ -81,7 +81,7 @@ func expand(text string, set roleSet) (string, error) {
 		case quote == `"` && slices.Contains(roles, name):
 			b.WriteString(pgx.Identifier{set.named(name)}.Sanitize())
 		default:
-			return "", fmt.Errorf(":%s%s%s stands for nothing", quote, name, quote)
+			return "", fmt.Errorf("placeholder :%s%s%s names no role and no list", quote, name, quote)
 		}
 		from += 1 + len(quote) + len(name) + len(quote)
 	}
@@ -91,7 +91,7 @@ func isWord(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// word is the letters, digits and underscores at the start of s.
+// word is the word characters at the start of s: A-Z, a-z, 0-9 and underscores.
 func word(s string) string {
 	for i := range len(s) {
 		if !isWord(s[i]) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// kind is what an object of the code is. Objects are installed kind by kind in
-// this order, functions and views together.
+// kind is the kind of an object of the code. Objects are installed in this order of
+// kinds, functions and views together.
 type kind string
 
 const (
@@ -22,23 +22,23 @@ const (
 	comment  kind = "comment"
 )
 
-// object is one thing that the files in code/ declare: a function, a view, a
-// trigger, the rights on a relation or function, or a comment.
+// object is an object that the files in code/ declare: a function, a view, a trigger,
+// the rights on a relation or function, or a comment.
 type object struct {
 	kind kind
-	// name tells it from the others of its kind: fn_job_claim, v_job,
+	// name identifies it among its kind: fn_job_claim, v_job,
 	// trg_job_queue_born on job_queue, TABLE job_queue, COLUMN job_queue.status.
-	// All of them are in schema public.
+	// All are in schema public.
 	name string
-	sql  string // as it stands in the file, with placeholders
+	sql  string // as written in the file, with placeholders
 	file string
 	line int
 }
 
 func (o object) String() string { return string(o.kind) + " " + o.name }
 
-// hash identifies the source of an object. It is taken before placeholders are
-// expanded, so that databases with other role names have the same one.
+// hash identifies the source of an object. It is computed before placeholders are
+// expanded, so that databases with other role names have the same hash.
 func (o object) hash() string { return shortHash(o.sql) }
 
 func shortHash(parts ...string) string {
@@ -77,7 +77,7 @@ var (
 	qualifiedName = regexp.MustCompile(`\bpublic\.(\w+)`)
 )
 
-// declared reads the objects that one statement of a file declares. A grant on
+// declared returns the objects that one statement of a file declares. A grant on
 // several relations declares the rights of each.
 func declared(s statement, file string) ([]object, error) {
 	one := func(k kind, name string) []object {
@@ -107,10 +107,10 @@ func declared(s statement, file string) ([]object, error) {
 	return nil, fmt.Errorf("%s:%d: %.60s… declares no function, view, trigger, grant or comment in schema public", file, s.line, flat)
 }
 
-// enabledAlways makes a trigger fire also under session_replication_role =
-// replica, where the statement behind it says so, and tells whether it does.
+// enabledAlways reports whether the statement makes the trigger declared before it
+// fire also under session_replication_role = replica, and adds it to that trigger.
 func enabledAlways(s statement, file string, before []object) (bool, error) {
-	if !strings.HasPrefix(s.sql, "ALTER") { // a whole function need not be read for it
+	if !strings.HasPrefix(s.sql, "ALTER") { // cheaper than matching a whole function
 		return false, nil
 	}
 	m := enableAlways.FindStringSubmatch(strings.Join(strings.Fields(uncommented(s.sql)), " "))
@@ -121,12 +121,12 @@ func enabledAlways(s statement, file string, before []object) (bool, error) {
 		before[n].sql += "\n" + m[0]
 		return true, nil
 	}
-	return false, fmt.Errorf("%s:%d: %s must stand right behind the trigger", file, s.line, m[0])
+	return false, fmt.Errorf("%s:%d: %s must directly follow the declaration of the trigger", file, s.line, m[0])
 }
 
-// inOrder sorts objects so that each comes after those that it needs: functions
-// and views by the names that they use, then triggers, rights and comments.
-// Otherwise they keep the order of the files.
+// inOrder sorts objects so that each comes after those that it needs: functions and
+// views by the names in them, then triggers, rights and comments. Otherwise they keep
+// the order of the files.
 func inOrder(all []object) ([]object, error) {
 	byName := map[string]object{}
 	for _, o := range all {
@@ -135,12 +135,12 @@ func inOrder(all []object) ([]object, error) {
 		}
 	}
 	var out []object
-	state := map[string]int{} // 1 = its needs are being placed, 2 = placed
+	state := map[string]int{} // 1 = the objects that it needs are being placed, 2 = placed
 	var place func(o object) error
 	place = func(o object) error {
 		switch state[o.name] {
 		case 1:
-			return fmt.Errorf("%s:%d: %s needs itself through others", o.file, o.line, o)
+			return fmt.Errorf("%s:%d: %s depends on itself through other objects", o.file, o.line, o)
 		case 2:
 			return nil
 		}
@@ -173,8 +173,8 @@ func inOrder(all []object) ([]object, error) {
 	return out, nil
 }
 
-// merged joins the grants on one relation into its one rights object, and adds
-// rights to the functions and views that are granted to nobody.
+// merged joins the grants on one relation into one rights object, and adds empty
+// rights for functions and views without a grant.
 func merged(all []object) []object {
 	var out []object
 	at := map[string]int{}
@@ -202,9 +202,9 @@ func merged(all []object) []object {
 	return append(slices.DeleteFunc(slices.Clone(all), func(o object) bool { return o.kind == rights }), out...)
 }
 
-// install is the statements that make the object as it is declared, whatever is there.
+// install returns the statements that make the object as declared, whatever is installed.
 func (o object) install() string {
-	if o.kind == trigger && strings.HasPrefix(o.sql, "CREATE CONSTRAINT TRIGGER") { // these know no OR REPLACE
+	if o.kind == trigger && strings.HasPrefix(o.sql, "CREATE CONSTRAINT TRIGGER") { // has no OR REPLACE
 		return o.drop() + "\n" + o.sql
 	}
 	if o.kind == rights {
@@ -213,7 +213,7 @@ func (o object) install() string {
 	return o.sql
 }
 
-// drop is the statement that takes the object away; it must exist.
+// drop returns the statement that removes the object, which must exist.
 func (o object) drop() string {
 	switch o.kind {
 	case function:
@@ -231,13 +231,13 @@ func (o object) drop() string {
 	return ""
 }
 
-// target is what rights and comments are on: TABLE public.job_queue.
+// target is what rights and comments apply to: TABLE public.job_queue.
 func (o object) target() string {
 	what, name, _ := strings.Cut(o.name, " ")
 	return what + " public." + name
 }
 
-// subject is the function or view that rights or a comment are on: v_job of
+// subject is the function or view to which rights or a comment apply: v_job for
 // COLUMN v_job.status; empty for other kinds.
 func (o object) subject() string {
 	if o.kind != rights && o.kind != comment {

@@ -15,7 +15,7 @@ import (
 var files embed.FS
 
 // Release is everything that one version of qtop installs in a database. Current
-// is this program's own.
+// is the release of this program.
 type Release struct {
 	numbers
 	Hash string // of code and seeds, before placeholders are expanded
@@ -25,17 +25,17 @@ type Release struct {
 	moves      []move
 	seeds      string
 	own        ownThings
-	tables     forms // of what the migrations make
+	tables     forms // the definitions that the migrations make
 }
 
-// numbers are what tells one release from another. They are read without the SQL,
-// since every console asks for them before its first picture.
+// numbers identify a release. They can be read without the SQL, because every console
+// needs them before its first snapshot.
 type numbers struct {
 	Code   int // number of the code; rises with each release that changes it
 	Serves int // the oldest code number whose programs this code still serves
 
 	names   []string // of the migrations, in order
-	dropped []object // what earlier releases had and this one has not
+	dropped []object // objects of earlier releases that this one does not have
 }
 
 // version is the number of the newest migration.
@@ -45,7 +45,7 @@ func (n numbers) version() int32 { return int32(len(n.names)) } //nolint:gosec /
 var own = sync.OnceValue(func() numbers {
 	n, err := loadNumbers(files)
 	if err != nil {
-		panic(err) // as for Current
+		panic(err) // cannot happen: see Current
 	}
 	return n
 })
@@ -56,7 +56,7 @@ type migration struct{ name, up, down string }
 // title is the number and the name: 001 roles_config.
 func (m migration) title() string { return strings.Replace(m.name, "_", " ", 1) }
 
-// move is a bulk move of data that runs after the migration, in steps of its own.
+// move is a bulk change of data that runs after the migration, in its own transactions.
 type move struct{ name, sql string }
 
 const downMark = "---- create above / drop below ----"
@@ -65,7 +65,7 @@ const downMark = "---- create above / drop below ----"
 var Current = sync.OnceValue(func() *Release {
 	r, err := Load(files)
 	if err != nil {
-		panic(err) // what is embedded is what the tests loaded
+		panic(err) // cannot happen: the tests loaded the same files
 	}
 	return r
 })
@@ -101,7 +101,7 @@ func Load(fsys fs.FS) (*Release, error) {
 	return r, r.loadCode(fsys)
 }
 
-// readSQL reads a file whose placeholders all stand for something.
+// readSQL reads a file and checks its placeholders.
 func readSQL(fsys fs.FS, name string) (string, error) {
 	b, err := fs.ReadFile(fsys, name)
 	if err == nil {
@@ -162,7 +162,7 @@ func onceEach(all []object) error {
 	seen := map[string]object{}
 	for _, o := range all {
 		key := o.String()
-		if o.kind == view { // a view and a function of one name would be told apart by nobody
+		if o.kind == view { // a view and a function must not share a name either
 			key = string(function) + " " + o.name
 		}
 		if first, ok := seen[key]; ok && o.kind != rights {
@@ -187,7 +187,7 @@ func loadNumbers(fsys fs.FS) (n numbers, err error) {
 	for i, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "migrations/"), ".sql")
 		if !strings.HasPrefix(name, fmt.Sprintf("%03d_", i+1)) {
-			return n, fmt.Errorf("%s: number %03d is due here", file, i+1)
+			return n, fmt.Errorf("%s: its number must be %03d", file, i+1)
 		}
 		n.names = append(n.names, name)
 	}
@@ -209,7 +209,7 @@ func loadNumbers(fsys fs.FS) (n numbers, err error) {
 		}
 		m := numberLine.FindStringSubmatch(line)
 		if m == nil {
-			return n, fmt.Errorf("release.txt:%d: %q is not understood", at, line)
+			return n, fmt.Errorf("release.txt:%d: %q is not a known line", at, line)
 		}
 		v, err := strconv.Atoi(m[2])
 		if err != nil {
@@ -227,17 +227,17 @@ func loadNumbers(fsys fs.FS) (n numbers, err error) {
 	return n, nil
 }
 
-// Declared is an object of the code as its file has it.
+// Declared is an object of the code as written in its file.
 type Declared struct {
 	Kind, Name string // function fn_job_claim
 	SQL        string
 	File       string
 	Line       int
-	Granted    bool // some role may call or read it
+	Granted    bool // whether a role may call or read it
 }
 
 // Declared lists the functions, views and triggers of the release, for checks of
-// its text.
+// their text.
 func (r *Release) Declared() []Declared {
 	granted := map[string]bool{}
 	for _, o := range r.objects {
@@ -254,7 +254,7 @@ func (r *Release) Declared() []Declared {
 	return out
 }
 
-// Dropped lists the objects, as kind and name, that earlier releases had and this one has not.
+// Dropped lists the objects, as kind and name, of earlier releases that this one does not have.
 func (r *Release) Dropped() []string {
 	var out []string
 	for _, o := range r.dropped {
@@ -266,9 +266,9 @@ func (r *Release) Dropped() []string {
 // Version is the number of the newest migration.
 func (r *Release) Version() int32 { return r.version() }
 
-// SQL is the text of all that Up runs on an empty database, in its order, for a
-// database administrator to read, with roles of this prefix. Run by hand, in one transaction, it leaves to Up
-// what only a program can do: to record what is installed.
+// SQL returns the text that Up runs on an empty database, in order, with roles of this
+// prefix, for a database administrator to read. If it is run by hand, in one
+// transaction, Up must run afterwards to record what is installed.
 func (r *Release) SQL(rolePrefix string) (string, error) {
 	if err := checkPrefix(rolePrefix); err != nil {
 		return "", err
@@ -276,11 +276,11 @@ func (r *Release) SQL(rolePrefix string) (string, error) {
 	set := roleSet{rolePrefix}
 	var b strings.Builder
 	section := func(title, sql string) {
-		text, _ := expand(sql, set) // Load has tried it
+		text, _ := expand(sql, set) // Load has checked it
 		fmt.Fprintf(&b, "-- %s\n%s\n\n", title, strings.TrimSpace(text))
 	}
 	fmt.Fprintf(&b, "-- What qtop migrate up runs on an empty database, in one transaction: version %d, code %d (%s).\n"+
-		"-- Who runs it by hand (psql -1) runs qtop migrate up behind it, which records what is installed.\n\n",
+		"-- If you run it by hand (psql -1), run qtop migrate up afterwards, which records what is installed.\n\n",
 		r.Version(), r.Code, r.Hash)
 	section("roles", rolesSQL)
 	section("version", strings.Replace(bookSQL, " IF NOT EXISTS", "", 1)+"\n"+rowSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\nGRANT SELECT ON %[1]s TO PUBLIC;", versionTable, r.Version()))
@@ -292,10 +292,10 @@ func (r *Release) SQL(rolePrefix string) (string, error) {
 	for _, o := range r.objects {
 		section(fmt.Sprintf("%s (%s:%d)", o, o.file, o.line), o.install())
 	}
-	section("which roles they are", recordRolesSQL())
+	section("the roles that it uses", recordRolesSQL())
 	section("seeds.sql", r.seeds)
 	for _, m := range r.moves {
-		section("moves/"+m.name+".sql, again and again until it moves nothing", m.sql)
+		section("moves/"+m.name+".sql, repeat until it changes no row", m.sql)
 	}
 	return b.String(), nil
 }

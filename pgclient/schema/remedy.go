@@ -7,25 +7,25 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// This file says which statement puts a difference right. Each is one line for psql; what
-// it makes belongs to whom it should, whoever runs it.
+// Remedies: the statement that repairs each difference. Each is one line for psql, and
+// what it creates gets the right owner, whichever login runs it.
 
-// alter begins the statement that changes a thing: its table's or its domain's.
+// alter returns the beginning of the statement that changes a part of a table or domain.
 func (r *Release) alter(k part) string {
 	return queue.Choose(r.tables.has(domain, k.relation()), "ALTER DOMAIN public.", "ALTER TABLE public.") + quoted(k.relation()) + " "
 }
 
-// partitioned tells a table whose indexes cannot be made beside writers.
+// partitioned reports whether the table is partitioned, so that its indexes cannot be created concurrently.
 func (r *Release) partitioned(table_ string) bool {
 	return strings.Contains(r.tables[part{table, table_}], "PARTITION BY")
 }
 
-// said is a definition as one reads it.
-func said(form string) string {
+// readable is a definition in one line, for a person to read.
+func readable(form string) string {
 	return queue.Clean(strings.ReplaceAll(strings.TrimSuffix(strings.Replace(form, "\tNULL\t", "\t", 1), "\tNULL"), "\t", " ")).Cut(200).String()
 }
 
-// missing is a thing that is not there.
+// missing is the difference of a part that does not exist.
 func (r *Release) missing(k part, want, owner string) Difference {
 	d := Difference{Object: k.String(), Why: missingByHand, harm: true}
 	form := strings.ReplaceAll(want, "\t", " ")
@@ -46,14 +46,14 @@ func (r *Release) missing(k part, want, owner string) Difference {
 	case enum:
 		d.Remedy = "CREATE TYPE public." + k.ident() + " AS ENUM (" + form + ")" + of("TYPE")
 	default:
-		d.Remedy = "restore it from a backup: its rows are gone; without one, qtop migrate sql prints the statements that make it empty"
+		d.Remedy = "restore it from a backup: its rows are lost; without a backup, qtop migrate sql prints the statements that create it empty"
 	}
 	return d
 }
 
 func (k part) String() string { return string(k.kind) + " " + k.name }
 
-// makeIndex makes an index while others write, where that can be done.
+// makeIndex returns the statement that creates an index, concurrently where possible.
 func (r *Release) makeIndex(k part, want string) string {
 	if r.partitioned(k.relation()) {
 		return strings.Replace(want, " ON ONLY ", " ON ", 1)
@@ -65,9 +65,9 @@ func (r *Release) dropIndex(k part) string {
 	return "DROP INDEX " + queue.Choose(r.partitioned(k.relation()), "", "CONCURRENTLY ") + "public." + k.ident()
 }
 
-// added is a thing of somebody else on a table or domain of ours.
+// added is the difference of a part that is not qtop's on a table or domain of qtop.
 func (r *Release) added(k part, live string) Difference {
-	d := Difference{Object: k.String(), Why: "is not qtop's: " + said(live)}
+	d := Difference{Object: k.String(), Why: "is not qtop's: " + readable(live)}
 	switch k.kind {
 	case storage:
 		d.Remedy = r.alter(k) + "RESET (" + settingNames(live) + ")"
@@ -91,9 +91,9 @@ func settingNames(form string) string {
 	return strings.Join(out, ", ")
 }
 
-// changed is a thing with another definition.
+// changed is the difference of a part with another definition.
 func (r *Release) changed(k part, want, live string) Difference {
-	d := Difference{Object: k.String(), Why: changedByHand + ": " + said(live), harm: true}
+	d := Difference{Object: k.String(), Why: changedByHand + ": " + readable(live), harm: true}
 	switch k.kind {
 	case table:
 		d.Remedy = r.alter(k) + queue.Choose(strings.Contains(live, "UNLOGGED"), "SET LOGGED", "SET UNLOGGED")
@@ -116,13 +116,13 @@ func (r *Release) changed(k part, want, live string) Difference {
 	return d
 }
 
-// parts are type, null and default of a column or a domain.
+// parts splits the form of a column or a domain into type, null and default.
 func parts(form string) (of, null, value string) {
 	all := append(strings.SplitN(form, "\t", 3), "", "")
 	return all[0], all[1], all[2]
 }
 
-// changedColumn brings type, NOT NULL and default of a column back, in one statement.
+// changedColumn returns the statement that restores type, NOT NULL and default of a column.
 func (r *Release) changedColumn(k part, want, live string) string {
 	of, null, value := parts(want)
 	liveOf, liveNull, liveValue := parts(live)
@@ -158,7 +158,7 @@ func (r *Release) changedColumn(k part, want, live string) string {
 	return r.alter(k) + strings.Join(do, ", ") + after
 }
 
-// changedDomain brings NOT NULL and default of a domain back.
+// changedDomain returns the statement that restores NOT NULL and default of a domain.
 func changedDomain(alter, want, live string) string {
 	of, null, value := parts(want)
 	liveOf, liveNull, liveValue := parts(live)
@@ -170,20 +170,20 @@ func changedDomain(alter, want, live string) string {
 		do = append(do, alter+queue.Choose(value == "", "DROP DEFAULT", "SET "+value))
 	}
 	if of != liveOf {
-		return "restore it from a backup: PostgreSQL changes no type of a domain"
+		return "restore it from a backup: PostgreSQL cannot change the type of a domain"
 	}
 	return strings.Join(do, "; ")
 }
 
-// changedEnum gives a renamed value its name back. A value more does no harm, and none can
-// be removed.
+// changedEnum returns the statement that renames a value back. An added value does no
+// harm and cannot be removed.
 func changedEnum(k part, want, live string) (harm bool, remedy string) {
 	old, now := strings.Split(want, ", "), strings.Split(live, ", ")
 	lost := slices.DeleteFunc(slices.Clone(old), func(v string) bool { return slices.Contains(now, v) })
 	more := slices.DeleteFunc(slices.Clone(now), func(v string) bool { return slices.Contains(old, v) })
 	switch {
 	case len(lost) == 0:
-		return false, "leave it: PostgreSQL removes no value of a type"
+		return false, "leave it: PostgreSQL cannot remove a value of a type"
 	case len(lost) == 1 && len(more) == 1:
 		return true, "ALTER TYPE public." + k.ident() + " RENAME VALUE " + more[0] + " TO " + lost[0]
 	}

@@ -61,7 +61,7 @@ func RealRoles(ctx context.Context, q querier) ([]string, error) {
 
 // storedRoles reads the set that the database was installed with.
 func storedRoles(ctx context.Context, q querier) (s roleSet, err error) {
-	there, err := bookThere(ctx, q, "public.qtop_schema_role")
+	there, err := bookExists(ctx, q, "public.qtop_schema_role")
 	if err != nil || !there {
 		return s, err
 	}
@@ -249,7 +249,7 @@ func refuseAttributes(roles []Role) error {
 // recordedRoles are the logical names whose roles the database has recorded.
 func recordedRoles(ctx context.Context, q querier) (map[string]bool, error) {
 	out := map[string]bool{}
-	there, err := bookThere(ctx, q, "public.qtop_schema_role")
+	there, err := bookExists(ctx, q, "public.qtop_schema_role")
 	if err != nil || !there {
 		return out, err
 	}

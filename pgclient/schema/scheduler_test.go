@@ -261,7 +261,7 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 	c.exec("UPDATE public.queue_cron_job SET run_as = 'ops', installed_at = now(), installed_by = 'ann'")
 	var dry steps
 	require.NoError(t, schema.Down(t.Context(), c.root.Config().ConnString(), schema.DownOptions{DryRun: true}, dry.add))
-	require.Contains(t, strings.Join(dry.lines, "\n"), "cron jobs that run as ops are not to be seen by this login")
+	require.Contains(t, strings.Join(dry.lines, "\n"), "cron jobs that run as ops are not visible to this login")
 }
 
 // What a flag admits breaks nothing: neither a worker nor the picture that all panes live on.

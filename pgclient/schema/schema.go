@@ -1,23 +1,28 @@
-// Package schema installs, inspects and removes what qtop keeps in PostgreSQL.
+// Package schema installs, inspects and removes the SQL objects of qtop in a
+// PostgreSQL database.
 //
 // Its folder holds the SQL of one release:
 //
-//	migrations/NNN_name.sql  tables, types, indexes, constraints; numbered, frozen once released
+//	migrations/NNN_name.sql  tables, types, indexes, constraints; numbered, never changed once released
 //	code/subject.sql         functions, views, triggers, grants, comments; each once, in its current form
-//	seeds.sql                rows that the code relies on; may run again at any time
-//	moves/NNN_name.sql       bulk moves of data after a migration, in batches
-//	release.txt              the number of the code, and whom it still serves
+//	seeds.sql                rows that the code needs; can run again at any time
+//	moves/NNN_name.sql       bulk changes of data after a migration, in batches
+//	release.txt              the number of the code, and the oldest code whose programs it serves
 //
-// [Load] reads them into a [Release]; [Current] is this program's own. [Up] brings
-// a database to it in one transaction: pending migrations, then the objects of the
-// code that differ from what is installed, then the seeds. Which objects differ is
-// told by two hashes that the last migration recorded for each of them in
-// qtop_schema_object: of the text that declared it, and of what the catalogue made
-// of it. So an edited function reaches every installed database, an object that
-// somebody changed by hand is seen and repaired, and what has not changed is not
-// touched: replacing a trigger would stop every writer behind one open transaction.
+// [Load] reads them into a [Release]; [Current] is the release of this program.
+// [Up] brings a database to it in one transaction: it runs the pending migrations,
+// replaces the objects of the code that differ from the installed ones, and runs
+// the seeds. [Down] removes everything again. [GetStatus] and [Release.Differences]
+// read how a database differs from the release.
+//
+// To find the objects that differ, the last migration recorded two hashes per
+// object in qtop_schema_object: one of the text that declares it, one of what the
+// catalogue shows of it. So an edited function reaches every installed database, an
+// object that was changed by hand is detected and repaired, and unchanged objects
+// are not touched: replacing a trigger needs a lock that would stop all writers
+// while it waits for one open transaction.
 //
 // Objects are owned by the NOLOGIN role queue_owner; the migrator needs CREATEROLE
-// (or the roles made beforehand) and membership in it. Role names and lists of
-// words stand in the SQL as placeholders, see expand.
+// (or existing roles) and membership in queue_owner. The SQL has placeholders for
+// role names and lists of words, see expand.
 package schema

@@ -58,7 +58,7 @@ func TestExpand(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 	_, err := expand(`:'queue_veiwer'`, roleSet{})
-	require.ErrorContains(t, err, "stands for nothing")
+	require.ErrorContains(t, err, "names no role and no list")
 }
 
 func TestDeclared(t *testing.T) {

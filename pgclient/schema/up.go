@@ -140,7 +140,7 @@ func askBeside(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 // upUntilLocked tries the one transaction until it has its locks.
 func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 	deadline := time.Now().Add(o.LockWait)
-	seen := watch(ctx, conn)
+	seen := watchBlockers(ctx, conn)
 	defer seen.close()
 	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
 		in := &installer{release: r, conn: conn, progress: o.Progress, options: o}
@@ -276,7 +276,7 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 	if err := exec(ctx, in.tx, "SET LOCAL ROLE NONE; "+bookSQL); err != nil {
 		return err
 	}
-	if _, err := bookThere(ctx, in.tx, versionTable); err != nil {
+	if _, err := bookExists(ctx, in.tx, versionTable); err != nil {
 		return err
 	}
 	if err := exec(ctx, in.tx, fmt.Sprintf("%[1]s UPDATE %[2]s SET version = %[3]d; GRANT SELECT ON %[2]s TO PUBLIC; SET LOCAL ROLE %[4]s",

@@ -1,6 +1,6 @@
 package schema
 
-// This file counts and names what `migrate down` would destroy.
+// What `migrate down` would destroy: counts and names.
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// Each is a count that stops `migrate down`. Names are qualified: with another
+// Each query counts work that stops `migrate down`. Names are qualified: with another
 // search_path a table would seem not to be installed.
-var lossQueries = []struct{ what, sql string }{
+var lostWorkQueries = []struct{ what, sql string }{
 	{"webhook sagas under way", `SELECT count(*) FROM public.webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered')`},
 	{"leased webhook jobs", `SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'`},
 	{"open dead letters", `SELECT count(*) FROM public.dead_letter_open`},
@@ -43,13 +43,13 @@ var lossQueries = []struct{ what, sql string }{
 		WHERE stopped_at IS NULL AND last_seen_at > now() - interval '15 seconds'`},
 }
 
-// losses says what `migrate down` would lose, one phrase with a count each;
-// what is not installed loses nothing.
-func losses(ctx context.Context, tx pgx.Tx) ([]string, error) {
+// lostWork returns what `migrate down` would lose, as phrases with a count. A table
+// that is not installed counts as empty.
+func lostWork(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	var out []string
-	for _, q := range lossQueries {
+	for _, q := range lostWorkQueries {
 		var n int64
-		err := there(ctx, tx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, q.sql).Scan(&n) })
+		err := ifInstalled(ctx, tx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, q.sql).Scan(&n) })
 		if err != nil {
 			return nil, err
 		}
@@ -60,8 +60,8 @@ func losses(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	return out, nil
 }
 
-// there reads within a savepoint: what an older version does not have is nothing.
-func there(ctx context.Context, tx pgx.Tx, read func(pgx.Tx) error) error {
+// ifInstalled reads within a savepoint; a table, column or function that an older version does not have is no error.
+func ifInstalled(ctx context.Context, tx pgx.Tx, read func(pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, tx, read)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code) {
@@ -70,8 +70,8 @@ func there(ctx context.Context, tx pgx.Tx, read func(pgx.Tx) error) error {
 	return err
 }
 
-// Each names what operators configured beside the seeds: rows that a new installation
-// would not have.
+// Each query names what operators configured: rows that a new installation would not
+// have.
 var configuredQueries = []struct{ what, sql string }{
 	{"webhook subscriptions", `SELECT format('%s (%s)', s.id, s.event_type) FROM public.subscriptions s ORDER BY s.id`},
 	{"suspended endpoints", `SELECT x.subscription_id::text FROM public.webhook_endpoint_suspensions x ORDER BY x.subscription_id`},
@@ -92,12 +92,12 @@ var configuredQueries = []struct{ what, sql string }{
 		WHERE c.value IS DISTINCT FROM r.default_value ORDER BY 1`},
 }
 
-// configured names what operators configured, a phrase for each sort of it.
+// configured returns what operators configured, as one phrase per sort of row.
 func configured(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	var out []string
 	for _, q := range configuredQueries {
 		var names []string
-		err := there(ctx, tx, func(tx pgx.Tx) (err error) {
+		err := ifInstalled(ctx, tx, func(tx pgx.Tx) (err error) {
 			names, err = pgrow.Column[string](ctx, tx, q.sql)
 			return err
 		})
@@ -111,10 +111,10 @@ func configured(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	return out, nil
 }
 
-// countedRows is how far rows of a table are counted.
+// countedRows is the limit up to which the rows of a table are counted.
 const countedRows = 1_000_000
 
-// tableRows counts the rows of each table of the owner in schema public that has any.
+// tableRows counts the rows of each non-empty table of the owner in schema public.
 func tableRows(ctx context.Context, tx pgx.Tx, set roleSet) ([]string, error) {
 	tables, err := pgrow.Column[string](ctx, tx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
 		AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relowner = to_regrole($1) ORDER BY 1`, set.owner())
