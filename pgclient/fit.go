@@ -35,7 +35,7 @@ func fits(ctx context.Context, conn *pgx.Conn, use string) error {
 	if use == "act" || !schema.Installed(ctx, conn) {
 		return &refused
 	}
-	strange, err := schema.Strangers(ctx, conn)
+	strange, err := schema.ForeignName(ctx, conn)
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ var createRelation = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(?:UNLOGGED
 // refuseForeign refuses a database that has objects of other owners under names that
 // Up would use: an events or subscriptions table of another program must not be
 // overwritten. It checks relations, types and functions of the pending migrations,
-// whoever owns them, and those of the rest of the release that queue_owner does not
+// whatever their owner, and those of the rest of the release that queue_owner does not
 // own. A function of the same name with other arguments is no conflict.
 func (r *Release) refuseForeign(ctx context.Context, q querier, from int32, set roleSet) error {
 	names := []string{} // of the relations that pending migrations create

@@ -13,19 +13,19 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// roleSet is the set of roles that a database uses. Roles are of the whole
-// cluster: databases with the same set have the same members. The code, the
-// documents and every output speak of logical names (queue_viewer); a database
-// with a prefix has roles of its own for them (staging_queue_viewer). This is the
-// one place that maps a logical name; [expand] and fn_queue_role_name follow it.
+// roleSet is the set of roles that a database uses. Roles belong to the whole
+// cluster: databases with the same set share their members. Code, documents and all
+// output use logical names (queue_viewer); a database with a prefix has separate roles
+// for them (staging_queue_viewer). Only this type, and [expand] and fn_queue_role_name
+// that follow it, map logical names to roles.
 type roleSet struct{ prefix string }
 
-// named is the role of the cluster that stands for a logical name.
+// named returns the role of the cluster for a logical name.
 func (s roleSet) named(logical string) string { return s.prefix + logical }
 
 func (s roleSet) owner() string { return s.named(owner) }
 
-// all are the roles of the set, the owner first.
+// all returns the roles of the set, the owner first.
 func (s roleSet) all() []string {
 	out := []string{s.owner()}
 	for _, name := range Roles() {
@@ -34,26 +34,26 @@ func (s roleSet) all() []string {
 	return out
 }
 
-// rolePrefix is what a prefix may be: with the longest name behind it, it fits the
+// rolePrefix matches a valid prefix: with the longest role name after it, it fits the
 // 63 bytes of an identifier, and needs no quotes.
 var rolePrefix = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
 
 func checkPrefix(prefix string) error {
 	if prefix != "" && (!rolePrefix.MatchString(prefix) || strings.HasPrefix(prefix, "pg_")) {
-		return queue.NewError(queue.KindUsage, fmt.Sprintf("%q is no prefix of roles", prefix), "--role-prefix", "use up to 40 letters a-z, digits and underscores, with a letter first and not pg_")
+		return queue.NewError(queue.KindUsage, fmt.Sprintf("%q is not a valid prefix of roles", prefix), "--role-prefix", "use up to 40 characters of a-z, digits and underscores, starting with a-z and not with pg_")
 	}
 	return nil
 }
 
-// RolePrefix reads the prefix of the database's roles; empty where nothing is
-// installed, or without a prefix.
+// RolePrefix returns the prefix of the database's roles; empty if it has none, or
+// nothing is installed.
 func RolePrefix(ctx context.Context, q querier) (string, error) {
 	s, err := storedRoles(ctx, q)
 	return s.prefix, err
 }
 
-// RealRoles are the roles of the cluster that stand for [Roles] in this database,
-// in the same order.
+// RealRoles returns the roles of the cluster for [Roles] in this database, in the same
+// order.
 func RealRoles(ctx context.Context, q querier) ([]string, error) {
 	s, err := storedRoles(ctx, q)
 	return s.all()[1:], err
@@ -69,21 +69,21 @@ func storedRoles(ctx context.Context, q querier) (s roleSet, err error) {
 	return s, err
 }
 
-// Role is a role of qtop as the cluster has it.
+// Role is a role of qtop in the cluster.
 type Role struct {
-	Name       string   // logical
-	Role       string   // of the cluster
-	Attributes []string // that a group of rights must not have: LOGIN, SUPERUSER, …
+	Name       string   // logical name
+	Role       string   // name in the cluster
+	Attributes []string // attributes that a group role must not have: LOGIN, SUPERUSER, …
 	Members    []string
-	MemberOf   []string // but for pg_read_all_stats, which migrate up grants to the owner
-	Databases  []string // others of the cluster in which it has rights or objects
-	Hint       bool     // its comment says that qtop made it, which anybody with CREATEROLE can write
+	MemberOf   []string // without pg_read_all_stats, which migrate up grants to the owner
+	Databases  []string // other databases of the cluster in which it has rights or objects
+	Hint       bool     // its comment says that qtop made it; any login with CREATEROLE can write that
 
 	here      bool // it has rights or objects in this database
-	elsewhere bool // and in another one, in which the owner of the set owns tables and functions
+	elsewhere bool // it has them in another database, in which the owner of the set owns tables and functions
 }
 
-// ClusterRoles reads the roles of the database's set that exist, the owner first.
+// ClusterRoles returns the existing roles of the database's set, the owner first.
 func ClusterRoles(ctx context.Context, q querier) ([]Role, error) {
 	s, err := storedRoles(ctx, q)
 	if err != nil {
@@ -114,14 +114,14 @@ SELECT r.rolname::text,
 FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) ORDER BY array_position($1::text[], r.rolname::text)`, s.all(), s.owner())
 }
 
-// strangers are the logins and groups, but for superusers and this login, that are
-// members of the owner, directly or through others.
-func (s roleSet) strangers(ctx context.Context, q querier) ([]string, error) {
+// otherMembers returns the roles that are members of the owner, directly or through
+// other roles, without superusers and this login.
+func (s roleSet) otherMembers(ctx context.Context, q querier) ([]string, error) {
 	return pgrow.Column[string](ctx, q, `SELECT m.rolname::text FROM pg_roles m, pg_roles o WHERE o.rolname::text = $1::text AND m.oid <> o.oid AND NOT m.rolsuper
 		AND m.rolname <> session_user AND pg_has_role(m.oid, o.oid, 'MEMBER') ORDER BY 1`, s.owner())
 }
 
-// String says what an administrator must look at before the role is taken over.
+// String describes what an administrator must check before qtop uses the role.
 func (r Role) String() string {
 	var about []string
 	for _, part := range []struct {
@@ -141,7 +141,7 @@ func (r Role) String() string {
 	return r.Role + " (" + strings.Join(about, "; ") + ")"
 }
 
-// few joins names, the first ten of them.
+// few joins at most the first ten names.
 func few(names []string) string {
 	if len(names) <= 10 {
 		return strings.Join(names, ", ")
@@ -149,31 +149,31 @@ func few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), len(names)-10)
 }
 
-// Remedy is the statement that takes from the role what a group must not have.
+// Remedy is the statement that removes the attributes that a group role must not have.
 func (r Role) Remedy() string {
 	return "ALTER ROLE " + r.Role + " NO" + strings.Join(r.Attributes, " NO")
 }
 
-// how a role came into the set of a database.
+// How a role became part of the set of a database.
 const (
 	roleMade    = "made"    // by migrate up
-	roleGranted = "granted" // it was in use by an installed qtop, of this database or of another of the cluster
-	roleAdopted = "adopted" // with --adopt-roles
+	roleGranted = "granted" // an installed qtop, of this or another database of the cluster, used it
+	roleAdopted = "adopted" // by --adopt-roles
 )
 
-// admitRoles decides which set of roles Up uses, and refuses what it must not take
-// over:
+// admitRoles decides which set of roles Up uses, and refuses roles that it must not
+// use:
 //
-//  1. The prefix is the stored one; another is refused.
-//  2. A role that may log in or has rights of its own beyond its grants is refused,
-//     whoever made it.
-//  3. A role that exists is taken as adopted when this database recorded it, or has
-//     used it since before roles were recorded.
-//  4. In a database without qtop it is taken as adopted when an installed qtop uses
-//     it: in another database of the cluster the set's owner owns tables and
-//     functions, and the role has rights or objects. Making it look so takes a
-//     membership in the owner, so nobody but superusers and this login may have one.
-//  5. Any other role is refused until --adopt-roles.
+//  1. The stored prefix is used; another one is refused.
+//  2. A role that may log in, or has attributes such as SUPERUSER, is refused, even if
+//     qtop made it.
+//  3. An existing role is accepted if this database recorded it, or has used it since
+//     before roles were recorded.
+//  4. In a database without qtop, an existing role is accepted if an installed qtop
+//     uses it: in another database of the cluster the owner of the set owns tables and
+//     functions, and the role has rights or objects. A member of the owner could fake
+//     that, so no role except superusers and this login may be a member.
+//  5. Any other role is refused without --adopt-roles.
 func (in *installer) admitRoles(ctx context.Context, from int32) error {
 	var err error
 	if in.roleSet, err = storedRoles(ctx, in.tx); err != nil {
@@ -196,7 +196,7 @@ func (in *installer) admitRoles(ctx context.Context, from int32) error {
 	if err := refuseAttributes(roles); err != nil {
 		return err
 	}
-	strangers, err := in.roleSet.strangers(ctx, in.tx)
+	members, err := in.roleSet.otherMembers(ctx, in.tx)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (in *installer) admitRoles(ctx context.Context, from int32) error {
 		switch {
 		case at < 0:
 			in.roleOrigin[name] = roleMade
-		case recorded[name], from > 0 && len(recorded) == 0 && roles[at].here, from == 0 && roles[at].elsewhere && len(strangers) == 0:
+		case recorded[name], from > 0 && len(recorded) == 0 && roles[at].here, from == 0 && roles[at].elsewhere && len(members) == 0:
 			in.roleOrigin[name] = roleGranted
 		case in.options.AdoptRoles:
 			in.roleOrigin[name] = roleAdopted
@@ -222,7 +222,7 @@ func (in *installer) admitRoles(ctx context.Context, from int32) error {
 	}
 	if len(unknown) > 0 {
 		return refuse("roles exist that this database's qtop did not make: "+strings.Join(unknown, ", "), "roles of the cluster",
-			"nothing was changed; look at their members, then say --adopt-roles to use them, or --role-prefix P for roles of this database alone")
+			"nothing was changed; look at their members, then pass --adopt-roles to use them, or --role-prefix P for separate roles of this database")
 	}
 	if from == 0 && len(roles) > 0 && len(roles[0].Databases) > 0 {
 		in.said = append(in.said, "roles are shared with database "+few(roles[0].Databases)+": their members may do here what they may do there; --role-prefix keeps sets apart")
@@ -230,7 +230,7 @@ func (in *installer) admitRoles(ctx context.Context, from int32) error {
 	return nil
 }
 
-// refuseAttributes refuses roles that are more than groups of rights.
+// refuseAttributes refuses roles that have attributes besides being groups.
 func refuseAttributes(roles []Role) error {
 	var found, remedies []string
 	for _, r := range roles {
@@ -242,11 +242,11 @@ func refuseAttributes(roles []Role) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return refuse("qtop's roles are groups without rights of their own: "+strings.Join(found, "; "), "roles of the cluster",
-		"nothing was changed; run "+strings.Join(remedies, "; ")+"; or rename the role, or give this database roles of its own with --role-prefix P")
+	return refuse("qtop's roles must be groups without LOGIN or other attributes: "+strings.Join(found, "; "), "roles of the cluster",
+		"nothing was changed; run "+strings.Join(remedies, "; ")+"; or rename the role, or give this database separate roles with --role-prefix P")
 }
 
-// recordedRoles are the logical names whose roles the database has recorded.
+// recordedRoles returns the logical names whose roles the database has recorded.
 func recordedRoles(ctx context.Context, q querier) (map[string]bool, error) {
 	out := map[string]bool{}
 	there, err := bookExists(ctx, q, "public.qtop_schema_role")
@@ -257,12 +257,12 @@ func recordedRoles(ctx context.Context, q querier) (map[string]bool, error) {
 	return out, pgrow.Visit(ctx, q, []any{&name}, func() { out[name] = true }, "SELECT name FROM public.qtop_schema_role")
 }
 
-// recordRoles writes down which roles the database uses, and how they came to it.
+// recordRoles records which roles the database uses, and how they became part of it.
 func (in *installer) recordRoles(ctx context.Context, _ int32) error {
 	in.doing = "public.qtop_schema_role"
 	var there bool
 	if err := in.tx.QueryRow(ctx, "SELECT to_regclass('public.qtop_schema_role') IS NOT NULL").Scan(&there); err != nil || !there {
-		return err // a release from before roles were recorded
+		return err // a release that did not record roles yet
 	}
 	for _, name := range append([]string{owner}, Roles()...) {
 		if _, err := in.tx.Exec(ctx, `INSERT INTO public.qtop_schema_role (name, role, origin, recorded_by) VALUES ($1::text, $2::text, $3::text, session_user)
@@ -273,11 +273,11 @@ func (in *installer) recordRoles(ctx context.Context, _ int32) error {
 	return nil
 }
 
-// narrowViewers takes from viewers the membership in pg_read_all_stats that releases
-// before this one gave them: with it they read every statement of the cluster. A
-// membership is of the whole cluster and migrations of several databases may meet in
-// it, so each is revoked on its own, behind the long transaction, and looked for again.
-// One that cannot be revoked is told.
+// narrowViewers revokes the membership in pg_read_all_stats that earlier releases gave
+// to viewers: with it they can read every statement of the cluster. Memberships belong
+// to the whole cluster, and migrations of several databases may revoke them at the same
+// time; so each is revoked separately, after the long transaction, and checked again.
+// If one cannot be revoked, it reports that through progress.
 func narrowViewers(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	set, err := storedRoles(ctx, conn)
 	var failed error
@@ -302,7 +302,7 @@ func narrowViewers(ctx context.Context, conn *pgx.Conn, progress func(string)) e
 	return nil
 }
 
-// recordRolesSQL is recordRoles for who runs the SQL by hand.
+// recordRolesSQL does what recordRoles does, for an administrator who runs the SQL by hand.
 func recordRolesSQL() string {
 	var rows []string
 	for _, name := range append([]string{owner}, Roles()...) {
@@ -311,8 +311,8 @@ func recordRolesSQL() string {
 	return "INSERT INTO public.qtop_schema_role (name, role, origin) VALUES\n  " + strings.Join(rows, ",\n  ") + "\n  ON CONFLICT (name) DO NOTHING;"
 }
 
-// rolesSQL makes the roles that are missing. Roles are of the whole cluster and
-// never dropped: logins of other databases may be members.
+// rolesSQL creates the missing roles. Roles belong to the whole cluster and are never
+// dropped: logins of other databases may be members.
 const rolesSQL = `DO $do$
 DECLARE
   v_role text;

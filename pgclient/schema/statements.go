@@ -2,15 +2,15 @@ package schema
 
 import "strings"
 
-// statement is one SQL statement of a file: its text without the comments before
-// it, up to and with its semicolon, and the line on which it begins.
+// statement is one SQL statement of a file: its text from after the comments before
+// it to its semicolon, and the line on which it begins.
 type statement struct {
 	sql  string
 	line int
 }
 
-// statements cuts SQL text at the semicolons that stand outside of quotes, dollar
-// quotes and comments. What is left behind the last one is a statement too.
+// statements splits SQL text at the semicolons outside of quotes, dollar quotes and
+// comments. Text after the last semicolon is a statement too.
 func statements(text string) []statement {
 	var out []statement
 	line, start, startLine := 1, -1, 0
@@ -60,7 +60,7 @@ func skip(s string) int {
 	return 1
 }
 
-// isTag tells a dollar quote's tag from a parameter such as $1.
+// isTag reports whether s is the tag of a dollar quote and not a parameter such as $1.
 func isTag(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -71,7 +71,7 @@ func isTag(s string) bool {
 	return true
 }
 
-// uncommented is SQL text with every comment outside of quotes blanked out.
+// uncommented returns SQL text with every comment outside of quotes replaced by a newline.
 func uncommented(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {

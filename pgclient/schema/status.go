@@ -19,19 +19,19 @@ func Hash() string {
 	return shortHash(parts...)
 }
 
-// Latest is the number of the newest migration that this program knows.
+// Latest is the number of the newest migration of this program.
 func Latest() int32 { return own().version() }
 
-// SQL is all that `migrate up` runs on an empty database, in its order.
+// SQL returns everything that `migrate up` runs on an empty database, in order.
 func SQL() string {
-	text, _ := Current().SQL("") // no prefix is a good one
+	text, _ := Current().SQL("") // an empty prefix is valid
 	return text
 }
 
-// Status says where a database stands beside this program.
+// Status compares the release in a database with this program.
 type Status struct {
 	Current int32    `json:"current"` // number of the newest installed migration; 0 = nothing is installed
-	Latest  int32    `json:"latest"`  // and of the newest that this program knows
+	Latest  int32    `json:"latest"`  // number of the newest migration of this program
 	Pending []string `json:"pending"` // migrations that the next Up runs
 
 	InstalledCode int    `json:"installed_code"` // 0 = none, or from before code had a number
@@ -43,12 +43,12 @@ type Status struct {
 	serves int // the oldest code number whose programs the installed code serves
 }
 
-// GetStatus reads where the database stands. It needs no right but to connect.
+// GetStatus reads the status of a database. It needs only the right to connect.
 func GetStatus(ctx context.Context, conn *pgx.Conn) (Status, error) {
 	return own().status(ctx, conn)
 }
 
-// Status is the function of the same purpose, GetStatus, for this release.
+// Status does what GetStatus does, for this release.
 func (r *Release) Status(ctx context.Context, conn *pgx.Conn) (Status, error) {
 	return r.numbers.status(ctx, conn)
 }
@@ -75,8 +75,8 @@ func (n numbers) status(ctx context.Context, conn *pgx.Conn) (Status, error) {
 	return s, err
 }
 
-// atOnce reads from one snapshot, for somebody may be migrating right now, and
-// with settings under which the catalogue prints every name in full.
+// atOnce reads from one snapshot, because a migration may be running, and with
+// settings under which the catalogue prints every name in full.
 func atOnce(ctx context.Context, conn *pgx.Conn, read func(querier) error) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := exec(ctx, tx, settingsSQL); err != nil {
@@ -86,9 +86,9 @@ func atOnce(ctx context.Context, conn *pgx.Conn, read func(querier) error) error
 	})
 }
 
-// Refusal says why this program must not work on the database and what to do,
-// empty when it may: nothing is installed, or code that is older than this program
-// needs, or code that no longer serves programs as old as this one.
+// Refusal returns why this program must not work on the database, and what to do. It is
+// empty when it may. Reasons: nothing is installed; the code is older than this program
+// needs; the code no longer serves programs as old as this one.
 func (s Status) Refusal() (what, do string) {
 	const up = "run qtop migrate up"
 	switch {
@@ -105,37 +105,37 @@ func (s Status) Refusal() (what, do string) {
 	return "", ""
 }
 
-// Difference is an object that is not as this program declares it.
+// Difference is an object that differs from what this program declares.
 type Difference struct {
 	Object string `json:"object"` // function fn_job_claim
 	Why    string `json:"why"`    // changed by hand, not installed, of another release, left over
-	Remedy string `json:"remedy"` // the command or the statement that puts the release's form back
+	Remedy string `json:"remedy"` // the command or statement that restores the release's form
 
-	harm bool // it changes what qtop does
+	harm bool // the difference changes what qtop does
 }
 
 const (
 	missingByHand = "missing: dropped by hand"
 	changedByHand = "changed by hand"
-	// upMends is the remedy of all that the code declares.
-	upMends = "qtop migrate up puts this program's form back"
+	// upRemedy is the remedy of everything that the code declares.
+	upRemedy = "qtop migrate up restores this program's form"
 )
 
-// Harmful tells a change by hand that changes what qtop does: not of a comment, nor of how
-// the rows of a table are stored, nor an index or a column more.
+// Harmful reports whether the difference is a change by hand that changes what qtop
+// does. Comments, storage parameters and additional indexes or columns are harmless.
 func (d Difference) Harmful() bool { return d.harm }
 
 // Differences compares each table, column, constraint, index, function, view, trigger,
 // right, owner and comment of the database with what this program declares, and those of
-// the code with what the last migration recorded too. Tables are compared when all
-// migrations of this program and no others have run. Of a schema from before objects were
-// recorded it says nothing: all of it is replaced by the next Up. Those of tables stand
-// first: a remedy of theirs may want a view to be missing.
+// the code also with what the last migration recorded. Tables are compared only if
+// exactly the migrations of this program have run. A schema that has no records of its
+// objects yet has no differences: the next Up replaces all of it. Differences of tables
+// come first: their remedies may require that a view is missing.
 func Differences(ctx context.Context, conn *pgx.Conn) ([]Difference, error) {
 	return Current().Differences(ctx, conn)
 }
 
-// Differences is the function of the same name for this release.
+// Differences does what the function Differences does, for this release.
 func (r *Release) Differences(ctx context.Context, conn *pgx.Conn) (out []Difference, err error) {
 	err = atOnce(ctx, conn, func(q querier) error {
 		code, err := readCode(ctx, q)
@@ -145,15 +145,15 @@ func (r *Release) Differences(ctx context.Context, conn *pgx.Conn) (out []Differ
 		out, err = r.differences(ctx, q, code.Form == formOf(conn))
 		if had, _, _ := strings.Cut(code.Form, "/"); err == nil && had != major(conn) {
 			out = append(out, Difference{"record of objects", "made under PostgreSQL " + had + ": changes by hand of functions, views and triggers are not seen under " + major(conn),
-				"qtop migrate up compares them and records them anew", false})
+				"qtop migrate up compares them and records them again", false})
 		}
 		return err
 	})
 	return out, err
 }
 
-// differences compares what is recorded and what is there with what the release
-// declares. comparable: the records are of this form.
+// differences compares the records and the catalogue with what the release declares.
+// comparable: the records have the form that this program makes.
 func (r *Release) differences(ctx context.Context, q querier, comparable bool) ([]Difference, error) {
 	records, err := readRecords(ctx, q)
 	if err != nil {
@@ -188,9 +188,9 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 		}
 		var why string
 		switch {
-		case missing[o.subject()]: // its rights and comments went with it
+		case missing[o.subject()]: // rights and comments of a missing object are missing too
 			continue
-		case astray[o.subject()], (o.kind == function || o.kind == view) && astray[o.name]: // whose it is comes first
+		case astray[o.subject()], (o.kind == function || o.kind == view) && astray[o.name]: // the wrong owner is reported instead
 			continue
 		case !there && !known:
 			why = "not installed"
@@ -203,10 +203,10 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 		default:
 			continue
 		}
-		out = append(out, Difference{o.String(), why, upMends, (why == missingByHand || why == changedByHand) && o.kind != comment})
+		out = append(out, Difference{o.String(), why, upRemedy, (why == missingByHand || why == changedByHand) && o.kind != comment})
 	}
 	for k := range records {
-		out = append(out, Difference{string(k.kind) + " " + k.name, "left over from another release", upMends, false})
+		out = append(out, Difference{string(k.kind) + " " + k.name, "left over from another release", upRemedy, false})
 	}
 	slices.SortStableFunc(out, func(a, b Difference) int { return strings.Compare(a.Why, b.Why) })
 	return append(tables, out...), nil

@@ -13,19 +13,19 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// This file knows what migrations make: tables, columns, constraints, indexes, sequences
-// and types, each in the words in which every supported major version prints it. They
-// stand in tables.txt, which is written from a fresh installation. Migrations run once:
-// what somebody changes afterwards is put back by hand, with the statement that
+// The tables, columns, constraints, indexes, sequences and types that migrations make,
+// each in the form in which every supported major version prints it. tables.txt has
+// them; it is written from a fresh installation. Migrations run only once: a later
+// change by hand must be repaired by hand, with the statement that
 // [Release.Differences] gives.
 
-// part is what a migration makes: a kind and a name.
+// part identifies what a migration makes, by kind and name.
 type part struct {
 	kind partKind
 	name string
 }
 
-// partKind is what a thing of a migration is, as kind is of one of the code.
+// partKind is the kind of a part, as kind is for objects of the code.
 type partKind string
 
 const (
@@ -39,10 +39,10 @@ const (
 	enum       partKind = "enum"
 )
 
-// tablesSQL prints each thing in the words of its definition: (kind, name, form). $1 is the owner, $2
-// the version table, $3 are names of relations and types that count whoever owns them. Indexes of constraints and
-// constraints that are no more than NOT NULL are left out, which version 18 lists and others do not; partitions follow
-// their tables. A form's parts are divided by tabs.
+// tablesSQL prints the definition of each part: (kind, name, form). $1 is the owner, $2 the version table, $3 are names
+// of relations and types that are included whatever their owner. Indexes of constraints are left out, and so are NOT NULL
+// constraints, which only version 18 lists. Partitions are left out: they follow their tables. The parts of a form are
+// separated by tabs.
 const tablesSQL = `
 WITH t AS MATERIALIZED (SELECT c.oid, c.relname::text AS name, c.relkind, c.relpersistence, c.reloptions FROM pg_class c
 	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
@@ -84,10 +84,10 @@ SELECT kind, name, regexp_replace(form, '\s*\n\s*', ' ', 'g') FROM (
 	SELECT 'enum', d.typname, (SELECT string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = d.oid)
 	FROM d WHERE d.typtype = 'e') x (kind, name, form)`
 
-// forms are things of migrations with their definitions.
+// forms are the definitions of parts.
 type forms map[part]string
 
-// readForms reads what the database has. names count whoever owns them.
+// readForms reads the definitions in the database. names are included whatever their owner.
 func readForms(ctx context.Context, q querier, owner string, names []string) (forms, error) {
 	out := forms{}
 	var k part
@@ -95,8 +95,8 @@ func readForms(ctx context.Context, q querier, owner string, names []string) (fo
 	return out, pgrow.Visit(ctx, q, []any{&k.kind, &k.name, &form}, func() { out[k] = form }, tablesSQL, owner, versionTable, names)
 }
 
-// Tables are the lines of tables.txt as the database has them: kind, name and form, divided
-// by tabs.
+// Tables returns the lines of tables.txt for the database: kind, name and form,
+// separated by tabs.
 func Tables(ctx context.Context, conn *pgx.Conn) (lines []string, err error) {
 	err = atOnce(ctx, conn, func(q querier) error {
 		set, err := storedRoles(ctx, q)
@@ -128,7 +128,7 @@ func loadForms(fsys fs.FS) (forms, error) {
 	return out, err
 }
 
-// names are those of the relations and types of the forms.
+// names returns the names of the relations and types.
 func (f forms) names() []string {
 	var out []string
 	for k := range f {
@@ -140,7 +140,7 @@ func (f forms) names() []string {
 	return out
 }
 
-// has tells whether a thing of the forms has this name.
+// has reports whether there is a part of this kind and name.
 func (f forms) has(k partKind, name string) bool {
 	_, ok := f[part{k, name}]
 	return ok

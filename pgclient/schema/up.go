@@ -16,22 +16,23 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// versionTable holds one number, that of the newest installed migration. Other
-// programs of the database may have version tables too: its name is ours alone.
+// versionTable holds one number, that of the newest installed migration. Its name
+// differs from the version tables of other programs.
 const versionTable = "public.qtop_schema_version"
 
-// migrateLock serializes migrations of one database, also against releases that
-// took it as a session lock.
+// migrateLock serializes migrations of one database, also with releases that took it
+// as a session lock.
 const migrateLock = 9628173550095224
 
-// sessionSQL begins every transaction of a migration, in a message of its own: what
-// parses must be set before the text that is parsed. A lock that does not come soon
-// gives up, since everybody who wants the table queues up behind us.
+// sessionSQL begins every transaction of a migration. It is sent as a separate message,
+// because its settings must apply before the following text is parsed. A lock request
+// gives up soon, since everyone who wants the table queues behind it.
 const sessionSQL = settingsSQL + `;
 SET LOCAL lock_timeout = '1500ms';`
 
-// settingsSQL makes statements mean, and the catalogue print, the same whatever the
-// server, the database or the login have set. It sets what this login may set.
+// settingsSQL makes statements, and what the catalogue prints, independent of the
+// settings of the server, the database and the login. It sets those that this login
+// may set.
 const settingsSQL = `SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT count(set_config(s.name, w.value, true)) FROM (VALUES
 	('standard_conforming_strings', 'on'), ('backslash_quote', 'safe_encoding'), ('escape_string_warning', 'off'), ('array_nulls', 'on'),
@@ -44,7 +45,7 @@ SELECT count(set_config(s.name, w.value, true)) FROM (VALUES
 JOIN pg_settings s ON s.name = w.name
 WHERE s.setting <> w.value AND (s.context = 'user' OR s.context = 'superuser' AND (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user))`
 
-// bookSQL makes the version table, and rowSQL its row: between the two it is asked whose the table is.
+// bookSQL creates the version table, and rowSQL its row; the owner of the table is checked between the two.
 const (
 	bookSQL = `CREATE TABLE IF NOT EXISTS public.qtop_schema_version (version int4 NOT NULL);`
 	rowSQL  = `INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
@@ -55,36 +56,37 @@ func Up(ctx context.Context, dsn string, progress func(string)) error {
 	return Current().Up(ctx, dsn, UpOptions{Progress: progress})
 }
 
-// UpOptions steers Up.
+// UpOptions are the options of Up.
 type UpOptions struct {
-	Progress func(string) // is told each step, in one line
-	// LockWait is how long Up tries again when somebody holds a table that it must
-	// change; default 10 minutes.
+	Progress func(string) // gets one line per step
+	// LockWait is for how long Up tries again while another session holds a table that
+	// it must change; default 10 minutes.
 	LockWait time.Duration
-	// RolePrefix stands before the names of the roles of a database that is
-	// installed now; later the stored one is used.
+	// RolePrefix is the prefix of the role names in a new installation; later the
+	// stored one is used.
 	RolePrefix string
-	AdoptRoles bool // use roles that exist although qtop did not make them
-	// Beside is asked before qtop is installed in a database that has tables of others;
-	// its error ends Up. nil = nobody is asked.
+	AdoptRoles bool // use existing roles although qtop did not make them
+	// Beside is called before qtop is installed in a database that has tables of other
+	// programs; its error ends Up. nil = no question.
 	Beside func(ctx context.Context, tables []string) error
 }
 
 // Up brings a database to this release:
 //
-//  1. It takes the migration lock, or says who has it and waits.
-//  2. It refuses a database that it must not touch: with another encoding than
-//     UTF-8, installed by a newer qtop, or with tables of our names that qtop did
-//     not make.
-//  3. In one transaction it makes missing roles, locks the tables that it will
-//     change, in the order of their names, and runs pending migrations, the objects
-//     of the code that differ from what is installed, and the seeds.
-//  4. It takes from viewers what older releases granted them, makes the partitions
-//     of the months to come, and runs bulk moves of data.
+//  1. It takes the migration lock. If another migration holds it, Up reports which, and
+//     waits.
+//  2. It refuses a database that it must not change: with another encoding than UTF-8,
+//     installed by a newer qtop, or with tables under qtop's names that qtop did not
+//     make.
+//  3. In one transaction it creates missing roles, locks the tables that it will
+//     change, ordered by name, and runs the pending migrations, the objects of the code
+//     that differ from the installed ones, and the seeds.
+//  4. It revokes from viewers what older releases granted them, creates the partitions
+//     of the coming months, and runs the bulk moves of data.
 //
-// A table whose lock does not come within 1.5 s rolls all of step 3 back; Up says
-// who holds the table and starts again, until LockWait is over. So a database has
-// the old release or this one, never a mix.
+// If the lock of a table is not granted within 1.5 s, step 3 is rolled back; Up reports
+// who holds the table and tries again, until LockWait is over. So a database always has
+// either the old release or this one, never a mix.
 func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -112,13 +114,13 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if err := narrowViewers(ctx, conn, o.Progress); err != nil {
 		return err
 	}
-	if err := ready(ctx, conn, o.Progress); err != nil {
+	if err := finish(ctx, conn, o.Progress); err != nil {
 		return err
 	}
 	return r.runMoves(ctx, conn, o.Progress)
 }
 
-// askBeside asks about tables of others where nothing of qtop is installed yet.
+// askBeside calls o.Beside if there are tables of other programs and qtop is not installed yet.
 func askBeside(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 	if o.Beside == nil {
 		return nil
@@ -137,7 +139,7 @@ func askBeside(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 	return o.Beside(ctx, tables)
 }
 
-// upUntilLocked tries the one transaction until it has its locks.
+// upUntilLocked repeats the transaction of Up until it gets its locks.
 func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 	deadline := time.Now().Add(o.LockWait)
 	seen := watchBlockers(ctx, conn)
@@ -153,7 +155,7 @@ func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions
 			return queue.NewError(queue.KindFailed, "gave up after "+o.LockWait.String()+": "+who, in.doing,
 				"nothing was changed; end that transaction, or run migrate up again when it has ended").Because(err)
 		}
-		o.Progress(fmt.Sprintf("%s; nothing was changed, next try in %s", who, pause))
+		o.Progress(fmt.Sprintf("%s; nothing was changed, next attempt in %s", who, pause))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -162,8 +164,8 @@ func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions
 	}
 }
 
-// retryable tells a lock that did not come, a deadlock, or two transactions that
-// met in the catalogue from real failures.
+// retryable reports whether an attempt may succeed later: after a lock timeout, a
+// deadlock, or two transactions that changed the same catalogue row.
 func retryable(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -173,25 +175,25 @@ func retryable(err error) bool {
 		pg.Code == "XX000" && strings.HasPrefix(pg.Message, "tuple concurrently")
 }
 
-// installer is one try of Up.
+// installer is one attempt of Up.
 type installer struct {
 	release  *Release
 	options  UpOptions
 	conn     *pgx.Conn
 	tx       pgx.Tx
 	progress func(string)
-	doing    string   // the file or object at work, for errors
-	said     []string // progress that is true once the transaction has committed
+	doing    string   // the current file or object, for errors
+	said     []string // progress lines, reported once the transaction has committed
 
 	roleSet    roleSet
-	roleOrigin map[string]string // by logical name, how each role came into the set
+	roleOrigin map[string]string // by logical name: how each role became part of the set
 
 	before     installedCode
 	records    map[key]recorded // what was installed before
-	comparable bool             // the records are of the form that this program makes of this server
+	comparable bool             // the records have the form that this program makes on this server
 }
 
-// run is the one transaction of Up.
+// run is the transaction of Up.
 func (in *installer) run(ctx context.Context) error {
 	in.doing = "migrate up"
 	tx, err := begin(ctx, in.conn)
@@ -235,13 +237,13 @@ func (in *installer) run(ctx context.Context) error {
 	return nil
 }
 
-// begin starts a transaction of a migration, whatever isolation the server begins with.
+// begin starts a transaction of a migration, whatever the server's default isolation is.
 func begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
 	return conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite, DeferrableMode: pgx.NotDeferrable})
 }
 
-// lockMigrations waits until no other migration of this database is at work. The
-// lock ends with the transaction.
+// lockMigrations waits until no other migration of this database is running. The lock
+// ends with the transaction.
 func (in *installer) lockMigrations(ctx context.Context) error {
 	var got bool
 	if err := in.tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1)", int64(migrateLock)).Scan(&got); err != nil || got {
@@ -255,7 +257,7 @@ func (in *installer) lockMigrations(ctx context.Context) error {
 			AND (l.classid::bigint << 32) + l.objid::bigint = $1 LIMIT 1), 'somebody')`, int64(migrateLock)).Scan(&who); err != nil {
 		return err
 	}
-	in.progress("another migration of this database is at work: " + who + "; waiting for it to end")
+	in.progress("another migration of this database is running: " + who + "; waiting for it to end")
 	if err := exec(ctx, in.tx, "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock("+fmt.Sprint(int64(migrateLock))+")"); err != nil {
 		return err
 	}
@@ -293,10 +295,10 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 	return nil
 }
 
-// ready does what every `migrate up` does, also one that found nothing to
-// migrate: partitions of the months to come, and the executor that an older
-// installation left as a flag. It says where the database is a clone.
-func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
+// finish does what every `migrate up` does, also without a migration: it creates the
+// partitions of the coming months, and registers the executor that an older
+// installation kept as a flag. It reports if the database is a clone.
+func finish(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	var adopted string
 	var clone *string
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -315,7 +317,7 @@ func ready(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	if err == nil && adopted != "" {
 		progress("dot_config: " + adopted + "; it is an executor now")
 	}
-	if err == nil && clone != nil { // migrate up never makes a copy a database of its own
+	if err == nil && clone != nil { // migrate up never adopts a copy
 		progress(*clone)
 	}
 	return explain(err, "migrate up")
@@ -342,7 +344,7 @@ func (in *installer) exec(ctx context.Context, tx pgx.Tx, sql string) error {
 	return err
 }
 
-// lineError says on which line of the SQL text an error arose.
+// lineError adds the line of the SQL text to an error.
 type lineError struct {
 	error
 	line int

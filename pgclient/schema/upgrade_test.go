@@ -571,7 +571,7 @@ func TestUpgradeTogether(t *testing.T) {
 		} else {
 			require.Contains(t, said[i].String(), "already")
 		}
-		if strings.Contains(said[i].String(), "another migration of this database is at work: pid ") {
+		if strings.Contains(said[i].String(), "another migration of this database is running: pid ") {
 			waited++
 		}
 	}

@@ -14,15 +14,14 @@ import (
 // maxWidth is the longest line of SQL, in characters.
 const maxWidth = 120
 
-// maxPositional is how many arguments a call of a function of ours may have
-// without naming them.
+// maxPositional is how many unnamed arguments a call of a function of qtop may have.
 const maxPositional = 5
 
 // check returns a line per problem of the schema in fsys.
 func check(fsys fs.FS) []string {
 	var out []string
 	for _, pattern := range []string{"migrations/*.sql", "code/*.sql", "moves/*.sql", "seeds.sql"} {
-		names, _ := fs.Glob(fsys, pattern) // the patterns are well formed
+		names, _ := fs.Glob(fsys, pattern) // cannot fail: the patterns are valid
 		for _, name := range names {
 			text, err := fs.ReadFile(fsys, name)
 			if err != nil {
@@ -56,8 +55,8 @@ var (
 	onPath  = regexp.MustCompile(`(?i)\bSET search_path = pg_catalog, pg_temp\b`)
 )
 
-// paths refuses every search path but one: with public on it an overload that
-// matches better captures a call.
+// paths refuses every search path but one: with public in the path, an overload that
+// matches better would be called instead.
 func paths(name, text string) (out []string) {
 	for _, at := range setPath.FindAllStringSubmatchIndex(text, -1) {
 		if path := strings.TrimSpace(text[at[2]:at[3]]); path != "pg_catalog, pg_temp" {
@@ -80,7 +79,7 @@ func lineOf(text string, at int) int { return 1 + strings.Count(text[:at], "\n")
 
 var call = regexp.MustCompile(`\bpublic\.(fn_\w+)\(`)
 
-// calls finds calls of our functions with many arguments that do not name them.
+// calls finds calls of functions of qtop with more than maxPositional unnamed arguments.
 func calls(name, text string) (out []string) {
 	for _, at := range call.FindAllStringSubmatchIndex(text, -1) {
 		if strings.HasSuffix(strings.TrimRight(text[:at[0]], " \n"), "FUNCTION") {
@@ -94,8 +93,8 @@ func calls(name, text string) (out []string) {
 	return out
 }
 
-// positional counts the arguments without a name in text, which begins behind the
-// opening parenthesis of a call.
+// positional counts the unnamed arguments in text, which begins after the opening
+// parenthesis of a call.
 func positional(text string) int {
 	n, depth, named, any := 0, 0, false, false
 	end := func() {
@@ -132,7 +131,7 @@ func positional(text string) int {
 	return n
 }
 
-// released is released.txt: what the last release contained.
+// released is the content of released.txt: what the last release contained.
 type released struct {
 	code       int
 	hash       string
@@ -154,7 +153,7 @@ func readReleased(fsys fs.FS) (released, error) {
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case m == nil:
-			return out, fmt.Errorf("released.txt: %q is not understood", line)
+			return out, fmt.Errorf("released.txt: %q is not a known line", line)
 		case m[1] == "code":
 			_, err = fmt.Sscanf(m[2], "%d %s", &out.code, &out.hash)
 		case m[1] == "migration":
@@ -171,13 +170,13 @@ func readReleased(fsys fs.FS) (released, error) {
 	return out, nil
 }
 
-// retiredFile holds the functions and views that no program of this release uses
-// and programs of the release before may.
+// retiredFile holds the functions and views that this release does not use, but
+// programs of the previous release may.
 const retiredFile = "code/retired.sql"
 
-// sinceReleased holds the schema against the last release: its migrations stand,
-// changed code has a higher number, and what others may call goes only after a
-// release in which it was retired.
+// sinceReleased compares the schema with the last release: its migrations are
+// unchanged, changed code has a higher number, and an object that others may call is
+// removed only after a release in which it was retired.
 func sinceReleased(fsys fs.FS, r *schema.Release) (out []string) {
 	last, err := readReleased(fsys)
 	if err != nil {
@@ -203,7 +202,7 @@ func sinceReleased(fsys fs.FS, r *schema.Release) (out []string) {
 			continue
 		}
 		if !slices.Contains(dropped, object) {
-			out = append(out, fmt.Sprintf("release.txt: %s was released and is gone; say `dropped %s`", object, object))
+			out = append(out, fmt.Sprintf("release.txt: %s was released and is gone; add the line `dropped %s`", object, object))
 		}
 		if slices.Contains(marks, "granted") && !slices.Contains(marks, "retired") {
 			out = append(out, fmt.Sprintf("%s: %s was released and others may use it; keep it here for one release", retiredFile, object))

@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-const frozenHead = `# What the last release contained, held against the schema by make lint.
+const frozenHead = `# What the last release contained; make lint compares the schema with it.
 # Written when a release is made: go run ./pgclient/schema/lint -freeze
 
 `

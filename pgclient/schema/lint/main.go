@@ -1,7 +1,7 @@
 // Command lint checks the text of the schema: `make lint` runs it.
 //
 //	go run ./pgclient/schema/lint           every check, a line per problem
-//	go run ./pgclient/schema/lint -freeze   a release was made: write released.txt anew
+//	go run ./pgclient/schema/lint -freeze   after a release: write released.txt again
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 
 func main() {
 	dir := flag.String("dir", "pgclient/schema", "folder of the schema")
-	write := flag.Bool("freeze", false, "write released.txt of the release that was made just now")
+	write := flag.Bool("freeze", false, "write released.txt for a release that was just made")
 	flag.Parse()
 	fsys := os.DirFS(*dir)
 	problems := check(fsys)

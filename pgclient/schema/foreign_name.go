@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Installed tells whether any release is installed, by tables that only an
+// Installed reports whether any release is installed, by tables that only an
 // installation can have made.
 func Installed(ctx context.Context, conn *pgx.Conn) bool {
 	v, err := version(ctx, conn)
@@ -18,11 +18,11 @@ func Installed(ctx context.Context, conn *pgx.Conn) bool {
 
 var tableNames = regexp.MustCompile(`(?i)CREATE TABLE (?:IF NOT EXISTS )?public\.(\w+)`)
 
-// Strangers names a function or relation of schema public that has a name of this
-// release and belongs to somebody who could not have installed it, while the
-// installed release has none of that name; empty when there is none. What calls the
-// name would call the stranger's.
-func Strangers(ctx context.Context, conn *pgx.Conn) (string, error) {
+// ForeignName names a function or relation of schema public that has a name of this
+// release and an owner who could not have installed qtop, while the installed release
+// has no object of that name; empty if there is none. A call by that name would run the
+// code of that owner.
+func ForeignName(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var functions, relations []string
 	for _, o := range Current().objects {
 		if o.kind == function {

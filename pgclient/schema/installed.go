@@ -15,33 +15,33 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// thing is an object of the catalogue as PostgreSQL names it, whatever the settings of
-// the session are: index public.ix_job_queue_due.
+// thing is an object of the catalogue under the name that PostgreSQL gives it,
+// independent of session settings: index public.ix_job_queue_due.
 type thing struct {
 	class, oid uint32
-	sub        int32 // column of a table; 0 = all of it
+	sub        int32 // column of a table; 0 = the whole object
 	kind, name string
-	owner      string // "" = it has none of its own
-	// inner is what never stands alone and needs no name: a row type, an internal
-	// trigger, what a partition has of its parent.
+	owner      string // "" = this kind of object has no owner
+	// inner is an object that only exists as part of another and needs no name: a row
+	// type, an internal trigger, what a partition inherits from its parent.
 	inner bool
-	// leaf is a partition of a partitioned table, parent its name.
+	// leaf: it is a partition of the table parent.
 	leaf   bool
 	parent string
 }
 
 func (t thing) String() string { return t.kind + " " + t.name }
 
-// stood is thing as it is reported: with its owner, who can be asked.
-func (t thing) stood() string {
+// withOwner is the name for reports: with the owner, who can be asked.
+func (t thing) withOwner() string {
 	if t.owner == "" {
 		return t.String()
 	}
 	return fmt.Sprintf("%s (owner %s)", t, t.owner)
 }
 
-// own is what a release makes in schema public, of every kind, by its names in the
-// catalogue: objects.txt.
+// ownThings is what a release makes in schema public, of every kind, by its names in
+// the catalogue: the content of objects.txt.
 type ownThings struct {
 	things  map[string]bool            // function public.fn_x(text)
 	columns map[string]map[string]bool // by table
@@ -70,7 +70,7 @@ func readOwn(fsys fs.FS) (ownThings, error) {
 	return own, lines.Err()
 }
 
-// relations are the tables, views, sequences and indexes of the list, without their schema.
+// relations returns the tables, views, sequences and indexes of the list, without their schema.
 func (o ownThings) relations() []string {
 	var out []string
 	for line := range o.things {
@@ -83,7 +83,7 @@ func (o ownThings) relations() []string {
 	return out
 }
 
-// functions are the functions of the list with their argument types.
+// functions returns the functions of the list with their argument types.
 func (o ownThings) functions() []string {
 	var out []string
 	for line := range o.things {
@@ -95,7 +95,7 @@ func (o ownThings) functions() []string {
 	return out
 }
 
-// thingColumns reads things from rows (class, oid, sub).
+// thingColumns completes a query for rows (class, oid, sub): it reads them as things.
 const thingColumns = `
 SELECT DISTINCT x.class, x.oid, x.sub, i.type, i.identity, COALESCE(pg_get_userbyid(COALESCE(c.relowner, p.proowner, CASE WHEN t.typrelid = 0 THEN t.typowner END)), ''),
 	COALESCE(c.relkind = 't' OR c.relnamespace = 'pg_toast'::regnamespace OR c.relkind IN ('i', 'I') AND c.relispartition, false)
@@ -116,16 +116,16 @@ LEFT JOIN pg_constraint o ON x.class = 'pg_constraint'::regclass AND o.oid = x.o
 LEFT JOIN pg_attrdef a ON x.class = 'pg_attrdef'::regclass AND a.oid = x.oid LEFT JOIN pg_class ak ON ak.oid = a.adrelid
 ORDER BY 4, 5`
 
-// beginsSQL are the relations, functions and types that an installation makes: those of
-// the owner $1 in schema public, and the version table $2.
+// beginsSQL selects the relations, functions and types that an installation makes:
+// those of the owner $1 in schema public, and the version table $2.
 const beginsSQL = `WITH x (class, oid, sub) AS (
 	SELECT 'pg_class'::regclass::oid, c.oid, 0 FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
 		AND NOT c.relispartition AND (c.relowner = to_regrole($1) OR c.oid = to_regclass($2))
 	UNION ALL SELECT 'pg_proc'::regclass, p.oid, 0 FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proowner = to_regrole($1)
 	UNION ALL SELECT 'pg_type'::regclass, t.oid, 0 FROM pg_type t WHERE t.typnamespace = 'public'::regnamespace AND t.typowner = to_regrole($1) AND t.typtype <> 'c')` + thingColumns
 
-// aboveSQL are the things that stand on those of $1 and $2. Of those whose $3 is false
-// only what would be left without them: what goes with them is a part of them.
+// aboveSQL selects what depends on the objects $1, $2. If $3 of an object is false, it
+// leaves out the parts of that object, which are dropped with it.
 const aboveSQL = `WITH f AS MATERIALIZED (SELECT * FROM unnest($1::oid[], $2::oid[], $3::bool[]) u (class, oid, parts)), x (class, oid, sub) AS (
 	SELECT d.classid, d.objid, d.objsubid FROM f JOIN pg_depend d ON d.refclassid = f.class AND d.refobjid = f.oid
 	WHERE (d.classid, d.objid) <> (f.class, f.oid) AND (f.parts OR d.deptype = 'n' OR d.classid = 'pg_type'::regclass)
@@ -139,8 +139,8 @@ func readThings(ctx context.Context, q querier, sql string, args ...any) ([]thin
 
 var leafName = regexp.MustCompile(`^public\.(\w+?)_(default|[0-9]{4}_[0-9]{2}(?:_[0-9]{2})?)$`)
 
-// ourLeaf tells a partition that fn_queue_partitions_ensure makes, and its guard
-// against TRUNCATE.
+// ourLeaf reports whether t is a partition that fn_queue_partitions_ensure makes, or its
+// guard against TRUNCATE.
 func ourLeaf(t thing, owner string) bool {
 	if m := leafName.FindStringSubmatch(t.name); t.leaf && m != nil {
 		return m[1] == t.parent && t.owner == owner
@@ -149,11 +149,11 @@ func ourLeaf(t thing, owner string) bool {
 	return t.kind == "trigger" && leafName.MatchString(on) && name == "trg_"+strings.TrimPrefix(on, "public.")+"_no_truncate"
 }
 
-// standing goes through all that an installation made and all that stands on it, and
-// calls see for each thing. see says whether it is of the installation: of one that is
-// not, its parts are not looked at. first: it is the owner's, and nothing is known yet of
-// what it stands on.
-func standing(ctx context.Context, q querier, owner string, see func(t thing, first bool) bool) error {
+// walkInstalled calls see for everything that an installation made and everything that
+// depends on it. see reports whether the thing belongs to the installation; the parts of
+// a thing that does not are skipped. first: the thing belongs to the owner, and its
+// dependencies are not known yet.
+func walkInstalled(ctx context.Context, q querier, owner string, see func(t thing, first bool) bool) error {
 	type key struct {
 		class, oid uint32
 		sub        int32
@@ -169,11 +169,11 @@ func standing(ctx context.Context, q querier, owner string, see func(t thing, fi
 				continue
 			}
 			ours := t.inner || see(t, first)
-			if first && !ours { // made by hand in the owner's name; it may still stand on something of ours
+			if first && !ours { // created by hand as the owner; it may still depend on an object of qtop
 				continue
 			}
 			seen[k] = true
-			if t.sub != 0 && !ours { // a column of somebody else's table
+			if t.sub != 0 && !ours { // a column of a table of another owner
 				continue
 			}
 			classes, oids, parts = append(classes, t.class), append(oids, t.oid), append(parts, ours)
@@ -192,18 +192,19 @@ const columnsSQL = `SELECT format('public.%s', c.relname), array_agg(a.attname::
 	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND (c.relowner = to_regrole($1) OR c.oid = to_regclass($2))
 	GROUP BY c.relname ORDER BY 1`
 
-// foreign lists what is not of this release and stands on what Down removes: what keeps
-// it from being removed, and what would go with it, such as an index on a table of ours.
+// foreign lists what depends on the objects that Down removes and is not part of this
+// release: both what would prevent the removal and what would be dropped with it, such
+// as an index on a table of qtop.
 func (r *Release) foreign(ctx context.Context, q querier, set roleSet, from int32, records map[key]recorded) ([]string, error) {
 	found := map[string]bool{}
-	var older func(name string) bool // an older version may have what this one has no more
+	var older func(name string) bool // whether an older version may have an object of this name that this one lacks
 	if from < r.Version() {
 		text := r.text()
 		older = func(name string) bool {
 			return regexp.MustCompile(`\b` + regexp.QuoteMeta(name[strings.LastIndexByte(name, '.')+1:]) + `\b`).MatchString(text)
 		}
 	}
-	err := standing(ctx, q, set.owner(), func(t thing, first bool) bool {
+	err := walkInstalled(ctx, q, set.owner(), func(t thing, first bool) bool {
 		if r.own.things[t.String()] && (t.owner == "" || t.owner == set.owner() || t.name == versionTable) || ourLeaf(t, set.owner()) || r.declares(t, set, records) {
 			return true
 		}
@@ -215,7 +216,7 @@ func (r *Release) foreign(ctx context.Context, q querier, set roleSet, from int3
 			}
 		}
 		if !first {
-			found[t.stood()] = true
+			found[t.withOwner()] = true
 		}
 		return false
 	})
@@ -235,8 +236,8 @@ func (r *Release) foreign(ctx context.Context, q querier, set roleSet, from int3
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// declares tells a function, view or trigger that this release or the installed one
-// declares.
+// declares reports whether this release or the installed one declares the function,
+// view or trigger.
 func (r *Release) declares(t thing, set roleSet, records map[key]recorded) bool {
 	name := strings.TrimPrefix(t.name, "public.")
 	o := object{kind: kind(t.kind)}
@@ -261,7 +262,7 @@ func (r *Release) declares(t thing, set roleSet, records map[key]recorded) bool 
 	return known || slices.ContainsFunc(r.objects, o.same) || slices.ContainsFunc(r.dropped, o.same)
 }
 
-// text is all SQL of the release.
+// text returns all SQL of the release.
 func (r *Release) text() string {
 	var b strings.Builder
 	for _, m := range r.migrations {
@@ -273,13 +274,13 @@ func (r *Release) text() string {
 	return b.String()
 }
 
-// Objects lists what is installed and all that stands on it, as objects.txt has it.
+// Objects lists what is installed and everything that depends on it, in the form of objects.txt.
 func Objects(ctx context.Context, q querier) (lines []string, err error) {
 	set, err := storedRoles(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if err := standing(ctx, q, set.owner(), func(t thing, _ bool) bool {
+	if err := walkInstalled(ctx, q, set.owner(), func(t thing, _ bool) bool {
 		if !ourLeaf(t, set.owner()) {
 			lines = append(lines, t.String())
 		}
