@@ -112,7 +112,7 @@ func TestAlertAck(t *testing.T) {
 	require.Equal(t, "warning acked ann restarting it ", row(), "the row stays and shows who")
 	second := ack("me too", "1 hour")
 	require.Equal(t, "already_acked", second["rule"])
-	require.Regexp(t, `^ann has it since .*Z, until .*Z: restarting it$`, second["reason"])
+	require.Regexp(t, `^acknowledged by ann since .*Z, until .*Z: restarting it$`, second["reason"])
 
 	// An expired one is open at once, whether or not the check ran; the check closes it.
 	c.exec("UPDATE public.queue_alert_ack SET expires_at = now() - interval '1 second'")
@@ -173,7 +173,7 @@ func TestAlertAckRace(t *testing.T) {
 		if g["refused"] == nil {
 			require.Equal(t, fmt.Sprint("op", i), who)
 		} else {
-			require.Contains(t, g["reason"], who+" has it since")
+			require.Contains(t, g["reason"], "acknowledged by "+who+" since")
 		}
 	}
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.queue_alert_ack"))

@@ -1,16 +1,23 @@
--- What else is connected: the sessions of this database that matter to queues, and the right to end one. Source: DP4 §8
--- (what holds a cursor back must be seen). No statement's text leaves these functions.
+-- The other connections to this database that matter to queues, and the right to end a session. Source: DP4 §8 (what
+-- holds a cursor back must be visible). These functions never return the text of a statement.
 
--- fn_queue_activity() → what may hold queues up, one row each: the sessions of this database that have a transaction
--- open, block, wait for a lock, listen or are qtop's own; a standby's sender, a replication slot and a prepared
--- transaction that hold a snapshot. id: PID@START, which names one session for ever; of what has no session its name.
--- kind: session, sender, slot, prepared. state: as pg_stat_activity has it, and since when. snapshot_age: how many
--- transactions have begun since its oldest snapshot, or since it began to write (VACUUM keeps what died since);
--- oldest_snapshot: no other holds an older one. waits_for: the event. blocked_by, blocks: pids. tables: up to five of
--- ours that it has locked against writers. listens: its last statement was LISTEN. qtop: its program says so. seen:
--- false where the owner of this function may not see the session (pg_read_all_stats). At most 500 rows: what holds the
--- oldest snapshot, then what blocks, then by the beginning of the transaction. Definer: who looks needs no right on the
--- statistics of the server.
+-- fn_queue_activity() → one row for each connection that may hold queues up: the sessions of this database that have an
+-- open transaction, block others, wait for a lock, listen or belong to qtop; and each standby's sender, replication
+-- slot and prepared transaction that holds a snapshot. Columns:
+--   id               PID@START, which identifies one session for ever; where there is no session, the name
+--   kind             session, sender, slot or prepared
+--   state            as in pg_stat_activity, and since when
+--   snapshot_age     how many transactions have begun since its oldest snapshot, or since it began to write: VACUUM
+--                    keeps every row that was deleted since then
+--   oldest_snapshot  no other connection holds an older snapshot
+--   waits_for        the wait event
+--   blocked_by       pids that block it; blocks: pids that it blocks
+--   tables           up to five of qtop's tables that it has locked against writers
+--   listens          its last statement was LISTEN
+--   qtop             its application_name is one of qtop's
+--   seen             false where the owner of this function may not see the session (needs pg_read_all_stats)
+-- At most 500 rows: first what holds the oldest snapshot, then what blocks others, then by the start of the
+-- transaction. SECURITY DEFINER: the caller needs no right on the server's statistics.
 CREATE OR REPLACE FUNCTION public.fn_queue_activity()
 RETURNS TABLE (id text, kind text, pid int, started_at timestamptz, login text, program text, client text, state text,
   state_since timestamptz, transaction_since timestamptz, snapshot_age bigint, oldest_snapshot boolean, waits_for text,
@@ -68,10 +75,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_activity TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_activity IS
-  'Sessions of this database that may hold queues up: open transactions, blockers, listeners, qtop''s own.';
+  'Connections that may hold queues up: open transactions, blockers, listeners and qtop''s own sessions.';
 
--- fn_queue_session_is(pid, started) → whether the client session of this database that began then still has that pid.
--- Asked in the statement that sends the signal: a pid is given again.
+-- fn_queue_session_is(pid, started) → whether this pid is still the client session of this database that began at that
+-- time. Call it in the statement that sends the signal, because the system reuses pids.
 CREATE OR REPLACE FUNCTION public.fn_queue_session_is(p_pid int, p_started timestamptz) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -80,13 +87,14 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_session_is TO :"dead_letter_operator", :"workflow_admin";
-COMMENT ON FUNCTION public.fn_queue_session_is IS 'Whether a session still has its pid.';
+COMMENT ON FUNCTION public.fn_queue_session_is IS 'Whether a pid still belongs to the session that began at this time.';
 
--- fn_queue_session_signal(pid, started, signal, actor, reason, dry run) → {audit_id, login, program, state, begun}: the
--- audit row of a signal that the caller sends itself, with its own rights, after this has committed; outcome asked.
--- signal: cancel (ends the statement) or terminate (ends the session). refused: not_found (it is over, or another
--- session has its pid), right (session_user may not signal that login's sessions: it needs pg_signal_backend or that
--- login's rights; of a superuser's, only a superuser may). A dry run writes nothing.
+-- fn_queue_session_signal(pid, started, signal, actor, reason, dry run) → {audit_id, login, program, state, begun}:
+-- writes the audit row (outcome asked) of a signal that the caller then sends with its own rights, after this
+-- transaction has committed. signal: cancel (ends the statement) or terminate (ends the session). Refused: not_found
+-- (the session has ended, or its pid belongs to another one), right (session_user may not signal sessions of that
+-- login: it needs pg_signal_backend or the rights of that login; only a superuser may signal a superuser's session). A
+-- dry run writes nothing.
 CREATE OR REPLACE FUNCTION public.fn_queue_session_signal(p_pid int, p_started timestamptz, p_signal text, p_actor text,
   p_reason text, p_dry_run boolean) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -109,7 +117,7 @@ BEGIN
     AND a.backend_type = 'client backend';
   IF v_seen IS NULL THEN
     v_rule := 'not_found';
-    v_why := 'that session is over';
+    v_why := 'that session has ended';
   ELSIF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) AND ((SELECT r.rolsuper FROM pg_roles r
       WHERE r.oid = v_login) OR NOT pg_has_role(session_user, v_login, 'USAGE')
       AND NOT pg_has_role(session_user, 'pg_signal_backend', 'USAGE')) THEN
@@ -132,4 +140,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_session_signal TO :"dead_letter_operator", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_session_signal IS
-  'The audit row of a signal to a session, which the caller then sends with its own rights.';
+  'Writes the audit row of a signal to a session; the caller then sends the signal with its own rights.';

@@ -1,7 +1,5 @@
--- How old a time is, whatever time somebody wrote.
-
--- fn_age(time) → seconds from it to now(), NULL of NULL. What no calendar holds counts as the first or the last day
--- that one does: subtracting an infinite time is an error.
+-- fn_age(time) → seconds from that time to now(); NULL of NULL. A time before year 1 counts as the first day of year 1,
+-- and a time after year 9999 as the last day of year 9999: subtracting an infinite time would be an error.
 CREATE OR REPLACE FUNCTION public.fn_age(p_at timestamptz) RETURNS numeric
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -13,4 +11,4 @@ GRANT EXECUTE ON FUNCTION public.fn_age TO :"queue_viewer", :"workflow_admin", :
   :"dot_executor", :"subscription_admin", :"saga_orchestrator", :"webhook_worker", :"router_worker",
   :"lease_reset_cleaner";
 COMMENT ON FUNCTION public.fn_age IS
-  'Seconds since a time, also since one that no calendar holds: BC, after year 9999, infinite.';
+  'Seconds since a time. One before year 1 or after year 9999, also an infinite one, counts as the nearest of these.';

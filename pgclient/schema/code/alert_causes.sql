@@ -1,8 +1,8 @@
--- Alerts beside silence: work that nobody alive can do, backlogs, circuits; and the cause of each alert. An alert that
--- follows from another one keeps its row, and its column cause names that one: consoles and qtop status show the rows
--- without a cause. Sources: DP4 §3.5, DP1 §10.
+-- Alerts other than silence: work that no live host can do, backlogs and open circuits; and the cause of each alert. An
+-- alert that follows from another one keeps its row and names the other one in its column cause. Consoles and qtop
+-- status show the rows without a cause. Sources: DP4 §3.5, DP1 §10.
 
--- v_queue_unserved: tick workers that are switched on, that no live host runs and that nobody else ticks.
+-- v_queue_unserved: tick workers that are switched on, that no live host runs and that nothing else ticks.
 CREATE OR REPLACE VIEW public.v_queue_unserved AS
 SELECT w.worker_name AS loop
 FROM public.queue_tick_worker w
@@ -10,16 +10,16 @@ JOIN public.v_dot_config_number i ON i.key = 'queue.tick.' || w.worker_name || '
 LEFT JOIN public.dot_config g ON g.key = w.flag_key
 WHERE (w.flag_key IS NULL OR g.value = 'true')
   AND NOT EXISTS (SELECT FROM public.v_live_loop l WHERE l.loop = w.worker_name)
-  -- pg_cron, or an operator, ticks it as well as a host
+  -- a tick by pg_cron or by an operator counts like one by a host
   AND COALESCE(w.last_run_at < now() - make_interval(secs => greatest(3.0 * i.n, 60)), true);
 COMMENT ON VIEW public.v_queue_unserved IS
-  'Tick workers that are switched on and that no live host runs, nor pg_cron or anybody else within three intervals.';
+  'Tick workers that are switched on, that no live host runs and that nothing has ticked within three intervals.';
 GRANT SELECT ON public.v_queue_unserved TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_due_work(lanes, backlogs of webhooks and routes) → what is due: queue as fn_queue_why takes it, empty for
--- work that only keeps house; the loops that must run for it; since when the oldest is due; how much waits; the
--- subscriptions of an endpoint. Internal.
+-- fn_queue_due_work(queue lanes, webhook backlogs, route backlogs) → one row for each queue with due work: queue, named
+-- as fn_queue_why takes it (empty for housekeeping); loops, which must run for the work to be done; oldest_at, when the
+-- oldest became due; waiting, how much there is; subscriptions, the webhook subscriptions of an endpoint. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_due_work(p_lanes public.snapshot_lane[],
   p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[])
   RETURNS TABLE (queue text, loops text[], oldest_at timestamptz, waiting bigint, subscriptions bigint[], why text)
@@ -57,17 +57,17 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_due_work IS
-  'What is due in every queue, and which loops must run for it. Internal.';
+  'The due work of every queue, and the loops that must run to do it. Internal.';
 
--- fn_queue_alert_rows(lanes, backlogs of webhooks and routes) → the rows of v_queue_alert. What the picture needs for
--- other sections too is handed in. Kinds: silence, broadcast, failing, quarantine (v_queue_alert_own), and
---   no_host    tick workers and executors of hosts that are gone: silent, or with work that waits for over a minute.
---              One silent tick worker alone stands for itself.
---   unclaimed  a queue lane with jobs due for over a minute that nobody alive can claim
+-- fn_queue_alert_rows(queue lanes, webhook backlogs, route backlogs) → the rows of v_queue_alert. The caller passes the
+-- rows that a console snapshot reads anyway. Kinds: silence, broadcast, failing, quarantine (v_queue_alert_own), and
+--   no_host    tick workers and executors of hosts that are gone: silent, or with work that has waited for over a
+--              minute. A single silent tick worker raises no such alert: its silence alert is enough.
+--   unclaimed  a queue lane with jobs that have been due for over a minute and that no live executor can claim
 --   circuit    an endpoint whose circuit has stayed open for queue.backlog.warn_seconds
 --   backlog    a queue whose oldest work has been due for queue.backlog.warn_seconds
--- The last four are critical from queue.backlog.critical_seconds on; no_host also where one of its parts is. cause: the
--- subject of the alert that this one follows from, '' = it stands for itself; never one that is less severe. Internal.
+-- The last four become critical at queue.backlog.critical_seconds; no_host also when one of its parts is critical.
+-- cause: the subject of the alert that this one follows from, '' = none; never an alert that is less severe. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_rows(p_lanes public.snapshot_lane[],
   p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[])
   RETURNS TABLE (alert_key text, kind text, subject text, severity text, since timestamptz, age_seconds bigint,
@@ -92,7 +92,7 @@ BEGIN
       COALESCE(q.stopped_at, q.last_seen_at) AS seen_at, q.stopped_at IS NOT NULL AS stopped, q.stop_reason
     FROM public.queue_host q
   ), gone AS MATERIALIZED (
-    -- executors that only hosts worked as which are gone
+    -- executors that ran only on hosts that are gone
     SELECT array_agg(x.executor_id) AS executors FROM (
       SELECT h.executor_id FROM hosts h WHERE NOT h.alive AND h.executor_id <> ''
       EXCEPT SELECT h.executor_id FROM hosts h WHERE h.alive AND 'job_executor' = ANY (h.loops)) x
@@ -103,7 +103,7 @@ BEGIN
     FROM public.fn_queue_due_work(p_lanes, p_hooks, p_routes) w CROSS JOIN unserved u
     WHERE w.oldest_at < now() - interval '1 minute'
   ), unclaimed AS MATERIALIZED (
-    -- by the first link of its chain, which says that nobody alive can claim
+    -- the first reason that fn_snapshot_lanes gives must say that no live executor can claim
     SELECT l.*, public.fn_age(l.oldest_at) AS age,
       CASE WHEN v_critical > 0 AND public.fn_age(l.oldest_at) >= v_critical THEN 'critical' ELSE 'warning' END
         AS severity,
@@ -140,7 +140,7 @@ BEGIN
     FROM public.webhook_endpoint_suspensions x JOIN public.subscriptions s ON s.id = x.subscription_id
     WHERE x.reason = 'circuit' AND s.active AND (v_warn > 0 AND public.fn_age(x.since) >= v_warn
       OR v_critical > 0 AND public.fn_age(x.since) >= v_critical)
-  ), told AS (
+  ), alerts AS (
     SELECT o.alert_key, o.kind, o.subject, o.severity, o.since, o.age, o.ratio, o.event_ids,
       CASE WHEN n.names IS NOT NULL AND o.kind = 'silence' AND o.subject = ANY (n.names) THEN 'no_host' ELSE '' END
         AS cause,
@@ -191,17 +191,17 @@ BEGIN
        FROM public.queue_alert_ack p WHERE p.subject = s.subject AND p.alert_key = s.alert_key
        ORDER BY p.ack_id DESC LIMIT 1), '') ELSE '' END,
     s.cause, left(s.detail, 500)
-  FROM told s
+  FROM alerts s
   LEFT JOIN public.queue_alert_ack a
     ON a.alert_key = s.alert_key AND a.cleared_at IS NULL AND a.expires_at > now()
     AND NOT (a.severity = 'warning' AND s.severity = 'critical');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_alert_rows IS
-  'The rows of v_queue_alert, partly from rows that the caller has read. Internal: read v_queue_alert.';
+  'The rows of v_queue_alert, computed partly from rows that the caller has read. Internal: read v_queue_alert.';
 
--- fn_queue_alerts() → the rows of v_queue_alert, from what is in the queues now. Definer: who may see alerts need not
--- read the queues.
+-- fn_queue_alerts() → the rows of v_queue_alert, computed from the current content of the queues. SECURITY DEFINER: a
+-- login that may see alerts needs no right to read the queues.
 CREATE OR REPLACE FUNCTION public.fn_queue_alerts()
   RETURNS TABLE (alert_key text, kind text, subject text, severity text, since timestamptz, age_seconds bigint,
   ratio numeric, event_ids uuid[], state text, acked_by text, acked_at timestamptz, comment text,
@@ -217,8 +217,9 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alerts TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_alerts IS 'The rows of v_queue_alert. Read v_queue_alert.';
 
--- fn_queue_alert_acks_end(only, except) → how many acknowledgements ended because what they were of is over, of those
--- in only (NULL = all) without those in except; silences end theirs with the beat, shares with the sample. Internal.
+-- fn_queue_alert_acks_end(only, except) → how many acknowledgements it ended because their condition is over; only and
+-- except are ids of acknowledgements, only NULL = all. The acknowledgement of a silence ends with the next beat, that
+-- of a broadcast share with the sample that finds it below the line: neither ends here. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_acks_end(p_only text[], p_except text[]) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

@@ -1,15 +1,15 @@
 -- Silence: the stale check, alerts and their acknowledgement. Source: DP4 §3.5.
 
 COMMENT ON TABLE public.queue_alert_ack IS
-  'Who has an alert, until when. One open acknowledgement per alert; it never hides the alert. severity: as it was '
-  'acknowledged; a rise to critical ends it.';
-COMMENT ON COLUMN public.queue_alert_ack.expires_at IS 'it ends by itself then';
-COMMENT ON COLUMN public.queue_alert_ack.cleared_at IS 'NULL = it stands';
+  'Who has acknowledged an alert, and until when. An alert has at most one open acknowledgement, which never hides it. '
+  'severity: that of the alert when it was acknowledged; a rise to critical ends the acknowledgement.';
+COMMENT ON COLUMN public.queue_alert_ack.expires_at IS 'when the acknowledgement ends by itself';
+COMMENT ON COLUMN public.queue_alert_ack.cleared_at IS 'when the acknowledgement ended; NULL = it is in force';
 COMMENT ON COLUMN public.queue_alert_ack.cleared_reason IS
-  'the beat returned, it expired, it rose to critical, or somebody took it back';
+  'why it ended: the executor beat again, it expired, the alert rose to critical, or an operator withdrew it';
 GRANT SELECT ON public.queue_alert_ack TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_alert_key(executor, last beat) → the key of one silence. Internal.
+-- fn_queue_alert_key(executor, last beat) → the alert key of one silence. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_key(p_executor_id text, p_last_beat_at timestamptz) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT 'silence:' || p_executor_id || ':' || to_char(p_last_beat_at AT TIME ZONE 'UTC',
@@ -19,7 +19,7 @@ COMMENT ON FUNCTION public.fn_queue_alert_key IS
   'The key of one silence: executor and last beat. Internal.';
 
 -- Silence
--- fn_queue_severity(age, cadence) → warning below ten cadences, critical from ten.
+-- fn_queue_severity(age, cadence) → 'warning' while the age is below ten cadences, then 'critical'.
 CREATE OR REPLACE FUNCTION public.fn_queue_severity(p_age_seconds double precision, p_cadence_seconds int) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT CASE WHEN p_age_seconds / p_cadence_seconds < 10 THEN 'warning' ELSE 'critical' END
@@ -27,7 +27,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_severity IS
   'Severity of a silence by age ÷ cadence: warning below 10, critical from 10.';
 
--- v_queue_alert_own: the alerts that need nothing but their own row: silences, shares, endpoints that were given up.
+-- v_queue_alert_own: the alerts that come from one row each: silences, shares, suspended endpoints, quarantine.
 CREATE OR REPLACE VIEW public.v_queue_alert_own AS
 SELECT s.alert_key, s.kind, s.subject, s.severity, s.since, s.age, s.ratio, s.event_ids
 FROM (
@@ -36,7 +36,7 @@ FROM (
          'silence'::text AS kind, h.executor_id AS subject,
          CASE WHEN public.fn_age(h.last_beat_at) / h.cadence_seconds < 10 THEN 'warning'
            ELSE 'critical' END AS severity,
-         -- a beat ahead of the clock tells of no age
+         -- a beat that is ahead of the clock has the age 0
          h.last_beat_at AS since, greatest(public.fn_age(h.last_beat_at), 0) AS age,
          round(greatest(public.fn_age(h.last_beat_at), 0) / h.cadence_seconds, 2) AS ratio,
          CASE WHEN h.silent_since = h.last_beat_at THEN h.silent_event_ids ELSE '{}' END AS event_ids
@@ -66,40 +66,41 @@ FROM (
     ORDER BY z.set_aside_at LIMIT 10) q
 ) s;
 COMMENT ON VIEW public.v_queue_alert_own IS
-  'Silences, shares of broadcast events over their line, endpoints that were given up and rows that were set aside; a '
-  'part of v_queue_alert.';
+  'Silences, broadcast shares over their line, endpoints suspended because they kept failing, and rows in quarantine; '
+  'a part of v_queue_alert.';
 GRANT SELECT ON public.v_queue_alert_own TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_queue_alert AS SELECT * FROM public.fn_queue_alerts();
 COMMENT ON VIEW public.v_queue_alert IS
-  'One row per silence, from the heartbeat row and server time, whether or not a checker ran; one per sampled share of '
-  'broadcast events that is over the line (always a warning, DP6 §3.2); one per endpoint that was suspended because it '
-  'did nothing but fail; one per row that was set aside (queue_quarantine; a warning), of each step the first ten; and '
-  'one per queue whose work nobody alive can do, per backlog and per circuit that has been open for long, and for the '
-  'loops that no host runs (fn_queue_alert_rows). A row with a cause follows from another one. An acknowledgement ends '
-  'when it expires, when what it is of is over, or when the alert rises to critical; it never hides the row.';
+  'The alerts that are open now. One row per silence, from the heartbeat row and server time, whether or not the stale '
+  'check ran; per sampled share of broadcast events that is over its line (always a warning, DP6 §3.2); per endpoint '
+  'that was suspended because it kept failing; per row in quarantine (queue_quarantine; a warning; the first ten of '
+  'each step); per queue whose work no live host can do; per backlog; per circuit that has been open for long; and one '
+  'for all loops that no host runs (fn_queue_alert_rows). A row with a cause follows from another alert. An '
+  'acknowledgement ends when it expires, when its condition is over or when the alert rises to critical; it never '
+  'hides the row.';
 GRANT SELECT ON public.v_queue_alert TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
-COMMENT ON COLUMN public.v_queue_alert.event_ids IS 'events that were emitted for it; empty while nobody ran the check';
+COMMENT ON COLUMN public.v_queue_alert.event_ids IS
+  'events that were emitted for the alert; empty until the check has run';
 COMMENT ON COLUMN public.v_queue_alert.state IS 'open or acked';
-COMMENT ON COLUMN public.v_queue_alert.last_cleared IS 'why the acknowledgement before this ended';
+COMMENT ON COLUMN public.v_queue_alert.last_cleared IS 'why the previous acknowledgement ended';
 COMMENT ON COLUMN public.v_queue_alert.alert_key IS
-  'names one silence, silence:EXECUTOR:LAST_BEAT, one rise of a share, broadcast[:DOMAIN]:SINCE, one suspension, '
-  'failing:SUBSCRIPTION:SINCE, one row in quarantine, quarantine:STEP:TARGET:SINCE, or one condition: no_host:SINCE, '
-  'unclaimed:DOMAIN/KIND:SINCE, circuit:SUBSCRIPTION:SINCE, backlog:QUEUE; what fn_queue_alert_ack takes';
+  'key of one silence (silence:EXECUTOR:LAST_BEAT), one rise of a share (broadcast[:DOMAIN]:SINCE), one suspension '
+  '(failing:SUBSCRIPTION:SINCE), one row in quarantine (quarantine:STEP:TARGET:SINCE) or one condition (no_host:SINCE, '
+  'unclaimed:DOMAIN/KIND:SINCE, circuit:SUBSCRIPTION:SINCE, backlog:QUEUE); pass it to fn_queue_alert_ack';
 COMMENT ON COLUMN public.v_queue_alert.ratio IS
-  'age over the expected cadence, critical from 10; of a broadcast share: the share over its line; of a failing '
+  'of a silence: age ÷ expected cadence, critical from 10; of a broadcast share: share ÷ its line; of a failing '
   'endpoint: how long it has failed ÷ webhook.disable_after_days; of a row in quarantine: attempts; of no_host, '
   'unclaimed, circuit and backlog: age ÷ queue.backlog.critical_seconds';
 COMMENT ON COLUMN public.v_queue_alert.kind IS
   'silence, broadcast, failing, quarantine, no_host, unclaimed, circuit or backlog';
 COMMENT ON COLUMN public.v_queue_alert.cause IS
-  'subject of the alert that this one follows from and that stands for it; empty = it stands for itself';
-COMMENT ON COLUMN public.v_queue_alert.detail IS 'what it is about, in one line; may be empty';
+  'subject of the alert that this one follows from; empty = it follows from none and is shown itself';
+COMMENT ON COLUMN public.v_queue_alert.detail IS 'the condition in one line; may be empty';
 
--- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5.
--- One event per executor per 2 × threshold, also when two run at once: the row
--- is locked, a second checker skips it, a later one sees silent_event_at. For a
--- worker of a short threshold: per 2 × the flag, and at most 10 minutes.
+-- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5. Emits at most one event per executor
+-- per 2 × threshold, even when two checks run at once: the row is locked, a concurrent check skips it, a later one sees
+-- silent_event_at. For a worker with a threshold below the flag: one per 2 × the flag or 10 minutes, the shorter.
 CREATE OR REPLACE FUNCTION public.fn_queue_stale_check() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -118,9 +119,9 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_stale_check TO :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_stale_check IS
   'Tick stale_heartbeat_check: emits system/queue_worker_silent once per executor per 2 × threshold (DP4 §3.5), and '
-  'closes acknowledgements that expired or were overtaken.';
+  'ends acknowledgements that expired or whose alert is over or has risen to critical.';
 
--- Acknowledgements that are over, by id.
+-- fn_step_alert_acks(limit, only, except): ends acknowledgements that are over; targets are their ids. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_alert_acks(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -138,7 +139,7 @@ BEGIN
   RETURN jsonb_build_object('acks_cleared', v_cleared + public.fn_queue_alert_acks_end(p_only, p_except));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_alert_acks IS 'Closes acknowledgements that are over. Internal.';
+COMMENT ON FUNCTION public.fn_step_alert_acks IS 'Ends acknowledgements that are over. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_alert_acks_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -147,9 +148,9 @@ BEGIN
     WHERE b.cleared_at IS NULL AND b.ack_id <> ALL (p_except::bigint[]) ORDER BY b.ack_id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_alert_acks_targets IS 'Acknowledgements that stand. Internal.';
+COMMENT ON FUNCTION public.fn_step_alert_acks_targets IS 'Acknowledgements that are in force. Internal.';
 
--- fn_queue_silence_due(last event, threshold in seconds) → whether the event of a silence is due. Internal.
+-- fn_queue_silence_due(last event, threshold in seconds) → whether the next event of this silence is due. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_silence_due(p_event_at timestamptz, p_threshold int) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -157,9 +158,9 @@ BEGIN
     least(public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300), 300)));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_silence_due IS 'Whether a silence is to be told (again). Internal.';
+COMMENT ON FUNCTION public.fn_queue_silence_due IS 'Whether the next event of a silence is due. Internal.';
 
--- Executors that are silent.
+-- fn_step_stale_check(limit, only, except): emits the events of silent executors; targets are their ids. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_stale_check(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -217,17 +218,17 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_stale_check_targets IS 'Executors that are silent. Internal.';
 
--- fn_queue_alert_current(text) → the alert an operator means: its key, the executor
--- it is about, or broadcast[:domain]. Internal.
+-- fn_queue_alert_current(text) → the open alert with this key or this subject: an executor, or broadcast[:domain].
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_current(p_alert_key text) RETURNS SETOF public.v_queue_alert
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT * FROM public.v_queue_alert v WHERE v.alert_key = p_alert_key OR v.subject = p_alert_key
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_alert_current IS
-  'The alert with this key or about this executor. Internal.';
+  'The open alert with this key or about this subject. Internal.';
 
--- fn_queue_alert_ack(alert key or executor, actor, comment, ttl) → {alert_key,
--- expires_at, audit_id}; refused: not_found, already_acked (whose, until when).
+-- fn_queue_alert_ack(alert key or subject, actor, comment, ttl) → {alert_key, acked_by, expires_at, audit_id}; refused:
+-- not_found, already_acked (by whom, since when, until when).
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_ack(p_alert_key text, p_actor text, p_comment text, p_ttl interval)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -240,13 +241,13 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF COALESCE(btrim(p_comment), '') = '' OR length(p_comment) > 2000 THEN
-    RAISE EXCEPTION 'a comment is needed, with 1 to 2000 characters' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_comment must have 1 to 2000 characters' USING ERRCODE = '22023';
   END IF;
   IF p_ttl IS NULL OR p_ttl < interval '1 second' OR p_ttl > interval '7 days' THEN
-    RAISE EXCEPTION 'p_ttl must lie between 1 second and 7 days' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_ttl must be between 1 second and 7 days' USING ERRCODE = '22023';
   END IF;
-  -- The heartbeat row serializes two operators, and an operator with a beat; so does the row of a share. Other alerts
-  -- have no row of their own.
+  -- Locking the heartbeat row serializes two operators, and an operator with a beat; the row of a share does the same
+  -- for shares. Other alerts have no row to lock, so all lock the row of one flag first.
   PERFORM 1 FROM public.dot_config c WHERE c.key = 'queue.backlog.critical_seconds' FOR UPDATE;
   PERFORM 1 FROM public.queue_heartbeat h
   WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
@@ -257,11 +258,11 @@ BEGIN
   SELECT * INTO v_alert FROM public.fn_queue_alert_current(p_alert_key);
   IF v_alert.alert_key IS NULL THEN
     v_rule := 'not_found';
-    v_why := format('there is no alert %s now: the beat returned, the share fell, the condition ended, or it never was',
-      left(p_alert_key, 200));
+    v_why := format('alert %s is not open: its executor beat again, its share fell, its condition ended, or there was '
+      'no such alert', left(p_alert_key, 200));
   ELSIF v_alert.state = 'acked' THEN
     v_rule := 'already_acked';
-    v_why := format('%s has it since %s, until %s: %s', v_alert.acked_by,
+    v_why := format('acknowledged by %s since %s, until %s: %s', v_alert.acked_by,
       to_char(v_alert.acked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
       to_char(v_alert.ack_expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_alert.comment);
   END IF;
@@ -289,10 +290,9 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alert_ack TO :"workflow_admin", :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_alert_ack IS
-  'Says who has an alert, why and for how long. A second operator is told whose it is.';
+  'Acknowledges an alert: by whom, why and for how long. Refused while another acknowledgement is in force.';
 
--- fn_queue_alert_unack(alert key or executor, actor, comment) → {alert_key,
--- audit_id}; refused: not_acked.
+-- fn_queue_alert_unack(alert key or subject, actor, comment) → {alert_key, was_acked_by, audit_id}; refused: not_acked.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_unack(p_alert_key text, p_actor text, p_comment text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -301,7 +301,7 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF COALESCE(btrim(p_comment), '') = '' OR length(p_comment) > 2000 THEN
-    RAISE EXCEPTION 'a comment is needed, with 1 to 2000 characters' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_comment must have 1 to 2000 characters' USING ERRCODE = '22023';
   END IF;
   PERFORM 1 FROM public.queue_heartbeat h
   WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
@@ -314,7 +314,7 @@ BEGIN
     RETURN public.fn_operator_refused(
       p_action => 'unack'::text, p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
       p_reason => btrim(p_comment), p_rule => 'not_acked'::text,
-      p_why => format('nobody has %s now', left(p_alert_key, 200)));
+      p_why => format('alert %s is not acknowledged', left(p_alert_key, 200)));
   END IF;
   UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(), cleared_reason = 'unacked'
   WHERE alert_key = v_alert.alert_key AND cleared_at IS NULL;
@@ -329,4 +329,4 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alert_unack TO :"workflow_admin", :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_queue_alert_unack IS 'Opens an acknowledged alert again.';
+COMMENT ON FUNCTION public.fn_queue_alert_unack IS 'Withdraws the acknowledgement of an alert, which is open again.';

@@ -1,19 +1,22 @@
--- The operator audit, and what refuses changes of append-only tables.
+-- The operator audit, and the triggers that refuse changes of append-only tables.
 
 COMMENT ON TABLE public.queue_operator_action IS
-  'Who did what, why, before and after. actor is the person claimed; db_role and client_addr come from the session. '
-  'Append-only: every operator function writes its row in its own transaction.';
-COMMENT ON COLUMN public.queue_operator_action.actor IS 'the person claimed; the database cannot know better';
+  'The operator audit: who did what and why, with the values before and after. actor is the name that the caller gave; '
+  'db_role and client_addr come from the session. Append-only: every operator function writes its row in its own '
+  'transaction.';
+COMMENT ON COLUMN public.queue_operator_action.actor IS
+  'the person that the caller named; the database cannot verify it';
 COMMENT ON COLUMN public.queue_operator_action.db_role IS 'session_user, which nobody can set';
-COMMENT ON COLUMN public.queue_operator_action.client_addr IS 'NULL = a local socket';
+COMMENT ON COLUMN public.queue_operator_action.client_addr IS 'address of the client; NULL = a local socket';
 COMMENT ON COLUMN public.queue_operator_action.filter IS
-  'the words that the caller says the selection was made with: claimed, the database is given ids';
+  'the filter that the caller says the rows were selected with: not verified, the database receives only ids';
 COMMENT ON COLUMN public.queue_operator_action.claimed IS
-  'what the caller''s program says about who runs it: loginuid, os_user, sudo_user, ssh_connection; not proven';
-COMMENT ON COLUMN public.queue_operator_action.frozen_count IS 'rows it was about';
-COMMENT ON COLUMN public.queue_operator_action.before IS 'what was there';
-COMMENT ON COLUMN public.queue_operator_action.after IS 'what is there now';
-COMMENT ON COLUMN public.queue_operator_action.outcome IS 'done, or refused and the rule';
+  'what the caller''s program says about who runs it: loginuid, os_user, sudo_user, ssh_connection; not verified';
+COMMENT ON COLUMN public.queue_operator_action.frozen_count IS 'number of rows that the action was about';
+COMMENT ON COLUMN public.queue_operator_action.before IS 'the values before the action';
+COMMENT ON COLUMN public.queue_operator_action.after IS 'the values after the action';
+COMMENT ON COLUMN public.queue_operator_action.outcome IS
+  'done; asked, of a signal that the caller sent afterwards; or refused, with the rule';
 GRANT SELECT ON public.queue_operator_action TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"subscription_admin";
 
@@ -25,7 +28,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_refuse_change IS
-  'Trigger function of append-only tables: refuses UPDATE, DELETE and TRUNCATE, whoever asks.';
+  'Trigger function of append-only tables: refuses UPDATE, DELETE and TRUNCATE, for every role.';
 
 CREATE OR REPLACE TRIGGER trg_queue_operator_action_immutable
   BEFORE UPDATE OR DELETE ON public.queue_operator_action
@@ -36,16 +39,16 @@ CREATE OR REPLACE TRIGGER trg_queue_operator_action_no_truncate
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 ALTER TABLE public.queue_operator_action ENABLE ALWAYS TRIGGER trg_queue_operator_action_no_truncate;
 
--- fn_words(list, conjunction) → the list as a sentence has it: a, b and c. Internal.
+-- fn_words(list, conjunction) → the list as an English phrase: a, b and c. Internal.
 CREATE OR REPLACE FUNCTION public.fn_words(p_list text[], p_conjunction text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN regexp_replace(array_to_string(p_list, ', '), ', ([^,]*)$', ' ' || p_conjunction || ' \1');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_words IS 'A list as a sentence has it: a, b and c. Internal.';
+COMMENT ON FUNCTION public.fn_words IS 'A list as an English phrase: a, b and c. Internal.';
 
--- fn_operator_actor(name) → the trimmed name; 22023 when it says nothing.
+-- fn_operator_actor(name) → the trimmed name of a person; raises 22023 unless it has 1 to 200 characters.
 CREATE OR REPLACE FUNCTION public.fn_operator_actor(p_actor text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -56,9 +59,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_operator_actor IS
-  'Checks and trims the person an operator function acts for.';
+  'Checks and trims the name of the person for whom an operator function acts.';
 
--- fn_operator_reason(text) → the trimmed reason; 22023 when it says nothing.
+-- fn_operator_reason(text) → the trimmed reason; raises 22023 unless it has 1 to 2000 characters.
 CREATE OR REPLACE FUNCTION public.fn_operator_reason(p_reason text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -71,13 +74,13 @@ $fn$;
 COMMENT ON FUNCTION public.fn_operator_reason IS
   'Checks and trims the reason given to an operator function.';
 
--- fn_operator_origin() → what the program of this session claims about who runs it, from the setting qtop.origin: known
--- keys alone, each masked and cut; NULL = nothing. Never raises. Internal.
+-- fn_operator_origin() → what the program of this session says about who runs it, read from the setting qtop.origin:
+-- only the keys listed below, each masked and cut to 200 characters; NULL = nothing. Never raises. Internal.
 CREATE OR REPLACE FUNCTION public.fn_operator_origin() RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_text text := COALESCE(current_setting('qtop.origin', true), '');
-  v_said jsonb;
+  v_claims jsonb;
 BEGIN
   IF v_text = '' THEN
     RETURN NULL;
@@ -85,23 +88,22 @@ BEGIN
     RETURN jsonb_build_object('unreadable', true);
   END IF;
   BEGIN
-    v_said := v_text::jsonb;
-    RETURN (SELECT jsonb_object_agg(k.name, left(public.fn_mask_said(v_said ->> k.name), 200))
+    v_claims := v_text::jsonb;
+    RETURN (SELECT jsonb_object_agg(k.name, left(public.fn_mask_said(v_claims ->> k.name), 200))
       FROM unnest(ARRAY['loginuid', 'os_user', 'sudo_user', 'ssh_connection']) AS k (name)
-      WHERE v_said ->> k.name <> '');
+      WHERE v_claims ->> k.name <> '');
   EXCEPTION WHEN data_exception THEN
     RETURN jsonb_build_object('unreadable', true);
   END;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_operator_origin IS
-  'What the program of this session claims about who runs it. Internal.';
+  'What the program of this session says about who runs it, not verified. Internal.';
 
--- fn_operator_audit(…) → id of the audit row. Internal: db_role and client_addr
--- are read from the session, so that nobody can write them. A filter is the
--- caller's word and is kept as such. Of refusals one login leaves at most 100 a
--- minute, so that nobody fills the table: the last of them says so, and what comes
--- behind it has no row and no id.
+-- fn_operator_audit(…) → id of the new audit row. db_role and client_addr are read from the session, so that no caller
+-- can forge them. The filter is stored as the caller's claim. At most 100 refusals of one login are recorded per
+-- minute, so that none can fill the table: the hundredth row says that the next ones are not recorded, and for these
+-- the function returns NULL. Internal.
 CREATE OR REPLACE FUNCTION public.fn_operator_audit(
   p_action text, p_target text, p_actor text, p_reason text,
   p_filter text DEFAULT NULL, p_frozen_count bigint DEFAULT NULL,
@@ -135,8 +137,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_operator_audit IS
   'Writes one operator audit row in the caller''s transaction. Internal.';
 
--- fn_operator_refused(action, target, actor, reason, rule, why) → {refused, rule, reason, audit_id}: the answer of an
--- operator function that refuses, with its audit row. Internal.
+-- fn_operator_refused(action, target, actor, reason, rule, why) → {refused, rule, reason, audit_id}: what an operator
+-- function returns when it refuses; writes the audit row of the refusal. Internal.
 CREATE OR REPLACE FUNCTION public.fn_operator_refused(p_action text, p_target text, p_actor text, p_reason text,
   p_rule text, p_why text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -148,4 +150,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_operator_refused IS
-  'The answer of an operator function that refuses, with its audit row. Internal.';
+  'Writes the audit row of a refusal and returns what the operator function answers. Internal.';

@@ -1,9 +1,9 @@
--- How long the texts and lists may be that a login hands to our functions or writes into our tables. This is the list;
--- what is not in it is bounded by a CHECK, by the type of its column or by the function that takes it (people and
--- reasons: audit.sql; ids: ids.sql; units: information_units.sql). Payloads have bounds of their own.
+-- Bounds of the texts and lists that a login passes to functions of qtop or writes into its tables. Texts that are not
+-- listed here are bounded by a CHECK, by the type of their column or by the function that takes them (actors and
+-- reasons: audit.sql; ids: ids.sql; information units: information_units.sql). Payloads have separate bounds.
 
--- fn_index_fits(names, values): raises 22023 where values that one index holds together have more bytes than fit. An
--- entry of a btree has at most 2704; what is longer would be refused by the index, in its words. Internal.
+-- fn_index_fits(names, values): raises 22023 if values that share an index entry have more than 2500 bytes together. A
+-- btree entry holds at most 2704 bytes; without this check PostgreSQL's own error would name only the index. Internal.
 CREATE OR REPLACE FUNCTION public.fn_index_fits(p_names text[], p_values text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -15,10 +15,10 @@ BEGIN
   END IF;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_index_fits IS 'Refuses texts that do not fit into the index that holds them. Internal.';
+COMMENT ON FUNCTION public.fn_index_fits IS 'Refuses texts that do not fit into an index entry together. Internal.';
 
--- fn_text_bounds_hold(table, new row, old row or NULL, {column most, …}): raises 22023 for a new or changed value of
--- more than so many characters, of a list or an object those of its text. Internal.
+-- fn_text_bounds_hold(table, new row, old row or NULL, bounds): raises 22023 for a new or changed value that has more
+-- characters than its bound; a bound is 'column characters'. A list or an object is measured as its text. Internal.
 CREATE OR REPLACE FUNCTION public.fn_text_bounds_hold(p_table text, p_new jsonb, p_old jsonb, p_bounds text[])
 RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -41,8 +41,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_text_bounds_hold IS
   'Refuses new texts and lists of a row that are longer than their column may hold. Internal.';
 
--- fn_text_bound('column most', …): the same of the row of a trigger. Rows of older releases keep what they have and may
--- be updated beside it.
+-- fn_text_bound('column characters', …): trigger function that applies fn_text_bounds_hold to the row. Longer values
+-- that rows of older releases hold remain, and the other columns of such a row can be updated.
 CREATE OR REPLACE FUNCTION public.fn_text_bound() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -1,14 +1,15 @@
--- The share of events that reach nobody in particular, at a cost that does not grow with them. Source: DP6 §3.2, §8.
+-- The share of events that no subscription matches ("broadcast"), computed at a cost that does not grow with the number
+-- of events. Source: DP6 §3.2, §8.
 
 COMMENT ON TABLE public.queue_broadcast_share IS
-  'The last sample of v_subscription_broadcast_share: what alerts and live panes read. over_since: the first sample '
-  'above the line, null = not above it; event_at and event_ids: the events emitted for it.';
+  'The latest sample of v_subscription_broadcast_share, which alerts and the console read. over_since: time of the '
+  'first sample above the line, null = not above it; event_at and event_ids: the events emitted for it.';
 GRANT SELECT ON public.queue_broadcast_share TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
 COMMENT ON TABLE public.event_class IS
-  'Events that resolve alike: domain, type, stream, subject table and the scope filters of event_subscription that '
-  'their payload contains.';
+  'Classes of events that match the same event subscriptions: domain, type, stream, subject table and the scope '
+  'filters of event_subscription that their payload contains.';
 GRANT SELECT ON public.event_class, public.event_class_count, public.event_class_state TO :"queue_viewer",
   :"workflow_admin", :"dead_letter_operator";
 
@@ -16,10 +17,10 @@ COMMENT ON TABLE public.event_class_count IS
   'Events of the last 25 hours per class, by minute and by hour (UTC) of created_at.';
 
 COMMENT ON TABLE public.event_class_state IS
-  'How far events are counted per class, and for which scope filters.';
+  'How far events have been counted per class, and which scope filters the classes distinguish.';
 
--- fn_event_classes_roll() → how many events it counted. A scope filter that is new, or a restore into another cluster,
--- makes it count the whole window anew: once, and the view reads the events themselves until then. Internal.
+-- fn_event_classes_roll() → how many events it counted. After a new scope filter, or a restore into another cluster, it
+-- counts the whole window once again; until then fn_event_broadcast reads the events themselves. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_classes_roll() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $fn$
 DECLARE
@@ -50,7 +51,7 @@ BEGIN
     SELECT date_trunc('minute', e.created_at, 'UTC') AS minute, e.event_domain, e.event_type, e.event_stream,
       e.event_subject_table,
       CASE WHEN v_state.known_filters = '{}' THEN '{}'
-        -- in their order
+        -- in the order of known_filters
         ELSE ARRAY(SELECT f.x FROM unnest(v_state.known_filters) f (x) WHERE e.safe_payload @> f.x) END AS filters,
       count(*) AS n
     FROM (
@@ -61,7 +62,7 @@ BEGIN
       UNION ALL
       SELECT n.* FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r) d
       CROSS JOIN public.fn_routing_ranges(v_cursor.routed, v_until) b
-      CROSS JOIN LATERAL ( -- domain by domain, for that is how the index goes; OFFSET 0 keeps it to that index
+      CROSS JOIN LATERAL ( -- per domain, the first column of the index; OFFSET 0 keeps the planner on that index
         SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload, o.created_at
           FROM public.event_outbox o
         WHERE o.event_domain = d.event_domain AND o.created_xid > b.after AND o.created_xid < b.before OFFSET 0) n
@@ -99,11 +100,11 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_classes_roll IS
-  'Counts the events that have surely been committed, per class. Internal.';
+  'Counts, per class, events that are certain to be committed. Internal.';
 
--- fn_event_broadcast(flip) → per domain and type the events of the last 24 hours and those of them that reach nobody in
--- particular, by the rules of today; with flip as if that subscription were muted, or unmuted. Definer: who may look at
--- the share need not read payloads.
+-- fn_event_broadcast(flip) → per domain and type, the number of events of the last 24 hours and how many of them no
+-- event subscription matches, judged by the current subscriptions. flip: id of an event subscription that counts as if
+-- its mute were reversed, for a preview; NULL = none. SECURITY DEFINER: the caller needs no right to read payloads.
 CREATE OR REPLACE FUNCTION public.fn_event_broadcast(p_flip bigint DEFAULT NULL)
 RETURNS TABLE (event_domain text, event_type text, events bigint, broadcast bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
@@ -124,7 +125,7 @@ BEGIN
     WHERE s.scope_filter <> '{}';
   IF NOT v_state.known_filters @> v_filters
     OR v_state.system_identifier <> (SELECT c.system_identifier FROM pg_control_system() c) THEN
-    v_state.rolled_xid := '0'; -- what is counted does not answer this: the events themselves do
+    v_state.rolled_xid := '0'; -- the counts do not know these filters: read the events
     v_minute := 'infinity';
     v_hour := 'infinity';
   END IF;
@@ -164,7 +165,7 @@ BEGIN
     FROM rolled r JOIN public.event_class c USING (class_id)
     UNION ALL
     SELECT e.* FROM edge e
-  ), told AS (
+  ), resolved AS (
     SELECT t.event_domain, t.event_type, t.n, v_on AND EXISTS (
       SELECT 1 FROM public.event_subscription s
       WHERE s.mute = (s.subscription_id = COALESCE(p_flip, 0))
@@ -176,20 +177,20 @@ BEGIN
     FROM class t
   )
   SELECT t.event_domain, t.event_type, sum(t.n)::bigint, COALESCE(sum(t.n) FILTER (WHERE NOT t.reached), 0)::bigint
-  FROM told t GROUP BY 1, 2;
+  FROM resolved t GROUP BY 1, 2;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_broadcast TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_event_broadcast IS
-  'Events of the last 24 hours per domain and type, and how many of them reach nobody in particular.';
+  'Events of the last 24 hours per domain and type, and how many of them no event subscription matches.';
 
 CREATE OR REPLACE VIEW public.v_subscription_broadcast_used AS
 SELECT b.event_domain, b.event_type, b.broadcast AS broadcast_events_24h FROM public.fn_event_broadcast(NULL::bigint) b
   WHERE b.broadcast > 0;
 COMMENT ON VIEW public.v_subscription_broadcast_used IS
-  'Types whose events of the last 24 hours reached nobody in particular (DP6 §8), by the rules of today. A NULL '
-  'event_domain of a subscription means every domain.';
+  'Event types with events of the last 24 hours that no event subscription matches (DP6 §8), judged by the current '
+  'subscriptions. A NULL event_domain of a subscription means every domain.';
 GRANT SELECT ON public.v_subscription_broadcast_used, public.v_subscription_broadcast_share TO
   :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
@@ -205,19 +206,20 @@ LEFT JOIN public.fn_event_broadcast(NULL::bigint) b ON true
 GROUP BY GROUPING SETS ((w.percent), (w.percent, b.event_domain))
 HAVING GROUPING(b.event_domain) = 1 OR b.event_domain IS NOT NULL;
 COMMENT ON VIEW public.v_subscription_broadcast_share IS
-  'The percentage of the last 24 hours'' events that reached nobody in particular, per domain and, with a null '
-  'domain, of all together; over_line: it is above queue.subscription_resolution.broadcast_warn_percent.';
+  'The percentage of the last 24 hours'' events that no event subscription matches, per domain and, in the row with a '
+  'null domain, of all domains; over_line: above queue.subscription_resolution.broadcast_warn_percent.';
 COMMENT ON COLUMN public.v_subscription_broadcast_share.event_domain IS 'null = all domains together';
 COMMENT ON COLUMN public.v_subscription_broadcast_share.warn_percent IS
   'the line: queue.subscription_resolution.broadcast_warn_percent';
 
--- fn_event_broadcast_sample() → {counted, percent, over, emitted}: counts what is new, keeps the share for alerts and
--- live panes, ends acknowledgements of shares that fell, and emits system/subscription_broadcast_high while the share
--- of all is over the line, once in 24 hours, also when two run at once. Internal: metrics_sampler calls it.
+-- fn_event_broadcast_sample() → {counted, percent, over, emitted}: counts new events, stores the share for alerts and
+-- the console, ends acknowledgements of shares that fell, and, while the share of all domains is over the line, emits
+-- system/subscription_broadcast_high once in 24 hours, even when two calls run at once. Called by metrics_sampler.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_broadcast_sample() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_counted bigint := public.fn_event_classes_roll(); -- which lets one in at a time
+  v_counted bigint := public.fn_event_classes_roll(); -- locks event_class_state: one call at a time
   v_all public.queue_broadcast_share;
   v_over int;
   v_event uuid;
@@ -260,4 +262,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_broadcast_sample IS
-  'Samples the broadcast share for alerts and live panes. Internal.';
+  'Samples the broadcast share for alerts and the console. Internal.';
